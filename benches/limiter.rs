@@ -1,0 +1,120 @@
+//! What does a whole check cost: clock, hash, look-up, decision?
+//!
+//! Direct and keyed limiters, GCRA, the default clock and hasher; 1,000, 1 M and (with `TOLLGATE_BENCH_LARGE=1`)
+//! 10 M keys; one and two threads; allowed and denied. Each thread draws its own keys, uniformly, from a stream made
+//! beforehand. Threads start at a barrier, outside the clock. A time is what a check costs the thread that makes it
+//! (wall time × threads / checks); the throughput counts the checks of all threads.
+//! Known bias: uniform keys are kinder to contended words than real, skewed ones. The peers and the floor are in
+//! `benches/peers.rs`, in one run with ours.
+
+mod support;
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use tollgate::{Gcra, Keyed, Quota, RateLimiter};
+
+use support::{XorShift, count, key, length, stopwatch};
+
+/// Nothing is denied in the hours that a bench may run.
+fn generous() -> Gcra {
+    Gcra::new(Quota::per_second(1_000_000).burst(u64::from(u32::MAX)))
+}
+
+/// Nothing is admitted after the first.
+fn exhausted() -> Gcra {
+    Gcra::new(Quota::new(1, Duration::from_secs(3600)))
+}
+
+/// Wall time of `iterations` calls on each of `threads` threads; all calls must answer `expect`.
+fn timed(
+    threads: usize,
+    iterations: u64,
+    expect: bool,
+    check: impl Fn(usize, usize) -> bool + Sync,
+) -> Duration {
+    let barrier = Barrier::new(threads);
+    let run = |thread: usize| {
+        barrier.wait();
+        let start = stopwatch();
+        let mut hits = 0;
+        for turn in 0..length(iterations) {
+            hits += u64::from(check(thread, turn) == expect);
+        }
+        let end = stopwatch();
+        assert_eq!(hits, iterations);
+        (start, end)
+    };
+    let times: Vec<(Instant, Instant)> = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
+        handles.into_iter().map(|handle| handle.join().expect("a bench thread panicked")).collect()
+    });
+    let start = times.iter().map(|time| time.0).min().expect("at least one thread");
+    let end = times.iter().map(|time| time.1).max().expect("at least one thread");
+    end - start
+}
+
+fn measure(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    name: &str,
+    expect: bool,
+    check: impl Fn(usize, usize) -> bool + Sync,
+) {
+    for threads in [1, 2] {
+        group.throughput(Throughput::Elements(count(threads)));
+        let id = BenchmarkId::new(name, format!("{threads} thread{}", if threads == 1 { "" } else { "s" }));
+        group.bench_function(id, |b| b.iter_custom(|iterations| timed(threads, iterations, expect, &check)));
+    }
+}
+
+fn direct(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("direct");
+    let limiter = RateLimiter::direct(generous());
+    measure(&mut group, "allowed", true, |_, _| limiter.check().is_allowed());
+    let limiter = RateLimiter::direct(exhausted());
+    let _ = limiter.check();
+    measure(&mut group, "denied", false, |_, _| limiter.check().is_allowed());
+    group.finish();
+}
+
+/// One stream a thread: random keys, as many as a power of two.
+fn streams(population: u64) -> [Vec<u64>; 2] {
+    let len = population.clamp(1 << 14, 1 << 22).next_power_of_two();
+    [1, 2].map(|seed| {
+        let mut rng = XorShift::new(seed);
+        (0..len).map(|_| key(rng.below(population))).collect()
+    })
+}
+
+fn keyed_of(criterion: &mut Criterion, title: &str, population: u64) {
+    let mut group = criterion.benchmark_group(format!("keyed/{title}"));
+    let streams = streams(population);
+    for (name, algorithm, expect) in [("allowed", generous(), true), ("denied", exhausted(), false)] {
+        let limiter: RateLimiter<Keyed<u64>> = RateLimiter::builder(algorithm).keyed();
+        for number in 0..population {
+            let _ = limiter.check(&key(number));
+        }
+        measure(&mut group, name, expect, |thread, turn| {
+            let stream = &streams[thread];
+            limiter.check(&stream[turn & (stream.len() - 1)]).is_allowed()
+        });
+    }
+    group.finish();
+}
+
+fn keyed(criterion: &mut Criterion) {
+    keyed_of(criterion, "1,000 keys", 1_000);
+    keyed_of(criterion, "1 M keys", 1_000_000);
+    if std::env::var_os("TOLLGATE_BENCH_LARGE").is_some() {
+        keyed_of(criterion, "10 M keys", 10_000_000);
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(2));
+    targets = direct, keyed
+}
+criterion_main!(benches);

@@ -1,0 +1,241 @@
+//! The floor: what no keyed limiter with a real clock can go below, and the pieces it is made of.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+
+use crate::harness::{Contender, Expect, Key, Recipe, Setup, Subject};
+use crate::support::{length, stopwatch};
+
+/// GCRA as governor does it: emission interval and tolerance in nanoseconds, the arrival time in one word.
+struct Gcra {
+    interval_ns: u64,
+    tolerance_ns: u64,
+}
+
+impl Gcra {
+    fn new(expect: Expect) -> Self {
+        match expect {
+            Expect::Allowed => Self { interval_ns: 1_000, tolerance_ns: 1_000 * u64::from(u32::MAX) },
+            Expect::Denied => Self { interval_ns: 3_600_000_000_000, tolerance_ns: 0 },
+        }
+    }
+
+    #[inline(always)]
+    fn check(&self, word: &AtomicU64, now: u64) -> bool {
+        let mut arrival = word.load(Ordering::Relaxed);
+        loop {
+            if arrival > now.saturating_add(self.tolerance_ns) {
+                return false;
+            }
+            let next = arrival.max(now).saturating_add(self.interval_ns);
+            match word.compare_exchange_weak(arrival, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(seen) => arrival = seen,
+            }
+        }
+    }
+}
+
+struct Clock {
+    clock: quanta::Clock,
+    start: u64,
+}
+
+impl Clock {
+    fn new() -> Self {
+        let clock = quanta::Clock::new();
+        Self { start: clock.raw(), clock }
+    }
+
+    #[inline(always)]
+    fn now(&self) -> u64 {
+        self.clock.delta_as_nanos(self.start, self.clock.raw())
+    }
+}
+
+/// Hash, clock, one CAS in a flat array without keys; two keys that hash alike share a word.
+struct Floor<W> {
+    hasher: ahash::RandomState,
+    clock: Clock,
+    gcra: Gcra,
+    words: Box<[W]>,
+}
+
+impl<W: Default> Floor<W> {
+    fn new(setup: Setup) -> Self {
+        let words = length(setup.population).next_power_of_two();
+        Self {
+            hasher: ahash::RandomState::new(),
+            clock: Clock::new(),
+            gcra: Gcra::new(setup.expect),
+            words: std::iter::repeat_with(W::default).take(words).collect(),
+        }
+    }
+
+    #[inline(always)]
+    fn word<Q: std::hash::Hash + ?Sized>(&self, key: &Q) -> &W {
+        #[expect(clippy::cast_possible_truncation, reason = "an index keeps the hash's low bits")]
+        let index = self.hasher.hash_one(key) as usize & (self.words.len() - 1);
+        &self.words[index]
+    }
+}
+
+impl Subject<u64> for Floor<AtomicU64> {
+    #[inline(always)]
+    fn check(&self, key: &u64) -> bool {
+        self.gcra.check(self.word(key), self.clock.now())
+    }
+}
+
+impl Subject<u64> for Floor<CachePadded<AtomicU64>> {
+    #[inline(always)]
+    fn check(&self, key: &u64) -> bool {
+        self.gcra.check(self.word(key), self.clock.now())
+    }
+}
+
+impl Subject<String> for Floor<AtomicU64> {
+    #[inline(always)]
+    fn check(&self, key: &String) -> bool {
+        self.gcra.check(self.word(key.as_str()), self.clock.now())
+    }
+}
+
+/// One word for all keys.
+struct OneWord {
+    clock: Clock,
+    gcra: Gcra,
+    word: CachePadded<AtomicU64>,
+}
+
+impl Subject<u64> for OneWord {
+    #[inline(always)]
+    fn check(&self, _: &u64) -> bool {
+        self.gcra.check(&self.word, self.clock.now())
+    }
+}
+
+/// A piece of a check: an operation on a key that the optimiser may not drop.
+struct Piece<F>(F);
+
+impl<K: Key, R, F: Fn(&K) -> R + Sync> Subject<K> for Piece<F> {
+    #[inline(always)]
+    fn check(&self, key: &K) -> bool {
+        std::hint::black_box((self.0)(key));
+        true
+    }
+}
+
+fn piece<K: Key, R: 'static>(operation: impl Fn(&K) -> R + Sync + 'static) -> Box<dyn Contender<K>> {
+    Box::new(Piece(operation))
+}
+
+pub(crate) const FLOOR: &str = "floor";
+
+pub(crate) fn keyed() -> Vec<Recipe<u64>> {
+    vec![
+        Recipe {
+            name: FLOOR,
+            counts: "quanta now + ahash + GCRA + one CAS on an 8-byte word of a flat array; no keys kept",
+            build: |setup| Box::new(Floor::<AtomicU64>::new(setup)),
+        },
+        Recipe {
+            name: "floor, a line a key",
+            counts: "the same with each word on its own pair of cache lines",
+            build: |setup| Box::new(Floor::<CachePadded<AtomicU64>>::new(setup)),
+        },
+    ]
+}
+
+pub(crate) fn strings() -> Vec<Recipe<String>> {
+    vec![Recipe {
+        name: FLOOR,
+        counts: "quanta now + ahash of 24 bytes + GCRA + one CAS in a flat array; no keys kept",
+        build: |setup| Box::new(Floor::<AtomicU64>::new(setup)),
+    }]
+}
+
+pub(crate) fn one_word() -> Vec<Recipe<u64>> {
+    vec![Recipe {
+        name: FLOOR,
+        counts: "quanta now + GCRA + one CAS on one word",
+        build: |setup| {
+            Box::new(OneWord {
+                clock: Clock::new(),
+                gcra: Gcra::new(setup.expect),
+                word: CachePadded::default(),
+            })
+        },
+    }]
+}
+
+/// On two threads each has its own stream, and all but the CAS and the fetch-add touch no shared memory.
+pub(crate) fn pieces() -> Vec<Recipe<u64>> {
+    vec![
+        Recipe { name: "read the key", counts: "the loop itself", build: |_| piece(|key: &u64| *key) },
+        Recipe {
+            name: "quanta now",
+            counts: "time-stamp counter, scaled to nanoseconds",
+            build: |_| {
+                let clock = Clock::new();
+                piece(move |_: &u64| clock.now())
+            },
+        },
+        Recipe {
+            name: "Instant::now",
+            counts: "the operating system's clock",
+            build: |_| piece(|_: &u64| stopwatch()),
+        },
+        Recipe {
+            name: "ahash of u64",
+            counts: "one keyed hash",
+            build: |_| {
+                let hasher = ahash::RandomState::new();
+                piece(move |key: &u64| hasher.hash_one(key))
+            },
+        },
+        Recipe {
+            name: "epoch pin",
+            counts: "crossbeam-epoch pin and unpin",
+            build: |_| piece(|_: &u64| drop(crossbeam_epoch::pin())),
+        },
+        Recipe {
+            name: "CAS",
+            counts: "load and compare-and-swap of one word until it succeeds",
+            build: |_| {
+                let word = CachePadded::new(AtomicU64::new(0));
+                piece(move |key: &u64| {
+                    let mut seen = word.load(Ordering::Relaxed);
+                    while let Err(now) = word.compare_exchange_weak(
+                        seen,
+                        seen ^ *key | 1,
+                        Ordering::Relaxed,
+                        Ordering::Relaxed,
+                    ) {
+                        seen = now;
+                    }
+                })
+            },
+        },
+        Recipe {
+            name: "fetch_add",
+            counts: "one fetch-add on one word",
+            build: |_| {
+                let word = CachePadded::new(AtomicU64::new(0));
+                piece(move |_: &u64| word.fetch_add(1, Ordering::Relaxed))
+            },
+        },
+    ]
+}
+
+pub(crate) fn string_pieces() -> Vec<Recipe<String>> {
+    vec![Recipe {
+        name: "ahash of 24 bytes",
+        counts: "one keyed hash of a string in cache",
+        build: |_| {
+            let hasher = ahash::RandomState::new();
+            piece(move |key: &String| hasher.hash_one(key.as_str()))
+        },
+    }]
+}

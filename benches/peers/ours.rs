@@ -1,0 +1,108 @@
+//! Tollgate's own rows.
+
+use tollgate::{Direct, Gcra, Keyed, QuantaClock, RateLimiter, StdClock};
+
+use crate::harness::{Expect, Recipe, Subject};
+use crate::rivals::{BURST, DENIED_PERIOD, RATE};
+
+fn gcra(expect: Expect) -> Gcra {
+    Gcra::new(match expect {
+        Expect::Allowed => tollgate::Quota::per_second(u64::from(RATE)).burst(u64::from(BURST)),
+        Expect::Denied => tollgate::Quota::new(1, DENIED_PERIOD),
+    })
+}
+
+struct OursKeyed<K, C>(RateLimiter<Keyed<K>, C>);
+
+impl<C: tollgate::Clock + Sync> Subject<u64> for OursKeyed<u64, C> {
+    #[inline(always)]
+    fn check(&self, key: &u64) -> bool {
+        self.0.check(key).is_allowed()
+    }
+}
+
+impl<C: tollgate::Clock + Sync> Subject<String> for OursKeyed<String, C> {
+    #[inline(always)]
+    fn check(&self, key: &String) -> bool {
+        self.0.check(key.as_str()).is_allowed()
+    }
+}
+
+/// `check_many` on pieces of 16: one clock read and one guard for each.
+struct Batched<K>(RateLimiter<Keyed<K>, QuantaClock>);
+
+impl Subject<u64> for Batched<u64> {
+    #[inline(always)]
+    fn check(&self, key: &u64) -> bool {
+        self.0.check(key).is_allowed()
+    }
+
+    #[inline(always)]
+    fn check_all(&self, keys: &[u64]) -> u64 {
+        let mut decisions = Vec::with_capacity(16);
+        let mut admitted = 0;
+        for batch in keys.chunks(16) {
+            decisions.clear();
+            self.0.check_many(batch, &mut decisions);
+            admitted += decisions.iter().map(|decision| u64::from(decision.is_allowed())).sum::<u64>();
+        }
+        admitted
+    }
+}
+
+struct OursDirect(RateLimiter<Direct, QuantaClock>);
+
+impl Subject<u64> for OursDirect {
+    #[inline(always)]
+    fn check(&self, _: &u64) -> bool {
+        self.0.check().is_allowed()
+    }
+}
+
+pub(crate) const KEYED: &str = "tollgate keyed";
+
+pub(crate) fn keyed() -> Vec<Recipe<u64>> {
+    vec![
+        Recipe {
+            name: KEYED,
+            counts: "check, GCRA, ahash, quanta clock: the defaults",
+            build: |setup| Box::new(OursKeyed::<u64, _>(RateLimiter::builder(gcra(setup.expect)).keyed())),
+        },
+        Recipe {
+            name: "tollgate keyed, OS clock",
+            counts: "the same with StdClock (Instant::now)",
+            build: |setup| {
+                let builder = RateLimiter::builder(gcra(setup.expect)).clock(StdClock::new());
+                Box::new(OursKeyed::<u64, _>(builder.keyed()))
+            },
+        },
+        Recipe {
+            name: "tollgate keyed, batches of 16",
+            counts: "check_many: one clock read for 16 checks; a time a check, all work included",
+            build: |setup| Box::new(Batched(RateLimiter::builder(gcra(setup.expect)).keyed())),
+        },
+    ]
+}
+
+pub(crate) fn strings() -> Vec<Recipe<String>> {
+    vec![Recipe {
+        name: KEYED,
+        counts: "check on &str for String keys, GCRA, ahash, quanta clock",
+        build: |setup| Box::new(OursKeyed::<String, _>(RateLimiter::builder(gcra(setup.expect)).keyed())),
+    }]
+}
+
+pub(crate) fn one_word() -> Vec<Recipe<u64>> {
+    vec![
+        Recipe {
+            name: "tollgate direct",
+            counts: "check of a direct limiter, GCRA, quanta clock",
+            build: |setup| Box::new(OursDirect(RateLimiter::direct(gcra(setup.expect)))),
+        },
+        Recipe {
+            name: "tollgate keyed, one key",
+            counts: "check of one and the same key",
+            build: |setup| Box::new(OursKeyed::<u64, _>(RateLimiter::builder(gcra(setup.expect)).keyed())),
+        },
+    ]
+}

@@ -1,0 +1,191 @@
+//! Tables for people, JSON for programs.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Row, Summary, Table};
+use crate::memory::Footprint;
+
+/// Where and on what the figures were made.
+pub(crate) fn machine() -> Value {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let cpu = cpuinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .map_or("unknown", |rest| rest.trim_start_matches([' ', '\t', ':']));
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let clock = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+        .unwrap_or_default();
+    json!({
+        "cpu": cpu,
+        "cores": std::thread::available_parallelism().map_or(0, usize::from),
+        "os": format!("{} {}", std::env::consts::OS, kernel.trim()),
+        "clocksource": clock.trim(),
+        "rustc": rustc(),
+        "allocator": "the system's",
+        "load_average": std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim(),
+    })
+}
+
+fn rustc() -> String {
+    let program = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let output = std::process::Command::new(program).arg("-V").output();
+    output
+        .map_or_else(|_| "unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// The peers' versions as the lock file has them.
+pub(crate) fn versions() -> Value {
+    let lock =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.lock")).unwrap_or_default();
+    let version = |package: &str| {
+        let after = lock.split_once(&format!("name = \"{package}\"\nversion = \"")).map(|(_, after)| after);
+        after.and_then(|after| after.split_once('"')).map_or("unknown", |(version, _)| version).to_owned()
+    };
+    let names =
+        ["tollgate", "governor", "dashmap", "rate-net", "ratelimit", "quota", "pingora-limits", "ahash"];
+    names
+        .iter()
+        .map(|name| ((*name).to_owned(), Value::String(version(name))))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+fn ratio(summary: Option<Summary>) -> String {
+    summary.map_or_else(String::new, |s| format!("{:.2} [{:.2}..{:.2}]", s.median, s.q1, s.q3))
+}
+
+fn ratios<'t>(table: &'t Table, row: &'t Row) -> (Option<Summary>, Option<Summary>) {
+    let against = |base: &str| table.row(base).map(|base| row.ratio(base));
+    (against(table.floor), against(table.governor))
+}
+
+pub(crate) fn print_table(table: &Table) {
+    let plural = if table.threads == 1 { "" } else { "s" };
+    println!("\n## {}, {} thread{plural}", table.title, table.threads);
+    if let Some(ns) = table.transfer_ns {
+        println!(
+            "(a modified line goes from core to core in {:.0} ns [{:.0}..{:.0}])",
+            ns.median, ns.min, ns.max
+        );
+    }
+    println!(
+        "{:<30} {:>9} {:>19} {:>17} {:>10} {:>20} {:>20} {:>6}",
+        "",
+        "ns/check",
+        "[min..max]",
+        "[quartiles]",
+        "M checks/s",
+        "x floor [quartiles]",
+        "x governor [quart.]",
+        "stolen"
+    );
+    for row in &table.rows {
+        let ns = row.ns();
+        let (floor, governor) = ratios(table, row);
+        println!(
+            "{:<30} {:>9.1} {:>19} {:>17} {:>10.1} {:>20} {:>20} {:>5.1}%",
+            row.name,
+            ns.median,
+            format!("{:.1}..{:.1}", ns.min, ns.max),
+            format!("{:.1}..{:.1}", ns.q1, ns.q3),
+            row.mops().median,
+            ratio(floor),
+            ratio(governor),
+            row.delayed() * 100.0
+        );
+    }
+}
+
+pub(crate) fn print_counts(tables: &[Table]) {
+    println!("\n## What each row counts");
+    let mut seen = std::collections::BTreeSet::new();
+    for table in tables {
+        for row in &table.rows {
+            if seen.insert((row.name, row.counts)) {
+                println!("{:<30} {} ({} keys)", row.name, row.counts, table.kind);
+            }
+        }
+    }
+}
+
+pub(crate) fn print_footprints(footprints: &[Footprint]) {
+    if footprints.is_empty() {
+        return;
+    }
+    println!("\n## Resident bytes a key after first sight of that many keys, each in its own process");
+    for footprint in footprints {
+        println!(
+            "{:<30} {:<16} {:>10} keys {:>9.1} B a key",
+            footprint.name, footprint.kind, footprint.population, footprint.bytes_per_key
+        );
+    }
+}
+
+fn summary(summary: Summary) -> Value {
+    json!({"min": summary.min, "q1": summary.q1, "median": summary.median, "q3": summary.q3, "max": summary.max})
+}
+
+pub(crate) fn tables(tables: &[Table]) -> Value {
+    let mut rows = Vec::new();
+    for table in tables {
+        for row in &table.rows {
+            let (floor, governor) = ratios(table, row);
+            rows.push(json!({
+                "scenario": table.scenario,
+                "keys": table.population,
+                "kind": table.kind,
+                "outcome": format!("{:?}", table.expect).to_lowercase(),
+                "threads": table.threads,
+                "subject": row.name,
+                "counts": row.counts,
+                "rounds": row.samples.len(),
+                "ns_per_check": summary(row.ns()),
+                "million_checks_per_s": summary(row.mops()),
+                "ratio_to_floor": floor.map(summary),
+                "ratio_to_governor": governor.map(summary),
+                "stolen_share": row.delayed(),
+                "line_transfer_ns": table.transfer_ns.map(summary),
+            }));
+        }
+    }
+    rows.into()
+}
+
+pub(crate) fn footprints(footprints: &[Footprint]) -> Value {
+    footprints
+        .iter()
+        .map(|f| json!({"subject": f.name, "kind": f.kind, "keys": f.population, "bytes_per_key": f.bytes_per_key}))
+        .collect::<Vec<_>>()
+        .into()
+}
+
+/// A figure with a bound: not an exit code, since one noisy run proves nothing.
+pub(crate) struct Target {
+    pub(crate) text: &'static str,
+    pub(crate) bound: f64,
+    pub(crate) ratio: Summary,
+}
+
+impl Target {
+    pub(crate) fn holds(&self) -> bool {
+        self.ratio.median <= self.bound
+    }
+
+    pub(crate) fn print(&self) {
+        println!(
+            "{} {}: {:.2} <= {:.2} (quartiles {:.2}..{:.2}, range {:.2}..{:.2})",
+            if self.holds() { "PASS" } else { "MISS" },
+            self.text,
+            self.ratio.median,
+            self.bound,
+            self.ratio.q1,
+            self.ratio.q3,
+            self.ratio.min,
+            self.ratio.max
+        );
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        json!({"target": self.text, "bound": self.bound, "ratio": summary(self.ratio), "holds": self.holds()})
+    }
+}

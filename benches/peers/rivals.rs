@@ -1,0 +1,297 @@
+//! The peers, each through the call its documentation recommends for the key type, with its defaults unless a
+//! row's name says otherwise.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use governor::clock::{Clock, MonotonicClock, QuantaClock, Reference};
+use governor::state::keyed::DashMapStateStore;
+use governor::state::{InMemoryState, NotKeyed};
+use quota::{QuotaPolicy, QuotaPool, RefillRate};
+
+use crate::harness::{Expect, Recipe, Setup, Subject};
+use crate::support::length;
+
+/// The allowed rows' quota, for everyone: 1,000,000 a second and this burst.
+pub(crate) const RATE: u32 = 1_000_000;
+pub(crate) const BURST: u32 = u32::MAX;
+/// The denied rows' quota, for everyone: one in this long, no burst.
+pub(crate) const DENIED_PERIOD: Duration = Duration::from_secs(3600);
+
+const ONE: NonZeroU32 = NonZeroU32::new(1).unwrap();
+
+fn governor_quota(expect: Expect) -> governor::Quota {
+    match expect {
+        Expect::Allowed => governor::Quota::per_second(const { NonZeroU32::new(RATE).unwrap() })
+            .allow_burst(const { NonZeroU32::new(BURST).unwrap() }),
+        Expect::Denied => governor::Quota::with_period(DENIED_PERIOD).expect("not zero").allow_burst(ONE),
+    }
+}
+
+type GovernorState<K, H> = DashMapStateStore<K, H>;
+type GovernorNoOp<C> = governor::middleware::NoOpMiddleware<<C as Clock>::Instant>;
+
+struct Governor<K, H, C>(governor::RateLimiter<K, GovernorState<K, H>, C, GovernorNoOp<C>>)
+where
+    K: std::hash::Hash + Eq + Clone,
+    H: std::hash::BuildHasher + Clone,
+    C: Clock;
+
+impl<K, H, C> Governor<K, H, C>
+where
+    K: std::hash::Hash + Eq + Clone,
+    H: std::hash::BuildHasher + Default + Clone,
+    C: Clock + Default,
+{
+    fn new(setup: Setup) -> Self {
+        let store = GovernorState::with_hasher(H::default());
+        Self(governor::RateLimiter::new(governor_quota(setup.expect), store, C::default()))
+    }
+}
+
+impl<K, H, C> Subject<K> for Governor<K, H, C>
+where
+    K: std::hash::Hash + Eq + Clone + Sync + Send,
+    H: std::hash::BuildHasher + Clone + Sync + Send,
+    C: Clock + Sync,
+    C::Instant: Reference + Sync,
+{
+    #[inline(always)]
+    fn check(&self, key: &K) -> bool {
+        self.0.check_key(key).is_ok()
+    }
+}
+
+struct GovernorDirect(governor::RateLimiter<NotKeyed, InMemoryState, QuantaClock>);
+
+impl Subject<u64> for GovernorDirect {
+    #[inline(always)]
+    fn check(&self, _: &u64) -> bool {
+        self.0.check().is_ok()
+    }
+}
+
+fn rate_net_builder(setup: Setup) -> rate_net::Builder {
+    // The default cap is 2^20 keys; rows with more keys need a larger one.
+    let keys = length(setup.population).max(1 << 19) * 2;
+    let builder = rate_net::RateLimiter::builder().eviction(rate_net::Eviction::capacity(keys));
+    match setup.expect {
+        Expect::Allowed => builder.quota(RATE, Duration::from_secs(1)).burst(BURST),
+        Expect::Denied => builder.quota(1, DENIED_PERIOD),
+    }
+}
+
+struct RateNet(rate_net::RateLimiter);
+
+impl RateNet {
+    fn new(setup: Setup) -> Self {
+        Self(rate_net_builder(setup).try_build().expect("valid settings"))
+    }
+}
+
+impl Subject<u64> for RateNet {
+    #[inline(always)]
+    fn check(&self, key: &u64) -> bool {
+        self.0.check(*key).is_allow()
+    }
+}
+
+impl Subject<String> for RateNet {
+    #[inline(always)]
+    fn check(&self, key: &String) -> bool {
+        self.0.check_bytes(key.as_str()).is_allow()
+    }
+}
+
+struct RateNetDirect(rate_net::DirectLimiter);
+
+impl Subject<u64> for RateNetDirect {
+    #[inline(always)]
+    fn check(&self, _: &u64) -> bool {
+        self.0.check().is_allow()
+    }
+}
+
+struct Ratelimit(ratelimit::Ratelimiter);
+
+impl Ratelimit {
+    fn new(setup: Setup) -> Self {
+        let builder = match setup.expect {
+            Expect::Allowed => ratelimit::Ratelimiter::builder(u64::from(RATE))
+                .max_tokens(u64::from(BURST))
+                .initial_available(u64::from(BURST)),
+            Expect::Denied => ratelimit::Ratelimiter::builder(1).period(DENIED_PERIOD).max_tokens(1),
+        };
+        Self(builder.build().expect("valid settings"))
+    }
+}
+
+impl Subject<u64> for Ratelimit {
+    #[inline(always)]
+    fn check(&self, _: &u64) -> bool {
+        self.0.try_wait().is_ok()
+    }
+}
+
+struct Quota<K: std::hash::Hash + Eq>(QuotaPool<K>);
+
+impl<K: std::hash::Hash + Eq + Clone> Quota<K> {
+    fn new(setup: Setup) -> Self {
+        let (burst, rate) = match setup.expect {
+            Expect::Allowed => (BURST, RefillRate::per_sec(RATE)),
+            Expect::Denied => (1, RefillRate::per_hour(1u32)),
+        };
+        let policy = QuotaPolicy::new().set_capacity(f64::from(burst)).set_refill_rate(rate);
+        Self(QuotaPool::with_key_type(policy, u64::from(burst)))
+    }
+}
+
+impl Subject<u64> for Quota<u64> {
+    #[inline(always)]
+    fn check(&self, key: &u64) -> bool {
+        self.0.check(key, 1)
+    }
+}
+
+impl Subject<String> for Quota<String> {
+    #[inline(always)]
+    fn check(&self, key: &String) -> bool {
+        self.0.check(key.as_str(), 1)
+    }
+}
+
+/// A counter made a limiter as its documentation does: observe, then compare.
+struct Pingora {
+    rate: pingora_limits::rate::Rate,
+    limit: isize,
+}
+
+impl Pingora {
+    fn new(setup: Setup) -> Self {
+        // The denied rows' window is as long as everyone's, so that no window turns during a row.
+        let (window, limit) = match setup.expect {
+            Expect::Allowed => (Duration::from_secs(1), isize::MAX / 2),
+            Expect::Denied => (DENIED_PERIOD, 1),
+        };
+        Self { rate: pingora_limits::rate::Rate::new(window), limit }
+    }
+}
+
+impl Subject<u64> for Pingora {
+    #[inline(always)]
+    fn check(&self, key: &u64) -> bool {
+        self.rate.observe(key, 1) <= self.limit
+    }
+}
+
+impl Subject<String> for Pingora {
+    #[inline(always)]
+    fn check(&self, key: &String) -> bool {
+        self.rate.observe(key, 1) <= self.limit
+    }
+}
+
+pub(crate) const GOVERNOR: &str = "governor + ahash";
+pub(crate) const GOVERNOR_DIRECT: &str = "governor direct";
+
+pub(crate) fn keyed() -> Vec<Recipe<u64>> {
+    vec![
+        Recipe {
+            name: GOVERNOR,
+            counts: "check_key on its DashMap with ahash, quanta clock",
+            build: |setup| Box::new(Governor::<u64, ahash::RandomState, QuantaClock>::new(setup)),
+        },
+        Recipe {
+            name: "governor",
+            counts: "check_key on its DashMap with its default hasher (SipHash), quanta clock",
+            build: |setup| Box::new(Governor::<u64, std::hash::RandomState, QuantaClock>::new(setup)),
+        },
+        Recipe {
+            name: "governor + ahash, OS clock",
+            counts: "check_key with ahash and MonotonicClock (Instant::now)",
+            build: |setup| Box::new(Governor::<u64, ahash::RandomState, MonotonicClock>::new(setup)),
+        },
+        Recipe {
+            name: "rate-net",
+            counts: "check on a u64 key, token bucket, its OS clock; cap above the number of keys",
+            build: |setup| Box::new(RateNet::new(setup)),
+        },
+        Recipe {
+            name: "quota",
+            counts: "check on a borrowed key, continuous GCRA, default slot-cache, quanta clock",
+            build: |setup| Box::new(Quota::<u64>::new(setup)),
+        },
+        Recipe {
+            name: "pingora-limits Rate",
+            counts: "observe and compare on 4 x 1024 counters whatever the number of keys (an estimate), Instant::now",
+            build: |setup| Box::new(Pingora::new(setup)),
+        },
+    ]
+}
+
+pub(crate) fn strings() -> Vec<Recipe<String>> {
+    vec![
+        Recipe {
+            name: GOVERNOR,
+            counts: "check_key with ahash; takes &String only, which is given to it ready made",
+            build: |setup| Box::new(Governor::<String, ahash::RandomState, QuantaClock>::new(setup)),
+        },
+        Recipe {
+            name: "governor",
+            counts: "check_key with its default hasher; takes &String only, which is given to it ready made",
+            build: |setup| Box::new(Governor::<String, std::hash::RandomState, QuantaClock>::new(setup)),
+        },
+        Recipe {
+            name: "rate-net",
+            counts: "check_bytes on a borrowed key",
+            build: |setup| Box::new(RateNet::new(setup)),
+        },
+        Recipe {
+            name: "quota",
+            counts: "check on &str",
+            build: |setup| Box::new(Quota::<String>::new(setup)),
+        },
+        Recipe {
+            name: "pingora-limits Rate",
+            counts: "observe and compare on 4 x 1024 counters",
+            build: |setup| Box::new(Pingora::new(setup)),
+        },
+    ]
+}
+
+pub(crate) fn one_word() -> Vec<Recipe<u64>> {
+    vec![
+        Recipe {
+            name: GOVERNOR_DIRECT,
+            counts: "check of a direct limiter, quanta clock",
+            build: |setup| {
+                Box::new(GovernorDirect(governor::RateLimiter::direct_with_clock(
+                    governor_quota(setup.expect),
+                    QuantaClock::default(),
+                )))
+            },
+        },
+        Recipe {
+            name: "ratelimit",
+            counts: "try_wait, its OS clock",
+            build: |setup| Box::new(Ratelimit::new(setup)),
+        },
+        Recipe {
+            name: "rate-net direct",
+            counts: "check of a DirectLimiter, its OS clock",
+            build: |setup| {
+                Box::new(RateNetDirect(rate_net_builder(setup).try_build_direct().expect("valid settings")))
+            },
+        },
+        Recipe {
+            name: "governor + ahash, one key",
+            counts: "check_key of one and the same key",
+            build: |setup| Box::new(Governor::<u64, ahash::RandomState, QuantaClock>::new(setup)),
+        },
+        Recipe {
+            name: "quota, one key",
+            counts: "check of one and the same key",
+            build: |setup| Box::new(Quota::<u64>::new(setup)),
+        },
+    ]
+}
