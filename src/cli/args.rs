@@ -1,0 +1,380 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand};
+
+use super::algorithms::{Choice, Options};
+use super::decimal;
+use super::error::Error;
+use super::input::Selection;
+use super::input::fields::{FieldList, Format};
+use super::input::time::TimeFormat;
+use crate::{Quota, QuotaError};
+
+/// The quota that is used when none is given.
+pub const DEFAULT_LIMIT: Quota = Quota::per_minute(60);
+
+/// Replay an access log through every rate-limiting algorithm and see who would have been refused.
+#[derive(Parser, Debug)]
+#[command(name = "tollgate", version, about, arg_required_else_help = true, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Replay requests through one or more algorithms and compare what each admits and denies
+    ///
+    /// Reads web server logs, JSON lines, CSV or TSV (plain, gzip or zstd), takes the time and the client of every
+    /// request, and runs the limiter in the log's own time. Without a file it replays a made-up day.
+    #[command(after_help = REPLAY_EXAMPLES_SHORT, after_long_help = REPLAY_EXAMPLES)]
+    Replay(ReplayArgs),
+    /// Find the smallest limit that denies no more than a given share of requests or of clients
+    ///
+    /// Replays the requests with limit after limit, by bisection, and checks the answer and its neighbours.
+    #[command(after_help = SUGGEST_EXAMPLES)]
+    Suggest(SuggestArgs),
+}
+
+const REPLAY_EXAMPLES_SHORT: &str = "Examples and details: tollgate replay --help";
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  A made-up day through every algorithm:
+    tollgate replay
+  A web server's logs, old ones compressed, at 100 requests a minute for each address:
+    tollgate replay access.log.2.gz access.log.1 --limit 100/60s
+  Two limits on every request, both of which must admit it, with one algorithm:
+    tollgate replay access.log --limit 10/s --limit 300/h --algorithm sliding-window
+  JSON lines with nested fields, each user on each route apart, and a picture:
+    tollgate replay requests.jsonl --time ts --key user.id+route --limit 5/min --chart denied.svg
+  CSV whose date and time are two columns, IPv6 clients by their /64, results for a program:
+    zcat log.csv.gz | tollgate replay - --time date+time --key ip --ipv6-prefix 64 --json
+  Which limit would deny one request in a thousand:
+    tollgate suggest access.log --deny-requests 0.1%
+
+Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong.";
+
+const SUGGEST_EXAMPLES: &str = "\
+Examples:
+  tollgate suggest access.log
+  tollgate suggest access.log --deny-clients 1% --period 1h --algorithm all
+  tollgate suggest requests.jsonl --key user.id --deny-requests 0.05% --period 10s --burst 50";
+
+/// Which requests.
+#[derive(Args, Debug)]
+pub struct InputArgs {
+    /// Logs to read, in any mix of formats and compression; - is standard input [default: a made-up day]
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+
+    /// Format of the files
+    #[arg(long, value_enum, default_value_t = Format::Auto, help_heading = "Input", hide_possible_values = false)]
+    pub format: Format,
+
+    /// Field of the request's time; several are joined by a space [default: ts, time, date+time and the like]
+    ///
+    /// For nested JSON a dotted path: request.time. A name that itself holds dots (id.orig_h) works as well.
+    #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
+    pub time: Option<FieldList>,
+
+    /// How the time is written: auto, rfc3339, clf, s, ms, us, ns or a strftime pattern
+    ///
+    /// s, ms, us and ns count from 1970 and may have a fraction, which is kept to the nanosecond. A time without an
+    /// offset is UTC.
+    #[arg(long, value_name = "FORMAT", default_value = "auto", help_heading = "Input")]
+    pub time_format: TimeFormat,
+
+    /// Field that says whose request it is; several make one key [default: client, ip, user and the like]
+    #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
+    pub key: Option<FieldList>,
+
+    /// Cut IPv6 addresses in keys to this many bits, and treat ::ffff:192.0.2.1 as 192.0.2.1 [default: off]
+    #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(0..=128), help_heading = "Input")]
+    pub ipv6_prefix: Option<u8>,
+
+    /// Field of the request's cost, in whole units [default: every request costs 1]
+    ///
+    /// In log format, bytes makes the limit one of bytes: --cost bytes --limit 1000000/min.
+    #[arg(long, value_name = "FIELD", help_heading = "Input")]
+    pub cost: Option<String>,
+
+    /// Replay in the order of the input instead of by time
+    #[arg(long, help_heading = "Input")]
+    pub no_sort: bool,
+
+    /// Stop at the first line that does not parse instead of counting and skipping it
+    #[arg(long, help_heading = "Input")]
+    pub strict: bool,
+}
+
+impl InputArgs {
+    /// What the library needs to know.
+    #[must_use]
+    pub fn selection(&self) -> Selection {
+        Selection {
+            files: self.files.clone(),
+            format: self.format,
+            time: self.time.clone(),
+            time_format: self.time_format.clone(),
+            key: self.key.clone(),
+            cost: self.cost.clone(),
+            ipv6_prefix: self.ipv6_prefix,
+            strict: self.strict,
+            no_sort: self.no_sort,
+        }
+    }
+}
+
+/// Which algorithms, and their settings.
+#[derive(Args, Debug)]
+pub struct AlgorithmArgs {
+    /// Algorithm to replay through; repeat it for several
+    #[arg(long, value_enum, value_name = "NAME", help_heading = "Limiter")]
+    pub algorithm: Vec<Choice>,
+
+    /// Units that may come at once, for gcra, token-bucket and leaky-bucket [default: the limit]
+    #[arg(long, value_name = "UNITS", help_heading = "Limiter")]
+    pub burst: Option<u64>,
+
+    /// Parts of the window for sub-window
+    #[arg(long, value_name = "PARTS", default_value_t = 60, help_heading = "Limiter")]
+    pub sub_windows: u32,
+
+    /// Let sliding-window and sub-window err against the client, so that no window ever exceeds the limit
+    ///
+    /// By default they err for the client, as Cloudflare's does, and may admit slightly more.
+    #[arg(long, help_heading = "Limiter")]
+    pub strict_windows: bool,
+
+    /// Where each key's state is kept: keyed keeps every active key apart, exactly
+    #[arg(long, value_enum, default_value_t = Store::Keyed, help_heading = "Limiter")]
+    pub store: Store,
+}
+
+impl AlgorithmArgs {
+    /// The settings of window algorithms.
+    #[must_use]
+    pub fn options(&self) -> Options {
+        Options { sub_windows: self.sub_windows, strict: self.strict_windows }
+    }
+}
+
+/// Where state is kept.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Store {
+    /// One word a key, keys kept
+    Keyed,
+}
+
+impl Store {
+    /// The name in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Keyed => "keyed",
+        }
+    }
+}
+
+/// `tollgate replay`.
+#[derive(Args, Debug)]
+pub struct ReplayArgs {
+    /// Which requests.
+    #[command(flatten)]
+    pub input: InputArgs,
+
+    /// Units per period for each key, as 100/60s, 5/min, 1000/h or "10/s burst 50" [default: 60/min]
+    ///
+    /// Repeat it to put several limits on every request: it is admitted, and charged to all of them, only if all
+    /// admit it. Units of time: ns, us, ms, s, min, h, d.
+    #[arg(long, short, value_name = "LIMIT/PERIOD", help_heading = "Limiter")]
+    pub limit: Vec<LimitArg>,
+
+    /// Which algorithms.
+    #[command(flatten)]
+    pub algorithms: AlgorithmArgs,
+
+    /// Print the results as JSON instead of a table; with =FILE, write them there as well as the table
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", help_heading = "Output")]
+    pub json: Option<PathBuf>,
+
+    /// Write one byte a record in the order of replay, 1 admitted or 0 denied (one algorithm only)
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub decisions: Option<PathBuf>,
+
+    /// Draw admitted and denied requests over time, as out.svg or out.png
+    #[arg(long, value_name = "FILE", value_parser = chart_path, help_heading = "Output")]
+    pub chart: Option<PathBuf>,
+
+    /// How many of the most denied keys to list
+    #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Output")]
+    pub top: usize,
+}
+
+impl ReplayArgs {
+    /// The limits, each with its burst.
+    ///
+    /// # Errors
+    /// If a limit and the burst do not go together.
+    pub fn quotas(&self) -> Result<Vec<Quota>, Error> {
+        let limits = match &self.limit[..] {
+            [] => &[LimitArg { quota: DEFAULT_LIMIT, own_burst: false }][..],
+            limits => limits,
+        };
+        limits.iter().map(|limit| limit.with_burst(self.algorithms.burst)).collect()
+    }
+}
+
+/// `tollgate suggest`.
+#[derive(Args, Debug)]
+pub struct SuggestArgs {
+    /// Which requests.
+    #[command(flatten)]
+    pub input: InputArgs,
+
+    /// Deny at most this share of all requests [default: 0.1%, unless --deny-clients is given]
+    #[arg(long, value_name = "SHARE", conflicts_with = "deny_clients", help_heading = "Goal")]
+    pub deny_requests: Option<Share>,
+
+    /// Deny anything at all to at most this share of clients
+    #[arg(long, value_name = "SHARE", help_heading = "Goal")]
+    pub deny_clients: Option<Share>,
+
+    /// Period of the limit to find: 1s, 60s, 10min, h, d
+    #[arg(long, value_name = "PERIOD", default_value = "60s", value_parser = period, help_heading = "Goal")]
+    pub period: std::time::Duration,
+
+    /// Which algorithms.
+    #[command(flatten)]
+    pub algorithms: AlgorithmArgs,
+
+    /// Print the results as JSON instead of a table; with =FILE, write them there as well as the table
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", help_heading = "Output")]
+    pub json: Option<PathBuf>,
+}
+
+/// A quota as given, remembering whether it names its burst.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct LimitArg {
+    quota: Quota,
+    own_burst: bool,
+}
+
+impl FromStr for LimitArg {
+    type Err = QuotaError;
+
+    fn from_str(text: &str) -> Result<Self, QuotaError> {
+        Ok(Self { quota: text.parse()?, own_burst: text.contains("burst") })
+    }
+}
+
+impl LimitArg {
+    fn with_burst(self, burst: Option<u64>) -> Result<Quota, Error> {
+        match burst {
+            Some(burst) if !self.own_burst => self.quota.try_burst(burst).map_err(|error| Error::usage(format!("--burst {burst}: {error}"))),
+            _ => Ok(self.quota),
+        }
+    }
+}
+
+/// A share of a whole, exact: a limit that denies exactly the share still meets it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// In billionths.
+    pub billionths: u64,
+}
+
+impl Share {
+    /// Whether `part` of `whole` is at most this share.
+    #[must_use]
+    pub fn allows(self, part: u64, whole: u64) -> bool {
+        u128::from(part) * 1_000_000_000 <= u128::from(whole) * u128::from(self.billionths)
+    }
+}
+
+impl FromStr for Share {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (number, power) = match text.strip_suffix('%') {
+            Some(percent) => (percent.trim_end(), 7),
+            None => (text, 9),
+        };
+        match decimal::scaled(number.as_bytes(), power) {
+            Ok(scaled) if scaled.value <= 1_000_000_000 => Ok(Self { billionths: scaled.value }),
+            _ => Err("expected a share from 0% to 100%, as 0.1% or 0.001"),
+        }
+    }
+}
+
+impl std::fmt::Display for Share {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (whole, rest) = (self.billionths / 10_000_000, self.billionths % 10_000_000);
+        let digits = format!("{rest:07}");
+        match digits.trim_end_matches('0') {
+            "" => write!(f, "{whole}%"),
+            digits => write!(f, "{whole}.{digits}%"),
+        }
+    }
+}
+
+fn period(text: &str) -> Result<std::time::Duration, String> {
+    let quota: Result<Quota, QuotaError> = format!("1/{text}").parse();
+    quota.map(|quota| quota.period()).map_err(|_| "expected a period such as 60s, min, 100ms, 12h or 7d".to_owned())
+}
+
+fn chart_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase).as_deref() {
+        Some("svg" | "png") => Ok(path),
+        _ => Err("expected a file name that ends in .svg or .png".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn shares_are_exact() {
+        let share: Share = "0.1%".parse().unwrap();
+        assert_eq!(share, "0.001".parse().unwrap());
+        assert!(share.allows(1, 1000) && !share.allows(1, 999));
+        assert_eq!(share.to_string(), "0.1%");
+        assert_eq!("100 %".parse::<Share>().unwrap().to_string(), "100%");
+        assert_eq!("0".parse::<Share>().unwrap().to_string(), "0%");
+        for text in ["", "%", "101%", "1.1", "-1%", "x"] {
+            assert!(text.parse::<Share>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_burst_in_the_limit_wins() {
+        let with = |text: &str| text.parse::<LimitArg>().unwrap().with_burst(Some(3)).unwrap().burst_size();
+        assert_eq!((with("10/s burst 5"), with("10/s")), (5, 3));
+    }
+
+    #[test]
+    fn a_json_file_needs_an_equals_sign() {
+        let parse = |args: &[&str]| match Cli::try_parse_from([&["tollgate", "replay"], args].concat()).unwrap().command {
+            Command::Replay(args) => args,
+            Command::Suggest(_) => unreachable!("replay was asked for"),
+        };
+        let args = parse(&["--json", "access.log"]);
+        assert_eq!((args.json, args.input.files), (Some("-".into()), vec!["access.log".into()]));
+        assert_eq!(parse(&["--json=out.json"]).json, Some("out.json".into()));
+    }
+}

@@ -1,0 +1,269 @@
+//! Admitted and denied requests over time, one panel an algorithm, as SVG or PNG.
+//!
+//! Colours are of the Okabe-Ito set: the two differ in lightness too, for every kind of colour vision and in grey.
+//! Both formats measure text with a font that the program carries, so a machine needs none.
+
+use std::path::Path;
+use std::sync::Once;
+
+use plotters::backend::{BitMapBackend, DrawingBackend, SVGBackend};
+use plotters::coord::Shift;
+use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea};
+use plotters::element::{PathElement, Rectangle};
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{Color, FontStyle, IntoFont, RGBColor, TextStyle, register_font};
+
+use super::axis::{TimeAxis, value_ticks};
+use super::error::Error;
+use super::human;
+use super::input::Trace;
+use super::replay::Outcome;
+use super::report::write_to;
+use crate::Quota;
+
+const ADMITTED: RGBColor = RGBColor(0x56, 0xB4, 0xE9);
+const DENIED: RGBColor = RGBColor(0xD5, 0x5E, 0x00);
+const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
+const FAINT: RGBColor = RGBColor(0x66, 0x66, 0x66);
+const GRID: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
+const PAPER: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
+
+const FONT: &str = "sans-serif";
+const WIDTH: i32 = 1200;
+const LEFT: i32 = 80;
+const RIGHT: i32 = 24;
+const HEAD: i32 = 84;
+const FOOT: i32 = 52;
+const PANEL_TITLE: i32 = 30;
+const MOST_COLUMNS: u64 = 270;
+
+/// Draws the outcomes of a trace to a file, in the format that its extension says.
+///
+/// # Errors
+/// If drawing or writing fails.
+pub fn draw(path: &Path, trace: &Trace, outcomes: &[Outcome]) -> Result<(), Error> {
+    static REGISTERED: Once = Once::new();
+    REGISTERED.call_once(|| {
+        // It fails only for bytes that are no font; then drawing text says so.
+        let _ = register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT);
+    });
+    let chart = Chart::new(trace, outcomes);
+    let png = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
+    let bytes = if png { chart.png()? } else { chart.svg()? };
+    write_to(path, &bytes)
+}
+
+/// One algorithm's columns.
+struct Panel {
+    title: String,
+    figures: String,
+    admitted: Vec<u64>,
+    denied: Vec<u64>,
+}
+
+struct Chart {
+    subtitle: String,
+    axis: TimeAxis,
+    panels: Vec<Panel>,
+    highest: u64,
+}
+
+impl Chart {
+    fn new(trace: &Trace, outcomes: &[Outcome]) -> Self {
+        let times = || trace.records.iter().map(|record| record.at);
+        let axis = TimeAxis::new(times().min().unwrap_or(0), times().max().unwrap_or(0), MOST_COLUMNS);
+        let panels: Vec<Panel> = outcomes.iter().map(|outcome| Panel::new(trace, outcome, &axis)).collect();
+        let highest = panels.first().map_or(0, |panel| {
+            panel.admitted.iter().zip(&panel.denied).map(|(admitted, denied)| admitted + denied).max().unwrap_or(0)
+        });
+        let limits: Vec<String> =
+            outcomes.first().map_or(&[][..], |outcome| &outcome.quotas).iter().map(Quota::to_string).collect();
+        let subtitle = format!(
+            "{} for each key. {} of {}, in columns of {}.",
+            limits.join(" and "),
+            human::counted(trace.records.len() as u64, "request"),
+            human::counted(trace.keys.len() as u64, "key"),
+            human::duration(axis.column()),
+        );
+        Self { subtitle, axis, panels, highest }
+    }
+
+    fn panel_height(&self) -> i32 {
+        match self.panels.len() {
+            0 | 1 => 380,
+            2 | 3 => 240,
+            _ => 160,
+        }
+    }
+
+    fn height(&self) -> i32 {
+        let panels = i32::try_from(self.panels.len().max(1)).unwrap_or(1);
+        HEAD + panels * self.panel_height() + FOOT
+    }
+
+    fn svg(&self) -> Result<Vec<u8>, Error> {
+        let mut text = String::new();
+        let size = (WIDTH.unsigned_abs(), self.height().unsigned_abs());
+        self.paint(&Canvas { area: SVGBackend::with_string(&mut text, size).into_drawing_area(), scale: 1 })?;
+        Ok(text.into_bytes())
+    }
+
+    /// At two pixels to the unit, so that it is sharp on dense screens and in print.
+    fn png(&self) -> Result<Vec<u8>, Error> {
+        let scale = 2;
+        let size = ((WIDTH * scale).unsigned_abs(), (self.height() * scale).unsigned_abs());
+        let mut pixels = vec![0; size.0 as usize * size.1 as usize * 3];
+        self.paint(&Canvas { area: BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area(), scale })?;
+        let mut file = std::io::Cursor::new(Vec::new());
+        image::write_buffer_with_format(
+            &mut file,
+            &pixels,
+            size.0,
+            size.1,
+            image::ColorType::Rgb8,
+            image::ImageOutputFormat::Png,
+        )
+        .map_err(|error| Error::run(format!("cannot encode the chart: {error}")))?;
+        Ok(file.into_inner())
+    }
+
+    fn paint<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), Error> {
+        self.try_paint(canvas).map_err(|error| Error::run(format!("cannot draw the chart: {error}")))
+    }
+
+    fn try_paint<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Drawn<B> {
+        canvas.fill()?;
+        canvas.text("Admitted and denied requests over time", (LEFT, 16), 24, &INK, HPos::Left)?;
+        canvas.text(&self.subtitle, (LEFT, 48), 15, &FAINT, HPos::Left)?;
+        let legend = [("denied", DENIED, WIDTH - RIGHT - 74), ("admitted", ADMITTED, WIDTH - RIGHT - 180)];
+        for (name, color, x) in legend {
+            canvas.rectangle((x, 24), (x + 14, 38), &color)?;
+            canvas.text(name, (x + 20, 22), 16, &INK, HPos::Left)?;
+        }
+        let mut top = HEAD;
+        for panel in &self.panels {
+            self.paint_panel(canvas, panel, top)?;
+            top += self.panel_height();
+        }
+        for (at, label) in self.axis.ticks() {
+            let x = self.x(at);
+            canvas.line((x, top), (x, top + 6), &FAINT)?;
+            canvas.text(&label, (x, top + 9), 14, &INK, HPos::Center)?;
+        }
+        canvas.text(&self.axis.caption(), (i32::midpoint(LEFT, WIDTH - RIGHT), top + 29), 14, &FAINT, HPos::Center)?;
+        canvas.area.present()
+    }
+
+    fn paint_panel<B: DrawingBackend>(&self, canvas: &Canvas<B>, panel: &Panel, top: i32) -> Drawn<B> {
+        let bottom = top + self.panel_height();
+        let plot_top = top + PANEL_TITLE;
+        canvas.text(&panel.title, (LEFT, top + 6), 17, &INK, HPos::Left)?;
+        canvas.text(&panel.figures, (WIDTH - RIGHT, top + 7), 15, &FAINT, HPos::Right)?;
+        let ticks = value_ticks(self.highest, if self.panels.len() > 3 { 3 } else { 6 });
+        let full = self.highest.max(1);
+        let y = |value: u64| bottom - proportion(value, full, bottom - plot_top);
+        for &tick in &ticks {
+            canvas.line((LEFT, y(tick)), (WIDTH - RIGHT, y(tick)), &GRID)?;
+            canvas.text(&human::count(tick), (LEFT - 8, y(tick) - 8), 14, &FAINT, HPos::Right)?;
+        }
+        for (column, (&admitted, &denied)) in (0_u64..).zip(panel.admitted.iter().zip(&panel.denied)) {
+            let (left, right) = self.column_edges(column);
+            let (middle, upper) = (y(admitted), y(admitted + denied));
+            if admitted > 0 {
+                canvas.rectangle((left, middle.min(bottom - 1)), (right, bottom), &ADMITTED)?;
+            }
+            if denied > 0 {
+                // A denial is never too small to be seen.
+                canvas.rectangle((left, upper.min(middle - 1)), (right, middle), &DENIED)?;
+            }
+        }
+        canvas.line((LEFT, bottom), (WIDTH - RIGHT, bottom), &FAINT)
+    }
+
+    fn x(&self, at: u64) -> i32 {
+        let (start, end) = self.axis.range();
+        LEFT + proportion(at.clamp(start, end) - start, end - start, WIDTH - RIGHT - LEFT)
+    }
+
+    fn column_edges(&self, column: u64) -> (i32, i32) {
+        let edge = |column| LEFT + proportion(column, self.axis.columns(), WIDTH - RIGHT - LEFT);
+        (edge(column), edge(column + 1).max(edge(column) + 1))
+    }
+}
+
+impl Panel {
+    fn new(trace: &Trace, outcome: &Outcome, axis: &TimeAxis) -> Self {
+        let columns = usize::try_from(axis.columns()).unwrap_or(0);
+        let (mut admitted, mut denied) = (vec![0; columns], vec![0; columns]);
+        for (record, decision) in trace.records.iter().zip(&outcome.tally.decisions) {
+            let column = axis.column_of(record.at);
+            if *decision == b'1' { admitted[column] += 1 } else { denied[column] += 1 }
+        }
+        let total = trace.records.len() as u64;
+        let figures = format!(
+            "{} admitted, {} denied ({})",
+            human::count(outcome.tally.admitted()),
+            human::count(outcome.tally.denied),
+            human::share(outcome.tally.denied, total),
+        );
+        Self { title: outcome.kind.as_str().to_owned(), figures, admitted, denied }
+    }
+}
+
+/// `length` times `value / full`, rounded.
+fn proportion(value: u64, full: u64, length: i32) -> i32 {
+    let full = u128::from(full.max(1));
+    let scaled = (u128::from(value) * u128::from(length.unsigned_abs()) + full / 2) / full;
+    i32::try_from(scaled).unwrap_or(i32::MAX)
+}
+
+type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
+
+/// A drawing area with a unit of one or more pixels.
+struct Canvas<B: DrawingBackend> {
+    area: DrawingArea<B, Shift>,
+    scale: i32,
+}
+
+impl<B: DrawingBackend> Canvas<B> {
+    fn point(&self, (x, y): (i32, i32)) -> (i32, i32) {
+        (x * self.scale, y * self.scale)
+    }
+
+    fn fill(&self) -> Drawn<B> {
+        self.area.fill(&PAPER)
+    }
+
+    /// With its top at the point's height.
+    fn text(&self, text: &str, at: (i32, i32), size: i32, color: &RGBColor, side: HPos) -> Drawn<B> {
+        let style = TextStyle::from((FONT, size * self.scale).into_font())
+            .color(color)
+            .pos(Pos::new(side, VPos::Top));
+        self.area.draw_text(text, &style, self.point(at))
+    }
+
+    /// From one corner up to, but not including, the other.
+    fn rectangle(&self, from: (i32, i32), to: (i32, i32), color: &RGBColor) -> Drawn<B> {
+        let (from, to) = (self.point(from), self.point(to));
+        // The bitmap includes the far corner's pixels, the vector image does not.
+        let end = if self.scale > 1 { (to.0 - 1, to.1 - 1) } else { to };
+        self.area.draw(&Rectangle::new([from, end], color.filled()))
+    }
+
+    fn line(&self, from: (i32, i32), to: (i32, i32), color: &RGBColor) -> Drawn<B> {
+        let width = self.scale.unsigned_abs();
+        self.area.draw(&PathElement::new(vec![self.point(from), self.point(to)], color.stroke_width(width)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proportions_round_and_saturate() {
+        assert_eq!([proportion(0, 3, 100), proportion(1, 3, 100), proportion(3, 3, 100)], [0, 33, 100]);
+        assert_eq!(proportion(u64::MAX, u64::MAX, 1_000), 1_000);
+        assert_eq!(proportion(5, 0, 10), 50);
+    }
+}

@@ -1,0 +1,136 @@
+//! Decimal text to whole numbers, never through a float: `1655071198.444458` seconds are exactly
+//! 1,655,071,198,444,458,000 nanoseconds, which no `f64` can say.
+
+/// A decimal number scaled by a power of ten.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Scaled {
+    /// The whole part, digits below it cut off.
+    pub value: u64,
+    /// Whether nothing was cut off.
+    pub exact: bool,
+}
+
+/// Why a text is not a number that fits.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum DecimalError {
+    /// Not of the form `digits[.digits][e±digits]`.
+    Syntax,
+    /// Below zero.
+    Negative,
+    /// Above `u64::MAX` once scaled.
+    TooLarge,
+}
+
+/// The text's value times ten to the `power`.
+///
+/// # Errors
+/// If the text is no decimal number, is negative, or exceeds 64 bits once scaled.
+pub fn scaled(text: &[u8], power: i32) -> Result<Scaled, DecimalError> {
+    let (negative, text) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        _ => (false, text),
+    };
+    let (mantissa, exponent) = match text.iter().position(|b| matches!(b, b'e' | b'E')) {
+        Some(at) => (&text[..at], exponent(&text[at + 1..])?),
+        None => (text, 0),
+    };
+    let (whole, fraction) = match mantissa.iter().position(|&b| b == b'.') {
+        Some(at) => (&mantissa[..at], &mantissa[at + 1..]),
+        None => (mantissa, &[][..]),
+    };
+    if whole.is_empty() && fraction.is_empty() || !whole.iter().chain(fraction).all(u8::is_ascii_digit) {
+        return Err(DecimalError::Syntax);
+    }
+    // Digits in order, the first `keep` of them being the whole part of the scaled number.
+    let keep = i64::try_from(whole.len()).unwrap_or(i64::MAX) + i64::from(power) + i64::from(exponent);
+    let mut value: u64 = 0;
+    let mut exact = true;
+    let mut seen: i64 = 0;
+    for &digit in whole.iter().chain(fraction) {
+        if seen < keep {
+            value = push(value, digit - b'0')?;
+            seen += 1;
+        } else if digit != b'0' {
+            exact = false;
+            break;
+        }
+    }
+    // Zero stays zero however far it is scaled; anything else overflows within twenty steps.
+    while seen < keep && value > 0 {
+        value = push(value, 0)?;
+        seen += 1;
+    }
+    if negative && (value > 0 || !exact) {
+        return Err(DecimalError::Negative);
+    }
+    Ok(Scaled { value, exact })
+}
+
+fn push(value: u64, digit: u8) -> Result<u64, DecimalError> {
+    value
+        .checked_mul(10)
+        .and_then(|value| value.checked_add(u64::from(digit)))
+        .ok_or(DecimalError::TooLarge)
+}
+
+/// The exponent, held within ±10,000: beyond it every number is zero or too large anyway.
+fn exponent(text: &[u8]) -> Result<i32, DecimalError> {
+    let (sign, digits) = match text {
+        [b'-', rest @ ..] => (-1, rest),
+        [b'+', rest @ ..] => (1, rest),
+        _ => (1, text),
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(DecimalError::Syntax);
+    }
+    let size = digits.iter().fold(0, |size: i32, digit| (size * 10 + i32::from(digit - b'0')).min(10_000));
+    Ok(sign * size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(text: &str, power: i32) -> Result<(u64, bool), DecimalError> {
+        scaled(text.as_bytes(), power).map(|scaled| (scaled.value, scaled.exact))
+    }
+
+    #[test]
+    fn seconds_with_a_fraction_are_exact_to_the_last_digit() {
+        assert_eq!(whole("1655071198.444458", 9), Ok((1_655_071_198_444_458_000, true)));
+        assert_eq!(whole("1655071198.444458001", 9), Ok((1_655_071_198_444_458_001, true)));
+        assert_eq!(whole("1.655071198444458001e9", 9), Ok((1_655_071_198_444_458_001, true)));
+        assert_eq!(whole("1655071198444.458001E-3", 9), Ok((1_655_071_198_444_458_001, true)));
+    }
+
+    #[test]
+    fn digits_below_the_unit_are_cut_and_said() {
+        assert_eq!(whole("1.9999999999", 9), Ok((1_999_999_999, false)));
+        assert_eq!(whole("2.000", 0), Ok((2, true)));
+        assert_eq!(whole("2.001", 0), Ok((2, false)));
+        assert_eq!(whole("5e-1", 0), Ok((0, false)));
+        assert_eq!(whole(".5", 1), Ok((5, true)));
+        assert_eq!(whole("5.", 0), Ok((5, true)));
+    }
+
+    #[test]
+    fn the_ends_of_the_range() {
+        assert_eq!(whole("18446744073709551615", 0), Ok((u64::MAX, true)));
+        assert_eq!(whole("18446744073709551616", 0), Err(DecimalError::TooLarge));
+        assert_eq!(whole("1e19", 0), Ok((10_000_000_000_000_000_000, true)));
+        assert_eq!(whole("1e20", 0), Err(DecimalError::TooLarge));
+        assert_eq!(whole("1e999999999999", 0), Err(DecimalError::TooLarge));
+        assert_eq!(whole("0e999999999999", 9), Ok((0, true)));
+        assert_eq!(whole("1e-999999999999", 9), Ok((0, false)));
+        assert_eq!(whole("-0", 0), Ok((0, true)));
+        assert_eq!(whole("-0.1", 0), Err(DecimalError::Negative));
+    }
+
+    #[test]
+    fn nonsense_is_no_number() {
+        for text in ["", "-", "+", ".", "e5", "1e", "1e+", "1.2.3", "0x10", "1_000", " 1", "NaN", "inf", "١"] {
+            assert_eq!(whole(text, 0), Err(DecimalError::Syntax), "{text:?}");
+        }
+    }
+}

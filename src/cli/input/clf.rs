@@ -1,0 +1,284 @@
+//! Common and combined log format, as bytes: a request line may hold anything.
+//!
+//! ```text
+//! host ident user [time] "request" status bytes                          common
+//! host ident user [time] "request" status bytes "referer" "agent" ...    combined; further fields are ignored
+//! ```
+//!
+//! Apache escapes quotes in a request as `\"` since 2.0.46; older servers wrote them as they came. So the
+//! request ends at the first quote, not escaped, that a status and a size follow; if there is none, at the first
+//! such quote of any kind.
+
+use super::row::{Reason, Row};
+
+/// A line's parts. Missing values are `-`, as in the log.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ClfLine<'a> {
+    /// The client's address or name.
+    pub host: &'a [u8],
+    /// The identity by RFC 1413.
+    pub ident: &'a [u8],
+    /// The authenticated user; may hold spaces.
+    pub user: &'a [u8],
+    /// The time, without brackets.
+    pub time: &'a [u8],
+    /// The request line as logged, escapes included.
+    pub request: &'a [u8],
+    /// The response's status.
+    pub status: &'a [u8],
+    /// The response's size.
+    pub bytes: &'a [u8],
+    /// The page that linked here; empty in the common format.
+    pub referer: &'a [u8],
+    /// The client's program; empty in the common format.
+    pub agent: &'a [u8],
+}
+
+/// Splits a line.
+///
+/// # Errors
+/// With the first part that is missing or malformed.
+pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, Reason> {
+    let host_end = line.iter().position(|&b| b == b' ').ok_or(Reason::Clf("no space after the host"))?;
+    let (host, rest) = (&line[..host_end], &line[host_end + 1..]);
+    if host.is_empty() {
+        return Err(Reason::Clf("the line begins with a space instead of a host"));
+    }
+    // The user's name comes from the client and may hold a bracket, but not one before two digits and a slash.
+    let open = rest
+        .windows(4)
+        .position(|w| w[0] == b'[' && w[1].is_ascii_digit() && w[2].is_ascii_digit() && w[3] == b'/')
+        .ok_or(Reason::Clf("no [day/month/year:... time"))?;
+    let who = rest[..open].trim_ascii();
+    let (ident, user) = match who.iter().position(|&b| b == b' ') {
+        Some(space) => (&who[..space], who[space + 1..].trim_ascii()),
+        None => (who, &b"-"[..]),
+    };
+    let rest = &rest[open + 1..];
+    let close = rest.iter().position(|&b| b == b']').ok_or(Reason::Clf("no ] after the time"))?;
+    let (time, rest) = (&rest[..close], rest[close + 1..].trim_ascii_start());
+    let [b'"', rest @ ..] = rest else { return Err(Reason::Clf("no \" before the request")) };
+    let (request, status, bytes, rest) =
+        end_of_request(rest).ok_or(Reason::Clf("no status and size after the quoted request"))?;
+    let (referer, rest) = quoted(rest);
+    let (agent, _) = quoted(rest);
+    Ok(ClfLine { host, ident, user, time, request, status, bytes, referer, agent })
+}
+
+/// The request, status, size, and what follows them.
+fn end_of_request(text: &[u8]) -> Option<(&[u8], &[u8], &[u8], &[u8])> {
+    let try_at = |quote: usize| {
+        let (status, bytes, rest) = status_and_size(&text[quote + 1..])?;
+        Some((&text[..quote], status, bytes, rest))
+    };
+    unescaped_quotes(text).find_map(try_at).or_else(|| {
+        text.iter().enumerate().filter(|&(_, &b)| b == b'"').find_map(|(quote, _)| try_at(quote))
+    })
+}
+
+fn unescaped_quotes(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    let mut escaped = false;
+    text.iter().enumerate().filter_map(move |(at, &b)| {
+        let quote = b == b'"' && !escaped;
+        escaped = b == b'\\' && !escaped;
+        quote.then_some(at)
+    })
+}
+
+/// ` 200 1234` and then the end or a space.
+fn status_and_size(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let text = text.strip_prefix(b" ")?;
+    let word = |text: &'_ [u8]| text.iter().position(|&b| b == b' ').unwrap_or(text.len());
+    let is_number = |word: &[u8]| word == b"-" || !word.is_empty() && word.iter().all(u8::is_ascii_digit);
+    let (status, text) = text.split_at(word(text));
+    let text = text.strip_prefix(b" ")?;
+    let (bytes, rest) = text.split_at(word(text));
+    let status_fits = status == b"-" || status.len() == 3 && is_number(status);
+    (status_fits && is_number(bytes)).then_some((status, bytes, rest))
+}
+
+/// The next quoted part and what follows; empty if there is none.
+fn quoted(text: &[u8]) -> (&[u8], &[u8]) {
+    let Some(text) = text.trim_ascii_start().strip_prefix(b"\"") else { return (b"", b"") };
+    match unescaped_quotes(text).next() {
+        Some(end) => (&text[..end], &text[end + 1..]),
+        None => (text, b""),
+    }
+}
+
+/// A field's place in the line.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "named as in the log")]
+pub enum Field {
+    Ip,
+    Ident,
+    User,
+    Time,
+    Request,
+    Method,
+    Path,
+    Protocol,
+    Status,
+    Bytes,
+    Referer,
+    Agent,
+}
+
+/// Every field's name, in the order of the line.
+pub const FIELDS: [(&str, Field); 12] = [
+    ("ip", Field::Ip),
+    ("ident", Field::Ident),
+    ("user", Field::User),
+    ("time", Field::Time),
+    ("request", Field::Request),
+    ("method", Field::Method),
+    ("path", Field::Path),
+    ("protocol", Field::Protocol),
+    ("status", Field::Status),
+    ("bytes", Field::Bytes),
+    ("referer", Field::Referer),
+    ("agent", Field::Agent),
+];
+
+/// Other names that logs and people use for the same fields.
+const ALIASES: [(&str, Field); 14] = [
+    ("host", Field::Ip),
+    ("client", Field::Ip),
+    ("client_ip", Field::Ip),
+    ("remote_addr", Field::Ip),
+    ("remote_host", Field::Ip),
+    ("remote_user", Field::User),
+    ("timestamp", Field::Time),
+    ("time_local", Field::Time),
+    ("size", Field::Bytes),
+    ("body_bytes_sent", Field::Bytes),
+    ("url", Field::Path),
+    ("referrer", Field::Referer),
+    ("user_agent", Field::Agent),
+    ("http_user_agent", Field::Agent),
+];
+
+impl Field {
+    /// The field of this name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        let named = |&(known, field): &(&str, Self)| known.eq_ignore_ascii_case(name).then_some(field);
+        FIELDS.iter().find_map(named).or_else(|| ALIASES.iter().find_map(named))
+    }
+
+    /// The field's text in a line. The request's parts are split at spaces; a request without them has none.
+    #[must_use]
+    pub fn of<'a>(self, line: &ClfLine<'a>) -> &'a [u8] {
+        let part = |n| line.request.split(|&b| b == b' ').nth(n).unwrap_or(b"-");
+        match self {
+            Self::Ip => line.host,
+            Self::Ident => line.ident,
+            Self::User => line.user,
+            Self::Time => line.time,
+            Self::Request => line.request,
+            Self::Method => part(0),
+            Self::Path => part(1),
+            Self::Protocol => part(2),
+            Self::Status => line.status,
+            // No body is no bytes.
+            Self::Bytes if line.bytes == b"-" => b"0",
+            Self::Bytes => line.bytes,
+            Self::Referer => line.referer,
+            Self::Agent => line.agent,
+        }
+    }
+}
+
+/// Which fields to take from each line.
+#[derive(Clone, Debug)]
+pub struct Columns {
+    time: Vec<Field>,
+    key: Vec<Field>,
+    cost: Option<Field>,
+}
+
+impl Columns {
+    /// Fields by their names; `None` if one is not a field of this format.
+    #[must_use]
+    pub fn new(time: &[String], key: &[String], cost: Option<&str>) -> Option<Self> {
+        let all = |names: &[String]| names.iter().map(|name| Field::by_name(name)).collect::<Option<Vec<_>>>();
+        let cost = match cost {
+            Some(name) => Some(Field::by_name(name)?),
+            None => None,
+        };
+        Some(Self { time: all(time)?, key: all(key)?, cost })
+    }
+
+    /// Takes the fields of one line.
+    ///
+    /// # Errors
+    /// If the line does not parse.
+    pub fn extract(&self, line: &[u8], row: &mut Row) -> Result<(), Reason> {
+        let line = parse(line)?;
+        self.time.iter().for_each(|field| row.add_time(field.of(&line)));
+        self.key.iter().for_each(|field| row.add_key(field.of(&line)));
+        if let Some(field) = self.cost {
+            row.set_cost(field.of(&line));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(line: &[u8]) -> [String; 9] {
+        let line = parse(line).unwrap_or_else(|reason| panic!("{reason}"));
+        let ClfLine { host, ident, user, time, request, status, bytes, referer, agent } = line;
+        [host, ident, user, time, request, status, bytes, referer, agent]
+            .map(|part| String::from_utf8_lossy(part).into_owned())
+    }
+
+    #[test]
+    fn the_combined_format() {
+        let line = br#"192.0.2.1 - jo doe [10/Oct/2000:13:55:36 -0700] "GET /a?b=\"c\" HTTP/1.0" 200 23 "http://x/" "M 4""#;
+        let time = "10/Oct/2000:13:55:36 -0700";
+        let request = r#"GET /a?b=\"c\" HTTP/1.0"#;
+        assert_eq!(texts(line), ["192.0.2.1", "-", "jo doe", time, request, "200", "23", "http://x/", "M 4"]);
+    }
+
+    #[test]
+    fn the_common_format_and_missing_values() {
+        let parts = texts(br#"::1 - - [10/Oct/2000:13:55:36 -0700] "-" 408 -"#);
+        assert_eq!(parts[0], "::1");
+        assert_eq!(parts[4..], ["-", "408", "-", "", ""]);
+        let parsed = parse(br#"::1 - - [10/Oct/2000:13:55:36 -0700] "-" 408 -"#).unwrap();
+        assert_eq!(Field::Bytes.of(&parsed), b"0");
+        assert_eq!(Field::Path.of(&parsed), b"-");
+    }
+
+    #[test]
+    fn raw_bytes_and_unescaped_quotes_in_the_request() {
+        let line = b"h - - [10/Oct/2000:13:55:36 -0700] \"GET /\xff\x90\"\x01\\\" HTTP\" 404 5";
+        let parsed = parse(line).unwrap();
+        assert_eq!(parsed.request, b"GET /\xff\x90\"\x01\\\" HTTP");
+        // A backslash that is not an escape stands before the closing quote.
+        let parsed = parse(b"h - - [10/Oct/2000:13:55:36 -0700] \"GET /\\\" 404 5 \"-\" \"-\"").unwrap();
+        assert_eq!((parsed.request, parsed.status), (&b"GET /\\"[..], &b"404"[..]));
+        // A forged ending inside an escaped quote is not believed.
+        let parsed = parse(b"h - - [10/Oct/2000:13:55:36 -0700] \"GET /\\\" 200 1 \" 404 5").unwrap();
+        assert_eq!(parsed.status, b"404");
+    }
+
+    #[test]
+    fn a_cut_line_says_what_is_missing() {
+        let whole: &[u8] = br#"h - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 23"#;
+        for end in 0..whole.len() - 2 {
+            assert!(matches!(parse(&whole[..end]), Err(Reason::Clf(_))), "{end}");
+        }
+        assert!(parse(whole).is_ok());
+    }
+
+    #[test]
+    fn names_and_aliases() {
+        assert_eq!(Field::by_name("Remote_Addr"), Some(Field::Ip));
+        assert_eq!(Field::by_name("path"), Some(Field::Path));
+        assert_eq!(Field::by_name("cookie"), None);
+    }
+}

@@ -1,0 +1,311 @@
+//! From files to records: decompress, tell the format, choose the fields, parse, number the keys, sort by time.
+//!
+//! A line that does not parse is counted and skipped, and the first few are kept to be shown. Input that breaks
+//! off, on the other hand, ends the run: half a log would give wrong answers in silence.
+
+pub mod clf;
+pub mod decompress;
+pub mod delimited;
+pub mod fields;
+pub mod jsonl;
+pub mod keys;
+pub mod row;
+pub mod time;
+
+use std::path::{Path, PathBuf};
+
+use indicatif::ProgressBar;
+
+use self::decompress::{Lines, Position, Source, read_error};
+use self::delimited::TsvLine;
+use self::fields::{Chosen, FieldList, Format, choose};
+use self::keys::Keys;
+use self::row::{Reason, Row, printable};
+use self::time::{TimeFormat, TimeParser};
+use crate::cli::decimal;
+use crate::cli::error::Error;
+
+/// How many lines that do not parse are kept.
+const SHOWN: usize = 5;
+
+/// One request.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// When, in nanoseconds since the Unix epoch.
+    pub at: u64,
+    /// How many units it asks for.
+    pub cost: u64,
+    /// Who, as a number in [`Trace::keys`].
+    pub key: u32,
+}
+
+/// Everything that was read.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// The requests, in the order of replay.
+    pub records: Vec<Record>,
+    /// The keys' texts.
+    pub keys: Keys,
+    /// Lines that did not parse.
+    pub skipped: u64,
+    /// The first of them.
+    pub bad: Vec<BadLine>,
+    /// Records that were older than the one before them in the input.
+    pub out_of_order: u64,
+    /// What was read and how, a line each.
+    pub notes: Vec<String>,
+}
+
+/// A line that did not parse.
+#[derive(Clone, Debug)]
+pub struct BadLine {
+    file: String,
+    line: u64,
+    reason: Reason,
+    text: String,
+}
+
+impl std::fmt::Display for BadLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}: {}: {}", self.file, self.line, self.reason, self.text)
+    }
+}
+
+/// What to read, and how.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// Files in order; `-` is standard input.
+    pub files: Vec<PathBuf>,
+    /// The format of all of them.
+    pub format: Format,
+    /// The time's fields.
+    pub time: Option<FieldList>,
+    /// The time's format.
+    pub time_format: TimeFormat,
+    /// The key's fields.
+    pub key: Option<FieldList>,
+    /// The cost's field.
+    pub cost: Option<String>,
+    /// IPv6 addresses in keys are cut to this many bits.
+    pub ipv6_prefix: Option<u8>,
+    /// Whether the first line that does not parse ends the run.
+    pub strict: bool,
+    /// Whether to replay in the order of the input.
+    pub no_sort: bool,
+}
+
+/// Reads all files.
+///
+/// # Errors
+/// If a file cannot be read to its end, its format or fields cannot be told, or it holds no record.
+pub fn load(selection: &Selection, progress: &ProgressBar) -> Result<Trace, Error> {
+    let mut trace = Trace::default();
+    for path in &selection.files {
+        load_file(path, selection, progress, &mut trace)?;
+    }
+    if trace.records.is_empty() {
+        let lines: Vec<String> = trace.bad.iter().map(|bad| format!("\n  {bad}")).collect();
+        return Err(Error::run(match trace.skipped {
+            0 => format!("no records in {}", names(&selection.files)),
+            n => format!("no usable record in {}: {n} lines skipped{}", names(&selection.files), lines.concat()),
+        }));
+    }
+    trace.out_of_order = trace.records.windows(2).filter(|pair| pair[1].at < pair[0].at).count() as u64;
+    if !selection.no_sort && trace.out_of_order > 0 {
+        trace.records.sort_by_key(|record| record.at);
+    }
+    Ok(trace)
+}
+
+fn names(files: &[PathBuf]) -> String {
+    files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// How to take fields from one file's lines.
+enum Extractor {
+    Clf(clf::Columns),
+    Jsonl(jsonl::Columns),
+    Tsv(delimited::Columns, TsvLine),
+}
+
+impl Extractor {
+    fn extract(&mut self, line: &[u8], row: &mut Row) -> Result<(), Reason> {
+        match self {
+            Self::Clf(columns) => columns.extract(line, row),
+            Self::Jsonl(columns) => columns.extract(line, row),
+            Self::Tsv(columns, tsv) => tsv.extract(columns, line, row),
+        }
+    }
+}
+
+fn load_file(path: &Path, selection: &Selection, progress: &ProgressBar, trace: &mut Trace) -> Result<(), Error> {
+    let source = Source::open(path, progress)?;
+    let name = source.name.clone();
+    let format = match selection.format {
+        Format::Auto => Format::guess(&source.head).ok_or_else(|| {
+            let start = printable(&source.head[..source.head.len().min(60)], 60);
+            Error::run(format!(
+                "{name}: cannot tell the format: neither log lines, JSON lines, nor a header with commas or tabs \
+                 (it begins {start:?}); name it with --format"
+            ))
+        })?,
+        format => format,
+    };
+    let (present, header_line) = present_fields(&source, format)?;
+    let chosen = choose(selection.time.as_ref(), selection.key.as_ref(), selection.cost.as_deref(), &present, &name)?;
+    let missing = |field: &str| {
+        Error::run(format!("{name}: there is no field {field:?}; the fields are: {}", present.join(", ")))
+    };
+    let Chosen { time, key, cost } = &chosen;
+    let mut reader = FileReader {
+        time: TimeParser::new(selection.time_format.clone(), time),
+        row: Row::new(selection.ipv6_prefix),
+        name: &name,
+        strict: selection.strict,
+        trace,
+    };
+    let before = reader.trace.records.len();
+    match format {
+        Format::Csv => {
+            let columns =
+                delimited::Columns::new(present.clone(), time, key, cost.as_deref()).map_err(|field| missing(&field))?;
+            reader.read_csv(source, &columns)?;
+        }
+        _ => {
+            let extractor = match format {
+                Format::Clf => Extractor::Clf(clf::Columns::new(time, key, cost.as_deref()).ok_or_else(|| {
+                    let known = |field: &&String| clf::Field::by_name(field).is_none();
+                    missing(time.iter().chain(key).chain(cost).find(known).map_or("", String::as_str))
+                })?),
+                Format::Jsonl => Extractor::Jsonl(jsonl::Columns::new(time.clone(), key.clone(), cost.clone())),
+                _ => Extractor::Tsv(
+                    delimited::Columns::new(present.clone(), time, key, cost.as_deref())
+                        .map_err(|field| missing(&field))?,
+                    TsvLine::default(),
+                ),
+            };
+            reader.read_lines(source, extractor, header_line)?;
+        }
+    }
+    let time_format = reader.time.format().clone();
+    let read = trace.records.len() - before;
+    trace.notes.push(format!(
+        "{name}: {} records ({}), time from {:?} ({time_format}), key from {:?}{}",
+        read,
+        format.as_str(),
+        chosen.time.join("+"),
+        chosen.key.join("+"),
+        chosen.cost.map_or(String::new(), |cost| format!(", cost from {cost:?}")),
+    ));
+    Ok(())
+}
+
+/// The fields that a file has, and on which line its header is, if it has one.
+fn present_fields(source: &Source, format: Format) -> Result<(Vec<String>, u64), Error> {
+    match format {
+        Format::Clf => Ok((clf::FIELDS.iter().map(|&(name, _)| name.to_owned()).collect(), 0)),
+        Format::Jsonl => Ok((fields::json_names(&source.head, &source.name)?, 0)),
+        Format::Tsv => {
+            // Empty lines before the header count as lines.
+            let head = source.head.strip_prefix(decompress::BYTE_ORDER_MARK).unwrap_or(&source.head);
+            let mut lines = head.split(|&b| b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+            let at = lines.position(|line| !line.is_empty()).unwrap_or(0);
+            let header = fields::head_lines(&source.head).next().unwrap_or_default();
+            Ok((delimited::header(header.split(|&b| b == b'\t')), at as u64 + 1))
+        }
+        Format::Csv | Format::Auto => {
+            let head = source.head.strip_prefix(decompress::BYTE_ORDER_MARK).unwrap_or(&source.head);
+            let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(head);
+            let header = reader.byte_headers().map_err(|error| Error::run(format!("{}: {error}", source.name)))?;
+            Ok((delimited::header(header.iter()), 1))
+        }
+    }
+}
+
+/// Reads one file's records into the trace.
+struct FileReader<'a> {
+    time: TimeParser,
+    row: Row,
+    name: &'a str,
+    strict: bool,
+    trace: &'a mut Trace,
+}
+
+impl FileReader<'_> {
+    fn read_lines(&mut self, source: Source, mut extractor: Extractor, header_line: u64) -> Result<(), Error> {
+        let mut lines = Lines::new(source);
+        while let Some(line) = lines.next_line()? {
+            if line.bytes.is_empty() || line.number <= header_line {
+                continue;
+            }
+            self.row.clear();
+            let result = match line.cut {
+                true => Err(Reason::TooLong),
+                false => extractor.extract(line.bytes, &mut self.row).and_then(|()| self.take()),
+            };
+            if let Err(reason) = result {
+                self.skip(line.number, reason, line.bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_csv(&mut self, source: Source, columns: &delimited::Columns) -> Result<(), Error> {
+        let compression = source.compression;
+        let mut reader = csv::ReaderBuilder::new().flexible(true).buffer_capacity(1 << 16).from_reader(source.reader);
+        let mut record = csv::ByteRecord::new();
+        loop {
+            match reader.read_byte_record(&mut record) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error) => {
+                    let at = Position { line: reader.position().line(), byte: reader.position().byte() };
+                    return Err(match error.kind() {
+                        csv::ErrorKind::Io(io) => read_error(self.name, compression, at, io),
+                        _ => Error::run(format!("{}: line {}: {error}", self.name, at.line)),
+                    });
+                }
+            }
+            // A line of blanks is no record.
+            if record.len() == 1 && record[0].trim_ascii().is_empty() {
+                continue;
+            }
+            self.row.clear();
+            let result = columns.extract(|column| record.get(column), record.len(), &mut self.row);
+            if let Err(reason) = result.and_then(|()| self.take()) {
+                let line = record.position().map_or(0, csv::Position::line);
+                self.skip(line, reason, &delimited::shown(&record))?;
+            }
+        }
+    }
+
+    /// Makes a record of the row.
+    fn take(&mut self) -> Result<(), Reason> {
+        let text = self.row.time();
+        let at = self.time.parse(text).map_err(|error| Reason::Time(printable(text, 60), error))?;
+        let cost = match self.row.cost() {
+            None => 1,
+            Some(text) => match decimal::scaled(text.trim_ascii(), 0) {
+                Ok(scaled) if scaled.exact => scaled.value,
+                _ => return Err(Reason::Cost(printable(text, 60))),
+            },
+        };
+        let key = self.row.key().ok_or(Reason::EmptyKey)?;
+        let key = self.trace.keys.intern(key).ok_or(Reason::TooLong)?;
+        self.trace.records.push(Record { at, cost, key });
+        Ok(())
+    }
+
+    fn skip(&mut self, line: u64, reason: Reason, text: &[u8]) -> Result<(), Error> {
+        let bad = || BadLine { file: self.name.to_owned(), line, reason, text: printable(text, 120) };
+        if self.strict {
+            return Err(Error::run(format!("{}\n(--strict stops at the first line that does not parse)", bad())));
+        }
+        self.trace.skipped += 1;
+        if self.trace.bad.len() < SHOWN {
+            self.trace.bad.push(bad());
+        }
+        Ok(())
+    }
+}
+

@@ -1,0 +1,178 @@
+//! The `tollgate` program: replays access logs through the library's own limiters, in log time.
+//!
+//! | file | does |
+//! |---|---|
+//! | `args` | the command line |
+//! | `input/` | files to records: decompression, formats, fields, times, keys |
+//! | `synthetic` | the made-up day |
+//! | `algorithms`, `replay`, `suggest` | the work |
+//! | `report`, `chart`, `axis`, `human` | what people and programs see of it |
+//!
+//! It is a module of the library, hidden from its documentation, so that tests and fuzz targets reach the parsers.
+//! It is no part of the library's interface.
+
+pub mod algorithms;
+pub mod args;
+pub mod axis;
+pub mod chart;
+pub mod decimal;
+pub mod error;
+pub mod human;
+pub mod input;
+pub mod replay;
+pub mod report;
+pub mod suggest;
+pub mod synthetic;
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Parser as _, ValueEnum as _};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use self::algorithms::{Choice, Kind, chosen};
+use self::args::{Cli, Command, InputArgs, ReplayArgs, Share, SuggestArgs};
+use self::error::Error;
+use self::input::Trace;
+use self::suggest::{Goal, Search};
+
+/// Runs the program on the process's arguments.
+#[must_use]
+pub fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Replay(args) => run_replay(&args),
+        Command::Suggest(args) => run_suggest(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            if !matches!(error, Error::BrokenPipe) {
+                say(&format!("error: {error}\n"));
+            }
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// To standard error; if that is closed, there is no one to tell.
+fn say(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+fn run_replay(args: &ReplayArgs) -> Result<(), Error> {
+    let kinds = chosen(&args.algorithms.algorithm, Kind::value_variants());
+    let by_name = !args.algorithms.algorithm.is_empty() && !args.algorithms.algorithm.contains(&Choice::All);
+    if args.decisions.is_some() && kinds.len() != 1 {
+        return Err(Error::usage(format!(
+            "--decisions writes one algorithm's decisions, but there are {}; choose one with --algorithm",
+            kinds.len()
+        )));
+    }
+    let quotas = args.quotas()?;
+    let trace = read(&args.input)?;
+    let progress = bar(trace.records.len() as u64 * kinds.len() as u64, "replaying");
+    let options = args.algorithms.options();
+    let (outcomes, left_out) = replay::replay_all(&trace, &kinds, by_name, &quotas, options, &progress)?;
+    progress.finish_and_clear();
+
+    let mut about = report::input_lines(&trace, args.input.no_sort) + &report::limits_line(&quotas);
+    if args.limit.is_empty() {
+        about += "         No --limit was given, so this is only an example. Set one with --limit LIMIT/PERIOD, or\n         \
+                  let `tollgate suggest` find one.\n";
+    }
+    if args.algorithms.burst.is_some() && kinds.iter().any(|kind| !kind.heeds_burst()) {
+        about += "         The burst is for gcra, token-bucket and leaky-bucket; windows ignore it.\n";
+    }
+    left_out.iter().for_each(|note| about += &format!("Note     {note}\n"));
+    say(&report::skipped_lines(&trace));
+
+    // Files first: if standard output is closed early, they are complete.
+    if let (Some(path), [outcome]) = (&args.decisions, &outcomes[..]) {
+        report::write_to(path, &outcome.tally.decisions)?;
+    }
+    if let Some(path) = &args.chart {
+        chart::draw(path, &trace, &outcomes)?;
+    }
+    let json = match &args.json {
+        Some(path) => Some((path, report::replay_json(&trace, &outcomes, args.algorithms.store.as_str(), args.top)?)),
+        None => None,
+    };
+    finish(json, &about, || report::replay_tables(&trace, &outcomes, args.top))
+}
+
+fn run_suggest(args: &SuggestArgs) -> Result<(), Error> {
+    let kinds = chosen(&args.algorithms.algorithm, &[Kind::Gcra]);
+    let goal = match (args.deny_requests, args.deny_clients) {
+        (_, Some(share)) => Goal::Clients(share),
+        (share, None) => Goal::Requests(share.unwrap_or(Share { billionths: 1_000_000 })),
+    };
+    let trace = read(&args.input)?;
+    let progress = bar_of_tries();
+    let search = Search {
+        trace: &trace,
+        goal,
+        period: args.period,
+        burst: args.algorithms.burst,
+        options: args.algorithms.options(),
+        progress: &progress,
+    };
+    let answers = kinds.iter().map(|&kind| search.find(kind)).collect::<Result<Vec<_>, _>>()?;
+    progress.finish_and_clear();
+    let default = if args.deny_requests.is_none() && args.deny_clients.is_none() {
+        " (by default; see --deny-requests and --deny-clients)"
+    } else {
+        ""
+    };
+    let period = human::duration(args.period);
+    let about = report::input_lines(&trace, args.input.no_sort)
+        + &format!("Goal     {}, period {period}{default}\n", goal.text());
+    say(&report::skipped_lines(&trace));
+    let json = match &args.json {
+        Some(path) => Some((path, suggest::json(&search, &answers)?)),
+        None => None,
+    };
+    finish(json, &about, || suggest::tables(&search, &answers))
+}
+
+/// Prints what was found: JSON alone on standard output, or else the table, and the JSON to its file.
+fn finish(
+    json: Option<(&std::path::PathBuf, String)>,
+    about: &str,
+    tables: impl FnOnce() -> String,
+) -> Result<(), Error> {
+    if let Some((path, json)) = json {
+        report::write_to(path, json.as_bytes())?;
+        if path.as_path() == Path::new("-") {
+            say(about);
+            return Ok(());
+        }
+    }
+    report::print(format!("{about}\n{}", tables()).as_bytes())
+}
+
+/// The requests to work on: those of the files, or the made-up day.
+fn read(input: &InputArgs) -> Result<Trace, Error> {
+    if input.files.is_empty() {
+        return Ok(synthetic::day());
+    }
+    let size = |path: &std::path::PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let progress = bar(input.files.iter().map(size).sum(), "reading");
+    let trace = input::load(&input.selection(), &progress);
+    progress.finish_and_clear();
+    trace
+}
+
+/// A progress bar on standard error; nothing unless that is a terminal.
+fn bar(length: u64, prefix: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix:>9} {wide_bar} {percent:>3} % {msg}");
+    ProgressBar::new(length)
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        .with_prefix(prefix)
+}
+
+/// For a search, of which no one knows how many replays it takes.
+fn bar_of_tries() -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} trying {msg}");
+    ProgressBar::no_length().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+}

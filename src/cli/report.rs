@@ -1,0 +1,285 @@
+//! What the program prints: tables for people, JSON for programs.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::time::Duration;
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::error::Error;
+use super::human;
+use super::input::Trace;
+use super::input::row::printable;
+use super::replay::Outcome;
+use crate::Quota;
+
+/// The whole JSON of a replay. Fields may be added; those here keep their names and meaning.
+#[derive(Serialize, Debug)]
+struct Json<'a> {
+    input: InputJson,
+    results: Vec<ResultJson<'a>>,
+}
+
+/// What was read.
+#[derive(Serialize, Debug)]
+pub struct InputJson {
+    records: u64,
+    skipped: u64,
+    keys: u64,
+    first_ns: u64,
+    last_ns: u64,
+    out_of_order: u64,
+}
+
+#[derive(Serialize, Debug)]
+struct ResultJson<'a> {
+    algorithm: &'a str,
+    store: &'a str,
+    limits: Vec<LimitJson>,
+    admitted: u64,
+    denied: u64,
+    never: u64,
+    keys_denied: u64,
+    longest_wait_ns: u64,
+    top_denied: Vec<DeniedJson>,
+    state_bytes: u64,
+}
+
+/// One limit.
+#[derive(Serialize, Debug)]
+pub struct LimitJson {
+    limit: u64,
+    period_ns: u64,
+    burst: u64,
+}
+
+#[derive(Serialize, Debug)]
+struct DeniedJson {
+    key: String,
+    denied: u64,
+}
+
+impl InputJson {
+    /// The figures of a trace.
+    #[must_use]
+    pub fn new(trace: &Trace) -> Self {
+        let (first_ns, last_ns) = span(trace);
+        Self {
+            records: trace.records.len() as u64,
+            skipped: trace.skipped,
+            keys: trace.keys.len() as u64,
+            first_ns,
+            last_ns,
+            out_of_order: trace.out_of_order,
+        }
+    }
+}
+
+impl From<&Quota> for LimitJson {
+    fn from(quota: &Quota) -> Self {
+        Self { limit: quota.limit(), period_ns: nanos(quota.period()), burst: quota.burst_size() }
+    }
+}
+
+/// A duration's nanoseconds; periods and waits are below 585 years.
+#[must_use]
+pub fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The times of the earliest and the latest record.
+fn span(trace: &Trace) -> (u64, u64) {
+    let times = || trace.records.iter().map(|record| record.at);
+    (times().min().unwrap_or(0), times().max().unwrap_or(0))
+}
+
+/// The replay's results as JSON.
+///
+/// # Errors
+/// Never in practice: every value is a number or a text.
+pub fn replay_json(trace: &Trace, outcomes: &[Outcome], store: &str, top: usize) -> Result<String, Error> {
+    let result = |outcome| -> ResultJson<'_> {
+        let outcome: &Outcome = outcome;
+        let tally = &outcome.tally;
+        let key = |(id, denied)| DeniedJson { key: trace.keys.name(id), denied };
+        ResultJson {
+            algorithm: outcome.kind.as_str(),
+            store,
+            limits: outcome.quotas.iter().map(LimitJson::from).collect(),
+            admitted: tally.admitted(),
+            denied: tally.denied,
+            never: tally.never,
+            keys_denied: tally.keys_denied(),
+            longest_wait_ns: nanos(tally.longest_wait),
+            top_denied: tally.top_denied(top).into_iter().map(key).collect(),
+            state_bytes: tally.state_bytes,
+        }
+    };
+    to_json(&Json { input: InputJson::new(trace), results: outcomes.iter().map(result).collect() })
+}
+
+/// Any value as indented JSON with a final line end.
+///
+/// # Errors
+/// If it cannot be written as JSON.
+pub fn to_json(value: &impl Serialize) -> Result<String, Error> {
+    let mut text = serde_json::to_string_pretty(value).map_err(|error| Error::run(error.to_string()))?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// What was read, in a few lines.
+#[must_use]
+pub fn input_lines(trace: &Trace, no_sort: bool) -> String {
+    let (first, last) = span(trace);
+    let mut text = String::new();
+    for note in &trace.notes {
+        let _ = writeln!(text, "Input    {note}");
+    }
+    let records = human::counted(trace.records.len() as u64, "request");
+    let keys = human::counted(trace.keys.len() as u64, "key");
+    let length = human::duration(Duration::from_nanos(last - first));
+    let _ = writeln!(text, "Requests {records} of {keys}");
+    let _ = writeln!(text, "Time     {} to {} UTC ({length})", human::utc(first), human::utc(last));
+    if trace.out_of_order > 0 {
+        let how = if no_sort { "replayed as they are (--no-sort)" } else { "sorted" };
+        let old = human::counted(trace.out_of_order, "request");
+        let _ = writeln!(text, "Order    {old} older than the one before: {how}");
+    }
+    text
+}
+
+/// The lines that did not parse, the first few in full.
+#[must_use]
+pub fn skipped_lines(trace: &Trace) -> String {
+    if trace.skipped == 0 {
+        return String::new();
+    }
+    let mut text = format!("Skipped {} that did not parse", human::counted(trace.skipped, "line"));
+    let shown = trace.bad.len() as u64;
+    let _ = match shown == trace.skipped {
+        true => writeln!(text, ":"),
+        false => writeln!(text, "; the first {shown}:"),
+    };
+    for bad in &trace.bad {
+        let _ = writeln!(text, "  {bad}");
+    }
+    text
+}
+
+/// The limits in one line.
+#[must_use]
+pub fn limits_line(quotas: &[Quota]) -> String {
+    let limits: Vec<String> = quotas.iter().map(Quota::to_string).collect();
+    let all = if quotas.len() > 1 { ", all of which must admit" } else { "" };
+    format!("Limit    {} for each key{all}\n", limits.join(" and "))
+}
+
+/// The comparison of algorithms, then the most denied keys.
+#[must_use]
+pub fn replay_tables(trace: &Trace, outcomes: &[Outcome], top: usize) -> String {
+    let mut table = plain_table(&["Algorithm", "Admitted", "Denied", "Share", "Keys denied", "Longest wait", "State", "Most denied key"]);
+    for outcome in outcomes {
+        let tally = &outcome.tally;
+        let worst = match tally.top_denied(1)[..] {
+            [(id, denied)] => format!("{} ({})", shortened(&trace.keys.name(id)), human::count(denied)),
+            _ => "-".to_owned(),
+        };
+        let wait = match (tally.denied, tally.never) {
+            (0, _) => "-".to_owned(),
+            (_, 0) => human::duration(tally.longest_wait),
+            (denied, never) if denied == never => "never".to_owned(),
+            (_, never) => format!("{}; {} never", human::duration(tally.longest_wait), human::count(never)),
+        };
+        table.add_row([
+            outcome.kind.as_str().to_owned(),
+            human::count(tally.admitted()),
+            human::count(tally.denied),
+            human::share(tally.denied, tally.decisions.len() as u64),
+            human::count(tally.keys_denied()),
+            wait,
+            human::bytes(tally.state_bytes),
+            worst,
+        ]);
+    }
+    align_right(&mut table, 1..7);
+    let mut text = format!("{table}\n");
+    if let Some(keys) = top_table(trace, outcomes, top) {
+        let _ = write!(text, "\nMost denied keys\n{keys}\n");
+    }
+    text
+}
+
+/// The most denied keys of all algorithms together, and how each treats them.
+fn top_table(trace: &Trace, outcomes: &[Outcome], top: usize) -> Option<Table> {
+    let mut sums = vec![0_u64; trace.keys.len()];
+    let mut requests = vec![0_u64; trace.keys.len()];
+    trace.records.iter().for_each(|record| requests[record.key as usize] += 1);
+    for outcome in outcomes {
+        sums.iter_mut().zip(&outcome.tally.denied_by_key).for_each(|(sum, denied)| *sum += denied);
+    }
+    let ids = 0_u32..;
+    let mut keys: Vec<(u32, u64)> = ids.zip(sums).filter(|&(_, sum)| sum > 0).collect();
+    keys.sort_by_key(|&(_, sum)| std::cmp::Reverse(sum));
+    keys.truncate(top);
+    if keys.is_empty() {
+        return None;
+    }
+    let names = outcomes.iter().map(|outcome| outcome.kind.as_str());
+    let mut table = plain_table(&["Key", "Requests"].into_iter().chain(names).collect::<Vec<_>>());
+    for (id, _) in keys {
+        let denied = outcomes.iter().map(|outcome| human::count(outcome.tally.denied_by_key[id as usize]));
+        let row = [shortened(&trace.keys.name(id)), human::count(requests[id as usize])];
+        table.add_row(row.into_iter().chain(denied));
+    }
+    align_right(&mut table, 1..2 + outcomes.len());
+    Some(table)
+}
+
+/// A table without frames, as wide as it needs to be.
+#[must_use]
+pub fn plain_table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header(header.iter().copied());
+    table
+}
+
+/// Aligns columns of numbers.
+pub fn align_right(table: &mut Table, columns: std::ops::Range<usize>) {
+    for column in columns {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
+fn shortened(key: &str) -> String {
+    printable(key.as_bytes(), 40)
+}
+
+/// Writes to a file, or to standard output for `-`.
+///
+/// # Errors
+/// If writing fails; a reader that went away is [`Error::BrokenPipe`].
+pub fn write_to(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    if path.as_os_str() == "-" {
+        return print(bytes);
+    }
+    fs::write(path, bytes).map_err(|error| Error::writing(&path.display().to_string(), &error))
+}
+
+/// Writes to standard output.
+///
+/// # Errors
+/// As [`write_to`].
+pub fn print(bytes: &[u8]) -> Result<(), Error> {
+    let mut stdout = io::stdout().lock();
+    stdout
+        .write_all(bytes)
+        .and_then(|()| stdout.flush())
+        .map_err(|error| Error::writing("standard output", &error))
+}

@@ -1,0 +1,144 @@
+//! A made-up day of requests, the same on every machine: integer arithmetic and a fixed seed.
+//!
+//! | who | how many | when |
+//! |---|---|---|
+//! | 20,000 clients, popularity by Zipf's law | 240,000 | all day, four times as busy in the evening as at night |
+//! | the same clients | 24,000 | within five minutes from 20:15, as when a link spreads |
+//! | `scraper` | 21,600 | two a second from 02:00 to 05:00 |
+//! | `cron` | 2,880 | twenty at once every ten minutes |
+//! | `stuck-retrying` | about 9,000 | from 11:00, a try each 200 ms to 5 s, waits doubling after every fourth try |
+
+use super::input::{Record, Trace};
+
+const SECOND: u64 = 1_000_000_000;
+const HOUR: u64 = 3_600 * SECOND;
+/// 2026-01-15T00:00:00Z, a Thursday.
+const DAY: u64 = 1_768_435_200 * SECOND;
+const SEED: u64 = 0x7011_6A7E;
+const CLIENTS: u32 = 20_000;
+
+/// Requests an hour, relative to each other, from midnight on.
+const HOURLY: [u64; 24] = [6, 5, 4, 3, 3, 3, 4, 6, 8, 10, 11, 11, 12, 11, 11, 11, 11, 12, 13, 14, 15, 14, 11, 8];
+
+/// SplitMix64 (Steele, Lea and Flood 2014): small, and good enough for a crowd.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Below `end`; the bias is below one in a million for the sizes here.
+    fn below(&mut self, end: u64) -> u64 {
+        let high = (u128::from(self.next()) * u128::from(end)) >> 64;
+        #[expect(clippy::cast_possible_truncation, reason = "the product's high half is below `end`")]
+        let below = high as u64;
+        below
+    }
+}
+
+/// Draws an index with a probability in proportion to its weight.
+struct Weighted {
+    sums: Vec<u64>,
+}
+
+impl Weighted {
+    fn new(weights: impl Iterator<Item = u64>) -> Self {
+        let sums = weights.scan(0, |sum, weight| {
+            *sum += weight;
+            Some(*sum)
+        });
+        Self { sums: sums.collect() }
+    }
+
+    fn draw(&self, random: &mut Random) -> usize {
+        let at = random.below(*self.sums.last().unwrap_or(&1));
+        self.sums.partition_point(|&sum| sum <= at)
+    }
+}
+
+/// Makes the day.
+#[must_use]
+pub fn day() -> Trace {
+    let mut random = Random(SEED);
+    let mut trace = Trace::default();
+    let mut push = |key: &str, at: u64| {
+        if let Some(key) = trace.keys.intern(key.as_bytes()) {
+            trace.records.push(Record { at: DAY + at, cost: 1, key });
+        }
+    };
+    let clients = Weighted::new((1..=u64::from(CLIENTS)).map(|rank| 1_000_000_000 / rank));
+    let hours = Weighted::new(HOURLY.into_iter());
+    for _ in 0..240_000 {
+        let client = clients.draw(&mut random);
+        let hour = hours.draw(&mut random) as u64;
+        push(&name(client), hour * HOUR + random.below(HOUR));
+    }
+    // The crowd: popular clients are no more likely than others, and most come at the beginning.
+    for _ in 0..24_000 {
+        let client = usize::try_from(random.below(u64::from(CLIENTS) / 8)).unwrap_or(0);
+        let (a, b) = (random.below(300 * SECOND), random.below(300 * SECOND));
+        push(&name(client), 20 * HOUR + 900 * SECOND + a.min(b));
+    }
+    for n in 0..21_600 {
+        push("scraper", 2 * HOUR + n * SECOND / 2 + random.below(SECOND / 4));
+    }
+    for n in 0..144 {
+        for _ in 0..20 {
+            push("cron", n * 600 * SECOND + random.below(SECOND));
+        }
+    }
+    let mut at = 11 * HOUR;
+    let mut tries = 0_u32;
+    while at < 15 * HOUR {
+        push("stuck-retrying", at + random.below(SECOND / 10));
+        // Doubling the wait up to 5 s, and beginning again after two minutes' worth of tries.
+        let wait = (SECOND / 5) << (tries / 4).min(5);
+        at += wait.min(5 * SECOND);
+        tries = (tries + 1) % 48;
+    }
+    trace.records.sort_by_key(|record| record.at);
+    trace.notes.push(
+        "made-up day (no file was named): 20,000 clients, a sudden crowd at 20:15, a scraper from 02:00 to 05:00, \
+         a cron job, a client stuck retrying"
+            .to_owned(),
+    );
+    trace
+}
+
+fn name(client: usize) -> String {
+    format!("client-{:05}", client + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_day_is_the_same_everywhere() {
+        let trace = day();
+        assert!((280_000..320_000).contains(&trace.records.len()), "{}", trace.records.len());
+        assert!(trace.records.is_sorted_by_key(|record| record.at));
+        assert!(trace.records.iter().all(|record| (DAY..DAY + 24 * HOUR).contains(&record.at)));
+        // FNV-1a over all records: changes only if the day is meant to change.
+        let sum = trace.records.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, record| {
+            (sum ^ record.at ^ u64::from(record.key) << 32).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        assert_eq!((trace.records.len(), trace.keys.len(), format!("{sum:x}")), (0, 0, String::new()));
+    }
+
+    #[test]
+    fn popularity_follows_zipf() {
+        let trace = day();
+        let mut counts = vec![0_u64; trace.keys.len()];
+        trace.records.iter().for_each(|record| counts[record.key as usize] += 1);
+        let of = |name: &str| (0_u32..).zip(&counts).find(|&(id, _)| trace.keys.name(id) == name).map_or(0, |(_, &n)| n);
+        let (first, tenth) = (of("client-00001"), of("client-00010"));
+        assert!((8 * tenth..12 * tenth).contains(&first), "{first} {tenth}");
+        assert_eq!(of("scraper"), 21_600);
+    }
+}
