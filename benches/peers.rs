@@ -78,7 +78,7 @@ impl Run {
             return;
         }
         if self.quick {
-            scenario.checks /= 10;
+            scenario.checks /= 4;
             scenario.rounds = 7;
         }
         scenario.run(recipes, &mut |table| {
