@@ -1,0 +1,51 @@
+//! Any operations on any algorithm, decided as its oracle decides them, to the nanosecond.
+
+#![no_main]
+
+#[macro_use]
+#[path = "../../tests/common/fuzzing.rs"]
+mod common;
+
+use arbitrary::Unstructured;
+use common::Case;
+use common::kinds::Kind;
+use common::subjects::{direct, verdict};
+use libfuzzer_sys::{Corpus, fuzz_target};
+use std::time::Duration;
+
+/// Times up to here, in 2116, are far from the end of the clock's range whatever the burst.
+const CENTURY: u64 = 1 << 62;
+
+fn nanos(wait: u128) -> Duration {
+    Duration::from_nanos(u64::try_from(wait).expect("a wait of less than 584 years"))
+}
+
+fn play(Case { kind, spec, start, ops }: &Case) -> Corpus {
+    let Some(limiter) = direct(*kind, *spec) else { return Corpus::Reject };
+    let mut oracle = kind.oracle(*spec);
+    let mut now = *start;
+    for op in ops {
+        now = op.step.apply(now, *spec, &*oracle).min(CENTURY);
+        let cost = op.cost.apply(now, &*oracle);
+        let before = format!("{kind:?} {spec:?}: {cost} at {now}, {oracle:?}");
+        let delay = oracle.delay(now.into());
+        let wait = oracle.retry_after(now, cost).map(nanos);
+        let decision = limiter.check_at(0, cost, now);
+        assert_eq!(verdict(&decision), oracle.offer(now, cost), "{before}");
+        assert_eq!(decision.retry_after(), wait, "{before}");
+        if decision.is_allowed() && cost > 0 {
+            assert_eq!(decision.delay(), nanos(delay), "{before}");
+        }
+        if *kind != Kind::Spacing {
+            assert_eq!(decision.remaining(), oracle.remaining(now), "{before}");
+        }
+    }
+    Corpus::Keep
+}
+
+fuzz_target!(|bytes: &[u8]| -> Corpus {
+    match Case::read(&mut Unstructured::new(bytes), 1, true) {
+        Ok(case) => play(&case),
+        Err(_) => Corpus::Reject,
+    }
+});

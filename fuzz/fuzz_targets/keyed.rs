@@ -1,0 +1,74 @@
+//! Any operations on a keyed limiter, compared with a map of oracles.
+
+#![no_main]
+
+#[macro_use]
+#[path = "../../tests/common/fuzzing.rs"]
+mod common;
+
+use arbitrary::Unstructured;
+use common::Case;
+use common::kinds::Kind;
+use common::oracle::{Oracle, Verdict};
+use common::steps::Cost;
+use common::subjects::verdict;
+use libfuzzer_sys::{Corpus, fuzz_target};
+use std::collections::{HashMap, HashSet};
+use tollgate::{Algorithm, ManualClock, RateLimiter, Timestamp};
+
+const KEYS: u32 = 40;
+
+fn play<A: Algorithm>(algorithm: A, Case { kind, spec, start, ops }: &Case) {
+    let clock = ManualClock::new(Timestamp::from_nanos(*start));
+    let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).capacity(1).keyed::<u32>();
+    let mut model: HashMap<u32, Box<dyn Oracle>> = HashMap::new();
+    let mut now = *start;
+    for (number, op) in ops.iter().enumerate() {
+        let fresh = kind.oracle(*spec);
+        let oracle: &dyn Oracle = model.get(&op.key).map_or(&*fresh, |oracle| &**oracle);
+        now = op.step.apply(now, *spec, oracle).min(1 << 62);
+        clock.set(Timestamp::from_nanos(now));
+        let cost = op.cost.apply(now, oracle);
+        let expected = oracle.peek(now, cost);
+        match op.cost {
+            // A few costs stand for other operations.
+            Cost::Share(0) => {
+                limiter.remove(&op.key);
+                model.remove(&op.key);
+            }
+            Cost::Share(1) => limiter.retain_active(),
+            Cost::Share(2) => {
+                limiter.clear();
+                model.clear();
+            }
+            Cost::Share(_) => {
+                assert_eq!(verdict(&limiter.peek_n(&op.key, cost)), expected, "{op:?} at {now}")
+            }
+            _ => {
+                assert_eq!(verdict(&limiter.check_n(&op.key, cost)), expected, "{op:?} at {now}");
+                if expected == Verdict::Allowed && cost > 0 {
+                    model.entry(op.key).or_insert(fresh).charge(now.into(), cost);
+                }
+            }
+        }
+        if number.is_multiple_of(8) {
+            let mut seen = HashSet::new();
+            limiter.for_each(|key, _| assert!(seen.insert(*key), "{key} is visited twice"));
+            assert_eq!(limiter.len(), seen.len());
+            assert!(seen.iter().all(|key| model.contains_key(key)));
+            let mut active = model.iter().filter(|(_, oracle)| oracle.reset_after(now) > 0);
+            assert!(active.all(|(key, _)| seen.contains(key)), "an active key is gone at {now}");
+        }
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| -> Corpus {
+    match Case::read(&mut Unstructured::new(bytes), KEYS, false) {
+        // An adaptive bucket starts lower than it is when full, so forgetting it is visible.
+        Ok(Case { kind: Kind::Adaptive(_), .. }) | Err(_) => Corpus::Reject,
+        Ok(case) => match with_algorithm!(case.kind, case.spec, algorithm => play(algorithm, &case)) {
+            Some(()) => Corpus::Keep,
+            None => Corpus::Reject,
+        },
+    }
+});

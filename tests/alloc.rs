@@ -1,0 +1,176 @@
+//! After the first sight of a key no check allocates, whatever it answers.
+
+#[macro_use]
+mod common;
+
+use common::kinds::{ALL, Kind};
+use common::oracle::Spec;
+use common::{MINUTE, SEC};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::Duration;
+use tollgate::{Decision, ManualClock, Outcome, RateLimiter, Timestamp};
+
+/// The system's allocator, counting this thread's requests.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // A thread that is being torn down no longer counts.
+    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: every call is handed on to `System` unchanged, which keeps the contract; the counter is a thread-local
+// without a destructor and does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps `alloc`'s contract, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above; `block` came from `System`, like every block here.
+        unsafe { System.realloc(block, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How often `work` allocates.
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    work();
+    ALLOCATIONS.get() - before
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(1)))), 1);
+    assert_eq!(allocations(|| ()), 0);
+}
+
+const SPEC: Spec = Spec { limit: 40, period_ns: MINUTE, burst: 40 };
+
+/// Which outcomes were seen.
+#[derive(Default)]
+struct Seen([u64; 3]);
+
+impl Seen {
+    /// Counts the decision and asks it everything.
+    fn add(&mut self, decision: Decision) {
+        let _ = (decision.remaining(), decision.retry_after(), decision.reset_after(), decision.delay());
+        self.0[match decision.outcome() {
+            Outcome::Allowed => 0,
+            Outcome::Denied => 1,
+            Outcome::Never => 2,
+        }] += 1;
+    }
+}
+
+const COSTS: [u64; 7] = [1, 0, 3, 40, 41, u64::MAX, 2];
+
+#[test]
+fn a_direct_limiter_never_allocates() {
+    for kind in ALL {
+        let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+        with_algorithm!(kind, SPEC, algorithm => {
+            let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
+            let mut seen = Seen::default();
+            let count = allocations(|| {
+                for step in 0..2_000_u64 {
+                    for cost in COSTS {
+                        seen.add(limiter.peek_n(cost));
+                        seen.add(limiter.check_n(cost));
+                    }
+                    seen.add(limiter.check());
+                    seen.add(limiter.check_at(1, clock_of(step)));
+                    clock.advance(Duration::from_millis(700 * (step % 5)));
+                }
+            });
+            assert_eq!(count, 0, "{kind:?}");
+            assert!(seen.0[0] > 1_000 && seen.0[1] > 1_000, "{kind:?}");
+        })
+        .expect("an ordinary quota");
+    }
+}
+
+/// Any time, also a distant one and one long past.
+fn clock_of(step: u64) -> Timestamp {
+    Timestamp::from_nanos(if step.is_multiple_of(50) { step } else { 1_700_000_000 * SEC + step })
+}
+
+#[test]
+fn a_keyed_limiter_allocates_at_first_sight_only() {
+    let keys: Vec<String> = (0..64).map(|key| format!("client number {key}")).collect();
+    for kind in ALL {
+        let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+        with_algorithm!(kind, SPEC, algorithm => {
+            let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<String>();
+            // First sight of every key, and of this thread.
+            let first = allocations(|| keys.iter().for_each(|key| assert!(limiter.check(key).is_allowed())));
+            assert!(first >= keys.len() as u64, "{kind:?}: {first}");
+
+            let mut seen = Seen::default();
+            let count = allocations(|| {
+                for step in 0..50_u64 {
+                    for key in &keys {
+                        for cost in COSTS {
+                            seen.add(limiter.peek_n(key.as_str(), cost));
+                            seen.add(limiter.check_n(key.as_str(), cost));
+                        }
+                        seen.add(limiter.check_at(key.as_str(), 1, clock_of(step)));
+                    }
+                    // Keys that nobody knows: nothing is kept of these.
+                    seen.add(limiter.peek("a stranger"));
+                    seen.add(limiter.check_n("a stranger", 0));
+                    if kind != Kind::Spacing {
+                        seen.add(limiter.check_n("a stranger", u64::MAX));
+                    }
+                    clock.advance(Duration::from_millis(700 * (step % 5)));
+                }
+            });
+            assert_eq!(count, 0, "{kind:?}");
+            assert!(seen.0[0] > 1_000 && seen.0[1] > 1_000, "{kind:?}");
+        })
+        .expect("an ordinary quota");
+    }
+}
+
+#[test]
+fn a_batch_allocates_nothing_beyond_the_callers_vector() {
+    let keys: Vec<String> = (0..64).map(|key| format!("client number {key}")).collect();
+    for kind in ALL {
+        let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+        with_algorithm!(kind, SPEC, algorithm => {
+            let direct = RateLimiter::builder(algorithm.clone()).clock(clock.clone()).direct();
+            let keyed = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<String>();
+            let mut decisions = Vec::with_capacity(4 * keys.len());
+            keyed.check_many(keys.iter().map(String::as_str), &mut decisions);
+            let count = allocations(|| {
+                decisions.clear();
+                keyed.check_many(keys.iter().map(String::as_str), &mut decisions);
+                direct.check_many(COSTS, &mut decisions);
+            });
+            assert_eq!(count, 0, "{kind:?}");
+            assert_eq!(decisions.len(), keys.len() + COSTS.len());
+        })
+        .expect("an ordinary quota");
+    }
+}

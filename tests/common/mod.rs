@@ -1,0 +1,21 @@
+//! What the behaviour tests share: oracles, a uniform view of every limiter, random operations, real traces.
+
+#![allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "each test file is a crate of its own and uses a part"
+)]
+
+pub(crate) mod kinds;
+pub(crate) mod operations;
+#[path = "oracle.rs"]
+pub(crate) mod oracle;
+pub(crate) mod steps;
+#[macro_use]
+pub(crate) mod subjects;
+pub(crate) mod trace;
+
+pub(crate) const SEC: u64 = 1_000_000_000;
+pub(crate) const MINUTE: u64 = 60 * SEC;
+pub(crate) const HOUR: u64 = 60 * MINUTE;

@@ -1,0 +1,197 @@
+//! The bucket family: four descriptions of one limit, each modelled in its own terms.
+//!
+//! The emission interval is `num / den` nanoseconds, so times are counted in units of `1 / den` ns and an interval is
+//! `num` of them. A time before the last charge is read as the same line continued backwards: the bucket was emptier,
+//! the level higher, the queue's head further off.
+
+use super::{Oracle, Spec};
+
+fn steady(burst: u64, num: u128, den: u128, t: u128) -> u128 {
+    u128::from(burst) + t * den / num
+}
+
+/// The generic cell rate algorithm: virtual scheduling with a theoretical arrival time.
+#[derive(Clone, Debug)]
+pub(crate) struct Gcra {
+    num: u128,
+    den: u128,
+    burst: u64,
+    arrival: u128,
+}
+
+impl Gcra {
+    pub(crate) fn new(spec: Spec) -> Self {
+        let (num, den) = spec.interval();
+        Self { num, den, burst: spec.burst, arrival: 0 }
+    }
+
+    fn after(&self, now: u128, cost: u64) -> u128 {
+        self.arrival.max(now * self.den) + u128::from(cost) * self.num
+    }
+}
+
+impl Oracle for Gcra {
+    fn capacity(&self) -> u64 {
+        self.burst
+    }
+
+    fn admits(&self, now: u128, cost: u64) -> bool {
+        self.after(now, cost) <= now * self.den + u128::from(self.burst) * self.num
+    }
+
+    fn charge(&mut self, now: u128, cost: u64) {
+        self.arrival = self.after(now, cost);
+    }
+
+    fn most_in(&self, t: u128) -> u128 {
+        steady(self.burst, self.num, self.den, t)
+    }
+}
+
+/// A bucket of tokens that drip in continuously. One token is `num` drops, and `den` drops fall a nanosecond.
+#[derive(Clone, Debug)]
+pub(crate) struct Bucket {
+    num: i128,
+    den: i128,
+    burst: u64,
+    /// When the last tokens were taken and how many drops were left; a bucket never used is full.
+    taken: Option<(i128, i128)>,
+}
+
+impl Bucket {
+    pub(crate) fn new(spec: Spec) -> Self {
+        let (num, den) = spec.interval();
+        Self { num: signed(num), den: signed(den), burst: spec.burst, taken: None }
+    }
+
+    fn drops(&self, now: i128) -> i128 {
+        let full = i128::from(self.burst) * self.num;
+        match self.taken {
+            None => full,
+            Some((last, left)) => full.min(left + (now - last) * self.den),
+        }
+    }
+}
+
+impl Oracle for Bucket {
+    fn capacity(&self) -> u64 {
+        self.burst
+    }
+
+    fn admits(&self, now: u128, cost: u64) -> bool {
+        i128::from(cost) * self.num <= self.drops(signed(now))
+    }
+
+    fn charge(&mut self, now: u128, cost: u64) {
+        let now = signed(now);
+        self.taken = Some((now, self.drops(now) - i128::from(cost) * self.num));
+    }
+
+    fn most_in(&self, t: u128) -> u128 {
+        steady(self.burst, self.num.unsigned_abs(), self.den.unsigned_abs(), t)
+    }
+}
+
+/// A bucket that leaks: each unit pours in `num` drops, `den` drops leak a nanosecond, and it must not overflow.
+#[derive(Clone, Debug)]
+pub(crate) struct Meter {
+    num: i128,
+    den: i128,
+    burst: u64,
+    level: i128,
+    poured: i128,
+}
+
+impl Meter {
+    pub(crate) fn new(spec: Spec) -> Self {
+        let (num, den) = spec.interval();
+        Self { num: signed(num), den: signed(den), burst: spec.burst, level: 0, poured: 0 }
+    }
+
+    fn level(&self, now: i128) -> i128 {
+        if self.level == 0 { 0 } else { (self.level - (now - self.poured) * self.den).max(0) }
+    }
+}
+
+impl Oracle for Meter {
+    fn capacity(&self) -> u64 {
+        self.burst
+    }
+
+    fn admits(&self, now: u128, cost: u64) -> bool {
+        self.level(signed(now)) + i128::from(cost) * self.num <= i128::from(self.burst) * self.num
+    }
+
+    fn charge(&mut self, now: u128, cost: u64) {
+        let now = signed(now);
+        self.level = self.level(now) + i128::from(cost) * self.num;
+        self.poured = now;
+    }
+
+    fn most_in(&self, t: u128) -> u128 {
+        steady(self.burst, self.num.unsigned_abs(), self.den.unsigned_abs(), t)
+    }
+}
+
+/// A queue served one unit an interval. A unit holds its place until an interval after it went.
+#[derive(Clone, Debug)]
+pub(crate) struct Queue {
+    num: u128,
+    den: u128,
+    places: u64,
+    /// The unbroken service under way: when its first unit went, and how many units it has.
+    run: Option<(u128, u128)>,
+}
+
+impl Queue {
+    pub(crate) fn new(spec: Spec) -> Self {
+        let (num, den) = spec.interval();
+        Self { num, den, places: spec.burst, run: None }
+    }
+
+    /// Units in the queue, those of the current interval included.
+    fn held(&self, now: u128) -> u128 {
+        let now = now * self.den;
+        match self.run {
+            None => 0,
+            Some((start, units)) if start > now => units + (start - now).div_ceil(self.num),
+            Some((start, units)) => units.saturating_sub((now - start) / self.num),
+        }
+    }
+
+    fn departure(&self, now: u128) -> u128 {
+        let now = now * self.den;
+        self.run.map_or(now, |(start, units)| now.max(start + units * self.num))
+    }
+}
+
+impl Oracle for Queue {
+    fn capacity(&self) -> u64 {
+        self.places
+    }
+
+    fn admits(&self, now: u128, cost: u64) -> bool {
+        self.held(now) + u128::from(cost) <= u128::from(self.places)
+    }
+
+    fn charge(&mut self, now: u128, cost: u64) {
+        let departure = self.departure(now);
+        let cost = u128::from(cost);
+        self.run = match self.run {
+            Some((start, units)) if start + units * self.num == departure => Some((start, units + cost)),
+            _ => Some((departure, cost)),
+        };
+    }
+
+    fn most_in(&self, t: u128) -> u128 {
+        steady(self.places, self.num, self.den, t)
+    }
+
+    fn delay(&self, now: u128) -> u128 {
+        (self.departure(now) - now * self.den).div_ceil(self.den)
+    }
+}
+
+fn signed(n: u128) -> i128 {
+    i128::try_from(n).expect("times and rates stay far below 127 bits")
+}

@@ -1,0 +1,155 @@
+//! Token buckets refilled by whole batches: `limit` tokens at the end of each period, never above `burst`.
+
+use super::{Oracle, Spec, first};
+
+/// Periods are counted from the first take out of a full bucket.
+#[derive(Clone, Debug)]
+pub(crate) struct Interval {
+    batch: u128,
+    period: u128,
+    capacity: u128,
+    /// When the periods began, how many had ended at the last take, and the tokens left then.
+    taken: Option<(u128, u128, u128)>,
+}
+
+impl Interval {
+    pub(crate) fn new(spec: Spec) -> Self {
+        Self {
+            batch: spec.limit.into(),
+            period: spec.period_ns.into(),
+            capacity: spec.burst.into(),
+            taken: None,
+        }
+    }
+
+    fn view(&self, now: u128) -> (u128, u128, u128) {
+        let full = (now, 0, self.capacity);
+        let Some((origin, ended, left)) = self.taken else { return full };
+        let ended_now = ended.max(now.saturating_sub(origin) / self.period);
+        let tokens = left + (ended_now - ended) * self.batch;
+        if tokens >= self.capacity { full } else { (origin, ended_now, tokens) }
+    }
+}
+
+impl Oracle for Interval {
+    fn capacity(&self) -> u64 {
+        super::narrow(self.capacity)
+    }
+
+    fn admits(&self, now: u128, cost: u64) -> bool {
+        u128::from(cost) <= self.view(now).2
+    }
+
+    fn charge(&mut self, now: u128, cost: u64) {
+        let (origin, ended, tokens) = self.view(now);
+        self.taken = Some((origin, ended, tokens - u128::from(cost)));
+    }
+
+    fn most_in(&self, t: u128) -> u128 {
+        self.capacity + t.div_ceil(self.period) * self.batch
+    }
+}
+
+/// Batches arrive at `origin + k * period` for every whole `k`, on the clock, whenever the bucket was first used.
+#[derive(Clone, Debug)]
+pub(crate) struct Aligned {
+    batch: u128,
+    period: u128,
+    capacity: u128,
+    origin: u64,
+    /// Whether a new bucket starts with the share of its first, partial period only.
+    adaptive: bool,
+    /// The period of the last take and the tokens left then.
+    taken: Option<(i128, u128)>,
+}
+
+impl Aligned {
+    pub(crate) fn new(spec: Spec, origin: u64) -> Self {
+        Self {
+            batch: spec.limit.into(),
+            period: spec.period_ns.into(),
+            capacity: spec.burst.into(),
+            origin,
+            adaptive: false,
+            taken: None,
+        }
+    }
+
+    pub(crate) fn adaptive(spec: Spec, origin: u64) -> Self {
+        Self { adaptive: true, ..Self::new(spec, origin) }
+    }
+
+    fn since_origin(&self, now: u128) -> i128 {
+        i128::try_from(now).expect("a time fits") - i128::from(self.origin)
+    }
+
+    fn period_signed(&self) -> i128 {
+        i128::try_from(self.period).expect("a period fits")
+    }
+
+    fn index(&self, now: u128) -> i128 {
+        self.since_origin(now).div_euclid(self.period_signed())
+    }
+
+    fn until_next_batch(&self, now: u128) -> u128 {
+        self.period - self.since_origin(now).rem_euclid(self.period_signed()).unsigned_abs()
+    }
+
+    fn fresh(&self, now: u128) -> u128 {
+        if self.adaptive {
+            let share = self.until_next_batch(now) * self.batch / self.period;
+            self.capacity.min(self.capacity.saturating_sub(self.batch) + share)
+        } else {
+            self.capacity
+        }
+    }
+
+    fn view(&self, now: u128) -> (i128, u128) {
+        let index = self.index(now);
+        match self.taken {
+            None => (index, self.fresh(now)),
+            Some((last, left)) => {
+                let index = index.max(last);
+                let batches = (index - last).unsigned_abs();
+                (index, self.capacity.min(left + batches * self.batch))
+            }
+        }
+    }
+}
+
+impl Oracle for Aligned {
+    fn capacity(&self) -> u64 {
+        super::narrow(self.capacity)
+    }
+
+    fn admits(&self, now: u128, cost: u64) -> bool {
+        u128::from(cost) <= self.view(now).1
+    }
+
+    fn charge(&mut self, now: u128, cost: u64) {
+        let (index, tokens) = self.view(now);
+        self.taken = Some((index, tokens - u128::from(cost)));
+    }
+
+    fn most_in(&self, t: u128) -> u128 {
+        self.capacity + t.div_ceil(self.period) * self.batch
+    }
+
+    /// Between two batches a bucket gets nothing, and an unused adaptive one even less, so only batches are tried.
+    fn retry_after(&self, now: u64, cost: u64) -> Option<u128> {
+        let now = u128::from(now);
+        if cost > self.capacity() {
+            return None;
+        }
+        if cost == 0 || self.admits(now, cost) {
+            return Some(0);
+        }
+        let wait = |batch: u128| self.until_next_batch(now) + batch * self.period;
+        let admitted = |batch| self.admits(now + wait(batch), cost);
+        let mut horizon = 1;
+        while !admitted(horizon) {
+            horizon *= 2;
+        }
+        first(0, horizon, &admitted).map(wait)
+    }
+}

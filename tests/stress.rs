@@ -1,0 +1,312 @@
+//! Many threads at once admit what one thread would have, and never more.
+//!
+//! Time stands still in a round while all threads offer, and jumps between rounds, so what each key may be admitted in
+//! each round is known exactly from its oracle; keys expire and are dropped in the jumps while others are inserted. With
+//! real clocks and tiny periods only the bound over the measured time is known.
+//!
+//! The forms marked `#[ignore]` are larger, for runs under a sanitizer: `cargo test --test stress -- --include-ignored`.
+
+#[macro_use]
+mod common;
+
+use common::SEC;
+use common::kinds::{ALL, Kind};
+use common::oracle::{Oracle, Spec};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tollgate::{Algorithm, Clock, ManualClock, QuantaClock, RateLimiter, StdClock, Timestamp};
+
+const THREADS: u64 = if cfg!(miri) { 3 } else { 8 };
+
+/// How much of everything.
+#[derive(Copy, Clone)]
+struct Size {
+    rounds: u64,
+    keys: u64,
+    real_time: Duration,
+}
+
+const QUICK: Size = if cfg!(miri) {
+    Size { rounds: 3, keys: 5, real_time: Duration::from_millis(1) }
+} else {
+    Size { rounds: 60, keys: 40, real_time: Duration::from_millis(120) }
+};
+
+const HEAVY: Size = Size { rounds: 1_500, keys: 300, real_time: Duration::from_secs(3) };
+
+const SPECS: [Spec; 3] = [
+    Spec { limit: 10, period_ns: SEC, burst: 10 },
+    Spec { limit: 3, period_ns: 7 * SEC, burst: 5 },
+    Spec { limit: 1, period_ns: SEC, burst: 1 },
+];
+
+/// A small generator of its own for each thread.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// The times of the rounds: a few to one instant, most a fraction of the period apart, some far.
+fn times(spec: Spec, rounds: u64) -> Vec<u64> {
+    let mut random = Random(spec.limit + rounds);
+    let mut now = 1_700_000_000 * SEC;
+    (0..rounds)
+        .map(|_| {
+            now += match random.below(10) {
+                0 => 0,
+                1..=6 => random.below(spec.period_ns),
+                7 => spec.period_ns,
+                _ => spec.period_ns * random.below(6),
+            };
+            now
+        })
+        .collect()
+}
+
+/// Runs `work(thread, round)` on all threads, all of them in the same round at any time. `turn` runs alone between.
+fn in_rounds(rounds: u64, turn: impl Fn(u64) + Sync, work: impl Fn(u64, u64) + Sync) {
+    let barrier = Barrier::new(usize::try_from(THREADS).expect("few threads"));
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (barrier, turn, work) = (&barrier, &turn, &work);
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    if barrier.wait().is_leader() {
+                        turn(round);
+                    }
+                    barrier.wait();
+                    work(thread, round);
+                }
+            });
+        }
+    });
+}
+
+/// All threads offer single units of one stream until all are refused.
+fn one_stream<A: Algorithm>(algorithm: A, mut oracle: Box<dyn Oracle>, spec: Spec, size: Size) {
+    let times = times(spec, size.rounds);
+    let clock = ManualClock::new(Timestamp::ZERO);
+    let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
+    let admitted: Vec<_> = times.iter().map(|_| AtomicU64::new(0)).collect();
+    in_rounds(
+        size.rounds,
+        |round| clock.set(Timestamp::from_nanos(times[round as usize])),
+        |_, round| {
+            for _ in 0..spec.burst.max(spec.limit) + 1 {
+                let allowed = u64::from(limiter.check().is_allowed());
+                admitted[round as usize].fetch_add(allowed, Ordering::Relaxed);
+            }
+        },
+    );
+    for (round, now) in times.iter().enumerate() {
+        let expected = admissions(&mut *oracle, *now);
+        assert_eq!(admitted[round].load(Ordering::Relaxed), expected, "round {round}, {limiter:?}");
+    }
+}
+
+/// How many single units the oracle admits at one instant.
+fn admissions(oracle: &mut dyn Oracle, now: u64) -> u64 {
+    let mut admitted = 0;
+    while oracle.admits(now.into(), 1) {
+        oracle.charge(now.into(), 1);
+        admitted += 1;
+    }
+    admitted
+}
+
+/// Each round has some of the keys; the threads walk them in orders of their own until every one is refused.
+fn many_keys<A: Algorithm>(algorithm: A, oracle: impl Fn() -> Box<dyn Oracle>, spec: Spec, size: Size) {
+    let times = times(spec, size.rounds);
+    let clock = ManualClock::new(Timestamp::ZERO);
+    let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u64>();
+    let keys = size.keys;
+    let present = |round: u64, key: u64| (key * 7 + round * round) % 5 < 2;
+    let cell = |round: u64, key: u64| (round * keys + key) as usize;
+    let admitted: Vec<_> = (0..size.rounds * keys).map(|_| AtomicU64::new(0)).collect();
+    in_rounds(
+        size.rounds,
+        |round| clock.set(Timestamp::from_nanos(times[round as usize])),
+        |thread, round| {
+            let mut random = Random(thread * 1_000 + round);
+            for _ in 0..spec.burst.max(spec.limit) + 1 {
+                let (first, stride) =
+                    (random.below(keys), if thread.is_multiple_of(2) { 1 } else { keys - 1 });
+                for key in (0..keys).map(|step| (first + step * stride) % keys) {
+                    if present(round, key) {
+                        let allowed = u64::from(limiter.check(&key).is_allowed());
+                        admitted[cell(round, key)].fetch_add(allowed, Ordering::Relaxed);
+                    }
+                }
+            }
+            if thread == 0 && round % 16 == 7 {
+                limiter.retain_active();
+            }
+        },
+    );
+    for key in 0..keys {
+        let mut oracle = oracle();
+        for round in (0..size.rounds).filter(|round| present(*round, key)) {
+            let expected = admissions(&mut *oracle, times[round as usize]);
+            let ours = admitted[cell(round, key)].load(Ordering::Relaxed);
+            assert_eq!(ours, expected, "key {key}, round {round}, {oracle:?}");
+        }
+    }
+}
+
+/// Time runs on while threads check, also from times read before others': the whole run stays within the bound.
+fn while_time_runs<A: Algorithm>(algorithm: A, oracle: &dyn Oracle, spec: Spec, size: Size) {
+    let start = 1_700_000_000 * SEC;
+    let clock = ManualClock::new(Timestamp::from_nanos(start));
+    let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u64>();
+    let admitted: Vec<_> = (0..size.keys).map(|_| AtomicU64::new(0)).collect();
+    in_rounds(
+        1,
+        |_| (),
+        |thread, _| {
+            let mut random = Random(thread);
+            for _ in 0..size.rounds * 50 {
+                let key = random.below(size.keys);
+                let now = clock.now();
+                if random.below(8) == 0 {
+                    clock.advance(Duration::from_nanos(random.below(spec.period_ns / 16)));
+                }
+                let allowed = u64::from(limiter.check_at(&key, 1, now).is_allowed());
+                admitted[key as usize].fetch_add(allowed, Ordering::Relaxed);
+            }
+        },
+    );
+    let elapsed = u128::from(clock.now().as_nanos() - start);
+    within(&admitted, oracle.most_in(elapsed), &limiter);
+}
+
+/// Real time and periods of microseconds, so that keys expire between one check and the next.
+fn by_a_real_clock<A: Algorithm, C: Clock + Sync + std::fmt::Debug>(
+    algorithm: A,
+    clock: C,
+    oracle: &dyn Oracle,
+    size: Size,
+) {
+    let limiter = RateLimiter::builder(algorithm).clock(clock).keyed::<u64>();
+    let admitted: Vec<_> = (0..size.keys).map(|_| AtomicU64::new(0)).collect();
+    let start = Instant::now();
+    in_rounds(
+        1,
+        |_| (),
+        |thread, _| {
+            let mut random = Random(thread);
+            while start.elapsed() < size.real_time {
+                for _ in 0..64 {
+                    // Some keys are hot, some are mostly idle and come and go.
+                    let key = random.below(size.keys).min(random.below(size.keys));
+                    let allowed = u64::from(limiter.check(&key).is_allowed());
+                    admitted[key as usize].fetch_add(allowed, Ordering::Relaxed);
+                }
+            }
+        },
+    );
+    // Two clocks may run apart: a thousandth and a tenth of a millisecond are far more than they do.
+    let elapsed = start.elapsed().as_nanos() * 1_001 / 1_000 + 100_000;
+    within(&admitted, oracle.most_in(elapsed), &"a real clock");
+}
+
+fn within(admitted: &[AtomicU64], bound: u128, what: &dyn std::fmt::Debug) {
+    for (key, admitted) in admitted.iter().enumerate() {
+        let admitted = admitted.load(Ordering::Relaxed);
+        assert!(admitted > 0 || cfg!(miri), "key {key} was never admitted: {what:?}");
+        assert!(u128::from(admitted) <= bound, "key {key}: {admitted} > {bound}: {what:?}");
+    }
+}
+
+fn each(law: impl Fn(Kind, Spec)) {
+    for kind in ALL {
+        for spec in SPECS {
+            law(kind, spec);
+        }
+    }
+}
+
+fn all_one_stream(size: Size) {
+    each(|kind, spec| {
+        with_algorithm!(kind, spec, algorithm => one_stream(algorithm, kind.oracle(spec), spec, size))
+            .unwrap();
+    });
+}
+
+fn all_many_keys(size: Size) {
+    each(|kind, spec| {
+        // An adaptive bucket that is forgotten starts lower than it was.
+        if !matches!(kind, Kind::Adaptive(_)) {
+            with_algorithm!(kind, spec, algorithm => many_keys(algorithm, || kind.oracle(spec), spec, size))
+                .unwrap();
+        }
+    });
+}
+
+fn all_while_time_runs(size: Size) {
+    each(|kind, spec| {
+        let oracle = kind.oracle(spec);
+        with_algorithm!(kind, spec, algorithm => while_time_runs(algorithm, &*oracle, spec, size)).unwrap();
+    });
+}
+
+fn all_by_real_clocks(size: Size) {
+    let spec = Spec::new(3, 30_000).with_burst(2);
+    for kind in ALL {
+        let oracle = kind.oracle(spec);
+        with_algorithm!(kind, spec, algorithm => {
+            by_a_real_clock(algorithm.clone(), QuantaClock::new(), &*oracle, size);
+            by_a_real_clock(algorithm, StdClock::new(), &*oracle, size);
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn one_stream_is_admitted_exactly_what_one_thread_would_be() {
+    all_one_stream(QUICK);
+}
+
+#[test]
+fn many_keys_are_admitted_exactly_what_one_thread_would_be() {
+    all_many_keys(QUICK);
+}
+
+#[test]
+fn the_bound_holds_while_time_runs() {
+    all_while_time_runs(QUICK);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "reads real clocks")]
+fn the_bound_holds_by_real_clocks() {
+    all_by_real_clocks(QUICK);
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_one_stream() {
+    all_one_stream(HEAVY);
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_many_keys() {
+    all_many_keys(HEAVY);
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_while_time_runs() {
+    all_while_time_runs(HEAVY);
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_by_real_clocks() {
+    all_by_real_clocks(HEAVY);
+}
