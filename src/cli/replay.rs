@@ -1,5 +1,6 @@
 //! Runs a trace through the library's keyed limiters, in the trace's own time.
 
+use std::any::TypeId;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
@@ -7,6 +8,7 @@ use indicatif::ProgressBar;
 use super::algorithms::{Kind, Options, Visitor};
 use super::error::Error;
 use super::input::{Record, Trace};
+use crate::sync::AtomicU64;
 use crate::{Algorithm, ManualClock, Quota, QuotaError, RateLimiter, Timestamp};
 
 /// Between two looks at the progress bar and at the store's size.
@@ -129,14 +131,14 @@ impl Visitor for Run<'_> {
                 RateLimiter::builder(algorithm).clock(ManualClock::new(Timestamp::ZERO)).keyed::<u32>()
             })
             .collect();
-        let keys_held = || limiters.iter().map(|limiter| limiter.len()).sum();
-        let bytes_per_key = state_bytes_per_key(limiters[0].algorithm());
+        let state_bytes =
+            || limiters.iter().map(|limiter| limiter.len() * bytes_per_key(limiter.algorithm())).sum();
         match &limiters[..] {
-            [limiter] => self.decide(keys_held, bytes_per_key, |record, now| {
+            [limiter] => self.decide(state_bytes, |record, now| {
                 let decision = limiter.check_at(&record.key, record.cost, now);
                 if decision.is_allowed() { Ok(()) } else { Err(decision.retry_after()) }
             }),
-            limiters => self.decide(keys_held, bytes_per_key, |record, now| {
+            limiters => self.decide(state_bytes, |record, now| {
                 let mut wait = Some(Duration::ZERO);
                 let mut denied = false;
                 for limiter in limiters {
@@ -164,8 +166,7 @@ impl Run<'_> {
     /// The loop over the records. `decide` admits, or denies with the wait, `None` if no wait helps.
     fn decide(
         self,
-        keys_held: impl Fn() -> usize,
-        bytes_per_key: usize,
+        state_bytes: impl Fn() -> usize,
         mut decide: impl FnMut(&Record, Timestamp) -> Result<(), Option<Duration>>,
     ) -> Tally {
         let mut tally = Tally {
@@ -191,11 +192,19 @@ impl Run<'_> {
                     }
                 }
             }
-            tally.state_bytes = tally.state_bytes.max((keys_held() * bytes_per_key) as u64);
+            tally.state_bytes = tally.state_bytes.max(state_bytes() as u64);
             self.progress.inc(records.len() as u64);
         }
         tally
     }
+}
+
+/// What the keyed store keeps for one key: link, hash, state and key in a node, and its share of the buckets.
+fn bytes_per_key<A: Algorithm>(algorithm: &A) -> usize {
+    let node = size_of::<(usize, u64, u64, A::Tail, u32)>();
+    let boxed = TypeId::of::<A::Tail>() == TypeId::of::<Box<[AtomicU64]>>();
+    let elsewhere = if boxed { algorithm.tail_len() * size_of::<AtomicU64>() } else { 0 };
+    node + elsewhere + size_of::<usize>()
 }
 
 #[cfg(test)]
