@@ -1,0 +1,312 @@
+//! The engine of everything that gives units back in batches at period boundaries: fixed windows, and token
+//! buckets with interval or aligned refill.
+//!
+//! A key's state is the units *used* (zero is full, and what an absent key has) and where its periods stand:
+//!
+//! ```text
+//! aligned    head = [ period index + 1 | used ]                  boundaries at phase + k × period, for all keys
+//! first use  head = [ lap : 16 | steps | used ]                  boundaries at anchor[lap & 1] + k × period
+//!            tail = [ anchor, anchor ]   nanoseconds
+//! ```
+//!
+//! *First use.* A bucket that is full has no memory: the next use starts a new *lap*, whose periods count from
+//! it. The new anchor cannot share a word with the count (both need all their bits), so it is raised into the
+//! slot of the next lap before the exchange that begins it. Two threads may race to begin one lap; the anchor is
+//! then the later of their times. That is a time at which the winner's call was under way: the loser read its
+//! clock before it loaded the head that the winner replaced. So the lap begins as if the winner had read its
+//! clock at that time. `steps` counts the boundaries that were booked; it lives in the head, so who loses an
+//! exchange loses its refill with it.
+//!
+//! A thread that stalls between reading its clock and raising the anchor can raise the anchor of a lap that has
+//! begun meanwhile, again to a time before that beginning was exchanged; `steps` never goes back. Boundaries
+//! come later by less than that span: against the client.
+
+use super::Split;
+use super::step::{Raise, Step};
+use crate::decision::{Decision, Facts, Outcome};
+use crate::quota::{Quota, Reason};
+
+/// Bits of the lap: the parity picks the anchor, the rest keeps a stalled thread's exchange from succeeding.
+const LAP_BITS: u32 = 16;
+/// The fewest bits for steps that are worth having; a lap that uses them up starts anew.
+const MIN_STEP_BITS: u32 = 16;
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Batch {
+    capacity: u64,
+    batch: u64,
+    period_ns: u64,
+    start: Start,
+}
+
+/// Where periods begin.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Start {
+    /// At `phase_ns + k × period`, for every whole k, back to the beginning of time too.
+    Aligned { phase_ns: u64, split: Split, adaptive: bool },
+    /// At a key's first use of a full bucket.
+    FirstUse { used_bits: u32 },
+}
+
+/// A state in the present: the units used, and the time to the next boundary.
+struct Present {
+    used: u64,
+    to_boundary_ns: u64,
+}
+
+impl Batch {
+    pub(super) const fn aligned(
+        algorithm: &'static str,
+        quota: &Quota,
+        capacity: u64,
+        aligned_ns: u64,
+        adaptive: bool,
+    ) -> Result<Self, Reason> {
+        let period_ns = quota.period_ns();
+        match Split::holding(algorithm, "the number of units at once", period_ns, capacity) {
+            Ok(split) => {
+                let start = Start::Aligned { phase_ns: aligned_ns % period_ns, split, adaptive };
+                Ok(Self { capacity, batch: quota.limit(), period_ns, start })
+            }
+            Err(reason) => Err(reason),
+        }
+    }
+
+    pub(super) const fn from_first_use(
+        algorithm: &'static str,
+        quota: &Quota,
+        capacity: u64,
+    ) -> Result<Self, Reason> {
+        const MAX_BITS: u32 = 64 - LAP_BITS - MIN_STEP_BITS;
+        const MAX: u64 = (1 << MAX_BITS) - 2;
+        if capacity > MAX {
+            let what = "the number of units at once";
+            return Err(Reason::Word { algorithm, what, got: capacity, max: MAX });
+        }
+        // Room for one more than the capacity, so that no word is all ones.
+        let used_bits = u64::BITS - (capacity + 1).leading_zeros();
+        Ok(Self {
+            capacity,
+            batch: quota.limit(),
+            period_ns: quota.period_ns(),
+            start: Start::FirstUse { used_bits },
+        })
+    }
+
+    /// The same kind with another quota, if words keep their meaning.
+    pub(super) fn requota(&self, algorithm: &'static str, quota: &Quota, capacity: u64) -> Result<Self, Reason> {
+        if quota.period_ns() != self.period_ns {
+            return Err(Reason::Layout { algorithm, same: "period" });
+        }
+        let most = match self.start {
+            Start::Aligned { split, .. } => split.max_low(),
+            Start::FirstUse { used_bits } => (1 << used_bits) - 2,
+        };
+        if capacity > most {
+            let what = "the number of units at once, with the limiter's own layout,";
+            return Err(Reason::Word { algorithm, what, got: capacity, max: most });
+        }
+        Ok(Self { capacity, batch: quota.limit(), ..*self })
+    }
+
+    fn decide(&self, outcome: Outcome, cost: u64, present: &Present) -> Decision {
+        let Self { capacity, batch, period_ns, .. } = *self;
+        let Present { used, to_boundary_ns } = *present;
+        Decision::new(outcome, cost, capacity, Facts::Batch { used, batch, to_boundary_ns, period_ns })
+    }
+
+    /// What `cost` more units mean; `Ok` if they are admitted.
+    #[inline]
+    fn judge(&self, present: &Present, cost: u64) -> Result<Decision, Step> {
+        if cost > self.capacity {
+            return Err(Step::Refuse(self.decide(Outcome::Never, cost, present)));
+        }
+        // With a quota by call, more may be used than this capacity.
+        if cost > 0 && cost > self.capacity.saturating_sub(present.used) {
+            return Err(Step::Refuse(self.decide(Outcome::Denied, cost, present)));
+        }
+        let after = Present { used: present.used + cost, ..*present };
+        Ok(self.decide(Outcome::Allowed, cost, &after))
+    }
+
+    #[inline]
+    pub(super) fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        match self.start {
+            Start::Aligned { phase_ns, split, .. } => {
+                let (index, present) = self.aligned_present(head, now_ns, phase_ns, split);
+                match self.judge(&present, cost) {
+                    Ok(decision) if cost == 0 => Step::admit(decision, head),
+                    Ok(decision) => Step::admit(decision, split.pack(index + 1, present.used + cost)),
+                    Err(refused) => refused,
+                }
+            }
+            Start::FirstUse { used_bits } => self.first_use_step(head, read, now_ns, cost, used_bits),
+        }
+    }
+
+    pub(super) fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
+        match self.start {
+            // An absent key would start with what its first partial period gives.
+            Start::Aligned { adaptive: true, .. } => head == 0,
+            Start::Aligned { phase_ns, split, .. } => {
+                self.aligned_present(head, now_ns, phase_ns, split).1.used == 0
+            }
+            Start::FirstUse { used_bits } => {
+                let lap = Lap::unpack(head, used_bits);
+                self.lap_present(&lap, read, now_ns, used_bits).used == 0
+            }
+        }
+    }
+
+    /// The period that counts (never one before the word's: a time before it is taken as its beginning), and the
+    /// state in it.
+    #[inline]
+    fn aligned_present(&self, head: u64, now_ns: u64, phase_ns: u64, split: Split) -> (u64, Present) {
+        // Period 0 ends at the phase; period k at phase + k × period.
+        let now_index = match now_ns.checked_sub(phase_ns) {
+            Some(since) => since / self.period_ns + 1,
+            None => 0,
+        };
+        let (stored, used) = split.unpack(head);
+        let index = now_index.max(stored.saturating_sub(1));
+        let boundary = u128::from(phase_ns) + u128::from(index) * u128::from(self.period_ns);
+        let to_boundary_ns = u64::try_from(boundary - u128::from(now_ns)).unwrap_or(u64::MAX);
+        let used = if stored == 0 {
+            self.first_used(to_boundary_ns)
+        } else {
+            used.saturating_sub((index + 1 - stored).saturating_mul(self.batch))
+        };
+        (index, Present { used, to_boundary_ns })
+    }
+
+    /// What a key that was never seen has used: nothing, unless the start is adaptive. Then it has
+    /// `capacity − batch` units (if that is positive) and the share of a batch that its first, partial period
+    /// deserves, rounded down.
+    fn first_used(&self, to_boundary_ns: u64) -> u64 {
+        if let Start::Aligned { adaptive: true, .. } = self.start {
+            let share = u128::from(to_boundary_ns.min(self.period_ns)) * u128::from(self.batch)
+                / u128::from(self.period_ns);
+            // At most the batch.
+            let share = u64::try_from(share).unwrap_or(self.batch);
+            let initial = self.capacity.saturating_sub(self.batch).saturating_add(share).min(self.capacity);
+            return self.capacity - initial;
+        }
+        0
+    }
+
+    fn lap_present(&self, lap: &Lap, read: impl Fn(usize) -> u64, now_ns: u64, used_bits: u32) -> LapPresent {
+        if lap.used == 0 {
+            return LapPresent { used: 0, steps: 0, to_boundary_ns: 0, worn_out: false };
+        }
+        let anchor = read(lap.anchor());
+        let passed = now_ns.saturating_sub(anchor) / self.period_ns;
+        let steps = passed.max(lap.steps);
+        let used = lap.used.saturating_sub((steps - lap.steps).saturating_mul(self.batch));
+        let boundary = u128::from(anchor) + (u128::from(steps) + 1) * u128::from(self.period_ns);
+        let to_boundary_ns =
+            u64::try_from(boundary.saturating_sub(u128::from(now_ns))).unwrap_or(u64::MAX);
+        LapPresent { used, steps, to_boundary_ns, worn_out: steps >> Lap::step_bits(used_bits) != 0 }
+    }
+
+    fn first_use_step(
+        &self,
+        head: u64,
+        read: impl Fn(usize) -> u64,
+        now_ns: u64,
+        cost: u64,
+        used_bits: u32,
+    ) -> Step {
+        let lap = Lap::unpack(head, used_bits);
+        let here = self.lap_present(&lap, read, now_ns, used_bits);
+        // Full: the periods begin now. Worn out (after 2^16 periods or more in which the bucket was never full):
+        // they begin now as well, with what is used, so the next batch comes later by less than a period.
+        let anew = here.used == 0 || here.worn_out;
+        let to_boundary_ns = if anew { self.period_ns } else { here.to_boundary_ns };
+        let present = Present { used: here.used, to_boundary_ns };
+        let decision = match self.judge(&present, cost) {
+            Ok(decision) => decision,
+            Err(refused) => return refused,
+        };
+        if cost == 0 {
+            return Step::admit(decision, head);
+        }
+        let used = here.used + cost;
+        if anew {
+            let next = Lap { lap: lap.lap.wrapping_add(1), steps: 0, used };
+            let raise = Some(Raise { index: next.anchor(), value: now_ns });
+            return Step::Admit { decision, next: next.pack(used_bits), raise, fill: None };
+        }
+        Step::admit(decision, Lap { lap: lap.lap, steps: here.steps, used }.pack(used_bits))
+    }
+}
+
+/// The head of a first-use state.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Lap {
+    lap: u16,
+    steps: u64,
+    used: u64,
+}
+
+struct LapPresent {
+    used: u64,
+    steps: u64,
+    to_boundary_ns: u64,
+    worn_out: bool,
+}
+
+impl Lap {
+    const fn step_bits(used_bits: u32) -> u32 {
+        64 - LAP_BITS - used_bits
+    }
+
+    const fn pack(self, used_bits: u32) -> u64 {
+        ((self.lap as u64) << (64 - LAP_BITS)) | (self.steps << used_bits) | self.used
+    }
+
+    const fn unpack(word: u64, used_bits: u32) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "the shift leaves 16 bits")]
+        let lap = (word >> (64 - LAP_BITS)) as u16;
+        let below = word & (u64::MAX >> LAP_BITS);
+        Self { lap, steps: below >> used_bits, used: below & ((1 << used_bits) - 1) }
+    }
+
+    const fn anchor(&self) -> usize {
+        (self.lap & 1) as usize
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn laps_round_trip() {
+        for used_bits in [1, 4, 32] {
+            for lap in [0, 1, u16::MAX] {
+                for steps in [0, 1, (1 << Lap::step_bits(used_bits)) - 1] {
+                    for used in [0, (1 << used_bits) - 2] {
+                        let state = Lap { lap, steps, used };
+                        assert_eq!(Lap::unpack(state.pack(used_bits), used_bits), state);
+                        assert_ne!(state.pack(used_bits), super::super::step::DEAD);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_lap_that_wears_out_starts_anew_and_owes_no_less() {
+        // 31 bits of units leave 17 of steps.
+        let capacity = (1 << 31) - 2;
+        let quota = Quota::new(1, std::time::Duration::from_nanos(1));
+        let bucket = Batch::from_first_use("test", &quota, capacity).unwrap();
+        let Step::Admit { next, raise: Some(raise), .. } = bucket.step(0, |_| 0, 100, capacity) else { panic!() };
+        assert_eq!(raise, Raise { index: 1, value: 100 });
+        let late = 100 + (1 << 17);
+        let Step::Admit { next: anew, raise: Some(raise), .. } = bucket.step(next, |_| 100, late, 1) else { panic!() };
+        assert_eq!(raise, Raise { index: 0, value: late });
+        let lap = Lap::unpack(anew, 31);
+        assert_eq!(lap, Lap { lap: 2, steps: 0, used: capacity - (1 << 17) + 1 });
+    }
+}

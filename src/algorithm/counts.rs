@@ -1,0 +1,146 @@
+//! The engine of the sliding counters: one count for each window, the present one in the head.
+//!
+//! ```text
+//! head = [ window index + 1 | count ]            the newest window in which anything was admitted
+//! tail = ring of [ window index + 1 | count ]    the windows before it, window k at k mod length
+//! ```
+//!
+//! *Turning over.* The exchange that begins a window must not lose the count of the one it ends, and the two have
+//! no room in one word. So the ended window's word is first raised into its place in the ring, then the head is
+//! exchanged from exactly that word: if it changed meanwhile (someone was admitted to the ended window after
+//! all), the exchange fails, and the next try raises the larger count. Once the head has moved on, the ring's
+//! word for the window it left is final. It is right however late a stalled thread raises an older value, since
+//! words only grow: first by index, then by count.
+//!
+//! The ring has one place more than there are windows to remember, so that ending window k never overwrites a
+//! window that a reader of the old head still counts. A reader whose head is outdated may find newer words where
+//! it looks for older ones. It takes those as zero, which can only admit, and then its exchange fails; a refusal
+//! would have been one with the right words too.
+//!
+//! A time before the head's window is taken as the beginning of that window.
+
+use super::Split;
+use super::step::{Raise, Step};
+use crate::decision::Decision;
+use crate::quota::{Quota, Reason};
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Counts {
+    pub(super) limit: u64,
+    /// The length of one window (of a sub-window, if that is what they are).
+    pub(super) window_ns: u64,
+    /// How many windows before the present one count.
+    pub(super) history: u32,
+    split: Split,
+}
+
+/// What the words say at a time.
+pub(super) struct View {
+    /// The window that counts as the present one.
+    pub(super) index: u64,
+    /// Its count.
+    pub(super) current: u64,
+    /// The head's own window and count, if the head's window is not the present one.
+    ended: Option<(u64, u64)>,
+}
+
+impl Counts {
+    pub(super) const fn new(
+        algorithm: &'static str,
+        limit: u64,
+        window_ns: u64,
+        history: u32,
+    ) -> Result<Self, Reason> {
+        match Split::holding(algorithm, "the limit, in windows so short,", window_ns, limit) {
+            Ok(split) => Ok(Self { limit, window_ns, history, split }),
+            Err(reason) => Err(reason),
+        }
+    }
+
+    /// The same windows with another limit.
+    pub(super) fn requota(
+        &self,
+        algorithm: &'static str,
+        quota: &Quota,
+        window_ns: u64,
+    ) -> Result<Self, Reason> {
+        if window_ns != self.window_ns {
+            return Err(Reason::Layout { algorithm, same: "period" });
+        }
+        Self::new(algorithm, quota.limit(), window_ns, self.history)
+    }
+
+    /// Tail words: one for each window remembered, and one being ended.
+    pub(super) const fn ring_len(&self) -> usize {
+        self.history as usize + 1
+    }
+
+    #[inline]
+    pub(super) fn view(&self, head: u64, now_ns: u64) -> View {
+        let now_index = now_ns / self.window_ns;
+        let (stored, count) = self.split.unpack(head);
+        let Some(stored) = stored.checked_sub(1) else {
+            return View { index: now_index, current: 0, ended: None };
+        };
+        if now_index <= stored {
+            View { index: stored, current: count, ended: None }
+        } else {
+            View { index: now_index, current: 0, ended: Some((stored, count)) }
+        }
+    }
+
+    #[inline]
+    fn place(&self, index: u64) -> usize {
+        let place = index % (u64::from(self.history) + 1);
+        #[expect(clippy::cast_possible_truncation, reason = "at most the ring's length")]
+        let place = place as usize;
+        place
+    }
+
+    /// The count of the window `back` before the present one, `1 <= back <= history`.
+    #[inline]
+    pub(super) fn before(&self, view: &View, back: u32, read: impl Fn(usize) -> u64) -> u64 {
+        let Some(index) = view.index.checked_sub(u64::from(back)) else {
+            return 0;
+        };
+        match view.ended {
+            Some((ended, count)) if ended == index => count,
+            _ => {
+                let (stored, count) = self.split.unpack(read(self.place(index)));
+                if stored == index + 1 { count } else { 0 }
+            }
+        }
+    }
+
+    /// The step that counts `cost` more in the present window.
+    #[inline]
+    pub(super) fn admit(&self, view: &View, decision: Decision, head: u64, cost: u64) -> Step {
+        if cost == 0 {
+            return Step::admit(decision, head);
+        }
+        let next = self.split.pack(view.index + 1, view.current + cost);
+        // A window that nobody will ask for any more needs no place.
+        let raise = match view.ended {
+            Some((ended, _)) if view.index - ended <= u64::from(self.history) => {
+                Some(Raise { index: self.place(ended), value: head })
+            }
+            _ => None,
+        };
+        Step::Admit { decision, next, raise, fill: None }
+    }
+
+    /// From `now_ns` to the beginning of window `index`, in nanoseconds.
+    pub(super) fn until(&self, index: u128, now_ns: u64) -> u64 {
+        let start = index * u128::from(self.window_ns);
+        u64::try_from(start.saturating_sub(u128::from(now_ns))).unwrap_or(u64::MAX)
+    }
+
+    /// Whether nothing is counted any more.
+    pub(super) fn is_idle(&self, head: u64, now_ns: u64) -> bool {
+        // Every word in the ring is of an older window than the head's.
+        match self.split.unpack(head).0.checked_sub(1) {
+            None => true,
+            Some(stored) => (now_ns / self.window_ns).saturating_sub(stored) > u64::from(self.history),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Fixed windows.
+
+use super::Algorithm;
+use super::batch::Batch;
+use super::step::{Step, Stepper};
+use crate::quota::{Quota, QuotaError};
+use crate::sync::AtomicU64;
+
+/// Fixed windows: `limit` units in each window of `period`; the burst is ignored.
+///
+/// Windows are half-open, `[k × period, (k + 1) × period)`, and either aligned to the Unix epoch ([`FixedWindow::new`];
+/// the clock's origin) or opened, for each key, by its first admission after the last window ended
+/// ([`FixedWindow::from_first_use`]).
+///
+/// Around a boundary **twice the limit** can be admitted in a short time: the limit just before it, and again
+/// just after. Any interval no longer than the period is bounded by that. If "never more than N in any period" is
+/// meant, use [`SlidingLog`](crate::SlidingLog), or [`SubWindow::strict`](crate::SubWindow::strict).
+///
+/// # Examples
+/// ```
+/// use tollgate::{FixedWindow, ManualClock, Quota, RateLimiter, Timestamp};
+///
+/// let window = FixedWindow::new(Quota::per_minute(10));
+/// let limiter = RateLimiter::builder(window).clock(ManualClock::default()).direct();
+/// assert!(limiter.check_at(10, Timestamp::from_secs(59)).is_allowed());
+/// assert!(limiter.check_at(1, Timestamp::from_nanos(59_999_999_999)).is_denied());
+/// assert!(limiter.check_at(10, Timestamp::from_secs(60)).is_allowed());
+/// ```
+/// # Source
+/// Common practice; Envoy's rate limit service counts so.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct FixedWindow {
+    batch: Batch,
+}
+
+const NAME: &str = "fixed window";
+
+impl FixedWindow {
+    /// Windows that begin at whole multiples of the period since the clock's origin, the Unix epoch.
+    ///
+    /// # Panics
+    /// If the word has no room: [`FixedWindow::try_new`] returns the error instead.
+    #[must_use]
+    pub const fn new(quota: Quota) -> Self {
+        match Batch::aligned(NAME, &quota, quota.limit(), 0, false) {
+            Ok(batch) => Self { batch },
+            Err(reason) => panic!("{}", reason.summary()),
+        }
+    }
+
+    /// As [`FixedWindow::new`].
+    ///
+    /// # Errors
+    /// If the word has no room for the limit beside the index of the window: it does up to about half a
+    /// unit a nanosecond (a quarter in the worst case), and the error says how much would fit.
+    pub fn try_new(quota: Quota) -> Result<Self, QuotaError> {
+        Ok(Self { batch: Batch::aligned(NAME, &quota, quota.limit(), 0, false)? })
+    }
+
+    /// Windows that each key opens for itself, by its first admission after the last one ended.
+    ///
+    /// # Panics
+    /// If the limit is above 2³² − 2: [`FixedWindow::try_from_first_use`] returns the error instead.
+    #[must_use]
+    pub const fn from_first_use(quota: Quota) -> Self {
+        match Batch::from_first_use(NAME, &quota, quota.limit()) {
+            Ok(batch) => Self { batch },
+            Err(reason) => panic!("{}", reason.summary()),
+        }
+    }
+
+    /// As [`FixedWindow::from_first_use`].
+    ///
+    /// # Errors
+    /// If the limit is above 2³² − 2.
+    pub fn try_from_first_use(quota: Quota) -> Result<Self, QuotaError> {
+        Ok(Self { batch: Batch::from_first_use(NAME, &quota, quota.limit())? })
+    }
+}
+
+impl Stepper for FixedWindow {
+    type Tail = [AtomicU64; 2];
+
+    #[inline]
+    fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        self.batch.step(head, read, now_ns, cost)
+    }
+
+    #[inline]
+    fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
+        self.batch.is_idle(head, read, now_ns)
+    }
+}
+
+impl Algorithm for FixedWindow {
+    fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        Ok(Self { batch: self.batch.requota(NAME, quota, quota.limit())? })
+    }
+}

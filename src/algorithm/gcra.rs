@@ -1,0 +1,79 @@
+//! GCRA, the generic cell rate algorithm.
+
+use super::Algorithm;
+use super::pace::Pace;
+use super::step::{Step, Stepper};
+use crate::quota::{Quota, QuotaError, Reason};
+
+/// The generic cell rate algorithm, GCRA(T, τ), in its virtual scheduling form: the default.
+///
+/// Its state is one number, the theoretical arrival time (TAT) of the next unit. With the emission interval
+/// `T = period / limit` and the burst tolerance `τ = (burst − 1) × T`, a unit conforms if the TAT is at most `τ`
+/// ahead of now; it then moves to `max(TAT, now) + T`. Smooth: after the burst, one unit each `T`.
+///
+/// In any interval of length `t` it admits at most `burst + t / T` units.
+///
+/// Times are exact if `T` is a whole number of nanoseconds or a fraction of one with a denominator of at most
+/// 32; otherwise `T` is rounded up by less than 1/32 ns (1 ns if the burst takes over two years to refill).
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Gcra, ManualClock, Quota, RateLimiter};
+///
+/// let clock = ManualClock::default();
+/// let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(2))).clock(clock.clone()).direct();
+/// assert!(limiter.check().is_allowed());
+/// assert!(limiter.check().is_allowed());
+/// assert!(limiter.check().is_denied());
+/// clock.advance(Duration::from_millis(500));
+/// assert!(limiter.check().is_allowed());
+/// ```
+/// # Source
+/// ITU-T Recommendation I.371.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Gcra {
+    pace: Pace,
+}
+
+impl Gcra {
+    /// GCRA with this quota. Every quota fits.
+    #[must_use]
+    pub const fn new(quota: Quota) -> Self {
+        Self { pace: Pace::new(&quota) }
+    }
+}
+
+impl From<Quota> for Gcra {
+    fn from(quota: Quota) -> Self {
+        Self::new(quota)
+    }
+}
+
+impl Stepper for Gcra {
+    type Tail = ();
+
+    #[inline]
+    fn step(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        self.pace.step(head, now_ns, cost, false)
+    }
+
+    #[inline]
+    fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
+        self.pace.is_idle(head, now_ns)
+    }
+}
+
+impl Algorithm for Gcra {
+    fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        requota("GCRA", &self.pace, quota).map(|pace| Self { pace })
+    }
+}
+
+/// Another quota in the ticks of `pace`: its interval is rounded up to them.
+pub(super) fn requota(algorithm: &'static str, pace: &Pace, quota: &Quota) -> Result<Pace, QuotaError> {
+    Pace::at_scale(quota, pace.scale()).ok_or_else(|| {
+        let same = "order of magnitude of the time that a full burst takes to refill";
+        Reason::Layout { algorithm, same }.into()
+    })
+}

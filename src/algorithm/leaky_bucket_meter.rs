@@ -1,0 +1,64 @@
+//! The leaky bucket as a meter.
+
+use super::Algorithm;
+use super::gcra::requota;
+use super::pace::Pace;
+use super::step::{Step, Stepper};
+use crate::quota::{Quota, QuotaError};
+
+/// The leaky bucket as a meter: each unit is poured into a bucket of `burst` units that drains at
+/// `limit / period`; what would overflow is refused.
+///
+/// The same decisions as [`Gcra`](crate::Gcra), of which it is the twin: the word is the time at which the bucket
+/// will be empty, and the level is the distance from now to it.
+///
+/// In any interval of length `t` it admits at most `burst + t × limit / period` units.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{LeakyBucketMeter, ManualClock, Quota, RateLimiter};
+///
+/// // Ten units deep, draining one a second.
+/// let clock = ManualClock::default();
+/// let bucket = LeakyBucketMeter::new(Quota::per_second(1).burst(10));
+/// let limiter = RateLimiter::builder(bucket).clock(clock.clone()).direct();
+/// assert_eq!(limiter.check_n(8).remaining(), 2); // the level is 8
+/// clock.advance(Duration::from_secs(1));
+/// assert_eq!(limiter.peek().remaining(), 3); // and now 7
+/// ```
+/// # Source
+/// ITU-T Recommendation I.371, continuous-state leaky bucket form; J. Turner, "New directions in
+/// communications", 1986.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct LeakyBucketMeter {
+    pace: Pace,
+}
+
+impl LeakyBucketMeter {
+    /// A bucket `burst` units deep that drains `limit` units each period. Every quota fits.
+    #[must_use]
+    pub const fn new(quota: Quota) -> Self {
+        Self { pace: Pace::new(&quota) }
+    }
+}
+
+impl Stepper for LeakyBucketMeter {
+    type Tail = ();
+
+    #[inline]
+    fn step(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        self.pace.step(head, now_ns, cost, false)
+    }
+
+    #[inline]
+    fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
+        self.pace.is_idle(head, now_ns)
+    }
+}
+
+impl Algorithm for LeakyBucketMeter {
+    fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        requota("leaky bucket", &self.pace, quota).map(|pace| Self { pace })
+    }
+}

@@ -1,0 +1,86 @@
+//! The leaky bucket as a queue.
+
+use std::time::Duration;
+
+use super::Algorithm;
+use super::gcra::requota;
+use super::pace::Pace;
+use super::step::{Step, Stepper};
+use crate::clock::saturating_nanos;
+use crate::quota::{Quota, QuotaError};
+
+/// The leaky bucket as a queue: units leave one each `T = period / limit`, and a request is told when it may go.
+///
+/// The queue holds `burst` units, those that are going now included. A request that fits is admitted, and
+/// [`Decision::delay`](crate::Decision::delay) says how long it has to wait for its first unit's turn: at most
+/// `(burst − cost) × T`. One that does not fit is refused. The word is the next free departure time.
+///
+/// The limiter only reckons; the caller waits. Whoever waits as told departs at exactly the rate, with no burst.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{LeakyBucketQueue, ManualClock, Quota, RateLimiter};
+///
+/// let queue = LeakyBucketQueue::new(Quota::per_second(10).burst(3));
+/// let limiter = RateLimiter::builder(queue).clock(ManualClock::default()).direct();
+/// assert_eq!(limiter.check().delay(), Duration::ZERO);
+/// assert_eq!(limiter.check().delay(), Duration::from_millis(100));
+/// assert_eq!(limiter.check().delay(), Duration::from_millis(200));
+/// assert!(limiter.check().is_denied()); // the queue is full
+/// ```
+/// # Source
+/// A. Tanenbaum, "Computer Networks", leaky bucket algorithm; nginx `limit_req` shapes with the same rule.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct LeakyBucketQueue {
+    pace: Pace,
+}
+
+impl LeakyBucketQueue {
+    /// A queue of `burst` units that leave at `limit` each period. Every quota fits.
+    #[must_use]
+    pub const fn new(quota: Quota) -> Self {
+        Self { pace: Pace::new(&quota) }
+    }
+
+    /// A queue in which no single unit waits for longer than `wait`, whatever the quota's burst.
+    ///
+    /// # Errors
+    /// If `wait` is above 292 years.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{LeakyBucketQueue, Quota};
+    ///
+    /// let by_time = LeakyBucketQueue::with_longest_wait(Quota::per_second(10), Duration::from_millis(250))?;
+    /// assert_eq!(by_time, LeakyBucketQueue::new(Quota::per_second(10).burst(3)));
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn with_longest_wait(quota: Quota, wait: Duration) -> Result<Self, QuotaError> {
+        let units = u128::from(saturating_nanos(wait)) * u128::from(quota.limit())
+            / u128::from(quota.period_ns())
+            + 1;
+        quota.try_burst(u64::try_from(units).unwrap_or(u64::MAX)).map(Self::new)
+    }
+}
+
+impl Stepper for LeakyBucketQueue {
+    type Tail = ();
+
+    #[inline]
+    fn step(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        self.pace.step(head, now_ns, cost, true)
+    }
+
+    #[inline]
+    fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
+        self.pace.is_idle(head, now_ns)
+    }
+}
+
+impl Algorithm for LeakyBucketQueue {
+    fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        requota("leaky bucket queue", &self.pace, quota).map(|pace| Self { pace })
+    }
+}

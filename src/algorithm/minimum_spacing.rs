@@ -1,0 +1,84 @@
+//! Minimum spacing.
+
+use std::time::Duration;
+
+use super::Algorithm;
+use super::step::{DEAD, Step, Stepper};
+use crate::clock::saturating_nanos;
+use crate::decision::{Decision, Facts, Outcome};
+use crate::quota::{Quota, QuotaError};
+
+/// Minimum spacing: at least so long between two admissions, whatever they cost.
+///
+/// The word is the earliest time of the next admission. The cost of a request does not matter, only whether it is zero:
+/// a request is one event. In any interval of length `t` at most `1 + t / spacing` requests are admitted.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{ManualClock, MinimumSpacing, RateLimiter};
+///
+/// let clock = ManualClock::default();
+/// let posts = MinimumSpacing::new(Duration::from_secs(2));
+/// let limiter = RateLimiter::builder(posts).clock(clock.clone()).direct();
+/// assert!(limiter.check().is_allowed());
+/// clock.advance(Duration::from_nanos(1_999_999_999));
+/// assert!(limiter.check().is_denied());
+/// clock.advance(Duration::from_nanos(1));
+/// assert!(limiter.check().is_allowed());
+/// ```
+/// # Source
+/// The interval limiter of uber-go/ratelimit, without its slack.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct MinimumSpacing {
+    spacing_ns: u64,
+}
+
+impl MinimumSpacing {
+    /// At least `spacing` between two admissions; zero limits nothing, and more than 584 years is 584 years.
+    #[must_use]
+    pub const fn new(spacing: Duration) -> Self {
+        Self { spacing_ns: saturating_nanos(spacing) }
+    }
+}
+
+impl Stepper for MinimumSpacing {
+    type Tail = ();
+
+    #[inline]
+    fn step(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        let wait_ns = head.saturating_sub(now_ns);
+        let decide = |outcome, wait_ns: u64| {
+            let remaining = u64::from(wait_ns == 0);
+            Decision::new(outcome, cost, 1, Facts::Plain { remaining, retry_ns: wait_ns, reset_ns: wait_ns })
+        };
+        if cost == 0 {
+            return Step::admit(decide(Outcome::Allowed, wait_ns), head);
+        }
+        // Words end one below DEAD; at the end of time nothing is admitted.
+        if wait_ns > 0 || now_ns >= DEAD - 1 {
+            return Step::Refuse(decide(Outcome::Denied, wait_ns.max(1)));
+        }
+        let next = now_ns.saturating_add(self.spacing_ns).clamp(1, DEAD - 1);
+        Step::admit(decide(Outcome::Allowed, self.spacing_ns), next)
+    }
+
+    #[inline]
+    fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
+        head <= now_ns
+    }
+}
+
+impl Algorithm for MinimumSpacing {
+    /// The spacing becomes `period / limit`, rounded up to a nanosecond.
+    fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        Ok(Self { spacing_ns: quota.period_ns().div_ceil(quota.limit()) })
+    }
+}
+
+impl From<Quota> for MinimumSpacing {
+    /// A spacing of `period / limit`, rounded up to a nanosecond.
+    fn from(quota: Quota) -> Self {
+        Self { spacing_ns: quota.period_ns().div_ceil(quota.limit()) }
+    }
+}

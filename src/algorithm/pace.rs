@@ -1,0 +1,211 @@
+//! Time arithmetic shared by the algorithms whose word is a theoretical arrival time (TAT).
+//!
+//! ```text
+//!            |<------------- capacity = burst × T ------------->|
+//! -----------+------------------------+-------------------------+------> time
+//!           now        ahead         TAT      room for more
+//! ```
+//!
+//! *Ticks.* The word counts ticks of `1/scale` ns, so that an emission interval `T = period / limit` is a whole
+//! number of ticks. `scale` is the denominator of `T` in nanoseconds, if that is at most 32: `10/60s` has T = 6 s
+//! and scale 1, `7/60s` has T = 60/7 s and scale 7, and both are exact, ties included. For other quotas `scale`
+//! is 32 (less, if a full burst takes more than two years to refill) and `T` is rounded *up* to a whole tick:
+//! the rate is never higher than asked for, and lower by less than one part in `32 × T / 1 ns`.
+//!
+//! *Wrapping.* With scale 1 the word is nanoseconds since the clock's origin, and comparisons are plain. With a
+//! larger scale it is the same number modulo 2⁶⁴, and a TAT is ahead of now if it is by less than half the
+//! range: 2⁶³ ticks of 1/32 ns are 9 years. A key that is idle for longer than that, and not forgotten
+//! meanwhile, may read as busy.
+//!
+//! Zero means "never used". A TAT that would be 0 or [`DEAD`] is moved up to 1, against the client.
+
+use super::step::{DEAD, Step};
+use crate::decision::{Decision, Facts, Outcome};
+use crate::quota::Quota;
+
+/// An emission interval and a burst, in ticks.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Pace {
+    /// Ticks per unit, at least 1.
+    interval: u64,
+    /// `burst` intervals: how far ahead of now a TAT may stand. At most 2⁶³ − 1, and 2⁶¹ if the scale is not 1.
+    capacity: u64,
+    burst: u64,
+    /// Ticks per nanosecond, 1 to 32.
+    scale: u32,
+}
+
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+impl Pace {
+    const MAX_SCALE: u32 = 32;
+    const MAX_WRAPPING_CAPACITY: u128 = 1 << 61;
+
+    pub(crate) const fn new(quota: &Quota) -> Self {
+        let denominator = quota.limit() / gcd(quota.limit(), quota.period_ns());
+        if denominator <= Self::MAX_SCALE as u64 {
+            #[expect(clippy::cast_possible_truncation, reason = "at most 32")]
+            let exact = Self::at_scale(quota, denominator as u32);
+            if let Some(pace) = exact {
+                return pace;
+            }
+        }
+        let mut scale = Self::MAX_SCALE;
+        loop {
+            match Self::at_scale(quota, scale) {
+                Some(pace) => return pace,
+                // A quota is valid only if scale 1 fits, so this ends.
+                None => scale -= 1,
+            }
+        }
+    }
+
+    /// The quota in ticks of `1/scale` ns, if it fits.
+    pub(crate) const fn at_scale(quota: &Quota, scale: u32) -> Option<Self> {
+        let interval = (quota.period_ns() as u128 * scale as u128).div_ceil(quota.limit() as u128);
+        let max = if scale == 1 { i64::MAX as u128 } else { Self::MAX_WRAPPING_CAPACITY };
+        if interval > max / quota.burst_size() as u128 {
+            return None;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "at most `max`, which fits")]
+        let interval = interval as u64;
+        Some(Self { interval, capacity: interval * quota.burst_size(), burst: quota.burst_size(), scale })
+    }
+
+    pub(crate) const fn scale(&self) -> u32 {
+        self.scale
+    }
+
+    /// How far the word stands ahead of now, in ticks.
+    #[inline]
+    const fn ahead(&self, word: u64, now_ticks: u64) -> u64 {
+        if self.scale == 1 {
+            return word.saturating_sub(now_ticks);
+        }
+        let ahead = word.wrapping_sub(now_ticks);
+        if word == 0 || ahead > i64::MAX as u64 { 0 } else { ahead }
+    }
+
+    #[inline]
+    const fn ticks(&self, now_ns: u64) -> u64 {
+        // Wraps only if the scale is not 1, and then so does the comparison.
+        now_ns.wrapping_mul(self.scale as u64)
+    }
+
+    /// The TAT `ahead` ticks after now; `None` if time ends before it.
+    #[inline]
+    const fn tat(&self, now_ticks: u64, ahead: u64) -> Option<u64> {
+        if self.scale == 1 {
+            return match now_ticks.checked_add(ahead) {
+                Some(DEAD) | None => None,
+                tat => tat,
+            };
+        }
+        Some(match now_ticks.wrapping_add(ahead) {
+            0 | DEAD => 1,
+            tat => tat,
+        })
+    }
+
+    /// Virtual scheduling: admits `cost` units if the TAT they lead to is at most `capacity` ahead of now.
+    #[inline]
+    pub(crate) fn step(&self, word: u64, now_ns: u64, cost: u64, queued: bool) -> Step {
+        let now = self.ticks(now_ns);
+        let ahead = self.ahead(word, now);
+        let decide = |outcome, ahead| {
+            let Self { interval, capacity, burst, scale } = *self;
+            let charged = if matches!(outcome, Outcome::Allowed) { cost } else { 0 };
+            Decision::new(outcome, cost, burst, Facts::Pace { ahead, interval, capacity, scale, charged, queued })
+        };
+        if cost == 0 {
+            return Step::admit(decide(Outcome::Allowed, ahead), word);
+        }
+        if cost > self.burst {
+            return Step::Refuse(decide(Outcome::Never, ahead));
+        }
+        // At most the capacity, since the cost is at most the burst.
+        let charge = cost * self.interval;
+        if ahead > self.capacity - charge {
+            return Step::Refuse(decide(Outcome::Denied, ahead));
+        }
+        match self.tat(now, ahead + charge) {
+            Some(next) => Step::admit(decide(Outcome::Allowed, ahead + charge), next),
+            None => Step::Refuse(decide(Outcome::Denied, self.capacity)),
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn is_idle(&self, word: u64, now_ns: u64) -> bool {
+        self.ahead(word, self.ticks(now_ns)) == 0
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    fn admitted(step: Step) -> u64 {
+        match step {
+            Step::Admit { next, .. } => next,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_scale_makes_common_intervals_exact() {
+        for (quota, interval, scale) in [
+            (Quota::per_minute(10), 6_000_000_000, 1),
+            (Quota::per_minute(7), 60_000_000_000, 7),
+            (Quota::per_second(32_000_000_000), 1, 32),
+            (Quota::per_second(700_000), 10_000, 7),
+            (Quota::per_second(999), 32_032_033, 32),
+            // Two years of burst and more leave less room for fractions.
+            (Quota::per_day(7).burst(5_000), 86_400_000_000_000, 7),
+            (Quota::per_day(7).burst(700_000), 12_342_857_142_858, 1),
+        ] {
+            let pace = Pace::new(&quota);
+            assert_eq!((pace.interval, pace.scale), (interval, scale), "{quota}");
+        }
+    }
+
+    #[test]
+    fn the_rate_is_never_rounded_up() {
+        for limit in [3, 7, 11, 333, 999, 65_537, 699_999, 333_000_000, 31_999_999_999] {
+            let pace = Pace::new(&Quota::per_second(limit));
+            let exact = 1e9 / limit as f64 * f64::from(pace.scale);
+            assert!(u128::from(pace.interval) * u128::from(limit) >= 1_000_000_000 * u128::from(pace.scale));
+            assert!((pace.interval as f64) < exact + 1.0);
+        }
+    }
+
+    #[test]
+    fn time_that_ends_refuses() {
+        let pace = Pace::new(&Quota::per_second(1).burst(3));
+        let almost = u64::MAX - 1_000_000_001;
+        assert!(matches!(pace.step(0, almost, 1, false), Step::Admit { .. }));
+        assert!(matches!(pace.step(0, almost, 2, false), Step::Refuse(_)));
+        assert!(matches!(pace.step(0, u64::MAX, 1, false), Step::Refuse(_)));
+        assert!(matches!(pace.step(u64::MAX - 1, 0, 3, false), Step::Refuse(_)));
+    }
+
+    #[test]
+    fn a_wrapping_word_passes_zero_and_dead() {
+        let pace = Pace::new(&Quota::per_second(7));
+        let interval = pace.interval;
+        // Times whose TAT would be 0 or DEAD, found by the inverse of 7 modulo 2^64.
+        let inverse = 7u64.wrapping_mul(0x6DB6_DB6D_B6DB_6DB7);
+        assert_eq!(inverse, 1);
+        for target in [0u64, DEAD] {
+            let now = target.wrapping_sub(interval).wrapping_mul(0x6DB6_DB6D_B6DB_6DB7);
+            let word = admitted(pace.step(0, now, 1, false));
+            assert_eq!(word, 1);
+            assert!(!pace.is_idle(word, now));
+            assert!(pace.is_idle(word, now.wrapping_add(interval)));
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The sliding-window log.
+//!
+//! ```text
+//! head = units ever admitted                            unit p is the p-th, from 0
+//! tail = ring of [ time, ns : 63 | lap : 1 ]            unit p at p mod length; lap is odd on the first round
+//! ```
+//!
+//! `cost` units are admitted if the unit admitted `limit` before the last of them has left the window. That is one
+//! word to read, however long the log is, and nothing is ever swept: what is overwritten has expired.
+//!
+//! *Claim, then write.* The exchange of the head claims places, and then their times are written. A place that is
+//! claimed and not yet written still shows its time of the round before, one window ago or more: read as it
+//! stands, it would admit. Its lap bit gives it away. Whoever finds the newest place unwritten writes the times
+//! in the claimer's stead and begins again, so no thread ever waits for another. Times are written in order,
+//! oldest first, and the newest is looked at before every claim: if it is written, all are.
+//!
+//! A helper does not know the claimer's time and writes its own, or the earliest that the claim can have
+//! had if that is later. The claimer still raises it to the true one. Until then it can be early by the age of
+//! the helper's clock reading, the staleness that every limiter of this kind allows for.
+//!
+//! Times in the ring never decrease: an admission at a time before the newest is written as the newest.
+
+use super::Algorithm;
+use super::step::{Fill, Raise, Step, Stepper};
+use crate::decision::{Decision, Facts, Outcome};
+use crate::quota::{Quota, QuotaError, Reason};
+use crate::sync::AtomicU64;
+
+/// The sliding-window log: remembers the times of the last `limit` units, and so decides exactly that no interval
+/// of one period ever holds more than the limit. The burst is ignored.
+///
+/// A window is half-open: what was admitted at `t` has left at `t + period`. Costs 8 bytes for each unit of the
+/// limit and key, and is refused above [`SlidingLog::MAX_LIMIT`]; for larger limits use
+/// [`SubWindow`](crate::SubWindow). Deciding reads one old time, whatever the limit; counting what remains
+/// takes a binary search, O(log limit), and a cost of n writes n times.
+///
+/// Time ends in the year 2262 for this algorithm: from then on it only denies.
+///
+/// # Examples
+/// ```
+/// use tollgate::{ManualClock, Quota, RateLimiter, SlidingLog, Timestamp};
+///
+/// let log = SlidingLog::new(Quota::new(3, std::time::Duration::from_secs(10)));
+/// let limiter = RateLimiter::builder(log).clock(ManualClock::default()).direct();
+/// for (second, allowed) in [(0, true), (4, true), (8, true), (9, false), (11, true), (15, true), (15, false)] {
+///     assert_eq!(limiter.check_at(1, Timestamp::from_secs(second)).is_allowed(), allowed);
+/// }
+/// ```
+/// # Source
+/// Common practice; its swept form is in "An alternative approach to rate limiting", Figma, 2017.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SlidingLog {
+    limit: u64,
+    window_ns: u64,
+    /// Places in the ring: the limit, or more for a quota by call.
+    ring: u64,
+}
+
+const NAME: &str = "sliding log";
+/// The last time that fits beside the lap bit.
+const LAST_NS: u64 = u64::MAX >> 1;
+
+impl SlidingLog {
+    /// The largest limit: 512 KiB of times for each key.
+    pub const MAX_LIMIT: u64 = 65_536;
+
+    /// A log of `limit` times that are held for a period.
+    ///
+    /// # Panics
+    /// If the limit is above [`SlidingLog::MAX_LIMIT`]: [`SlidingLog::try_new`] returns the error instead.
+    #[must_use]
+    pub const fn new(quota: Quota) -> Self {
+        match Self::checked(&quota) {
+            Ok(log) => log,
+            Err(reason) => panic!("{}", reason.summary()),
+        }
+    }
+
+    /// As [`SlidingLog::new`].
+    ///
+    /// # Errors
+    /// If the limit is above [`SlidingLog::MAX_LIMIT`].
+    pub fn try_new(quota: Quota) -> Result<Self, QuotaError> {
+        Ok(Self::checked(&quota)?)
+    }
+
+    const fn checked(quota: &Quota) -> Result<Self, Reason> {
+        let limit = quota.limit();
+        if limit > Self::MAX_LIMIT {
+            let max = Self::MAX_LIMIT;
+            return Err(Reason::Word { algorithm: NAME, what: "the limit", got: limit, max });
+        }
+        Ok(Self { limit, window_ns: quota.period_ns(), ring: limit })
+    }
+
+    /// The place of a unit.
+    #[inline]
+    fn place(&self, unit: u64) -> usize {
+        let place = unit % self.ring;
+        #[expect(clippy::cast_possible_truncation, reason = "at most MAX_LIMIT")]
+        let place = place as usize;
+        place
+    }
+
+    /// The lap bit that a written place of this unit shows. Odd rounds first, so that a place never written, 0,
+    /// is one of the round before.
+    #[inline]
+    const fn lap(&self, unit: u64) -> u64 {
+        (unit / self.ring + 1) & 1
+    }
+
+    /// What the claimer of `newest` and of the unwritten places before it owes.
+    #[cold]
+    fn owed(&self, newest: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> Step {
+        let written = |unit: u64| read(self.place(unit)) & 1 == self.lap(unit);
+        let mut from = newest;
+        while from > 0 && newest - from + 1 < self.ring && !written(from - 1) {
+            from -= 1;
+        }
+        // The claim waited for this place's last unit to leave, and came after the unit before it.
+        let left_ns = match newest.checked_sub(self.ring) {
+            Some(_) => (read(self.place(newest)) >> 1).saturating_add(self.window_ns),
+            None => 0,
+        };
+        let before_ns = if from > 0 && written(from - 1) { read(self.place(from - 1)) >> 1 } else { 0 };
+        let time_ns = now_ns.max(left_ns).max(before_ns).min(LAST_NS);
+        Step::Help(Fill { from, count: newest - from + 1, time_ns })
+    }
+
+    /// How many of the last `limit` units have left the window, and so how many are admitted now.
+    fn remaining(&self, admitted: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> u64 {
+        let first = admitted.saturating_sub(self.limit);
+        let (mut low, mut high) = (first, admitted);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let left = (read(self.place(middle)) >> 1).saturating_add(self.window_ns) <= now_ns;
+            if left { low = middle + 1 } else { high = middle }
+        }
+        self.limit - (admitted - low)
+    }
+}
+
+impl Stepper for SlidingLog {
+    type Tail = Box<[AtomicU64]>;
+
+    fn tail_len(&self) -> usize {
+        usize::try_from(self.ring).unwrap_or(usize::MAX)
+    }
+
+    fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        let now_ns = now_ns.min(LAST_NS);
+        let newest_ns = match head.checked_sub(1) {
+            None => 0,
+            Some(newest) => {
+                let word = read(self.place(newest));
+                if word & 1 != self.lap(newest) {
+                    return self.owed(newest, read, now_ns);
+                }
+                word >> 1
+            }
+        };
+        let remaining = self.remaining(head, &read, now_ns);
+        let decide = |outcome, remaining, retry_ns, newest_ns: u64| {
+            let reset_ns = match remaining == self.limit {
+                true => 0,
+                false => newest_ns.saturating_add(self.window_ns).saturating_sub(now_ns),
+            };
+            Decision::new(outcome, cost, self.limit, Facts::Plain { remaining, retry_ns, reset_ns })
+        };
+        if cost > self.limit {
+            return Step::Refuse(decide(Outcome::Never, remaining, 0, newest_ns));
+        }
+        if cost == 0 {
+            return Step::admit(decide(Outcome::Allowed, remaining, 0, newest_ns), head);
+        }
+        // At the end of time nothing leaves any more.
+        if now_ns == LAST_NS {
+            return Step::Refuse(decide(Outcome::Denied, remaining, u64::MAX, newest_ns));
+        }
+        // The unit that must have left: `limit` before the last of these.
+        if let Some(unit) = (head + cost).checked_sub(self.limit + 1) {
+            let leaves_ns = (read(self.place(unit)) >> 1).saturating_add(self.window_ns);
+            if leaves_ns > now_ns {
+                return Step::Refuse(decide(Outcome::Denied, remaining, leaves_ns - now_ns, newest_ns));
+            }
+        }
+        let time_ns = now_ns.max(newest_ns);
+        Step::Admit {
+            decision: decide(Outcome::Allowed, remaining.saturating_sub(cost), 0, time_ns),
+            next: head + cost,
+            raise: None,
+            fill: Some(Fill { from: head, count: cost, time_ns }),
+        }
+    }
+
+    fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
+        match head.checked_sub(1) {
+            None => true,
+            Some(newest) => {
+                let word = read(self.place(newest));
+                word & 1 == self.lap(newest) && (word >> 1).saturating_add(self.window_ns) <= now_ns
+            }
+        }
+    }
+
+    fn filled(&self, fill: Fill, mut raise: impl FnMut(Raise)) {
+        for unit in fill.from..fill.from + fill.count {
+            raise(Raise { index: self.place(unit), value: (fill.time_ns << 1) | self.lap(unit) });
+        }
+    }
+}
+
+impl Algorithm for SlidingLog {
+    fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        if quota.limit() > self.ring {
+            let what = "the limit, in a log made for fewer,";
+            return Err(Reason::Word { algorithm: NAME, what, got: quota.limit(), max: self.ring }.into());
+        }
+        if quota.period_ns() != self.window_ns {
+            return Err(Reason::Layout { algorithm: NAME, same: "period" }.into());
+        }
+        Ok(Self { limit: quota.limit(), ..*self })
+    }
+}

@@ -1,0 +1,121 @@
+//! The sliding-window counter of two windows.
+
+use super::Algorithm;
+use super::counts::Counts;
+use super::step::{Step, Stepper};
+use crate::decision::{Decision, Facts, Outcome};
+use crate::quota::{Quota, QuotaError};
+use crate::sync::AtomicU64;
+
+/// The sliding-window counter: estimates the last period's count from two aligned windows, the previous one
+/// weighted by the share of it that the sliding window still overlaps. The burst is ignored.
+///
+/// `estimate = previous × (time left in the current window / period) + current`
+///
+/// By default the weighted part is rounded down, and a request is admitted while the estimate is below the limit
+/// (a cost of n while there is room for n): at 7 a minute, 6.5 is below 7. [`SlidingWindow::strict`] wants room
+/// for the whole request: 6.5 + 1 is above 7.
+///
+/// The estimate assumes that the previous window's requests were spread evenly. If they were not, up to twice
+/// the limit can be admitted in an interval of one period, less than one unit more with the default rounding; in
+/// practice the error is a few percent. For a bound without that, use [`SubWindow::strict`](crate::SubWindow::strict) or
+/// [`SlidingLog`](crate::SlidingLog).
+///
+/// # Examples
+/// ```
+/// use tollgate::{ManualClock, Quota, RateLimiter, SlidingWindow, Timestamp};
+///
+/// let counter = SlidingWindow::new(Quota::per_minute(7));
+/// let limiter = RateLimiter::builder(counter).clock(ManualClock::default()).direct();
+/// assert!(limiter.check_at(5, Timestamp::from_secs(30)).is_allowed());
+/// assert!(limiter.check_at(3, Timestamp::from_secs(60)).is_denied()); // 5 × 60/60 + 3 is 8
+/// assert!(limiter.check_at(3, Timestamp::from_secs(78)).is_allowed()); // 5 × 42/60 + 3 is 6.5
+/// assert!(limiter.check_at(1, Timestamp::from_secs(78)).is_allowed()); // room above 6.5
+/// ```
+/// # Source
+/// J. Desgats, "How we built rate limiting capable of scaling to millions of domains", Cloudflare, 2017.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SlidingWindow {
+    counts: Counts,
+    strict: bool,
+}
+
+const NAME: &str = "sliding window";
+
+impl SlidingWindow {
+    /// Two windows of the quota's period, aligned to the clock's origin, the Unix epoch.
+    ///
+    /// # Panics
+    /// If the word has no room: [`SlidingWindow::try_new`] returns the error instead.
+    #[must_use]
+    pub const fn new(quota: Quota) -> Self {
+        match Counts::new(NAME, quota.limit(), quota.period_ns(), 1) {
+            Ok(counts) => Self { counts, strict: false },
+            Err(reason) => panic!("{}", reason.summary()),
+        }
+    }
+
+    /// As [`SlidingWindow::new`].
+    ///
+    /// # Errors
+    /// If the word has no room for the limit beside the index of the window: it does up to about half a unit a
+    /// nanosecond (a quarter in the worst case), and the error says how much would fit.
+    pub fn try_new(quota: Quota) -> Result<Self, QuotaError> {
+        Ok(Self { counts: Counts::new(NAME, quota.limit(), quota.period_ns(), 1)?, strict: false })
+    }
+
+    /// Rounds the weighted count up: a request needs room for all of it.
+    #[must_use]
+    pub const fn strict(self) -> Self {
+        Self { strict: true, ..self }
+    }
+}
+
+impl Stepper for SlidingWindow {
+    type Tail = [AtomicU64; 2];
+
+    #[inline]
+    fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        let Counts { limit, window_ns, .. } = self.counts;
+        let view = self.counts.view(head, now_ns);
+        let previous = self.counts.before(&view, 1, read);
+        // A time before the window that counts is taken as its beginning.
+        let into_ns = now_ns.saturating_sub(view.index * window_ns);
+        let left_ns = window_ns - into_ns;
+        let to_end_ns = self.counts.until(u128::from(view.index) + 1, now_ns);
+        let decide = |outcome, current| {
+            let facts =
+                Facts::Blend { previous, current, left_ns, to_end_ns, window_ns, ceil: self.strict };
+            Decision::new(outcome, cost, limit, facts)
+        };
+        if cost > limit {
+            return Step::Refuse(decide(Outcome::Never, view.current));
+        }
+        let admitted = cost == 0
+            || match limit.saturating_sub(view.current).checked_sub(cost) {
+                None => false,
+                Some(_) if previous == 0 => true,
+                Some(room) => {
+                    // Rounded down: floor(p·left/W) <= room  <=>  p·left < (room + 1)·W. Rounded up: p·left <= room·W.
+                    let room = u128::from(room) * u128::from(window_ns);
+                    let weighted = u128::from(previous) * u128::from(left_ns);
+                    if self.strict { weighted <= room } else { weighted < room + u128::from(window_ns) }
+                }
+            };
+        if !admitted {
+            return Step::Refuse(decide(Outcome::Denied, view.current));
+        }
+        self.counts.admit(&view, decide(Outcome::Allowed, view.current + cost), head, cost)
+    }
+
+    #[inline]
+    fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
+        self.counts.is_idle(head, now_ns)
+    }
+}
+
+impl Algorithm for SlidingWindow {
+    fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        Ok(Self { counts: self.counts.requota(NAME, quota, quota.period_ns())?, ..*self })
+    }
+}

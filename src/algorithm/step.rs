@@ -1,0 +1,131 @@
+//! What an algorithm is to a store: a pure function from words, a time and a cost to an effect.
+//!
+//! A limit's state is one *head* word and, for some algorithms, a few *tail* words. Every admission is one
+//! compare-and-swap of the head from exactly the value that the decision was made from. Tail words only ever
+//! grow (they are written by atomic maximum), and are written around that exchange:
+//!
+//! ```text
+//! load head (and the tail words it speaks of)
+//! step: refuse            -> done, nothing written
+//!       admit             -> 1. raise one tail word     what the new head will need is there before it
+//!                            2. CAS head                the decision takes effect here, or all begins again
+//!                            3. fill tail words         what the new head says is owed; anyone may help
+//!       help              -> fill what an earlier admission owes, begin again
+//! ```
+//!
+//! Two values of the head are the store's: 0 is a key that was never seen, [`DEAD`] a node being unlinked.
+//! Algorithms never produce them.
+
+use crate::decision::Decision;
+use crate::sync::AtomicU64;
+
+/// The head of a node that is being unlinked; no charge can land on it.
+pub(crate) const DEAD: u64 = u64::MAX;
+
+/// What a step decided, and what makes it so.
+#[derive(Copy, Clone, Debug)]
+pub enum Step {
+    /// Refused: nothing is written.
+    Refuse(Decision),
+    /// Admitted, if the head can be exchanged for `next`.
+    Admit {
+        /// The answer.
+        decision: Decision,
+        /// The new head. Equal to the old one if the cost is zero.
+        next: u64,
+        /// Written before the exchange.
+        raise: Option<Raise>,
+        /// Written after the exchange.
+        fill: Option<Fill>,
+    },
+    /// An earlier admission's tail words are not all written yet.
+    Help(Fill),
+}
+
+impl Step {
+    /// Admitted by the head alone.
+    pub(crate) const fn admit(decision: Decision, next: u64) -> Self {
+        Self::Admit { decision, next, raise: None, fill: None }
+    }
+}
+
+/// One tail word, to be raised to at least a value.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Raise {
+    /// Which.
+    pub index: usize,
+    /// To what.
+    pub value: u64,
+}
+
+/// A run of tail words, to be raised; the algorithm knows to what ([`Stepper::filled`]).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Fill {
+    /// The first position.
+    pub from: u64,
+    /// How many.
+    pub count: u64,
+    /// The time to write, in nanoseconds.
+    pub time_ns: u64,
+}
+
+/// The words behind the head.
+pub trait Tail: Send + Sync + 'static {
+    /// `len` words of zero. Types of fixed length may have more.
+    fn zeroed(len: usize) -> Self;
+    /// The words.
+    fn words(&self) -> &[AtomicU64];
+}
+
+impl Tail for () {
+    fn zeroed(_len: usize) -> Self {}
+
+    #[inline]
+    fn words(&self) -> &[AtomicU64] {
+        &[]
+    }
+}
+
+impl<const N: usize> Tail for [AtomicU64; N] {
+    fn zeroed(_len: usize) -> Self {
+        std::array::from_fn(|_| AtomicU64::new(0))
+    }
+
+    #[inline]
+    fn words(&self) -> &[AtomicU64] {
+        self
+    }
+}
+
+impl Tail for Box<[AtomicU64]> {
+    fn zeroed(len: usize) -> Self {
+        (0..len).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    #[inline]
+    fn words(&self) -> &[AtomicU64] {
+        self
+    }
+}
+
+/// The mechanics of an algorithm. Public in a private module: users name [`crate::Algorithm`], which is sealed.
+pub trait Stepper {
+    /// The words behind the head; `()` if the head is all.
+    type Tail: Tail;
+
+    /// How many tail words a key has.
+    fn tail_len(&self) -> usize {
+        0
+    }
+
+    /// Decides `cost` units at `now_ns`. Pure: `read` gives tail words, and nothing is written.
+    fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step;
+
+    /// Whether at `now_ns` this state means what an absent key means, now and at any later time.
+    fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool;
+
+    /// Calls `raise` with each tail word of `fill` and its value.
+    fn filled(&self, fill: Fill, raise: impl FnMut(Raise)) {
+        let _ = (fill, raise);
+    }
+}

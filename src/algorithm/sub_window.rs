@@ -1,0 +1,163 @@
+//! The sliding-window counter of many sub-windows.
+
+use super::Algorithm;
+use super::counts::{Counts, View};
+use super::step::{Step, Stepper};
+use crate::decision::{Decision, Facts, Outcome};
+use crate::quota::{Quota, QuotaError, Reason};
+use crate::sync::AtomicU64;
+
+/// The sub-window counter: the period is cut into `parts` aligned sub-windows, each with a count, and `limit` units
+/// are admitted in the last `parts` of them. The burst is ignored.
+///
+/// The present sub-window is one of the `parts`, so what counts is the time since the beginning of the oldest:
+/// between `(parts − 1) / parts` of a period and a whole one. *Lenient*, the default, is never more than the
+/// limit in any interval of `(parts − 1) / parts` of a period, but up to **twice the limit** in a whole period: all of it at
+/// the end of one sub-window, and again as soon as that one is no longer counted.
+/// [`SubWindow::strict`] counts the sub-window before those as well, which is partly expired, and so never admits
+/// more than the limit in any period whatever; a unit is then held for up to one sub-window too long.
+///
+/// A check reads up to `parts` words. 50 or 60 parts are usual. Sub-windows are `period / parts` long, rounded up
+/// to a nanosecond.
+///
+/// # Examples
+/// ```
+/// use tollgate::{ManualClock, Quota, RateLimiter, SubWindow, Timestamp};
+///
+/// // At most 500 in the last hour, counted by the minute.
+/// let counter = SubWindow::new(Quota::per_hour(500), 60).strict();
+/// let limiter = RateLimiter::builder(counter).clock(ManualClock::default()).direct();
+/// assert!(limiter.check_at(500, Timestamp::from_secs(59)).is_allowed());
+/// assert!(limiter.check_at(1, Timestamp::from_secs(3_659)).is_denied()); // it could be 3,600 s ago exactly
+/// assert!(limiter.check_at(1, Timestamp::from_secs(3_660)).is_allowed());
+/// ```
+/// # Source
+/// Common practice; Alibaba Sentinel's `LeapArray` is a well-known one.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SubWindow {
+    counts: Counts,
+    parts: u32,
+}
+
+const NAME: &str = "sub-window counter";
+
+impl SubWindow {
+    /// The most parts a period can be cut into.
+    pub const MAX_PARTS: u32 = 4_096;
+
+    /// The quota's period cut into `parts` sub-windows, lenient.
+    ///
+    /// # Panics
+    /// If `parts` is 0 or above [`SubWindow::MAX_PARTS`], or the word has no room:
+    /// [`SubWindow::try_new`] returns the error instead.
+    #[must_use]
+    pub const fn new(quota: Quota, parts: u32) -> Self {
+        match Self::checked(&quota, parts) {
+            Ok(counter) => counter,
+            Err(reason) => panic!("{}", reason.summary()),
+        }
+    }
+
+    /// As [`SubWindow::new`].
+    ///
+    /// # Errors
+    /// If `parts` is 0 or above [`SubWindow::MAX_PARTS`], or if the word has no room for the limit beside the index
+    /// of the sub-window; the error says how much would fit.
+    pub fn try_new(quota: Quota, parts: u32) -> Result<Self, QuotaError> {
+        Ok(Self::checked(&quota, parts)?)
+    }
+
+    const fn checked(quota: &Quota, parts: u32) -> Result<Self, Reason> {
+        if parts == 0 {
+            return Err(Reason::ZeroParts);
+        }
+        if parts > Self::MAX_PARTS {
+            let (got, max) = (parts as u64, Self::MAX_PARTS as u64);
+            return Err(Reason::Word { algorithm: NAME, what: "the number of parts", got, max });
+        }
+        match Counts::new(NAME, quota.limit(), quota.period_ns().div_ceil(parts as u64), parts - 1) {
+            Ok(counts) => Ok(Self { counts, parts }),
+            Err(reason) => Err(reason),
+        }
+    }
+
+    /// Counts the partly expired sub-window too, so that no interval of one period ever holds more than the limit.
+    #[must_use]
+    pub const fn strict(mut self) -> Self {
+        self.counts.history = self.parts;
+        self
+    }
+
+    /// When, from now, enough of what is counted will have left to make room for `excess` units.
+    #[cold]
+    fn retry_ns(&self, view: &View, read: impl Fn(usize) -> u64, now_ns: u64, excess: u64) -> u64 {
+        let mut left = 0u64;
+        for back in (0..=self.counts.history).rev() {
+            left = left.saturating_add(match back {
+                0 => view.current,
+                back => self.counts.before(view, back, &read),
+            });
+            if left >= excess {
+                let next = u128::from(view.index) + u128::from(self.counts.history - back) + 1;
+                return self.counts.until(next, now_ns);
+            }
+        }
+        // Only if words changed while they were read; the caller looks again.
+        0
+    }
+
+    /// When, from now, nothing will be counted.
+    fn reset_ns(&self, newest: Option<u64>, now_ns: u64) -> u64 {
+        newest.map_or(0, |newest| {
+            self.counts.until(u128::from(newest) + u128::from(self.counts.history) + 1, now_ns)
+        })
+    }
+}
+
+impl Stepper for SubWindow {
+    type Tail = Box<[AtomicU64]>;
+
+    fn tail_len(&self) -> usize {
+        self.counts.ring_len()
+    }
+
+    fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        let limit = self.counts.limit;
+        let view = self.counts.view(head, now_ns);
+        let mut used = view.current;
+        let mut newest = (view.current > 0).then_some(view.index);
+        for back in 1..=self.counts.history {
+            let count = self.counts.before(&view, back, &read);
+            used = used.saturating_add(count);
+            if count > 0 && newest.is_none() {
+                newest = Some(view.index - u64::from(back));
+            }
+        }
+        let remaining = limit.saturating_sub(used);
+        let decide = |outcome, remaining, retry_ns, reset_ns| {
+            Decision::new(outcome, cost, limit, Facts::Plain { remaining, retry_ns, reset_ns })
+        };
+        if cost > limit {
+            return Step::Refuse(decide(Outcome::Never, remaining, 0, self.reset_ns(newest, now_ns)));
+        }
+        if cost > remaining {
+            let excess = cost - remaining + used.saturating_sub(limit);
+            let retry_ns = self.retry_ns(&view, &read, now_ns, excess);
+            return Step::Refuse(decide(Outcome::Denied, remaining, retry_ns, self.reset_ns(newest, now_ns)));
+        }
+        let newest = if cost > 0 { Some(view.index) } else { newest };
+        let decision = decide(Outcome::Allowed, remaining - cost, 0, self.reset_ns(newest, now_ns));
+        self.counts.admit(&view, decision, head, cost)
+    }
+
+    fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
+        self.counts.is_idle(head, now_ns)
+    }
+}
+
+impl Algorithm for SubWindow {
+    fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        let window_ns = quota.period_ns().div_ceil(u64::from(self.parts));
+        Ok(Self { counts: self.counts.requota(NAME, quota, window_ns)?, ..*self })
+    }
+}

@@ -1,0 +1,174 @@
+//! The token bucket, with three ways to refill it.
+
+use super::Algorithm;
+use super::batch::Batch;
+use super::gcra::requota;
+use super::pace::Pace;
+use super::step::{Step, Stepper};
+use crate::clock::Timestamp;
+use crate::quota::{Quota, QuotaError};
+use crate::sync::AtomicU64;
+
+/// The token bucket: holds `burst` tokens, is refilled with `limit` tokens each period, and admits a request if it
+/// holds the tokens that the request costs. A bucket starts full.
+///
+/// | refill | tokens come | made by |
+/// |---|---|---|
+/// | greedy | one by one, spread evenly over the period | [`TokenBucket::new`] |
+/// | interval | `limit` at once at the end of each period, which a use of the full bucket begins | [`TokenBucket::interval`] |
+/// | aligned | `limit` at once at `t₀ + k × period`, the same for all keys | [`TokenBucket::aligned`] |
+///
+/// Greedy refill makes the same decisions as [`Gcra`](crate::Gcra) and keeps the same word. In any interval of
+/// length `t` greedy refill admits at most `burst + limit × t / period` units, and the others at most
+/// `burst + limit × (⌊t / period⌋ + 1)`.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{ManualClock, Quota, RateLimiter, TokenBucket};
+///
+/// // Five tokens, three more every ten minutes, all three at once.
+/// let clock = ManualClock::default();
+/// let quota = Quota::new(3, Duration::from_secs(600)).burst(5);
+/// let limiter = RateLimiter::builder(TokenBucket::interval(quota)).clock(clock.clone()).direct();
+/// assert!(limiter.check_n(5).is_allowed());
+/// clock.advance(Duration::from_secs(599));
+/// assert!(limiter.check().is_denied());
+/// clock.advance(Duration::from_secs(1));
+/// assert_eq!(limiter.check().remaining(), 2);
+/// ```
+/// # Source
+/// S. Shenker, C. Partridge and R. Guérin, RFC 2212 §3 (greedy); Bucket4j's refill kinds (interval and aligned).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct TokenBucket {
+    refill: Refill,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Refill {
+    Greedy(Pace),
+    Batch(Batch),
+}
+
+const NAME: &str = "token bucket";
+
+impl TokenBucket {
+    /// Greedy refill: one token each `period / limit`. Every quota fits.
+    #[must_use]
+    pub const fn new(quota: Quota) -> Self {
+        Self { refill: Refill::Greedy(Pace::new(&quota)) }
+    }
+
+    /// Interval refill: `limit` tokens at the end of each period.
+    ///
+    /// A key's periods are counted from the first take out of its full bucket. A bucket that is full again has
+    /// no memory: the next take begins them anew, and so can never come just before a refill.
+    ///
+    /// # Panics
+    /// If the burst is above 2³² − 2: [`TokenBucket::try_interval`] returns the error instead.
+    #[must_use]
+    pub const fn interval(quota: Quota) -> Self {
+        match Batch::from_first_use(NAME, &quota, quota.burst_size()) {
+            Ok(batch) => Self { refill: Refill::Batch(batch) },
+            Err(reason) => panic!("{}", reason.summary()),
+        }
+    }
+
+    /// As [`TokenBucket::interval`].
+    ///
+    /// # Errors
+    /// If the burst is above 2³² − 2.
+    pub fn try_interval(quota: Quota) -> Result<Self, QuotaError> {
+        let batch = Batch::from_first_use(NAME, &quota, quota.burst_size())?;
+        Ok(Self { refill: Refill::Batch(batch) })
+    }
+
+    /// Aligned refill: `limit` tokens at `at`, and every period before and after it, for all keys.
+    ///
+    /// # Panics
+    /// If the word has no room: [`TokenBucket::try_aligned`] returns the error instead.
+    #[must_use]
+    pub const fn aligned(quota: Quota, at: Timestamp) -> Self {
+        Self::or_panic(&quota, at, false)
+    }
+
+    /// As [`TokenBucket::aligned`].
+    ///
+    /// # Errors
+    /// If the word has no room for the burst beside the index of the period; the error says how much would fit.
+    pub fn try_aligned(quota: Quota, at: Timestamp) -> Result<Self, QuotaError> {
+        let batch = Batch::aligned(NAME, &quota, quota.burst_size(), at.as_nanos(), false)?;
+        Ok(Self { refill: Refill::Batch(batch) })
+    }
+
+    /// Aligned refill with an adaptive start: a key's first, partial period gives its share of a batch.
+    ///
+    /// A new key starts with `burst − limit` tokens (none if that is negative) and
+    /// `limit × time to the next refill / period`, rounded down, and at most with the burst. Keys of such a
+    /// limiter are never idle, since a key that is forgotten would start anew: give the keyed store a cap, or
+    /// remove keys.
+    ///
+    /// # Panics
+    /// As [`TokenBucket::aligned`].
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Quota, ManualClock, RateLimiter, Timestamp, TokenBucket};
+    ///
+    /// // 400 tokens an hour; the first customer comes 20 minutes past the hour.
+    /// let bucket = TokenBucket::aligned_adaptive(Quota::per_hour(400), Timestamp::ZERO);
+    /// let clock = ManualClock::new(Timestamp::from_secs(20 * 60));
+    /// let limiter = RateLimiter::builder(bucket).clock(clock).direct();
+    /// assert_eq!(limiter.peek().remaining(), 266);
+    /// ```
+    #[must_use]
+    pub const fn aligned_adaptive(quota: Quota, at: Timestamp) -> Self {
+        Self::or_panic(&quota, at, true)
+    }
+
+    /// As [`TokenBucket::aligned_adaptive`].
+    ///
+    /// # Errors
+    /// As [`TokenBucket::try_aligned`].
+    pub fn try_aligned_adaptive(quota: Quota, at: Timestamp) -> Result<Self, QuotaError> {
+        let batch = Batch::aligned(NAME, &quota, quota.burst_size(), at.as_nanos(), true)?;
+        Ok(Self { refill: Refill::Batch(batch) })
+    }
+
+    const fn or_panic(quota: &Quota, at: Timestamp, adaptive: bool) -> Self {
+        match Batch::aligned(NAME, quota, quota.burst_size(), at.as_nanos(), adaptive) {
+            Ok(batch) => Self { refill: Refill::Batch(batch) },
+            Err(reason) => panic!("{}", reason.summary()),
+        }
+    }
+}
+
+impl Stepper for TokenBucket {
+    type Tail = [AtomicU64; 2];
+
+    #[inline]
+    fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        match &self.refill {
+            Refill::Greedy(pace) => pace.step(head, now_ns, cost, false),
+            Refill::Batch(batch) => batch.step(head, read, now_ns, cost),
+        }
+    }
+
+    #[inline]
+    fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
+        match &self.refill {
+            Refill::Greedy(pace) => pace.is_idle(head, now_ns),
+            Refill::Batch(batch) => batch.is_idle(head, read, now_ns),
+        }
+    }
+}
+
+impl Algorithm for TokenBucket {
+    fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        let refill = match &self.refill {
+            Refill::Greedy(pace) => Refill::Greedy(requota(NAME, pace, quota)?),
+            Refill::Batch(batch) => Refill::Batch(batch.requota(NAME, quota, quota.burst_size())?),
+        };
+        Ok(Self { refill })
+    }
+}

@@ -1,0 +1,285 @@
+//! What a limiter answers: one small value whose figures are worked out only when they are asked for.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+/// Whether a request may go.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Outcome {
+    /// It conforms, and was charged.
+    Allowed,
+    /// It does not conform now; nothing was charged. [`Decision::retry_after`] says when it could.
+    Denied,
+    /// Its cost is above the burst (the limit, for window algorithms): it can never conform. Nothing was charged.
+    Never,
+}
+
+/// The answer to one check.
+///
+/// Holds the few integers that the decision was made of, so making one costs nothing beyond the check; each
+/// method computes its figure when called.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Gcra, ManualClock, Quota, RateLimiter};
+///
+/// let clock = ManualClock::default();
+/// let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(6))).clock(clock).direct();
+/// let decision = limiter.check_n(5);
+/// assert!(decision.is_allowed());
+/// assert_eq!(decision.remaining(), 1);
+/// assert_eq!(decision.reset_after(), Duration::from_secs(50));
+///
+/// let decision = limiter.check_n(2);
+/// assert!(decision.is_denied());
+/// assert_eq!(decision.retry_after(), Some(Duration::from_secs(10)));
+/// assert!(limiter.check_n(7).is_never());
+/// ```
+#[derive(Copy, Clone, PartialEq, Eq)]
+#[must_use = "a decision that nobody reads limits nothing"]
+pub struct Decision {
+    outcome: Outcome,
+    cost: u64,
+    limit: u64,
+    facts: Facts,
+}
+
+/// What the algorithms leave behind for [`Decision`]'s methods. All are the state *after* the decision: with the
+/// charge if it was allowed, without if not.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Facts {
+    /// Theoretical arrival time: how far it stands ahead of now, in ticks of `1 / scale` ns.
+    /// `charged`: the units of this decision that `ahead` holds. `queued`: they wait for those before them.
+    Pace { ahead: u64, interval: u64, capacity: u64, scale: u32, charged: u64, queued: bool },
+    /// Units used up, given back `batch` at a time: first in `to_boundary_ns`, then every `period_ns`.
+    Batch { used: u64, batch: u64, to_boundary_ns: u64, period_ns: u64 },
+    /// Two windows. The previous one weighs `left_ns` of `window_ns`, rounded up if `ceil`; the current one ends
+    /// in `to_end_ns`, which is more than `left_ns` if time stepped back before it.
+    Blend { previous: u64, current: u64, left_ns: u64, to_end_ns: u64, window_ns: u64, ceil: bool },
+    /// Worked out already.
+    Plain { remaining: u64, retry_ns: u64, reset_ns: u64 },
+}
+
+impl Decision {
+    pub(crate) const fn new(outcome: Outcome, cost: u64, limit: u64, facts: Facts) -> Self {
+        Self { outcome, cost, limit, facts }
+    }
+
+    /// This outcome, with the figures of a decision that charged nothing.
+    pub(crate) const fn with_figures_of(self, uncharged: Self) -> Self {
+        Self { facts: uncharged.facts, ..self }
+    }
+
+    /// Whether the request may go, and if not whether it ever can.
+    #[inline]
+    #[must_use]
+    pub const fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// Whether the request may go; its cost has been charged.
+    #[inline]
+    #[must_use]
+    pub const fn is_allowed(&self) -> bool {
+        matches!(self.outcome, Outcome::Allowed)
+    }
+
+    /// Whether the request must not go: now, or ever. Nothing was charged.
+    #[inline]
+    #[must_use]
+    pub const fn is_denied(&self) -> bool {
+        !self.is_allowed()
+    }
+
+    /// Whether the cost is more than the limiter can ever admit at once.
+    #[inline]
+    #[must_use]
+    pub const fn is_never(&self) -> bool {
+        matches!(self.outcome, Outcome::Never)
+    }
+
+    /// The units that were asked for.
+    #[inline]
+    #[must_use]
+    pub const fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// The most that can ever be admitted at once: the burst, or for window algorithms the limit.
+    #[inline]
+    #[must_use]
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The units that would be admitted now, after this decision.
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        match self.facts {
+            Facts::Pace { ahead, interval, capacity, .. } => capacity.saturating_sub(ahead) / interval,
+            Facts::Batch { used, .. } => self.limit.saturating_sub(used),
+            Facts::Blend { previous, current, left_ns, window_ns, ceil, .. } => {
+                let product = u128::from(previous) * u128::from(left_ns);
+                let window = u128::from(window_ns);
+                let weighted = if ceil { product.div_ceil(window) } else { product / window };
+                // The weighted count is at most `previous`, since `left_ns` is at most the window.
+                self.limit.saturating_sub(current).saturating_sub(saturate(weighted))
+            }
+            Facts::Plain { remaining, .. } => remaining,
+        }
+    }
+
+    /// How long until the same request could be admitted, if nothing else is until then.
+    ///
+    /// Zero if it was allowed, and `None` if it can never be admitted. Exact to the nanosecond: the request is
+    /// admitted at that time and would be denied one nanosecond earlier.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.outcome {
+            Outcome::Allowed => Some(Duration::ZERO),
+            Outcome::Never => None,
+            Outcome::Denied => Some(Duration::from_nanos(self.retry_ns())),
+        }
+    }
+
+    #[cold]
+    fn retry_ns(&self) -> u64 {
+        match self.facts {
+            Facts::Pace { ahead, interval, capacity, scale, .. } => {
+                // Denied, so cost <= burst and this is at most the capacity.
+                let wanted = interval.saturating_mul(self.cost);
+                (ahead.saturating_sub(capacity.saturating_sub(wanted))).div_ceil(u64::from(scale))
+            }
+            Facts::Batch { used, batch, to_boundary_ns, period_ns } => {
+                let missing = (u128::from(used) + u128::from(self.cost)).saturating_sub(u128::from(self.limit));
+                boundaries(missing, batch, to_boundary_ns, period_ns)
+            }
+            Facts::Blend { previous, current, to_end_ns, window_ns, ceil, .. } => {
+                let room = |used: u64| self.limit.saturating_sub(used).checked_sub(self.cost);
+                // In this window, once the previous one weighs little enough; else in the next, where the
+                // current one is the previous; else in the one after that, where nothing is left.
+                if let Some(left) = room(current).and_then(|room| most_left(previous, room, window_ns, ceil)) {
+                    return to_end_ns.saturating_sub(left);
+                }
+                let left = room(0).and_then(|room| most_left(current, room, window_ns, ceil)).unwrap_or(0);
+                to_end_ns.saturating_add(window_ns - left.min(window_ns))
+            }
+            Facts::Plain { retry_ns, .. } => retry_ns,
+        }
+    }
+
+    /// How long until the key is as good as new, if nothing is admitted until then.
+    #[must_use]
+    pub fn reset_after(&self) -> Duration {
+        Duration::from_nanos(match self.facts {
+            Facts::Pace { ahead, scale, .. } => ahead.div_ceil(u64::from(scale)),
+            Facts::Batch { used, batch, to_boundary_ns, period_ns } => {
+                boundaries(u128::from(used), batch, to_boundary_ns, period_ns)
+            }
+            Facts::Blend { previous, current, to_end_ns, window_ns, .. } => {
+                if current > 0 {
+                    to_end_ns.saturating_add(window_ns)
+                } else if previous > 0 {
+                    to_end_ns
+                } else {
+                    0
+                }
+            }
+            Facts::Plain { reset_ns, .. } => reset_ns,
+        })
+    }
+
+    /// How long an admitted request has to wait before it goes, for the leaky bucket as a queue; zero for every
+    /// other algorithm and for a request that was not admitted.
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        match self.facts {
+            Facts::Pace { ahead, interval, scale, charged, queued: true, .. } if self.is_allowed() => {
+                let before = ahead.saturating_sub(interval.saturating_mul(charged));
+                Duration::from_nanos(before.div_ceil(u64::from(scale)))
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The decision as a `Result`, for `?`.
+    ///
+    /// # Errors
+    /// [`Denied`] holds the decision, if it was not allowed.
+    pub const fn into_result(self) -> Result<Self, Denied> {
+        if self.is_allowed() { Ok(self) } else { Err(Denied(self)) }
+    }
+}
+
+const fn saturate(value: u128) -> u64 {
+    if value > u64::MAX as u128 {
+        u64::MAX
+    } else {
+        #[expect(clippy::cast_possible_truncation, reason = "compared with the maximum just above")]
+        let value = value as u64;
+        value
+    }
+}
+
+/// The time until batches of `batch` units have given back `missing` of them.
+fn boundaries(missing: u128, batch: u64, first_ns: u64, period_ns: u64) -> u64 {
+    match missing.div_ceil(u128::from(batch)) {
+        0 => 0,
+        count => saturate(u128::from(first_ns).saturating_add((count - 1).saturating_mul(u128::from(period_ns)))),
+    }
+}
+
+/// The most time that may be left in a window for the weighted count of the one before it to be `room` or less;
+/// `None` if the window must be over.
+fn most_left(previous: u64, room: u64, window_ns: u64, ceil: bool) -> Option<u64> {
+    if previous == 0 {
+        return Some(window_ns);
+    }
+    // Rounded down: floor(p·left/W) <= room  <=>  p·left < (room + 1)·W.  Rounded up: p·left <= room·W.
+    let (room, window) = (u128::from(room), u128::from(window_ns));
+    let left = if ceil {
+        room * window / u128::from(previous)
+    } else {
+        ((room + 1) * window).div_ceil(u128::from(previous)) - 1
+    };
+    // With none left the window is over, and this count no longer the previous one.
+    (left > 0).then(|| saturate(left).min(window_ns))
+}
+
+impl fmt::Debug for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decision")
+            .field("outcome", &self.outcome)
+            .field("cost", &self.cost)
+            .field("limit", &self.limit)
+            .field("remaining", &self.remaining())
+            .field("retry_after", &self.retry_after())
+            .field("reset_after", &self.reset_after())
+            .finish()
+    }
+}
+
+/// The error form of a decision that was not allowed; see [`Decision::into_result`].
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Denied(Decision);
+
+impl Denied {
+    /// The decision itself.
+    pub const fn decision(&self) -> Decision {
+        self.0
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Decision { cost, limit, .. } = self.0;
+        match self.0.retry_after() {
+            Some(wait) => write!(f, "rate limited: {cost} of at most {limit} units can go in {wait:?}"),
+            None => write!(f, "rate limited: {cost} units can never go, at most {limit} at once"),
+        }
+    }
+}
+
+impl Error for Denied {}

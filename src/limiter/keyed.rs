@@ -1,0 +1,198 @@
+//! Limiters with one state for each key.
+
+use std::hash::{BuildHasher, Hash};
+
+use super::RateLimiter;
+use crate::algorithm::Algorithm;
+use crate::clock::{Clock, Timestamp};
+use crate::decision::Decision;
+use crate::store::{Keyed, Lookup};
+
+/// Keys are borrowed: a limiter over `String` is asked with `&str`, and copies a key only at first sight.
+impl<K, A, H, C> RateLimiter<Keyed<K, A, H>, C>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    A: Algorithm,
+    H: BuildHasher,
+    C: Clock,
+{
+    /// Checks one unit for `key` now, and charges it if it is allowed.
+    ///
+    /// # Complexity
+    /// O(1) expected: a clock reading, a hash, an epoch pin, two dependent loads, and one exchange if it is
+    /// allowed. Lock-free; a denial writes nothing that threads share. Allocates at the first sight of a key only.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::new(Quota::per_minute(2));
+    /// assert!(limiter.check("alice").is_allowed());
+    /// assert!(limiter.check("alice").is_allowed());
+    /// assert!(limiter.check("alice").is_denied());
+    /// assert!(limiter.check("bob").is_allowed());
+    /// ```
+    #[inline]
+    pub fn check<Q>(&self, key: &Q) -> Decision
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        self.check_n(key, 1)
+    }
+
+    /// Checks `cost` units for `key` now, and charges all of them or none.
+    #[inline]
+    pub fn check_n<Q>(&self, key: &Q, cost: u64) -> Decision
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        self.store.charge(self.store.algorithm(), key, self.now_ns(), cost)
+    }
+
+    /// Checks `cost` units for `key` at a time that the caller says.
+    ///
+    /// A `now` behind an earlier call's can only deny more, by less than the step back.
+    #[inline]
+    pub fn check_at<Q>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        self.store.charge(self.store.algorithm(), key, now.as_nanos(), cost)
+    }
+
+    /// Checks `cost` units for `key` at `now` under a quota of the caller's: tiers, and exceptions for single keys.
+    ///
+    /// `algorithm` is made by [`Algorithm::requota`] from the limiter's own, once, and kept. The key's state means the
+    /// same under both: what was charged stays charged.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Algorithm, Clock, Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::new(Quota::per_minute(2));
+    /// let premium = limiter.algorithm().requota(&Quota::per_minute(100))?;
+    /// let now = limiter.clock().now();
+    /// assert!(limiter.check_with("alice", &premium, 50, now).is_allowed());
+    /// assert!(limiter.check_at("bob", 50, now).is_never());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[inline]
+    pub fn check_with<Q>(&self, key: &Q, algorithm: &A, cost: u64, now: Timestamp) -> Decision
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        self.store.charge(algorithm, key, now.as_nanos(), cost)
+    }
+
+    /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what remains, when it resets), without
+    /// charging. Never makes a key.
+    pub fn peek<Q>(&self, key: &Q) -> Decision
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        self.peek_n(key, 1)
+    }
+
+    /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging. Never makes a key.
+    pub fn peek_n<Q>(&self, key: &Q, cost: u64) -> Decision
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        self.store.peek(key, self.now_ns(), cost)
+    }
+
+    /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging. Never makes a key.
+    pub fn peek_at<Q>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        self.store.peek(key, now.as_nanos(), cost)
+    }
+
+    /// Checks one unit for each key in order, at one time, and appends the decisions.
+    ///
+    /// The same decisions as so many single checks at that time, at a lower cost for each: one clock reading, one
+    /// pin, and the memory of many keys is fetched at once.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::new(Quota::per_minute(1));
+    /// let mut decisions = Vec::new();
+    /// limiter.check_many(["alice", "bob", "alice"], &mut decisions);
+    /// let allowed: Vec<bool> = decisions.iter().map(|decision| decision.is_allowed()).collect();
+    /// assert_eq!(allowed, [true, true, false]);
+    /// ```
+    pub fn check_many<'k, Q>(&self, keys: impl IntoIterator<Item = &'k Q>, decisions: &mut Vec<Decision>)
+    where
+        Q: Lookup<K> + ?Sized + 'k,
+    {
+        self.store.charge_many(keys.into_iter(), self.now_ns(), decisions);
+    }
+
+    /// The algorithm.
+    pub fn algorithm(&self) -> &A {
+        self.store.algorithm()
+    }
+
+    /// How many keys are held, idle ones that were not removed yet included. An estimate while other threads are at
+    /// work.
+    pub fn len(&self) -> usize {
+        self.store.len()
+    }
+
+    /// Whether no key is held. An estimate while other threads are at work.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether `key` is held; idle keys may be, until they are removed.
+    pub fn contains<Q>(&self, key: &Q) -> bool
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        self.store.contains(key)
+    }
+
+    /// Forgets `key` and what it owes; says whether it was held.
+    pub fn remove<Q>(&self, key: &Q) -> bool
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        self.store.remove(key)
+    }
+
+    /// Forgets all keys, and what they owe. Keys that other threads insert meanwhile may stay.
+    pub fn clear(&self) {
+        self.store.clear();
+    }
+
+    /// Forgets all keys that are idle now. Never needed for correctness; frees memory after a peak.
+    ///
+    /// # Complexity
+    /// O(keys), on this thread.
+    pub fn retain_active(&self) {
+        self.store.retain_active(self.now_ns());
+    }
+
+    /// Calls `visit` with each key, in no order, and with what a cost of 0 would be answered now.
+    ///
+    /// Sees every key that is held throughout; keys that come or go meanwhile may be seen or not.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::new(Quota::per_hour(10));
+    /// limiter.check("alice").into_result()?;
+    /// limiter.for_each(|key, decision| {
+    ///     assert_eq!(key, "alice");
+    ///     assert_eq!(decision.remaining(), 9);
+    /// });
+    /// # Ok::<(), tollgate::Denied>(())
+    /// ```
+    pub fn for_each(&self, visit: impl FnMut(&K, Decision)) {
+        self.store.for_each(self.now_ns(), visit);
+    }
+}

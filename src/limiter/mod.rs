@@ -1,0 +1,111 @@
+//! The limiter: a store with its algorithm, and a clock.
+
+mod builder;
+mod direct;
+mod keyed;
+
+use std::fmt;
+use std::hash::Hash;
+
+pub use self::builder::Builder;
+use crate::algorithm::{Algorithm, Gcra};
+use crate::clock::{Clock, QuantaClock};
+use crate::quota::Quota;
+use crate::store::{Direct, Keyed};
+
+/// A rate limiter: decides, for each request, whether it may go now.
+///
+/// Made of a store (where keys' states live: [`Keyed`] or [`Direct`]), which holds an [`Algorithm`], and a
+/// [`Clock`]. Without type arguments it is GCRA over `String` keys, looked up by `&str`, and fits in a struct field.
+///
+/// All calls take `&self`, never block and can be made from any number of threads. A denied request is not
+/// charged. A cost of 0 is a peek: allowed, and charged nothing. A cost above the burst (the limit, for window
+/// algorithms) answers [`never`](crate::Decision::is_never).
+///
+/// # Consistency
+/// Each key's charges take effect one after another, and what is admitted never exceeds the algorithm's bound, given
+/// the times that were read. A thread that is held up between reading its clock and its charge takes effect late
+/// by that span: over any interval of length `t` the bound is the algorithm's for `t` plus the longest such span.
+///
+/// # Examples
+/// ```
+/// use std::net::IpAddr;
+/// use tollgate::{FixedWindow, Keyed, Quota, RateLimiter};
+///
+/// struct Server {
+///     by_account: RateLimiter,
+///     by_address: RateLimiter<Keyed<IpAddr, FixedWindow>>,
+/// }
+///
+/// let server = Server {
+///     by_account: RateLimiter::new(Quota::per_second(100).burst(200)),
+///     by_address: RateLimiter::keyed(FixedWindow::new(Quota::per_minute(1_000))),
+/// };
+/// assert!(server.by_account.check("alice").is_allowed());
+/// assert!(server.by_address.check(&"203.0.113.7".parse::<IpAddr>().unwrap()).is_allowed());
+/// ```
+pub struct RateLimiter<S = Keyed<String>, C = QuantaClock> {
+    store: S,
+    clock: C,
+}
+
+impl RateLimiter {
+    /// GCRA over string keys, by the default clock.
+    ///
+    /// Calibrates the clock, for up to 200 ms, if this is the first in the process. [`RateLimiter::builder`] has
+    /// everything else.
+    #[must_use]
+    pub fn new(quota: Quota) -> Self {
+        Self::keyed(Gcra::new(quota))
+    }
+
+    /// A limiter with one state for everything, by the default clock.
+    #[must_use]
+    pub fn direct<A: Algorithm>(algorithm: A) -> RateLimiter<Direct<A>> {
+        Self::builder(algorithm).direct()
+    }
+
+    /// A limiter with one state for each key, by the default clock. Key types are any that hash and compare.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gcra, Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::keyed::<(u32, String), _>(Gcra::new(Quota::per_second(10)));
+    /// assert!(limiter.check(&(7, "upload".to_owned())).is_allowed());
+    /// ```
+    #[must_use]
+    pub fn keyed<K, A>(algorithm: A) -> RateLimiter<Keyed<K, A>>
+    where
+        K: Hash + Eq + Send + Sync + 'static,
+        A: Algorithm,
+    {
+        Self::builder(algorithm).keyed()
+    }
+
+    /// A limiter with another clock, hasher, size or cap.
+    #[must_use]
+    pub fn builder<A: Algorithm>(algorithm: A) -> Builder<A> {
+        Builder::new(algorithm)
+    }
+}
+
+impl<S, C> RateLimiter<S, C> {
+    /// The clock.
+    pub const fn clock(&self) -> &C {
+        &self.clock
+    }
+}
+
+impl<S, C: Clock> RateLimiter<S, C> {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        self.clock.now().as_nanos()
+    }
+}
+
+impl<S: fmt::Debug, C> fmt::Debug for RateLimiter<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimiter").field("store", &self.store).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,95 @@
+//! Why a quota was refused.
+
+use std::error::Error;
+use std::fmt;
+
+/// A quota that cannot be: what was read, and what would be right.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QuotaError {
+    reason: Reason,
+    text: Option<Box<str>>,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Reason {
+    ZeroLimit,
+    ZeroPeriod,
+    ZeroBurst,
+    ZeroParts,
+    TooFast { limit: u64, period_ns: u64 },
+    TooLong { limit: u64, period_ns: u64, burst: u64 },
+    /// The quota is sound, but the algorithm's word has no room for it.
+    Word { algorithm: &'static str, what: &'static str, got: u64, max: u64 },
+    /// A per-call quota that would read the limiter's words in another layout.
+    Layout { algorithm: &'static str, same: &'static str },
+    Syntax { expected: &'static str },
+    NumberTooLarge,
+}
+
+impl Reason {
+    /// One sentence without the figures, for panics in constants.
+    pub(crate) const fn summary(self) -> &'static str {
+        match self {
+            Self::ZeroLimit => "quota: the limit must be at least 1",
+            Self::ZeroPeriod => "quota: the period must be at least 1 ns",
+            Self::ZeroBurst => "quota: the burst must be at least 1",
+            Self::ZeroParts => "quota: the number of sub-windows must be at least 1",
+            Self::TooFast { .. } => "quota: the rate must be at most 32 units a nanosecond",
+            Self::TooLong { .. } => "quota: refilling the burst must take at most 292 years",
+            Self::Word { .. } => "quota: out of the algorithm's range",
+            Self::Layout { .. } => "quota: differs from the limiter's in a part that must be the same",
+            Self::Syntax { .. } => "quota: expected LIMIT/PERIOD [burst N]",
+            Self::NumberTooLarge => "quota: a number is above 18446744073709551615",
+        }
+    }
+}
+
+impl QuotaError {
+    pub(crate) fn in_text(reason: Reason, text: &str) -> Self {
+        // A text of any length may come from a file; an error message is for people.
+        let cut: String = text.chars().take(80).collect();
+        Self { reason, text: Some(cut.into()) }
+    }
+}
+
+impl From<Reason> for QuotaError {
+    fn from(reason: Reason) -> Self {
+        Self { reason, text: None }
+    }
+}
+
+impl fmt::Display for QuotaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.text {
+            Some(text) => write!(f, "invalid quota {text:?}: ")?,
+            None => write!(f, "invalid quota: ")?,
+        }
+        match self.reason {
+            Reason::ZeroLimit => write!(f, "the limit is 0, but must be at least 1")?,
+            Reason::ZeroPeriod => write!(f, "the period is 0, but must be at least 1 ns")?,
+            Reason::ZeroBurst => write!(f, "the burst is 0, but must be at least 1")?,
+            Reason::ZeroParts => write!(f, "the number of sub-windows is 0, but must be at least 1")?,
+            Reason::TooFast { limit, period_ns } => {
+                write!(f, "{limit} units in {period_ns} ns is more than 32 units a nanosecond")?;
+            }
+            Reason::TooLong { limit, period_ns, burst } => write!(
+                f,
+                "a burst of {burst} at {limit} units in {period_ns} ns takes more than 292 years to refill"
+            )?,
+            Reason::Word { algorithm, what, got, max } => {
+                write!(f, "{algorithm}: {what} is {got}, but can be at most {max}")?;
+            }
+            Reason::Layout { algorithm, same } => {
+                write!(f, "{algorithm}: a quota for single calls must have the limiter's own {same}")?;
+            }
+            Reason::Syntax { expected } => write!(f, "expected {expected}")?,
+            Reason::NumberTooLarge => write!(f, "a number is above {}", u64::MAX)?,
+        }
+        if self.text.is_some() {
+            write!(f, "; write LIMIT/PERIOD [burst N], as in 100/60s, 5/min burst 20 or 1000/h")?;
+        }
+        Ok(())
+    }
+}
+
+impl Error for QuotaError {}

@@ -1,0 +1,160 @@
+//! Quotas as text: `100/60s`, `5/min burst 20`, `1000/h`.
+//!
+//! ```text
+//! quota  = limit "/" period [ "burst" limit ]
+//! limit  = digits, "_" allowed between them
+//! period = [ digits ] unit                     a unit alone means one of it
+//! unit   = ns | us | ms | s | min | h | d      and their long names
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{NANOS_PER_SEC, Quota, QuotaError, Reason};
+
+/// Unit names, the first of each length being the one that is printed, longest units first.
+const UNITS: [(&[&str], u64); 7] = [
+    (&["d", "day", "days"], 86_400 * NANOS_PER_SEC),
+    (&["h", "hr", "hour", "hours"], 3_600 * NANOS_PER_SEC),
+    (&["min", "m", "mins", "minute", "minutes"], 60 * NANOS_PER_SEC),
+    (&["s", "sec", "secs", "second", "seconds"], NANOS_PER_SEC),
+    (&["ms", "msec", "millisecond", "milliseconds"], 1_000_000),
+    (&["us", "µs", "usec", "microsecond", "microseconds"], 1_000),
+    (&["ns", "nsec", "nanosecond", "nanoseconds"], 1),
+];
+
+impl fmt::Display for Quota {
+    /// The shortest text that parses back to the same quota.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The last unit is the nanosecond, which divides everything.
+        for (names, unit_ns) in UNITS {
+            if self.period_ns % unit_ns == 0 {
+                match self.period_ns / unit_ns {
+                    1 => write!(f, "{}/{}", self.limit, names[0])?,
+                    count => write!(f, "{}/{count}{}", self.limit, names[0])?,
+                }
+                break;
+            }
+        }
+        if self.burst != self.limit {
+            write!(f, " burst {}", self.burst)?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Quota {
+    type Err = QuotaError;
+
+    fn from_str(text: &str) -> Result<Self, QuotaError> {
+        parse(text).map_err(|reason| QuotaError::in_text(reason, text))
+    }
+}
+
+fn parse(text: &str) -> Result<Quota, Reason> {
+    let (limit, rest) = text
+        .split_once('/')
+        .ok_or(Reason::Syntax { expected: "a \"/\" between the limit and the period" })?;
+    let limit = number(limit.trim(), "a whole number of units before the \"/\"")?;
+    let (period, burst) = match rest.split_once("burst") {
+        Some((period, burst)) => {
+            (period, Some(number(burst.trim(), "a whole number of units after \"burst\"")?))
+        }
+        None => (rest, None),
+    };
+    Quota::checked(limit, period_ns(period.trim())?, burst.unwrap_or(limit))
+}
+
+fn period_ns(text: &str) -> Result<u64, Reason> {
+    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '_')).unwrap_or(text.len());
+    let (count, unit) = text.split_at(digits);
+    let unit = unit.trim_start();
+    let unit_ns = UNITS
+        .into_iter()
+        .find_map(|(names, unit_ns)| names.contains(&unit).then_some(unit_ns))
+        .ok_or(Reason::Syntax { expected: "a period such as 60s, min, 100ms, 12h or 7d after the \"/\"" })?;
+    let count = if count.is_empty() { 1 } else { number(count, "a whole number before the unit")? };
+    count.checked_mul(unit_ns).ok_or(Reason::NumberTooLarge)
+}
+
+/// A whole number in decimal, with single underscores between digits.
+fn number(text: &str, expected: &'static str) -> Result<u64, Reason> {
+    let mut value: u64 = 0;
+    let mut after_digit = false;
+    for c in text.chars() {
+        match c.to_digit(10) {
+            Some(digit) => {
+                value = value
+                    .checked_mul(10)
+                    .and_then(|value| value.checked_add(u64::from(digit)))
+                    .ok_or(Reason::NumberTooLarge)?;
+                after_digit = true;
+            }
+            None if c == '_' && after_digit => after_digit = false,
+            None => return Err(Reason::Syntax { expected }),
+        }
+    }
+    if after_digit { Ok(value) } else { Err(Reason::Syntax { expected }) }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn common_texts_mean_what_they_say() {
+        for (text, quota, printed) in [
+            ("100/60s", Quota::per_minute(100), "100/min"),
+            ("5/min burst 20", Quota::per_minute(5).burst(20), "5/min burst 20"),
+            ("1000/h", Quota::per_hour(1000), "1000/h"),
+            (" 1_000 / 2 hours burst 7 ", Quota::new(1000, Duration::from_secs(7200)).burst(7), "1000/2h burst 7"),
+            ("3/250ms", Quota::new(3, Duration::from_millis(250)), "3/250ms"),
+            ("1/90s", Quota::new(1, Duration::from_secs(90)), "1/90s"),
+            ("1/36500d", Quota::new(1, Duration::from_secs(36_500 * 86_400)), "1/36500d"),
+            ("7/µs", Quota::new(7, Duration::from_micros(1)), "7/us"),
+        ] {
+            let parsed: Quota = text.parse().unwrap();
+            assert_eq!(parsed, quota, "{text}");
+            assert_eq!(parsed.to_string(), printed, "{text}");
+            assert_eq!(printed.parse::<Quota>().unwrap(), quota);
+        }
+    }
+
+    #[test]
+    fn errors_say_what_was_read_and_what_is_valid() {
+        for (text, needle) in [
+            ("", "\"/\""),
+            ("100", "\"/\""),
+            ("/s", "before the \"/\""),
+            ("-1/s", "before the \"/\""),
+            ("1.5/s", "before the \"/\""),
+            ("1__0/s", "before the \"/\""),
+            ("10_/s", "before the \"/\""),
+            ("100/", "after the \"/\""),
+            ("100/60", "after the \"/\""),
+            ("100/60parsecs", "after the \"/\""),
+            ("100/s burst", "after \"burst\""),
+            ("100/s burst 2 3", "after \"burst\""),
+            ("100/s burst -2", "after \"burst\""),
+            ("0/s", "at least 1"),
+            ("1/0s", "at least 1 ns"),
+            ("1/s burst 0", "at least 1"),
+            ("99999999999999999999/s", "above 18446744073709551615"),
+            ("1/99999999999999d", "above 18446744073709551615"),
+            ("1/200000d", "292 years"),
+        ] {
+            let error = text.parse::<Quota>().unwrap_err().to_string();
+            assert!(error.contains(needle), "{text:?}: {error}");
+            assert!(error.contains(&format!("{text:?}")), "{text:?}: {error}");
+            assert!(error.contains("100/60s"), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_in_the_message() {
+        let error = "9".repeat(10_000).parse::<Quota>().unwrap_err().to_string();
+        assert!(error.len() < 400);
+    }
+}

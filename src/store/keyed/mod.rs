@@ -1,0 +1,442 @@
+//! The keyed store: every key has its own state, kept until it is idle.
+//!
+//! | part | holds |
+//! |---|---|
+//! | `list` | nodes, tagged links, the walk that unlinks dead nodes |
+//! | `shard` | one list in split order, its buckets, growth, the sweeping hand |
+//! | here | hashing, shards, first sight of a key, the cap |
+//!
+//! A check of a known key is one hash, one bucket, one node, one exchange; no lock, and nothing shared is written
+//! but the key's word. First sight makes a node whose state holds the charge already and links it in by one
+//! exchange: a rival's charge can then only come after it.
+
+mod list;
+#[cfg(all(test, tollgate_loom))]
+mod models;
+mod prefetch;
+mod shard;
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::time::Duration;
+
+use crossbeam_utils::CachePadded;
+
+use self::list::Node;
+use self::shard::{SWEPT, Shard};
+use super::state::{Dead, State};
+use crate::algorithm::step::Step;
+use crate::algorithm::{Algorithm, Gcra};
+use crate::decision::{Decision, Facts, Outcome};
+use crate::sync::epoch::{self, Guard};
+use crate::sync::{AtomicUsize, Ordering};
+
+/// Buckets that are searched for an idle key when the store is full.
+const SEARCHED: usize = 8;
+/// Keys whose lines are asked for before they are checked.
+const BATCH: usize = 16;
+
+/// What a full keyed store does with a key that it does not hold, when it finds no idle key to forget.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Overflow {
+    /// Deny it. Never over-admits; a flood of fresh keys can shut out newcomers until held keys fall idle.
+    Deny,
+    /// Admit it, uncounted. Never denies a deserving newcomer; keys beyond the cap are not limited.
+    Admit,
+    /// Forget the key that would soonest be idle, of those that a short search finds. The forgotten key starts
+    /// anew, and may be admitted what it was still owing.
+    Forget,
+}
+
+/// One state for each key, with the keys kept. The store of [`RateLimiter::keyed`](crate::RateLimiter::keyed).
+///
+/// Lock-free on every path: known keys, first sight, growth and removal. A key is forgotten once it is *idle*, when
+/// its state means what an absent key means: inserts remove idle keys as they pass, so memory follows the
+/// active keys, not all that were ever seen. [`RateLimiter::retain_active`](crate::RateLimiter::retain_active) removes
+/// all idle keys at once.
+///
+/// # Complexity
+/// A check is O(1) expected. Hashes come from a keyed hasher, so that clients cannot choose keys that collide.
+pub struct Keyed<K, A: Algorithm = Gcra, H = ahash::RandomState> {
+    algorithm: A,
+    hasher: H,
+    /// The top bits of the hash choose one.
+    shards: Box<[CachePadded<Shard<K, A::Tail>>]>,
+    shift: u32,
+    cap: Option<Cap>,
+}
+
+struct Cap {
+    max: usize,
+    overflow: Overflow,
+    /// Keys in all shards. Only stores with a cap pay for this shared line, and only at first sight and removal.
+    held: CachePadded<AtomicUsize>,
+}
+
+/// What a builder says about a keyed store.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Layout {
+    pub(crate) capacity: usize,
+    pub(crate) cap: Option<(usize, Overflow)>,
+}
+
+impl<K, A, H> Keyed<K, A, H>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    A: Algorithm,
+    H: BuildHasher,
+{
+    pub(crate) fn new(algorithm: A, hasher: H, layout: Layout) -> Self {
+        let shards = if cfg!(tollgate_loom) {
+            1
+        } else {
+            // Four for each thread that can insert at once, as few shards share a line that way.
+            let threads = std::thread::available_parallelism().map_or(4, usize::from);
+            (4 * threads).next_power_of_two().min(256)
+        };
+        let smallest = if cfg!(tollgate_loom) { 1 } else { 16 };
+        let buckets = (layout.capacity / shards).clamp(smallest, 1 << 40).next_power_of_two();
+        Self {
+            algorithm,
+            hasher,
+            shards: (0..shards).map(|_| CachePadded::new(Shard::new(buckets))).collect(),
+            shift: 64 - shards.ilog2(),
+            cap: layout.cap.map(|(max, overflow)| Cap {
+                max,
+                overflow,
+                held: CachePadded::new(AtomicUsize::new(0)),
+            }),
+        }
+    }
+
+    pub(crate) fn algorithm(&self) -> &A {
+        &self.algorithm
+    }
+
+    #[inline]
+    fn shard_index(&self, hash: u64) -> usize {
+        // A shift by 64, for one shard, wraps to a shift by 0; the mask makes it right.
+        #[expect(clippy::cast_possible_truncation, reason = "masked to the number of shards")]
+        let index = hash.wrapping_shr(self.shift) as usize & (self.shards.len() - 1);
+        index
+    }
+
+    #[inline]
+    fn shard(&self, hash: u64) -> &Shard<K, A::Tail> {
+        &self.shards[self.shard_index(hash)]
+    }
+
+    #[inline]
+    pub(crate) fn charge<Q>(&self, algorithm: &A, key: &Q, now_ns: u64, cost: u64) -> Decision
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        let hash = self.hasher.hash_one(key);
+        self.charge_hashed(algorithm, key, hash, now_ns, cost, &epoch::pin())
+    }
+
+    #[inline]
+    fn charge_hashed<Q>(
+        &self,
+        algorithm: &A,
+        key: &Q,
+        hash: u64,
+        now_ns: u64,
+        cost: u64,
+        guard: &Guard,
+    ) -> Decision
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        let shard = self.shard(hash);
+        if let Some(node) = shard.get(hash, guard, |held| key.is(held))
+            && let Ok(decision) = node.state.charge(algorithm, now_ns, cost)
+        {
+            return decision;
+        }
+        self.first_sight(algorithm, key, hash, now_ns, cost, guard)
+    }
+
+    /// Decides for a key that was not found, and keeps it if it was charged.
+    #[cold]
+    #[inline(never)]
+    fn first_sight<Q>(
+        &self,
+        algorithm: &A,
+        key: &Q,
+        hash: u64,
+        now_ns: u64,
+        cost: u64,
+        guard: &Guard,
+    ) -> Decision
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        let decision = self.fresh(algorithm, now_ns, cost);
+        if cost == 0 || decision.is_denied() {
+            // Nothing to remember. But it may be there after all.
+            return match self.shard(hash).get(hash, guard, |held| key.is(held)) {
+                Some(node) => node.state.charge(algorithm, now_ns, cost).unwrap_or(decision),
+                None => decision,
+            };
+        }
+        if let Err(decision) = self.reserve(hash, decision, now_ns, guard) {
+            return decision;
+        }
+        let shard = self.shard(hash);
+        let mut node: Option<Box<Node<K, A::Tail>>> = None;
+        loop {
+            let place = match shard.find(hash, guard, |held| key.is(held)) {
+                Ok(other) => match other.state.charge(algorithm, now_ns, cost) {
+                    // Another thread was first. Our node, if made, was seen by nobody.
+                    Ok(decision) => {
+                        self.release();
+                        return decision;
+                    }
+                    Err(Dead) => continue,
+                },
+                Err(place) => place,
+            };
+            let mut new = node.take().unwrap_or_else(|| {
+                let state = State::fresh(self.algorithm.tail_len());
+                // Charged while no other thread can see it: decides as `fresh` did.
+                let _ = state.charge(algorithm, now_ns, cost);
+                Box::new(Node { next: list::unlinked(), hash, state, key: key.to_key() })
+            });
+            list::set_next(&mut new, &place);
+            let new = Box::into_raw(new);
+            if place.insert(new) {
+                shard.inserted();
+                shard.sweep(SWEPT, guard, |node| node.state.kill_if_idle(&self.algorithm, now_ns) && self.release());
+                return decision;
+            }
+            // SAFETY: made by `into_raw` just above, and not published, since the exchange failed.
+            node = Some(unsafe { Box::from_raw(new) });
+        }
+    }
+
+    /// What a key that was never seen would be answered.
+    fn fresh(&self, algorithm: &A, now_ns: u64, cost: u64) -> Decision {
+        match algorithm.step(0, |_| 0, now_ns, cost) {
+            Step::Refuse(decision) | Step::Admit { decision, .. } => decision,
+            Step::Help(_) => unreachable!("a key that was never seen owes nothing"),
+        }
+    }
+
+    /// Makes room for one key under the cap; the answer, if there is none to be made.
+    fn reserve(&self, hash: u64, fresh: Decision, now_ns: u64, guard: &Guard) -> Result<(), Decision> {
+        let Some(cap) = &self.cap else {
+            return Ok(());
+        };
+        for attempt in 0..3 {
+            // Ordering: Relaxed, here and in `release`. A count; each unit is owned by one node or one call.
+            if cap.held.fetch_add(1, Ordering::Relaxed) < cap.max {
+                return Ok(());
+            }
+            cap.held.fetch_sub(1, Ordering::Relaxed);
+            // The key's own shard, then the next one. Hands go round, so a flood of newcomers searches them all.
+            let index = (self.shard_index(hash) + attempt) % self.shards.len();
+            self.shards[index].sweep(SEARCHED, guard, |node| {
+                node.state.kill_if_idle(&self.algorithm, now_ns) && self.release()
+            });
+        }
+        match cap.overflow {
+            Overflow::Admit => Err(fresh),
+            Overflow::Deny => Err(self.full(fresh, now_ns, guard)),
+            Overflow::Forget => self.forget_one(fresh, now_ns, guard),
+        }
+    }
+
+    /// Gives back one key's room. Always true, for use in conditions.
+    fn release(&self) -> bool {
+        if let Some(cap) = &self.cap {
+            cap.held.fetch_sub(1, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// The denial of a newcomer, with the time until a held key falls idle, of those that a search finds.
+    fn full(&self, fresh: Decision, now_ns: u64, guard: &Guard) -> Decision {
+        let soonest = self.soonest_idle(now_ns, guard).map_or(Duration::ZERO, |(reset, ..)| reset);
+        let retry_ns = crate::clock::saturating_nanos(soonest).max(1);
+        let facts = Facts::Plain { remaining: 0, retry_ns, reset_ns: retry_ns };
+        Decision::new(Outcome::Denied, fresh.cost(), fresh.limit(), facts)
+    }
+
+    /// Forgets the key that would soonest be idle, and takes its room.
+    fn forget_one(&self, fresh: Decision, now_ns: u64, guard: &Guard) -> Result<(), Decision> {
+        loop {
+            let Some((_, shard, node)) = self.soonest_idle(now_ns, guard) else {
+                // Others took all that there was to take: the cap is smaller than the threads at work.
+                return Err(self.full(fresh, now_ns, guard));
+            };
+            // SAFETY: found under the guard, which is still held.
+            let node = unsafe { &*node };
+            // Its room passes from that node to this call, uncounted.
+            if node.state.kill() {
+                shard.removed();
+                let _ = shard.find(node.hash, guard, |_| false);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Of the first keys that a search finds, the one that will soonest be idle.
+    fn soonest_idle(&self, now_ns: u64, guard: &Guard) -> Option<Victim<'_, K, A::Tail>> {
+        let mut best: Option<Victim<'_, K, A::Tail>> = None;
+        for shard in &self.shards {
+            let mut found = 0;
+            shard.sweep(SEARCHED, guard, |node| {
+                if let Ok(decision) = node.state.peek(&self.algorithm, now_ns, 0) {
+                    let reset = decision.reset_after();
+                    found += 1;
+                    if best.as_ref().is_none_or(|(soonest, ..)| reset < *soonest) {
+                        best = Some((reset, shard, std::ptr::from_ref(node)));
+                    }
+                }
+                false
+            });
+            if found >= SEARCHED / 4 {
+                break;
+            }
+        }
+        best
+    }
+
+    /// What a key that was never seen would be answered, uncharged.
+    fn fresh_peek(&self, now_ns: u64, cost: u64) -> Decision {
+        self.fresh(&self.algorithm, now_ns, cost).with_figures_of(self.fresh(&self.algorithm, now_ns, 0))
+    }
+
+    pub(crate) fn peek<Q>(&self, key: &Q, now_ns: u64, cost: u64) -> Decision
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        let hash = self.hasher.hash_one(key);
+        let guard = epoch::pin();
+        self.shard(hash)
+            .get(hash, &guard, |held| key.is(held))
+            .and_then(|node| node.state.peek(&self.algorithm, now_ns, cost).ok())
+            .unwrap_or_else(|| self.fresh_peek(now_ns, cost))
+    }
+
+    pub(crate) fn charge_many<'k, Q>(
+        &self,
+        keys: impl Iterator<Item = &'k Q>,
+        now_ns: u64,
+        decisions: &mut Vec<Decision>,
+    ) where
+        Q: Lookup<K> + ?Sized + 'k,
+    {
+        let guard = epoch::pin();
+        let mut keys = keys.peekable();
+        while keys.peek().is_some() {
+            let mut batch: [Option<(&Q, u64)>; BATCH] = [None; BATCH];
+            for (place, key) in batch.iter_mut().zip(keys.by_ref()) {
+                let hash = self.hasher.hash_one(key);
+                self.shard(hash).prefetch_bucket(hash);
+                *place = Some((key, hash));
+            }
+            for (_, hash) in batch.iter().flatten() {
+                self.shard(*hash).prefetch_node(*hash, &guard);
+            }
+            for (key, hash) in batch.into_iter().flatten() {
+                decisions.push(self.charge_hashed(&self.algorithm, key, hash, now_ns, 1, &guard));
+            }
+        }
+    }
+
+    pub(crate) fn contains<Q>(&self, key: &Q) -> bool
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        let hash = self.hasher.hash_one(key);
+        self.shard(hash).get(hash, &epoch::pin(), |held| key.is(held)).is_some()
+    }
+
+    pub(crate) fn remove<Q>(&self, key: &Q) -> bool
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        let hash = self.hasher.hash_one(key);
+        let guard = epoch::pin();
+        let shard = self.shard(hash);
+        let Some(node) = shard.get(hash, &guard, |held| key.is(held)) else {
+            return false;
+        };
+        let removed = node.state.kill();
+        if removed {
+            shard.removed();
+            self.release();
+        }
+        // Unlinks it, or finds that another thread has.
+        let _ = shard.find(hash, &guard, |held| key.is(held));
+        removed
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.len()).sum()
+    }
+
+    pub(crate) fn for_each(&self, now_ns: u64, mut visit: impl FnMut(&K, Decision)) {
+        let guard = epoch::pin();
+        for shard in &self.shards {
+            shard.for_each(&guard, |node| {
+                if let Ok(decision) = node.state.peek(&self.algorithm, now_ns, 0) {
+                    visit(&node.key, decision);
+                }
+                false
+            });
+        }
+    }
+
+    pub(crate) fn retain_active(&self, now_ns: u64) {
+        self.remove_if(|node| node.state.kill_if_idle(&self.algorithm, now_ns));
+    }
+
+    pub(crate) fn clear(&self) {
+        self.remove_if(|node| node.state.kill());
+    }
+
+    fn remove_if(&self, mut kill: impl FnMut(&Node<K, A::Tail>) -> bool) {
+        for shard in &self.shards {
+            // A guard for each shard, so that memory is not held for the length of the whole pass.
+            shard.for_each(&epoch::pin(), |node| kill(node) && self.release());
+        }
+    }
+}
+
+type Victim<'s, K, T> = (Duration, &'s CachePadded<Shard<K, T>>, *const Node<K, T>);
+
+/// A form in which a key of type `K` can be asked for: `&str` for `String`, `&[u8]` for `Vec<u8>`, and `&K` itself.
+///
+/// Every type that [`ToOwned`] makes a `K` of, and that hashes and compares as that `K` does.
+pub trait Lookup<K>: Hash {
+    /// Whether `held` is this key.
+    fn is(&self, held: &K) -> bool;
+    /// The key to keep, at first sight.
+    fn to_key(&self) -> K;
+}
+
+impl<Q: ToOwned + Hash + Eq + ?Sized> Lookup<Q::Owned> for Q {
+    #[inline]
+    fn is(&self, held: &Q::Owned) -> bool {
+        held.borrow() == self
+    }
+
+    fn to_key(&self) -> Q::Owned {
+        self.to_owned()
+    }
+}
+
+impl<K, A: Algorithm, H> fmt::Debug for Keyed<K, A, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyed")
+            .field("algorithm", &self.algorithm)
+            .field("shards", &self.shards.len())
+            .field("cap", &self.cap.as_ref().map(|cap| (cap.max, cap.overflow)))
+            .finish_non_exhaustive()
+    }
+}

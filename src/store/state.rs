@@ -1,0 +1,164 @@
+//! One key's state, and the loop that turns an algorithm's steps into effects on it.
+//!
+//! Orderings, argued once for all algorithms. The head is where decisions take effect, and for algorithms without
+//! a tail it is the whole state. Tail words carry what a head refers to:
+//!
+//! - A raise *before* the exchange is Release by the exchange's own Release: whoever loads the new head (Acquire)
+//!   sees the tail word that it needs.
+//! - Tail loads are Acquire. A word raised by a thread that had seen a newer head brings that head with it, so a
+//!   refusal made of newer words is found out when the head is loaded again.
+//! - Fills *after* the exchange are Release in order, so that who sees the newest of a run sees all.
+
+use crate::algorithm::Algorithm;
+use crate::algorithm::step::{DEAD, Fill, Raise, Step, Tail};
+use crate::decision::Decision;
+use crate::sync::{AtomicU64, Ordering};
+
+/// The head and tail words of one key.
+#[derive(Debug)]
+pub(crate) struct State<T> {
+    head: AtomicU64,
+    tail: T,
+}
+
+/// The key's node is being unlinked: look it up again.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Dead;
+
+impl<T: Tail> State<T> {
+    /// The state of a key that was never seen.
+    pub(crate) fn fresh(tail_len: usize) -> Self {
+        Self { head: AtomicU64::new(0), tail: T::zeroed(tail_len) }
+    }
+
+    #[inline]
+    fn read(&self, index: usize) -> u64 {
+        // Ordering: Acquire, see the module's text.
+        self.tail.words()[index].load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn raise(&self, Raise { index, value }: Raise) {
+        // Ordering: Release, see the module's text. Relaxed for the loaded half would do as well.
+        self.tail.words()[index].fetch_max(value, Ordering::AcqRel);
+    }
+
+    fn fill<A: Algorithm<Tail = T>>(&self, algorithm: &A, fill: Fill) {
+        algorithm.filled(fill, |raise| self.raise(raise));
+    }
+
+    /// Decides `cost` units at `now_ns` and charges them if they are admitted.
+    ///
+    /// Lock-free: the loop turns again only if another thread's charge took effect. A denial writes nothing.
+    #[inline]
+    pub(crate) fn charge<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Decision, Dead>
+    where
+        A: Algorithm<Tail = T>,
+    {
+        // Ordering: Acquire, see the module's text.
+        let mut head = self.head.load(Ordering::Acquire);
+        loop {
+            if head == DEAD {
+                return Err(Dead);
+            }
+            match algorithm.step(head, |index| self.read(index), now_ns, cost) {
+                Step::Refuse(decision) => match self.settled(head) {
+                    Ok(()) => return Ok(decision),
+                    Err(newer) => head = newer,
+                },
+                Step::Admit { decision, next, raise, fill } => {
+                    if next == head {
+                        match self.settled(head) {
+                            Ok(()) => return Ok(decision),
+                            Err(newer) => head = newer,
+                        }
+                        continue;
+                    }
+                    if let Some(raise) = raise {
+                        self.raise(raise);
+                    }
+                    // Ordering: AcqRel on success: publishes the raise, and orders the fills after the claim.
+                    // Acquire on failure, as for the load above, whose place the value takes.
+                    match self.head.compare_exchange(head, next, Ordering::AcqRel, Ordering::Acquire) {
+                        Ok(_) => {
+                            if let Some(fill) = fill {
+                                self.fill(algorithm, fill);
+                            }
+                            return Ok(decision);
+                        }
+                        Err(newer) => head = newer,
+                    }
+                }
+                Step::Help(fill) => {
+                    self.fill(algorithm, fill);
+                    head = self.head.load(Ordering::Acquire);
+                }
+            }
+        }
+    }
+
+    /// What [`State::charge`] would decide now, with the figures as they stand, uncharged. Writes nothing, except
+    /// what another thread's admission owes.
+    pub(crate) fn peek<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Decision, Dead>
+    where
+        A: Algorithm<Tail = T>,
+    {
+        let mut head = self.head.load(Ordering::Acquire);
+        loop {
+            if head == DEAD {
+                return Err(Dead);
+            }
+            let read = |index| self.read(index);
+            match algorithm.step(head, read, now_ns, cost) {
+                Step::Refuse(decision) | Step::Admit { decision, .. } => {
+                    let decision = match algorithm.step(head, read, now_ns, 0) {
+                        Step::Admit { decision: uncharged, .. } => decision.with_figures_of(uncharged),
+                        _ => decision,
+                    };
+                    match self.settled(head) {
+                        Ok(()) => return Ok(decision),
+                        Err(newer) => head = newer,
+                    }
+                }
+                Step::Help(fill) => {
+                    self.fill(algorithm, fill);
+                    head = self.head.load(Ordering::Acquire);
+                }
+            }
+        }
+    }
+
+    /// Whether tail words that were read belong to `head`. Always, if there are none.
+    #[inline]
+    fn settled(&self, head: u64) -> Result<(), u64> {
+        if self.tail.words().is_empty() {
+            return Ok(());
+        }
+        match self.head.load(Ordering::Acquire) {
+            same if same == head => Ok(()),
+            newer => Err(newer),
+        }
+    }
+
+    /// Marks the state dead if at `now_ns` it means what an absent key means. Only one caller is told so.
+    pub(crate) fn kill_if_idle<A>(&self, algorithm: &A, now_ns: u64) -> bool
+    where
+        A: Algorithm<Tail = T>,
+    {
+        let head = self.head.load(Ordering::Acquire);
+        head != DEAD
+            && algorithm.is_idle(head, |index| self.read(index), now_ns)
+            // Ordering: as for a charge. If a charge came first, the exchange fails and the state lives.
+            && self.head.compare_exchange(head, DEAD, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Marks the state dead whatever it holds. Only one caller is told so.
+    pub(crate) fn kill(&self) -> bool {
+        self.head.swap(DEAD, Ordering::AcqRel) != DEAD
+    }
+
+    #[inline]
+    pub(crate) fn is_dead(&self) -> bool {
+        self.head.load(Ordering::Acquire) == DEAD
+    }
+}

@@ -1,0 +1,94 @@
+//! The one shim for model checking: the only place that names std's or loom's atomics.
+//!
+//! Everything else in the crate takes its atomics from here, so the protocols that the loom models explore are
+//! the protocols that ship. A crate-named flag is used (`--cfg tollgate_loom`) because plain `--cfg loom` would
+//! reach every dependency.
+
+#[cfg(not(tollgate_loom))]
+pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+#[cfg(tollgate_loom)]
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+/// `len` null pointers. Outside the models they come zeroed from the allocator, so that a large run costs no pass
+/// over its memory.
+#[cfg(not(tollgate_loom))]
+pub(crate) fn null_links<T>(len: usize) -> Box<[AtomicPtr<T>]> {
+    let zeroed = Box::<[AtomicPtr<T>]>::new_zeroed_slice(len);
+    // SAFETY: an `AtomicPtr` is as a `*mut T` in memory, of which all zeros is the null pointer.
+    unsafe { zeroed.assume_init() }
+}
+
+#[cfg(tollgate_loom)]
+pub(crate) fn null_links<T>(len: usize) -> Box<[AtomicPtr<T>]> {
+    (0..len).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect()
+}
+
+/// Deferred reclamation: crossbeam-epoch outside the models.
+///
+/// A guard promises that nothing retired after it was taken is freed before it is dropped.
+#[cfg(not(tollgate_loom))]
+pub(crate) mod epoch {
+    /// A pinned thread.
+    pub(crate) struct Guard(crossbeam_epoch::Guard);
+
+    /// Pins the calling thread.
+    #[inline]
+    pub(crate) fn pin() -> Guard {
+        Guard(crossbeam_epoch::pin())
+    }
+
+    impl Guard {
+        /// Frees `ptr` once no thread pinned now can hold it.
+        ///
+        /// # Safety
+        /// `ptr` came from [`Box::into_raw`], is unreachable for threads that pin from now on, and is retired
+        /// only once. `T` is `Send + 'static`, since the free may run on any thread and at any later time.
+        pub(crate) unsafe fn retire<T: Send + 'static>(&self, ptr: *mut T) {
+            // SAFETY: the caller's duty is this function's contract, word for word.
+            unsafe {
+                self.0.defer_unchecked(move || drop(Box::from_raw(ptr)));
+            }
+        }
+    }
+}
+
+/// In the models nothing is freed while a model runs (a use after free would show as a lost charge anyway, and
+/// crossbeam-epoch's own state space would drown ours). What is retired is remembered, so that a second retire
+/// of one node fails the model, and freed when the table is dropped.
+#[cfg(tollgate_loom)]
+pub(crate) mod epoch {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    type Retired = BTreeSet<usize>;
+
+    thread_local! {
+        // A loom execution runs all its threads on one OS thread, so this is shared by the model's threads.
+        static RETIRED: RefCell<Retired> = const { RefCell::new(Retired::new()) };
+    }
+
+    /// A pinned thread.
+    pub(crate) struct Guard(());
+
+    /// Pins the calling thread.
+    pub(crate) fn pin() -> Guard {
+        Guard(())
+    }
+
+    impl Guard {
+        /// See the other form.
+        ///
+        /// # Safety
+        /// As for the other form.
+        pub(crate) unsafe fn retire<T: Send + 'static>(&self, ptr: *mut T) {
+            let first = RETIRED.with_borrow_mut(|set| set.insert(ptr.addr()));
+            assert!(first, "a node is retired at most once");
+        }
+    }
+
+    /// How many nodes were retired since the last call; forgets them.
+    pub(crate) fn take_retired() -> usize {
+        RETIRED.with_borrow_mut(std::mem::take).len()
+    }
+}
