@@ -54,7 +54,9 @@ impl ValueEnum for Choice {
     fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
         match self {
             Self::One(kind) => kind.to_possible_value(),
-            Self::All => Some(clap::builder::PossibleValue::new("all").help("Every one of them, side by side")),
+            Self::All => {
+                Some(clap::builder::PossibleValue::new("all").help("Every one of them, side by side"))
+            }
         }
     }
 }

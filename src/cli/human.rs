@@ -35,7 +35,7 @@ pub fn share(part: u64, whole: u64) -> String {
     let thousandths = u128::from(part) * 100_000 / u128::from(whole);
     match thousandths {
         0 => "<0.001 %".to_owned(),
-        1..=99 => format!("0.{thousandths:03} %"),
+        1..=999 => format!("0.{thousandths:03} %"),
         _ => {
             let hundredths = (u128::from(part) * 20_000 / u128::from(whole)).div_ceil(2).min(9_999);
             format!("{}.{:02} %", hundredths / 100, hundredths % 100)
@@ -95,7 +95,10 @@ mod tests {
 
     #[test]
     fn numbers() {
-        assert_eq!([count(0), count(999), count(1_000), count(1_234_567)], ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(
+            [count(0), count(999), count(1_000), count(1_234_567)],
+            ["0", "999", "1,000", "1,234,567"]
+        );
         assert_eq!(counted(1, "line"), "1 line");
         assert_eq!([bytes(1_023), bytes(1_536), bytes(5 << 20)], ["1023 B", "1.5 KiB", "5.0 MiB"]);
     }
@@ -103,13 +106,14 @@ mod tests {
     #[test]
     fn shares_never_look_like_none_or_all() {
         assert_eq!([share(0, 5), share(5, 5), share(0, 0)], ["0 %", "100 %", "0 %"]);
-        assert_eq!([share(1, 3), share(1, 1_000), share(1, 10_000_000)], ["33.33 %", "0.10 %", "<0.001 %"]);
+        assert_eq!([share(1, 3), share(1, 1_000), share(1, 10_000_000)], ["33.33 %", "0.100 %", "<0.001 %"]);
         assert_eq!([share(999_999, 1_000_000), share(12, 100_000)], ["99.99 %", "0.012 %"]);
     }
 
     #[test]
     fn durations_have_two_units() {
-        let texts = [0, 59_500, 60_000, 61_000, 3_660_000, 90_000_000].map(|ms| duration(Duration::from_millis(ms)));
+        let texts =
+            [0, 59_500, 60_000, 61_000, 3_660_000, 90_000_000].map(|ms| duration(Duration::from_millis(ms)));
         assert_eq!(texts, ["0 s", "59.5 s", "1 min", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
         assert_eq!(duration(Duration::from_nanos(1_500)), "1.5 µs");
         assert_eq!(duration(Duration::from_nanos(1)), "1 ns");
@@ -119,7 +123,7 @@ mod tests {
     #[test]
     fn times_are_utc() {
         assert_eq!(utc(1_498_780_801_000_000_000), "2017-06-30 00:00:01");
-        assert_eq!(utc(1_655_071_198_444_458_000), "2022-06-12 17:53:18.444458");
+        assert_eq!(utc(1_655_071_198_444_458_000), "2022-06-12 21:59:58.444458");
         assert_eq!(utc(u64::MAX), "2554-07-21 23:34:33.709551615");
     }
 }

@@ -95,7 +95,9 @@ fn run_replay(args: &ReplayArgs) -> Result<(), Error> {
         chart::draw(path, &trace, &outcomes)?;
     }
     let json = match &args.json {
-        Some(path) => Some((path, report::replay_json(&trace, &outcomes, args.algorithms.store.as_str(), args.top)?)),
+        Some(path) => {
+            Some((path, report::replay_json(&trace, &outcomes, args.algorithms.store.as_str(), args.top)?))
+        }
         None => None,
     };
     finish(json, &about, || report::replay_tables(&trace, &outcomes, args.top))

@@ -12,7 +12,7 @@ use crate::sync::AtomicU64;
 use crate::{Algorithm, ManualClock, Quota, QuotaError, RateLimiter, Timestamp};
 
 /// Between two looks at the progress bar and at the store's size.
-const STRIDE: usize = 1 << 15;
+const STRIDE: usize = 1 << 12;
 
 /// What one algorithm made of a trace.
 #[derive(Clone, Debug)]
@@ -232,7 +232,8 @@ mod tests {
 
     #[test]
     fn denials_are_counted_by_key() {
-        let trace = trace(&[(0, b'a', 1), (0, b'b', 1), (0, b'a', 1), (1, b'a', 1), (2, b'c', 9), (10, b'a', 1)]);
+        let trace =
+            trace(&[(0, b'a', 1), (0, b'b', 1), (0, b'a', 1), (1, b'a', 1), (2, b'c', 9), (10, b'a', 1)]);
         let (text, tally) = decisions(&trace, Kind::SlidingLog, &["1/10s"]);
         assert_eq!(text, "110001");
         assert_eq!((tally.admitted(), tally.denied, tally.never, tally.keys_denied()), (3, 3, 1, 2));
@@ -243,7 +244,8 @@ mod tests {
     #[test]
     fn several_limits_charge_all_or_none() {
         // 1/s and 2 in 10 s. At 1.0 s both admit; the denials at 0 s must not have used up the second.
-        let trace = trace(&[(0, b'a', 1), (0, b'a', 1), (0, b'a', 1), (1, b'a', 1), (2, b'a', 1), (10, b'a', 1)]);
+        let trace =
+            trace(&[(0, b'a', 1), (0, b'a', 1), (0, b'a', 1), (1, b'a', 1), (2, b'a', 1), (10, b'a', 1)]);
         for kind in [Kind::SlidingLog, Kind::FixedWindow] {
             let (text, tally) = decisions(&trace, kind, &["1/s", "2/10s"]);
             assert_eq!(text, "100101", "{kind:?}");

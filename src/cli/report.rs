@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use serde::Serialize;
 
 use super::error::Error;
@@ -142,7 +142,7 @@ pub fn input_lines(trace: &Trace, no_sort: bool) -> String {
     let records = human::counted(trace.records.len() as u64, "request");
     let keys = human::counted(trace.keys.len() as u64, "key");
     let length = human::duration(Duration::from_nanos(last - first));
-    let _ = writeln!(text, "Requests {records} of {keys}");
+    let _ = writeln!(text, "Replayed {records} of {keys}");
     let _ = writeln!(text, "Time     {} to {} UTC ({length})", human::utc(first), human::utc(last));
     if trace.out_of_order > 0 {
         let how = if no_sort { "replayed as they are (--no-sort)" } else { "sorted" };
@@ -181,7 +181,16 @@ pub fn limits_line(quotas: &[Quota]) -> String {
 /// The comparison of algorithms, then the most denied keys.
 #[must_use]
 pub fn replay_tables(trace: &Trace, outcomes: &[Outcome], top: usize) -> String {
-    let mut table = plain_table(&["Algorithm", "Admitted", "Denied", "Share", "Keys denied", "Longest wait", "State", "Most denied key"]);
+    let mut table = plain_table(&[
+        "Algorithm",
+        "Admitted",
+        "Denied",
+        "Share",
+        "Keys denied",
+        "Longest wait",
+        "State",
+        "Most denied key",
+    ]);
     for outcome in outcomes {
         let tally = &outcome.tally;
         let worst = match tally.top_denied(1)[..] {
@@ -243,7 +252,8 @@ fn top_table(trace: &Trace, outcomes: &[Outcome], top: usize) -> Option<Table> {
 #[must_use]
 pub fn plain_table(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    let rule = LineStyle::none().fill('─').junction('─');
+    table.load_style(TableStyle::new().header_separator(rule));
     table.set_header(header.iter().copied());
     table
 }

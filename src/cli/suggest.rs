@@ -86,7 +86,8 @@ impl Search<'_> {
     pub fn find(&self, kind: Kind) -> Result<Answer, Error> {
         let mut trials = BTreeMap::new();
         // A limit of the whole cost denies nothing, bursts and the algorithm's range apart.
-        let total = self.trace.records.iter().fold(0_u64, |sum, record| sum.saturating_add(record.cost)).max(1);
+        let total =
+            self.trace.records.iter().fold(0_u64, |sum, record| sum.saturating_add(record.cost)).max(1);
         let Some(mut high) = self.first_that_meets(kind, total, &mut trials)? else {
             let tried = trials.last_key_value().map_or(String::new(), |(limit, trial)| {
                 format!("; even {limit} denies {}", self.described(*trial))
@@ -95,7 +96,11 @@ impl Search<'_> {
                 Some(burst) => format!("; a burst of {burst} may be too small"),
                 None => String::new(),
             };
-            return Err(Error::run(format!("{}: no limit can {}{tried}{why}", kind.as_str(), self.goal.text())));
+            return Err(Error::run(format!(
+                "{}: no limit can {}{tried}{why}",
+                kind.as_str(),
+                self.goal.text()
+            )));
         };
         // The highest limit known to miss the goal is below `high`; 0 stands for "none".
         let mut low = trials.range(..high).next_back().map_or(0, |(&limit, _)| limit);
@@ -104,7 +109,8 @@ impl Search<'_> {
             if self.meets(self.trial(kind, middle, &mut trials)?) { high = middle } else { low = middle }
         }
         // The neighbours beyond what bisection looked at, and round figures for the table.
-        for limit in [high.saturating_sub(2), high.saturating_sub(1), high / 4, high / 2, high + 1, high * 2] {
+        for limit in [high.saturating_sub(2), high.saturating_sub(1), high / 4, high / 2, high + 1, high * 2]
+        {
             if (1..=total.max(high + 1)).contains(&limit) {
                 // A limit out of the algorithm's range has no trial, which is no reason to fail now.
                 let _ = self.trial(kind, limit, &mut trials);
@@ -193,7 +199,10 @@ impl Answer {
     fn candidates(&self) -> impl Iterator<Item = (u64, Trial)> + '_ {
         let answer = self.quota.limit();
         let near = [answer / 4, answer / 2, answer.saturating_sub(1), answer, answer + 1, answer * 2];
-        self.trials.iter().map(|(&limit, &trial)| (limit, trial)).filter(move |(limit, _)| near.contains(limit))
+        self.trials
+            .iter()
+            .map(|(&limit, &trial)| (limit, trial))
+            .filter(move |(limit, _)| near.contains(limit))
     }
 }
 

@@ -2,11 +2,12 @@
 //!
 //! | who | how many | when |
 //! |---|---|---|
-//! | 20,000 clients, popularity by Zipf's law | 240,000 | all day, four times as busy in the evening as at night |
-//! | the same clients | 24,000 | within five minutes from 20:15, as when a link spreads |
+//! | 20,000 clients, popularity by Zipf's law | 230,000 | all day, four times as busy in the evening as at night |
+//! | the most popular of them | 9,000 | within twenty minutes from 20:15, as when a link spreads |
 //! | `scraper` | 21,600 | two a second from 02:00 to 05:00 |
-//! | `cron` | 2,880 | twenty at once every ten minutes |
-//! | `stuck-retrying` | about 9,000 | from 11:00, a try each 200 ms to 5 s, waits doubling after every fourth try |
+//! | `cron` | 8,640 | ninety within four seconds around a full minute, every quarter of an hour |
+//! | `poller` | 15,157 | 16:00 to 20:00, each 0.9 to 1 s: just too often for 60 a minute |
+//! | `stuck-retrying` | 16,000 | from 11:00, a hundred tries in thirty seconds, then a minute's rest |
 
 use super::input::{Record, Trace};
 
@@ -18,7 +19,8 @@ const SEED: u64 = 0x7011_6A7E;
 const CLIENTS: u32 = 20_000;
 
 /// Requests an hour, relative to each other, from midnight on.
-const HOURLY: [u64; 24] = [6, 5, 4, 3, 3, 3, 4, 6, 8, 10, 11, 11, 12, 11, 11, 11, 11, 12, 13, 14, 15, 14, 11, 8];
+const HOURLY: [u64; 24] =
+    [6, 5, 4, 3, 3, 3, 4, 6, 8, 10, 11, 11, 12, 11, 11, 11, 11, 12, 13, 14, 15, 14, 11, 8];
 
 /// SplitMix64 (Steele, Lea and Flood 2014): small, and good enough for a crowd.
 struct Random(u64);
@@ -73,38 +75,42 @@ pub fn day() -> Trace {
     };
     let clients = Weighted::new((1..=u64::from(CLIENTS)).map(|rank| 1_000_000_000 / rank));
     let hours = Weighted::new(HOURLY.into_iter());
-    for _ in 0..240_000 {
+    for _ in 0..230_000 {
         let client = clients.draw(&mut random);
         let hour = hours.draw(&mut random) as u64;
         push(&name(client), hour * HOUR + random.below(HOUR));
     }
     // The crowd: popular clients are no more likely than others, and most come at the beginning.
-    for _ in 0..24_000 {
+    for _ in 0..9_000 {
         let client = usize::try_from(random.below(u64::from(CLIENTS) / 8)).unwrap_or(0);
-        let (a, b) = (random.below(300 * SECOND), random.below(300 * SECOND));
+        let (a, b) = (random.below(1_200 * SECOND), random.below(1_200 * SECOND));
         push(&name(client), 20 * HOUR + 900 * SECOND + a.min(b));
     }
     for n in 0..21_600 {
         push("scraper", 2 * HOUR + n * SECOND / 2 + random.below(SECOND / 4));
     }
-    for n in 0..144 {
-        for _ in 0..20 {
-            push("cron", n * 600 * SECOND + random.below(SECOND));
+    for n in 0..96 {
+        for _ in 0..90 {
+            push("cron", n * 900 * SECOND + 58 * SECOND + random.below(4 * SECOND));
         }
     }
-    let mut at = 11 * HOUR;
-    let mut tries = 0_u32;
-    while at < 15 * HOUR {
-        push("stuck-retrying", at + random.below(SECOND / 10));
-        // Doubling the wait up to 5 s, and beginning again after two minutes' worth of tries.
-        let wait = (SECOND / 5) << (tries / 4).min(5);
-        at += wait.min(5 * SECOND);
-        tries = (tries + 1) % 48;
+    let mut at = 16 * HOUR;
+    while at < 20 * HOUR {
+        push("poller", at);
+        at += SECOND - random.below(SECOND / 10);
+    }
+    for n in 0..160 {
+        for tries in 0..100 {
+            push(
+                "stuck-retrying",
+                11 * HOUR + n * 90 * SECOND + tries * 3 * SECOND / 10 + random.below(SECOND / 10),
+            );
+        }
     }
     trace.records.sort_by_key(|record| record.at);
     trace.notes.push(
-        "made-up day (no file was named): 20,000 clients, a sudden crowd at 20:15, a scraper from 02:00 to 05:00, \
-         a cron job, a client stuck retrying"
+        "made-up requests, since no file was named: a day of 20,000 clients, a sudden crowd at 20:15,\n         \
+         a scraper from 02:00 to 05:00, a cron job, a poller and a client stuck retrying"
             .to_owned(),
     );
     trace
@@ -128,7 +134,10 @@ mod tests {
         let sum = trace.records.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, record| {
             (sum ^ record.at ^ u64::from(record.key) << 32).wrapping_mul(0x0000_0100_0000_01b3)
         });
-        assert_eq!((trace.records.len(), trace.keys.len(), format!("{sum:x}")), (0, 0, String::new()));
+        assert_eq!(
+            (trace.records.len(), trace.keys.len(), format!("{sum:x}")),
+            (300_399, 17_383, "73f2eb3dd1d774d1".to_owned())
+        );
     }
 
     #[test]
@@ -136,7 +145,9 @@ mod tests {
         let trace = day();
         let mut counts = vec![0_u64; trace.keys.len()];
         trace.records.iter().for_each(|record| counts[record.key as usize] += 1);
-        let of = |name: &str| (0_u32..).zip(&counts).find(|&(id, _)| trace.keys.name(id) == name).map_or(0, |(_, &n)| n);
+        let of = |name: &str| {
+            (0_u32..).zip(&counts).find(|&(id, _)| trace.keys.name(id) == name).map_or(0, |(_, &n)| n)
+        };
         let (first, tenth) = (of("client-00001"), of("client-00010"));
         assert!((8 * tenth..12 * tenth).contains(&first), "{first} {tenth}");
         assert_eq!(of("scraper"), 21_600);

@@ -71,9 +71,9 @@ fn end_of_request(text: &[u8]) -> Option<(&[u8], &[u8], &[u8], &[u8])> {
         let (status, bytes, rest) = status_and_size(&text[quote + 1..])?;
         Some((&text[..quote], status, bytes, rest))
     };
-    unescaped_quotes(text).find_map(try_at).or_else(|| {
-        text.iter().enumerate().filter(|&(_, &b)| b == b'"').find_map(|(quote, _)| try_at(quote))
-    })
+    unescaped_quotes(text)
+        .find_map(try_at)
+        .or_else(|| text.iter().enumerate().filter(|&(_, &b)| b == b'"').find_map(|(quote, _)| try_at(quote)))
 }
 
 fn unescaped_quotes(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
@@ -201,7 +201,8 @@ impl Columns {
     /// Fields by their names; `None` if one is not a field of this format.
     #[must_use]
     pub fn new(time: &[String], key: &[String], cost: Option<&str>) -> Option<Self> {
-        let all = |names: &[String]| names.iter().map(|name| Field::by_name(name)).collect::<Option<Vec<_>>>();
+        let all =
+            |names: &[String]| names.iter().map(|name| Field::by_name(name)).collect::<Option<Vec<_>>>();
         let cost = match cost {
             Some(name) => Some(Field::by_name(name)?),
             None => None,

@@ -29,7 +29,10 @@ pub struct Source {
 
 impl std::fmt::Debug for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Source").field("name", &self.name).field("compression", &self.compression).finish_non_exhaustive()
+        f.debug_struct("Source")
+            .field("name", &self.name)
+            .field("compression", &self.compression)
+            .finish_non_exhaustive()
     }
 }
 
@@ -99,7 +102,9 @@ impl Source {
             return Err(Error::run(format!("{name} is empty")));
         }
         let compression = Compression::of(&magic).map_err(|kind| {
-            Error::run(format!("{name} is {kind} data; tollgate reads plain text, gzip and zstd: decompress it first"))
+            Error::run(format!(
+                "{name} is {kind} data; tollgate reads plain text, gzip and zstd: decompress it first"
+            ))
         })?;
         let raw = BufReader::with_capacity(BUFFER, Cursor::new(magic).chain(raw));
         let mut text: Box<dyn BufRead> = match compression {
@@ -107,7 +112,9 @@ impl Source {
             Compression::Gzip => Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(raw))),
             Compression::Zstd => match zstd::Decoder::with_buffer(raw) {
                 Ok(decoder) => Box::new(BufReader::with_capacity(BUFFER, decoder)),
-                Err(error) => return Err(read_error(name, compression, Position { line: 1, byte: 0 }, &error)),
+                Err(error) => {
+                    return Err(read_error(name, compression, Position { line: 1, byte: 0 }, &error));
+                }
             },
         };
         let mut head = Vec::new();

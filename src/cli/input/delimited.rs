@@ -18,7 +18,12 @@ impl Columns {
     ///
     /// # Errors
     /// With the first name that the header does not have.
-    pub fn new(header: Vec<String>, time: &[String], key: &[String], cost: Option<&str>) -> Result<Self, String> {
+    pub fn new(
+        header: Vec<String>,
+        time: &[String],
+        key: &[String],
+        cost: Option<&str>,
+    ) -> Result<Self, String> {
         let find = |name: &str| {
             let same = header.iter().position(|known| known == name);
             same.or_else(|| header.iter().position(|known| known.eq_ignore_ascii_case(name)))

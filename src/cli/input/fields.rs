@@ -64,7 +64,9 @@ impl Format {
 /// The lines of a file's first part that are not empty. The last may be cut.
 pub fn head_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
-    head.split(|&b| b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)).filter(|line| !line.is_empty())
+    head.split(|&b| b == b'\n')
+        .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+        .filter(|line| !line.is_empty())
 }
 
 /// One or more fields, written `FIELD[+FIELD…]`.
@@ -96,16 +98,61 @@ pub struct Chosen {
 
 /// Usual names of time fields, the surest first. Names are compared without case.
 const TIME_NAMES: [&str; 24] = [
-    "ts_ns", "ts_us", "ts_ms", "ts", "timestamp_ns", "timestamp_us", "timestamp_ms", "timestamp", "@timestamp",
-    "datetime", "date_time", "time_iso8601", "time_local", "eventtime", "event_time", "start_time", "created_at",
-    "request_timestamp", "time_ns", "time_ms", "time", "dt", "msec", "date",
+    "ts_ns",
+    "ts_us",
+    "ts_ms",
+    "ts",
+    "timestamp_ns",
+    "timestamp_us",
+    "timestamp_ms",
+    "timestamp",
+    "@timestamp",
+    "datetime",
+    "date_time",
+    "time_iso8601",
+    "time_local",
+    "eventtime",
+    "event_time",
+    "start_time",
+    "created_at",
+    "request_timestamp",
+    "time_ns",
+    "time_ms",
+    "time",
+    "dt",
+    "msec",
+    "date",
 ];
 
 /// Usual names of the field that says who asks, the surest first.
 const KEY_NAMES: [&str; 27] = [
-    "client", "client_ip", "clientip", "client_addr", "remote_addr", "remote_ip", "remote_host", "src_ip",
-    "srcip", "source_ip", "sourceipaddress", "c-ip", "id.orig_h", "src", "source", "ip", "ip_address", "actor",
-    "user", "user_id", "username", "account", "api_key", "tenant", "customer", "key", "host",
+    "client",
+    "client_ip",
+    "clientip",
+    "client_addr",
+    "remote_addr",
+    "remote_ip",
+    "remote_host",
+    "src_ip",
+    "srcip",
+    "source_ip",
+    "sourceipaddress",
+    "c-ip",
+    "id.orig_h",
+    "src",
+    "source",
+    "ip",
+    "ip_address",
+    "actor",
+    "user",
+    "user_id",
+    "username",
+    "account",
+    "api_key",
+    "tenant",
+    "customer",
+    "key",
+    "host",
 ];
 
 /// Settles the fields for a file in which `present` are known.
@@ -127,14 +174,20 @@ pub fn choose(
         None => match (find("date"), find("time")) {
             (Some(date), Some(time)) => vec![date, time],
             _ => vec![TIME_NAMES.into_iter().find_map(find).ok_or_else(|| {
-                Error::run(format!("{file}: which field is the time? Name it with --time; the fields are: {}", list()))
+                Error::run(format!(
+                    "{file}: which field is the time? Name it with --time; the fields are: {}",
+                    list()
+                ))
             })?],
         },
     };
     let key = match key {
         Some(FieldList(fields)) => fields.clone(),
         None => vec![KEY_NAMES.into_iter().find_map(find).ok_or_else(|| {
-            Error::run(format!("{file}: which field is the client? Name it with --key; the fields are: {}", list()))
+            Error::run(format!(
+                "{file}: which field is the client? Name it with --key; the fields are: {}",
+                list()
+            ))
         })?],
     };
     Ok(Chosen { time, key, cost: cost.map(str::to_owned) })
@@ -161,9 +214,10 @@ pub fn json_names(head: &[u8], file: &str) -> Result<Vec<String>, Error> {
         }
     }
     match first_bad {
-        Some((reason, line)) if objects == 0 => {
-            Err(Error::run(format!("{file}: no JSON object found; the first line is {reason}: {}", printable(line, 80))))
-        }
+        Some((reason, line)) if objects == 0 => Err(Error::run(format!(
+            "{file}: no JSON object found; the first line is {reason}: {}",
+            printable(line, 80)
+        ))),
         _ => Ok(all),
     }
 }

@@ -95,18 +95,23 @@ impl<'a> Object<'a> {
     fn text(&self, field: &str, line: &[u8]) -> Result<Cow<'a, [u8]>, Reason> {
         match self.find(field) {
             Some(value) => plain_text(value).ok_or_else(|| Reason::NotPlain(field.to_owned())),
-            None => Err(Reason::NoField { field: field.to_owned(), present: names(line).unwrap_or_default() }),
+            None => {
+                Err(Reason::NoField { field: field.to_owned(), present: names(line).unwrap_or_default() })
+            }
         }
     }
 
     /// By the whole name, then by the first part of the path and so on. Of fields with one name, the last counts.
     fn find(&self, field: &str) -> Option<&'a RawValue> {
-        let named = |name: &str| self.fields.iter().rev().find(|(known, _)| known == name).map(|&(_, value)| value);
+        let named =
+            |name: &str| self.fields.iter().rev().find(|(known, _)| known == name).map(|&(_, value)| value);
         named(field).or_else(|| {
             field.match_indices('.').find_map(|(dot, _)| {
                 let (first, rest) = (&field[..dot], &field[dot + 1..]);
                 let inner = named(first)?.get();
-                let begins = |name: &str| rest.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+                let begins = |name: &str| {
+                    rest.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                };
                 Object::parse(inner.as_bytes(), begins).ok()?.find(rest)
             })
         })

@@ -24,6 +24,7 @@ use self::row::{Reason, Row, printable};
 use self::time::{TimeFormat, TimeParser};
 use crate::cli::decimal;
 use crate::cli::error::Error;
+use crate::cli::human;
 
 /// How many lines that do not parse are kept.
 const SHOWN: usize = 5;
@@ -107,7 +108,11 @@ pub fn load(selection: &Selection, progress: &ProgressBar) -> Result<Trace, Erro
         let lines: Vec<String> = trace.bad.iter().map(|bad| format!("\n  {bad}")).collect();
         return Err(Error::run(match trace.skipped {
             0 => format!("no records in {}", names(&selection.files)),
-            n => format!("no usable record in {}: {n} lines skipped{}", names(&selection.files), lines.concat()),
+            n => format!(
+                "no usable record in {}: {n} lines skipped{}",
+                names(&selection.files),
+                lines.concat()
+            ),
         }));
     }
     trace.out_of_order = trace.records.windows(2).filter(|pair| pair[1].at < pair[0].at).count() as u64;
@@ -138,7 +143,12 @@ impl Extractor {
     }
 }
 
-fn load_file(path: &Path, selection: &Selection, progress: &ProgressBar, trace: &mut Trace) -> Result<(), Error> {
+fn load_file(
+    path: &Path,
+    selection: &Selection,
+    progress: &ProgressBar,
+    trace: &mut Trace,
+) -> Result<(), Error> {
     let source = Source::open(path, progress)?;
     let name = source.name.clone();
     let format = match selection.format {
@@ -152,7 +162,8 @@ fn load_file(path: &Path, selection: &Selection, progress: &ProgressBar, trace: 
         format => format,
     };
     let (present, header_line) = present_fields(&source, format)?;
-    let chosen = choose(selection.time.as_ref(), selection.key.as_ref(), selection.cost.as_deref(), &present, &name)?;
+    let chosen =
+        choose(selection.time.as_ref(), selection.key.as_ref(), selection.cost.as_deref(), &present, &name)?;
     let missing = |field: &str| {
         Error::run(format!("{name}: there is no field {field:?}; the fields are: {}", present.join(", ")))
     };
@@ -167,17 +178,21 @@ fn load_file(path: &Path, selection: &Selection, progress: &ProgressBar, trace: 
     let before = reader.trace.records.len();
     match format {
         Format::Csv => {
-            let columns =
-                delimited::Columns::new(present.clone(), time, key, cost.as_deref()).map_err(|field| missing(&field))?;
+            let columns = delimited::Columns::new(present.clone(), time, key, cost.as_deref())
+                .map_err(|field| missing(&field))?;
             reader.read_csv(source, &columns)?;
         }
         _ => {
             let extractor = match format {
-                Format::Clf => Extractor::Clf(clf::Columns::new(time, key, cost.as_deref()).ok_or_else(|| {
-                    let known = |field: &&String| clf::Field::by_name(field).is_none();
-                    missing(time.iter().chain(key).chain(cost).find(known).map_or("", String::as_str))
-                })?),
-                Format::Jsonl => Extractor::Jsonl(jsonl::Columns::new(time.clone(), key.clone(), cost.clone())),
+                Format::Clf => {
+                    Extractor::Clf(clf::Columns::new(time, key, cost.as_deref()).ok_or_else(|| {
+                        let known = |field: &&String| clf::Field::by_name(field).is_none();
+                        missing(time.iter().chain(key).chain(cost).find(known).map_or("", String::as_str))
+                    })?)
+                }
+                Format::Jsonl => {
+                    Extractor::Jsonl(jsonl::Columns::new(time.clone(), key.clone(), cost.clone()))
+                }
                 _ => Extractor::Tsv(
                     delimited::Columns::new(present.clone(), time, key, cost.as_deref())
                         .map_err(|field| missing(&field))?,
@@ -190,8 +205,8 @@ fn load_file(path: &Path, selection: &Selection, progress: &ProgressBar, trace: 
     let time_format = reader.time.format().clone();
     let read = trace.records.len() - before;
     trace.notes.push(format!(
-        "{name}: {} records ({}), time from {:?} ({time_format}), key from {:?}{}",
-        read,
+        "{name}: {} ({}), time from {:?} ({time_format}), key from {:?}{}",
+        human::counted(read as u64, "record"),
         format.as_str(),
         chosen.time.join("+"),
         chosen.key.join("+"),
@@ -216,7 +231,8 @@ fn present_fields(source: &Source, format: Format) -> Result<(Vec<String>, u64),
         Format::Csv | Format::Auto => {
             let head = source.head.strip_prefix(decompress::BYTE_ORDER_MARK).unwrap_or(&source.head);
             let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(head);
-            let header = reader.byte_headers().map_err(|error| Error::run(format!("{}: {error}", source.name)))?;
+            let header =
+                reader.byte_headers().map_err(|error| Error::run(format!("{}: {error}", source.name)))?;
             Ok((delimited::header(header.iter()), 1))
         }
     }
@@ -232,7 +248,12 @@ struct FileReader<'a> {
 }
 
 impl FileReader<'_> {
-    fn read_lines(&mut self, source: Source, mut extractor: Extractor, header_line: u64) -> Result<(), Error> {
+    fn read_lines(
+        &mut self,
+        source: Source,
+        mut extractor: Extractor,
+        header_line: u64,
+    ) -> Result<(), Error> {
         let mut lines = Lines::new(source);
         while let Some(line) = lines.next_line()? {
             if line.bytes.is_empty() || line.number <= header_line {
@@ -252,7 +273,8 @@ impl FileReader<'_> {
 
     fn read_csv(&mut self, source: Source, columns: &delimited::Columns) -> Result<(), Error> {
         let compression = source.compression;
-        let mut reader = csv::ReaderBuilder::new().flexible(true).buffer_capacity(1 << 16).from_reader(source.reader);
+        let mut reader =
+            csv::ReaderBuilder::new().flexible(true).buffer_capacity(1 << 16).from_reader(source.reader);
         let mut record = csv::ByteRecord::new();
         loop {
             match reader.read_byte_record(&mut record) {
@@ -299,7 +321,10 @@ impl FileReader<'_> {
     fn skip(&mut self, line: u64, reason: Reason, text: &[u8]) -> Result<(), Error> {
         let bad = || BadLine { file: self.name.to_owned(), line, reason, text: printable(text, 120) };
         if self.strict {
-            return Err(Error::run(format!("{}\n(--strict stops at the first line that does not parse)", bad())));
+            return Err(Error::run(format!(
+                "{}\n(--strict stops at the first line that does not parse)",
+                bad()
+            )));
         }
         self.trace.skipped += 1;
         if self.trace.bad.len() < SHOWN {
@@ -308,4 +333,3 @@ impl FileReader<'_> {
         Ok(())
     }
 }
-

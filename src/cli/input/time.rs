@@ -62,8 +62,13 @@ impl Unit {
     /// The unit that a field's name ends in, as in `ts_ns`.
     fn by_name(field: &str) -> Option<Self> {
         let field = field.to_ascii_lowercase();
-        let units =
-            [("_ns", Self::Ns), ("_nanos", Self::Ns), ("_us", Self::Us), ("_micros", Self::Us), ("_ms", Self::Ms)];
+        let units = [
+            ("_ns", Self::Ns),
+            ("_nanos", Self::Ns),
+            ("_us", Self::Us),
+            ("_micros", Self::Us),
+            ("_ms", Self::Ms),
+        ];
         let more = [("_millis", Self::Ms), ("_s", Self::S), ("_sec", Self::S), ("_secs", Self::S)];
         units.into_iter().chain(more).find_map(|(end, unit)| field.ends_with(end).then_some(unit))
     }
@@ -232,7 +237,26 @@ fn clf(text: &[u8]) -> Result<u64, TimeError> {
     let text = text.strip_prefix(b"[").unwrap_or(text);
     let text = text.strip_suffix(b"]").unwrap_or(text);
     let &[
-        d1, d2, b'/', m1, m2, m3, b'/', y1, y2, y3, y4, b':', h1, h2, b':', min1, min2, b':', s1, s2,
+        d1,
+        d2,
+        b'/',
+        m1,
+        m2,
+        m3,
+        b'/',
+        y1,
+        y2,
+        y3,
+        y4,
+        b':',
+        h1,
+        h2,
+        b':',
+        min1,
+        min2,
+        b':',
+        s1,
+        s2,
         ref rest @ ..,
     ] = text
     else {
@@ -240,7 +264,8 @@ fn clf(text: &[u8]) -> Result<u64, TimeError> {
     };
     let number = |digits: &[u8]| -> Result<i8, TimeError> {
         let all = digits.iter().all(u8::is_ascii_digit);
-        let value = digits.iter().fold(0_u8, |value, b| value.wrapping_mul(10).wrapping_add(b.wrapping_sub(b'0')));
+        let value =
+            digits.iter().fold(0_u8, |value, b| value.wrapping_mul(10).wrapping_add(b.wrapping_sub(b'0')));
         // Two digits are at most 99.
         if all { i8::try_from(value).map_err(|_| TimeError::Syntax) } else { Err(TimeError::Syntax) }
     };
@@ -273,9 +298,16 @@ fn clf(text: &[u8]) -> Result<u64, TimeError> {
     // A leap second becomes the second before it, as everywhere else in Unix time.
     let second = number(&[s1, s2])?;
     let second = if second == 60 { 59 } else { second };
-    let datetime =
-        DateTime::new(year, month, number(&[d1, d2])?, number(&[h1, h2])?, number(&[min1, min2])?, second, nanos)
-            .map_err(|_| TimeError::NoSuchTime)?;
+    let datetime = DateTime::new(
+        year,
+        month,
+        number(&[d1, d2])?,
+        number(&[h1, h2])?,
+        number(&[min1, min2])?,
+        second,
+        nanos,
+    )
+    .map_err(|_| TimeError::NoSuchTime)?;
     at_offset(datetime, offset)
 }
 
