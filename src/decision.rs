@@ -153,14 +153,16 @@ impl Decision {
                 (ahead.saturating_sub(capacity.saturating_sub(wanted))).div_ceil(u64::from(scale))
             }
             Facts::Batch { used, batch, to_boundary_ns, period_ns } => {
-                let missing = (u128::from(used) + u128::from(self.cost)).saturating_sub(u128::from(self.limit));
+                let missing =
+                    (u128::from(used) + u128::from(self.cost)).saturating_sub(u128::from(self.limit));
                 boundaries(missing, batch, to_boundary_ns, period_ns)
             }
             Facts::Blend { previous, current, to_end_ns, window_ns, ceil, .. } => {
                 let room = |used: u64| self.limit.saturating_sub(used).checked_sub(self.cost);
                 // In this window, once the previous one weighs little enough; else in the next, where the
                 // current one is the previous; else in the one after that, where nothing is left.
-                if let Some(left) = room(current).and_then(|room| most_left(previous, room, window_ns, ceil)) {
+                if let Some(left) = room(current).and_then(|room| most_left(previous, room, window_ns, ceil))
+                {
                     return to_end_ns.saturating_sub(left);
                 }
                 let left = room(0).and_then(|room| most_left(current, room, window_ns, ceil)).unwrap_or(0);
@@ -227,7 +229,9 @@ const fn saturate(value: u128) -> u64 {
 fn boundaries(missing: u128, batch: u64, first_ns: u64, period_ns: u64) -> u64 {
     match missing.div_ceil(u128::from(batch)) {
         0 => 0,
-        count => saturate(u128::from(first_ns).saturating_add((count - 1).saturating_mul(u128::from(period_ns)))),
+        count => {
+            saturate(u128::from(first_ns).saturating_add((count - 1).saturating_mul(u128::from(period_ns))))
+        }
     }
 }
 

@@ -94,7 +94,12 @@ impl Batch {
     }
 
     /// The same kind with another quota, if words keep their meaning.
-    pub(super) fn requota(&self, algorithm: &'static str, quota: &Quota, capacity: u64) -> Result<Self, Reason> {
+    pub(super) fn requota(
+        &self,
+        algorithm: &'static str,
+        quota: &Quota,
+        capacity: u64,
+    ) -> Result<Self, Reason> {
         if quota.period_ns() != self.period_ns {
             return Err(Reason::Layout { algorithm, same: "period" });
         }
@@ -203,8 +208,7 @@ impl Batch {
         let steps = passed.max(lap.steps);
         let used = lap.used.saturating_sub((steps - lap.steps).saturating_mul(self.batch));
         let boundary = u128::from(anchor) + (u128::from(steps) + 1) * u128::from(self.period_ns);
-        let to_boundary_ns =
-            u64::try_from(boundary.saturating_sub(u128::from(now_ns))).unwrap_or(u64::MAX);
+        let to_boundary_ns = u64::try_from(boundary.saturating_sub(u128::from(now_ns))).unwrap_or(u64::MAX);
         LapPresent { used, steps, to_boundary_ns, worn_out: steps >> Lap::step_bits(used_bits) != 0 }
     }
 
@@ -301,10 +305,14 @@ mod tests {
         let capacity = (1 << 31) - 2;
         let quota = Quota::new(1, std::time::Duration::from_nanos(1));
         let bucket = Batch::from_first_use("test", &quota, capacity).unwrap();
-        let Step::Admit { next, raise: Some(raise), .. } = bucket.step(0, |_| 0, 100, capacity) else { panic!() };
+        let Step::Admit { next, raise: Some(raise), .. } = bucket.step(0, |_| 0, 100, capacity) else {
+            panic!()
+        };
         assert_eq!(raise, Raise { index: 1, value: 100 });
         let late = 100 + (1 << 17);
-        let Step::Admit { next: anew, raise: Some(raise), .. } = bucket.step(next, |_| 100, late, 1) else { panic!() };
+        let Step::Admit { next: anew, raise: Some(raise), .. } = bucket.step(next, |_| 100, late, 1) else {
+            panic!()
+        };
         assert_eq!(raise, Raise { index: 0, value: late });
         let lap = Lap::unpack(anew, 31);
         assert_eq!(lap, Lap { lap: 2, steps: 0, used: capacity - (1 << 17) + 1 });

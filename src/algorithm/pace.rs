@@ -120,7 +120,12 @@ impl Pace {
         let decide = |outcome, ahead| {
             let Self { interval, capacity, burst, scale } = *self;
             let charged = if matches!(outcome, Outcome::Allowed) { cost } else { 0 };
-            Decision::new(outcome, cost, burst, Facts::Pace { ahead, interval, capacity, scale, charged, queued })
+            Decision::new(
+                outcome,
+                cost,
+                burst,
+                Facts::Pace { ahead, interval, capacity, scale, charged, queued },
+            )
         };
         if cost == 0 {
             return Step::admit(decide(Outcome::Allowed, ahead), word);

@@ -109,20 +109,21 @@ impl SlidingLog {
         (unit / self.ring + 1) & 1
     }
 
-    /// What the claimer of `newest` and of the unwritten places before it owes.
+    /// What the claimer of `newest` and of the unwritten places before it owes. Each word is read once, since it
+    /// may be written between two readings; the store sees to it that the head is still the same.
     #[cold]
-    fn owed(&self, newest: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> Step {
-        let written = |unit: u64| read(self.place(unit)) & 1 == self.lap(unit);
-        let mut from = newest;
-        while from > 0 && newest - from + 1 < self.ring && !written(from - 1) {
+    fn owed(&self, newest: u64, word: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> Step {
+        // The claim came after the unit before it, and waited for its last place's unit of the round before.
+        let left_ns = if newest < self.ring { 0 } else { (word >> 1).saturating_add(self.window_ns) };
+        let (mut from, mut before_ns) = (newest, 0);
+        while from > 0 && newest - from + 1 < self.ring {
+            let before = read(self.place(from - 1));
+            if before & 1 == self.lap(from - 1) {
+                before_ns = before >> 1;
+                break;
+            }
             from -= 1;
         }
-        // The claim waited for this place's last unit to leave, and came after the unit before it.
-        let left_ns = match newest.checked_sub(self.ring) {
-            Some(_) => (read(self.place(newest)) >> 1).saturating_add(self.window_ns),
-            None => 0,
-        };
-        let before_ns = if from > 0 && written(from - 1) { read(self.place(from - 1)) >> 1 } else { 0 };
         let time_ns = now_ns.max(left_ns).max(before_ns).min(LAST_NS);
         Step::Help(Fill { from, count: newest - from + 1, time_ns })
     }
@@ -154,7 +155,7 @@ impl Stepper for SlidingLog {
             Some(newest) => {
                 let word = read(self.place(newest));
                 if word & 1 != self.lap(newest) {
-                    return self.owed(newest, read, now_ns);
+                    return self.owed(newest, word, read, now_ns);
                 }
                 word >> 1
             }

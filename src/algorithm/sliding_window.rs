@@ -84,8 +84,7 @@ impl Stepper for SlidingWindow {
         let left_ns = window_ns - into_ns;
         let to_end_ns = self.counts.until(u128::from(view.index) + 1, now_ns);
         let decide = |outcome, current| {
-            let facts =
-                Facts::Blend { previous, current, left_ns, to_end_ns, window_ns, ceil: self.strict };
+            let facts = Facts::Blend { previous, current, left_ns, to_end_ns, window_ns, ceil: self.strict };
             Decision::new(outcome, cost, limit, facts)
         };
         if cost > limit {

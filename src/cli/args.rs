@@ -134,7 +134,7 @@ impl InputArgs {
 /// Which algorithms, and their settings.
 #[derive(Args, Debug)]
 pub struct AlgorithmArgs {
-    /// Algorithm to replay through; repeat it for several
+    /// Algorithm to replay through; repeat it for several [default: all to replay, gcra to suggest]
     #[arg(long, value_enum, value_name = "NAME", help_heading = "Limiter")]
     pub algorithm: Vec<Choice>,
 
@@ -146,9 +146,10 @@ pub struct AlgorithmArgs {
     #[arg(long, value_name = "PARTS", default_value_t = 60, help_heading = "Limiter")]
     pub sub_windows: u32,
 
-    /// Let sliding-window and sub-window err against the client, so that no window ever exceeds the limit
+    /// Let sliding-window and sub-window round against the client instead of for it
     ///
-    /// By default they err for the client, as Cloudflare's does, and may admit slightly more.
+    /// sub-window then also counts the part of the window that has partly expired, and never admits more than the
+    /// limit in any window; sliding-window wants room for the whole request (Cloudflare's rounds the other way).
     #[arg(long, help_heading = "Limiter")]
     pub strict_windows: bool,
 

@@ -148,11 +148,11 @@ fn datetime(at: u64) -> DateTime {
 /// As much of a time as differs between ticks; midnight shows its date.
 fn label(at: u64, step: u64) -> String {
     let time = datetime(at);
-    if at % DAY == 0 {
+    if at.is_multiple_of(DAY) {
         time.strftime("%-d %b").to_string()
-    } else if step % MINUTE == 0 {
+    } else if step.is_multiple_of(MINUTE) {
         time.strftime("%H:%M").to_string()
-    } else if step % SECOND == 0 {
+    } else if step.is_multiple_of(SECOND) {
         time.strftime("%H:%M:%S").to_string()
     } else {
         time.strftime("%H:%M:%S%.f").to_string()

@@ -8,7 +8,7 @@ pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -55,7 +55,7 @@ pub fn duration(duration: Duration) -> String {
         0 if duration.is_zero() => "0 s".to_owned(),
         0 if duration.subsec_nanos() < 1_000 => format!("{} ns", duration.subsec_nanos()),
         0 if duration.subsec_nanos() < 1_000_000 => decimal(u64::from(duration.subsec_nanos()), 1_000, "µs"),
-        0 => decimal(u64::from(duration.subsec_nanos() / 1_000), 1_000, "ms"),
+        0 => decimal(u64::from(duration.subsec_micros()), 1_000, "ms"),
         1..60 => decimal(seconds * 1_000 + u64::from(duration.subsec_millis()), 1_000, "s"),
         60..3_600 => two(seconds / 60, "min", seconds % 60, "s"),
         3_600..86_400 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "min"),

@@ -134,7 +134,7 @@ impl Search<'_> {
                 Ok(_) if limit < total => limit = limit.saturating_mul(2).min(total),
                 Ok(_) => return Ok(None),
                 // Nothing is wrong with the first limit: this one is out of range.
-                Err(_) if trials.len() > 0 => return Ok(None),
+                Err(_) if !trials.is_empty() => return Ok(None),
                 Err(error) => return Err(error),
             }
         }

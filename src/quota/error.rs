@@ -16,13 +16,30 @@ pub(crate) enum Reason {
     ZeroPeriod,
     ZeroBurst,
     ZeroParts,
-    TooFast { limit: u64, period_ns: u64 },
-    TooLong { limit: u64, period_ns: u64, burst: u64 },
+    TooFast {
+        limit: u64,
+        period_ns: u64,
+    },
+    TooLong {
+        limit: u64,
+        period_ns: u64,
+        burst: u64,
+    },
     /// The quota is sound, but the algorithm's word has no room for it.
-    Word { algorithm: &'static str, what: &'static str, got: u64, max: u64 },
+    Word {
+        algorithm: &'static str,
+        what: &'static str,
+        got: u64,
+        max: u64,
+    },
     /// A per-call quota that would read the limiter's words in another layout.
-    Layout { algorithm: &'static str, same: &'static str },
-    Syntax { expected: &'static str },
+    Layout {
+        algorithm: &'static str,
+        same: &'static str,
+    },
+    Syntax {
+        expected: &'static str,
+    },
     NumberTooLarge,
 }
 

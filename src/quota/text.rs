@@ -109,7 +109,11 @@ mod tests {
             ("100/60s", Quota::per_minute(100), "100/min"),
             ("5/min burst 20", Quota::per_minute(5).burst(20), "5/min burst 20"),
             ("1000/h", Quota::per_hour(1000), "1000/h"),
-            (" 1_000 / 2 hours burst 7 ", Quota::new(1000, Duration::from_secs(7200)).burst(7), "1000/2h burst 7"),
+            (
+                " 1_000 / 2 hours burst 7 ",
+                Quota::new(1000, Duration::from_secs(7200)).burst(7),
+                "1000/2h burst 7",
+            ),
             ("3/250ms", Quota::new(3, Duration::from_millis(250)), "3/250ms"),
             ("1/90s", Quota::new(1, Duration::from_secs(90)), "1/90s"),
             ("1/36500d", Quota::new(1, Duration::from_secs(36_500 * 86_400)), "1/36500d"),

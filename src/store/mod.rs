@@ -2,7 +2,7 @@
 
 mod direct;
 pub(crate) mod keyed;
-mod state;
+pub(crate) mod state;
 
 pub use self::direct::Direct;
 pub use self::keyed::{Keyed, Lookup, Overflow};

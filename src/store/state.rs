@@ -9,6 +9,9 @@
 //!   refusal made of newer words is found out when the head is loaded again.
 //! - Fills *after* the exchange are Release in order, so that who sees the newest of a run sees all.
 
+#[cfg(all(test, tollgate_loom))]
+mod models;
+
 use crate::algorithm::Algorithm;
 use crate::algorithm::step::{DEAD, Fill, Raise, Step, Tail};
 use crate::decision::Decision;
@@ -45,6 +48,16 @@ impl<T: Tail> State<T> {
 
     fn fill<A: Algorithm<Tail = T>>(&self, algorithm: &A, fill: Fill) {
         algorithm.filled(fill, |raise| self.raise(raise));
+    }
+
+    /// Writes what an earlier admission owes, if the words that say so belong to `head`; the head as it is now.
+    #[cold]
+    fn help<A: Algorithm<Tail = T>>(&self, algorithm: &A, head: u64, fill: Fill) -> u64 {
+        if let Err(newer) = self.settled(head) {
+            return newer;
+        }
+        self.fill(algorithm, fill);
+        self.head.load(Ordering::Acquire)
     }
 
     /// Decides `cost` units at `now_ns` and charges them if they are admitted.
@@ -89,10 +102,7 @@ impl<T: Tail> State<T> {
                         Err(newer) => head = newer,
                     }
                 }
-                Step::Help(fill) => {
-                    self.fill(algorithm, fill);
-                    head = self.head.load(Ordering::Acquire);
-                }
+                Step::Help(fill) => head = self.help(algorithm, head, fill),
             }
         }
     }
@@ -120,10 +130,7 @@ impl<T: Tail> State<T> {
                         Err(newer) => head = newer,
                     }
                 }
-                Step::Help(fill) => {
-                    self.fill(algorithm, fill);
-                    head = self.head.load(Ordering::Acquire);
-                }
+                Step::Help(fill) => head = self.help(algorithm, head, fill),
             }
         }
     }

@@ -66,7 +66,9 @@ pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, Reason> {
 }
 
 /// The request, status, size, and what follows them.
-fn end_of_request(text: &[u8]) -> Option<(&[u8], &[u8], &[u8], &[u8])> {
+type Ending<'a> = (&'a [u8], &'a [u8], &'a [u8], &'a [u8]);
+
+fn end_of_request(text: &[u8]) -> Option<Ending<'_>> {
     let try_at = |quote: usize| {
         let (status, bytes, rest) = status_and_size(&text[quote + 1..])?;
         Some((&text[..quote], status, bytes, rest))

@@ -219,7 +219,16 @@ impl Lines {
         let reader = &mut self.source.reader;
         reader.by_ref().take(LONGEST_LINE as u64).read_until(b'\n', &mut self.line)?;
         let cut = self.line.len() == LONGEST_LINE && self.line.last() != Some(&b'\n');
-        while cut {
+        if cut {
+            self.skip_line()?;
+        }
+        Ok(cut)
+    }
+
+    /// Passes over the rest of a line.
+    fn skip_line(&mut self) -> io::Result<()> {
+        let reader = &mut self.source.reader;
+        loop {
             let available = reader.fill_buf()?;
             let (end, skip) = match available.iter().position(|&b| b == b'\n') {
                 Some(at) => (true, at + 1),
@@ -228,10 +237,9 @@ impl Lines {
             reader.consume(skip);
             self.position.byte += skip as u64;
             if end {
-                break;
+                return Ok(());
             }
         }
-        Ok(cut)
     }
 }
 

@@ -209,7 +209,9 @@ where
             let new = Box::into_raw(new);
             if place.insert(new) {
                 shard.inserted();
-                shard.sweep(SWEPT, guard, |node| node.state.kill_if_idle(&self.algorithm, now_ns) && self.release());
+                shard.sweep(SWEPT, guard, |node| {
+                    node.state.kill_if_idle(&self.algorithm, now_ns) && self.release()
+                });
                 return decision;
             }
             // SAFETY: made by `into_raw` just above, and not published, since the exchange failed.

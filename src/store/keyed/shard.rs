@@ -148,7 +148,12 @@ where
     }
 
     /// Removes the idle nodes of the next few buckets, and says how many.
-    pub(super) fn sweep(&self, buckets: usize, guard: &Guard, mut kill: impl FnMut(&Node<K, T>) -> bool) -> usize {
+    pub(super) fn sweep(
+        &self,
+        buckets: usize,
+        guard: &Guard,
+        mut kill: impl FnMut(&Node<K, T>) -> bool,
+    ) -> usize {
         let mask = self.mask.load(Ordering::Acquire);
         // Ordering: Relaxed. Two threads at one place would only share the work.
         let hand = self.counts.hand.fetch_add(buckets, Ordering::Relaxed);
@@ -343,7 +348,10 @@ impl<K, T> Drop for Shard<K, T> {
 /// The bits of a hash that number buckets; the high ones choose the shard.
 #[inline]
 fn low(hash: u64) -> usize {
-    #[expect(clippy::cast_possible_truncation, reason = "masked by every user; the low bits are what is wanted")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "masked by every user; the low bits are what is wanted"
+    )]
     let low = hash as usize;
     low
 }
