@@ -15,17 +15,14 @@ mod common;
 
 use common::kinds::Kind;
 use common::operations::{config, exact_spec, ops, spec, start};
-use common::oracle::{Oracle, Spec, Verdict};
-use common::steps::Op;
-use common::subjects::{Subject, direct, keyed, verdict};
+use common::oracle::{Spec, Verdict};
+use common::steps::{Op, within_reach};
+use common::subjects::{Subject, crowded, direct, verdict};
 use common::{MINUTE, SEC};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::time::Duration;
 use tollgate::{ManualClock, RateLimiter, Timestamp};
-
-/// Times up to here, in 2116, are far from the end of the clock's range whatever the burst.
-const CENTURY: u64 = 1 << 62;
 
 const KEYS: u32 = 3;
 
@@ -64,7 +61,7 @@ fn agrees(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
     let mut now = *start;
     for op in ops {
         let oracle = &mut *oracles[op.key as usize];
-        now = op.step.apply(now, *spec, oracle).min(CENTURY);
+        now = within_reach(op.step.apply(now, *spec, oracle), *start, kind, *spec);
         let cost = op.cost.apply(now, oracle);
         let before = format!("{cost} at {now} of key {}, {oracle:?}", op.key);
 
@@ -91,17 +88,23 @@ fn agrees(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
                 "peek after {before}"
             );
         }
-        assert_eq!(decided.reset_after(), nanos(oracle.reset_after(now)).unwrap(), "reset_after of {before}");
+        // Rounded down, the last traces of a window count are nothing before the window ends; either time will do.
+        let reset = nanos(oracle.reset_after(now)).unwrap();
+        assert!(
+            decided.reset_after() == reset || kind == Kind::Sliding && decided.reset_after() > reset,
+            "{before}"
+        );
     }
 }
 
 /// The figures that our decisions give are true of our own later answers. The oracle only helps to choose times.
 fn is_tight(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
+    let full_after = u128::from(spec.burst) * u128::from(spec.period_ns) / u128::from(spec.limit);
     let mut oracles: Vec<_> = (0..KEYS).map(|_| kind.oracle(*spec)).collect();
     let mut now = *start;
     for op in ops {
         let oracle = &mut *oracles[op.key as usize];
-        now = op.step.apply(now, *spec, oracle).min(CENTURY);
+        now = within_reach(op.step.apply(now, *spec, oracle), *start, kind, *spec);
         let cost = op.cost.apply(now, oracle);
         oracle.offer(now, cost);
         let decision = limiter.check_at(op.key, cost, now);
@@ -110,6 +113,8 @@ fn is_tight(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
 
         match decision.retry_after() {
             None => assert!(decision.is_never()),
+            // Time ends in 2554, and what would last longer is refused.
+            Some(wait) if u128::from(now) + wait.as_nanos() + 2 * full_after > u128::from(u64::MAX) => {}
             Some(wait) if decision.is_denied() => {
                 assert!(peek(cost, after(wait)).is_allowed(), "{op:?} at {now}: not after {wait:?}");
                 assert!(peek(cost, after(wait) - 1).is_denied(), "{op:?} at {now}: before {wait:?}");
@@ -154,6 +159,11 @@ fn never_exceeds(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
     }
 }
 
+fn any_spec() -> impl Strategy<Value = Spec> {
+    let odd = |(spec, more): (Spec, u64)| Spec { period_ns: spec.period_ns.saturating_add(more), ..spec };
+    prop_oneof![spec(), (spec(), 1_u64..=64).prop_map(odd)]
+}
+
 fn one_key(ops: impl Strategy<Value = Vec<Op>>) -> impl Strategy<Value = Vec<Op>> {
     ops.prop_map(|mut ops| {
         ops.iter_mut().for_each(|op| op.key = 0);
@@ -168,35 +178,36 @@ macro_rules! laws {
 
             #[test]
             fn direct_decides_as_the_oracle() {
-                check($kind, exact_spec(), one_key(ops(1, 60, true)), agrees, direct);
+                check($kind, exact_spec($kind), one_key(ops(1, 60, true)), agrees, direct);
             }
 
             #[test]
-            fn keyed_decides_as_the_oracle() {
-                check($kind, exact_spec(), ops(KEYS, 60, true), agrees, keyed);
+            fn keyed_decides_as_the_oracle_while_time_runs_forward() {
+                check($kind, exact_spec($kind), ops(KEYS, 60, false), agrees, crowded);
             }
 
             #[test]
             fn figures_are_tight() {
-                check($kind, exact_spec(), ops(KEYS, 40, true), is_tight, keyed);
+                check($kind, exact_spec($kind), one_key(ops(1, 40, true)), is_tight, direct);
             }
 
             #[test]
-            fn nothing_more_is_admitted_for_any_quota_at_any_time() {
-                let specs = prop_oneof![spec(), (spec(), 1_u64..=64).prop_map(|(spec, spread)| Spec {
-                    period_ns: spec.period_ns.saturating_add(spread),
-                    ..spec
-                })];
-                check($kind, specs, ops(KEYS, 60, true), never_exceeds, keyed);
+            fn direct_admits_nothing_more_for_any_quota_at_any_time() {
+                check($kind, any_spec(), one_key(ops(1, 60, true)), never_exceeds, direct);
             }
 
             #[test]
-            fn nothing_more_is_admitted_at_the_end_of_time() {
+            fn keyed_admits_nothing_more_for_any_quota_at_any_time() {
+                check($kind, any_spec(), ops(KEYS, 60, true), never_exceeds, crowded);
+            }
+
+            #[test]
+            fn keyed_admits_nothing_more_at_the_end_of_time() {
                 let law = |kind, (spec, start, ops): &Case, limiter: &dyn Subject| {
                     let late = u64::MAX - start % 1_000_000_000_000;
                     never_exceeds(kind, &(*spec, late, ops.clone()), limiter);
                 };
-                check($kind, spec(), ops(KEYS, 60, true), law, keyed);
+                check($kind, spec(), ops(KEYS, 60, true), law, crowded);
             }
         }
     )*};
@@ -210,6 +221,7 @@ laws! {
     token_bucket_interval: Kind::Interval,
     token_bucket_aligned: Kind::Aligned(17),
     token_bucket_aligned_in_our_times: Kind::Aligned(1_700_000_000 * SEC + 17),
+    token_bucket_aligned_adaptive: Kind::Adaptive(17),
     fixed_window: Kind::Fixed,
     fixed_window_from_first_use: Kind::FirstUse,
     sliding_window: Kind::Sliding,
@@ -220,17 +232,6 @@ laws! {
     sub_window_strict_of_sixty: Kind::SubStrict(60),
     sliding_log: Kind::Log,
     minimum_spacing: Kind::Spacing,
-}
-
-/// An adaptive bucket that is full again is no longer new, so it is only compared where nobody forgets it.
-#[test]
-fn token_bucket_adaptive_direct_decides_as_the_oracle() {
-    check(Kind::Adaptive(17), exact_spec(), one_key(ops(1, 60, true)), agrees, direct);
-}
-
-#[test]
-fn token_bucket_adaptive_admits_nothing_more_for_any_quota_at_any_time() {
-    check(Kind::Adaptive(17), spec(), ops(KEYS, 60, true), never_exceeds, keyed);
 }
 
 #[test]
@@ -263,7 +264,7 @@ proptest! {
 
     #[test]
     fn a_batch_decides_as_its_single_calls(
-        spec in exact_spec(),
+        spec in spec(),
         costs in prop::collection::vec(0_u64..=12, 0..40),
         now in start(),
     ) {
@@ -282,7 +283,7 @@ proptest! {
 
     #[test]
     fn a_batch_of_keys_decides_as_its_single_calls(
-        spec in exact_spec(),
+        spec in spec(),
         keys in prop::collection::vec(0_u32..20, 0..60),
         now in start(),
     ) {

@@ -9,12 +9,10 @@ mod common;
 use arbitrary::Unstructured;
 use common::Case;
 use common::kinds::Kind;
+use common::steps::within_reach;
 use common::subjects::{direct, verdict};
 use libfuzzer_sys::{Corpus, fuzz_target};
 use std::time::Duration;
-
-/// Times up to here, in 2116, are far from the end of the clock's range whatever the burst.
-const CENTURY: u64 = 1 << 62;
 
 fn nanos(wait: u128) -> Duration {
     Duration::from_nanos(u64::try_from(wait).expect("a wait of less than 584 years"))
@@ -25,7 +23,7 @@ fn play(Case { kind, spec, start, ops }: &Case) -> Corpus {
     let mut oracle = kind.oracle(*spec);
     let mut now = *start;
     for op in ops {
-        now = op.step.apply(now, *spec, &*oracle).min(CENTURY);
+        now = within_reach(op.step.apply(now, *spec, &*oracle), *start, *kind, *spec);
         let cost = op.cost.apply(now, &*oracle);
         let before = format!("{kind:?} {spec:?}: {cost} at {now}, {oracle:?}");
         let delay = oracle.delay(now.into());

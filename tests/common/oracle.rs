@@ -46,9 +46,11 @@ impl Spec {
         (u128::from(self.period_ns / divisor), u128::from(self.limit / divisor))
     }
 
-    /// Whether some `k` up to 32 emission intervals are a whole number of nanoseconds: such quotas decide exactly.
+    /// Whether a bucket of this quota is promised to decide exactly: some `k` up to 32 emission intervals are a whole
+    /// number of nanoseconds, and if `k` is not 1, a burst takes no longer than 2^61 of these fractions.
     pub(crate) fn is_exact(&self) -> bool {
-        self.interval().1 <= 32
+        let (num, den) = self.interval();
+        den == 1 || den <= 32 && num * u128::from(self.burst) <= 1 << 61
     }
 }
 

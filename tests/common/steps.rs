@@ -1,7 +1,18 @@
 //! Requests described by where they fall: on a tie, a boundary, the end of a wait; they become numbers when it is known
 //! what came before.
 
+use super::kinds::Kind;
 use super::oracle::{Oracle, Spec};
+
+/// Keeps a time where decisions are promised to be exact: before 2116, and for buckets whose interval is a fraction of
+/// nanoseconds, near enough to the others that the fractions between them fit in 62 bits.
+pub(crate) fn within_reach(now: u64, start: u64, kind: Kind, spec: Spec) -> u64 {
+    let den = if kind.is_bucket_family() { spec.interval().1 } else { 1 };
+    let reach = u64::try_from((1 << 62) / den).expect("fewer than 63 bits");
+    let (earliest, latest) =
+        if den == 1 { (0, reach) } else { (start.saturating_sub(reach / 2), start + reach / 2) };
+    now.clamp(earliest, latest)
+}
 
 /// One request: who, when, how much.
 #[derive(Copy, Clone, Debug)]

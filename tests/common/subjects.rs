@@ -3,6 +3,7 @@
 use super::kinds::Kind;
 use super::oracle::{Spec, Verdict};
 use std::fmt::Debug;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hasher};
 use std::time::Duration;
 use tollgate::{
     Algorithm, Clock, Decision, Direct, Keyed, ManualClock, Outcome, Quota, RateLimiter, Timestamp,
@@ -12,37 +13,37 @@ use tollgate::{
 /// refused.
 macro_rules! with_algorithm {
     ($kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {{
-        use $crate::common::kinds::Kind;
+        use $crate::common::kinds::Kind as Choice;
         $crate::common::subjects::quota($spec).and_then(|quota| match $kind {
-            Kind::Gcra => tollgate::Gcra::try_new(quota).ok().map(|$algorithm| $body),
-            Kind::Greedy => tollgate::TokenBucket::try_new(quota).ok().map(|$algorithm| $body),
-            Kind::Meter => tollgate::LeakyBucketMeter::try_new(quota).ok().map(|$algorithm| $body),
-            Kind::Queue => tollgate::LeakyBucketQueue::try_new(quota).ok().map(|$algorithm| $body),
-            Kind::Interval => tollgate::TokenBucket::try_interval(quota).ok().map(|$algorithm| $body),
-            Kind::Aligned(origin) => {
+            Choice::Gcra => Some(tollgate::Gcra::new(quota)).map(|$algorithm| $body),
+            Choice::Greedy => Some(tollgate::TokenBucket::new(quota)).map(|$algorithm| $body),
+            Choice::Meter => Some(tollgate::LeakyBucketMeter::new(quota)).map(|$algorithm| $body),
+            Choice::Queue => Some(tollgate::LeakyBucketQueue::new(quota)).map(|$algorithm| $body),
+            Choice::Interval => tollgate::TokenBucket::try_interval(quota).ok().map(|$algorithm| $body),
+            Choice::Aligned(origin) => {
                 tollgate::TokenBucket::try_aligned(quota, tollgate::Timestamp::from_nanos(origin))
                     .ok()
                     .map(|$algorithm| $body)
             }
-            Kind::Adaptive(origin) => {
+            Choice::Adaptive(origin) => {
                 tollgate::TokenBucket::try_aligned_adaptive(quota, tollgate::Timestamp::from_nanos(origin))
                     .ok()
                     .map(|$algorithm| $body)
             }
-            Kind::Fixed => tollgate::FixedWindow::try_new(quota).ok().map(|$algorithm| $body),
-            Kind::FirstUse => tollgate::FixedWindow::try_from_first_use(quota).ok().map(|$algorithm| $body),
-            Kind::Sliding => tollgate::SlidingWindow::try_new(quota).ok().map(|$algorithm| $body),
-            Kind::SlidingStrict => tollgate::SlidingWindow::try_new(quota)
+            Choice::Fixed => tollgate::FixedWindow::try_new(quota).ok().map(|$algorithm| $body),
+            Choice::FirstUse => tollgate::FixedWindow::try_from_first_use(quota).ok().map(|$algorithm| $body),
+            Choice::Sliding => tollgate::SlidingWindow::try_new(quota).ok().map(|$algorithm| $body),
+            Choice::SlidingStrict => tollgate::SlidingWindow::try_new(quota)
                 .ok()
                 .map(tollgate::SlidingWindow::strict)
                 .map(|$algorithm| $body),
-            Kind::Sub(parts) => tollgate::SubWindow::try_new(quota, parts).ok().map(|$algorithm| $body),
-            Kind::SubStrict(parts) => tollgate::SubWindow::try_new(quota, parts)
+            Choice::Sub(parts) => tollgate::SubWindow::try_new(quota, parts).ok().map(|$algorithm| $body),
+            Choice::SubStrict(parts) => tollgate::SubWindow::try_new(quota, parts)
                 .ok()
                 .map(tollgate::SubWindow::strict)
                 .map(|$algorithm| $body),
-            Kind::Log => tollgate::SlidingLog::try_new(quota).ok().map(|$algorithm| $body),
-            Kind::Spacing => tollgate::MinimumSpacing::try_new(quota.period()).ok().map(|$algorithm| $body),
+            Choice::Log => tollgate::SlidingLog::try_new(quota).ok().map(|$algorithm| $body),
+            Choice::Spacing => Some(tollgate::MinimumSpacing::new(quota.period())).map(|$algorithm| $body),
         })
     }};
 }
@@ -55,12 +56,33 @@ pub(crate) fn direct(kind: Kind, spec: Spec) -> Option<Box<dyn Subject>> {
     })
 }
 
-/// Our limiter for many keys, or `None` where the algorithm refuses the quota.
+/// Our limiter for many keys, hashed the same in every run, or `None` where the algorithm refuses the quota.
 pub(crate) fn keyed(kind: Kind, spec: Spec) -> Option<Box<dyn Subject>> {
     let clock = ManualClock::new(Timestamp::ZERO);
     with_algorithm!(kind, spec, algorithm => {
-        Box::new(RateLimiter::builder(algorithm).clock(clock).keyed::<u32>()) as Box<dyn Subject>
+        let hasher = BuildHasherDefault::<DefaultHasher>::default();
+        Box::new(RateLimiter::builder(algorithm).clock(clock).hasher(hasher).keyed::<u32>()) as Box<dyn Subject>
     })
+}
+
+/// The same with all keys in one place, so that each first sight of a key passes by the others.
+pub(crate) fn crowded(kind: Kind, spec: Spec) -> Option<Box<dyn Subject>> {
+    let clock = ManualClock::new(Timestamp::ZERO);
+    with_algorithm!(kind, spec, algorithm => {
+        let hasher = BuildHasherDefault::<Constant>::default();
+        Box::new(RateLimiter::builder(algorithm).clock(clock).hasher(hasher).keyed::<u32>()) as Box<dyn Subject>
+    })
+}
+
+/// Hashes every key alike.
+#[derive(Default)]
+pub(crate) struct Constant;
+
+impl Hasher for Constant {
+    fn finish(&self) -> u64 {
+        0x5555_5555_5555_5555
+    }
+    fn write(&mut self, _: &[u8]) {}
 }
 
 /// The quota that a plain description names, if it is one.
@@ -77,22 +99,27 @@ pub(crate) trait Subject: Debug + Send + Sync {
 impl<A: Algorithm, C: Clock + Debug + Send + Sync> Subject for RateLimiter<Direct<A>, C> {
     fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision {
         assert_eq!(key, 0, "a direct limiter is one stream");
-        RateLimiter::check_at(self, cost, Timestamp::from_nanos(now))
+        RateLimiter::<Direct<A>, C>::check_at(self, cost, Timestamp::from_nanos(now))
     }
 
     fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision {
         assert_eq!(key, 0, "a direct limiter is one stream");
-        RateLimiter::peek_at(self, cost, Timestamp::from_nanos(now))
+        RateLimiter::<Direct<A>, C>::peek_at(self, cost, Timestamp::from_nanos(now))
     }
 }
 
-impl<A: Algorithm, C: Clock + Debug + Send + Sync> Subject for RateLimiter<Keyed<u32, A>, C> {
+impl<A, H, C> Subject for RateLimiter<Keyed<u32, A, H>, C>
+where
+    A: Algorithm,
+    H: BuildHasher + Send + Sync,
+    C: Clock + Debug + Send + Sync,
+{
     fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision {
-        RateLimiter::check_at(self, &key, cost, Timestamp::from_nanos(now))
+        RateLimiter::<Keyed<u32, A, H>, C>::check_at(self, &key, cost, Timestamp::from_nanos(now))
     }
 
     fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision {
-        RateLimiter::peek_at(self, &key, cost, Timestamp::from_nanos(now))
+        RateLimiter::<Keyed<u32, A, H>, C>::peek_at(self, &key, cost, Timestamp::from_nanos(now))
     }
 }
 
