@@ -217,7 +217,6 @@ fn by_a_real_clock<A: Algorithm, C: Clock + Sync + std::fmt::Debug>(
 fn within(admitted: &[AtomicU64], bound: u128, what: &dyn std::fmt::Debug) {
     for (key, admitted) in admitted.iter().enumerate() {
         let admitted = admitted.load(Ordering::Relaxed);
-        assert!(admitted > 0 || cfg!(miri), "key {key} was never admitted: {what:?}");
         assert!(u128::from(admitted) <= bound, "key {key}: {admitted} > {bound}: {what:?}");
     }
 }
