@@ -1,15 +1,66 @@
-//! Placeholder.
+//! A rate limiter to link into servers: in-process, lock-free, without a background thread.
+//!
+//! ```
+//! use tollgate::{Quota, RateLimiter};
+//!
+//! let limiter = RateLimiter::new(Quota::per_second(100).burst(200)); // any number of keys
+//! let decision = limiter.check("203.0.113.7");
+//! if decision.is_denied() {
+//!     // 429, Retry-After: decision.retry_after()
+//! }
+//! # assert!(decision.is_allowed());
+//! ```
+//!
+//! A limiter is a *store*, where the states of keys live, with an *algorithm* in it, and a *clock*:
+//!
+//! - [`RateLimiter::new`] and [`RateLimiter::keyed`] keep a state for each key ([`Keyed`]); [`RateLimiter::direct`] has
+//!   one for everything ([`Direct`]). [`RateLimiter::builder`] sets clock, hasher, size and cap.
+//! - A [`Quota`] is `limit` units per `period` with a `burst`, written `Quota::per_minute(60).burst(10)` or parsed from
+//!   `"60/min burst 10"`.
+//! - A [`Decision`] says whether the request may go, what remains, when to come back, and when all is as new.
+//!
+//! # Choosing an algorithm
+//!
+//! | you want | take |
+//! |---|---|
+//! | a rate and a burst, smooth | [`Gcra`], the default; [`TokenBucket`] and [`LeakyBucketMeter`] decide the same |
+//! | tokens that come in batches, at the end of a period or on the hour | [`TokenBucket::interval`], [`TokenBucket::aligned`] |
+//! | to be told *when* to go, and go at an even rate | [`LeakyBucketQueue`] |
+//! | never more than N in any period, exactly | [`SlidingLog`], 8 bytes for each unit of the limit and key |
+//! | the same, for large limits | [`SubWindow::strict`] |
+//! | about N in any period, in two counts | [`SlidingWindow`] |
+//! | N for each calendar minute, hour or day | [`FixedWindow`]: up to twice N around a boundary |
+//! | a pause between two | [`MinimumSpacing`] |
+//!
+//! # Guarantees
+//!
+//! - What is admitted never exceeds the algorithm's bound (stated at its type), for any key and interval and under any
+//!   interleaving; see [`RateLimiter`] for what late threads mean.
+//! - A denied request is not charged, and a denial writes no memory that threads share.
+//! - Every call is lock-free. No check is denied because of contention.
+//! - A check allocates at the first sight of a key only.
+//! - No argument overflows, panics or divides by zero. Time that steps back only denies more, by less than the step.
+//!
+//! # When to use something else
+//!
+//! For one limit across many machines, a shared store such as Redis. For more keys than memory, or for
+//! counting rather than limiting, a sketch. For limiting *how many at once*, a semaphore.
 
-mod algorithm;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
+
+mod algorithm;
 mod clock;
 mod decision;
 mod limiter;
 mod quota;
 mod store;
 mod sync;
+
+pub mod design {
+    #![doc = include_str!("design.md")]
+}
 
 pub use algorithm::{
     Algorithm, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, MinimumSpacing, SlidingLog,
@@ -20,3 +71,8 @@ pub use decision::{Decision, Denied, Outcome};
 pub use limiter::{Builder, RateLimiter};
 pub use quota::{Quota, QuotaError};
 pub use store::{Direct, Keyed, Lookup, Overflow};
+
+/// The README's examples, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

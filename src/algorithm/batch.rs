@@ -120,18 +120,18 @@ impl Batch {
         Decision::new(outcome, cost, capacity, Facts::Batch { used, batch, to_boundary_ns, period_ns })
     }
 
-    /// What `cost` more units mean; `Ok` if they are admitted.
+    /// What `cost` more units mean.
     #[inline]
-    fn judge(&self, present: &Present, cost: u64) -> Result<Decision, Step> {
+    fn judge(&self, present: &Present, cost: u64) -> Decision {
         if cost > self.capacity {
-            return Err(Step::Refuse(self.decide(Outcome::Never, cost, present)));
+            return self.decide(Outcome::Never, cost, present);
         }
         // With a quota by call, more may be used than this capacity.
         if cost > 0 && cost > self.capacity.saturating_sub(present.used) {
-            return Err(Step::Refuse(self.decide(Outcome::Denied, cost, present)));
+            return self.decide(Outcome::Denied, cost, present);
         }
         let after = Present { used: present.used + cost, ..*present };
-        Ok(self.decide(Outcome::Allowed, cost, &after))
+        self.decide(Outcome::Allowed, cost, &after)
     }
 
     #[inline]
@@ -139,10 +139,13 @@ impl Batch {
         match self.start {
             Start::Aligned { phase_ns, split, .. } => {
                 let (index, present) = self.aligned_present(head, now_ns, phase_ns, split);
-                match self.judge(&present, cost) {
-                    Ok(decision) if cost == 0 => Step::admit(decision, head),
-                    Ok(decision) => Step::admit(decision, split.pack(index + 1, present.used + cost)),
-                    Err(refused) => refused,
+                let decision = self.judge(&present, cost);
+                if decision.is_denied() {
+                    Step::Refuse(decision)
+                } else if cost == 0 {
+                    Step::admit(decision, head)
+                } else {
+                    Step::admit(decision, split.pack(index + 1, present.used + cost))
                 }
             }
             Start::FirstUse { used_bits } => self.first_use_step(head, read, now_ns, cost, used_bits),
@@ -227,10 +230,10 @@ impl Batch {
         let anew = here.used == 0 || here.worn_out;
         let to_boundary_ns = if anew { self.period_ns } else { here.to_boundary_ns };
         let present = Present { used: here.used, to_boundary_ns };
-        let decision = match self.judge(&present, cost) {
-            Ok(decision) => decision,
-            Err(refused) => return refused,
-        };
+        let decision = self.judge(&present, cost);
+        if decision.is_denied() {
+            return Step::Refuse(decision);
+        }
         if cost == 0 {
             return Step::admit(decision, head);
         }
@@ -269,7 +272,6 @@ impl Lap {
     }
 
     const fn unpack(word: u64, used_bits: u32) -> Self {
-        #[expect(clippy::cast_possible_truncation, reason = "the shift leaves 16 bits")]
         let lap = (word >> (64 - LAP_BITS)) as u16;
         let below = word & (u64::MAX >> LAP_BITS);
         Self { lap, steps: below >> used_bits, used: below & ((1 << used_bits) - 1) }

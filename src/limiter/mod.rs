@@ -84,7 +84,6 @@ impl RateLimiter {
     }
 
     /// A limiter with another clock, hasher, size or cap.
-    #[must_use]
     pub fn builder<A: Algorithm>(algorithm: A) -> Builder<A> {
         Builder::new(algorithm)
     }

@@ -28,7 +28,7 @@ impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The last unit is the nanosecond, which divides everything.
         for (names, unit_ns) in UNITS {
-            if self.period_ns % unit_ns == 0 {
+            if self.period_ns.is_multiple_of(unit_ns) {
                 match self.period_ns / unit_ns {
                     1 => write!(f, "{}/{}", self.limit, names[0])?,
                     count => write!(f, "{}/{count}{}", self.limit, names[0])?,

@@ -63,7 +63,7 @@ pub struct Keyed<K, A: Algorithm = Gcra, H = ahash::RandomState> {
     algorithm: A,
     hasher: H,
     /// The top bits of the hash choose one.
-    shards: Box<[CachePadded<Shard<K, A::Tail>>]>,
+    shards: Shards<K, A::Tail>,
     shift: u32,
     cap: Option<Cap>,
 }
@@ -410,6 +410,7 @@ where
     }
 }
 
+type Shards<K, T> = Box<[CachePadded<Shard<K, T>>]>;
 type Victim<'s, K, T> = (Duration, &'s CachePadded<Shard<K, T>>, *const Node<K, T>);
 
 /// A form in which a key of type `K` can be asked for: `&str` for `String`, `&[u8]` for `Vec<u8>`, and `&K` itself.
