@@ -16,6 +16,7 @@
 
 mod support;
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use governor::clock::QuantaClock as GovernorClock;
@@ -46,7 +47,7 @@ impl Table for Ours {
     const NAME: &'static str = "tollgate keyed";
 
     fn new() -> Self {
-        let quota = tollgate::Quota::per_second(1_000_000).burst(u64::from(u32::MAX));
+        let quota = tollgate::Quota::per_second(1).burst(10_000_000);
         Self(RateLimiter::builder(Gcra::new(quota)).keyed())
     }
 
@@ -68,8 +69,8 @@ impl Table for Governor {
     const NAME: &'static str = "governor + ahash";
 
     fn new() -> Self {
-        let million = const { std::num::NonZeroU32::new(1_000_000).unwrap() };
-        let quota = governor::Quota::per_second(million).allow_burst(std::num::NonZeroU32::MAX);
+        let (rate, burst) = const { (NonZeroU32::new(1).unwrap(), NonZeroU32::new(10_000_000).unwrap()) };
+        let quota = governor::Quota::per_second(rate).allow_burst(burst);
         let store = GovernorStore::with_hasher(ahash::RandomState::new());
         Self(governor::RateLimiter::new(quota, store, GovernorClock::default()))
     }

@@ -3,9 +3,9 @@
 //! ```text
 //! cargo bench --bench peers                              the tables
 //! cargo bench --bench peers -- --json FILE               and the same as JSON
-//! cargo bench --bench peers -- --quick                   a minute less precise
+//! cargo bench --bench peers -- --quick                   fewer, shorter rounds
 //! cargo bench --bench peers -- --large                   10 M keys too (several GB, several minutes)
-//! cargo bench --bench peers -- --scenario hot --subject keyed     only rows whose names contain this
+//! cargo bench --bench peers -- --scenario hot --subject keyed     only names that contain this, or are what stands behind =
 //! ```
 //! `TOLLGATE_BENCH_JSON=FILE` and `TOLLGATE_BENCH_LARGE=1` do the same as the flags.
 //!
@@ -43,10 +43,15 @@ use harness::{Expect, Key, Recipe, Scenario, Table};
 use report::Target;
 use serde_json::json;
 
-/// The recipes whose name contains the `--subject` text, and always those that ratios are taken against.
+/// Whether a name contains the text, or is the text behind a leading `=`.
+fn matches(name: &str, text: &str) -> bool {
+    text.strip_prefix('=').map_or_else(|| name.contains(text), |whole| name == whole)
+}
+
+/// The recipes that `--subject` names; all without it.
 fn chosen<K: Key>(groups: impl IntoIterator<Item = Vec<Recipe<K>>>) -> Vec<Recipe<K>> {
     let wanted = support::option("--subject");
-    let keep = |name: &str| wanted.as_deref().is_none_or(|text| name.contains(text));
+    let keep = |name: &str| wanted.as_deref().is_none_or(|text| matches(name, text));
     groups.into_iter().flatten().filter(|recipe| keep(recipe.name)).collect()
 }
 
@@ -70,7 +75,7 @@ struct Run {
 
 impl Run {
     fn wants(&self, id: &str) -> bool {
-        self.wanted.as_deref().is_none_or(|text| id.contains(text))
+        self.wanted.as_deref().is_none_or(|text| matches(id, text))
     }
 
     fn scenario<K: Key>(&mut self, mut scenario: Scenario, recipes: &[Recipe<K>]) {
@@ -96,15 +101,16 @@ fn keyed_scenario(id: &'static str, title: &'static str, population: u64, expect
         population,
         expect,
         threads: &[1, 2],
-        checks: if population > 10_000 { 1_000_000 } else { 2_000_000 },
-        rounds: if population > 10_000 { 9 } else { 21 },
+        // Turns of 5 to 100 ms: short enough that most meet no interruption, long enough for the stopwatch.
+        checks: if population > 10_000 { 1_000_000 } else { 500_000 },
+        rounds: if population > 10_000 { 9 } else { 31 },
         floor: floor::FLOOR,
         governor: rivals::GOVERNOR,
     }
 }
 
 fn measure_all(run: &mut Run, large: bool) {
-    use Expect::{Allowed, Denied};
+    use Expect::{Allowed, AllowedIdle, Denied};
     let hot = |id, title, expect| keyed_scenario(id, title, 1_000, expect);
     let word = |id, title, expect| Scenario {
         population: 1,
@@ -121,10 +127,23 @@ fn measure_all(run: &mut Run, large: bool) {
 
     run.scenario(hot("hot", "Allowed, 1,000 keys", Allowed), &keyed());
     run.scenario(hot("hot-denied", "Denied, 1,000 keys", Denied), &keyed());
-    run.scenario(word("word", "Allowed, one word hit by all threads", Allowed), &one_word());
+    run.scenario(word("word", "Allowed, one word hit by all threads", AllowedIdle), &one_word());
     run.scenario(word("word-denied", "Denied, one word read by all threads", Denied), &one_word());
     run.scenario(hot("strings-hot", "Allowed, 1,000 string keys of 24 bytes", Allowed), &strings());
     run.scenario(keyed_scenario("1m", "Allowed, 1 M keys", 1_000_000, Allowed), &keyed());
+    run.scenario(
+        hot("idle-hot", "Allowed, 1,000 keys, each idle again before it comes back", AllowedIdle),
+        &keyed(),
+    );
+    run.scenario(
+        keyed_scenario(
+            "idle-1m",
+            "Allowed, 1 M keys, each idle again before it comes back",
+            1_000_000,
+            AllowedIdle,
+        ),
+        &keyed(),
+    );
     run.scenario(keyed_scenario("1m-denied", "Denied, 1 M keys", 1_000_000, Denied), &keyed());
     run.scenario(
         keyed_scenario("strings-1m", "Allowed, 1 M string keys of 24 bytes", 1_000_000, Allowed),

@@ -15,10 +15,9 @@ struct Gcra {
 
 impl Gcra {
     fn new(expect: Expect) -> Self {
-        match expect {
-            Expect::Allowed => Self { interval_ns: 1_000, tolerance_ns: 1_000 * u64::from(u32::MAX) },
-            Expect::Denied => Self { interval_ns: 3_600_000_000_000, tolerance_ns: 0 },
-        }
+        let terms = expect.terms();
+        let interval_ns = u64::try_from(terms.interval().as_nanos()).expect("an hour at most");
+        Self { interval_ns, tolerance_ns: interval_ns * (u64::from(terms.burst) - 1) }
     }
 
     #[inline(always)]

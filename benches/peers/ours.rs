@@ -3,13 +3,10 @@
 use tollgate::{Direct, Gcra, Keyed, QuantaClock, RateLimiter, StdClock};
 
 use crate::harness::{Expect, Recipe, Subject};
-use crate::rivals::{BURST, DENIED_PERIOD, RATE};
 
 fn gcra(expect: Expect) -> Gcra {
-    Gcra::new(match expect {
-        Expect::Allowed => tollgate::Quota::per_second(u64::from(RATE)).burst(u64::from(BURST)),
-        Expect::Denied => tollgate::Quota::new(1, DENIED_PERIOD),
-    })
+    let terms = expect.terms();
+    Gcra::new(tollgate::Quota::new(u64::from(terms.rate), terms.period).burst(u64::from(terms.burst)))
 }
 
 struct OursKeyed<K, C>(RateLimiter<Keyed<K>, C>);

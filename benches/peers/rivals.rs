@@ -12,20 +12,10 @@ use quota::{QuotaPolicy, QuotaPool, RefillRate};
 use crate::harness::{Expect, Recipe, Setup, Subject};
 use crate::support::length;
 
-/// The allowed rows' quota, for everyone: 1,000,000 a second and this burst.
-pub(crate) const RATE: u32 = 1_000_000;
-pub(crate) const BURST: u32 = u32::MAX;
-/// The denied rows' quota, for everyone: one in this long, no burst.
-pub(crate) const DENIED_PERIOD: Duration = Duration::from_secs(3600);
-
-const ONE: NonZeroU32 = NonZeroU32::new(1).unwrap();
-
 fn governor_quota(expect: Expect) -> governor::Quota {
-    match expect {
-        Expect::Allowed => governor::Quota::per_second(const { NonZeroU32::new(RATE).unwrap() })
-            .allow_burst(const { NonZeroU32::new(BURST).unwrap() }),
-        Expect::Denied => governor::Quota::with_period(DENIED_PERIOD).expect("not zero").allow_burst(ONE),
-    }
+    let terms = expect.terms();
+    let burst = NonZeroU32::new(terms.burst).expect("not zero");
+    governor::Quota::with_period(terms.interval()).expect("not zero").allow_burst(burst)
 }
 
 type GovernorState<K, H> = DashMapStateStore<K, H>;
@@ -75,10 +65,8 @@ fn rate_net_builder(setup: Setup) -> rate_net::Builder {
     // The default cap is 2^20 keys; rows with more keys need a larger one.
     let keys = length(setup.population).max(1 << 19) * 2;
     let builder = rate_net::RateLimiter::builder().eviction(rate_net::Eviction::capacity(keys));
-    match setup.expect {
-        Expect::Allowed => builder.quota(RATE, Duration::from_secs(1)).burst(BURST),
-        Expect::Denied => builder.quota(1, DENIED_PERIOD),
-    }
+    let terms = setup.expect.terms();
+    builder.quota(terms.rate, terms.period).burst(terms.burst)
 }
 
 struct RateNet(rate_net::RateLimiter);
@@ -116,12 +104,11 @@ struct Ratelimit(ratelimit::Ratelimiter);
 
 impl Ratelimit {
     fn new(setup: Setup) -> Self {
-        let builder = match setup.expect {
-            Expect::Allowed => ratelimit::Ratelimiter::builder(u64::from(RATE))
-                .max_tokens(u64::from(BURST))
-                .initial_available(u64::from(BURST)),
-            Expect::Denied => ratelimit::Ratelimiter::builder(1).period(DENIED_PERIOD).max_tokens(1),
-        };
+        let terms = setup.expect.terms();
+        let builder = ratelimit::Ratelimiter::builder(u64::from(terms.rate))
+            .period(terms.period)
+            .max_tokens(u64::from(terms.burst))
+            .initial_available(u64::from(terms.burst));
         Self(builder.build().expect("valid settings"))
     }
 }
@@ -137,12 +124,10 @@ struct Quota<K: std::hash::Hash + Eq>(QuotaPool<K>);
 
 impl<K: std::hash::Hash + Eq + Clone> Quota<K> {
     fn new(setup: Setup) -> Self {
-        let (burst, rate) = match setup.expect {
-            Expect::Allowed => (BURST, RefillRate::per_sec(RATE)),
-            Expect::Denied => (1, RefillRate::per_hour(1u32)),
-        };
-        let policy = QuotaPolicy::new().set_capacity(f64::from(burst)).set_refill_rate(rate);
-        Self(QuotaPool::with_key_type(policy, u64::from(burst)))
+        let terms = setup.expect.terms();
+        let rate = RefillRate::per_sec(f64::from(terms.rate) / terms.period.as_secs_f64());
+        let policy = QuotaPolicy::new().set_capacity(f64::from(terms.burst)).set_refill_rate(rate);
+        Self(QuotaPool::with_key_type(policy, u64::from(terms.burst)))
     }
 }
 
@@ -168,10 +153,10 @@ struct Pingora {
 
 impl Pingora {
     fn new(setup: Setup) -> Self {
-        // The denied rows' window is as long as everyone's, so that no window turns during a row.
+        // The denied rows' window is an hour, so that none turns during a row.
         let (window, limit) = match setup.expect {
-            Expect::Allowed => (Duration::from_secs(1), isize::MAX / 2),
-            Expect::Denied => (DENIED_PERIOD, 1),
+            Expect::Denied => (setup.expect.terms().period, 1),
+            Expect::Allowed | Expect::AllowedIdle => (Duration::from_secs(1), isize::MAX / 2),
         };
         Self { rate: pingora_limits::rate::Rate::new(window), limit }
     }
