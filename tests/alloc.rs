@@ -159,7 +159,7 @@ fn a_batch_allocates_nothing_beyond_the_callers_vector() {
     for kind in ALL {
         let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
         with_algorithm!(kind, SPEC, algorithm => {
-            let direct = RateLimiter::builder(algorithm.clone()).clock(clock.clone()).direct();
+            let direct = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
             let keyed = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<String>();
             let mut decisions = Vec::with_capacity(4 * keys.len());
             keyed.check_many(keys.iter().map(String::as_str), &mut decisions);

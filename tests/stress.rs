@@ -51,6 +51,10 @@ impl Random {
     }
 }
 
+fn index(n: u64) -> usize {
+    usize::try_from(n).expect("small")
+}
+
 /// The times of the rounds: a few to one instant, most a fraction of the period apart, some far.
 fn times(spec: Spec, rounds: u64) -> Vec<u64> {
     let mut random = Random(spec.limit + rounds);
@@ -95,11 +99,11 @@ fn one_stream<A: Algorithm>(algorithm: A, mut oracle: Box<dyn Oracle>, spec: Spe
     let admitted: Vec<_> = times.iter().map(|_| AtomicU64::new(0)).collect();
     in_rounds(
         size.rounds,
-        |round| clock.set(Timestamp::from_nanos(times[round as usize])),
+        |round| clock.set(Timestamp::from_nanos(times[index(round)])),
         |_, round| {
             for _ in 0..spec.burst.max(spec.limit) + 1 {
                 let allowed = u64::from(limiter.check().is_allowed());
-                admitted[round as usize].fetch_add(allowed, Ordering::Relaxed);
+                admitted[index(round)].fetch_add(allowed, Ordering::Relaxed);
             }
         },
     );
@@ -126,11 +130,11 @@ fn many_keys<A: Algorithm>(algorithm: A, oracle: impl Fn() -> Box<dyn Oracle>, s
     let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u64>();
     let keys = size.keys;
     let present = |round: u64, key: u64| (key * 7 + round * round) % 5 < 2;
-    let cell = |round: u64, key: u64| (round * keys + key) as usize;
+    let cell = |round: u64, key: u64| index(round * keys + key);
     let admitted: Vec<_> = (0..size.rounds * keys).map(|_| AtomicU64::new(0)).collect();
     in_rounds(
         size.rounds,
-        |round| clock.set(Timestamp::from_nanos(times[round as usize])),
+        |round| clock.set(Timestamp::from_nanos(times[index(round)])),
         |thread, round| {
             let mut random = Random(thread * 1_000 + round);
             for _ in 0..spec.burst.max(spec.limit) + 1 {
@@ -151,7 +155,7 @@ fn many_keys<A: Algorithm>(algorithm: A, oracle: impl Fn() -> Box<dyn Oracle>, s
     for key in 0..keys {
         let mut oracle = oracle();
         for round in (0..size.rounds).filter(|round| present(*round, key)) {
-            let expected = admissions(&mut *oracle, times[round as usize]);
+            let expected = admissions(&mut *oracle, times[index(round)]);
             let ours = admitted[cell(round, key)].load(Ordering::Relaxed);
             assert_eq!(ours, expected, "key {key}, round {round}, {oracle:?}");
         }
@@ -176,7 +180,7 @@ fn while_time_runs<A: Algorithm>(algorithm: A, oracle: &dyn Oracle, spec: Spec, 
                     clock.advance(Duration::from_nanos(random.below(spec.period_ns / 16)));
                 }
                 let allowed = u64::from(limiter.check_at(&key, 1, now).is_allowed());
-                admitted[key as usize].fetch_add(allowed, Ordering::Relaxed);
+                admitted[index(key)].fetch_add(allowed, Ordering::Relaxed);
             }
         },
     );
@@ -185,6 +189,7 @@ fn while_time_runs<A: Algorithm>(algorithm: A, oracle: &dyn Oracle, spec: Spec, 
 }
 
 /// Real time and periods of microseconds, so that keys expire between one check and the next.
+#[expect(clippy::disallowed_methods, reason = "the clocks under test are measured by another")]
 fn by_a_real_clock<A: Algorithm, C: Clock + Sync + std::fmt::Debug>(
     algorithm: A,
     clock: C,
@@ -204,7 +209,7 @@ fn by_a_real_clock<A: Algorithm, C: Clock + Sync + std::fmt::Debug>(
                     // Some keys are hot, some are mostly idle and come and go.
                     let key = random.below(size.keys).min(random.below(size.keys));
                     let allowed = u64::from(limiter.check(&key).is_allowed());
-                    admitted[key as usize].fetch_add(allowed, Ordering::Relaxed);
+                    admitted[index(key)].fetch_add(allowed, Ordering::Relaxed);
                 }
             }
         },
@@ -255,7 +260,7 @@ fn all_by_real_clocks(size: Size) {
     for kind in ALL {
         let oracle = kind.oracle(spec);
         with_algorithm!(kind, spec, algorithm => {
-            by_a_real_clock(algorithm.clone(), QuantaClock::new(), &*oracle, size);
+            by_a_real_clock(algorithm, QuantaClock::new(), &*oracle, size);
             by_a_real_clock(algorithm, StdClock::new(), &*oracle, size);
         })
         .unwrap();

@@ -94,6 +94,8 @@ pub(crate) fn quota(spec: Spec) -> Option<Quota> {
 pub(crate) trait Subject: Debug + Send + Sync {
     fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision;
     fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision;
+    /// Whether the key's state is remembered.
+    fn holds(&self, key: u32) -> bool;
 }
 
 impl<A: Algorithm, C: Clock + Debug + Send + Sync> Subject for RateLimiter<Direct<A>, C> {
@@ -105,6 +107,10 @@ impl<A: Algorithm, C: Clock + Debug + Send + Sync> Subject for RateLimiter<Direc
     fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision {
         assert_eq!(key, 0, "a direct limiter is one stream");
         RateLimiter::<Direct<A>, C>::peek_at(self, cost, Timestamp::from_nanos(now))
+    }
+
+    fn holds(&self, _key: u32) -> bool {
+        true
     }
 }
 
@@ -120,6 +126,10 @@ where
 
     fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision {
         RateLimiter::<Keyed<u32, A, H>, C>::peek_at(self, &key, cost, Timestamp::from_nanos(now))
+    }
+
+    fn holds(&self, key: u32) -> bool {
+        self.contains(&key)
     }
 }
 

@@ -170,8 +170,8 @@ fn civil(year: u64, month: u64, day: u64) -> u64 {
     const DAYS: [u64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let years: u64 = (1970..year).map(|year| 365 + u64::from(leap(year))).sum();
-    let months: u64 =
-        (1..month).map(|month| DAYS[month as usize - 1] + u64::from(month == 2 && leap(year))).sum();
+    let lengths = DAYS.into_iter().zip(1..month);
+    let months: u64 = lengths.map(|(days, month)| days + u64::from(month == 2 && leap(year))).sum();
     (years + months + day - 1) * 86_400
 }
 
