@@ -85,9 +85,9 @@ impl Search<'_> {
     /// If no limit that the algorithm can hold meets the goal.
     pub fn find(&self, kind: Kind) -> Result<Answer, Error> {
         let mut trials = BTreeMap::new();
-        // A limit of the whole cost denies nothing, bursts and the algorithm's range apart.
-        let total =
-            self.trace.records.iter().fold(0_u64, |sum, record| sum.saturating_add(record.cost)).max(1);
+        // A limit of the whole cost denies nothing, unless the burst is smaller; then only the pace can help.
+        let cost = || self.trace.records.iter().fold(0_u64, |sum, record| sum.saturating_add(record.cost));
+        let total = if self.burst.is_some() { u64::MAX } else { cost().max(1) };
         let Some(mut high) = self.first_that_meets(kind, total, &mut trials)? else {
             let tried = trials.last_key_value().map_or(String::new(), |(limit, trial)| {
                 format!("; even {limit} denies {}", self.described(*trial))
@@ -109,9 +109,15 @@ impl Search<'_> {
             if self.meets(self.trial(kind, middle, &mut trials)?) { high = middle } else { low = middle }
         }
         // The neighbours beyond what bisection looked at, and round figures for the table.
-        for limit in [high.saturating_sub(2), high.saturating_sub(1), high / 4, high / 2, high + 1, high * 2]
-        {
-            if (1..=total.max(high + 1)).contains(&limit) {
+        for limit in [
+            high.saturating_sub(2),
+            high.saturating_sub(1),
+            high / 4,
+            high / 2,
+            high.saturating_add(1),
+            high.saturating_mul(2),
+        ] {
+            if (1..=total.max(high.saturating_add(1))).contains(&limit) {
                 // A limit out of the algorithm's range has no trial, which is no reason to fail now.
                 let _ = self.trial(kind, limit, &mut trials);
             }
@@ -198,7 +204,14 @@ impl Answer {
     /// The limits to show: the answer, its neighbours and some further away.
     fn candidates(&self) -> impl Iterator<Item = (u64, Trial)> + '_ {
         let answer = self.quota.limit();
-        let near = [answer / 4, answer / 2, answer.saturating_sub(1), answer, answer + 1, answer * 2];
+        let near = [
+            answer / 4,
+            answer / 2,
+            answer.saturating_sub(1),
+            answer,
+            answer.saturating_add(1),
+            answer.saturating_mul(2),
+        ];
         self.trials
             .iter()
             .map(|(&limit, &trial)| (limit, trial))

@@ -1,0 +1,18 @@
+//! The program as people and scripts meet it: every test runs the binary.
+#![cfg(feature = "cli")]
+#![allow(missing_docs, reason = "tests")]
+
+#[path = "cli/bad_input.rs"]
+mod bad_input;
+#[path = "cli/formats.rs"]
+mod formats;
+#[path = "cli/limits.rs"]
+mod limits;
+#[path = "cli/outputs.rs"]
+mod outputs;
+#[path = "cli/suggest.rs"]
+mod suggest;
+#[path = "cli/support.rs"]
+mod support;
+#[path = "cli/traces.rs"]
+mod traces;

@@ -1,0 +1,190 @@
+//! What comes out: JSON, decisions, charts, tables, help.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::Place;
+
+fn small() -> Place {
+    let place = Place::new();
+    place.file("log", "ts,client\n100,a\n100,a\n101,a\n102,b\n102,b\n160,c\n");
+    place
+}
+
+#[test]
+fn json_has_the_stable_schema() {
+    let json = small().run("replay log --limit 1/60s --algorithm sliding-log --algorithm gcra --json").json();
+    let input = &json["input"];
+    let expected = [
+        ("records", 6_u64),
+        ("skipped", 0),
+        ("keys", 3),
+        ("first_ns", 100_000_000_000),
+        ("last_ns", 160_000_000_000),
+    ];
+    for (field, value) in expected {
+        assert_eq!(input[field], Value::from(value), "{field}");
+    }
+    let results = json["results"].as_array().unwrap();
+    assert_eq!(results.len(), 2);
+    for (result, algorithm) in results.iter().zip(["gcra", "sliding-log"]) {
+        assert_eq!((&result["algorithm"], &result["store"]), (&algorithm.into(), &"keyed".into()));
+        let limit = serde_json::json!([{"limit": 1, "period_ns": 60_000_000_000_u64, "burst": 1}]);
+        assert_eq!(result["limits"], limit);
+        assert_eq!(
+            (&result["admitted"], &result["denied"], &result["keys_denied"]),
+            (&3.into(), &3.into(), &2.into())
+        );
+        let top = serde_json::json!([{"key": "a", "denied": 2}, {"key": "b", "denied": 1}]);
+        assert_eq!(result["top_denied"], top);
+        assert!(result["state_bytes"].as_u64().unwrap() > 0);
+    }
+}
+
+#[test]
+fn json_is_alone_on_standard_output_or_goes_to_its_file() {
+    let place = small();
+    let run = place.run("replay log --json").ok();
+    assert!(run.stdout.starts_with('{') && run.stdout.ends_with("}\n"));
+    assert!(run.stderr.contains("6 records (csv)"), "{}", run.stderr);
+    let run = place.run("replay log --json=out.json").ok();
+    assert!(run.stdout.contains("Algorithm") && !run.stdout.contains('{'), "{}", run.stdout);
+    let json: Value = serde_json::from_slice(&place.read("out.json")).unwrap();
+    assert_eq!(json["results"].as_array().unwrap().len(), 7);
+}
+
+#[test]
+fn decisions_are_a_byte_a_record() {
+    let place = small();
+    assert_eq!(place.decisions("log --limit 1/60s --algorithm gcra"), "100101");
+    assert_eq!(place.decisions("log --limit 9/60s --algorithm sub-window"), "111111");
+}
+
+#[test]
+fn top_limits_the_list_of_keys() {
+    let place = small();
+    let json = place.run("replay log --limit 1/60s --algorithm gcra --json --top 1").json();
+    assert_eq!(json["results"][0]["top_denied"].as_array().unwrap().len(), 1);
+    let json = place.run("replay log --limit 1/60s --algorithm gcra --json --top 0").json();
+    assert_eq!(json["results"][0]["top_denied"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn the_table_compares_every_algorithm() {
+    let run = small().run("replay log --limit 1/60s").ok();
+    let names = [
+        "gcra",
+        "token-bucket",
+        "leaky-bucket",
+        "fixed-window",
+        "sliding-log",
+        "sliding-window",
+        "sub-window",
+    ];
+    for name in names {
+        assert!(run.stdout.lines().any(|line| line.trim_start().starts_with(name)), "{name}: {}", run.stdout);
+    }
+    assert!(run.stdout.contains("50.00 %") && run.stdout.contains("Most denied keys"), "{}", run.stdout);
+    assert!(!run.stdout.contains("No --limit was given"));
+    // No terminal, no bar.
+    assert_eq!(run.stderr, "");
+}
+
+#[test]
+fn the_default_limit_is_said_loudly() {
+    let run = small().run("replay log").ok();
+    for part in ["60/min", "No --limit was given", "--limit LIMIT/PERIOD", "tollgate suggest"] {
+        assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
+    }
+}
+
+#[test]
+fn the_fields_chosen_are_said() {
+    let run = small().run("replay log").ok();
+    assert!(run.stdout.contains("time from \"ts\" (s), key from \"client\""), "{}", run.stdout);
+}
+
+#[test]
+fn without_a_file_it_replays_a_made_up_day() {
+    let place = Place::new();
+    let run = place.run("replay").ok();
+    assert!(run.stdout.contains("made-up"), "{}", run.stdout);
+    let json = place.run("replay --algorithm gcra --json").json();
+    let records = json["input"]["records"].as_u64().unwrap();
+    assert!((250_000..350_000).contains(&records), "{records}");
+    assert!(json["results"][0]["denied"].as_u64().unwrap() > 0);
+    assert_eq!(json, place.run("replay --algorithm gcra --json").json());
+}
+
+#[test]
+fn charts_are_svg_and_png() {
+    let place = small();
+    for args in ["--algorithm gcra", ""] {
+        place.run(&format!("replay log --limit 1/60s {args} --chart out.svg")).ok();
+        let svg = String::from_utf8(place.read("out.svg")).unwrap();
+        assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"));
+        for part in [
+            "Admitted and denied requests over time",
+            "admitted",
+            "denied",
+            "gcra",
+            "3 denied (50.00 %)",
+            "UTC",
+        ] {
+            assert!(svg.contains(part), "{part}");
+        }
+        assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
+        assert!(!svg.contains("NaN"));
+        place.run(&format!("replay log --limit 1/60s {args} --chart out.PNG")).ok();
+        let png = place.read("out.PNG");
+        let picture = image::load_from_memory(&png).unwrap().to_rgb8();
+        assert_eq!(picture.width(), 2400);
+        let count = |rgb: [u8; 3]| picture.pixels().filter(|pixel| pixel.0 == rgb).count();
+        assert!(count([0x56, 0xB4, 0xE9]) > 500 && count([0xD5, 0x5E, 0x00]) > 500);
+        // Text is drawn without a font of the system: the title's line is not empty.
+        assert!((160..800).any(|x| (32..80).any(|y| picture.get_pixel(x, y).0[0] < 100)));
+    }
+}
+
+#[test]
+fn charts_hold_extreme_times() {
+    let place = Place::new();
+    place.file("log", "ts_ns,client\n0,a\n18446744073709551615,a\n");
+    place.run("replay log --chart out.svg").ok();
+    place.file("log", "ts_ns,client\n18446744073709551615,a\n");
+    place.run("replay log --chart out.png").ok();
+}
+
+#[test]
+fn a_closed_pipe_is_quiet() {
+    let place = Place::new();
+    for args in [&["replay"][..], &["replay", "--json", "--top", "100000"], &["replay", "--help"]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+            .args(args)
+            .current_dir(place.path(""))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(!stderr.contains("panicked") && !stderr.contains("error"), "{stderr}");
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+    }
+}
+
+#[test]
+fn help_teaches() {
+    let place = Place::new();
+    let long = place.run("replay --help").ok().stdout;
+    for part in ["Examples:", "--ipv6-prefix", "60/min]", "Exit codes:", "strftime", "gcra"] {
+        assert!(long.contains(part), "{part}");
+    }
+    let short = place.run("replay -h").ok().stdout;
+    assert!(short.len() < long.len() && short.contains("--limit"));
+    assert!(place.run("suggest --help").ok().stdout.contains("--deny-clients 1%"));
+    assert!(place.run("--help").ok().stdout.contains("suggest"));
+    assert!(place.run("--version").ok().stdout.starts_with("tollgate "));
+}

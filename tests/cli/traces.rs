@@ -1,0 +1,66 @@
+//! Real traffic: each shared trace in its source form and in its normalized form gives the same decisions.
+//!
+//! Both forms hold the same requests of the same clients, and the normalized one keeps the source's order among
+//! equal times, as our sort does. Keys differ in their text (an address as an integer, as in dots), not in identity.
+
+use std::path::Path;
+
+use crate::support::{Place, trace};
+
+fn compare(source: &str, name: &str, records: u64, keys: u64) {
+    let normalized = format!("normalized/{name}.tsv.gz");
+    let (Some(source), Some(normalized)) = (trace(source), trace(&normalized)) else { return };
+    let place = Place::new();
+    let runs = [
+        "--algorithm sliding-log --limit 10/60s",
+        "--algorithm sliding-window --limit 60/3600s",
+        "--algorithm gcra --limit 10/60s --limit 60/3600s",
+    ];
+    for run in runs {
+        let decide = |path: &Path| {
+            let json = place.run(&format!("replay {} {run} --json --decisions out", path.display())).json();
+            let input = &json["input"];
+            assert_eq!((&input["records"], &input["keys"]), (&records.into(), &keys.into()), "{run}");
+            assert_eq!(input["skipped"], 0, "{run}");
+            place.read("out")
+        };
+        let (a, b) = (decide(&source), decide(&normalized));
+        assert_eq!(a.len() as u64, records);
+        assert!(a.contains(&b'0') && a.contains(&b'1'), "{run}");
+        // Not assert_eq: a failure would print half a megabyte.
+        assert!(a == b, "{run}: first difference at {:?}", a.iter().zip(&b).position(|(a, b)| a != b));
+    }
+}
+
+#[test]
+fn honeynet_httpd_2004() {
+    compare("honeynet_httpd_2004.log.gz", "honeynet_httpd_2004", 38_487, 9_269);
+}
+
+#[test]
+fn aws_honeypot_2013() {
+    compare("aws_honeypot_2013.csv.gz", "aws_honeypot_2013", 451_581, 69_602);
+}
+
+#[test]
+fn github_events_2015() {
+    compare("github_events_2015.jsonl.gz", "github_events_2015", 127_397, 45_170);
+}
+
+#[test]
+fn sec_edgar_2017() {
+    compare("sec_edgar_2017.csv.gz", "sec_edgar_2017", 24_999, 490);
+}
+
+#[test]
+fn zeek_conn_2022() {
+    compare("zeek_conn_2022.tsv.gz", "zeek_conn_2022", 24_798, 4_516);
+}
+
+#[test]
+fn times_keep_their_microseconds() {
+    let Some(path) = trace("zeek_conn_2022.tsv.gz") else { return };
+    let json = Place::new().run(&format!("replay {} --algorithm gcra --json", path.display())).json();
+    assert_eq!(json["input"]["first_ns"], 1_655_056_416_228_417_000_u64);
+    assert_eq!(json["input"]["last_ns"], 1_656_021_487_290_393_000_u64);
+}
