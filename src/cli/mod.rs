@@ -70,7 +70,7 @@ fn run_replay(args: &ReplayArgs) -> Result<(), Error> {
         )));
     }
     let quotas = args.quotas()?;
-    let trace = read(&args.input)?;
+    let trace = read(&args.input, args.json.as_deref())?;
     let progress = bar(trace.records.len() as u64 * kinds.len() as u64, "replaying");
     let options = args.algorithms.options();
     let (outcomes, left_out) = replay::replay_all(&trace, &kinds, by_name, &quotas, options, &progress)?;
@@ -109,7 +109,7 @@ fn run_suggest(args: &SuggestArgs) -> Result<(), Error> {
         (_, Some(share)) => Goal::Clients(share),
         (share, None) => Goal::Requests(share.unwrap_or(Share { billionths: 1_000_000 })),
     };
-    let trace = read(&args.input)?;
+    let trace = read(&args.input, args.json.as_deref())?;
     let progress = bar_of_tries();
     let search = Search {
         trace: &trace,
@@ -154,7 +154,7 @@ fn finish(
 }
 
 /// The requests to work on: those of the files, or the made-up day.
-fn read(input: &InputArgs) -> Result<Trace, Error> {
+fn read(input: &InputArgs, json: Option<&Path>) -> Result<Trace, Error> {
     if input.files.is_empty() {
         return Ok(synthetic::day());
     }
@@ -162,7 +162,19 @@ fn read(input: &InputArgs) -> Result<Trace, Error> {
     let progress = bar(input.files.iter().map(size).sum(), "reading");
     let trace = input::load(&input.selection(), &progress);
     progress.finish_and_clear();
-    trace
+    match (trace, &input.files[..]) {
+        // `--json out.json` names a second input, which is seldom what was meant.
+        (Err(Error::Run(message)), [_, .., last])
+            if json == Some(Path::new("-"))
+                && last.extension().is_some_and(|extension| extension == "json") =>
+        {
+            Err(Error::Run(format!(
+                "{message}\n(to write JSON to a file, join it by =, as in --json={})",
+                last.display()
+            )))
+        }
+        (trace, _) => trace,
+    }
 }
 
 /// A progress bar on standard error; nothing unless that is a terminal.

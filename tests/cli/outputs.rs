@@ -51,6 +51,7 @@ fn json_is_alone_on_standard_output_or_goes_to_its_file() {
     let run = place.run("replay log --json=out.json").ok();
     assert!(run.stdout.contains("Algorithm") && !run.stdout.contains('{'), "{}", run.stdout);
     let json: Value = serde_json::from_slice(&place.read("out.json")).unwrap();
+    place.run("replay log --json missing.json").fails(1, &["missing.json", "--json=missing.json"]);
     assert_eq!(json["results"].as_array().unwrap().len(), 7);
 }
 

@@ -12,7 +12,7 @@ pub mod keys;
 pub mod row;
 pub mod time;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use indicatif::ProgressBar;
 
@@ -102,7 +102,7 @@ pub struct Selection {
 pub fn load(selection: &Selection, progress: &ProgressBar) -> Result<Trace, Error> {
     let mut trace = Trace::default();
     for path in &selection.files {
-        load_file(path, selection, progress, &mut trace)?;
+        load_source(Source::open(path, progress)?, selection, &mut trace)?;
     }
     if trace.records.is_empty() {
         let lines: Vec<String> = trace.bad.iter().map(|bad| format!("\n  {bad}")).collect();
@@ -143,13 +143,11 @@ impl Extractor {
     }
 }
 
-fn load_file(
-    path: &Path,
-    selection: &Selection,
-    progress: &ProgressBar,
-    trace: &mut Trace,
-) -> Result<(), Error> {
-    let source = Source::open(path, progress)?;
+/// Reads one opened input into the trace, as [`load`] does each file.
+///
+/// # Errors
+/// As [`load`], but no record is no error.
+pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> Result<(), Error> {
     let name = source.name.clone();
     let format = match selection.format {
         Format::Auto => Format::guess(&source.head).ok_or_else(|| {

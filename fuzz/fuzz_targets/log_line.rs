@@ -1,0 +1,217 @@
+//! The replay tool's readers: lines, times, numbers and whole files of any bytes never panic, and what they read is
+//! what simple oracles read.
+
+#![no_main]
+
+use std::io::Cursor;
+
+use arbitrary::Arbitrary;
+use libfuzzer_sys::fuzz_target;
+use tollgate::cli::decimal::{self, DecimalError};
+use tollgate::cli::input::decompress::Source;
+use tollgate::cli::input::delimited::{self, TsvLine};
+use tollgate::cli::input::fields::{FieldList, Format};
+use tollgate::cli::input::row::{Row, printable};
+use tollgate::cli::input::time::{TimeFormat, TimeParser};
+use tollgate::cli::input::{Selection, Trace, clf, jsonl, load_source};
+
+#[derive(Arbitrary, Debug)]
+enum Input {
+    Clf(Vec<u8>),
+    /// Something in a request's place of an otherwise sound line.
+    Request(Vec<u8>),
+    Json(Vec<u8>),
+    Tsv(Vec<u8>),
+    Time(u8, Vec<u8>),
+    Number(i8, Vec<u8>),
+    Decimal {
+        whole: u32,
+        fraction: u16,
+        power: u8,
+    },
+    File {
+        format: u8,
+        named: bool,
+        bytes: Vec<u8>,
+    },
+}
+
+fuzz_target!(|input: Input| {
+    match input {
+        Input::Clf(line) => clf_line(&line),
+        Input::Request(request) => clf_request(&request),
+        Input::Json(line) => json(&line),
+        Input::Tsv(line) => tsv(&line),
+        Input::Time(format, text) => time(format, &text),
+        Input::Number(power, text) => drop(decimal::scaled(&text, i32::from(power))),
+        Input::Decimal { whole, fraction, power } => number(whole, fraction, power % 24),
+        Input::File { format, named, bytes } => file(format, named, bytes),
+    }
+});
+
+/// A line that parses has its parts in it, and the required ones well formed.
+fn clf_line(line: &[u8]) {
+    let Ok(parsed) = clf::parse(line) else { return };
+    assert!(!parsed.host.is_empty() && !parsed.host.contains(&b' '));
+    assert!(
+        parsed.status == b"-" || parsed.status.len() == 3 && parsed.status.iter().all(u8::is_ascii_digit)
+    );
+    for (name, _) in clf::FIELDS {
+        let field = clf::Field::by_name(name).unwrap_or_else(|| panic!("{name} is a field"));
+        assert!(field.of(&parsed).len() <= line.len().max(1));
+    }
+    assert!(line.len() <= 1000 || printable(line, 100).chars().count() <= 101);
+}
+
+/// However a request is written, if servers escape quotes, it is read back whole.
+fn clf_request(request: &[u8]) {
+    let mut line = b"192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] \"".to_vec();
+    let mut escaped = Vec::new();
+    for &b in request {
+        if matches!(b, b'"' | b'\\') {
+            escaped.push(b'\\');
+        }
+        escaped.push(b);
+    }
+    line.extend_from_slice(&escaped);
+    line.extend_from_slice(b"\" 404 17 \"-\" \"x\"");
+    let parsed = clf::parse(&line).unwrap_or_else(|reason| panic!("{reason}"));
+    assert_eq!((parsed.request, parsed.status, parsed.bytes), (&escaped[..], &b"404"[..], &b"17"[..]));
+    assert_eq!((parsed.referer, parsed.agent), (&b"-"[..], &b"x"[..]));
+}
+
+/// What a tiny strict reader takes, ours takes too, with the same text.
+fn json(line: &[u8]) {
+    let names = |name: &str| vec![name.to_owned()];
+    let mut row = Row::new(None);
+    let read = jsonl::Columns::new(names("t"), names("a.b"), None).extract(line, &mut row);
+    let _ = jsonl::names(line);
+    let Ok(tree) = flat_object(line) else { return };
+    let text = |value: &Tree| match value {
+        Tree::Text(text) => Some(text.clone()),
+        Tree::Other => None,
+        Tree::Object(_) => None,
+    };
+    let Tree::Object(fields) = &tree else {
+        assert!(read.is_err());
+        return;
+    };
+    let last = |fields: &[(String, Tree)], name: &str| {
+        fields.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+    };
+    let (Some(time), Some(key)) = (last(fields, "t"), last(fields, "a.b")) else { return };
+    if let (Some(time), Some(key)) = (text(&time), text(&key)) {
+        read.unwrap_or_else(|reason| panic!("{reason}"));
+        assert_eq!(row.time(), time.as_bytes());
+        assert_eq!(row.key(), (!key.is_empty()).then_some(key.as_bytes()));
+    }
+}
+
+/// A JSON value as far as the comparison needs it: strings, objects in order, anything else.
+#[derive(Clone)]
+enum Tree {
+    Text(String),
+    Object(Vec<(String, Tree)>),
+    Other,
+}
+
+fn flat_object(line: &[u8]) -> Result<Tree, ()> {
+    // Our own reader stands on serde_json, so the oracle does not: flat objects of strings and nulls, no blanks.
+    let text = str::from_utf8(line).map_err(drop)?;
+    let mut rest = text.trim_matches([' ', '\t', '\r', '\n']).strip_prefix('{').ok_or(())?;
+    let mut fields = Vec::new();
+    let string = |rest: &mut &str| -> Result<String, ()> {
+        let inner = rest.strip_prefix('"').ok_or(())?;
+        let end = inner.find('"').ok_or(())?;
+        let content = &inner[..end];
+        if content.contains('\\') || content.chars().any(|c| c < ' ') {
+            return Err(());
+        }
+        *rest = &inner[end + 1..];
+        Ok(content.to_owned())
+    };
+    if rest == "}" {
+        return Ok(Tree::Object(fields));
+    }
+    loop {
+        let name = string(&mut rest)?;
+        rest = rest.strip_prefix(':').ok_or(())?;
+        if let Some(after) = rest.strip_prefix("null") {
+            fields.push((name, Tree::Other));
+            rest = after;
+        } else {
+            let value = string(&mut rest)?;
+            fields.push((name, Tree::Text(value)));
+        }
+        if rest == "}" {
+            return Ok(Tree::Object(fields));
+        }
+        rest = rest.strip_prefix(',').ok_or(())?;
+    }
+}
+
+/// Columns are those of a plain split.
+fn tsv(line: &[u8]) {
+    let header = delimited::header([&b"k"[..], b"x", b"t"].into_iter());
+    let columns = delimited::Columns::new(header, &["t".to_owned()], &["k".to_owned()], None)
+        .unwrap_or_else(|name| panic!("{name} is in the header"));
+    let mut row = Row::new(Some(64));
+    let read = TsvLine::default().extract(&columns, line, &mut row);
+    let split: Vec<&[u8]> = line.split(|&b| b == b'\t').collect();
+    assert_eq!(read.is_ok(), split.len() >= 3);
+    if read.is_ok() {
+        assert_eq!(row.time(), split[2]);
+        assert_eq!(row.key().is_some(), !split[0].is_empty());
+    }
+}
+
+/// An automatic format, once settled, reads the same text to the same time again.
+fn time(format: u8, text: &[u8]) {
+    let formats =
+        ["auto", "rfc3339", "clf", "s", "ms", "us", "ns", "%Y-%m-%d %H:%M:%S%.f", "%d/%b/%Y %z", "%s"];
+    let format: TimeFormat =
+        formats[usize::from(format) % formats.len()].parse().unwrap_or_else(|error| panic!("{error}"));
+    let mut parser = TimeParser::new(format, &[]);
+    if let Ok(first) = parser.parse(text) {
+        assert_eq!(parser.parse(text), Ok(first));
+        assert_ne!(*parser.format(), TimeFormat::Auto);
+    }
+}
+
+/// Decimals against integer arithmetic.
+fn number(whole: u32, fraction: u16, power: u8) {
+    let text = format!("{whole}.{fraction:05}");
+    let digits = u128::from(whole) * 100_000 + u128::from(fraction);
+    let value = match power.checked_sub(5) {
+        Some(more) => digits * 10_u128.pow(u32::from(more)),
+        None => digits / 10_u128.pow(5 - u32::from(power)),
+    };
+    match decimal::scaled(text.as_bytes(), i32::from(power)) {
+        Ok(scaled) => assert_eq!(u128::from(scaled.value), value),
+        Err(error) => assert!(error == DecimalError::TooLarge && value > u128::from(u64::MAX)),
+    }
+}
+
+/// A file of any bytes, compressed or not, is read or refused; each record has a key.
+fn file(format: u8, named: bool, bytes: Vec<u8>) {
+    let formats = [Format::Auto, Format::Clf, Format::Jsonl, Format::Csv, Format::Tsv];
+    let name = |name: &str| named.then(|| FieldList(vec![name.to_owned()]));
+    let selection = Selection {
+        files: Vec::new(),
+        format: formats[usize::from(format) % formats.len()],
+        time: name("t"),
+        time_format: TimeFormat::Auto,
+        key: name("k"),
+        cost: None,
+        ipv6_prefix: Some(48),
+        strict: false,
+        no_sort: false,
+    };
+    let mut trace = Trace::default();
+    if let Ok(source) = Source::from_reader("input", Box::new(Cursor::new(bytes))) {
+        let _ = load_source(source, &selection, &mut trace);
+    }
+    assert!(trace.records.iter().all(|record| (record.key as usize) < trace.keys.len() && record.cost == 1));
+    assert!(trace.bad.len() as u64 <= trace.skipped);
+    trace.bad.iter().for_each(|bad| drop(bad.to_string()));
+}
