@@ -10,33 +10,6 @@ pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 #[cfg(tollgate_loom)]
 pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-/// `len` null pointers. Outside the models they come zeroed from the allocator, so that a large run costs no pass
-/// over its memory.
-#[cfg(not(tollgate_loom))]
-pub(crate) fn null_links<T>(len: usize) -> Box<[AtomicPtr<T>]> {
-    use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
-
-    if len == 0 {
-        return Box::default();
-    }
-    let Ok(layout) = Layout::array::<AtomicPtr<T>>(len) else {
-        panic!("a table of {len} buckets is larger than memory can be");
-    };
-    // SAFETY: the layout is not of size zero.
-    let links = unsafe { alloc_zeroed(layout) }.cast::<AtomicPtr<T>>();
-    if links.is_null() {
-        handle_alloc_error(layout);
-    }
-    // SAFETY: allocated just now by the global allocator with the layout of this slice. An `AtomicPtr` is as a
-    // `*mut T` in memory, of which all zeros is the null pointer.
-    unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(links, len)) }
-}
-
-#[cfg(tollgate_loom)]
-pub(crate) fn null_links<T>(len: usize) -> Box<[AtomicPtr<T>]> {
-    (0..len).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect()
-}
-
 /// Deferred reclamation: crossbeam-epoch outside the models.
 ///
 /// A guard promises that nothing retired after it was taken is freed before it is dropped.

@@ -1,16 +1,14 @@
-//! The list that holds a shard's nodes, and the walk that everything but the fast look-up is made of.
+//! The list that holds the nodes, and the walk that everything but the quick look-up is made of.
 //!
-//! One singly linked list in *split order*: by the bits of the hash reversed. A table of 2ⁿ buckets points into it,
-//! each bucket at the place where the hashes that end in its n bits begin; doubling the table adds pointers
-//! between the old ones, and no node ever moves. A bucket is itself an element of the list (a *sentinel*), of
-//! which only the link is stored.
+//! One singly linked list in the order of hashes. Buckets point into it, each at the place where the hashes of its
+//! range begin, and are elements of it themselves (*sentinels*), of which only the link is stored.
 //!
 //! ```text
-//! bucket 0 ──► node ──► node ──► bucket 2 ──► node ──► bucket 1 ──► node ──► end
-//! link bits:  0b01 the node that holds this link is unlinked or about to be: the link never changes again
-//!             0b10 what it leads to is a bucket (or, with a null address, the end)
+//! bucket ──► node ──► node ──► bucket ──► node ──► bucket ──► bucket ──► node ──► end
+//! link bits:  0b001 the node that holds this link is unlinked or about to be: the link never changes again
+//!             0b010 what it leads to is a bucket (or, with a null address, the end)
 //!             0b100 the bucket that holds this link is being put into the list by one thread
-//!             null a bucket that nobody has asked for yet
+//!             null  a bucket that nobody has asked for yet
 //! ```
 //!
 //! *Removal* has three steps, and any thread that walks by completes the last two:

@@ -3,18 +3,19 @@
 //! | part | holds |
 //! |---|---|
 //! | `list` | nodes, tagged links, the walk that unlinks dead nodes |
-//! | `shard` | one list in split order, its buckets, growth, the sweeping hand |
-//! | here | hashing, shards, first sight of a key, the cap |
+//! | `table` | buckets, growth, the sweeping hand |
+//! | here | hashing, first sight of a key, the cap |
 //!
 //! A check of a known key is one hash, one bucket, one node, one exchange; no lock, and nothing shared is written
 //! but the key's word. First sight makes a node whose state holds the charge already and links it in by one
 //! exchange: a rival's charge can then only come after it.
 
+mod links;
 mod list;
 #[cfg(all(test, tollgate_loom))]
 mod models;
 mod prefetch;
-mod shard;
+mod table;
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -24,7 +25,7 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 
 use self::list::Node;
-use self::shard::{SWEPT, Shard};
+use self::table::Table;
 use super::state::{Dead, State};
 use crate::algorithm::step::Step;
 use crate::algorithm::{Algorithm, Gcra};
@@ -62,16 +63,14 @@ pub enum Overflow {
 pub struct Keyed<K, A: Algorithm = Gcra, H = ahash::RandomState> {
     algorithm: A,
     hasher: H,
-    /// The top bits of the hash choose one.
-    shards: Shards<K, A::Tail>,
-    shift: u32,
+    table: Table<K, A::Tail>,
     cap: Option<Cap>,
 }
 
 struct Cap {
     max: usize,
     overflow: Overflow,
-    /// Keys in all shards. Only stores with a cap pay for this shared line, and only at first sight and removal.
+    /// Keys held or about to be. Only stores with a cap pay for this shared line, and only at first sight and removal.
     held: CachePadded<AtomicUsize>,
 }
 
@@ -89,20 +88,14 @@ where
     H: BuildHasher,
 {
     pub(crate) fn new(algorithm: A, hasher: H, layout: Layout) -> Self {
-        let shards = if cfg!(tollgate_loom) {
-            1
-        } else {
-            // Four for each thread that can insert at once, as few shards share a line that way.
-            let threads = std::thread::available_parallelism().map_or(4, usize::from);
-            (4 * threads).next_power_of_two().min(256)
-        };
-        let smallest = if cfg!(tollgate_loom) { 1 } else { 16 };
-        let buckets = (layout.capacity / shards).clamp(smallest, 1 << 40).next_power_of_two();
+        // Four stripes for each thread that can insert at once, as few inserts share a line that way.
+        let threads = std::thread::available_parallelism().map_or(4, usize::from);
+        let (stripes, buckets) = if cfg!(tollgate_loom) { (1, 1) } else { ((4 * threads).min(256), 256) };
+        let buckets = layout.capacity.clamp(buckets, 1 << 40).next_power_of_two();
         Self {
             algorithm,
             hasher,
-            shards: (0..shards).map(|_| CachePadded::new(Shard::new(buckets))).collect(),
-            shift: 64 - shards.ilog2(),
+            table: Table::new(buckets.ilog2(), stripes),
             cap: layout.cap.map(|(max, overflow)| Cap {
                 max,
                 overflow,
@@ -115,17 +108,14 @@ where
         &self.algorithm
     }
 
+    /// The live node of a key.
     #[inline]
-    fn shard_index(&self, hash: u64) -> usize {
-        // A shift by 64, for one shard, wraps to a shift by 0; the mask makes it right.
-        #[expect(clippy::cast_possible_truncation, reason = "masked to the number of shards")]
-        let index = hash.wrapping_shr(self.shift) as usize & (self.shards.len() - 1);
-        index
-    }
-
-    #[inline]
-    fn shard(&self, hash: u64) -> &Shard<K, A::Tail> {
-        &self.shards[self.shard_index(hash)]
+    fn live<'g, Q>(&'g self, key: &Q, hash: u64, guard: &'g Guard) -> Option<&'g Node<K, A::Tail>>
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        let node = self.table.get(hash, guard, |held| key.is(held))?;
+        if node.state.is_dead() { self.table.find(hash, guard, |held| key.is(held)).ok() } else { Some(node) }
     }
 
     #[inline]
@@ -150,8 +140,8 @@ where
     where
         Q: Lookup<K> + ?Sized,
     {
-        let shard = self.shard(hash);
-        if let Some(node) = shard.get(hash, guard, |held| key.is(held))
+        // A dead node refuses the charge, and first sight looks behind it.
+        if let Some(node) = self.table.get(hash, guard, |held| key.is(held))
             && let Ok(decision) = node.state.charge(algorithm, now_ns, cost)
         {
             return decision;
@@ -177,7 +167,7 @@ where
         let decision = self.fresh(algorithm, now_ns, cost);
         if cost == 0 || decision.is_denied() {
             // Nothing to remember. But it may be there after all.
-            return match self.shard(hash).get(hash, guard, |held| key.is(held)) {
+            return match self.live(key, hash, guard) {
                 Some(node) => node.state.charge(algorithm, now_ns, cost).unwrap_or(decision),
                 None => decision,
             };
@@ -185,10 +175,9 @@ where
         if let Err(decision) = self.reserve(hash, decision, now_ns, guard) {
             return decision;
         }
-        let shard = self.shard(hash);
         let mut node: Option<Box<Node<K, A::Tail>>> = None;
         loop {
-            let place = match shard.find(hash, guard, |held| key.is(held)) {
+            let place = match self.table.find(hash, guard, |held| key.is(held)) {
                 Ok(other) => match other.state.charge(algorithm, now_ns, cost) {
                     // Another thread was first. Our node, if made, was seen by nobody.
                     Ok(decision) => {
@@ -208,8 +197,8 @@ where
             list::set_next(&mut new, &place);
             let new = Box::into_raw(new);
             if place.insert(new) {
-                shard.inserted();
-                shard.sweep(SWEPT, guard, |node| {
+                self.table.inserted(hash);
+                self.table.sweep_a_little(hash, guard, |node| {
                     node.state.kill_if_idle(&self.algorithm, now_ns) && self.release()
                 });
                 return decision;
@@ -232,22 +221,21 @@ where
         let Some(cap) = &self.cap else {
             return Ok(());
         };
-        for attempt in 0..3 {
+        for round in 0..=self.table.rounds(SEARCHED) {
             // Ordering: Relaxed, here and in `release`. A count; each unit is owned by one node or one call.
             if cap.held.fetch_add(1, Ordering::Relaxed) < cap.max {
                 return Ok(());
             }
             cap.held.fetch_sub(1, Ordering::Relaxed);
-            // The key's own shard, then the next one. Hands go round, so a flood of newcomers searches them all.
-            let index = (self.shard_index(hash) + attempt) % self.shards.len();
-            self.shards[index].sweep(SEARCHED, guard, |node| {
+            // Hands go round, so a flood of newcomers searches the whole table, a part each.
+            self.table.sweep(hash.wrapping_add(round), SEARCHED, guard, |node| {
                 node.state.kill_if_idle(&self.algorithm, now_ns) && self.release()
             });
         }
         match cap.overflow {
             Overflow::Admit => Err(fresh),
-            Overflow::Deny => Err(self.full(fresh, now_ns, guard)),
-            Overflow::Forget => self.forget_one(fresh, now_ns, guard),
+            Overflow::Deny => Err(self.full(hash, fresh, now_ns, guard)),
+            Overflow::Forget => self.forget_one(hash, fresh, now_ns, guard),
         }
     }
 
@@ -260,47 +248,45 @@ where
     }
 
     /// The denial of a newcomer, with the time until a held key falls idle, of those that a search finds.
-    fn full(&self, fresh: Decision, now_ns: u64, guard: &Guard) -> Decision {
-        let soonest = self.soonest_idle(now_ns, guard).map_or(Duration::ZERO, |(reset, ..)| reset);
+    fn full(&self, hash: u64, fresh: Decision, now_ns: u64, guard: &Guard) -> Decision {
+        let soonest = self.soonest_idle(hash, now_ns, guard).map_or(Duration::ZERO, |(reset, _)| reset);
         let retry_ns = crate::clock::saturating_nanos(soonest).max(1);
         let facts = Facts::Plain { remaining: 0, retry_ns, reset_ns: retry_ns };
         Decision::new(Outcome::Denied, fresh.cost(), fresh.limit(), facts)
     }
 
     /// Forgets the key that would soonest be idle, and takes its room.
-    fn forget_one(&self, fresh: Decision, now_ns: u64, guard: &Guard) -> Result<(), Decision> {
+    fn forget_one(&self, hash: u64, fresh: Decision, now_ns: u64, guard: &Guard) -> Result<(), Decision> {
         loop {
-            let Some((_, shard, node)) = self.soonest_idle(now_ns, guard) else {
+            let Some((_, node)) = self.soonest_idle(hash, now_ns, guard) else {
                 // Others took all that there was to take: the cap is smaller than the threads at work.
-                return Err(self.full(fresh, now_ns, guard));
+                return Err(self.full(hash, fresh, now_ns, guard));
             };
             // SAFETY: found under the guard, which is still held.
             let node = unsafe { &*node };
             // Its room passes from that node to this call, uncounted.
             if node.state.kill() {
-                shard.removed();
-                let _ = shard.find(node.hash, guard, |_| false);
+                self.table.removed(node.hash);
+                let _ = self.table.find(node.hash, guard, |_| false);
                 return Ok(());
             }
         }
     }
 
     /// Of the first keys that a search finds, the one that will soonest be idle.
-    fn soonest_idle(&self, now_ns: u64, guard: &Guard) -> Option<Victim<'_, K, A::Tail>> {
-        let mut best: Option<Victim<'_, K, A::Tail>> = None;
-        for shard in &self.shards {
-            let mut found = 0;
-            shard.sweep(SEARCHED, guard, |node| {
+    fn soonest_idle(&self, hash: u64, now_ns: u64, guard: &Guard) -> Option<Victim<K, A::Tail>> {
+        let mut best: Option<Victim<K, A::Tail>> = None;
+        for round in 0..=self.table.rounds(SEARCHED) {
+            self.table.sweep(hash.wrapping_add(round), SEARCHED, guard, |node| {
                 if let Ok(decision) = node.state.peek(&self.algorithm, now_ns, 0) {
                     let reset = decision.reset_after();
-                    found += 1;
-                    if best.as_ref().is_none_or(|(soonest, ..)| reset < *soonest) {
-                        best = Some((reset, shard, std::ptr::from_ref(node)));
+                    if best.as_ref().is_none_or(|(soonest, _)| reset < *soonest) {
+                        best = Some((reset, std::ptr::from_ref(node)));
                     }
                 }
                 false
             });
-            if found >= SEARCHED / 4 {
+            if best.is_some() {
                 break;
             }
         }
@@ -318,8 +304,7 @@ where
     {
         let hash = self.hasher.hash_one(key);
         let guard = epoch::pin();
-        self.shard(hash)
-            .get(hash, &guard, |held| key.is(held))
+        self.live(key, hash, &guard)
             .and_then(|node| node.state.peek(&self.algorithm, now_ns, cost).ok())
             .unwrap_or_else(|| self.fresh_peek(now_ns, cost))
     }
@@ -338,11 +323,11 @@ where
             let mut batch: [Option<(&Q, u64)>; BATCH] = [None; BATCH];
             for (place, key) in batch.iter_mut().zip(keys.by_ref()) {
                 let hash = self.hasher.hash_one(key);
-                self.shard(hash).prefetch_bucket(hash);
+                self.table.prefetch_bucket(hash);
                 *place = Some((key, hash));
             }
             for (_, hash) in batch.iter().flatten() {
-                self.shard(*hash).prefetch_node(*hash, &guard);
+                self.table.prefetch_node(*hash, &guard);
             }
             for (key, hash) in batch.into_iter().flatten() {
                 decisions.push(self.charge_hashed(&self.algorithm, key, hash, now_ns, 1, &guard));
@@ -355,7 +340,7 @@ where
         Q: Lookup<K> + ?Sized,
     {
         let hash = self.hasher.hash_one(key);
-        self.shard(hash).get(hash, &epoch::pin(), |held| key.is(held)).is_some()
+        self.live(key, hash, &epoch::pin()).is_some()
     }
 
     pub(crate) fn remove<Q>(&self, key: &Q) -> bool
@@ -364,34 +349,30 @@ where
     {
         let hash = self.hasher.hash_one(key);
         let guard = epoch::pin();
-        let shard = self.shard(hash);
-        let Some(node) = shard.get(hash, &guard, |held| key.is(held)) else {
+        let Some(node) = self.live(key, hash, &guard) else {
             return false;
         };
         let removed = node.state.kill();
         if removed {
-            shard.removed();
+            self.table.removed(hash);
             self.release();
         }
         // Unlinks it, or finds that another thread has.
-        let _ = shard.find(hash, &guard, |held| key.is(held));
+        let _ = self.table.find(hash, &guard, |held| key.is(held));
         removed
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.len()).sum()
+        self.table.len()
     }
 
     pub(crate) fn for_each(&self, now_ns: u64, mut visit: impl FnMut(&K, Decision)) {
-        let guard = epoch::pin();
-        for shard in &self.shards {
-            shard.for_each(&guard, |node| {
-                if let Ok(decision) = node.state.peek(&self.algorithm, now_ns, 0) {
-                    visit(&node.key, decision);
-                }
-                false
-            });
-        }
+        self.table.for_each(&epoch::pin(), |node| {
+            if let Ok(decision) = node.state.peek(&self.algorithm, now_ns, 0) {
+                visit(&node.key, decision);
+            }
+            false
+        });
     }
 
     pub(crate) fn retain_active(&self, now_ns: u64) {
@@ -403,15 +384,11 @@ where
     }
 
     fn remove_if(&self, mut kill: impl FnMut(&Node<K, A::Tail>) -> bool) {
-        for shard in &self.shards {
-            // A guard for each shard, so that memory is not held for the length of the whole pass.
-            shard.for_each(&epoch::pin(), |node| kill(node) && self.release());
-        }
+        self.table.for_each(&epoch::pin(), |node| kill(node) && self.release());
     }
 }
 
-type Shards<K, T> = Box<[CachePadded<Shard<K, T>>]>;
-type Victim<'s, K, T> = (Duration, &'s CachePadded<Shard<K, T>>, *const Node<K, T>);
+type Victim<K, T> = (Duration, *const Node<K, T>);
 
 /// A form in which a key of type `K` can be asked for: `&str` for `String`, `&[u8]` for `Vec<u8>`, and `&K` itself.
 ///
@@ -438,7 +415,6 @@ impl<K, A: Algorithm, H> fmt::Debug for Keyed<K, A, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keyed")
             .field("algorithm", &self.algorithm)
-            .field("shards", &self.shards.len())
             .field("cap", &self.cap.as_ref().map(|cap| (cap.max, cap.overflow)))
             .finish_non_exhaustive()
     }
