@@ -15,7 +15,7 @@ use tollgate::{ManualClock, RateLimiter, Timestamp};
 const TEN_A_MINUTE: Spec = Spec { limit: 10, period_ns: MINUTE, burst: 10 };
 const SIXTY_AN_HOUR: Spec = Spec { limit: 60, period_ns: HOUR, burst: 60 };
 
-const KINDS: [Kind; 15] = [
+const KINDS: [Kind; 14] = [
     Kind::Gcra,
     Kind::Greedy,
     Kind::Meter,
@@ -27,7 +27,6 @@ const KINDS: [Kind; 15] = [
     Kind::Sliding,
     Kind::SlidingStrict,
     Kind::Sub(6),
-    Kind::Sub(60),
     Kind::SubStrict(60),
     Kind::Log,
     Kind::Spacing,

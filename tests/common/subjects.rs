@@ -3,7 +3,7 @@
 use super::kinds::Kind;
 use super::oracle::{Spec, Verdict};
 use std::fmt::Debug;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::time::Duration;
 use tollgate::{
     Algorithm, Clock, Decision, Direct, Keyed, ManualClock, Outcome, Quota, RateLimiter, Timestamp,
@@ -56,12 +56,11 @@ pub(crate) fn direct(kind: Kind, spec: Spec) -> Option<Box<dyn Subject>> {
     })
 }
 
-/// Our limiter for many keys, hashed the same in every run, or `None` where the algorithm refuses the quota.
+/// Our limiter for many keys, or `None` where the algorithm refuses the quota.
 pub(crate) fn keyed(kind: Kind, spec: Spec) -> Option<Box<dyn Subject>> {
     let clock = ManualClock::new(Timestamp::ZERO);
     with_algorithm!(kind, spec, algorithm => {
-        let hasher = BuildHasherDefault::<DefaultHasher>::default();
-        Box::new(RateLimiter::builder(algorithm).clock(clock).hasher(hasher).keyed::<u32>()) as Box<dyn Subject>
+        Box::new(RateLimiter::builder(algorithm).clock(clock).keyed::<u32>()) as Box<dyn Subject>
     })
 }
 
