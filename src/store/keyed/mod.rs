@@ -25,7 +25,7 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 
 use self::list::Node;
-use self::table::Table;
+use self::table::{GRACE_NS, Table};
 use super::state::{Dead, State};
 use crate::algorithm::step::Step;
 use crate::algorithm::{Algorithm, Gcra};
@@ -54,8 +54,8 @@ pub enum Overflow {
 /// One state for each key, with the keys kept. The store of [`RateLimiter::keyed`](crate::RateLimiter::keyed).
 ///
 /// Lock-free on every path: known keys, first sight, growth and removal. A key is forgotten once it is *idle*, when
-/// its state means what an absent key means: inserts remove idle keys as they pass, so memory follows the
-/// active keys, not all that were ever seen. [`RateLimiter::retain_active`](crate::RateLimiter::retain_active) removes
+/// its state means what an absent key means: inserts into a table that fills up remove keys that have been idle for a
+/// second, so memory follows the active keys, not all that were ever seen. [`RateLimiter::retain_active`](crate::RateLimiter::retain_active) removes
 /// all idle keys at once.
 ///
 /// # Complexity
@@ -197,10 +197,12 @@ where
             list::set_next(&mut new, &place);
             let new = Box::into_raw(new);
             if place.insert(new) {
-                self.table.inserted(hash);
-                self.table.sweep_a_little(hash, guard, |node| {
-                    node.state.kill_if_idle(&self.algorithm, now_ns) && self.release()
-                });
+                if self.table.inserted(hash) {
+                    let while_ago = now_ns.saturating_sub(GRACE_NS);
+                    self.table.sweep_a_little(hash, guard, |node| {
+                        node.state.kill_if_idle(&self.algorithm, while_ago) && self.release()
+                    });
+                }
                 return decision;
             }
             // SAFETY: made by `into_raw` just above, and not published, since the exchange failed.

@@ -17,9 +17,12 @@
 //! link made after that generation was published, and then the index is seen to have changed. So a key that was
 //! not found, under an index that is still the same, is absent.
 //!
-//! *Sweeping.* Each insert looks at a few buckets by a hand that goes round, and removes idle nodes there. Looking
-//! at one node or more for each insert keeps dead weight in proportion to the live keys, however long keys
-//! that are never seen again keep coming; no thread is needed, and only inserts pay.
+//! *Sweeping.* Once the table is three quarters full, each insert looks at a few buckets by a hand that goes round,
+//! and removes nodes that have been idle for a while. Three nodes looked at for each insert keep dead weight in
+//! proportion to the live keys and to what came in that while, however long keys that are never seen again keep
+//! coming; no thread is needed, and only inserts pay. The while ([`GRACE_NS`]) is there because a key that comes back
+//! is dearer to make than to keep: without it, keys that are idle at each of their visits would push each other
+//! out all the time.
 //!
 //! Counts and hands are striped by hash, so that inserting threads seldom share a line.
 
@@ -39,8 +42,11 @@ use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
 /// Generations that can be: the largest has 2^40 buckets.
 const GENERATIONS: u32 = 41;
 
-/// Buckets swept at each insert, by the hand. With 1 to 2 buckets for each node, that is 2 to 4 nodes.
+/// Buckets swept at each insert into a table that is filling up: 3 nodes or more.
 const SWEPT: usize = 4;
+
+/// How long a key is idle before it is swept. One that is first seen again after that costs some 200 ns each second.
+pub(super) const GRACE_NS: u64 = 1_000_000_000;
 
 /// A bucket array's alignment leaves this many bits of its address for n.
 const BITS_MASK: usize = links::ALIGN - 1;
@@ -299,15 +305,18 @@ where
         stripe
     }
 
-    /// Counts a node that was linked in, and doubles the table if it is full.
-    pub(super) fn inserted(&self, hash: u64) {
+    /// Counts a node that was linked in, and doubles the table if it is full. Says whether it is filling up, so that
+    /// a sweep is due.
+    pub(super) fn inserted(&self, hash: u64) -> bool {
         // Ordering: Relaxed. A count, for growth and for people.
         let len = self.stripes[self.stripe(hash)].len.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let newest = self.newest();
         // Full with one node a bucket, by this stripe's share.
-        if len > (1usize << newest.bits) / self.stripes.len() {
+        let share = (1usize << newest.bits) / self.stripes.len();
+        if len > share {
             self.grow(newest.bits);
         }
+        len > share / 4 * 3
     }
 
     /// Counts a node whose state this thread killed.
