@@ -120,7 +120,12 @@ impl<T: Tail> State<T> {
             }
             let read = |index| self.read(index);
             match algorithm.step(head, read, now_ns, cost) {
-                Step::Refuse(decision) | Step::Admit { decision, .. } => {
+                // A refusal's figures are uncharged, and say when to come back.
+                Step::Refuse(decision) => match self.settled(head) {
+                    Ok(()) => return Ok(decision),
+                    Err(newer) => head = newer,
+                },
+                Step::Admit { decision, .. } => {
                     let decision = match algorithm.step(head, read, now_ns, 0) {
                         Step::Admit { decision: uncharged, .. } => decision.with_figures_of(uncharged),
                         _ => decision,

@@ -297,7 +297,12 @@ where
 
     /// What a key that was never seen would be answered, uncharged.
     fn fresh_peek(&self, now_ns: u64, cost: u64) -> Decision {
-        self.fresh(&self.algorithm, now_ns, cost).with_figures_of(self.fresh(&self.algorithm, now_ns, 0))
+        let decision = self.fresh(&self.algorithm, now_ns, cost);
+        if decision.is_allowed() {
+            decision.with_figures_of(self.fresh(&self.algorithm, now_ns, 0))
+        } else {
+            decision
+        }
     }
 
     pub(crate) fn peek<Q>(&self, key: &Q, now_ns: u64, cost: u64) -> Decision
