@@ -160,6 +160,10 @@ fn targets(tables: &[Table]) -> Vec<Target> {
         Some(table.row(subject)?.ratio(table.row(base)?))
     };
     let (ours, governor) = (ours::KEYED, rivals::GOVERNOR);
+    let denied = |threads: usize| {
+        let table = tables.iter().find(|table| table.scenario == "hot-denied" && table.threads == threads)?;
+        table.row(ours)
+    };
     [
         (
             "keyed against governor + ahash, 1,000 keys, allowed, 1 thread",
@@ -170,6 +174,11 @@ fn targets(tables: &[Table]) -> Vec<Target> {
             "keyed against governor + ahash, 1,000 keys, allowed, 2 threads",
             0.6,
             ratio("hot", 2, ours, governor),
+        ),
+        (
+            "keyed, 1,000 keys, denied (writes nothing shared): 2 threads against 1",
+            1.1,
+            denied(2).zip(denied(1)).map(|(two, one)| two.ratio(one)),
         ),
     ]
     .into_iter()
