@@ -28,6 +28,13 @@ pub(crate) struct State<T> {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Dead;
 
+/// What an admission writes.
+struct Admission {
+    next: u64,
+    raise: Option<Raise>,
+    fill: Option<Fill>,
+}
+
 impl<T: Tail> State<T> {
     /// The state of a key that was never seen.
     pub(crate) fn fresh(tail_len: usize) -> Self {
@@ -68,43 +75,21 @@ impl<T: Tail> State<T> {
     where
         A: Algorithm<Tail = T>,
     {
-        // Ordering: Acquire, see the module's text.
-        let mut head = self.head.load(Ordering::Acquire);
-        loop {
-            if head == DEAD {
-                return Err(Dead);
+        self.decide(algorithm, now_ns, cost, |decision, head, Admission { next, raise, fill }| {
+            if next == head {
+                return self.settled(head).map(|()| decision);
             }
-            match algorithm.step(head, |index| self.read(index), now_ns, cost) {
-                Step::Refuse(decision) => match self.settled(head) {
-                    Ok(()) => return Ok(decision),
-                    Err(newer) => head = newer,
-                },
-                Step::Admit { decision, next, raise, fill } => {
-                    if next == head {
-                        match self.settled(head) {
-                            Ok(()) => return Ok(decision),
-                            Err(newer) => head = newer,
-                        }
-                        continue;
-                    }
-                    if let Some(raise) = raise {
-                        self.raise(raise);
-                    }
-                    // Ordering: AcqRel on success: publishes the raise, and orders the fills after the claim.
-                    // Acquire on failure, as for the load above, whose place the value takes.
-                    match self.head.compare_exchange(head, next, Ordering::AcqRel, Ordering::Acquire) {
-                        Ok(_) => {
-                            if let Some(fill) = fill {
-                                self.fill(algorithm, fill);
-                            }
-                            return Ok(decision);
-                        }
-                        Err(newer) => head = newer,
-                    }
-                }
-                Step::Help(fill) => head = self.help(algorithm, head, fill),
+            if let Some(raise) = raise {
+                self.raise(raise);
             }
-        }
+            // Ordering: AcqRel on success: publishes the raise, and orders the fills after the claim. Acquire on
+            // failure, as for the load in `decide`, whose place the value takes.
+            self.head.compare_exchange(head, next, Ordering::AcqRel, Ordering::Acquire)?;
+            if let Some(fill) = fill {
+                self.fill(algorithm, fill);
+            }
+            Ok(decision)
+        })
     }
 
     /// What [`State::charge`] would decide now, with the figures as they stand, uncharged. Writes nothing, except
@@ -113,29 +98,44 @@ impl<T: Tail> State<T> {
     where
         A: Algorithm<Tail = T>,
     {
+        self.decide(algorithm, now_ns, cost, |decision, head, _| {
+            let decision = match algorithm.step(head, |index| self.read(index), now_ns, 0) {
+                Step::Admit { decision: uncharged, .. } => decision.with_figures_of(uncharged),
+                _ => decision,
+            };
+            self.settled(head).map(|()| decision)
+        })
+    }
+
+    /// Lets the algorithm decide, and `admit` do what an admission takes; it says the newer head if it failed.
+    #[inline]
+    fn decide<A>(
+        &self,
+        algorithm: &A,
+        now_ns: u64,
+        cost: u64,
+        admit: impl Fn(Decision, u64, Admission) -> Result<Decision, u64>,
+    ) -> Result<Decision, Dead>
+    where
+        A: Algorithm<Tail = T>,
+    {
+        // Ordering: Acquire, see the module's text.
         let mut head = self.head.load(Ordering::Acquire);
         loop {
             if head == DEAD {
                 return Err(Dead);
             }
-            let read = |index| self.read(index);
-            match algorithm.step(head, read, now_ns, cost) {
+            let result = match algorithm.step(head, |index| self.read(index), now_ns, cost) {
                 // A refusal's figures are uncharged, and say when to come back.
-                Step::Refuse(decision) => match self.settled(head) {
-                    Ok(()) => return Ok(decision),
-                    Err(newer) => head = newer,
-                },
-                Step::Admit { decision, .. } => {
-                    let decision = match algorithm.step(head, read, now_ns, 0) {
-                        Step::Admit { decision: uncharged, .. } => decision.with_figures_of(uncharged),
-                        _ => decision,
-                    };
-                    match self.settled(head) {
-                        Ok(()) => return Ok(decision),
-                        Err(newer) => head = newer,
-                    }
+                Step::Refuse(decision) => self.settled(head).map(|()| decision),
+                Step::Admit { decision, next, raise, fill } => {
+                    admit(decision, head, Admission { next, raise, fill })
                 }
-                Step::Help(fill) => head = self.help(algorithm, head, fill),
+                Step::Help(fill) => Err(self.help(algorithm, head, fill)),
+            };
+            match result {
+                Ok(decision) => return Ok(decision),
+                Err(newer) => head = newer,
             }
         }
     }

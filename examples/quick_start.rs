@@ -1,0 +1,24 @@
+//! Limits for each client, with all that a 429 needs: `cargo run --example quick_start`.
+
+use tollgate::{Quota, RateLimiter};
+
+fn main() {
+    // Two a second for each client, three at once after a quiet time.
+    let limiter = RateLimiter::new(Quota::per_second(2).burst(3));
+
+    for request in 1..=5 {
+        let decision = limiter.check("203.0.113.7");
+        match decision.retry_after() {
+            _ if decision.is_allowed() => println!("request {request}: go, {} remain", decision.remaining()),
+            Some(wait) => {
+                println!(
+                    "request {request}: 429, retry after {wait:?}, as new in {:?}",
+                    decision.reset_after()
+                );
+            }
+            None => println!("request {request}: this can never be admitted"),
+        }
+    }
+    let other = limiter.check("198.51.100.9");
+    println!("another client: {}", if other.is_allowed() { "go" } else { "429" });
+}
