@@ -46,7 +46,7 @@ where
     where
         Q: Lookup<K> + ?Sized,
     {
-        self.store.charge(self.store.algorithm(), key, self.now_ns(), cost)
+        self.store.charge(self.store.algorithm(), key, || self.now_ns(), cost)
     }
 
     /// Checks `cost` units for `key` at a time that the caller says.
@@ -57,7 +57,7 @@ where
     where
         Q: Lookup<K> + ?Sized,
     {
-        self.store.charge(self.store.algorithm(), key, now.as_nanos(), cost)
+        self.store.charge(self.store.algorithm(), key, || now.as_nanos(), cost)
     }
 
     /// Checks `cost` units for `key` at `now` under a quota of the caller's: tiers, and exceptions for single keys.
@@ -81,7 +81,7 @@ where
     where
         Q: Lookup<K> + ?Sized,
     {
-        self.store.charge(algorithm, key, now.as_nanos(), cost)
+        self.store.charge(algorithm, key, || now.as_nanos(), cost)
     }
 
     /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what remains, when it resets), without

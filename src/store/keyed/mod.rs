@@ -118,12 +118,16 @@ where
         if node.state.is_dead() { self.table.find(hash, guard, |held| key.is(held)).ok() } else { Some(node) }
     }
 
+    /// Decides and charges at the time that `now` says.
     #[inline]
-    pub(crate) fn charge<Q>(&self, algorithm: &A, key: &Q, now_ns: u64, cost: u64) -> Decision
+    pub(crate) fn charge<Q>(&self, algorithm: &A, key: &Q, now: impl FnOnce() -> u64, cost: u64) -> Decision
     where
         Q: Lookup<K> + ?Sized,
     {
         let hash = self.hasher.hash_one(key);
+        // The clock and the pin take about as long as a line takes to come from the next cache.
+        self.table.prefetch_bucket(hash);
+        let now_ns = now();
         self.charge_hashed(algorithm, key, hash, now_ns, cost, &epoch::pin())
     }
 

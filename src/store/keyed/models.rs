@@ -46,7 +46,7 @@ fn store(burst: u64) -> Arc<Store> {
 }
 
 fn check(store: &Store, key: u64, now_ns: u64) -> bool {
-    store.charge(store.algorithm(), &key, now_ns, 1).is_allowed()
+    store.charge(store.algorithm(), &key, || now_ns, 1).is_allowed()
 }
 
 fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
