@@ -47,7 +47,7 @@ impl Table for Ours {
     const NAME: &'static str = "tollgate keyed";
 
     fn new() -> Self {
-        let quota = tollgate::Quota::per_second(1).burst(10_000_000);
+        let quota = tollgate::Quota::per_minute(1).burst(10_000_000);
         Self(RateLimiter::builder(Gcra::new(quota)).keyed())
     }
 
@@ -70,7 +70,7 @@ impl Table for Governor {
 
     fn new() -> Self {
         let (rate, burst) = const { (NonZeroU32::new(1).unwrap(), NonZeroU32::new(10_000_000).unwrap()) };
-        let quota = governor::Quota::per_second(rate).allow_burst(burst);
+        let quota = governor::Quota::per_minute(rate).allow_burst(burst);
         let store = GovernorStore::with_hasher(ahash::RandomState::new());
         Self(governor::RateLimiter::new(quota, store, GovernorClock::default()))
     }

@@ -21,7 +21,7 @@ use support::{XorShift, count, key, length, stopwatch};
 /// For keys: nothing is denied, since no key uses up this burst while a bench runs. Keys owe all along, so none is
 /// forgotten.
 fn generous() -> Gcra {
-    Gcra::new(Quota::per_second(1).burst(10_000_000))
+    Gcra::new(Quota::per_minute(1).burst(10_000_000))
 }
 
 /// For one word that is hit by every check.

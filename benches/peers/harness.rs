@@ -20,7 +20,7 @@ const TRIES: usize = 5;
 /// What every check of a turn must answer.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Expect {
-    /// All admitted: 1 a second for each key, and a burst that is never used up. Keys owe all along, as busy
+    /// All admitted: 1 a minute for each key, and a burst that is never used up. Keys owe all along, as busy
     /// clients do.
     Allowed,
     /// All admitted: 1 M a second for each key and a large burst, so that where there are many keys each has paid
@@ -48,7 +48,7 @@ pub(crate) struct Terms {
 impl Expect {
     pub(crate) fn terms(self) -> Terms {
         match self {
-            Self::Allowed => Terms { rate: 1, period: Duration::from_secs(1), burst: 10_000_000 },
+            Self::Allowed => Terms { rate: 1, period: Duration::from_secs(60), burst: 10_000_000 },
             Self::AllowedIdle => Terms { rate: 1_000_000, period: Duration::from_secs(1), burst: u32::MAX },
             Self::Denied => Terms { rate: 1, period: Duration::from_secs(3600), burst: 1 },
         }
