@@ -73,6 +73,7 @@ fn times(spec: Spec, rounds: u64) -> Vec<u64> {
 }
 
 /// Runs `work(thread, round)` on all threads, all of them in the same round at any time. `turn` runs alone between.
+/// Neither may panic, or the other threads would wait for ever: what they find is judged afterwards.
 fn in_rounds(rounds: u64, turn: impl Fn(u64) + Sync, work: impl Fn(u64, u64) + Sync) {
     let barrier = Barrier::new(usize::try_from(THREADS).expect("few threads"));
     std::thread::scope(|scope| {
@@ -159,6 +160,34 @@ fn many_keys<A: Algorithm>(algorithm: A, oracle: impl Fn() -> Box<dyn Oracle>, s
             let ours = admitted[cell(round, key)].load(Ordering::Relaxed);
             assert_eq!(ours, expected, "key {key}, round {round}, {oracle:?}");
         }
+    }
+}
+
+/// In each round all keys have fallen idle; half of the threads charge them while the others drop idle keys. No charge
+/// may land on a state that is being dropped.
+fn charged_while_dropped<A: Algorithm>(algorithm: A, spec: Spec, rounds: u64) {
+    const KEYS: u64 = 3;
+    let clock = ManualClock::new(Timestamp::from_nanos(1_700_000_000 * SEC));
+    let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u64>();
+    let admitted: Vec<_> = (0..rounds).map(|_| AtomicU64::new(0)).collect();
+    in_rounds(
+        rounds,
+        |_| clock.advance(Duration::from_nanos(spec.period_ns * 4)),
+        |thread, round| {
+            if thread.is_multiple_of(2) {
+                for key in (0..KEYS).flat_map(|key| std::iter::repeat_n(key, index(spec.burst) + 1)) {
+                    let allowed = u64::from(limiter.check(&key).is_allowed());
+                    admitted[index(round)].fetch_add(allowed, Ordering::Relaxed);
+                }
+            } else {
+                for _ in 0..4 {
+                    limiter.retain_active();
+                }
+            }
+        },
+    );
+    for (round, admitted) in admitted.iter().enumerate() {
+        assert_eq!(admitted.load(Ordering::Relaxed), KEYS * spec.burst, "round {round}, {limiter:?}");
     }
 }
 
@@ -255,6 +284,14 @@ fn all_while_time_runs(size: Size) {
     });
 }
 
+fn all_charged_while_dropped(rounds: u64) {
+    // Its burst is its limit, so that what is admitted in a quiet time is the same for windows.
+    let spec = Spec::new(4, SEC);
+    for kind in [Kind::Gcra, Kind::Interval, Kind::FirstUse, Kind::SubStrict(6), Kind::Log] {
+        with_algorithm!(kind, spec, algorithm => charged_while_dropped(algorithm, spec, rounds)).unwrap();
+    }
+}
+
 fn all_by_real_clocks(size: Size) {
     let spec = Spec::new(3, 30_000).with_burst(2);
     for kind in ALL {
@@ -278,6 +315,11 @@ fn many_keys_are_admitted_exactly_what_one_thread_would_be() {
 }
 
 #[test]
+fn no_charge_is_lost_to_a_key_being_dropped() {
+    all_charged_while_dropped(if cfg!(miri) { 3 } else { 2_000 });
+}
+
+#[test]
 fn the_bound_holds_while_time_runs() {
     all_while_time_runs(QUICK);
 }
@@ -298,6 +340,12 @@ fn heavy_one_stream() {
 #[ignore = "minutes long; for sanitizers"]
 fn heavy_many_keys() {
     all_many_keys(HEAVY);
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_charged_while_dropped() {
+    all_charged_while_dropped(10_000);
 }
 
 #[test]
