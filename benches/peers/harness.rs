@@ -209,7 +209,7 @@ fn sample_once<K: Key>(
     match expect {
         Expect::Denied => assert_eq!(admitted, 0, "a denied row admitted something"),
         Expect::Allowed | Expect::AllowedIdle => {
-            assert_eq!(admitted, total, "an allowed row denied something")
+            assert_eq!(admitted, total, "an allowed row denied something");
         }
     }
     let start = turns.iter().map(|turn| turn.start).min().expect("at least one thread");
