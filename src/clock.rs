@@ -94,7 +94,7 @@ pub(crate) const fn saturating_nanos(duration: Duration) -> u64 {
 /// A source of time.
 ///
 /// An implementation should not step back. If it does, limiters deny more, by less than the step, and admit
-/// nothing that they would have refused without the step.
+/// nothing that they would have refused without the step (but a key that was forgotten as idle before the step is new).
 ///
 /// # Examples
 /// ```

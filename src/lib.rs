@@ -38,8 +38,9 @@
 //!   interleaving; see [`RateLimiter`] for what late threads mean.
 //! - A denied request is not charged, and a denial writes no memory that threads share.
 //! - Every call is lock-free. No check is denied because of contention.
-//! - A check allocates at the first sight of a key only.
-//! - No argument overflows, panics or divides by zero. Time that steps back only denies more, by less than the step.
+//! - A check allocates at the first sight of a key only (and once for each thread).
+//! - No argument overflows, panics or divides by zero. Time that steps back only denies more, by less than the step, for
+//!   keys that are held.
 //!
 //! # When to use something else
 //!

@@ -58,7 +58,7 @@ impl Batch {
     pub(super) const fn aligned(
         algorithm: &'static str,
         quota: &Quota,
-        capacity: u64,
+        [capacity, batch]: [u64; 2],
         aligned_ns: u64,
         adaptive: bool,
     ) -> Result<Self, Reason> {
@@ -66,7 +66,7 @@ impl Batch {
         match Split::holding(algorithm, "the number of units at once", period_ns, capacity) {
             Ok(split) => {
                 let start = Start::Aligned { phase_ns: aligned_ns % period_ns, split, adaptive };
-                Ok(Self { capacity, batch: quota.limit(), period_ns, start })
+                Ok(Self { capacity, batch, period_ns, start })
             }
             Err(reason) => Err(reason),
         }
@@ -75,7 +75,7 @@ impl Batch {
     pub(super) const fn from_first_use(
         algorithm: &'static str,
         quota: &Quota,
-        capacity: u64,
+        [capacity, batch]: [u64; 2],
     ) -> Result<Self, Reason> {
         const MAX_BITS: u32 = 64 - LAP_BITS - MIN_STEP_BITS;
         const MAX: u64 = (1 << MAX_BITS) - 2;
@@ -85,23 +85,21 @@ impl Batch {
         }
         // Room for one more than the capacity, so that no word is all ones.
         let used_bits = u64::BITS - (capacity + 1).leading_zeros();
-        Ok(Self {
-            capacity,
-            batch: quota.limit(),
-            period_ns: quota.period_ns(),
-            start: Start::FirstUse { used_bits },
-        })
+        Ok(Self { capacity, batch, period_ns: quota.period_ns(), start: Start::FirstUse { used_bits } })
     }
 
-    /// The same kind with another quota, if words keep their meaning.
+    /// The same kind with another quota, if words keep their meaning: what one gives back, the other does.
     pub(super) fn requota(
         &self,
         algorithm: &'static str,
         quota: &Quota,
-        capacity: u64,
+        [capacity, batch]: [u64; 2],
     ) -> Result<Self, Reason> {
         if quota.period_ns() != self.period_ns {
             return Err(Reason::Layout { algorithm, same: "period" });
+        }
+        if batch != self.batch {
+            return Err(Reason::Layout { algorithm, same: "limit (only the burst may differ)" });
         }
         let most = match self.start {
             Start::Aligned { split, .. } => split.max_low(),
@@ -111,13 +109,18 @@ impl Batch {
             let what = "the number of units at once, with the limiter's own layout,";
             return Err(Reason::Word { algorithm, what, got: capacity, max: most });
         }
-        Ok(Self { capacity, batch: quota.limit(), ..*self })
+        Ok(Self { capacity, ..*self })
     }
 
     fn decide(&self, outcome: Outcome, cost: u64, present: &Present) -> Decision {
         let Self { capacity, batch, period_ns, .. } = *self;
         let Present { used, to_boundary_ns } = *present;
         Decision::new(outcome, cost, capacity, Facts::Batch { used, batch, to_boundary_ns, period_ns })
+    }
+
+    /// Whether another value of this kind reads words alike.
+    pub(super) fn reads(&self, other: &Self) -> bool {
+        (self.batch, self.period_ns, self.start) == (other.batch, other.period_ns, other.start)
     }
 
     /// What `cost` more units mean.
@@ -306,7 +309,7 @@ mod tests {
         // 31 bits of units leave 17 of steps.
         let capacity = (1 << 31) - 2;
         let quota = Quota::new(1, std::time::Duration::from_nanos(1));
-        let bucket = Batch::from_first_use("test", &quota, capacity).unwrap();
+        let bucket = Batch::from_first_use("test", &quota, [capacity, 1]).unwrap();
         let Step::Admit { next, raise: Some(raise), .. } = bucket.step(0, |_| 0, 100, capacity) else {
             panic!()
         };

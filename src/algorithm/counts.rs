@@ -70,6 +70,11 @@ impl Counts {
         Self::new(algorithm, quota.limit(), window_ns, self.history)
     }
 
+    /// Whether another value reads words alike.
+    pub(super) fn reads(&self, other: &Self) -> bool {
+        (self.window_ns, self.history, self.split) == (other.window_ns, other.history, other.split)
+    }
+
     /// Tail words: one for each window remembered, and one being ended.
     pub(super) const fn ring_len(&self) -> usize {
         self.history as usize + 1

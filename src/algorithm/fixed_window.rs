@@ -34,6 +34,8 @@ pub struct FixedWindow {
 }
 
 const NAME: &str = "fixed window";
+/// A window that ends gives all of its units back, whatever quota they were used under.
+const ALL: u64 = u64::MAX;
 
 impl FixedWindow {
     /// Windows that begin at whole multiples of the period since the clock's origin, the Unix epoch.
@@ -42,7 +44,7 @@ impl FixedWindow {
     /// If the word has no room: [`FixedWindow::try_new`] returns the error instead.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
-        match Batch::aligned(NAME, &quota, quota.limit(), 0, false) {
+        match Batch::aligned(NAME, &quota, [quota.limit(), ALL], 0, false) {
             Ok(batch) => Self { batch },
             Err(reason) => panic!("{}", reason.summary()),
         }
@@ -54,7 +56,7 @@ impl FixedWindow {
     /// If the word has no room for the limit beside the index of the window: it does up to about half a
     /// unit a nanosecond (a quarter in the worst case), and the error says how much would fit.
     pub fn try_new(quota: Quota) -> Result<Self, QuotaError> {
-        Ok(Self { batch: Batch::aligned(NAME, &quota, quota.limit(), 0, false)? })
+        Ok(Self { batch: Batch::aligned(NAME, &quota, [quota.limit(), ALL], 0, false)? })
     }
 
     /// Windows that each key opens for itself, by its first admission after the last one ended.
@@ -63,7 +65,7 @@ impl FixedWindow {
     /// If the limit is above 2³² − 2: [`FixedWindow::try_from_first_use`] returns the error instead.
     #[must_use]
     pub const fn from_first_use(quota: Quota) -> Self {
-        match Batch::from_first_use(NAME, &quota, quota.limit()) {
+        match Batch::from_first_use(NAME, &quota, [quota.limit(), ALL]) {
             Ok(batch) => Self { batch },
             Err(reason) => panic!("{}", reason.summary()),
         }
@@ -74,7 +76,7 @@ impl FixedWindow {
     /// # Errors
     /// If the limit is above 2³² − 2.
     pub fn try_from_first_use(quota: Quota) -> Result<Self, QuotaError> {
-        Ok(Self { batch: Batch::from_first_use(NAME, &quota, quota.limit())? })
+        Ok(Self { batch: Batch::from_first_use(NAME, &quota, [quota.limit(), ALL])? })
     }
 }
 
@@ -86,6 +88,10 @@ impl Stepper for FixedWindow {
         self.batch.step(head, read, now_ns, cost)
     }
 
+    fn reads(&self, other: &Self) -> bool {
+        self.batch.reads(&other.batch)
+    }
+
     #[inline]
     fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
         self.batch.is_idle(head, read, now_ns)
@@ -94,6 +100,6 @@ impl Stepper for FixedWindow {
 
 impl Algorithm for FixedWindow {
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        Ok(Self { batch: self.batch.requota(NAME, quota, quota.limit())? })
+        Ok(Self { batch: self.batch.requota(NAME, quota, [quota.limit(), ALL])? })
     }
 }

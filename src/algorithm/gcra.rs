@@ -14,7 +14,8 @@ use crate::quota::{Quota, QuotaError, Reason};
 /// In any interval of length `t` it admits at most `burst + t / T` units.
 ///
 /// Times are exact if `T` is a whole number of nanoseconds or a fraction of one with a denominator of at most
-/// 32; otherwise `T` is rounded up by less than 1/32 ns (1 ns if the burst takes over two years to refill).
+/// 32; otherwise `T` is rounded up by less than 1/32 ns (1 ns if the burst takes over two years to refill). Where `T`
+/// is not whole, times are told apart within 9 years of a key's last use; a caller's time further off is read wrongly.
 ///
 /// # Examples
 /// ```
@@ -56,6 +57,10 @@ impl Stepper for Gcra {
     #[inline]
     fn step(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
         self.pace.step(head, now_ns, cost, false)
+    }
+
+    fn reads(&self, other: &Self) -> bool {
+        self.pace.scale() == other.pace.scale()
     }
 
     #[inline]

@@ -51,6 +51,10 @@ impl Stepper for LeakyBucketMeter {
         self.pace.step(head, now_ns, cost, false)
     }
 
+    fn reads(&self, other: &Self) -> bool {
+        self.pace.scale() == other.pace.scale()
+    }
+
     #[inline]
     fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
         self.pace.is_idle(head, now_ns)

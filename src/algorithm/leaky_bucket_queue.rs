@@ -61,7 +61,14 @@ impl LeakyBucketQueue {
         let units = u128::from(saturating_nanos(wait)) * u128::from(quota.limit())
             / u128::from(quota.period_ns())
             + 1;
-        quota.try_burst(u64::try_from(units).unwrap_or(u64::MAX)).map(Self::new)
+        let mut queue = Self::new(quota.try_burst(u64::try_from(units).unwrap_or(u64::MAX))?);
+        // The word's interval may be rounded up, and many of them be a unit too much.
+        let mut units = queue.pace.burst();
+        while units > 1 && queue.pace.longest_wait_ns() > saturating_nanos(wait) {
+            units -= 1;
+            queue = Self::new(quota.try_burst(units)?);
+        }
+        Ok(queue)
     }
 }
 
@@ -71,6 +78,10 @@ impl Stepper for LeakyBucketQueue {
     #[inline]
     fn step(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
         self.pace.step(head, now_ns, cost, true)
+    }
+
+    fn reads(&self, other: &Self) -> bool {
+        self.pace.scale() == other.pace.scale()
     }
 
     #[inline]

@@ -59,8 +59,16 @@ impl Stepper for MinimumSpacing {
         if wait_ns > 0 || now_ns >= DEAD - 1 {
             return Step::Refuse(decide(Outcome::Denied, wait_ns.max(1)));
         }
-        let next = now_ns.saturating_add(self.spacing_ns).clamp(1, DEAD - 1);
+        if self.spacing_ns == 0 {
+            return Step::admit(decide(Outcome::Allowed, 0), head);
+        }
+        let next = now_ns.saturating_add(self.spacing_ns).min(DEAD - 1);
         Step::admit(decide(Outcome::Allowed, self.spacing_ns), next)
+    }
+
+    fn reads(&self, other: &Self) -> bool {
+        let _ = other;
+        true
     }
 
     #[inline]

@@ -15,7 +15,7 @@
 //! *Wrapping.* With scale 1 the word is nanoseconds since the clock's origin, and comparisons are plain. With a
 //! larger scale it is the same number modulo 2⁶⁴, and a TAT is ahead of now if it is by less than half the
 //! range: 2⁶³ ticks of 1/32 ns are 9 years. A key that is idle for longer than that, and not forgotten
-//! meanwhile, may read as busy.
+//! meanwhile, may read as busy; and a caller's time that steps back by more than that may read one as idle.
 //!
 //! Zero means "never used". A TAT that would be 0 or [`DEAD`] is moved up to 1, against the client.
 
@@ -75,6 +75,15 @@ impl Pace {
         #[expect(clippy::cast_possible_truncation, reason = "at most `max`, which fits")]
         let interval = interval as u64;
         Some(Self { interval, capacity: interval * quota.burst_size(), burst: quota.burst_size(), scale })
+    }
+
+    pub(crate) const fn burst(&self) -> u64 {
+        self.burst
+    }
+
+    /// How long the last unit of a full burst waits, if they go one by one.
+    pub(crate) const fn longest_wait_ns(&self) -> u64 {
+        (self.capacity - self.interval).div_ceil(self.scale as u64)
     }
 
     pub(crate) const fn scale(&self) -> u32 {

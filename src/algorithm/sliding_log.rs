@@ -194,6 +194,10 @@ impl Stepper for SlidingLog {
         }
     }
 
+    fn reads(&self, other: &Self) -> bool {
+        (self.window_ns, self.ring) == (other.window_ns, other.ring)
+    }
+
     fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
         match head.checked_sub(1) {
             None => true,

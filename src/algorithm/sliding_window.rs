@@ -107,6 +107,10 @@ impl Stepper for SlidingWindow {
         self.counts.admit(&view, decide(Outcome::Allowed, view.current + cost), head, cost)
     }
 
+    fn reads(&self, other: &Self) -> bool {
+        self.counts.reads(&other.counts)
+    }
+
     #[inline]
     fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
         self.counts.is_idle(head, now_ns)

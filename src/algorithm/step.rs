@@ -124,6 +124,9 @@ pub trait Stepper {
     /// Whether at `now_ns` this state means what an absent key means, now and at any later time.
     fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool;
 
+    /// Whether `other` reads and writes words as this one does, so that both may be used on one state.
+    fn reads(&self, other: &Self) -> bool;
+
     /// Calls `raise` with each tail word of `fill` and its value.
     fn filled(&self, fill: Fill, raise: impl FnMut(Raise)) {
         let _ = (fill, raise);

@@ -150,6 +150,10 @@ impl Stepper for SubWindow {
         self.counts.admit(&view, decision, head, cost)
     }
 
+    fn reads(&self, other: &Self) -> bool {
+        self.counts.reads(&other.counts)
+    }
+
     fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
         self.counts.is_idle(head, now_ns)
     }

@@ -68,7 +68,7 @@ impl TokenBucket {
     /// If the burst is above 2³² − 2: [`TokenBucket::try_interval`] returns the error instead.
     #[must_use]
     pub const fn interval(quota: Quota) -> Self {
-        match Batch::from_first_use(NAME, &quota, quota.burst_size()) {
+        match Batch::from_first_use(NAME, &quota, [quota.burst_size(), quota.limit()]) {
             Ok(batch) => Self { refill: Refill::Batch(batch) },
             Err(reason) => panic!("{}", reason.summary()),
         }
@@ -79,7 +79,7 @@ impl TokenBucket {
     /// # Errors
     /// If the burst is above 2³² − 2.
     pub fn try_interval(quota: Quota) -> Result<Self, QuotaError> {
-        let batch = Batch::from_first_use(NAME, &quota, quota.burst_size())?;
+        let batch = Batch::from_first_use(NAME, &quota, [quota.burst_size(), quota.limit()])?;
         Ok(Self { refill: Refill::Batch(batch) })
     }
 
@@ -97,14 +97,15 @@ impl TokenBucket {
     /// # Errors
     /// If the word has no room for the burst beside the index of the period; the error says how much would fit.
     pub fn try_aligned(quota: Quota, at: Timestamp) -> Result<Self, QuotaError> {
-        let batch = Batch::aligned(NAME, &quota, quota.burst_size(), at.as_nanos(), false)?;
+        let batch = Batch::aligned(NAME, &quota, [quota.burst_size(), quota.limit()], at.as_nanos(), false)?;
         Ok(Self { refill: Refill::Batch(batch) })
     }
 
     /// Aligned refill with an adaptive start: a key's first, partial period gives its share of a batch.
     ///
     /// A new key starts with `burst − limit` tokens (none if that is negative) and
-    /// `limit × time to the next refill / period`, rounded down, and at most with the burst. Keys of such a
+    /// `limit × time to the next refill / period`, rounded down, and at most with the burst (so a bucket of one token
+    /// that is one batch has it only exactly at a refill). Keys of such a
     /// limiter are never idle, since a key that is forgotten would start anew: give the keyed store a cap, or
     /// remove keys.
     ///
@@ -131,12 +132,12 @@ impl TokenBucket {
     /// # Errors
     /// As [`TokenBucket::try_aligned`].
     pub fn try_aligned_adaptive(quota: Quota, at: Timestamp) -> Result<Self, QuotaError> {
-        let batch = Batch::aligned(NAME, &quota, quota.burst_size(), at.as_nanos(), true)?;
+        let batch = Batch::aligned(NAME, &quota, [quota.burst_size(), quota.limit()], at.as_nanos(), true)?;
         Ok(Self { refill: Refill::Batch(batch) })
     }
 
     const fn or_panic(quota: &Quota, at: Timestamp, adaptive: bool) -> Self {
-        match Batch::aligned(NAME, quota, quota.burst_size(), at.as_nanos(), adaptive) {
+        match Batch::aligned(NAME, quota, [quota.burst_size(), quota.limit()], at.as_nanos(), adaptive) {
             Ok(batch) => Self { refill: Refill::Batch(batch) },
             Err(reason) => panic!("{}", reason.summary()),
         }
@@ -154,6 +155,14 @@ impl Stepper for TokenBucket {
         }
     }
 
+    fn reads(&self, other: &Self) -> bool {
+        match (&self.refill, &other.refill) {
+            (Refill::Greedy(own), Refill::Greedy(other)) => own.scale() == other.scale(),
+            (Refill::Batch(own), Refill::Batch(other)) => own.reads(other),
+            _ => false,
+        }
+    }
+
     #[inline]
     fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
         match &self.refill {
@@ -167,7 +176,9 @@ impl Algorithm for TokenBucket {
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
         let refill = match &self.refill {
             Refill::Greedy(pace) => Refill::Greedy(requota(NAME, pace, quota)?),
-            Refill::Batch(batch) => Refill::Batch(batch.requota(NAME, quota, quota.burst_size())?),
+            Refill::Batch(batch) => {
+                Refill::Batch(batch.requota(NAME, quota, [quota.burst_size(), quota.limit()])?)
+            }
         };
         Ok(Self { refill })
     }

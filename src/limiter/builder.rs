@@ -46,7 +46,7 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
     /// The hasher of keys. Default: ahash with random keys, about a nanosecond for an integer, and no client can
     /// choose keys that collide without knowing the hasher's keys. Standard's SipHash
     /// ([`RandomState`](std::hash::RandomState)) is some 8 ns slower and better studied. A hasher without a secret
-    /// lets clients make one list of all their keys.
+    /// lets clients make one list of all their keys, and so does one whose top bits do not vary, such as the identity.
     pub fn hasher<I>(self, hasher: I) -> Builder<A, C, I> {
         let Self { algorithm, clock, layout, .. } = self;
         Builder { algorithm, clock, hasher, layout }

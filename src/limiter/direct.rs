@@ -31,9 +31,12 @@ impl<A: Algorithm, C: Clock> RateLimiter<Direct<A>, C> {
     }
 
     /// Checks `cost` units at `now` under another quota than the limiter's, made by [`Algorithm::requota`].
+    ///
+    /// An algorithm that did not come from this limiter's own, so that it would read the state otherwise, is not used:
+    /// the limiter's own decides instead. Debug builds panic.
     #[inline]
     pub fn check_with(&self, algorithm: &A, cost: u64, now: Timestamp) -> Decision {
-        self.store.charge(algorithm, now.as_nanos(), cost)
+        self.store.charge(super::readable(self.store.algorithm(), algorithm), now.as_nanos(), cost)
     }
 
     /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what remains, when it resets), without

@@ -19,8 +19,9 @@ where
     /// Checks one unit for `key` now, and charges it if it is allowed.
     ///
     /// # Complexity
-    /// O(1) expected: a clock reading, a hash, an epoch pin, two dependent loads, and one exchange if it is
-    /// allowed. Lock-free; a denial writes nothing that threads share. Allocates at the first sight of a key only.
+    /// O(1) expected: a clock reading, a hash, an epoch pin, three dependent loads, and one exchange if it is
+    /// allowed. Lock-free; a denial writes nothing that threads share. Allocates at the first sight of a key only, and once for each thread. Beyond a cap it
+    /// costs more, see [`Overflow`](crate::Overflow).
     ///
     /// # Examples
     /// ```
@@ -51,7 +52,8 @@ where
 
     /// Checks `cost` units for `key` at a time that the caller says.
     ///
-    /// A `now` behind an earlier call's can only deny more, by less than the step back.
+    /// A `now` behind an earlier call's can only deny more, by less than the step back; unless the key was forgotten
+    /// as idle meanwhile, as of the latest time that any call brought.
     #[inline]
     pub fn check_at<Q>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
     where
@@ -64,6 +66,9 @@ where
     ///
     /// `algorithm` is made by [`Algorithm::requota`] from the limiter's own, once, and kept. The key's state means the
     /// same under both: what was charged stays charged.
+    ///
+    /// An algorithm that did not come from this limiter's own, so that it would read the state otherwise, is not used:
+    /// the limiter's own decides instead. Debug builds panic.
     ///
     /// # Examples
     /// ```
@@ -81,6 +86,7 @@ where
     where
         Q: Lookup<K> + ?Sized,
     {
+        let algorithm = super::readable(self.store.algorithm(), algorithm);
         self.store.charge(algorithm, key, || now.as_nanos(), cost)
     }
 
@@ -170,8 +176,10 @@ where
 
     /// Forgets all keys that are idle now. Never needed for correctness; frees memory after a peak.
     ///
+    /// Frees the keys; the table that finds them stays as large as it was at its peak, 16 bytes for each key then.
+    ///
     /// # Complexity
-    /// O(keys), on this thread.
+    /// O(keys at the peak), on this thread, under one epoch: what other threads free meanwhile is freed after it.
     pub fn retain_active(&self) {
         self.store.retain_active(self.now_ns());
     }

@@ -65,7 +65,7 @@ impl RateLimiter {
         Self::builder(algorithm).direct()
     }
 
-    /// A limiter with one state for each key, by the default clock. Key types are any that hash and compare.
+    /// A limiter with one state for each key, by the default clock. Keys are any that hash, compare and clone.
     ///
     /// # Examples
     /// ```
@@ -101,6 +101,14 @@ impl<S, C: Clock> RateLimiter<S, C> {
     fn now_ns(&self) -> u64 {
         self.clock.now().as_nanos()
     }
+}
+
+/// The algorithm for a single call, if it reads the limiter's words; else the limiter's own.
+#[inline]
+fn readable<'a, A: Algorithm>(own: &'a A, wanted: &'a A) -> &'a A {
+    let reads = own.reads(wanted);
+    debug_assert!(reads, "an algorithm for single calls is made by `requota` from the limiter's own");
+    if reads { wanted } else { own }
 }
 
 impl<S: fmt::Debug, C> fmt::Debug for RateLimiter<S, C> {

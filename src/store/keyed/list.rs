@@ -68,7 +68,7 @@ fn is_marked<K, T>(link: *mut Node<K, T>) -> bool {
 }
 
 /// The element, without what the tags say of the link's holder.
-fn element<K, T>(link: *mut Node<K, T>) -> *mut Node<K, T> {
+pub(super) fn element<K, T>(link: *mut Node<K, T>) -> *mut Node<K, T> {
     link.map_addr(|address| address & !(MARK | ENTERING))
 }
 
@@ -189,6 +189,8 @@ where
     K: Send + 'static,
     T: Tail,
 {
+    // Buckets never leave the list: a walk that has to begin anew does so at the last one it passed.
+    let mut start = start;
     'anew: loop {
         let mut link = start;
         // A bucket's link is never marked.
@@ -203,12 +205,11 @@ where
                     if node.state.is_dead() {
                         mark(node);
                         let after = element(node.next.load(Ordering::Acquire));
-                        // Ordering: Release hands on the link; Acquire is not needed, what it leads to was loaded
-                        // with Acquire above.
-                        if link.compare_exchange(next, after, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                        // Ordering: Release hands on the link, which was loaded with Acquire above.
+                        if link.compare_exchange(next, after, Ordering::Release, Ordering::Relaxed).is_err() {
                             continue 'anew;
                         }
-                        // SAFETY: the node came from a box (`Shard::insert`). It was reachable by this link alone,
+                        // SAFETY: the node came from a box (`Keyed::first_sight`). It was reachable by this link alone,
                         // so it is unreachable for who pins from now on, and as only one exchange of that link
                         // away from it can succeed, it is retired once.
                         unsafe { guard.retire(element(next)) };
@@ -226,6 +227,9 @@ where
                     // The element died while it was looked at: look again, and unlink it.
                     if is_marked(after) {
                         continue;
+                    }
+                    if let Target::Bucket(bucket) = here {
+                        start = bucket;
                     }
                     link = behind;
                     next = after;

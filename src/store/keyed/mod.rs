@@ -10,6 +10,11 @@
 //! but the key's word. First sight makes a node whose state holds the charge already and links it in by one
 //! exchange: a rival's charge can then only come after it.
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!(
+    "the keyed store keeps tags in the low bits of 64-bit pointers, and counts in the width of one"
+);
+
 mod links;
 mod list;
 #[cfg(all(test, tollgate_loom))]
@@ -39,10 +44,15 @@ const SEARCHED: usize = 8;
 const BATCH: usize = 16;
 
 /// What a full keyed store does with a key that it does not hold, when it finds no idle key to forget.
+///
+/// The search for one is short: all of a small table, 64 buckets of a large one, the next ones each time. So a newcomer
+/// at the cap costs more than a check, up to a few microseconds, and writes counts that threads share. A key that
+/// another thread is keeping at that very moment may be taken for one that is not held.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Overflow {
-    /// Deny it. Never over-admits; a flood of fresh keys can shut out newcomers until held keys fall idle.
+    /// Deny it. Never over-admits; a flood of fresh keys can shut out newcomers until held keys fall idle. When to come
+    /// back is an estimate: when the first of the keys that the search found is idle.
     Deny,
     /// Admit it, uncounted. Never denies a deserving newcomer; keys beyond the cap are not limited.
     Admit,
@@ -90,8 +100,9 @@ where
     pub(crate) fn new(algorithm: A, hasher: H, layout: Layout) -> Self {
         // Four stripes for each thread that can insert at once, as few inserts share a line that way.
         let threads = std::thread::available_parallelism().map_or(4, usize::from);
-        let (stripes, buckets) = if cfg!(tollgate_loom) { (1, 1) } else { ((4 * threads).min(256), 256) };
-        let buckets = layout.capacity.clamp(buckets, 1 << 40).next_power_of_two();
+        let (stripes, buckets) = if cfg!(tollgate_loom) { (1, 1) } else { ((4 * threads).min(64), 256) };
+        let wanted = layout.cap.map_or(layout.capacity, |(max, _)| layout.capacity.min(max));
+        let buckets = wanted.clamp(buckets, 1 << 32).next_power_of_two();
         Self {
             algorithm,
             hasher,
@@ -176,18 +187,34 @@ where
                 None => decision,
             };
         }
-        if let Err(decision) = self.reserve(hash, decision, now_ns, guard) {
-            return decision;
-        }
+        let Some(room) = self.reserve(hash, now_ns, guard) else {
+            return self.beyond_cap(algorithm, key, hash, decision, now_ns, guard);
+        };
+        self.insert(algorithm, key, hash, decision, now_ns, guard, room)
+    }
+
+    /// Keeps a key that has room under the cap, with its first charge.
+    #[expect(clippy::too_many_arguments, reason = "one call, split for reading")]
+    fn insert<Q>(
+        &self,
+        algorithm: &A,
+        key: &Q,
+        hash: u64,
+        decision: Decision,
+        now_ns: u64,
+        guard: &Guard,
+        room: Room<'_>,
+    ) -> Decision
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        let cost = decision.cost();
         let mut node: Option<Box<Node<K, A::Tail>>> = None;
         loop {
             let place = match self.table.find(hash, guard, |held| key.is(held)) {
                 Ok(other) => match other.state.charge(algorithm, now_ns, cost) {
                     // Another thread was first. Our node, if made, was seen by nobody.
-                    Ok(decision) => {
-                        self.release();
-                        return decision;
-                    }
+                    Ok(decision) => return decision,
                     Err(Dead) => continue,
                 },
                 Err(place) => place,
@@ -201,6 +228,7 @@ where
             list::set_next(&mut new, &place);
             let new = Box::into_raw(new);
             if place.insert(new) {
+                room.taken();
                 if self.table.inserted(hash) {
                     let while_ago = now_ns.saturating_sub(GRACE_NS);
                     self.table.sweep_a_little(hash, guard, |node| {
@@ -222,26 +250,51 @@ where
         }
     }
 
-    /// Makes room for one key under the cap; the answer, if there is none to be made.
-    fn reserve(&self, hash: u64, fresh: Decision, now_ns: u64, guard: &Guard) -> Result<(), Decision> {
+    /// Room for one key under the cap, if there is any or an idle key gives way.
+    fn reserve(&self, hash: u64, now_ns: u64, guard: &Guard) -> Option<Room<'_>> {
         let Some(cap) = &self.cap else {
-            return Ok(());
+            return Some(Room(None));
         };
         for round in 0..=self.table.rounds(SEARCHED) {
-            // Ordering: Relaxed, here and in `release`. A count; each unit is owned by one node or one call.
-            if cap.held.fetch_add(1, Ordering::Relaxed) < cap.max {
-                return Ok(());
+            // Ordering: Relaxed, here and where room is given back. A count; each unit is owned by one node or call.
+            let more = |held| if held < cap.max { Some(held + 1) } else { None };
+            if cap.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok() {
+                return Some(Room(Some(cap)));
             }
-            cap.held.fetch_sub(1, Ordering::Relaxed);
             // Hands go round, so a flood of newcomers searches the whole table, a part each.
             self.table.sweep(hash.wrapping_add(round), SEARCHED, guard, |node| {
                 node.state.kill_if_idle(&self.algorithm, now_ns) && self.release()
             });
         }
-        match cap.overflow {
-            Overflow::Admit => Err(fresh),
-            Overflow::Deny => Err(self.full(hash, fresh, now_ns, guard)),
-            Overflow::Forget => self.forget_one(hash, fresh, now_ns, guard),
+        None
+    }
+
+    /// The answer for a key that there is no room for.
+    fn beyond_cap<Q>(
+        &self,
+        algorithm: &A,
+        key: &Q,
+        hash: u64,
+        fresh: Decision,
+        now_ns: u64,
+        guard: &Guard,
+    ) -> Decision
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        // Another thread may have taken the last place for this very key.
+        if let Some(node) = self.live(key, hash, guard)
+            && let Ok(decision) = node.state.charge(algorithm, now_ns, fresh.cost())
+        {
+            return decision;
+        }
+        match self.cap.as_ref().map(|cap| cap.overflow) {
+            Some(Overflow::Deny) => self.full(hash, fresh, now_ns, guard),
+            Some(Overflow::Forget) => match self.forget_one(hash, now_ns, guard) {
+                Some(room) => self.insert(algorithm, key, hash, fresh, now_ns, guard, room),
+                None => self.full(hash, fresh, now_ns, guard),
+            },
+            Some(Overflow::Admit) | None => fresh,
         }
     }
 
@@ -261,20 +314,17 @@ where
         Decision::new(Outcome::Denied, fresh.cost(), fresh.limit(), facts)
     }
 
-    /// Forgets the key that would soonest be idle, and takes its room.
-    fn forget_one(&self, hash: u64, fresh: Decision, now_ns: u64, guard: &Guard) -> Result<(), Decision> {
+    /// Forgets the key that would soonest be idle, of those that a search finds, and takes its room.
+    fn forget_one(&self, hash: u64, now_ns: u64, guard: &Guard) -> Option<Room<'_>> {
         loop {
-            let Some((_, node)) = self.soonest_idle(hash, now_ns, guard) else {
-                // Others took all that there was to take: the cap is smaller than the threads at work.
-                return Err(self.full(hash, fresh, now_ns, guard));
-            };
+            let (_, node) = self.soonest_idle(hash, now_ns, guard)?;
             // SAFETY: found under the guard, which is still held.
             let node = unsafe { &*node };
             // Its room passes from that node to this call, uncounted.
             if node.state.kill() {
                 self.table.removed(node.hash);
                 let _ = self.table.find(node.hash, guard, |_| false);
-                return Ok(());
+                return Some(Room(self.cap.as_ref()));
             }
         }
     }
@@ -396,6 +446,24 @@ where
 
     fn remove_if(&self, mut kill: impl FnMut(&Node<K, A::Tail>) -> bool) {
         self.table.for_each(&epoch::pin(), |node| kill(node) && self.release());
+    }
+}
+
+/// One key's room under the cap, given back unless a node takes it: also if a key's own code panics.
+struct Room<'s>(Option<&'s Cap>);
+
+impl Room<'_> {
+    /// A node has the room now.
+    fn taken(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        if let Some(cap) = self.0 {
+            cap.held.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 

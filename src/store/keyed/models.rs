@@ -1,4 +1,4 @@
-//! Loom models of the keyed store: one shard that begins with one bucket, and a hasher that gives keys away.
+//! Loom models of the keyed store: a table that begins with one bucket, and a hasher that gives keys away.
 
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
@@ -122,7 +122,7 @@ fn a_key_is_inserted_behind_a_dead_node_of_its_own() {
 fn an_insert_behind_a_node_that_is_removed_is_not_lost() {
     model(2, || {
         let store = store(1);
-        // In split order 0 comes before 2.
+        // In the list, 0 comes before 2.
         assert!(check(&store, 0, 100));
         let (a, b) = both(&store, |s| check(s, 2, 100), |s| s.remove(&0));
         assert!(a && b);

@@ -32,7 +32,8 @@ use crossbeam_utils::CachePadded;
 
 use super::links;
 use super::list::{
-    Link, Node, Place, Target, Turn, claim, end, entered, is_entered, prepare, target, to_bucket, walk,
+    Link, Node, Place, Target, Turn, claim, element, end, entered, is_entered, prepare, target, to_bucket,
+    walk,
 };
 use super::prefetch::prefetch;
 use crate::algorithm::step::Tail;
@@ -45,7 +46,7 @@ const GENERATIONS: u32 = 41;
 /// Buckets swept at each insert into a table that is filling up: 3 nodes or more.
 const SWEPT: usize = 4;
 
-/// How long a key is idle before it is swept. One that is first seen again after that costs some 200 ns each second.
+/// How long a key must have been idle to be swept. To make it again costs some 200 ns, so at most once a second.
 pub(super) const GRACE_NS: u64 = 1_000_000_000;
 
 /// A bucket array's alignment leaves this many bits of its address for n.
@@ -64,6 +65,7 @@ pub(super) struct Table<K, T> {
 
 /// What inserts and removals write.
 struct Stripe {
+    /// Signed: a node is linked before it is counted, and may be removed in between.
     len: AtomicUsize,
     hand: AtomicUsize,
 }
@@ -113,16 +115,18 @@ where
 {
     /// An empty table of 2^`bits` buckets, with counts in `stripes` (a power of two) parts.
     pub(super) fn new(bits: u32, stripes: usize) -> Self {
+        // Allocated first: a table that exists has its first generation.
+        let first_bits = bits.min(GENERATIONS - 1);
+        let first = Generation { base: links::alloc(1 << first_bits), bits: first_bits };
         let table = Self {
             index: CachePadded::new(AtomicPtr::new(std::ptr::null_mut())),
             generations: (0..GENERATIONS).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect(),
             stripes: (0..stripes.next_power_of_two())
                 .map(|_| CachePadded::new(Stripe { len: AtomicUsize::new(0), hand: AtomicUsize::new(0) }))
                 .collect(),
-            first_bits: bits.min(GENERATIONS - 1),
+            first_bits,
             nodes: PhantomData,
         };
-        let first = Generation { base: links::alloc(1 << table.first_bits), bits: table.first_bits };
         // Ordering: Relaxed. No other thread knows the table yet.
         table.generations[first.bits as usize].store(first.base, Ordering::Relaxed);
         table.index.store(first.index(), Ordering::Relaxed);
@@ -132,8 +136,9 @@ where
 
     /// Keys held, idle ones included.
     pub(super) fn len(&self) -> usize {
-        // A removal may be counted in another stripe's future: sums are of signed parts.
-        self.stripes.iter().fold(0, |sum: usize, stripe| sum.wrapping_add(stripe.len.load(Ordering::Relaxed)))
+        let sum: isize =
+            self.stripes.iter().map(|stripe| stripe.len.load(Ordering::Relaxed).cast_signed()).sum();
+        sum.max(0).cast_unsigned()
     }
 
     #[inline]
@@ -187,9 +192,9 @@ where
         let newest = self.newest();
         let start = self.entrance(newest, newest.number(hash), guard);
         let mut found = None;
-        let place = walk(start, guard, |element| {
+        let place = walk(start, guard, |here| {
             found = None;
-            match element {
+            match here {
                 Target::Node(node) if node.hash == hash && is_key(&node.key) => {
                     found = Some(*node);
                     Turn::Stop
@@ -218,20 +223,17 @@ where
         let hand = self.stripes[stripe].hand.fetch_add(buckets, Ordering::Relaxed);
         let part = (total / self.stripes.len()).max(1);
         let mut killed = 0;
-        for step in 0..buckets.min(total) {
+        for step in 0..buckets.min(part) {
             let number = (stripe * part).wrapping_add(hand.wrapping_add(step) % part) & (total - 1);
-            let bucket = self.bucket(newest, number);
-            if is_entered(bucket.load(Ordering::Acquire)) {
-                walk(bucket, guard, |element| match element {
-                    Target::Node(node) if kill(node) => {
-                        self.removed(node.hash);
-                        killed += 1;
-                        Turn::Again
-                    }
-                    Target::Node(_) => Turn::On,
-                    _ => Turn::Stop,
-                });
-            }
+            walk(self.entrance(newest, number, guard), guard, |element| match element {
+                Target::Node(node) if kill(node) => {
+                    self.removed(node.hash);
+                    killed += 1;
+                    Turn::Again
+                }
+                Target::Node(_) => Turn::On,
+                _ => Turn::Stop,
+            });
         }
         killed
     }
@@ -239,8 +241,8 @@ where
     /// How many sweeps of `buckets` it is worth to look for a node: the whole of a small table, a part of a large one.
     pub(super) fn rounds(&self, buckets: usize) -> u64 {
         match 1usize << self.newest().bits {
-            small @ ..=1024 => (small / buckets + self.stripes.len()) as u64,
-            _ => 4,
+            small @ ..=256 => (small / buckets.min((small / self.stripes.len()).max(1))) as u64,
+            _ => 8,
         }
     }
 
@@ -309,14 +311,14 @@ where
     /// a sweep is due.
     pub(super) fn inserted(&self, hash: u64) -> bool {
         // Ordering: Relaxed. A count, for growth and for people.
-        let len = self.stripes[self.stripe(hash)].len.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let len = self.stripes[self.stripe(hash)].len.fetch_add(1, Ordering::Relaxed).cast_signed() + 1;
         let newest = self.newest();
         // Full with one node a bucket, by this stripe's share.
-        let share = (1usize << newest.bits) / self.stripes.len();
+        let share = ((1usize << newest.bits) / self.stripes.len()).cast_signed();
         if len > share {
             self.grow(newest.bits);
         }
-        len > share / 4 * 3
+        len > share * 3 / 4
     }
 
     /// Counts a node whose state this thread killed.
@@ -437,7 +439,8 @@ impl<K, T> Drop for Table<K, T> {
                 Target::Bucket(bucket) => bucket.load(Ordering::Relaxed),
                 Target::Node(node) => {
                     let after = node.next.load(Ordering::Relaxed);
-                    let node = std::ptr::from_ref(node).cast_mut();
+                    // By the link's own pointer: one made of the reference could not be freed by.
+                    let node = element(next);
                     // SAFETY: made by `Box::into_raw`, linked in once, and not retired, since it is in the list.
                     drop(unsafe { Box::from_raw(node) });
                     after

@@ -249,6 +249,10 @@ impl Stepper for Blind {
         self.0.step(head, |index| (read(index) & !1) | (head & 1), now_ns, cost)
     }
 
+    fn reads(&self, other: &Self) -> bool {
+        self.0.reads(&other.0)
+    }
+
     fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
         self.0.is_idle(head, read, now_ns)
     }
