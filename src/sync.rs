@@ -74,6 +74,7 @@ pub(crate) mod epoch {
     }
 
     /// How many nodes were retired since the last call; forgets them.
+    #[cfg(test)]
     pub(crate) fn take_retired() -> usize {
         RETIRED.with_borrow_mut(std::mem::take).len()
     }

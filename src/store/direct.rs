@@ -25,7 +25,7 @@ impl<A: Algorithm> Direct<A> {
         &self.algorithm
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn charge(&self, algorithm: &A, now_ns: u64, cost: u64) -> Decision {
         match self.state.charge(algorithm, now_ns, cost) {
             Ok(decision) => decision,

@@ -70,7 +70,8 @@ impl<T: Tail> State<T> {
     /// Decides `cost` units at `now_ns` and charges them if they are admitted.
     ///
     /// Lock-free: the loop turns again only if another thread's charge took effect. A denial writes nothing.
-    #[inline]
+    // Always: out of line, the decision's words are stored one by one and loaded wider, which stalls (22 against 17 ns).
+    #[inline(always)]
     pub(crate) fn charge<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Decision, Dead>
     where
         A: Algorithm<Tail = T>,
@@ -108,7 +109,7 @@ impl<T: Tail> State<T> {
     }
 
     /// Lets the algorithm decide, and `admit` do what an admission takes; it says the newer head if it failed.
-    #[inline]
+    #[inline(always)]
     fn decide<A>(
         &self,
         algorithm: &A,

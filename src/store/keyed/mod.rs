@@ -130,7 +130,8 @@ where
     }
 
     /// Decides and charges at the time that `now` says.
-    #[inline]
+    // Always inlined, as `State::charge`.
+    #[inline(always)]
     pub(crate) fn charge<Q>(&self, algorithm: &A, key: &Q, now: impl FnOnce() -> u64, cost: u64) -> Decision
     where
         Q: Lookup<K> + ?Sized,
@@ -142,7 +143,7 @@ where
         self.charge_hashed(algorithm, key, hash, now_ns, cost, &epoch::pin())
     }
 
-    #[inline]
+    #[inline(always)]
     fn charge_hashed<Q>(
         &self,
         algorithm: &A,
