@@ -25,15 +25,15 @@ pub(crate) mod epoch {
     }
 
     impl Guard {
-        /// Frees `ptr` once no thread pinned now can hold it.
+        /// Calls `free` with `ptr` once no thread pinned now can hold it.
         ///
         /// # Safety
-        /// `ptr` came from [`Box::into_raw`], is unreachable for threads that pin from now on, and is retired
-        /// only once. `T` is `Send + 'static`, since the free may run on any thread and at any later time.
-        pub(crate) unsafe fn retire<T: Send + 'static>(&self, ptr: *mut T) {
+        /// `free` may be called with `ptr`, once, on any thread and at any later time, if no thread that pins from now
+        /// on can reach it.
+        pub(crate) unsafe fn retire<T: 'static>(&self, ptr: *mut T, free: unsafe fn(*mut T)) {
             // SAFETY: the caller's duty is this function's contract, word for word.
             unsafe {
-                self.0.defer_unchecked(move || drop(Box::from_raw(ptr)));
+                self.0.defer_unchecked(move || free(ptr));
             }
         }
     }
@@ -67,7 +67,7 @@ pub(crate) mod epoch {
         ///
         /// # Safety
         /// As for the other form.
-        pub(crate) unsafe fn retire<T: Send + 'static>(&self, ptr: *mut T) {
+        pub(crate) unsafe fn retire<T: 'static>(&self, ptr: *mut T, _free: unsafe fn(*mut T)) {
             let first = RETIRED.with_borrow_mut(|set| set.insert(ptr.addr()));
             assert!(first, "a node is retired at most once");
         }

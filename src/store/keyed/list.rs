@@ -23,6 +23,7 @@
 //! Orderings: a link is stored with Release and loaded with Acquire, which publishes the node behind it. Marks and
 //! unlinks are Release as well, since they hand on a link that was loaded.
 
+use super::cells::free;
 use crate::algorithm::step::Tail;
 use crate::store::state::State;
 use crate::sync::epoch::Guard;
@@ -209,10 +210,10 @@ where
                         if link.compare_exchange(next, after, Ordering::Release, Ordering::Relaxed).is_err() {
                             continue 'anew;
                         }
-                        // SAFETY: the node came from a box (`Keyed::first_sight`). It was reachable by this link alone,
+                        // SAFETY: the node came from a cell, by this pointer (`Keyed::insert`). It was reachable by this link alone,
                         // so it is unreachable for who pins from now on, and as only one exchange of that link
                         // away from it can succeed, it is retired once.
-                        unsafe { guard.retire(element(next)) };
+                        unsafe { guard.retire(element(next), free) };
                         next = after;
                         continue;
                     }

@@ -3,6 +3,7 @@
 //! | part | holds |
 //! |---|---|
 //! | `list` | nodes, tagged links, the walk that unlinks dead nodes |
+//! | `cells`, `links` | memory for nodes and for buckets |
 //! | `table` | buckets, growth, the sweeping hand |
 //! | here | hashing, first sight of a key, the cap |
 //!
@@ -15,12 +16,18 @@ compile_error!(
     "the keyed store keeps tags in the low bits of 64-bit pointers, and counts in the width of one"
 );
 
+mod cells;
 mod links;
 mod list;
 #[cfg(all(test, tollgate_loom))]
 mod models;
 mod prefetch;
 mod table;
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!(
+    "the keyed store keeps tags in the low bits of 64-bit pointers, and counts in the width of one"
+);
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -29,6 +36,7 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
+use self::cells::Unlinked;
 use self::list::Node;
 use self::table::{GRACE_NS, Table};
 use super::state::{Dead, State};
@@ -210,7 +218,7 @@ where
         Q: Lookup<K> + ?Sized,
     {
         let cost = decision.cost();
-        let mut node: Option<Box<Node<K, A::Tail>>> = None;
+        let mut node: Option<Unlinked<Node<K, A::Tail>>> = None;
         loop {
             let place = match self.table.find(hash, guard, |held| key.is(held)) {
                 Ok(other) => match other.state.charge(algorithm, now_ns, cost) {
@@ -224,10 +232,10 @@ where
                 let state = State::fresh(self.algorithm.tail_len());
                 // Charged while no other thread can see it: decides as `fresh` did.
                 let _ = state.charge(algorithm, now_ns, cost);
-                Box::new(Node { next: list::unlinked(), hash, state, key: key.to_key() })
+                self.table.place(Node { next: list::unlinked(), hash, state, key: key.to_key() }, guard)
             });
-            list::set_next(&mut new, &place);
-            let new = Box::into_raw(new);
+            list::set_next(new.get_mut(), &place);
+            let new = new.into_raw();
             if place.insert(new) {
                 room.taken();
                 if self.table.inserted(hash) {
@@ -239,7 +247,7 @@ where
                 return decision;
             }
             // SAFETY: made by `into_raw` just above, and not published, since the exchange failed.
-            node = Some(unsafe { Box::from_raw(new) });
+            node = Some(unsafe { Unlinked::from_raw(new) });
         }
     }
 

@@ -1,0 +1,210 @@
+//! Memory for nodes: cells of whole cache lines, carved from blocks.
+//!
+//! Every charge writes its node, and every look-up that passes by reads it. Nodes from the general allocator are some
+//! 48 bytes apart: they straddle lines, and share them with other nodes that other threads write. Here a node begins
+//! a line of its own, and costs that line (64 bytes for keys of up to 24 bytes).
+//!
+//! A *block* has 15 cells, which are given out in order and never given out again, so no thread that still looks at an
+//! old node can see a new one in its place. A block counts its cells in use, and one more while cells are given out of
+//! it; who takes the last count away frees it. Fifteen bounds what a single long-lived key can hold on to: a kilobyte.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+use crate::sync::epoch::Guard;
+use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
+
+/// With the header's line this makes a block of 1 KiB for small keys.
+const CELLS: usize = 15;
+
+/// The block that cells are being given out of; null at first.
+pub(super) struct Source<N>(AtomicPtr<Block<N>>);
+
+#[repr(C, align(64))]
+struct Block<N> {
+    /// Cells given out, and vain attempts.
+    given: AtomicUsize,
+    /// Cells in use, and one while a source has the block.
+    counted: AtomicUsize,
+    cells: [Cell<N>; CELLS],
+}
+
+#[repr(C, align(64))]
+struct Cell<N> {
+    node: N,
+    block: *mut Block<N>,
+}
+
+impl<N: Send + 'static> Source<N> {
+    pub(super) fn empty() -> Self {
+        Self(AtomicPtr::new(std::ptr::null_mut()))
+    }
+
+    /// Puts a node into a cell.
+    pub(super) fn place(&self, node: N, guard: &Guard) -> Unlinked<N> {
+        // Ordering: Acquire pairs with the exchange below: the block's counts are there.
+        let mut block = self.0.load(Ordering::Acquire);
+        loop {
+            if !block.is_null() {
+                // SAFETY: a block is freed when no source has had it for an epoch and its cells are out of use. It was
+                // this source's under the guard, which is held.
+                let counts = unsafe { (&(*block).given, &(*block).counted) };
+                // Ordering: Relaxed. Each number goes to one thread; the source's own count keeps the block until the
+                // guard is dropped, so ours is in time.
+                let number = counts.0.fetch_add(1, Ordering::Relaxed);
+                if number < CELLS {
+                    counts.1.fetch_add(1, Ordering::Relaxed);
+                    // SAFETY: the cell was given to this call alone, and never before.
+                    return unsafe { Block::fill(block, number, node) };
+                }
+            }
+            let new = Block::new();
+            // Ordering: Release publishes the block; Acquire for another thread's.
+            match self.0.compare_exchange(block, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(old) => {
+                    if !old.is_null() {
+                        // SAFETY: the source had one count, and gives it up once: as only one exchange away from a
+                        // block can succeed. Deferred, for threads that are about to count a cell of it.
+                        unsafe { guard.retire(old, Block::release) };
+                    }
+                    // SAFETY: `Block::new` counted and gave out the first cell, to its maker.
+                    return unsafe { Block::fill(new, 0, node) };
+                }
+                Err(other) => {
+                    // SAFETY: published to nobody: both of its counts are ours.
+                    unsafe {
+                        Block::release(new);
+                        Block::release(new);
+                    }
+                    block = other;
+                }
+            }
+        }
+    }
+}
+
+impl<N> Drop for Source<N> {
+    fn drop(&mut self) {
+        let block = self.0.load(Ordering::Relaxed);
+        if !block.is_null() {
+            // SAFETY: the source's own count. No thread uses the source any more.
+            unsafe { Block::release(block) };
+        }
+    }
+}
+
+impl<N> Block<N> {
+    /// A block whose first cell is given out to the caller: counted for it, and for the source.
+    fn new() -> *mut Self {
+        let layout = Layout::new::<Self>();
+        // SAFETY: the size is not zero.
+        let block = unsafe { alloc(layout) }.cast::<Self>();
+        if block.is_null() {
+            handle_alloc_error(layout);
+        }
+        // SAFETY: allocated with the layout of a block just now. Cells stay unwritten until they are given out.
+        unsafe {
+            (&raw mut (*block).given).write(AtomicUsize::new(1));
+            (&raw mut (*block).counted).write(AtomicUsize::new(2));
+        }
+        block
+    }
+
+    /// # Safety
+    /// The cell of this number was given to the caller, and counted.
+    unsafe fn fill(block: *mut Self, number: usize, node: N) -> Unlinked<N> {
+        // SAFETY: `number` is below CELLS. Pointers are made of the block's own, not of references to its parts, so
+        // they are good for all of it.
+        unsafe {
+            let cell = (&raw mut (*block).cells).cast::<Cell<N>>().add(number);
+            cell.write(Cell { node, block });
+            Unlinked(NonNull::new_unchecked(cell.cast::<N>()))
+        }
+    }
+
+    /// Takes one count away.
+    ///
+    /// # Safety
+    /// The count was the caller's.
+    unsafe fn release(block: *mut Self) {
+        // Ordering: AcqRel. All uses of the block come before the last release, which frees it.
+        // SAFETY: not freed yet, since the caller's count was in it.
+        if unsafe { (*block).counted.fetch_sub(1, Ordering::AcqRel) } == 1 {
+            // SAFETY: allocated by `new` with this layout, and counted by nobody any more. Nodes were dropped before
+            // their counts were taken away; the counts themselves need no drop.
+            unsafe { dealloc(block.cast(), Layout::new::<Self>()) };
+        }
+    }
+}
+
+/// Drops a node and gives its cell back.
+///
+/// # Safety
+/// `node` came from [`Unlinked::into_raw`], by the pointer that it gave, and nothing uses it any more.
+pub(super) unsafe fn free<N>(node: *mut N) {
+    // SAFETY: a node is the first field of its cell, and the pointer is good for the whole block. The cell's count
+    // is this node's.
+    unsafe {
+        let block = (*node.cast::<Cell<N>>()).block;
+        node.drop_in_place();
+        Block::release(block);
+    }
+}
+
+/// A node that is in no list, and known to one thread.
+pub(super) struct Unlinked<N>(NonNull<N>);
+
+impl<N> Unlinked<N> {
+    pub(super) fn get_mut(&mut self) -> &mut N {
+        // SAFETY: nobody else knows the node.
+        unsafe { self.0.as_mut() }
+    }
+
+    /// The pointer to link the node by. Who links it in sees to [`free`].
+    pub(super) fn into_raw(self) -> *mut N {
+        let pointer = self.0.as_ptr();
+        std::mem::forget(self);
+        pointer
+    }
+
+    /// # Safety
+    /// `node` came from [`Unlinked::into_raw`], and was not linked in.
+    pub(super) unsafe fn from_raw(node: *mut N) -> Self {
+        // SAFETY: it was not null when it was made.
+        Self(unsafe { NonNull::new_unchecked(node) })
+    }
+}
+
+impl<N> Drop for Unlinked<N> {
+    fn drop(&mut self) {
+        // SAFETY: by the pointer that it was made with, and nobody else knows it.
+        unsafe { free(self.0.as_ptr()) };
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::sync::epoch::pin;
+
+    #[test]
+    fn every_node_is_on_a_line_of_its_own_and_is_dropped_once() {
+        let witness = Arc::new(());
+        let source = Source::empty();
+        let nodes: Vec<_> = (0..100).map(|_| source.place(Arc::clone(&witness), &pin())).collect();
+        let mut lines: Vec<usize> = nodes.iter().map(|node| node.0.as_ptr().addr()).collect();
+        assert!(lines.iter().all(|line| line % 64 == 0));
+        lines.dedup();
+        assert_eq!(lines.len(), 100);
+        assert_eq!(Arc::strong_count(&witness), 101);
+        let (kept, dropped): (Vec<_>, Vec<_>) =
+            nodes.into_iter().enumerate().partition(|(index, _)| index % 3 == 0);
+        drop(dropped);
+        drop(source);
+        assert_eq!(Arc::strong_count(&witness), 1 + kept.len());
+        drop(kept);
+        assert_eq!(Arc::strong_count(&witness), 1);
+    }
+}
