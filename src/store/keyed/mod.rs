@@ -145,8 +145,8 @@ where
         Q: Lookup<K> + ?Sized,
     {
         let hash = self.hasher.hash_one(key);
-        // The clock and the pin take about as long as a line takes to come from the next cache.
-        self.table.prefetch_bucket(hash);
+        // The clock and the pin take about as long as a line takes to come from the other core.
+        self.table.prefetch_node(hash);
         let now_ns = now();
         self.charge_hashed(algorithm, key, hash, now_ns, cost, &epoch::pin())
     }
@@ -397,7 +397,7 @@ where
                 *place = Some((key, hash));
             }
             for (_, hash) in batch.iter().flatten() {
-                self.table.prefetch_node(*hash, &guard);
+                self.table.prefetch_node(*hash);
             }
             for (key, hash) in batch.into_iter().flatten() {
                 decisions.push(self.charge_hashed(&self.algorithm, key, hash, now_ns, 1, &guard));

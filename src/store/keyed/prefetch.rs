@@ -1,20 +1,21 @@
 //! Asking for a cache line before it is needed.
 
-/// Hints that the line `place` begins in will be read. Does nothing where the hint does not exist.
+/// Hints that the line `place` points into will be read, if it points anywhere. Does nothing where the hint does not
+/// exist.
 #[inline(always)]
-pub(super) fn prefetch<T>(place: &T) {
+pub(super) fn prefetch<T>(place: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a hint that reads nothing and faults on nothing; SSE is in every x86-64.
     unsafe {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast());
+        _mm_prefetch::<_MM_HINT_T0>(place.cast());
     }
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     // SAFETY: a hint that reads nothing, writes nothing and faults on nothing.
     unsafe {
         core::arch::asm!(
             "prfm pldl1keep, [{place}]",
-            place = in(reg) std::ptr::from_ref(place),
+            place = in(reg) place,
             options(nostack, preserves_flags, readonly)
         );
     }

@@ -291,17 +291,12 @@ where
         prefetch(self.bucket(newest, newest.number(hash)));
     }
 
-    /// The same for the bucket's first node, once the bucket is there.
+    /// Asks for the bucket's first node. Reads the bucket, and not the node, which may be freed already.
     #[inline]
-    pub(super) fn prefetch_node(&self, hash: u64, _guard: &Guard) {
+    pub(super) fn prefetch_node(&self, hash: u64) {
         let newest = self.newest();
-        let next = self.bucket(newest, newest.number(hash)).load(Ordering::Acquire);
-        if is_entered(next) {
-            // SAFETY: loaded under the guard, from an entered bucket.
-            if let Target::Node(node) = unsafe { target(next) } {
-                prefetch(node);
-            }
-        }
+        // Ordering: Relaxed. Nothing is read through it.
+        prefetch(element(self.bucket(newest, newest.number(hash)).load(Ordering::Relaxed)));
     }
 
     #[inline]
