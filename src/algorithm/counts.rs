@@ -102,19 +102,31 @@ impl Counts {
         place
     }
 
-    /// The count of the window `back` before the present one, `1 <= back <= history`.
+    /// The counts of the windows before the present one, with how far back each is: from 1 to `history`, or as far as
+    /// there are windows.
     #[inline]
-    pub(super) fn before(&self, view: &View, back: u32, read: impl Fn(usize) -> u64) -> u64 {
-        let Some(index) = view.index.checked_sub(u64::from(back)) else {
-            return 0;
-        };
-        match view.ended {
-            Some((ended, count)) if ended == index => count,
-            _ => {
-                let (stored, count) = self.split.unpack(read(self.place(index)));
-                if stored == index + 1 { count } else { 0 }
+    pub(super) fn before(
+        &self,
+        view: &View,
+        read: impl Fn(usize) -> u64,
+    ) -> impl Iterator<Item = (u32, u64)> {
+        let (index, ended) = (view.index, view.ended);
+        let length = self.ring_len();
+        // Places go back by one, which spares a division for each.
+        let mut place = self.place(index);
+        let oldest = u64::from(self.history).min(index);
+        #[expect(clippy::cast_possible_truncation, reason = "at most the history, which is a u32")]
+        (1..=oldest as u32).map(move |back| {
+            place = if place == 0 { length - 1 } else { place - 1 };
+            let index = index - u64::from(back);
+            match ended {
+                Some((ended, count)) if ended == index => (back, count),
+                _ => {
+                    let (stored, count) = self.split.unpack(read(place));
+                    (back, if stored == index + 1 { count } else { 0 })
+                }
             }
-        }
+        })
     }
 
     /// The step that counts `cost` more in the present window.

@@ -78,7 +78,7 @@ impl Stepper for SlidingWindow {
     fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
         let Counts { limit, window_ns, .. } = self.counts;
         let view = self.counts.view(head, now_ns);
-        let previous = self.counts.before(&view, 1, read);
+        let previous = self.counts.before(&view, read).next().map_or(0, |(_, count)| count);
         // A time before the window that counts is taken as its beginning.
         let into_ns = now_ns.saturating_sub(view.index * window_ns);
         let left_ns = window_ns - into_ns;

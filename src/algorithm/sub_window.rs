@@ -90,14 +90,14 @@ impl SubWindow {
 
     /// When, from now, enough of what is counted will have left to make room for `excess` units.
     #[cold]
-    fn retry_ns(&self, view: &View, read: impl Fn(usize) -> u64, now_ns: u64, excess: u64) -> u64 {
-        let mut left = 0u64;
-        for back in (0..=self.counts.history).rev() {
-            left = left.saturating_add(match back {
-                0 => view.current,
-                back => self.counts.before(view, back, &read),
-            });
-            if left >= excess {
+    fn retry_ns(&self, view: &View, read: impl Fn(usize) -> u64, now_ns: u64, used: u64, excess: u64) -> u64 {
+        // The oldest leave first: all that is used, less what is newer than the one that makes room.
+        let most = used.saturating_sub(excess);
+        let mut newer = 0u64;
+        let present = std::iter::once((0, view.current));
+        for (back, count) in present.chain(self.counts.before(view, read)) {
+            newer = newer.saturating_add(count);
+            if newer > most {
                 let next = u128::from(view.index) + u128::from(self.counts.history - back) + 1;
                 return self.counts.until(next, now_ns);
             }
@@ -126,8 +126,7 @@ impl Stepper for SubWindow {
         let view = self.counts.view(head, now_ns);
         let mut used = view.current;
         let mut newest = (view.current > 0).then_some(view.index);
-        for back in 1..=self.counts.history {
-            let count = self.counts.before(&view, back, &read);
+        for (back, count) in self.counts.before(&view, &read) {
             used = used.saturating_add(count);
             if count > 0 && newest.is_none() {
                 newest = Some(view.index - u64::from(back));
@@ -142,7 +141,7 @@ impl Stepper for SubWindow {
         }
         if cost > remaining {
             let excess = cost - remaining + used.saturating_sub(limit);
-            let retry_ns = self.retry_ns(&view, &read, now_ns, excess);
+            let retry_ns = self.retry_ns(&view, &read, now_ns, used, excess);
             return Step::Refuse(decide(Outcome::Denied, remaining, retry_ns, self.reset_ns(newest, now_ns)));
         }
         let newest = if cost > 0 { Some(view.index) } else { newest };

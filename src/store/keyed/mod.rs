@@ -46,15 +46,17 @@ use crate::decision::{Decision, Facts, Outcome};
 use crate::sync::epoch::{self, Guard};
 use crate::sync::{AtomicUsize, Ordering};
 
-/// Buckets that are searched for an idle key when the store is full.
-const SEARCHED: usize = 8;
+/// Keys that are looked at for an idle one when the store is full, if it holds many.
+const SEARCHED: usize = 32;
+/// A store with a cap up to this is searched whole.
+const SEARCHED_WHOLE: usize = 256;
 /// Keys whose lines are asked for before they are checked.
 const BATCH: usize = 16;
 
 /// What a full keyed store does with a key that it does not hold, when it finds no idle key to forget.
 ///
-/// The search for one is short: all of a small table, 64 buckets of a large one, the next ones each time. So a newcomer
-/// at the cap costs more than a check, up to a few microseconds, and writes counts that threads share. A key that
+/// The search for one looks at 32 keys, others each time, or at all of them under a cap of 256 or less. So a newcomer at the
+/// cap costs more than a check, about a microsecond, and writes counts that threads share. A key that
 /// another thread is keeping at that very moment may be taken for one that is not held.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
@@ -240,7 +242,7 @@ where
                 room.taken();
                 if self.table.inserted(hash) {
                     let while_ago = now_ns.saturating_sub(GRACE_NS);
-                    self.table.sweep_a_little(hash, guard, |node| {
+                    self.table.sweep(hash, guard, |node| {
                         node.state.kill_if_idle(&self.algorithm, while_ago) && self.release()
                     });
                 }
@@ -264,18 +266,18 @@ where
         let Some(cap) = &self.cap else {
             return Some(Room(None));
         };
-        for round in 0..=self.table.rounds(SEARCHED) {
+        let take = || {
             // Ordering: Relaxed, here and where room is given back. A count; each unit is owned by one node or call.
             let more = |held| if held < cap.max { Some(held + 1) } else { None };
-            if cap.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok() {
-                return Some(Room(Some(cap)));
-            }
+            cap.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Room(Some(cap)))
+        };
+        take().or_else(|| {
             // Hands go round, so a flood of newcomers searches the whole table, a part each.
-            self.table.sweep(hash.wrapping_add(round), SEARCHED, guard, |node| {
+            self.table.search(hash, self.searched(), guard, |node| {
                 node.state.kill_if_idle(&self.algorithm, now_ns) && self.release()
             });
-        }
-        None
+            take()
+        })
     }
 
     /// The answer for a key that there is no room for.
@@ -304,6 +306,14 @@ where
                 None => self.full(hash, fresh, now_ns, guard),
             },
             Some(Overflow::Admit) | None => fresh,
+        }
+    }
+
+    /// How many keys a search looks at.
+    fn searched(&self) -> usize {
+        match &self.cap {
+            Some(cap) if cap.max <= SEARCHED_WHOLE => cap.max,
+            _ => SEARCHED,
         }
     }
 
@@ -341,20 +351,15 @@ where
     /// Of the first keys that a search finds, the one that will soonest be idle.
     fn soonest_idle(&self, hash: u64, now_ns: u64, guard: &Guard) -> Option<Victim<K, A::Tail>> {
         let mut best: Option<Victim<K, A::Tail>> = None;
-        for round in 0..=self.table.rounds(SEARCHED) {
-            self.table.sweep(hash.wrapping_add(round), SEARCHED, guard, |node| {
-                if let Ok(decision) = node.state.peek(&self.algorithm, now_ns, 0) {
-                    let reset = decision.reset_after();
-                    if best.as_ref().is_none_or(|(soonest, _)| reset < *soonest) {
-                        best = Some((reset, std::ptr::from_ref(node)));
-                    }
+        self.table.search(hash, self.searched(), guard, |node| {
+            if let Ok(decision) = node.state.peek(&self.algorithm, now_ns, 0) {
+                let reset = decision.reset_after();
+                if best.as_ref().is_none_or(|(soonest, _)| reset < *soonest) {
+                    best = Some((reset, std::ptr::from_ref(node)));
                 }
-                false
-            });
-            if best.is_some() {
-                break;
             }
-        }
+            false
+        });
         best
     }
 

@@ -26,7 +26,9 @@
 //!
 //! Counts and hands are striped by hash, so that inserting threads seldom share a line.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use crossbeam_utils::CachePadded;
 
@@ -212,48 +214,63 @@ where
         found.ok_or(place)
     }
 
-    /// Visits the nodes of the next `buckets` buckets; those that `kill` says it killed are unlinked.
-    pub(super) fn sweep(
-        &self,
-        hash: u64,
-        buckets: usize,
-        guard: &Guard,
-        mut kill: impl FnMut(&Node<K, T>) -> bool,
-    ) -> usize {
-        let newest = self.newest();
-        let total = 1usize << newest.bits;
-        let stripe = self.stripe(hash);
-        // Each stripe's hand goes round its own part of the table. Ordering: Relaxed. Two threads at one
-        // place would only share the work.
-        let hand = self.stripes[stripe].hand.fetch_add(buckets, Ordering::Relaxed);
-        let part = (total / self.stripes.len()).max(1);
-        let mut killed = 0;
-        for step in 0..buckets.min(part) {
-            let number = (stripe * part).wrapping_add(hand.wrapping_add(step) % part) & (total - 1);
-            walk(self.entrance(newest, number, guard), guard, |element| match element {
+    /// Visits the nodes of the next few buckets; those that `kill` says it killed are unlinked.
+    pub(super) fn sweep(&self, hash: u64, guard: &Guard, mut kill: impl FnMut(&Node<K, T>) -> bool) {
+        let (newest, part, first) = self.hand(hash);
+        for step in 0..SWEPT.min(part.len()) {
+            let number = part.start + (first + step) % part.len();
+            walk(self.entrance(newest, number, guard), guard, |here| match here {
                 Target::Node(node) if kill(node) => {
                     self.removed(node.hash);
-                    killed += 1;
                     Turn::Again
                 }
                 Target::Node(_) => Turn::On,
                 _ => Turn::Stop,
             });
         }
-        killed
     }
 
-    /// How many sweeps of `buckets` it is worth to look for a node: the whole of a small table, a part of a large one.
-    pub(super) fn rounds(&self, buckets: usize) -> u64 {
-        match 1usize << self.newest().bits {
-            small @ ..=256 => (small / buckets.min((small / self.stripes.len()).max(1))) as u64,
-            _ => 8,
+    /// Visits the next `nodes` nodes, in however many buckets, or all that there are; those that `kill` says it killed
+    /// are unlinked.
+    pub(super) fn search(
+        &self,
+        hash: u64,
+        nodes: usize,
+        guard: &Guard,
+        mut kill: impl FnMut(&Node<K, T>) -> bool,
+    ) {
+        let (newest, part, first) = self.hand(hash);
+        let seen = Cell::new(0);
+        let mut visit = |here: &Target<'_, K, T>| match here {
+            Target::Node(_) if seen.get() >= nodes => Turn::Stop,
+            Target::Node(node) => {
+                seen.set(seen.get() + 1);
+                if kill(node) {
+                    self.removed(node.hash);
+                    Turn::Again
+                } else {
+                    Turn::On
+                }
+            }
+            _ => Turn::On,
+        };
+        walk(self.entrance(newest, part.start + first, guard), guard, &mut visit);
+        if seen.get() < nodes {
+            walk(self.beginning(), guard, &mut visit);
         }
     }
 
-    /// As [`Table::sweep`], by as many buckets as an insert pays for.
-    pub(super) fn sweep_a_little(&self, hash: u64, guard: &Guard, kill: impl FnMut(&Node<K, T>) -> bool) {
-        self.sweep(hash, SWEPT, guard, kill);
+    /// Where the hand of a hash's stripe stands: the newest generation, the stripe's part of its buckets, and the place
+    /// within that. Moves it on.
+    fn hand(&self, hash: u64) -> (Generation<K, T>, Range<usize>, usize) {
+        let newest = self.newest();
+        let stripe = self.stripe(hash);
+        let buckets = 1usize << newest.bits;
+        let len = (buckets / self.stripes.len()).max(1);
+        let start = (stripe * len) & (buckets - 1);
+        // Ordering: Relaxed. Two threads at one place would only share the work.
+        let first = self.stripes[stripe].hand.fetch_add(SWEPT, Ordering::Relaxed) % len;
+        (newest, start..start + len, first)
     }
 
     /// Visits every live node; those that `kill` says it killed are unlinked.
