@@ -145,10 +145,9 @@ impl Visitor for Run<'_> {
                 let mut wait = Some(Duration::ZERO);
                 let mut denied = false;
                 for limiter in limiters {
-                    if limiter.peek_at(&record.key, record.cost, now).is_denied() {
+                    let decision = limiter.peek_at(&record.key, record.cost, now);
+                    if decision.is_denied() {
                         denied = true;
-                        // A check that is denied charges nothing, and tells the wait.
-                        let decision = limiter.check_at(&record.key, record.cost, now);
                         // The longest; and never is longer than any.
                         wait = wait.zip(decision.retry_after()).map(|(a, b)| a.max(b));
                     }
@@ -205,10 +204,10 @@ impl Run<'_> {
 
 /// What the keyed store keeps for one key: link, hash, state and key in a node, and its share of the buckets.
 fn bytes_per_key<A: Algorithm>(algorithm: &A) -> usize {
-    let node = size_of::<(usize, u64, u64, A::Tail, u32)>();
+    let node = size_of::<(usize, u64, u64, A::Tail, u32, usize)>().next_multiple_of(64);
     let boxed = TypeId::of::<A::Tail>() == TypeId::of::<Box<[AtomicU64]>>();
     let elsewhere = if boxed { algorithm.tail_len() * size_of::<AtomicU64>() } else { 0 };
-    node + elsewhere + size_of::<usize>()
+    node + elsewhere + 4 * size_of::<usize>()
 }
 
 #[cfg(test)]
