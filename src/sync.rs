@@ -39,9 +39,9 @@ pub(crate) mod epoch {
     }
 }
 
-/// In the models nothing is freed while a model runs (a use after free would show as a lost charge anyway, and
-/// crossbeam-epoch's own state space would drown ours). What is retired is remembered, so that a second retire
-/// of one node fails the model, and freed when the table is dropped.
+/// In the models nothing that is retired is freed (a use after free would show as a lost charge anyway, and
+/// crossbeam-epoch's own state space would drown ours). It is remembered, so that a second retire of one node fails
+/// the model.
 #[cfg(tollgate_loom)]
 pub(crate) mod epoch {
     use std::cell::RefCell;

@@ -2,11 +2,13 @@
 //!
 //! Every charge writes its node, and every look-up that passes by reads it. Nodes from the general allocator are some
 //! 48 bytes apart: they straddle lines, and share them with other nodes that other threads write. Here a node begins
-//! a line of its own, and costs that line (64 bytes for keys of up to 24 bytes).
+//! a line of its own, and costs whole lines: one for keys of up to 32 bytes if the head is all the state (16 if there is a
+//! tail), else two.
 //!
-//! A *block* has 15 cells, which are given out in order and never given out again, so no thread that still looks at an
+//! A *block* has 7 cells, which are given out in order and never given out again, so no thread that still looks at an
 //! old node can see a new one in its place. A block counts its cells in use, and one more while cells are given out of
-//! it; who takes the last count away frees it. Fifteen bounds what a single long-lived key can hold on to: a kilobyte.
+//! it; who takes the last count away frees it. Seven bounds what a single
+//! long-lived key among many short-lived ones can hold on to: eight times its own cell.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -14,8 +16,8 @@ use std::ptr::NonNull;
 use crate::sync::epoch::Guard;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
 
-/// With the header's line this makes a block of 1 KiB for small keys.
-const CELLS: usize = 15;
+/// With the header's line this makes a block of 512 bytes for small keys.
+const CELLS: usize = 7;
 
 /// The block that cells are being given out of; null at first.
 pub(super) struct Source<N>(AtomicPtr<Block<N>>);
@@ -145,9 +147,18 @@ pub(super) unsafe fn free<N>(node: *mut N) {
     // SAFETY: a node is the first field of its cell, and the pointer is good for the whole block. The cell's count
     // is this node's.
     unsafe {
-        let block = (*node.cast::<Cell<N>>()).block;
+        let _count = Count((*node.cast::<Cell<N>>()).block);
         node.drop_in_place();
-        Block::release(block);
+    }
+}
+
+/// A cell's count, taken away also if the node's own code panics.
+struct Count<N>(*mut Block<N>);
+
+impl<N> Drop for Count<N> {
+    fn drop(&mut self) {
+        // SAFETY: made by `free`, of the count that was its node's.
+        unsafe { Block::release(self.0) };
     }
 }
 

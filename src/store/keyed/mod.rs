@@ -24,11 +24,6 @@ mod models;
 mod prefetch;
 mod table;
 
-#[cfg(not(target_pointer_width = "64"))]
-compile_error!(
-    "the keyed store keeps tags in the low bits of 64-bit pointers, and counts in the width of one"
-);
-
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -55,8 +50,8 @@ const BATCH: usize = 16;
 
 /// What a full keyed store does with a key that it does not hold, when it finds no idle key to forget.
 ///
-/// The search for one looks at 32 keys, others each time, or at all of them under a cap of 256 or less. So a newcomer at the
-/// cap costs more than a check, about a microsecond, and writes counts that threads share. A key that
+/// The search for one looks at about 32 keys, others each time, or at all of them under a cap of 256 or less. So a
+/// newcomer at the cap costs more than a check, a few microseconds, and writes counts that threads share. A key that
 /// another thread is keeping at that very moment may be taken for one that is not held.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]

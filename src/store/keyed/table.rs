@@ -216,7 +216,7 @@ where
 
     /// Visits the nodes of the next few buckets; those that `kill` says it killed are unlinked.
     pub(super) fn sweep(&self, hash: u64, guard: &Guard, mut kill: impl FnMut(&Node<K, T>) -> bool) {
-        let (newest, part, first) = self.hand(hash);
+        let (newest, part, first) = self.hand(hash, SWEPT);
         for step in 0..SWEPT.min(part.len()) {
             let number = part.start + (first + step) % part.len();
             walk(self.entrance(newest, number, guard), guard, |here| match here {
@@ -230,8 +230,8 @@ where
         }
     }
 
-    /// Visits the next `nodes` nodes, in however many buckets, or all that there are; those that `kill` says it killed
-    /// are unlinked.
+    /// Visits about the next `nodes` nodes, or all that there are (but gives up in a table that is all but empty); those
+    /// that `kill` says it killed are unlinked.
     pub(super) fn search(
         &self,
         hash: u64,
@@ -239,10 +239,12 @@ where
         guard: &Guard,
         mut kill: impl FnMut(&Node<K, T>) -> bool,
     ) {
-        let (newest, part, first) = self.hand(hash);
+        // Two buckets for each node, or more.
+        let (newest, part, first) = self.hand(hash, 2 * nodes);
+        let passed = Cell::new(0);
         let seen = Cell::new(0);
         let mut visit = |here: &Target<'_, K, T>| match here {
-            Target::Node(_) if seen.get() >= nodes => Turn::Stop,
+            _ if seen.get() >= nodes || passed.get() > 16 * nodes + 4_096 => Turn::Stop,
             Target::Node(node) => {
                 seen.set(seen.get() + 1);
                 if kill(node) {
@@ -252,7 +254,10 @@ where
                     Turn::On
                 }
             }
-            _ => Turn::On,
+            _ => {
+                passed.set(passed.get() + 1);
+                Turn::On
+            }
         };
         walk(self.entrance(newest, part.start + first, guard), guard, &mut visit);
         if seen.get() < nodes {
@@ -262,14 +267,14 @@ where
 
     /// Where the hand of a hash's stripe stands: the newest generation, the stripe's part of its buckets, and the place
     /// within that. Moves it on.
-    fn hand(&self, hash: u64) -> (Generation<K, T>, Range<usize>, usize) {
+    fn hand(&self, hash: u64, by: usize) -> (Generation<K, T>, Range<usize>, usize) {
         let newest = self.newest();
         let stripe = self.stripe(hash);
         let buckets = 1usize << newest.bits;
         let len = (buckets / self.stripes.len()).max(1);
         let start = (stripe * len) & (buckets - 1);
         // Ordering: Relaxed. Two threads at one place would only share the work.
-        let first = self.stripes[stripe].hand.fetch_add(SWEPT, Ordering::Relaxed) % len;
+        let first = self.stripes[stripe].hand.fetch_add(by, Ordering::Relaxed) % len;
         (newest, start..start + len, first)
     }
 
