@@ -49,7 +49,8 @@ const GENERATIONS: u32 = 41;
 /// Buckets swept at each insert into a table that is filling up: some 3 nodes.
 const SWEPT: usize = 8;
 
-/// How long a key must have been idle to be swept. To make it again costs some 200 ns, so at most once a second.
+/// How long a key must have been idle to be swept. To make it again costs the better part of a
+/// microsecond, so at most once a second.
 pub(super) const GRACE_NS: u64 = 1_000_000_000;
 
 /// A bucket array's alignment leaves this many bits of its address for n.
@@ -341,7 +342,7 @@ where
         let len = self.stripes[self.stripe(hash)].len.fetch_add(1, Ordering::Relaxed).cast_signed() + 1;
         let newest = self.newest();
         // By this stripe's share of the buckets. Full with one node for two: a look-up that passes another key's
-        // node waits for its line, if the other core wrote it (25 ns against 22 on two threads).
+        // node waits for its line, if the other core wrote it.
         let full = ((1usize << newest.bits) / self.stripes.len() / 2).cast_signed();
         if len > full {
             self.grow(newest.bits);
