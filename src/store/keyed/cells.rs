@@ -7,8 +7,8 @@
 //!
 //! A *block* has 7 cells, which are given out in order and never given out again, so no thread that still looks at an
 //! old node can see a new one in its place. A block counts its cells in use, and one more while cells are given out of
-//! it; who takes the last count away frees it. Seven bounds what a single
-//! long-lived key among many short-lived ones can hold on to: eight times its own cell.
+//! it; who takes the last count away frees it. Seven bounds what a single long-lived key among many short-lived ones
+//! can hold on to: eight times its own cell.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;

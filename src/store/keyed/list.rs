@@ -210,9 +210,9 @@ where
                         if link.compare_exchange(next, after, Ordering::Release, Ordering::Relaxed).is_err() {
                             continue 'anew;
                         }
-                        // SAFETY: the node came from a cell, by this pointer (`Keyed::insert`). It was reachable by this link alone,
-                        // so it is unreachable for who pins from now on, and as only one exchange of that link
-                        // away from it can succeed, it is retired once.
+                        // SAFETY: the node came from a cell, by this pointer (`Keyed::insert`). It was reachable by
+                        // this link alone, so it is unreachable for who pins from now on, and as only one
+                        // exchange of that link away from it can succeed, it is retired once.
                         unsafe { guard.retire(element(next), free) };
                         next = after;
                         continue;
