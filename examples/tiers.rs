@@ -1,6 +1,6 @@
 //! Tiers on one limiter: the same state, another quota by call. `cargo run --example tiers`.
 
-use tollgate::{Algorithm, Clock, Gcra, ManualClock, Overflow, Quota, QuotaError, RateLimiter, Timestamp};
+use tollgate::{Algorithm, Clock, Gcra, ManualClock, WhenFull, Quota, QuotaError, RateLimiter, Timestamp};
 
 #[derive(Clone, Copy, Debug)]
 enum Tier {
@@ -13,7 +13,7 @@ fn main() -> Result<(), QuotaError> {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
     let limiter = RateLimiter::builder(Gcra::new("10/min".parse()?))
         .clock(clock.clone())
-        .max_keys(100_000, Overflow::Forget)
+        .max_keys(100_000, WhenFull::Forget)
         .keyed::<String>();
     // Made once, and kept.
     let premium = limiter.algorithm().requota(&Quota::per_minute(60))?;

@@ -53,6 +53,9 @@ pub(crate) enum Facts {
     /// Theoretical arrival time: how far it stands ahead of now, in ticks of `1 / scale` ns.
     /// `charged`: the units of this decision that `ahead` holds. `queued`: they wait for those before them.
     Pace { ahead: u64, interval: u64, capacity: u64, scale: u32, charged: u64, queued: bool },
+    /// The same in ticks of `den / num` ns, of which `remainder / den` had passed at the time of the decision. A full
+    /// burst is `limit` intervals. `charged`: whether `ahead` holds this decision's cost.
+    Ticks { ahead: u64, interval: u64, remainder: u64, num: u64, den: u64, charged: bool, queued: bool },
     /// Units used up, given back `batch` at a time: first in `to_boundary_ns`, then every `period_ns`.
     Batch { used: u64, batch: u64, to_boundary_ns: u64, period_ns: u64 },
     /// Two windows. The previous one weighs `left_ns` of `window_ns`, rounded up if `ceil`; the current one ends
@@ -119,6 +122,9 @@ impl Decision {
     pub fn remaining(&self) -> u64 {
         match self.facts {
             Facts::Pace { ahead, interval, capacity, .. } => capacity.saturating_sub(ahead) / interval,
+            Facts::Ticks { ahead, interval, .. } => {
+                self.limit.saturating_mul(interval).saturating_sub(ahead) / interval
+            }
             Facts::Batch { used, .. } => self.limit.saturating_sub(used),
             Facts::Blend { previous, current, left_ns, window_ns, ceil, .. } => {
                 let product = u128::from(previous) * u128::from(left_ns);
@@ -152,6 +158,11 @@ impl Decision {
                 let wanted = interval.saturating_mul(self.cost);
                 (ahead.saturating_sub(capacity.saturating_sub(wanted))).div_ceil(u64::from(scale))
             }
+            Facts::Ticks { ahead, interval, .. } => {
+                // Denied, so the cost fits the limit, or does not matter where there is only one.
+                let free = self.limit.saturating_sub(self.cost.min(self.limit));
+                self.ticks_ns(ahead.saturating_sub(free.saturating_mul(interval)))
+            }
             Facts::Batch { used, batch, to_boundary_ns, period_ns } => {
                 let missing =
                     (u128::from(used) + u128::from(self.cost)).saturating_sub(u128::from(self.limit));
@@ -177,6 +188,7 @@ impl Decision {
     pub fn reset_after(&self) -> Duration {
         Duration::from_nanos(match self.facts {
             Facts::Pace { ahead, scale, .. } => ahead.div_ceil(u64::from(scale)),
+            Facts::Ticks { ahead, .. } => self.ticks_ns(ahead),
             Facts::Batch { used, batch, to_boundary_ns, period_ns } => {
                 boundaries(u128::from(used), batch, to_boundary_ns, period_ns)
             }
@@ -202,7 +214,26 @@ impl Decision {
                 let before = ahead.saturating_sub(interval.saturating_mul(charged));
                 Duration::from_nanos(before.div_ceil(u64::from(scale)))
             }
+            Facts::Ticks { ahead, interval, charged, queued: true, .. } if self.is_allowed() => {
+                let charge = if charged { interval.saturating_mul(self.cost) } else { 0 };
+                // An idle key's charge begins within the tick that is passing, and waits for nothing.
+                match ahead.saturating_sub(charge) {
+                    0 | 1 => Duration::ZERO,
+                    before => Duration::from_nanos(self.ticks_ns(before)),
+                }
+            }
             _ => Duration::ZERO,
+        }
+    }
+
+    /// From the decision's time to the beginning of the tick that is `ticks` after the one it lies in, in nanoseconds.
+    fn ticks_ns(&self, ticks: u64) -> u64 {
+        match self.facts {
+            Facts::Ticks { remainder, num, den, .. } => {
+                let passed = u128::from(ticks) * u128::from(den);
+                saturate(passed.saturating_sub(u128::from(remainder)).div_ceil(u128::from(num)))
+            }
+            _ => 0,
         }
     }
 

@@ -55,23 +55,35 @@ mod algorithm;
 mod clock;
 mod decision;
 mod limiter;
+mod memory;
 mod quota;
+pub mod sketch;
 mod store;
 mod sync;
+mod word;
+
+/// Guides: what to choose, and why.
+pub mod guide {
+    pub mod overflow {
+        #![doc = include_str!("guide/overflow.md")]
+    }
+}
 
 pub mod design {
     #![doc = include_str!("design.md")]
 }
 
 pub use algorithm::{
-    Algorithm, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, MinimumSpacing, SlidingLog,
+    Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, MinimumSpacing, SlidingLog,
     SlidingWindow, SubWindow, TokenBucket,
 };
 pub use clock::{Clock, CoarseClock, ManualClock, QuantaClock, StdClock, Timestamp};
 pub use decision::{Decision, Denied, Outcome};
 pub use limiter::{Builder, RateLimiter};
 pub use quota::{Quota, QuotaError};
-pub use store::{Direct, Keyed, Lookup, Overflow};
+pub use store::{
+    Capacity, CapacityError, Compact, Direct, Gauges, Keyed, Lookup, Overflow, SnapshotError, Tier, WhenFull,
+};
 
 /// The README's examples, as tests.
 #[cfg(doctest)]

@@ -5,10 +5,23 @@
 //! reach every dependency.
 
 #[cfg(not(tollgate_loom))]
-pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU64, AtomicUsize, Ordering, fence};
 
 #[cfg(tollgate_loom)]
-pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU16, AtomicU64, AtomicUsize, Ordering, fence};
+
+/// Orders a read-modify-write of the calling thread before its later loads, as a sequentially consistent fence does:
+/// of two threads that each write one word, call this and read the other's, at least one sees the other's write.
+///
+/// On x86-64 every read-modify-write is such a fence already, and only the compiler must be held back
+/// (crossbeam-epoch's `pin` rests on the same).
+#[inline]
+pub(crate) fn fence_after_rmw() {
+    #[cfg(all(target_arch = "x86_64", not(tollgate_loom), not(miri)))]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(not(all(target_arch = "x86_64", not(tollgate_loom), not(miri))))]
+    fence(Ordering::SeqCst);
+}
 
 /// Deferred reclamation: crossbeam-epoch outside the models.
 ///

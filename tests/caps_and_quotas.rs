@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::{
-    Algorithm, FixedWindow, Gcra, ManualClock, MinimumSpacing, Overflow, Quota, RateLimiter, SlidingLog,
+    Algorithm, FixedWindow, Gcra, ManualClock, MinimumSpacing, WhenFull, Quota, RateLimiter, SlidingLog,
     SubWindow, Timestamp, TokenBucket,
 };
 
@@ -12,7 +12,7 @@ const START: Timestamp = Timestamp::from_secs(1_000_000);
 fn capped(
     max: usize,
     capacity: usize,
-    overflow: Overflow,
+    overflow: WhenFull,
     clock: &ManualClock,
 ) -> impl Fn(u64) -> bool + use<> {
     let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(1)))
@@ -30,7 +30,7 @@ fn capped(
 #[test]
 fn a_full_store_forgets_a_key_for_each_newcomer_however_much_room_its_table_has() {
     for capacity in [0, 100, 1_000_000] {
-        let check = capped(100, capacity, Overflow::Forget, &ManualClock::new(START));
+        let check = capped(100, capacity, WhenFull::Forget, &ManualClock::new(START));
         for key in 0..10_000 {
             assert!(check(key), "newcomer {key} with capacity {capacity}");
         }
@@ -40,7 +40,7 @@ fn a_full_store_forgets_a_key_for_each_newcomer_however_much_room_its_table_has(
 #[test]
 fn a_full_store_denies_newcomers_until_keys_are_idle() {
     let clock = ManualClock::new(START);
-    let check = capped(100, 0, Overflow::Deny, &clock);
+    let check = capped(100, 0, WhenFull::Deny, &clock);
     for key in 0..1_000 {
         assert_eq!(check(key), key < 100, "newcomer {key}");
     }
@@ -55,7 +55,7 @@ fn a_full_store_denies_newcomers_until_keys_are_idle() {
 
 #[test]
 fn a_full_store_can_admit_newcomers_uncounted() {
-    let check = capped(100, 0, Overflow::Admit, &ManualClock::new(START));
+    let check = capped(100, 0, WhenFull::Admit, &ManualClock::new(START));
     for key in 0..1_000 {
         assert!(check(key) && check(key) == (key >= 100), "newcomer {key}");
     }
@@ -63,7 +63,7 @@ fn a_full_store_can_admit_newcomers_uncounted() {
 
 #[test]
 fn a_cap_of_nothing_holds_nothing() {
-    for (overflow, allowed) in [(Overflow::Deny, false), (Overflow::Forget, false), (Overflow::Admit, true)] {
+    for (overflow, allowed) in [(WhenFull::Deny, false), (WhenFull::Forget, false), (WhenFull::Admit, true)] {
         let check = capped(0, 0, overflow, &ManualClock::new(START));
         assert_eq!(check(1), allowed, "{overflow:?}");
     }
@@ -74,7 +74,7 @@ fn a_newcomer_that_is_denied_for_room_is_told_when_a_key_falls_idle() {
     let clock = ManualClock::new(START);
     let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(1)))
         .clock(clock.clone())
-        .max_keys(1, Overflow::Deny)
+        .max_keys(1, WhenFull::Deny)
         .keyed::<u64>();
     assert!(limiter.check(&1).is_allowed());
     clock.advance(Duration::from_secs(20));
@@ -100,7 +100,7 @@ fn a_panicking_key_gives_its_room_back() {
         }
     }
     let limiter =
-        RateLimiter::builder(Gcra::new(Quota::per_minute(1))).max_keys(2, Overflow::Deny).keyed::<Key>();
+        RateLimiter::builder(Gcra::new(Quota::per_minute(1))).max_keys(2, WhenFull::Deny).keyed::<Key>();
     for key in 0..10 {
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| limiter.check(&Bomb(key))));
         assert!(caught.is_err());

@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
-use tollgate::{Algorithm, Gcra, Keyed, ManualClock, Overflow, Quota, RateLimiter, SlidingWindow, Timestamp};
+use tollgate::{Algorithm, Gcra, Keyed, ManualClock, WhenFull, Quota, RateLimiter, SlidingWindow, Timestamp};
 
 const KEYS: u32 = 12;
 
@@ -271,7 +271,7 @@ fn a_full_store_denies_new_keys_and_serves_the_old() {
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
     let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(2)))
         .clock(clock.clone())
-        .max_keys(100, Overflow::Deny)
+        .max_keys(100, WhenFull::Deny)
         .keyed::<u32>();
     let admitted = (0..1_000).filter(|key| limiter.check(key).is_allowed()).count();
     assert_eq!(admitted, 100);

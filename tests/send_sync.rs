@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate::{
     Clock, CoarseClock, Decision, Direct, FixedWindow, Gcra, Keyed, LeakyBucketMeter, LeakyBucketQueue,
-    ManualClock, MinimumSpacing, Outcome, Overflow, QuantaClock, Quota, QuotaError, RateLimiter, SlidingLog,
+    ManualClock, MinimumSpacing, Outcome, WhenFull, QuantaClock, Quota, QuotaError, RateLimiter, SlidingLog,
     SlidingWindow, StdClock, SubWindow, Timestamp, TokenBucket,
 };
 
@@ -21,7 +21,7 @@ fn everything_is_shareable_and_printable() {
     small::<Quota>();
     small::<Decision>();
     small::<Outcome>();
-    small::<Overflow>();
+    small::<WhenFull>();
     value::<QuotaError>();
     value::<ManualClock>();
     clock::<QuantaClock>();

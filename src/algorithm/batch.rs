@@ -112,6 +112,16 @@ impl Batch {
         Ok(Self { capacity, ..*self })
     }
 
+    /// The quota of windows that begin at multiples of the period.
+    pub(super) fn aligned_quota(&self) -> Option<Quota> {
+        match self.start {
+            Start::Aligned { phase_ns: 0, adaptive: false, .. } => {
+                Quota::try_new(self.capacity, std::time::Duration::from_nanos(self.period_ns)).ok()
+            }
+            _ => None,
+        }
+    }
+
     fn decide(&self, outcome: Outcome, cost: u64, present: &Present) -> Decision {
         let Self { capacity, batch, period_ns, .. } = *self;
         let Present { used, to_boundary_ns } = *present;

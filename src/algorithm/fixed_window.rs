@@ -2,8 +2,9 @@
 
 use super::Algorithm;
 use super::batch::Batch;
+use super::narrow::{Narrowed, WindowWord};
 use super::step::{Step, Stepper};
-use crate::quota::{Quota, QuotaError};
+use crate::quota::{Quota, QuotaError, Reason};
 use crate::sync::AtomicU64;
 
 /// Fixed windows: `limit` units in each window of `period`; the burst is ignored.
@@ -95,6 +96,24 @@ impl Stepper for FixedWindow {
     #[inline]
     fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
         self.batch.is_idle(head, read, now_ns)
+    }
+}
+
+impl Narrowed for FixedWindow {
+    type Narrow = WindowWord;
+
+    fn narrow(&self, tiers: &[Quota]) -> Result<WindowWord, QuotaError> {
+        match self.batch.aligned_quota() {
+            Some(quota) => WindowWord::new(NAME, &quota, tiers),
+            None => {
+                let instead = "windows that are the same for all keys (FixedWindow::new)";
+                Err(Reason::NoNarrowForm { algorithm: NAME, instead }.into())
+            }
+        }
+    }
+
+    fn tier(&self, own: &WindowWord, quota: &Quota) -> Result<WindowWord, QuotaError> {
+        own.tier(NAME, quota)
     }
 }
 

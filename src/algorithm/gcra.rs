@@ -1,6 +1,7 @@
 //! GCRA, the generic cell rate algorithm.
 
 use super::Algorithm;
+use super::narrow::{Narrowed, TatKind, TatWord};
 use super::pace::Pace;
 use super::step::{Step, Stepper};
 use crate::quota::{Quota, QuotaError, Reason};
@@ -69,6 +70,18 @@ impl Stepper for Gcra {
     }
 }
 
+impl Narrowed for Gcra {
+    type Narrow = TatWord;
+
+    fn narrow(&self, tiers: &[Quota]) -> Result<TatWord, QuotaError> {
+        narrow("GCRA", &self.pace, tiers, TatKind::Meter)
+    }
+
+    fn tier(&self, own: &TatWord, quota: &Quota) -> Result<TatWord, QuotaError> {
+        own.tier("GCRA", Pace::new(quota).rate())
+    }
+}
+
 impl Algorithm for Gcra {
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
         requota("GCRA", &self.pace, quota).map(|pace| Self { pace })
@@ -81,4 +94,15 @@ pub(super) fn requota(algorithm: &'static str, pace: &Pace, quota: &Quota) -> Re
         let same = "order of magnitude of the time that a full burst takes to refill";
         Reason::Layout { algorithm, same }.into()
     })
+}
+
+/// A pace, and those of `tiers`, in the ticks of one compact table.
+pub(super) fn narrow(
+    algorithm: &'static str,
+    pace: &Pace,
+    tiers: &[Quota],
+    kind: TatKind,
+) -> Result<TatWord, QuotaError> {
+    let tiers: Vec<_> = tiers.iter().map(|quota| Pace::new(quota).rate()).collect();
+    TatWord::new(algorithm, pace.rate(), &tiers, kind)
 }

@@ -1,7 +1,8 @@
 //! The leaky bucket as a meter.
 
 use super::Algorithm;
-use super::gcra::requota;
+use super::gcra::{narrow, requota};
+use super::narrow::{Narrowed, TatKind, TatWord};
 use super::pace::Pace;
 use super::step::{Step, Stepper};
 use crate::quota::{Quota, QuotaError};
@@ -58,6 +59,18 @@ impl Stepper for LeakyBucketMeter {
     #[inline]
     fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
         self.pace.is_idle(head, now_ns)
+    }
+}
+
+impl Narrowed for LeakyBucketMeter {
+    type Narrow = TatWord;
+
+    fn narrow(&self, tiers: &[Quota]) -> Result<TatWord, QuotaError> {
+        narrow("leaky bucket meter", &self.pace, tiers, TatKind::Meter)
+    }
+
+    fn tier(&self, own: &TatWord, quota: &Quota) -> Result<TatWord, QuotaError> {
+        own.tier("leaky bucket meter", Pace::new(quota).rate())
     }
 }
 

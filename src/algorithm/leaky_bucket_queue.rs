@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::Algorithm;
-use super::gcra::requota;
+use super::gcra::{narrow, requota};
+use super::narrow::{Narrowed, TatKind, TatWord};
 use super::pace::Pace;
 use super::step::{Step, Stepper};
 use crate::clock::saturating_nanos;
@@ -87,6 +88,18 @@ impl Stepper for LeakyBucketQueue {
     #[inline]
     fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
         self.pace.is_idle(head, now_ns)
+    }
+}
+
+impl Narrowed for LeakyBucketQueue {
+    type Narrow = TatWord;
+
+    fn narrow(&self, tiers: &[Quota]) -> Result<TatWord, QuotaError> {
+        narrow("leaky bucket queue", &self.pace, tiers, TatKind::Queue)
+    }
+
+    fn tier(&self, own: &TatWord, quota: &Quota) -> Result<TatWord, QuotaError> {
+        own.tier("leaky bucket queue", Pace::new(quota).rate())
     }
 }
 

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use super::Algorithm;
+use super::narrow::ticks::{Interval, Rate};
+use super::narrow::{Narrowed, TatKind, TatWord};
 use super::step::{DEAD, Step, Stepper};
 use crate::clock::saturating_nanos;
 use crate::decision::{Decision, Facts, Outcome};
-use crate::quota::{Quota, QuotaError};
+use crate::quota::{Quota, QuotaError, Reason};
 
 /// Minimum spacing: at least so long between two admissions, whatever they cost.
 ///
@@ -74,6 +76,32 @@ impl Stepper for MinimumSpacing {
     #[inline]
     fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
         head <= now_ns
+    }
+}
+
+impl MinimumSpacing {
+    const NAME: &str = "minimum spacing";
+
+    /// One event each spacing, with 2⁶³ ns at most, which is as long as a quota's period may be.
+    fn rate(&self) -> Result<Rate, QuotaError> {
+        if self.spacing_ns == 0 {
+            let instead = "spacings of 1 ns and more";
+            return Err(Reason::NoNarrowForm { algorithm: Self::NAME, instead }.into());
+        }
+        Ok(Rate { interval: Interval { num: self.spacing_ns.min(i64::MAX as u64), den: 1 }, burst: 1 })
+    }
+}
+
+impl Narrowed for MinimumSpacing {
+    type Narrow = TatWord;
+
+    fn narrow(&self, tiers: &[Quota]) -> Result<TatWord, QuotaError> {
+        let tiers: Result<Vec<_>, _> = tiers.iter().map(|&quota| Self::from(quota).rate()).collect();
+        TatWord::new(Self::NAME, self.rate()?, &tiers?, TatKind::Event)
+    }
+
+    fn tier(&self, own: &TatWord, quota: &Quota) -> Result<TatWord, QuotaError> {
+        own.tier(Self::NAME, Self::from(*quota).rate()?)
     }
 }
 

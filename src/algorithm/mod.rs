@@ -7,6 +7,8 @@
 //! | `sliding_window`, `sub_window` | window and count; counts of the windows before | `counts` |
 //! | `sliding_log` | units ever admitted; their times | its own |
 //! | `minimum_spacing` | last admission | its own |
+//!
+//! `narrow` has the forms of some of them that fit forty bits, for the compact store.
 
 mod batch;
 mod counts;
@@ -15,6 +17,7 @@ mod gcra;
 mod leaky_bucket_meter;
 mod leaky_bucket_queue;
 mod minimum_spacing;
+pub(crate) mod narrow;
 mod pace;
 mod sliding_log;
 mod sliding_window;
@@ -29,6 +32,7 @@ pub use self::gcra::Gcra;
 pub use self::leaky_bucket_meter::LeakyBucketMeter;
 pub use self::leaky_bucket_queue::LeakyBucketQueue;
 pub use self::minimum_spacing::MinimumSpacing;
+pub use self::narrow::CompactAlgorithm;
 pub use self::sliding_log::SlidingLog;
 pub use self::sliding_window::SlidingWindow;
 pub use self::sub_window::SubWindow;

@@ -19,6 +19,7 @@
 //!
 //! Zero means "never used". A TAT that would be 0 or [`DEAD`] is moved up to 1, against the client.
 
+use super::narrow::ticks::{Interval, Rate};
 use super::step::{DEAD, Step};
 use crate::decision::{Decision, Facts, Outcome};
 use crate::quota::Quota;
@@ -75,6 +76,13 @@ impl Pace {
         #[expect(clippy::cast_possible_truncation, reason = "at most `max`, which fits")]
         let interval = interval as u64;
         Some(Self { interval, capacity: interval * quota.burst_size(), burst: quota.burst_size(), scale })
+    }
+
+    /// The interval as a fraction in lowest terms, and the burst.
+    pub(crate) fn rate(&self) -> Rate {
+        let scale = u64::from(self.scale);
+        let common = gcd(self.interval, scale);
+        Rate { interval: Interval { num: self.interval / common, den: scale / common }, burst: self.burst }
     }
 
     pub(crate) const fn burst(&self) -> u64 {

@@ -2,6 +2,7 @@
 
 use super::Algorithm;
 use super::counts::Counts;
+use super::narrow::{Narrowed, SlidingWord};
 use super::step::{Step, Stepper};
 use crate::decision::{Decision, Facts, Outcome};
 use crate::quota::{Quota, QuotaError};
@@ -114,6 +115,19 @@ impl Stepper for SlidingWindow {
     #[inline]
     fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
         self.counts.is_idle(head, now_ns)
+    }
+}
+
+impl Narrowed for SlidingWindow {
+    type Narrow = SlidingWord;
+
+    fn narrow(&self, tiers: &[Quota]) -> Result<SlidingWord, QuotaError> {
+        let period = std::time::Duration::from_nanos(self.counts.window_ns);
+        SlidingWord::new(NAME, &Quota::try_new(self.counts.limit, period)?, tiers, self.strict)
+    }
+
+    fn tier(&self, own: &SlidingWord, quota: &Quota) -> Result<SlidingWord, QuotaError> {
+        own.tier(NAME, quota)
     }
 }
 

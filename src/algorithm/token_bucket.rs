@@ -2,11 +2,12 @@
 
 use super::Algorithm;
 use super::batch::Batch;
-use super::gcra::requota;
+use super::gcra::{narrow, requota};
+use super::narrow::{Narrowed, TatKind, TatWord};
 use super::pace::Pace;
 use super::step::{Step, Stepper};
 use crate::clock::Timestamp;
-use crate::quota::{Quota, QuotaError};
+use crate::quota::{Quota, QuotaError, Reason};
 use crate::sync::AtomicU64;
 
 /// The token bucket: holds `burst` tokens, is refilled with `limit` tokens each period, and admits a request if it
@@ -169,6 +170,24 @@ impl Stepper for TokenBucket {
             Refill::Greedy(pace) => pace.is_idle(head, now_ns),
             Refill::Batch(batch) => batch.is_idle(head, read, now_ns),
         }
+    }
+}
+
+impl Narrowed for TokenBucket {
+    type Narrow = TatWord;
+
+    fn narrow(&self, tiers: &[Quota]) -> Result<TatWord, QuotaError> {
+        match &self.refill {
+            Refill::Greedy(pace) => narrow(NAME, pace, tiers, TatKind::Meter),
+            Refill::Batch(_) => {
+                let instead = "greedy refill, or FixedWindow for a bucket that is filled whole";
+                Err(Reason::NoNarrowForm { algorithm: NAME, instead }.into())
+            }
+        }
+    }
+
+    fn tier(&self, own: &TatWord, quota: &Quota) -> Result<TatWord, QuotaError> {
+        own.tier(NAME, Pace::new(quota).rate())
     }
 }
 

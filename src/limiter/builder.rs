@@ -3,21 +3,21 @@
 use std::hash::{BuildHasher, Hash};
 
 use super::RateLimiter;
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, CompactAlgorithm};
 use crate::clock::QuantaClock;
-use crate::store::keyed::Layout;
-use crate::store::{Direct, Keyed, Overflow};
+use crate::quota::{Quota, QuotaError};
+use crate::store::{Capacity, Compact, Direct, Keyed, Overflow, WhenFull, compact, keyed};
 
 /// Sets what is optional about a limiter; made by [`RateLimiter::builder`](crate::RateLimiter::builder).
 ///
 /// # Examples
 /// ```
-/// use tollgate::{Gcra, Overflow, Quota, RateLimiter, StdClock};
+/// use tollgate::{Gcra, WhenFull, Quota, RateLimiter, StdClock};
 ///
 /// let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(50)))
 ///     .clock(StdClock::new())
 ///     .capacity(100_000)
-///     .max_keys(1_000_000, Overflow::Forget)
+///     .max_keys(1_000_000, WhenFull::Forget)
 ///     .keyed::<u64>();
 /// assert!(limiter.check(&7).is_allowed());
 /// ```
@@ -27,20 +27,28 @@ pub struct Builder<A, C = (), H = ahash::RandomState> {
     algorithm: A,
     clock: C,
     hasher: H,
-    layout: Layout,
+    options: Options,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Options {
+    capacity: Option<Capacity>,
+    max_keys: Option<(usize, WhenFull)>,
+    overflow: Option<Overflow>,
+    tiers: Vec<Quota>,
 }
 
 impl<A: Algorithm> Builder<A> {
     pub(super) fn new(algorithm: A) -> Self {
-        Self { algorithm, clock: (), hasher: ahash::RandomState::new(), layout: Layout::default() }
+        Self { algorithm, clock: (), hasher: ahash::RandomState::new(), options: Options::default() }
     }
 }
 
 impl<A: Algorithm, C, H> Builder<A, C, H> {
     /// The clock. Default: [`QuantaClock`].
     pub fn clock<D>(self, clock: D) -> Builder<A, D, H> {
-        let Self { algorithm, hasher, layout, .. } = self;
-        Builder { algorithm, clock, hasher, layout }
+        let Self { algorithm, hasher, options, .. } = self;
+        Builder { algorithm, clock, hasher, options }
     }
 
     /// The hasher of keys. Default: ahash with random keys, about a nanosecond for an integer, and no client can
@@ -48,20 +56,37 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
     /// ([`RandomState`](std::hash::RandomState)) is some 8 ns slower and better studied. A hasher without a secret
     /// lets clients make one list of all their keys, and so does one whose top bits do not vary, such as the identity.
     pub fn hasher<I>(self, hasher: I) -> Builder<A, C, I> {
-        let Self { algorithm, clock, layout, .. } = self;
-        Builder { algorithm, clock, hasher, layout }
+        let Self { algorithm, clock, options, .. } = self;
+        Builder { algorithm, clock, hasher, options }
     }
 
-    /// Makes room for about so many keys at the start, 8 bytes each. Default: 0. The table grows without it too,
-    /// a doubling at a time, and no request pays for moving keys.
-    pub fn capacity(mut self, keys: usize) -> Self {
-        self.layout.capacity = keys;
+    /// How large the store is: a number of slots or keys, or a [`Capacity`] by memory or traffic.
+    ///
+    /// Compact stores are of this size and stay so; default: 4 MiB. Keyed stores begin with room for so many keys, 8 bytes
+    /// each, and grow, a doubling at a time, with no request paying for moved keys; default: 0.
+    pub fn capacity(mut self, capacity: impl Into<Capacity>) -> Self {
+        self.options.capacity = Some(capacity.into());
         self
     }
 
-    /// Never holds more than `max` keys. Default: no cap; idle keys are removed as new ones come.
-    pub fn max_keys(mut self, max: usize, overflow: Overflow) -> Self {
-        self.layout.cap = Some((max, overflow));
+    /// For keyed stores: never holds more than `max` keys. Default: no cap; idle keys are removed as new ones come.
+    pub fn max_keys(mut self, max: usize, when_full: WhenFull) -> Self {
+        self.options.max_keys = Some((max, when_full));
+        self
+    }
+
+    /// For compact stores: what becomes of a key that owes when its slot is needed. Default: [`Overflow::Spill`], or
+    /// [`Overflow::Forget`] for the sliding window, which has no other.
+    pub fn overflow(mut self, overflow: Overflow) -> Self {
+        self.options.overflow = Some(overflow);
+        self
+    }
+
+    /// For compact stores: quotas that single calls will use ([`RateLimiter::tier`](crate::RateLimiter::tier)), so that
+    /// the words are laid out to hold them. Not needed for those whose bursts refill no slower than the limiter's
+    /// own, and whose intervals are not hundreds of times shorter.
+    pub fn tiers(mut self, quotas: impl IntoIterator<Item = Quota>) -> Self {
+        self.options.tiers = quotas.into_iter().collect();
         self
     }
 }
@@ -82,6 +107,19 @@ impl<A: Algorithm, H> Builder<A, (), H> {
     {
         self.clock(QuantaClock::new()).keyed()
     }
+
+    /// A limiter that keeps a fingerprint of each key, in fixed memory.
+    ///
+    /// # Errors
+    /// If the store's words cannot hold the quota or the tiers, or there is no memory of this size; the error says what
+    /// would fit.
+    pub fn compact(self) -> Result<RateLimiter<Compact<A, H>>, QuotaError>
+    where
+        A: CompactAlgorithm,
+        H: BuildHasher,
+    {
+        self.clock(QuantaClock::new()).compact()
+    }
 }
 
 impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
@@ -98,6 +136,24 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
         K: Hash + Eq + Send + Sync + 'static,
         H: BuildHasher,
     {
-        RateLimiter { store: Keyed::new(self.algorithm, self.hasher, self.layout), clock: self.clock }
+        let capacity = self.options.capacity.map_or(0, |capacity| capacity.keys());
+        let layout = keyed::Layout { capacity, cap: self.options.max_keys };
+        RateLimiter { store: Keyed::new(self.algorithm, self.hasher, layout), clock: self.clock }
+    }
+
+    /// A limiter that keeps a fingerprint of each key, in fixed memory.
+    ///
+    /// # Errors
+    /// If the store's words cannot hold the quota or the tiers, or there is no memory of this size; the error says what
+    /// would fit.
+    pub fn compact(self) -> Result<RateLimiter<Compact<A, H>, C>, QuotaError>
+    where
+        A: CompactAlgorithm,
+        H: BuildHasher,
+    {
+        let Options { capacity, overflow, tiers, .. } = self.options;
+        let layout = compact::Layout { capacity: capacity.unwrap_or_default(), overflow, tiers };
+        let store = Compact::new(self.algorithm, self.hasher, &layout)?;
+        Ok(RateLimiter { store, clock: self.clock })
     }
 }

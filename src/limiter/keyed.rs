@@ -21,13 +21,13 @@ where
     /// # Complexity
     /// O(1) expected: a clock reading, a hash, an epoch pin, three dependent loads, and one exchange if it is
     /// allowed. Lock-free; a denial writes nothing that threads share. Allocates at the first sight of a key only, and once for each thread. Beyond a cap it
-    /// costs more, see [`Overflow`](crate::Overflow).
+    /// costs more, see [`WhenFull`](crate::WhenFull).
     ///
     /// # Examples
     /// ```
-    /// use tollgate::{Quota, RateLimiter};
+    /// use tollgate::{Gcra, Quota, RateLimiter};
     ///
-    /// let limiter = RateLimiter::new(Quota::per_minute(2));
+    /// let limiter = RateLimiter::keyed::<String, _>(Gcra::new(Quota::per_minute(2)));
     /// assert!(limiter.check("alice").is_allowed());
     /// assert!(limiter.check("alice").is_allowed());
     /// assert!(limiter.check("alice").is_denied());
@@ -72,9 +72,9 @@ where
     ///
     /// # Examples
     /// ```
-    /// use tollgate::{Algorithm, Clock, Quota, RateLimiter};
+    /// use tollgate::{Algorithm, Clock, Gcra, Quota, RateLimiter};
     ///
-    /// let limiter = RateLimiter::new(Quota::per_minute(2));
+    /// let limiter = RateLimiter::keyed::<String, _>(Gcra::new(Quota::per_minute(2)));
     /// let premium = limiter.algorithm().requota(&Quota::per_minute(100))?;
     /// let now = limiter.clock().now();
     /// assert!(limiter.check_with("alice", &premium, 50, now).is_allowed());
@@ -122,9 +122,9 @@ where
     ///
     /// # Examples
     /// ```
-    /// use tollgate::{Quota, RateLimiter};
+    /// use tollgate::{Gcra, Quota, RateLimiter};
     ///
-    /// let limiter = RateLimiter::new(Quota::per_minute(1));
+    /// let limiter = RateLimiter::keyed::<String, _>(Gcra::new(Quota::per_minute(1)));
     /// let mut decisions = Vec::new();
     /// limiter.check_many(["alice", "bob", "alice"], &mut decisions);
     /// let allowed: Vec<bool> = decisions.iter().map(|decision| decision.is_allowed()).collect();
@@ -190,9 +190,9 @@ where
     ///
     /// # Examples
     /// ```
-    /// use tollgate::{Quota, RateLimiter};
+    /// use tollgate::{Gcra, Quota, RateLimiter};
     ///
-    /// let limiter = RateLimiter::new(Quota::per_hour(10));
+    /// let limiter = RateLimiter::keyed::<String, _>(Gcra::new(Quota::per_hour(10)));
     /// limiter.check("alice").into_result()?;
     /// limiter.for_each(|key, decision| {
     ///     assert_eq!(key, "alice");

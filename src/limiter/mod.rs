@@ -1,6 +1,7 @@
 //! The limiter: a store with its algorithm, and a clock.
 
 mod builder;
+mod compact;
 mod direct;
 mod keyed;
 
@@ -10,8 +11,8 @@ use std::hash::Hash;
 pub use self::builder::Builder;
 use crate::algorithm::{Algorithm, Gcra};
 use crate::clock::{Clock, QuantaClock};
-use crate::quota::Quota;
-use crate::store::{Direct, Keyed};
+use crate::quota::{Quota, QuotaError};
+use crate::store::{Compact, Direct, Keyed};
 
 /// A rate limiter: decides, for each request, whether it may go now.
 ///
@@ -44,19 +45,33 @@ use crate::store::{Direct, Keyed};
 /// assert!(server.by_account.check("alice").is_allowed());
 /// assert!(server.by_address.check(&"203.0.113.7".parse::<IpAddr>().unwrap()).is_allowed());
 /// ```
-pub struct RateLimiter<S = Keyed<String>, C = QuantaClock> {
+pub struct RateLimiter<S = Compact, C = QuantaClock> {
     store: S,
     clock: C,
 }
 
 impl RateLimiter {
-    /// GCRA over string keys, by the default clock.
+    /// GCRA for any number of keys of any type in 4 MiB, by the default clock.
     ///
     /// Calibrates the clock, for up to 200 ms, if this is the first in the process. [`RateLimiter::builder`] has
     /// everything else.
+    ///
+    /// # Panics
+    /// If the burst is above 2²⁵, or the rate above 2³¹ a second: [`RateLimiter::try_new`] returns the error instead.
     #[must_use]
     pub fn new(quota: Quota) -> Self {
-        Self::keyed(Gcra::new(quota))
+        match Self::try_new(quota) {
+            Ok(limiter) => limiter,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// As [`RateLimiter::new`].
+    ///
+    /// # Errors
+    /// If the burst is above 2²⁵, or the rate above 2³¹ a second.
+    pub fn try_new(quota: Quota) -> Result<Self, QuotaError> {
+        Self::builder(Gcra::new(quota)).compact()
     }
 
     /// A limiter with one state for everything, by the default clock.

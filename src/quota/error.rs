@@ -32,6 +32,33 @@ pub(crate) enum Reason {
         got: u64,
         max: u64,
     },
+    /// Quotas of one compact table that no tick suits.
+    Apart {
+        algorithm: &'static str,
+    },
+    /// A per-call quota that the compact table was not told of.
+    Undeclared {
+        algorithm: &'static str,
+    },
+    /// So short a window that the compact store's index would come round too soon.
+    ShortWindow {
+        algorithm: &'static str,
+        got_ns: u64,
+        min_ns: u64,
+    },
+    /// The compact store has no form for this kind of the algorithm.
+    NoNarrowForm {
+        algorithm: &'static str,
+        instead: &'static str,
+    },
+    /// There is no memory for a table of this size.
+    Memory {
+        bytes: u64,
+    },
+    /// Windows so short that the spill sketch's index would come round too soon.
+    SpillRange,
+    /// Two counts in one word are not ordered, so they can only be forgotten.
+    Overflow,
     /// A per-call quota that would read the limiter's words in another layout.
     Layout {
         algorithm: &'static str,
@@ -54,6 +81,13 @@ impl Reason {
             Self::TooFast { .. } => "quota: the rate must be at most 32 units a nanosecond",
             Self::TooLong { .. } => "quota: refilling the burst must take at most 292 years",
             Self::Word { .. } => "quota: out of the algorithm's range",
+            Self::Apart { .. } => "quota: too far from the others of its table",
+            Self::Undeclared { .. } => "quota: beyond those that the table was made for",
+            Self::ShortWindow { .. } => "quota: the period is too short for the compact store",
+            Self::NoNarrowForm { .. } => "quota: the compact store cannot hold this kind",
+            Self::Memory { .. } => "capacity: there is no memory for a table of this size",
+            Self::SpillRange => "overflow: windows too short to spill",
+            Self::Overflow => "overflow: two counts can only be forgotten",
             Self::Layout { .. } => "quota: differs from the limiter's in a part that must be the same",
             Self::Syntax { .. } => "quota: expected LIMIT/PERIOD [burst N]",
             Self::NumberTooLarge => "quota: a number is above 18446744073709551615",
@@ -96,6 +130,33 @@ impl fmt::Display for QuotaError {
             Reason::Word { algorithm, what, got, max } => {
                 write!(f, "{algorithm}: {what} is {got}, but can be at most {max}")?;
             }
+            Reason::Apart { algorithm } => write!(
+                f,
+                "{algorithm}: one compact table counts all its quotas in one tick, of which the shortest interval \
+                 takes at least 256 and the longest burst at most 2^33; these are too far apart"
+            )?,
+            Reason::Undeclared { algorithm } => write!(
+                f,
+                "{algorithm}: more than this compact table was made for; name it to the builder (tiers) too"
+            )?,
+            Reason::ShortWindow { algorithm, got_ns, min_ns } => write!(
+                f,
+                "{algorithm}: the period is {got_ns} ns, but with this limit the compact store needs at least {min_ns} ns"
+            )?,
+            Reason::NoNarrowForm { algorithm, instead } => {
+                write!(f, "{algorithm}: the compact store cannot hold this kind; it holds {instead}")?;
+            }
+            Reason::Memory { bytes } => write!(f, "there is no memory for a table of {bytes} bytes")?,
+            Reason::SpillRange => write!(
+                f,
+                "windows so short cannot be spilled (the sketch's cells would come round within a second); use \
+                 Overflow::Inherit or Overflow::Forget"
+            )?,
+            Reason::Overflow => write!(
+                f,
+                "the sliding window's two counts have no order by which one debt covers another, so the compact store \
+                 can only forget them: use Overflow::Forget"
+            )?,
             Reason::Layout { algorithm, same } => {
                 write!(f, "{algorithm}: a quota for single calls must have the limiter's own {same}")?;
             }

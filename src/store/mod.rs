@@ -1,8 +1,12 @@
 //! Where words live.
 
+pub(crate) mod compact;
 mod direct;
 pub(crate) mod keyed;
+pub(crate) mod prefetch;
 pub(crate) mod state;
 
+pub(crate) use self::compact::Latest;
+pub use self::compact::{Capacity, CapacityError, Compact, Gauges, Overflow, SnapshotError, Tier};
 pub use self::direct::Direct;
-pub use self::keyed::{Keyed, Lookup, Overflow};
+pub use self::keyed::{Keyed, Lookup, WhenFull};

@@ -21,7 +21,7 @@ mod links;
 mod list;
 #[cfg(all(test, tollgate_loom))]
 mod models;
-mod prefetch;
+
 mod table;
 
 use std::borrow::Borrow;
@@ -55,7 +55,7 @@ const BATCH: usize = 16;
 /// another thread is keeping at that very moment may be taken for one that is not held.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
-pub enum Overflow {
+pub enum WhenFull {
     /// Deny it. Never over-admits; a flood of fresh keys can shut out newcomers until held keys fall idle. When to come
     /// back is an estimate: when the first of the keys that the search found is idle.
     Deny,
@@ -84,7 +84,7 @@ pub struct Keyed<K, A: Algorithm = Gcra, H = ahash::RandomState> {
 
 struct Cap {
     max: usize,
-    overflow: Overflow,
+    overflow: WhenFull,
     /// Keys held or about to be. Only stores with a cap pay for this shared line, and only at first sight and removal.
     held: CachePadded<AtomicUsize>,
 }
@@ -93,7 +93,7 @@ struct Cap {
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Layout {
     pub(crate) capacity: usize,
-    pub(crate) cap: Option<(usize, Overflow)>,
+    pub(crate) cap: Option<(usize, WhenFull)>,
 }
 
 impl<K, A, H> Keyed<K, A, H>
@@ -295,12 +295,12 @@ where
             return decision;
         }
         match self.cap.as_ref().map(|cap| cap.overflow) {
-            Some(Overflow::Deny) => self.full(hash, fresh, now_ns, guard),
-            Some(Overflow::Forget) => match self.forget_one(hash, now_ns, guard) {
+            Some(WhenFull::Deny) => self.full(hash, fresh, now_ns, guard),
+            Some(WhenFull::Forget) => match self.forget_one(hash, now_ns, guard) {
                 Some(room) => self.insert(algorithm, key, hash, fresh, now_ns, guard, room),
                 None => self.full(hash, fresh, now_ns, guard),
             },
-            Some(Overflow::Admit) | None => fresh,
+            Some(WhenFull::Admit) | None => fresh,
         }
     }
 

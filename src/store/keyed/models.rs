@@ -181,7 +181,7 @@ fn a_full_store_holds_no_more_than_its_cap() {
     model(2, || {
         take_retired();
         let quota = Quota::new(1, Duration::from_nanos(10));
-        let layout = Layout { capacity: 0, cap: Some((1, Overflow::Deny)) };
+        let layout = Layout { capacity: 0, cap: Some((1, WhenFull::Deny)) };
         let store: Arc<Store> = Arc::new(Keyed::new(Gcra::new(quota), Identity::default(), layout));
         let (a, b) = both(&store, |s| check(s, 1, 100), |s| check(s, 2, 100));
         assert!(!(a && b), "one place for two keys");

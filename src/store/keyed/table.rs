@@ -38,7 +38,7 @@ use super::list::{
     Link, Node, Place, Target, Turn, claim, element, end, entered, is_entered, prepare, target, to_bucket,
     walk,
 };
-use super::prefetch::prefetch;
+use crate::store::prefetch::prefetch;
 use crate::algorithm::step::Tail;
 use crate::sync::epoch::Guard;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering};

@@ -3,7 +3,7 @@
 /// Hints that the line `place` points into will be read, if it points anywhere. Does nothing where the hint does not
 /// exist.
 #[inline(always)]
-pub(super) fn prefetch<T>(place: *const T) {
+pub(crate) fn prefetch<T>(place: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a hint that reads nothing and faults on nothing; SSE is in every x86-64.
     unsafe {

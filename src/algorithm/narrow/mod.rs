@@ -1,0 +1,92 @@
+//! Algorithms whose whole state fits forty bits, for stores that keep a fingerprint beside it.
+//!
+//! A *state* is a number modulo 2⁴⁰ that only grows, by what is admitted and by time. At any time there is a
+//! *reference*, the state that an idle key has just then, and all that matters about a state is how far it stands
+//! *ahead* of the reference. So stores can compare states without knowing the algorithm:
+//!
+//! | word | state | reference | ahead |
+//! |---|---|---|---|
+//! | [`TatWord`] | theoretical arrival time, in ticks | now, in ticks | what is owed |
+//! | [`WindowWord`] | window index, then count | this window's index, count 0 | count |
+//! | [`SlidingWord`] | window index, previous count, count | the last window's index, nothing counted | both counts |
+//!
+//! A state that is not ahead says what an absent key says. If two keys of the first two kinds are merged, the
+//! further one is right for both, or against the client (*domination*); of the third kind it is not.
+
+mod sliding;
+mod tat;
+pub(crate) mod ticks;
+mod window;
+
+use std::fmt::Debug;
+
+pub(crate) use self::sliding::SlidingWord;
+pub(crate) use self::tat::{Kind as TatKind, TatWord};
+pub(crate) use self::ticks::STATE_BITS;
+pub(crate) use self::window::WindowWord;
+use super::Algorithm;
+use crate::decision::Decision;
+use crate::quota::{Quota, QuotaError};
+
+/// An algorithm that the [`Compact`](crate::Compact) store can hold: its state fits forty bits. Sealed.
+///
+/// GCRA, the greedy token bucket, both leaky buckets, minimum spacing, and the aligned fixed window as long as 33 bits
+/// hold the limit; the sliding window of two counts up to 65,535 each.
+pub trait CompactAlgorithm: Algorithm + Narrowed {}
+
+impl<A: Algorithm + Narrowed> CompactAlgorithm for A {}
+
+/// How an algorithm becomes a [`Narrow`] one. Public in a private module, as [`super::step::Stepper`].
+pub trait Narrowed: Sized {
+    /// The narrow form.
+    type Narrow: Narrow;
+
+    /// The narrow form in a layout that holds every quota of `tiers` as well.
+    ///
+    /// # Errors
+    /// If there is no such layout; the error says what would fit.
+    fn narrow(&self, tiers: &[Quota]) -> Result<Self::Narrow, QuotaError>;
+
+    /// Another quota in the layout of `own`.
+    ///
+    /// # Errors
+    /// If the layout has no room for it.
+    fn tier(&self, own: &Self::Narrow, quota: &Quota) -> Result<Self::Narrow, QuotaError>;
+}
+
+/// What a narrow algorithm says of a request.
+#[derive(Copy, Clone, Debug)]
+pub enum Verdict {
+    /// Refused: nothing is written.
+    Refuse(Decision),
+    /// Admitted, if the state can be put so far ahead of the reference.
+    Admit(Decision, u64),
+}
+
+/// An algorithm on forty bits. Pure.
+pub trait Narrow: Copy + Debug + Send + Sync + 'static {
+    /// Whether of two states the one further ahead is right for both keys, or against the client.
+    const DOMINATES: bool;
+
+    /// The most bits by which a sketch may shift a state, where a thousandth part of the horizon is too fine for it.
+    const COARSEST: u32;
+
+    /// The state of an idle key at `now_ns`, modulo 2⁶⁴; states are compared with it modulo 2⁴⁰.
+    fn reference(&self, now_ns: u64) -> u64;
+
+    /// Decides `cost` units for a state that is `ahead` of `reference`, the one at `now_ns`. An admission leads to a
+    /// state further ahead, unless it costs nothing.
+    fn step(&self, ahead: u64, reference: u64, now_ns: u64, cost: u64) -> Verdict;
+
+    /// How far a state of this quota can be ahead of a clock that does not lag.
+    fn horizon(&self) -> u64;
+
+    /// The least time, in nanoseconds, in which the reference moves on by `states`.
+    fn span_ns(&self, states: u64) -> u64;
+
+    /// Whether `other` means the same by the same state.
+    fn reads(&self, other: &Self) -> bool;
+
+    /// The layout, for snapshots: equal if and only if states mean the same.
+    fn layout(&self) -> [u64; 3];
+}

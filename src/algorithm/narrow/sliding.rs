@@ -1,0 +1,123 @@
+//! The sliding-window counter of two windows in forty bits.
+
+use super::ticks::TickRate;
+use super::window::{count_bits, same_period, until};
+use super::{Narrow, Verdict};
+use crate::decision::{Decision, Facts, Outcome};
+use crate::quota::{Quota, QuotaError, Reason};
+
+/// ```text
+/// state = [ window index, modulo 2^(40 − 2·bits) | previous count : bits | count : bits ]
+/// ```
+/// The index is that of the newest window in which anything was admitted; its count is never zero. Grows by index, and
+/// within a window by count.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SlidingWord {
+    windows: TickRate,
+    window_ns: u64,
+    limit: u64,
+    count_bits: u32,
+    strict: bool,
+}
+
+impl SlidingWord {
+    /// Windows of the quota's period, with room for the limits of `tiers`.
+    pub(crate) fn new(
+        algorithm: &'static str,
+        quota: &Quota,
+        tiers: &[Quota],
+        strict: bool,
+    ) -> Result<Self, QuotaError> {
+        for tier in tiers {
+            same_period(algorithm, quota.period_ns(), tier)?;
+        }
+        let largest = tiers.iter().map(Quota::limit).fold(quota.limit(), u64::max);
+        let window_ns = quota.period_ns();
+        let count_bits = count_bits(algorithm, largest, window_ns, 2)?;
+        Ok(Self {
+            windows: TickRate::new(1, window_ns),
+            window_ns,
+            limit: quota.limit(),
+            count_bits,
+            strict,
+        })
+    }
+
+    /// Another limit for single calls.
+    pub(crate) fn tier(&self, algorithm: &'static str, quota: &Quota) -> Result<Self, QuotaError> {
+        same_period(algorithm, self.window_ns, quota)?;
+        if count_bits(algorithm, quota.limit(), self.window_ns, 2)? > self.count_bits {
+            return Err(Reason::Undeclared { algorithm }.into());
+        }
+        Ok(Self { limit: quota.limit(), ..*self })
+    }
+}
+
+impl Narrow for SlidingWord {
+    // More in this window may be less of the last one.
+    const DOMINATES: bool = false;
+    // A count that is rounded up further could reach the next window.
+    const COARSEST: u32 = 0;
+
+    /// The window before now's: a state of that window still counts.
+    #[inline]
+    fn reference(&self, now_ns: u64) -> u64 {
+        self.windows.floor(now_ns).wrapping_sub(1) << (2 * self.count_bits)
+    }
+
+    #[inline]
+    fn step(&self, ahead: u64, _reference: u64, now_ns: u64, cost: u64) -> Verdict {
+        let Self { windows, window_ns, limit, count_bits, strict } = *self;
+        let mask = (1 << count_bits) - 1;
+        let (stored, previous, current) =
+            (ahead >> (2 * count_bits), (ahead >> count_bits) & mask, ahead & mask);
+        // Relative to the last window: 0 is the last one, 1 is now's, more is a time that stepped back.
+        let (later, previous, current) = match stored {
+            0 => (0, current, 0),
+            stored => (stored - 1, previous, current),
+        };
+        let index = windows.floor(now_ns);
+        let to_end_ns = until(index, later + 1, window_ns, now_ns);
+        // A time before the window that counts is taken as its beginning.
+        let left_ns = to_end_ns.min(window_ns);
+        let decide = |outcome, current| {
+            let facts = Facts::Blend { previous, current, left_ns, to_end_ns, window_ns, ceil: strict };
+            Decision::new(outcome, cost, limit, facts)
+        };
+        if cost > limit {
+            return Verdict::Refuse(decide(Outcome::Never, current));
+        }
+        let admitted = cost == 0
+            || match limit.saturating_sub(current).checked_sub(cost) {
+                None => false,
+                Some(_) if previous == 0 => true,
+                Some(room) => {
+                    // As in the wide form: floor(p·left/W) <= room, or ceil.
+                    let room = u128::from(room) * u128::from(window_ns);
+                    let weighted = u128::from(previous) * u128::from(left_ns);
+                    if strict { weighted <= room } else { weighted < room + u128::from(window_ns) }
+                }
+            };
+        if !admitted {
+            return Verdict::Refuse(decide(Outcome::Denied, current));
+        }
+        let after = ((later + 1) << (2 * count_bits)) | (previous << count_bits) | (current + cost);
+        Verdict::Admit(decide(Outcome::Allowed, current + cost), if cost == 0 { ahead } else { after })
+    }
+
+    fn horizon(&self) -> u64 {
+        2 << (2 * self.count_bits)
+    }
+
+    fn span_ns(&self, states: u64) -> u64 {
+        (states >> (2 * self.count_bits)).saturating_mul(self.window_ns)
+    }
+
+    fn reads(&self, other: &Self) -> bool {
+        (self.window_ns, self.count_bits, self.strict) == (other.window_ns, other.count_bits, other.strict)
+    }
+
+    fn layout(&self) -> [u64; 3] {
+        [self.window_ns, u64::from(self.count_bits), 2]
+    }
+}

@@ -1,0 +1,181 @@
+//! Theoretical arrival times in forty bits: GCRA and all that decides by one time.
+
+use super::ticks::{self, Interval, MAX_HORIZON, MIN_TICKS, Rate, TickRate, Unfit};
+use super::{Narrow, Verdict};
+use crate::decision::{Decision, Facts, Outcome};
+use crate::algorithm::pace::Pace;
+use crate::quota::{Quota, QuotaError, Reason};
+
+/// GCRA in ticks. See [`ticks`] for what a tick is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct TatWord {
+    rate: TickRate,
+    /// Ticks for one unit.
+    interval: u64,
+    /// Ticks for a full burst.
+    capacity: u64,
+    burst: u64,
+    kind: Kind,
+    /// The furthest that a quota of this table can be ahead.
+    horizon: u64,
+}
+
+/// What a TAT stands for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// GCRA, token bucket, leaky bucket as a meter.
+    Meter,
+    /// The time that the last admitted request was told to go at.
+    Queue,
+    /// The time of the next event, whatever a request costs.
+    Event,
+}
+
+fn refused(algorithm: &'static str, unfit: Unfit, rate: Rate) -> QuotaError {
+    let reason = match unfit {
+        Unfit::Burst { max } => {
+            Reason::Word { algorithm, what: "the burst, in the compact store,", got: rate.burst, max }
+        }
+        Unfit::Fast => {
+            let Interval { num, den } = rate.interval;
+            let per_second = 1_000_000_000 * u128::from(den) / u128::from(num.max(1));
+            let got = u64::try_from(per_second).unwrap_or(u64::MAX);
+            let what = "the units a second, in the compact store,";
+            Reason::Word { algorithm, what, got, max: (1 << 39) / MIN_TICKS }
+        }
+        Unfit::Apart => Reason::Apart { algorithm },
+    };
+    reason.into()
+}
+
+impl TatWord {
+    /// In ticks that `tiers` can be counted in too.
+    pub(crate) fn new(
+        algorithm: &'static str,
+        own: Rate,
+        tiers: &[Rate],
+        kind: Kind,
+    ) -> Result<Self, QuotaError> {
+        let interval = ticks::choose(own, tiers).map_err(|unfit| refused(algorithm, unfit, own))?;
+        let mut word = Self::with_ticks(algorithm, own, interval, kind)?;
+        let mut most = word.capacity;
+        for &tier in tiers {
+            most = most.max(word.counted(algorithm, tier)?.capacity);
+        }
+        word.horizon = most + 1;
+        Ok(word)
+    }
+
+    /// A quota in ticks of which a full burst takes 2^`bits` or a few less, and each unit a whole number.
+    pub(crate) fn coarse(
+        algorithm: &'static str,
+        quota: &Quota,
+        bits: u32,
+        kind: Kind,
+    ) -> Result<Self, QuotaError> {
+        let own = Pace::new(quota).rate();
+        let interval = (1 << bits) / own.burst;
+        if interval == 0 {
+            let reason = Reason::Word { algorithm, what: "the burst", got: own.burst, max: 1 << bits };
+            return Err(reason.into());
+        }
+        Self::with_ticks(algorithm, own, interval, kind)
+    }
+
+    /// A rate in ticks of which each unit takes `interval`.
+    fn with_ticks(
+        algorithm: &'static str,
+        own: Rate,
+        interval: u64,
+        kind: Kind,
+    ) -> Result<Self, QuotaError> {
+        // Reduced, so that two tables of one quota have equal layouts.
+        let Interval { num, den } = own.interval;
+        let (top, bottom) = (u128::from(interval) * u128::from(den), u128::from(num));
+        let common = ticks::gcd(top, bottom);
+        let fits = |value: u128| u64::try_from(value).map_err(|_| refused(algorithm, Unfit::Fast, own));
+        let rate = TickRate::new(fits(top / common)?, fits(bottom / common)?);
+        let capacity = interval * own.burst;
+        // A full burst out of an idle key begins at the next tick.
+        Ok(Self { rate, interval, capacity, burst: own.burst, kind, horizon: capacity + 1 })
+    }
+
+    /// Another rate in this one's ticks, its interval rounded up to them; the horizon may be too short for it.
+    fn counted(&self, algorithm: &'static str, rate: Rate) -> Result<Self, QuotaError> {
+        let apart = || refused(algorithm, Unfit::Apart, rate);
+        let Interval { num, den } = rate.interval;
+        // num / den nanoseconds × rate.num / rate.den ticks each: 63 + 64 bits at most.
+        let top = u128::from(num) * u128::from(self.rate.num());
+        let bottom = u128::from(den) * u128::from(self.rate.den());
+        let interval = u64::try_from(top.div_ceil(bottom)).map_err(|_| apart())?;
+        if interval < MIN_TICKS || u128::from(interval) * u128::from(rate.burst) > u128::from(MAX_HORIZON) {
+            return Err(apart());
+        }
+        Ok(Self { interval, capacity: interval * rate.burst, burst: rate.burst, ..*self })
+    }
+
+    /// Another rate for single calls.
+    pub(crate) fn tier(&self, algorithm: &'static str, rate: Rate) -> Result<Self, QuotaError> {
+        let tier = self.counted(algorithm, rate)?;
+        if tier.capacity >= self.horizon {
+            return Err(Reason::Undeclared { algorithm }.into());
+        }
+        Ok(tier)
+    }
+}
+
+impl Narrow for TatWord {
+    const DOMINATES: bool = true;
+    // Coarser times are only later.
+    const COARSEST: u32 = 24;
+
+    #[inline]
+    fn reference(&self, now_ns: u64) -> u64 {
+        self.rate.floor(now_ns)
+    }
+
+    #[inline]
+    fn step(&self, ahead: u64, reference: u64, now_ns: u64, cost: u64) -> Verdict {
+        let remainder = self.rate.remainder(now_ns, reference);
+        let decide = |outcome, ahead, charged| {
+            let Self { interval, burst, rate, kind, .. } = *self;
+            let queued = kind == Kind::Queue;
+            let facts = Facts::Ticks { ahead, interval, remainder, num: rate.num(), den: rate.den(), charged, queued };
+            Decision::new(outcome, cost, burst, facts)
+        };
+        if cost == 0 {
+            return Verdict::Admit(decide(Outcome::Allowed, ahead, false), ahead);
+        }
+        let units = if self.kind == Kind::Event { 1 } else { cost };
+        if units > self.burst {
+            return Verdict::Refuse(decide(Outcome::Never, ahead, false));
+        }
+        // At most the capacity, since the units are at most the burst.
+        let charge = units * self.interval;
+        if ahead > self.capacity - charge {
+            return Verdict::Refuse(decide(Outcome::Denied, ahead, false));
+        }
+        // An idle key's debt begins at its request, which lies within a tick: it is rounded up to a whole one, less the
+        // tick that the capacity has no room for. So a full burst fits, and the next unit is late by less than a tick.
+        let start = if ahead == 0 && remainder > 0 { 1 } else { ahead };
+        let after = start + charge;
+        Verdict::Admit(decide(Outcome::Allowed, after, true), after)
+    }
+
+    fn horizon(&self) -> u64 {
+        self.horizon
+    }
+
+    fn span_ns(&self, states: u64) -> u64 {
+        let span = u128::from(states) * u128::from(self.rate.den()) / u128::from(self.rate.num());
+        u64::try_from(span).unwrap_or(u64::MAX)
+    }
+
+    fn reads(&self, other: &Self) -> bool {
+        self.rate == other.rate && self.horizon == other.horizon
+    }
+
+    fn layout(&self) -> [u64; 3] {
+        [self.rate.num(), self.rate.den(), self.horizon]
+    }
+}

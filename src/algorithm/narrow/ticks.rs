@@ -1,0 +1,278 @@
+//! Ticks: the unit of time of a narrow arrival time, and how long one is.
+//!
+//! A tick is a rational number of nanoseconds, chosen so that the limiter's own emission interval is a whole number
+//! of ticks: no rate is ever rounded. Which number decides three things against each other:
+//!
+//! - *Fineness.* A request is decided as of the tick that its time lies in, so it can be admitted up to one tick late;
+//!   never early. If its time is a whole number of ticks, it is decided exactly, ties included.
+//! - *Range.* Arrival times are kept modulo 2⁴⁰ ticks. A slot that nobody touches for that long is met again as if
+//!   it were new, with a probability of `burst / 2⁴⁰` in ticks: at most 2⁻²⁰ where the fineness leaves the choice, which
+//!   is about the rate at which two keys share a fingerprint.
+//! - *Preemption.* A thread that is stopped between its clock and its exchange must come back within half the range,
+//!   which is at least a second.
+//!
+//! So there are about 2²⁰ ticks to a full burst, but never fewer than 256 to an interval. Of the numbers of ticks in reach
+//! that is taken which makes the shortest of 1 ns, 2 ns, 4 ns, 5 ns, … 1 s a whole number of ticks: at `10/60s` a tick is
+//! 62.5 µs, and requests whose times are whole milliseconds are decided exactly.
+
+/// Bits of a state.
+pub(crate) const STATE_BITS: u32 = 40;
+/// The fewest ticks to an emission interval.
+pub(crate) const MIN_TICKS: u64 = 256;
+/// The most ticks that a full burst may take: half the range is 64 of them.
+pub(crate) const MAX_HORIZON: u64 = 1 << (STATE_BITS - 7);
+/// As many ticks to a full burst as keep the chance of misreading a forgotten slot at 2⁻²⁰.
+const WANTED_HORIZON: u64 = 1 << 20;
+const HALF_RANGE: u64 = 1 << (STATE_BITS - 1);
+const NANOS_PER_SEC: u64 = 1_000_000_000;
+
+/// Ticks for a nanosecond, as a fraction, with what makes the conversion exact and fast.
+///
+/// `⌊n × num / den⌋ = n × whole + ⌊n × M / 2¹²⁸⌋` with `M = ⌈rest × 2¹²⁸ / den⌉` and `rest = num mod den`, for every
+/// 64-bit n: M is too large by less than 1, so the product by less than 2⁻⁶⁴, and a fraction whose denominator is below
+/// 2⁶⁴ is at least that far below the next whole number unless it is one.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct TickRate {
+    num: u64,
+    den: u64,
+    whole: u64,
+    high: u64,
+    low: u64,
+}
+
+impl TickRate {
+    /// `num / den` ticks a nanosecond; `den` is not zero.
+    pub(crate) const fn new(num: u64, den: u64) -> Self {
+        let rest = (num % den) as u128;
+        let (upper, left) = ((rest << 64) / den as u128, (rest << 64) % den as u128);
+        let (lower, left) = ((left << 64) / den as u128, (left << 64) % den as u128);
+        // At most rest × 2¹²⁸ / den + 1 <= 2¹²⁸ − 1, since rest < den.
+        let magic = (upper << 64) + lower + (left > 0) as u128;
+        #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
+        Self { num, den, whole: num / den, high: (magic >> 64) as u64, low: magic as u64 }
+    }
+
+    /// The ticks that have passed at `ns`, rounded down, modulo 2⁶⁴.
+    #[inline]
+    pub(crate) const fn floor(&self, ns: u64) -> u64 {
+        let low = (ns as u128 * self.low as u128) >> 64;
+        // At most (2⁶⁴ − 1)² + 2⁶⁴ − 1 < 2¹²⁸.
+        let high = (ns as u128 * self.high as u128 + low) >> 64;
+        #[expect(clippy::cast_possible_truncation, reason = "below 2⁶⁴, being shifted by 64")]
+        let fraction = high as u64;
+        ns.wrapping_mul(self.whole).wrapping_add(fraction)
+    }
+
+    /// What [`TickRate::floor`] cut off, in `1 / den` of a tick.
+    #[inline]
+    pub(crate) const fn remainder(&self, ns: u64, ticks: u64) -> u64 {
+        // Below `den`, so right modulo 2⁶⁴.
+        ns.wrapping_mul(self.num).wrapping_sub(ticks.wrapping_mul(self.den))
+    }
+
+    pub(crate) const fn num(&self) -> u64 {
+        self.num
+    }
+
+    pub(crate) const fn den(&self) -> u64 {
+        self.den
+    }
+}
+
+/// `num / den` nanoseconds.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Interval {
+    pub(crate) num: u64,
+    pub(crate) den: u64,
+}
+
+/// A pace as this room needs it: the exact interval, and how many of them may be ahead.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Rate {
+    pub(crate) interval: Interval,
+    pub(crate) burst: u64,
+}
+
+/// Why there is no tick for a set of rates.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Unfit {
+    /// The burst is too many intervals; at most so many fit.
+    Burst { max: u64 },
+    /// The interval is too short: half the range would be less than a second.
+    Fast,
+    /// The rates of one table are too far apart.
+    Apart,
+}
+
+/// Ticks for one interval of `own`, so that every rate in `others` can be counted in them too.
+pub(crate) fn choose(own: Rate, others: &[Rate]) -> Result<u64, Unfit> {
+    let Interval { num, den } = own.interval;
+    let (num, den) = (u128::from(num), u128::from(den));
+    // Ticks for an interval of `own` that give at least, or at most, `ticks` to a span of `times` intervals of `rate`.
+    let scaled = |rate: &Rate, times: u64| {
+        // (span in ns) / (own interval in ns), as a fraction.
+        (u128::from(rate.interval.num) * u128::from(times), num, u128::from(rate.interval.den), den)
+    };
+    let mut least = u128::from(MIN_TICKS);
+    let mut most = u128::from(MAX_HORIZON / own.burst);
+    if most < least {
+        return Err(Unfit::Burst { max: MAX_HORIZON / MIN_TICKS });
+    }
+    // 2³⁹ × (interval / ticks) >= 1 s
+    let by_range = u128::from(HALF_RANGE) * num / (u128::from(NANOS_PER_SEC) * den);
+    if by_range < least {
+        return Err(Unfit::Fast);
+    }
+    most = most.min(by_range);
+    for rate in others {
+        if rate.burst > MAX_HORIZON / MIN_TICKS {
+            return Err(Unfit::Burst { max: MAX_HORIZON / MIN_TICKS });
+        }
+        let (span, own_num, span_den, own_den) = scaled(rate, 1);
+        // ticks × span / own >= 256, rounded up.
+        least = least.max(ratio_ceil(MIN_TICKS, own_num, span_den, span, own_den));
+        let (span, own_num, span_den, own_den) = scaled(rate, rate.burst);
+        // ticks × span / own <= the longest horizon, with a tick of room for each unit's rounding.
+        let room = MAX_HORIZON - rate.burst;
+        most = most.min(ratio_floor(room, own_num, span_den, span, own_den));
+    }
+    if most < least {
+        return Err(Unfit::Apart);
+    }
+    let wanted = u128::from((WANTED_HORIZON / own.burst).max(2 * MIN_TICKS)).max(least.saturating_mul(2));
+    let most = most.min(wanted);
+    for unit in units() {
+        let step = num / gcd(num, unit);
+        if step <= most {
+            let ticks = most / step * step;
+            if ticks >= least {
+                return Ok(to_u64(ticks));
+            }
+        }
+    }
+    Ok(to_u64(most))
+}
+
+/// `⌈count × (num × b) / (span × a)⌉`, saturating.
+fn ratio_ceil(count: u64, num: u128, b: u128, span: u128, a: u128) -> u128 {
+    let (top, bottom) = product_ratio(count, num, b, span, a);
+    top.div_ceil(bottom)
+}
+
+/// `⌊count × (num × b) / (span × a)⌋`, saturating.
+fn ratio_floor(count: u64, num: u128, b: u128, span: u128, a: u128) -> u128 {
+    let (top, bottom) = product_ratio(count, num, b, span, a);
+    top / bottom
+}
+
+/// Numerator and denominator with common factors taken out, so that they fit: both parts of an interval are below 2⁶³,
+/// and denominators at most 32.
+fn product_ratio(count: u64, num: u128, b: u128, span: u128, a: u128) -> (u128, u128) {
+    let common = gcd(num, span);
+    let (num, span) = (num / common, span / common);
+    let top = num.saturating_mul(b).saturating_mul(u128::from(count));
+    (top, span.saturating_mul(a).max(1))
+}
+
+fn to_u64(value: u128) -> u64 {
+    u64::try_from(value).unwrap_or(u64::MAX)
+}
+
+/// The divisors of a second in nanoseconds, ascending.
+fn units() -> impl Iterator<Item = u128> {
+    let mut units = Vec::with_capacity(100);
+    for twos in 0..=9 {
+        for fives in 0..=9 {
+            units.push(2_u128.pow(twos) * 5_u128.pow(fives));
+        }
+    }
+    units.sort_unstable();
+    units.into_iter()
+}
+
+pub(crate) const fn gcd(mut a: u128, mut b: u128) -> u128 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conversion_is_exact_for_every_time() {
+        for (num, den) in [
+            (1, 1),
+            (1, 3),
+            (7, 62_500),
+            (1, 999_999_937),
+            (25, 1),
+            (u64::MAX, 3),
+            (3, u64::MAX),
+            (u64::MAX - 1, u64::MAX),
+            (1 << 40, 86_400_000_000_001),
+        ] {
+            let rate = TickRate::new(num, den);
+            let mut ns = 1_u64;
+            for step in 0..2_000_u64 {
+                for ns in [ns, ns.wrapping_mul(den), ns.wrapping_mul(den).wrapping_sub(1), u64::MAX - step] {
+                    let exact = u128::from(ns) * u128::from(num) / u128::from(den);
+                    let rest = u128::from(ns) * u128::from(num) % u128::from(den);
+                    #[expect(clippy::cast_possible_truncation, reason = "modulo 2^64 is the claim")]
+                    let exact = exact as u64;
+                    assert_eq!(rate.floor(ns), exact, "{ns} × {num}/{den}");
+                    assert_eq!(u128::from(rate.remainder(ns, exact)), rest, "{ns} × {num}/{den}");
+                }
+                ns = ns.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(step);
+            }
+        }
+    }
+
+    fn rate(num: u64, den: u64, burst: u64) -> Rate {
+        Rate { interval: Interval { num, den }, burst }
+    }
+
+    #[test]
+    fn common_times_are_whole_ticks() {
+        const MS: u64 = 1_000_000;
+        for (name, rate, unit) in [
+            ("10/60s", rate(6_000 * MS, 1, 10), MS),
+            ("60/h", rate(60_000 * MS, 1, 60), 4 * MS),
+            ("100/s burst 200", rate(10 * MS, 1, 200), 2_000),
+            ("7/60s", rate(60_000 * MS, 7, 7), 125_000),
+            ("5000/h", rate(720 * MS, 1, 5_000), 10 * MS),
+            ("1/day", rate(86_400_000 * MS, 1, 1), 100 * MS),
+        ] {
+            let ticks = choose(rate, &[]).unwrap();
+            let (num, den) = (u128::from(rate.interval.num), u128::from(rate.interval.den));
+            assert!(ticks >= MIN_TICKS && ticks * rate.burst <= MAX_HORIZON, "{name}: {ticks}");
+            // Ticks to `unit` nanoseconds.
+            assert_eq!(u128::from(unit) * den * u128::from(ticks) % num, 0, "{name}: {ticks}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        assert_eq!(choose(rate(1_000_000, 1, (1 << 25) + 1), &[]), Err(Unfit::Burst { max: 1 << 25 }));
+        assert!(choose(rate(1_000_000, 1, 1 << 25), &[]).is_ok());
+        // 2³¹ a second is 15/32 ns and a bit.
+        assert_eq!(choose(rate(14, 32, 1), &[]), Err(Unfit::Fast));
+        assert!(choose(rate(15, 32, 1), &[]).is_ok());
+        let (fast, slow) = (rate(1_000, 1, 1), rate(u64::MAX / 4, 1, 1));
+        assert_eq!(choose(fast, &[slow]), Err(Unfit::Apart));
+        assert_eq!(choose(slow, &[fast]), Err(Unfit::Apart));
+        assert!(choose(rate(u64::MAX / 2, 1, 1), &[]).is_ok());
+    }
+
+    #[test]
+    fn every_rate_of_a_table_gets_its_ticks() {
+        let (minute, second, day) =
+            (rate(600_000_000, 1, 100), rate(1_000_000, 1, 1_000), rate(86_400_000_000, 1, 1_000));
+        let ticks = choose(minute, &[second, day]).unwrap();
+        // 600 intervals of the second rate to one of the own.
+        assert!(ticks / 600 >= MIN_TICKS, "{ticks}");
+        assert!(ticks * 144 * 1_000 <= MAX_HORIZON, "{ticks}");
+    }
+}

@@ -1,0 +1,137 @@
+//! Aligned fixed windows in forty bits.
+
+use super::ticks::{STATE_BITS, TickRate};
+use super::{Narrow, Verdict};
+use crate::decision::{Decision, Facts, Outcome};
+use crate::quota::{Quota, QuotaError, Reason};
+
+/// The fewest windows that an index tells apart: half of them are 64.
+const MIN_INDEX_BITS: u32 = 7;
+/// Half the range of indices must be longer than any thread is preempted for.
+const MIN_HALF_RANGE_NS: u128 = 1_000_000_000;
+
+/// ```text
+/// state = [ window index, modulo 2^(40 − bits) | count : bits ]
+/// ```
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct WindowWord {
+    windows: TickRate,
+    window_ns: u64,
+    limit: u64,
+    count_bits: u32,
+}
+
+/// Bits for counts up to `largest`, if the index keeps enough of them.
+///
+/// Counts may be rounded up to 1/1024 of their range (by the spill sketch) without reaching the next window.
+pub(super) fn count_bits(
+    algorithm: &'static str,
+    largest: u64,
+    window_ns: u64,
+    counts: u32,
+) -> Result<u32, QuotaError> {
+    let with_margin = u128::from(largest) + u128::from(largest >> 9) + 1;
+    let bits = u128::BITS - with_margin.leading_zeros();
+    let refused = |max_bits: u32| {
+        let max = (1_u64 << max_bits) - 1;
+        let what = "the limit, in the compact store,";
+        // What passes the same test: its margin is a 512th of it.
+        let max = max - (max >> 8) - 1;
+        Err(Reason::Word { algorithm, what, got: largest, max }.into())
+    };
+    let by_index = (STATE_BITS - MIN_INDEX_BITS) / counts;
+    if bits > by_index {
+        return refused(by_index);
+    }
+    let half_range = u128::from(window_ns) << (STATE_BITS - counts * bits - 1);
+    if half_range < MIN_HALF_RANGE_NS {
+        let shortest = MIN_HALF_RANGE_NS.div_ceil(1 << (STATE_BITS - counts * bits - 1));
+        let min = u64::try_from(shortest).unwrap_or(u64::MAX);
+        return Err(Reason::ShortWindow { algorithm, got_ns: window_ns, min_ns: min }.into());
+    }
+    Ok(bits)
+}
+
+impl WindowWord {
+    /// Windows of the quota's period, with room for the limits of `tiers`.
+    pub(crate) fn new(algorithm: &'static str, quota: &Quota, tiers: &[Quota]) -> Result<Self, QuotaError> {
+        for tier in tiers {
+            same_period(algorithm, quota.period_ns(), tier)?;
+        }
+        let largest = tiers.iter().map(Quota::limit).fold(quota.limit(), u64::max);
+        let window_ns = quota.period_ns();
+        let count_bits = count_bits(algorithm, largest, window_ns, 1)?;
+        Ok(Self { windows: TickRate::new(1, window_ns), window_ns, limit: quota.limit(), count_bits })
+    }
+
+    /// Another limit for single calls.
+    pub(crate) fn tier(&self, algorithm: &'static str, quota: &Quota) -> Result<Self, QuotaError> {
+        same_period(algorithm, self.window_ns, quota)?;
+        if count_bits(algorithm, quota.limit(), self.window_ns, 1)? > self.count_bits {
+            return Err(Reason::Undeclared { algorithm }.into());
+        }
+        Ok(Self { limit: quota.limit(), ..*self })
+    }
+}
+
+pub(super) fn same_period(algorithm: &'static str, window_ns: u64, quota: &Quota) -> Result<(), QuotaError> {
+    if quota.period_ns() == window_ns {
+        Ok(())
+    } else {
+        Err(Reason::Layout { algorithm, same: "period" }.into())
+    }
+}
+
+/// From `now_ns` to the beginning of a window that is `windows` later than the one at `index`.
+#[inline]
+pub(super) fn until(index: u64, windows: u64, window_ns: u64, now_ns: u64) -> u64 {
+    let start = (u128::from(index) + u128::from(windows)) * u128::from(window_ns);
+    u64::try_from(start.saturating_sub(u128::from(now_ns))).unwrap_or(u64::MAX)
+}
+
+impl Narrow for WindowWord {
+    // Later windows forget earlier ones, and in one window more is more.
+    const DOMINATES: bool = true;
+    // A count that is rounded up further could reach the next window.
+    const COARSEST: u32 = 0;
+
+    #[inline]
+    fn reference(&self, now_ns: u64) -> u64 {
+        self.windows.floor(now_ns) << self.count_bits
+    }
+
+    #[inline]
+    fn step(&self, ahead: u64, _reference: u64, now_ns: u64, cost: u64) -> Verdict {
+        // A time before the window that counts is taken as its beginning.
+        let (later, used) = (ahead >> self.count_bits, ahead & ((1 << self.count_bits) - 1));
+        let decide = |outcome, used| {
+            let to_boundary_ns = until(self.windows.floor(now_ns), later + 1, self.window_ns, now_ns);
+            let facts = Facts::Batch { used, batch: u64::MAX, to_boundary_ns, period_ns: self.window_ns };
+            Decision::new(outcome, cost, self.limit, facts)
+        };
+        if cost > self.limit {
+            return Verdict::Refuse(decide(Outcome::Never, used));
+        }
+        // Under a quota by call, more may be used than this limit.
+        if cost > 0 && cost > self.limit.saturating_sub(used) {
+            return Verdict::Refuse(decide(Outcome::Denied, used));
+        }
+        Verdict::Admit(decide(Outcome::Allowed, used + cost), ahead + cost)
+    }
+
+    fn horizon(&self) -> u64 {
+        1 << self.count_bits
+    }
+
+    fn span_ns(&self, states: u64) -> u64 {
+        (states >> self.count_bits).saturating_mul(self.window_ns)
+    }
+
+    fn reads(&self, other: &Self) -> bool {
+        (self.window_ns, self.count_bits) == (other.window_ns, other.count_bits)
+    }
+
+    fn layout(&self) -> [u64; 3] {
+        [self.window_ns, u64::from(self.count_bits), 1]
+    }
+}

@@ -1,0 +1,149 @@
+//! Lazily zeroed arrays of atomic words, aligned to cache lines.
+//!
+//! Large arrays come from the operating system as untouched zero pages, so a table takes memory as it fills. Asking
+//! the standard allocator for zeroed memory with an alignment above 16 makes it zero (and so touch) every page; so more
+//! is asked for at 16, and aligned here.
+
+/// Words per cache line pair, in bytes: buckets and sketch lines never straddle one.
+#[cfg(not(tollgate_loom))]
+const ALIGN: usize = 128;
+
+/// A value that is an atomic integer, for which zero bytes are the value 0.
+///
+/// # Safety
+/// All bytes zero must be a valid value, and dropping one must do nothing.
+pub(crate) unsafe trait Zeroed: Send + Sync {
+    /// The value 0.
+    #[cfg(tollgate_loom)]
+    fn zero() -> Self;
+}
+
+// SAFETY: an atomic integer has the layout of the integer, and no destructor.
+unsafe impl Zeroed for crate::sync::AtomicU64 {
+    #[cfg(tollgate_loom)]
+    fn zero() -> Self {
+        Self::new(0)
+    }
+}
+
+// SAFETY: as above.
+unsafe impl Zeroed for crate::sync::AtomicU16 {
+    #[cfg(tollgate_loom)]
+    fn zero() -> Self {
+        Self::new(0)
+    }
+}
+
+#[cfg(not(tollgate_loom))]
+pub(crate) use self::raw::Array;
+
+#[cfg(not(tollgate_loom))]
+mod raw {
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+    use std::ops::Deref;
+    use std::ptr::NonNull;
+
+    use super::{ALIGN, Zeroed};
+
+    /// A fixed array of words that began as zeros.
+    pub(crate) struct Array<T: Zeroed> {
+        words: NonNull<T>,
+        len: usize,
+        allocation: NonNull<u8>,
+        layout: Layout,
+    }
+
+    // SAFETY: owns its words as a box would; `Zeroed` types are `Send`.
+    unsafe impl<T: Zeroed> Send for Array<T> {}
+    // SAFETY: gives out only shared references to its words; `Zeroed` types are `Sync`.
+    unsafe impl<T: Zeroed> Sync for Array<T> {}
+
+    impl<T: Zeroed> Array<T> {
+        /// The bytes of memory that `len` words take, if so many can be.
+        fn layout(len: usize) -> Option<Layout> {
+            let bytes = len.checked_mul(size_of::<T>())?.checked_add(ALIGN)?;
+            Layout::from_size_align(bytes, 16).ok()
+        }
+
+        /// `len` words of zero, or `None` if there is no memory for so many.
+        pub(crate) fn zeroed(len: usize) -> Option<Self> {
+            let layout = Self::layout(len)?;
+            // SAFETY: the layout's size is not zero, since it holds the alignment.
+            let allocation = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+            let offset = allocation.align_offset(ALIGN);
+            // SAFETY: the offset is below ALIGN, and the allocation is ALIGN bytes longer than the words.
+            let words = unsafe { allocation.add(offset) }.cast();
+            Some(Self { words, len, allocation, layout })
+        }
+    }
+
+    impl<T: Zeroed> Deref for Array<T> {
+        type Target = [T];
+
+        #[inline(always)]
+        fn deref(&self) -> &[T] {
+            // SAFETY: 1. the allocation holds `len` words from `words` on, aligned (`zeroed`); 2. zero bytes are
+            // valid words (`Zeroed`); 3. it lives as long as self.
+            unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.len) }
+        }
+    }
+
+    impl<T: Zeroed> Drop for Array<T> {
+        fn drop(&mut self) {
+            // SAFETY: allocated with this layout in `zeroed`; the words have no destructors (`Zeroed`).
+            unsafe { dealloc(self.allocation.as_ptr(), self.layout) }
+        }
+    }
+}
+
+/// Loom's atomics carry state of their own, so the models build them one by one.
+#[cfg(tollgate_loom)]
+pub(crate) struct Array<T>(Box<[T]>);
+
+#[cfg(tollgate_loom)]
+impl<T: Zeroed> Array<T> {
+    pub(crate) fn zeroed(len: usize) -> Option<Self> {
+        Some(Self((0..len).map(|_| T::zero()).collect()))
+    }
+}
+
+#[cfg(tollgate_loom)]
+impl<T> std::ops::Deref for Array<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T: Zeroed> std::fmt::Debug for Array<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Array").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+    use crate::sync::{AtomicU16, AtomicU64, Ordering};
+
+    #[test]
+    fn words_are_zero_aligned_and_apart() {
+        for len in [0, 1, 7, 1 << 16] {
+            let words = Array::<AtomicU64>::zeroed(len).unwrap();
+            assert_eq!(words.len(), len);
+            assert_eq!(words.as_ptr().addr() % ALIGN, 0);
+            for (value, word) in (0..).zip(words.iter()) {
+                assert_eq!(word.swap(value, Ordering::Relaxed), 0);
+            }
+            assert!((0..).zip(words.iter()).all(|(value, word)| word.load(Ordering::Relaxed) == value));
+        }
+        assert_eq!(Array::<AtomicU16>::zeroed(3).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn what_no_address_space_holds_is_refused() {
+        assert!(Array::<AtomicU64>::zeroed(usize::MAX / 8).is_none());
+        assert!(Array::<AtomicU64>::zeroed(usize::MAX).is_none());
+    }
+}

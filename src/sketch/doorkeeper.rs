@@ -1,0 +1,173 @@
+//! The doorkeeper: a Bloom filter that says of most keys that they were never put in, and forgets by itself.
+//!
+//! ```text
+//! word = [ generation : 8 | bits : 56 ]
+//! ```
+//! A key has a pair of words, one for even generations of time and one for odd, and three bits in whichever is the
+//! present one. Asking looks at the words of this generation and the last. A word of an older generation reads as
+//! empty, and the next key put in replaces it, so nothing is ever cleared, and no call pays for a turn.
+//!
+//! *Threads that lag.* A generation is at least twice as long as anything is remembered for. A thread that puts a key
+//! in with a clock that lags finds a newer word: it adds its bits there, where they can only make others ask in
+//! vain. A thread that asks with a clock that lags takes newer words for present ones.
+//!
+//! The stamps are eight bits of a count that goes on, so a word that nobody renewed reads as new again once in 256
+//! generations: its bits then make keys ask in vain, which is what the filter does now and then anyway.
+
+
+
+use super::scale;
+use crate::memory::Array;
+use crate::sync::AtomicU64;
+use crate::sync::Ordering::{AcqRel, Acquire, Release};
+
+const STAMP_SHIFT: u32 = 56;
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Doorkeeper {
+    words: Array<AtomicU64>,
+    /// A generation is 2^this states.
+    generation_shift: u32,
+}
+
+impl Doorkeeper {
+    /// At most `words` words, an even number of them; what is put in is remembered for 2^`memory_shift` states of time
+    /// at least.
+    pub(crate) fn new(words: usize, memory_shift: u32) -> Option<Self> {
+        Some(Self {
+            words: Array::zeroed((words & !1).max(2))?,
+            generation_shift: memory_shift + 1,
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.words.len() * size_of::<AtomicU64>()
+    }
+
+    fn generation(&self, reference: u64) -> u64 {
+        reference >> self.generation_shift
+    }
+
+    /// The pair of words of a key, and its bits in them.
+    #[inline]
+    fn place(&self, hash: u64) -> (usize, u64) {
+        let pair = scale(hash, self.words.len() / 2);
+        // The low bits, of which `scale` uses none in tables below 2^46 words. Six bits give 0 to 63; those past the last of
+        // the 56 fold back.
+        let bit = |shift: u32| 1_u64 << (((hash >> shift) & 63) % 56);
+        (2 * pair, bit(0) | bit(6) | bit(12))
+    }
+
+    fn word(&self, pair: usize, generation: u64) -> &AtomicU64 {
+        &self.words[pair + usize::from(generation & 1 == 1)]
+    }
+
+    /// Puts a key in.
+    pub(crate) fn insert(&self, hash: u64, reference: u64) {
+        let (pair, bits) = self.place(hash);
+        let generation = self.generation(reference);
+        let word = self.word(pair, generation);
+        // Ordering: Acquire here and below, since the word that is looked at may be all that is seen of an insert.
+        let mut seen = word.load(Acquire);
+        loop {
+            let next = if behind(seen, generation) { stamp(generation) | bits } else { seen | bits };
+            if next == seen {
+                return;
+            }
+            // Ordering: Release: who sees the bits sees what was written before the key was put in.
+            match word.compare_exchange(seen, next, AcqRel, Acquire) {
+                Ok(_) => return,
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// Whether a key may have been put in, in this generation or the last. No is certain, yes is not.
+    #[inline]
+    pub(crate) fn contains(&self, hash: u64, reference: u64) -> bool {
+        let (pair, bits) = self.place(hash);
+        let generation = self.generation(reference);
+        [generation, generation.wrapping_sub(1)].into_iter().any(|generation| {
+            let word = self.word(pair, generation).load(Acquire);
+            word & bits == bits && !behind(word, generation)
+        })
+    }
+
+    /// Makes every key ask, for two generations.
+    pub(crate) fn open(&self, reference: u64) {
+        let generation = self.generation(reference);
+        for pair in (0..self.words.len()).step_by(2) {
+            let all = stamp(generation) | (u64::MAX >> (u64::BITS - STAMP_SHIFT));
+            self.word(pair, generation).store(all, Release);
+        }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        for word in self.words.iter() {
+            word.store(0, Release);
+        }
+    }
+}
+
+const fn stamp(generation: u64) -> u64 {
+    (generation & 0xFF) << STAMP_SHIFT
+}
+
+/// Whether a word was stamped in an earlier generation, of the 128 before.
+#[inline]
+const fn behind(word: u64, generation: u64) -> bool {
+    let ahead = (word >> STAMP_SHIFT).wrapping_sub(generation) & 0xFF;
+    ahead >= 0x80
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::super::mix;
+    use super::*;
+
+    const MEMORY: u32 = 4;
+    const GENERATION: u64 = 1 << (MEMORY + 1);
+
+    #[test]
+    fn what_was_put_in_is_remembered_long_enough_and_then_forgotten() {
+        for start in [0, 5, GENERATION - 1, GENERATION, 255 * GENERATION, 256 * GENERATION + 3] {
+            let filter = Doorkeeper::new(64, MEMORY).unwrap();
+            // Time goes on from the beginning, as in use: an empty word is stamped 0.
+            filter.insert(mix(1), start);
+            for later in 0..(1 << MEMORY) {
+                assert!(filter.contains(mix(1), start + later), "{start} + {later}");
+            }
+            assert!(!filter.contains(mix(1), start + 3 * GENERATION), "{start}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_lags_loses_nothing() {
+        let filter = Doorkeeper::new(2, MEMORY).unwrap();
+        let now = 10 * GENERATION;
+        filter.insert(mix(1), now);
+        // One generation behind, two behind (the same word): in, and the newer key stays in.
+        for behind in [GENERATION, 2 * GENERATION] {
+            filter.insert(mix(2), now - behind);
+            assert!(filter.contains(mix(2), now - behind));
+            assert!(filter.contains(mix(1), now));
+            assert!(filter.contains(mix(1), now - GENERATION + 1));
+        }
+    }
+
+    #[test]
+    fn strangers_are_mostly_turned_away() {
+        let filter = Doorkeeper::new(1 << 12, MEMORY).unwrap();
+        // Eight bits a key.
+        let keys = (1 << 12) / 2 * 7;
+        for key in 0..keys {
+            filter.insert(mix(key), 0);
+        }
+        assert!((0..keys).all(|key| filter.contains(mix(key), 0)));
+        let wrong = (keys..2 * keys).filter(|&key| filter.contains(mix(key), 0)).count();
+        // Register-blocked, three bits of 56, eight bits a key: about 5 %.
+        assert!(wrong as u64 * 12 < keys, "{wrong} of {keys}");
+    }
+}

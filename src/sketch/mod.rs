@@ -1,0 +1,30 @@
+//! Sketches: what is kept of keys too many to keep, in constant memory and with one-sided errors.
+
+mod doorkeeper;
+#[cfg(all(test, tollgate_loom))]
+mod models;
+mod tat;
+
+pub(crate) use self::doorkeeper::Doorkeeper;
+pub(crate) use self::tat::{Cells, Unsure};
+pub use self::tat::TatSketch;
+
+/// Spreads an identity over all bits, so that parts of it can be used as independent hashes.
+///
+/// # Source
+/// The finalizer of MurmurHash3 (A. Appleby), with the constants of D. Stafford's variant 13.
+#[inline]
+pub(crate) const fn mix(identity: u64) -> u64 {
+    let mut hash = identity;
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    hash ^ (hash >> 31)
+}
+
+/// An index below `len`, by the top bits of `hash`.
+#[inline]
+pub(crate) const fn scale(hash: u64, len: usize) -> usize {
+    #[expect(clippy::cast_possible_truncation, reason = "below `len`")]
+    let index = ((hash as u128 * len as u128) >> 64) as usize;
+    index
+}

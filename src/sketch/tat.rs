@@ -1,0 +1,349 @@
+//! Theoretical arrival times in a count-min sketch: sixteen bits a cell, four cells a key, no rotation.
+//!
+//! A key's estimate is the least of its four cells, each of which is at least what the key owes. Cells hold *coarse*
+//! states: a state shifted right, rounded up. As they are times, they age by themselves.
+//!
+//! *Charging: raise, then commit.* All other cells are first raised to what the admission leads to; then the least
+//! one is exchanged for it, from exactly the value that the estimate was; if it changed, all begins again. So at the
+//! moment of the exchange all cells hold what the key owes, and of two threads that saw the same estimate one finds
+//! its cell changed: raised by the other, if it was another of the cells that tied. (Exchanging the least cell first, or
+//! raising all of them by a maximum, admits twice: see the models.) A charge that has to begin again leaves the other
+//! cells raised, against the clients.
+//!
+//! *Raising.* A debt that is only recorded, and admits nothing, needs no commit: cells below it are raised to it. With
+//! estimates that are a least value this is conservative update: only the cells that would be too low are touched.
+//!
+//! *Layout.* Two cache lines for a key, each in its own half of the sketch, and two cells in each: half the misses of
+//! four rows, at nearly their accuracy (specs of the design: 1e-4 against 1e-5 wrong denials where both are good).
+//!
+//! # Source
+//! Cormode and Muthukrishnan 2005 (count-min); Estan and Varghese 2002 (conservative update).
+
+use super::{mix, scale};
+use crate::algorithm::narrow::{Narrow, TatKind, TatWord, Verdict};
+use crate::clock::Timestamp;
+use crate::decision::Decision;
+use crate::memory::Array;
+use crate::quota::{Quota, QuotaError};
+use crate::store::Latest;
+use crate::sync::AtomicU16;
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::word::{Standing, standing};
+
+const BITS: u32 = u16::BITS;
+/// Coarse ticks for the furthest that a state can be ahead: half the range of a cell is 32 of these, so a thread
+/// may lag by 31 horizons, and a key's own forgotten cells come round with a probability of 1/64.
+const HORIZON_BITS: u32 = 10;
+/// Cells in a line of 64 bytes.
+const LINE: usize = 32;
+const DEPTH: usize = 4;
+
+/// A cell is so far ahead that either this clock lags or the cell is ancient; the caller is to say the latest time.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Unsure;
+
+/// The cells. What is kept in them is up to the caller: states of one [`Narrow`] algorithm.
+#[derive(Debug)]
+pub(crate) struct Cells {
+    cells: Array<AtomicU16>,
+    /// Lines in each half.
+    lines: usize,
+    /// A coarse state is a state shifted by this.
+    shift: u32,
+    /// How far a coarse state can be ahead.
+    horizon: u64,
+}
+
+impl Cells {
+    /// Cells in at most `bytes` bytes (at least two lines) for states up to `horizon` ahead.
+    pub(crate) fn new(bytes: usize, horizon: u64, shift: u32) -> Option<Self> {
+        let lines = (bytes / (2 * LINE * size_of::<u16>())).max(1);
+        // Rounded up twice: by the shift, and by the reference's own being rounded down.
+        let horizon = (horizon >> shift) + 2;
+        let cells = Array::zeroed(2 * lines * LINE)?;
+        Some(Self { cells, lines, shift, horizon })
+    }
+
+    /// The shift at which the longest horizon takes about a thousand coarse ticks.
+    pub(crate) fn shift_for(horizon: u64) -> u32 {
+        (u64::BITS - horizon.leading_zeros()).saturating_sub(HORIZON_BITS + 1)
+    }
+
+    /// States in half the range of a cell.
+    pub(crate) fn half_range(shift: u32) -> u64 {
+        1 << (BITS - 1 + shift)
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.cells.len() * size_of::<AtomicU16>()
+    }
+
+    pub(crate) fn cells(&self) -> &[AtomicU16] {
+        &self.cells
+    }
+
+    pub(crate) fn shift(&self) -> u32 {
+        self.shift
+    }
+
+    /// The places of a key's cells; all different.
+    #[inline]
+    fn places(&self, hash: u64) -> [usize; DEPTH] {
+        let first = scale(hash, self.lines) * LINE;
+        let other = mix(hash);
+        let second = (self.lines + scale(other, self.lines)) * LINE;
+        #[expect(clippy::cast_possible_truncation, reason = "five bits each")]
+        let bits = |value: u64, shift: u32| (value >> shift) as usize & (LINE - 1);
+        let (a, b) = (bits(hash, 0), bits(other, 0));
+        // The distance to a line's second cell is 1 to 31.
+        let apart = |place: usize, distance: usize| (place + 1 + distance % (LINE - 1)) & (LINE - 1);
+        [first + a, first + apart(a, bits(hash, 5)), second + b, second + apart(b, bits(other, 5))]
+    }
+
+    /// How many coarse ticks a cell is ahead of a coarse reference.
+    #[inline]
+    fn ahead(&self, cell: u16, reference: u64, latest: Option<u64>) -> Result<u64, Unsure> {
+        match standing::<BITS>(u64::from(cell), reference >> self.shift, self.horizon) {
+            Standing::Idle => Ok(0),
+            Standing::Ahead(ahead) => Ok(ahead),
+            Standing::Unsure(ahead) => {
+                let latest = latest.ok_or(Unsure)? >> self.shift;
+                // Still too far ahead of the latest time: it has come round.
+                match standing::<BITS>(u64::from(cell), latest, self.horizon) {
+                    Standing::Unsure(_) => Ok(0),
+                    Standing::Idle | Standing::Ahead(_) => Ok(ahead),
+                }
+            }
+        }
+    }
+
+    /// A coarse number of ticks ahead of a reference, as states ahead of it.
+    #[inline]
+    fn fine(&self, coarse: u64, reference: u64) -> u64 {
+        if coarse == 0 {
+            return 0;
+        }
+        (((reference >> self.shift).wrapping_add(coarse)) << self.shift).wrapping_sub(reference)
+    }
+
+    /// The least coarse number of ticks that is not below `ahead` states.
+    #[inline]
+    fn coarse(&self, ahead: u64, reference: u64) -> u64 {
+        let round = (1_u64 << self.shift) - 1;
+        // Below 2^40 + 2^24 with the low bits of the reference.
+        ((reference & round) + ahead + round) >> self.shift
+    }
+
+    /// At most how far a key is ahead of `reference`; never less than it is.
+    #[inline]
+    pub(crate) fn estimate(&self, hash: u64, reference: u64, latest: Option<u64>) -> Result<u64, Unsure> {
+        let mut least = u64::MAX;
+        for place in self.places(hash) {
+            // Ordering: Acquire; pairs with the raise of a debt whose key has been seen to have lost its slot.
+            least = least.min(self.ahead(self.cells[place].load(Acquire), reference, latest)?);
+        }
+        Ok(self.fine(least, reference))
+    }
+
+    /// The cell's value that is `coarse` ticks ahead of a reference.
+    #[inline]
+    fn cell(&self, coarse: u64, reference: u64) -> u16 {
+        #[expect(clippy::cast_possible_truncation, reason = "modulo 2^16 is what a cell is")]
+        let cell = (reference >> self.shift).wrapping_add(coarse) as u16;
+        cell
+    }
+
+    /// Raises one cell to at least `coarse` ticks ahead.
+    fn raise_cell(
+        &self,
+        place: usize,
+        coarse: u64,
+        reference: u64,
+        latest: Option<u64>,
+    ) -> Result<(), Unsure> {
+        let cell = &self.cells[place];
+        let mut seen = cell.load(Relaxed);
+        while self.ahead(seen, reference, latest)? < coarse {
+            // Ordering: Release: who sees this debt, and then the commit or the slot that it was written for, is in
+            // order; AcqRel for what the value replaced brought along.
+            match cell.compare_exchange(seen, self.cell(coarse, reference), AcqRel, Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(other) => seen = other,
+            }
+        }
+        Ok(())
+    }
+
+    /// Records that a key is `ahead` of `reference`.
+    pub(crate) fn raise(
+        &self,
+        hash: u64,
+        ahead: u64,
+        reference: u64,
+        latest: Option<u64>,
+    ) -> Result<(), Unsure> {
+        let coarse = self.coarse(ahead, reference);
+        self.places(hash).into_iter().try_for_each(|place| self.raise_cell(place, coarse, reference, latest))
+    }
+
+    /// Decides on a key by its estimate, and charges it if it is admitted: strict, by raise-then-commit.
+    ///
+    /// Lock-free: begins again only if another thread's write took effect.
+    pub(crate) fn charge(
+        &self,
+        hash: u64,
+        reference: u64,
+        latest: Option<u64>,
+        decide: impl Fn(u64) -> Verdict,
+    ) -> Result<Decision, Unsure> {
+        let places = self.places(hash);
+        loop {
+            let mut least = (u64::MAX, 0, 0);
+            for (row, &place) in places.iter().enumerate() {
+                // Ordering: Acquire; pairs with the Release of raises and commits.
+                let cell = self.cells[place].load(Acquire);
+                let ahead = self.ahead(cell, reference, latest)?;
+                if ahead < least.0 {
+                    least = (ahead, row, cell);
+                }
+            }
+            let (ahead, row, cell) = least;
+            let ahead = self.fine(ahead, reference);
+            let (decision, after) = match decide(ahead) {
+                Verdict::Refuse(decision) => return Ok(decision),
+                Verdict::Admit(decision, after) => (decision, after),
+            };
+            if after == ahead {
+                return Ok(decision);
+            }
+            let coarse = self.coarse(after, reference);
+            for (other, &place) in places.iter().enumerate() {
+                if other != row {
+                    self.raise_cell(place, coarse, reference, latest)?;
+                }
+            }
+            // Ordering: AcqRel: the raises come before it for whoever sees it.
+            let next = self.cell(coarse, reference);
+            if self.cells[places[row]].compare_exchange(cell, next, AcqRel, Relaxed).is_ok() {
+                return Ok(decision);
+            }
+        }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        for cell in self.cells.iter() {
+            // A look first, so that untouched memory stays so.
+            if cell.load(Relaxed) != 0 {
+                cell.store(0, Release);
+            }
+        }
+    }
+
+    /// The cells that are ahead of a reference, and how far.
+    pub(crate) fn image(&self, reference: u64) -> Vec<(u32, u16)> {
+        let coarse = reference >> self.shift;
+        (0..)
+            .zip(self.cells.iter())
+            .filter_map(|(index, cell)| {
+                match standing::<BITS>(u64::from(cell.load(Acquire)), coarse, self.horizon) {
+                    #[expect(clippy::cast_possible_truncation, reason = "at most the horizon of about 1024")]
+                    Standing::Ahead(ahead) => Some((index, ahead as u16)),
+                    Standing::Idle | Standing::Unsure(_) => None,
+                }
+            })
+            .collect()
+    }
+
+    /// Whether an image could be one of these cells.
+    pub(crate) fn accepts(&self, image: &[(u32, u16)]) -> bool {
+        image.is_sorted_by(|a, b| a.0 < b.0)
+            && image.iter().all(|&(index, ahead)| {
+                (index as usize) < self.cells.len() && (1..=self.horizon).contains(&u64::from(ahead))
+            })
+    }
+
+    /// Writes an image of `then` at `now`, of which cells that are paid by now are left out. If no time has `passed`,
+    /// `now` is where `then` was.
+    pub(crate) fn replace(&self, image: &[(u32, u16)], then: u64, now: u64, passed: bool) {
+        let passed = if passed { (now >> self.shift).wrapping_sub(then >> self.shift) } else { 0 };
+        for &(index, ahead) in image {
+            if let Some(left @ 1..) = u64::from(ahead).checked_sub(passed) {
+                self.cells[index as usize].store(self.cell(left, now), Release);
+            }
+        }
+    }
+}
+
+/// GCRA for any number of keys in constant memory and without slots: four 16-bit cells for each key, shared.
+///
+/// Never admits more than GCRA would, under any interleaving; keys that share cells may be denied early, the more of
+/// them are busy: about one deserving request in a thousand when a cell is there for two busy keys of few units. The
+/// [`Compact`](crate::Compact) store, which has one of these behind its slots, is better in all but
+/// the smallest memories.
+///
+/// Time is counted in ticks of `interval × burst / 1024`, rounded up: each admission may cost an idle key up to a
+/// tick more than its interval.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Quota, Timestamp};
+/// use tollgate::sketch::TatSketch;
+///
+/// let sketch = TatSketch::try_new(Quota::per_minute(2), 64 * 1024)?;
+/// let hash = 0x9E37_79B9_7F4A_7C15; // of a key, by a keyed hasher
+/// let now = Timestamp::from_secs(1);
+/// assert!(sketch.check_at(hash, 2, now).is_allowed());
+/// assert!(sketch.check_at(hash, 1, now).is_denied());
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+#[derive(Debug)]
+pub struct TatSketch {
+    cells: Cells,
+    word: TatWord,
+    /// The latest time that any call brought, in nanoseconds, now and then.
+    latest: Latest,
+}
+
+impl TatSketch {
+    /// A sketch for this quota in about `bytes` bytes, at least 128.
+    ///
+    /// # Errors
+    /// If the burst is above 1,024, or half the range of a cell (32 bursts) is less than a second.
+    pub fn try_new(quota: Quota, bytes: usize) -> Result<Self, QuotaError> {
+        let word = TatWord::coarse("TAT sketch", &quota, HORIZON_BITS, TatKind::Meter)?;
+        let cells = Cells::new(bytes, word.horizon(), 0);
+        let cells = cells.ok_or(QuotaError::from(crate::quota::Reason::Memory { bytes: bytes as u64 }))?;
+        Ok(Self { cells, word, latest: Latest::new(&word) })
+    }
+
+    /// Checks `cost` units at a time that the caller says, for the key with this hash, and charges all of them or none.
+    ///
+    /// `hash` must come from a keyed hasher of 64-bit quality: it is all that is known of the key.
+    ///
+    /// # Complexity
+    /// O(1): two cache lines; four exchanges if it is allowed. Lock-free; a denial writes nothing.
+    pub fn check_at(&self, hash: u64, cost: u64, now: Timestamp) -> Decision {
+        let now_ns = now.as_nanos();
+        let reference = self.word.reference(now_ns);
+        self.latest.note(now_ns);
+        let decide = |ahead| self.word.step(ahead, reference, now_ns, cost);
+        let hash = mix(hash);
+        match self.cells.charge(hash, reference, None, decide) {
+            Ok(decision) => decision,
+            Err(Unsure) => {
+                let latest = Some(self.word.reference(self.latest.at(now_ns)));
+                match self.cells.charge(hash, reference, latest, decide) {
+                    Ok(decision) => decision,
+                    Err(Unsure) => unreachable!("nothing is unsure once the latest time is known"),
+                }
+            }
+        }
+    }
+
+    /// The bytes of its cells.
+    #[must_use]
+    pub fn state_bytes(&self) -> usize {
+        self.cells.bytes()
+    }
+}

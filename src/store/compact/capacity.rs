@@ -1,0 +1,274 @@
+//! How large a compact store is.
+
+use std::error::Error;
+use std::fmt;
+use std::str::FromStr;
+
+use super::Overflow;
+use crate::quota::Quota;
+
+const DEFAULT_BYTES: usize = 4 << 20;
+const SLOT: usize = size_of::<u64>();
+
+/// How large a store is: in slots, in bytes, or by the traffic that it is to hold.
+///
+/// Slots are needed for keys that *owe* something, not for all that there are: `admitted units a second × seconds for a
+/// unit` of them, by the law that each admitted unit keeps its key busy for one emission interval. 10 M keys (Zipf 1.0) at
+/// 1 M checks a second need about 50,000 slots at 10/s each, and 240,000 at 100/min.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Capacity, Gcra, Quota, RateLimiter};
+///
+/// let quota = Quota::per_minute(100);
+/// let by_slots = Capacity::slots(100_000);
+/// let by_memory: Capacity = "4MiB".parse()?;
+/// let by_traffic = Capacity::for_traffic(50_000, &quota); // 50,000 units a second admitted, of all keys together
+///
+/// let limiter = RateLimiter::builder(Gcra::new(quota)).capacity(by_memory).compact()?;
+/// assert!(limiter.state_bytes() <= 4 << 20);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Capacity(Size);
+
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+enum Size {
+    Slots(usize),
+    Bytes(usize),
+    /// Keys that owe at once, each with this burst.
+    Busy {
+        keys: usize,
+        burst: u64,
+    },
+}
+
+impl Default for Capacity {
+    fn default() -> Self {
+        Self::memory(DEFAULT_BYTES)
+    }
+}
+
+impl From<usize> for Capacity {
+    fn from(slots: usize) -> Self {
+        Self::slots(slots)
+    }
+}
+
+/// What a capacity comes to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Sizes {
+    pub(super) buckets: usize,
+    pub(super) sketch_bytes: usize,
+    pub(super) doorkeeper_words: usize,
+}
+
+impl Sizes {
+    pub(super) fn bytes(&self, ways: usize) -> u64 {
+        let table = (self.buckets as u64).saturating_mul((ways * SLOT) as u64);
+        table
+            .saturating_add(self.sketch_bytes as u64)
+            .saturating_add((self.doorkeeper_words as u64).saturating_mul(8))
+    }
+}
+
+impl Capacity {
+    /// So many slots, of eight bytes each; with [`Overflow::Spill`] as much memory again for its sketch. For keyed
+    /// stores: so many keys, without growing.
+    #[must_use]
+    pub const fn slots(slots: usize) -> Self {
+        Self(Size::Slots(slots))
+    }
+
+    /// At most so many bytes in all (at least 192), half of them for the sketch with [`Overflow::Spill`].
+    #[must_use]
+    pub const fn memory(bytes: usize) -> Self {
+        Self(Size::Bytes(bytes))
+    }
+
+    /// Enough for `admitted_per_second` units of all keys together under this quota, so that fewer than one in ten
+    /// thousand requests that deserve it is denied for want of room: about 12 bytes a key that owes.
+    ///
+    /// What counts is what is *admitted*: a flood that is denied needs no room, one of ever new keys does.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Capacity, Quota};
+    ///
+    /// // 50,000 a second × 0.6 s a unit are 30,000 busy keys.
+    /// assert_eq!(Capacity::for_traffic(50_000, &Quota::per_minute(100)).busy_keys(), Some(30_000));
+    /// ```
+    #[must_use]
+    pub fn for_traffic(admitted_per_second: u64, quota: &Quota) -> Self {
+        // An hour of requests is not more than an hour's limit can keep busy: units × period / limit, in seconds.
+        let units_ns = u128::from(admitted_per_second) * u128::from(quota.period_ns());
+        let keys = units_ns.div_ceil(u128::from(quota.limit()) * 1_000_000_000);
+        Self(Size::Busy { keys: usize::try_from(keys).unwrap_or(usize::MAX), burst: quota.burst_size() })
+    }
+
+    /// The keys that owe at once, if this was made by [`Capacity::for_traffic`].
+    #[must_use]
+    pub const fn busy_keys(&self) -> Option<usize> {
+        match self.0 {
+            Size::Busy { keys, .. } => Some(keys),
+            _ => None,
+        }
+    }
+
+    /// As a number of keys, for stores that keep them.
+    pub(crate) fn keys(&self) -> usize {
+        match self.0 {
+            Size::Slots(keys) | Size::Busy { keys, .. } => keys,
+            Size::Bytes(bytes) => bytes / 128,
+        }
+    }
+
+    pub(crate) fn sizes(&self, overflow: Overflow, ways: usize) -> Sizes {
+        let spills = overflow == Overflow::Spill;
+        let bytes = match self.0 {
+            Size::Bytes(bytes) => bytes,
+            Size::Slots(slots) => {
+                // Whole buckets.
+                let table = slots.saturating_add(ways - 1).saturating_mul(SLOT);
+                if spills { table.saturating_mul(2) } else { table }
+            }
+            Size::Busy { keys, burst } => busy_bytes(keys, burst, spills),
+        };
+        let table = if spills { bytes / 2 } else { bytes };
+        // A sixteenth of all for the doorkeeper.
+        let doorkeeper = bytes / 16;
+        Sizes {
+            buckets: (table / (ways * SLOT)).max(1),
+            sketch_bytes: if spills { bytes - table - doorkeeper } else { 0 },
+            doorkeeper_words: if spills { doorkeeper / SLOT } else { 0 },
+        }
+    }
+}
+
+/// Bytes for keys that owe at once: 12.3 each with a sketch; without one, by how full buckets may be before small bursts
+/// feel it.
+fn busy_bytes(keys: usize, burst: u64, spills: bool) -> usize {
+    let percent = if spills {
+        65
+    } else {
+        match burst {
+            1 => 38,
+            2 => 55,
+            _ => 65,
+        }
+    };
+    let slots = keys as u128 * 100 / percent;
+    usize::try_from(slots * SLOT as u128).unwrap_or(usize::MAX)
+}
+
+/// A text that is not an amount of memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CapacityError {
+    text: Box<str>,
+    problem: &'static str,
+}
+
+impl fmt::Display for CapacityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "invalid amount of memory {:?}: {}; write bytes with a unit, as in 512KiB, 4MiB or 1.5GiB", self.text, self.problem)
+    }
+}
+
+impl Error for CapacityError {}
+
+impl FromStr for Capacity {
+    type Err = CapacityError;
+
+    /// Bytes with a unit: `4MiB`, `512 KiB`, `1.5GiB`, `64kB`, `4096`. Binary units are powers of 1,024, decimal
+    /// ones of 1,000; letters may be of either case.
+    fn from_str(text: &str) -> Result<Self, CapacityError> {
+        let refused = |problem| CapacityError { text: text.chars().take(80).collect::<String>().into(), problem };
+        let trimmed = text.trim();
+        let split = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
+        let (number, unit) = trimmed.split_at(split);
+        let scale: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+            "" | "b" => 1,
+            "k" | "kib" => 1 << 10,
+            "m" | "mib" => 1 << 20,
+            "g" | "gib" => 1 << 30,
+            "t" | "tib" => 1 << 40,
+            "kb" => 1_000,
+            "mb" => 1_000_000,
+            "gb" => 1_000_000_000,
+            "tb" => 1_000_000_000_000,
+            _ => return Err(refused("the unit is not B, KiB, MiB, GiB, TiB, kB, MB, GB or TB")),
+        };
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if whole.is_empty() && fraction.is_empty() {
+            return Err(refused("there is no number"));
+        }
+        let digits = |digits: &str| if digits.is_empty() { Ok(0_u64) } else { digits.parse::<u64>() };
+        let (Ok(whole), Ok(cut)) = (digits(whole), digits(&fraction[..fraction.len().min(9)])) else {
+            return Err(refused("the number is too large, or has two points"));
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "at most 9")]
+        let parts = 10_u128.pow(fraction.len().min(9) as u32);
+        let bytes = u128::from(whole) * u128::from(scale) + u128::from(cut) * u128::from(scale) / parts;
+        match usize::try_from(bytes) {
+            Ok(0) => Err(refused("it is nothing")),
+            Ok(bytes) if bytes <= isize::MAX as usize => Ok(Self::memory(bytes)),
+            _ => Err(refused("no machine has so much")),
+        }
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_never_exceeded() {
+        for bytes in [192, 1_000, 4 << 20, (4 << 20) + 77, 1 << 40] {
+            for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
+                let sizes = Capacity::memory(bytes).sizes(overflow, 8);
+                assert!(sizes.bytes(8) <= bytes as u64, "{bytes} {overflow:?} {sizes:?}");
+                assert!(sizes.bytes(8) * 20 > bytes as u64 * 19 || bytes < 10_000, "{bytes} {sizes:?}");
+            }
+        }
+        assert_eq!(Capacity::memory(0).sizes(Overflow::Spill, 8).buckets, 1);
+    }
+
+    #[test]
+    fn slots_are_at_least_what_was_asked_for() {
+        for slots in [1, 7, 8, 9, 100_000] {
+            for overflow in [Overflow::Spill, Overflow::Forget] {
+                assert!(Capacity::slots(slots).sizes(overflow, 8).buckets * 8 >= slots);
+            }
+        }
+        // Too much is left to the allocator to refuse.
+        let _ = Capacity::slots(usize::MAX).sizes(Overflow::Spill, 8);
+        let _ = Capacity::for_traffic(u64::MAX, &Quota::per_day(1)).sizes(Overflow::Forget, 8);
+    }
+
+    #[test]
+    fn texts_are_read_and_refused() {
+        for (text, bytes) in [
+            ("4MiB", 4 << 20),
+            (" 512 kib ", 512 << 10),
+            ("1.5GiB", 3 << 29),
+            ("64kB", 64_000),
+            ("4096", 4096),
+            (".5m", 1 << 19),
+        ] {
+            assert_eq!(text.parse(), Ok(Capacity::memory(bytes)), "{text}");
+        }
+        for (text, problem) in [
+            ("", "no number"),
+            ("MiB", "no number"),
+            ("4 MeB", "unit"),
+            ("-4MiB", "unit"),
+            ("1.2.3MiB", "two points"),
+            ("99999999999999999999", "too large"),
+            ("9999999TiB", "no machine"),
+            ("0", "nothing"),
+        ] {
+            let error = text.parse::<Capacity>().unwrap_err().to_string();
+            assert!(error.contains(problem) && error.contains("4MiB"), "{text}: {error}");
+        }
+    }
+}

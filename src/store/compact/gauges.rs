@@ -1,0 +1,73 @@
+//! What the store counts about itself.
+
+use crossbeam_utils::CachePadded;
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// What a compact store has done for want of room, since it was made.
+///
+/// All zero means that it has room enough: every decision was what a table without limits would have decided, but for
+/// shared fingerprints. Estimates while other threads are at work.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Gauges {
+    /// Slots, of which each holds one key.
+    pub slots: usize,
+    /// Keys that still owed when a newcomer took their slot: their debt was spilled, forgotten or inherited.
+    pub evicted: u64,
+    /// Newcomers that began with a debt: out of the sketch, or inherited. Their own or another's.
+    pub indebted: u64,
+    /// Newcomers that were denied for that debt, and would have been admitted without it. An upper bound of wrong
+    /// denials, since the debt may have been their own.
+    pub denied_for_debt: u64,
+    /// First checks of one key that raced with each other while its bucket overflowed, and were decided again.
+    pub retreats: u64,
+    /// Of them, those that could not be, since a third thread had used the slot: each may have admitted what the key
+    /// had used up.
+    pub raced: u64,
+}
+
+/// Counters of one stripe; a bucket always uses the same.
+#[derive(Debug, Default)]
+pub(super) struct Stripe {
+    pub(super) evicted: AtomicU64,
+    pub(super) indebted: AtomicU64,
+    pub(super) denied_for_debt: AtomicU64,
+    pub(super) retreats: AtomicU64,
+    pub(super) raced: AtomicU64,
+}
+
+/// Counters, striped so that threads that count at once seldom share a line. Plain checks count nothing.
+#[derive(Debug)]
+pub(super) struct Counters(Box<[CachePadded<Stripe>]>);
+
+impl Counters {
+    pub(super) fn new() -> Self {
+        let stripes = if cfg!(tollgate_loom) { 1 } else { 16 };
+        Self((0..stripes).map(|_| CachePadded::default()).collect())
+    }
+
+    pub(super) fn stripe(&self, bucket: usize) -> &Stripe {
+        &self.0[bucket & (self.0.len() - 1)]
+    }
+
+    pub(super) fn sum(&self, slots: usize) -> Gauges {
+        let sum = |counter: fn(&Stripe) -> &AtomicU64| {
+            // Ordering: Relaxed, here and in `count`. Plain tallies.
+            self.0.iter().map(|stripe| counter(stripe).load(Ordering::Relaxed)).sum()
+        };
+        Gauges {
+            slots,
+            evicted: sum(|stripe| &stripe.evicted),
+            indebted: sum(|stripe| &stripe.indebted),
+            denied_for_debt: sum(|stripe| &stripe.denied_for_debt),
+            retreats: sum(|stripe| &stripe.retreats),
+            raced: sum(|stripe| &stripe.raced),
+        }
+    }
+}
+
+/// One more.
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

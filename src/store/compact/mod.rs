@@ -1,0 +1,222 @@
+//! The compact store: any hashable key, no key kept, memory fixed when it is made.
+//!
+//! | part | holds |
+//! |---|---|
+//! | [`crate::word`] | one slot's word; where a state stands against the time |
+//! | `table` | buckets of slots: finding, charging, putting in, evicting |
+//! | `spill` | what is kept of evicted keys: a sketch of their debts, and a doorkeeper in front |
+//! | `latest` | how a time that the caller says is told from one that lags |
+//! | `capacity` | from slots, bytes or traffic to sizes |
+//! | `snapshot` | the state as bytes, and back |
+//! | here | hashing, batches, what the limiter sees |
+
+mod capacity;
+mod gauges;
+mod latest;
+#[cfg(all(test, tollgate_loom))]
+mod models;
+mod snapshot;
+mod spill;
+mod table;
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+
+pub use self::capacity::{Capacity, CapacityError};
+pub use self::gauges::Gauges;
+pub(crate) use self::latest::Latest;
+pub use self::snapshot::SnapshotError;
+use self::latest::{Clocked, Given};
+use self::spill::Spill;
+use self::table::{Full, Table};
+use crate::algorithm::narrow::Narrow;
+use crate::algorithm::{CompactAlgorithm, Gcra};
+use crate::clock::Clock;
+use crate::decision::Decision;
+use crate::quota::{Quota, QuotaError, Reason};
+
+/// Slots in a bucket; see the design text for what 16 cost and gave.
+pub(crate) const WAYS: usize = 8;
+/// Keys whose lines are asked for before they are checked.
+const BATCH: usize = 16;
+
+/// What the compact store does with a key that finds its bucket full of keys that still owe.
+///
+/// See [the guide](crate::guide::overflow) for which to choose.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Overflow {
+    /// Evict the key that owes least, and keep its debt in a sketch, where it is found again. Half the memory is the
+    /// sketch. Never over-admits (racing first checks of one key by three threads or more aside); under
+    /// memory pressure some keys are denied early. The default.
+    Spill,
+    /// Evict the key that owes least, and forget its debt. Never denies a deserving key; an evicted key may be admitted
+    /// again what it owed.
+    Forget,
+    /// The newcomer takes over the least debt in its bucket, and the slot. Never over-admits; a flood of fresh keys can
+    /// deny everyone.
+    Inherit,
+}
+
+/// Keys as 24-bit fingerprints in a fixed table: the default store.
+///
+/// Nothing is kept of a key but 24 bits of its hash and its state, eight bytes together; a slot whose key owes nothing any
+/// more is used again in place. So memory follows what is owed: `admitted units a second × seconds for a unit` slots
+/// are in use, whatever the number of keys, and nothing is ever swept.
+///
+/// Two keys share one limit with a probability of about 5 × 10⁻⁷ for each key (a fingerprint in a bucket of eight slots).
+///
+/// Made by [`RateLimiter::new`](crate::RateLimiter::new) and [`Builder::compact`](crate::Builder::compact).
+pub struct Compact<A: CompactAlgorithm = Gcra, H = ahash::RandomState> {
+    algorithm: A,
+    word: A::Narrow,
+    hasher: H,
+    table: Table<A::Narrow, WAYS>,
+    latest: Latest,
+}
+
+/// A quota for single calls, in the layout of one compact limiter; made by
+/// [`RateLimiter::tier`](crate::RateLimiter::tier).
+#[derive(Copy, Clone, Debug)]
+pub struct Tier<A: CompactAlgorithm = Gcra> {
+    word: A::Narrow,
+}
+
+/// What a builder says about a compact store.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layout {
+    pub(crate) capacity: Capacity,
+    pub(crate) overflow: Option<Overflow>,
+    pub(crate) tiers: Vec<Quota>,
+}
+
+impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
+    pub(crate) fn new(algorithm: A, hasher: H, layout: &Layout) -> Result<Self, QuotaError> {
+        let word = algorithm.narrow(&layout.tiers)?;
+        let overflow = layout.overflow.unwrap_or(if <A::Narrow as Narrow>::DOMINATES {
+            Overflow::Spill
+        } else {
+            Overflow::Forget
+        });
+        if !<A::Narrow as Narrow>::DOMINATES && overflow != Overflow::Forget {
+            return Err(Reason::Overflow.into());
+        }
+        let sizes = layout.capacity.sizes(overflow, WAYS);
+        let refused = || QuotaError::from(Reason::Memory { bytes: sizes.bytes(WAYS) });
+        let full = match overflow {
+            Overflow::Forget => Full::Forget,
+            Overflow::Inherit => Full::Inherit,
+            Overflow::Spill => Full::Spill(Spill::new(&word, &sizes)?),
+        };
+        let table = Table::new(sizes.buckets, word.horizon(), full).ok_or_else(refused)?;
+        let latest = Latest::new(&word);
+        Ok(Self { algorithm, word, hasher, table, latest })
+    }
+
+    pub(crate) fn algorithm(&self) -> &A {
+        &self.algorithm
+    }
+
+    pub(crate) fn tier(&self, quota: &Quota) -> Result<Tier<A>, QuotaError> {
+        Ok(Tier { word: self.algorithm.tier(&self.word, quota)? })
+    }
+
+    /// The word of a tier, if it was made for this layout; else the store's own.
+    fn readable<'a>(&'a self, tier: &'a Tier<A>) -> &'a A::Narrow {
+        let reads = self.word.reads(&tier.word);
+        debug_assert!(reads, "a tier is made by the limiter that it is used with");
+        if reads { &tier.word } else { &self.word }
+    }
+
+    #[inline]
+    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// Decides and charges by a clock.
+    // Always inlined, as `State::charge`.
+    #[inline(always)]
+    pub(crate) fn charge(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision {
+        self.table.charge(&self.word, hash, &Clocked(clock), cost)
+    }
+
+    /// Decides and charges at the time that the caller says.
+    #[inline(always)]
+    pub(crate) fn charge_at(&self, hash: u64, now_ns: u64, cost: u64) -> Decision {
+        self.table.charge(&self.word, hash, &Given { now_ns, latest: &self.latest }, cost)
+    }
+
+    #[inline(always)]
+    pub(crate) fn charge_with(&self, tier: &Tier<A>, hash: u64, now_ns: u64, cost: u64) -> Decision {
+        self.table.charge(self.readable(tier), hash, &Given { now_ns, latest: &self.latest }, cost)
+    }
+
+    pub(crate) fn peek(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision {
+        self.table.peek(&self.word, hash, &Clocked(clock), cost)
+    }
+
+    pub(crate) fn peek_at(&self, hash: u64, now_ns: u64, cost: u64) -> Decision {
+        self.table.peek(&self.word, hash, &Given { now_ns, latest: &self.latest }, cost)
+    }
+
+    /// Decides each of `requests`, a hash and a cost, in order and at one time, and hands the decisions over.
+    #[inline(always)]
+    pub(crate) fn charge_each(
+        &self,
+        mut requests: impl Iterator<Item = (u64, u64)>,
+        clock: &impl Clock,
+        mut decided: impl FnMut(Decision),
+    ) {
+        let time = latest::Once::read(clock);
+        loop {
+            let mut batch = [(0, 0); BATCH];
+            let mut len = 0;
+            for (place, request) in batch.iter_mut().zip(requests.by_ref()) {
+                self.table.prefetch(request.0);
+                *place = request;
+                len += 1;
+            }
+            for &(hash, cost) in &batch[..len] {
+                decided(self.table.charge(&self.word, hash, &time, cost));
+            }
+            if len < BATCH {
+                return;
+            }
+        }
+    }
+
+    /// Forgets what a key owes; whether it owed anything.
+    pub(crate) fn reset(&self, hash: u64, clock: &impl Clock) -> bool {
+        self.table.reset(&self.word, hash, &Clocked(clock))
+    }
+
+    pub(crate) fn clear(&self) {
+        self.table.clear();
+    }
+
+    pub(crate) fn state_bytes(&self) -> usize {
+        self.table.state_bytes()
+    }
+
+    pub(crate) fn gauges(&self) -> Gauges {
+        self.table.gauges()
+    }
+
+    pub(crate) fn live_slots(&self, now_ns: u64) -> usize {
+        self.table.live_slots(&self.word, now_ns)
+    }
+
+    pub(crate) fn load(&self, now_ns: u64) -> f64 {
+        self.table.load(&self.word, now_ns)
+    }
+}
+
+impl<A: CompactAlgorithm, H> fmt::Debug for Compact<A, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compact")
+            .field("algorithm", &self.algorithm)
+            .field("state_bytes", &self.table.state_bytes())
+            .field("gauges", &self.table.gauges())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,206 @@
+//! A compact store's state as bytes, and back.
+//!
+//! ```text
+//! magic 8 | version u32 | sections … | checksum u64
+//!   header:  layout of states 3 × u64, hasher's probe u64, time ns u64, buckets, ways, cells, shift: u64 each
+//!   slots:   count u64, then for each slot that owes: index u64, fingerprint and ahead u64
+//!   cells:   count u64, then for each cell that owes: index u32, ahead u16 (coarse)
+//! ```
+//! All numbers little-endian. States are written as how far they are *ahead* of the snapshot's time, so nothing has to be
+//! undone about where their count began; restoring subtracts what has passed since.
+
+use std::error::Error;
+use std::fmt;
+use std::hash::BuildHasher;
+
+use super::table::Image;
+use super::{Compact, WAYS};
+use crate::algorithm::CompactAlgorithm;
+use crate::algorithm::narrow::Narrow;
+
+const MAGIC: &[u8; 8] = b"TOLLGATE";
+const VERSION: u32 = 1;
+/// What the hasher makes of this says whether it is the one that made the snapshot's fingerprints.
+const PROBE: &str = "tollgate snapshot";
+
+/// Why a snapshot was not restored; the limiter is as it was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SnapshotError(Problem);
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Problem {
+    NotOne,
+    Version { got: u32 },
+    Truncated { len: usize, at: usize },
+    TooLong { extra: usize },
+    Checksum,
+    Hasher,
+    Layout,
+    Size { got: [u64; 2], own: [u64; 2] },
+    Content { what: &'static str },
+}
+
+impl fmt::Display for SnapshotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "snapshot refused: ")?;
+        match &self.0 {
+            Problem::NotOne => write!(f, "these bytes do not begin as a snapshot does"),
+            Problem::Version { got } => {
+                write!(f, "it has version {got}, and this library reads version {VERSION}")
+            }
+            Problem::Truncated { len, at } => {
+                write!(f, "it ends after {len} bytes, in the middle of what begins at byte {at}")
+            }
+            Problem::TooLong { extra } => write!(f, "{extra} bytes follow its end"),
+            Problem::Checksum => write!(f, "its checksum does not match: it was changed or cut on the way"),
+            Problem::Hasher => write!(
+                f,
+                "it was made under another hasher, so none of its keys would be found; build both limiters with one \
+                 hasher of fixed keys (Builder::hasher)"
+            ),
+            Problem::Layout => write!(
+                f,
+                "it was made under another algorithm, quota or set of tiers, by which its states mean something else"
+            ),
+            Problem::Size { got, own } => write!(
+                f,
+                "it is of a store of {} slots and {} sketch cells, and this one has {} and {}: build it with the same \
+                 capacity and overflow",
+                got[0], got[1], own[0], own[1]
+            ),
+            Problem::Content { what } => write!(f, "its {what} cannot be (though its checksum matches)"),
+        }
+    }
+}
+
+impl Error for SnapshotError {}
+
+/// FNV-1a over eight bytes at a time, with a mix at the end: for damage by accident, not by an adversary.
+fn checksum(bytes: &[u8]) -> u64 {
+    let mut sum = 0xCBF2_9CE4_8422_2325_u64 ^ bytes.len() as u64;
+    for chunk in bytes.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        sum = (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(23);
+    }
+    crate::sketch::mix(sum)
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], SnapshotError> {
+        let found = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<N>());
+        let taken =
+            found.ok_or(SnapshotError(Problem::Truncated { len: self.bytes.len(), at: self.at }))?;
+        self.at += N;
+        Ok(*taken)
+    }
+
+    fn u64(&mut self) -> Result<u64, SnapshotError> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    /// A count of entries of `size` bytes that there is room for.
+    fn count(&mut self, size: usize) -> Result<usize, SnapshotError> {
+        let at = self.at;
+        let count = self.u64()?;
+        let room = (self.bytes.len() - self.at) / size;
+        match usize::try_from(count) {
+            Ok(count) if count <= room => Ok(count),
+            _ => Err(SnapshotError(Problem::Truncated { len: self.bytes.len(), at })),
+        }
+    }
+}
+
+const fn content(what: &'static str) -> SnapshotError {
+    SnapshotError(Problem::Content { what })
+}
+
+impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
+    fn header(&self) -> [u64; 8] {
+        let [a, b, c] = self.word.layout();
+        let [slots, cells, shift] = self.table.shape();
+        [a, b, c, self.hasher.hash_one(PROBE), WAYS as u64, slots, cells, shift]
+    }
+
+    pub(crate) fn snapshot(&self, now_ns: u64) -> Vec<u8> {
+        let image = self.table.image(&self.word, now_ns);
+        let mut bytes = Vec::with_capacity(128 + image.slots.len() * 16 + image.cells.len() * 6);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        let header = self.header();
+        let numbers = header.iter().copied().chain([now_ns, image.slots.len() as u64]);
+        numbers.for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+        for &(slot, word) in &image.slots {
+            bytes.extend_from_slice(&slot.to_le_bytes());
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        bytes.extend_from_slice(&(image.cells.len() as u64).to_le_bytes());
+        for &(cell, ahead) in &image.cells {
+            bytes.extend_from_slice(&cell.to_le_bytes());
+            bytes.extend_from_slice(&ahead.to_le_bytes());
+        }
+        let sum = checksum(&bytes);
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn restore(&self, bytes: &[u8], now_ns: u64) -> Result<(), SnapshotError> {
+        let (then_ns, image) = self.read(bytes)?;
+        self.table.replace(&self.word, &image, then_ns, now_ns);
+        Ok(())
+    }
+
+    /// The image and its time, checked against this store; nothing is written.
+    fn read(&self, bytes: &[u8]) -> Result<(u64, Image), SnapshotError> {
+        let mut reader = Reader { bytes, at: 0 };
+        if bytes.len() < MAGIC.len() || !bytes.starts_with(MAGIC) {
+            return Err(SnapshotError(Problem::NotOne));
+        }
+        let _: [u8; 8] = reader.take()?;
+        let version = u32::from_le_bytes(reader.take()?);
+        if version != VERSION {
+            return Err(SnapshotError(Problem::Version { got: version }));
+        }
+        let mut header = [0; 8];
+        for number in &mut header {
+            *number = reader.u64()?;
+        }
+        let then_ns = reader.u64()?;
+        // Reads all of it, so that a cut is told apart from a change.
+        let mut image = Image::default();
+        for _ in 0..reader.count(16)? {
+            image.slots.push((reader.u64()?, reader.u64()?));
+        }
+        for _ in 0..reader.count(6)? {
+            image.cells.push((u32::from_le_bytes(reader.take()?), u16::from_le_bytes(reader.take()?)));
+        }
+        let end = reader.at;
+        let sum = reader.u64()?;
+        if reader.at < bytes.len() {
+            return Err(SnapshotError(Problem::TooLong { extra: bytes.len() - reader.at }));
+        }
+        if sum != checksum(&bytes[..end]) {
+            return Err(SnapshotError(Problem::Checksum));
+        }
+        let own = self.header();
+        if header[..3] != own[..3] {
+            return Err(SnapshotError(Problem::Layout));
+        }
+        if header[3] != own[3] {
+            return Err(SnapshotError(Problem::Hasher));
+        }
+        if header[4..] != own[4..] {
+            let problem = Problem::Size { got: [header[5], header[6]], own: [own[5], own[6]] };
+            return Err(SnapshotError(problem));
+        }
+        if !self.table.accepts(&image) {
+            return Err(content("list of slots or cells"));
+        }
+        Ok((then_ns, image))
+    }
+}

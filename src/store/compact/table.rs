@@ -1,0 +1,553 @@
+//! Buckets of slots.
+//!
+//! A key has one bucket, by the top bits of its hash, and looks for its fingerprint there, beginning at a *home* slot
+//! that its hash chooses too. Found: the word is exchanged for one further ahead. Not found: the newcomer takes the
+//! slot that is least ahead, of equal ones the nearest to its home.
+//!
+//! # No key in two slots
+//! *Least ahead*, and not *the first that is idle*, since whether a slot is idle depends on the time, which two threads
+//! read differently. Let T1 and T2 both put key x in, into slots m and m', neither having seen x, and let words only grow.
+//! T2 read m before T1 wrote it, and T1 read m' before T2 did: T2's m is at most T1's, and T1's m' at most T2's. By
+//! the rule T1's m is at most T1's m', and T2's m' at most T2's m. So m <= m' <= m' <= m all around; all are equal,
+//! and by the distance from home, which is the same for both, m is before m' and m' before m. So they took the same slot,
+//! and one exchange failed. Each thread's time plays no part: states are compared with each other.
+//!
+//! *Words that shrink.* Under [`Full::Inherit`] a newcomer starts from the word that it takes, so words only grow,
+//! and the above holds. Under `Spill` and `Forget` a live word is replaced by a lesser one when a bucket overflows. If
+//! that comes between two threads' readings, they may choose different slots after all. So there the newcomer looks again
+//! once it is in: if another slot holds its key, or the sketch a larger debt than it began with, it *retreats* (exchanges
+//! its own word for an empty one) and decides anew. Both write, then both look, with a fence in between, so at least
+//! one sees the other. Two threads are never both admitted wrongly (modelled). With three there is a gap: the retreat fails if a third
+//! has charged the slot meanwhile, and then both slots stay; the key has a second budget until the slot that it finds
+//! second is evicted or idle. That is counted ([`Gauges::raced`]).
+//!
+//! # Debts are never lost on the way
+//! Under `Spill` a live word's debt is in the sketch before the word is replaced, and a newcomer looks into the
+//! sketch after it has seen its key absent: so who sees the key gone sees the debt. A word is never seen twice with the
+//! same value (a key put in again starts at its debt and is charged), so no exchange succeeds on a word that was
+//! replaced and came back.
+
+use super::gauges::{Counters, Gauges, count};
+use super::latest::Time;
+use super::spill::{Identity, Spill};
+use crate::algorithm::narrow::{Narrow, STATE_BITS, Verdict};
+use crate::decision::Decision;
+use crate::memory::Array;
+use crate::sketch::{Unsure, scale};
+use crate::store::prefetch::prefetch;
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::sync::{AtomicU64, fence, fence_after_rmw};
+use crate::word::{EMPTY, FINGERPRINT_BITS, Standing, Word, standing};
+
+/// What happens in a bucket whose keys all owe.
+#[derive(Debug)]
+pub(super) enum Full {
+    Spill(Spill),
+    Forget,
+    Inherit,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Table<N, const WAYS: usize> {
+    slots: Array<AtomicU64>,
+    buckets: usize,
+    /// How far ahead a state can be.
+    horizon: u64,
+    full: Full,
+    counters: Counters,
+    states: std::marker::PhantomData<N>,
+}
+
+/// Where a key belongs.
+#[derive(Copy, Clone, Debug)]
+struct Place {
+    bucket: usize,
+    fingerprint: u64,
+    home: usize,
+}
+
+/// A time in a check, in states.
+#[derive(Copy, Clone, Debug)]
+struct Moment {
+    now_ns: u64,
+    reference: u64,
+    /// The reference of the latest time there is, once it was asked for.
+    latest: Option<u64>,
+}
+
+/// Why a check begins anew.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Again {
+    /// Another thread's write took effect.
+    Lost,
+    /// A state is too far ahead of this time; ask for the latest.
+    Unsure,
+}
+
+impl From<Unsure> for Again {
+    fn from(_: Unsure) -> Self {
+        Self::Unsure
+    }
+}
+
+/// What a bucket holds of a key.
+#[derive(Copy, Clone, Debug)]
+enum Found {
+    /// The key's slot and word, and how far ahead it is.
+    Here { slot: usize, word: u64, ahead: u64 },
+    /// The slot that is least ahead, its word, and how far ahead it is.
+    Absent { slot: usize, word: u64, ahead: u64 },
+}
+
+impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
+    /// A table of empty slots, or `None` if no address space holds so many.
+    pub(super) fn new(buckets: usize, horizon: u64, full: Full) -> Option<Self> {
+        const { assert!(WAYS.is_power_of_two(), "places in a bucket are found by masking") };
+        Some(Self {
+            slots: Array::zeroed(buckets.checked_mul(WAYS)?)?,
+            buckets,
+            horizon,
+            full,
+            counters: Counters::new(),
+            states: std::marker::PhantomData,
+        })
+    }
+
+    #[inline(always)]
+    fn place(&self, hash: u64) -> Place {
+        let fingerprint = hash & (u64::MAX >> STATE_BITS);
+        Place {
+            bucket: scale(hash, self.buckets),
+            // Zero is for empty slots: 1 has two keys' share.
+            fingerprint: if fingerprint == 0 { 1 } else { fingerprint },
+            #[expect(clippy::cast_possible_truncation, reason = "masked to the slots of a bucket")]
+            home: (hash >> FINGERPRINT_BITS) as usize & (WAYS - 1),
+        }
+    }
+
+    #[inline(always)]
+    fn bucket(&self, bucket: usize) -> &[AtomicU64] {
+        &self.slots[bucket * WAYS..][..WAYS]
+    }
+
+    /// Asks for a key's line.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, hash: u64) {
+        let place = self.place(hash);
+        prefetch(&raw const self.bucket(place.bucket)[place.home]);
+    }
+
+    /// Decides `cost` units and charges them if they are admitted.
+    ///
+    /// Lock-free: begins again only if another thread's write took effect. A denial writes nothing, unless it is for the
+    /// debt that a newcomer began with, which is counted.
+    // Always: see `State::charge`.
+    #[inline(always)]
+    pub(super) fn charge<T: Time>(&self, word: &N, hash: u64, time: &T, cost: u64) -> Decision {
+        let place = self.place(hash);
+        let slots = self.bucket(place.bucket);
+        prefetch(&raw const slots[place.home]);
+        let now_ns = time.now();
+        let reference = word.reference(now_ns);
+        for step in 0..WAYS {
+            let slot = &slots[(place.home + step) & (WAYS - 1)];
+            // Ordering: Relaxed. A key's word is its whole state and speaks of nothing else.
+            let seen = slot.load(Relaxed);
+            if seen >> STATE_BITS != place.fingerprint {
+                continue;
+            }
+            let ahead = match standing::<STATE_BITS>(seen, reference, self.horizon) {
+                Standing::Ahead(ahead) => ahead,
+                Standing::Idle => 0,
+                Standing::Unsure(_) => break,
+            };
+            match word.step(ahead, reference, now_ns, cost) {
+                Verdict::Refuse(decision) => return decision,
+                Verdict::Admit(decision, after) => {
+                    if after == ahead {
+                        return decision;
+                    }
+                    time.note(now_ns);
+                    let next = Word::pack(place.fingerprint, reference.wrapping_add(after));
+                    // Ordering: AcqRel: the argument above about two slots rests on each location's order and on there
+                    // being no cycle of loads that see later stores, which Relaxed would allow on paper.
+                    if slot.compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
+                        return decision;
+                    }
+                    break;
+                }
+            }
+        }
+        self.charge_slowly(word, place, time, now_ns, cost)
+    }
+
+    /// A check that lost an exchange, did not find its key, or found a state too far ahead.
+    #[cold]
+    #[inline(never)]
+    fn charge_slowly<T: Time>(&self, word: &N, place: Place, time: &T, now_ns: u64, cost: u64) -> Decision {
+        self.until_done(word, time, now_ns, |at| {
+            let found = self.find(place, at)?;
+            let (slot, seen, started) = match found {
+                Found::Here { slot, word, ahead } => (slot, word, ahead),
+                Found::Absent { slot, word, ahead } => (slot, word, self.debt(place, ahead, at)?),
+            };
+            match word.step(started, at.reference, at.now_ns, cost) {
+                Verdict::Refuse(decision) => {
+                    if let Found::Absent { .. } = found
+                        && started > 0
+                        && let Verdict::Admit(..) = word.step(0, at.reference, at.now_ns, cost)
+                    {
+                        count(&self.counters.stripe(place.bucket).denied_for_debt);
+                    }
+                    Ok(decision)
+                }
+                Verdict::Admit(decision, after) => {
+                    if after == started {
+                        return Ok(decision);
+                    }
+                    time.note(at.now_ns);
+                    let next = Word::pack(place.fingerprint, at.reference.wrapping_add(after));
+                    match found {
+                        Found::Here { .. } => {
+                            let slot = &self.bucket(place.bucket)[slot];
+                            // Ordering: as in `charge`.
+                            slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
+                        }
+                        Found::Absent { ahead, .. } => {
+                            self.put_in(place, slot, seen, ahead, next, started, at)?;
+                        }
+                    }
+                    Ok(decision)
+                }
+            }
+        })
+    }
+
+    /// What [`Table::charge`] would decide now, with the figures as they stand, uncharged.
+    pub(super) fn peek<T: Time>(&self, word: &N, hash: u64, time: &T, cost: u64) -> Decision {
+        let place = self.place(hash);
+        self.until_done(word, time, time.now(), |at| {
+            let ahead = match self.find(place, at)? {
+                Found::Here { ahead, .. } => ahead,
+                Found::Absent { ahead, .. } => self.debt(place, ahead, at)?,
+            };
+            Ok(match word.step(ahead, at.reference, at.now_ns, cost) {
+                Verdict::Refuse(decision) => decision,
+                Verdict::Admit(decision, _) => {
+                    match word.step(ahead, at.reference, at.now_ns, 0) {
+                        Verdict::Admit(uncharged, _) | Verdict::Refuse(uncharged) => {
+                            decision.with_figures_of(uncharged)
+                        }
+                    }
+                }
+            })
+        })
+    }
+
+    /// Tries until it is done, with the latest time once that is needed.
+    fn until_done<R>(
+        &self,
+        word: &N,
+        time: &impl Time,
+        now_ns: u64,
+        mut attempt: impl FnMut(&Moment) -> Result<R, Again>,
+    ) -> R {
+        let mut at = Moment { now_ns, reference: word.reference(now_ns), latest: None };
+        loop {
+            match attempt(&at) {
+                Ok(result) => return result,
+                Err(Again::Lost) => {}
+                Err(Again::Unsure) => {
+                    // Ordering: Acquire; pairs with the exchange that put the state there, before which its writer
+                    // took notice of its time.
+                    fence(Acquire);
+                    let (now_ns, latest_ns) = time.again(at.now_ns);
+                    let latest = Some(word.reference(latest_ns));
+                    at = Moment { now_ns, reference: word.reference(now_ns), latest };
+                }
+            }
+        }
+    }
+
+    /// How far a state is ahead of a moment; `None` is a state that has come round.
+    fn ahead(&self, state: u64, at: &Moment) -> Result<Option<u64>, Again> {
+        match standing::<STATE_BITS>(state, at.reference, self.horizon) {
+            Standing::Idle => Ok(Some(0)),
+            Standing::Ahead(ahead) => Ok(Some(ahead)),
+            Standing::Unsure(ahead) => {
+                let latest = at.latest.ok_or(Again::Unsure)?;
+                // The latest time may be behind by a quarter of a horizon.
+                match standing::<STATE_BITS>(state, latest, self.horizon + self.horizon / 2) {
+                    Standing::Unsure(_) => Ok(None),
+                    // Written after this time: it counts, as a time that stepped back.
+                    Standing::Idle | Standing::Ahead(_) => Ok(Some(ahead)),
+                }
+            }
+        }
+    }
+
+    /// Looks for a key; if it is absent, for the slot that is least ahead.
+    fn find(&self, place: Place, at: &Moment) -> Result<Found, Again> {
+        let slots = self.bucket(place.bucket);
+        let mut least: Option<(i64, Found)> = None;
+        let mut unsure = None;
+        for step in 0..WAYS {
+            let slot = (place.home + step) & (WAYS - 1);
+            // Ordering: Relaxed, with the fence below for what an evicted key's absence says.
+            let word = slots[slot].load(Relaxed);
+            let ahead = self.ahead(word, at);
+            if word >> STATE_BITS == place.fingerprint {
+                // An ancient word of the key's own is an idle one.
+                return Ok(Found::Here { slot, word, ahead: ahead?.unwrap_or(0) });
+            }
+            let order = match ahead {
+                _ if word == EMPTY => i64::MIN,
+                Ok(None) => i64::MIN,
+                Ok(Some(_)) => order(word, at.reference),
+                Err(again) => {
+                    unsure = Some(again);
+                    continue;
+                }
+            };
+            if least.as_ref().is_none_or(|(least, _)| order < *least) {
+                let ahead = if word == EMPTY { 0 } else { ahead?.unwrap_or(0) };
+                least = Some((order, Found::Absent { slot, word, ahead }));
+            }
+        }
+        // Ordering: Acquire; pairs with the exchange that replaced the key's word, if it was here: its debt was
+        // written before.
+        fence(Acquire);
+        match (unsure, least) {
+            (Some(again), _) => Err(again),
+            (None, Some((_, absent))) => Ok(absent),
+            (None, None) => unreachable!("a bucket has slots"),
+        }
+    }
+
+    /// What a key that is absent owes, in a bucket whose least slot is `least` ahead.
+    fn debt(&self, place: Place, least: u64, at: &Moment) -> Result<u64, Again> {
+        Ok(match &self.full {
+            Full::Forget => 0,
+            Full::Inherit => least,
+            Full::Spill(spill) => {
+                spill.debt(Identity::new(place.bucket, place.fingerprint), at.reference, at.latest)?
+            }
+        })
+    }
+
+    /// Puts a newcomer's word `next` into a slot that held `seen`, `ahead` of now. The newcomer `started` with a debt.
+    #[expect(clippy::too_many_arguments, reason = "one call, split for reading")]
+    fn put_in(
+        &self,
+        place: Place,
+        slot: usize,
+        seen: u64,
+        ahead: u64,
+        next: u64,
+        started: u64,
+        at: &Moment,
+    ) -> Result<(), Again> {
+        if let Full::Spill(spill) = &self.full
+            && ahead > 0
+        {
+            let evicted = Identity::new(place.bucket, Word::unpack(seen).fingerprint);
+            spill.record(evicted, ahead, at.reference, at.latest)?;
+        }
+        let own = &self.bucket(place.bucket)[slot];
+        // Ordering: AcqRel: whoever finds the evicted key gone sees its debt recorded.
+        own.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
+        let counters = self.counters.stripe(place.bucket);
+        if !matches!(self.full, Full::Inherit) && !self.alone(place, slot, started, at) {
+            count(&counters.retreats);
+            // Ordering: AcqRel, as a charge.
+            if own.compare_exchange(next, EMPTY, AcqRel, Relaxed).is_ok() {
+                return Err(Again::Lost);
+            }
+            count(&counters.raced);
+        }
+        if ahead > 0 {
+            count(&counters.evicted);
+        }
+        if started > 0 {
+            count(&counters.indebted);
+        }
+        Ok(())
+    }
+
+    /// Whether a key that has just been put in is in no other slot, and owes no more than it started with.
+    fn alone(&self, place: Place, own: usize, started: u64, at: &Moment) -> bool {
+        // Of two threads that put one key in, at least one sees the other's word.
+        fence_after_rmw();
+        let slots = self.bucket(place.bucket);
+        for step in 1..WAYS {
+            // Ordering: Acquire: if the other word is gone already, its debt is seen.
+            let word = slots[(own + step) & (WAYS - 1)].load(Acquire);
+            if word >> STATE_BITS == place.fingerprint {
+                return false;
+            }
+        }
+        match self.full {
+            Full::Inherit | Full::Forget => true,
+            // Unsure cells are ahead of this time: decide again, with the latest.
+            Full::Spill(_) => self.debt(place, 0, at).is_ok_and(|debt| debt <= started),
+        }
+    }
+
+    /// Makes a key owe nothing; whether it did.
+    pub(super) fn reset(&self, word: &N, hash: u64, time: &impl Time) -> bool {
+        let place = self.place(hash);
+        self.until_done(word, time, time.now(), |at| {
+            let (slot, seen, owed, free) = match self.find(place, at)? {
+                Found::Here { slot, word, ahead } => (slot, word, ahead, true),
+                Found::Absent { slot, word, ahead } => (slot, word, self.debt(place, ahead, at)?, ahead == 0),
+            };
+            if owed > 0 && free {
+                time.note(at.now_ns);
+                let next = Word::pack(place.fingerprint, at.reference);
+                let slot = &self.bucket(place.bucket)[slot];
+                // Ordering: as in `charge`.
+                slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
+            }
+            Ok(owed > 0)
+        })
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&self) {
+        for slot in self.slots.iter() {
+            // A look first, so that untouched memory stays so. Ordering: Release, as a charge.
+            if slot.load(Relaxed) != EMPTY {
+                slot.store(EMPTY, Release);
+            }
+        }
+        if let Full::Spill(spill) = &self.full {
+            spill.clear();
+        }
+    }
+
+    pub(super) fn state_bytes(&self) -> usize {
+        let spill = match &self.full {
+            Full::Spill(spill) => spill.bytes(),
+            Full::Forget | Full::Inherit => 0,
+        };
+        self.slots.len() * size_of::<AtomicU64>() + spill
+    }
+
+    pub(super) fn gauges(&self) -> Gauges {
+        self.counters.sum(self.slots.len())
+    }
+
+    fn is_live(&self, word: u64, reference: u64) -> bool {
+        word != EMPTY
+            && matches!(standing::<STATE_BITS>(word, reference, self.horizon), Standing::Ahead(_))
+    }
+
+    /// Slots whose keys owe.
+    pub(super) fn live_slots(&self, word: &N, now_ns: u64) -> usize {
+        let reference = word.reference(now_ns);
+        self.slots.iter().filter(|slot| self.is_live(slot.load(Relaxed), reference)).count()
+    }
+
+    /// The share of slots whose keys owe, by looking at 4,096 slots or all.
+    pub(super) fn load(&self, word: &N, now_ns: u64) -> f64 {
+        const LOOKED_AT: usize = 4096 / 8;
+        let reference = word.reference(now_ns);
+        let buckets = self.buckets.min(LOOKED_AT.max(1));
+        let mut live = 0_u32;
+        for index in 0..buckets {
+            // Evenly spread.
+            let bucket = index * (self.buckets / buckets);
+            for slot in self.bucket(bucket) {
+                live += u32::from(self.is_live(slot.load(Relaxed), reference));
+            }
+        }
+        #[expect(clippy::cast_precision_loss, reason = "at most 8192")]
+        let slots = (buckets * WAYS) as f64;
+        f64::from(live) / slots
+    }
+}
+
+/// How states are compared: by how far they are ahead or behind, with no regard to whether they are idle.
+#[inline]
+fn order(state: u64, reference: u64) -> i64 {
+    (state.wrapping_sub(reference) << FINGERPRINT_BITS).cast_signed() >> FINGERPRINT_BITS
+}
+
+/// What a table holds at one time: only what is ahead.
+#[derive(Debug, Default)]
+pub(super) struct Image {
+    /// Slots, ascending, and their fingerprint and how far ahead they are, as a word.
+    pub(super) slots: Vec<(u64, u64)>,
+    /// Cells of the sketch, ascending, and how many coarse ticks ahead they are.
+    pub(super) cells: Vec<(u32, u16)>,
+}
+
+/// For snapshots.
+impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
+    /// Slots, cells, and bits by which cells are shifted.
+    pub(super) fn shape(&self) -> [u64; 3] {
+        let (cells, shift) = match &self.full {
+            Full::Spill(spill) => (spill.cells().cells().len() as u64, u64::from(spill.cells().shift()) + 1),
+            Full::Forget => (0, 0),
+            Full::Inherit => (0, 255),
+        };
+        [self.slots.len() as u64, cells, shift]
+    }
+
+    /// What is owed at a time. Slots first and then cells: a debt that is evicted in between is in the cells by then.
+    pub(super) fn image(&self, word: &N, now_ns: u64) -> Image {
+        let reference = word.reference(now_ns);
+        let mut image = Image::default();
+        for (index, slot) in (0..).zip(self.slots.iter()) {
+            let seen = slot.load(Acquire);
+            if seen != EMPTY
+                && let Standing::Ahead(ahead) = standing::<STATE_BITS>(seen, reference, self.horizon)
+            {
+                image.slots.push((index, Word::pack(Word::unpack(seen).fingerprint, ahead)));
+            }
+        }
+        if let Full::Spill(spill) = &self.full {
+            image.cells = spill.cells().image(reference);
+        }
+        image
+    }
+
+    /// Whether an image could be one of this table.
+    pub(super) fn accepts(&self, image: &Image) -> bool {
+        let slots = self.slots.len() as u64;
+        let ascending = image.slots.is_sorted_by(|a, b| a.0 < b.0);
+        let sound = image.slots.iter().all(|&(index, word)| {
+            let Word { fingerprint, state } = Word::unpack(word);
+            index < slots && fingerprint > 0 && (1..=self.horizon).contains(&state)
+        });
+        let cells = match &self.full {
+            Full::Spill(spill) => spill.cells().accepts(&image.cells),
+            Full::Forget | Full::Inherit => image.cells.is_empty(),
+        };
+        ascending && sound && cells
+    }
+
+    /// Makes the table what the image of `then_ns` says, at `now_ns`. Time that has passed counts; a clock that is behind
+    /// the image's begins where the image ended.
+    pub(super) fn replace(&self, word: &N, image: &Image, then_ns: u64, now_ns: u64) {
+        let reference = word.reference(now_ns);
+        let passed =
+            if now_ns > then_ns { reference.wrapping_sub(word.reference(then_ns)) } else { 0 };
+        self.clear();
+        for &(index, stored) in &image.slots {
+            let Word { fingerprint, state: ahead } = Word::unpack(stored);
+            if let Some(left @ 1..) = ahead.checked_sub(passed) {
+                #[expect(clippy::cast_possible_truncation, reason = "below the number of slots (`accepts`)")]
+                let slot = &self.slots[index as usize];
+                slot.store(Word::pack(fingerprint, reference.wrapping_add(left)), Release);
+            }
+        }
+        if let Full::Spill(spill) = &self.full {
+            spill.cells().replace(&image.cells, word.reference(then_ns), reference, now_ns > then_ns);
+            if !image.cells.is_empty() {
+                spill.doorkeeper().open(reference);
+            }
+        }
+    }
+}
