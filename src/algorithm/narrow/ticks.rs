@@ -11,9 +11,9 @@
 //! - *Preemption.* A thread that is stopped between its clock and its exchange must come back within half the range,
 //!   which is at least a second.
 //!
-//! So there are about 2²⁰ ticks to a full burst, but never fewer than 256 to an interval. Of the numbers of ticks in reach
-//! that is taken which makes the shortest of 1 ns, 2 ns, 4 ns, 5 ns, … 1 s a whole number of ticks: at `10/60s` a tick is
-//! 62.5 µs, and requests whose times are whole milliseconds are decided exactly.
+//! So there are up to 2²⁰ ticks to a full burst (and more than half as many), but never fewer than 256 to an interval.
+//! Of the numbers of ticks in reach that is taken which makes the shortest of 1 ns, 10 ns, 100 ns, … 1 s a whole number
+//! of ticks: at `10/60s` a tick is 100 µs, and requests whose times are whole milliseconds are decided exactly.
 
 /// Bits of a state.
 pub(crate) const STATE_BITS: u32 = 40;
@@ -178,16 +178,9 @@ fn to_u64(value: u128) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }
 
-/// The divisors of a second in nanoseconds, ascending.
+/// The units that people give times in, and their tenths, in nanoseconds.
 fn units() -> impl Iterator<Item = u128> {
-    let mut units = Vec::with_capacity(100);
-    for twos in 0..=9 {
-        for fives in 0..=9 {
-            units.push(2_u128.pow(twos) * 5_u128.pow(fives));
-        }
-    }
-    units.sort_unstable();
-    units.into_iter()
+    (0..=9).map(|power| 10_u128.pow(power))
 }
 
 pub(crate) const fn gcd(mut a: u128, mut b: u128) -> u128 {
@@ -239,9 +232,9 @@ mod tests {
         const MS: u64 = 1_000_000;
         for (name, rate, unit) in [
             ("10/60s", rate(6_000 * MS, 1, 10), MS),
-            ("60/h", rate(60_000 * MS, 1, 60), 4 * MS),
-            ("100/s burst 200", rate(10 * MS, 1, 200), 2_000),
-            ("7/60s", rate(60_000 * MS, 7, 7), 125_000),
+            ("60/h", rate(60_000 * MS, 1, 60), 10 * MS),
+            ("100/s burst 200", rate(10 * MS, 1, 200), 10_000),
+            ("7/60s", rate(60_000 * MS, 7, 7), MS),
             ("5000/h", rate(720 * MS, 1, 5_000), 10 * MS),
             ("1/day", rate(86_400_000 * MS, 1, 1), 100 * MS),
         ] {
@@ -269,10 +262,10 @@ mod tests {
     #[test]
     fn every_rate_of_a_table_gets_its_ticks() {
         let (minute, second, day) =
-            (rate(600_000_000, 1, 100), rate(1_000_000, 1, 1_000), rate(86_400_000_000, 1, 1_000));
+            (rate(600_000_000, 1, 100), rate(10_000_000, 1, 1_000), rate(86_400_000_000, 1, 1_000));
         let ticks = choose(minute, &[second, day]).unwrap();
-        // 600 intervals of the second rate to one of the own.
-        assert!(ticks / 600 >= MIN_TICKS, "{ticks}");
+        // 60 intervals of the second rate to one of the own.
+        assert!(ticks / 60 >= MIN_TICKS, "{ticks}");
         assert!(ticks * 144 * 1_000 <= MAX_HORIZON, "{ticks}");
     }
 }
