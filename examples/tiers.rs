@@ -1,6 +1,6 @@
 //! Tiers on one limiter: the same state, another quota by call. `cargo run --example tiers`.
 
-use tollgate::{Algorithm, Clock, Gcra, ManualClock, WhenFull, Quota, QuotaError, RateLimiter, Timestamp};
+use tollgate::{Algorithm, Clock, Gcra, ManualClock, Quota, QuotaError, RateLimiter, Timestamp, WhenFull};
 
 #[derive(Clone, Copy, Debug)]
 enum Tier {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tollgate::{
-    Algorithm, FixedWindow, Gcra, ManualClock, MinimumSpacing, WhenFull, Quota, RateLimiter, SlidingLog,
-    SubWindow, Timestamp, TokenBucket,
+    Algorithm, FixedWindow, Gcra, ManualClock, MinimumSpacing, Quota, RateLimiter, SlidingLog, SubWindow,
+    Timestamp, TokenBucket, WhenFull,
 };
 
 const START: Timestamp = Timestamp::from_secs(1_000_000);

@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
-use tollgate::{Algorithm, Gcra, Keyed, ManualClock, WhenFull, Quota, RateLimiter, SlidingWindow, Timestamp};
+use tollgate::{Algorithm, Gcra, Keyed, ManualClock, Quota, RateLimiter, SlidingWindow, Timestamp, WhenFull};
 
 const KEYS: u32 = 12;
 

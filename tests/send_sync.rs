@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate::{
     Clock, CoarseClock, Decision, Direct, FixedWindow, Gcra, Keyed, LeakyBucketMeter, LeakyBucketQueue,
-    ManualClock, MinimumSpacing, Outcome, WhenFull, QuantaClock, Quota, QuotaError, RateLimiter, SlidingLog,
-    SlidingWindow, StdClock, SubWindow, Timestamp, TokenBucket,
+    ManualClock, MinimumSpacing, Outcome, QuantaClock, Quota, QuotaError, RateLimiter, SlidingLog,
+    SlidingWindow, StdClock, SubWindow, Timestamp, TokenBucket, WhenFull,
 };
 
 fn shared<T: Send + Sync + Debug + 'static>() {}
