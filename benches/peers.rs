@@ -25,6 +25,8 @@
 //! * Peers are called as their documentation recommends. pingora-limits counts rather than limits, in fixed memory
 //!   and with errors; it is here because people compare it.
 
+#[path = "peers/compact.rs"]
+mod compact;
 #[path = "peers/floor.rs"]
 mod floor;
 #[path = "peers/harness.rs"]
@@ -56,11 +58,11 @@ fn chosen<K: Key>(groups: impl IntoIterator<Item = Vec<Recipe<K>>>) -> Vec<Recip
 }
 
 fn keyed() -> Vec<Recipe<u64>> {
-    chosen([floor::keyed(), ours::keyed(), rivals::keyed()])
+    chosen([floor::keyed(), compact::keyed(), ours::keyed(), rivals::keyed()])
 }
 
 fn strings() -> Vec<Recipe<String>> {
-    chosen([floor::strings(), ours::strings(), rivals::strings()])
+    chosen([floor::strings(), compact::strings(), ours::strings(), rivals::strings()])
 }
 
 fn one_word() -> Vec<Recipe<u64>> {

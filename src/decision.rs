@@ -216,11 +216,7 @@ impl Decision {
             }
             Facts::Ticks { ahead, interval, charged, queued: true, .. } if self.is_allowed() => {
                 let charge = if charged { interval.saturating_mul(self.cost) } else { 0 };
-                // An idle key's charge begins within the tick that is passing, and waits for nothing.
-                match ahead.saturating_sub(charge) {
-                    0 | 1 => Duration::ZERO,
-                    before => Duration::from_nanos(self.ticks_ns(before)),
-                }
+                Duration::from_nanos(self.ticks_ns(ahead.saturating_sub(charge)))
             }
             _ => Duration::ZERO,
         }

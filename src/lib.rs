@@ -74,8 +74,8 @@ pub mod design {
 }
 
 pub use algorithm::{
-    Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, MinimumSpacing, SlidingLog,
-    SlidingWindow, SubWindow, TokenBucket,
+    Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, MinimumSpacing,
+    SlidingLog, SlidingWindow, SubWindow, TokenBucket,
 };
 pub use clock::{Clock, CoarseClock, ManualClock, QuantaClock, StdClock, Timestamp};
 pub use decision::{Decision, Denied, Outcome};

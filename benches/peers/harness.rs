@@ -49,7 +49,7 @@ impl Expect {
     pub(crate) fn terms(self) -> Terms {
         match self {
             Self::Allowed => Terms { rate: 1, period: Duration::from_secs(60), burst: 10_000_000 },
-            Self::AllowedIdle => Terms { rate: 1_000_000, period: Duration::from_secs(1), burst: u32::MAX },
+            Self::AllowedIdle => Terms { rate: 1_000_000, period: Duration::from_secs(1), burst: 10_000_000 },
             Self::Denied => Terms { rate: 1, period: Duration::from_secs(3600), burst: 1 },
         }
     }

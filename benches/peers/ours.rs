@@ -4,7 +4,7 @@ use tollgate::{Direct, Gcra, Keyed, QuantaClock, RateLimiter, StdClock};
 
 use crate::harness::{Expect, Recipe, Subject};
 
-fn gcra(expect: Expect) -> Gcra {
+pub(crate) fn gcra(expect: Expect) -> Gcra {
     let terms = expect.terms();
     Gcra::new(tollgate::Quota::new(u64::from(terms.rate), terms.period).burst(u64::from(terms.burst)))
 }

@@ -69,7 +69,7 @@ pub(crate) fn print_table(table: &Table) {
         );
     }
     println!(
-        "{:<30} {:>9} {:>19} {:>17} {:>10} {:>20} {:>20} {:>6}",
+        "{:<32} {:>9} {:>19} {:>17} {:>10} {:>20} {:>20} {:>6}",
         "",
         "ns/check",
         "[min..max]",
@@ -83,7 +83,7 @@ pub(crate) fn print_table(table: &Table) {
         let ns = row.ns();
         let (floor, governor) = ratios(table, row);
         println!(
-            "{:<30} {:>9.1} {:>19} {:>17} {:>10.1} {:>20} {:>20} {:>5.1}%",
+            "{:<32} {:>9.1} {:>19} {:>17} {:>10.1} {:>20} {:>20} {:>5.1}%",
             row.name,
             ns.median,
             format!("{:.1}..{:.1}", ns.min, ns.max),
@@ -102,7 +102,7 @@ pub(crate) fn print_counts(tables: &[Table]) {
     for table in tables {
         for row in &table.rows {
             if seen.insert((row.name, row.counts)) {
-                println!("{:<30} {} ({} keys)", row.name, row.counts, table.kind);
+                println!("{:<32} {} ({} keys)", row.name, row.counts, table.kind);
             }
         }
     }
@@ -115,7 +115,7 @@ pub(crate) fn print_footprints(footprints: &[Footprint]) {
     println!("\n## Resident bytes a key after first sight of that many keys, each in its own process");
     for footprint in footprints {
         println!(
-            "{:<30} {:<16} {:>10} keys {:>9.1} B a key",
+            "{:<32} {:<16} {:>10} keys {:>9.1} B a key",
             footprint.name, footprint.kind, footprint.population, footprint.bytes_per_key
         );
     }

@@ -5,8 +5,8 @@
 use clap::ValueEnum;
 
 use crate::{
-    Algorithm, FixedWindow, Gcra, LeakyBucketMeter, Quota, QuotaError, SlidingLog, SlidingWindow, SubWindow,
-    TokenBucket,
+    Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, Quota, QuotaError, SlidingLog,
+    SlidingWindow, SubWindow, TokenBucket,
 };
 
 /// An algorithm that the program can replay through.
@@ -79,6 +79,18 @@ pub trait Visitor {
     fn visit<A: Algorithm>(self, algorithms: Vec<A>) -> Self::Output;
 }
 
+/// The same with algorithms that the compact store can hold.
+pub trait CompactVisitor {
+    /// What comes of it.
+    type Output;
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// If the store cannot hold a quota.
+    fn visit<A: CompactAlgorithm>(self, algorithms: Vec<A>) -> Result<Self::Output, QuotaError>;
+}
+
 impl Kind {
     /// The name used on the command line and in JSON.
     #[must_use]
@@ -117,16 +129,42 @@ impl Kind {
             Self::LeakyBucket => visitor.visit(each(quotas, |quota| Ok(LeakyBucketMeter::new(quota)))?),
             Self::FixedWindow => visitor.visit(each(quotas, FixedWindow::try_new)?),
             Self::SlidingLog => visitor.visit(each(quotas, SlidingLog::try_new)?),
-            Self::SlidingWindow => visitor.visit(each(quotas, |quota| {
-                let window = SlidingWindow::try_new(quota)?;
-                Ok(if strict { window.strict() } else { window })
-            })?),
+            Self::SlidingWindow => visitor.visit(each(quotas, |quota| sliding_window(quota, strict))?),
             Self::SubWindow => visitor.visit(each(quotas, |quota| {
                 let window = SubWindow::try_new(quota, sub_windows)?;
                 Ok(if strict { window.strict() } else { window })
             })?),
         })
     }
+
+    /// [`Kind::visit`] for the compact store; `None` if it cannot hold this kind, whatever the quota.
+    pub fn visit_compact<V: CompactVisitor>(
+        self,
+        quotas: &[Quota],
+        options: Options,
+        visitor: V,
+    ) -> Option<Result<V::Output, QuotaError>> {
+        let Options { strict, .. } = options;
+        Some(match self {
+            Self::Gcra => each(quotas, |quota| Ok(Gcra::new(quota))).and_then(|each| visitor.visit(each)),
+            Self::TokenBucket => {
+                each(quotas, |quota| Ok(TokenBucket::new(quota))).and_then(|each| visitor.visit(each))
+            }
+            Self::LeakyBucket => {
+                each(quotas, |quota| Ok(LeakyBucketMeter::new(quota))).and_then(|each| visitor.visit(each))
+            }
+            Self::FixedWindow => each(quotas, FixedWindow::try_new).and_then(|each| visitor.visit(each)),
+            Self::SlidingWindow => {
+                each(quotas, |quota| sliding_window(quota, strict)).and_then(|each| visitor.visit(each))
+            }
+            Self::SlidingLog | Self::SubWindow => return None,
+        })
+    }
+}
+
+fn sliding_window(quota: Quota, strict: bool) -> Result<SlidingWindow, QuotaError> {
+    let window = SlidingWindow::try_new(quota)?;
+    Ok(if strict { window.strict() } else { window })
 }
 
 fn each<A>(quotas: &[Quota], build: impl Fn(Quota) -> Result<A, QuotaError>) -> Result<Vec<A>, QuotaError> {

@@ -11,6 +11,7 @@ use super::error::Error;
 use super::input::Selection;
 use super::input::fields::{FieldList, Format};
 use super::input::time::TimeFormat;
+use super::storage::StoreArgs;
 use crate::{Quota, QuotaError};
 
 /// The quota that is used when none is given.
@@ -55,6 +56,8 @@ Examples:
     tollgate replay requests.jsonl --time ts --key user.id+route --limit 5/min --chart denied.svg
   CSV whose date and time are two columns, IPv6 clients by their /64, results for a program:
     zcat log.csv.gz | tollgate replay - --time date+time --key ip --ipv6-prefix 64 --json
+  Whether 64 KiB are enough for this traffic in the store of fixed size, however many clients there are:
+    tollgate replay access.log --limit 100/60s --store compact --memory 64KiB
   Which limit would deny one request in a thousand:
     tollgate suggest access.log --deny-requests 0.1%
 
@@ -64,7 +67,8 @@ const SUGGEST_EXAMPLES: &str = "\
 Examples:
   tollgate suggest access.log
   tollgate suggest access.log --deny-clients 1% --period 1h --algorithm all
-  tollgate suggest requests.jsonl --key user.id --deny-requests 0.05% --period 10s --burst 50";
+  tollgate suggest requests.jsonl --key user.id --deny-requests 0.05% --period 10s --burst 50
+  tollgate suggest access.log --store compact --memory 256KiB";
 
 /// Which requests.
 #[derive(Args, Debug)]
@@ -153,9 +157,9 @@ pub struct AlgorithmArgs {
     #[arg(long, help_heading = "Limiter")]
     pub strict_windows: bool,
 
-    /// Where each key's state is kept: keyed keeps every active key apart, exactly
-    #[arg(long, value_enum, default_value_t = Store::Keyed, help_heading = "Limiter")]
-    pub store: Store,
+    /// Where states are kept.
+    #[command(flatten)]
+    pub stores: StoreArgs,
 }
 
 impl AlgorithmArgs {
@@ -164,22 +168,11 @@ impl AlgorithmArgs {
     pub fn options(&self) -> Options {
         Options { sub_windows: self.sub_windows, strict: self.strict_windows }
     }
-}
 
-/// Where state is kept.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub enum Store {
-    /// One word a key, keys kept
-    Keyed,
-}
-
-impl Store {
-    /// The name in JSON.
+    /// Whether each algorithm was asked for by its name, instead of as one of all.
     #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Keyed => "keyed",
-        }
+    pub fn by_name(&self) -> bool {
+        !self.algorithm.is_empty() && !self.algorithm.contains(&Choice::All)
     }
 }
 

@@ -5,8 +5,9 @@
 //! | `args` | the command line |
 //! | `input/` | files to records: decompression, formats, fields, times, keys |
 //! | `synthetic` | the made-up day |
-//! | `algorithms`, `replay`, `suggest` | the work |
-//! | `report`, `chart`, `axis`, `human` | what people and programs see of it |
+//! | `storage` | which store, and how large |
+//! | `algorithms`, `stores`, `replay`, `suggest` | the work |
+//! | `report`, `compact`, `chart`, `axis`, `human` | what people and programs see of it |
 //!
 //! It is a module of the library, hidden from its documentation, so that tests and fuzz targets reach the parsers.
 //! It is no part of the library's interface.
@@ -15,12 +16,15 @@ pub mod algorithms;
 pub mod args;
 pub mod axis;
 pub mod chart;
+pub mod compact;
 pub mod decimal;
 pub mod error;
 pub mod human;
 pub mod input;
 pub mod replay;
 pub mod report;
+pub mod storage;
+pub mod stores;
 pub mod suggest;
 pub mod synthetic;
 
@@ -31,10 +35,12 @@ use std::process::ExitCode;
 use clap::{Parser as _, ValueEnum as _};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use self::algorithms::{Choice, Kind, chosen};
+use self::algorithms::{Kind, chosen};
 use self::args::{Cli, Command, InputArgs, ReplayArgs, Share, SuggestArgs};
 use self::error::Error;
 use self::input::Trace;
+use self::replay::Setup;
+use self::storage::Storage;
 use self::suggest::{Goal, Search};
 
 /// Runs the program on the process's arguments.
@@ -62,7 +68,7 @@ fn say(text: &str) {
 
 fn run_replay(args: &ReplayArgs) -> Result<(), Error> {
     let kinds = chosen(&args.algorithms.algorithm, Kind::value_variants());
-    let by_name = !args.algorithms.algorithm.is_empty() && !args.algorithms.algorithm.contains(&Choice::All);
+    let by_name = args.algorithms.by_name();
     if args.decisions.is_some() && kinds.len() != 1 {
         return Err(Error::usage(format!(
             "--decisions writes one algorithm's decisions, but there are {}; choose one with --algorithm",
@@ -70,10 +76,13 @@ fn run_replay(args: &ReplayArgs) -> Result<(), Error> {
         )));
     }
     let quotas = args.quotas()?;
+    let storage = args.algorithms.stores.storage(quotas.len())?;
+    let (kinds, mut left_out) = storage.holds(&kinds, by_name)?;
     let trace = read(&args.input, args.json.as_deref())?;
     let progress = bar(trace.records.len() as u64 * kinds.len() as u64, "replaying");
-    let options = args.algorithms.options();
-    let (outcomes, left_out) = replay::replay_all(&trace, &kinds, by_name, &quotas, options, &progress)?;
+    let setup = Setup { options: args.algorithms.options(), storage, beside: storage != Storage::Keyed };
+    let (outcomes, unfit) = replay::replay_all(&trace, &kinds, by_name, &quotas, setup, &progress)?;
+    left_out.extend(unfit);
     progress.finish_and_clear();
 
     let mut about = report::input_lines(&trace, args.input.no_sort) + &report::limits_line(&quotas);
@@ -84,6 +93,7 @@ fn run_replay(args: &ReplayArgs) -> Result<(), Error> {
     if args.algorithms.burst.is_some() && kinds.iter().any(|kind| !kind.heeds_burst()) {
         about += "         The burst is for gcra, token-bucket and leaky-bucket; windows ignore it.\n";
     }
+    about += &storage.line(quotas.len());
     left_out.iter().for_each(|note| about += &format!("Note     {note}\n"));
     say(&report::skipped_lines(&trace));
 
@@ -95,16 +105,16 @@ fn run_replay(args: &ReplayArgs) -> Result<(), Error> {
         chart::draw(path, &trace, &outcomes)?;
     }
     let json = match &args.json {
-        Some(path) => {
-            Some((path, report::replay_json(&trace, &outcomes, args.algorithms.store.as_str(), args.top)?))
-        }
+        Some(path) => Some((path, report::replay_json(&trace, &outcomes, &storage, args.top)?)),
         None => None,
     };
-    finish(json, &about, || report::replay_tables(&trace, &outcomes, args.top))
+    finish(json, &about, || report::replay_tables(&trace, &outcomes, &storage, args.top))
 }
 
 fn run_suggest(args: &SuggestArgs) -> Result<(), Error> {
     let kinds = chosen(&args.algorithms.algorithm, &[Kind::Gcra]);
+    let storage = args.algorithms.stores.storage(1)?;
+    let (kinds, left_out) = storage.holds(&kinds, args.algorithms.by_name())?;
     let goal = match (args.deny_requests, args.deny_clients) {
         (_, Some(share)) => Goal::Clients(share),
         (share, None) => Goal::Requests(share.unwrap_or(Share { billionths: 1_000_000 })),
@@ -117,6 +127,7 @@ fn run_suggest(args: &SuggestArgs) -> Result<(), Error> {
         period: args.period,
         burst: args.algorithms.burst,
         options: args.algorithms.options(),
+        storage,
         progress: &progress,
     };
     let answers = kinds.iter().map(|&kind| search.find(kind)).collect::<Result<Vec<_>, _>>()?;
@@ -127,8 +138,10 @@ fn run_suggest(args: &SuggestArgs) -> Result<(), Error> {
         ""
     };
     let period = human::duration(args.period);
-    let about = report::input_lines(&trace, args.input.no_sort)
-        + &format!("Goal     {}, period {period}{default}\n", goal.text());
+    let mut about = report::input_lines(&trace, args.input.no_sort)
+        + &format!("Goal     {}, period {period}{default}\n", goal.text())
+        + &storage.line(1);
+    left_out.iter().for_each(|note| about += &format!("Note     {note}\n"));
     say(&report::skipped_lines(&trace));
     let json = match &args.json {
         Some(path) => Some((path, suggest::json(&search, &answers)?)),

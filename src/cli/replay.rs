@@ -1,17 +1,18 @@
-//! Runs a trace through the library's keyed limiters, in the trace's own time.
+//! Runs a trace through the library's limiters, in the trace's own time.
 
-use std::any::TypeId;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
 
-use super::algorithms::{Kind, Options, Visitor};
+use super::algorithms::{CompactVisitor, Kind, Options, Visitor};
 use super::error::Error;
-use super::input::{Record, Trace};
-use crate::sync::AtomicU64;
-use crate::{Algorithm, ManualClock, Quota, QuotaError, RateLimiter, Timestamp};
+use super::input::Trace;
+use super::storage::{self, Storage};
+use super::stores::{CompactGates, Figures, Gates, KeyedGates};
+use crate::quota::Reason;
+use crate::{Algorithm, CompactAlgorithm, Quota, QuotaError, Timestamp};
 
-/// Between two looks at the progress bar and at the store's size.
+/// Between two looks at the progress bar and at the store.
 const STRIDE: usize = 1 << 12;
 
 /// What one algorithm made of a trace.
@@ -23,6 +24,19 @@ pub struct Outcome {
     pub quotas: Vec<Quota>,
     /// The decisions.
     pub tally: Tally,
+    /// How the store fared, if it is the compact one.
+    pub compact: Option<Figures>,
+}
+
+/// How to replay, whatever the algorithm and the limits.
+#[derive(Copy, Clone, Debug)]
+pub struct Setup {
+    /// Settings of window algorithms.
+    pub options: Options,
+    /// Where states are kept.
+    pub storage: Storage,
+    /// Whether a keyed store runs beside a compact one, to count the decisions that differ.
+    pub beside: bool,
 }
 
 /// The decisions, and what they add up to.
@@ -77,12 +91,22 @@ pub fn replay(
     trace: &Trace,
     kind: Kind,
     quotas: &[Quota],
-    options: Options,
+    setup: Setup,
     progress: &ProgressBar,
 ) -> Result<Outcome, QuotaError> {
-    let run = Run { records: &trace.records, keys: trace.keys.len(), progress };
-    let tally = kind.visit(quotas, options, run)?;
-    Ok(Outcome { kind, quotas: quotas.to_vec(), tally })
+    let Setup { options, storage, beside } = setup;
+    let run = Run { trace, progress };
+    let (tally, compact) = match storage {
+        Storage::Keyed => (kind.visit(quotas, options, run)?, None),
+        Storage::Compact(setup) => {
+            let instead = "gcra, token-bucket, leaky-bucket, fixed-window and sliding-window";
+            let refused = || Reason::NoNarrowForm { algorithm: kind.as_str(), instead };
+            let run = CompactRun { run, setup, ledger: beside.then_some((quotas, kind)) };
+            let (tally, figures) = kind.visit_compact(quotas, options, run).ok_or_else(refused)??;
+            (tally, Some(figures))
+        }
+    };
+    Ok(Outcome { kind, quotas: quotas.to_vec(), tally, compact })
 }
 
 /// Replays through several algorithms. One that cannot hold the quotas ends the run if it was asked for by name,
@@ -95,17 +119,23 @@ pub fn replay_all(
     kinds: &[Kind],
     by_name: bool,
     quotas: &[Quota],
-    options: Options,
+    setup: Setup,
     progress: &ProgressBar,
 ) -> Result<(Vec<Outcome>, Vec<String>), Error> {
     let mut outcomes = Vec::new();
     let mut left_out = Vec::new();
     for &kind in kinds {
-        progress.set_message(kind.as_str());
-        match replay(trace, kind, quotas, options, progress) {
+        let exact = if setup.beside { ", and exactly beside it" } else { "" };
+        progress.set_message(format!("{}{exact}", kind.as_str()));
+        match replay(trace, kind, quotas, setup, progress) {
             Ok(outcome) => outcomes.push(outcome),
-            Err(error) if by_name => return Err(Error::usage(format!("{}: {error}", kind.as_str()))),
-            Err(error) => left_out.push(format!("{} left out: {error}", kind.as_str())),
+            Err(error) => {
+                let why = in_flags(&error);
+                if by_name {
+                    return Err(Error::usage(format!("{}: {why}", kind.as_str())));
+                }
+                left_out.push(format!("{} left out: {why}", kind.as_str()));
+            }
         }
     }
     if outcomes.is_empty() {
@@ -114,9 +144,16 @@ pub fn replay_all(
     Ok((outcomes, left_out))
 }
 
+/// A refusal in the words of the command line instead of the library's.
+#[must_use]
+pub fn in_flags(error: &QuotaError) -> String {
+    let text = error.to_string();
+    let text = text.strip_prefix("invalid quota: ").unwrap_or(&text);
+    text.replace("Overflow::Inherit", "--overflow inherit").replace("Overflow::Forget", "--overflow forget")
+}
+
 struct Run<'a> {
-    records: &'a [Record],
-    keys: usize,
+    trace: &'a Trace,
     progress: &'a ProgressBar,
 }
 
@@ -124,65 +161,43 @@ impl Visitor for Run<'_> {
     type Output = Tally;
 
     fn visit<A: Algorithm>(self, algorithms: Vec<A>) -> Tally {
-        let limiters: Vec<_> = algorithms
-            .into_iter()
-            .map(|algorithm| {
-                // Every check is given its time, so the clock is never read: a still one costs nothing to make.
-                // Keys are our own small numbers, which no client chooses; fixed seeds make runs repeatable.
-                let hasher = ahash::RandomState::with_seeds(1, 2, 3, 4);
-                let builder = RateLimiter::builder(algorithm).clock(ManualClock::new(Timestamp::ZERO));
-                builder.hasher(hasher).keyed::<u32>()
-            })
-            .collect();
-        let state_bytes =
-            || limiters.iter().map(|limiter| limiter.len() * bytes_per_key(limiter.algorithm())).sum();
-        match &limiters[..] {
-            [limiter] => self.decide(state_bytes, |record, now| {
-                let decision = limiter.check_at(&record.key, record.cost, now);
-                if decision.is_allowed() { Ok(()) } else { Err(decision.retry_after()) }
-            }),
-            limiters => self.decide(state_bytes, |record, now| {
-                let mut wait = Some(Duration::ZERO);
-                let mut denied = false;
-                for limiter in limiters {
-                    let decision = limiter.peek_at(&record.key, record.cost, now);
-                    if decision.is_denied() {
-                        denied = true;
-                        // The longest; and never is longer than any.
-                        wait = wait.zip(decision.retry_after()).map(|(a, b)| a.max(b));
-                    }
-                }
-                if denied {
-                    return Err(wait);
-                }
-                for limiter in limiters {
-                    let decision = limiter.check_at(&record.key, record.cost, now);
-                    debug_assert!(decision.is_allowed(), "nothing came between the peek and the check");
-                }
-                Ok(())
-            }),
-        }
+        self.through(&mut KeyedGates::new(algorithms))
+    }
+}
+
+struct CompactRun<'a> {
+    run: Run<'a>,
+    setup: storage::Compact,
+    /// What a keyed store beside it needs to know.
+    ledger: Option<(&'a [Quota], Kind)>,
+}
+
+impl CompactVisitor for CompactRun<'_> {
+    type Output = (Tally, Figures);
+
+    fn visit<A: CompactAlgorithm>(self, algorithms: Vec<A>) -> Result<(Tally, Figures), QuotaError> {
+        let looks = self.run.trace.records.len().div_ceil(STRIDE);
+        let mut gates = CompactGates::new(algorithms, self.setup, self.ledger, looks)?;
+        let tally = self.run.through(&mut gates);
+        Ok((tally, gates.figures()))
     }
 }
 
 impl Run<'_> {
-    /// The loop over the records. `decide` admits, or denies with the wait, `None` if no wait helps.
-    fn decide(
-        self,
-        state_bytes: impl Fn() -> usize,
-        mut decide: impl FnMut(&Record, Timestamp) -> Result<(), Option<Duration>>,
-    ) -> Tally {
+    /// The loop over the records.
+    fn through(self, gates: &mut impl Gates) -> Tally {
         let mut tally = Tally {
-            decisions: Vec::with_capacity(self.records.len()),
-            denied_by_key: vec![0; self.keys],
+            decisions: Vec::with_capacity(self.trace.records.len()),
+            denied_by_key: vec![0; self.trace.keys.len()],
             denied: 0,
             never: 0,
             longest_wait: Duration::ZERO,
             state_bytes: 0,
         };
-        for records in self.records.chunks(STRIDE) {
+        for records in self.trace.records.chunks(STRIDE) {
+            let mut now = 0;
             for record in records {
-                match decide(record, Timestamp::from_nanos(record.at)) {
+                match gates.decide(record) {
                     Ok(()) => tally.decisions.push(b'1'),
                     Err(wait) => {
                         tally.decisions.push(b'0');
@@ -194,28 +209,22 @@ impl Run<'_> {
                         }
                     }
                 }
+                now = record.at;
             }
-            tally.state_bytes = tally.state_bytes.max(state_bytes() as u64);
+            tally.state_bytes = tally.state_bytes.max(gates.look(Timestamp::from_nanos(now)) as u64);
             self.progress.inc(records.len() as u64);
         }
         tally
     }
 }
 
-/// What the keyed store keeps for one key: link, hash, state and key in a node, and its share of the buckets.
-fn bytes_per_key<A: Algorithm>(algorithm: &A) -> usize {
-    let node = size_of::<(usize, u64, u64, A::Tail, u32, usize)>().next_multiple_of(64);
-    let boxed = TypeId::of::<A::Tail>() == TypeId::of::<Box<[AtomicU64]>>();
-    let elsewhere = if boxed { algorithm.tail_len() * size_of::<AtomicU64>() } else { 0 };
-    node + elsewhere + 4 * size_of::<usize>()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::algorithms::Kind;
+    use crate::cli::input::Record;
 
-    const OPTIONS: Options = Options { sub_windows: 60, strict: false };
+    const SETUP: Setup =
+        Setup { options: Options { sub_windows: 60, strict: false }, storage: Storage::Keyed, beside: false };
     const SECOND: u64 = 1_000_000_000;
 
     fn trace(records: &[(u64, u8, u64)]) -> Trace {
@@ -229,7 +238,7 @@ mod tests {
 
     fn decisions(trace: &Trace, kind: Kind, limits: &[&str]) -> (String, Tally) {
         let quotas: Vec<Quota> = limits.iter().map(|limit| limit.parse().unwrap()).collect();
-        let tally = replay(trace, kind, &quotas, OPTIONS, &ProgressBar::hidden()).unwrap().tally;
+        let tally = replay(trace, kind, &quotas, SETUP, &ProgressBar::hidden()).unwrap().tally;
         (String::from_utf8(tally.decisions.clone()).unwrap(), tally)
     }
 

@@ -9,11 +9,13 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use serde::Serialize;
 
+use super::compact::{self, CompactJson, Fared};
 use super::error::Error;
 use super::human;
 use super::input::Trace;
 use super::input::row::printable;
 use super::replay::Outcome;
+use super::storage::Storage;
 use crate::Quota;
 
 /// The whole JSON of a replay. Fields may be added; those here keep their names and meaning.
@@ -46,6 +48,8 @@ struct ResultJson<'a> {
     longest_wait_ns: u64,
     top_denied: Vec<DeniedJson>,
     state_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compact: Option<CompactJson>,
 }
 
 /// One limit.
@@ -100,14 +104,19 @@ fn span(trace: &Trace) -> (u64, u64) {
 ///
 /// # Errors
 /// Never in practice: every value is a number or a text.
-pub fn replay_json(trace: &Trace, outcomes: &[Outcome], store: &str, top: usize) -> Result<String, Error> {
+pub fn replay_json(
+    trace: &Trace,
+    outcomes: &[Outcome],
+    storage: &Storage,
+    top: usize,
+) -> Result<String, Error> {
     let result = |outcome| -> ResultJson<'_> {
         let outcome: &Outcome = outcome;
         let tally = &outcome.tally;
         let key = |(id, denied)| DeniedJson { key: trace.keys.name(id), denied };
         ResultJson {
             algorithm: outcome.kind.as_str(),
-            store,
+            store: storage.as_str(),
             limits: outcome.quotas.iter().map(LimitJson::from).collect(),
             admitted: tally.admitted(),
             denied: tally.denied,
@@ -116,6 +125,7 @@ pub fn replay_json(trace: &Trace, outcomes: &[Outcome], store: &str, top: usize)
             longest_wait_ns: nanos(tally.longest_wait),
             top_denied: tally.top_denied(top).into_iter().map(key).collect(),
             state_bytes: tally.state_bytes,
+            compact: CompactJson::new(storage, outcome.kind, outcome.compact.as_ref()),
         }
     };
     to_json(&Json { input: InputJson::new(trace), results: outcomes.iter().map(result).collect() })
@@ -180,7 +190,7 @@ pub fn limits_line(quotas: &[Quota]) -> String {
 
 /// The comparison of algorithms, then the most denied keys.
 #[must_use]
-pub fn replay_tables(trace: &Trace, outcomes: &[Outcome], top: usize) -> String {
+pub fn replay_tables(trace: &Trace, outcomes: &[Outcome], storage: &Storage, top: usize) -> String {
     let mut table = plain_table(&[
         "Algorithm",
         "Admitted",
@@ -216,6 +226,13 @@ pub fn replay_tables(trace: &Trace, outcomes: &[Outcome], top: usize) -> String 
     }
     align_right(&mut table, 1..7);
     let mut text = format!("{table}\n");
+    if let Storage::Compact(setup) = storage {
+        let fared = |outcome: &Outcome| {
+            let Outcome { kind, ref tally, ref compact, .. } = *outcome;
+            Some(Fared { kind, admitted: tally.admitted(), denied: tally.denied, figures: compact.as_ref()? })
+        };
+        let _ = write!(text, "\n{}", compact::table(setup, outcomes.iter().filter_map(fared)));
+    }
     if let Some(keys) = top_table(trace, outcomes, top) {
         let _ = write!(text, "\nMost denied keys\n{keys}\n");
     }

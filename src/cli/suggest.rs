@@ -12,11 +12,14 @@ use serde::Serialize;
 
 use super::algorithms::{Kind, Options};
 use super::args::Share;
+use super::compact::{self, CompactJson, Fared};
 use super::error::Error;
 use super::human;
 use super::input::Trace;
-use super::replay::replay;
+use super::replay::{Outcome, Setup, in_flags, replay};
 use super::report::{InputJson, align_right, nanos, plain_table, to_json};
+use super::storage::Storage;
+use super::stores::Figures;
 use crate::Quota;
 
 /// What may be denied.
@@ -59,6 +62,8 @@ pub struct Answer {
     pub trials: BTreeMap<u64, Trial>,
     /// Whether more was never denied at a higher limit, in all that was tried.
     pub monotone: bool,
+    /// How the store fared with the answer, if it is the compact one.
+    pub compact: Option<Figures>,
 }
 
 /// What to find a limit for.
@@ -74,6 +79,8 @@ pub struct Search<'a> {
     pub burst: Option<u64>,
     /// Settings of window algorithms.
     pub options: Options,
+    /// Where states are kept.
+    pub storage: Storage,
     /// To be moved along.
     pub progress: &'a ProgressBar,
 }
@@ -123,7 +130,12 @@ impl Search<'_> {
             }
         }
         let monotone = trials.values().is_sorted_by_key(|trial| std::cmp::Reverse(self.denied(*trial)));
-        Ok(Answer { kind, quota: self.quota(high)?, trials, monotone })
+        // The answer once more, for what the store made of it.
+        let compact = match self.storage {
+            Storage::Keyed => None,
+            Storage::Compact(_) => self.replay(kind, high, true)?.compact,
+        };
+        Ok(Answer { kind, quota: self.quota(high)?, trials, monotone, compact })
     }
 
     /// Doubles the limit until it meets the goal, so that small answers are found by small steps.
@@ -160,11 +172,16 @@ impl Search<'_> {
             return Ok(trial);
         }
         self.progress.set_message(format!("{} {limit}", kind.as_str()));
-        let outcome = replay(self.trace, kind, &[self.quota(limit)?], self.options, self.progress)
-            .map_err(|error| Error::usage(format!("{}: {error}", kind.as_str())))?;
+        let outcome = self.replay(kind, limit, false)?;
         let trial = Trial { denied: outcome.tally.denied, keys_denied: outcome.tally.keys_denied() };
         trials.insert(limit, trial);
         Ok(trial)
+    }
+
+    fn replay(&self, kind: Kind, limit: u64, beside: bool) -> Result<Outcome, Error> {
+        let setup = Setup { options: self.options, storage: self.storage, beside };
+        replay(self.trace, kind, &[self.quota(limit)?], setup, self.progress)
+            .map_err(|error| Error::usage(format!("{}: {}", kind.as_str(), in_flags(&error))))
     }
 
     fn denied(&self, trial: Trial) -> u64 {
@@ -244,13 +261,22 @@ pub fn tables(search: &Search<'_>, answers: &[Answer]) -> String {
     align_right(&mut table, 1..6);
     let mut text = format!("{table}\n\n");
     for answer in answers {
-        text += &format!("{} --algorithm {}\n", answer.flags(), answer.kind.as_str());
+        let store = search.storage.flags();
+        text += &format!("{} --algorithm {}{store}\n", answer.flags(), answer.kind.as_str());
         if !answer.monotone {
             text += &format!(
                 "  Not monotone: with {} a higher limit can deny more here, so a smaller one might do as well.\n",
                 answer.kind.as_str()
             );
         }
+    }
+    if let Storage::Compact(setup) = &search.storage {
+        let fared = |answer| -> Option<Fared<'_>> {
+            let Answer { kind, quota, ref trials, ref compact, .. } = *answer;
+            let denied = trials.get(&quota.limit())?.denied;
+            Some(Fared { kind, admitted: records - denied, denied, figures: compact.as_ref()? })
+        };
+        text += &format!("\n{}", compact::table(setup, answers.iter().filter_map(fared)));
     }
     text
 }
@@ -271,6 +297,7 @@ struct GoalJson {
 #[derive(Serialize, Debug)]
 struct SuggestionJson<'a> {
     algorithm: &'a str,
+    store: &'a str,
     limit: u64,
     period_ns: u64,
     burst: u64,
@@ -279,6 +306,8 @@ struct SuggestionJson<'a> {
     keys_denied: u64,
     monotone: bool,
     tried: Vec<TriedJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compact: Option<CompactJson>,
 }
 
 #[derive(Serialize, Debug)]
@@ -302,6 +331,7 @@ pub fn json(search: &Search<'_>, answers: &[Answer]) -> Result<String, Error> {
         let trial = answer.trials.get(&answer.quota.limit());
         SuggestionJson {
             algorithm: answer.kind.as_str(),
+            store: search.storage.as_str(),
             limit: answer.quota.limit(),
             period_ns: nanos(answer.quota.period()),
             burst: answer.quota.burst_size(),
@@ -310,6 +340,7 @@ pub fn json(search: &Search<'_>, answers: &[Answer]) -> Result<String, Error> {
             keys_denied: trial.map_or(0, |trial| trial.keys_denied),
             monotone: answer.monotone,
             tried: answer.trials.iter().map(tried).collect(),
+            compact: CompactJson::new(&search.storage, answer.kind, answer.compact.as_ref()),
         }
     };
     let (deny, share) = match search.goal {

@@ -14,8 +14,6 @@
 //! The stamps are eight bits of a count that goes on, so a word that nobody renewed reads as new again once in 256
 //! generations: its bits then make keys ask in vain, which is what the filter does now and then anyway.
 
-
-
 use super::scale;
 use crate::memory::Array;
 use crate::sync::AtomicU64;
@@ -35,10 +33,7 @@ impl Doorkeeper {
     /// At most `words` words, an even number of them; what is put in is remembered for 2^`memory_shift` states of time
     /// at least.
     pub(crate) fn new(words: usize, memory_shift: u32) -> Option<Self> {
-        Some(Self {
-            words: Array::zeroed((words & !1).max(2))?,
-            generation_shift: memory_shift + 1,
-        })
+        Some(Self { words: Array::zeroed((words & !1).max(2))?, generation_shift: memory_shift + 1 })
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -1,13 +1,11 @@
 //! Sketches: what is kept of keys too many to keep, in constant memory and with one-sided errors.
 
 mod doorkeeper;
-#[cfg(all(test, tollgate_loom))]
-mod models;
 mod tat;
 
 pub(crate) use self::doorkeeper::Doorkeeper;
-pub(crate) use self::tat::{Cells, Unsure};
 pub use self::tat::TatSketch;
+pub(crate) use self::tat::{Cells, Unsure};
 
 /// Spreads an identity over all bits, so that parts of it can be used as independent hashes.
 ///

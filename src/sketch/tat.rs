@@ -19,6 +19,9 @@
 //! # Source
 //! Cormode and Muthukrishnan 2005 (count-min); Estan and Varghese 2002 (conservative update).
 
+#[cfg(all(test, tollgate_loom))]
+mod models;
+
 use super::{mix, scale};
 use crate::algorithm::narrow::{Narrow, TatKind, TatWord, Verdict};
 use crate::clock::Timestamp;
@@ -34,8 +37,8 @@ const BITS: u32 = u16::BITS;
 /// Coarse ticks for the furthest that a state can be ahead: half the range of a cell is 32 of these, so a thread
 /// may lag by 31 horizons, and a key's own forgotten cells come round with a probability of 1/64.
 const HORIZON_BITS: u32 = 10;
-/// Cells in a line of 64 bytes.
-const LINE: usize = 32;
+/// Cells in a line of 64 bytes; in the models, as few as keep a key's cells apart.
+const LINE: usize = if cfg!(tollgate_loom) { 2 } else { 32 };
 const DEPTH: usize = 4;
 
 /// A cell is so far ahead that either this clock lags or the cell is ancient; the caller is to say the latest time.

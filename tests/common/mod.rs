@@ -7,6 +7,8 @@
     reason = "each test file is a crate of its own and uses a part"
 )]
 
+#[macro_use]
+pub(crate) mod compact;
 pub(crate) mod kinds;
 pub(crate) mod operations;
 #[path = "oracle.rs"]

@@ -34,13 +34,7 @@ impl SlidingWord {
         let largest = tiers.iter().map(Quota::limit).fold(quota.limit(), u64::max);
         let window_ns = quota.period_ns();
         let count_bits = count_bits(algorithm, largest, window_ns, 2)?;
-        Ok(Self {
-            windows: TickRate::new(1, window_ns),
-            window_ns,
-            limit: quota.limit(),
-            count_bits,
-            strict,
-        })
+        Ok(Self { windows: TickRate::new(1, window_ns), window_ns, limit: quota.limit(), count_bits, strict })
     }
 
     /// Another limit for single calls.

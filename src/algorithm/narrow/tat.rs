@@ -2,8 +2,8 @@
 
 use super::ticks::{self, Interval, MAX_HORIZON, MIN_TICKS, Rate, TickRate, Unfit};
 use super::{Narrow, Verdict};
-use crate::decision::{Decision, Facts, Outcome};
 use crate::algorithm::pace::Pace;
+use crate::decision::{Decision, Facts, Outcome};
 use crate::quota::{Quota, QuotaError, Reason};
 
 /// GCRA in ticks. See [`ticks`] for what a tick is.
@@ -62,7 +62,7 @@ impl TatWord {
         for &tier in tiers {
             most = most.max(word.counted(algorithm, tier)?.capacity);
         }
-        word.horizon = most + 1;
+        word.horizon = most;
         Ok(word)
     }
 
@@ -83,7 +83,7 @@ impl TatWord {
     }
 
     /// A rate in ticks of which each unit takes `interval`.
-    fn with_ticks(
+    pub(crate) fn with_ticks(
         algorithm: &'static str,
         own: Rate,
         interval: u64,
@@ -96,8 +96,7 @@ impl TatWord {
         let fits = |value: u128| u64::try_from(value).map_err(|_| refused(algorithm, Unfit::Fast, own));
         let rate = TickRate::new(fits(top / common)?, fits(bottom / common)?);
         let capacity = interval * own.burst;
-        // A full burst out of an idle key begins at the next tick.
-        Ok(Self { rate, interval, capacity, burst: own.burst, kind, horizon: capacity + 1 })
+        Ok(Self { rate, interval, capacity, burst: own.burst, kind, horizon: capacity })
     }
 
     /// Another rate in this one's ticks, its interval rounded up to them; the horizon may be too short for it.
@@ -117,7 +116,7 @@ impl TatWord {
     /// Another rate for single calls.
     pub(crate) fn tier(&self, algorithm: &'static str, rate: Rate) -> Result<Self, QuotaError> {
         let tier = self.counted(algorithm, rate)?;
-        if tier.capacity >= self.horizon {
+        if tier.capacity > self.horizon {
             return Err(Reason::Undeclared { algorithm }.into());
         }
         Ok(tier)
@@ -140,7 +139,15 @@ impl Narrow for TatWord {
         let decide = |outcome, ahead, charged| {
             let Self { interval, burst, rate, kind, .. } = *self;
             let queued = kind == Kind::Queue;
-            let facts = Facts::Ticks { ahead, interval, remainder, num: rate.num(), den: rate.den(), charged, queued };
+            let facts = Facts::Ticks {
+                ahead,
+                interval,
+                remainder,
+                num: rate.num(),
+                den: rate.den(),
+                charged,
+                queued,
+            };
             Decision::new(outcome, cost, burst, facts)
         };
         if cost == 0 {
@@ -155,10 +162,7 @@ impl Narrow for TatWord {
         if ahead > self.capacity - charge {
             return Verdict::Refuse(decide(Outcome::Denied, ahead, false));
         }
-        // An idle key's debt begins at its request, which lies within a tick: it is rounded up to a whole one, less the
-        // tick that the capacity has no room for. So a full burst fits, and the next unit is late by less than a tick.
-        let start = if ahead == 0 && remainder > 0 { 1 } else { ahead };
-        let after = start + charge;
+        let after = ahead + charge;
         Verdict::Admit(decide(Outcome::Allowed, after, true), after)
     }
 

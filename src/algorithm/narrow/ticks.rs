@@ -3,17 +3,22 @@
 //! A tick is a rational number of nanoseconds, chosen so that the limiter's own emission interval is a whole number
 //! of ticks: no rate is ever rounded. Which number decides three things against each other:
 //!
-//! - *Fineness.* A request is decided as of the tick that its time lies in, so it can be admitted up to one tick late;
-//!   never early. If its time is a whole number of ticks, it is decided exactly, ties included.
-//! - *Range.* Arrival times are kept modulo 2⁴⁰ ticks. A slot that nobody touches for that long is met again as if
-//!   it were new, with a probability of `burst / 2⁴⁰` in ticks: at most 2⁻²⁰ where the fineness leaves the choice, which
-//!   is about the rate at which two keys share a fingerprint.
+//! - *Fineness.* A request is decided as of the beginning of the tick that its time lies in: exactly, ties included, if its
+//!   time is a whole number of ticks, and else as if it had come earlier by less than a tick. Nothing accumulates: over
+//!   any interval of length t at most `burst + (t + tick) / interval` units are admitted.
+//! - *Range.* Arrival times are kept modulo 2⁴⁰ ticks. A key that comes back after just as long, whose slot nobody
+//!   used meanwhile, meets its old debt again: a window of one full burst in 2⁴⁰ ticks.
 //! - *Preemption.* A thread that is stopped between its clock and its exchange must come back within half the range,
 //!   which is at least a second.
 //!
-//! So there are up to 2²⁰ ticks to a full burst (and more than half as many), but never fewer than 256 to an interval.
-//! Of the numbers of ticks in reach that is taken which makes the shortest of 1 ns, 10 ns, 100 ns, … 1 s a whole number
-//! of ticks: at `10/60s` a tick is 100 µs, and requests whose times are whole milliseconds are decided exactly.
+//! So there are up to 2²⁴ ticks to a full burst (and more than half as many), but never fewer than 256 to an interval: the
+//! range is then 65,536 bursts, 45 days at `10/60s`. Of the numbers of ticks in reach that is taken which makes the
+//! shortest of 1 ns, 10 ns, 100 ns, … 1 s a whole number of ticks: at `10/60s` a tick is 5 µs, and requests whose times
+//! are whole hundredths of a millisecond are decided exactly.
+//!
+//! Why not rounded against the client? Then a burst that is sent within one tick would be short of its last unit: the
+//! first of them is charged from the next tick on, and the last one, in the same tick still, has no room for that. Forty
+//! bits do not tell that burst from one that began whole intervals ago.
 
 /// Bits of a state.
 pub(crate) const STATE_BITS: u32 = 40;
@@ -21,8 +26,8 @@ pub(crate) const STATE_BITS: u32 = 40;
 pub(crate) const MIN_TICKS: u64 = 256;
 /// The most ticks that a full burst may take: half the range is 64 of them.
 pub(crate) const MAX_HORIZON: u64 = 1 << (STATE_BITS - 7);
-/// As many ticks to a full burst as keep the chance of misreading a forgotten slot at 2⁻²⁰.
-const WANTED_HORIZON: u64 = 1 << 20;
+/// Ticks to a full burst, where the interval is long enough.
+const WANTED_HORIZON: u64 = 1 << 24;
 const HALF_RANGE: u64 = 1 << (STATE_BITS - 1);
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
@@ -132,7 +137,7 @@ pub(crate) fn choose(own: Rate, others: &[Rate]) -> Result<u64, Unfit> {
         // ticks × span / own >= 256, rounded up.
         least = least.max(ratio_ceil(MIN_TICKS, own_num, span_den, span, own_den));
         let (span, own_num, span_den, own_den) = scaled(rate, rate.burst);
-        // ticks × span / own <= the longest horizon, with a tick of room for each unit's rounding.
+        // ticks × span / own <= the longest horizon, with a tick of room for each unit's rounding up.
         let room = MAX_HORIZON - rate.burst;
         most = most.min(ratio_floor(room, own_num, span_den, span, own_den));
     }

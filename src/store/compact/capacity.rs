@@ -115,6 +115,15 @@ impl Capacity {
         }
     }
 
+    /// The bytes in all, if this was made by [`Capacity::memory`] or from a text.
+    #[must_use]
+    pub const fn bytes(&self) -> Option<usize> {
+        match self.0 {
+            Size::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
     /// As a number of keys, for stores that keep them.
     pub(crate) fn keys(&self) -> usize {
         match self.0 {
@@ -170,7 +179,11 @@ pub struct CapacityError {
 
 impl fmt::Display for CapacityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "invalid amount of memory {:?}: {}; write bytes with a unit, as in 512KiB, 4MiB or 1.5GiB", self.text, self.problem)
+        write!(
+            f,
+            "invalid amount of memory {:?}: {}; write bytes with a unit, as in 512KiB, 4MiB or 1.5GiB",
+            self.text, self.problem
+        )
     }
 }
 
@@ -182,7 +195,8 @@ impl FromStr for Capacity {
     /// Bytes with a unit: `4MiB`, `512 KiB`, `1.5GiB`, `64kB`, `4096`. Binary units are powers of 1,024, decimal
     /// ones of 1,000; letters may be of either case.
     fn from_str(text: &str) -> Result<Self, CapacityError> {
-        let refused = |problem| CapacityError { text: text.chars().take(80).collect::<String>().into(), problem };
+        let refused =
+            |problem| CapacityError { text: text.chars().take(80).collect::<String>().into(), problem };
         let trimmed = text.trim();
         let split = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
         let (number, unit) = trimmed.split_at(split);

@@ -13,8 +13,6 @@
 mod capacity;
 mod gauges;
 mod latest;
-#[cfg(all(test, tollgate_loom))]
-mod models;
 mod snapshot;
 mod spill;
 mod table;
@@ -25,8 +23,8 @@ use std::hash::{BuildHasher, Hash};
 pub use self::capacity::{Capacity, CapacityError};
 pub use self::gauges::Gauges;
 pub(crate) use self::latest::Latest;
-pub use self::snapshot::SnapshotError;
 use self::latest::{Clocked, Given};
+pub use self::snapshot::SnapshotError;
 use self::spill::Spill;
 use self::table::{Full, Table};
 use crate::algorithm::narrow::Narrow;

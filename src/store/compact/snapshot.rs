@@ -94,8 +94,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], SnapshotError> {
         let found = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<N>());
-        let taken =
-            found.ok_or(SnapshotError(Problem::Truncated { len: self.bytes.len(), at: self.at }))?;
+        let taken = found.ok_or(SnapshotError(Problem::Truncated { len: self.bytes.len(), at: self.at }))?;
         self.at += N;
         Ok(*taken)
     }

@@ -46,6 +46,15 @@ impl Spill {
         })
     }
 
+    /// With cells as fine as states: times in the models are small, and nobody is preempted for a second.
+    #[cfg(all(test, tollgate_loom))]
+    pub(super) fn for_models<N: Narrow>(word: &N, sizes: &Sizes) -> Self {
+        Self {
+            cells: Cells::new(sizes.sketch_bytes, word.horizon(), 0).unwrap(),
+            doorkeeper: Doorkeeper::new(sizes.doorkeeper_words, 10).unwrap(),
+        }
+    }
+
     /// At most how far a key is ahead of `reference` by what was spilled of it; never less than it is.
     #[inline]
     pub(super) fn debt(&self, key: Identity, reference: u64, latest: Option<u64>) -> Result<u64, Unsure> {

@@ -27,6 +27,9 @@
 //! same value (a key put in again starts at its debt and is charged), so no exchange succeeds on a word that was
 //! replaced and came back.
 
+#[cfg(all(test, tollgate_loom))]
+mod models;
+
 use super::gauges::{Counters, Gauges, count};
 use super::latest::Time;
 use super::spill::{Identity, Spill};
@@ -234,13 +237,11 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
             };
             Ok(match word.step(ahead, at.reference, at.now_ns, cost) {
                 Verdict::Refuse(decision) => decision,
-                Verdict::Admit(decision, _) => {
-                    match word.step(ahead, at.reference, at.now_ns, 0) {
-                        Verdict::Admit(uncharged, _) | Verdict::Refuse(uncharged) => {
-                            decision.with_figures_of(uncharged)
-                        }
+                Verdict::Admit(decision, _) => match word.step(ahead, at.reference, at.now_ns, 0) {
+                    Verdict::Admit(uncharged, _) | Verdict::Refuse(uncharged) => {
+                        decision.with_figures_of(uncharged)
                     }
-                }
+                },
             })
         })
     }
@@ -439,8 +440,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     }
 
     fn is_live(&self, word: u64, reference: u64) -> bool {
-        word != EMPTY
-            && matches!(standing::<STATE_BITS>(word, reference, self.horizon), Standing::Ahead(_))
+        word != EMPTY && matches!(standing::<STATE_BITS>(word, reference, self.horizon), Standing::Ahead(_))
     }
 
     /// Slots whose keys owe.
@@ -532,8 +532,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     /// the image's begins where the image ended.
     pub(super) fn replace(&self, word: &N, image: &Image, then_ns: u64, now_ns: u64) {
         let reference = word.reference(now_ns);
-        let passed =
-            if now_ns > then_ns { reference.wrapping_sub(word.reference(then_ns)) } else { 0 };
+        let passed = if now_ns > then_ns { reference.wrapping_sub(word.reference(then_ns)) } else { 0 };
         self.clear();
         for &(index, stored) in &image.slots {
             let Word { fingerprint, state: ahead } = Word::unpack(stored);

@@ -38,8 +38,8 @@ use super::list::{
     Link, Node, Place, Target, Turn, claim, element, end, entered, is_entered, prepare, target, to_bucket,
     walk,
 };
-use crate::store::prefetch::prefetch;
 use crate::algorithm::step::Tail;
+use crate::store::prefetch::prefetch;
 use crate::sync::epoch::Guard;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
 

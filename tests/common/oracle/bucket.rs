@@ -25,6 +25,13 @@ impl Gcra {
         Self { num, den, burst: spec.burst, arrival: 0 }
     }
 
+    /// Decides under this quota from now on, whose interval is in the same fractions of a nanosecond.
+    pub(crate) fn set(&mut self, spec: Spec) {
+        let (num, den) = spec.interval();
+        assert_eq!(den, self.den, "the time of arrival is in these fractions");
+        (self.num, self.burst) = (num, spec.burst);
+    }
+
     fn after(&self, now: u128, cost: u64) -> u128 {
         self.arrival.max(now * self.den) + u128::from(cost) * self.num
     }

@@ -16,6 +16,11 @@ impl Fixed {
         Self { limit: spec.limit.into(), period: spec.period_ns.into(), newest: None }
     }
 
+    /// Decides under this limit from now on.
+    pub(crate) fn set(&mut self, limit: u64) {
+        self.limit = limit.into();
+    }
+
     fn view(&self, now: u128) -> (u128, u128) {
         let index = now / self.period;
         match self.newest {
@@ -101,6 +106,11 @@ impl Sliding {
 
     pub(crate) fn strict(spec: Spec) -> Self {
         Self { strict: true, ..Self::new(spec) }
+    }
+
+    /// Decides under this limit from now on.
+    pub(crate) fn set(&mut self, limit: u64) {
+        self.limit = limit.into();
     }
 
     /// The window, the previous count, the current count, and the time spent in the window.
