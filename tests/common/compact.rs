@@ -1,0 +1,246 @@
+//! The compact store for the tests: a hasher of fixed keys, and what its states mean.
+
+use super::kinds::Kind;
+use super::oracle::{Oracle, Spec};
+use super::subjects::Subject;
+use std::fmt::Debug;
+use std::hash::{BuildHasher, Hasher};
+use tollgate::{
+    Capacity, Clock, Compact, CompactAlgorithm, Decision, ManualClock, QuotaError, RateLimiter, Timestamp,
+};
+
+/// The algorithms that the compact store can hold.
+pub(crate) const COMPACT: [Kind; 8] = [
+    Kind::Gcra,
+    Kind::Greedy,
+    Kind::Meter,
+    Kind::Queue,
+    Kind::Spacing,
+    Kind::Fixed,
+    Kind::Sliding,
+    Kind::SlidingStrict,
+];
+
+/// Evaluates the body with `$algorithm` bound to an algorithm that the compact store can hold: `Some` of it, or `None`
+/// where the quota is refused before the store sees it.
+macro_rules! with_compact {
+    ($kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {{
+        use $crate::common::kinds::Kind as Choice;
+        $crate::common::subjects::quota($spec).and_then(|quota| match $kind {
+            Choice::Gcra => Some(tollgate::Gcra::new(quota)).map(|$algorithm| $body),
+            Choice::Greedy => Some(tollgate::TokenBucket::new(quota)).map(|$algorithm| $body),
+            Choice::Meter => Some(tollgate::LeakyBucketMeter::new(quota)).map(|$algorithm| $body),
+            Choice::Queue => Some(tollgate::LeakyBucketQueue::new(quota)).map(|$algorithm| $body),
+            Choice::Spacing => Some(tollgate::MinimumSpacing::new(quota.period())).map(|$algorithm| $body),
+            Choice::Fixed => tollgate::FixedWindow::try_new(quota).ok().map(|$algorithm| $body),
+            Choice::Sliding => tollgate::SlidingWindow::try_new(quota).ok().map(|$algorithm| $body),
+            Choice::SlidingStrict => tollgate::SlidingWindow::try_new(quota)
+                .ok()
+                .map(tollgate::SlidingWindow::strict)
+                .map(|$algorithm| $body),
+            other => unreachable!("the compact store cannot hold {other:?}"),
+        })
+    }};
+}
+
+/// Hashes of 64-bit quality, the same in every run.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Seeded(pub(crate) u64);
+
+/// See [`Seeded`].
+pub(crate) struct Mixer(u64);
+
+impl BuildHasher for Seeded {
+    type Hasher = Mixer;
+
+    fn build_hasher(&self) -> Mixer {
+        Mixer(mix(self.0))
+    }
+}
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        mix(self.0)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(n.into());
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.0 = mix(self.0.rotate_left(5) ^ n);
+    }
+}
+
+/// SplitMix64's finalizer (S. Vigna).
+fn mix(seed: u64) -> u64 {
+    let mut hash = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    hash ^ (hash >> 31)
+}
+
+/// A small generator.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(1);
+        mix(self.0)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        u64::try_from((u128::from(self.next()) * u128::from(bound)) >> 64).expect("below the bound")
+    }
+
+    /// Small numbers more often than large ones: each of these is about as likely as all of twice its size.
+    pub(crate) fn skewed(&mut self, bound: u64) -> u64 {
+        let bits = self.below(u64::from(bound.ilog2()) + 2);
+        self.below(1 << bits).min(bound - 1)
+    }
+}
+
+/// What a compact limiter's states are made of, as its snapshots say.
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum Layout {
+    Ticks(Ticks),
+    Windows {
+        /// Nanoseconds that indices tell apart for certain.
+        half_range: u128,
+    },
+}
+
+/// A tick is `den / num` nanoseconds.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Ticks {
+    pub(crate) num: u128,
+    pub(crate) den: u128,
+    /// The most ticks that can be owed.
+    pub(crate) horizon: u128,
+}
+
+impl Ticks {
+    /// The tick that a time lies in.
+    pub(crate) fn floor(&self, ns: u64) -> u128 {
+        u128::from(ns) * self.num / self.den
+    }
+
+    /// The last time, not after this one, at which a tick begins to the nanosecond.
+    pub(crate) fn whole(&self, ns: u64) -> u64 {
+        u64::try_from(u128::from(ns) / self.den * self.den).expect("not after a time")
+    }
+
+    /// From a time to the first nanosecond of a tick, or nothing.
+    pub(crate) fn until(&self, now: u64, tick: u128) -> u128 {
+        (tick * self.den).div_ceil(self.num).saturating_sub(now.into())
+    }
+
+    /// So many ticks in nanoseconds, rounded up.
+    pub(crate) fn nanos(&self, ticks: u128) -> u128 {
+        (ticks * self.den).div_ceil(self.num)
+    }
+
+    /// The ticks of an interval, rounded up; those of the limiter's own need no rounding. An interval that is no
+    /// fraction of a nanosecond is rounded up to a 32nd of one before, or less finely if a burst takes years.
+    pub(crate) fn interval(&self, spec: Spec) -> u128 {
+        let (mut num, mut den) = spec.interval();
+        if !spec.is_exact() {
+            let parts = |den: u128| (u128::from(spec.period_ns) * den).div_ceil(spec.limit.into());
+            den = (1..=32)
+                .rev()
+                .find(|&den| den == 1 || parts(den) * u128::from(spec.burst) <= 1 << 61)
+                .unwrap();
+            num = parts(den);
+        }
+        (num * self.num).div_ceil(den * self.den)
+    }
+
+    /// The quota in ticks instead of nanoseconds.
+    pub(crate) fn spec(&self, kind: Kind, spec: Spec) -> Spec {
+        let event = Spec::new(1, spec.period_ns);
+        let interval = self.interval(if kind == Kind::Spacing { event } else { spec });
+        let interval = u64::try_from(interval).expect("an interval fits 40 bits");
+        if kind == Kind::Spacing {
+            Spec::new(1, interval)
+        } else {
+            Spec::new(1, interval).with_burst(spec.burst)
+        }
+    }
+
+    /// The oracle in ticks, to be asked as of the tick that a time lies in.
+    pub(crate) fn oracle(&self, kind: Kind, spec: Spec) -> Box<dyn Oracle> {
+        kind.oracle(self.spec(kind, spec))
+    }
+}
+
+impl Layout {
+    pub(crate) fn read(snapshot: &[u8]) -> Self {
+        let number = |place: usize| {
+            let bytes = snapshot[12 + 8 * place..][..8].try_into().expect("eight bytes");
+            u128::from(u64::from_le_bytes(bytes))
+        };
+        // The third number is the horizon, or how many counts there are, of which there are never enough to be one.
+        match number(2) {
+            counts @ (1 | 2) => Self::Windows { half_range: number(0) << (39 - counts * number(1)) },
+            horizon => Self::Ticks(Ticks { num: number(0), den: number(1), horizon }),
+        }
+    }
+
+    /// How far apart any two times of a test may be, if all states are to be told apart.
+    pub(crate) fn reach(&self) -> u64 {
+        let reach = match self {
+            Self::Ticks(ticks) => ((1 << 39) - 4 * ticks.horizon) * ticks.den / ticks.num,
+            Self::Windows { half_range } => half_range - half_range / 16,
+        };
+        u64::try_from(reach).unwrap_or(u64::MAX)
+    }
+
+    /// The last time, not after this one, that is decided exactly.
+    pub(crate) fn whole(&self, ns: u64) -> u64 {
+        match self {
+            Self::Ticks(ticks) => ticks.whole(ns),
+            Self::Windows { .. } => ns,
+        }
+    }
+}
+
+/// Our limiter of fixed memory with far more room than keys, and its layout. `None` where the algorithm refuses the
+/// quota itself.
+pub(crate) fn compact(kind: Kind, spec: Spec) -> Option<Result<(Box<dyn Subject>, Layout), QuotaError>> {
+    fn boxed<A: CompactAlgorithm + 'static>(
+        limiter: RateLimiter<Compact<A, Seeded>, ManualClock>,
+    ) -> (Box<dyn Subject>, Layout) {
+        let layout = Layout::read(&limiter.snapshot());
+        (Box::new(limiter), layout)
+    }
+    with_compact!(kind, spec, algorithm => {
+        let builder = RateLimiter::builder(algorithm).clock(ManualClock::new(Timestamp::ZERO)).hasher(Seeded(7));
+        builder.capacity(Capacity::memory(1 << 16)).compact().map(boxed)
+    })
+}
+
+impl<A, H, C> Subject for RateLimiter<Compact<A, H>, C>
+where
+    A: CompactAlgorithm,
+    H: BuildHasher + Send + Sync,
+    C: Clock + Debug + Send + Sync,
+{
+    fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision {
+        RateLimiter::<Compact<A, H>, C>::check_at(self, &key, cost, Timestamp::from_nanos(now))
+    }
+
+    fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision {
+        RateLimiter::<Compact<A, H>, C>::peek_at(self, &key, cost, Timestamp::from_nanos(now))
+    }
+
+    fn holds(&self, _key: u32) -> bool {
+        true
+    }
+}
