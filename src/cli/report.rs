@@ -227,11 +227,11 @@ pub fn replay_tables(trace: &Trace, outcomes: &[Outcome], storage: &Storage, top
     align_right(&mut table, 1..7);
     let mut text = format!("{table}\n");
     if let Storage::Compact(setup) = storage {
-        let fared = |outcome: &Outcome| {
-            let Outcome { kind, ref tally, ref compact, .. } = *outcome;
-            Some(Fared { kind, admitted: tally.admitted(), denied: tally.denied, figures: compact.as_ref()? })
-        };
-        let _ = write!(text, "\n{}", compact::table(setup, outcomes.iter().filter_map(fared)));
+        let fared = outcomes.iter().filter_map(|Outcome { kind, tally, compact, .. }| {
+            let (admitted, denied) = (tally.admitted(), tally.denied);
+            Some(Fared { kind: *kind, admitted, denied, figures: compact.as_ref()? })
+        });
+        let _ = write!(text, "\n{}", compact::table(setup, fared));
     }
     if let Some(keys) = top_table(trace, outcomes, top) {
         let _ = write!(text, "\nMost denied keys\n{keys}\n");

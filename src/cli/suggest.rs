@@ -271,12 +271,11 @@ pub fn tables(search: &Search<'_>, answers: &[Answer]) -> String {
         }
     }
     if let Storage::Compact(setup) = &search.storage {
-        let fared = |answer| -> Option<Fared<'_>> {
-            let Answer { kind, quota, ref trials, ref compact, .. } = *answer;
+        let fared = answers.iter().filter_map(|Answer { kind, quota, trials, compact, .. }| {
             let denied = trials.get(&quota.limit())?.denied;
-            Some(Fared { kind, admitted: records - denied, denied, figures: compact.as_ref()? })
-        };
-        text += &format!("\n{}", compact::table(setup, answers.iter().filter_map(fared)));
+            Some(Fared { kind: *kind, admitted: records - denied, denied, figures: compact.as_ref()? })
+        });
+        text += &format!("\n{}", compact::table(setup, fared));
     }
     text
 }

@@ -1,0 +1,299 @@
+//! Where the limiters keep their states: the flags, and what they come to.
+
+use std::fmt;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+
+use super::algorithms::Kind;
+use super::error::Error;
+use crate::{Capacity, CapacityError};
+
+/// The least memory for one limit: a bucket of eight slots, and as much for its sketch and doorkeeper.
+const LEAST_BYTES: usize = 192;
+
+/// Where states are kept.
+#[derive(Args, Debug)]
+pub struct StoreArgs {
+    /// Where each client's state is kept
+    ///
+    /// keyed decides exactly and grows with the clients that are active; compact stays in the memory that you give it,
+    /// however many clients come, and is what RateLimiter::new makes. To see whether the memory is enough for your
+    /// traffic, replay --store compact runs the keyed store beside it and counts the decisions that differ.
+    #[arg(long, value_enum, default_value_t = Store::Keyed, help_heading = "Limiter")]
+    pub store: Store,
+
+    /// Memory of the compact store, in all: 64KiB, 4MiB, 1.5GiB [default: 4MiB]
+    ///
+    /// What is needed follows the requests admitted, not the number of clients: about 12 bytes for each client that
+    /// owes something at the same time (at 60/min, one that was admitted within the last second or is in a burst).
+    /// Several limits share the memory evenly; each algorithm that is compared has all of it.
+    #[arg(long, value_name = "SIZE", help_heading = "Limiter")]
+    pub memory: Option<Memory>,
+
+    /// What the compact store does with a client whose slot another needs [default: spill; sliding-window: forget]
+    #[arg(long, value_enum, value_name = "POLICY", help_heading = "Limiter")]
+    pub overflow: Option<Overflow>,
+}
+
+/// Which store.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Store {
+    /// Every active client apart, exactly; memory as needed
+    Keyed,
+    /// A fingerprint of each client in fixed memory; not for sliding-log and sub-window
+    Compact,
+}
+
+/// What becomes of a client that still owes when its slot is needed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Overflow {
+    /// Its debt goes to a sketch in half of the memory: nobody gets more than the limit; when memory is short, some
+    /// are denied early
+    Spill,
+    /// Its debt is forgotten: nobody is denied early; when memory is short, some get more than the limit
+    Forget,
+    /// The newcomer takes the debt over: nobody gets more than the limit; a flood of new clients can lock out all
+    Inherit,
+}
+
+impl Overflow {
+    /// The name on the command line and in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Spill => "spill",
+            Self::Forget => "forget",
+            Self::Inherit => "inherit",
+        }
+    }
+}
+
+impl From<Overflow> for crate::Overflow {
+    fn from(overflow: Overflow) -> Self {
+        match overflow {
+            Overflow::Spill => Self::Spill,
+            Overflow::Forget => Self::Forget,
+            Overflow::Inherit => Self::Inherit,
+        }
+    }
+}
+
+/// An amount of memory, as the library reads it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Memory {
+    bytes: usize,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::of(Capacity::default())
+    }
+}
+
+impl Memory {
+    fn of(capacity: Capacity) -> Self {
+        Self { bytes: capacity.keys() * 128 }
+    }
+
+    /// In bytes.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        self.bytes as u64
+    }
+
+    /// Twice as much.
+    #[must_use]
+    pub fn doubled(self) -> Self {
+        Self { bytes: self.bytes.saturating_mul(2) }
+    }
+}
+
+impl FromStr for Memory {
+    type Err = CapacityError;
+
+    fn from_str(text: &str) -> Result<Self, CapacityError> {
+        text.parse().map(Self::of)
+    }
+}
+
+impl fmt::Display for Memory {
+    /// As the flag takes it, in the largest unit that leaves no fraction.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.bytes {
+            bytes if bytes.is_multiple_of(1 << 30) => write!(f, "{}GiB", bytes >> 30),
+            bytes if bytes.is_multiple_of(1 << 20) => write!(f, "{}MiB", bytes >> 20),
+            bytes if bytes.is_multiple_of(1 << 10) => write!(f, "{}KiB", bytes >> 10),
+            bytes => write!(f, "{bytes}B"),
+        }
+    }
+}
+
+/// Which store, and how large.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Storage {
+    /// The keyed one.
+    Keyed,
+    /// The compact one.
+    Compact(Compact),
+}
+
+/// How the compact store is set up.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Compact {
+    /// Of all limits together.
+    pub memory: Memory,
+    /// If not the algorithm's own.
+    pub overflow: Option<Overflow>,
+}
+
+impl Compact {
+    /// Each limit's part of the memory.
+    #[must_use]
+    pub fn share(&self, limits: usize) -> Capacity {
+        Capacity::memory(self.memory.bytes / limits.max(1))
+    }
+
+    /// What is done when a bucket is full, with this algorithm.
+    #[must_use]
+    pub fn overflow(&self, kind: Kind) -> Overflow {
+        self.overflow.unwrap_or(if kind == Kind::SlidingWindow { Overflow::Forget } else { Overflow::Spill })
+    }
+}
+
+impl StoreArgs {
+    /// What the flags say, for this many limits.
+    ///
+    /// # Errors
+    /// If they contradict each other, or the memory is too little.
+    pub fn storage(&self, limits: usize) -> Result<Storage, Error> {
+        if self.store == Store::Keyed {
+            let useless = match (self.memory, self.overflow) {
+                (Some(memory), _) => {
+                    format!(
+                        "--memory {memory}: the keyed store takes as much memory as its active clients need"
+                    )
+                }
+                (None, Some(overflow)) => {
+                    format!("--overflow {}: the keyed store never overflows", overflow.as_str())
+                }
+                (None, None) => return Ok(Storage::Keyed),
+            };
+            return Err(Error::usage(format!("{useless}; for one of fixed size add --store compact")));
+        }
+        let compact = Compact { memory: self.memory.unwrap_or_default(), overflow: self.overflow };
+        let least = LEAST_BYTES * limits.max(1);
+        if compact.memory.bytes < least {
+            let each = if limits > 1 { format!(" ({LEAST_BYTES} for each limit)") } else { String::new() };
+            return Err(Error::usage(format!(
+                "--memory {}: the compact store needs at least {least} bytes{each}, and some 12 for each client that \
+                 owes at the same time",
+                compact.memory
+            )));
+        }
+        Ok(Storage::Compact(compact))
+    }
+}
+
+impl Storage {
+    /// The name in JSON.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Keyed => "keyed",
+            Self::Compact(_) => "compact",
+        }
+    }
+
+    /// The flags that choose this store, beginning with a space.
+    #[must_use]
+    pub fn flags(&self) -> String {
+        match self {
+            Self::Keyed => String::new(),
+            Self::Compact(Compact { memory, overflow }) => {
+                let overflow =
+                    overflow.map_or(String::new(), |overflow| format!(" --overflow {}", overflow.as_str()));
+                format!(" --store compact --memory {memory}{overflow}")
+            }
+        }
+    }
+
+    /// Why an algorithm cannot be kept here, whatever the limit.
+    #[must_use]
+    pub fn refuses(&self, kind: Kind) -> Option<String> {
+        let Self::Compact(compact) = self else { return None };
+        match kind {
+            Kind::SlidingLog => Some("the compact store cannot hold a log of times".to_owned()),
+            Kind::SubWindow => Some("the compact store cannot hold a count for each part of a window".to_owned()),
+            Kind::SlidingWindow => compact.overflow.filter(|&overflow| overflow != Overflow::Forget).map(|overflow| {
+                format!("in the compact store its two counts can only be forgotten, so --overflow {} is not for it", overflow.as_str())
+            }),
+            Kind::Gcra | Kind::TokenBucket | Kind::LeakyBucket | Kind::FixedWindow => None,
+        }
+    }
+
+    /// The kinds that can be kept here, and why others are left out.
+    ///
+    /// # Errors
+    /// If one of the others was asked for by name.
+    pub fn holds(&self, kinds: &[Kind], by_name: bool) -> Result<(Vec<Kind>, Vec<String>), Error> {
+        let mut held = Vec::new();
+        let mut left_out = Vec::new();
+        for &kind in kinds {
+            match self.refuses(kind) {
+                None => held.push(kind),
+                Some(why) if by_name => {
+                    let instead = match kind {
+                        Kind::SlidingWindow => "use --overflow forget",
+                        _ => {
+                            "it holds gcra, token-bucket, leaky-bucket, fixed-window and sliding-window; use one of them, or --store keyed"
+                        }
+                    };
+                    return Err(Error::usage(format!("{}: {why}; {instead}", kind.as_str())));
+                }
+                Some(why) => left_out.push(format!("{} left out: {why}", kind.as_str())),
+            }
+        }
+        Ok((held, left_out))
+    }
+
+    /// A line about the store; nothing about the keyed one.
+    #[must_use]
+    pub fn line(&self, limits: usize) -> String {
+        let Self::Compact(compact) = self else { return String::new() };
+        let each = if limits > 1 { format!(", shared by {limits} limits") } else { String::new() };
+        format!("Store    compact, {} in all{each}\n", compact.memory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_written_as_it_is_read() {
+        for (text, written) in [
+            ("64KiB", "64KiB"),
+            ("4m", "4MiB"),
+            ("2048MiB", "2GiB"),
+            ("1.5GiB", "1536MiB"),
+            ("64kB", "62.5KiB"),
+        ] {
+            let memory: Memory = text.parse().unwrap();
+            if written.contains('.') {
+                assert_eq!(memory.to_string(), "64000");
+            } else {
+                assert_eq!(memory.to_string(), written);
+            }
+            assert_eq!(memory.to_string().parse(), Ok(memory));
+        }
+        assert_eq!(Memory::default().to_string(), "4MiB");
+    }
+
+    #[test]
+    fn limits_share_the_memory() {
+        let compact = Compact { memory: "4MiB".parse().unwrap(), overflow: None };
+        assert_eq!(compact.share(1), Capacity::memory(4 << 20));
+        assert_eq!(compact.share(3), Capacity::memory((4 << 20) / 3));
+    }
+}
