@@ -211,12 +211,13 @@ impl Layout {
     }
 }
 
+/// A limiter, and what its states are made of.
+pub(crate) type Held = (Box<dyn Subject>, Layout);
+
 /// Our limiter of fixed memory with far more room than keys, and its layout. `None` where the algorithm refuses the
 /// quota itself.
-pub(crate) fn compact(kind: Kind, spec: Spec) -> Option<Result<(Box<dyn Subject>, Layout), QuotaError>> {
-    fn boxed<A: CompactAlgorithm + 'static>(
-        limiter: RateLimiter<Compact<A, Seeded>, ManualClock>,
-    ) -> (Box<dyn Subject>, Layout) {
+pub(crate) fn compact(kind: Kind, spec: Spec) -> Option<Result<Held, QuotaError>> {
+    fn boxed<A: CompactAlgorithm + 'static>(limiter: RateLimiter<Compact<A, Seeded>, ManualClock>) -> Held {
         let layout = Layout::read(&limiter.snapshot());
         (Box::new(limiter), layout)
     }
