@@ -34,6 +34,14 @@ unsafe impl Zeroed for crate::sync::AtomicU16 {
     }
 }
 
+// SAFETY: an array is its elements, one after the other.
+unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {
+    #[cfg(tollgate_loom)]
+    fn zero() -> Self {
+        std::array::from_fn(|_| T::zero())
+    }
+}
+
 #[cfg(not(tollgate_loom))]
 pub(crate) use self::raw::Array;
 

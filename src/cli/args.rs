@@ -195,6 +195,8 @@ pub struct ReplayArgs {
     pub algorithms: AlgorithmArgs,
 
     /// Print the results as JSON instead of a table; with =FILE, write them there as well as the table
+    ///
+    /// Durations are in nanoseconds. With --store compact each result has the store's counters in an object "compact".
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", help_heading = "Output")]
     pub json: Option<PathBuf>,
 

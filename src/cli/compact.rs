@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::algorithms::Kind;
 use super::human;
 use super::report::{align_right, plain_table};
-use super::storage::{Compact, Storage};
+use super::storage::{Compact, Overflow, Storage};
 use super::stores::{Differences, Figures};
 
 /// The store of one result, in JSON. Fields may be added; those here keep their names and meaning.
@@ -103,24 +103,73 @@ fn part(part: u64, whole: u64) -> String {
 
 /// Whether the memory is enough, by what differs from the keyed store and why.
 fn verdict(compact: &Compact, results: &[Fared<'_>]) -> String {
-    let differences =
-        || results.iter().map(|fared| (fared.figures, fared.figures.differences.unwrap_or_default()));
-    // Debts of others come out of the sketch or are inherited; without any, no denial is for want of room.
-    let short = |(figures, differences): (&Figures, Differences)| {
-        differences.wrongly_admitted > 0 || (differences.wrongly_denied > 0 && figures.indebted > 0)
+    // Each policy errs on one side only, and not before a client has lost its slot.
+    let short = |Fared { kind, figures, .. }: &Fared<'_>| {
+        let Differences { wrongly_denied, wrongly_admitted } = figures.differences.unwrap_or_default();
+        match compact.overflow(*kind) {
+            Overflow::Forget => figures.evicted > 0 && wrongly_admitted > 0,
+            Overflow::Spill | Overflow::Inherit => figures.indebted > 0 && wrongly_denied > 0,
+        }
     };
-    if differences().any(short) {
+    let differs = |fared: &Fared<'_>| fared.figures.differences != Some(Differences::default());
+    if results.iter().any(short) {
         let more = compact.memory.doubled();
-        return format!(
+        format!(
             "Memory is short: some decisions are not what the keyed store's would be. Try --memory {more}."
-        );
+        )
+    } else if results.iter().any(differs) {
+        "Memory is enough. What differs are requests within a tick of the time at which they may go (a tick is at \
+         most\n1/256 of the time for one unit), or clients that hash alike, about one in two million."
+            .to_owned()
+    } else if results.iter().any(|fared| fared.figures.evicted > 0) {
+        "Memory is enough: some clients lost their slots to others, but every decision is the keyed store's."
+            .to_owned()
+    } else {
+        "Memory is enough: every decision is the keyed store's.".to_owned()
     }
-    if differences().any(|(_, differences)| differences != Differences::default()) {
-        return "Memory is enough. The decisions that differ are of requests that came just before their time: between two \
-                ticks\nof the compact store, each at most 1/256 of the time for one unit, which it admits a tick late."
-            .to_owned();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(overflow: &str, figures: Figures) -> String {
+        let overflow = <Overflow as clap::ValueEnum>::from_str(overflow, false).unwrap();
+        let compact = Compact { memory: "64KiB".parse().unwrap(), overflow: Some(overflow) };
+        let fared = Fared { kind: Kind::Gcra, admitted: 90, denied: 10, figures: &figures };
+        table(&compact, std::iter::once(fared))
     }
-    let evicted = differences().any(|(figures, _)| figures.evicted > 0);
-    let but = if evicted { "some clients lost their slots to others, but every" } else { "every" };
-    format!("Memory is enough: {but} decision is the keyed store's.")
+
+    #[test]
+    fn memory_is_blamed_only_for_what_it_does() {
+        let figures = |evicted, indebted, wrongly_denied, wrongly_admitted| Figures {
+            evicted,
+            indebted,
+            differences: Some(Differences { wrongly_denied, wrongly_admitted }),
+            ..Figures::default()
+        };
+        let short =
+            "Memory is short: some decisions are not what the keyed store's would be. Try --memory 128KiB.";
+        for (overflow, figures, verdict) in [
+            ("spill", figures(0, 0, 0, 0), "Memory is enough: every decision"),
+            ("spill", figures(5, 5, 0, 0), "Memory is enough: some clients lost their slots"),
+            ("spill", figures(5, 5, 9, 0), short),
+            ("inherit", figures(5, 5, 9, 0), short),
+            ("forget", figures(5, 0, 0, 9), short),
+            // Nobody began with a debt of others, or nobody was forgotten.
+            ("spill", figures(5, 0, 9, 9), "Memory is enough. What differs are requests within a tick"),
+            ("forget", figures(0, 0, 9, 9), "Memory is enough. What differs are requests within a tick"),
+        ] {
+            let text = told(overflow, figures);
+            assert!(text.contains(verdict), "{overflow}: {text}");
+        }
+    }
+
+    #[test]
+    fn shares_are_of_those_it_could_happen_to() {
+        // Of 90 admitted 5 should not have been, of 10 denied 3 should have been: 88 deserved it, and 12 did not.
+        let differences = Some(Differences { wrongly_denied: 3, wrongly_admitted: 5 });
+        let text = told("forget", Figures { differences, ..Figures::default() });
+        assert!(text.contains("3 (3.41 %)") && text.contains("5 (41.67 %)"), "{text}");
+    }
 }

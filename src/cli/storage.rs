@@ -17,21 +17,27 @@ const LEAST_BYTES: usize = 192;
 pub struct StoreArgs {
     /// Where each client's state is kept
     ///
-    /// keyed decides exactly and grows with the clients that are active; compact stays in the memory that you give it,
-    /// however many clients come, and is what RateLimiter::new makes. To see whether the memory is enough for your
-    /// traffic, replay --store compact runs the keyed store beside it and counts the decisions that differ.
+    /// The compact store is what RateLimiter::new makes: it stays in the memory that you give it, however many clients
+    /// come. To see whether that is enough for your traffic, a keyed store is charged with what the compact one admits, and
+    /// asked about every request: "wrongly denied" are those that it would have admitted, "wrongly admitted" those that it
+    /// would have denied. "Evicted" are clients that still owed when another took their slot, and "indebted" newcomers
+    /// that found a debt, their own from before or another's.
     #[arg(long, value_enum, default_value_t = Store::Keyed, help_heading = "Limiter")]
     pub store: Store,
 
-    /// Memory of the compact store, in all: 64KiB, 4MiB, 1.5GiB [default: 4MiB]
+    /// Memory of the compact store: 64KiB, 4MiB, 1.5GiB [default: 4MiB]
     ///
-    /// What is needed follows the requests admitted, not the number of clients: about 12 bytes for each client that
-    /// owes something at the same time (at 60/min, one that was admitted within the last second or is in a burst).
-    /// Several limits share the memory evenly; each algorithm that is compared has all of it.
+    /// What is needed follows the requests admitted, not the number of clients: some 12 bytes for each client that owes
+    /// something at one time. With gcra, each admitted request is owed for the time of one unit (a second at 60/min); with
+    /// windows, until the window is over. If there are several limits, they share this memory evenly; each algorithm
+    /// that is compared has all of it.
     #[arg(long, value_name = "SIZE", help_heading = "Limiter")]
     pub memory: Option<Memory>,
 
-    /// What the compact store does with a client whose slot another needs [default: spill; sliding-window: forget]
+    /// What happens to a client that owes when another needs its slot [default: spill; sliding-window: forget]
+    ///
+    /// Of the compact store, and only when its memory is short. sliding-window can only forget: of two pairs of counts
+    /// neither covers the other.
     #[arg(long, value_enum, value_name = "POLICY", help_heading = "Limiter")]
     pub overflow: Option<Overflow>,
 }
@@ -39,21 +45,20 @@ pub struct StoreArgs {
 /// Which store.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Store {
-    /// Every active client apart, exactly; memory as needed
+    /// Every active client apart: exact, and as much memory as that takes
     Keyed,
-    /// A fingerprint of each client in fixed memory; not for sliding-log and sub-window
+    /// A fingerprint of each client, in fixed memory; not for sliding-log and sub-window
     Compact,
 }
 
 /// What becomes of a client that still owes when its slot is needed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Overflow {
-    /// Its debt goes to a sketch in half of the memory: nobody gets more than the limit; when memory is short, some
-    /// are denied early
+    /// Keep its debt in a sketch, in half of the memory: nobody gets more than the limit, some are denied early
     Spill,
-    /// Its debt is forgotten: nobody is denied early; when memory is short, some get more than the limit
+    /// Forget its debt: nobody is denied early, some get more than the limit
     Forget,
-    /// The newcomer takes the debt over: nobody gets more than the limit; a flood of new clients can lock out all
+    /// Let the newcomer take it over: nobody gets more than the limit, but a flood of new clients can lock out all
     Inherit,
 }
 
@@ -92,8 +97,9 @@ impl Default for Memory {
 }
 
 impl Memory {
+    /// Of a text or the default, which are both in bytes.
     fn of(capacity: Capacity) -> Self {
-        Self { bytes: capacity.keys() * 128 }
+        Self { bytes: capacity.bytes().unwrap_or_default() }
     }
 
     /// In bytes.

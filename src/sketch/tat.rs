@@ -25,7 +25,7 @@ mod models;
 use super::{mix, scale};
 use crate::algorithm::narrow::{Narrow, TatKind, TatWord, Verdict};
 use crate::clock::Timestamp;
-use crate::decision::Decision;
+use crate::decision::{Decision, Outcome};
 use crate::memory::Array;
 use crate::quota::{Quota, QuotaError};
 use crate::store::Latest;
@@ -192,12 +192,13 @@ impl Cells {
     /// Decides on a key by its estimate, and charges it if it is admitted: strict, by raise-then-commit.
     ///
     /// Lock-free: begins again only if another thread's write took effect.
-    pub(crate) fn charge(
+    pub(crate) fn charge<N: Narrow>(
         &self,
+        word: &N,
         hash: u64,
-        reference: u64,
+        (now_ns, reference): (u64, u64),
         latest: Option<u64>,
-        decide: impl Fn(u64) -> Verdict,
+        cost: u64,
     ) -> Result<Decision, Unsure> {
         let places = self.places(hash);
         loop {
@@ -212,13 +213,14 @@ impl Cells {
             }
             let (ahead, row, cell) = least;
             let ahead = self.fine(ahead, reference);
-            let (decision, after) = match decide(ahead) {
-                Verdict::Refuse(decision) => return Ok(decision),
-                Verdict::Admit(decision, after) => (decision, after),
+            let decide =
+                |outcome, ahead, charged| word.decision(outcome, ahead, charged, (now_ns, reference), cost);
+            let after = match word.judge(ahead, now_ns, cost) {
+                Verdict::Deny => return Ok(decide(Outcome::Denied, ahead, false)),
+                Verdict::Never => return Ok(decide(Outcome::Never, ahead, false)),
+                Verdict::Admit(after) if after == ahead => return Ok(decide(Outcome::Allowed, ahead, false)),
+                Verdict::Admit(after) => after,
             };
-            if after == ahead {
-                return Ok(decision);
-            }
             let coarse = self.coarse(after, reference);
             for (other, &place) in places.iter().enumerate() {
                 if other != row {
@@ -228,7 +230,7 @@ impl Cells {
             // Ordering: AcqRel: the raises come before it for whoever sees it.
             let next = self.cell(coarse, reference);
             if self.cells[places[row]].compare_exchange(cell, next, AcqRel, Relaxed).is_ok() {
-                return Ok(decision);
+                return Ok(decide(Outcome::Allowed, after, true));
             }
         }
     }
@@ -330,18 +332,12 @@ impl TatSketch {
         let now_ns = now.as_nanos();
         let reference = self.word.reference(now_ns);
         self.latest.note(now_ns);
-        let decide = |ahead| self.word.step(ahead, reference, now_ns, cost);
-        let hash = mix(hash);
-        match self.cells.charge(hash, reference, None, decide) {
-            Ok(decision) => decision,
-            Err(Unsure) => {
-                let latest = Some(self.word.reference(self.latest.at(now_ns)));
-                match self.cells.charge(hash, reference, latest, decide) {
-                    Ok(decision) => decision,
-                    Err(Unsure) => unreachable!("nothing is unsure once the latest time is known"),
-                }
-            }
-        }
+        let (hash, at) = (mix(hash), (now_ns, reference));
+        self.cells.charge(&self.word, hash, at, None, cost).unwrap_or_else(|Unsure| {
+            let latest = Some(self.word.reference(self.latest.at(now_ns)));
+            let decision = self.cells.charge(&self.word, hash, at, latest, cost);
+            decision.expect("nothing is unsure once the latest time is known")
+        })
     }
 
     /// The bytes of its cells.

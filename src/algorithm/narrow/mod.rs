@@ -25,7 +25,7 @@ pub(crate) use self::tat::{Kind as TatKind, TatWord};
 pub(crate) use self::ticks::STATE_BITS;
 pub(crate) use self::window::WindowWord;
 use super::Algorithm;
-use crate::decision::Decision;
+use crate::decision::{Decision, Outcome};
 use crate::quota::{Quota, QuotaError};
 
 /// An algorithm that the [`Compact`](crate::Compact) store can hold: its state fits forty bits. Sealed.
@@ -55,12 +55,17 @@ pub trait Narrowed: Sized {
 }
 
 /// What a narrow algorithm says of a request.
-#[derive(Copy, Clone, Debug)]
+///
+/// A few registers: the [`Decision`] is made of it only once the state was exchanged. Made before, its words would be
+/// written out ahead of the exchange, which waits for all writes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Refused: nothing is written.
-    Refuse(Decision),
-    /// Admitted, if the state can be put so far ahead of the reference.
-    Admit(Decision, u64),
+    /// Not now.
+    Deny,
+    /// Not ever.
+    Never,
+    /// Admitted, if the state can be put so far ahead of the reference: no further than it is, if the cost is zero.
+    Admit(u64),
 }
 
 /// An algorithm on forty bits. Pure.
@@ -74,9 +79,12 @@ pub trait Narrow: Copy + Debug + Send + Sync + 'static {
     /// The state of an idle key at `now_ns`, modulo 2⁶⁴; states are compared with it modulo 2⁴⁰.
     fn reference(&self, now_ns: u64) -> u64;
 
-    /// Decides `cost` units for a state that is `ahead` of `reference`, the one at `now_ns`. An admission leads to a
-    /// state further ahead, unless it costs nothing.
-    fn step(&self, ahead: u64, reference: u64, now_ns: u64, cost: u64) -> Verdict;
+    /// Decides `cost` units for a state that is `ahead` of the reference at `now_ns`.
+    fn judge(&self, ahead: u64, now_ns: u64, cost: u64) -> Verdict;
+
+    /// The answer for a request that left its state `ahead`, by having been `charged` or not; `at` is the time in
+    /// nanoseconds, and its reference.
+    fn decision(&self, outcome: Outcome, ahead: u64, charged: bool, at: (u64, u64), cost: u64) -> Decision;
 
     /// How far a state of this quota can be ahead of a clock that does not lag.
     fn horizon(&self) -> u64;

@@ -47,6 +47,35 @@ impl SlidingWord {
     }
 }
 
+/// A state as the window that counts sees it.
+struct View {
+    /// How many windows it is after now's: more than none for a time that stepped back.
+    later: u64,
+    previous: u64,
+    current: u64,
+    /// To the end of that window.
+    to_end_ns: u64,
+    /// Of the window, as far as the previous count weighs; a time before the window is taken as its beginning.
+    left_ns: u64,
+}
+
+impl SlidingWord {
+    #[inline]
+    fn view(&self, ahead: u64, now_ns: u64) -> View {
+        let Self { windows, window_ns, count_bits, .. } = *self;
+        let mask = (1 << count_bits) - 1;
+        let (stored, previous, current) =
+            (ahead >> (2 * count_bits), (ahead >> count_bits) & mask, ahead & mask);
+        // Relative to the last window: 0 is the last one, 1 is now's, more is a time that stepped back.
+        let (later, previous, current) = match stored {
+            0 => (0, current, 0),
+            stored => (stored - 1, previous, current),
+        };
+        let to_end_ns = until(windows.floor(now_ns), later + 1, window_ns, now_ns);
+        View { later, previous, current, to_end_ns, left_ns: to_end_ns.min(window_ns) }
+    }
+}
+
 impl Narrow for SlidingWord {
     // More in this window may be less of the last one.
     const DOMINATES: bool = false;
@@ -60,43 +89,44 @@ impl Narrow for SlidingWord {
     }
 
     #[inline]
-    fn step(&self, ahead: u64, _reference: u64, now_ns: u64, cost: u64) -> Verdict {
-        let Self { windows, window_ns, limit, count_bits, strict } = *self;
-        let mask = (1 << count_bits) - 1;
-        let (stored, previous, current) =
-            (ahead >> (2 * count_bits), (ahead >> count_bits) & mask, ahead & mask);
-        // Relative to the last window: 0 is the last one, 1 is now's, more is a time that stepped back.
-        let (later, previous, current) = match stored {
-            0 => (0, current, 0),
-            stored => (stored - 1, previous, current),
-        };
-        let index = windows.floor(now_ns);
-        let to_end_ns = until(index, later + 1, window_ns, now_ns);
-        // A time before the window that counts is taken as its beginning.
-        let left_ns = to_end_ns.min(window_ns);
-        let decide = |outcome, current| {
-            let facts = Facts::Blend { previous, current, left_ns, to_end_ns, window_ns, ceil: strict };
-            Decision::new(outcome, cost, limit, facts)
-        };
-        if cost > limit {
-            return Verdict::Refuse(decide(Outcome::Never, current));
+    fn judge(&self, ahead: u64, now_ns: u64, cost: u64) -> Verdict {
+        if cost == 0 {
+            return Verdict::Admit(ahead);
         }
-        let admitted = cost == 0
-            || match limit.saturating_sub(current).checked_sub(cost) {
-                None => false,
-                Some(_) if previous == 0 => true,
-                Some(room) => {
-                    // As in the wide form: floor(p·left/W) <= room, or ceil.
-                    let room = u128::from(room) * u128::from(window_ns);
-                    let weighted = u128::from(previous) * u128::from(left_ns);
-                    if strict { weighted <= room } else { weighted < room + u128::from(window_ns) }
-                }
-            };
+        if cost > self.limit {
+            return Verdict::Never;
+        }
+        let View { later, previous, current, left_ns, .. } = self.view(ahead, now_ns);
+        let admitted = match self.limit.saturating_sub(current).checked_sub(cost) {
+            None => false,
+            Some(_) if previous == 0 => true,
+            Some(room) => {
+                // As in the wide form: floor(p·left/W) <= room, or ceil.
+                let room = u128::from(room) * u128::from(self.window_ns);
+                let weighted = u128::from(previous) * u128::from(left_ns);
+                if self.strict { weighted <= room } else { weighted < room + u128::from(self.window_ns) }
+            }
+        };
         if !admitted {
-            return Verdict::Refuse(decide(Outcome::Denied, current));
+            return Verdict::Deny;
         }
-        let after = ((later + 1) << (2 * count_bits)) | (previous << count_bits) | (current + cost);
-        Verdict::Admit(decide(Outcome::Allowed, current + cost), if cost == 0 { ahead } else { after })
+        let counts = (previous << self.count_bits) | (current + cost);
+        Verdict::Admit(((later + 1) << (2 * self.count_bits)) | counts)
+    }
+
+    #[inline]
+    fn decision(
+        &self,
+        outcome: Outcome,
+        ahead: u64,
+        _charged: bool,
+        (now_ns, _): (u64, u64),
+        cost: u64,
+    ) -> Decision {
+        let View { previous, current, left_ns, to_end_ns, .. } = self.view(ahead, now_ns);
+        let (window_ns, ceil) = (self.window_ns, self.strict);
+        let facts = Facts::Blend { previous, current, left_ns, to_end_ns, window_ns, ceil };
+        Decision::new(outcome, cost, self.limit, facts)
     }
 
     fn horizon(&self) -> u64 {

@@ -115,11 +115,11 @@ impl TatWord {
 
     /// Another rate for single calls.
     pub(crate) fn tier(&self, algorithm: &'static str, rate: Rate) -> Result<Self, QuotaError> {
-        let tier = self.counted(algorithm, rate)?;
-        if tier.capacity > self.horizon {
-            return Err(Reason::Undeclared { algorithm }.into());
+        // What these ticks cannot count, others may.
+        match self.counted(algorithm, rate) {
+            Ok(tier) if tier.capacity <= self.horizon => Ok(tier),
+            _ => Err(Reason::Undeclared { algorithm }.into()),
         }
-        Ok(tier)
     }
 }
 
@@ -133,37 +133,34 @@ impl Narrow for TatWord {
         self.rate.floor(now_ns)
     }
 
-    #[inline]
-    fn step(&self, ahead: u64, reference: u64, now_ns: u64, cost: u64) -> Verdict {
-        let remainder = self.rate.remainder(now_ns, reference);
-        let decide = |outcome, ahead, charged| {
-            let Self { interval, burst, rate, kind, .. } = *self;
-            let queued = kind == Kind::Queue;
-            let facts = Facts::Ticks {
-                ahead,
-                interval,
-                remainder,
-                num: rate.num(),
-                den: rate.den(),
-                charged,
-                queued,
-            };
-            Decision::new(outcome, cost, burst, facts)
-        };
+    #[inline(always)]
+    fn judge(&self, ahead: u64, _now_ns: u64, cost: u64) -> Verdict {
         if cost == 0 {
-            return Verdict::Admit(decide(Outcome::Allowed, ahead, false), ahead);
+            return Verdict::Admit(ahead);
         }
         let units = if self.kind == Kind::Event { 1 } else { cost };
         if units > self.burst {
-            return Verdict::Refuse(decide(Outcome::Never, ahead, false));
+            return Verdict::Never;
         }
         // At most the capacity, since the units are at most the burst.
         let charge = units * self.interval;
-        if ahead > self.capacity - charge {
-            return Verdict::Refuse(decide(Outcome::Denied, ahead, false));
-        }
-        let after = ahead + charge;
-        Verdict::Admit(decide(Outcome::Allowed, after, true), after)
+        if ahead > self.capacity - charge { Verdict::Deny } else { Verdict::Admit(ahead + charge) }
+    }
+
+    #[inline(always)]
+    fn decision(
+        &self,
+        outcome: Outcome,
+        ahead: u64,
+        charged: bool,
+        (now_ns, reference): (u64, u64),
+        cost: u64,
+    ) -> Decision {
+        let Self { interval, burst, rate, kind, .. } = *self;
+        let remainder = rate.remainder(now_ns, reference);
+        let (num, den, queued) = (rate.num(), rate.den(), kind == Kind::Queue);
+        let facts = Facts::Ticks { ahead, interval, remainder, num, den, charged, queued };
+        Decision::new(outcome, cost, burst, facts)
     }
 
     fn horizon(&self) -> u64 {

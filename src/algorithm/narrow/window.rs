@@ -100,23 +100,33 @@ impl Narrow for WindowWord {
         self.windows.floor(now_ns) << self.count_bits
     }
 
+    #[inline(always)]
+    fn judge(&self, ahead: u64, _now_ns: u64, cost: u64) -> Verdict {
+        let used = ahead & ((1 << self.count_bits) - 1);
+        if cost > self.limit {
+            Verdict::Never
+        } else if cost > 0 && cost > self.limit.saturating_sub(used) {
+            // Under a quota by call, more may be used than this limit.
+            Verdict::Deny
+        } else {
+            Verdict::Admit(ahead + cost)
+        }
+    }
+
     #[inline]
-    fn step(&self, ahead: u64, _reference: u64, now_ns: u64, cost: u64) -> Verdict {
+    fn decision(
+        &self,
+        outcome: Outcome,
+        ahead: u64,
+        _charged: bool,
+        (now_ns, _): (u64, u64),
+        cost: u64,
+    ) -> Decision {
         // A time before the window that counts is taken as its beginning.
         let (later, used) = (ahead >> self.count_bits, ahead & ((1 << self.count_bits) - 1));
-        let decide = |outcome, used| {
-            let to_boundary_ns = until(self.windows.floor(now_ns), later + 1, self.window_ns, now_ns);
-            let facts = Facts::Batch { used, batch: u64::MAX, to_boundary_ns, period_ns: self.window_ns };
-            Decision::new(outcome, cost, self.limit, facts)
-        };
-        if cost > self.limit {
-            return Verdict::Refuse(decide(Outcome::Never, used));
-        }
-        // Under a quota by call, more may be used than this limit.
-        if cost > 0 && cost > self.limit.saturating_sub(used) {
-            return Verdict::Refuse(decide(Outcome::Denied, used));
-        }
-        Verdict::Admit(decide(Outcome::Allowed, used + cost), ahead + cost)
+        let to_boundary_ns = until(self.windows.floor(now_ns), later + 1, self.window_ns, now_ns);
+        let facts = Facts::Batch { used, batch: u64::MAX, to_boundary_ns, period_ns: self.window_ns };
+        Decision::new(outcome, cost, self.limit, facts)
     }
 
     fn horizon(&self) -> u64 {

@@ -17,8 +17,8 @@ pub struct Gauges {
     pub evicted: u64,
     /// Newcomers that began with a debt: out of the sketch, or inherited. Their own or another's.
     pub indebted: u64,
-    /// Newcomers that were denied for that debt, and would have been admitted without it. An upper bound of wrong
-    /// denials, since the debt may have been their own.
+    /// Newcomers that were denied for that debt, and would have been admitted without it. The debt may have been their
+    /// own; and those that were admitted with another's debt may be denied for it later, which is not counted.
     pub denied_for_debt: u64,
     /// First checks of one key that raced with each other while its bucket overflowed, and were decided again.
     pub retreats: u64,

@@ -23,7 +23,7 @@ use std::hash::{BuildHasher, Hash};
 pub use self::capacity::{Capacity, CapacityError};
 pub use self::gauges::Gauges;
 pub(crate) use self::latest::Latest;
-use self::latest::{Clocked, Given};
+use self::latest::{Clocked, Given, Time};
 pub use self::snapshot::SnapshotError;
 use self::spill::Spill;
 use self::table::{Full, Table};
@@ -166,16 +166,19 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         mut decided: impl FnMut(Decision),
     ) {
         let time = latest::Once::read(clock);
+        // A copy, which no other thread's write could have changed as far as the compiler knows.
+        let word = self.word;
+        let at = (time.now(), word.reference(time.now()));
+        let mut batch = [(table::Place::default(), 0); BATCH];
         loop {
-            let mut batch = [(0, 0); BATCH];
             let mut len = 0;
-            for (place, request) in batch.iter_mut().zip(requests.by_ref()) {
-                self.table.prefetch(request.0);
-                *place = request;
+            while len < BATCH {
+                let Some((hash, cost)) = requests.next() else { break };
+                batch[len] = (self.table.approach(hash), cost);
                 len += 1;
             }
-            for &(hash, cost) in &batch[..len] {
-                decided(self.table.charge(&self.word, hash, &time, cost));
+            for &(place, cost) in &batch[..len] {
+                decided(self.table.charge_as_of(&word, place, &time, at, cost));
             }
             if len < BATCH {
                 return;

@@ -34,7 +34,7 @@ use super::gauges::{Counters, Gauges, count};
 use super::latest::Time;
 use super::spill::{Identity, Spill};
 use crate::algorithm::narrow::{Narrow, STATE_BITS, Verdict};
-use crate::decision::Decision;
+use crate::decision::{Decision, Outcome};
 use crate::memory::Array;
 use crate::sketch::{Unsure, scale};
 use crate::store::prefetch::prefetch;
@@ -53,8 +53,7 @@ pub(super) enum Full {
 /// See the module's text.
 #[derive(Debug)]
 pub(super) struct Table<N, const WAYS: usize> {
-    slots: Array<AtomicU64>,
-    buckets: usize,
+    buckets: Array<[AtomicU64; WAYS]>,
     /// How far ahead a state can be.
     horizon: u64,
     full: Full,
@@ -63,8 +62,8 @@ pub(super) struct Table<N, const WAYS: usize> {
 }
 
 /// Where a key belongs.
-#[derive(Copy, Clone, Debug)]
-struct Place {
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Place {
     bucket: usize,
     fingerprint: u64,
     home: usize,
@@ -108,8 +107,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     pub(super) fn new(buckets: usize, horizon: u64, full: Full) -> Option<Self> {
         const { assert!(WAYS.is_power_of_two(), "places in a bucket are found by masking") };
         Some(Self {
-            slots: Array::zeroed(buckets.checked_mul(WAYS)?)?,
-            buckets,
+            buckets: Array::zeroed(buckets)?,
             horizon,
             full,
             counters: Counters::new(),
@@ -121,7 +119,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     fn place(&self, hash: u64) -> Place {
         let fingerprint = hash & (u64::MAX >> STATE_BITS);
         Place {
-            bucket: scale(hash, self.buckets),
+            bucket: scale(hash, self.buckets.len()),
             // Zero is for empty slots: 1 has two keys' share.
             fingerprint: if fingerprint == 0 { 1 } else { fingerprint },
             #[expect(clippy::cast_possible_truncation, reason = "masked to the slots of a bucket")]
@@ -130,15 +128,25 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     }
 
     #[inline(always)]
-    fn bucket(&self, bucket: usize) -> &[AtomicU64] {
-        &self.slots[bucket * WAYS..][..WAYS]
+    fn bucket(&self, bucket: usize) -> &[AtomicU64; WAYS] {
+        &self.buckets[bucket]
     }
 
-    /// Asks for a key's line.
+    /// All slots, in order.
+    fn slots(&self) -> impl Iterator<Item = &AtomicU64> {
+        self.buckets.iter().flatten()
+    }
+
+    fn len(&self) -> usize {
+        self.buckets.len() * WAYS
+    }
+
+    /// A key's place, whose line is asked for.
     #[inline(always)]
-    pub(super) fn prefetch(&self, hash: u64) {
+    pub(super) fn approach(&self, hash: u64) -> Place {
         let place = self.place(hash);
         prefetch(&raw const self.bucket(place.bucket)[place.home]);
+        place
     }
 
     /// Decides `cost` units and charges them if they are admitted.
@@ -148,11 +156,23 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     // Always: see `State::charge`.
     #[inline(always)]
     pub(super) fn charge<T: Time>(&self, word: &N, hash: u64, time: &T, cost: u64) -> Decision {
-        let place = self.place(hash);
-        let slots = self.bucket(place.bucket);
-        prefetch(&raw const slots[place.home]);
+        let place = self.approach(hash);
+        // Meanwhile the line comes.
         let now_ns = time.now();
-        let reference = word.reference(now_ns);
+        self.charge_as_of(word, place, time, (now_ns, word.reference(now_ns)), cost)
+    }
+
+    /// [`Table::charge`] at a place and a time that are known: nanoseconds, and their reference.
+    #[inline(always)]
+    pub(super) fn charge_as_of<T: Time>(
+        &self,
+        word: &N,
+        place: Place,
+        time: &T,
+        (now_ns, reference): (u64, u64),
+        cost: u64,
+    ) -> Decision {
+        let slots = self.bucket(place.bucket);
         for step in 0..WAYS {
             let slot = &slots[(place.home + step) & (WAYS - 1)];
             // Ordering: Relaxed. A key's word is its whole state and speaks of nothing else.
@@ -165,18 +185,20 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                 Standing::Idle => 0,
                 Standing::Unsure(_) => break,
             };
-            match word.step(ahead, reference, now_ns, cost) {
-                Verdict::Refuse(decision) => return decision,
-                Verdict::Admit(decision, after) => {
+            let at = (now_ns, reference);
+            match word.judge(ahead, now_ns, cost) {
+                Verdict::Deny => return word.decision(Outcome::Denied, ahead, false, at, cost),
+                Verdict::Never => return word.decision(Outcome::Never, ahead, false, at, cost),
+                Verdict::Admit(after) => {
                     if after == ahead {
-                        return decision;
+                        return word.decision(Outcome::Allowed, ahead, false, at, cost);
                     }
                     time.note(now_ns);
                     let next = Word::pack(place.fingerprint, reference.wrapping_add(after));
                     // Ordering: AcqRel: the argument above about two slots rests on each location's order and on there
                     // being no cycle of loads that see later stores, which Relaxed would allow on paper.
                     if slot.compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
-                        return decision;
+                        return word.decision(Outcome::Allowed, after, true, at, cost);
                     }
                     break;
                 }
@@ -195,20 +217,23 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                 Found::Here { slot, word, ahead } => (slot, word, ahead),
                 Found::Absent { slot, word, ahead } => (slot, word, self.debt(place, ahead, at)?),
             };
-            match word.step(started, at.reference, at.now_ns, cost) {
-                Verdict::Refuse(decision) => {
+            let when = (at.now_ns, at.reference);
+            let refused = |outcome| word.decision(outcome, started, false, when, cost);
+            match word.judge(started, at.now_ns, cost) {
+                Verdict::Never => Ok(refused(Outcome::Never)),
+                Verdict::Deny => {
                     if let Found::Absent { .. } = found
                         && started > 0
-                        && let Verdict::Admit(..) = word.step(0, at.reference, at.now_ns, cost)
+                        && let Verdict::Admit(_) = word.judge(0, at.now_ns, cost)
                     {
                         count(&self.counters.stripe(place.bucket).denied_for_debt);
                     }
-                    Ok(decision)
+                    Ok(refused(Outcome::Denied))
                 }
-                Verdict::Admit(decision, after) => {
-                    if after == started {
-                        return Ok(decision);
-                    }
+                Verdict::Admit(after) if after == started => {
+                    Ok(word.decision(Outcome::Allowed, started, false, when, cost))
+                }
+                Verdict::Admit(after) => {
                     time.note(at.now_ns);
                     let next = Word::pack(place.fingerprint, at.reference.wrapping_add(after));
                     match found {
@@ -221,7 +246,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                             self.put_in(place, slot, seen, ahead, next, started, at)?;
                         }
                     }
-                    Ok(decision)
+                    Ok(word.decision(Outcome::Allowed, after, true, when, cost))
                 }
             }
         })
@@ -235,14 +260,12 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                 Found::Here { ahead, .. } => ahead,
                 Found::Absent { ahead, .. } => self.debt(place, ahead, at)?,
             };
-            Ok(match word.step(ahead, at.reference, at.now_ns, cost) {
-                Verdict::Refuse(decision) => decision,
-                Verdict::Admit(decision, _) => match word.step(ahead, at.reference, at.now_ns, 0) {
-                    Verdict::Admit(uncharged, _) | Verdict::Refuse(uncharged) => {
-                        decision.with_figures_of(uncharged)
-                    }
-                },
-            })
+            let outcome = match word.judge(ahead, at.now_ns, cost) {
+                Verdict::Deny => Outcome::Denied,
+                Verdict::Never => Outcome::Never,
+                Verdict::Admit(_) => Outcome::Allowed,
+            };
+            Ok(word.decision(outcome, ahead, false, (at.now_ns, at.reference), cost))
         })
     }
 
@@ -416,7 +439,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
 
     /// Forgets everything.
     pub(super) fn clear(&self) {
-        for slot in self.slots.iter() {
+        for slot in self.slots() {
             // A look first, so that untouched memory stays so. Ordering: Release, as a charge.
             if slot.load(Relaxed) != EMPTY {
                 slot.store(EMPTY, Release);
@@ -432,11 +455,11 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
             Full::Spill(spill) => spill.bytes(),
             Full::Forget | Full::Inherit => 0,
         };
-        self.slots.len() * size_of::<AtomicU64>() + spill
+        self.len() * size_of::<AtomicU64>() + spill
     }
 
     pub(super) fn gauges(&self) -> Gauges {
-        self.counters.sum(self.slots.len())
+        self.counters.sum(self.len())
     }
 
     fn is_live(&self, word: u64, reference: u64) -> bool {
@@ -446,18 +469,18 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     /// Slots whose keys owe.
     pub(super) fn live_slots(&self, word: &N, now_ns: u64) -> usize {
         let reference = word.reference(now_ns);
-        self.slots.iter().filter(|slot| self.is_live(slot.load(Relaxed), reference)).count()
+        self.slots().filter(|slot| self.is_live(slot.load(Relaxed), reference)).count()
     }
 
     /// The share of slots whose keys owe, by looking at 4,096 slots or all.
     pub(super) fn load(&self, word: &N, now_ns: u64) -> f64 {
         const LOOKED_AT: usize = 4096 / 8;
         let reference = word.reference(now_ns);
-        let buckets = self.buckets.min(LOOKED_AT.max(1));
+        let buckets = self.buckets.len().min(LOOKED_AT);
         let mut live = 0_u32;
         for index in 0..buckets {
             // Evenly spread.
-            let bucket = index * (self.buckets / buckets);
+            let bucket = index * (self.buckets.len() / buckets);
             for slot in self.bucket(bucket) {
                 live += u32::from(self.is_live(slot.load(Relaxed), reference));
             }
@@ -492,14 +515,14 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
             Full::Forget => (0, 0),
             Full::Inherit => (0, 255),
         };
-        [self.slots.len() as u64, cells, shift]
+        [self.len() as u64, cells, shift]
     }
 
     /// What is owed at a time. Slots first and then cells: a debt that is evicted in between is in the cells by then.
     pub(super) fn image(&self, word: &N, now_ns: u64) -> Image {
         let reference = word.reference(now_ns);
         let mut image = Image::default();
-        for (index, slot) in (0..).zip(self.slots.iter()) {
+        for (index, slot) in (0..).zip(self.slots()) {
             let seen = slot.load(Acquire);
             if seen != EMPTY
                 && let Standing::Ahead(ahead) = standing::<STATE_BITS>(seen, reference, self.horizon)
@@ -515,7 +538,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
 
     /// Whether an image could be one of this table.
     pub(super) fn accepts(&self, image: &Image) -> bool {
-        let slots = self.slots.len() as u64;
+        let slots = self.len() as u64;
         let ascending = image.slots.is_sorted_by(|a, b| a.0 < b.0);
         let sound = image.slots.iter().all(|&(index, word)| {
             let Word { fingerprint, state } = Word::unpack(word);
@@ -538,7 +561,8 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
             let Word { fingerprint, state: ahead } = Word::unpack(stored);
             if let Some(left @ 1..) = ahead.checked_sub(passed) {
                 #[expect(clippy::cast_possible_truncation, reason = "below the number of slots (`accepts`)")]
-                let slot = &self.slots[index as usize];
+                let index = index as usize;
+                let slot = &self.buckets[index / WAYS][index % WAYS];
                 slot.store(Word::pack(fingerprint, reference.wrapping_add(left)), Release);
             }
         }

@@ -1,0 +1,370 @@
+//! Loom models of a bucket: every interleaving of two or three threads, up to a bound on preemptions.
+//!
+//! Each model's assertion states its law. A *control* is the same model with the protocol broken; it must fail, which
+//! shows that the model can see the fault. Buckets have two slots, a tick is a nanosecond, and the times are small.
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::super::capacity::Capacity;
+use super::super::latest::{Clocked, Given, Latest};
+use super::*;
+use crate::algorithm::narrow::ticks::{Interval, Rate};
+use crate::algorithm::narrow::{TatKind, TatWord};
+use crate::clock::{Clock, Timestamp};
+use crate::store::Overflow;
+
+const WAYS: usize = 2;
+/// Ticks for a unit.
+const T: u64 = 10;
+
+fn model(run: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(run);
+}
+
+fn word(burst: u64) -> TatWord {
+    let rate = Rate { interval: Interval { num: T, den: 1 }, burst };
+    TatWord::with_ticks("model", rate, T, TatKind::Meter).unwrap()
+}
+
+/// A hash with a fingerprint and a home slot; there is one bucket.
+const fn key(fingerprint: u64, home: u64) -> u64 {
+    fingerprint | (home << FINGERPRINT_BITS)
+}
+
+const X: u64 = key(1, 0);
+const Y: u64 = key(2, 1);
+const Z: u64 = key(3, 0);
+
+/// A table of one bucket.
+struct Shared {
+    table: Table<TatWord, WAYS>,
+    word: TatWord,
+    latest: Latest,
+}
+
+/// A thread's clock: it reads what it is set to.
+struct Still(u64);
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.0)
+    }
+}
+
+impl Shared {
+    fn new(burst: u64, overflow: Overflow) -> Arc<Self> {
+        let word = word(burst);
+        let sizes = Capacity::slots(2).sizes(overflow, WAYS);
+        let full = match overflow {
+            Overflow::Forget => Full::Forget,
+            Overflow::Inherit => Full::Inherit,
+            Overflow::Spill => Full::Spill(Spill::for_models(&word, &sizes)),
+        };
+        let table = Table::new(1, word.horizon(), full).unwrap();
+        Arc::new(Self { table, latest: Latest::new(&word), word })
+    }
+
+    /// One check by a clock that stands still.
+    fn check(&self, hash: u64, now: u64, cost: u64) -> bool {
+        self.table.charge(&self.word, hash, &Clocked(&Still(now)), cost).is_allowed()
+    }
+
+    /// One check at a given time.
+    fn check_at(&self, hash: u64, now_ns: u64, cost: u64) -> bool {
+        let time = Given { now_ns, latest: &self.latest };
+        self.table.charge(&self.word, hash, &time, cost).is_allowed()
+    }
+
+    fn set(&self, slot: usize, hash: u64, state: u64) {
+        self.table.buckets[0][slot].store(Word::pack(hash & 0xFF_FFFF, state), Release);
+    }
+
+    fn words(&self) -> [Word; WAYS] {
+        std::array::from_fn(|slot| Word::unpack(self.table.buckets[0][slot].load(Acquire)))
+    }
+
+    fn slots_of(&self, hash: u64) -> usize {
+        self.words().iter().filter(|word| word.fingerprint == hash & 0xFF_FFFF).count()
+    }
+}
+
+/// Runs the checks beside each other; how many were admitted, by check.
+fn beside<const N: usize>(shared: &Arc<Shared>, checks: [fn(&Shared) -> bool; N]) -> [bool; N] {
+    let threads = checks.map(|check| {
+        let shared = shared.clone();
+        thread::spawn(move || check(&shared))
+    });
+    threads.map(|thread| thread.join().unwrap())
+}
+
+fn admitted(answers: &[bool]) -> usize {
+    answers.iter().filter(|&&answer| answer).count()
+}
+
+#[test]
+fn of_two_checks_of_a_key_with_one_unit_left_one_is_admitted() {
+    model(|| {
+        let shared = Shared::new(1, Overflow::Spill);
+        shared.set(0, X, 100);
+        let answers = beside(&shared, [|shared| shared.check(X, 100, 1), |shared| shared.check(X, 100, 1)]);
+        assert_eq!(admitted(&answers), 1, "one unit, one admission");
+        assert_eq!(shared.words()[0].state, 100 + T, "and its charge");
+    });
+}
+
+#[test]
+fn three_first_checks_take_one_slot() {
+    for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
+        model(move || {
+            let shared = Shared::new(2, overflow);
+            let check = |shared: &Shared| shared.check(X, 100, 1);
+            let answers = beside(&shared, [check, check, check]);
+            assert_eq!(admitted(&answers), 2, "two units, two admissions");
+            assert_eq!(shared.slots_of(X), 1, "a key has one slot");
+        });
+    }
+}
+
+/// Two first checks whose clocks read a time before and after another key's slot falls idle.
+fn straddling(overflow: Overflow, check: fn(&Shared, u64) -> bool) {
+    let _ = check;
+    let shared = Shared::new(1, overflow);
+    shared.set(0, Y, 95);
+    shared.set(1, Z, 94);
+    let threads = [94, 96].map(|now| {
+        let shared = shared.clone();
+        thread::spawn(move || check(&shared, now))
+    });
+    let answers = threads.map(|thread| thread.join().unwrap());
+    assert_eq!(admitted(&answers), 1, "one unit, one admission");
+    assert_eq!(shared.slots_of(X), 1, "a key has one slot");
+}
+
+#[test]
+fn clocks_on_both_sides_of_an_expiry_take_one_slot() {
+    for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
+        model(move || straddling(overflow, |shared, now| shared.check(X, now, 1)));
+    }
+}
+
+/// The control: puts a newcomer into the first slot, from its home on, that is idle by its own clock.
+#[test]
+#[should_panic(expected = "one unit, one admission")]
+fn control_the_first_idle_slot_admits_twice() {
+    fn first_idle(shared: &Shared, now: u64) -> bool {
+        let slots = shared.table.bucket(0);
+        loop {
+            let words: [u64; WAYS] = std::array::from_fn(|slot| slots[slot].load(Relaxed));
+            if let Some(word) = words.iter().find(|&&word| word >> STATE_BITS == 1) {
+                return Word::unpack(*word).state <= now;
+            }
+            let slot = words.iter().position(|&word| Word::unpack(word).state <= now).unwrap();
+            let next = Word::pack(1, now + T);
+            if slots[slot].compare_exchange(words[slot], next, AcqRel, Relaxed).is_ok() {
+                return true;
+            }
+        }
+    }
+    model(|| straddling(Overflow::Inherit, first_idle));
+}
+
+#[test]
+fn a_revival_and_a_takeover_of_one_slot_do_not_both_succeed() {
+    for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
+        model(move || {
+            let shared = Shared::new(1, overflow);
+            shared.set(0, Y, 90);
+            shared.set(1, Z, 105);
+            let answers =
+                beside(&shared, [|shared| shared.check(Y, 100, 1), |shared| shared.check(X, 100, 1)]);
+            // Whoever came second met a full bucket of keys that owe: under Inherit it may be denied.
+            assert!(answers[0] || answers[1], "one of them had the slot");
+            if overflow == Overflow::Inherit {
+                assert_eq!(admitted(&answers), 1, "what the slot held was charged once");
+            }
+            for (hash, answer) in [(Y, answers[0]), (X, answers[1])] {
+                assert!(shared.slots_of(hash) <= 1, "a key has one slot");
+                if answer && overflow == Overflow::Spill {
+                    assert!(!shared.check(hash, 100, 1), "what was admitted is remembered");
+                }
+            }
+        });
+    }
+}
+
+/// A key that has one unit left of three is evicted while it checks: how often it is admitted.
+fn evicted_while_it_checks(overflow: Overflow) -> usize {
+    let shared = Shared::new(3, overflow);
+    // Two units owed by y, and more by z: y's slot is the one to go.
+    shared.set(0, Y, 120);
+    shared.set(1, Z, 125);
+    let answers = beside(&shared, [|shared| shared.check(X, 100, 1), |shared| shared.check(Y, 100, 1)]);
+    let mut admitted = usize::from(answers[1]);
+    while admitted < 9 && shared.check(Y, 100, 1) {
+        admitted += 1;
+    }
+    admitted
+}
+
+#[test]
+fn a_key_that_is_evicted_while_it_checks_keeps_its_debt() {
+    for overflow in [Overflow::Spill, Overflow::Inherit] {
+        model(move || {
+            assert!(evicted_while_it_checks(overflow) <= 1, "{overflow:?}: one unit was left");
+        });
+    }
+}
+
+/// Under `Forget` it may be admitted again what it owed, and no more.
+#[test]
+fn a_forgotten_key_gets_no_more_than_its_debt_back() {
+    model(|| assert!(evicted_while_it_checks(Overflow::Forget) <= 1 + 2, "one unit was left, and two owed"));
+}
+
+#[test]
+#[should_panic(expected = "one unit was left")]
+fn control_forgetting_admits_again() {
+    model(|| assert!(evicted_while_it_checks(Overflow::Forget) <= 1, "one unit was left"));
+}
+
+#[test]
+fn charges_of_several_units_are_whole() {
+    model(|| {
+        let shared = Shared::new(5, Overflow::Spill);
+        let answers = beside(&shared, [|shared| shared.check(X, 100, 3), |shared| shared.check(X, 100, 2)]);
+        let third = shared.check(X, 100, 1);
+        assert_eq!((answers, third), ([true, true], false), "three and two are five");
+        assert_eq!(shared.words()[0].state, 100 + 5 * T, "the state moved by all of both");
+    });
+    model(|| {
+        let shared = Shared::new(4, Overflow::Spill);
+        let answers = beside(&shared, [|shared| shared.check(X, 100, 3), |shared| shared.check(X, 100, 2)]);
+        let charged = 3 * u64::from(answers[0]) + 2 * u64::from(answers[1]);
+        assert_eq!(admitted(&answers), 1, "three and two are more than four");
+        assert_eq!(shared.words()[0].state, 100 + charged * T, "and nothing was charged in part");
+    });
+}
+
+/// Near the end of the range: a thread that read its clock long ago meets the slots of threads that are on time.
+const WRAP: u64 = (1 << STATE_BITS) - 5;
+
+struct Lagging<'a> {
+    clock: &'a AtomicU64,
+    rereads: bool,
+}
+
+impl Time for Lagging<'_> {
+    fn now(&self) -> u64 {
+        self.clock.load(Acquire)
+    }
+
+    fn again(&self, now_ns: u64) -> (u64, u64) {
+        if self.rereads { (self.now(), self.now()) } else { (now_ns, now_ns) }
+    }
+
+    fn note(&self, _now_ns: u64) {}
+}
+
+fn held_up(rereads: bool) {
+    let shared = Shared::new(1, Overflow::Inherit);
+    let clock = Arc::new(AtomicU64::new(WRAP));
+    let ahead = WRAP + 20 * T;
+    let on_time = {
+        let (shared, clock) = (shared.clone(), clock.clone());
+        thread::spawn(move || {
+            clock.store(ahead, Release);
+            shared.check(X, ahead, 1)
+        })
+    };
+    let late = {
+        let (shared, clock) = (shared.clone(), clock.clone());
+        thread::spawn(move || {
+            let time = Lagging { clock: &clock, rereads };
+            shared.table.charge(&shared.word, X, &time, 1).is_allowed()
+        })
+    };
+    let (on_time, late) = (on_time.join().unwrap(), late.join().unwrap());
+    let again = shared.check(X, ahead, 1);
+    // Admitted as of the early time, it owes nothing at the later one.
+    assert!(on_time || late, "someone was admitted");
+    assert!(!again, "what was admitted at the later time is remembered");
+}
+
+#[test]
+fn a_thread_that_is_held_up_takes_no_live_slot_for_an_ancient_one() {
+    model(|| held_up(true));
+}
+
+#[test]
+#[should_panic(expected = "is remembered")]
+fn control_without_reading_the_clock_again_a_live_slot_is_taken() {
+    model(|| held_up(false));
+}
+
+#[test]
+fn a_given_time_that_lags_takes_no_live_slot_for_an_ancient_one() {
+    model(|| {
+        let shared = Shared::new(1, Overflow::Inherit);
+        let answers = beside(
+            &shared,
+            [|shared| shared.check_at(X, WRAP + 20 * T, 1), |shared| shared.check_at(X, WRAP, 1)],
+        );
+        assert!(admitted(&answers) >= 1, "someone was admitted");
+        assert!(!shared.check_at(X, WRAP + 20 * T, 1) || !answers[0], "what was admitted is remembered");
+    });
+}
+
+/// Two first checks of x, of all six units. Both slots are equally far ahead, so x chooses the one at its home and y the
+/// other; if y comes in between, its lesser word there makes the second x choose that one.
+fn racing_first_checks(overflow: Overflow, check: fn(&Shared) -> bool) {
+    let shared = Shared::new(6, overflow);
+    shared.set(0, Z, 150);
+    shared.set(1, key(4, 0), 150);
+    let one = {
+        let shared = shared.clone();
+        thread::spawn(move || check(&shared))
+    };
+    let two = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let _ = shared.check(Y, 100, 1);
+            check(&shared)
+        })
+    };
+    let answers = [one.join().unwrap(), two.join().unwrap()];
+    assert!(shared.slots_of(X) <= 1, "a key has one slot");
+    assert!(admitted(&answers) <= 1, "six units, one admission of six");
+}
+
+#[test]
+fn two_first_checks_amid_an_eviction_take_one_slot() {
+    for overflow in [Overflow::Spill, Overflow::Forget] {
+        model(move || racing_first_checks(overflow, |shared| shared.check(X, 100, 6)));
+    }
+}
+
+/// The control: puts the newcomer in and does not look whether it is alone.
+#[test]
+#[should_panic(expected = "a key has one slot")]
+fn control_without_looking_again_a_key_has_two_slots() {
+    fn careless(shared: &Shared) -> bool {
+        let place = shared.table.place(X);
+        let at = Moment { now_ns: 100, reference: 100, latest: None };
+        let slots = shared.table.bucket(0);
+        loop {
+            match shared.table.find(place, &at) {
+                Ok(Found::Absent { slot, word, .. }) => {
+                    let next = Word::pack(place.fingerprint, 100 + 6 * T);
+                    if slots[slot].compare_exchange(word, next, AcqRel, Relaxed).is_ok() {
+                        return true;
+                    }
+                }
+                _ => return false,
+            }
+        }
+    }
+    model(|| racing_first_checks(Overflow::Forget, careless));
+}
