@@ -4,6 +4,8 @@
 
 #[path = "cli/bad_input.rs"]
 mod bad_input;
+#[path = "cli/compact.rs"]
+mod compact;
 #[path = "cli/formats.rs"]
 mod formats;
 #[path = "cli/limits.rs"]

@@ -129,9 +129,9 @@ pub struct Figures {
     pub indebted: u64,
     /// Newcomers denied for it.
     pub denied_for_debt: u64,
-    /// Racing first checks that were decided again; none in a replay.
+    /// First checks that were decided again, having met a larger debt once they were in.
     pub retreats: u64,
-    /// Those that could not be.
+    /// Those that raced and could not be; none in a replay.
     pub raced: u64,
     /// What a keyed store would have decided otherwise, if one ran beside it.
     pub differences: Option<Differences>,
