@@ -104,19 +104,19 @@ fn part(part: u64, whole: u64) -> String {
 /// Whether the memory is enough, by what differs from the keyed store and why.
 fn verdict(compact: &Compact, results: &[Fared<'_>]) -> String {
     // Each policy errs on one side only, and not before a client has lost its slot.
-    let short = |Fared { kind, figures, .. }: &Fared<'_>| {
+    let short = |Fared { kind, figures, .. }: &&Fared<'_>| {
         let Differences { wrongly_denied, wrongly_admitted } = figures.differences.unwrap_or_default();
-        match compact.overflow(*kind) {
-            Overflow::Forget => figures.evicted > 0 && wrongly_admitted > 0,
-            Overflow::Spill | Overflow::Inherit => figures.indebted > 0 && wrongly_denied > 0,
-        }
+        let errs = match compact.overflow(*kind) {
+            Overflow::Forget => wrongly_admitted,
+            Overflow::Spill | Overflow::Inherit => wrongly_denied,
+        };
+        figures.evicted > 0 && errs > 0
     };
     let differs = |fared: &Fared<'_>| fared.figures.differences != Some(Differences::default());
-    if results.iter().any(short) {
-        let more = compact.memory.doubled();
-        format!(
-            "Memory is short: some decisions are not what the keyed store's would be. Try --memory {more}."
-        )
+    let names: Vec<_> = results.iter().filter(short).map(|fared| fared.kind.as_str()).collect();
+    if !names.is_empty() {
+        let (names, more) = (names.join(", "), compact.memory.doubled());
+        format!("Memory is short for {names}: some decisions are not the keyed store's. Try --memory {more}.")
     } else if results.iter().any(differs) {
         "Memory is enough. What differs are requests within a tick of the time at which they may go (a tick is at \
          most\n1/256 of the time for one unit), or clients that hash alike, about one in two million."
@@ -142,23 +142,23 @@ mod tests {
 
     #[test]
     fn memory_is_blamed_only_for_what_it_does() {
-        let figures = |evicted, indebted, wrongly_denied, wrongly_admitted| Figures {
+        let figures = |evicted, wrongly_denied, wrongly_admitted| Figures {
             evicted,
-            indebted,
             differences: Some(Differences { wrongly_denied, wrongly_admitted }),
             ..Figures::default()
         };
         let short =
-            "Memory is short: some decisions are not what the keyed store's would be. Try --memory 128KiB.";
+            "Memory is short for gcra: some decisions are not the keyed store's. Try --memory 128KiB.";
         for (overflow, figures, verdict) in [
-            ("spill", figures(0, 0, 0, 0), "Memory is enough: every decision"),
-            ("spill", figures(5, 5, 0, 0), "Memory is enough: some clients lost their slots"),
-            ("spill", figures(5, 5, 9, 0), short),
-            ("inherit", figures(5, 5, 9, 0), short),
-            ("forget", figures(5, 0, 0, 9), short),
-            // Nobody began with a debt of others, or nobody was forgotten.
-            ("spill", figures(5, 0, 9, 9), "Memory is enough. What differs are requests within a tick"),
-            ("forget", figures(0, 0, 9, 9), "Memory is enough. What differs are requests within a tick"),
+            ("spill", figures(0, 0, 0), "Memory is enough: every decision"),
+            ("spill", figures(5, 0, 0), "Memory is enough: some clients lost their slots"),
+            ("spill", figures(5, 9, 0), short),
+            ("inherit", figures(5, 9, 0), short),
+            ("forget", figures(5, 0, 9), short),
+            // Nobody lost a slot, or the policy never errs on this side.
+            ("spill", figures(0, 9, 9), "Memory is enough. What differs are requests within a tick"),
+            ("spill", figures(5, 0, 9), "Memory is enough. What differs are requests within a tick"),
+            ("forget", figures(5, 9, 0), "Memory is enough. What differs are requests within a tick"),
         ] {
             let text = told(overflow, figures);
             assert!(text.contains(verdict), "{overflow}: {text}");

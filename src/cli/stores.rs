@@ -137,7 +137,8 @@ pub struct Figures {
     pub differences: Option<Differences>,
 }
 
-/// Decisions that differ from what a keyed store says of the same account. See [`Ledger`].
+/// Decisions that differ from a keyed store's, which is charged with what the compact one admits, so that each is judged by
+/// itself.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Differences {
     /// Denied, though the keyed store would have admitted it.
