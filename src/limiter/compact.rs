@@ -47,7 +47,9 @@ where
 
     /// Checks `cost` units for `key` at a time that the caller says.
     ///
-    /// A `now` behind an earlier call's can only deny more, by less than the step back.
+    /// A `now` behind an earlier call's can only deny more, by less than the step back, as long as it is less than half the
+    /// [range](crate::Compact) of the words. (The limiter's own *clock* stepping back by more than a full burst takes to
+    /// refill makes keys start anew instead: nobody is locked out by a clock that was wrong.)
     #[inline]
     pub fn check_at<Q: Hash + ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision {
         self.store.charge_at(self.store.hash(key), now.as_nanos(), cost)
@@ -185,6 +187,9 @@ where
     /// limiter's ticks, and a full burst that refills in no longer than the limiter's own. Quotas named to
     /// [`Builder::tiers`](crate::Builder::tiers) always fit.
     ///
+    /// A tier's interval is rounded up to the limiter's ticks, so its rate may be lower by up to 1/256, never higher; a debt
+    /// from other tiers weighs less against it by as much.
+    ///
     /// # Examples
     /// ```
     /// use tollgate::{Clock, Quota, RateLimiter};
@@ -205,7 +210,7 @@ where
         self.store.algorithm()
     }
 
-    /// Makes `key` owe nothing; says whether it did.
+    /// Makes `key` owe nothing; says whether it owed anything.
     ///
     /// With [`Overflow::Spill`](crate::Overflow::Spill), a debt that was spilled once stays in the sketch until it is paid: if the key's slot is
     /// given to another before, the key may meet it again. With [`Overflow::Inherit`](crate::Overflow::Inherit) a reset is the one thing by which a
@@ -271,7 +276,9 @@ where
 
     /// What all keys owe now, as bytes, to be kept across a restart.
     ///
-    /// Each key's debt is one that it had at some time during the call. To be restored elsewhere the limiter must have
+    /// Each key's debt is one that it had at some time during the call. The doorkeeper of [`Overflow::Spill`](crate::Overflow::Spill) is not part of
+    /// it: after a restore all newcomers ask the sketch for a while, so some may be denied early that would not have been.
+    /// To be restored elsewhere the limiter must have
     /// a hasher whose keys are known ([`Builder::hasher`](crate::Builder::hasher)); keep them secret, as you would a password.
     ///
     /// # Complexity

@@ -30,6 +30,9 @@ pub(crate) struct Doorkeeper {
 }
 
 impl Doorkeeper {
+    /// One pair of words.
+    pub(crate) const LEAST_BYTES: usize = 2 * size_of::<u64>();
+
     /// At most `words` words, an even number of them; what is put in is remembered for 2^`memory_shift` states of time
     /// at least.
     pub(crate) fn new(words: usize, memory_shift: u32) -> Option<Self> {

@@ -40,6 +40,8 @@ const HORIZON_BITS: u32 = 10;
 /// Cells in a line of 64 bytes; in the models, as few as keep a key's cells apart.
 const LINE: usize = if cfg!(tollgate_loom) { 2 } else { 32 };
 const DEPTH: usize = 4;
+/// A cell that was never written.
+const UNTOUCHED: u16 = 0;
 
 /// A cell is so far ahead that either this clock lags or the cell is ancient; the caller is to say the latest time.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -58,11 +60,14 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
+    /// A line in each half.
+    pub(crate) const LEAST_BYTES: usize = 2 * LINE * size_of::<u16>();
+
     /// Cells in at most `bytes` bytes (at least two lines) for states up to `horizon` ahead.
     pub(crate) fn new(bytes: usize, horizon: u64, shift: u32) -> Option<Self> {
-        let lines = (bytes / (2 * LINE * size_of::<u16>())).max(1);
-        // Rounded up twice: by the shift, and by the reference's own being rounded down.
-        let horizon = (horizon >> shift) + 2;
+        let lines = (bytes / Self::LEAST_BYTES).max(1);
+        // Rounded up by the shift, by the reference's own being rounded down, and past zero.
+        let horizon = (horizon >> shift) + 3;
         let cells = Array::zeroed(2 * lines * LINE)?;
         Some(Self { cells, lines, shift, horizon })
     }
@@ -106,6 +111,10 @@ impl Cells {
     /// How many coarse ticks a cell is ahead of a coarse reference.
     #[inline]
     fn ahead(&self, cell: u16, reference: u64, latest: Option<u64>) -> Result<u64, Unsure> {
+        // Never written; else all such cells would come round together.
+        if cell == UNTOUCHED {
+            return Ok(0);
+        }
         match standing::<BITS>(u64::from(cell), reference >> self.shift, self.horizon) {
             Standing::Idle => Ok(0),
             Standing::Ahead(ahead) => Ok(ahead),
@@ -153,7 +162,8 @@ impl Cells {
     fn cell(&self, coarse: u64, reference: u64) -> u16 {
         #[expect(clippy::cast_possible_truncation, reason = "modulo 2^16 is what a cell is")]
         let cell = (reference >> self.shift).wrapping_add(coarse) as u16;
-        cell
+        // The one time that means something else is put off by a tick.
+        if cell == UNTOUCHED { 1 } else { cell }
     }
 
     /// Raises one cell to at least `coarse` ticks ahead.
@@ -239,8 +249,8 @@ impl Cells {
     pub(crate) fn clear(&self) {
         for cell in self.cells.iter() {
             // A look first, so that untouched memory stays so.
-            if cell.load(Relaxed) != 0 {
-                cell.store(0, Release);
+            if cell.load(Relaxed) != UNTOUCHED {
+                cell.store(UNTOUCHED, Release);
             }
         }
     }
@@ -251,7 +261,9 @@ impl Cells {
         (0..)
             .zip(self.cells.iter())
             .filter_map(|(index, cell)| {
-                match standing::<BITS>(u64::from(cell.load(Acquire)), coarse, self.horizon) {
+                let cell = cell.load(Acquire);
+                match standing::<BITS>(u64::from(cell), coarse, self.horizon) {
+                    _ if cell == UNTOUCHED => None,
                     #[expect(clippy::cast_possible_truncation, reason = "at most the horizon of about 1024")]
                     Standing::Ahead(ahead) => Some((index, ahead as u16)),
                     Standing::Idle | Standing::Unsure(_) => None,
@@ -282,13 +294,13 @@ impl Cells {
 
 /// GCRA for any number of keys in constant memory and without slots: four 16-bit cells for each key, shared.
 ///
-/// Never admits more than GCRA would, under any interleaving; keys that share cells may be denied early, the more of
+/// Never admits more than GCRA would by a clock of its ticks, under any interleaving; keys that share cells may be denied early, the more of
 /// them are busy: about one deserving request in a thousand when a cell is there for two busy keys of few units. The
 /// [`Compact`](crate::Compact) store, which has one of these behind its slots, is better in all but
 /// the smallest memories.
 ///
-/// Time is counted in ticks of `interval × burst / 1024`, rounded up: each admission may cost an idle key up to a
-/// tick more than its interval.
+/// Time is counted in ticks of about `interval × burst / 1024` (an interval is a whole number of them), and each request
+/// is decided as of the tick that its time lies in.
 ///
 /// # Examples
 /// ```
@@ -317,6 +329,9 @@ impl TatSketch {
     /// If the burst is above 1,024, or half the range of a cell (32 bursts) is less than a second.
     pub fn try_new(quota: Quota, bytes: usize) -> Result<Self, QuotaError> {
         let word = TatWord::coarse("TAT sketch", &quota, HORIZON_BITS, TatKind::Meter)?;
+        if word.span_ns(Cells::half_range(0)) < 1_000_000_000 {
+            return Err(crate::quota::Reason::SpillRange.into());
+        }
         let cells = Cells::new(bytes, word.horizon(), 0);
         let cells = cells.ok_or(QuotaError::from(crate::quota::Reason::Memory { bytes: bytes as u64 }))?;
         Ok(Self { cells, word, latest: Latest::new(&word) })

@@ -33,10 +33,14 @@ pub(super) fn count_bits(
     let with_margin = u128::from(largest) + u128::from(largest >> 9) + 1;
     let bits = u128::BITS - with_margin.leading_zeros();
     let refused = |max_bits: u32| {
-        let max = (1_u64 << max_bits) - 1;
         let what = "the limit, in the compact store,";
-        // What passes the same test: its margin is a 512th of it.
-        let max = max - (max >> 8) - 1;
+        // The largest that passes with its margin, which is a 512th.
+        let all = (1_u64 << max_bits) - 1;
+        let passes = |limit: u64| limit + (limit >> 9) < all;
+        let mut max = all - (all >> 9) - 1;
+        while passes(max + 1) {
+            max += 1;
+        }
         Err(Reason::Word { algorithm, what, got: largest, max }.into())
     };
     let by_index = (STATE_BITS - MIN_INDEX_BITS) / counts;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use super::Overflow;
 use crate::quota::Quota;
+use crate::sketch::{Cells, Doorkeeper};
 
 const DEFAULT_BYTES: usize = 4 << 20;
 const SLOT: usize = size_of::<u64>();
@@ -80,7 +81,7 @@ impl Capacity {
         Self(Size::Slots(slots))
     }
 
-    /// At most so many bytes in all (at least 192), half of them for the sketch with [`Overflow::Spill`].
+    /// At most so many bytes in all (at least 208), half of them for the sketch with [`Overflow::Spill`].
     #[must_use]
     pub const fn memory(bytes: usize) -> Self {
         Self(Size::Bytes(bytes))
@@ -143,15 +144,26 @@ impl Capacity {
             }
             Size::Busy { keys, burst } => busy_bytes(keys, burst, spills),
         };
-        let table = if spills { bytes / 2 } else { bytes };
-        // A sixteenth of all for the doorkeeper.
-        let doorkeeper = bytes / 16;
+        // A sixteenth of all for the doorkeeper, seven for the sketch, in whole units; the table has the rest.
+        let (doorkeeper, sketch) = if spills {
+            let doorkeeper = whole(bytes / 16, Doorkeeper::LEAST_BYTES);
+            (doorkeeper, whole((bytes / 2).saturating_sub(doorkeeper), Cells::LEAST_BYTES))
+        } else {
+            (0, 0)
+        };
+        let bucket = ways * SLOT;
         Sizes {
-            buckets: (table / (ways * SLOT)).max(1),
-            sketch_bytes: if spills { bytes - table - doorkeeper } else { 0 },
-            doorkeeper_words: if spills { doorkeeper / SLOT } else { 0 },
+            buckets: whole(bytes.saturating_sub(doorkeeper).saturating_sub(sketch), bucket) / bucket,
+            sketch_bytes: sketch,
+            doorkeeper_words: doorkeeper / SLOT,
         }
     }
+}
+
+/// As many whole units as fit, but one at least.
+const fn whole(bytes: usize, unit: usize) -> usize {
+    let units = bytes / unit;
+    if units == 0 { unit } else { units * unit }
 }
 
 /// Bytes for keys that owe at once: 12.3 each with a sketch; without one, by how full buckets may be before small bursts
@@ -237,7 +249,7 @@ mod tests {
 
     #[test]
     fn memory_is_never_exceeded() {
-        for bytes in [192, 1_000, 4 << 20, (4 << 20) + 77, 1 << 40] {
+        for bytes in [208, 300, 1_000, 4 << 20, (4 << 20) + 77, 1 << 40] {
             for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
                 let sizes = Capacity::memory(bytes).sizes(overflow, 8);
                 assert!(sizes.bytes(8) <= bytes as u64, "{bytes} {overflow:?} {sizes:?}");

@@ -20,10 +20,11 @@ pub struct Gauges {
     /// Newcomers that were denied for that debt, and would have been admitted without it. The debt may have been their
     /// own; and those that were admitted with another's debt may be denied for it later, which is not counted.
     pub denied_for_debt: u64,
-    /// First checks of one key that raced with each other while its bucket overflowed, and were decided again.
+    /// First checks that were decided again: of one key that raced with each other, or whose debt in the sketch grew
+    /// meanwhile.
     pub retreats: u64,
-    /// Of them, those that could not be, since a third thread had used the slot: each may have admitted what the key
-    /// had used up.
+    /// Of them, those that could not be, since a third thread had used the slot: after each the key may have been admitted
+    /// its burst once more.
     pub raced: u64,
 }
 

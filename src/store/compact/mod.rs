@@ -64,6 +64,12 @@ pub enum Overflow {
 ///
 /// Two keys share one limit with a probability of about 5 × 10⁻⁷ for each key (a fingerprint in a bucket of eight slots).
 ///
+/// Times are counted in ticks, about 2²⁴ to a full burst (fewer where bursts are above 65,536, never fewer than 256 to a
+/// unit), and each request is decided as of the beginning of the tick that its time lies in; see the
+/// [design text](crate::design). They are kept modulo 2⁴⁰ ticks: a key that comes back after just that long (65,536
+/// bursts: 45 days at 10/60s), and whose slot nobody used meanwhile, meets its old debt again, until it has been paid a
+/// second time.
+///
 /// Made by [`RateLimiter::new`](crate::RateLimiter::new) and [`Builder::compact`](crate::Builder::compact).
 pub struct Compact<A: CompactAlgorithm = Gcra, H = ahash::RandomState> {
     algorithm: A,

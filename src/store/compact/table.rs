@@ -382,6 +382,9 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
         // Ordering: AcqRel: whoever finds the evicted key gone sees its debt recorded.
         own.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
         let counters = self.counters.stripe(place.bucket);
+        if ahead > 0 {
+            count(&counters.evicted);
+        }
         if !matches!(self.full, Full::Inherit) && !self.alone(place, slot, started, at) {
             count(&counters.retreats);
             // Ordering: AcqRel, as a charge.
@@ -389,9 +392,6 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                 return Err(Again::Lost);
             }
             count(&counters.raced);
-        }
-        if ahead > 0 {
-            count(&counters.evicted);
         }
         if started > 0 {
             count(&counters.indebted);
@@ -418,22 +418,34 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
         }
     }
 
-    /// Makes a key owe nothing; whether it did.
+    /// Makes a key owe nothing; whether it did owe.
     pub(super) fn reset(&self, word: &N, hash: u64, time: &impl Time) -> bool {
         let place = self.place(hash);
         self.until_done(word, time, time.now(), |at| {
-            let (slot, seen, owed, free) = match self.find(place, at)? {
-                Found::Here { slot, word, ahead } => (slot, word, ahead, true),
-                Found::Absent { slot, word, ahead } => (slot, word, self.debt(place, ahead, at)?, ahead == 0),
-            };
-            if owed > 0 && free {
-                time.note(at.now_ns);
-                let next = Word::pack(place.fingerprint, at.reference);
-                let slot = &self.bucket(place.bucket)[slot];
-                // Ordering: as in `charge`.
-                slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
+            let next = Word::pack(place.fingerprint, at.reference);
+            match self.find(place, at)? {
+                Found::Here { slot, word, ahead } => {
+                    if ahead > 0 {
+                        time.note(at.now_ns);
+                        let slot = &self.bucket(place.bucket)[slot];
+                        // Ordering: as in `charge`.
+                        slot.compare_exchange(word, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
+                    }
+                    Ok(ahead > 0)
+                }
+                Found::Absent { slot, word, ahead } => {
+                    // A debt that would be inherited is another key's.
+                    let Full::Spill(_) = &self.full else {
+                        return Ok(false);
+                    };
+                    let debt = self.debt(place, ahead, at)?;
+                    if debt > 0 {
+                        time.note(at.now_ns);
+                        self.put_in(place, slot, word, ahead, next, debt, at)?;
+                    }
+                    Ok(debt > 0)
+                }
             }
-            Ok(owed > 0)
         })
     }
 
