@@ -140,7 +140,9 @@ impl Capacity {
             Size::Slots(slots) => {
                 // Whole buckets.
                 let table = slots.saturating_add(ways - 1).saturating_mul(SLOT);
-                if spills { table.saturating_mul(2) } else { table }
+                // Room for the least sketch and doorkeeper, which may be more than their halves of a small table.
+                let least = Cells::LEAST_BYTES + Doorkeeper::LEAST_BYTES;
+                if spills { table.saturating_mul(2).saturating_add(least) } else { table }
             }
             Size::Busy { keys, burst } => busy_bytes(keys, burst, spills),
         };
