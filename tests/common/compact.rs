@@ -228,16 +228,21 @@ pub(crate) fn seal(snapshot: &mut Vec<u8>) {
 /// A limiter, and what its states are made of.
 pub(crate) type Held = (Box<dyn Subject>, Layout);
 
-/// Our limiter of fixed memory with far more room than keys, and its layout. `None` where the algorithm refuses the
-/// quota itself.
+/// Our limiter of fixed memory with far more room than a few keys need, and its layout. `None` where the algorithm refuses
+/// the quota itself.
 pub(crate) fn compact(kind: Kind, spec: Spec) -> Option<Result<Held, QuotaError>> {
+    compact_of(kind, spec, Capacity::memory(1 << 16))
+}
+
+/// The same of any size.
+pub(crate) fn compact_of(kind: Kind, spec: Spec, capacity: Capacity) -> Option<Result<Held, QuotaError>> {
     fn boxed<A: CompactAlgorithm + 'static>(limiter: RateLimiter<Compact<A, Seeded>, ManualClock>) -> Held {
         let layout = Layout::read(&limiter.snapshot());
         (Box::new(limiter), layout)
     }
     with_compact!(kind, spec, algorithm => {
         let builder = RateLimiter::builder(algorithm).clock(ManualClock::new(Timestamp::ZERO)).hasher(Seeded(7));
-        builder.capacity(Capacity::memory(1 << 16)).compact().map(boxed)
+        builder.capacity(capacity).compact().map(boxed)
     })
 }
 
