@@ -1,15 +1,17 @@
-//! After the first sight of a key no check allocates, whatever it answers.
+//! After the first sight of a key no check allocates, whatever it answers; in the compact store none ever does.
 
 #[macro_use]
 mod common;
 
+use common::compact::COMPACT;
 use common::kinds::{ALL, Kind};
 use common::oracle::Spec;
 use common::{MINUTE, SEC};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
-use tollgate::{Decision, ManualClock, Outcome, RateLimiter, Timestamp};
+use tollgate::sketch::TatSketch;
+use tollgate::{Capacity, Decision, ManualClock, Outcome, Overflow, Quota, RateLimiter, Timestamp};
 
 /// The system's allocator, counting this thread's requests.
 struct Counting;
@@ -173,4 +175,68 @@ fn a_batch_allocates_nothing_beyond_the_callers_vector() {
         })
         .expect("an ordinary quota");
     }
+}
+
+/// First sights, evictions, debts out of the sketch, batches, resets: all in the memory that was there from the start.
+#[test]
+fn a_compact_limiter_never_allocates() {
+    let keys: Vec<String> = (0..100).map(|key| format!("client number {key}")).collect();
+    for kind in COMPACT {
+        let one = [Overflow::Forget];
+        let all = [Overflow::Forget, Overflow::Spill, Overflow::Inherit];
+        let two_counts = matches!(kind, Kind::Sliding | Kind::SlidingStrict);
+        for overflow in if two_counts { &one[..] } else { &all[..] } {
+            let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+            with_compact!(kind, SPEC, algorithm => {
+                let builder = RateLimiter::builder(algorithm).clock(clock.clone()).capacity(Capacity::slots(24));
+                let limiter = builder.overflow(*overflow).compact().expect("it fits");
+                let tier = limiter.tier(&Quota::per_minute(30)).expect("it fits");
+                let mut seen = Seen::default();
+                let count = allocations(|| {
+                    for step in 0..8_u64 {
+                        for key in &keys {
+                            for cost in COSTS {
+                                seen.add(limiter.peek_n(key, cost));
+                                seen.add(limiter.check_n(key, cost));
+                            }
+                            seen.add(limiter.check_at(key, 1, clock_of(step)));
+                            seen.add(limiter.check_with(key, &tier, 1, clock_of(step)));
+                            seen.add(limiter.check_hash(limiter.hash(key), 1));
+                        }
+                        limiter.check_each(keys.iter().map(|key| (key, 1)), |decision| seen.add(decision));
+                        let hashes = keys.iter().map(|key| (limiter.hash(key), 2));
+                        limiter.check_each_hash(hashes, |decision| seen.add(decision));
+                        limiter.reset(&keys[3]);
+                        let _ = (limiter.gauges(), limiter.load(), limiter.live_slots(), limiter.state_bytes());
+                        if step == 5 {
+                            limiter.clear();
+                        }
+                        clock.advance(Duration::from_millis(700 * (step % 5)));
+                    }
+                });
+                assert_eq!(count, 0, "{kind:?} {overflow:?}");
+                assert!(seen.0[0] > 500 && seen.0[1] > 500, "{kind:?} {overflow:?}");
+                let gauges = limiter.gauges();
+                assert!(gauges.evicted + gauges.denied_for_debt > 0, "{kind:?} {overflow:?}");
+
+                let mut decisions = Vec::with_capacity(keys.len());
+                let count = allocations(|| limiter.check_many(&keys, &mut decisions));
+                assert_eq!((count, decisions.len()), (0, keys.len()), "{kind:?} {overflow:?}");
+            })
+            .expect("an ordinary quota");
+        }
+    }
+}
+
+#[test]
+fn a_sketch_never_allocates() {
+    let sketch = TatSketch::try_new(Quota::per_minute(4), 1 << 10).expect("it fits");
+    let mut seen = Seen::default();
+    let count = allocations(|| {
+        for step in 0..5_000_u64 {
+            seen.add(sketch.check_at(((step % 40) << 50) | (step % 40), 1, clock_of(step)));
+        }
+    });
+    assert_eq!(count, 0);
+    assert!(seen.0[0] > 10 && seen.0[1] > 10);
 }

@@ -4,10 +4,12 @@ use std::fmt::Debug;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tollgate::sketch::TatSketch;
 use tollgate::{
-    Clock, CoarseClock, Decision, Direct, FixedWindow, Gcra, Keyed, LeakyBucketMeter, LeakyBucketQueue,
-    ManualClock, MinimumSpacing, Outcome, QuantaClock, Quota, QuotaError, RateLimiter, SlidingLog,
-    SlidingWindow, StdClock, SubWindow, Timestamp, TokenBucket, WhenFull,
+    Capacity, CapacityError, Clock, CoarseClock, Compact, Decision, Direct, FixedWindow, Gauges, Gcra, Keyed,
+    LeakyBucketMeter, LeakyBucketQueue, ManualClock, MinimumSpacing, Outcome, Overflow, QuantaClock, Quota,
+    QuotaError, RateLimiter, SlidingLog, SlidingWindow, SnapshotError, StdClock, SubWindow, Tier, Timestamp,
+    TokenBucket, WhenFull,
 };
 
 fn shared<T: Send + Sync + Debug + 'static>() {}
@@ -22,6 +24,13 @@ fn everything_is_shareable_and_printable() {
     small::<Decision>();
     small::<Outcome>();
     small::<WhenFull>();
+    small::<Overflow>();
+    small::<Capacity>();
+    small::<Gauges>();
+    value::<CapacityError>();
+    value::<SnapshotError>();
+    value::<Tier>();
+    value::<Tier<SlidingWindow>>();
     value::<QuotaError>();
     value::<ManualClock>();
     clock::<QuantaClock>();
@@ -39,6 +48,9 @@ fn everything_is_shareable_and_printable() {
     value::<SlidingLog>();
     value::<MinimumSpacing>();
     shared::<RateLimiter>();
+    shared::<RateLimiter<Compact<FixedWindow>, StdClock>>();
+    shared::<RateLimiter<Compact<Gcra, std::hash::RandomState>>>();
+    shared::<TatSketch>();
     shared::<RateLimiter<Direct>>();
     shared::<RateLimiter<Direct<SlidingLog>, StdClock>>();
     shared::<RateLimiter<Keyed<IpAddr>>>();
@@ -49,6 +61,8 @@ fn everything_is_shareable_and_printable() {
 fn errors_are_errors() {
     fn error<T: std::error::Error + Send + Sync + 'static>() {}
     error::<QuotaError>();
+    error::<CapacityError>();
+    error::<SnapshotError>();
 }
 
 #[test]
@@ -57,10 +71,17 @@ fn what_is_printed_names_its_type() {
     let direct = RateLimiter::builder(Gcra::new(Quota::per_second(5))).clock(manual.clone()).direct();
     let keyed = RateLimiter::builder(Gcra::new(Quota::per_second(5))).clock(manual.clone()).keyed::<String>();
     let decision = keyed.check("somebody");
+    let compact = RateLimiter::builder(Gcra::new(Quota::per_second(5))).compact().expect("an ordinary quota");
+    let sketch = TatSketch::try_new(Quota::per_second(5), 1 << 10).expect("an ordinary quota");
     for (text, name) in [
         (format!("{manual:?}"), "ManualClock"),
         (format!("{direct:?}"), "RateLimiter"),
         (format!("{keyed:?}"), "RateLimiter"),
+        (format!("{compact:?}"), "Compact"),
+        (format!("{sketch:?}"), "TatSketch"),
+        (format!("{:?}", compact.tier(&Quota::per_second(4))), "Tier"),
+        (format!("{:?}", compact.gauges()), "Gauges"),
+        (format!("{:?}", Capacity::slots(5)), "Capacity"),
         (format!("{decision:?}"), "Decision"),
         (format!("{:?}", Gcra::new(Quota::per_second(5))), "Gcra"),
         (format!("{:?}", TokenBucket::interval(Quota::per_second(5))), "TokenBucket"),
