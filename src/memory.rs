@@ -80,7 +80,8 @@ mod raw {
             let allocation = NonNull::new(unsafe { alloc_zeroed(layout) })?;
             let offset = allocation.align_offset(ALIGN);
             // SAFETY: the offset is below ALIGN, and the allocation is ALIGN bytes longer than the words.
-            let words = unsafe { allocation.add(offset) }.cast();
+            let words: NonNull<T> = unsafe { allocation.add(offset) }.cast();
+            super::ask_for_huge_pages(words.cast(), len * size_of::<T>());
             Some(Self { words, len, allocation, layout })
         }
     }
@@ -103,6 +104,42 @@ mod raw {
         }
     }
 }
+
+/// Tables from this size on are asked to be put into huge pages: looking up one of 40,000 small pages costs about as much
+/// as the line that it is for. Smaller ones are served well enough, and would only take memory in larger steps.
+#[cfg(not(tollgate_loom))]
+const HUGE_FROM: usize = 16 << 20;
+
+/// Tells the kernel that an area is used all over, so that it may be put into huge pages. A hint, whose refusal does not
+/// matter.
+#[cfg(all(target_os = "linux", not(tollgate_loom), not(miri)))]
+fn ask_for_huge_pages(start: std::ptr::NonNull<u8>, bytes: usize) {
+    use std::ffi::{c_int, c_void};
+
+    /// From Linux's `mman-common.h`, the same on every architecture that has huge pages.
+    const MADV_HUGEPAGE: c_int = 14;
+    /// Huge pages begin at multiples of this, on x86-64 and on aarch64 with pages of 4 KiB.
+    const HUGE: usize = 2 << 20;
+
+    // The standard library links the C library on Linux already.
+    unsafe extern "C" {
+        fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int;
+    }
+
+    let offset = start.align_offset(HUGE);
+    if bytes < HUGE_FROM || offset >= bytes {
+        return;
+    }
+    let whole = (bytes - offset) & !(HUGE - 1);
+    // SAFETY: the area lies within an allocation of ours (`offset + whole <= bytes`) and begins on a page; this advice
+    // changes neither its contents nor its accessibility.
+    unsafe {
+        let _ = madvise(start.as_ptr().add(offset).cast(), whole, MADV_HUGEPAGE);
+    }
+}
+
+#[cfg(all(any(not(target_os = "linux"), miri), not(tollgate_loom)))]
+fn ask_for_huge_pages(_start: std::ptr::NonNull<u8>, _bytes: usize) {}
 
 /// Loom's atomics carry state of their own, so the models build them one by one.
 #[cfg(tollgate_loom)]

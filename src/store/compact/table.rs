@@ -173,38 +173,46 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
         cost: u64,
     ) -> Decision {
         let slots = self.bucket(place.bucket);
-        for step in 0..WAYS {
-            let slot = &slots[(place.home + step) & (WAYS - 1)];
-            // Ordering: Relaxed. A key's word is its whole state and speaks of nothing else.
-            let seen = slot.load(Relaxed);
-            if seen >> STATE_BITS != place.fingerprint {
-                continue;
-            }
-            let ahead = match standing::<STATE_BITS>(seen, reference, self.horizon) {
-                Standing::Ahead(ahead) => ahead,
-                Standing::Idle => 0,
-                Standing::Unsure(_) => break,
-            };
-            let at = (now_ns, reference);
-            match word.judge(ahead, now_ns, cost) {
-                Verdict::Deny => return word.decision(Outcome::Denied, ahead, false, at, cost),
-                Verdict::Never => return word.decision(Outcome::Never, ahead, false, at, cost),
-                Verdict::Admit(after) => {
-                    if after == ahead {
-                        return word.decision(Outcome::Allowed, ahead, false, at, cost);
-                    }
-                    time.note(now_ns);
-                    let next = Word::pack(place.fingerprint, reference.wrapping_add(after));
-                    // Ordering: AcqRel: the argument above about two slots rests on each location's order and on there
-                    // being no cycle of loads that see later stores, which Relaxed would allow on paper.
-                    if slot.compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
-                        return word.decision(Outcome::Allowed, after, true, at, cost);
-                    }
-                    break;
+        let Some((slot, seen)) = self.locate(slots, place) else {
+            return self.charge_slowly(word, place, time, now_ns, cost);
+        };
+        let ahead = match standing::<STATE_BITS>(seen, reference, self.horizon) {
+            Standing::Ahead(ahead) => ahead,
+            Standing::Idle => 0,
+            Standing::Unsure(_) => return self.charge_slowly(word, place, time, now_ns, cost),
+        };
+        let at = (now_ns, reference);
+        match word.judge(ahead, now_ns, cost) {
+            Verdict::Deny => return word.decision(Outcome::Denied, ahead, false, at, cost),
+            Verdict::Never => return word.decision(Outcome::Never, ahead, false, at, cost),
+            Verdict::Admit(after) => {
+                if after == ahead {
+                    return word.decision(Outcome::Allowed, ahead, false, at, cost);
+                }
+                time.note(now_ns);
+                let next = Word::pack(place.fingerprint, reference.wrapping_add(after));
+                // Ordering: AcqRel: the argument above about two slots rests on each location's order and on there
+                // being no cycle of loads that see later stores, which Relaxed would allow on paper.
+                if slots[slot & (WAYS - 1)].compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
+                    return word.decision(Outcome::Allowed, after, true, at, cost);
                 }
             }
         }
         self.charge_slowly(word, place, time, now_ns, cost)
+    }
+
+    /// The key's slot and word, the nearest to its home if there are two: mostly at home, at the first look.
+    #[inline(always)]
+    fn locate(&self, slots: &[AtomicU64; WAYS], place: Place) -> Option<(usize, u64)> {
+        // Ordering: Relaxed. A key's word is its whole state and speaks of nothing else.
+        for step in 0..WAYS {
+            let slot = (place.home + step) & (WAYS - 1);
+            let seen = slots[slot].load(Relaxed);
+            if seen >> STATE_BITS == place.fingerprint {
+                return Some((slot, seen));
+            }
+        }
+        None
     }
 
     /// A check that lost an exchange, did not find its key, or found a state too far ahead.
