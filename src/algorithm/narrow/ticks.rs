@@ -11,10 +11,11 @@
 //! - *Preemption.* A thread that is stopped between its clock and its exchange must come back within half the range,
 //!   which is at least a second.
 //!
-//! So there are up to 2²⁴ ticks to a full burst (and more than half as many), but never fewer than 256 to an interval: the
-//! range is then 65,536 bursts, 45 days at `10/60s`. Of the numbers of ticks in reach that is taken which makes the
-//! shortest of 1 ns, 10 ns, 100 ns, … 1 s a whole number of ticks: at `10/60s` a tick is 5 µs, and requests whose times
-//! are whole hundredths of a millisecond are decided exactly.
+//! So there are up to 2²⁰ ticks to a full burst (and more than half as many), but never fewer than 256 to an interval: the
+//! range is then 2²⁰ bursts, two years at `10/60s`, and one in a million of such returns is misread, which is about the
+//! rate at which two keys share a fingerprint. (With 2²⁴, 45 days, a real trace had one.) Of the numbers of ticks in reach
+//! that is taken which makes the shortest of 1 ns, 10 ns, 100 ns, … 1 s a whole number of ticks: at `10/60s` a tick is
+//! 100 µs, and requests whose times are whole milliseconds are decided exactly.
 //!
 //! Why not rounded against the client? Then a burst that is sent within one tick would be short of its last unit: the
 //! first of them is charged from the next tick on, and the last one, in the same tick still, has no room for that. Forty
@@ -27,7 +28,7 @@ pub(crate) const MIN_TICKS: u64 = 256;
 /// The most ticks that a full burst may take: half the range is 64 of them.
 pub(crate) const MAX_HORIZON: u64 = 1 << (STATE_BITS - 7);
 /// Ticks to a full burst, where the interval is long enough.
-const WANTED_HORIZON: u64 = 1 << 24;
+const WANTED_HORIZON: u64 = 1 << 20;
 const HALF_RANGE: u64 = 1 << (STATE_BITS - 1);
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 

@@ -81,7 +81,7 @@ impl Capacity {
         Self(Size::Slots(slots))
     }
 
-    /// At most so many bytes in all (at least 208), half of them for the sketch with [`Overflow::Spill`].
+    /// At most so many bytes in all (at least 272), half of them for the sketch with [`Overflow::Spill`].
     #[must_use]
     pub const fn memory(bytes: usize) -> Self {
         Self(Size::Bytes(bytes))
@@ -138,11 +138,9 @@ impl Capacity {
         let bytes = match self.0 {
             Size::Bytes(bytes) => bytes,
             Size::Slots(slots) => {
-                // Whole buckets.
-                let table = slots.saturating_add(ways - 1).saturating_mul(SLOT);
-                // Room for the least sketch and doorkeeper, which may be more than their halves of a small table.
-                let least = Cells::LEAST_BYTES + Doorkeeper::LEAST_BYTES;
-                if spills { table.saturating_mul(2).saturating_add(least) } else { table }
+                let buckets = slots.div_ceil(ways).max(1);
+                let table = buckets.saturating_mul(ways * SLOT);
+                return Sizes { buckets, ..Self::memory(table.saturating_mul(2)).sizes(overflow, ways) };
             }
             Size::Busy { keys, burst } => busy_bytes(keys, burst, spills),
         };
@@ -251,11 +249,11 @@ mod tests {
 
     #[test]
     fn memory_is_never_exceeded() {
-        for bytes in [208, 300, 1_000, 4 << 20, (4 << 20) + 77, 1 << 40] {
+        for bytes in [272, 300, 1_000, 4 << 20, (4 << 20) + 77, 1 << 40] {
             for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
-                let sizes = Capacity::memory(bytes).sizes(overflow, 8);
-                assert!(sizes.bytes(8) <= bytes as u64, "{bytes} {overflow:?} {sizes:?}");
-                assert!(sizes.bytes(8) * 20 > bytes as u64 * 19 || bytes < 10_000, "{bytes} {sizes:?}");
+                let sizes = Capacity::memory(bytes).sizes(overflow, 16);
+                assert!(sizes.bytes(16) <= bytes as u64, "{bytes} {overflow:?} {sizes:?}");
+                assert!(sizes.bytes(16) * 20 > bytes as u64 * 19 || bytes < 10_000, "{bytes} {sizes:?}");
             }
         }
         assert_eq!(Capacity::memory(0).sizes(Overflow::Spill, 8).buckets, 1);
@@ -265,7 +263,7 @@ mod tests {
     fn slots_are_at_least_what_was_asked_for() {
         for slots in [1, 7, 8, 9, 100_000] {
             for overflow in [Overflow::Spill, Overflow::Forget] {
-                assert!(Capacity::slots(slots).sizes(overflow, 8).buckets * 8 >= slots);
+                assert!(Capacity::slots(slots).sizes(overflow, 16).buckets * 16 >= slots);
             }
         }
         // Too much is left to the allocator to refuse.

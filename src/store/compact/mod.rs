@@ -34,7 +34,7 @@ use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError, Reason};
 
 /// Slots in a bucket; see the design text for what 16 cost and gave.
-pub(crate) const WAYS: usize = 8;
+pub(crate) const WAYS: usize = 16;
 /// Keys whose lines are asked for before they are checked.
 const BATCH: usize = 16;
 
@@ -62,12 +62,12 @@ pub enum Overflow {
 /// more is used again in place. So memory follows what is owed: `admitted units a second × seconds for a unit` slots
 /// are in use, whatever the number of keys, and nothing is ever swept.
 ///
-/// Two keys share one limit with a probability of about 5 × 10⁻⁷ for each key (a fingerprint in a bucket of eight slots).
+/// Two keys share one limit with a probability of about 6 × 10⁻⁷ for each key (one fingerprint of 2²⁴ in a bucket of sixteen slots).
 ///
-/// Times are counted in ticks, about 2²⁴ to a full burst (fewer where bursts are above 65,536, never fewer than 256 to a
+/// Times are counted in ticks, about 2²⁰ to a full burst (more where bursts are above 4,096, never fewer than 256 to a
 /// unit), and each request is decided as of the beginning of the tick that its time lies in; see the
-/// [design text](crate::design). They are kept modulo 2⁴⁰ ticks: a key that comes back after just that long (65,536
-/// bursts: 45 days at 10/60s), and whose slot nobody used meanwhile, meets its old debt again, until it has been paid a
+/// [design text](crate::design). They are kept modulo 2⁴⁰ ticks: a key that comes back after just that long (a million
+/// bursts: two years at 10/60s), and whose slot nobody used meanwhile, meets its old debt again, until it has been paid a
 /// second time.
 ///
 /// Made by [`RateLimiter::new`](crate::RateLimiter::new) and [`Builder::compact`](crate::Builder::compact).
