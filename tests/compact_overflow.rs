@@ -33,9 +33,9 @@ type Request = (u16, u32, u64);
 /// Few keys often, many seldom.
 fn requests() -> impl Strategy<Value = Vec<Request>> {
     let key = prop_oneof![0..4_u16, 0..16_u16, 0..KEYS];
-    let step = prop_oneof![30 => Just(0_u32), 40 => 0..30_u32, 1 => 0..1_000_u32];
+    let step = prop_oneof![150 => Just(0_u32), 49 => 0..20_u32, 1 => 0..1_000_u32];
     let cost = prop_oneof![6 => Just(1_u64), 2 => 0..4_u64, 1 => 1..20_u64];
-    prop::collection::vec((key, step, cost), 100..250)
+    prop::collection::vec((key, step, cost), 150..300)
 }
 
 fn spec() -> impl Strategy<Value = Spec> {
@@ -46,7 +46,7 @@ fn spec() -> impl Strategy<Value = Spec> {
 
 /// One bucket, and a few.
 fn capacity() -> impl Strategy<Value = Capacity> {
-    select(vec![Capacity::slots(8), Capacity::memory(512), Capacity::slots(24)])
+    select(vec![Capacity::memory(1), Capacity::memory(400), Capacity::memory(800)])
 }
 
 /// How the store reads times: in ticks, or in nanoseconds for windows.
@@ -146,7 +146,7 @@ fn check(kind: Kind, overflow: Overflow) {
     if let Err(failure) = result {
         panic!("{kind:?} {overflow:?}: {failure}");
     }
-    assert!(overflown.get() * 2 > tried.get(), "{} of {} overflow", overflown.get(), tried.get());
+    assert!(overflown.get() * 3 > tried.get(), "{} of {} overflow", overflown.get(), tried.get());
 }
 
 macro_rules! laws {
@@ -193,7 +193,8 @@ type Limiter = RateLimiter<Compact<Gcra, Seeded>, ManualClock>;
 fn of_one_bucket(limit: u64, overflow: Overflow) -> (Limiter, ManualClock) {
     let clock = ManualClock::new(Timestamp::from_nanos(START));
     let builder = RateLimiter::builder(Gcra::new(Quota::per_hour(limit))).clock(clock.clone());
-    (builder.hasher(Seeded(5)).capacity(8).overflow(overflow).compact().expect("an ordinary quota"), clock)
+    let builder = builder.hasher(Seeded(5)).capacity(Capacity::memory(1)).overflow(overflow);
+    (builder.compact().expect("an ordinary quota"), clock)
 }
 
 /// A key that has used up its quota, and a minute later so many that have too that it is pushed out, if it can be.
@@ -201,11 +202,11 @@ fn flooded(overflow: Overflow) -> (Limiter, ManualClock) {
     let (limiter, clock) = of_one_bucket(4, overflow);
     assert!(limiter.check_n("guilty", 4).is_allowed());
     clock.advance(Duration::from_secs(60));
-    for key in 0..7 {
+    for key in 1..limiter.gauges().slots {
         assert!(limiter.check_n(&key, 4).is_allowed());
     }
-    // Of the eight the guilty owes least.
-    assert_eq!(limiter.check_n(&8, 4).is_allowed(), overflow != Overflow::Inherit);
+    // Of all the guilty owes least.
+    assert_eq!(limiter.check_n("last", 4).is_allowed(), overflow != Overflow::Inherit);
     assert_eq!(limiter.gauges().evicted, u64::from(overflow != Overflow::Inherit));
     (limiter, clock)
 }

@@ -246,25 +246,34 @@ fn with_room_enough_nothing_is_counted() {
 #[test]
 fn what_is_done_for_want_of_room_is_counted() {
     // One bucket, in which all owe: each newcomer takes a slot, or is denied for what it took over.
+    let one_bucket = |limit, overflow| {
+        let clock = ManualClock::new(START);
+        of_size(Gcra::new(Quota::per_minute(limit)), overflow, Capacity::memory(1), &clock)
+    };
     for overflow in POLICIES {
-        let (limiter, _) = per_minute(1, overflow, 8);
+        let limiter = one_bucket(1, overflow);
+        let ways = limiter.gauges().slots as u64;
         let admitted = (0..100).filter(|key| limiter.check(key).is_allowed()).count() as u64;
-        let Gauges { slots, evicted, indebted, denied_for_debt, .. } = limiter.gauges();
-        assert_eq!(slots, 8);
-        assert_eq!((evicted, denied_for_debt), (admitted - 8, 100 - admitted), "{overflow:?}");
+        let Gauges { evicted, indebted, denied_for_debt, retreats, .. } = limiter.gauges();
+        assert_eq!(denied_for_debt, 100 - admitted, "{overflow:?}");
+        // Who retreats has evicted, and leaves its slot to another, but for the last perhaps.
+        let owe = limiter.live_slots() as u64;
+        assert_eq!(evicted, admitted - owe, "{overflow:?}");
+        assert!(owe == ways || owe + 1 == ways && retreats > 0, "{owe} of {ways}");
+        assert!(ways < 50 && (retreats == 0 || overflow == Overflow::Spill));
         match overflow {
             Overflow::Forget => assert_eq!(admitted, 100),
-            Overflow::Inherit => assert_eq!(admitted, 8),
-            // What a sketch of four cells a key can tell apart in 160 bytes.
-            _ => assert!(admitted > 8, "{admitted}"),
+            Overflow::Inherit => assert_eq!(admitted, ways),
+            // What a sketch of four cells a key can tell apart in 128 bytes.
+            _ => assert!(admitted > ways, "{admitted}"),
         }
         assert_eq!(indebted, 0, "{overflow:?}: who has a debt cannot pay it within the burst of one");
-        assert_eq!(limiter.live_slots(), 8);
-        assert!(limiter.load() == 1.0);
     }
-    let (limiter, _) = per_minute(2, Overflow::Inherit, 8);
-    assert!((0..16).all(|key| limiter.check(&key).is_allowed()));
-    assert_eq!((limiter.gauges().evicted, limiter.gauges().indebted), (8, 8));
+    let limiter = one_bucket(2, Overflow::Inherit);
+    let ways = limiter.gauges().slots as u64;
+    assert!((0..2 * ways).all(|key| limiter.check(&key).is_allowed()));
+    assert_eq!((limiter.gauges().evicted, limiter.gauges().indebted), (ways, ways));
+    assert!(limiter.load() == 1.0);
 }
 
 #[test]
@@ -323,14 +332,14 @@ fn live_slots_are_admitted_units_a_second_times_seconds_a_unit() {
 #[test]
 fn memory_is_what_was_asked_for_and_never_grows() {
     let clock = ManualClock::new(START);
-    for bytes in (208..4_096).step_by(8) {
-        for overflow in POLICIES {
-            let limiter = of_size(Gcra::new(Quota::per_hour(9)), overflow, Capacity::memory(bytes), &clock);
-            assert!(
-                limiter.state_bytes() <= bytes,
-                "{} bytes of {bytes}, {overflow:?}",
-                limiter.state_bytes()
-            );
+    for overflow in POLICIES {
+        let bytes_of =
+            |capacity| of_size(Gcra::new(Quota::per_hour(9)), overflow, capacity, &clock).state_bytes();
+        let least = bytes_of(Capacity::memory(1));
+        assert!(least <= 512, "{least} bytes");
+        for bytes in (least..4_096).step_by(8) {
+            let state = bytes_of(Capacity::memory(bytes));
+            assert!(state <= bytes, "{state} bytes of {bytes}, {overflow:?}");
         }
     }
     for (text, bytes) in [("1KiB", 1 << 10), ("64 kB", 64_000), ("1.5MiB", 3 << 19)] {
@@ -349,7 +358,8 @@ fn memory_is_what_was_asked_for_and_never_grows() {
     for slots in [0, 1, 8, 9, 1_000] {
         for overflow in POLICIES {
             let (limiter, _) = per_minute(1, overflow, slots);
-            assert!(limiter.gauges().slots >= slots.max(1) && limiter.gauges().slots < slots + 16);
+            let own = limiter.gauges().slots;
+            assert!(own >= slots.max(1) && own < slots + 64, "{own} slots instead of {slots}, {overflow:?}");
         }
     }
     let default = RateLimiter::new(Quota::per_second(1));
@@ -590,7 +600,8 @@ mod refusals {
 
     #[test]
     fn of_limits_name_the_largest() {
-        assert_eq!(most("limit", |limit| build(SlidingWindow::new(Quota::per_hour(limit)))), 65_406);
+        let sliding = most("limit", |limit| build(SlidingWindow::new(Quota::per_hour(limit))));
+        assert!((65_000..65_535).contains(&sliding), "{sliding}");
         let fixed = most("limit", |limit| build(FixedWindow::new(Quota::per_hour(limit))));
         assert!(fixed > 1 << 32, "{fixed}");
     }
