@@ -14,9 +14,10 @@ long=$(find src tests benches fuzz/fuzz_targets examples -name '*.rs' -exec wc -
 unfinished=$(grep -rnE '\b(todo|unimplemented|dbg)!\(' src tests benches fuzz/fuzz_targets --include='*.rs' || true)
 [ -z "$unfinished" ] || complain 'Unfinished:' "$unfinished"
 
-# An ordering that is not Relaxed, Acquire, Release or AcqRel needs its partner named; there is none in the code now.
-seqcst=$(grep -rn 'SeqCst' src --include='*.rs' | grep -v '/models.rs:' || true)
-[ -z "$seqcst" ] || complain 'SeqCst outside the models:' "$seqcst"
+# An ordering that is not Relaxed, Acquire, Release or AcqRel needs its partner named; the one there is, a fence that pairs
+# with itself, is in the shim.
+seqcst=$(grep -rn 'SeqCst' src --include='*.rs' | grep -vE '/models.rs:|^src/sync.rs:' || true)
+[ -z "$seqcst" ] || complain 'SeqCst outside the models and the shim:' "$seqcst"
 
 [ "$bad" -eq 0 ] && echo 'tidy'
 exit "$bad"

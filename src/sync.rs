@@ -17,6 +17,7 @@ pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU16, AtomicU64, AtomicUsize
 /// (crossbeam-epoch's `pin` rests on the same).
 #[inline]
 pub(crate) fn fence_after_rmw() {
+    // Ordering: SeqCst, here and below; pairs with this very fence in the other thread.
     #[cfg(all(target_arch = "x86_64", not(tollgate_loom), not(miri)))]
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
     #[cfg(not(all(target_arch = "x86_64", not(tollgate_loom), not(miri))))]

@@ -64,7 +64,6 @@ impl TickRate {
         let low = (ns as u128 * self.low as u128) >> 64;
         // At most (2⁶⁴ − 1)² + 2⁶⁴ − 1 < 2¹²⁸.
         let high = (ns as u128 * self.high as u128 + low) >> 64;
-        #[expect(clippy::cast_possible_truncation, reason = "below 2⁶⁴, being shifted by 64")]
         let fraction = high as u64;
         ns.wrapping_mul(self.whole).wrapping_add(fraction)
     }

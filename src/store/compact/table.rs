@@ -122,7 +122,6 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
             bucket: scale(hash, self.buckets.len()),
             // Zero is for empty slots: 1 has two keys' share.
             fingerprint: if fingerprint == 0 { 1 } else { fingerprint },
-            #[expect(clippy::cast_possible_truncation, reason = "masked to the slots of a bucket")]
             home: (hash >> FINGERPRINT_BITS) as usize & (WAYS - 1),
         }
     }
