@@ -104,7 +104,8 @@ impl Cells {
         let bits = |value: u64, shift: u32| (value >> shift) as usize & (LINE - 1);
         let (a, b) = (bits(hash, 0), bits(other, 0));
         // The distance to a line's second cell is 1 to 31.
-        let apart = |place: usize, distance: usize| (place + 1 + distance % (LINE - 1)) & (LINE - 1);
+        // (Not a remainder of LINE - 1, which is one in the models.)
+        let apart = |place: usize, distance: usize| (place + distance.max(1)) & (LINE - 1);
         [first + a, first + apart(a, bits(hash, 5)), second + b, second + apart(b, bits(other, 5))]
     }
 
