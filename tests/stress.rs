@@ -8,6 +8,8 @@
 
 #[macro_use]
 mod common;
+#[path = "stress/compact.rs"]
+mod compact;
 
 use common::SEC;
 use common::kinds::{ALL, Kind};

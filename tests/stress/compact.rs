@@ -1,0 +1,386 @@
+//! The compact store: with room it is as exact as the keyed store, from the first sight of a key on; without, each
+//! interval of each key is within its bound, but for what is counted as raced.
+
+use super::*;
+use crate::common::compact::{COMPACT, Layout, Seeded};
+use tollgate::{Capacity, Compact, CompactAlgorithm, Gcra, Overflow, Quota};
+
+const ROOMY: Capacity = Capacity::memory(1 << 18);
+const POLICIES: [Overflow; 3] = [Overflow::Spill, Overflow::Forget, Overflow::Inherit];
+
+type Limiter<A, C = ManualClock> = RateLimiter<Compact<A, Seeded>, C>;
+
+fn policies(kind: Kind) -> &'static [Overflow] {
+    if matches!(kind, Kind::Sliding | Kind::SlidingStrict) { &[Overflow::Forget] } else { &POLICIES }
+}
+
+fn limiter<A: CompactAlgorithm, C: Clock>(
+    algorithm: A,
+    overflow: Overflow,
+    capacity: Capacity,
+    clock: C,
+) -> Limiter<A, C> {
+    let builder = RateLimiter::builder(algorithm).clock(clock).hasher(Seeded(1));
+    builder.capacity(capacity).overflow(overflow).compact().expect("an ordinary quota")
+}
+
+/// How a limiter reads times.
+struct Reading(Layout);
+
+impl Reading {
+    fn of<A: CompactAlgorithm, C: Clock>(limiter: &Limiter<A, C>) -> Self {
+        Self(Layout::read(&limiter.snapshot()))
+    }
+
+    fn oracle(&self, kind: Kind, spec: Spec) -> Box<dyn Oracle> {
+        match &self.0 {
+            Layout::Ticks(ticks) => ticks.oracle(kind, spec),
+            Layout::Windows { .. } => kind.oracle(spec),
+        }
+    }
+
+    /// A time as that oracle counts it.
+    fn at(&self, now: u64, start: u64) -> u64 {
+        match &self.0 {
+            Layout::Ticks(ticks) => {
+                u64::try_from(ticks.floor(now) - ticks.floor(start)).expect("not long after")
+            }
+            Layout::Windows { .. } => now,
+        }
+    }
+
+    fn tick_ns(&self) -> u128 {
+        match &self.0 {
+            Layout::Ticks(ticks) => ticks.nanos(1),
+            Layout::Windows { .. } => 0,
+        }
+    }
+}
+
+/// Checks one unit for each key, one by one or in one batch, and counts who is admitted.
+fn offer<A: CompactAlgorithm>(
+    limiter: &Limiter<A>,
+    keys: &[u64],
+    batch: bool,
+    mut admitted: impl FnMut(u64),
+) {
+    if batch {
+        let mut keys = keys.iter();
+        limiter.check_each(keys.clone().map(|key| (key, 1)), |decision| {
+            let key = keys.next().expect("a decision for each key");
+            if decision.is_allowed() {
+                admitted(*key);
+            }
+        });
+    } else {
+        keys.iter().filter(|key| limiter.check(*key).is_allowed()).for_each(|key| admitted(*key));
+    }
+}
+
+/// Each round has some of the keys; the threads walk them in orders of their own until every one is refused. Keys that
+/// come for the first time do so on all threads at once.
+fn with_room<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, kind: Kind, spec: Spec, size: Size) {
+    let times = times(spec, size.rounds);
+    let clock = ManualClock::new(Timestamp::ZERO);
+    let limiter = limiter(algorithm, overflow, ROOMY, clock.clone());
+    let reading = Reading::of(&limiter);
+    let keys = size.keys;
+    let present = |round: u64, key: u64| (key * 7 + round * round) % 5 < 2;
+    let cell = |round: u64, key: u64| index(round * keys + key);
+    let admitted: Vec<_> = (0..size.rounds * keys).map(|_| AtomicU64::new(0)).collect();
+    in_rounds(
+        size.rounds,
+        |round| clock.set(Timestamp::from_nanos(times[index(round)])),
+        |thread, round| {
+            let mut random = Random(thread * 1_000 + round);
+            for turn in 0..spec.burst.max(spec.limit) + 1 {
+                let (first, stride) =
+                    (random.below(keys), if thread.is_multiple_of(2) { 1 } else { keys - 1 });
+                let order: Vec<u64> = (0..keys)
+                    .map(|step| (first + step * stride) % keys)
+                    .filter(|key| present(round, *key))
+                    .collect();
+                offer(&limiter, &order, (thread + turn).is_multiple_of(3), |key| {
+                    admitted[cell(round, key)].fetch_add(1, Ordering::Relaxed);
+                });
+            }
+        },
+    );
+    let start = times[0];
+    for key in 0..keys {
+        let mut oracle = reading.oracle(kind, spec);
+        for round in (0..size.rounds).filter(|round| present(*round, key)) {
+            let expected = admissions(&mut *oracle, reading.at(times[index(round)], start));
+            let ours = admitted[cell(round, key)].load(Ordering::Relaxed);
+            assert_eq!(ours, expected, "key {key}, round {round}, {oracle:?}, {overflow:?}");
+        }
+    }
+    assert_eq!((limiter.gauges().evicted, limiter.gauges().raced), (0, 0), "{kind:?} {overflow:?}");
+}
+
+/// All threads offer keys of which a bucket or two cannot hold half. Between rounds time jumps.
+fn without_room<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, kind: Kind, spec: Spec, size: Size) {
+    let times = times(spec, size.rounds);
+    let clock = ManualClock::new(Timestamp::ZERO);
+    let limiter = limiter(algorithm, overflow, Capacity::memory(600), clock.clone());
+    let (tick_ns, keys) = (Reading::of(&limiter).tick_ns(), 3 * limiter.gauges().slots as u64);
+    let cell = |round: u64, key: u64| index(round * keys + key);
+    let admitted: Vec<_> = (0..size.rounds * keys).map(|_| AtomicU64::new(0)).collect();
+    in_rounds(
+        size.rounds,
+        |round| clock.set(Timestamp::from_nanos(times[index(round)])),
+        |thread, round| {
+            let mut random = Random(thread * 1_000 + round);
+            // All threads begin with the same few, so that they race for first sights.
+            let mut order: Vec<u64> = (0..4).map(|key| (key * 11 + round) % keys).collect();
+            order.extend((0..2 * keys).map(|_| random.below(keys).min(random.below(keys))));
+            for chunk in order.chunks(20) {
+                offer(&limiter, chunk, random.below(3) == 0, |key| {
+                    admitted[cell(round, key)].fetch_add(1, Ordering::Relaxed);
+                });
+            }
+        },
+    );
+    let gauges = limiter.gauges();
+    assert!(gauges.evicted + gauges.denied_for_debt > 0, "{kind:?} {overflow:?}: {gauges:?}");
+    let spared = match overflow {
+        Overflow::Inherit => 0,
+        Overflow::Forget => gauges.evicted + gauges.raced,
+        _ => gauges.raced,
+    };
+    let most = if kind == Kind::Fixed { spec.limit } else { spec.burst };
+    let exact = kind.oracle(spec);
+    // The most that one interval saw above its bound, of each key.
+    let above = (0..keys).map(|key| {
+        (0..size.rounds).fold(0, |worst, from| {
+            let mut sum = 0;
+            (from..size.rounds).fold(worst, |worst, to| {
+                sum += u128::from(admitted[cell(to, key)].load(Ordering::Relaxed));
+                let apart = u128::from(times[index(to)] - times[index(from)]) + tick_ns;
+                worst.max(sum.saturating_sub(exact.most_in(apart)))
+            })
+        })
+    });
+    let above: u128 = above.sum();
+    assert!(
+        above <= u128::from(spared) * u128::from(most),
+        "{above}: {kind:?} {overflow:?} {spec:?} {gauges:?}"
+    );
+}
+
+/// Time runs on while threads check, also from times read before others': the whole run stays within the bound.
+fn while_time_runs<A: CompactAlgorithm>(
+    algorithm: A,
+    overflow: Overflow,
+    kind: Kind,
+    spec: Spec,
+    size: Size,
+) {
+    let start = 1_700_000_000 * SEC;
+    let clock = ManualClock::new(Timestamp::from_nanos(start));
+    let limiter = limiter(algorithm, overflow, ROOMY, clock.clone());
+    let admitted: Vec<_> = (0..size.keys).map(|_| AtomicU64::new(0)).collect();
+    in_rounds(
+        1,
+        |_| (),
+        |thread, _| {
+            let mut random = Random(thread);
+            for _ in 0..size.rounds * 50 {
+                let key = random.below(size.keys);
+                let now = clock.now();
+                if random.below(8) == 0 {
+                    clock.advance(Duration::from_nanos(random.below(spec.period_ns / 16)));
+                }
+                let decision = match random.below(3) {
+                    0 => limiter.check(&key),
+                    1 => limiter.check_hash(limiter.hash(&key), 1),
+                    _ => limiter.check_at(&key, 1, now),
+                };
+                admitted[index(key)].fetch_add(u64::from(decision.is_allowed()), Ordering::Relaxed);
+            }
+        },
+    );
+    let elapsed = u128::from(clock.now().as_nanos() - start);
+    let bound = kind.oracle(spec).most_in(elapsed + Reading::of(&limiter).tick_ns());
+    within(&admitted, bound, &limiter);
+}
+
+/// Real time and periods of microseconds, so that keys fall idle between one check and the next.
+#[expect(clippy::disallowed_methods, reason = "the clocks under test are measured by another")]
+fn by_a_real_clock<A: CompactAlgorithm, C: Clock + Sync>(
+    algorithm: A,
+    clock: C,
+    overflow: Overflow,
+    bound: impl Fn(u128) -> u128,
+    size: Size,
+) {
+    let limiter = limiter(algorithm, overflow, ROOMY, clock);
+    let admitted: Vec<_> = (0..size.keys).map(|_| AtomicU64::new(0)).collect();
+    let start = Instant::now();
+    in_rounds(
+        1,
+        |_| (),
+        |thread, _| {
+            let mut random = Random(thread);
+            while start.elapsed() < size.real_time {
+                for _ in 0..64 {
+                    let key = random.below(size.keys).min(random.below(size.keys));
+                    let allowed = u64::from(limiter.check(&key).is_allowed());
+                    admitted[index(key)].fetch_add(allowed, Ordering::Relaxed);
+                }
+            }
+        },
+    );
+    // Two clocks may run apart: a thousandth and a tenth of a millisecond are far more than they do.
+    let elapsed = start.elapsed().as_nanos() * 1_001 / 1_000 + 100_000;
+    within(&admitted, bound(elapsed + Reading::of(&limiter).tick_ns()), &"a real clock");
+}
+
+/// Half of the threads charge while the others take snapshots, reset, and look around. A snapshot holds no debt that its
+/// key never had, and none that was paid off by a charge.
+fn looked_at_meanwhile(overflow: Overflow, rounds: u64) {
+    const KEYS: u64 = 24;
+    const BURST: u64 = 50;
+    let quota = Quota::per_hour(BURST);
+    let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+    let build = || limiter(Gcra::new(quota), overflow, ROOMY, clock.clone());
+    let limiter = build();
+    let faults = AtomicU64::new(0);
+    let check = |sound: bool| {
+        faults.fetch_add(u64::from(!sound), Ordering::Relaxed);
+    };
+    in_rounds(
+        rounds,
+        |_| limiter.clear(),
+        |thread, round| {
+            let mut random = Random(thread * 1_000 + round);
+            if thread.is_multiple_of(2) {
+                for _ in 0..200 {
+                    let _ = limiter.check(&random.below(KEYS));
+                }
+                return;
+            }
+            let before: Vec<u64> = (0..KEYS).map(|key| limiter.peek(&key).remaining()).collect();
+            let snapshot = limiter.snapshot();
+            let after: Vec<u64> = (0..KEYS).map(|key| limiter.peek(&key).remaining()).collect();
+            let restored = build();
+            check(restored.restore(&snapshot).is_ok());
+            for key in 0..KEYS {
+                let remaining = restored.peek(&key).remaining();
+                check((after[index(key)]..=before[index(key)]).contains(&remaining));
+            }
+            check(limiter.live_slots() <= index(KEYS) && limiter.load() < 0.1);
+            // Whoever is not among the keys that are charged.
+            let own = KEYS + thread;
+            check(limiter.check_n(&own, BURST).is_allowed());
+            check(limiter.reset(&own) && limiter.check(&own).is_allowed());
+            check(limiter.reset(&own));
+        },
+    );
+    assert_eq!(faults.load(Ordering::Relaxed), 0, "{overflow:?} {limiter:?}");
+}
+
+fn all(law: impl Fn(Kind, Overflow, Spec)) {
+    for kind in COMPACT {
+        for &overflow in policies(kind) {
+            for spec in SPECS {
+                law(kind, overflow, spec);
+            }
+        }
+    }
+}
+
+fn all_with_room(size: Size) {
+    all(|kind, overflow, spec| {
+        with_compact!(kind, spec, algorithm => with_room(algorithm, overflow, kind, spec, size)).unwrap();
+    });
+}
+
+fn all_without_room(size: Size) {
+    all(|kind, overflow, spec| {
+        // Which bound a sliding window has without its counts nobody says.
+        if !matches!(kind, Kind::Sliding | Kind::SlidingStrict) {
+            with_compact!(kind, spec, algorithm => without_room(algorithm, overflow, kind, spec, size))
+                .unwrap();
+        }
+    });
+}
+
+fn all_while_time_runs(size: Size) {
+    all(|kind, overflow, spec| {
+        with_compact!(kind, spec, algorithm => while_time_runs(algorithm, overflow, kind, spec, size))
+            .unwrap();
+    });
+}
+
+fn all_by_real_clocks(size: Size) {
+    let spec = Spec::new(3, 30_000).with_burst(2);
+    for kind in [Kind::Gcra, Kind::Queue, Kind::Spacing] {
+        for overflow in POLICIES {
+            let bound = |elapsed| kind.oracle(spec).most_in(elapsed);
+            with_compact!(kind, spec, algorithm => {
+                by_a_real_clock(algorithm, QuantaClock::new(), overflow, bound, size);
+                by_a_real_clock(algorithm, StdClock::new(), overflow, bound, size);
+            })
+            .unwrap();
+        }
+    }
+}
+
+const FEW: Size = Size { rounds: if cfg!(miri) { 2 } else { 24 }, ..QUICK };
+
+#[test]
+fn with_room_many_keys_are_admitted_exactly_what_one_thread_would_be() {
+    all_with_room(FEW);
+}
+
+#[test]
+fn without_room_no_interval_sees_more_than_its_bound_and_what_raced() {
+    all_without_room(FEW);
+}
+
+#[test]
+fn the_bound_holds_while_time_runs() {
+    all_while_time_runs(FEW);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "reads real clocks")]
+fn the_bound_holds_by_real_clocks() {
+    all_by_real_clocks(Size { real_time: Duration::from_millis(60), ..QUICK });
+}
+
+#[test]
+fn snapshots_and_resets_meanwhile_are_sound() {
+    POLICIES.into_iter().for_each(|overflow| looked_at_meanwhile(overflow, if cfg!(miri) { 2 } else { 60 }));
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_with_room() {
+    all_with_room(HEAVY);
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_without_room() {
+    all_without_room(HEAVY);
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_while_time_runs() {
+    all_while_time_runs(HEAVY);
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_by_real_clocks() {
+    all_by_real_clocks(HEAVY);
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_snapshots_and_resets() {
+    POLICIES.into_iter().for_each(|overflow| looked_at_meanwhile(overflow, 400));
+}
