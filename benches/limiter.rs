@@ -1,7 +1,8 @@
 //! What does a whole check cost: clock, hash, look-up, decision?
 //!
-//! Direct and keyed limiters, GCRA, the default clock and hasher; 1,000, 1 M and (with `TOLLGATE_BENCH_LARGE=1`)
-//! 10 M keys; one and two threads; allowed and denied. Each thread draws its own keys, uniformly, from a stream made
+//! Direct, keyed and compact limiters, GCRA, the default clock and hasher; 1,000, 1 M and (with
+//! `TOLLGATE_BENCH_LARGE=1`) 10 M keys; one and two threads; allowed and denied. Compact ones have four slots a key, so
+//! that hardly any is evicted, and are measured by batches of 16 too (a time is a batch's). Each thread draws its own keys, uniformly, from a stream made
 //! beforehand. Threads start at a barrier, outside the clock. A time is what a check costs the thread that makes it
 //! (wall time × threads / checks); the throughput counts the checks of all threads.
 //! Known bias: uniform keys are kinder to contended words than real, skewed ones. The peers and the floor are in
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use tollgate::{Gcra, Keyed, Quota, RateLimiter};
+use tollgate::{Capacity, Compact, Gcra, Keyed, Quota, RateLimiter};
 
 use support::{XorShift, count, key, length, stopwatch};
 
@@ -110,17 +111,54 @@ fn keyed_of(criterion: &mut Criterion, title: &str, population: u64) {
     group.finish();
 }
 
-fn keyed(criterion: &mut Criterion) {
-    keyed_of(criterion, "1,000 keys", 1_000);
-    keyed_of(criterion, "1 M keys", 1_000_000);
+/// A compact limiter that has seen so many keys.
+fn compact_limiter(algorithm: Gcra, population: u64) -> RateLimiter<Compact> {
+    let builder = RateLimiter::builder(algorithm).capacity(Capacity::slots(4 * length(population)));
+    // Which keys are evicted, if any, is the same in all runs.
+    let limiter = builder.hasher(ahash::RandomState::with_seeds(1, 2, 3, 4)).compact();
+    let limiter = limiter.expect("a quota that the words hold");
+    for number in 0..population {
+        let _ = limiter.check(&key(number));
+    }
+    limiter
+}
+
+fn compact_of(criterion: &mut Criterion, title: &str, population: u64) {
+    let mut group = criterion.benchmark_group(format!("compact/{title}"));
+    let streams = streams(population);
+    for (name, algorithm, expect) in [("allowed", generous(), true), ("denied", exhausted(), false)] {
+        let limiter = compact_limiter(algorithm, population);
+        measure(&mut group, name, expect, |thread, turn| {
+            let stream = &streams[thread];
+            limiter.check(&stream[turn & (stream.len() - 1)]).is_allowed()
+        });
+    }
+    let limiter = compact_limiter(generous(), population);
+    measure(&mut group, "allowed, check_many of 16", true, |thread, turn| {
+        let stream = &streams[thread];
+        let first = (16 * turn) & (stream.len() - 1);
+        let mut decisions = Vec::with_capacity(16);
+        limiter.check_many(&stream[first..first + 16], &mut decisions);
+        decisions.iter().all(|decision| decision.is_allowed())
+    });
+    group.finish();
+}
+
+/// Both stores with each number of keys.
+fn by_keys(criterion: &mut Criterion) {
+    let mut sizes = vec![("1,000 keys", 1_000), ("1 M keys", 1_000_000)];
     if std::env::var_os("TOLLGATE_BENCH_LARGE").is_some() {
-        keyed_of(criterion, "10 M keys", 10_000_000);
+        sizes.push(("10 M keys", 10_000_000));
+    }
+    for (title, population) in sizes {
+        keyed_of(criterion, title, population);
+        compact_of(criterion, title, population);
     }
 }
 
 criterion_group! {
     name = benches;
     config = Criterion::default().warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(2));
-    targets = direct, keyed
+    targets = direct, by_keys
 }
 criterion_main!(benches);

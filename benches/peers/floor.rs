@@ -1,10 +1,15 @@
 //! The floor: what no keyed limiter with a real clock can go below, and the pieces it is made of.
+//!
+//! A denial here is clock, hash, one load and a comparison: it ends before the exchange. So in tables of denials this row
+//! is the floor of those.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
-use crate::harness::{Contender, Expect, Key, Recipe, Setup, Subject};
+use crate::keys::Key;
+use crate::subject::{Contender, Expect, Recipe, Setup, Subject};
 use crate::support::{length, stopwatch};
 
 /// GCRA as governor does it: emission interval and tolerance in nanoseconds, the arrival time in one word.
@@ -101,6 +106,13 @@ impl Subject<String> for Floor<AtomicU64> {
     }
 }
 
+impl Subject<IpAddr> for Floor<AtomicU64> {
+    #[inline(always)]
+    fn check(&self, key: &IpAddr) -> bool {
+        self.gcra.check(self.word(key), self.clock.now())
+    }
+}
+
 /// One word for all keys.
 struct OneWord {
     clock: Clock,
@@ -153,6 +165,19 @@ pub(crate) fn strings() -> Vec<Recipe<String>> {
         counts: "quanta now + ahash of 24 bytes + GCRA + one CAS in a flat array; no keys kept",
         build: |setup| Box::new(Floor::<AtomicU64>::new(setup)),
     }]
+}
+
+pub(crate) fn addresses() -> Vec<Recipe<IpAddr>> {
+    vec![Recipe {
+        name: FLOOR,
+        counts: "quanta now + ahash of an IpAddr + GCRA + one CAS in a flat array; no keys kept",
+        build: |setup| Box::new(Floor::<AtomicU64>::new(setup)),
+    }]
+}
+
+/// The row alone, for tables of few rows.
+pub(crate) fn alone() -> Vec<Recipe<u64>> {
+    keyed().into_iter().filter(|recipe| recipe.name == FLOOR).collect()
 }
 
 pub(crate) fn one_word() -> Vec<Recipe<u64>> {

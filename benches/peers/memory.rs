@@ -3,7 +3,9 @@
 
 use std::process::Command;
 
-use crate::harness::{Expect, Key, Recipe, Setup, float, for_each_chunk};
+use crate::keys::{Key, for_each_chunk};
+use crate::subject::{Expect, Recipe, Setup};
+use crate::summary::float;
 use crate::support::{count, option};
 
 const CHILD: &str = "--resident-of";

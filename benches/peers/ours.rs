@@ -1,8 +1,12 @@
-//! Tollgate's own rows.
+//! Tollgate's rows, but for those of the compact store.
 
-use tollgate::{Direct, Gcra, Keyed, QuantaClock, RateLimiter, StdClock};
+use std::net::IpAddr;
 
-use crate::harness::{Expect, Recipe, Subject};
+use tollgate::{Direct, Gcra, Keyed, QuantaClock, RateLimiter, StdClock, WhenFull};
+
+use crate::flood::Victim;
+use crate::subject::{Expect, Recipe, Setup, Subject};
+use crate::support::length;
 
 pub(crate) fn gcra(expect: Expect) -> Gcra {
     let terms = expect.terms();
@@ -10,6 +14,14 @@ pub(crate) fn gcra(expect: Expect) -> Gcra {
 }
 
 struct OursKeyed<K, C>(RateLimiter<Keyed<K>, C>);
+
+impl OursKeyed<u64, QuantaClock> {
+    /// With a cap of as many keys as the scenario has.
+    fn capped(setup: Setup) -> Self {
+        let builder = RateLimiter::builder(gcra(setup.expect));
+        Self(builder.max_keys(length(setup.population), WhenFull::Forget).keyed())
+    }
+}
 
 impl<C: tollgate::Clock + Sync> Subject<u64> for OursKeyed<u64, C> {
     #[inline(always)]
@@ -22,6 +34,13 @@ impl<C: tollgate::Clock + Sync> Subject<String> for OursKeyed<String, C> {
     #[inline(always)]
     fn check(&self, key: &String) -> bool {
         self.0.check(key.as_str()).is_allowed()
+    }
+}
+
+impl<C: tollgate::Clock + Sync> Subject<IpAddr> for OursKeyed<IpAddr, C> {
+    #[inline(always)]
+    fn check(&self, key: &IpAddr) -> bool {
+        self.0.check(key).is_allowed()
     }
 }
 
@@ -86,6 +105,37 @@ pub(crate) fn strings() -> Vec<Recipe<String>> {
         name: KEYED,
         counts: "check on &str for String keys, GCRA, ahash, quanta clock",
         build: |setup| Box::new(OursKeyed::<String, _>(RateLimiter::builder(gcra(setup.expect)).keyed())),
+    }]
+}
+
+pub(crate) fn addresses() -> Vec<Recipe<IpAddr>> {
+    vec![Recipe {
+        name: KEYED,
+        counts: "check, GCRA, ahash, quanta clock",
+        build: |setup| Box::new(OursKeyed::<IpAddr, _>(RateLimiter::builder(gcra(setup.expect)).keyed())),
+    }]
+}
+
+/// For tables of new keys.
+pub(crate) fn alone() -> Vec<Recipe<u64>> {
+    keyed().into_iter().filter(|recipe| recipe.name == KEYED).collect()
+}
+
+/// At its cap.
+pub(crate) fn capped() -> Vec<Recipe<u64>> {
+    vec![Recipe {
+        name: "tollgate keyed, capped",
+        counts: "check with a cap of as many keys as the compact rows have slots: each new key forgets another",
+        build: |setup| Box::new(OursKeyed::<u64, QuantaClock>::capped(setup)),
+    }]
+}
+
+pub(crate) fn victims() -> Vec<Victim> {
+    vec![Victim {
+        name: "tollgate keyed, capped",
+        counts: "check with a cap of 2^18 keys; beyond it forgets the key that is soonest idle",
+        build: |setup| Box::new(OursKeyed::<u64, QuantaClock>::capped(setup)),
+        unbounded: false,
     }]
 }
 

@@ -1,6 +1,7 @@
 //! The peers, each through the call its documentation recommends for the key type, with its defaults unless a
 //! row's name says otherwise.
 
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use governor::state::keyed::DashMapStateStore;
 use governor::state::{InMemoryState, NotKeyed};
 use quota::{QuotaPolicy, QuotaPool, RefillRate};
 
-use crate::harness::{Expect, Recipe, Setup, Subject};
+use crate::flood::Victim;
+use crate::subject::{Expect, Recipe, Setup, Subject};
 use crate::support::length;
 
 fn governor_quota(expect: Expect) -> governor::Quota {
@@ -156,7 +158,9 @@ impl Pingora {
         // The denied rows' window is an hour, so that none turns during a row.
         let (window, limit) = match setup.expect {
             Expect::Denied => (setup.expect.terms().period, 1),
-            Expect::Allowed | Expect::AllowedIdle => (Duration::from_secs(1), isize::MAX / 2),
+            Expect::Allowed | Expect::AllowedIdle | Expect::Mostly => {
+                (Duration::from_secs(1), isize::MAX / 2)
+            }
         };
         Self { rate: pingora_limits::rate::Rate::new(window), limit }
     }
@@ -240,6 +244,38 @@ pub(crate) fn strings() -> Vec<Recipe<String>> {
             name: "pingora-limits Rate",
             counts: "observe and compare on 4 x 1024 counters",
             build: |setup| Box::new(Pingora::new(setup)),
+        },
+    ]
+}
+
+pub(crate) fn addresses() -> Vec<Recipe<IpAddr>> {
+    vec![
+        Recipe {
+            name: GOVERNOR,
+            counts: "check_key on its DashMap with ahash, quanta clock",
+            build: |setup| Box::new(Governor::<IpAddr, ahash::RandomState, QuantaClock>::new(setup)),
+        },
+        Recipe {
+            name: "governor",
+            counts: "check_key on its DashMap with its default hasher (SipHash), quanta clock",
+            build: |setup| Box::new(Governor::<IpAddr, std::hash::RandomState, QuantaClock>::new(setup)),
+        },
+    ]
+}
+
+pub(crate) fn victims() -> Vec<Victim> {
+    vec![
+        Victim {
+            name: GOVERNOR,
+            counts: "check_key on its DashMap with ahash, which grows; nobody calls retain_recent",
+            build: |setup| Box::new(Governor::<u64, ahash::RandomState, QuantaClock>::new(setup)),
+            unbounded: false,
+        },
+        Victim {
+            name: "rate-net",
+            counts: "check on a u64 key; at its default cap of 2^20 keys it evicts",
+            build: |setup| Box::new(RateNet::new(setup)),
+            unbounded: false,
         },
     ]
 }

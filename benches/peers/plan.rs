@@ -1,0 +1,221 @@
+//! What is measured: the scenarios, their rows, and how long each takes.
+
+use std::net::IpAddr;
+
+use crate::flood::{self, FloodRow};
+use crate::harness::{Draw, Scenario, Table};
+use crate::keys::Key;
+use crate::memory::{self, Footprint};
+use crate::subject::{Expect, Recipe};
+use crate::support::option;
+use crate::targets::Measured;
+use crate::{compact, floor, ours, report, rivals};
+
+/// Whether a name contains the text, or is the text behind a leading `=`.
+fn matches(name: &str, text: &str) -> bool {
+    text.strip_prefix('=').map_or_else(|| name.contains(text), |whole| name == whole)
+}
+
+/// Whether `--scenario` names this one; all without it.
+fn wanted(id: &str) -> bool {
+    option("--scenario").is_none_or(|text| matches(id, &text))
+}
+
+/// The recipes that `--subject` names; all without it.
+fn chosen<K: Key>(groups: impl IntoIterator<Item = Vec<Recipe<K>>>) -> Vec<Recipe<K>> {
+    let wanted = option("--subject");
+    let keep = |name: &str| wanted.as_deref().is_none_or(|text| matches(name, text));
+    groups.into_iter().flatten().filter(|recipe| keep(recipe.name)).collect()
+}
+
+fn keyed() -> Vec<Recipe<u64>> {
+    chosen([floor::keyed(), compact::keyed(), ours::keyed(), rivals::keyed()])
+}
+
+/// With the rows that only many keys are worth.
+fn many() -> Vec<Recipe<u64>> {
+    chosen([floor::keyed(), compact::keyed(), compact::tight_rows(), ours::keyed(), rivals::keyed()])
+}
+
+fn strings() -> Vec<Recipe<String>> {
+    chosen([floor::strings(), compact::strings(), ours::strings(), rivals::strings()])
+}
+
+fn addresses() -> Vec<Recipe<IpAddr>> {
+    chosen([floor::addresses(), compact::addresses(), ours::addresses(), rivals::addresses()])
+}
+
+fn one_word() -> Vec<Recipe<u64>> {
+    chosen([floor::one_word(), ours::one_word(), rivals::one_word()])
+}
+
+/// Rows that differ in memory: not in clock or call.
+fn by_memory() -> Vec<Recipe<u64>> {
+    let mut rows = many();
+    rows.retain(|recipe| recipe.name == compact::TIGHT || !recipe.name.contains(','));
+    rows
+}
+
+fn strings_by_memory() -> Vec<Recipe<String>> {
+    let mut rows = strings();
+    rows.retain(|recipe| !recipe.name.contains(','));
+    rows
+}
+
+/// Answers the parent if this is a child that measures memory.
+pub(crate) fn answer_parent() -> bool {
+    memory::answer_parent(&by_memory()) || memory::answer_parent(&strings_by_memory())
+}
+
+/// How much is measured.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Plan {
+    /// Only that all rows run.
+    pub(crate) smoke: bool,
+    pub(crate) quick: bool,
+    pub(crate) large: bool,
+}
+
+/// A scenario on keyed limiters: both numbers of threads, ratios against the floor and governor with ahash.
+fn scenario(id: &'static str, title: &'static str, population: u64, expect: Expect) -> Scenario {
+    Scenario {
+        id,
+        title,
+        population,
+        draw: Draw::Known,
+        expect,
+        threads: &[1, 2],
+        // Turns of 5 to 100 ms: short enough that most meet no interruption, long enough for the stopwatch.
+        checks: if population > 10_000 { 1_000_000 } else { 500_000 },
+        rounds: if population > 10_000 { 9 } else { 31 },
+        floor: floor::FLOOR,
+        governor: rivals::GOVERNOR,
+    }
+}
+
+impl Plan {
+    pub(crate) fn run(self) -> Measured {
+        let footprints = if wanted("memory") && !self.smoke { self.footprints() } else { Vec::new() };
+        report::print_footprints(&footprints);
+        let mut tables = Vec::new();
+        self.pieces(&mut tables);
+        self.known_keys(&mut tables);
+        self.new_keys(&mut tables);
+        let flood = if wanted("flood") { self.flood() } else { Vec::new() };
+        report::print_flood(&flood);
+        Measured { tables, footprints, flood }
+    }
+
+    fn scenario<K: Key>(self, tables: &mut Vec<Table>, mut scenario: Scenario, recipes: &[Recipe<K>]) {
+        if !wanted(scenario.id) || recipes.is_empty() {
+            return;
+        }
+        if self.quick {
+            scenario.checks /= 4;
+            scenario.rounds = 7;
+        }
+        scenario.run(recipes, &mut |table| {
+            report::print_table(&table);
+            tables.push(table);
+        });
+    }
+
+    fn footprints(self) -> Vec<Footprint> {
+        // Just below and just above a doubling of most hash tables; the truth for a given size lies between.
+        let populations: &[u64] = if self.quick { &[1_000_000] } else { &[900_000, 1_000_000] };
+        let mut footprints = memory::measure(&by_memory(), populations);
+        footprints.extend(memory::measure(&strings_by_memory(), populations));
+        if self.large {
+            footprints.extend(memory::measure(&by_memory(), &[10_000_000]));
+        }
+        footprints
+    }
+
+    fn pieces(self, tables: &mut Vec<Table>) {
+        let mut pieces = scenario("pieces", "Pieces of a check", 1_000, Expect::Allowed);
+        pieces.rounds = 7;
+        self.scenario(tables, pieces, &chosen([floor::pieces()]));
+        let mut pieces = scenario("pieces-strings", "Pieces of a check on strings", 1_000, Expect::Allowed);
+        (pieces.rounds, pieces.threads) = (7, &[1]);
+        self.scenario(tables, pieces, &chosen([floor::string_pieces()]));
+    }
+
+    fn known_keys(self, tables: &mut Vec<Table>) {
+        use Expect::{Allowed, AllowedIdle, Denied};
+        const HOT: u64 = 1_000;
+        const MANY: u64 = 1_000_000;
+        let hot = |id, title, expect| scenario(id, title, HOT, expect);
+        let many_keys = |id, title, expect| scenario(id, title, MANY, expect);
+        let word = |id, title, expect| Scenario {
+            population: 1,
+            governor: rivals::GOVERNOR_DIRECT,
+            ..hot(id, title, expect)
+        };
+        self.scenario(tables, hot("hot", "Allowed, 1,000 keys", Allowed), &keyed());
+        self.scenario(tables, hot("hot-denied", "Denied, 1,000 keys", Denied), &keyed());
+        self.scenario(tables, word("word", "Allowed, one word hit by all threads", AllowedIdle), &one_word());
+        self.scenario(
+            tables,
+            word("word-denied", "Denied, one word read by all threads", Denied),
+            &one_word(),
+        );
+        let strings_hot = hot("strings-hot", "Allowed, 1,000 string keys of 24 bytes", Allowed);
+        self.scenario(tables, strings_hot, &strings());
+        let title = "Allowed, 1,000 IP addresses of both kinds";
+        self.scenario(tables, hot("ip-hot", title, Allowed), &addresses());
+        self.scenario(tables, many_keys("1m", "Allowed, 1 M keys", Allowed), &many());
+        let title = "Allowed, 1,000 keys, each idle again before it comes back";
+        self.scenario(tables, hot("idle-hot", title, AllowedIdle), &keyed());
+        let title = "Allowed, 1 M keys, each idle again before it comes back";
+        self.scenario(tables, many_keys("idle-1m", title, AllowedIdle), &keyed());
+        self.scenario(tables, many_keys("1m-denied", "Denied, 1 M keys", Denied), &keyed());
+        let title = "Allowed, 1 M string keys of 24 bytes";
+        self.scenario(tables, many_keys("strings-1m", title, Allowed), &strings());
+        let title = "Allowed, 1 M IP addresses of both kinds";
+        self.scenario(tables, many_keys("ip-1m", title, Allowed), &addresses());
+        if self.large {
+            self.scenario(tables, scenario("10m", "Allowed, 10 M keys", 10_000_000, Allowed), &many());
+            let rows = chosen([floor::alone(), compact::huge()]);
+            self.scenario(tables, scenario("100m", "Allowed, 100 M keys", 100_000_000, Allowed), &rows);
+        }
+    }
+
+    fn new_keys(self, tables: &mut Vec<Table>) {
+        let new = |id, title, population, expect, draw| Scenario {
+            draw,
+            checks: 250_000,
+            rounds: 9,
+            ..scenario(id, title, population, expect)
+        };
+        // Room for what two threads bring in one turn. Growth, allocation and fresh pages are part of it.
+        let rows = chosen([floor::alone(), compact::new_keys(), ours::alone(), rivals::keyed()]);
+        let title = "First sight: each key new, in a store built for the turn, with room";
+        self.scenario(tables, new("first-sight", title, 500_000, Expect::Allowed, Draw::New), &rows);
+
+        // So many before that nearly all slots hold an idle key.
+        let rows = chosen([floor::alone(), compact::new_keys(), ours::alone()]);
+        let title = "First sight: each key new, in a store of keys that are idle again";
+        let draw = Draw::NewAfter(2_000_000);
+        self.scenario(tables, new("first-sight-idle", title, 100_000, Expect::AllowedIdle, draw), &rows);
+
+        let rows = chosen([floor::alone(), compact::eviction(), ours::capped()]);
+        let title = "Eviction: each key new, in a full store of 65,536 keys that owe";
+        let draw = Draw::NewAfter(200_000);
+        self.scenario(tables, new("eviction", title, 1 << 16, Expect::Allowed, draw), &rows);
+    }
+
+    fn flood(self) -> Vec<FloodRow> {
+        let wanted = option("--subject");
+        let mut victims = flood::clock_alone();
+        victims.extend(compact::victims());
+        victims.extend(ours::victims());
+        victims.extend(rivals::victims());
+        victims.retain(|victim| wanted.as_deref().is_none_or(|text| matches(victim.name, text)));
+        let (rounds, turn_ms) = match (self.smoke, self.quick) {
+            (true, _) => (1, 10),
+            (false, true) => (3, 500),
+            (false, false) => (9, 1_500),
+        };
+        flood::measure(&victims, rounds, turn_ms)
+    }
+}

@@ -1,0 +1,139 @@
+//! The bounds that a run is held against.
+
+use serde_json::{Value, json};
+
+use crate::flood::{FloodRow, P999};
+use crate::harness::Table;
+use crate::memory::Footprint;
+use crate::report::summary;
+use crate::summary::Summary;
+use crate::{compact, floor, ours, rivals};
+
+/// A figure with a bound: not an exit code, since one noisy run proves nothing.
+pub(crate) struct Target {
+    pub(crate) text: &'static str,
+    pub(crate) bound: f64,
+    /// A ratio, or bytes.
+    pub(crate) value: Summary,
+}
+
+impl Target {
+    pub(crate) fn holds(&self) -> bool {
+        self.value.median <= self.bound
+    }
+
+    pub(crate) fn print(&self) {
+        println!(
+            "{} {}: {:.2} <= {:.2} (quartiles {:.2}..{:.2}, range {:.2}..{:.2})",
+            if self.holds() { "PASS" } else { "MISS" },
+            self.text,
+            self.value.median,
+            self.bound,
+            self.value.q1,
+            self.value.q3,
+            self.value.min,
+            self.value.max
+        );
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        json!({"target": self.text, "bound": self.bound, "value": summary(self.value), "holds": self.holds()})
+    }
+}
+
+/// What a run measured.
+pub(crate) struct Measured {
+    pub(crate) tables: Vec<Table>,
+    pub(crate) footprints: Vec<Footprint>,
+    pub(crate) flood: Vec<FloodRow>,
+}
+
+impl Measured {
+    /// A row over another of the same table.
+    fn ratio(&self, scenario: &str, threads: usize, subject: &str, base: &str) -> Option<Summary> {
+        let table = self.table(scenario, threads)?;
+        Some(table.row(subject)?.ratio(table.row(base)?))
+    }
+
+    /// A row on two threads over the same on one.
+    fn two_threads(&self, scenario: &str, subject: &str) -> Option<Summary> {
+        let row = |threads| self.table(scenario, threads)?.row(subject);
+        Some(row(2)?.ratio(row(1)?))
+    }
+
+    fn table(&self, scenario: &str, threads: usize) -> Option<&Table> {
+        self.tables.iter().find(|table| table.scenario == scenario && table.threads == threads)
+    }
+
+    /// The bounds whose rows were measured.
+    pub(crate) fn targets(&self) -> Vec<Target> {
+        let (keyed, compact, batches) = (ours::KEYED, compact::COMPACT, compact::BATCHES);
+        let (floor, governor) = (floor::FLOOR, rivals::GOVERNOR);
+        let resident = self.footprints.iter().filter(|footprint| footprint.name == compact::TIGHT);
+        let mut resident = resident.map(|footprint| footprint.bytes_per_key).peekable();
+        let resident = resident.peek().is_some().then(|| Summary::of(resident));
+        let flooded = self.flood.iter().find(|row| row.name == compact).map(|row| row.ratio(P999));
+        [
+            (
+                "keyed against governor + ahash, 1,000 keys, allowed, 1 thread",
+                0.9,
+                self.ratio("hot", 1, keyed, governor),
+            ),
+            (
+                "keyed against governor + ahash, 1,000 keys, allowed, 2 threads",
+                0.6,
+                self.ratio("hot", 2, keyed, governor),
+            ),
+            (
+                "keyed, 1,000 keys, denied (writes nothing shared): 2 threads against 1",
+                1.1,
+                self.two_threads("hot-denied", keyed),
+            ),
+            (
+                "compact against the floor, 1,000 keys, allowed, 1 thread",
+                1.25,
+                self.ratio("hot", 1, compact, floor),
+            ),
+            (
+                "compact against governor + ahash, 1,000 keys, allowed, 1 thread",
+                0.75,
+                self.ratio("hot", 1, compact, governor),
+            ),
+            (
+                "compact in batches of 16 against governor + ahash, 1,000 keys, 1 thread",
+                0.4,
+                self.ratio("hot", 1, batches, governor),
+            ),
+            (
+                "compact against the floor, 10 M keys, allowed, 1 thread",
+                1.2,
+                self.ratio("10m", 1, compact, floor),
+            ),
+            (
+                "compact in batches of 16 against governor + ahash, 10 M keys, 1 thread",
+                0.1,
+                self.ratio("10m", 1, batches, governor),
+            ),
+            (
+                "compact against governor + ahash, 1 M string keys, allowed, 1 thread",
+                0.35,
+                self.ratio("strings-1m", 1, compact, governor),
+            ),
+            (
+                "compact against clock, hash and load (the floor's denial), 1,000 keys, 1 thread",
+                1.15,
+                self.ratio("hot-denied", 1, compact, floor),
+            ),
+            (
+                "compact, 1,000 keys, denied: 2 threads against 1",
+                1.1,
+                self.two_threads("hot-denied", compact),
+            ),
+            ("compact, resident bytes a key that owes, table and sketch", 12.5, resident),
+            ("compact, honest keys' p99.9 under a flood of unique keys against without", 2.0, flooded),
+        ]
+        .into_iter()
+        .filter_map(|(text, bound, value)| value.map(|value| Target { text, bound, value }))
+        .collect()
+    }
+}

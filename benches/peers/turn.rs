@@ -1,0 +1,138 @@
+//! One turn of one subject, on one thread or two that go at once.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use crossbeam_utils::CachePadded;
+
+use crate::subject::{Contender, Expect};
+use crate::summary::{Summary, float};
+use crate::support::{count, stopwatch};
+
+/// One measured turn.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Sample {
+    /// Wall time × threads / checks of all threads.
+    pub(crate) ns: f64,
+    /// Millions of checks a second, of all threads together.
+    pub(crate) mops: f64,
+    /// Share of the threads' time spent ready but not running.
+    pub(crate) delayed: f64,
+}
+
+struct Turn {
+    start: Instant,
+    end: Instant,
+    admitted: u64,
+    delayed_ns: u64,
+}
+
+/// Nanoseconds this thread has been ready to run while another ran in its place; 0 where Linux does not tell.
+pub(crate) fn delayed_ns() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    stat.split_ascii_whitespace().nth(1).and_then(|field| field.parse().ok()).unwrap_or(0)
+}
+
+/// Lets threads go at the same time: they spin, since a thread that must first be woken starts late.
+pub(crate) struct Gate {
+    missing: AtomicUsize,
+}
+
+impl Gate {
+    pub(crate) fn new(threads: usize) -> Self {
+        Self { missing: AtomicUsize::new(threads) }
+    }
+
+    pub(crate) fn wait(&self) {
+        self.missing.fetch_sub(1, Ordering::AcqRel);
+        let mut spins = 0_u32;
+        while self.missing.load(Ordering::Acquire) > 0 {
+            spins += 1;
+            if spins.is_multiple_of(1024) {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+
+fn turn<K>(contender: &dyn Contender<K>, keys: &[K], checks: u64, gate: &Gate) -> Turn {
+    gate.wait();
+    let before = delayed_ns();
+    let start = stopwatch();
+    let admitted = contender.run(keys, checks);
+    let end = stopwatch();
+    Turn { start, end, admitted, delayed_ns: delayed_ns().saturating_sub(before) }
+}
+
+/// One turn on as many threads as there are streams, `checks` checks each.
+pub(crate) fn sample<K: Sync>(
+    contender: &dyn Contender<K>,
+    streams: &[Vec<K>],
+    checks: u64,
+    expect: Expect,
+) -> Sample {
+    let gate = Gate::new(streams.len());
+    let turns: Vec<Turn> = if let [keys] = streams {
+        vec![turn(contender, keys, checks, &gate)]
+    } else {
+        std::thread::scope(|scope| {
+            let handles: Vec<_> =
+                streams.iter().map(|keys| scope.spawn(|| turn(contender, keys, checks, &gate))).collect();
+            handles.into_iter().map(|handle| handle.join().expect("a bench thread panicked")).collect()
+        })
+    };
+    let threads = count(streams.len());
+    let total = checks * threads;
+    let admitted: u64 = turns.iter().map(|turn| turn.admitted).sum();
+    match expect {
+        Expect::Denied => assert_eq!(admitted, 0, "a denied row admitted something"),
+        Expect::Allowed | Expect::AllowedIdle => {
+            assert_eq!(admitted, total, "an allowed row denied something");
+        }
+        Expect::Mostly => {}
+    }
+    let start = turns.iter().map(|turn| turn.start).min().expect("at least one thread");
+    let end = turns.iter().map(|turn| turn.end).max().expect("at least one thread");
+    let wall = (end - start).as_secs_f64();
+    let (threads, total) = (float(threads), float(total));
+    let delayed = float(turns.iter().map(|turn| turn.delayed_ns).sum()) / 1e9 / (wall * threads);
+    Sample { ns: wall * 1e9 * threads / total, mops: total / wall / 1e6, delayed }
+}
+
+/// Nanoseconds that a modified cache line takes from one core to another, by handing one to and fro.
+///
+/// On virtual machines this changes while a bench runs, as the host moves the virtual processors nearer together
+/// or further apart, and the two-thread figures change with it.
+pub(crate) fn transfer_ns() -> f64 {
+    const TURNS: u64 = 20_000;
+    const BATCH: u64 = 500;
+    let (line, gate) = (CachePadded::new(AtomicU64::new(0)), Gate::new(2));
+    let play = |parity: u64| {
+        gate.wait();
+        let mut start = stopwatch();
+        let mut batches = Vec::new();
+        for turn in (parity..TURNS).step_by(2) {
+            let mut spins = 0_u32;
+            while line.load(Ordering::Acquire) != turn {
+                spins += 1;
+                if spins.is_multiple_of(1 << 16) {
+                    std::thread::yield_now();
+                }
+            }
+            line.store(turn + 1, Ordering::Release);
+            if turn % BATCH == parity && turn > parity {
+                let now = stopwatch();
+                batches.push((now - start).as_secs_f64() * 1e9 / float(BATCH));
+                start = now;
+            }
+        }
+        // The best batch: in the others a thread may have lost its processor to other work.
+        Summary::of(batches).min
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| play(1));
+        play(0).min(other.join().expect("a bench thread panicked"))
+    })
+}
