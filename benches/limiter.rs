@@ -2,9 +2,10 @@
 //!
 //! Direct, keyed and compact limiters, GCRA, the default clock and hasher; 1,000, 1 M and (with
 //! `TOLLGATE_BENCH_LARGE=1`) 10 M keys; one and two threads; allowed and denied. Compact ones have four slots a key, so
-//! that hardly any is evicted, and are measured by batches of 16 too (a time is a batch's). Each thread draws its own keys, uniformly, from a stream made
-//! beforehand. Threads start at a barrier, outside the clock. A time is what a check costs the thread that makes it
-//! (wall time × threads / checks); the throughput counts the checks of all threads.
+//! that hardly any key is evicted. Each thread draws its own keys, uniformly, from a stream made beforehand. Threads
+//! start at a barrier, outside the clock. A time is what a call costs the thread that makes it (wall time × threads /
+//! calls): a call of `check_many` checks 16 keys and allocates their decisions. The throughput counts the checks of all
+//! threads.
 //! Known bias: uniform keys are kinder to contended words than real, skewed ones. The peers and the floor are in
 //! `benches/peers.rs`, in one run with ours.
 
@@ -18,6 +19,9 @@ use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_gr
 use tollgate::{Capacity, Compact, Gcra, Keyed, Quota, RateLimiter};
 
 use support::{XorShift, count, key, length, stopwatch};
+
+/// Keys in a call of `check_many`; a power of two.
+const BATCH: usize = 16;
 
 /// For keys: nothing is denied, since no key uses up this burst while a bench runs. Keys owe all along, so none is
 /// forgotten.
@@ -69,8 +73,19 @@ fn measure(
     expect: bool,
     check: impl Fn(usize, usize) -> bool + Sync,
 ) {
+    measure_calls(group, name, expect, 1, check);
+}
+
+/// As [`measure`], of calls that make several checks.
+fn measure_calls(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    name: &str,
+    expect: bool,
+    checks: u64,
+    check: impl Fn(usize, usize) -> bool + Sync,
+) {
     for threads in [1, 2] {
-        group.throughput(Throughput::Elements(count(threads)));
+        group.throughput(Throughput::Elements(checks * count(threads)));
         let id = BenchmarkId::new(name, format!("{threads} thread{}", if threads == 1 { "" } else { "s" }));
         group.bench_function(id, |b| b.iter_custom(|iterations| timed(threads, iterations, expect, &check)));
     }
@@ -134,11 +149,11 @@ fn compact_of(criterion: &mut Criterion, title: &str, population: u64) {
         });
     }
     let limiter = compact_limiter(generous(), population);
-    measure(&mut group, "allowed, check_many of 16", true, |thread, turn| {
+    measure_calls(&mut group, "allowed, check_many", true, count(BATCH), |thread, turn| {
         let stream = &streams[thread];
-        let first = (16 * turn) & (stream.len() - 1);
-        let mut decisions = Vec::with_capacity(16);
-        limiter.check_many(&stream[first..first + 16], &mut decisions);
+        let first = (BATCH * turn) & (stream.len() - 1);
+        let mut decisions = Vec::with_capacity(BATCH);
+        limiter.check_many(&stream[first..first + BATCH], &mut decisions);
         decisions.iter().all(|decision| decision.is_allowed())
     });
     group.finish();
