@@ -10,7 +10,7 @@ use super::error::Error;
 use crate::{Capacity, CapacityError};
 
 /// The least memory for one limit: a bucket of eight slots, and as much for its sketch and doorkeeper.
-const LEAST_BYTES: usize = 192;
+const LEAST_BYTES: usize = 272;
 
 /// Where states are kept.
 #[derive(Args, Debug)]
@@ -284,7 +284,7 @@ mod tests {
             ("2048MiB", "2GiB"),
             ("1.5GiB", "1536MiB"),
             ("64kB", "64000B"),
-            ("192", "192B"),
+            ("272", "272B"),
         ];
         for (text, written) in texts {
             let memory: Memory = text.parse().unwrap();

@@ -35,9 +35,9 @@ use crate::word::{Standing, standing};
 
 const BITS: u32 = u16::BITS;
 /// The furthest that a state can be ahead takes 2^this coarse ticks, or up to twice as many: half the range of a cell is
-/// then 8 horizons or more, which a thread may lag by. Fewer ticks would round debts up by more: 2^10 gave 1.6 times
-/// the wrong denials in the tightest memory where there are few.
-const HORIZON_BITS: u32 = 11;
+/// then 4 horizons or more, which a thread may lag by. Fewer ticks round debts up by more, each time that a key is
+/// evicted: 2^11 gave 2.7 times the wrong denials where memory is tight.
+const HORIZON_BITS: u32 = 12;
 /// As few in a sketch on its own, where units are whole ticks and nobody turns away a key whose cells came round.
 const ALONE_HORIZON_BITS: u32 = 10;
 /// Cells in a line of 64 bytes; in the models, as few as keep a key's cells apart.
@@ -75,7 +75,7 @@ impl Cells {
         Some(Self { cells, lines, shift, horizon })
     }
 
-    /// The shift at which the longest horizon takes 2^11 to 2^12 coarse ticks.
+    /// The shift at which the longest horizon takes 2^12 to 2^13 coarse ticks.
     pub(crate) fn shift_for(horizon: u64) -> u32 {
         (u64::BITS - horizon.leading_zeros()).saturating_sub(HORIZON_BITS + 1)
     }

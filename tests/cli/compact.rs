@@ -153,7 +153,7 @@ fn several_limits_share_the_memory() {
     assert!(table.contains("compact, 96KiB in all, shared by 2 limits"), "{table}");
     place
         .run("replay log --limit 1/s --limit 3/10s --store compact --memory 300")
-        .fails(2, &["--memory 300B", "at least 384 bytes", "192 for each limit"]);
+        .fails(2, &["--memory 300B", "at least 544 bytes", "272 for each limit"]);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn wrong_flags_are_refused_with_the_reason() {
             run.fails(2, &["--memory <SIZE>", "invalid amount of memory", why, "512KiB, 4MiB or 1.5GiB"]);
         }
     }
-    let too_little = ["--memory 191B", "at least 192 bytes"];
+    let too_little = ["--memory 271B", "at least 272 bytes"];
     place.run("replay log --store compact --memory 191").fails(2, &too_little);
     place.run("replay log --store compact --overflow drop").fails(2, &["spill, forget, inherit"]);
     for command in ["replay", "suggest"] {

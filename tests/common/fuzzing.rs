@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unused_macros, reason = "each target is a crate of its own and uses a part")]
 
+#[macro_use]
+pub(crate) mod compact;
 pub(crate) mod kinds;
 #[path = "oracle.rs"]
 pub(crate) mod oracle;
@@ -52,7 +54,7 @@ impl Case {
     }
 }
 
-fn step(bytes: &mut Unstructured<'_>, backward: bool) -> Result<Step> {
+pub(crate) fn step(bytes: &mut Unstructured<'_>, backward: bool) -> Result<Step> {
     let kinds = if backward { 7 } else { 5 };
     Ok(match bytes.int_in_range(0..=kinds)? {
         0 => Step::Stay,
@@ -66,7 +68,7 @@ fn step(bytes: &mut Unstructured<'_>, backward: bool) -> Result<Step> {
     })
 }
 
-fn cost(bytes: &mut Unstructured<'_>) -> Result<Cost> {
+pub(crate) fn cost(bytes: &mut Unstructured<'_>) -> Result<Cost> {
     Ok(match bytes.int_in_range(0..=9)? {
         0 => Cost::Zero,
         1 => Cost::Over,

@@ -269,7 +269,7 @@ fn looked_at_meanwhile(overflow: Overflow, rounds: u64) {
                 let remaining = restored.peek(&key).remaining();
                 check((after[index(key)]..=before[index(key)]).contains(&remaining));
             }
-            check(limiter.live_slots() <= index(KEYS) && limiter.load() < 0.1);
+            check(limiter.live_slots() <= index(KEYS + THREADS) && limiter.load() < 0.1);
             // Whoever is not among the keys that are charged.
             let own = KEYS + thread;
             check(limiter.check_n(&own, BURST).is_allowed());
