@@ -13,8 +13,13 @@
 //!
 //! A limiter is a *store*, where the states of keys live, with an *algorithm* in it, and a *clock*:
 //!
-//! - [`RateLimiter::new`] and [`RateLimiter::keyed`] keep a state for each key ([`Keyed`]); [`RateLimiter::direct`] has
-//!   one for everything ([`Direct`]). [`RateLimiter::builder`] sets clock, hasher, size and cap.
+//! - [`RateLimiter::new`] keeps eight bytes for each key that owes, in memory that is fixed when it is made ([`Compact`]): any
+//!   type of key, any number of keys, nothing allocated, nothing swept. See [`guide::overflow`] for what happens when
+//!   it is full.
+//! - [`RateLimiter::keyed`] keeps the keys themselves, and a state for each ([`Keyed`]): no two keys ever share one, keys can
+//!   be listed, and every algorithm fits.
+//! - [`RateLimiter::direct`] has one state for everything ([`Direct`]). [`RateLimiter::builder`] sets clock, hasher, size and
+//!   policies.
 //! - A [`Quota`] is `limit` units per `period` with a `burst`, written `Quota::per_minute(60).burst(10)` or parsed from
 //!   `"60/min burst 10"`.
 //! - A [`Decision`] says whether the request may go, what remains, when to come back, and when all is as new.
@@ -35,17 +40,20 @@
 //! # Guarantees
 //!
 //! - What is admitted never exceeds the algorithm's bound (stated at its type), for any key and interval and under any
-//!   interleaving; see [`RateLimiter`] for what late threads mean.
-//! - A denied request is not charged, and a denial writes no memory that threads share.
+//!   interleaving; see [`RateLimiter`] for what late threads mean. A compact limiter counts time in ticks, at most a 256th of
+//!   a unit's time, and says what it does when it is short of room ([`Overflow`]).
+//! - A denied request is not charged, and a denial writes no memory that threads share (but for a count of those that only
+//!   want of room denied).
 //! - Every call is lock-free. No check is denied because of contention.
-//! - A check allocates at the first sight of a key only (and once for each thread).
+//! - A compact or direct limiter never allocates on a check; a keyed one at the first sight of a key only (and once for each
+//!   thread).
 //! - No argument overflows, panics or divides by zero. Time that steps back only denies more, by less than the step, for
 //!   keys that are held.
 //!
 //! # When to use something else
 //!
-//! For one limit across many machines, a shared store such as Redis. For more keys than memory, or for
-//! counting rather than limiting, a sketch. For limiting *how many at once*, a semaphore.
+//! For one limit across many machines, a shared store such as Redis. For counting rather than limiting, a sketch.
+//! For limiting *how many at once*, a semaphore.
 
 #[cfg(feature = "cli")]
 #[doc(hidden)]

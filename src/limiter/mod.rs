@@ -16,8 +16,8 @@ use crate::store::{Compact, Direct, Keyed};
 
 /// A rate limiter: decides, for each request, whether it may go now.
 ///
-/// Made of a store (where keys' states live: [`Keyed`] or [`Direct`]), which holds an [`Algorithm`], and a
-/// [`Clock`]. Without type arguments it is GCRA over `String` keys, looked up by `&str`, and fits in a struct field.
+/// Made of a store (where keys' states live: [`Compact`], [`Keyed`] or [`Direct`]), which holds an [`Algorithm`], and a
+/// [`Clock`]. Without type arguments it is GCRA for keys of any type in fixed memory, and fits in a struct field.
 ///
 /// All calls take `&self`, never block and can be made from any number of threads. A denied request is not
 /// charged. A cost of 0 is a peek: allowed, and charged nothing. A cost above the burst (the limit, for window
