@@ -14,10 +14,12 @@
 //! The stamps are eight bits of a count that goes on, so a word that nobody renewed reads as new again once in 256
 //! generations: its bits then make keys ask in vain, which is what the filter does now and then anyway.
 
+use crossbeam_utils::CachePadded;
+
 use super::scale;
 use crate::memory::Array;
 use crate::sync::AtomicU64;
-use crate::sync::Ordering::{AcqRel, Acquire, Release};
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 const STAMP_SHIFT: u32 = 56;
 
@@ -25,6 +27,9 @@ const STAMP_SHIFT: u32 = 56;
 #[derive(Debug)]
 pub(crate) struct Doorkeeper {
     words: Array<AtomicU64>,
+    /// The latest generation in which anything was put in, and 1: read by all who ask, written once a generation. As long
+    /// as nothing is put in, nobody needs to look at a word that is nowhere near.
+    newest: CachePadded<AtomicU64>,
     /// A generation is 2^this states.
     generation_shift: u32,
 }
@@ -65,6 +70,10 @@ impl Doorkeeper {
     pub(crate) fn insert(&self, hash: u64, reference: u64) {
         let (pair, bits) = self.place(hash);
         let generation = self.generation(reference);
+        // Ordering: Relaxed for the look: if it is outdated, the maximum is taken in vain.
+        if self.newest.load(Relaxed) <= generation {
+            self.newest.fetch_max(generation + 1, AcqRel);
+        }
         let word = self.word(pair, generation);
         // Ordering: Acquire here and below, since the word that is looked at may be all that is seen of an insert.
         let mut seen = word.load(Acquire);
@@ -84,8 +93,12 @@ impl Doorkeeper {
     /// Whether a key may have been put in, in this generation or the last. No is certain, yes is not.
     #[inline]
     pub(crate) fn contains(&self, hash: u64, reference: u64) -> bool {
-        let (pair, bits) = self.place(hash);
         let generation = self.generation(reference);
+        // Ordering: Acquire, as for the words: raised before them.
+        if self.newest.load(Acquire) < generation {
+            return false;
+        }
+        let (pair, bits) = self.place(hash);
         [generation, generation.wrapping_sub(1)].into_iter().any(|generation| {
             let word = self.word(pair, generation).load(Acquire);
             word & bits == bits && !behind(word, generation)
@@ -95,6 +108,7 @@ impl Doorkeeper {
     /// Makes every key ask, for two generations.
     pub(crate) fn open(&self, reference: u64) {
         let generation = self.generation(reference);
+        self.newest.fetch_max(generation + 1, AcqRel);
         for pair in (0..self.words.len()).step_by(2) {
             let all = stamp(generation) | (u64::MAX >> (u64::BITS - STAMP_SHIFT));
             self.word(pair, generation).store(all, Release);
@@ -104,7 +118,10 @@ impl Doorkeeper {
     /// Forgets everything.
     pub(crate) fn clear(&self) {
         for word in self.words.iter() {
-            word.store(0, Release);
+            // A look first, so that untouched memory stays so.
+            if word.load(Relaxed) != 0 {
+                word.store(0, Release);
+            }
         }
     }
 }
