@@ -41,7 +41,11 @@ impl Doorkeeper {
     /// At most `words` words, an even number of them; what is put in is remembered for 2^`memory_shift` states of time
     /// at least.
     pub(crate) fn new(words: usize, memory_shift: u32) -> Option<Self> {
-        Some(Self { words: Array::zeroed((words & !1).max(2))?, generation_shift: memory_shift + 1 })
+        Some(Self {
+            words: Array::zeroed((words & !1).max(2))?,
+            newest: CachePadded::new(AtomicU64::new(0)),
+            generation_shift: memory_shift + 1,
+        })
     }
 
     pub(crate) fn bytes(&self) -> usize {
