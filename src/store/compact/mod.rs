@@ -110,7 +110,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         let full = match overflow {
             Overflow::Forget => Full::Forget,
             Overflow::Inherit => Full::Inherit,
-            Overflow::Spill => Full::Spill(Spill::new(&word, &sizes)?),
+            Overflow::Spill => Full::Spill(Box::new(Spill::new(&word, &sizes)?)),
         };
         let table = Table::new(sizes.buckets, word.horizon(), full).ok_or_else(refused)?;
         let latest = Latest::new(&word);

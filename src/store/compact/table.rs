@@ -45,7 +45,7 @@ use crate::word::{EMPTY, FINGERPRINT_BITS, Standing, Word, standing};
 /// What happens in a bucket whose keys all owe.
 #[derive(Debug)]
 pub(super) enum Full {
-    Spill(Spill),
+    Spill(Box<Spill>),
     Forget,
     Inherit,
 }

@@ -61,7 +61,7 @@ impl Shared {
         let full = match overflow {
             Overflow::Forget => Full::Forget,
             Overflow::Inherit => Full::Inherit,
-            Overflow::Spill => Full::Spill(Spill::for_models(&word, &sizes)),
+            Overflow::Spill => Full::Spill(Box::new(Spill::for_models(&word, &sizes))),
         };
         let table = Table::new(1, word.horizon(), full).unwrap();
         Arc::new(Self { table, latest: Latest::new(&word), word })
