@@ -327,6 +327,7 @@ fn all_by_real_clocks(size: Size) {
     }
 }
 
+const MANY: Size = Size { rounds: 80, ..HEAVY };
 const FEW: Size = Size { rounds: if cfg!(miri) { 2 } else { 24 }, ..QUICK };
 
 #[test]
@@ -358,29 +359,29 @@ fn snapshots_and_resets_meanwhile_are_sound() {
 #[test]
 #[ignore = "minutes long; for sanitizers"]
 fn heavy_with_room() {
-    all_with_room(HEAVY);
+    all_with_room(MANY);
 }
 
 #[test]
 #[ignore = "minutes long; for sanitizers"]
 fn heavy_without_room() {
-    all_without_room(HEAVY);
+    all_without_room(MANY);
 }
 
 #[test]
 #[ignore = "minutes long; for sanitizers"]
 fn heavy_while_time_runs() {
-    all_while_time_runs(HEAVY);
+    all_while_time_runs(MANY);
 }
 
 #[test]
 #[ignore = "minutes long; for sanitizers"]
 fn heavy_by_real_clocks() {
-    all_by_real_clocks(HEAVY);
+    all_by_real_clocks(MANY);
 }
 
 #[test]
 #[ignore = "minutes long; for sanitizers"]
 fn heavy_snapshots_and_resets() {
-    POLICIES.into_iter().for_each(|overflow| looked_at_meanwhile(overflow, 400));
+    POLICIES.into_iter().for_each(|overflow| looked_at_meanwhile(overflow, 200));
 }
