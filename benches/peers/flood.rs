@@ -4,7 +4,8 @@
 //! by itself. All of them stay far below their limits. On the other thread comes a key that was never seen before,
 //! [`FLOOD_RATE`] times a second, so that at any time more of them owe than the stores have slots: the same flood for all
 //! subjects, and one row of as much as a core can do. Every round each subject is built anew and takes its turn without
-//! the flood and with it. A turn begins with all honest keys once, and the flood with two for each slot.
+//! the flood and with it. A turn begins with all honest keys once, and the flood with two
+//! keys for each slot.
 //!
 //! * A time is the check's alone, with the reading of one counter (`clock alone` shows that, and the machine's own
 //!   interruptions, which are in every row; nothing is subtracted). A check that comes late since the one before
@@ -29,6 +30,8 @@ const HONEST_RATE: u64 = 100_000;
 const FLOOD_RATE: u64 = 2_000_000;
 /// Slots of the compact store, and the cap of those that have one.
 const SLOTS: u64 = 1 << 18;
+/// Unique keys that fill every store that has a size.
+pub(crate) const FULL: u64 = 2 * SLOTS;
 /// Percentiles, in percent.
 pub(crate) const PERCENTILES: [f64; 4] = [50.0, 99.0, 99.9, 99.99];
 /// Which of them has a bound.
@@ -118,6 +121,15 @@ impl Subject<u64> for Nothing {
     }
 }
 
+/// How long is measured.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Length {
+    pub(crate) rounds: u64,
+    pub(crate) turn_ms: u64,
+    /// Keys of the flood that come before a turn.
+    pub(crate) unique_before: u64,
+}
+
 /// How to build what is flooded.
 pub(crate) struct Victim {
     pub(crate) name: &'static str,
@@ -169,12 +181,13 @@ impl FloodRow {
 }
 
 /// One turn of a subject that was built for it; with a flood, on a second thread.
-fn turn(victim: &Victim, flooded: bool, checks: u64, seed: u64) -> Turn {
+fn turn(victim: &Victim, flooded: bool, length: Length, seed: u64) -> Turn {
+    let checks = length.turn_ms * HONEST_RATE / 1_000;
     let limiter = (victim.build)(Setup { population: SLOTS, expect: Expect::Mostly });
     limiter.show(0..HONEST_KEYS);
     let (met, flood) = if flooded {
         let (gate, stop) = (Gate::new(2), AtomicBool::new(false));
-        let first = HONEST_KEYS + 2 * SLOTS;
+        let first = HONEST_KEYS + length.unique_before;
         limiter.show(HONEST_KEYS..first);
         let pace = if victim.unbounded { Pace(0) } else { Pace::a_second(FLOOD_RATE) };
         std::thread::scope(|scope| {
@@ -200,9 +213,8 @@ fn turn(victim: &Victim, flooded: bool, checks: u64, seed: u64) -> Turn {
     }
 }
 
-/// Turns of `turn_ms` each, all subjects by turns in each round.
-pub(crate) fn measure(victims: &[Victim], rounds: u64, turn_ms: u64) -> Vec<FloodRow> {
-    let checks = turn_ms * HONEST_RATE / 1_000;
+/// Without the flood and with it, all subjects by turns in each round.
+pub(crate) fn measure(victims: &[Victim], length: Length) -> Vec<FloodRow> {
     let mut rows: Vec<FloodRow> = victims
         .iter()
         .map(|victim| FloodRow {
@@ -212,10 +224,10 @@ pub(crate) fn measure(victims: &[Victim], rounds: u64, turn_ms: u64) -> Vec<Floo
             flooded: Vec::new(),
         })
         .collect();
-    for round in 0..rounds {
+    for round in 0..length.rounds {
         for (victim, row) in victims.iter().zip(&mut rows) {
-            row.calm.push(turn(victim, false, checks, round));
-            row.flooded.push(turn(victim, true, checks, round));
+            row.calm.push(turn(victim, false, length, round));
+            row.flooded.push(turn(victim, true, length, round));
         }
     }
     rows

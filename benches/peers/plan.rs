@@ -114,6 +114,14 @@ impl Plan {
             scenario.checks /= 4;
             scenario.rounds = 7;
         }
+        if self.smoke {
+            scenario.checks /= 50;
+            scenario.rounds = 1;
+            scenario.population = scenario.population.min(10_000);
+            if let Draw::NewAfter(others) = &mut scenario.draw {
+                *others = 10_000;
+            }
+        }
         scenario.run(recipes, &mut |table| {
             report::print_table(&table);
             tables.push(table);
@@ -211,11 +219,11 @@ impl Plan {
         victims.extend(ours::victims());
         victims.extend(rivals::victims());
         victims.retain(|victim| wanted.as_deref().is_none_or(|text| matches(victim.name, text)));
-        let (rounds, turn_ms) = match (self.smoke, self.quick) {
-            (true, _) => (1, 10),
-            (false, true) => (3, 500),
-            (false, false) => (9, 1_500),
+        let length = match (self.smoke, self.quick) {
+            (true, _) => flood::Length { rounds: 1, turn_ms: 10, unique_before: 10_000 },
+            (false, true) => flood::Length { rounds: 5, turn_ms: 400, unique_before: flood::FULL },
+            (false, false) => flood::Length { rounds: 11, turn_ms: 1_500, unique_before: flood::FULL },
         };
-        flood::measure(&victims, rounds, turn_ms)
+        flood::measure(&victims, length)
     }
 }

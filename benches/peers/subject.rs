@@ -7,7 +7,7 @@ use crate::support::length;
 /// What every check of a turn must answer.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Expect {
-    /// All admitted: 1 a minute for each key, and a burst that is never used up. Keys owe all along, as busy
+    /// All admitted: 1 in ten minutes for each key, and a burst that is never used up. Keys owe all along, as busy
     /// clients do.
     Allowed,
     /// All admitted: 1 M a second for each key and a large burst, so that where there are many keys each has paid
@@ -38,7 +38,7 @@ pub(crate) struct Terms {
 impl Expect {
     pub(crate) fn terms(self) -> Terms {
         match self {
-            Self::Allowed => Terms { rate: 1, period: Duration::from_secs(60), burst: 10_000_000 },
+            Self::Allowed => Terms { rate: 1, period: Duration::from_secs(600), burst: 10_000_000 },
             Self::AllowedIdle => Terms { rate: 1_000_000, period: Duration::from_secs(1), burst: 10_000_000 },
             Self::Denied => Terms { rate: 1, period: Duration::from_secs(3600), burst: 1 },
             Self::Mostly => Terms { rate: 100, period: Duration::from_secs(60), burst: 100 },
