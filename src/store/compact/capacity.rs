@@ -74,14 +74,14 @@ impl Sizes {
 }
 
 impl Capacity {
-    /// So many slots, of eight bytes each; with [`Overflow::Spill`] three fifths as much memory more for its sketch. For keyed
+    /// So many slots, of eight bytes each; with [`Overflow::Spill`] seven ninths as much memory more for its sketch. For keyed
     /// stores: so many keys, without growing.
     #[must_use]
     pub const fn slots(slots: usize) -> Self {
         Self(Size::Slots(slots))
     }
 
-    /// At most so many bytes in all (at least 272), three eighths of them for the sketch with [`Overflow::Spill`].
+    /// At most so many bytes in all (at least 272), seven sixteenths of them for the sketch with [`Overflow::Spill`].
     #[must_use]
     pub const fn memory(bytes: usize) -> Self {
         Self(Size::Bytes(bytes))
@@ -140,14 +140,14 @@ impl Capacity {
             Size::Slots(slots) => {
                 let buckets = slots.div_ceil(ways).max(1);
                 let table = buckets.saturating_mul(ways * SLOT).min(usize::MAX / 4);
-                return Sizes { buckets, ..Self::memory(table / 5 * 8).sizes(overflow, ways) };
+                return Sizes { buckets, ..Self::memory(table / 9 * 16).sizes(overflow, ways) };
             }
             Size::Busy { keys, burst } => busy_bytes(keys, burst, spills),
         };
-        // Three eighths of all for sketch and doorkeeper, in whole units; the table has the rest. See the design text.
+        // Seven sixteenths of all for sketch and doorkeeper, in whole units; the table has the rest. See the design text.
         let (doorkeeper, sketch) = if spills {
             let doorkeeper = whole(bytes / 64, Doorkeeper::LEAST_BYTES);
-            (doorkeeper, whole((bytes / 8 * 3).saturating_sub(doorkeeper), Cells::LEAST_BYTES))
+            (doorkeeper, whole((bytes / 16 * 7).saturating_sub(doorkeeper), Cells::LEAST_BYTES))
         } else {
             (0, 0)
         };

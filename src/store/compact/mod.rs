@@ -44,8 +44,8 @@ const BATCH: usize = 16;
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Overflow {
-    /// Evict the key that owes least, and keep its debt in a sketch, where it is found again. Three eighths of the
-    /// memory are the sketch. Never over-admits (racing first checks of one key by three threads or more aside); under
+    /// Evict the key that owes least, and keep its debt in a sketch, where it is found again. Seven sixteenths of
+    /// the memory are the sketch. Never over-admits (racing first checks of one key by three threads or more aside); under
     /// memory pressure some keys are denied early. The default.
     Spill,
     /// Evict the key that owes least, and forget its debt. Never denies a deserving key; an evicted key may be admitted

@@ -1,0 +1,48 @@
+//! How often bounded memory decides wrongly, cell by cell of the design's table: `cargo run --release --example accuracy`.
+//!
+//! Each line is one run of two minutes of traffic, the second of which counts. `cargo run --release --example accuracy -- 16` has a
+//! sixteenth of all: keys, requests and memory.
+
+#[path = "../tests/accuracy/mod.rs"]
+mod accuracy;
+
+use accuracy::measure::{Charged, play};
+use accuracy::table::cells;
+
+fn main() {
+    let mut numbers = std::env::args().skip(1).map(|number| number.parse::<u64>().expect("a number"));
+    let (scale, warm_up, measured) =
+        (numbers.next().unwrap_or(1), numbers.next().unwrap_or(60), numbers.next().unwrap_or(60));
+    println!("percent of deserving requests denied / of abusive ones admitted; design in brackets");
+    for cell in cells() {
+        let traffic = cell.traffic.scaled(scale);
+        let bytes = (cell.mebibytes << 20) / usize::try_from(scale).expect("small");
+        let limiter = cell.row.limiter(&traffic, bytes);
+        let outcome = play(&traffic, &limiter, 7, warm_up, measured);
+        let [admissions, conforming, deserved] =
+            [Charged::Admissions, Charged::Conforming, Charged::Deserved]
+                .map(|charged| outcome.honest(charged));
+        println!(
+            "{} {:7} {} MiB: {:8.4} / {:.5} [{} / {}]  honest {:.4}, flood {:.4}, late {:.4}; \
+             admissions {:.4} / {:.4}, conforming {:.4} / {:.4}, deserved {:.4} / {:.4}; {:.0} live keys, {:.1} bytes each",
+            traffic.name,
+            cell.row.name(),
+            cell.mebibytes,
+            100.0 * outcome.denied_share(),
+            100.0 * outcome.admitted_share(),
+            cell.denied_percent,
+            cell.admitted_percent,
+            100.0 * admissions.denied_share(),
+            100.0 * outcome.flood.denied_share(),
+            100.0 * admissions.late_share(),
+            100.0 * admissions.denied_share(),
+            100.0 * admissions.admitted_share(),
+            100.0 * conforming.denied_share(),
+            100.0 * conforming.admitted_share(),
+            100.0 * deserved.denied_share(),
+            100.0 * deserved.admitted_share(),
+            outcome.live,
+            outcome.bytes_a_key(),
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! Who asks when.
+
+use super::random::{Random, Zipf};
+use tollgate::Quota;
+
+pub(crate) const SEC: u64 = 1_000_000_000;
+/// Times are whole multiples of this, which is a whole number of ticks of every quota here, so that a store with room
+/// decides exactly as the oracle: 0.1 ms.
+pub(crate) const STEP_NS: u64 = 100_000;
+const START_NS: u64 = 1_700_000_000 * SEC;
+
+/// Keys that ask again and again, some often and most seldom, and perhaps a flood of keys that never do.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Traffic {
+    pub(crate) name: &'static str,
+    /// A minute's, and as many at once.
+    pub(crate) limit: u64,
+    pub(crate) burst: u64,
+    pub(crate) period_ns: u64,
+    pub(crate) keys: u32,
+    pub(crate) exponent: f64,
+    pub(crate) honest_per_second: u64,
+    pub(crate) flood_per_second: u64,
+}
+
+/// Many keys, most of which ask seldom.
+pub(crate) const A: Traffic = Traffic {
+    name: "A",
+    limit: 20,
+    burst: 20,
+    period_ns: 60 * SEC,
+    keys: 10_000_000,
+    exponent: 0.8,
+    honest_per_second: 100_000,
+    flood_per_second: 0,
+};
+
+/// Fewer keys, and a flood.
+pub(crate) const B: Traffic = Traffic {
+    name: "B",
+    limit: 100,
+    burst: 100,
+    period_ns: 60 * SEC,
+    keys: 1_000_000,
+    exponent: 1.0,
+    honest_per_second: 50_000,
+    flood_per_second: 400_000,
+};
+
+/// One request.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) now_ns: u64,
+    pub(crate) key: u64,
+    /// The key's index; none if it never asks again.
+    pub(crate) index: Option<usize>,
+}
+
+impl Traffic {
+    /// The same with so many times fewer keys and requests. In so much less memory, slots are as scarce.
+    pub(crate) fn scaled(self, by: u64) -> Self {
+        Self {
+            keys: u32::try_from(u64::from(self.keys) / by).expect("fewer"),
+            honest_per_second: self.honest_per_second / by,
+            flood_per_second: self.flood_per_second / by,
+            ..self
+        }
+    }
+
+    pub(crate) fn quota(&self) -> Quota {
+        Quota::try_new(self.limit, std::time::Duration::from_nanos(self.period_ns))
+            .and_then(|quota| quota.try_burst(self.burst))
+            .expect("a quota")
+    }
+
+    pub(crate) fn interval_ns(&self) -> u64 {
+        assert_eq!(self.period_ns % self.limit, 0, "whole nanoseconds, for the oracle");
+        self.period_ns / self.limit
+    }
+
+    pub(crate) fn per_second(&self) -> u64 {
+        self.honest_per_second + self.flood_per_second
+    }
+
+    /// The requests, evenly spaced. All begins with idle keys at second 0.
+    pub(crate) fn requests(&self, seed: u64, seconds: u64) -> impl Iterator<Item = Request> + use<> {
+        let Self { keys, exponent, flood_per_second, .. } = *self;
+        let zipf = Zipf::new(keys, exponent);
+        let mut random = Random::new(seed);
+        let per_second = self.per_second();
+        (0..seconds * per_second).map(move |number| {
+            let exact_ns = u128::from(number) * u128::from(SEC) / u128::from(per_second);
+            let passed_ns = u64::try_from(exact_ns).expect("minutes") / STEP_NS * STEP_NS;
+            let flood = flood_per_second > 0 && random.below(per_second) < flood_per_second;
+            let (key, index) = if flood {
+                ((1 << 63) | number, None)
+            } else {
+                let rank = zipf.sample(&mut random);
+                (u64::from(rank), Some(rank as usize - 1))
+            };
+            Request { now_ns: START_NS + passed_ns, key, index }
+        })
+    }
+}
