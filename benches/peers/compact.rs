@@ -195,7 +195,7 @@ pub(crate) fn new_keys() -> Vec<Recipe<u64>> {
 pub(crate) fn tight_rows() -> Vec<Recipe<u64>> {
     vec![Recipe {
         name: TIGHT,
-        counts: "check, with Capacity::for_traffic: 0.77 slots a key while all keys owe, so a quarter of the checks evict a key",
+        counts: "check, with Capacity::for_traffic: fewer slots than keys, all of which owe, so that many checks evict one",
         build: |setup| Box::new(Single::of(setup, tight(setup))),
     }]
 }

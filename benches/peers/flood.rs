@@ -3,9 +3,9 @@
 //! One thread checks [`HONEST_KEYS`] keys, drawn uniformly, [`HONEST_RATE`] times a second in all, and times each check
 //! by itself. All of them stay far below their limits. On the other thread comes a key that was never seen before,
 //! [`FLOOD_RATE`] times a second, so that at any time more of them owe than the stores have slots: the same flood for all
-//! subjects, and one row of as much as a core can do. Every round each subject is built anew and takes its turn without
-//! the flood and with it. A turn begins with all honest keys once, and the flood with two
-//! keys for each slot.
+//! subjects (as far as they keep up with it: see "flood M/s"), and one row of as much as a core can do. Every round each
+//! subject is built anew and takes its turn without the flood and with it. A turn begins with all honest keys once, and
+//! the flood with two keys for each slot.
 //!
 //! * A time is the check's alone, with the reading of one counter (`clock alone` shows that, and the machine's own
 //!   interruptions, which are in every row; nothing is subtracted). A check that comes late since the one before

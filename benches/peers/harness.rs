@@ -118,10 +118,11 @@ impl<K: Key> Streams<K> {
         Self { keys: (0..threads).map(stream).collect(), next }
     }
 
-    /// The round's keys out of a population.
+    /// The round's keys out of a population; others for each number of threads, so that no table meets the last one's.
     fn draw(&mut self, round: usize, population: u64) {
+        let threads = self.keys.len();
         for (thread, stream) in self.keys.iter_mut().enumerate() {
-            let mut rng = XorShift::new(count(round * 64 + thread));
+            let mut rng = XorShift::new(count((round * 8 + threads) * 8 + thread));
             for slot in stream.iter_mut() {
                 slot.renumber(rng.below(population));
             }
