@@ -89,7 +89,8 @@ fn round_trips<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, bytes: usi
         let what = format!("{algorithm:?} {overflow:?} in {bytes} bytes, {later} ns later");
         decides_alike(&restored, &original, stricter, &what);
         assert_eq!(restored.live_slots(), original.live_slots(), "{what}");
-        assert_eq!(restored.snapshot(), original.snapshot(), "{what}");
+        // Cells that nobody asks for any more may read as ahead again later.
+        assert!(later > 11 * SEC || restored.snapshot() == original.snapshot(), "{what}");
         // And in what they do from then on. Evictions choose by what is in the slots, so these agree too.
         if later < 4 * SEC {
             let (twin, twin_clock) = limiter(algorithm.clone(), overflow, bytes, now);
@@ -148,6 +149,23 @@ fn a_clock_that_is_behind_goes_on_from_where_the_snapshot_was_taken() {
     assert_eq!(restored.peek("a").remaining(), 1);
     clock.advance(Duration::from_secs(30));
     assert_eq!(restored.peek("a").remaining(), 5);
+}
+
+/// Whenever a limiter is restored that has been idle for a while, nobody owes anything, however many were evicted once.
+#[test]
+fn debts_that_are_paid_stay_paid() {
+    for overflow in POLICIES {
+        let (original, clock) = limiter(Gcra::new(Quota::per_minute(6)), overflow, 1 << 10, START);
+        fill(&original, &clock, &mut Random(7));
+        clock.advance(Duration::from_secs(600));
+        for later in 0..120 {
+            clock.advance(Duration::from_secs(13));
+            let (restored, _) = limiter(Gcra::new(Quota::per_minute(6)), overflow, 1 << 10, clock.now());
+            restored.restore(&original.snapshot()).expect("of a limiter like it");
+            let denied = (0..KEYS).filter(|key| restored.peek_n(key, 6).is_denied()).count();
+            assert_eq!(denied, 0, "of {KEYS} keys, {later} × 13 s after all had paid, {overflow:?}");
+        }
+    }
 }
 
 #[test]

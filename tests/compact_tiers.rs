@@ -125,7 +125,7 @@ fn rounded(ticks: &Ticks, spec: Spec) -> Spec {
 /// Random limits of one period.
 fn limits() -> impl Strategy<Value = (Vec<u64>, u64)> {
     let limits = prop::collection::vec(prop_oneof![1_u64..=8, 1_u64..=2_000], 1..4);
-    (limits, select(vec![SEC, MINUTE, HOUR, 33_000_003]))
+    (limits, select(vec![SEC, MINUTE, HOUR, 300_000_007]))
 }
 
 fn counts<A: CompactAlgorithm, O: Oracle>(
