@@ -21,7 +21,8 @@ use proptest::test_runner::TestRunner;
 use std::cell::Cell;
 use std::time::Duration;
 use tollgate::{
-    Capacity, Compact, CompactAlgorithm, Gcra, ManualClock, Overflow, Quota, RateLimiter, Timestamp,
+    Capacity, Compact, CompactAlgorithm, FixedWindow, Gcra, ManualClock, Overflow, Quota, RateLimiter,
+    Timestamp,
 };
 
 const START: u64 = 1_700_000_000 * SEC;
@@ -239,4 +240,31 @@ fn a_spilled_debt_is_paid_by_time() {
     clock.advance(Duration::from_nanos(1));
     assert!(limiter.check("guilty").is_allowed());
     assert_eq!(limiter.gauges().indebted, 1);
+}
+
+/// A cell of the sketch is read again after thousands of windows, when sixteen bits have come round. What it said then
+/// must not stand for a later window, in which less was used than what is put in now.
+#[test]
+fn a_debt_is_not_lost_to_what_was_in_its_cells_before() {
+    let period = MINUTE;
+    let window = FixedWindow::new(Quota::per_minute(14));
+    // Cells tell 4,096 windows of this limit apart.
+    let all = (4_092..4_100).flat_map(|windows| [1, 2, 3, 8, 14].map(|before| (windows, before)));
+    for (windows, before) in all {
+        let clock = ManualClock::new(Timestamp::from_nanos(START / period * period));
+        let builder = RateLimiter::builder(window).clock(clock.clone()).hasher(Seeded(2));
+        let limiter = builder.capacity(Capacity::memory(1)).compact().expect("an ordinary quota");
+        for key in 1_000..1_100 {
+            let _ = limiter.check_n(&key, before);
+        }
+        assert!(limiter.gauges().evicted > 20);
+        clock.advance(Duration::from_nanos(windows * period));
+        let admitted =
+            |cost| -> Vec<u64> { (0..60).filter(|key| limiter.check_n(key, cost).is_allowed()).collect() };
+        let (first, again) = (admitted(14), admitted(1));
+        assert!(
+            again.iter().all(|key| !first.contains(key)),
+            "{windows} windows later: {first:?}, {again:?}"
+        );
+    }
 }
