@@ -308,6 +308,8 @@ fn what_no_limiter_holds_is_refused_though_its_checksum_is_right() {
     let cells = slot + 16 * usize::try_from(number(slots)).expect("a few");
     let cell = cells + 8;
     assert!(number(slots) > 2 && number(cells) > 2);
+    // An index and two bytes.
+    let entry = (snapshot.len() - 8 - cell) / usize::try_from(number(cells)).expect("a few");
     let word = number(slot + 8);
     for (what, forged) in [
         ("a slot that there is not", forged(slot, &u64::MAX.to_le_bytes())),
@@ -316,10 +318,10 @@ fn what_no_limiter_holds_is_refused_though_its_checksum_is_right() {
         ("no fingerprint", forged(slot + 8, &(word & ((1 << 40) - 1)).to_le_bytes())),
         ("no debt", forged(slot + 8, &(word >> 40 << 40).to_le_bytes())),
         ("more debt than a burst", forged(slot + 8, &(word | ((1 << 40) - 1)).to_le_bytes())),
-        ("a cell that there is not", forged(cell, &u32::MAX.to_le_bytes())),
-        ("cells in the wrong order", forged(cell, &snapshot[cell + 12..][..4])),
-        ("an empty cell", forged(cell + 4, &0_u16.to_le_bytes())),
-        ("a cell of more than a burst", forged(cell + 4, &u16::MAX.to_le_bytes())),
+        ("a cell that there is not", forged(cell, &vec![255; entry - 2])),
+        ("cells in the wrong order", forged(cell, &snapshot[cell + 2 * entry..][..entry - 2])),
+        ("an empty cell", forged(cell + entry - 2, &0_u16.to_le_bytes())),
+        ("a cell of more than a burst", forged(cell + entry - 2, &u16::MAX.to_le_bytes())),
     ] {
         assert_ne!(forged, snapshot, "{what}");
         refused(&limiter, &forged, "cannot be");
