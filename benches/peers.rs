@@ -86,7 +86,7 @@ fn main() {
             "versions": versions,
             "quick": quick,
             "rows": report::tables(tables),
-            "flood": report::flood(flood),
+            "flood": report::flood(flood.as_ref()),
             "resident": report::footprints(footprints),
             "targets": targets.iter().map(Target::json).collect::<Vec<_>>(),
         });

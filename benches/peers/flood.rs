@@ -23,7 +23,7 @@ use hdrhistogram::Histogram;
 use crate::subject::{Expect, Setup, Subject};
 use crate::summary::{Summary, float};
 use crate::support::{XorShift, key};
-use crate::turn::{Gate, delayed_ns};
+use crate::turn::{Gate, delayed_ns, transfer_ns};
 
 const HONEST_KEYS: u64 = 100_000;
 const HONEST_RATE: u64 = 100_000;
@@ -213,8 +213,16 @@ fn turn(victim: &Victim, flooded: bool, length: Length, seed: u64) -> Turn {
     }
 }
 
-/// Without the flood and with it, all subjects by turns in each round.
-pub(crate) fn measure(victims: &[Victim], length: Length) -> Vec<FloodRow> {
+/// All that was measured.
+pub(crate) struct Flood {
+    pub(crate) rows: Vec<FloodRow>,
+    /// What a cache line took between two cores before each round: under a flood most lines that a check needs were
+    /// written by the other core.
+    pub(crate) transfer_ns: Summary,
+}
+
+/// Without the flood and with it, all subjects by turns in each round. `None` without subjects.
+pub(crate) fn measure(victims: &[Victim], length: Length) -> Option<Flood> {
     let mut rows: Vec<FloodRow> = victims
         .iter()
         .map(|victim| FloodRow {
@@ -224,11 +232,13 @@ pub(crate) fn measure(victims: &[Victim], length: Length) -> Vec<FloodRow> {
             flooded: Vec::new(),
         })
         .collect();
+    let mut transfers = Vec::new();
     for round in 0..length.rounds {
+        transfers.push(transfer_ns());
         for (victim, row) in victims.iter().zip(&mut rows) {
             row.calm.push(turn(victim, false, length, round));
             row.flooded.push(turn(victim, true, length, round));
         }
     }
-    rows
+    (!rows.is_empty()).then(|| Flood { rows, transfer_ns: Summary::of(transfers) })
 }

@@ -57,15 +57,17 @@ pub(crate) fn answer_parent<K: Key>(recipes: &[Recipe<K>]) -> bool {
     }
     let population = option("--population").and_then(|text| text.parse().ok()).expect("--population NUMBER");
     let recipe = recipes.iter().find(|recipe| recipe.name == name).expect("a subject's name");
-    // Once through the machinery first, so that its own buffers are resident before.
-    for_each_chunk(4096, |keys: &[K]| {
-        std::hint::black_box(keys);
-    });
+    let sight = |population| {
+        let contender = (recipe.build)(Setup { population, expect: Expect::Allowed });
+        for_each_chunk(population, |keys: &[K]| {
+            assert_eq!(contender.run(keys, count(keys.len())), count(keys.len()));
+        });
+        contender
+    };
+    // A small one first, so that code and the harness's own buffers are resident before.
+    drop(sight(4096));
     let before = resident();
-    let contender = (recipe.build)(Setup { population, expect: Expect::Allowed });
-    for_each_chunk(population, |keys: &[K]| {
-        assert_eq!(contender.run(keys, count(keys.len())), count(keys.len()));
-    });
+    let _contender = sight(population);
     if let (Some(before), Some(after)) = (before, resident()) {
         println!("{}", after.saturating_sub(before));
     }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::flood::{self, FloodRow};
+use crate::flood::{self, Flood};
 use crate::harness::{Draw, Scenario, Table};
 use crate::keys::Key;
 use crate::memory::{self, Footprint};
@@ -101,8 +101,8 @@ impl Plan {
         self.pieces(&mut tables);
         self.known_keys(&mut tables);
         self.new_keys(&mut tables);
-        let flood = if wanted("flood") { self.flood() } else { Vec::new() };
-        report::print_flood(&flood);
+        let flood = if wanted("flood") { self.flood() } else { None };
+        flood.iter().for_each(report::print_flood);
         Measured { tables, footprints, flood }
     }
 
@@ -212,7 +212,7 @@ impl Plan {
         self.scenario(tables, new("eviction", title, 1 << 16, Expect::Allowed, draw), &rows);
     }
 
-    fn flood(self) -> Vec<FloodRow> {
+    fn flood(self) -> Option<Flood> {
         let wanted = option("--subject");
         let mut victims = flood::clock_alone();
         victims.extend(compact::victims());

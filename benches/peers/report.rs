@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::flood::{FloodRow, PERCENTILES, Turn};
+use crate::flood::{Flood, FloodRow, PERCENTILES, Turn};
 use crate::harness::{Draw, Row, Table};
 use crate::memory::Footprint;
 use crate::summary::Summary;
@@ -62,14 +62,18 @@ fn ratios<'t>(table: &'t Table, row: &'t Row) -> (Option<Summary>, Option<Summar
     (against(table.floor), against(table.governor))
 }
 
+fn print_transfer(ns: Summary) {
+    println!(
+        "(a modified line goes from core to core in {:.0} ns [{:.0}..{:.0}])",
+        ns.median, ns.min, ns.max
+    );
+}
+
 pub(crate) fn print_table(table: &Table) {
     let plural = if table.threads == 1 { "" } else { "s" };
     println!("\n## {}, {} thread{plural}", table.title, table.threads);
     if let Some(ns) = table.transfer_ns {
-        println!(
-            "(a modified line goes from core to core in {:.0} ns [{:.0}..{:.0}])",
-            ns.median, ns.min, ns.max
-        );
+        print_transfer(ns);
     }
     println!(
         "{:<32} {:>9} {:>19} {:>17} {:>10} {:>20} {:>20} {:>6}",
@@ -105,25 +109,23 @@ pub(crate) fn print_table(table: &Table) {
 }
 
 /// What honest keys' checks took, without a flood and with it.
-pub(crate) fn print_flood(rows: &[FloodRow]) {
-    if rows.is_empty() {
-        return;
-    }
+pub(crate) fn print_flood(flood: &Flood) {
     println!(
         "\n## Honest keys' checks, ns, while another thread floods the store with keys never seen before"
     );
+    print_transfer(flood.transfer_ns);
     println!(
         "{:<32} {:>8} {:>8} {:>8} {:>8} {:>10} {:>9} {:>8} {:>7}",
         "", "p50", "p99", "p99.9", "p99.99", "max", "denied", "flood M/s", "stolen"
     );
-    for row in rows {
-        for (label, turns) in [("without", &row.calm), ("flooded", &row.flooded)] {
+    for row in &flood.rows {
+        for (name, turns) in [(row.name, &row.calm), ("  flooded", &row.flooded)] {
             let median = |of: &dyn Fn(&Turn) -> f64| Summary::of(turns.iter().map(of)).median;
             let [p50, p99, p999, p9999] =
                 std::array::from_fn(|index| median(&|turn| turn.percentiles[index]));
             println!(
                 "{:<32} {p50:>8.0} {p99:>8.0} {p999:>8.0} {p9999:>8.0} {:>10.0} {:>8.4}% {:>9.1} {:>6.1}%",
-                if label == "without" { row.name } else { "  flooded" },
+                name,
                 median(&|turn| turn.worst),
                 median(&|turn| turn.denied) * 100.0,
                 median(&|turn| turn.flood),
@@ -133,7 +135,7 @@ pub(crate) fn print_flood(rows: &[FloodRow]) {
     }
 }
 
-pub(crate) fn flood(rows: &[FloodRow]) -> Value {
+pub(crate) fn flood(flood: Option<&Flood>) -> Value {
     let turns = |turns: &[Turn]| {
         let over = |of: &dyn Fn(&Turn) -> f64| summary(Summary::of(turns.iter().map(of)));
         let percentiles: serde_json::Map<_, _> = PERCENTILES
@@ -158,13 +160,18 @@ pub(crate) fn flood(rows: &[FloodRow]) -> Value {
             "flooded": turns(&row.flooded),
         })
     };
-    rows.iter().map(row).collect::<Vec<_>>().into()
+    flood.map_or(Value::Null, |flood| {
+        json!({
+            "line_transfer_ns": summary(flood.transfer_ns),
+            "rows": flood.rows.iter().map(row).collect::<Vec<_>>(),
+        })
+    })
 }
 
 pub(crate) fn print_counts(measured: &Measured) {
     println!("\n## What each row counts");
     let mut seen = std::collections::BTreeSet::new();
-    for row in &measured.flood {
+    for row in measured.flood.iter().flat_map(|flood| &flood.rows) {
         println!("{:<32} {} (flooded)", row.name, row.counts);
     }
     for table in &measured.tables {

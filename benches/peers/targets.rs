@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::flood::{FloodRow, P999};
+use crate::flood::{Flood, P999};
 use crate::harness::Table;
 use crate::memory::Footprint;
 use crate::report::summary;
@@ -45,7 +45,7 @@ impl Target {
 pub(crate) struct Measured {
     pub(crate) tables: Vec<Table>,
     pub(crate) footprints: Vec<Footprint>,
-    pub(crate) flood: Vec<FloodRow>,
+    pub(crate) flood: Option<Flood>,
 }
 
 impl Measured {
@@ -72,7 +72,8 @@ impl Measured {
         let resident = self.footprints.iter().filter(|footprint| footprint.name == compact::TIGHT);
         let mut resident = resident.map(|footprint| footprint.bytes_per_key).peekable();
         let resident = resident.peek().is_some().then(|| Summary::of(resident));
-        let flooded = self.flood.iter().find(|row| row.name == compact).map(|row| row.ratio(P999));
+        let mut flooded = self.flood.iter().flat_map(|flood| &flood.rows);
+        let flooded = flooded.find(|row| row.name == compact).map(|row| row.ratio(P999));
         [
             (
                 "keyed against governor + ahash, 1,000 keys, allowed, 1 thread",
