@@ -52,7 +52,7 @@ where
     /// refill makes keys start anew instead: nobody is locked out by a clock that was wrong.)
     #[inline]
     pub fn check_at<Q: Hash + ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision {
-        self.store.charge_at(self.store.hash(key), now.as_nanos(), cost)
+        self.store.charge_at(self.store.hash(key), &self.clock, now.as_nanos(), cost)
     }
 
     /// Checks `cost` units for `key` at `now` under a quota of the caller's, made by [`RateLimiter::tier`]. What was
@@ -68,7 +68,7 @@ where
         cost: u64,
         now: Timestamp,
     ) -> Decision {
-        self.store.charge_with(tier, self.store.hash(key), now.as_nanos(), cost)
+        self.store.charge_with(tier, self.store.hash(key), &self.clock, now.as_nanos(), cost)
     }
 
     /// The hash of a key, as this limiter finds it by; for [`RateLimiter::check_hash`].
@@ -100,7 +100,7 @@ where
     /// Checks `cost` units for the key with this hash at a time that the caller says; see [`RateLimiter::check_hash`].
     #[inline]
     pub fn check_hash_at(&self, hash: u64, cost: u64, now: Timestamp) -> Decision {
-        self.store.charge_at(hash, now.as_nanos(), cost)
+        self.store.charge_at(hash, &self.clock, now.as_nanos(), cost)
     }
 
     /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what remains, when it resets), without
@@ -116,7 +116,7 @@ where
 
     /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging.
     pub fn peek_at<Q: Hash + ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision {
-        self.store.peek_at(self.store.hash(key), now.as_nanos(), cost)
+        self.store.peek_at(self.store.hash(key), &self.clock, now.as_nanos(), cost)
     }
 
     /// Checks one unit for each key in order, at one time, and appends the decisions.
@@ -282,7 +282,7 @@ where
     /// a hasher whose keys are known ([`Builder::hasher`](crate::Builder::hasher)); keep them secret, as you would a password.
     ///
     /// # Complexity
-    /// O(memory); 16 bytes for each key that owes, and 6 for each cell of the sketch.
+    /// O(memory); 16 bytes for each key that owes, and 10 for each cell of the sketch that does.
     ///
     /// # Examples
     /// ```
@@ -303,7 +303,7 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn snapshot(&self) -> Vec<u8> {
-        self.store.snapshot(self.now_ns())
+        self.store.snapshot(&self.clock)
     }
 
     /// Makes all keys owe what a snapshot says, less what has been paid since by the time that passed.
@@ -312,8 +312,8 @@ where
     /// taken, as if no time had passed. To be called before the limiter is in use: charges made meanwhile may be lost.
     ///
     /// # Errors
-    /// If the bytes are not a snapshot of a limiter with this algorithm, quota, tiers, hasher and size, or were cut or
-    /// changed. Then nothing is changed here.
+    /// If the bytes are not a snapshot of a limiter whose states mean the same (by algorithm, quota and tiers), with this hasher
+    /// and size, or were cut or changed. Then nothing is changed here.
     pub fn restore(&self, snapshot: &[u8]) -> Result<(), SnapshotError> {
         self.store.restore(snapshot, self.now_ns())
     }

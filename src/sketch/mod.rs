@@ -4,8 +4,8 @@ mod doorkeeper;
 mod tat;
 
 pub(crate) use self::doorkeeper::Doorkeeper;
+pub(crate) use self::tat::Cells;
 pub use self::tat::TatSketch;
-pub(crate) use self::tat::{Cells, Unsure};
 
 /// Spreads an identity over all bits, so that parts of it can be used as independent hashes.
 ///

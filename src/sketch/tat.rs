@@ -29,8 +29,8 @@ use crate::decision::{Decision, Outcome};
 use crate::memory::Array;
 use crate::quota::{Quota, QuotaError};
 use crate::store::Latest;
-use crate::sync::AtomicU16;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::sync::{AtomicU16, fence};
 use crate::word::{Standing, standing};
 
 const BITS: u32 = u16::BITS;
@@ -45,10 +45,6 @@ const LINE: usize = if cfg!(tollgate_loom) { 2 } else { 32 };
 const DEPTH: usize = 4;
 /// A cell that was never written.
 const UNTOUCHED: u16 = 0;
-
-/// A cell is so far ahead that either this clock lags or the cell is ancient; the caller is to say the latest time.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Unsure;
 
 /// The cells. What is kept in them is up to the caller: states of one [`Narrow`] algorithm.
 #[derive(Debug)]
@@ -112,22 +108,24 @@ impl Cells {
         [first + a, first + apart(a, bits(hash, 5)), second + b, second + apart(b, bits(other, 5))]
     }
 
-    /// How many coarse ticks a cell is ahead of a coarse reference.
+    /// How many coarse ticks a cell is ahead of a reference. `latest` says the latest reference there is; it is asked only
+    /// about a cell that seems too far ahead, which has been loaded by then.
     #[inline]
-    fn ahead(&self, cell: u16, reference: u64, latest: Option<u64>) -> Result<u64, Unsure> {
+    fn ahead(&self, cell: u16, reference: u64, latest: &impl Fn() -> u64) -> u64 {
         // Never written; else all such cells would come round together.
         if cell == UNTOUCHED {
-            return Ok(0);
+            return 0;
         }
         match standing::<BITS>(u64::from(cell), reference >> self.shift, self.horizon) {
-            Standing::Idle => Ok(0),
-            Standing::Ahead(ahead) => Ok(ahead),
+            Standing::Idle => 0,
+            Standing::Ahead(ahead) => ahead,
+            // The latest time may be behind by a quarter of a horizon. Further ahead of it, the cell has come round.
             Standing::Unsure(ahead) => {
-                let latest = latest.ok_or(Unsure)? >> self.shift;
-                // Still too far ahead of the latest time: it has come round.
-                match standing::<BITS>(u64::from(cell), latest, self.horizon) {
-                    Standing::Unsure(_) => Ok(0),
-                    Standing::Idle | Standing::Ahead(_) => Ok(ahead),
+                // Ordering: Acquire; pairs with the exchange that wrote the cell: its writer had its time before.
+                fence(Acquire);
+                match standing::<BITS>(u64::from(cell), latest() >> self.shift, 2 * self.horizon) {
+                    Standing::Unsure(_) => 0,
+                    Standing::Idle | Standing::Ahead(_) => ahead,
                 }
             }
         }
@@ -152,13 +150,13 @@ impl Cells {
 
     /// At most how far a key is ahead of `reference`; never less than it is.
     #[inline]
-    pub(crate) fn estimate(&self, hash: u64, reference: u64, latest: Option<u64>) -> Result<u64, Unsure> {
+    pub(crate) fn estimate(&self, hash: u64, reference: u64, latest: &impl Fn() -> u64) -> u64 {
         let mut least = u64::MAX;
         for place in self.places(hash) {
             // Ordering: Acquire; pairs with the raise of a debt whose key has been seen to have lost its slot.
-            least = least.min(self.ahead(self.cells[place].load(Acquire), reference, latest)?);
+            least = least.min(self.ahead(self.cells[place].load(Acquire), reference, latest));
         }
-        Ok(self.fine(least, reference))
+        self.fine(least, reference)
     }
 
     /// The cell's value that is `coarse` ticks ahead of a reference.
@@ -171,36 +169,25 @@ impl Cells {
     }
 
     /// Raises one cell to at least `coarse` ticks ahead.
-    fn raise_cell(
-        &self,
-        place: usize,
-        coarse: u64,
-        reference: u64,
-        latest: Option<u64>,
-    ) -> Result<(), Unsure> {
+    fn raise_cell(&self, place: usize, coarse: u64, reference: u64, latest: &impl Fn() -> u64) {
         let cell = &self.cells[place];
         let mut seen = cell.load(Relaxed);
-        while self.ahead(seen, reference, latest)? < coarse {
+        while self.ahead(seen, reference, latest) < coarse {
             // Ordering: Release: who sees this debt, and then the commit or the slot that it was written for, is in
             // order; AcqRel for what the value replaced brought along.
             match cell.compare_exchange(seen, self.cell(coarse, reference), AcqRel, Relaxed) {
-                Ok(_) => return Ok(()),
+                Ok(_) => return,
                 Err(other) => seen = other,
             }
         }
-        Ok(())
     }
 
     /// Records that a key is `ahead` of `reference`.
-    pub(crate) fn raise(
-        &self,
-        hash: u64,
-        ahead: u64,
-        reference: u64,
-        latest: Option<u64>,
-    ) -> Result<(), Unsure> {
+    pub(crate) fn raise(&self, hash: u64, ahead: u64, reference: u64, latest: &impl Fn() -> u64) {
         let coarse = self.coarse(ahead, reference);
-        self.places(hash).into_iter().try_for_each(|place| self.raise_cell(place, coarse, reference, latest))
+        for place in self.places(hash) {
+            self.raise_cell(place, coarse, reference, latest);
+        }
     }
 
     /// Decides on a key by its estimate, and charges it if it is admitted: strict, by raise-then-commit.
@@ -211,16 +198,16 @@ impl Cells {
         word: &N,
         hash: u64,
         (now_ns, reference): (u64, u64),
-        latest: Option<u64>,
+        latest: &impl Fn() -> u64,
         cost: u64,
-    ) -> Result<Decision, Unsure> {
+    ) -> Decision {
         let places = self.places(hash);
         loop {
             let mut least = (u64::MAX, 0, 0);
             for (row, &place) in places.iter().enumerate() {
                 // Ordering: Acquire; pairs with the Release of raises and commits.
                 let cell = self.cells[place].load(Acquire);
-                let ahead = self.ahead(cell, reference, latest)?;
+                let ahead = self.ahead(cell, reference, latest);
                 if ahead < least.0 {
                     least = (ahead, row, cell);
                 }
@@ -230,21 +217,21 @@ impl Cells {
             let decide =
                 |outcome, ahead, charged| word.decision(outcome, ahead, charged, (now_ns, reference), cost);
             let after = match word.judge(ahead, now_ns, cost) {
-                Verdict::Deny => return Ok(decide(Outcome::Denied, ahead, false)),
-                Verdict::Never => return Ok(decide(Outcome::Never, ahead, false)),
-                Verdict::Admit(after) if after == ahead => return Ok(decide(Outcome::Allowed, ahead, false)),
+                Verdict::Deny => return decide(Outcome::Denied, ahead, false),
+                Verdict::Never => return decide(Outcome::Never, ahead, false),
+                Verdict::Admit(after) if after == ahead => return decide(Outcome::Allowed, ahead, false),
                 Verdict::Admit(after) => after,
             };
             let coarse = self.coarse(after, reference);
             for (other, &place) in places.iter().enumerate() {
                 if other != row {
-                    self.raise_cell(place, coarse, reference, latest)?;
+                    self.raise_cell(place, coarse, reference, latest);
                 }
             }
             // Ordering: AcqRel: the raises come before it for whoever sees it.
             let next = self.cell(coarse, reference);
             if self.cells[places[row]].compare_exchange(cell, next, AcqRel, Relaxed).is_ok() {
-                return Ok(decide(Outcome::Allowed, after, true));
+                return decide(Outcome::Allowed, after, true);
             }
         }
     }
@@ -260,36 +247,34 @@ impl Cells {
     }
 
     /// The cells that are ahead of a reference, and how far.
-    pub(crate) fn image(&self, reference: u64) -> Vec<(u32, u16)> {
-        let coarse = reference >> self.shift;
+    pub(crate) fn image(&self, reference: u64, latest: &impl Fn() -> u64) -> Vec<(u64, u16)> {
         (0..)
             .zip(self.cells.iter())
             .filter_map(|(index, cell)| {
-                let cell = cell.load(Acquire);
-                match standing::<BITS>(u64::from(cell), coarse, self.horizon) {
-                    _ if cell == UNTOUCHED => None,
-                    #[expect(clippy::cast_possible_truncation, reason = "at most the horizon of about 1024")]
-                    Standing::Ahead(ahead) => Some((index, ahead as u16)),
-                    Standing::Idle | Standing::Unsure(_) => None,
-                }
+                // At most the horizon, if it was written since the image began.
+                let ahead = self.ahead(cell.load(Acquire), reference, latest).min(self.horizon);
+                #[expect(clippy::cast_possible_truncation, reason = "at most the horizon, below 2^14")]
+                let ahead = ahead as u16;
+                (ahead > 0).then_some((index, ahead))
             })
             .collect()
     }
 
     /// Whether an image could be one of these cells.
-    pub(crate) fn accepts(&self, image: &[(u32, u16)]) -> bool {
+    pub(crate) fn accepts(&self, image: &[(u64, u16)]) -> bool {
         image.is_sorted_by(|a, b| a.0 < b.0)
             && image.iter().all(|&(index, ahead)| {
-                (index as usize) < self.cells.len() && (1..=self.horizon).contains(&u64::from(ahead))
+                index < self.cells.len() as u64 && (1..=self.horizon).contains(&u64::from(ahead))
             })
     }
 
     /// Writes an image of `then` at `now`, of which cells that are paid by now are left out. If no time has `passed`,
     /// `now` is where `then` was.
-    pub(crate) fn replace(&self, image: &[(u32, u16)], then: u64, now: u64, passed: bool) {
+    pub(crate) fn replace(&self, image: &[(u64, u16)], then: u64, now: u64, passed: bool) {
         let passed = if passed { (now >> self.shift).wrapping_sub(then >> self.shift) } else { 0 };
         for &(index, ahead) in image {
             if let Some(left @ 1..) = u64::from(ahead).checked_sub(passed) {
+                #[expect(clippy::cast_possible_truncation, reason = "below the number of cells (`accepts`)")]
                 self.cells[index as usize].store(self.cell(left, now), Release);
             }
         }
@@ -351,12 +336,8 @@ impl TatSketch {
         let now_ns = now.as_nanos();
         let reference = self.word.reference(now_ns);
         self.latest.note(now_ns);
-        let (hash, at) = (mix(hash), (now_ns, reference));
-        self.cells.charge(&self.word, hash, at, None, cost).unwrap_or_else(|Unsure| {
-            let latest = Some(self.word.reference(self.latest.at(now_ns)));
-            let decision = self.cells.charge(&self.word, hash, at, latest, cost);
-            decision.expect("nothing is unsure once the latest time is known")
-        })
+        let latest = || self.word.reference(self.latest.at(now_ns));
+        self.cells.charge(&self.word, mix(hash), (now_ns, reference), &latest, cost)
     }
 
     /// The bytes of its cells.

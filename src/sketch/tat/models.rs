@@ -35,11 +35,11 @@ impl Shared {
     }
 
     fn check(&self, hash: u64) -> bool {
-        self.cells.charge(&self.word, hash, (NOW, NOW), Some(NOW), 1).unwrap().is_allowed()
+        self.cells.charge(&self.word, hash, (NOW, NOW), &|| NOW, 1).is_allowed()
     }
 
     fn estimate(&self, hash: u64) -> u64 {
-        self.cells.estimate(hash, NOW, Some(NOW)).unwrap()
+        self.cells.estimate(hash, NOW, &|| NOW)
     }
 }
 
@@ -65,7 +65,7 @@ fn keys_that_share_cells_admit_no_more_than_one_would() {
     model(|| {
         let shared = Shared::new(2);
         // 7 and 8 share all cells, of which one of 7's has been raised by another key.
-        shared.cells.raise_cell(0, T, NOW, Some(NOW)).unwrap();
+        shared.cells.raise_cell(0, T, NOW, &|| NOW);
         let admitted = beside(&shared, Shared::check, [7, 8]);
         assert!((1..=2).contains(&admitted), "two units for both, {admitted} admitted");
         assert!(shared.estimate(7) >= admitted as u64 * T, "no charge is lost");
@@ -78,7 +78,7 @@ fn a_debt_that_is_recorded_beside_a_charge_is_kept() {
         let shared = Shared::new(4);
         let recorder = {
             let shared = shared.clone();
-            thread::spawn(move || shared.cells.raise(7, 2 * T, NOW, Some(NOW)).unwrap())
+            thread::spawn(move || shared.cells.raise(7, 2 * T, NOW, &|| NOW))
         };
         let admitted = shared.check(7);
         recorder.join().unwrap();
@@ -95,7 +95,7 @@ fn control_raising_all_admits_twice() {
         match shared.decide(shared.estimate(hash)) {
             Verdict::Deny | Verdict::Never => false,
             Verdict::Admit(after) => {
-                shared.cells.raise(hash, after, NOW, Some(NOW)).unwrap();
+                shared.cells.raise(hash, after, NOW, &|| NOW);
                 true
             }
         }
@@ -115,14 +115,14 @@ fn control_committing_first_admits_twice() {
         let places = cells.places(hash);
         loop {
             let seen = places.map(|place| cells.cells[place].load(Acquire));
-            let aheads = seen.map(|cell| cells.ahead(cell, NOW, Some(NOW)).unwrap());
+            let aheads = seen.map(|cell| cells.ahead(cell, NOW, &|| NOW));
             let row = (0..DEPTH).min_by_key(|&row| aheads[row]).unwrap();
             let Verdict::Admit(after) = shared.decide(aheads[row]) else {
                 return false;
             };
             let next = cells.cell(after, NOW);
             if cells.cells[places[row]].compare_exchange(seen[row], next, AcqRel, Relaxed).is_ok() {
-                cells.raise(hash, after, NOW, Some(NOW)).unwrap();
+                cells.raise(hash, after, NOW, &|| NOW);
                 return true;
             }
         }

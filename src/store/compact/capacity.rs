@@ -225,12 +225,15 @@ impl FromStr for Capacity {
             _ => return Err(refused("the unit is not B, KiB, MiB, GiB, TiB, kB, MB, GB or TB")),
         };
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if fraction.contains('.') {
+            return Err(refused("the number has two points"));
+        }
         if whole.is_empty() && fraction.is_empty() {
             return Err(refused("there is no number"));
         }
         let digits = |digits: &str| if digits.is_empty() { Ok(0_u64) } else { digits.parse::<u64>() };
         let (Ok(whole), Ok(cut)) = (digits(whole), digits(&fraction[..fraction.len().min(9)])) else {
-            return Err(refused("the number is too large, or has two points"));
+            return Err(refused("the number is too large"));
         };
         #[expect(clippy::cast_possible_truncation, reason = "at most 9")]
         let parts = 10_u128.pow(fraction.len().min(9) as u32);
@@ -289,6 +292,7 @@ mod tests {
             ("4 MeB", "unit"),
             ("-4MiB", "unit"),
             ("1.2.3MiB", "two points"),
+            ("1.123456789.2MiB", "two points"),
             ("99999999999999999999", "too large"),
             ("9999999TiB", "no machine"),
             ("0", "nothing"),

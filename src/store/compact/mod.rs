@@ -146,21 +146,32 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
 
     /// Decides and charges at the time that the caller says.
     #[inline(always)]
-    pub(crate) fn charge_at(&self, hash: u64, now_ns: u64, cost: u64) -> Decision {
-        self.table.charge(&self.word, hash, &Given { now_ns, latest: &self.latest }, cost)
+    pub(crate) fn charge_at(&self, hash: u64, clock: &impl Clock, now_ns: u64, cost: u64) -> Decision {
+        self.table.charge(&self.word, hash, &self.given(clock, now_ns), cost)
     }
 
     #[inline(always)]
-    pub(crate) fn charge_with(&self, tier: &Tier<A>, hash: u64, now_ns: u64, cost: u64) -> Decision {
-        self.table.charge(self.readable(tier), hash, &Given { now_ns, latest: &self.latest }, cost)
+    pub(crate) fn charge_with(
+        &self,
+        tier: &Tier<A>,
+        hash: u64,
+        clock: &impl Clock,
+        now_ns: u64,
+        cost: u64,
+    ) -> Decision {
+        self.table.charge(self.readable(tier), hash, &self.given(clock, now_ns), cost)
+    }
+
+    fn given<'a, C>(&'a self, clock: &'a C, now_ns: u64) -> Given<'a, C> {
+        Given { now_ns, latest: &self.latest, clock }
     }
 
     pub(crate) fn peek(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision {
         self.table.peek(&self.word, hash, &Clocked(clock), cost)
     }
 
-    pub(crate) fn peek_at(&self, hash: u64, now_ns: u64, cost: u64) -> Decision {
-        self.table.peek(&self.word, hash, &Given { now_ns, latest: &self.latest }, cost)
+    pub(crate) fn peek_at(&self, hash: u64, clock: &impl Clock, now_ns: u64, cost: u64) -> Decision {
+        self.table.peek(&self.word, hash, &self.given(clock, now_ns), cost)
     }
 
     /// Decides each of `requests`, a hash and a cost, in order and at one time, and hands the decisions over.

@@ -4,7 +4,7 @@
 //! magic 8 | version u32 | sections … | checksum u64
 //!   header:  layout of states 3 × u64, hasher's probe u64, time ns u64, buckets, ways, cells, shift: u64 each
 //!   slots:   count u64, then for each slot that owes: index u64, fingerprint and ahead u64
-//!   cells:   count u64, then for each cell that owes: index u32, ahead u16 (coarse)
+//!   cells:   count u64, then for each cell that owes: index u64, ahead u16 (coarse)
 //! ```
 //! All numbers little-endian. States are written as how far they are *ahead* of the snapshot's time, so nothing has to be
 //! undone about where their count began; restoring subtracts what has passed since.
@@ -13,10 +13,12 @@ use std::error::Error;
 use std::fmt;
 use std::hash::BuildHasher;
 
+use super::latest::{Clocked, Time};
 use super::table::Image;
 use super::{Compact, WAYS};
 use crate::algorithm::CompactAlgorithm;
 use crate::algorithm::narrow::Narrow;
+use crate::clock::Clock;
 
 const MAGIC: &[u8; 8] = b"TOLLGATE";
 const VERSION: u32 = 1;
@@ -126,9 +128,11 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         [a, b, c, self.hasher.hash_one(PROBE), WAYS as u64, slots, cells, shift]
     }
 
-    pub(crate) fn snapshot(&self, now_ns: u64) -> Vec<u8> {
-        let image = self.table.image(&self.word, now_ns);
-        let mut bytes = Vec::with_capacity(128 + image.slots.len() * 16 + image.cells.len() * 6);
+    pub(crate) fn snapshot(&self, clock: &impl Clock) -> Vec<u8> {
+        let time = Clocked(clock);
+        let now_ns = time.now();
+        let image = self.table.image(&self.word, now_ns, &time);
+        let mut bytes = Vec::with_capacity(128 + image.slots.len() * 16 + image.cells.len() * 10);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         let header = self.header();
@@ -175,8 +179,8 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         for _ in 0..reader.count(16)? {
             image.slots.push((reader.u64()?, reader.u64()?));
         }
-        for _ in 0..reader.count(6)? {
-            image.cells.push((u32::from_le_bytes(reader.take()?), u16::from_le_bytes(reader.take()?)));
+        for _ in 0..reader.count(10)? {
+            image.cells.push((reader.u64()?, u16::from_le_bytes(reader.take()?)));
         }
         let end = reader.at;
         let sum = reader.u64()?;

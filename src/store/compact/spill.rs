@@ -3,7 +3,7 @@
 use super::capacity::Sizes;
 use crate::algorithm::narrow::Narrow;
 use crate::quota::{QuotaError, Reason};
-use crate::sketch::{Cells, Doorkeeper, Unsure, mix};
+use crate::sketch::{Cells, Doorkeeper, mix};
 use crate::word::FINGERPRINT_BITS;
 
 /// Half the range of a cell must be longer than any thread is preempted for.
@@ -55,27 +55,27 @@ impl Spill {
         }
     }
 
-    /// At most how far a key is ahead of `reference` by what was spilled of it; never less than it is.
+    /// Whether anything is in there that matters at `reference` or later.
     #[inline]
-    pub(super) fn debt(&self, key: Identity, reference: u64, latest: Option<u64>) -> Result<u64, Unsure> {
+    pub(super) fn is_used(&self, reference: u64) -> bool {
+        self.doorkeeper.is_used(reference)
+    }
+
+    /// At most how far a key is ahead of `reference` by what was spilled of it; never less than it is. `reference` is not
+    /// before any time as of which a debt was spilled.
+    #[inline]
+    pub(super) fn debt(&self, key: Identity, reference: u64) -> u64 {
         if self.doorkeeper.contains(key.0, reference) {
-            self.cells.estimate(key.0, reference, latest)
+            self.cells.estimate(key.0, reference, &|| reference)
         } else {
-            Ok(0)
+            0
         }
     }
 
-    /// Records that a key is `ahead` of `reference`. Returns before it is evicted.
-    pub(super) fn record(
-        &self,
-        key: Identity,
-        ahead: u64,
-        reference: u64,
-        latest: Option<u64>,
-    ) -> Result<(), Unsure> {
-        self.cells.raise(key.0, ahead, reference, latest)?;
-        self.doorkeeper.insert(key.0, reference);
-        Ok(())
+    /// Records that a key is `ahead` of `reference`, as for [`Spill::debt`]. Returns before it is evicted.
+    pub(super) fn record(&self, key: Identity, ahead: u64, reference: u64) {
+        self.cells.raise(key.0, ahead, reference, &|| reference);
+        self.doorkeeper.insert(key.0, reference.wrapping_add(ahead));
     }
 
     pub(super) fn bytes(&self) -> usize {

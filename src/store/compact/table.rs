@@ -36,7 +36,7 @@ use super::spill::{Identity, Spill};
 use crate::algorithm::narrow::{Narrow, STATE_BITS, Verdict};
 use crate::decision::{Decision, Outcome};
 use crate::memory::Array;
-use crate::sketch::{Unsure, scale};
+use crate::sketch::scale;
 use crate::store::prefetch::prefetch;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sync::{AtomicU64, fence, fence_after_rmw};
@@ -74,8 +74,8 @@ pub(super) struct Place {
 struct Moment {
     now_ns: u64,
     reference: u64,
-    /// The reference of the latest time there is, once it was asked for.
-    latest: Option<u64>,
+    /// Whether the check has begun again as of a later time.
+    again: bool,
 }
 
 /// Why a check begins anew.
@@ -83,14 +83,16 @@ struct Moment {
 enum Again {
     /// Another thread's write took effect.
     Lost,
-    /// A state is too far ahead of this time; ask for the latest.
-    Unsure,
+    /// The check is late: a state was written as of about this time, in nanoseconds.
+    Late(u64),
 }
 
-impl From<Unsure> for Again {
-    fn from(_: Unsure) -> Self {
-        Self::Unsure
-    }
+/// A key that is being put in: its word, and the debt that it started with.
+#[derive(Copy, Clone, Debug)]
+struct Newcomer {
+    place: Place,
+    next: u64,
+    started: u64,
 }
 
 /// What a bucket holds of a key.
@@ -218,11 +220,13 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     #[cold]
     #[inline(never)]
     fn charge_slowly<T: Time>(&self, word: &N, place: Place, time: &T, now_ns: u64, cost: u64) -> Decision {
-        self.until_done(word, time, now_ns, |at| {
-            let found = self.find(place, at)?;
+        self.until_done(word, now_ns, |at| {
+            let found = self.find(word, place, at, time)?;
             let (slot, seen, started) = match found {
                 Found::Here { slot, word, ahead } => (slot, word, ahead),
-                Found::Absent { slot, word, ahead } => (slot, word, self.debt(place, ahead, at)?),
+                Found::Absent { slot, word: seen, ahead } => {
+                    (slot, seen, self.debt(word, place, ahead, at, time))
+                }
             };
             let when = (at.now_ns, at.reference);
             let refused = |outcome| word.decision(outcome, started, false, when, cost);
@@ -250,7 +254,8 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                             slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
                         }
                         Found::Absent { ahead, .. } => {
-                            self.put_in(place, slot, seen, ahead, next, started, at)?;
+                            let newcomer = Newcomer { place, next, started };
+                            self.put_in(word, newcomer, (slot, seen, ahead), at, time)?;
                         }
                     }
                     Ok(word.decision(Outcome::Allowed, after, true, when, cost))
@@ -262,10 +267,10 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     /// What [`Table::charge`] would decide now, with the figures as they stand, uncharged.
     pub(super) fn peek<T: Time>(&self, word: &N, hash: u64, time: &T, cost: u64) -> Decision {
         let place = self.place(hash);
-        self.until_done(word, time, time.now(), |at| {
-            let ahead = match self.find(place, at)? {
+        self.until_done(word, time.now(), |at| {
+            let ahead = match self.find(word, place, at, time)? {
                 Found::Here { ahead, .. } => ahead,
-                Found::Absent { ahead, .. } => self.debt(place, ahead, at)?,
+                Found::Absent { ahead, .. } => self.debt(word, place, ahead, at, time),
             };
             let outcome = match word.judge(ahead, at.now_ns, cost) {
                 Verdict::Deny => Outcome::Denied,
@@ -276,42 +281,41 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
         })
     }
 
-    /// Tries until it is done, with the latest time once that is needed.
+    /// Tries until it is done, as of the latest time once that is needed.
     fn until_done<R>(
         &self,
         word: &N,
-        time: &impl Time,
         now_ns: u64,
         mut attempt: impl FnMut(&Moment) -> Result<R, Again>,
     ) -> R {
-        let mut at = Moment { now_ns, reference: word.reference(now_ns), latest: None };
+        let mut at = Moment { now_ns, reference: word.reference(now_ns), again: false };
         loop {
             match attempt(&at) {
                 Ok(result) => return result,
                 Err(Again::Lost) => {}
-                Err(Again::Unsure) => {
-                    // Ordering: Acquire; pairs with the exchange that put the state there, before which its writer
-                    // took notice of its time.
-                    fence(Acquire);
-                    let (now_ns, latest_ns) = time.again(at.now_ns);
-                    let latest = Some(word.reference(latest_ns));
-                    at = Moment { now_ns, reference: word.reference(now_ns), latest };
+                Err(Again::Late(now_ns)) => {
+                    at = Moment { now_ns, reference: word.reference(now_ns), again: true };
                 }
             }
         }
     }
 
-    /// How far a state is ahead of a moment; `None` is a state that has come round.
-    fn ahead(&self, state: u64, at: &Moment) -> Result<Option<u64>, Again> {
+    /// How far a state that has been loaded is ahead of a moment; `None` is a state that has come round.
+    #[inline]
+    fn ahead<T: Time>(&self, word: &N, state: u64, at: &Moment, time: &T) -> Result<Option<u64>, Again> {
         match standing::<STATE_BITS>(state, at.reference, self.horizon) {
             Standing::Idle => Ok(Some(0)),
             Standing::Ahead(ahead) => Ok(Some(ahead)),
             Standing::Unsure(ahead) => {
-                let latest = at.latest.ok_or(Again::Unsure)?;
-                // The latest time may be behind by a quarter of a horizon.
-                match standing::<STATE_BITS>(state, latest, self.horizon + self.horizon / 2) {
+                // Asked after the state was loaded: one that is too far ahead of this as well is not of our days. (It may be
+                // behind by a quarter of a horizon, and a window's count comes on top of that.)
+                // Ordering: Acquire; pairs with the exchange that put the state there: its writer had its time before.
+                fence(Acquire);
+                let latest_ns = time.latest(at.now_ns);
+                match standing::<STATE_BITS>(state, word.reference(latest_ns), 2 * self.horizon) {
                     Standing::Unsure(_) => Ok(None),
-                    // Written after this time: it counts, as a time that stepped back.
+                    _ if T::BEGINS_AGAIN && !at.again => Err(Again::Late(latest_ns)),
+                    // It counts as it is: a time that stepped back.
                     Standing::Idle | Standing::Ahead(_) => Ok(Some(ahead)),
                 }
             }
@@ -319,37 +323,36 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     }
 
     /// Looks for a key; if it is absent, for the slot that is least ahead.
-    fn find(&self, place: Place, at: &Moment) -> Result<Found, Again> {
+    fn find<T: Time>(&self, word: &N, place: Place, at: &Moment, time: &T) -> Result<Found, Again> {
         let slots = self.bucket(place.bucket);
         let mut least: Option<(i64, Found)> = None;
-        let mut unsure = None;
+        let mut late = None;
         for step in 0..WAYS {
             let slot = (place.home + step) & (WAYS - 1);
             // Ordering: Relaxed, with the fence below for what an evicted key's absence says.
-            let word = slots[slot].load(Relaxed);
-            let ahead = self.ahead(word, at);
-            if word >> STATE_BITS == place.fingerprint {
+            let seen = slots[slot].load(Relaxed);
+            let ahead = if seen == EMPTY { Ok(None) } else { self.ahead(word, seen, at, time) };
+            if seen >> STATE_BITS == place.fingerprint {
                 // An ancient word of the key's own is an idle one.
-                return Ok(Found::Here { slot, word, ahead: ahead?.unwrap_or(0) });
+                return Ok(Found::Here { slot, word: seen, ahead: ahead?.unwrap_or(0) });
             }
-            let order = match ahead {
-                _ if word == EMPTY => i64::MIN,
-                Ok(None) => i64::MIN,
-                Ok(Some(_)) => order(word, at.reference),
+            let (order, ahead) = match ahead {
+                Ok(Some(ahead)) => (order(seen, at.reference), ahead),
+                // Empty or ancient: before all others.
+                Ok(None) => (i64::MIN, 0),
                 Err(again) => {
-                    unsure = Some(again);
+                    late = Some(again);
                     continue;
                 }
             };
             if least.as_ref().is_none_or(|(least, _)| order < *least) {
-                let ahead = if word == EMPTY { 0 } else { ahead?.unwrap_or(0) };
-                least = Some((order, Found::Absent { slot, word, ahead }));
+                least = Some((order, Found::Absent { slot, word: seen, ahead }));
             }
         }
         // Ordering: Acquire; pairs with the exchange that replaced the key's word, if it was here: its debt was
         // written before.
         fence(Acquire);
-        match (unsure, least) {
+        match (late, least) {
             (Some(again), _) => Err(again),
             (None, Some((_, absent))) => Ok(absent),
             (None, None) => unreachable!("a bucket has slots"),
@@ -357,33 +360,45 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     }
 
     /// What a key that is absent owes, in a bucket whose least slot is `least` ahead.
-    fn debt(&self, place: Place, least: u64, at: &Moment) -> Result<u64, Again> {
-        Ok(match &self.full {
+    fn debt<T: Time>(&self, word: &N, place: Place, least: u64, at: &Moment, time: &T) -> u64 {
+        match &self.full {
             Full::Forget => 0,
             Full::Inherit => least,
+            // The clock is not asked again as long as nothing was spilled.
+            Full::Spill(spill) if !spill.is_used(at.reference) => 0,
             Full::Spill(spill) => {
-                spill.debt(Identity::new(place.bucket, place.fingerprint), at.reference, at.latest)?
+                let later = self.later(word, at, time);
+                let debt = spill
+                    .debt(Identity::new(place.bucket, place.fingerprint), at.reference.wrapping_add(later));
+                if debt == 0 { 0 } else { debt + later }
             }
-        })
+        }
     }
 
-    /// Puts a newcomer's word `next` into a slot that held `seen`, `ahead` of now. The newcomer `started` with a debt.
-    #[expect(clippy::too_many_arguments, reason = "one call, split for reading")]
-    fn put_in(
+    /// By how much the latest time as of which debts are spilled is after a moment.
+    fn later<T: Time>(&self, word: &N, at: &Moment, time: &T) -> u64 {
+        word.reference(time.spilled(at.now_ns)).wrapping_sub(at.reference)
+    }
+
+    /// Puts a newcomer into a slot that held a word, so far ahead of now.
+    fn put_in<T: Time>(
         &self,
-        place: Place,
-        slot: usize,
-        seen: u64,
-        ahead: u64,
-        next: u64,
-        started: u64,
+        word: &N,
+        newcomer: Newcomer,
+        (slot, seen, ahead): (usize, u64, u64),
         at: &Moment,
+        time: &T,
     ) -> Result<(), Again> {
+        let Newcomer { place, next, started } = newcomer;
         if let Full::Spill(spill) = &self.full
             && ahead > 0
         {
             let evicted = Identity::new(place.bucket, Word::unpack(seen).fingerprint);
-            spill.record(evicted, ahead, at.reference, at.latest)?;
+            let later = self.later(word, at, time);
+            // What has been paid by then needs no record.
+            if let Some(left @ 1..) = ahead.checked_sub(later) {
+                spill.record(evicted, left, at.reference.wrapping_add(later));
+            }
         }
         let own = &self.bucket(place.bucket)[slot];
         // Ordering: AcqRel: whoever finds the evicted key gone sees its debt recorded.
@@ -392,7 +407,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
         if ahead > 0 {
             count(&counters.evicted);
         }
-        if !matches!(self.full, Full::Inherit) && !self.alone(place, slot, started, at) {
+        if !matches!(self.full, Full::Inherit) && !self.alone(word, newcomer, slot, at, time) {
             count(&counters.retreats);
             // Ordering: AcqRel, as a charge.
             if own.compare_exchange(next, EMPTY, AcqRel, Relaxed).is_ok() {
@@ -407,48 +422,49 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     }
 
     /// Whether a key that has just been put in is in no other slot, and owes no more than it started with.
-    fn alone(&self, place: Place, own: usize, started: u64, at: &Moment) -> bool {
+    fn alone<T: Time>(&self, word: &N, newcomer: Newcomer, own: usize, at: &Moment, time: &T) -> bool {
+        let Newcomer { place, started, .. } = newcomer;
         // Of two threads that put one key in, at least one sees the other's word.
         fence_after_rmw();
         let slots = self.bucket(place.bucket);
         for step in 1..WAYS {
             // Ordering: Acquire: if the other word is gone already, its debt is seen.
-            let word = slots[(own + step) & (WAYS - 1)].load(Acquire);
-            if word >> STATE_BITS == place.fingerprint {
+            let seen = slots[(own + step) & (WAYS - 1)].load(Acquire);
+            if seen >> STATE_BITS == place.fingerprint {
                 return false;
             }
         }
         match self.full {
             Full::Inherit | Full::Forget => true,
-            // Unsure cells are ahead of this time: decide again, with the latest.
-            Full::Spill(_) => self.debt(place, 0, at).is_ok_and(|debt| debt <= started),
+            Full::Spill(_) => self.debt(word, place, 0, at, time) <= started,
         }
     }
 
     /// Makes a key owe nothing; whether it did owe.
     pub(super) fn reset(&self, word: &N, hash: u64, time: &impl Time) -> bool {
         let place = self.place(hash);
-        self.until_done(word, time, time.now(), |at| {
+        self.until_done(word, time.now(), |at| {
             let next = Word::pack(place.fingerprint, at.reference);
-            match self.find(place, at)? {
-                Found::Here { slot, word, ahead } => {
+            match self.find(word, place, at, time)? {
+                Found::Here { slot, word: seen, ahead } => {
                     if ahead > 0 {
                         time.note(at.now_ns);
                         let slot = &self.bucket(place.bucket)[slot];
                         // Ordering: as in `charge`.
-                        slot.compare_exchange(word, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
+                        slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
                     }
                     Ok(ahead > 0)
                 }
-                Found::Absent { slot, word, ahead } => {
+                Found::Absent { slot, word: seen, ahead } => {
                     // A debt that would be inherited is another key's.
                     let Full::Spill(_) = &self.full else {
                         return Ok(false);
                     };
-                    let debt = self.debt(place, ahead, at)?;
+                    let debt = self.debt(word, place, ahead, at, time);
                     if debt > 0 {
                         time.note(at.now_ns);
-                        self.put_in(place, slot, word, ahead, next, debt, at)?;
+                        let newcomer = Newcomer { place, next, started: debt };
+                        self.put_in(word, newcomer, (slot, seen, ahead), at, time)?;
                     }
                     Ok(debt > 0)
                 }
@@ -493,9 +509,9 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
 
     /// The share of slots whose keys owe, by looking at 4,096 slots or all.
     pub(super) fn load(&self, word: &N, now_ns: u64) -> f64 {
-        const LOOKED_AT: usize = 4096 / 8;
+        let looked_at = 4096 / WAYS;
         let reference = word.reference(now_ns);
-        let buckets = self.buckets.len().min(LOOKED_AT);
+        let buckets = self.buckets.len().min(looked_at);
         let mut live = 0_u32;
         for index in 0..buckets {
             // Evenly spread.
@@ -504,7 +520,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                 live += u32::from(self.is_live(slot.load(Relaxed), reference));
             }
         }
-        #[expect(clippy::cast_precision_loss, reason = "at most 8192")]
+        #[expect(clippy::cast_precision_loss, reason = "at most 4096")]
         let slots = (buckets * WAYS) as f64;
         f64::from(live) / slots
     }
@@ -522,7 +538,7 @@ pub(super) struct Image {
     /// Slots, ascending, and their fingerprint and how far ahead they are, as a word.
     pub(super) slots: Vec<(u64, u64)>,
     /// Cells of the sketch, ascending, and how many coarse ticks ahead they are.
-    pub(super) cells: Vec<(u32, u16)>,
+    pub(super) cells: Vec<(u64, u16)>,
 }
 
 /// For snapshots.
@@ -538,19 +554,21 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     }
 
     /// What is owed at a time. Slots first and then cells: a debt that is evicted in between is in the cells by then.
-    pub(super) fn image(&self, word: &N, now_ns: u64) -> Image {
-        let reference = word.reference(now_ns);
+    pub(super) fn image(&self, word: &N, now_ns: u64, time: &impl Time) -> Image {
+        let at = Moment { now_ns, reference: word.reference(now_ns), again: true };
         let mut image = Image::default();
         for (index, slot) in (0..).zip(self.slots()) {
             let seen = slot.load(Acquire);
+            // At most the horizon, if it was written since the image began.
             if seen != EMPTY
-                && let Standing::Ahead(ahead) = standing::<STATE_BITS>(seen, reference, self.horizon)
+                && let Ok(Some(ahead @ 1..)) = self.ahead(word, seen, &at, time)
             {
+                let ahead = ahead.min(self.horizon);
                 image.slots.push((index, Word::pack(Word::unpack(seen).fingerprint, ahead)));
             }
         }
         if let Full::Spill(spill) = &self.full {
-            image.cells = spill.cells().image(reference);
+            image.cells = spill.cells().image(at.reference, &|| word.reference(time.latest(now_ns)));
         }
         image
     }

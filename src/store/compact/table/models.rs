@@ -74,7 +74,8 @@ impl Shared {
 
     /// One check at a given time.
     fn check_at(&self, hash: u64, now_ns: u64, cost: u64) -> bool {
-        let time = Given { now_ns, latest: &self.latest };
+        // By the clock it is never later.
+        let time = Given { now_ns, latest: &self.latest, clock: &Still(now_ns) };
         self.table.charge(&self.word, hash, &time, cost).is_allowed()
     }
 
@@ -257,12 +258,18 @@ struct Lagging<'a> {
 }
 
 impl Time for Lagging<'_> {
+    const BEGINS_AGAIN: bool = true;
+
     fn now(&self) -> u64 {
         self.clock.load(Acquire)
     }
 
-    fn again(&self, now_ns: u64) -> (u64, u64) {
-        if self.rereads { (self.now(), self.now()) } else { (now_ns, now_ns) }
+    fn latest(&self, now_ns: u64) -> u64 {
+        if self.rereads { self.now() } else { now_ns }
+    }
+
+    fn spilled(&self, now_ns: u64) -> u64 {
+        self.latest(now_ns)
     }
 
     fn note(&self, _now_ns: u64) {}
@@ -302,6 +309,33 @@ fn a_thread_that_is_held_up_takes_no_live_slot_for_an_ancient_one() {
 #[should_panic(expected = "is remembered")]
 fn control_without_reading_the_clock_again_a_live_slot_is_taken() {
     model(|| held_up(false));
+}
+
+/// The clock moves on twice: a thread that has asked for the latest time once has to ask again about what is written later.
+#[test]
+fn a_thread_that_is_held_up_twice_asks_twice() {
+    model(|| {
+        let shared = Shared::new(1, Overflow::Inherit);
+        let clock = Arc::new(AtomicU64::new(WRAP));
+        let on_time = {
+            let (shared, clock) = (shared.clone(), clock.clone());
+            thread::spawn(move || {
+                [WRAP + 20 * T, WRAP + 40 * T].map(|now| {
+                    clock.store(now, Release);
+                    shared.check(X, now, 1)
+                })
+            })
+        };
+        let late = {
+            let (shared, clock) = (shared.clone(), clock.clone());
+            thread::spawn(move || {
+                let time = Lagging { clock: &clock, rereads: true };
+                shared.table.charge(&shared.word, X, &time, 1).is_allowed()
+            })
+        };
+        let _ = (on_time.join().unwrap(), late.join().unwrap());
+        assert!(!shared.check(X, WRAP + 40 * T, 1), "what was admitted at the latest time is remembered");
+    });
 }
 
 #[test]
@@ -354,10 +388,10 @@ fn two_first_checks_amid_an_eviction_take_one_slot() {
 fn control_without_looking_again_a_key_has_two_slots() {
     fn careless(shared: &Shared) -> bool {
         let place = shared.table.place(X);
-        let at = Moment { now_ns: 100, reference: 100, latest: None };
+        let at = Moment { now_ns: 100, reference: 100, again: false };
         let slots = shared.table.bucket(0);
         loop {
-            match shared.table.find(place, &at) {
+            match shared.table.find(&shared.word, place, &at, &Clocked(&Still(100))) {
                 Ok(Found::Absent { slot, word, .. }) => {
                     let next = Word::pack(place.fingerprint, 100 + 6 * T);
                     if slots[slot].compare_exchange(word, next, AcqRel, Relaxed).is_ok() {
