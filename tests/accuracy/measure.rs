@@ -18,7 +18,7 @@ use tollgate::{Capacity, Compact, Gcra, ManualClock, Overflow, RateLimiter, Time
 #[derive(Debug)]
 pub(crate) enum Limiter {
     Store(Box<RateLimiter<Compact<Gcra, Seeded>, ManualClock>>),
-    Sketch(TatSketch, Seeded),
+    Sketch(Box<TatSketch>, Seeded),
 }
 
 impl Limiter {
@@ -33,7 +33,7 @@ impl Limiter {
     }
 
     pub(crate) fn sketch(traffic: &Traffic, bytes: usize) -> Self {
-        Self::Sketch(TatSketch::try_new(traffic.quota(), bytes).expect("fits"), Seeded(0x5EED))
+        Self::Sketch(Box::new(TatSketch::try_new(traffic.quota(), bytes).expect("fits")), Seeded(0x5EED))
     }
 
     pub(crate) fn admits(&self, key: u64, now_ns: u64) -> bool {
