@@ -56,19 +56,27 @@ pub(crate) struct Cells {
     shift: u32,
     /// How far a coarse state can be ahead.
     horizon: u64,
+    /// How far one can be ahead of the latest time, which may be behind by a quarter of a horizon.
+    slack_horizon: u64,
 }
 
 impl Cells {
     /// A line in each half.
     pub(crate) const LEAST_BYTES: usize = 2 * LINE * size_of::<u16>();
 
-    /// Cells in at most `bytes` bytes (at least two lines) for states up to `horizon` ahead.
-    pub(crate) fn new(bytes: usize, horizon: u64, shift: u32) -> Option<Self> {
+    /// Cells in at most `bytes` bytes (at least two lines) for states up to `horizon` ahead. If `windows`, a state as far
+    /// ahead as the horizon would be one of a window that has not come, with little used in it; a cell that says so has come
+    /// round, and is not believed.
+    pub(crate) fn new(bytes: usize, horizon: u64, shift: u32, windows: bool) -> Option<Self> {
         let lines = (bytes / Self::LEAST_BYTES).max(1);
         // Rounded up by the shift, by the reference's own being rounded down, and past zero.
-        let horizon = (horizon >> shift) + 3;
+        let (horizon, slack_horizon) = if windows {
+            ((horizon >> shift) - 1, (horizon >> shift) - 1)
+        } else {
+            ((horizon >> shift) + 3, 2 * ((horizon >> shift) + 3))
+        };
         let cells = Array::zeroed(2 * lines * LINE)?;
-        Some(Self { cells, lines, shift, horizon })
+        Some(Self { cells, lines, shift, horizon, slack_horizon })
     }
 
     /// The shift at which the longest horizon takes 2^12 to 2^13 coarse ticks.
@@ -123,7 +131,7 @@ impl Cells {
             Standing::Unsure(ahead) => {
                 // Ordering: Acquire; pairs with the exchange that wrote the cell: its writer had its time before.
                 fence(Acquire);
-                match standing::<BITS>(u64::from(cell), latest() >> self.shift, 2 * self.horizon) {
+                match standing::<BITS>(u64::from(cell), latest() >> self.shift, self.slack_horizon) {
                     Standing::Unsure(_) => 0,
                     Standing::Idle | Standing::Ahead(_) => ahead,
                 }
@@ -321,7 +329,7 @@ impl TatSketch {
         if word.span_ns(Cells::half_range(0)) < 1_000_000_000 {
             return Err(crate::quota::Reason::SpillRange.into());
         }
-        let cells = Cells::new(bytes, word.horizon(), 0);
+        let cells = Cells::new(bytes, word.horizon(), 0, false);
         let cells = cells.ok_or(QuotaError::from(crate::quota::Reason::Memory { bytes: bytes as u64 }))?;
         Ok(Self { cells, word, latest: Latest::new(&word) })
     }

@@ -27,7 +27,7 @@ impl Shared {
     fn new(burst: u64) -> Arc<Self> {
         let rate = Rate { interval: Interval { num: T, den: 1 }, burst };
         let word = TatWord::with_ticks("model", rate, T, TatKind::Meter).unwrap();
-        Arc::new(Self { cells: Cells::new(1, word.horizon(), 0).unwrap(), word })
+        Arc::new(Self { cells: Cells::new(1, word.horizon(), 0, false).unwrap(), word })
     }
 
     fn decide(&self, ahead: u64) -> Verdict {

@@ -132,7 +132,8 @@ impl Latest {
         let half_range = 1 << (STATE_BITS - 1);
         Self {
             ns: CachePadded::new(AtomicU64::new(0)),
-            gap_ns: word.span_ns(word.horizon()) / 4,
+            // None for windows, of which one is a different state as soon as it begins.
+            gap_ns: if N::COARSEST == 0 { 0 } else { word.span_ns(word.horizon()) / 4 },
             trust_ns: word.span_ns(half_range - 2 * word.horizon()),
         }
     }

@@ -41,7 +41,7 @@ impl Spill {
         // What is put in is remembered until its debt, rounded up, is paid.
         let memory_shift = u64::BITS - (horizon + (2 << shift)).leading_zeros();
         Ok(Self {
-            cells: Cells::new(sizes.sketch_bytes, horizon, shift).ok_or_else(refused)?,
+            cells: Cells::new(sizes.sketch_bytes, horizon, shift, N::COARSEST == 0).ok_or_else(refused)?,
             doorkeeper: Doorkeeper::new(sizes.doorkeeper_words, memory_shift).ok_or_else(refused)?,
         })
     }
@@ -50,7 +50,7 @@ impl Spill {
     #[cfg(all(test, tollgate_loom))]
     pub(super) fn for_models<N: Narrow>(word: &N, sizes: &Sizes) -> Self {
         Self {
-            cells: Cells::new(sizes.sketch_bytes, word.horizon(), 0).unwrap(),
+            cells: Cells::new(sizes.sketch_bytes, word.horizon(), 0, false).unwrap(),
             doorkeeper: Doorkeeper::new(sizes.doorkeeper_words, 10).unwrap(),
         }
     }
@@ -64,17 +64,17 @@ impl Spill {
     /// At most how far a key is ahead of `reference` by what was spilled of it; never less than it is. `reference` is not
     /// before any time as of which a debt was spilled.
     #[inline]
-    pub(super) fn debt(&self, key: Identity, reference: u64) -> u64 {
+    pub(super) fn debt(&self, key: Identity, reference: u64, latest: &impl Fn() -> u64) -> u64 {
         if self.doorkeeper.contains(key.0, reference) {
-            self.cells.estimate(key.0, reference, &|| reference)
+            self.cells.estimate(key.0, reference, latest)
         } else {
             0
         }
     }
 
     /// Records that a key is `ahead` of `reference`, as for [`Spill::debt`]. Returns before it is evicted.
-    pub(super) fn record(&self, key: Identity, ahead: u64, reference: u64) {
-        self.cells.raise(key.0, ahead, reference, &|| reference);
+    pub(super) fn record(&self, key: Identity, ahead: u64, reference: u64, latest: &impl Fn() -> u64) {
+        self.cells.raise(key.0, ahead, reference, latest);
         self.doorkeeper.insert(key.0, reference.wrapping_add(ahead));
     }
 

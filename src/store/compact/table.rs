@@ -368,8 +368,9 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
             Full::Spill(spill) if !spill.is_used(at.reference) => 0,
             Full::Spill(spill) => {
                 let later = self.later(word, at, time);
-                let debt = spill
-                    .debt(Identity::new(place.bucket, place.fingerprint), at.reference.wrapping_add(later));
+                let latest = || word.reference(time.spilled(at.now_ns));
+                let key = Identity::new(place.bucket, place.fingerprint);
+                let debt = spill.debt(key, at.reference.wrapping_add(later), &latest);
                 if debt == 0 { 0 } else { debt + later }
             }
         }
@@ -397,7 +398,8 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
             let later = self.later(word, at, time);
             // What has been paid by then needs no record.
             if let Some(left @ 1..) = ahead.checked_sub(later) {
-                spill.record(evicted, left, at.reference.wrapping_add(later));
+                let latest = || word.reference(time.spilled(at.now_ns));
+                spill.record(evicted, left, at.reference.wrapping_add(later), &latest);
             }
         }
         let own = &self.bucket(place.bucket)[slot];
@@ -567,7 +569,10 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                 image.slots.push((index, Word::pack(Word::unpack(seen).fingerprint, ahead)));
             }
         }
-        if let Full::Spill(spill) = &self.full {
+        // Cells that came round are not taken for debts while nothing was spilled.
+        if let Full::Spill(spill) = &self.full
+            && spill.is_used(at.reference)
+        {
             image.cells = spill.cells().image(at.reference, &|| word.reference(time.latest(now_ns)));
         }
         image
