@@ -3,10 +3,11 @@
 pub(crate) mod compact;
 mod direct;
 pub(crate) mod keyed;
+mod latest;
 pub(crate) mod prefetch;
 pub(crate) mod state;
 
-pub(crate) use self::compact::Latest;
+pub(crate) use self::latest::Latest;
 pub use self::compact::{Capacity, CapacityError, Compact, Gauges, Overflow, SnapshotError, Tier};
 pub use self::direct::Direct;
 pub use self::keyed::{Keyed, Lookup, WhenFull};

@@ -5,14 +5,12 @@
 //! | [`crate::word`] | one slot's word; where a state stands against the time |
 //! | `table` | buckets of slots: finding, charging, putting in, evicting |
 //! | `spill` | what is kept of evicted keys: a sketch of their debts, and a doorkeeper in front |
-//! | `latest` | how a time that the caller says is told from one that lags |
 //! | `capacity` | from slots, bytes or traffic to sizes |
 //! | `snapshot` | the state as bytes, and back |
 //! | here | hashing, batches, what the limiter sees |
 
 mod capacity;
 mod gauges;
-mod latest;
 mod snapshot;
 mod spill;
 mod table;
@@ -22,8 +20,7 @@ use std::hash::{BuildHasher, Hash};
 
 pub use self::capacity::{Capacity, CapacityError};
 pub use self::gauges::Gauges;
-pub(crate) use self::latest::Latest;
-use self::latest::{Clocked, Given, Time};
+use super::latest::{self, Clocked, Given, Latest, Time};
 pub use self::snapshot::SnapshotError;
 use self::spill::Spill;
 use self::table::{Full, Table};

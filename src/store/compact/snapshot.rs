@@ -13,7 +13,7 @@ use std::error::Error;
 use std::fmt;
 use std::hash::BuildHasher;
 
-use super::latest::{Clocked, Time};
+use crate::store::latest::{Clocked, Time};
 use super::table::Image;
 use super::{Compact, WAYS};
 use crate::algorithm::CompactAlgorithm;

@@ -31,7 +31,7 @@
 mod models;
 
 use super::gauges::{Counters, Gauges, count};
-use super::latest::Time;
+use crate::store::latest::Time;
 use super::spill::{Identity, Spill};
 use crate::algorithm::narrow::{Narrow, STATE_BITS, Verdict};
 use crate::decision::{Decision, Outcome};

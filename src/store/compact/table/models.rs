@@ -7,7 +7,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::super::capacity::Capacity;
-use super::super::latest::{Clocked, Given, Latest};
+use crate::store::latest::{Clocked, Given, Latest};
 use super::*;
 use crate::algorithm::narrow::ticks::{Interval, Rate};
 use crate::algorithm::narrow::{TatKind, TatWord};

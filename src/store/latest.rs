@@ -30,7 +30,7 @@ pub(crate) trait Time {
 }
 
 /// A clock.
-pub(super) struct Clocked<'a, C>(pub(super) &'a C);
+pub(crate) struct Clocked<'a, C>(pub(super) &'a C);
 
 impl<C: Clock> Time for Clocked<'_, C> {
     const BEGINS_AGAIN: bool = true;
@@ -53,14 +53,14 @@ impl<C: Clock> Time for Clocked<'_, C> {
 }
 
 /// A clock that was read once, for a batch: all of it is decided as of that time.
-pub(super) struct Once<'a, C> {
+pub(crate) struct Once<'a, C> {
     clock: &'a C,
     now_ns: u64,
 }
 
 impl<'a, C: Clock> Once<'a, C> {
     #[inline(always)]
-    pub(super) fn read(clock: &'a C) -> Self {
+    pub(crate) fn read(clock: &'a C) -> Self {
         Self { clock, now_ns: clock.now().as_nanos() }
     }
 }
@@ -86,10 +86,10 @@ impl<C: Clock> Time for Once<'_, C> {
 }
 
 /// A time that the caller says, to a limiter with a clock.
-pub(super) struct Given<'a, C> {
-    pub(super) now_ns: u64,
-    pub(super) latest: &'a Latest,
-    pub(super) clock: &'a C,
+pub(crate) struct Given<'a, C> {
+    pub(crate) now_ns: u64,
+    pub(crate) latest: &'a Latest,
+    pub(crate) clock: &'a C,
 }
 
 impl<C: Clock> Time for Given<'_, C> {
@@ -130,12 +130,14 @@ pub(crate) struct Latest {
 impl Latest {
     pub(crate) fn new<N: Narrow>(word: &N) -> Self {
         let half_range = 1 << (STATE_BITS - 1);
-        Self {
-            ns: CachePadded::new(AtomicU64::new(0)),
-            // None for windows, of which one is a different state as soon as it begins.
-            gap_ns: if N::COARSEST == 0 { 0 } else { word.span_ns(word.horizon()) / 4 },
-            trust_ns: word.span_ns(half_range - 2 * word.horizon()),
-        }
+        // None for windows, of which one is a different state as soon as it begins.
+        let gap_ns = if N::COARSEST == 0 { 0 } else { word.span_ns(word.horizon()) / 4 };
+        Self::within(gap_ns, word.span_ns(half_range - 2 * word.horizon()))
+    }
+
+    /// To within `gap_ns`; a time further ahead than `trust_ns` is not believed.
+    pub(crate) fn within(gap_ns: u64, trust_ns: u64) -> Self {
+        Self { ns: CachePadded::new(AtomicU64::new(0)), gap_ns, trust_ns }
     }
 
     /// Takes notice of a time that something is about to be written as of.
