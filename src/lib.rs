@@ -83,14 +83,15 @@ pub mod design {
 
 pub use algorithm::{
     Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, MinimumSpacing,
-    SlidingLog, SlidingWindow, SubWindow, TokenBucket,
+    SlidingLog, SlidingWindow, SubWindow, TokenBucket, WindowAlgorithm,
 };
 pub use clock::{Clock, CoarseClock, ManualClock, QuantaClock, StdClock, Timestamp};
 pub use decision::{Decision, Denied, Outcome};
 pub use limiter::{Builder, RateLimiter};
 pub use quota::{Quota, QuotaError};
 pub use store::{
-    Capacity, CapacityError, Compact, Direct, Gauges, Keyed, Lookup, Overflow, SnapshotError, Tier, WhenFull,
+    Capacity, CapacityError, Compact, Direct, Gauges, HashedStore, Keyed, Lookup, Overflow, Saturation,
+    Sketch, SnapshotError, Tier, WhenFull,
 };
 
 /// The README's examples, as tests.

@@ -32,7 +32,7 @@ pub use self::gcra::Gcra;
 pub use self::leaky_bucket_meter::LeakyBucketMeter;
 pub use self::leaky_bucket_queue::LeakyBucketQueue;
 pub use self::minimum_spacing::MinimumSpacing;
-pub use self::narrow::CompactAlgorithm;
+pub use self::narrow::{CompactAlgorithm, WindowAlgorithm};
 pub use self::sliding_log::SlidingLog;
 pub use self::sliding_window::SlidingWindow;
 pub use self::sub_window::SubWindow;

@@ -3,10 +3,10 @@
 use std::hash::{BuildHasher, Hash};
 
 use super::RateLimiter;
-use crate::algorithm::{Algorithm, CompactAlgorithm};
+use crate::algorithm::{Algorithm, CompactAlgorithm, WindowAlgorithm};
 use crate::clock::QuantaClock;
 use crate::quota::{Quota, QuotaError};
-use crate::store::{Capacity, Compact, Direct, Keyed, Overflow, WhenFull, compact, keyed};
+use crate::store::{Capacity, Compact, Direct, Keyed, Overflow, Sketch, WhenFull, compact, keyed};
 
 /// Sets what is optional about a limiter; made by [`RateLimiter::builder`](crate::RateLimiter::builder).
 ///
@@ -120,6 +120,19 @@ impl<A: Algorithm, H> Builder<A, (), H> {
     {
         self.clock(QuantaClock::new()).compact()
     }
+
+    /// A limiter that counts windows in a sketch, in constant memory whatever the number of keys.
+    ///
+    /// # Errors
+    /// If the sketch's counters cannot hold the limit, the windows are not aligned, or there is no memory of this size; the
+    /// error says what would fit.
+    pub fn sketch(self) -> Result<RateLimiter<Sketch<A, H>>, QuotaError>
+    where
+        A: WindowAlgorithm,
+        H: BuildHasher,
+    {
+        self.clock(QuantaClock::new()).sketch()
+    }
 }
 
 impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
@@ -154,6 +167,21 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
         let Options { capacity, overflow, tiers, .. } = self.options;
         let layout = compact::Layout { capacity: capacity.unwrap_or_default(), overflow, tiers };
         let store = Compact::new(self.algorithm, self.hasher, &layout)?;
+        Ok(RateLimiter { store, clock: self.clock })
+    }
+
+    /// A limiter that counts windows in a sketch, in constant memory whatever the number of keys.
+    ///
+    /// # Errors
+    /// If the sketch's counters cannot hold the limit, the windows are not aligned, or there is no memory of this size; the
+    /// error says what would fit.
+    pub fn sketch(self) -> Result<RateLimiter<Sketch<A, H>, C>, QuotaError>
+    where
+        A: WindowAlgorithm,
+        H: BuildHasher,
+    {
+        let capacity = self.options.capacity.unwrap_or_default();
+        let store = Sketch::new(self.algorithm, self.hasher, capacity)?;
         Ok(RateLimiter { store, clock: self.clock })
     }
 }

@@ -3,7 +3,9 @@
 mod builder;
 mod compact;
 mod direct;
+mod hashed;
 mod keyed;
+mod sketch;
 
 use std::fmt;
 use std::hash::Hash;

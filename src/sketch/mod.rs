@@ -2,6 +2,7 @@
 
 mod doorkeeper;
 mod tat;
+pub(crate) mod window;
 
 pub(crate) use self::doorkeeper::Doorkeeper;
 pub(crate) use self::tat::Cells;

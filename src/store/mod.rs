@@ -1,13 +1,18 @@
 //! Where words live.
 
+mod by_hash;
 pub(crate) mod compact;
 mod direct;
 pub(crate) mod keyed;
 mod latest;
 pub(crate) mod prefetch;
+pub(crate) mod sketch;
 pub(crate) mod state;
 
-pub(crate) use self::latest::Latest;
+pub(crate) use self::by_hash::ByHash;
+pub use self::by_hash::HashedStore;
 pub use self::compact::{Capacity, CapacityError, Compact, Gauges, Overflow, SnapshotError, Tier};
 pub use self::direct::Direct;
 pub use self::keyed::{Keyed, Lookup, WhenFull};
+pub(crate) use self::latest::Latest;
+pub use self::sketch::{Saturation, Sketch};

@@ -13,6 +13,7 @@
 //! A state that is not ahead says what an absent key says. If two keys of the first two kinds are merged, the
 //! further one is right for both, or against the client (*domination*); of the third kind it is not.
 
+mod counted;
 mod sliding;
 mod tat;
 pub(crate) mod ticks;
@@ -20,6 +21,8 @@ mod window;
 
 use std::fmt::Debug;
 
+pub(crate) use self::counted::Counted;
+pub use self::counted::WindowAlgorithm;
 pub(crate) use self::sliding::SlidingWord;
 pub(crate) use self::tat::{Kind as TatKind, TatWord};
 pub(crate) use self::ticks::STATE_BITS;

@@ -14,9 +14,9 @@ use crate::quota::{Quota, QuotaError, Reason};
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct SlidingWord {
     windows: TickRate,
-    window_ns: u64,
-    limit: u64,
-    count_bits: u32,
+    pub(super) window_ns: u64,
+    pub(super) limit: u64,
+    pub(super) count_bits: u32,
     strict: bool,
 }
 

@@ -16,9 +16,9 @@ const MIN_HALF_RANGE_NS: u128 = 1_000_000_000;
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct WindowWord {
     windows: TickRate,
-    window_ns: u64,
-    limit: u64,
-    count_bits: u32,
+    pub(super) window_ns: u64,
+    pub(super) limit: u64,
+    pub(super) count_bits: u32,
 }
 
 /// Bits for counts up to `largest`, if the index keeps enough of them.

@@ -20,7 +20,6 @@ use std::hash::{BuildHasher, Hash};
 
 pub use self::capacity::{Capacity, CapacityError};
 pub use self::gauges::Gauges;
-use super::latest::{self, Clocked, Given, Latest, Time};
 pub use self::snapshot::SnapshotError;
 use self::spill::Spill;
 use self::table::{Full, Table};
@@ -29,6 +28,8 @@ use crate::algorithm::{CompactAlgorithm, Gcra};
 use crate::clock::Clock;
 use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError, Reason};
+use crate::store::by_hash::ByHash;
+use crate::store::latest::{Clocked, Given, Latest, Once, Time};
 
 /// Slots in a bucket; see the design text for what 16 cost and gave.
 pub(crate) const WAYS: usize = 16;
@@ -129,24 +130,6 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         if reads { &tier.word } else { &self.word }
     }
 
-    #[inline]
-    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
-        self.hasher.hash_one(key)
-    }
-
-    /// Decides and charges by a clock.
-    // Always inlined, as `State::charge`.
-    #[inline(always)]
-    pub(crate) fn charge(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision {
-        self.table.charge(&self.word, hash, &Clocked(clock), cost)
-    }
-
-    /// Decides and charges at the time that the caller says.
-    #[inline(always)]
-    pub(crate) fn charge_at(&self, hash: u64, clock: &impl Clock, now_ns: u64, cost: u64) -> Decision {
-        self.table.charge(&self.word, hash, &self.given(clock, now_ns), cost)
-    }
-
     #[inline(always)]
     pub(crate) fn charge_with(
         &self,
@@ -163,23 +146,57 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         Given { now_ns, latest: &self.latest, clock }
     }
 
-    pub(crate) fn peek(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision {
+    /// Forgets what a key owes; whether it owed anything.
+    pub(crate) fn reset(&self, hash: u64, clock: &impl Clock) -> bool {
+        self.table.reset(&self.word, hash, &Clocked(clock))
+    }
+
+    pub(crate) fn gauges(&self) -> Gauges {
+        self.table.gauges()
+    }
+
+    pub(crate) fn live_slots(&self, now_ns: u64) -> usize {
+        self.table.live_slots(&self.word, now_ns)
+    }
+
+    pub(crate) fn load(&self, now_ns: u64) -> f64 {
+        self.table.load(&self.word, now_ns)
+    }
+}
+
+impl<A: CompactAlgorithm, H: BuildHasher> ByHash for Compact<A, H> {
+    #[inline]
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    // Always inlined, as `State::charge`.
+    #[inline(always)]
+    fn charge(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision {
+        self.table.charge(&self.word, hash, &Clocked(clock), cost)
+    }
+
+    #[inline(always)]
+    fn charge_at(&self, hash: u64, clock: &impl Clock, now_ns: u64, cost: u64) -> Decision {
+        self.table.charge(&self.word, hash, &self.given(clock, now_ns), cost)
+    }
+
+    fn peek(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision {
         self.table.peek(&self.word, hash, &Clocked(clock), cost)
     }
 
-    pub(crate) fn peek_at(&self, hash: u64, clock: &impl Clock, now_ns: u64, cost: u64) -> Decision {
+    fn peek_at(&self, hash: u64, clock: &impl Clock, now_ns: u64, cost: u64) -> Decision {
         self.table.peek(&self.word, hash, &self.given(clock, now_ns), cost)
     }
 
-    /// Decides each of `requests`, a hash and a cost, in order and at one time, and hands the decisions over.
     #[inline(always)]
-    pub(crate) fn charge_each(
+    fn charge_each(
         &self,
         mut requests: impl Iterator<Item = (u64, u64)>,
         clock: &impl Clock,
         mut decided: impl FnMut(Decision),
     ) {
-        let time = latest::Once::read(clock);
+        let time = Once::read(clock);
         // A copy, which no other thread's write could have changed as far as the compiler knows.
         let word = self.word;
         let at = (time.now(), word.reference(time.now()));
@@ -200,29 +217,12 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         }
     }
 
-    /// Forgets what a key owes; whether it owed anything.
-    pub(crate) fn reset(&self, hash: u64, clock: &impl Clock) -> bool {
-        self.table.reset(&self.word, hash, &Clocked(clock))
-    }
-
-    pub(crate) fn clear(&self) {
+    fn clear(&self) {
         self.table.clear();
     }
 
-    pub(crate) fn state_bytes(&self) -> usize {
+    fn state_bytes(&self) -> usize {
         self.table.state_bytes()
-    }
-
-    pub(crate) fn gauges(&self) -> Gauges {
-        self.table.gauges()
-    }
-
-    pub(crate) fn live_slots(&self, now_ns: u64) -> usize {
-        self.table.live_slots(&self.word, now_ns)
-    }
-
-    pub(crate) fn load(&self, now_ns: u64) -> f64 {
-        self.table.load(&self.word, now_ns)
     }
 }
 

@@ -13,12 +13,12 @@ use std::error::Error;
 use std::fmt;
 use std::hash::BuildHasher;
 
-use crate::store::latest::{Clocked, Time};
 use super::table::Image;
 use super::{Compact, WAYS};
 use crate::algorithm::CompactAlgorithm;
 use crate::algorithm::narrow::Narrow;
 use crate::clock::Clock;
+use crate::store::latest::{Clocked, Time};
 
 const MAGIC: &[u8; 8] = b"TOLLGATE";
 const VERSION: u32 = 1;

@@ -31,12 +31,12 @@
 mod models;
 
 use super::gauges::{Counters, Gauges, count};
-use crate::store::latest::Time;
 use super::spill::{Identity, Spill};
 use crate::algorithm::narrow::{Narrow, STATE_BITS, Verdict};
 use crate::decision::{Decision, Outcome};
 use crate::memory::Array;
 use crate::sketch::scale;
+use crate::store::latest::Time;
 use crate::store::prefetch::prefetch;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sync::{AtomicU64, fence, fence_after_rmw};

@@ -7,12 +7,12 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::super::capacity::Capacity;
-use crate::store::latest::{Clocked, Given, Latest};
 use super::*;
 use crate::algorithm::narrow::ticks::{Interval, Rate};
 use crate::algorithm::narrow::{TatKind, TatWord};
 use crate::clock::{Clock, Timestamp};
 use crate::store::Overflow;
+use crate::store::latest::{Clocked, Given, Latest};
 
 const WAYS: usize = 2;
 /// Ticks for a unit.

@@ -1,0 +1,172 @@
+//! Limiters whose stores know keys by their hashes.
+
+use std::hash::Hash;
+
+use super::RateLimiter;
+use crate::clock::{Clock, Timestamp};
+use crate::decision::Decision;
+use crate::store::HashedStore;
+
+/// Keys are of any type that hashes, and may differ from call to call; equal hashes are equal keys. `&str` and
+/// `String` hash alike, an integer and its text do not.
+impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
+    /// Checks one unit for `key` now, and charges it if it is allowed.
+    ///
+    /// # Complexity
+    /// O(1): a clock reading, a hash, one cache line, and one exchange if it is allowed. Never allocates. Lock-free; a denial
+    /// writes nothing, but for a count when a newcomer is denied for a debt that was [spilled or
+    /// inherited](crate::Overflow).
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::new(Quota::per_minute(2));
+    /// assert!(limiter.check("alice").is_allowed());
+    /// assert!(limiter.check("alice").is_allowed());
+    /// assert!(limiter.check("alice").is_denied());
+    /// assert!(limiter.check(&("bob", 7)).is_allowed()); // any type that hashes
+    /// ```
+    #[inline]
+    pub fn check<Q: Hash + ?Sized>(&self, key: &Q) -> Decision {
+        self.check_n(key, 1)
+    }
+
+    /// Checks `cost` units for `key` now, and charges all of them or none.
+    #[inline]
+    pub fn check_n<Q: Hash + ?Sized>(&self, key: &Q, cost: u64) -> Decision {
+        self.store.charge(self.store.hash(key), &self.clock, cost)
+    }
+
+    /// Checks `cost` units for `key` at a time that the caller says.
+    ///
+    /// A `now` behind an earlier call's can only deny more, by less than the step back, as long as it is less than half the
+    /// [range](crate::Compact) of the words. (The limiter's own *clock* stepping back by more than a full burst takes to
+    /// refill makes keys start anew instead: nobody is locked out by a clock that was wrong.)
+    #[inline]
+    pub fn check_at<Q: Hash + ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision {
+        self.store.charge_at(self.store.hash(key), &self.clock, now.as_nanos(), cost)
+    }
+
+    /// The hash of a key, as this limiter finds it by; for [`RateLimiter::check_hash`].
+    #[inline]
+    #[must_use]
+    pub fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.store.hash(key)
+    }
+
+    /// Checks `cost` units now for the key with this hash.
+    ///
+    /// The hash is all that is known of the key: it must come from [`RateLimiter::hash`], or from a keyed hasher of
+    /// 64-bit quality, for *every* call on this limiter.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::new(Quota::per_minute(1));
+    /// let hash = limiter.hash("alice"); // once for a connection
+    /// assert!(limiter.check_hash(hash, 1).is_allowed());
+    /// assert!(limiter.check("alice").is_denied());
+    /// ```
+    #[inline]
+    pub fn check_hash(&self, hash: u64, cost: u64) -> Decision {
+        self.store.charge(hash, &self.clock, cost)
+    }
+
+    /// Checks `cost` units for the key with this hash at a time that the caller says; see [`RateLimiter::check_hash`].
+    #[inline]
+    pub fn check_hash_at(&self, hash: u64, cost: u64, now: Timestamp) -> Decision {
+        self.store.charge_at(hash, &self.clock, now.as_nanos(), cost)
+    }
+
+    /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what remains, when it resets), without
+    /// charging.
+    pub fn peek<Q: Hash + ?Sized>(&self, key: &Q) -> Decision {
+        self.peek_n(key, 1)
+    }
+
+    /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging.
+    pub fn peek_n<Q: Hash + ?Sized>(&self, key: &Q, cost: u64) -> Decision {
+        self.store.peek(self.store.hash(key), &self.clock, cost)
+    }
+
+    /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging.
+    pub fn peek_at<Q: Hash + ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision {
+        self.store.peek_at(self.store.hash(key), &self.clock, now.as_nanos(), cost)
+    }
+
+    /// Checks one unit for each key in order, at one time, and appends the decisions.
+    ///
+    /// The same decisions as so many single checks at that time, at a fraction of the cost where keys are many: one
+    /// clock reading, and the memory of 16 keys is fetched at once.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::new(Quota::per_minute(1));
+    /// let mut decisions = Vec::new();
+    /// limiter.check_many(["alice", "bob", "alice"], &mut decisions);
+    /// let allowed: Vec<bool> = decisions.iter().map(|decision| decision.is_allowed()).collect();
+    /// assert_eq!(allowed, [true, true, false]);
+    /// ```
+    #[inline]
+    pub fn check_many<'k, Q>(&self, keys: impl IntoIterator<Item = &'k Q>, decisions: &mut Vec<Decision>)
+    where
+        Q: Hash + ?Sized + 'k,
+    {
+        self.check_each(keys.into_iter().map(|key| (key, 1)), |decision| decisions.push(decision));
+    }
+
+    /// Checks pairs of a key and a cost in order, at one time, and hands each decision to `decided`.
+    ///
+    /// [`RateLimiter::check_many`] with costs, and without storing decisions of which only a bit is wanted.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::new(Quota::per_minute(10));
+    /// let mut admitted = 0;
+    /// limiter.check_each([("alice", 4), ("bob", 11), ("alice", 7)], |decision| {
+    ///     admitted += u32::from(decision.is_allowed());
+    /// });
+    /// assert_eq!(admitted, 1);
+    /// ```
+    #[inline]
+    pub fn check_each<'k, Q>(
+        &self,
+        requests: impl IntoIterator<Item = (&'k Q, u64)>,
+        decided: impl FnMut(Decision),
+    ) where
+        Q: Hash + ?Sized + 'k,
+    {
+        let requests = requests.into_iter().map(|(key, cost)| (self.store.hash(key), cost));
+        self.store.charge_each(requests, &self.clock, decided);
+    }
+
+    /// [`RateLimiter::check_each`] for keys that are hashed already; see [`RateLimiter::check_hash`].
+    #[inline]
+    pub fn check_each_hash(
+        &self,
+        requests: impl IntoIterator<Item = (u64, u64)>,
+        decided: impl FnMut(Decision),
+    ) {
+        self.store.charge_each(requests.into_iter(), &self.clock, decided);
+    }
+
+    /// Makes all keys owe nothing. Charges that other threads make meanwhile may be forgotten or not.
+    ///
+    /// # Complexity
+    /// O(memory).
+    pub fn clear(&self) {
+        self.store.clear();
+    }
+
+    /// The bytes that keys' states take: table, sketch and doorkeeper. Fixed when the limiter is made; pages that no
+    /// key has touched yet are not resident.
+    pub fn state_bytes(&self) -> usize {
+        self.store.state_bytes()
+    }
+}

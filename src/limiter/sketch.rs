@@ -1,0 +1,28 @@
+//! What limiters that count in a sketch have besides.
+
+use std::hash::BuildHasher;
+
+use super::RateLimiter;
+use crate::algorithm::WindowAlgorithm;
+use crate::clock::Clock;
+use crate::store::{Saturation, Sketch};
+
+impl<A, H, C> RateLimiter<Sketch<A, H>, C>
+where
+    A: WindowAlgorithm,
+    H: BuildHasher,
+    C: Clock,
+{
+    /// The algorithm.
+    pub fn algorithm(&self) -> &A {
+        self.store.algorithm()
+    }
+
+    /// How full the sketch is in the present window.
+    ///
+    /// # Complexity
+    /// O(1): 12,288 words are looked at, at most.
+    pub fn saturation(&self) -> Saturation {
+        self.store.saturation(self.now_ns())
+    }
+}

@@ -1,0 +1,172 @@
+//! Sketches of windows of time that turn by themselves.
+//!
+//! ```text
+//! word = [ tag | payload ]        tag: the index of the window that the payload is of, modulo 2^bits
+//! ```
+//! Time is cut into windows of equal length, aligned to the Unix epoch. Each word knows its window: read for a later one it
+//! is empty, and the next write for that window replaces it, payload and tag in one exchange. So nothing is ever cleared,
+//! nothing is swapped, and no call pays for a turn. Where the last window counts too, words come in pairs, for even windows
+//! and for odd.
+//!
+//! | part | a word's payload |
+//! |---|---|
+//! | [`Counters`] | as many counters as fit: a count-min sketch with conservative update |
+//! | [`Seen`] | bits: a register-blocked Bloom filter that knows who comes for the first time |
+//!
+//! # Threads that lag, and clocks that step
+//! A word of a *later* window than the caller's tells the caller that it is late: it begins again as of that window, and
+//! never takes the counts of a window that came after its own for the past. One window later is always believed, since two
+//! threads' clocks may differ by a little. Further ahead only if the latest time there is, asked for after the word was
+//! read, is there too; otherwise the tag has come round, or the clock was wrong when it was written, and the word is old.
+//!
+//! # Tags come round
+//! A word that nobody writes for as many windows as there are tags reads as new for one window, and its counts are counted
+//! against whoever has them. There are enough tags for three months where that leaves room ([`tag_bits`]).
+
+mod counters;
+#[cfg(all(test, tollgate_loom))]
+mod models;
+mod seen;
+
+pub(crate) use self::counters::{Commit, Counters, Place, Read};
+pub(crate) use self::seen::{Insert, Mark, Seen};
+use crate::algorithm::narrow::ticks::TickRate;
+
+/// The fewest and the most bits of a tag.
+const TAG_BITS: std::ops::RangeInclusive<u32> = 16..=24;
+/// How long it should take until tags come round, if they have not the most bits by then: three months.
+const ROUND_NS: u64 = 90 * 86_400 * 1_000_000_000;
+
+/// The bits of a tag for windows of this length.
+pub(crate) fn tag_bits(window_ns: u64) -> u32 {
+    let windows = ROUND_NS / window_ns.max(1);
+    (u64::BITS - windows.leading_zeros()).clamp(*TAG_BITS.start(), *TAG_BITS.end())
+}
+
+/// Windows of time, and the tags of their words.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Windows {
+    rate: TickRate,
+    window_ns: u64,
+    tag_bits: u32,
+}
+
+/// The window of another thread's word, which is later than the caller's.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Late {
+    pub(crate) window: u64,
+}
+
+/// How a word stands to a window.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Standing {
+    /// Of that window.
+    Now,
+    /// Of the one before.
+    Last,
+    /// Of one that is over for longer, or never written.
+    Past,
+}
+
+impl Windows {
+    /// Windows of `window_ns` (not zero).
+    pub(crate) fn new(window_ns: u64, tag_bits: u32) -> Self {
+        Self { rate: TickRate::new(1, window_ns), window_ns, tag_bits }
+    }
+
+    /// The index of the window that a time lies in.
+    #[inline]
+    pub(crate) fn index(&self, now_ns: u64) -> u64 {
+        self.rate.floor(now_ns)
+    }
+
+    /// The first nanosecond of a window, if there is one before time ends.
+    pub(crate) fn start_ns(&self, window: u64) -> u64 {
+        window.saturating_mul(self.window_ns)
+    }
+
+    pub(crate) fn window_ns(&self) -> u64 {
+        self.window_ns
+    }
+
+    /// The bits that a tag leaves.
+    pub(crate) fn payload_bits(&self) -> u32 {
+        u64::BITS - self.tag_bits
+    }
+
+    /// How far apart two threads' times may be, to be told from times that came round: half the tags, less some.
+    pub(crate) fn trust_ns(&self) -> u64 {
+        ((1_u64 << (self.tag_bits - 1)) - 2).saturating_mul(self.window_ns)
+    }
+
+    /// An empty word of a window.
+    #[inline]
+    fn empty(&self, window: u64) -> u64 {
+        window << self.payload_bits()
+    }
+
+    /// How a word stands to a window, which is the caller's; `latest` is the latest window there is, and asked for only if
+    /// the word seems to be further ahead than a thread's clock can be.
+    #[inline]
+    fn standing(&self, word: u64, window: u64, latest: &impl Fn() -> u64) -> Result<Standing, Late> {
+        // Never written: its tag says nothing.
+        if word == 0 {
+            return Ok(Standing::Past);
+        }
+        let tags = (1_u64 << self.tag_bits) - 1;
+        let ahead = (word >> self.payload_bits()).wrapping_sub(window) & tags;
+        match ahead {
+            0 => Ok(Standing::Now),
+            1 => Err(Late { window: window.saturating_add(1) }),
+            _ if ahead == tags => Ok(Standing::Last),
+            _ if ahead > tags / 2 => Ok(Standing::Past),
+            _ => self.far_ahead(window.saturating_add(ahead), latest),
+        }
+    }
+
+    #[cold]
+    fn far_ahead(&self, window: u64, latest: &impl Fn() -> u64) -> Result<Standing, Late> {
+        // The caller's load of the word was an Acquire, and its writer read its clock, or noted its time, before.
+        if latest() >= window { Err(Late { window }) } else { Ok(Standing::Past) }
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    const BITS: u32 = 16;
+
+    #[test]
+    fn a_word_is_of_its_window_and_then_old() {
+        let windows = Windows::new(1_000, BITS);
+        for window in [0, 1, 7, (1 << BITS) - 1, 1 << BITS, u64::MAX / 1_000 - 1] {
+            let word = windows.empty(window) | 1;
+            let standing = |at| windows.standing(word, at, &|| at);
+            assert_eq!(standing(window), Ok(Standing::Now));
+            assert_eq!(standing(window.wrapping_add(1)), Ok(Standing::Last));
+            for past in [2, 3, 1_000, (1 << (BITS - 1)) - 1, 1 << (BITS - 1)] {
+                assert_eq!(standing(window.wrapping_add(past)), Ok(Standing::Past), "{past}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_sees_a_later_window_is_late() {
+        let windows = Windows::new(1_000, BITS);
+        let word = windows.empty(100) | 1;
+        // One ahead is always believed, more if the latest time says so.
+        assert_eq!(windows.standing(word, 99, &|| 0), Err(Late { window: 100 }));
+        assert_eq!(windows.standing(word, 90, &|| 100), Err(Late { window: 100 }));
+        assert_eq!(windows.standing(word, 90, &|| 99), Ok(Standing::Past));
+        assert_eq!(windows.standing(0, 99, &|| 100), Ok(Standing::Past));
+    }
+
+    #[test]
+    fn tags_come_round_after_months_where_there_is_room() {
+        assert_eq!(tag_bits(u64::MAX), 16);
+        assert_eq!(tag_bits(60_000_000_000), 17);
+        assert_eq!(tag_bits(1_000_000_000), 23);
+        assert_eq!((tag_bits(1), tag_bits(0)), (24, 24));
+    }
+}

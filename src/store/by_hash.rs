@@ -1,0 +1,44 @@
+//! What stores have in common that know a key by its hash only.
+
+use std::hash::Hash;
+
+use crate::clock::Clock;
+use crate::decision::Decision;
+
+/// A store that keeps no keys, but finds them by a 64-bit hash: [`Compact`](crate::Compact) and
+/// [`Sketch`](crate::Sketch). Sealed.
+pub trait HashedStore: ByHash {}
+
+impl<S: ByHash> HashedStore for S {}
+
+/// How a [`HashedStore`] decides. Public in a private module.
+pub trait ByHash {
+    /// The hash of a key.
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64;
+
+    /// Decides and charges by a clock.
+    fn charge(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision;
+
+    /// Decides and charges at the time that the caller says.
+    fn charge_at(&self, hash: u64, clock: &impl Clock, now_ns: u64, cost: u64) -> Decision;
+
+    /// Decides by a clock.
+    fn peek(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision;
+
+    /// Decides at the time that the caller says.
+    fn peek_at(&self, hash: u64, clock: &impl Clock, now_ns: u64, cost: u64) -> Decision;
+
+    /// Decides each of `requests`, a hash and a cost, in order and at one time, and hands the decisions over.
+    fn charge_each(
+        &self,
+        requests: impl Iterator<Item = (u64, u64)>,
+        clock: &impl Clock,
+        decided: impl FnMut(Decision),
+    );
+
+    /// Forgets everything.
+    fn clear(&self);
+
+    /// The bytes of all states.
+    fn state_bytes(&self) -> usize;
+}

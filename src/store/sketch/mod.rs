@@ -1,0 +1,379 @@
+//! The sketch store: windows for any number of keys in constant memory, whatever their number.
+//!
+//! | part | holds |
+//! |---|---|
+//! | [`crate::sketch::window`] | who comes for the first time in a window, and counts of windows |
+//! | `sizes` | from bytes or traffic to sizes |
+//! | `saturation` | how full it is |
+//! | here | deciding, hashing, batches |
+//!
+//! # Deciding
+//! What was counted for a key in a window is at most its estimate: the least of its counters, and one more if the
+//! doorkeeper knows it. The first unit of a key in a window is kept by the doorkeeper alone, so that the many keys that
+//! come once touch no counter.
+//!
+//! *A key that the doorkeeper does not know* has used nothing: it is decided so, whatever its counters hold. More than one
+//! unit is raised into the counters first, and then the key is put in: of those who race, one is told that it was the first,
+//! and is admitted; the others see its count, and decide anew.
+//!
+//! *A key that it knows* is charged by raise-then-commit ([`Counters`]), from exactly the estimate that was decided
+//! on. Denials write nothing.
+//!
+//! # Sliding windows
+//! The last window's estimate weighs too, so a charge of a thread that lags in the last window must not come after it was
+//! read for this one. Both write and then look, with a fence in between: who has charged a window looks whether the next one
+//! has begun where its key is, and if so begins again there; and reads the last window's estimate again, and denies if it
+//! has grown too much. At least one of two such threads sees the other. In both cases the charge stays where it is, against
+//! the client.
+
+#[cfg(all(test, tollgate_loom))]
+mod models;
+mod saturation;
+mod sizes;
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+
+pub use self::saturation::Saturation;
+use crate::algorithm::FixedWindow;
+use crate::algorithm::narrow::{Counted, Verdict, WindowAlgorithm};
+use crate::clock::Clock;
+use crate::decision::{Decision, Outcome};
+use crate::quota::{QuotaError, Reason};
+use crate::sketch::window::{Commit, Counters, Insert, Late, Mark, Place, Read, Seen, Windows, tag_bits};
+use crate::store::Capacity;
+use crate::store::by_hash::ByHash;
+use crate::store::latest::{Clocked, Given, Latest, Once, Time};
+use crate::sync::fence_after_rmw;
+
+/// Keys whose lines are asked for before they are checked.
+const BATCH: usize = 16;
+
+/// Counts of windows in a sketch: constant memory, whatever the number of keys.
+///
+/// Nothing is kept of a key at all: it has a few bits and counters that it shares with others. So the counts that it is
+/// decided by are what was counted for it, or more: nobody is ever admitted more than the limit, and a key may be denied
+/// early, the more often the fuller the sketch is ([`Saturation`]). Four MiB count 17 M admitted units of 10 M keys (Zipf
+/// 1.0) in one window of 100 a key, and deny about one deserving request in ten thousand.
+///
+/// Prefer [`Compact`](crate::Compact) where it has room for the keys that owe: it forgets as keys pay, this one by whole
+/// windows. This one is for more busy keys than there is memory for, at 1 to 4 bytes each; and its memory is the same under a
+/// flood of ever new keys, each of which takes three bits, and denies nobody.
+///
+/// Made by [`Builder::sketch`](crate::Builder::sketch). Windows are aligned to the Unix epoch, and turn by themselves: no call
+/// pays for a turn.
+///
+/// # Source
+/// Cormode and Muthukrishnan 2005 (count-min); Estan and Varghese 2002 (conservative update); Einziger, Friedman and
+/// Manes 2017, `TinyLFU` (doorkeeper); Putze, Sanders and Singler 2007 (blocked Bloom filters).
+pub struct Sketch<A: WindowAlgorithm = FixedWindow, H = ahash::RandomState> {
+    algorithm: A,
+    word: A::Narrow,
+    hasher: H,
+    tables: Tables,
+    latest: Latest,
+}
+
+/// Where the counts are.
+#[derive(Debug)]
+struct Tables {
+    windows: Windows,
+    seen: Seen,
+    counters: Counters,
+}
+
+/// Where a key's counts are.
+#[derive(Copy, Clone, Debug, Default)]
+struct Key {
+    mark: Mark,
+    place: Place,
+}
+
+/// A time in a check, and the window that it counts in: a later one than the time's, if others are there.
+#[derive(Copy, Clone, Debug)]
+struct Moment {
+    now_ns: u64,
+    window: u64,
+}
+
+/// What a key has used, by estimate.
+#[derive(Copy, Clone, Debug)]
+struct Used {
+    last: u64,
+    current: u64,
+    /// Where the estimate was read, if the doorkeeper knows the key.
+    read: Option<Read>,
+}
+
+impl Tables {
+    #[inline]
+    fn key(&self, hash: u64) -> Key {
+        Key { mark: self.seen.mark(&self.windows, hash), place: self.counters.place(hash) }
+    }
+
+    /// A key's estimate in the window before this one, if that matters.
+    #[inline(always)]
+    fn last<N: Counted>(&self, key: &Key, window: u64, latest: &impl Fn() -> u64) -> Result<u64, Late> {
+        if !N::LAST || !self.seen.contained(&self.windows, &key.mark, window, latest)? {
+            return Ok(0);
+        }
+        Ok(self.counters.last(&self.windows, &key.place, window, latest)? + 1)
+    }
+
+    #[inline(always)]
+    fn used<N: Counted>(&self, key: &Key, window: u64, latest: &impl Fn() -> u64) -> Result<Used, Late> {
+        let last = self.last::<N>(key, window, latest)?;
+        if !self.seen.contains(&self.windows, &key.mark, window, latest)? {
+            return Ok(Used { last, current: 0, read: None });
+        }
+        let read = self.counters.read(&self.windows, &key.place, window, latest)?;
+        Ok(Used { last, current: read.least + 1, read: Some(read) })
+    }
+
+    /// Decides without charging.
+    fn look<N: Counted>(
+        &self,
+        word: &N,
+        key: &Key,
+        moment: Moment,
+        latest: &impl Fn() -> u64,
+        cost: u64,
+    ) -> Result<Decision, Late> {
+        let used = self.used::<N>(key, moment.window, latest)?;
+        let ahead = word.ahead(moment.later(self), used.last, used.current);
+        let outcome = match word.judge(ahead, moment.now_ns, cost) {
+            Verdict::Deny => Outcome::Denied,
+            Verdict::Never => Outcome::Never,
+            Verdict::Admit(_) => Outcome::Allowed,
+        };
+        Ok(moment.decision(word, outcome, ahead, false, cost))
+    }
+
+    /// Decides one request and charges it, or says `None` if another thread was first, and all begins again.
+    #[inline(always)]
+    fn attempt<N: Counted>(
+        &self,
+        word: &N,
+        key: &Key,
+        moment: Moment,
+        latest: &impl Fn() -> u64,
+        cost: u64,
+    ) -> Result<Option<Decision>, Late> {
+        let Moment { now_ns, window } = moment;
+        let used = self.used::<N>(key, window, latest)?;
+        let ahead = word.ahead(moment.later(self), used.last, used.current);
+        let after = match word.judge(ahead, now_ns, cost) {
+            Verdict::Deny => return Ok(Some(moment.decision(word, Outcome::Denied, ahead, false, cost))),
+            Verdict::Never => return Ok(Some(moment.decision(word, Outcome::Never, ahead, false, cost))),
+            Verdict::Admit(_) if cost == 0 => {
+                return Ok(Some(moment.decision(word, Outcome::Allowed, ahead, false, cost)));
+            }
+            Verdict::Admit(after) => after,
+        };
+        if !self.charge(key, window, used.read.as_ref(), cost, latest)? {
+            return Ok(None);
+        }
+        if N::LAST {
+            fence_after_rmw();
+            self.seen.has_turned(&self.windows, &key.mark, window, latest)?;
+            let last = self.last::<N>(key, window, latest)?;
+            if last > used.last {
+                let ahead = word.ahead(moment.later(self), last, used.current);
+                if let Verdict::Deny = word.judge(ahead, now_ns, cost) {
+                    let ahead = word.ahead(moment.later(self), last, used.current + cost);
+                    return Ok(Some(moment.decision(word, Outcome::Denied, ahead, false, cost)));
+                }
+            }
+        }
+        Ok(Some(moment.decision(word, Outcome::Allowed, after, true, cost)))
+    }
+
+    /// Charges what was decided on, unless another thread was first.
+    #[inline(always)]
+    fn charge(
+        &self,
+        key: &Key,
+        window: u64,
+        read: Option<&Read>,
+        cost: u64,
+        latest: &impl Fn() -> u64,
+    ) -> Result<bool, Late> {
+        let Self { windows, seen, counters } = self;
+        match read {
+            None => {
+                // All but the first unit, which the doorkeeper keeps.
+                if cost > 1 {
+                    counters.raise(windows, &key.place, None, (window, cost - 1), latest)?;
+                }
+                Ok(seen.insert(windows, &key.mark, window, latest)? == Insert::First)
+            }
+            Some(read) => {
+                let at = (window, read.least + cost);
+                counters.raise(windows, &key.place, Some(read), at, latest)?;
+                Ok(counters.commit(windows, &key.place, read, at, latest)? == Commit::Done)
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.seen.bytes() + self.counters.bytes()
+    }
+}
+
+impl Moment {
+    #[inline]
+    fn at(tables: &Tables, now_ns: u64) -> Self {
+        Self { now_ns, window: tables.windows.index(now_ns) }
+    }
+
+    /// How many windows after its time's it counts in.
+    #[inline]
+    fn later(&self, tables: &Tables) -> u64 {
+        self.window.saturating_sub(tables.windows.index(self.now_ns))
+    }
+
+    #[inline]
+    fn decision<N: Counted>(
+        &self,
+        word: &N,
+        outcome: Outcome,
+        ahead: u64,
+        charged: bool,
+        cost: u64,
+    ) -> Decision {
+        word.decision(outcome, ahead, charged, (self.now_ns, word.reference(self.now_ns)), cost)
+    }
+}
+
+impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
+    pub(crate) fn new(algorithm: A, hasher: H, capacity: Capacity) -> Result<Self, QuotaError> {
+        let word = algorithm.narrow(&[])?;
+        let windows = Windows::new(word.window_ns(), tag_bits(word.window_ns()));
+        let last = <A::Narrow as Counted>::LAST;
+        let sizes = sizes::Sizes::new(capacity, word.limit(), &windows)?;
+        let refused = || QuotaError::from(Reason::Memory { bytes: sizes.bytes() });
+        let seen = Seen::new(sizes.seen, last).ok_or_else(refused)?;
+        // The doorkeeper has the first of them.
+        let counters = Counters::new(sizes.counters, word.limit() - 1, last, &windows).ok_or_else(refused)?;
+        let latest = Latest::within(0, windows.trust_ns());
+        Ok(Self { algorithm, word, hasher, tables: Tables { windows, seen, counters }, latest })
+    }
+
+    pub(crate) fn algorithm(&self) -> &A {
+        &self.algorithm
+    }
+
+    pub(crate) fn saturation(&self, now_ns: u64) -> Saturation {
+        let Tables { windows, seen, counters } = &self.tables;
+        Saturation::of(windows, seen, counters, windows.index(now_ns), self.word.limit())
+    }
+
+    fn given<'a, C>(&'a self, clock: &'a C, now_ns: u64) -> Given<'a, C> {
+        Given { now_ns, latest: &self.latest, clock }
+    }
+
+    #[inline(always)]
+    fn decide(&self, key: &Key, time: &impl Time, now_ns: u64, cost: u64) -> Decision {
+        time.note(now_ns);
+        let mut moment = Moment::at(&self.tables, now_ns);
+        loop {
+            let latest = || self.tables.windows.index(time.latest(moment.now_ns));
+            match self.tables.attempt(&self.word, key, moment, &latest, cost) {
+                Ok(Some(decision)) => return decision,
+                Ok(None) => {}
+                Err(late) => moment = self.catch_up(time, moment, late),
+            }
+        }
+    }
+
+    fn look(&self, hash: u64, time: &impl Time, cost: u64) -> Decision {
+        let key = self.tables.key(hash);
+        let mut moment = Moment::at(&self.tables, time.now());
+        loop {
+            let latest = || self.tables.windows.index(time.latest(moment.now_ns));
+            match self.tables.look(&self.word, &key, moment, &latest, cost) {
+                Ok(decision) => return decision,
+                Err(late) => moment = self.catch_up(time, moment, late),
+            }
+        }
+    }
+
+    /// Others are in a later window: as of the time read again, and of that window at least.
+    #[cold]
+    fn catch_up<T: Time>(&self, time: &T, moment: Moment, late: Late) -> Moment {
+        let now_ns = if T::BEGINS_AGAIN { time.now() } else { moment.now_ns };
+        Moment { now_ns, window: late.window.max(self.tables.windows.index(now_ns)) }
+    }
+}
+
+impl<A: WindowAlgorithm, H: BuildHasher> ByHash for Sketch<A, H> {
+    #[inline]
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    #[inline(always)]
+    fn charge(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision {
+        let time = Clocked(clock);
+        self.decide(&self.tables.key(hash), &time, time.now(), cost)
+    }
+
+    #[inline(always)]
+    fn charge_at(&self, hash: u64, clock: &impl Clock, now_ns: u64, cost: u64) -> Decision {
+        self.decide(&self.tables.key(hash), &self.given(clock, now_ns), now_ns, cost)
+    }
+
+    fn peek(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision {
+        self.look(hash, &Clocked(clock), cost)
+    }
+
+    fn peek_at(&self, hash: u64, clock: &impl Clock, now_ns: u64, cost: u64) -> Decision {
+        self.look(hash, &self.given(clock, now_ns), cost)
+    }
+
+    #[inline(always)]
+    fn charge_each(
+        &self,
+        mut requests: impl Iterator<Item = (u64, u64)>,
+        clock: &impl Clock,
+        mut decided: impl FnMut(Decision),
+    ) {
+        let time = Once::read(clock);
+        let mut batch = [(Key::default(), 0); BATCH];
+        loop {
+            let mut len = 0;
+            while len < BATCH {
+                let Some((hash, cost)) = requests.next() else { break };
+                let key = self.tables.key(hash);
+                self.tables.seen.approach(&key.mark);
+                self.tables.counters.approach(&key.place);
+                batch[len] = (key, cost);
+                len += 1;
+            }
+            for (key, cost) in &batch[..len] {
+                decided(self.decide(key, &time, time.now(), *cost));
+            }
+            if len < BATCH {
+                return;
+            }
+        }
+    }
+
+    fn clear(&self) {
+        self.tables.seen.clear();
+        self.tables.counters.clear();
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.tables.bytes()
+    }
+}
+
+impl<A: WindowAlgorithm, H> fmt::Debug for Sketch<A, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sketch")
+            .field("algorithm", &self.algorithm)
+            .field("state_bytes", &self.tables.bytes())
+            .finish_non_exhaustive()
+    }
+}
