@@ -34,6 +34,14 @@ unsafe impl Zeroed for crate::sync::AtomicU16 {
     }
 }
 
+// SAFETY: as above.
+unsafe impl Zeroed for crate::sync::AtomicU32 {
+    #[cfg(tollgate_loom)]
+    fn zero() -> Self {
+        Self::new(0)
+    }
+}
+
 // SAFETY: an array is its elements, one after the other.
 unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {
     #[cfg(tollgate_loom)]

@@ -1,10 +1,16 @@
 //! Sketches: what is kept of keys too many to keep, in constant memory and with one-sided errors.
 
+mod bloom;
+mod count_min;
 mod doorkeeper;
+mod error;
 mod tat;
 pub(crate) mod window;
 
+pub use self::bloom::Bloom;
+pub use self::count_min::CountMin;
 pub(crate) use self::doorkeeper::Doorkeeper;
+pub use self::error::SketchError;
 pub(crate) use self::tat::Cells;
 pub use self::tat::TatSketch;
 

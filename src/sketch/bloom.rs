@@ -1,0 +1,288 @@
+//! A register-blocked Bloom filter: all bits of a key are in one word.
+//!
+//! ```text
+//! hash ──mix──► word ──mix──► up to ten bits of its 64, six bits of the hash for each
+//! ```
+//! So one load answers whether a key is there, and one atomic OR puts it in *and* says whether it was there: the OR returns the
+//! word as it was, and of several threads with the same key only the first can find a bit missing. The price is that words
+//! fill unevenly: more false positives than in a filter whose bits are anywhere, and the more so the rarer they should be.
+//!
+//! *How many.* The number of keys in a word is Poisson distributed around `λ = keys / words`. A key's `k` bits are drawn one
+//! by one and may coincide. With `q(j) = (1 − j / 64)^k`, the chance that a key leaves `j` given bits alone, all of `t` given
+//! bits are set with probability `Σ (−1)^j (t over j) e^(−λ (1 − q(j)))`, over `j` from 0 to `t`: inclusion and exclusion, and a
+//! Poisson number of keys. That is averaged over how many of the `k` bits that are asked for differ.
+
+#[cfg(all(test, tollgate_loom))]
+mod models;
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+
+use super::count_min::share;
+use super::error::Reason;
+use super::{SketchError, mix, scale};
+use crate::memory::Array;
+use crate::sync::AtomicU64;
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+const WORD: usize = size_of::<AtomicU64>();
+/// Bits of a word, and how many bits of a hash choose one.
+const WORD_BITS: u32 = u64::BITS;
+const CHOICE_BITS: u32 = WORD_BITS.ilog2();
+/// As many as one hash can choose.
+const MAX_BITS: u32 = u64::BITS / CHOICE_BITS;
+/// The most words for a key, on average: a filter of more is larger than the hashes themselves would be.
+const MAX_WORDS_A_KEY: f64 = 1.0;
+
+/// A set of keys in constant memory, that is sometimes wrong about who is in it: says of some keys that were not
+/// inserted that they were, and never the other way round.
+///
+/// A register-blocked Bloom filter: a key has 1 to 10 bits, all in one 64-bit word, so [`insert`](Self::insert) is one load
+/// and at most one atomic operation, and tells whether the key was there. The share of other keys
+/// that are taken for inserted, by the bits of memory for each inserted key:
+///
+/// | bits a key | 8 | 10 | 12 | 16 | 24 | 64 |
+/// |---|---|---|---|---|---|---|
+/// | computed | 3.35 % | 1.78 % | 1.04 % | 0.405 % | 0.100 % | 0.0029 % |
+///
+/// # Consistency
+/// All calls take `&self`, never wait and can be made from any number of threads. A key is found by all calls that begin after
+/// its insert returned. Of threads that insert the same new key at once at most one is told that it was new, and exactly one
+/// unless other keys' bits cover it.
+///
+/// # Keys that clients choose
+/// The default hasher has a secret, so clients cannot choose keys that are taken for others but by trying them out.
+///
+/// # Examples
+/// ```
+/// use tollgate::sketch::Bloom;
+///
+/// // A million keys, of which one other in a hundred may be taken for one: 1.5 MB.
+/// let seen = Bloom::for_items(1_000_000, 0.01)?;
+/// assert!(!seen.insert("203.0.113.7"), "it is new");
+/// assert!(seen.insert("203.0.113.7"), "it was there");
+/// assert!(seen.contains("203.0.113.7"));
+/// # Ok::<(), tollgate::sketch::SketchError>(())
+/// ```
+///
+/// # Source
+/// Bloom 1970; Putze, Sanders and Singler 2007 (blocks); Lang, Neumann, Kemper and Boncz 2019 (words).
+pub struct Bloom<H = ahash::RandomState> {
+    words: Array<AtomicU64>,
+    /// Bits of a key: 1 to 10, some of which may coincide.
+    bits: u32,
+    hasher: H,
+}
+
+impl Bloom {
+    /// The smallest filter that takes other keys for inserted ones with this probability at most, once so many keys are in it.
+    ///
+    /// # Errors
+    /// If `items` is 0; if `false_positives` is not above 0 and below 1 (or not a number), or below 0.0000294, which
+    /// would take more than 64 bits a key; or if there is no memory for it.
+    pub fn for_items(items: usize, false_positives: f64) -> Result<Self, SketchError> {
+        if items == 0 {
+            return Err(Reason::ZeroItems.into());
+        }
+        let share = share("the share of false positives", false_positives)?;
+        let (_, least) = best(1.0 / MAX_WORDS_A_KEY);
+        if share < least {
+            return Err(Reason::FalsePositives { got: share, least }.into());
+        }
+        // The share falls with the words; between one for all keys and as many as there are.
+        let fits = |words: usize| best(load(items, words)).1 <= share;
+        let (mut low, mut high) = (0, items);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if fits(middle) {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        Self::with_words(high, items)
+    }
+
+    /// The filter of at most `bytes` that takes the fewest other keys for inserted ones once `items` keys are in it.
+    ///
+    /// # Errors
+    /// If `bytes` is below 8, `items` is 0, or there is no memory for it.
+    pub fn for_memory(bytes: usize, items: usize) -> Result<Self, SketchError> {
+        if items == 0 {
+            return Err(Reason::ZeroItems.into());
+        }
+        if bytes < WORD {
+            return Err(Reason::TooFewBytes { got: bytes, least: WORD }.into());
+        }
+        Self::with_words(bytes / WORD, items)
+    }
+
+    fn with_words(words: usize, items: usize) -> Result<Self, SketchError> {
+        let bytes = words as u128 * WORD as u128;
+        let (bits, _) = best(load(items, words));
+        let words = Array::zeroed(words).ok_or(Reason::Memory { bytes })?;
+        Ok(Self { words, bits, hasher: ahash::RandomState::new() })
+    }
+}
+
+impl<H> Bloom<H> {
+    /// The same filter with another hasher. Default: ahash with random keys.
+    ///
+    /// For a filter into which nothing was inserted yet. What was inserted by the old hasher stays, as other keys.
+    ///
+    /// A hasher needs 64 bits of good quality. One without a secret lets clients choose keys that are taken for others.
+    #[must_use]
+    pub fn with_hasher<I>(self, hasher: I) -> Bloom<I> {
+        let Self { words, bits, .. } = self;
+        Bloom { words, bits, hasher }
+    }
+
+    /// Inserts the key with this hash, as [`Bloom::insert`].
+    ///
+    /// `hash` must be of 64-bit quality: it is all that is known of the key. By [`Bloom::hash`] it is that of the key.
+    #[inline]
+    pub fn insert_hash(&self, hash: u64) -> bool {
+        let (word, bits) = self.place(hash);
+        // Ordering: Acquire here and below; pairs with the Release of the insert that is found.
+        if word.load(Acquire) & bits == bits {
+            return true;
+        }
+        // Ordering: Release: who finds the key sees what was written before it was inserted.
+        word.fetch_or(bits, AcqRel) & bits == bits
+    }
+
+    /// Whether the key with this hash may have been inserted, as [`Bloom::contains`].
+    #[inline]
+    #[must_use]
+    pub fn contains_hash(&self, hash: u64) -> bool {
+        let (word, bits) = self.place(hash);
+        // Ordering: Acquire, as above.
+        word.load(Acquire) & bits == bits
+    }
+
+    /// The word of a key, and its bits there.
+    #[inline]
+    fn place(&self, hash: u64) -> (&AtomicU64, u64) {
+        let mut choices = mix(hash);
+        let word = &self.words[scale(choices, self.words.len())];
+        // Others than those that chose the word.
+        choices = mix(choices);
+        let mut bits = 0;
+        for _ in 0..self.bits {
+            bits |= 1 << (choices % u64::from(WORD_BITS));
+            choices >>= CHOICE_BITS;
+        }
+        (word, bits)
+    }
+
+    /// The share of other keys that are taken for inserted ones once `items` keys are in it: computed, not measured. Exact to
+    /// about 10⁻¹².
+    #[must_use]
+    pub fn false_positives(&self, items: usize) -> f64 {
+        false_positives(load(items, self.words.len()), self.bits)
+    }
+
+    /// Forgets all keys.
+    ///
+    /// Keys that are inserted at the same time may be forgotten or kept; those whose insert begins after it returned are
+    /// kept.
+    ///
+    /// # Complexity
+    /// O(bytes): nobody waits for it, but the caller does.
+    pub fn clear(&self) {
+        for word in self.words.iter() {
+            // A look first, so that untouched memory stays so.
+            if word.load(Relaxed) != 0 {
+                // Ordering: Release, as any other write of a word.
+                word.store(0, Release);
+            }
+        }
+    }
+
+    /// The bytes of its words.
+    #[must_use]
+    pub fn state_bytes(&self) -> usize {
+        self.words.len() * WORD
+    }
+}
+
+impl<H: BuildHasher> Bloom<H> {
+    /// Inserts a key, and says whether it was there already: *no* is certain, *yes* is not.
+    ///
+    /// # Complexity
+    /// O(1): a load, and one atomic operation if the key is new. Wait-free.
+    #[inline]
+    pub fn insert<K: Hash + ?Sized>(&self, key: &K) -> bool {
+        self.insert_hash(self.hash(key))
+    }
+
+    /// Whether a key may have been inserted: *no* is certain, *yes* is not.
+    ///
+    /// # Complexity
+    /// O(1): a load. Writes nothing.
+    #[inline]
+    #[must_use]
+    pub fn contains<K: Hash + ?Sized>(&self, key: &K) -> bool {
+        self.contains_hash(self.hash(key))
+    }
+
+    /// The hash of a key, for [`Bloom::insert_hash`] and [`Bloom::contains_hash`].
+    #[inline]
+    #[must_use]
+    pub fn hash<K: Hash + ?Sized>(&self, key: &K) -> u64 {
+        self.hasher.hash_one(key)
+    }
+}
+
+impl<H> fmt::Debug for Bloom<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bloom")
+            .field("state_bytes", &self.state_bytes())
+            .field("bits", &self.bits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Keys for each word.
+#[expect(clippy::cast_precision_loss, reason = "a mean")]
+fn load(items: usize, words: usize) -> f64 {
+    items as f64 / words as f64
+}
+
+/// The number of bits a key with the fewest false positives, and their share, at so many keys a word.
+fn best(load: f64) -> (u32, f64) {
+    let shares = (1..=MAX_BITS).map(|bits| (bits, false_positives(load, bits)));
+    shares.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1, 1.0))
+}
+
+/// The share of false positives of keys with so many bits, at so many keys a word: see the module's text.
+fn false_positives(load: f64, bits: u32) -> f64 {
+    let word_bits = f64::from(WORD_BITS);
+    // How many of a key's bits differ: differ[t] is the probability of t.
+    let mut differ = [0.0; MAX_BITS as usize + 1];
+    differ[0] = 1.0;
+    for drawn in 0..bits {
+        for different in (0..=drawn).rev() {
+            let same = f64::from(different) / word_bits;
+            let of = different as usize;
+            differ[of + 1] += differ[of] * (1.0 - same);
+            differ[of] *= same;
+        }
+    }
+    // Whether a key leaves so many given bits alone, for each such number; over all keys of a word.
+    let spared = |given: u32| {
+        let by_one = (1.0 - f64::from(given) / word_bits).powf(f64::from(bits));
+        (-load * (1.0 - by_one)).exp()
+    };
+    let mut share = 0.0;
+    for (different, probability) in (0..).zip(differ) {
+        let (mut all_set, mut choose) = (0.0, 1.0);
+        for given in 0..=different {
+            all_set += choose * spared(given);
+            choose *= -f64::from(different - given) / f64::from(given + 1);
+        }
+        share += probability * all_set;
+    }
+    // Sums of both signs may end up beside what a probability can be.
+    share.clamp(0.0, 1.0)
+}

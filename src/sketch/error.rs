@@ -1,0 +1,91 @@
+//! Why a sketch was refused.
+
+use std::error::Error;
+use std::fmt;
+
+/// A sketch that cannot be: what was asked for, and what would be right.
+///
+/// # Examples
+/// ```
+/// use tollgate::sketch::CountMin;
+///
+/// let error = CountMin::try_new(1_000, 0).unwrap_err();
+/// assert_eq!(error.to_string(), "invalid sketch: the depth is 0, but must be 1 to 8 rows; 4 suit most uses");
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct SketchError {
+    reason: Reason,
+}
+
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub(super) enum Reason {
+    ZeroWidth,
+    Depth {
+        got: usize,
+    },
+    ZeroLimit,
+    ZeroItems,
+    /// Neither nothing nor all.
+    Share {
+        what: &'static str,
+        got: f64,
+    },
+    /// A failure so rare that it takes more than eight rows, or eight of this width.
+    Delta {
+        got: f64,
+        width: f64,
+    },
+    /// A false-positive share that would take more than a word for each key.
+    FalsePositives {
+        got: f64,
+        least: f64,
+    },
+    /// Less memory than the least.
+    TooFewBytes {
+        got: usize,
+        least: usize,
+    },
+    /// More memory than there is.
+    Memory {
+        bytes: u128,
+    },
+}
+
+impl From<Reason> for SketchError {
+    fn from(reason: Reason) -> Self {
+        Self { reason }
+    }
+}
+
+impl fmt::Display for SketchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "invalid sketch: ")?;
+        match self.reason {
+            Reason::ZeroWidth => write!(f, "the width is 0, but must be at least 1 counter a row"),
+            Reason::Depth { got } => {
+                write!(f, "the depth is {got}, but must be 1 to 8 rows; 4 suit most uses")
+            }
+            Reason::ZeroLimit => write!(f, "the limit is 0, but must be at least 1"),
+            Reason::ZeroItems => write!(f, "the number of items is 0, but must be at least 1"),
+            Reason::Share { what, got } => {
+                write!(f, "{what} is {got}, but must be above 0 and below 1, as in 0.01")
+            }
+            Reason::Delta { got, width } => write!(
+                f,
+                "delta is {got}, for which 8 rows of this epsilon are too few; use 0.00034 or more, or 8 rows of \
+                 {width:.0} counters, which come to the same"
+            ),
+            Reason::FalsePositives { got, least } => write!(
+                f,
+                "the share of false positives is {got}, but can be no less than {least} at 64 bits a key; keep the \
+                 hashes themselves for less"
+            ),
+            Reason::TooFewBytes { got, least } => {
+                write!(f, "there are {got} bytes for it, but it needs at least {least}")
+            }
+            Reason::Memory { bytes } => write!(f, "there is no memory for a sketch of {bytes} bytes"),
+        }
+    }
+}
+
+impl Error for SketchError {}
