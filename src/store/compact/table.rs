@@ -177,9 +177,11 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
         let Some((slot, seen)) = self.locate(slots, place) else {
             return self.charge_slowly(word, place, time, now_ns, cost);
         };
-        let ahead = match standing::<STATE_BITS>(seen, reference, self.horizon) {
-            Standing::Ahead(ahead) => ahead,
-            Standing::Idle => 0,
+        // What is charged is added to the state as it was loaded, rather than to what it is ahead of the reference: the same, by
+        // a shorter way from the load to the exchange, which all checks on a processor queue up for.
+        let (ahead, from) = match standing::<STATE_BITS>(seen, reference, self.horizon) {
+            Standing::Ahead(ahead) => (ahead, seen),
+            Standing::Idle => (0, reference),
             Standing::Unsure(_) => return self.charge_slowly(word, place, time, now_ns, cost),
         };
         let at = (now_ns, reference);
@@ -191,7 +193,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                     return word.decision(Outcome::Allowed, ahead, false, at, cost);
                 }
                 time.note(now_ns);
-                let next = Word::pack(place.fingerprint, reference.wrapping_add(after));
+                let next = Word::pack(place.fingerprint, from.wrapping_add(after.wrapping_sub(ahead)));
                 // Ordering: AcqRel: the argument above about two slots rests on each location's order and on there
                 // being no cycle of loads that see later stores, which Relaxed would allow on paper.
                 if slots[slot & (WAYS - 1)].compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
