@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use crate::{
     Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, Quota, QuotaError, SlidingLog,
-    SlidingWindow, SubWindow, TokenBucket,
+    SlidingWindow, SubWindow, TokenBucket, WindowAlgorithm,
 };
 
 /// An algorithm that the program can replay through.
@@ -91,6 +91,18 @@ pub trait CompactVisitor {
     fn visit<A: CompactAlgorithm>(self, algorithms: Vec<A>) -> Result<Self::Output, QuotaError>;
 }
 
+/// The same with algorithms that the sketch store can hold.
+pub trait WindowVisitor {
+    /// What comes of it.
+    type Output;
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// If the store cannot hold a quota.
+    fn visit<A: WindowAlgorithm>(self, algorithms: Vec<A>) -> Result<Self::Output, QuotaError>;
+}
+
 impl Kind {
     /// The name used on the command line and in JSON.
     #[must_use]
@@ -158,6 +170,23 @@ impl Kind {
                 each(quotas, |quota| sliding_window(quota, strict)).and_then(|each| visitor.visit(each))
             }
             Self::SlidingLog | Self::SubWindow => return None,
+        })
+    }
+
+    /// [`Kind::visit`] for the sketch store; `None` if it cannot hold this kind, whatever the quota.
+    pub fn visit_windows<V: WindowVisitor>(
+        self,
+        quotas: &[Quota],
+        options: Options,
+        visitor: V,
+    ) -> Option<Result<V::Output, QuotaError>> {
+        let Options { strict, .. } = options;
+        Some(match self {
+            Self::FixedWindow => each(quotas, FixedWindow::try_new).and_then(|each| visitor.visit(each)),
+            Self::SlidingWindow => {
+                each(quotas, |quota| sliding_window(quota, strict)).and_then(|each| visitor.visit(each))
+            }
+            _ => return None,
         })
     }
 }

@@ -58,6 +58,8 @@ Examples:
     zcat log.csv.gz | tollgate replay - --time date+time --key ip --ipv6-prefix 64 --json
   Whether 64 KiB are enough for this traffic in the store of fixed size, however many clients there are:
     tollgate replay access.log --limit 100/60s --store compact --memory 64KiB
+  The same for counters that clients share, with more clients than that has room for:
+    tollgate replay access.log --limit 100/60s --store sketch --memory 64KiB
   Which limit would deny one request in a thousand:
     tollgate suggest access.log --deny-requests 0.1%
 
@@ -68,7 +70,8 @@ Examples:
   tollgate suggest access.log
   tollgate suggest access.log --deny-clients 1% --period 1h --algorithm all
   tollgate suggest requests.jsonl --key user.id --deny-requests 0.05% --period 10s --burst 50
-  tollgate suggest access.log --store compact --memory 256KiB";
+  tollgate suggest access.log --store compact --memory 256KiB
+  tollgate suggest access.log --store sketch --memory 64KiB --algorithm sliding-window";
 
 /// Which requests.
 #[derive(Args, Debug)]
@@ -138,7 +141,8 @@ impl InputArgs {
 /// Which algorithms, and their settings.
 #[derive(Args, Debug)]
 pub struct AlgorithmArgs {
-    /// Algorithm to replay through; repeat it for several [default: all to replay, gcra to suggest]
+    /// Algorithm to replay through; repeat it for several [default: all to replay, gcra to suggest; with --store sketch
+    /// fixed-window to suggest]
     #[arg(long, value_enum, value_name = "NAME", help_heading = "Limiter")]
     pub algorithm: Vec<Choice>,
 
@@ -196,7 +200,9 @@ pub struct ReplayArgs {
 
     /// Print the results as JSON instead of a table; with =FILE, write them there as well as the table
     ///
-    /// Durations are in nanoseconds. With --store compact each result has the store's counters in an object "compact".
+    /// Durations are in nanoseconds. With --store compact each result has the store's counters in an object "compact", with
+    /// --store sketch in an object "sketch": memory_bytes, wrongly_denied, wrongly_admitted and, as chances from 0 to 1,
+    /// saturation (mistaken, overcounted, denied); see --store.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", help_heading = "Output")]
     pub json: Option<PathBuf>,
 

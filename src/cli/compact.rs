@@ -3,10 +3,11 @@
 use serde::Serialize;
 
 use super::algorithms::Kind;
+use super::fared::Fared;
 use super::human;
 use super::report::{align_right, plain_table};
-use super::storage::{Compact, Overflow, Storage};
-use super::stores::{Differences, Figures};
+use super::storage::{Compact, Overflow};
+use super::stores::{CompactFigures, Differences};
 
 /// The store of one result, in JSON. Fields may be added; those here keep their names and meaning.
 #[derive(Serialize, Debug)]
@@ -26,12 +27,11 @@ pub struct CompactJson {
 }
 
 impl CompactJson {
-    /// The figures of one algorithm; `None` with another store.
+    /// The figures of one algorithm.
     #[must_use]
-    pub fn new(storage: &Storage, kind: Kind, figures: Option<&Figures>) -> Option<Self> {
-        let (Storage::Compact(compact), Some(figures)) = (storage, figures) else { return None };
+    pub fn new(compact: &Compact, kind: Kind, figures: &CompactFigures) -> Self {
         let Differences { wrongly_denied, wrongly_admitted } = figures.differences.unwrap_or_default();
-        Some(Self {
+        Self {
             memory_bytes: compact.memory.bytes(),
             overflow: compact.overflow(kind).as_str(),
             slots: figures.slots,
@@ -43,27 +43,13 @@ impl CompactJson {
             raced: figures.raced,
             wrongly_denied,
             wrongly_admitted,
-        })
+        }
     }
-}
-
-/// What a table needs to know of one result.
-#[derive(Copy, Clone, Debug)]
-pub struct Fared<'a> {
-    /// Which algorithm.
-    pub kind: Kind,
-    /// Requests admitted.
-    pub admitted: u64,
-    /// Requests denied.
-    pub denied: u64,
-    /// What the store counted.
-    pub figures: &'a Figures,
 }
 
 /// A table of the store's figures, and whether the memory is enough.
 #[must_use]
-pub fn table<'a>(compact: &Compact, results: impl Iterator<Item = Fared<'a>>) -> String {
-    let results: Vec<_> = results.collect();
+pub fn table(compact: &Compact, results: &[Fared<'_, CompactFigures>]) -> String {
     let mut table = plain_table(&[
         "Algorithm",
         "When full",
@@ -74,11 +60,9 @@ pub fn table<'a>(compact: &Compact, results: impl Iterator<Item = Fared<'a>>) ->
         "Wrongly denied",
         "Wrongly admitted",
     ]);
-    for &Fared { kind, admitted, denied, figures } in &results {
-        let Differences { wrongly_denied, wrongly_admitted } = figures.differences.unwrap_or_default();
-        // Of those that deserved to be admitted, and of those that did not.
-        let deserving = admitted - wrongly_admitted + wrongly_denied;
-        let others = denied - wrongly_denied + wrongly_admitted;
+    for fared in results {
+        let (kind, figures) = (fared.kind, fared.figures);
+        let [wrongly_denied, wrongly_admitted] = fared.wrong(figures.differences);
         table.add_row([
             kind.as_str().to_owned(),
             compact.overflow(kind).as_str().to_owned(),
@@ -86,25 +70,18 @@ pub fn table<'a>(compact: &Compact, results: impl Iterator<Item = Fared<'a>>) ->
             human::count(figures.peak_live_slots),
             human::count(figures.evicted),
             human::count(figures.indebted),
-            part(wrongly_denied, deserving),
-            part(wrongly_admitted, others),
+            wrongly_denied,
+            wrongly_admitted,
         ]);
     }
     align_right(&mut table, 2..8);
-    format!("Compact store of {}\n{table}\n{}\n", compact.memory, verdict(compact, &results))
-}
-
-fn part(part: u64, whole: u64) -> String {
-    match part {
-        0 => "0".to_owned(),
-        _ => format!("{} ({})", human::count(part), human::share(part, whole)),
-    }
+    format!("Compact store of {}\n{table}\n{}\n", compact.memory, verdict(compact, results))
 }
 
 /// Whether the memory is enough, by what differs from the keyed store and why.
-fn verdict(compact: &Compact, results: &[Fared<'_>]) -> String {
+fn verdict(compact: &Compact, results: &[Fared<'_, CompactFigures>]) -> String {
     // Each policy errs on one side only, and not before a client has lost its slot.
-    let short = |Fared { kind, figures, .. }: &&Fared<'_>| {
+    let short = |Fared { kind, figures, .. }: &&Fared<'_, CompactFigures>| {
         let Differences { wrongly_denied, wrongly_admitted } = figures.differences.unwrap_or_default();
         let errs = match compact.overflow(*kind) {
             Overflow::Forget => wrongly_admitted,
@@ -112,7 +89,8 @@ fn verdict(compact: &Compact, results: &[Fared<'_>]) -> String {
         };
         figures.evicted > 0 && errs > 0
     };
-    let differs = |fared: &Fared<'_>| fared.figures.differences != Some(Differences::default());
+    let differs =
+        |fared: &Fared<'_, CompactFigures>| fared.figures.differences != Some(Differences::default());
     let names: Vec<_> = results.iter().filter(short).map(|fared| fared.kind.as_str()).collect();
     if !names.is_empty() {
         let (names, more) = (names.join(", "), compact.memory.doubled());
@@ -133,19 +111,19 @@ fn verdict(compact: &Compact, results: &[Fared<'_>]) -> String {
 mod tests {
     use super::*;
 
-    fn told(overflow: &str, figures: Figures) -> String {
+    fn told(overflow: &str, figures: CompactFigures) -> String {
         let overflow = <Overflow as clap::ValueEnum>::from_str(overflow, false).unwrap();
         let compact = Compact { memory: "64KiB".parse().unwrap(), overflow: Some(overflow) };
         let fared = Fared { kind: Kind::Gcra, admitted: 90, denied: 10, figures: &figures };
-        table(&compact, std::iter::once(fared))
+        table(&compact, &[fared])
     }
 
     #[test]
     fn memory_is_blamed_only_for_what_it_does() {
-        let figures = |evicted, wrongly_denied, wrongly_admitted| Figures {
+        let figures = |evicted, wrongly_denied, wrongly_admitted| CompactFigures {
             evicted,
             differences: Some(Differences { wrongly_denied, wrongly_admitted }),
-            ..Figures::default()
+            ..CompactFigures::default()
         };
         let short =
             "Memory is short for gcra: some decisions are not the keyed store's. Try --memory 128KiB.";
@@ -169,7 +147,7 @@ mod tests {
     fn shares_are_of_those_it_could_happen_to() {
         // Of 90 admitted 5 should not have been, of 10 denied 3 should have been: 88 deserved it, and 12 did not.
         let differences = Some(Differences { wrongly_denied: 3, wrongly_admitted: 5 });
-        let text = told("forget", Figures { differences, ..Figures::default() });
+        let text = told("forget", CompactFigures { differences, ..CompactFigures::default() });
         assert!(text.contains("3 (3.41 %)") && text.contains("5 (41.67 %)"), "{text}");
     }
 }

@@ -43,6 +43,20 @@ pub fn share(part: u64, whole: u64) -> String {
     }
 }
 
+/// A chance from 0 to 1 in percent, as [`share`].
+#[must_use]
+pub fn chance(chance: f64) -> String {
+    const WHOLE: u64 = 1_000_000_000;
+    // One that is not none is not rounded to none.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to what fits; NaN is none"
+    )]
+    let part = (chance.clamp(0.0, 1.0) * WHOLE as f64).ceil() as u64;
+    share(part, WHOLE)
+}
+
 /// A duration in its two largest units.
 #[must_use]
 pub fn duration(duration: Duration) -> String {
@@ -108,6 +122,18 @@ mod tests {
         assert_eq!([share(0, 5), share(5, 5), share(0, 0)], ["0 %", "100 %", "0 %"]);
         assert_eq!([share(1, 3), share(1, 1_000), share(1, 10_000_000)], ["33.33 %", "0.100 %", "<0.001 %"]);
         assert_eq!([share(999_999, 1_000_000), share(12, 100_000)], ["99.99 %", "0.012 %"]);
+    }
+
+    #[test]
+    fn chances_are_shares() {
+        assert_eq!(
+            [chance(0.0), chance(1.0), chance(1e-300), chance(f64::NAN)],
+            ["0 %", "100 %", "<0.001 %", "0 %"]
+        );
+        assert_eq!(
+            [chance(0.5), chance(0.0012), chance(2.0), chance(-1.0)],
+            ["50.00 %", "0.120 %", "100 %", "0 %"]
+        );
     }
 
     #[test]

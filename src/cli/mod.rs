@@ -7,7 +7,7 @@
 //! | `synthetic` | the made-up day |
 //! | `storage` | which store, and how large |
 //! | `algorithms`, `stores`, `replay`, `suggest` | the work |
-//! | `report`, `compact`, `chart`, `axis`, `human` | what people and programs see of it |
+//! | `report`, `fared`, `compact`, `sketch`, `chart`, `axis`, `human` | what people and programs see of it |
 //!
 //! It is a module of the library, hidden from its documentation, so that tests and fuzz targets reach the parsers.
 //! It is no part of the library's interface.
@@ -19,10 +19,12 @@ pub mod chart;
 pub mod compact;
 pub mod decimal;
 pub mod error;
+pub mod fared;
 pub mod human;
 pub mod input;
 pub mod replay;
 pub mod report;
+pub mod sketch;
 pub mod storage;
 pub mod stores;
 pub mod suggest;
@@ -112,8 +114,8 @@ fn run_replay(args: &ReplayArgs) -> Result<(), Error> {
 }
 
 fn run_suggest(args: &SuggestArgs) -> Result<(), Error> {
-    let kinds = chosen(&args.algorithms.algorithm, &[Kind::Gcra]);
     let storage = args.algorithms.stores.storage(1)?;
+    let kinds = chosen(&args.algorithms.algorithm, &[storage.favourite()]);
     let (kinds, left_out) = storage.holds(&kinds, args.algorithms.by_name())?;
     let goal = match (args.deny_requests, args.deny_clients) {
         (_, Some(share)) => Goal::Clients(share),

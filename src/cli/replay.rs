@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 
-use super::algorithms::{CompactVisitor, Kind, Options, Visitor};
+use super::algorithms::{CompactVisitor, Kind, Options, Visitor, WindowVisitor};
 use super::error::Error;
 use super::input::Trace;
 use super::storage::{self, Storage};
-use super::stores::{CompactGates, Figures, Gates, KeyedGates};
+use super::stores::{
+    CompactFigures, CompactGates, Figures, Gates, KeyedGates, SketchFigures, SketchGates, fits_sketch,
+};
 use crate::quota::Reason;
-use crate::{Algorithm, CompactAlgorithm, Quota, QuotaError, Timestamp};
+use crate::{Algorithm, CompactAlgorithm, Quota, QuotaError, Timestamp, WindowAlgorithm};
 
 /// Between two looks at the progress bar and at the store.
 const STRIDE: usize = 1 << 12;
@@ -24,8 +26,8 @@ pub struct Outcome {
     pub quotas: Vec<Quota>,
     /// The decisions.
     pub tally: Tally,
-    /// How the store fared, if it is the compact one.
-    pub compact: Option<Figures>,
+    /// How the store fared.
+    pub figures: Figures,
 }
 
 /// How to replay, whatever the algorithm and the limits.
@@ -35,7 +37,7 @@ pub struct Setup {
     pub options: Options,
     /// Where states are kept.
     pub storage: Storage,
-    /// Whether a keyed store runs beside a compact one, to count the decisions that differ.
+    /// Whether a keyed store runs beside another one, to count the decisions that differ.
     pub beside: bool,
 }
 
@@ -96,17 +98,24 @@ pub fn replay(
 ) -> Result<Outcome, QuotaError> {
     let Setup { options, storage, beside } = setup;
     let run = Run { trace, progress };
-    let (tally, compact) = match storage {
-        Storage::Keyed => (kind.visit(quotas, options, run)?, None),
+    let ledger = beside.then_some((quotas, kind));
+    let refused = |instead| Reason::NoNarrowForm { algorithm: kind.as_str(), instead };
+    let (tally, figures) = match storage {
+        Storage::Keyed => (kind.visit(quotas, options, run)?, Figures::Keyed),
         Storage::Compact(setup) => {
-            let instead = "gcra, token-bucket, leaky-bucket, fixed-window and sliding-window";
-            let refused = || Reason::NoNarrowForm { algorithm: kind.as_str(), instead };
-            let run = CompactRun { run, setup, ledger: beside.then_some((quotas, kind)) };
-            let (tally, figures) = kind.visit_compact(quotas, options, run).ok_or_else(refused)??;
-            (tally, Some(figures))
+            let run = CompactRun { run, setup, ledger };
+            let outcome = kind.visit_compact(quotas, options, run);
+            let (tally, figures) = outcome.ok_or_else(|| refused(storage::COMPACT_HOLDS))??;
+            (tally, Figures::Compact(figures))
+        }
+        Storage::Sketch(setup) => {
+            let run = SketchRun { run, setup, ledger };
+            let outcome = kind.visit_windows(quotas, options, run);
+            let (tally, figures) = outcome.ok_or_else(|| refused(storage::SKETCH_HOLDS))??;
+            (tally, Figures::Sketch(figures))
         }
     };
-    Ok(Outcome { kind, quotas: quotas.to_vec(), tally, compact })
+    Ok(Outcome { kind, quotas: quotas.to_vec(), tally, figures })
 }
 
 /// Replays through several algorithms. One that cannot hold the quotas ends the run if it was asked for by name,
@@ -130,7 +139,8 @@ pub fn replay_all(
         match replay(trace, kind, quotas, setup, progress) {
             Ok(outcome) => outcomes.push(outcome),
             Err(error) => {
-                let why = in_flags(&error);
+                let limit = |quota: &Quota| format!("--limit {quota}");
+                let why = setup.refusal(&error, kind, quotas, limit);
                 if by_name {
                     return Err(Error::usage(format!("{}: {why}", kind.as_str())));
                 }
@@ -144,12 +154,31 @@ pub fn replay_all(
     Ok((outcomes, left_out))
 }
 
-/// A refusal in the words of the command line instead of the library's.
-#[must_use]
-pub fn in_flags(error: &QuotaError) -> String {
-    let text = error.to_string();
-    let text = text.strip_prefix("invalid quota: ").unwrap_or(&text);
-    text.replace("Overflow::Inherit", "--overflow inherit").replace("Overflow::Forget", "--overflow forget")
+impl Setup {
+    /// A refusal in the words of the command line instead of the library's; of the sketch store, with the flag that caused it.
+    /// `limit` says which flag a quota comes from.
+    #[must_use]
+    pub fn refusal(
+        &self,
+        error: &QuotaError,
+        kind: Kind,
+        quotas: &[Quota],
+        limit: impl Fn(&Quota) -> String,
+    ) -> String {
+        let text = error.to_string();
+        let text = text.strip_prefix("invalid quota: ").unwrap_or(&text);
+        let Storage::Sketch(sketch) = &self.storage else {
+            return text
+                .replace("Overflow::Inherit", "--overflow inherit")
+                .replace("Overflow::Forget", "--overflow forget");
+        };
+        // The sketch's words are those of the compact store, and so are its refusals.
+        let text = text.replace("the compact store", "the sketch store");
+        match quotas.iter().find(|quota| !fits_sketch(kind, quota, self.options)) {
+            Some(quota) => format!("{}: {text}", limit(quota)),
+            None => format!("--memory {}: {text}", sketch.memory),
+        }
+    }
 }
 
 struct Run<'a> {
@@ -173,11 +202,29 @@ struct CompactRun<'a> {
 }
 
 impl CompactVisitor for CompactRun<'_> {
-    type Output = (Tally, Figures);
+    type Output = (Tally, CompactFigures);
 
-    fn visit<A: CompactAlgorithm>(self, algorithms: Vec<A>) -> Result<(Tally, Figures), QuotaError> {
+    fn visit<A: CompactAlgorithm>(self, algorithms: Vec<A>) -> Result<Self::Output, QuotaError> {
         let looks = self.run.trace.records.len().div_ceil(STRIDE);
         let mut gates = CompactGates::new(algorithms, self.setup, self.ledger, looks)?;
+        let tally = self.run.through(&mut gates);
+        Ok((tally, gates.figures()))
+    }
+}
+
+struct SketchRun<'a> {
+    run: Run<'a>,
+    setup: storage::Sketch,
+    /// What a keyed store beside it needs to know.
+    ledger: Option<(&'a [Quota], Kind)>,
+}
+
+impl WindowVisitor for SketchRun<'_> {
+    type Output = (Tally, SketchFigures);
+
+    fn visit<A: WindowAlgorithm>(self, algorithms: Vec<A>) -> Result<Self::Output, QuotaError> {
+        let records = &self.run.trace.records;
+        let mut gates = SketchGates::new(algorithms, self.setup, self.ledger, records)?;
         let tally = self.run.through(&mut gates);
         Ok((tally, gates.figures()))
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use serde::Serialize;
 
-use super::compact::{self, CompactJson, Fared};
 use super::error::Error;
+use super::fared::{self, Fared, FaredJson};
 use super::human;
 use super::input::Trace;
 use super::input::row::printable;
@@ -48,8 +48,8 @@ struct ResultJson<'a> {
     longest_wait_ns: u64,
     top_denied: Vec<DeniedJson>,
     state_bytes: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    compact: Option<CompactJson>,
+    #[serde(flatten)]
+    fared: Option<FaredJson>,
 }
 
 /// One limit.
@@ -125,7 +125,7 @@ pub fn replay_json(
             longest_wait_ns: nanos(tally.longest_wait),
             top_denied: tally.top_denied(top).into_iter().map(key).collect(),
             state_bytes: tally.state_bytes,
-            compact: CompactJson::new(storage, outcome.kind, outcome.compact.as_ref()),
+            fared: FaredJson::new(storage, outcome.kind, &outcome.figures),
         }
     };
     to_json(&Json { input: InputJson::new(trace), results: outcomes.iter().map(result).collect() })
@@ -226,12 +226,12 @@ pub fn replay_tables(trace: &Trace, outcomes: &[Outcome], storage: &Storage, top
     }
     align_right(&mut table, 1..7);
     let mut text = format!("{table}\n");
-    if let Storage::Compact(setup) = storage {
-        let fared = outcomes.iter().filter_map(|Outcome { kind, tally, compact, .. }| {
-            let (admitted, denied) = (tally.admitted(), tally.denied);
-            Some(Fared { kind: *kind, admitted, denied, figures: compact.as_ref()? })
-        });
-        let _ = write!(text, "\n{}", compact::table(setup, fared));
+    let fared = outcomes.iter().map(|Outcome { kind, tally, figures, .. }| {
+        let (admitted, denied) = (tally.admitted(), tally.denied);
+        Fared { kind: *kind, admitted, denied, figures }
+    });
+    if let Some(table) = fared::table(storage, fared) {
+        let _ = write!(text, "\n{table}");
     }
     if let Some(keys) = top_table(trace, outcomes, top) {
         let _ = write!(text, "\nMost denied keys\n{keys}\n");

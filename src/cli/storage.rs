@@ -9,34 +9,54 @@ use super::algorithms::Kind;
 use super::error::Error;
 use crate::{Capacity, CapacityError};
 
-/// The least memory for one limit: a bucket of eight slots, and as much for its sketch and doorkeeper.
-const LEAST_BYTES: usize = 272;
+/// The least memory for one limit: a bucket of eight slots, and as much for its sketch and doorkeeper. A sketch store could
+/// do with half of it.
+pub const LEAST_BYTES: usize = 272;
+
+/// What the compact store holds.
+pub const COMPACT_HOLDS: &str = "gcra, token-bucket, leaky-bucket, fixed-window and sliding-window";
+
+/// What the sketch store holds.
+pub const SKETCH_HOLDS: &str = "fixed-window and sliding-window";
 
 /// Where states are kept.
 #[derive(Args, Debug)]
 pub struct StoreArgs {
     /// Where each client's state is kept
     ///
-    /// The compact store is what RateLimiter::new makes: it stays in the memory that you give it, however many clients
-    /// come. To see whether that is enough for your traffic, a keyed store is charged with what the compact one admits, and
-    /// asked about every request: "wrongly denied" are those that it would have admitted, "wrongly admitted" those that it
-    /// would have denied. "Evicted" are clients that still owed when another took their slot, and "indebted" newcomers
-    /// that found a debt, their own from before or another's.
+    /// Keyed: exact, with every algorithm, while there is room for all active clients (some 150 bytes each).
+    ///
+    /// Compact: what RateLimiter::new makes, and right for most servers. It stays in the memory that you give it, however
+    /// many clients come, and is as good as exact while those that owe something fit (some 12 bytes each). "Evicted" are
+    /// clients that still owed when another took their slot, and "indebted" newcomers that found a debt, their own from
+    /// before or another's.
+    ///
+    /// Sketch: for windows with more busy clients than there is memory for (1 to 4 bytes for each that comes in a window),
+    /// and for floods of ever new ones. Nothing is kept of any client: it is decided by counters that it shares with others.
+    /// So nobody gets more than the limit, and some are denied early, the more often the fuller the counters are. Of that
+    /// it tells three chances, each at the end of the window in which it was worst: that a newcomer is "mistaken" for a
+    /// client that came before, that one is "overcounted" by a unit at least, and that one is "denied early", having used
+    /// less than half of its limit (one in a thousand is too many).
+    ///
+    /// To see whether the memory is enough for your traffic, a keyed store is charged with what the compact or sketch one
+    /// admits, and asked about every request: "wrongly denied" are those that it would have admitted, "wrongly admitted"
+    /// those that it would have denied.
     #[arg(long, value_enum, default_value_t = Store::Keyed, help_heading = "Limiter")]
     pub store: Store,
 
-    /// Memory of the compact store: 64KiB, 4MiB, 1.5GiB [default: 4MiB]
+    /// Memory of the compact or sketch store: 64KiB, 4MiB, 1.5GiB [default: 4MiB]
     ///
-    /// What is needed follows the requests admitted, not the number of clients: some 12 bytes for each client that owes
-    /// something at one time. With gcra, each admitted request is owed for the time of one unit (a second at 60/min); with
-    /// windows, until the window is over. If there are several limits, they share this memory evenly; each algorithm
-    /// that is compared has all of it.
+    /// What is needed follows the requests admitted, not the number of clients. Compact: some 12 bytes for each client that
+    /// owes something at one time. With gcra, each admitted request is owed for the time of one unit (a second at 60/min);
+    /// with windows, until the window is over. Sketch: 1 to 4 bytes for each client in a window, more if most of them come
+    /// often or the limit is large; twice that for sliding-window. If there are several limits, they share this memory evenly; each
+    /// algorithm that is compared has all of it.
     #[arg(long, value_name = "SIZE", help_heading = "Limiter")]
     pub memory: Option<Memory>,
 
     /// What happens to a client that owes when another needs its slot [default: spill; sliding-window: forget]
     ///
-    /// Of the compact store, and only when its memory is short. sliding-window can only forget: of two pairs of counts
+    /// Of the compact store only, and only when its memory is short. sliding-window can only forget: of two pairs of counts
     /// neither covers the other.
     #[arg(long, value_enum, value_name = "POLICY", help_heading = "Limiter")]
     pub overflow: Option<Overflow>,
@@ -49,6 +69,8 @@ pub enum Store {
     Keyed,
     /// A fingerprint of each client, in fixed memory; not for sliding-log and sub-window
     Compact,
+    /// Counters that clients share, in fixed memory, the least of all; for fixed-window and sliding-window only
+    Sketch,
 }
 
 /// What becomes of a client that still owes when its slot is needed.
@@ -113,6 +135,12 @@ impl Memory {
     pub fn doubled(self) -> Self {
         Self { bytes: self.bytes.saturating_mul(2) }
     }
+
+    /// Each limit's part.
+    #[must_use]
+    pub fn share(self, limits: usize) -> Capacity {
+        Capacity::memory(self.bytes / limits.max(1))
+    }
 }
 
 impl FromStr for Memory {
@@ -142,6 +170,8 @@ pub enum Storage {
     Keyed,
     /// The compact one.
     Compact(Compact),
+    /// The sketch.
+    Sketch(Sketch),
 }
 
 /// How the compact store is set up.
@@ -153,13 +183,14 @@ pub struct Compact {
     pub overflow: Option<Overflow>,
 }
 
-impl Compact {
-    /// Each limit's part of the memory.
-    #[must_use]
-    pub fn share(&self, limits: usize) -> Capacity {
-        Capacity::memory(self.memory.bytes / limits.max(1))
-    }
+/// How the sketch store is set up.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Sketch {
+    /// Of all limits together.
+    pub memory: Memory,
+}
 
+impl Compact {
     /// What is done when a bucket is full, with this algorithm.
     #[must_use]
     pub fn overflow(&self, kind: Kind) -> Overflow {
@@ -173,31 +204,45 @@ impl StoreArgs {
     /// # Errors
     /// If they contradict each other, or the memory is too little.
     pub fn storage(&self, limits: usize) -> Result<Storage, Error> {
-        if self.store == Store::Keyed {
-            let useless = match (self.memory, self.overflow) {
-                (Some(memory), _) => {
-                    format!(
-                        "--memory {memory}: the keyed store takes as much memory as its active clients need"
-                    )
-                }
-                (None, Some(overflow)) => {
-                    format!("--overflow {}: the keyed store never overflows", overflow.as_str())
-                }
-                (None, None) => return Ok(Storage::Keyed),
-            };
-            return Err(Error::usage(format!("{useless}; for one of fixed size add --store compact")));
-        }
-        let compact = Compact { memory: self.memory.unwrap_or_default(), overflow: self.overflow };
+        let memory = self.memory.unwrap_or_default();
+        let storage = match (self.store, self.memory, self.overflow) {
+            (Store::Keyed, None, None) => return Ok(Storage::Keyed),
+            (Store::Keyed, Some(memory), _) => {
+                return Err(Error::usage(format!(
+                    "--memory {memory}: the keyed store takes as much memory as its active clients need; for one of \
+                     fixed size add --store compact or --store sketch"
+                )));
+            }
+            (Store::Keyed, None, Some(overflow)) => {
+                return Err(Error::usage(format!(
+                    "--overflow {}: the keyed store never overflows; for one of fixed size add --store compact",
+                    overflow.as_str()
+                )));
+            }
+            (Store::Sketch, _, Some(overflow)) => {
+                return Err(Error::usage(format!(
+                    "--overflow {}: the sketch store has no slots that could run out; when it fills up, clients are \
+                     denied early for what others used, and that is all it can do; leave the flag out, or use \
+                     --store compact",
+                    overflow.as_str()
+                )));
+            }
+            (Store::Compact, _, overflow) => Storage::Compact(Compact { memory, overflow }),
+            (Store::Sketch, _, None) => Storage::Sketch(Sketch { memory }),
+        };
         let least = LEAST_BYTES * limits.max(1);
-        if compact.memory.bytes < least {
+        if memory.bytes < least {
             let each = if limits > 1 { format!(" ({LEAST_BYTES} for each limit)") } else { String::new() };
+            let name = storage.as_str();
+            let more = match self.store {
+                Store::Sketch => "1 to 4 for each client that comes in one window",
+                _ => "some 12 for each client that owes at the same time",
+            };
             return Err(Error::usage(format!(
-                "--memory {}: the compact store needs at least {least} bytes{each}, and some 12 for each client that \
-                 owes at the same time",
-                compact.memory
+                "--memory {memory}: the {name} store needs at least {least} bytes{each}, and {more}"
             )));
         }
-        Ok(Storage::Compact(compact))
+        Ok(storage)
     }
 }
 
@@ -208,6 +253,7 @@ impl Storage {
         match self {
             Self::Keyed => "keyed",
             Self::Compact(_) => "compact",
+            Self::Sketch(_) => "sketch",
         }
     }
 
@@ -221,13 +267,21 @@ impl Storage {
                     overflow.map_or(String::new(), |overflow| format!(" --overflow {}", overflow.as_str()));
                 format!(" --store compact --memory {memory}{overflow}")
             }
+            Self::Sketch(Sketch { memory }) => format!(" --store sketch --memory {memory}"),
         }
     }
 
     /// Why an algorithm cannot be kept here, whatever the limit.
     #[must_use]
     pub fn refuses(&self, kind: Kind) -> Option<String> {
-        let Self::Compact(compact) = self else { return None };
+        let compact = match self {
+            Self::Keyed => return None,
+            Self::Compact(compact) => compact,
+            Self::Sketch(_) => {
+                let counts = matches!(kind, Kind::FixedWindow | Kind::SlidingWindow);
+                return (!counts).then(|| "the sketch store can only count in whole windows".to_owned());
+            }
+        };
         match kind {
             Kind::SlidingLog => Some("the compact store cannot hold a log of times".to_owned()),
             Kind::SubWindow => Some("the compact store cannot hold a count for each part of a window".to_owned()),
@@ -244,31 +298,53 @@ impl Storage {
     /// If one of the others was asked for by name.
     pub fn holds(&self, kinds: &[Kind], by_name: bool) -> Result<(Vec<Kind>, Vec<String>), Error> {
         let mut held = Vec::new();
-        let mut left_out = Vec::new();
+        let mut left_out: Vec<(Vec<&str>, String)> = Vec::new();
         for &kind in kinds {
-            match self.refuses(kind) {
-                None => held.push(kind),
-                Some(why) if by_name => {
-                    let instead = match kind {
-                        Kind::SlidingWindow => "use --overflow forget",
-                        _ => {
-                            "it holds gcra, token-bucket, leaky-bucket, fixed-window and sliding-window; use one of them, or --store keyed"
-                        }
-                    };
+            match (self.refuses(kind), left_out.last_mut()) {
+                (None, _) => held.push(kind),
+                (Some(why), _) if by_name => {
+                    let instead = self.instead(kind);
                     return Err(Error::usage(format!("{}: {why}; {instead}", kind.as_str())));
                 }
-                Some(why) => left_out.push(format!("{} left out: {why}", kind.as_str())),
+                // For the same reason as the one before.
+                (Some(why), Some((names, same))) if *same == why => names.push(kind.as_str()),
+                (Some(why), _) => left_out.push((vec![kind.as_str()], why)),
             }
         }
-        Ok((held, left_out))
+        let notes = left_out.iter().map(|(names, why)| format!("{} left out: {why}", names.join(", ")));
+        Ok((held, notes.collect()))
+    }
+
+    /// What to do about an algorithm that cannot be kept here.
+    fn instead(&self, kind: Kind) -> String {
+        match (self, kind) {
+            (Self::Compact(_), Kind::SlidingWindow) => "use --overflow forget".to_owned(),
+            (Self::Sketch(_), Kind::Gcra | Kind::TokenBucket | Kind::LeakyBucket) => {
+                format!("it holds {SKETCH_HOLDS}; use one of them, or --store compact or keyed")
+            }
+            (Self::Sketch(_), _) => format!("it holds {SKETCH_HOLDS}; use one of them, or --store keyed"),
+            _ => format!("it holds {COMPACT_HOLDS}; use one of them, or --store keyed"),
+        }
+    }
+
+    /// The algorithm to suggest a limit for, if none was asked for.
+    #[must_use]
+    pub fn favourite(&self) -> Kind {
+        match self {
+            Self::Keyed | Self::Compact(_) => Kind::Gcra,
+            Self::Sketch(_) => Kind::FixedWindow,
+        }
     }
 
     /// A line about the store; nothing about the keyed one.
     #[must_use]
     pub fn line(&self, limits: usize) -> String {
-        let Self::Compact(compact) = self else { return String::new() };
+        let memory = match self {
+            Self::Keyed => return String::new(),
+            Self::Compact(Compact { memory, .. }) | Self::Sketch(Sketch { memory }) => memory,
+        };
         let each = if limits > 1 { format!(", shared by {limits} limits") } else { String::new() };
-        format!("Store    compact, {} in all{each}\n", compact.memory)
+        format!("Store    {}, {memory} in all{each}\n", self.as_str())
     }
 }
 
@@ -296,8 +372,8 @@ mod tests {
 
     #[test]
     fn limits_share_the_memory() {
-        let compact = Compact { memory: "4MiB".parse().unwrap(), overflow: None };
-        assert_eq!(compact.share(1), Capacity::memory(4 << 20));
-        assert_eq!(compact.share(3), Capacity::memory((4 << 20) / 3));
+        let memory: Memory = "4MiB".parse().unwrap();
+        assert_eq!(memory.share(1), Capacity::memory(4 << 20));
+        assert_eq!(memory.share(3), Capacity::memory((4 << 20) / 3));
     }
 }

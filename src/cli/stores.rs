@@ -1,15 +1,19 @@
-//! The limiters of a replay, over either store, in the trace's own time.
+//! The limiters of a replay, over any store, in the trace's own time.
+
+mod sketch;
 
 use std::any::TypeId;
 use std::time::Duration;
 
+pub use self::sketch::SketchFigures;
+pub(super) use self::sketch::{SketchGates, fits_sketch};
 use super::algorithms::Kind;
 use super::input::Record;
 use super::storage;
 use crate::sync::AtomicU64;
 use crate::{
-    Algorithm, Compact, CompactAlgorithm, Decision, Keyed, ManualClock, Quota, QuotaError, RateLimiter,
-    Timestamp,
+    Algorithm, Compact, CompactAlgorithm, Decision, HashedStore, Keyed, ManualClock, Quota, QuotaError,
+    RateLimiter, Timestamp,
 };
 
 type Hasher = ahash::RandomState;
@@ -42,7 +46,7 @@ impl<A: Algorithm> Gate for RateLimiter<Keyed<u32, A, Hasher>, ManualClock> {
     }
 }
 
-impl<A: CompactAlgorithm> Gate for RateLimiter<Compact<A, Hasher>, ManualClock> {
+impl<S: HashedStore> Gate for RateLimiter<S, ManualClock> {
     fn charge(&self, record: &Record) -> Decision {
         self.check_at(&record.key, record.cost, Timestamp::from_nanos(record.at))
     }
@@ -116,9 +120,20 @@ fn bytes_per_key<A: Algorithm>(algorithm: &A) -> usize {
     node + elsewhere + 4 * size_of::<usize>()
 }
 
+/// How a store fared.
+#[derive(Clone, Debug)]
+pub enum Figures {
+    /// It has nothing to run short of.
+    Keyed,
+    /// By its counters.
+    Compact(CompactFigures),
+    /// By how full it got.
+    Sketch(SketchFigures),
+}
+
 /// How a compact store fared.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct CompactFigures {
     /// Slots of all limiters.
     pub slots: u64,
     /// The most of them that were seen in use.
@@ -137,8 +152,8 @@ pub struct Figures {
     pub differences: Option<Differences>,
 }
 
-/// Decisions that differ from a keyed store's, which is charged with what the compact one admits, so that each is judged by
-/// itself.
+/// Decisions that differ from a keyed store's, which is charged with what the store in question admits, so that each is
+/// judged by itself.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Differences {
     /// Denied, though the keyed store would have admitted it.
@@ -147,7 +162,7 @@ pub struct Differences {
     pub wrongly_admitted: u64,
 }
 
-/// A keyed store that is charged with what the compact one admits, and asked about each request.
+/// A keyed store that is charged with what another one admits, and asked about each request.
 ///
 /// So every decision is judged by itself. With a keyed store that went its own way, one wrong denial would count twice:
 /// the client has used less from then on, and its next request is admitted where the keyed store denies it.
@@ -224,7 +239,7 @@ impl<A: CompactAlgorithm> CompactGates<A> {
         looks: usize,
     ) -> Result<Self, QuotaError> {
         let clock = ManualClock::new(Timestamp::ZERO);
-        let share = setup.share(algorithms.len());
+        let share = setup.memory.share(algorithms.len());
         let build = |algorithm| {
             let builder =
                 RateLimiter::builder(algorithm).clock(clock.clone()).hasher(hasher()).capacity(share);
@@ -241,11 +256,11 @@ impl<A: CompactAlgorithm> CompactGates<A> {
         Ok(Self { limiters, clock, ledger, peak_live_slots: 0, stride, left: stride })
     }
 
-    pub(super) fn figures(&self) -> Figures {
-        let mut figures = Figures {
+    pub(super) fn figures(&self) -> CompactFigures {
+        let mut figures = CompactFigures {
             peak_live_slots: self.peak_live_slots as u64,
             differences: self.ledger.as_ref().map(|ledger| ledger.differences),
-            ..Figures::default()
+            ..CompactFigures::default()
         };
         for gauges in self.limiters.iter().map(RateLimiter::gauges) {
             figures.slots += gauges.slots as u64;

@@ -12,11 +12,11 @@ use serde::Serialize;
 
 use super::algorithms::{Kind, Options};
 use super::args::Share;
-use super::compact::{self, CompactJson, Fared};
 use super::error::Error;
+use super::fared::{self, Fared, FaredJson};
 use super::human;
 use super::input::Trace;
-use super::replay::{Outcome, Setup, in_flags, replay};
+use super::replay::{Outcome, Setup, replay};
 use super::report::{InputJson, align_right, nanos, plain_table, to_json};
 use super::storage::Storage;
 use super::stores::Figures;
@@ -62,8 +62,8 @@ pub struct Answer {
     pub trials: BTreeMap<u64, Trial>,
     /// Whether more was never denied at a higher limit, in all that was tried.
     pub monotone: bool,
-    /// How the store fared with the answer, if it is the compact one.
-    pub compact: Option<Figures>,
+    /// How the store fared with the answer.
+    pub figures: Figures,
 }
 
 /// What to find a limit for.
@@ -131,11 +131,11 @@ impl Search<'_> {
         }
         let monotone = trials.values().is_sorted_by_key(|trial| std::cmp::Reverse(self.denied(*trial)));
         // The answer once more, for what the store made of it.
-        let compact = match self.storage {
-            Storage::Keyed => None,
-            Storage::Compact(_) => self.replay(kind, high, true)?.compact,
+        let figures = match self.storage {
+            Storage::Keyed => Figures::Keyed,
+            Storage::Compact(_) | Storage::Sketch(_) => self.replay(kind, high, true)?.figures,
         };
-        Ok(Answer { kind, quota: self.quota(high)?, trials, monotone, compact })
+        Ok(Answer { kind, quota: self.quota(high)?, trials, monotone, figures })
     }
 
     /// Doubles the limit until it meets the goal, so that small answers are found by small steps.
@@ -180,8 +180,10 @@ impl Search<'_> {
 
     fn replay(&self, kind: Kind, limit: u64, beside: bool) -> Result<Outcome, Error> {
         let setup = Setup { options: self.options, storage: self.storage, beside };
-        replay(self.trace, kind, &[self.quota(limit)?], setup, self.progress)
-            .map_err(|error| Error::usage(format!("{}: {}", kind.as_str(), in_flags(&error))))
+        let quotas = [self.quota(limit)?];
+        replay(self.trace, kind, &quotas, setup, self.progress).map_err(|error| {
+            Error::usage(format!("{}: {}", kind.as_str(), setup.refusal(&error, kind, &quotas, period_flag)))
+        })
     }
 
     fn denied(&self, trial: Trial) -> u64 {
@@ -205,6 +207,14 @@ impl Search<'_> {
             human::share(trial.keys_denied, self.trace.keys.len() as u64)
         )
     }
+}
+
+/// The flag for a quota's period.
+fn period_flag(quota: &Quota) -> String {
+    // "60/min burst 10" without what is not of the period.
+    let text = quota.to_string();
+    let period = text.split_once('/').map_or("", |(_, text)| text.split(' ').next().unwrap_or(text));
+    format!("--period {period}")
 }
 
 impl Answer {
@@ -270,12 +280,12 @@ pub fn tables(search: &Search<'_>, answers: &[Answer]) -> String {
             );
         }
     }
-    if let Storage::Compact(setup) = &search.storage {
-        let fared = answers.iter().filter_map(|Answer { kind, quota, trials, compact, .. }| {
-            let denied = trials.get(&quota.limit())?.denied;
-            Some(Fared { kind: *kind, admitted: records - denied, denied, figures: compact.as_ref()? })
-        });
-        text += &format!("\n{}", compact::table(setup, fared));
+    let fared = answers.iter().filter_map(|Answer { kind, quota, trials, figures, .. }| {
+        let denied = trials.get(&quota.limit())?.denied;
+        Some(Fared { kind: *kind, admitted: records - denied, denied, figures })
+    });
+    if let Some(table) = fared::table(&search.storage, fared) {
+        text += &format!("\n{table}");
     }
     text
 }
@@ -305,8 +315,8 @@ struct SuggestionJson<'a> {
     keys_denied: u64,
     monotone: bool,
     tried: Vec<TriedJson>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    compact: Option<CompactJson>,
+    #[serde(flatten)]
+    fared: Option<FaredJson>,
 }
 
 #[derive(Serialize, Debug)]
@@ -339,7 +349,7 @@ pub fn json(search: &Search<'_>, answers: &[Answer]) -> Result<String, Error> {
             keys_denied: trial.map_or(0, |trial| trial.keys_denied),
             monotone: answer.monotone,
             tried: answer.trials.iter().map(tried).collect(),
-            compact: CompactJson::new(&search.storage, answer.kind, answer.compact.as_ref()),
+            fared: FaredJson::new(&search.storage, answer.kind, &answer.figures),
         }
     };
     let (deny, share) = match search.goal {
