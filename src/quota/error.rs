@@ -55,6 +55,13 @@ pub(crate) enum Reason {
     Memory {
         bytes: u64,
     },
+    /// A size in slots, for a store that has none.
+    NoSlots,
+    /// A sketch of so few bytes that all keys share its counters.
+    TooSmall {
+        got: u64,
+        min: u64,
+    },
     /// Windows so short that the spill sketch's index would come round too soon.
     SpillRange,
     /// Two counts in one word are not ordered, so they can only be forgotten.
@@ -86,6 +93,8 @@ impl Reason {
             Self::ShortWindow { .. } => "quota: the period is too short for the compact store",
             Self::NoNarrowForm { .. } => "quota: the compact store cannot hold this kind",
             Self::Memory { .. } => "capacity: there is no memory for a table of this size",
+            Self::NoSlots => "capacity: a sketch has no slots",
+            Self::TooSmall { .. } => "capacity: too small for a sketch",
             Self::SpillRange => "overflow: windows too short to spill",
             Self::Overflow => "overflow: two counts can only be forgotten",
             Self::Layout { .. } => "quota: differs from the limiter's in a part that must be the same",
@@ -141,12 +150,22 @@ impl fmt::Display for QuotaError {
             )?,
             Reason::ShortWindow { algorithm, got_ns, min_ns } => write!(
                 f,
-                "{algorithm}: the period is {got_ns} ns, but with this limit the compact store needs at least {min_ns} ns"
+                "{algorithm}: the period is {got_ns} ns, but with this limit the store needs at least {min_ns} ns"
             )?,
             Reason::NoNarrowForm { algorithm, instead } => {
-                write!(f, "{algorithm}: the compact store cannot hold this kind; it holds {instead}")?;
+                write!(f, "{algorithm}: the store cannot hold this kind; it holds {instead}")?;
             }
             Reason::Memory { bytes } => write!(f, "there is no memory for a table of {bytes} bytes")?,
+            Reason::NoSlots => write!(
+                f,
+                "a sketch has no slots to be counted: say its memory (Capacity::memory, \"4MiB\") or its traffic \
+                 (Capacity::for_traffic)"
+            )?,
+            Reason::TooSmall { got, min } => write!(
+                f,
+                "a sketch of {got} bytes would count all keys as a few; it needs at least {min}, and for a deny or two in \
+                 ten thousand about 40 for each key that spends its limit in a window (Capacity::for_traffic)"
+            )?,
             Reason::SpillRange => write!(
                 f,
                 "windows so short cannot be spilled (the sketch's cells would come round within a second); use \

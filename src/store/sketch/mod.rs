@@ -250,7 +250,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         let word = algorithm.narrow(&[])?;
         let windows = Windows::new(word.window_ns(), tag_bits(word.window_ns()));
         let last = <A::Narrow as Counted>::LAST;
-        let sizes = sizes::Sizes::new(capacity, word.limit(), &windows)?;
+        let sizes = sizes::Sizes::new(capacity, word.limit(), last)?;
         let refused = || QuotaError::from(Reason::Memory { bytes: sizes.bytes() });
         let seen = Seen::new(sizes.seen, last).ok_or_else(refused)?;
         // The doorkeeper has the first of them.
