@@ -25,6 +25,13 @@ pub(super) enum Reason {
     },
     ZeroLimit,
     ZeroItems,
+    ZeroWindow,
+    ZeroLargest,
+    /// A count that does not fit beside the tag of a window so short.
+    Largest {
+        got: u64,
+        max: u64,
+    },
     /// Neither nothing nor all.
     Share {
         what: &'static str,
@@ -67,6 +74,15 @@ impl fmt::Display for SketchError {
             }
             Reason::ZeroLimit => write!(f, "the limit is 0, but must be at least 1"),
             Reason::ZeroItems => write!(f, "the number of items is 0, but must be at least 1"),
+            Reason::ZeroWindow => {
+                write!(f, "the window is 0, but must be at least 1 ns; a second suits most uses")
+            }
+            Reason::ZeroLargest => write!(f, "the largest count is 0, but must be at least 1"),
+            Reason::Largest { got, max } => write!(
+                f,
+                "the largest count is {got}, but with this window can be at most {max}; count in larger units, such as \
+                 KiB for bytes"
+            ),
             Reason::Share { what, got } => {
                 write!(f, "{what} is {got}, but must be above 0 and below 1, as in 0.01")
             }
@@ -77,7 +93,7 @@ impl fmt::Display for SketchError {
             ),
             Reason::FalsePositives { got, least } => write!(
                 f,
-                "the share of false positives is {got}, but can be no less than {least} at 64 bits a key; keep the \
+                "the share of false positives is {got}, but can be no less than {least:.7}, at 64 bits a key; keep the \
                  hashes themselves for less"
             ),
             Reason::TooFewBytes { got, least } => {
@@ -89,3 +105,9 @@ impl fmt::Display for SketchError {
 }
 
 impl Error for SketchError {}
+
+/// A share that is neither nothing nor all.
+pub(super) fn share(what: &'static str, share: f64) -> Result<f64, SketchError> {
+    // No comparison holds for what is not a number.
+    if share > 0.0 && share < 1.0 { Ok(share) } else { Err(Reason::Share { what, got: share }.into()) }
+}

@@ -30,7 +30,7 @@ pub(crate) trait Time {
 }
 
 /// A clock.
-pub(crate) struct Clocked<'a, C>(pub(super) &'a C);
+pub(crate) struct Clocked<'a, C>(pub(crate) &'a C);
 
 impl<C: Clock> Time for Clocked<'_, C> {
     const BEGINS_AGAIN: bool = true;

@@ -14,5 +14,5 @@ pub use self::by_hash::HashedStore;
 pub use self::compact::{Capacity, CapacityError, Compact, Gauges, Overflow, SnapshotError, Tier};
 pub use self::direct::Direct;
 pub use self::keyed::{Keyed, Lookup, WhenFull};
-pub(crate) use self::latest::Latest;
+pub(crate) use self::latest::{Clocked, Given, Latest, Time};
 pub use self::sketch::{Saturation, Sketch};

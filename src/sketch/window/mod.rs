@@ -117,10 +117,14 @@ impl Windows {
         let ahead = (word >> self.payload_bits()).wrapping_sub(window) & tags;
         match ahead {
             0 => Ok(Standing::Now),
-            1 => Err(Late { window: window.saturating_add(1) }),
             _ if ahead == tags => Ok(Standing::Last),
             _ if ahead > tags / 2 => Ok(Standing::Past),
-            _ => self.far_ahead(window.saturating_add(ahead), latest),
+            _ => match window.checked_add(ahead) {
+                // A window after the end of time: the tag has come round.
+                None => Ok(Standing::Past),
+                Some(window) if ahead == 1 => Err(Late { window }),
+                Some(window) => self.far_ahead(window, latest),
+            },
         }
     }
 
@@ -160,6 +164,12 @@ mod tests {
         assert_eq!(windows.standing(word, 90, &|| 100), Err(Late { window: 100 }));
         assert_eq!(windows.standing(word, 90, &|| 99), Ok(Standing::Past));
         assert_eq!(windows.standing(0, 99, &|| 100), Ok(Standing::Past));
+        // No window comes after the last one.
+        let windows = Windows::new(1, BITS);
+        for ahead in 1..5 {
+            let word = windows.empty(u64::MAX.wrapping_add(ahead)) | 1;
+            assert_eq!(windows.standing(word, u64::MAX, &|| u64::MAX), Ok(Standing::Past));
+        }
     }
 
     #[test]

@@ -1,0 +1,85 @@
+//! Who is in flight, until it is dropped.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{InFlight, Place, Rows};
+
+/// So many of a key in flight, until this is dropped; made by [`InFlight::enter`] and [`InFlight::try_enter`].
+#[must_use = "it is no longer in flight once this is dropped"]
+pub struct Guard<'a> {
+    rows: &'a Rows,
+    place: Place,
+    n: u32,
+    count: u64,
+}
+
+impl<'a> Guard<'a> {
+    #[inline]
+    pub(super) fn new(rows: &'a Rows, place: Place, n: u32, count: u64) -> Self {
+        Self { rows, place, n, count }
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.rows.take_away(&self.place, self.n);
+    }
+}
+
+/// [`Guard`] that keeps the counters alive; made by [`InFlight::enter_owned`] and [`InFlight::try_enter_owned`].
+#[must_use = "it is no longer in flight once this is dropped"]
+pub struct OwnedGuard<H = ahash::RandomState> {
+    in_flight: Arc<InFlight<H>>,
+    place: Place,
+    n: u32,
+    count: u64,
+}
+
+impl<H> OwnedGuard<H> {
+    #[inline]
+    pub(super) fn new(in_flight: Arc<InFlight<H>>, place: Place, n: u32, count: u64) -> Self {
+        Self { in_flight, place, n, count }
+    }
+}
+
+impl<H> Drop for OwnedGuard<H> {
+    #[inline]
+    fn drop(&mut self) {
+        self.in_flight.rows.take_away(&self.place, self.n);
+    }
+}
+
+macro_rules! guard {
+    ($name:literal, [$($parameters:tt)*] $type:ty, $self:ident => $rows:expr) => {
+        impl $($parameters)* $type {
+            /// How many of the key there were once this one was in, itself included: at least its own.
+            #[must_use]
+            pub fn count(&self) -> u64 {
+                self.count
+            }
+
+            /// How many of the key are in flight now, this one included: at least its own.
+            #[must_use]
+            pub fn current(&$self) -> u64 {
+                $rows.read(&$self.place)
+            }
+
+            /// How many this guard stands for.
+            #[must_use]
+            pub fn n(&self) -> u32 {
+                self.n
+            }
+        }
+
+        impl $($parameters)* fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct($name).field("n", &self.n).field("count", &self.count).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+guard!("Guard", [] Guard<'_>, self => self.rows);
+guard!("OwnedGuard", [<H>] OwnedGuard<H>, self => self.in_flight.rows);
