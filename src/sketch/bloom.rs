@@ -6,20 +6,16 @@
 //! So one load answers whether a key is there, and one atomic OR puts it in *and* says whether it was there: the OR returns the
 //! word as it was, and of several threads with the same key only the first can find a bit missing. The price is that words
 //! fill unevenly: more false positives than in a filter whose bits are anywhere, and the more so the rarer they should be.
-//!
-//! *How many.* The number of keys in a word is Poisson distributed around `λ = keys / words`. A key's `k` bits are drawn one
-//! by one and may coincide. With `q(j) = (1 − j / 64)^k`, the chance that a key leaves `j` given bits alone, all of `t` given
-//! bits are set with probability `Σ (−1)^j (t over j) e^(−λ (1 − q(j)))`, over `j` from 0 to `t`: inclusion and exclusion, and a
-//! Poisson number of keys. That is averaged over how many of the `k` bits that are asked for differ.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
+mod share;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
-use super::count_min::share;
-use super::error::Reason;
+use self::share::{best, false_positives, load};
+use super::error::{Reason, share};
 use super::{SketchError, mix, scale};
 use crate::memory::Array;
 use crate::sync::AtomicU64;
@@ -31,8 +27,6 @@ const WORD_BITS: u32 = u64::BITS;
 const CHOICE_BITS: u32 = WORD_BITS.ilog2();
 /// As many as one hash can choose.
 const MAX_BITS: u32 = u64::BITS / CHOICE_BITS;
-/// The most words for a key, on average: a filter of more is larger than the hashes themselves would be.
-const MAX_WORDS_A_KEY: f64 = 1.0;
 
 /// A set of keys in constant memory, that is sometimes wrong about who is in it: says of some keys that were not
 /// inserted that they were, and never the other way round.
@@ -85,11 +79,12 @@ impl Bloom {
             return Err(Reason::ZeroItems.into());
         }
         let share = share("the share of false positives", false_positives)?;
-        let (_, least) = best(1.0 / MAX_WORDS_A_KEY);
+        // A word for each key: what takes more is no smaller than the hashes themselves.
+        let (_, least) = best(1.0);
         if share < least {
             return Err(Reason::FalsePositives { got: share, least }.into());
         }
-        // The share falls with the words; between one for all keys and as many as there are.
+        // The share falls as the words become more, up to one for each key.
         let fits = |words: usize| best(load(items, words)).1 <= share;
         let (mut low, mut high) = (0, items);
         while high - low > 1 {
@@ -243,46 +238,63 @@ impl<H> fmt::Debug for Bloom<H> {
     }
 }
 
-/// Keys for each word.
-#[expect(clippy::cast_precision_loss, reason = "a mean")]
-fn load(items: usize, words: usize) -> f64 {
-    items as f64 / words as f64
-}
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
 
-/// The number of bits a key with the fewest false positives, and their share, at so many keys a word.
-fn best(load: f64) -> (u32, f64) {
-    let shares = (1..=MAX_BITS).map(|bits| (bits, false_positives(load, bits)));
-    shares.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1, 1.0))
-}
+    fn refused<T>(result: Result<T, SketchError>) -> String {
+        result.err().expect("it is refused").to_string()
+    }
 
-/// The share of false positives of keys with so many bits, at so many keys a word: see the module's text.
-fn false_positives(load: f64, bits: u32) -> f64 {
-    let word_bits = f64::from(WORD_BITS);
-    // How many of a key's bits differ: differ[t] is the probability of t.
-    let mut differ = [0.0; MAX_BITS as usize + 1];
-    differ[0] = 1.0;
-    for drawn in 0..bits {
-        for different in (0..=drawn).rev() {
-            let same = f64::from(different) / word_bits;
-            let of = different as usize;
-            differ[of + 1] += differ[of] * (1.0 - same);
-            differ[of] *= same;
+    #[test]
+    fn what_cannot_be_is_refused_with_advice() {
+        assert!(refused(Bloom::for_items(0, 0.01)).contains("items is 0"));
+        assert!(refused(Bloom::for_memory(8, 0)).contains("items is 0"));
+        assert!(refused(Bloom::for_memory(7, 1)).contains("at least 8"));
+        for nonsense in [f64::NAN, 0.0, -1.0, 1.0, 2.0, f64::INFINITY, f64::NEG_INFINITY] {
+            assert!(refused(Bloom::for_items(10, nonsense)).contains("false positives"), "{nonsense}");
+        }
+        for rare in [f64::MIN_POSITIVE, 1e-9, 0.000_029] {
+            assert!(refused(Bloom::for_items(10, rare)).contains("no less than 0.0000293"), "{rare}");
+        }
+        assert!(refused(Bloom::for_memory(usize::MAX, 1)).contains("no memory"));
+        assert!(refused(Bloom::for_items(usize::MAX, 0.01)).contains("no memory"));
+    }
+
+    #[test]
+    fn the_smallest_filter_that_keeps_its_share_is_made() {
+        for share in [0.000_03, 0.001, 0.01, 0.3, 0.999] {
+            for items in [1, 2, 1_000, 123_456] {
+                let filter = Bloom::for_items(items, share).unwrap();
+                assert!(filter.false_positives(items) <= share, "{items} {share}");
+                let words = filter.words.len();
+                assert!(words <= items);
+                assert!(words == 1 || best(load(items, words - 1)).1 > share, "{items} {share}: {words}");
+            }
         }
     }
-    // Whether a key leaves so many given bits alone, for each such number; over all keys of a word.
-    let spared = |given: u32| {
-        let by_one = (1.0 - f64::from(given) / word_bits).powf(f64::from(bits));
-        (-load * (1.0 - by_one)).exp()
-    };
-    let mut share = 0.0;
-    for (different, probability) in (0..).zip(differ) {
-        let (mut all_set, mut choose) = (0.0, 1.0);
-        for given in 0..=different {
-            all_set += choose * spared(given);
-            choose *= -f64::from(different - given) / f64::from(given + 1);
+
+    #[test]
+    fn a_key_is_new_once() {
+        for bytes in [8, 15, 16, 1_000] {
+            let filter = Bloom::for_memory(bytes, 1).unwrap();
+            assert!(filter.state_bytes() <= bytes);
+            assert!(!filter.contains("a"));
+            assert!(!filter.insert("a"));
+            assert!(filter.insert("a") && filter.contains("a"));
+            filter.clear();
+            assert!(!filter.contains("a") && !filter.insert("a"));
         }
-        share += probability * all_set;
     }
-    // Sums of both signs may end up beside what a probability can be.
-    share.clamp(0.0, 1.0)
+
+    #[test]
+    fn one_word_fills_up_and_then_holds_everything() {
+        let filter = Bloom::for_memory(8, 1).unwrap();
+        for key in 0..1_000 {
+            filter.insert(&key);
+        }
+        assert!((0..2_000).all(|key| filter.contains(&key)));
+        assert!(filter.false_positives(1_000) > 0.999);
+        assert_eq!(filter.false_positives(0), 0.0);
+    }
 }

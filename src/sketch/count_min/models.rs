@@ -166,7 +166,9 @@ fn control_committing_first_loses_a_count() {
     fn commit_first(counts: &Counts, key: u64) -> u64 {
         let places = counts.places::<DEPTH>(key);
         loop {
-            let Least { count, row } = least(&counts.read(places));
+            let seen = counts.read(places);
+            let count = least(&seen);
+            let row = rows_where(&seen, |other| other == count).trailing_zeros() as usize;
             let counter = &counts.counters[places[row]];
             if counter.compare_exchange(count, count + 1, AcqRel, Acquire).is_ok() {
                 for place in places {
