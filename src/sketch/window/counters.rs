@@ -8,6 +8,9 @@
 //! exchanged, from the count that the estimate was. If it changed, all begins again. (A word in which only a neighbour's
 //! counter changed is exchanged again.) Counters of one window only grow, so a count that is the same has not changed.
 
+mod add;
+
+pub(crate) use self::add::Rows;
 use super::{Late, Standing, Windows};
 use crate::memory::Array;
 use crate::sketch::{mix, scale};
@@ -40,6 +43,12 @@ pub(crate) struct Counters {
 struct Spot {
     index: usize,
     shifts: [u32; 2],
+}
+
+/// Sixteen bits of a hash, scaled; the top bits choose the line.
+#[inline(always)]
+fn part(hash: u64, shift: u32, len: usize) -> usize {
+    (((hash >> shift) & 0xFFFF) as usize * len) >> 16
 }
 
 /// A key's words.
@@ -103,37 +112,63 @@ impl Counters {
     /// A key's words and counters.
     #[inline]
     pub(crate) fn place(&self, hash: u64) -> Place {
-        let other = mix(hash);
         let mut place = Place::default();
-        let together = self.counters >= TOGETHER;
-        // Sixteen bits of the hash, scaled; the top bits choose the line.
-        let part = |hash: u64, shift: u32, len: usize| (((hash >> shift) & 0xFFFF) as usize * len) >> 16;
-        let counter = |hash: u64, shift: u32| part(hash, shift, self.counters as usize) as u32;
-        // A line's places, each of one word or of a pair.
-        let places = LINE / self.parities;
-        for (half, hash) in [(0, hash), (self.lines, other)] {
-            let line = (half + scale(hash, self.lines)) * LINE;
-            let (first, apart) = (part(hash, 0, places), 1 + part(hash, 32, places.max(2) - 1));
-            let index = |place: usize| line + (place % places) * self.parities;
-            let count_bits = self.count_bits;
-            if together {
-                let a = counter(hash, 16);
-                let b = a + 1 + part(hash, 32, self.counters as usize - 1) as u32;
-                let b = if b < self.counters { b } else { b - self.counters };
-                place.spots[place.len] =
-                    Spot { index: index(first), shifts: [a * count_bits, b * count_bits] };
-                place.len += 1;
-            } else {
-                for (place_in_line, counter) in
-                    [(first, counter(hash, 16)), (first + apart, counter(hash.rotate_left(8), 16))]
-                {
-                    place.spots[place.len] =
-                        Spot { index: index(place_in_line), shifts: [counter * count_bits; 2] };
-                    place.len += 1;
-                }
-            }
+        let other = mix(hash);
+        if self.is_together() {
+            (place.spots[0], place.spots[1]) = (self.one_word(0, hash), self.one_word(self.lines, other));
+            place.len = 2;
+        } else {
+            (place.spots[0], place.spots[1]) = self.two_words(0, hash);
+            (place.spots[2], place.spots[3]) = self.two_words(self.lines, other);
+            place.len = 4;
         }
         place
+    }
+
+    /// Whether a key has two counters in a word.
+    #[inline(always)]
+    pub(crate) fn is_together(&self) -> bool {
+        self.counters >= TOGETHER
+    }
+
+    /// The word of a half in which a hash has both counters.
+    #[inline(always)]
+    fn one_word(&self, half: usize, hash: u64) -> Spot {
+        let a = self.counter(hash);
+        let b = a + 1 + part(hash, 32, self.counters as usize - 1) as u32;
+        let b = if b < self.counters { b } else { b - self.counters };
+        let index = self.index(half, hash, part(hash, 0, self.places()));
+        Spot { index, shifts: [a * self.count_bits, b * self.count_bits] }
+    }
+
+    /// The words of a half in which a hash has a counter each.
+    #[inline(always)]
+    fn two_words(&self, half: usize, hash: u64) -> (Spot, Spot) {
+        let (places, first) = (self.places(), part(hash, 0, self.places()));
+        let second = first + 1 + part(hash, 32, places.max(2) - 1);
+        let spot = |place, counter| Spot {
+            index: self.index(half, hash, place),
+            shifts: [counter * self.count_bits; 2],
+        };
+        (spot(first, self.counter(hash)), spot(second, self.counter(hash.rotate_left(8))))
+    }
+
+    /// A line's places, each of one word or of a pair: a power of two.
+    #[inline(always)]
+    fn places(&self) -> usize {
+        if self.parities == 2 { LINE / 2 } else { LINE }
+    }
+
+    /// A word of the line that a hash has in a half.
+    #[inline(always)]
+    fn index(&self, half: usize, hash: u64, place: usize) -> usize {
+        (half + scale(hash, self.lines)) * LINE + (place & (self.places() - 1)) * self.parities
+    }
+
+    /// A hash's counter in a word.
+    #[inline(always)]
+    fn counter(&self, hash: u64) -> u32 {
+        part(hash, 16, self.counters as usize) as u32
     }
 
     /// Asks for a key's lines.
@@ -245,7 +280,18 @@ impl Counters {
         (window, count): (u64, u64),
         latest: &impl Fn() -> u64,
     ) -> Result<(), Late> {
-        let word = self.word(spot, window);
+        self.raise_to(windows, self.word(spot, window), spot, (window, count), latest)
+    }
+
+    #[inline]
+    fn raise_to(
+        &self,
+        windows: &Windows,
+        word: &AtomicU64,
+        spot: &Spot,
+        (window, count): (u64, u64),
+        latest: &impl Fn() -> u64,
+    ) -> Result<(), Late> {
         let mut seen = word.load(Acquire);
         loop {
             let current = Self::current(windows, seen, window, latest)?;
@@ -317,5 +363,13 @@ impl Counters {
                 word.store(0, crate::sync::Ordering::Release);
             }
         }
+    }
+}
+
+#[cfg(all(test, tollgate_loom))]
+impl Place {
+    /// The words and where the counters are in them, for the models.
+    pub(super) fn words(&self) -> Vec<(usize, [u32; 2])> {
+        self.spots().iter().map(|spot| (spot.index, spot.shifts)).collect()
     }
 }
