@@ -47,14 +47,15 @@ pub fn share(part: u64, whole: u64) -> String {
 #[must_use]
 pub fn chance(chance: f64) -> String {
     const WHOLE: u64 = 1_000_000_000;
-    // One that is not none is not rounded to none.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "clamped to what fits; NaN is none"
+        reason = "`as` saturates; NaN is none"
     )]
-    let part = (chance.clamp(0.0, 1.0) * WHOLE as f64).ceil() as u64;
-    share(part, WHOLE)
+    let part = (chance * WHOLE as f64).round() as u64;
+    // Not rounded to none or to all.
+    let (least, most) = (u64::from(chance > 0.0), WHOLE - u64::from(chance < 1.0));
+    share(part.clamp(least, most), WHOLE)
 }
 
 /// A duration in its two largest units.
@@ -127,8 +128,8 @@ mod tests {
     #[test]
     fn chances_are_shares() {
         assert_eq!(
-            [chance(0.0), chance(1.0), chance(1e-300), chance(f64::NAN)],
-            ["0 %", "100 %", "<0.001 %", "0 %"]
+            [chance(0.0), chance(1.0), chance(1e-300), chance(1.0 - f64::EPSILON), chance(f64::NAN)],
+            ["0 %", "100 %", "<0.001 %", "99.99 %", "0 %"]
         );
         assert_eq!(
             [chance(0.5), chance(0.0012), chance(2.0), chance(-1.0)],

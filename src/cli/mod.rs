@@ -69,17 +69,17 @@ fn say(text: &str) {
 }
 
 fn run_replay(args: &ReplayArgs) -> Result<(), Error> {
-    let kinds = chosen(&args.algorithms.algorithm, Kind::value_variants());
+    let quotas = args.quotas()?;
     let by_name = args.algorithms.by_name();
+    let storage = args.algorithms.stores.storage(quotas.len())?;
+    let kinds = chosen(&args.algorithms.algorithm, Kind::value_variants());
+    let (kinds, mut left_out) = storage.holds(&kinds, by_name)?;
     if args.decisions.is_some() && kinds.len() != 1 {
         return Err(Error::usage(format!(
             "--decisions writes one algorithm's decisions, but there are {}; choose one with --algorithm",
             kinds.len()
         )));
     }
-    let quotas = args.quotas()?;
-    let storage = args.algorithms.stores.storage(quotas.len())?;
-    let (kinds, mut left_out) = storage.holds(&kinds, by_name)?;
     let trace = read(&args.input, args.json.as_deref())?;
     let progress = bar(trace.records.len() as u64 * kinds.len() as u64, "replaying");
     let setup = Setup { options: args.algorithms.options(), storage, beside: storage != Storage::Keyed };

@@ -69,39 +69,105 @@ pub fn table(sketch: &Sketch, results: &[Fared<'_, SketchFigures>]) -> String {
     format!("Sketch store of {}, at its fullest\n{table}\n{}\n", sketch.memory, verdict(sketch, results))
 }
 
-/// Whether the memory is enough, by how full the sketch got and by what differs from the keyed store.
+/// Whether the memory is enough, by what was denied wrongly, and by how full the sketch got.
 fn verdict(sketch: &Sketch, results: &[Fared<'_, SketchFigures>]) -> String {
-    let differences = |fared: &Fared<'_, SketchFigures>| fared.figures.differences.unwrap_or_default();
-    let share_denied = |fared: &Fared<'_, SketchFigures>| {
-        let (denied, deserving) = (differences(fared).wrongly_denied, fared.deserving(differences(fared)));
-        denied as f64 / deserving.max(1) as f64
+    let short_for = |cause: Cause, why: &str| {
+        let of = results.iter().filter(|fared| short(fared) == Some(cause));
+        let names: Vec<_> = of.map(|fared| fared.kind.as_str()).collect();
+        (!names.is_empty()).then(|| format!("Warning: memory is short for {}: {why}", names.join(", ")))
     };
-    let short = |fared: &&Fared<'_, SketchFigures>| {
-        fared.figures.saturation.is_warning() || share_denied(fared) > Saturation::WARNING
-    };
-    let names: Vec<_> = results.iter().filter(short).map(|fared| fared.kind.as_str()).collect();
-    let sum = |count: fn(Differences) -> u64| results.iter().map(|fared| count(differences(fared))).sum();
-    let (denied, admitted): (u64, u64) =
-        (sum(|wrong| wrong.wrongly_denied), sum(|wrong| wrong.wrongly_admitted));
-    let mut text = if !names.is_empty() {
-        format!(
-            "Warning: memory is short for {}: more than one in a thousand is denied for what others used.\nTry \
-             --memory {}.",
-            names.join(", "),
-            sketch.memory.doubled()
-        )
-    } else if denied > 0 {
-        "Memory is enough: fewer than one in a thousand were denied for what others used. More --memory makes them \
-         fewer still."
+    let did = short_for(Cause::Denied, "more than one in a thousand was denied for what others used.");
+    let full = short_for(
+        Cause::Full,
+        "at its fullest, more than one newcomer in a thousand would have been denied below half of its limit.",
+    );
+    let mut lines: Vec<String> = did.into_iter().chain(full).collect();
+    let differences = || results.iter().map(|fared| fared.figures.differences.unwrap_or_default());
+    let stepped_back = differences().any(|wrong| wrong.wrongly_admitted > 0);
+    lines.push(if !lines.is_empty() {
+        format!("Try --memory {}.", sketch.memory.doubled())
+    } else if stepped_back {
+        "Memory is enough.".to_owned()
+    } else if differences().any(|wrong| wrong.wrongly_denied > 0) {
+        "Memory is enough: fewer than one in a thousand were denied for what others used. With more --memory, fewer \
+         still."
             .to_owned()
-    } else if admitted > 0 {
-        "Memory is enough: nobody was denied for what others used.".to_owned()
     } else {
         "Memory is enough: every decision is the keyed store's.".to_owned()
-    };
-    if admitted > 0 {
-        text += "\nWrongly admitted are requests older than one before them (--no-sort): others have begun a later \
-                 window, and\nthey are counted in that one.";
+    });
+    if stepped_back {
+        lines.push(
+            "Times step back (--no-sort): a request older than what others did counts in their window here, and in \
+             its own in\nthe keyed store. Decisions differ by that too."
+                .to_owned(),
+        );
     }
-    text
+    lines.join("\n")
+}
+
+/// Why memory is short.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Cause {
+    /// Too many were denied.
+    Denied,
+    /// Too many would have been, who would have come when it was fullest.
+    Full,
+}
+
+fn short(fared: &Fared<'_, SketchFigures>) -> Option<Cause> {
+    let differences = fared.figures.differences.unwrap_or_default();
+    let share = differences.wrongly_denied as f64 / fared.deserving(differences).max(1) as f64;
+    // Nothing is admitted wrongly unless times step back, and then wrong denials say nothing about memory.
+    if differences.wrongly_admitted == 0 && share > Saturation::WARNING {
+        Some(Cause::Denied)
+    } else {
+        fared.figures.saturation.is_warning().then_some(Cause::Full)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::algorithms::Kind;
+
+    fn told(denied: f64, wrongly_denied: u64, wrongly_admitted: u64) -> String {
+        let sketch = Sketch { memory: "64KiB".parse().unwrap() };
+        let saturation = Saturation { denied, mistaken: 0.25, overcounted: 1e-9 };
+        let differences = Some(Differences { wrongly_denied, wrongly_admitted });
+        let figures = SketchFigures { saturation, differences };
+        table(
+            &sketch,
+            &[Fared { kind: Kind::FixedWindow, admitted: 9_000, denied: 1_000, figures: &figures }],
+        )
+    }
+
+    #[test]
+    fn memory_is_blamed_for_what_it_does() {
+        let denied = "Warning: memory is short for fixed-window: more than one in a thousand was denied for what others \
+                      used.\nTry --memory 128KiB.";
+        let full = "Warning: memory is short for fixed-window: at its fullest, more than one newcomer";
+        for (saturation, wrongly_denied, wrongly_admitted, verdict) in [
+            (0.0, 0, 0, "Memory is enough: every decision is the keyed store's."),
+            (0.001, 9, 0, "Memory is enough: fewer than one in a thousand"),
+            (0.0, 10, 0, denied),
+            (0.0011, 10, 0, denied),
+            (0.0011, 9, 0, full),
+            (0.0011, 0, 0, full),
+            // Times stepped back.
+            (0.0011, 10, 7, full),
+            (0.001, 10, 7, "Memory is enough.\nTimes step back (--no-sort)"),
+        ] {
+            let text = told(saturation, wrongly_denied, wrongly_admitted);
+            assert!(text.contains(verdict), "{saturation} {wrongly_denied} {wrongly_admitted}: {text}");
+            assert_eq!(text.contains("(--no-sort)"), wrongly_admitted > 0, "{text}");
+        }
+    }
+
+    #[test]
+    fn chances_are_shown_as_shares() {
+        let text = told(0.0123, 0, 0);
+        for part in ["Sketch store of 64KiB, at its fullest", "25.00 %", "<0.001 %", "1.23 %"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
 }

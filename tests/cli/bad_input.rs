@@ -175,7 +175,7 @@ fn wrong_command_lines_exit_with_2() {
     place.run("replay log --time-format never").fails(2, &["strftime"]);
     place.run("replay log --time a++b").fails(2, &["date+time"]);
     place.run("replay log --ipv6-prefix 129").fails(2, &["129"]);
-    place.run("replay log --store sketch").fails(2, &["keyed"]);
+    place.run("replay log --store heap").fails(2, &["keyed"]);
     place.run("replay log --algorithm sub-window --sub-windows 0").fails(2, &["sub-window"]);
     place.run("suggest log --deny-requests 101%").fails(2, &["0.1%"]);
     place.run("suggest log --deny-requests 1% --deny-clients 1%").fails(2, &["--deny-clients"]);

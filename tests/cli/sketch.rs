@@ -1,0 +1,389 @@
+//! The sketch store: its figures, and that it denies nobody for what others used unless memory is short, and never admits
+//! more than the exact store does.
+
+use serde_json::Value;
+
+use crate::support::{Place, trace};
+
+const BUSY: &str = "log --time-format s --limit 10/60s";
+const BOTH: [&str; 2] = ["fixed-window", "sliding-window"];
+
+/// Three minutes of a crowd that stays below the limit, six or seven requests a minute each, and of one client that does not.
+fn crowd() -> Place {
+    let mut lines = String::from("ts,client\n");
+    for second in 0..180_u64 {
+        for client in (0..400).filter(|client| (second * 7 + client) % 9 == 0) {
+            lines.push_str(&format!("{second},client-{client}\n"));
+        }
+        lines.push_str(&format!("{second},greedy\n"));
+    }
+    let place = Place::new();
+    place.file("log", lines);
+    place
+}
+
+fn results(json: &Value) -> &[Value] {
+    json["results"].as_array().unwrap()
+}
+
+fn names(json: &Value) -> Vec<&str> {
+    results(json).iter().map(|result| result["algorithm"].as_str().unwrap()).collect()
+}
+
+fn number(result: &Value, field: &str) -> u64 {
+    result["sketch"][field].as_u64().unwrap_or_else(|| panic!("no {field} in {result}"))
+}
+
+/// Denied wrongly, and admitted wrongly.
+fn wrongly(result: &Value) -> (u64, u64) {
+    (number(result, "wrongly_denied"), number(result, "wrongly_admitted"))
+}
+
+/// A figure of how full it got.
+fn chance(result: &Value, field: &str) -> f64 {
+    let chance = result["sketch"]["saturation"][field].as_f64();
+    let chance = chance.unwrap_or_else(|| panic!("no {field} in {result}"));
+    assert!((0.0..=1.0).contains(&chance), "{result}");
+    chance
+}
+
+#[test]
+fn json_has_the_stores_figures() {
+    let place = crowd();
+    let run = place.run(&format!("replay {BUSY} --store sketch --memory 64KiB --json"));
+    // One line for all that are left out for one reason.
+    for part in [
+        "Store    sketch, 64KiB in all",
+        "gcra, token-bucket, leaky-bucket, sliding-log, sub-window left out: the sketch store",
+    ] {
+        assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
+    }
+    let json = run.json();
+    assert_eq!(names(&json), BOTH);
+    for result in results(&json) {
+        assert_eq!(result["store"], "sketch");
+        assert!(result.get("compact").is_none());
+        let fields: Vec<_> = result["sketch"].as_object().unwrap().keys().collect();
+        assert_eq!(fields, ["memory_bytes", "saturation", "wrongly_admitted", "wrongly_denied"]);
+        assert_eq!(number(result, "memory_bytes"), 64 << 10);
+        let state = result["state_bytes"].as_u64().unwrap();
+        assert!((60 << 10..=64 << 10).contains(&state), "{state}");
+        assert!(chance(result, "mistaken") > 0.0 && chance(result, "denied") < 0.001, "{result}");
+        assert!(chance(result, "overcounted") >= chance(result, "denied"), "{result}");
+    }
+    for store in ["keyed", "compact"] {
+        let json =
+            place.run(&format!("replay {BUSY} --store {store} --algorithm fixed-window --json")).json();
+        assert!(results(&json)[0].get("sketch").is_none());
+    }
+    // As much as the library takes when nothing is said.
+    let json = place.run(&format!("replay {BUSY} --store sketch --json")).json();
+    assert_eq!(number(&results(&json)[0], "memory_bytes"), 4 << 20);
+}
+
+#[test]
+fn enough_memory_decides_as_the_keyed_store() {
+    let place = crowd();
+    for strict in ["", "--strict-windows"] {
+        let args = format!("replay {BUSY} {strict}");
+        let json = place.run(&format!("{args} --store sketch --memory 256KiB --json")).json();
+        let keyed = place.run(&format!("{args} --json")).json();
+        for result in results(&json) {
+            assert_eq!(wrongly(result), (0, 0), "{result}");
+            let same = results(&keyed).iter().find(|keyed| keyed["algorithm"] == result["algorithm"]);
+            for field in ["admitted", "denied", "never", "keys_denied", "top_denied", "longest_wait_ns"] {
+                assert_eq!(result[field], same.unwrap()[field], "{field}: {result}");
+            }
+            assert!(result["denied"].as_u64().unwrap() > 100, "someone is to be denied: {result}");
+        }
+    }
+    for algorithm in BOTH {
+        let args = format!("{BUSY} --algorithm {algorithm}");
+        let sketch = place.decisions(&format!("{args} --store sketch --memory 256KiB"));
+        assert!(sketch == place.decisions(&args), "{algorithm}");
+    }
+    let table = place.run(&format!("replay {BUSY} --store sketch --memory 256KiB")).ok().stdout;
+    for part in
+        ["Sketch store of 256KiB", "Mistaken", "Memory is enough: every decision is the keyed store's."]
+    {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    assert!(!table.contains("Warning"), "{table}");
+}
+
+#[test]
+fn too_little_memory_denies_early_and_says_so() {
+    let place = crowd();
+    let args = format!("replay {BUSY} --store sketch --memory 512");
+    let json = place.run(&format!("{args} --json")).json();
+    for result in results(&json) {
+        let (denied, admitted) = wrongly(result);
+        assert!(denied > 1_000 && admitted == 0, "{result}");
+        assert!(denied <= result["denied"].as_u64().unwrap(), "{result}");
+        assert!(chance(result, "denied") > 0.5, "{result}");
+    }
+    let table = place.run(&args).ok().stdout;
+    let warning = "Warning: memory is short for fixed-window, sliding-window: more than one in a thousand";
+    for part in ["Sketch store of 512B, at its fullest", warning, "Try --memory 1KiB."] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    for algorithm in BOTH {
+        // It is what decides, not the keyed store beside it; and nobody gets more than the limit.
+        let args = format!("{BUSY} --algorithm {algorithm}");
+        let short = place.decisions(&format!("{args} --store sketch --memory 512"));
+        let exact = place.decisions(&args);
+        assert!(short != exact, "{algorithm}");
+        let admitted = |decisions: &str| decisions.matches('1').count();
+        assert!(admitted(&short) < admitted(&exact), "{algorithm}");
+    }
+}
+
+#[test]
+fn how_full_it_got_is_told_of_the_fullest_window() {
+    let place = Place::new();
+    // A thousand clients in the first minute, then an hour of one.
+    let mut lines = String::from("ts,client\n");
+    (0..1_000).for_each(|client| lines.push_str(&format!("7,{client}\n")));
+    (1..60).for_each(|minute| lines.push_str(&format!("{},0\n", minute * 60)));
+    place.file("log", lines);
+    let args = "log --time-format s --store sketch --memory 600 --json";
+    let json = place.run(&format!("replay {args} --limit 10/min")).json();
+    for result in results(&json) {
+        assert!(chance(result, "mistaken") > 0.5, "{result}");
+    }
+    // Under two limits, of the worse sketch: in windows of an hour the minutes after add nothing to speak of.
+    let both = place.run(&format!("replay {args} --limit 10/min --limit 100/h")).json();
+    for (both, one) in results(&both).iter().zip(results(&json)) {
+        assert!(chance(both, "mistaken") > chance(one, "mistaken"), "each has half of the memory");
+    }
+}
+
+#[test]
+fn several_limits_share_the_memory() {
+    let place = Place::new();
+    place.file("log", "ts,client\n100,a\n100,a\n101,a\n102,a\n103,a\n110,a\n110,b\n");
+    let args = "log --algorithm fixed-window --limit 1/s --limit 3/10s --store sketch --memory 96KiB";
+    // As with the keyed store: see `two_limits_charge_all_or_none`.
+    assert_eq!(place.decisions(args), "1011011");
+    let result = &place.run(&format!("replay {args} --json")).json()["results"][0];
+    assert_eq!((wrongly(result), number(result, "memory_bytes")), ((0, 0), 96 << 10));
+    let state = result["state_bytes"].as_u64().unwrap();
+    assert!((90 << 10..=96 << 10).contains(&state), "{state}");
+    let table = place.run(&format!("replay {args}")).ok().stdout;
+    assert!(table.contains("sketch, 96KiB in all, shared by 2 limits"), "{table}");
+    place
+        .run("replay log --limit 1/s --limit 3/10s --store sketch --memory 300")
+        .fails(2, &["--memory 300B", "the sketch store needs at least 544 bytes", "272 for each limit"]);
+}
+
+#[test]
+fn wrong_flags_are_refused_with_the_reason() {
+    let place = Place::new();
+    // Before any input is read: there is no log.
+    for command in ["replay", "suggest"] {
+        for algorithm in ["gcra", "token-bucket", "leaky-bucket", "sliding-log", "sub-window"] {
+            let run = place.run(&format!(
+                "{command} log --store sketch --algorithm {algorithm} --algorithm fixed-window"
+            ));
+            run.fails(
+                2,
+                &[algorithm, "the sketch store can only count", "it holds fixed-window and sliding-window"],
+            );
+            // Only some of them have another bounded store.
+            let compact = !["sliding-log", "sub-window"].contains(&algorithm);
+            assert_eq!(run.stderr.contains("--store compact or keyed"), compact, "{}", run.stderr);
+            assert!(run.stderr.contains("keyed"), "{}", run.stderr);
+        }
+        for overflow in ["spill", "forget", "inherit"] {
+            place.run(&format!("{command} log --store sketch --overflow {overflow} --memory 1MiB")).fails(
+                2,
+                &[&format!("--overflow {overflow}"), "no slots", "leave the flag out", "--store compact"],
+            );
+        }
+        place
+            .run(&format!("{command} log --store sketch --memory 271"))
+            .fails(2, &["--memory 271B", "the sketch store needs at least 272 bytes"]);
+        place
+            .run(&format!("{command} log --store sketch --memory=4MeB"))
+            .fails(2, &["--memory <SIZE>", "the unit is not"]);
+        place.run(&format!("{command} log --memory 4MiB")).fails(2, &["--memory 4MiB", "--store sketch"]);
+        place.run(&format!("{command} log --store sketches")).fails(2, &["keyed, compact, sketch"]);
+    }
+}
+
+#[test]
+fn what_the_counters_cannot_hold_is_refused_with_its_flag() {
+    let place = Place::new();
+    place.file("log", "ts,client\n100,a\n100,a\n");
+    let args = "replay log --store sketch --limit 10/s --limit 70000/60s";
+    // Of two limits, the one that it is about.
+    let run = place.run(&format!("{args} --algorithm sliding-window"));
+    run.fails(
+        2,
+        &[
+            "sliding-window: --limit 70000/min: ",
+            "the limit, in the sketch store, is 70000, but can be at most",
+        ],
+    );
+    assert!(!run.stderr.contains("10/s") && !run.stderr.contains("compact"), "{}", run.stderr);
+    let run = place.run(&format!("{args} --json"));
+    assert!(run.stderr.contains("sliding-window left out: --limit 70000/min: "), "{}", run.stderr);
+    assert_eq!(names(&run.json()), ["fixed-window"]);
+    // If nothing is left, all reasons are given.
+    place
+        .run("replay log --store sketch --limit 9000000000/60s")
+        .fails(2, &["fixed-window left out: --limit 9000000000/min: ", "sliding-window left out: "]);
+    // No machine has the addresses for it.
+    place
+        .run("replay log --store sketch --memory 9000TiB --algorithm fixed-window")
+        .fails(2, &["fixed-window: --memory 9216000GiB: there is no memory for a table of "]);
+    place
+        .run("suggest log --store sketch --memory 9000TiB")
+        .fails(2, &["fixed-window: --memory 9216000GiB: there is no memory"]);
+}
+
+#[test]
+fn odd_costs_and_times_change_no_law() {
+    let place = Place::new();
+    place.file(
+        "log",
+        "ts,client,units\n0,a,0\n0,a,11\n0,a,10\n0,a,1\n60,a,18446744073709551615\n119,a,10\n120,a,1\n",
+    );
+    let args = "log --time-format s --cost units --limit 10/min --memory 64KiB";
+    assert_eq!(place.decisions(&format!("{args} --store sketch --algorithm fixed-window")), "1010011");
+    let json = place.run(&format!("replay {args} --store sketch --json")).json();
+    for result in results(&json) {
+        assert_eq!((wrongly(result), &result["never"]), ((0, 0), &2.into()), "{result}");
+    }
+    // Windows before 1970 there are none, and after 2554 either: the last nanosecond is in the last window.
+    place.file("log", "ts,client\n0,a\n0,a\n18446744073709551615,a\n18446744073709551615,a\n");
+    let args = "log --time-format ns --limit 1/60s --store sketch --memory 272";
+    for algorithm in BOTH {
+        assert_eq!(place.decisions(&format!("{args} --algorithm {algorithm}")), "1010");
+    }
+}
+
+#[test]
+fn times_that_step_back_are_no_want_of_memory() {
+    let place = Place::new();
+    // Everyone comes once in the second minute, then again with times of the first.
+    let mut lines = String::from("ts,client\n");
+    for (minute, times) in [(60, 1), (0, 9), (60, 9)] {
+        (0..300).for_each(|client| lines.push_str(&format!("{minute},{client}\n").repeat(times)));
+    }
+    place.file("log", lines);
+    let run = place
+        .run("replay log --time-format s --limit 10/min --no-sort --store sketch --algorithm fixed-window")
+        .ok();
+    assert!(run.stdout.contains("Memory is enough"), "{}", run.stdout);
+}
+
+#[test]
+fn suggestions_are_for_the_store_named() {
+    let place = crowd();
+    let goal = "log --time-format s --deny-requests 1%";
+    let keyed = place.run(&format!("suggest {goal} --algorithm fixed-window --json")).json();
+    // An algorithm that it holds, if none is named.
+    let sketch = place.run(&format!("suggest {goal} --store sketch --memory 1MiB --json")).json();
+    let (keyed, sketch) = (&keyed["suggestions"][0], &sketch["suggestions"][0]);
+    assert_eq!((&keyed["store"], &sketch["store"]), (&"keyed".into(), &"sketch".into()));
+    assert!(keyed.get("sketch").is_none());
+    for field in ["algorithm", "limit", "denied", "keys_denied", "tried"] {
+        assert_eq!(keyed[field], sketch[field], "{field}");
+    }
+    assert!(chance(sketch, "mistaken") > 0.0, "{sketch}");
+    assert_eq!((wrongly(sketch), number(sketch, "memory_bytes")), ((0, 0), 1 << 20));
+    let run = place.run(&format!("suggest {goal} --algorithm all --store sketch --memory 1KiB")).ok();
+    for part in [
+        "--algorithm fixed-window --store sketch --memory 1KiB\n",
+        "--algorithm sliding-window --store sketch --memory 1KiB\n",
+        "Sketch store of 1KiB",
+        "Wrongly denied",
+        "sub-window left out",
+    ] {
+        assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
+    }
+}
+
+#[test]
+fn the_default_memory_is_enough_for_the_made_up_day() {
+    let run = Place::new().run("replay --store sketch").ok();
+    assert!(
+        run.stdout.contains("Sketch store of 4MiB") && run.stdout.contains("Memory is enough"),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
+fn help_tells_when_to_use_which() {
+    let help = Place::new().run("replay --help").ok().stdout;
+    for part in [
+        "tollgate replay access.log --limit 100/60s --store sketch --memory 64KiB",
+        "right for most servers",
+        "more busy clients than there is memory for",
+        "nobody gets more than the limit",
+        "for fixed-window and sliding-window only",
+        "\"sketch\"",
+        "wrongly_denied",
+    ] {
+        // Help is wrapped.
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(help.contains(part), "{part}: {help}");
+    }
+}
+
+/// A real trace through the sketch store: with enough memory, nothing differs; with too little, only denials do.
+fn real(name: &str, short: &[(&str, &str)]) {
+    let Some(path) = trace(&format!("normalized/{name}.tsv.gz")) else { return };
+    let place = Place::new();
+    for limit in ["10/60s", "3/h"] {
+        let args = format!("replay {} --limit {limit} --json --top 3", path.display());
+        let sketch = place.run(&format!("{args} --store sketch --memory 16MiB")).json();
+        let keyed = "--algorithm fixed-window --algorithm sliding-window";
+        let keyed = place.run(&format!("{args} {keyed}")).json();
+        assert_eq!(sketch["input"], keyed["input"]);
+        for (result, same) in results(&sketch).iter().zip(results(&keyed)) {
+            assert_eq!(wrongly(result), (0, 0), "{name} {limit}: {result}");
+            for field in ["admitted", "denied", "never", "keys_denied", "top_denied", "longest_wait_ns"] {
+                assert_eq!(result[field], same[field], "{name} {limit} {field}: {result}");
+            }
+            assert!(chance(result, "denied") < 0.001, "{name} {limit}: {result}");
+        }
+    }
+    for (limit, memory) in short {
+        let args = format!("replay {} --limit {limit} --json --top 3", path.display());
+        let json = place.run(&format!("{args} --store sketch --memory {memory}")).json();
+        assert_eq!(names(&json), BOTH);
+        for result in results(&json) {
+            let (denied, admitted) = wrongly(result);
+            assert!(denied > 0 && admitted == 0, "{name} {limit} {memory}: {result}");
+        }
+    }
+}
+
+#[test]
+fn honeynet_httpd_2004() {
+    real("honeynet_httpd_2004", &[("10/d", "272"), ("3/7d", "1KiB")]);
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "half a million requests: several seconds unless optimised")]
+fn aws_honeypot_2013() {
+    real("aws_honeypot_2013", &[("3/h", "272"), ("10/d", "1KiB")]);
+}
+
+#[test]
+fn github_events_2015() {
+    real("github_events_2015", &[("10/60s", "512"), ("10/h", "16KiB")]);
+}
+
+#[test]
+fn sec_edgar_2017() {
+    real("sec_edgar_2017", &[("10/60s", "1KiB"), ("3/h", "512")]);
+}
+
+#[test]
+fn zeek_conn_2022() {
+    real("zeek_conn_2022", &[("10/h", "272"), ("3/d", "1KiB")]);
+}
