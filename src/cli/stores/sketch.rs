@@ -16,7 +16,7 @@ use crate::{
 
 type Limiter<A> = RateLimiter<Sketch<A, Hasher>, ManualClock>;
 
-/// Windows of a limit at whose ends a sketch is looked at, which takes up to half a millisecond.
+/// Windows of a limit at whose ends a sketch is looked at, each look a tenth of a millisecond.
 const LOOKS: usize = 256;
 
 /// How a sketch store fared.
