@@ -378,7 +378,10 @@ mod tests {
             rows.take_away(&place, u32::MAX);
             assert_eq!(rows.read(&place), u64::MAX);
         }
-        assert_eq!(rows.try_enter(&place, 1, u64::MAX - 1), Err(Full { count: u64::MAX, limit: u64::MAX - 1 }));
+        assert_eq!(
+            rows.try_enter(&place, 1, u64::MAX - 1),
+            Err(Full { count: u64::MAX, limit: u64::MAX - 1 })
+        );
         assert!(rows.counters.iter().all(|counter| counter.load(Relaxed) <= STUCK));
     }
 }

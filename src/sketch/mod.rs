@@ -4,6 +4,8 @@ mod bloom;
 mod count_min;
 mod doorkeeper;
 mod error;
+mod in_flight;
+mod rate;
 mod tat;
 pub(crate) mod window;
 
@@ -11,6 +13,8 @@ pub use self::bloom::Bloom;
 pub use self::count_min::CountMin;
 pub(crate) use self::doorkeeper::Doorkeeper;
 pub use self::error::SketchError;
+pub use self::in_flight::{Full, Guard, InFlight, OwnedGuard};
+pub use self::rate::{Rate, RateBuilder, RateComponents};
 pub(crate) use self::tat::Cells;
 pub use self::tat::TatSketch;
 

@@ -16,11 +16,16 @@
 //! which is kept to within a quarter of a window so that it is seldom written. So a quarter of a window is added when
 //! it is asked for.
 
+use crossbeam_utils::CachePadded;
+
 use super::super::SketchError;
 use super::super::error::Reason;
-use super::super::window::{Commit, Counters, Late, Windows};
+use super::super::window::{Counters, Late, Rows, Windows};
 use crate::clock::Clock;
+use crate::store::prefetch::can_prefetch_to_write;
 use crate::store::{Given, Latest, Time};
+use crate::sync::AtomicU64;
+use crate::sync::Ordering::Relaxed;
 
 /// How long it takes at least until a tag comes round, and twice how long a thread may be held up: a minute.
 const ROUND_NS: u64 = 60 * 1_000_000_000;
@@ -31,10 +36,15 @@ const LEAST_TAG_BITS: u32 = 16;
 #[derive(Debug)]
 pub(super) struct Counts {
     windows: Windows,
-    counters: Counters,
+    /// Of even windows, and of odd.
+    counters: [Counters; 2],
+    /// A window that was the present one not long ago.
+    present: CachePadded<AtomicU64>,
     latest: Latest,
     /// How far the latest time that is known may be behind the latest one that was given.
     gap_ns: u64,
+    /// Whether the processor can be asked for lines to write.
+    prefetches: bool,
 }
 
 /// A key's count after an event, and the window that it is of.
@@ -81,15 +91,17 @@ impl Counts {
         if largest == 0 {
             return Err(Reason::ZeroLargest.into());
         }
-        if bytes < Counters::LEAST_BYTES {
-            return Err(Reason::TooFewBytes { got: bytes, least: Counters::LEAST_BYTES }.into());
+        if bytes < 2 * Counters::LEAST_BYTES {
+            return Err(Reason::TooFewBytes { got: bytes, least: 2 * Counters::LEAST_BYTES }.into());
         }
         let windows = Windows::new(window_ns, tag_bits(window_ns, largest)?);
-        let counters = Counters::new(bytes, largest, true, &windows);
-        let counters = counters.ok_or(Reason::Memory { bytes: bytes as u128 })?;
+        let refused = || SketchError::from(Reason::Memory { bytes: bytes as u128 });
+        let half = || Counters::new(bytes / 2, largest, false, &windows).ok_or_else(refused);
+        let counters = [half()?, half()?];
         let gap_ns = window_ns / 4;
         let latest = Latest::within(gap_ns, windows.trust_ns());
-        Ok(Self { windows, counters, latest, gap_ns })
+        let present = CachePadded::new(AtomicU64::new(0));
+        Ok(Self { windows, counters, present, latest, gap_ns, prefetches: can_prefetch_to_write() })
     }
 
     /// A time that the caller says.
@@ -100,29 +112,34 @@ impl Counts {
     /// Counts events of a key.
     #[inline]
     pub(super) fn observe(&self, hash: u64, time: &impl Time, events: u64) -> Counted {
-        let Self { windows, counters, .. } = self;
-        let place = counters.place(hash);
-        // They come while the clock is read.
-        counters.approach(&place);
+        let counters = &self.counters[0];
+        if counters.is_together() {
+            self.observe_in(&counters.two(hash), time, events)
+        } else {
+            self.observe_in(&counters.four(hash), time, events)
+        }
+    }
+
+    #[inline(always)]
+    fn observe_in<const N: usize, const PER: usize>(
+        &self,
+        rows: &Rows<N, PER>,
+        time: &impl Time,
+        events: u64,
+    ) -> Counted {
+        if self.prefetches {
+            // They come while the clock is read; probably of the present window.
+            self.of(self.present.load(Relaxed)).approach_to_write(rows);
+        }
         let now_ns = time.now();
         if events > 0 {
             time.note(now_ns);
         }
-        let mut moment = self.moment(now_ns);
+        let mut moment = self.present(now_ns);
         loop {
             let latest = || self.latest_window(time, moment.now_ns);
             let window = moment.window;
-            let attempt = || {
-                let read = counters.read(windows, &place, window, &latest)?;
-                let count = read.least.saturating_add(events).min(counters.most());
-                if count == read.least {
-                    return Ok(Some(count));
-                }
-                counters.raise(windows, &place, Some(&read), (window, count), &latest)?;
-                let commit = counters.commit(windows, &place, &read, (window, count), &latest)?;
-                Ok((commit == Commit::Done).then_some(count))
-            };
-            match attempt() {
+            match self.of(window).add(&self.windows, rows, (window, events), &latest) {
                 Ok(Some(count)) => return Counted { window, count },
                 Ok(None) => {}
                 Err(late) => moment = self.catch_up(time, moment, late),
@@ -132,15 +149,16 @@ impl Counts {
 
     /// A key's counts in the last window and the present one.
     pub(super) fn look(&self, hash: u64, time: &impl Time) -> Seen {
-        let Self { windows, counters, .. } = self;
-        let place = counters.place(hash);
-        counters.approach(&place);
+        let windows = &self.windows;
+        let place = self.counters[0].place(hash);
         let mut moment = self.moment(time.now());
         loop {
             let latest = || self.latest_window(time, moment.now_ns);
             let look = || {
-                let previous = counters.last(windows, &place, moment.window, &latest)?;
-                let current = counters.read(windows, &place, moment.window, &latest)?.least;
+                let count = |window| Ok(self.of(window).read(windows, &place, window, &latest)?.least);
+                // The word of a later window in place of the last one's says that it is late.
+                let previous = moment.window.checked_sub(1).map_or(Ok(0), count)?;
+                let current = count(moment.window)?;
                 let passed_ns = moment.now_ns.saturating_sub(windows.start_ns(moment.window));
                 Ok(Seen { previous, current, passed_ns })
             };
@@ -151,9 +169,35 @@ impl Counts {
         }
     }
 
+    /// The counters of a window.
+    #[inline(always)]
+    fn of(&self, window: u64) -> &Counters {
+        &self.counters[usize::from(window & 1 == 1)]
+    }
+
     #[inline]
     fn moment(&self, now_ns: u64) -> Moment {
         Moment { now_ns, window: self.windows.index(now_ns) }
+    }
+
+    /// [`Counts::moment`], by a look at the window that another event was in: so that the processor can guess it, and load the
+    /// words before the clock is read.
+    #[inline(always)]
+    fn present(&self, now_ns: u64) -> Moment {
+        // Ordering: Relaxed. Whatever it says is compared with the time.
+        let window = self.present.load(Relaxed);
+        if now_ns.wrapping_sub(self.windows.start_ns(window)) < self.windows.window_ns() {
+            return Moment { now_ns, window };
+        }
+        self.turn(now_ns)
+    }
+
+    #[cold]
+    fn turn(&self, now_ns: u64) -> Moment {
+        let moment = self.moment(now_ns);
+        // Ordering: Relaxed, as above.
+        self.present.store(moment.window, Relaxed);
+        moment
     }
 
     /// The latest window that a word may be of, for a thread that has loaded one ahead of its time.
@@ -174,14 +218,14 @@ impl Counts {
 
     /// The most that is counted.
     pub(super) fn largest(&self) -> u64 {
-        self.counters.most()
+        self.counters[0].most()
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.counters.bytes()
+        self.counters.iter().map(Counters::bytes).sum()
     }
 
     pub(super) fn clear(&self) {
-        self.counters.clear();
+        self.counters.iter().for_each(Counters::clear);
     }
 }

@@ -28,7 +28,7 @@ mod counters;
 mod models;
 mod seen;
 
-pub(crate) use self::counters::{Commit, Counters, Place, Read};
+pub(crate) use self::counters::{Commit, Counters, Place, Read, Rows};
 pub(crate) use self::seen::{Insert, Mark, Seen};
 use crate::algorithm::narrow::ticks::TickRate;
 
