@@ -1,0 +1,171 @@
+//! How often sketches of windows deny wrongly, by memory: `cargo run --release --example sketch_accuracy`.
+//!
+//! One window in which 10 M keys (Zipf 1.0) ask 40 M times, with a limit of 100 each. `-- 16` has a sixteenth of all: keys,
+//! requests and memory. `--features cli -- 1 chart.svg` draws it too.
+//!
+//! *Deserving* is a request of a key that has been admitted less than its limit. Three ways to decide:
+//! - plain count-min, 4 rows of 64-bit counters, every request counted: what pingora-limits' `Estimator` does;
+//! - conservative update, 4 rows of 32-bit counters, only admitted requests counted: `sketch::CountMin`;
+//! - the `Sketch` store: a doorkeeper for who comes once, and counters of seven bits.
+
+#[path = "../tests/accuracy/random.rs"]
+#[allow(dead_code)]
+mod random;
+
+use pingora_limits::estimator::Estimator;
+use random::{Random, Zipf};
+use tollgate::sketch::CountMin;
+use tollgate::{Capacity, FixedWindow, Quota, RateLimiter, Timestamp};
+
+const KEYS: u32 = 10_000_000;
+const REQUESTS: u32 = 40_000_000;
+const LIMIT: u64 = 100;
+const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
+const KIBIBYTES: [usize; 6] = [1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10];
+const WAYS: [&str; 3] = ["plain count-min", "conservative update", "doorkeeper and conservative update"];
+
+/// What became of the requests.
+#[derive(Copy, Clone, Debug, Default)]
+struct Outcome {
+    deserving: u64,
+    denied: u64,
+    /// Admitted beyond the limit.
+    over: u64,
+    admitted: u64,
+}
+
+impl Outcome {
+    fn percent(&self) -> f64 {
+        100.0 * self.denied as f64 / self.deserving as f64
+    }
+}
+
+/// Plays one window. `admit` is asked about a key, and says whether it is admitted.
+fn play(keys: u32, requests: u32, mut admit: impl FnMut(u32) -> bool) -> Outcome {
+    let zipf = Zipf::new(keys, 1.0);
+    let mut random = Random::new(7);
+    let mut used = vec![0_u64; keys as usize + 1];
+    let mut outcome = Outcome::default();
+    for _ in 0..requests {
+        let key = zipf.sample(&mut random);
+        let used = &mut used[key as usize];
+        let admitted = admit(key);
+        if *used < LIMIT {
+            outcome.deserving += 1;
+            outcome.denied += u64::from(!admitted);
+        } else {
+            outcome.over += u64::from(admitted);
+        }
+        *used += u64::from(admitted);
+        outcome.admitted += u64::from(admitted);
+    }
+    outcome
+}
+
+fn decide(way: usize, bytes: usize, keys: u32, requests: u32) -> Outcome {
+    let hasher = ahash::RandomState::with_seeds(1, 2, 3, 4);
+    match way {
+        0 => {
+            let estimator = Estimator::new(4, bytes / 4 / size_of::<u64>());
+            // Its count includes the request. A key that is denied goes on counting, so only its first hundred are admitted.
+            play(keys, requests, |key| estimator.incr(key, 1) <= LIMIT as isize)
+        }
+        1 => {
+            let counts = CountMin::for_memory(bytes, 4).expect("a size").with_hasher(hasher);
+            play(keys, requests, |key| {
+                let hash = counts.hash(&key);
+                let admitted = counts.estimate_hash(hash) < LIMIT;
+                if admitted {
+                    counts.add_hash(hash, 1);
+                }
+                admitted
+            })
+        }
+        _ => {
+            let window = FixedWindow::new(Quota::per_hour(LIMIT));
+            let builder = RateLimiter::builder(window).capacity(Capacity::memory(bytes)).hasher(hasher);
+            let limiter = builder.sketch().expect("a size");
+            play(keys, requests, |key| limiter.check_at(&key, 1, NOW).is_allowed())
+        }
+    }
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let scale = arguments.next().map_or(1, |scale| scale.parse::<u32>().expect("a number"));
+    println!("percent of deserving requests denied (and requests admitted beyond the limit)");
+    let mut lines: Vec<Vec<(f64, f64)>> = vec![Vec::new(); WAYS.len()];
+    for kibibytes in KIBIBYTES {
+        let bytes = (kibibytes << 10) / scale as usize;
+        for (way, name) in WAYS.iter().enumerate() {
+            let outcome = decide(way, bytes, KEYS / scale, REQUESTS / scale);
+            println!("{:6.2} MiB {name:36} {:9.5} ({})", bytes as f64 / 1_048_576.0, outcome.percent(), outcome.over);
+            lines[way].push((bytes as f64 / 1_048_576.0, outcome.percent()));
+        }
+    }
+    if let Some(path) = arguments.next() {
+        draw(&path, &lines);
+    }
+}
+
+#[cfg(not(feature = "cli"))]
+fn draw(path: &str, _lines: &[Vec<(f64, f64)>]) {
+    eprintln!("{path}: drawing needs --features cli");
+    std::process::exit(2);
+}
+
+/// One line a way, both axes logarithmic.
+#[cfg(feature = "cli")]
+fn draw(path: &str, lines: &[Vec<(f64, f64)>]) {
+    use plotters::prelude::*;
+    use plotters::style::register_font;
+
+    // Text is measured with a font that comes with the program, so a machine needs none.
+    let _ = register_font("sans-serif", FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT);
+    // Of the Okabe-Ito set: told apart by every kind of colour vision, and in grey.
+    let colours = [RGBColor(0xD5, 0x5E, 0x00), RGBColor(0x00, 0x72, 0xB2), RGBColor(0x22, 0x22, 0x22)];
+    // Less than this is nothing to be seen: one request in ten million.
+    let least = 1e-5;
+    let root = SVGBackend::new(path, (720, 440)).into_drawing_area();
+    root.fill(&WHITE).expect("drawing");
+    let memory = lines[0][0].0..lines[0][lines[0].len() - 1].0;
+    let mut chart = ChartBuilder::on(&root)
+        .margin(16)
+        .caption("Deserving requests denied, by memory (limit 100, 10 M keys, 40 M requests)", ("sans-serif", 17))
+        .x_label_area_size(44)
+        .y_label_area_size(72)
+        .build_cartesian_2d(
+            memory.log_scale().with_key_points(lines[0].iter().map(|point| point.0).collect()),
+            (least..100.0_f64).log_scale(),
+        )
+        .expect("a chart");
+    chart
+        .configure_mesh()
+        .light_line_style(WHITE)
+        .x_desc("memory, MiB")
+        .y_desc("% of deserving requests denied")
+        .x_label_formatter(&|memory| format!("{memory}"))
+        .y_label_formatter(&|percent| format!("{percent}"))
+        .label_style(("sans-serif", 14))
+        .axis_desc_style(("sans-serif", 15))
+        .draw()
+        .expect("axes");
+    for ((line, name), colour) in lines.iter().zip(WAYS).zip(colours) {
+        let points = || line.iter().map(|&(memory, percent)| (memory, percent.max(least)));
+        chart
+            .draw_series(LineSeries::new(points(), colour.stroke_width(2)))
+            .expect("a line")
+            .label(name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+        chart.draw_series(points().map(|point| Circle::new(point, 4, colour.filled()))).expect("points");
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerLeft)
+        .background_style(WHITE)
+        .border_style(RGBColor(0xDD, 0xDD, 0xDD))
+        .label_font(("sans-serif", 14))
+        .draw()
+        .expect("a legend");
+    root.present().expect("writing");
+}
