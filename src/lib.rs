@@ -18,6 +18,8 @@
 //!   it is full.
 //! - [`RateLimiter::keyed`] keeps the keys themselves, and a state for each ([`Keyed`]): no two keys ever share one, keys can
 //!   be listed, and every algorithm fits.
+//! - [`Builder::sketch`] counts windows in a [`Sketch`]: constant memory for any number of busy keys, of which a few may be
+//!   denied early. See [`guide::sketches`].
 //! - [`RateLimiter::direct`] has one state for everything ([`Direct`]). [`RateLimiter::builder`] sets clock, hasher, size and
 //!   policies.
 //! - A [`Quota`] is `limit` units per `period` with a `burst`, written `Quota::per_minute(60).burst(10)` or parsed from
@@ -44,7 +46,7 @@
 //!   a unit's time, and says what it does when it is short of room ([`Overflow`]).
 //! - A denied request is not charged, and a denial writes no memory that threads share (but for a count of those that only
 //!   want of room denied).
-//! - Every call is lock-free. No check is denied because of contention.
+//! - Every call is lock-free. No check is denied because of contention (but for a sketch's, rarely: see [`Sketch`]).
 //! - A compact or direct limiter never allocates on a check; a keyed one at the first sight of a key only (and once for each
 //!   thread).
 //! - No argument overflows, panics or divides by zero. Time that steps back only denies more, by less than the step, for
@@ -52,7 +54,8 @@
 //!
 //! # When to use something else
 //!
-//! For one limit across many machines, a shared store such as Redis. For counting rather than limiting, a sketch.
+//! For one limit across many machines, a shared store such as Redis. For counting rather than limiting, a
+//! [`sketch`].
 //! For limiting *how many at once*, a semaphore.
 
 #[cfg(feature = "cli")]
@@ -74,6 +77,10 @@ mod word;
 pub mod guide {
     pub mod overflow {
         #![doc = include_str!("guide/overflow.md")]
+    }
+    pub mod sketches {
+        #![doc = include_str!("guide/sketches.md")]
+        #![doc = include_str!("guide/sketch_accuracy.svg")]
     }
 }
 

@@ -6,7 +6,7 @@ use crate::algorithm::Algorithm;
 /// An algorithm of aligned windows, which the [`Sketch`](crate::Sketch) store can hold: counts of this window, and of the
 /// last one, are all that it asks for. Sealed.
 ///
-/// The fixed window, up to 8,573,157,375 units, and the sliding window of two counts up to 65,407 each.
+/// The fixed window, up to 8,573,190,079 units, and the sliding window of two counts up to 65,407 each.
 pub trait WindowAlgorithm: Algorithm + Narrowed<Narrow: Counted> {}
 
 impl<A: Algorithm + Narrowed<Narrow: Counted>> WindowAlgorithm for A {}
