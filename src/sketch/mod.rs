@@ -7,6 +7,7 @@ mod error;
 mod in_flight;
 mod rate;
 mod tat;
+mod top;
 pub(crate) mod window;
 
 pub use self::bloom::Bloom;
@@ -17,6 +18,7 @@ pub use self::in_flight::{Full, Guard, InFlight, OwnedGuard};
 pub use self::rate::{Rate, RateBuilder, RateComponents};
 pub(crate) use self::tat::Cells;
 pub use self::tat::TatSketch;
+pub use self::top::{CutText, SampledTopKeys, TopKey, TopKeys, TopSample};
 
 /// Spreads an identity over all bits, so that parts of it can be used as independent hashes.
 ///

@@ -1,0 +1,135 @@
+//! Text of bounded length.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::LazyLock;
+
+/// One for all, so that the same text is the same key everywhere in the process. With a secret, so that no client can
+/// make two long keys equal.
+static HASHER: LazyLock<ahash::RandomState> = LazyLock::new(ahash::RandomState::new);
+
+/// A text cut to at most `N` bytes, which is equal to another only if the whole texts are.
+///
+/// Of a longer text the beginning is kept, up to the last whole character, and a hash and the length of the whole. So
+/// texts that begin alike stay apart (but for texts that are of equal length and of the same 64-bit hash, which has a secret:
+/// one in 10¹⁹). It is printed with a mark and the hash; the hash is another in each process, so what is printed
+/// of a text that was cut is, too.
+///
+/// It is a value of fixed size, and never allocates.
+///
+/// # Examples
+/// ```
+/// use tollgate::sketch::CutText;
+///
+/// let [short, long, other] =
+///     ["/login", "/search?q=a+long+question", "/search?q=a+longer+one"].map(CutText::<12>::new);
+/// assert_eq!((short.as_str(), short.is_cut()), ("/login", false));
+/// assert_eq!((long.as_str(), long.is_cut()), ("/search?q=a+", true));
+/// assert_eq!(long.as_str(), other.as_str());
+/// assert_ne!(long, other);
+///
+/// assert_eq!(short.to_string(), "/login");
+/// assert!(long.to_string().starts_with("/search?q=a+…#"));
+/// ```
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub struct CutText<const N: usize> {
+    /// Of the whole.
+    hash: u64,
+    whole_len: usize,
+    kept: usize,
+    /// Zero after `kept`.
+    bytes: [u8; N],
+}
+
+impl<const N: usize> CutText<N> {
+    /// The text, or as many of its first characters as fit into `N` bytes.
+    ///
+    /// # Complexity
+    /// O(length): it is hashed as a whole.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        let mut kept = text.len().min(N);
+        while !text.is_char_boundary(kept) {
+            kept -= 1;
+        }
+        let mut bytes = [0; N];
+        bytes[..kept].copy_from_slice(&text.as_bytes()[..kept]);
+        Self { hash: HASHER.hash_one(text), whole_len: text.len(), kept, bytes }
+    }
+
+    /// What was kept of it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.kept]).expect("cut between characters")
+    }
+
+    /// Whether anything was cut off.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.kept < self.whole_len
+    }
+
+    /// The length of the whole text in bytes.
+    #[must_use]
+    pub fn whole_len(&self) -> usize {
+        self.whole_len
+    }
+}
+
+impl<const N: usize> From<&str> for CutText<N> {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl<const N: usize> Hash for CutText<N> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl<const N: usize> fmt::Display for CutText<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())?;
+        if self.is_cut() { write!(f, "…#{:016x}", self.hash) } else { Ok(()) }
+    }
+}
+
+impl<const N: usize> fmt::Debug for CutText<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)?;
+        if self.is_cut() { write!(f, "…#{:016x}", self.hash) } else { Ok(()) }
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_cut_between_characters() {
+        // Two bytes, three, four.
+        let text = "aé€😀";
+        let kept = |text: CutText<4>| text.as_str().to_owned();
+        assert_eq!(kept(CutText::new(text)), "aé");
+        assert_eq!(kept(CutText::new(&text[1..])), "é");
+        assert_eq!(kept(CutText::new(&text[3..])), "€");
+        assert_eq!(kept(CutText::new(&text[6..])), "😀");
+        assert_eq!(kept(CutText::new("")), "");
+        assert!(!CutText::<4>::new("😀").is_cut());
+    }
+
+    #[test]
+    fn texts_that_begin_alike_stay_apart() {
+        let texts = ["", "a", "ab", "abc", "abd", "abcd", "ab\0", "abc\0"];
+        for (i, a) in texts.iter().enumerate() {
+            for (j, b) in texts.iter().enumerate() {
+                assert_eq!(CutText::<2>::new(a) == CutText::<2>::new(b), i == j, "{a:?} {b:?}");
+                assert_eq!(CutText::<0>::new(a) == CutText::<0>::new(b), i == j, "{a:?} {b:?}");
+            }
+        }
+        let [c, d] = ["abc", "abd"].map(|text| CutText::<2>::new(text).to_string());
+        assert_ne!(c, d, "nor are they printed alike");
+        assert_eq!(CutText::<2>::new("abcd").whole_len(), 4);
+    }
+}
