@@ -68,6 +68,16 @@ proptest! {
     }
 }
 
+#[test]
+fn it_can_be_shared_printed_and_asked_for_its_size() {
+    fn shared<T: Send + Sync + std::fmt::Debug + 'static>(_: &T) {}
+    let filter =
+        Bloom::for_memory(100, 60).expect("a small filter").with_hasher(std::hash::RandomState::new());
+    shared(&filter);
+    assert_eq!(filter.state_bytes(), 96);
+    assert!(format!("{filter:?}").starts_with("Bloom { state_bytes: 96"));
+}
+
 /// The share of strangers that are taken for inserted ones.
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 fn measured<K: Hash>(filter: &Bloom, items: usize, strangers: usize, key: impl Fn(usize) -> K) -> f64 {

@@ -178,6 +178,17 @@ fn sizes_for_limits_keep_their_share_of_wrong_denials() {
 }
 
 #[test]
+fn it_can_be_shared_printed_and_asked_for_its_size() {
+    fn shared<T: Send + Sync + std::fmt::Debug + 'static>(_: &T) {}
+    let counts = CountMin::try_new(50, 3).expect("a small sketch").with_hasher(std::hash::RandomState::new());
+    shared(&counts);
+    assert_eq!((counts.width(), counts.depth(), counts.state_bytes()), (50, 3, 600));
+    assert_eq!(format!("{counts:?}"), "CountMin { width: 50, depth: 3, .. }");
+    fn error<T: std::error::Error + Send + Sync + 'static>(_: T) {}
+    error(CountMin::try_new(0, 1).expect_err("no counters"));
+}
+
+#[test]
 fn the_same_seeds_give_the_same_estimates() {
     let (one, other) = (seeded(50, 3), seeded(50, 3));
     for key in 0..1_000 {

@@ -1,7 +1,8 @@
 //! A register-blocked Bloom filter: all bits of a key are in one word.
 //!
 //! ```text
-//! hash ──mix──► word ──mix──► up to ten bits of its 64, six bits of the hash for each
+//! hash ──product──► word
+//!      └─mix──────► up to ten bits of its 64, six bits of the mix for each
 //! ```
 //! So one load answers whether a key is there, and one atomic OR puts it in *and* says whether it was there: the OR returns the
 //! word as it was, and of several threads with the same key only the first can find a bit missing. The price is that words
@@ -15,6 +16,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
 use self::share::{best, false_positives, load};
+use super::count_min::MULTIPLIER;
 use super::error::{Reason, share};
 use super::{SketchError, mix, scale};
 use crate::memory::Array;
@@ -158,15 +160,22 @@ impl<H> Bloom<H> {
     /// The word of a key, and its bits there.
     #[inline]
     fn place(&self, hash: u64) -> (&AtomicU64, u64) {
-        let mut choices = mix(hash);
-        let word = &self.words[scale(choices, self.words.len())];
-        // Others than those that chose the word.
-        choices = mix(choices);
-        let mut bits = 0;
-        for _ in 0..self.bits {
-            bits |= 1 << (choices % u64::from(WORD_BITS));
-            choices >>= CHOICE_BITS;
-        }
+        // The product, since its top depends on all of the hash.
+        let word = &self.words[scale(hash.wrapping_mul(MULTIPLIER), self.words.len())];
+        let choices = mix(hash);
+        // A number of bits that the compiler knows: without a loop the whole call takes a sixth less.
+        let bits = match self.bits {
+            1 => choose::<1>(choices),
+            2 => choose::<2>(choices),
+            3 => choose::<3>(choices),
+            4 => choose::<4>(choices),
+            5 => choose::<5>(choices),
+            6 => choose::<6>(choices),
+            7 => choose::<7>(choices),
+            8 => choose::<8>(choices),
+            9 => choose::<9>(choices),
+            _ => choose::<MAX_BITS>(choices),
+        };
         (word, bits)
     }
 
@@ -236,6 +245,13 @@ impl<H> fmt::Debug for Bloom<H> {
             .field("bits", &self.bits)
             .finish_non_exhaustive()
     }
+}
+
+/// So many bits of a word, some of which may coincide.
+#[inline]
+fn choose<const BITS: u32>(choices: u64) -> u64 {
+    let bit = |number| 1_u64 << ((choices >> (number * CHOICE_BITS)) % u64::from(WORD_BITS));
+    (0..BITS).fold(0, |bits, number| bits | bit(number))
 }
 
 #[cfg(all(test, not(tollgate_loom)))]

@@ -48,7 +48,7 @@ const COUNTER: usize = size_of::<AtomicU32>();
 ///
 /// # Source
 /// Steele and Vigna 2021, "Computationally easy, spectrally good multipliers for congruential pseudorandom number generators".
-const MULTIPLIER: u64 = 0xD134_2543_DE82_EF95;
+pub(super) const MULTIPLIER: u64 = 0xD134_2543_DE82_EF95;
 /// Its powers, one for each row.
 const POWERS: [u64; MAX_DEPTH] = {
     let mut powers = [MULTIPLIER; MAX_DEPTH];
@@ -194,8 +194,8 @@ impl<H> CountMin<H> {
             if seen.iter().fold(0, |differ, other| differ | (other ^ count)) == 0 {
                 // All alike, as mostly where there is room. Here the processor knows the places before the counts have come, and
                 // goes on to the next key: a third less time where the counters are in no cache.
-                for other in 1..DEPTH {
-                    self.raise(places[other], count, next);
+                for &other in &places[1..] {
+                    self.raise(other, count, next);
                 }
             } else {
                 // A loop over those to be raised, since which they are cannot be predicted.
@@ -451,9 +451,9 @@ mod tests {
             let (mut rare_expected, mut rare_met) = (0.0, 0.0);
             for (rows, &met) in (0_u32..).zip(&met) {
                 let meeting = f64::from(width).recip();
-                let expected = PAIRS as f64
-                    * meeting.powi(rows.count_ones() as i32)
-                    * (1.0 - meeting).powi(rows.count_zeros() as i32 - 24);
+                let together = f64::from(rows.count_ones());
+                let apart = MAX_DEPTH as f64 - together;
+                let expected = PAIRS as f64 * meeting.powf(together) * (1.0 - meeting).powf(apart);
                 if expected < 10.0 {
                     rare_expected += expected;
                     rare_met += met as f64;
