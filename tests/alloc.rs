@@ -1,4 +1,4 @@
-//! After the first sight of a key no check allocates, whatever it answers; in the compact store none ever does.
+//! After the first sight of a key no check allocates, whatever it answers; in the compact store and in a sketch none ever does.
 
 #[macro_use]
 mod common;
@@ -6,6 +6,7 @@ mod common;
 use common::compact::COMPACT;
 use common::kinds::{ALL, Kind};
 use common::oracle::Spec;
+use common::sketch::WINDOWS;
 use common::{MINUTE, SEC};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -225,6 +226,47 @@ fn a_compact_limiter_never_allocates() {
             })
             .expect("an ordinary quota");
         }
+    }
+}
+
+/// First sights, turns, batches, late times, peeks and gauges.
+#[test]
+fn a_limiter_in_a_sketch_never_allocates() {
+    let keys: Vec<String> = (0..100).map(|key| format!("client number {key}")).collect();
+    for (kind, bytes) in WINDOWS.into_iter().flat_map(|kind| [(kind, 256), (kind, 1 << 16)]) {
+        let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+        with_windows!(kind, SPEC, algorithm => {
+            let builder = RateLimiter::builder(algorithm).clock(clock.clone());
+            let limiter = builder.capacity(Capacity::memory(bytes)).sketch().expect("it fits");
+            let mut seen = Seen::default();
+            let count = allocations(|| {
+                for step in 0..8_u64 {
+                    for key in &keys {
+                        for cost in COSTS {
+                            seen.add(limiter.peek_n(key, cost));
+                            seen.add(limiter.check_n(key, cost));
+                        }
+                        seen.add(limiter.check_at(key, 1, clock_of(step)));
+                        seen.add(limiter.check_hash(limiter.hash(key), 1));
+                    }
+                    limiter.check_each(keys.iter().map(|key| (key, 1)), |decision| seen.add(decision));
+                    let hashes = keys.iter().map(|key| (limiter.hash(key), 2));
+                    limiter.check_each_hash(hashes, |decision| seen.add(decision));
+                    let _ = (limiter.saturation(), limiter.state_bytes());
+                    if step == 5 {
+                        limiter.clear();
+                    }
+                    clock.advance(Duration::from_secs(25 * (step % 5)));
+                }
+            });
+            assert_eq!(count, 0, "{kind:?} {bytes}");
+            assert!(seen.0.iter().all(|seen| *seen > 500), "{kind:?} {bytes}: {:?}", seen.0);
+
+            let mut decisions = Vec::with_capacity(keys.len());
+            let count = allocations(|| limiter.check_many(&keys, &mut decisions));
+            assert_eq!((count, decisions.len()), (0, keys.len()), "{kind:?} {bytes}");
+        })
+        .expect("an ordinary quota");
     }
 }
 

@@ -8,8 +8,8 @@ use tollgate::sketch::TatSketch;
 use tollgate::{
     Capacity, CapacityError, Clock, CoarseClock, Compact, Decision, Direct, FixedWindow, Gauges, Gcra, Keyed,
     LeakyBucketMeter, LeakyBucketQueue, ManualClock, MinimumSpacing, Outcome, Overflow, QuantaClock, Quota,
-    QuotaError, RateLimiter, SlidingLog, SlidingWindow, SnapshotError, StdClock, SubWindow, Tier, Timestamp,
-    TokenBucket, WhenFull,
+    QuotaError, RateLimiter, Saturation, Sketch, SlidingLog, SlidingWindow, SnapshotError, StdClock,
+    SubWindow, Tier, Timestamp, TokenBucket, WhenFull,
 };
 
 fn shared<T: Send + Sync + Debug + 'static>() {}
@@ -27,6 +27,7 @@ fn everything_is_shareable_and_printable() {
     small::<Overflow>();
     small::<Capacity>();
     small::<Gauges>();
+    small::<Saturation>();
     value::<CapacityError>();
     value::<SnapshotError>();
     value::<Tier>();
@@ -51,6 +52,8 @@ fn everything_is_shareable_and_printable() {
     shared::<RateLimiter<Compact<FixedWindow>, StdClock>>();
     shared::<RateLimiter<Compact<Gcra, std::hash::RandomState>>>();
     shared::<TatSketch>();
+    shared::<RateLimiter<Sketch>>();
+    shared::<RateLimiter<Sketch<SlidingWindow, std::hash::RandomState>, StdClock>>();
     shared::<RateLimiter<Direct>>();
     shared::<RateLimiter<Direct<SlidingLog>, StdClock>>();
     shared::<RateLimiter<Keyed<IpAddr>>>();
@@ -72,6 +75,8 @@ fn what_is_printed_names_its_type() {
     let keyed = RateLimiter::builder(Gcra::new(Quota::per_second(5))).clock(manual.clone()).keyed::<String>();
     let decision = keyed.check("somebody");
     let compact = RateLimiter::builder(Gcra::new(Quota::per_second(5))).compact().expect("an ordinary quota");
+    let windows =
+        RateLimiter::builder(FixedWindow::new(Quota::per_second(5))).sketch().expect("an ordinary quota");
     let sketch = TatSketch::try_new(Quota::per_second(5), 1 << 10).expect("an ordinary quota");
     for (text, name) in [
         (format!("{manual:?}"), "ManualClock"),
@@ -79,6 +84,8 @@ fn what_is_printed_names_its_type() {
         (format!("{keyed:?}"), "RateLimiter"),
         (format!("{compact:?}"), "Compact"),
         (format!("{sketch:?}"), "TatSketch"),
+        (format!("{windows:?}"), "Sketch"),
+        (format!("{:?}", windows.saturation()), "Saturation"),
         (format!("{:?}", compact.tier(&Quota::per_second(4))), "Tier"),
         (format!("{:?}", compact.gauges()), "Gauges"),
         (format!("{:?}", Capacity::slots(5)), "Capacity"),

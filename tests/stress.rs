@@ -10,6 +10,8 @@
 mod common;
 #[path = "stress/compact.rs"]
 mod compact;
+#[path = "stress/sketch.rs"]
+mod sketch;
 
 use common::SEC;
 use common::kinds::{ALL, Kind};

@@ -7,6 +7,8 @@ pub(crate) mod compact;
 pub(crate) mod kinds;
 #[path = "oracle.rs"]
 pub(crate) mod oracle;
+#[macro_use]
+pub(crate) mod sketch;
 pub(crate) mod steps;
 #[macro_use]
 pub(crate) mod subjects;

@@ -13,6 +13,8 @@ pub(crate) mod kinds;
 pub(crate) mod operations;
 #[path = "oracle.rs"]
 pub(crate) mod oracle;
+#[macro_use]
+pub(crate) mod sketch;
 pub(crate) mod steps;
 #[macro_use]
 pub(crate) mod subjects;

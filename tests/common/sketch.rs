@@ -1,0 +1,85 @@
+//! The sketch store for the tests.
+
+use super::compact::Seeded;
+use super::kinds::Kind;
+use super::oracle::Spec;
+use super::subjects::Subject;
+use std::fmt::Debug;
+use std::hash::BuildHasher;
+use tollgate::{
+    Capacity, Clock, Decision, ManualClock, QuotaError, RateLimiter, Sketch, Timestamp, WindowAlgorithm,
+};
+
+/// The algorithms that the sketch store can hold.
+pub(crate) const WINDOWS: [Kind; 3] = [Kind::Fixed, Kind::Sliding, Kind::SlidingStrict];
+
+/// As little memory as it takes.
+pub(crate) const LEAST: usize = 256;
+
+/// Evaluates the body with `$algorithm` bound to an algorithm that the sketch store can hold: `Some` of it, or `None`
+/// where the quota is refused before the store sees it.
+macro_rules! with_windows {
+    ($kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {{
+        use $crate::common::kinds::Kind as Choice;
+        $crate::common::subjects::quota($spec).and_then(|quota| match $kind {
+            Choice::Fixed => tollgate::FixedWindow::try_new(quota).ok().map(|$algorithm| $body),
+            Choice::Sliding => tollgate::SlidingWindow::try_new(quota).ok().map(|$algorithm| $body),
+            Choice::SlidingStrict => tollgate::SlidingWindow::try_new(quota)
+                .ok()
+                .map(tollgate::SlidingWindow::strict)
+                .map(|$algorithm| $body),
+            other => unreachable!("the sketch store cannot hold {other:?}"),
+        })
+    }};
+}
+
+/// After so many windows a word that nobody wrote reads as new: tags for three months, of 16 to 24 bits.
+pub(crate) fn round(window_ns: u64) -> u64 {
+    const THREE_MONTHS: u64 = 90 * 86_400 * 1_000_000_000;
+    (THREE_MONTHS / window_ns + 1).next_power_of_two().clamp(1 << 16, 1 << 24)
+}
+
+/// How far apart any two times of a test may be, if all windows are to be told apart.
+pub(crate) fn reach(window_ns: u64) -> u64 {
+    window_ns.saturating_mul(round(window_ns) / 2 - 4)
+}
+
+/// Our limiter in a sketch. `None` where the algorithm refuses the quota itself.
+pub(crate) fn sketch_of(
+    kind: Kind,
+    spec: Spec,
+    bytes: usize,
+) -> Option<Result<Box<dyn Subject>, QuotaError>> {
+    with_windows!(kind, spec, algorithm => {
+        build(algorithm, bytes, ManualClock::new(Timestamp::ZERO))
+            .map(|limiter| Box::new(limiter) as Box<dyn Subject>)
+    })
+}
+
+pub(crate) fn build<A: WindowAlgorithm, C: Clock>(
+    algorithm: A,
+    bytes: usize,
+    clock: C,
+) -> Result<RateLimiter<Sketch<A, Seeded>, C>, QuotaError> {
+    let builder = RateLimiter::builder(algorithm).clock(clock).hasher(Seeded(7));
+    builder.capacity(Capacity::memory(bytes)).sketch()
+}
+
+impl<A, H, C> Subject for RateLimiter<Sketch<A, H>, C>
+where
+    A: WindowAlgorithm,
+    H: BuildHasher + Send + Sync,
+    C: Clock + Debug + Send + Sync,
+{
+    fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision {
+        RateLimiter::<Sketch<A, H>, C>::check_at(self, &key, cost, Timestamp::from_nanos(now))
+    }
+
+    fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision {
+        RateLimiter::<Sketch<A, H>, C>::peek_at(self, &key, cost, Timestamp::from_nanos(now))
+    }
+
+    fn holds(&self, _key: u32) -> bool {
+        true
+    }
+}

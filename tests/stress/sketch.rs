@@ -1,0 +1,360 @@
+//! The sketch store: with room it is as exact as the keyed store, also at turns; without, no window of any key sees more than
+//! its limit.
+
+use super::*;
+use crate::common::compact::Seeded;
+use crate::common::sketch::{LEAST, WINDOWS, build};
+use tollgate::{FixedWindow, Quota, Sketch, SlidingWindow, WindowAlgorithm};
+
+const ROOMY: usize = 1 << 18;
+const START: u64 = 1_700_000_000 * SEC;
+
+type Limiter<A, C = ManualClock> = RateLimiter<Sketch<A, Seeded>, C>;
+
+fn limiter<A: WindowAlgorithm, C: Clock>(algorithm: A, bytes: usize, clock: C) -> Limiter<A, C> {
+    build(algorithm, bytes, clock).expect("an ordinary quota")
+}
+
+/// Checks one unit for each key, one by one or in one batch, and counts who is admitted.
+fn offer<A: WindowAlgorithm>(limiter: &Limiter<A>, keys: &[u64], batch: bool, mut admitted: impl FnMut(u64)) {
+    if batch {
+        let mut keys = keys.iter();
+        limiter.check_each(keys.clone().map(|key| (key, 1)), |decision| {
+            let key = keys.next().expect("a decision for each key");
+            if decision.is_allowed() {
+                admitted(*key);
+            }
+        });
+    } else {
+        keys.iter().filter(|key| limiter.check(*key).is_allowed()).for_each(|key| admitted(*key));
+    }
+}
+
+/// Each round has some of the keys; the threads walk them in orders of their own until every one is refused. Then each key
+/// was admitted what one thread would have been, with room, and no more without.
+fn in_still_rounds<A: WindowAlgorithm>(algorithm: A, bytes: usize, kind: Kind, spec: Spec, size: Size) {
+    let times = times(spec, size.rounds);
+    let clock = ManualClock::new(Timestamp::ZERO);
+    let limiter = limiter(algorithm, bytes, clock.clone());
+    let keys = size.keys;
+    let present = |round: u64, key: u64| (key * 7 + round * round) % 5 < 2;
+    let cell = |round: u64, key: u64| index(round * keys + key);
+    let admitted: Vec<_> = (0..size.rounds * keys).map(|_| AtomicU64::new(0)).collect();
+    in_rounds(
+        size.rounds,
+        |round| clock.set(Timestamp::from_nanos(times[index(round)])),
+        |thread, round| {
+            let mut random = Random(thread * 1_000 + round);
+            for turn in 0..spec.limit + 1 {
+                let (first, stride) =
+                    (random.below(keys), if thread.is_multiple_of(2) { 1 } else { keys - 1 });
+                let order: Vec<u64> = (0..keys)
+                    .map(|step| (first + step * stride) % keys)
+                    .filter(|key| present(round, *key))
+                    .collect();
+                offer(&limiter, &order, (thread + turn).is_multiple_of(3), |key| {
+                    admitted[cell(round, key)].fetch_add(1, Ordering::Relaxed);
+                });
+            }
+        },
+    );
+    let mut wrongly_denied = 0;
+    for key in 0..keys {
+        let mut oracle = kind.oracle(spec);
+        for round in (0..size.rounds).filter(|round| present(*round, key)) {
+            let ours = admitted[cell(round, key)].load(Ordering::Relaxed);
+            if bytes == ROOMY {
+                let expected = admissions(&mut *oracle, times[index(round)]);
+                assert_eq!(ours, expected, "key {key}, round {round}, {oracle:?}");
+                continue;
+            }
+            for unit in 0..ours {
+                let now = u128::from(times[index(round)]);
+                assert!(oracle.admits(now, 1), "key {key}, round {round}, unit {unit}, {oracle:?}");
+                oracle.charge(now, 1);
+            }
+            wrongly_denied += u64::from(oracle.admits(times[index(round)].into(), 1));
+        }
+    }
+    assert!(bytes == ROOMY || cfg!(miri) || wrongly_denied > 0, "{kind:?} {spec:?}: there is room");
+}
+
+/// Windows that are nanoseconds or milliseconds long.
+const SHORT: u64 = 1_000_000;
+
+/// Time runs on while threads check, by calls between others, so that windows turn under the threads' hands. Each notes the
+/// window before and after its check: an admission was counted in one of them.
+struct Admissions {
+    /// By key and window, of those that began and ended in one window.
+    sure: Vec<AtomicU64>,
+    /// By key.
+    all: Vec<AtomicU64>,
+    first: u64,
+    windows: u64,
+}
+
+impl Admissions {
+    fn new(keys: u64, first: u64, windows: u64) -> Self {
+        let counts = |len: u64| (0..len).map(|_| AtomicU64::new(0)).collect();
+        Self { sure: counts(keys * windows), all: counts(keys), first, windows }
+    }
+
+    fn add(&self, key: u64, before: u64, after: u64, cost: u64) {
+        self.all[index(key)].fetch_add(cost, Ordering::Relaxed);
+        if before == after && before - self.first < self.windows {
+            self.sure[index(key * self.windows + before - self.first)].fetch_add(cost, Ordering::Relaxed);
+        }
+    }
+
+    /// No window was given more than the limit, nor all of them together so many times as much.
+    fn judge(&self, limit: u64, last: u64) {
+        for (cell, sure) in self.sure.iter().enumerate() {
+            let sure = sure.load(Ordering::Relaxed);
+            assert!(sure <= limit, "{sure} of {limit} in one window, cell {cell}");
+        }
+        let bound = (last - self.first + 1) * limit;
+        for (key, all) in self.all.iter().enumerate() {
+            let all = all.load(Ordering::Relaxed);
+            assert!(all <= bound, "{all} of {bound} in all windows, key {key}");
+        }
+    }
+}
+
+/// One check, by each of the ways in which a time comes to it.
+fn one_way<A: WindowAlgorithm, C: Clock>(
+    limiter: &Limiter<A, C>,
+    way: u64,
+    key: u64,
+    cost: u64,
+    now: Timestamp,
+) -> bool {
+    match way {
+        0 => limiter.check_n(&key, cost).is_allowed(),
+        1 => limiter.check_hash(limiter.hash(&key), cost).is_allowed(),
+        2 => {
+            let mut allowed = false;
+            limiter.check_each([(&key, cost)], |decision| allowed = decision.is_allowed());
+            allowed
+        }
+        _ => limiter.check_at(&key, cost, now).is_allowed(),
+    }
+}
+
+fn while_windows_turn<A: WindowAlgorithm>(algorithm: A, limit: u64, bytes: usize, size: Size) {
+    let clock = ManualClock::new(Timestamp::from_nanos(START));
+    let limiter = limiter(algorithm, bytes, clock.clone());
+    let window = || clock.now().as_nanos() / SHORT;
+    let admitted = Admissions::new(4, START / SHORT, size.rounds * 400);
+    in_rounds(
+        1,
+        |_| (),
+        |thread, _| {
+            let mut random = Random(thread);
+            for _ in 0..size.rounds * 100 {
+                let (key, cost) = (random.below(4), 1 + random.below(limit.min(2)));
+                let (before, now) = (window(), clock.now());
+                match random.below(16) {
+                    0 => clock.advance(Duration::from_nanos(random.below(SHORT / 2))),
+                    1 if random.below(16) == 0 => {
+                        clock.advance(Duration::from_nanos(random.below(4 * SHORT)))
+                    }
+                    _ => {}
+                }
+                if one_way(&limiter, random.below(4), key, cost, now) {
+                    admitted.add(key, before, window(), cost);
+                }
+            }
+        },
+    );
+    admitted.judge(limit, window());
+}
+
+/// The same by a real clock, whose windows turn every millisecond.
+fn by_a_real_clock<A: WindowAlgorithm, C: Clock + Sync>(
+    algorithm: A,
+    clock: C,
+    limit: u64,
+    bytes: usize,
+    size: Size,
+) {
+    let limiter = limiter(algorithm, bytes, &clock);
+    let window = || clock.now().as_nanos() / SHORT;
+    let first = window();
+    let admitted = Admissions::new(4, first, u64::try_from(size.real_time.as_millis()).expect("short") + 100);
+    in_rounds(
+        1,
+        |_| (),
+        |thread, _| {
+            let mut random = Random(thread);
+            let end = clock.now() + size.real_time;
+            while clock.now() < end {
+                for _ in 0..64 {
+                    let (key, cost) = (random.below(4), 1 + random.below(limit.min(2)));
+                    let (before, now) = (window(), clock.now());
+                    if one_way(&limiter, random.below(4), key, cost, now) {
+                        admitted.add(key, before, window(), cost);
+                    }
+                }
+            }
+        },
+    );
+    admitted.judge(limit, window());
+}
+
+/// A sliding window's turns, one at a time: half of the threads check in the last nanosecond of a window, at a time that they
+/// were given, and half in the first of the next. Together they are admitted no more than the limit, and a unit at least, but
+/// if each saw the other.
+fn on_both_sides_of_a_turn(limit: u64, bytes: usize, rounds: u64) {
+    let quota = Quota::try_new(limit, Duration::from_nanos(SHORT)).expect("a quota");
+    let limiter = limiter(SlidingWindow::new(quota), bytes, ManualClock::new(Timestamp::from_nanos(START)));
+    let admitted: Vec<_> = (0..rounds).map(|_| AtomicU64::new(0)).collect();
+    in_rounds(
+        rounds,
+        |_| (),
+        |thread, round| {
+            // Three windows apart, so that all begins with nothing.
+            let turn = START + (3 * round + 1) * SHORT;
+            let now = Timestamp::from_nanos(turn - thread % 2);
+            for _ in 0..=limit {
+                let allowed = u64::from(limiter.check_at("key", 1, now).is_allowed());
+                admitted[index(round)].fetch_add(allowed, Ordering::Relaxed);
+            }
+        },
+    );
+    for (round, admitted) in admitted.iter().enumerate() {
+        let admitted = admitted.load(Ordering::Relaxed);
+        assert!(admitted <= limit, "{admitted} of {limit} in round {round}");
+    }
+}
+
+/// Half of the threads charge while the others clear and look around.
+fn cleared_meanwhile(rounds: u64) {
+    let clock = ManualClock::new(Timestamp::from_nanos(START));
+    let limiter = limiter(FixedWindow::new(Quota::per_hour(50)), 4_096, clock);
+    let faults = AtomicU64::new(0);
+    in_rounds(
+        rounds,
+        |_| limiter.clear(),
+        |thread, round| {
+            let mut random = Random(thread * 1_000 + round);
+            for _ in 0..100 {
+                if thread.is_multiple_of(2) {
+                    let _ = limiter.check_n(&random.below(24), 1 + random.below(3));
+                } else {
+                    let saturation = limiter.saturation();
+                    let sound = (0.0..=1.0).contains(&saturation.mistaken) && saturation.denied < 0.5;
+                    faults.fetch_add(u64::from(!sound), Ordering::Relaxed);
+                    if random.below(20) == 0 {
+                        limiter.clear();
+                    }
+                }
+            }
+        },
+    );
+    assert_eq!(faults.load(Ordering::Relaxed), 0, "{limiter:?}");
+    limiter.clear();
+    assert!(limiter.check_n(&1, 50).is_allowed());
+}
+
+const TIGHT: usize = LEAST;
+
+fn all_in_still_rounds(size: Size) {
+    for kind in WINDOWS {
+        for spec in SPECS.map(|spec| Spec::new(spec.limit, spec.period_ns)) {
+            for (bytes, keys) in [(ROOMY, size.keys), (TIGHT, 10 * size.keys)] {
+                let size = Size { keys, ..size };
+                with_windows!(kind, spec, algorithm => in_still_rounds(algorithm, bytes, kind, spec, size))
+                    .unwrap();
+            }
+        }
+    }
+}
+
+fn each_short(law: impl Fn(Kind, Spec, usize)) {
+    for kind in WINDOWS {
+        for limit in [1, 2, 5] {
+            for bytes in [TIGHT, ROOMY] {
+                law(kind, Spec::new(limit, SHORT), bytes);
+            }
+        }
+    }
+}
+
+fn all_while_windows_turn(size: Size) {
+    each_short(|kind, spec, bytes| {
+        with_windows!(kind, spec, algorithm => while_windows_turn(algorithm, spec.limit, bytes, size))
+            .unwrap();
+    });
+}
+
+fn all_by_real_clocks(size: Size) {
+    each_short(|kind, spec, bytes| {
+        with_windows!(kind, spec, algorithm => {
+            by_a_real_clock(algorithm, QuantaClock::new(), spec.limit, bytes, size);
+            by_a_real_clock(algorithm, StdClock::new(), spec.limit, bytes, size);
+        })
+        .unwrap();
+    });
+}
+
+fn all_on_both_sides_of_a_turn(rounds: u64) {
+    for limit in [1, 2, 7] {
+        for bytes in [TIGHT, ROOMY] {
+            on_both_sides_of_a_turn(limit, bytes, rounds);
+        }
+    }
+}
+
+const MANY: Size = Size { rounds: 80, keys: 30, ..HEAVY };
+const FEW: Size =
+    Size { rounds: if cfg!(miri) { 2 } else { 16 }, keys: if cfg!(miri) { 2 } else { 20 }, ..QUICK };
+
+#[test]
+fn keys_are_admitted_what_one_thread_would_be_or_without_room_no_more() {
+    all_in_still_rounds(FEW);
+}
+
+#[test]
+fn no_window_sees_more_than_its_limit_while_they_turn() {
+    all_while_windows_turn(FEW);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "reads real clocks")]
+fn no_window_sees_more_than_its_limit_by_real_clocks() {
+    all_by_real_clocks(Size { real_time: Duration::from_millis(25), ..QUICK });
+}
+
+#[test]
+fn on_both_sides_of_a_sliding_turn_there_is_one_limit() {
+    all_on_both_sides_of_a_turn(if cfg!(miri) { 3 } else { 400 });
+}
+
+#[test]
+fn clearing_meanwhile_is_sound() {
+    cleared_meanwhile(if cfg!(miri) { 2 } else { 60 });
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_in_still_rounds() {
+    all_in_still_rounds(MANY);
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_while_windows_turn() {
+    all_while_windows_turn(MANY);
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_by_real_clocks() {
+    all_by_real_clocks(Size { real_time: Duration::from_millis(150), ..MANY });
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_on_both_sides_of_a_sliding_turn() {
+    all_on_both_sides_of_a_turn(4_000);
+}
