@@ -1,1 +1,122 @@
-//! Models.
+//! Loom models of who is in flight: every interleaving of two or three threads, up to a bound on preemptions. See
+//! `store::compact::table::models` for what a control is.
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::*;
+
+const X: u64 = 7;
+
+fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(run);
+}
+
+/// A line in each half: all keys share all counters.
+fn rows() -> Arc<Rows> {
+    Arc::new(Rows::new(Rows::LEAST_BYTES).unwrap())
+}
+
+type Try = fn(&Rows, &Place) -> bool;
+
+/// Whether it is let in, with a limit of one.
+fn ours(rows: &Rows, place: &Place) -> bool {
+    rows.try_enter(place, 1, 1).is_ok()
+}
+
+fn admitted<const N: usize>(rows: &Arc<Rows>, try_enter: Try) -> usize {
+    let others = [(); N].map(|()| {
+        let rows = rows.clone();
+        thread::spawn(move || try_enter(&rows, &rows.place(X)))
+    });
+    let own = usize::from(try_enter(rows, &rows.place(X)));
+    own + others.map(|thread| usize::from(thread.join().unwrap())).into_iter().sum::<usize>()
+}
+
+#[test]
+fn two_that_try_for_one_place_are_never_both_let_in() {
+    model(3, || {
+        let rows = rows();
+        let admitted = admitted::<1>(&rows, ours);
+        assert!(admitted <= 1, "one place, {admitted} let in");
+        assert_eq!(rows.read(&rows.place(X)), admitted as u64, "who is turned away leaves nothing behind");
+    });
+}
+
+#[test]
+fn three_that_try_for_one_place_are_never_two() {
+    model(3, || {
+        let admitted = admitted::<2>(&rows(), ours);
+        assert!(admitted <= 1, "one place, {admitted} let in");
+    });
+}
+
+#[test]
+fn a_place_that_is_given_back_is_taken_once() {
+    model(2, || {
+        let rows = rows();
+        let place = rows.place(X);
+        assert_eq!(rows.enter(&place, 1), 1);
+        let leaving = {
+            let rows = rows.clone();
+            thread::spawn(move || rows.take_away(&rows.place(X), 1))
+        };
+        let admitted = admitted::<1>(&rows, ours);
+        leaving.join().unwrap();
+        assert!(admitted <= 1, "one place, {admitted} let in");
+        assert_eq!(rows.read(&place), admitted as u64, "what was taken is given back");
+    });
+}
+
+#[test]
+fn a_count_is_never_below_those_who_are_in() {
+    model(3, || {
+        let rows = rows();
+        let place = rows.place(X);
+        rows.enter(&place, 1);
+        let passing = {
+            let rows = rows.clone();
+            thread::spawn(move || {
+                let place = rows.place(X);
+                let count = rows.enter(&place, 2);
+                rows.take_away(&place, 2);
+                count
+            })
+        };
+        let seen = rows.read(&place);
+        let count = passing.join().unwrap();
+        assert!((1..=3).contains(&seen), "between those who stay and all: {seen}");
+        assert_eq!(count, 3, "who enters counts itself and all others");
+        assert_eq!(rows.read(&place), 1, "and nothing stays of it");
+    });
+}
+
+/// The control: judges by what the additions return.
+#[test]
+#[should_panic(expected = "one place, 2 let in")]
+fn control_judging_by_the_additions_lets_two_in() {
+    fn by_additions(rows: &Rows, place: &Place) -> bool {
+        let before = place.0.map(|index| rows.counters[index].fetch_add(1, AcqRel));
+        before.into_iter().min() == Some(0)
+    }
+    model(3, || {
+        let admitted = admitted::<1>(&rows(), by_additions);
+        assert!(admitted <= 1, "one place, {admitted} let in");
+    });
+}
+
+/// The control: without the fence each may miss the other's additions.
+#[test]
+#[should_panic(expected = "one place, 2 let in")]
+fn control_without_the_fence_lets_two_in() {
+    fn unfenced(rows: &Rows, place: &Place) -> bool {
+        rows.add(place, 1);
+        rows.read(place) <= 1
+    }
+    model(3, || {
+        let admitted = admitted::<1>(&rows(), unfenced);
+        assert!(admitted <= 1, "one place, {admitted} let in");
+    });
+}

@@ -1,20 +1,26 @@
 //! Counting in the window that the time lies in.
 //!
-//! *Raise, then commit* ([`Counters`]): an event is in its window's counts as soon as its commit is made, and no other thread's
-//! commit can be made from a count that lacks it. At a window's turn nothing is cleared and nothing waits: a key's even and odd
-//! windows have words of their own, and the first event of a window replaces what its words held two windows before.
+//! Even windows have counters of their own, and odd ones. *Raise, then commit* ([`Counters`]): an event is in its window's
+//! counts as soon as its commit is made, and no other commit can be made from a count that lacks it. At a window's turn nothing
+//! is cleared and nobody waits: the first event of a key replaces what its words held two windows before.
 //!
 //! # Threads that lag
 //! A thread that lags by a window counts in the one that it read on its clock, which is the last one then. One that lags by
-//! more finds words of a later window, or writes words that nobody has replaced yet, of a window that is over. If it finds
-//! them it is *late*: it begins again as of the time read again (or of that window, if its time was given), and its event is
-//! counted there. It may have raised some words of the old window by then, but not all, and if all: against the key, as
-//! another key's events would be.
+//! more finds words of a later window, or words of its own that nobody has replaced yet, of a window that is over. If it finds
+//! later ones it is *late*: it begins again as of the time read again (or of that window, if its time was given), and its event
+//! is counted there. What it raised by then in the old window stays, against the key, as another key's events would.
 //!
 //! # The latest time
 //! Whether a word is ahead or has come round is decided by the latest time: the clock's, or the latest that was given,
 //! which is kept to within a quarter of a window so that it is seldom written. So a quarter of a window is added when
 //! it is asked for.
+//!
+//! # The present window is guessed
+//! Where a key's words are depends on the window, and so on the clock, which takes longer to read than all the rest but the
+//! exchanges. So a window is kept that was the present one, and only compared with the time: the processor predicts that it
+//! still is, and loads the words meanwhile. (Measured: 40 to 34 ns an event of 1,000 keys.) The lines are asked for by the same
+//! guess, to be written: a line that is loaded before it is exchanged comes from another core twice (164 to 126 ns on two
+//! threads far from each other, 58 to 49 on near ones).
 
 use crossbeam_utils::CachePadded;
 
@@ -38,8 +44,8 @@ pub(super) struct Counts {
     windows: Windows,
     /// Of even windows, and of odd.
     counters: [Counters; 2],
-    /// A window that was the present one not long ago.
-    present: CachePadded<AtomicU64>,
+    /// A window that was the present one not long ago; written once a window, on a line of its own.
+    recent: CachePadded<AtomicU64>,
     latest: Latest,
     /// How far the latest time that is known may be behind the latest one that was given.
     gap_ns: u64,
@@ -100,8 +106,8 @@ impl Counts {
         let counters = [half()?, half()?];
         let gap_ns = window_ns / 4;
         let latest = Latest::within(gap_ns, windows.trust_ns());
-        let present = CachePadded::new(AtomicU64::new(0));
-        Ok(Self { windows, counters, present, latest, gap_ns, prefetches: can_prefetch_to_write() })
+        let recent = CachePadded::new(AtomicU64::new(0));
+        Ok(Self { windows, counters, recent, latest, gap_ns, prefetches: can_prefetch_to_write() })
     }
 
     /// A time that the caller says.
@@ -121,21 +127,22 @@ impl Counts {
     }
 
     #[inline(always)]
-    fn observe_in<const N: usize, const PER: usize>(
+    fn observe_in<T: Time, const N: usize, const PER: usize>(
         &self,
         rows: &Rows<N, PER>,
-        time: &impl Time,
+        time: &T,
         events: u64,
     ) -> Counted {
         if self.prefetches {
-            // They come while the clock is read; probably of the present window.
-            self.of(self.present.load(Relaxed)).approach_to_write(rows);
+            let window = if T::BEGINS_AGAIN { self.recent() } else { self.windows.index(time.now()) };
+            self.of(window).approach_to_write(rows);
         }
         let now_ns = time.now();
         if events > 0 {
             time.note(now_ns);
         }
-        let mut moment = self.present(now_ns);
+        // Given times may be far apart, and would all be stored.
+        let mut moment = if T::BEGINS_AGAIN { self.present(now_ns) } else { self.moment(now_ns) };
         loop {
             let latest = || self.latest_window(time, moment.now_ns);
             let window = moment.window;
@@ -180,12 +187,17 @@ impl Counts {
         Moment { now_ns, window: self.windows.index(now_ns) }
     }
 
-    /// [`Counts::moment`], by a look at the window that another event was in: so that the processor can guess it, and load the
-    /// words before the clock is read.
+    /// The window that was the present one when it last turned, as far as this thread knows.
+    #[inline(always)]
+    fn recent(&self) -> u64 {
+        // Ordering: Relaxed. Whatever it says is compared with the time, or only a hint.
+        self.recent.load(Relaxed)
+    }
+
+    /// [`Counts::moment`], guessed.
     #[inline(always)]
     fn present(&self, now_ns: u64) -> Moment {
-        // Ordering: Relaxed. Whatever it says is compared with the time.
-        let window = self.present.load(Relaxed);
+        let window = self.recent();
         if now_ns.wrapping_sub(self.windows.start_ns(window)) < self.windows.window_ns() {
             return Moment { now_ns, window };
         }
@@ -195,8 +207,8 @@ impl Counts {
     #[cold]
     fn turn(&self, now_ns: u64) -> Moment {
         let moment = self.moment(now_ns);
-        // Ordering: Relaxed, as above.
-        self.present.store(moment.window, Relaxed);
+        // Ordering: Relaxed, as in `recent`.
+        self.recent.store(moment.window, Relaxed);
         moment
     }
 

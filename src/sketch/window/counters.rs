@@ -47,8 +47,11 @@ struct Spot {
 
 /// Sixteen bits of a hash, scaled; the top bits choose the line.
 #[inline(always)]
-fn part(hash: u64, shift: u32, len: usize) -> usize {
-    (((hash >> shift) & 0xFFFF) as usize * len) >> 16
+fn part(hash: u64, shift: u32, len: u32) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "sixteen bits of an integer")]
+    let part = (hash >> shift) as u16;
+    // There are at most 64 places or counters.
+    (u32::from(part) * len) >> 16
 }
 
 /// A key's words.
@@ -135,7 +138,7 @@ impl Counters {
     #[inline(always)]
     fn one_word(&self, half: usize, hash: u64) -> Spot {
         let a = self.counter(hash);
-        let b = a + 1 + part(hash, 32, self.counters as usize - 1) as u32;
+        let b = a + 1 + part(hash, 32, self.counters - 1);
         let b = if b < self.counters { b } else { b - self.counters };
         let index = self.index(half, hash, part(hash, 0, self.places()));
         Spot { index, shifts: [a * self.count_bits, b * self.count_bits] }
@@ -155,27 +158,28 @@ impl Counters {
 
     /// A line's places, each of one word or of a pair: a power of two.
     #[inline(always)]
-    fn places(&self) -> usize {
-        if self.parities == 2 { LINE / 2 } else { LINE }
+    #[expect(clippy::cast_possible_truncation, reason = "eight at most")]
+    fn places(&self) -> u32 {
+        if self.parities == 2 { LINE as u32 / 2 } else { LINE as u32 }
     }
 
     /// A word of the line that a hash has in a half.
     #[inline(always)]
-    fn index(&self, half: usize, hash: u64, place: usize) -> usize {
-        (half + scale(hash, self.lines)) * LINE + (place & (self.places() - 1)) * self.parities
+    fn index(&self, half: usize, hash: u64, place: u32) -> usize {
+        (half + scale(hash, self.lines)) * LINE + (place & (self.places() - 1)) as usize * self.parities
     }
 
     /// A hash's counter in a word.
     #[inline(always)]
     fn counter(&self, hash: u64) -> u32 {
-        part(hash, 16, self.counters as usize) as u32
+        part(hash, 16, self.counters)
     }
 
     /// Asks for a key's lines.
     #[inline]
     pub(crate) fn approach(&self, place: &Place) {
         for half in place.spots().chunks(place.len / 2) {
-            prefetch(&self.words[half[0].index]);
+            prefetch(&raw const self.words[half[0].index]);
         }
     }
 

@@ -61,8 +61,8 @@ impl Counters {
     /// Asks for a key's lines, to write them.
     #[inline(always)]
     pub(crate) fn approach_to_write<const N: usize, const PER: usize>(&self, rows: &Rows<N, PER>) {
-        prefetch_to_write(&self.words[rows.indices[0]]);
-        prefetch_to_write(&self.words[rows.indices[N / 2]]);
+        prefetch_to_write(&raw const self.words[rows.indices[0]]);
+        prefetch_to_write(&raw const self.words[rows.indices[N / 2]]);
     }
 
     /// Counts `n` for the key of these words in this window, and returns its new estimate; `None` if another thread changed
