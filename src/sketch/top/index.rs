@@ -99,7 +99,6 @@ impl Index {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the top half")]
 fn tag(hash: u64) -> u32 {
     (mix(hash) >> 32) as u32
 }
@@ -123,9 +122,9 @@ mod tests {
             let slot = (random % u64::from(SLOTS)) as u32;
             let is_in = &mut within[slot as usize];
             if *is_in {
-                index.remove(hash(slot), slot)
+                index.remove(hash(slot), slot);
             } else {
-                index.insert(hash(slot), slot)
+                index.insert(hash(slot), slot);
             }
             *is_in = !*is_in;
             for slot in 0..SLOTS {
