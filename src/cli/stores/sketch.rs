@@ -199,9 +199,10 @@ mod tests {
 
     #[test]
     fn the_fullest_window_is_the_one_that_is_told() {
-        // A thousand clients at 5 s, and one in the minute after.
-        let mut records: Vec<_> = (0..1_000).map(|key| Record { at: 5_000_000_000, cost: 9, key }).collect();
-        records.push(Record { at: 65_000_000_000, cost: 1, key: 0 });
+        // A thousand clients in the tenth minute, and one in the next.
+        let mut records: Vec<_> =
+            (0..1_000).map(|key| Record { at: 545_000_000_000, cost: 9, key }).collect();
+        records.push(Record { at: 605_000_000_000, cost: 1, key: 0 });
         let quota: Quota = "10/min".parse().unwrap();
         let mut worst = Vec::new();
         for records in [&records[..], &records[1_000..]] {
