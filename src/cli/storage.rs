@@ -31,8 +31,8 @@ pub struct StoreArgs {
     /// clients that still owed when another took their slot, and "indebted" newcomers that found a debt, their own from
     /// before or another's.
     ///
-    /// Sketch: for windows with more busy clients than there is memory for (1 to 4 bytes for each that comes in a window),
-    /// and for floods of ever new ones. Nothing is kept of any client: it is decided by counters that it shares with others.
+    /// Sketch: for windows with more busy clients than there is memory for (1 to 8 bytes for each that comes twice in a
+    /// window, 3 bits for the others), and for floods of ever new ones. Nothing is kept of any client: it is decided by counters that it shares with others.
     /// So nobody gets more than the limit, and some are denied early, the more often the fuller the counters are. Of that
     /// it tells three chances, each at the end of the window in which it was worst: that a newcomer is "mistaken" for a
     /// client that came before, that one is "overcounted" by a unit at least, and that one is "denied early", having used
@@ -48,8 +48,8 @@ pub struct StoreArgs {
     ///
     /// What is needed follows the requests admitted, not the number of clients. Compact: some 12 bytes for each client that
     /// owes something at one time. With gcra, each admitted request is owed for the time of one unit (a second at 60/min);
-    /// with windows, until the window is over. Sketch: 1 to 4 bytes for each client in a window, more if most of them come
-    /// often or the limit is large; twice that for sliding-window. If there are several limits, they share this memory evenly; each
+    /// with windows, until the window is over. Sketch: 1 to 8 bytes for each client that comes twice in a window, 3 bits for
+    /// the others; twice that for sliding-window. If there are several limits, they share this memory evenly; each
     /// algorithm that is compared has all of it.
     #[arg(long, value_name = "SIZE", help_heading = "Limiter")]
     pub memory: Option<Memory>,
@@ -235,7 +235,7 @@ impl StoreArgs {
             let each = if limits > 1 { format!(" ({LEAST_BYTES} for each limit)") } else { String::new() };
             let name = storage.as_str();
             let more = match self.store {
-                Store::Sketch => "1 to 4 for each client that comes in one window",
+                Store::Sketch => "1 to 8 for each client that comes twice in one window",
                 _ => "some 12 for each client that owes at the same time",
             };
             return Err(Error::usage(format!(
