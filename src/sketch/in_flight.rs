@@ -5,11 +5,12 @@
 //! (Conservative update would not do: it leaves out what nobody could take away later.)
 //!
 //! # Entering with a limit
-//! Count, then judge: all counters are added to first; then they are read, with a fence in between; who is above the limit takes
-//! back what it added. Suppose more than the limit of one key were let in and are in at once. One of them has the last of
-//! their fences. Before it all others had added to all counters, and none had left yet. So this one read their sum in each
-//! counter, its own included, and was not let in: a contradiction. (Judging by what the additions returned lets two in: each may
-//! be the first in another counter. See the models.)
+//! Count, then judge: all counters are added to first, in the same order by all of one key; then they are read; who is above
+//! the limit takes back what it added. Suppose more than the limit of one key were let in and are in at once. One of them was the
+//! last to add to the key's last counter. It read there what the others had added, so all that they had added before
+//! too (all additions are Acquire and Release), and none of them had left yet. So it read their sum in every counter, its own
+//! included, and was not let in: a contradiction. (Judging by what the additions returned lets two in: each may be the first in
+//! another counter. So do relaxed additions. See the models.)
 //!
 //! # No counter wraps
 //! One addition is below 2³². A counter that is found at 2⁶² or more is *stuck*: it is set to 3 × 2⁶², whoever meets it sets
@@ -31,8 +32,8 @@ pub use self::guard::{Guard, OwnedGuard};
 use super::error::Reason;
 use super::{SketchError, mix, scale};
 use crate::memory::Array;
+use crate::sync::AtomicU64;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use crate::sync::{AtomicU64, fence_after_rmw};
 
 const DEFAULT_BYTES: usize = 256 << 10;
 /// Counters of a cache line; in the models, as few as keep a key's apart.
@@ -165,7 +166,7 @@ impl Rows {
     fn add(&self, place: &Place, n: u32) {
         for &index in &place.0 {
             let counter = &self.counters[index];
-            // Ordering: AcqRel; the fence after it orders it before the reads that judge.
+            // Ordering: AcqRel: who adds to the last counter after others sees all that they added. See the module's text.
             if counter.fetch_add(n.into(), AcqRel) >= STUCK_FROM {
                 stick(counter);
             }
@@ -186,11 +187,10 @@ impl Rows {
         }
     }
 
-    /// Counts `n` more, and says how many there are then.
+    /// Counts `n` more, and says how many there are then: at least itself, and all that it came after.
     #[inline]
     fn enter(&self, place: &Place, n: u32) -> u64 {
         self.add(place, n);
-        fence_after_rmw();
         self.read(place)
     }
 
