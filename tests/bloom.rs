@@ -1,8 +1,8 @@
 //! The Bloom filter on its own.
 //!
-//! Properties: a key that was inserted is found, under any operations and from any number of threads; of threads that
-//! insert one key at once no two are told that it is new; other keys are taken for inserted ones as often as computed, for
-//! every size and for keys of every kind.
+//! Properties: a key that was inserted is found, under any operations and from any number of threads; of
+//! threads that insert one key at once no two are told that it is new; other keys are taken for inserted ones
+//! as often as computed, for every size and for keys of every kind.
 
 mod common;
 #[path = "accuracy/random.rs"]

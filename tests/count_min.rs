@@ -1,8 +1,9 @@
 //! The count-min sketch on its own.
 //!
-//! Properties: an estimate is never below what was counted for its key, under any operations and from any number of threads,
-//! and never above what was counted in all; an add returns what the next estimate says; the errors are within the bounds that
-//! the sizes are made from, for skewed and even traffic and for keys of every kind.
+//! Properties: an estimate is never below what was counted for its key, under any operations and from any
+//! number of threads, and never above what was counted in all; an add returns what the next estimate says;
+//! the errors are within the bounds that the sizes are made from, for skewed and even traffic and for keys of
+//! every kind.
 
 mod common;
 #[path = "accuracy/random.rs"]
@@ -128,8 +129,8 @@ fn errors_keep_their_bound_for_keys_of_every_kind() {
         assert_eq!(truth.len() as u64, KEYS, "{kind}: the keys differ");
         let mean = 10 * KEYS / counts.width() as u64;
         let failed = failures(&counts, &truth, 2.0 * mean as f64);
-        // A counter has 7.35 keys on average: the chance of twice as many others is 0.9 %, as a Poisson number's. They come
-        // 16 keys at a time; four standard deviations.
+        // A counter has 7.35 keys on average: the chance of twice as many others is 0.9 %, as a Poisson
+        // number's. They come 16 keys at a time; four standard deviations.
         assert!(failed < 0.025, "{kind}: {failed}");
     }
     check("integers", |n| n);

@@ -1,5 +1,6 @@
-//! Any operations on a count-min sketch and on a Bloom filter of any size, by any hashes, compared with a map and a set: never
-//! too low, never more than was counted in all, nothing that was inserted is missed. And any sizes for their constructors.
+//! Any operations on a count-min sketch and on a Bloom filter of any size, by any hashes, compared with a map
+//! and a set: never too low, never more than was counted in all, nothing that was inserted is missed. And any
+//! sizes for their constructors.
 
 #![no_main]
 

@@ -4,9 +4,10 @@
 //! hash ──product──► word
 //!      └─mix──────► up to ten bits of its 64, six bits of the mix for each
 //! ```
-//! So one load answers whether a key is there, and one atomic OR puts it in *and* says whether it was there: the OR returns the
-//! word as it was, and of several threads with the same key only the first can find a bit missing. The price is that words
-//! fill unevenly: more false positives than in a filter whose bits are anywhere, and the more so the rarer they should be.
+//! So one load answers whether a key is there, and one atomic OR puts it in *and* says whether it was there:
+//! the OR returns the word as it was, and of several threads with the same key only the first can find a bit
+//! missing. The price is that words fill unevenly: more false positives than in a filter whose bits are
+//! anywhere, and the more so the rarer they should be.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -30,24 +31,25 @@ const CHOICE_BITS: u32 = WORD_BITS.ilog2();
 /// As many as one hash can choose.
 const MAX_BITS: u32 = u64::BITS / CHOICE_BITS;
 
-/// A set of keys in constant memory, that is sometimes wrong about who is in it: says of some keys that were not
-/// inserted that they were, and never the other way round.
+/// A set of keys in constant memory, that is sometimes wrong about who is in it: says of some keys that were
+/// not inserted that they were, and never the other way round.
 ///
-/// A register-blocked Bloom filter: a key has 1 to 10 bits, all in one 64-bit word, so [`insert`](Self::insert) is one load
-/// and at most one atomic operation, and tells whether the key was there. The share of other keys
-/// that are taken for inserted, by the bits of memory for each inserted key:
+/// A register-blocked Bloom filter: a key has 1 to 10 bits, all in one 64-bit word, so
+/// [`insert`](Self::insert) is one load and at most one atomic operation, and tells whether the key was
+/// there. The share of other keys that are taken for inserted, by the bits of memory for each inserted key:
 ///
 /// | bits a key | 8 | 10 | 12 | 16 | 24 | 64 |
 /// |---|---|---|---|---|---|---|
 /// | computed | 3.35 % | 1.78 % | 1.04 % | 0.405 % | 0.100 % | 0.0029 % |
 ///
 /// # Consistency
-/// All calls take `&self`, never wait and can be made from any number of threads. A key is found by all calls that begin after
-/// its insert returned. Of threads that insert the same new key at once at most one is told that it was new, and exactly one
-/// unless other keys' bits cover it.
+/// All calls take `&self`, never wait and can be made from any number of threads. A key is found by all calls
+/// that begin after its insert returned. Of threads that insert the same new key at once at most one is told
+/// that it was new, and exactly one unless other keys' bits cover it.
 ///
 /// # Keys that clients choose
-/// The default hasher has a secret, so clients cannot choose keys that are taken for others but by trying them out.
+/// The default hasher has a secret, so clients cannot choose keys that are taken for others but by trying
+/// them out.
 ///
 /// # Examples
 /// ```
@@ -71,11 +73,12 @@ pub struct Bloom<H = ahash::RandomState> {
 }
 
 impl Bloom {
-    /// The smallest filter that takes other keys for inserted ones with this probability at most, once so many keys are in it.
+    /// The smallest filter that takes other keys for inserted ones with this probability at most, once so
+    /// many keys are in it.
     ///
     /// # Errors
-    /// If `items` is 0; if `false_positives` is not above 0 and below 1 (or not a number), or below 0.0000294, which
-    /// would take more than 64 bits a key; or if there is no memory for it.
+    /// If `items` is 0; if `false_positives` is not above 0 and below 1 (or not a number), or below
+    /// 0.0000294, which would take more than 64 bits a key; or if there is no memory for it.
     pub fn for_items(items: usize, false_positives: f64) -> Result<Self, SketchError> {
         if items == 0 {
             return Err(Reason::ZeroItems.into());
@@ -100,7 +103,8 @@ impl Bloom {
         Self::with_words(high, items)
     }
 
-    /// The filter of at most `bytes` that takes the fewest other keys for inserted ones once `items` keys are in it.
+    /// The filter of at most `bytes` that takes the fewest other keys for inserted ones once `items` keys are
+    /// in it.
     ///
     /// # Errors
     /// If `bytes` is below 8, `items` is 0, or there is no memory for it.
@@ -125,9 +129,11 @@ impl Bloom {
 impl<H> Bloom<H> {
     /// The same filter with another hasher. Default: ahash with random keys.
     ///
-    /// For a filter into which nothing was inserted yet. What was inserted by the old hasher stays, as other keys.
+    /// For a filter into which nothing was inserted yet. What was inserted by the old hasher stays, as other
+    /// keys.
     ///
-    /// A hasher needs 64 bits of good quality. One without a secret lets clients choose keys that are taken for others.
+    /// A hasher needs 64 bits of good quality. One without a secret lets clients choose keys that are taken
+    /// for others.
     #[must_use]
     pub fn with_hasher<I>(self, hasher: I) -> Bloom<I> {
         let Self { words, bits, .. } = self;
@@ -136,7 +142,8 @@ impl<H> Bloom<H> {
 
     /// Inserts the key with this hash, as [`Bloom::insert`].
     ///
-    /// `hash` must be of 64-bit quality: it is all that is known of the key. By [`Bloom::hash`] it is that of the key.
+    /// `hash` must be of 64-bit quality: it is all that is known of the key. By [`Bloom::hash`] it is that of
+    /// the key.
     #[inline]
     pub fn insert_hash(&self, hash: u64) -> bool {
         let (word, bits) = self.place(hash);
@@ -179,8 +186,8 @@ impl<H> Bloom<H> {
         (word, bits)
     }
 
-    /// The share of other keys that are taken for inserted ones once `items` keys are in it: computed, not measured. Exact to
-    /// about 10⁻¹².
+    /// The share of other keys that are taken for inserted ones once `items` keys are in it: computed, not
+    /// measured. Exact to about 10⁻¹².
     #[must_use]
     pub fn false_positives(&self, items: usize) -> f64 {
         false_positives(load(items, self.words.len()), self.bits)
@@ -188,8 +195,8 @@ impl<H> Bloom<H> {
 
     /// Forgets all keys.
     ///
-    /// Keys that are inserted at the same time may be forgotten or kept; those whose insert begins after it returned are
-    /// kept.
+    /// Keys that are inserted at the same time may be forgotten or kept; those whose insert begins after it
+    /// returned are kept.
     ///
     /// # Complexity
     /// O(bytes): nobody waits for it, but the caller does.

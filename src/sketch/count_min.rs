@@ -5,29 +5,34 @@
 //! row 1  | 9 . . . . . |     others may count there too, so each is at least the key's count,
 //! row 2  | . . . . 5 . |     and the least of them, here 5, is the estimate
 //! ```
-//! *Conservative update.* A count only has to raise what would be too low: the counters below the new estimate.
+//! *Conservative update.* A count only has to raise what would be too low: the counters below the new
+//! estimate.
 //!
-//! *Raise, then commit.* All other counters are raised to the new estimate first; then the least one is exchanged for it,
-//! from exactly the value that the estimate was; if it changed, all begins again. Why no count is ever lost: take two counts
-//! A and B of a key (or of two that share all counters), which commit from estimates `a` and `b`.
+//! *Raise, then commit.* All other counters are raised to the new estimate first; then the least one is
+//! exchanged for it, from exactly the value that the estimate was; if it changed, all begins again. Why no
+//! count is ever lost: take two counts A and B of a key (or of two that share all counters), which commit
+//! from estimates `a` and `b`.
 //!
-//! - Both in one counter: counters only grow, so the later one commits from what the earlier one left, or more.
+//! - Both in one counter: counters only grow, so the later one commits from what the earlier one left, or
+//!   more.
 //! - In two: A raised B's counter before it committed, and B raised A's. Had both raised after the other's
-//!   commit, each would have seen the other's commit before its own, which is a circle (all orderings are Acquire and
-//!   Release). So one of them, say A, raised B's counter before B committed there. Then B committed from what A had
-//!   raised it to, or more.
+//!   commit, each would have seen the other's commit before its own, which is a circle (all orderings are
+//!   Acquire and Release). So one of them, say A, raised B's counter before B committed there. Then B
+//!   committed from what A had raised it to, or more.
 //!
-//! Either way one commits from an estimate that holds the other's count. So the counts of a key are in a row, each from an
-//! estimate that holds all before it, and after each one all counters of the key are at what it left, or above. (Exchanging
-//! the least counter first, or raising all of them by a maximum, loses counts: see the models.) A count that has to
-//! begin again leaves the other counters raised, as if another key had counted there.
+//! Either way one commits from an estimate that holds the other's count. So the counts of a key are in a row,
+//! each from an estimate that holds all before it, and after each one all counters of the key are at what it
+//! left, or above. (Exchanging the least counter first, or raising all of them by a maximum, loses counts:
+//! see the models.) A count that has to begin again leaves the other counters raised, as if another key had
+//! counted there.
 //!
-//! *Rows.* A row's place is the top of the hash times a power of one multiplier, the row's own. Two keys meet in a row if the
-//! difference of their hashes does so little when multiplied, and the multiples of a random difference by 1, a, a², … are
-//! successive numbers of a linear congruential generator: with a multiplier that passes the spectral test in up to eight
-//! dimensions, rows are as independent as those numbers are in their top bits. Double hashing (Kirsch and Mitzenmacher) has no
-//! such property: two keys that meet in two rows mostly meet in all, once in width² pairs instead of once in width^depth, which
-//! in narrow sketches is often. A full mix for each row instead makes an estimate take nearly twice as long.
+//! *Rows.* A row's place is the top of the hash times a power of one multiplier, the row's own. Two keys meet
+//! in a row if the difference of their hashes does so little when multiplied, and the multiples of a random
+//! difference by 1, a, a², … are successive numbers of a linear congruential generator: with a multiplier
+//! that passes the spectral test in up to eight dimensions, rows are as independent as those numbers are in
+//! their top bits. Double hashing (Kirsch and Mitzenmacher) has no such property: two keys that meet in two
+//! rows mostly meet in all, once in width² pairs instead of once in width^depth, which in narrow sketches is
+//! often. A full mix for each row instead makes an estimate take nearly twice as long.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -43,11 +48,12 @@ use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 const MAX_DEPTH: usize = 8;
 const COUNTER: usize = size_of::<AtomicU32>();
-/// A multiplier of 64 bits for linear congruential generators whose figures of merit in the spectral test are good in all of 2 to
-/// 8 dimensions.
+/// A multiplier of 64 bits for linear congruential generators whose figures of merit in the spectral test are
+/// good in all of 2 to 8 dimensions.
 ///
 /// # Source
-/// Steele and Vigna 2021, "Computationally easy, spectrally good multipliers for congruential pseudorandom number generators".
+/// Steele and Vigna 2021, "Computationally easy, spectrally good multipliers for congruential pseudorandom
+/// number generators".
 pub(super) const MULTIPLIER: u64 = 0xD134_2543_DE82_EF95;
 /// Its powers, one for each row.
 const POWERS: [u64; MAX_DEPTH] = {
@@ -62,23 +68,23 @@ const POWERS: [u64; MAX_DEPTH] = {
 
 /// Counts for any number of keys, in constant memory: estimates that are never too low.
 ///
-/// A count-min sketch of `depth` rows of `width` counters of 32 bits, with conservative update. The estimate of a key is at
-/// least what was counted for it. It is higher if others share all of the key's counters: with `N` counted in
-/// all, by more than `e × N / width` with probability `e^-depth` at most (e = 2.718…), and with conservative
-/// update and real traffic by far less.
+/// A count-min sketch of `depth` rows of `width` counters of 32 bits, with conservative update. The estimate
+/// of a key is at least what was counted for it. It is higher if others share all of the key's counters: with
+/// `N` counted in all, by more than `e × N / width` with probability `e^-depth` at most (e = 2.718…), and
+/// with conservative update and real traffic by far less.
 ///
-/// Counters stop at [`CountMin::MAX`]: an estimate of it means that much or more. They do not age; to count by
-/// the minute, [`clear`](Self::clear) it every minute.
+/// Counters stop at [`CountMin::MAX`]: an estimate of it means that much or more. They do not age; to count
+/// by the minute, [`clear`](Self::clear) it every minute.
 ///
 /// # Consistency
-/// All calls take `&self`, are lock-free and can be made from any number of threads. No count is ever lost. An
-/// estimate holds every count that ended before it began, and perhaps some that run beside it. Each
-/// [`add`](Self::add) to a key returns an estimate that holds its own count and those of all adds to the key that
-/// returned less; so of adds of 1, at most `L` return `L` or less, however many threads there are.
+/// All calls take `&self`, are lock-free and can be made from any number of threads. No count is ever lost.
+/// An estimate holds every count that ended before it began, and perhaps some that run beside it. Each
+/// [`add`](Self::add) to a key returns an estimate that holds its own count and those of all adds to the key
+/// that returned less; so of adds of 1, at most `L` return `L` or less, however many threads there are.
 ///
 /// # Keys that clients choose
-/// The default hasher has a secret, so clients cannot choose keys that share counters but by trying them out. Estimates are as
-/// good as the hash: two keys with the same 64 bits are one key.
+/// The default hasher has a secret, so clients cannot choose keys that share counters but by trying them out.
+/// Estimates are as good as the hash: two keys with the same 64 bits are one key.
 ///
 /// # Examples
 /// ```
@@ -113,7 +119,8 @@ pub struct CountMin<H = ahash::RandomState> {
     hasher: H,
 }
 
-/// Runs a method that is generic in the depth: loops of a known length are unrolled, and their arrays are registers.
+/// Runs a method that is generic in the depth: loops of a known length are unrolled, and their arrays are
+/// registers.
 macro_rules! with_depth {
     ($self:ident.$method:ident($($argument:expr),*)) => {
         match $self.depth {
@@ -137,9 +144,11 @@ impl CountMin {
 impl<H> CountMin<H> {
     /// The same sketch with another hasher. Default: ahash with random keys.
     ///
-    /// For a sketch on which nothing was counted yet. What was counted by the old hasher stays, as counts of other keys.
+    /// For a sketch on which nothing was counted yet. What was counted by the old hasher stays, as counts of
+    /// other keys.
     ///
-    /// A hasher needs 64 bits of good quality. One without a secret lets clients choose keys that share counters.
+    /// A hasher needs 64 bits of good quality. One without a secret lets clients choose keys that share
+    /// counters.
     #[must_use]
     pub fn with_hasher<I>(self, hasher: I) -> CountMin<I> {
         let Self { counters, width, depth, .. } = self;
@@ -148,7 +157,8 @@ impl<H> CountMin<H> {
 
     /// Counts `n` for the key with this hash, and returns its new estimate, as [`CountMin::add`].
     ///
-    /// `hash` must be of 64-bit quality: it is all that is known of the key. By [`CountMin::hash`] it is that of the key.
+    /// `hash` must be of 64-bit quality: it is all that is known of the key. By [`CountMin::hash`] it is that
+    /// of the key.
     #[inline]
     pub fn add_hash(&self, hash: u64, n: u64) -> u64 {
         let n = u32::try_from(n).unwrap_or(u32::MAX);
@@ -192,8 +202,9 @@ impl<H> CountMin<H> {
             }
             let mut row = 0;
             if seen.iter().fold(0, |differ, other| differ | (other ^ count)) == 0 {
-                // All alike, as mostly where there is room. Here the processor knows the places before the counts have come, and
-                // goes on to the next key: a third less time where the counters are in no cache.
+                // All alike, as mostly where there is room. Here the processor knows the places before the
+                // counts have come, and goes on to the next key: a third less time where the counters are in
+                // no cache.
                 for &other in &places[1..] {
                     self.raise(other, count, next);
                 }
@@ -207,7 +218,8 @@ impl<H> CountMin<H> {
                     low &= low - 1;
                 }
             }
-            // Ordering: AcqRel: the raises come before it for whoever sees it. Relaxed on failure: all is read again.
+            // Ordering: AcqRel: the raises come before it for whoever sees it. Relaxed on failure: all is
+            // read again.
             if self.counters[places[row]].compare_exchange(count, next, AcqRel, Relaxed).is_ok() {
                 return next;
             }
@@ -218,8 +230,9 @@ impl<H> CountMin<H> {
     #[inline]
     fn raise(&self, place: usize, mut seen: u32, count: u32) {
         while seen < count {
-            // Ordering: AcqRel, and Acquire on failure: whether it was raised here or found high enough, the commit that comes
-            // next is after that of the count which is found. Release: who sees this sees what it is based on.
+            // Ordering: AcqRel, and Acquire on failure: whether it was raised here or found high enough, the
+            // commit that comes next is after that of the count which is found. Release: who sees this sees
+            // what it is based on.
             match self.counters[place].compare_exchange(seen, count, AcqRel, Acquire) {
                 Ok(_) => return,
                 Err(other) => seen = other,
@@ -229,8 +242,8 @@ impl<H> CountMin<H> {
 
     /// Forgets all counts.
     ///
-    /// Adds that run at the same time may be forgotten or kept, or be counted in the new counts for a part; those that begin
-    /// after it returned are counted in full.
+    /// Adds that run at the same time may be forgotten or kept, or be counted in the new counts for a part;
+    /// those that begin after it returned are counted in full.
     ///
     /// # Complexity
     /// O(width × depth): nobody waits for it, but the caller does.
@@ -264,13 +277,14 @@ impl<H> CountMin<H> {
 }
 
 impl<H: BuildHasher> CountMin<H> {
-    /// Counts `n` for a key, and returns its new estimate: at least all that was counted for it, this included.
+    /// Counts `n` for a key, and returns its new estimate: at least all that was counted for it, this
+    /// included.
     ///
     /// An `n` of 0 counts nothing. Counters stop at [`CountMin::MAX`].
     ///
     /// # Complexity
-    /// O(depth): a load and at most an exchange in each row. Lock-free: begins again only if another thread's write took
-    /// effect.
+    /// O(depth): a load and at most an exchange in each row. Lock-free: begins again only if another thread's
+    /// write took effect.
     #[inline]
     pub fn add<K: Hash + ?Sized>(&self, key: &K, n: u64) -> u64 {
         self.add_hash(self.hash(key), n)
@@ -433,8 +447,9 @@ mod tests {
         }
     }
 
-    /// Pairs of keys that meet in some rows meet in the others as often as any: the sum of squared differences between
-    /// the numbers of pairs that meet in each set of rows and those that independent rows give is chi-squared.
+    /// Pairs of keys that meet in some rows meet in the others as often as any: the sum of squared
+    /// differences between the numbers of pairs that meet in each set of rows and those that independent rows
+    /// give is chi-squared.
     #[test]
     fn rows_are_independent_of_each_other() {
         const PAIRS: u64 = 1 << 17;

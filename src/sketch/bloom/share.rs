@@ -1,9 +1,10 @@
 //! The share of false positives of a register-blocked filter.
 //!
-//! *How many.* The number of keys in a word is Poisson distributed around `λ = keys / words`. A key's `k` bits are drawn one
-//! by one and may coincide. With `q(j) = (1 − j / 64)^k`, the chance that a key leaves `j` given bits alone, all of `t` given
-//! bits are set with probability `Σ (−1)^j (t over j) e^(−λ (1 − q(j)))`, over `j` from 0 to `t`: inclusion and exclusion, and a
-//! Poisson number of keys. That is averaged over how many of the `k` bits that are asked for differ.
+//! *How many.* The number of keys in a word is Poisson distributed around `λ = keys / words`. A key's `k`
+//! bits are drawn one by one and may coincide. With `q(j) = (1 − j / 64)^k`, the chance that a key leaves `j`
+//! given bits alone, all of `t` given bits are set with probability `Σ (−1)^j (t over j) e^(−λ (1 − q(j)))`,
+//! over `j` from 0 to `t`: inclusion and exclusion, and a Poisson number of keys. That is averaged over how
+//! many of the `k` bits that are asked for differ.
 
 use super::{MAX_BITS, WORD_BITS};
 

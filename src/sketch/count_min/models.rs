@@ -2,10 +2,10 @@
 //! `store::compact::table::models` for what a control is.
 
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicU16;
 use loom::thread;
 
 use super::*;
+use crate::sync::AtomicU16;
 
 const DEPTH: usize = 2;
 const KEY: u64 = 7;

@@ -25,14 +25,15 @@ impl CountMin {
         Ok(Self { counters, width, depth, hasher: ahash::RandomState::new() })
     }
 
-    /// A sketch whose estimate of a key is too high by more than `epsilon` of all that was counted, with probability `delta`
-    /// at most: `⌈e / epsilon⌉` counters in each of `⌈ln(1 / delta)⌉` rows.
+    /// A sketch whose estimate of a key is too high by more than `epsilon` of all that was counted, with
+    /// probability `delta` at most: `⌈e / epsilon⌉` counters in each of `⌈ln(1 / delta)⌉` rows.
     ///
-    /// That holds for plain count-min too, and any traffic; with conservative update the error is mostly several times less.
+    /// That holds for plain count-min too, and any traffic; with conservative update the error is mostly
+    /// several times less.
     ///
     /// # Errors
-    /// If either is not above 0 and below 1 (or not a number), if `delta` is below e⁻⁸ = 0.000335, which would take
-    /// more than eight rows, or if there is no memory for so many counters.
+    /// If either is not above 0 and below 1 (or not a number), if `delta` is below e⁻⁸ = 0.000335, which
+    /// would take more than eight rows, or if there is no memory for so many counters.
     pub fn for_error(epsilon: f64, delta: f64) -> Result<Self, SketchError> {
         let epsilon = share("epsilon", epsilon)?;
         let delta = share("delta", delta)?;
@@ -58,18 +59,20 @@ impl CountMin {
         Self::try_new(width, depth)
     }
 
-    /// The width and the depth for limiting by estimates: where all keys together count `units` in a window, and each is
-    /// refused above `limit`, a key at half its limit is refused wrongly with probability `wrong_denials` at most.
+    /// The width and the depth for limiting by estimates: where all keys together count `units` in a window,
+    /// and each is refused above `limit`, a key at half its limit is refused wrongly with probability
+    /// `wrong_denials` at most.
     ///
-    /// Such a key is refused if in each row the others put more than what is left of the limit into its counter. With `ρ` the
-    /// used share of the limit, here ½, they put `units / width` there on average, and so more than `(1 − ρ) × limit`
-    /// with probability `units / (width × (1 − ρ) × limit)` at most (Markov's inequality). With
+    /// Such a key is refused if in each row the others put more than what is left of the limit into its
+    /// counter. With `ρ` the used share of the limit, here ½, they put `units / width` there on average, and
+    /// so more than `(1 − ρ) × limit` with probability `units / (width × (1 − ρ) × limit)` at most (Markov's
+    /// inequality). With
     ///
     /// ```text
     /// width = e × units / ((1 − ρ) × limit)        depth = ⌈ln(1 / wrong_denials)⌉
     /// ```
-    /// that is 1/e in a row, and `wrong_denials` in all of them. Where that is more than eight rows it is eight, and
-    /// the width is `wrong_denials^(-1/8)` in place of e times as much.
+    /// that is 1/e in a row, and `wrong_denials` in all of them. Where that is more than eight rows it is
+    /// eight, and the width is `wrong_denials^(-1/8)` in place of e times as much.
     ///
     /// # Errors
     /// If the limit is 0, or `wrong_denials` is not above 0 and below 1.
