@@ -49,7 +49,7 @@ use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 const MAX_DEPTH: usize = 8;
 const COUNTER: usize = size_of::<AtomicU32>();
 /// A multiplier of 64 bits for linear congruential generators whose figures of merit in the spectral test are
-/// good in all of 2 to 8 dimensions.
+/// 0.96 in two dimensions down to 0.76 in eight, of 1 at most.
 ///
 /// # Source
 /// Steele and Vigna 2021, "Computationally easy, spectrally good multipliers for congruential pseudorandom
