@@ -68,7 +68,9 @@ fn decide(way: usize, bytes: usize, keys: u32, requests: u32) -> Outcome {
         0 => {
             let estimator = Estimator::new(4, bytes / 4 / size_of::<u64>());
             // Its count includes the request. A key that is denied goes on counting, so only its first hundred are admitted.
-            play(keys, requests, |key| estimator.incr(key, 1) <= LIMIT as isize)
+            play(keys, requests, |key| {
+                u64::try_from(estimator.incr(key, 1)).is_ok_and(|count| count <= LIMIT)
+            })
         }
         1 => {
             let counts = CountMin::for_memory(bytes, 4).expect("a size").with_hasher(hasher);
@@ -99,7 +101,12 @@ fn main() {
         let bytes = (kibibytes << 10) / scale as usize;
         for (way, name) in WAYS.iter().enumerate() {
             let outcome = decide(way, bytes, KEYS / scale, REQUESTS / scale);
-            println!("{:6.2} MiB {name:36} {:9.5} ({})", bytes as f64 / 1_048_576.0, outcome.percent(), outcome.over);
+            println!(
+                "{:6.2} MiB {name:36} {:9.5} ({})",
+                bytes as f64 / 1_048_576.0,
+                outcome.percent(),
+                outcome.over
+            );
             lines[way].push((bytes as f64 / 1_048_576.0, outcome.percent()));
         }
     }
@@ -131,7 +138,10 @@ fn draw(path: &str, lines: &[Vec<(f64, f64)>]) {
     let memory = lines[0][0].0..lines[0][lines[0].len() - 1].0;
     let mut chart = ChartBuilder::on(&root)
         .margin(16)
-        .caption("Deserving requests denied, by memory (limit 100, 10 M keys, 40 M requests)", ("sans-serif", 17))
+        .caption(
+            "Deserving requests denied, by memory (limit 100, 10 M keys, 40 M requests)",
+            ("sans-serif", 17),
+        )
         .x_label_area_size(44)
         .y_label_area_size(72)
         .build_cartesian_2d(

@@ -12,6 +12,8 @@ use std::time::Duration;
 use tollgate::sketch::TatSketch;
 use tollgate::{Capacity, Compact, Gcra, ManualClock, Overflow, Quota, RateLimiter, Timestamp};
 
+const QUARTER: usize = 250_000_000;
+const HALF: usize = 500_000_000;
 const START: u64 = 1_700_000_000 * SEC;
 
 type Limiter = RateLimiter<Compact<Gcra, Seeded>, ManualClock>;
@@ -46,7 +48,7 @@ fn a_sketch_denies_whoever_steps_back() {
 #[test]
 fn given_times_and_the_clock_know_of_each_other() {
     for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
-        for back in (0..=20 * SEC).step_by(SEC as usize / 4) {
+        for back in (0..=20 * SEC).step_by(QUARTER) {
             let (limiter, clock) = of_one_bucket(overflow);
             assert!(limiter.check_n("key", 4).is_allowed());
             let late = limiter.check_at("key", 1, at(START - back));
@@ -62,7 +64,7 @@ fn given_times_and_the_clock_know_of_each_other() {
 #[test]
 fn a_time_at_the_end_of_all_times_protects_nobody_from_the_past() {
     for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
-        for back in (0..=20 * SEC).step_by(SEC as usize / 4) {
+        for back in (0..=20 * SEC).step_by(QUARTER) {
             let (limiter, _clock) = of_one_bucket(overflow);
             let _ = limiter.check_at("mad", 1, Timestamp::MAX);
             assert!(limiter.check_at("key", 4, at(START)).is_allowed());
@@ -97,7 +99,7 @@ fn a_late_newcomer_hides_nobodys_debt() {
 /// Keys that were pushed out at the latest time, asked for again at times far behind it.
 #[test]
 fn spilled_keys_are_denied_however_late_they_ask() {
-    for back in (0..=60 * SEC).step_by(SEC as usize / 2) {
+    for back in (0..=60 * SEC).step_by(HALF) {
         let (limiter, _clock) = of_one_bucket(Overflow::Spill);
         // Some of the last share all their cells of so small a sketch with debtors.
         let spent = |key: &usize| limiter.check_at(key, 4, at(START)).is_allowed();

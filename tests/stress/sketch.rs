@@ -156,7 +156,7 @@ fn while_windows_turn<A: WindowAlgorithm>(algorithm: A, limit: u64, bytes: usize
                 match random.below(16) {
                     0 => clock.advance(Duration::from_nanos(random.below(SHORT / 2))),
                     1 if random.below(16) == 0 => {
-                        clock.advance(Duration::from_nanos(random.below(4 * SHORT)))
+                        clock.advance(Duration::from_nanos(random.below(4 * SHORT)));
                     }
                     _ => {}
                 }

@@ -17,21 +17,17 @@
 //!
 //! # The present window is guessed
 //! Where a key's words are depends on the window, and so on the clock, which takes longer to read than all the rest but the
-//! exchanges. So a window is kept that was the present one, and only compared with the time: the processor predicts that it
+//! exchanges. So the newest window is only compared with the time: the processor predicts that it
 //! still is, and loads the words meanwhile. (Measured: 40 to 34 ns an event of 1,000 keys.) The lines are asked for by the same
 //! guess, to be written: a line that is loaded before it is exchanged comes from another core twice (164 to 126 ns on two
 //! threads far from each other, 58 to 49 on near ones).
 
-use crossbeam_utils::CachePadded;
-
 use super::super::SketchError;
 use super::super::error::Reason;
-use super::super::window::{Counters, Late, Rows, Windows};
+use super::super::window::{Commit, Counters, Late, Rows, Windows};
 use crate::clock::Clock;
 use crate::store::prefetch::can_prefetch_to_write;
 use crate::store::{Given, Latest, Time};
-use crate::sync::AtomicU64;
-use crate::sync::Ordering::Relaxed;
 
 /// How long it takes at least until a tag comes round, and twice how long a thread may be held up: a minute.
 const ROUND_NS: u64 = 60 * 1_000_000_000;
@@ -44,8 +40,6 @@ pub(super) struct Counts {
     windows: Windows,
     /// Of even windows, and of odd.
     counters: [Counters; 2],
-    /// A window that was the present one not long ago; written once a window, on a line of its own.
-    recent: CachePadded<AtomicU64>,
     latest: Latest,
     /// How far the latest time that is known may be behind the latest one that was given.
     gap_ns: u64,
@@ -106,8 +100,7 @@ impl Counts {
         let counters = [half()?, half()?];
         let gap_ns = window_ns / 4;
         let latest = Latest::within(gap_ns, windows.trust_ns());
-        let recent = CachePadded::new(AtomicU64::new(0));
-        Ok(Self { windows, counters, recent, latest, gap_ns, prefetches: can_prefetch_to_write() })
+        Ok(Self { windows, counters, latest, gap_ns, prefetches: can_prefetch_to_write() })
     }
 
     /// A time that the caller says.
@@ -120,9 +113,9 @@ impl Counts {
     pub(super) fn observe(&self, hash: u64, time: &impl Time, events: u64) -> Counted {
         let counters = &self.counters[0];
         if counters.is_together() {
-            self.observe_in(&counters.two(hash), time, events)
+            self.observe_in::<_, 2, 2>(&counters.rows(hash), time, events)
         } else {
-            self.observe_in(&counters.four(hash), time, events)
+            self.observe_in::<_, 4, 1>(&counters.rows(hash), time, events)
         }
     }
 
@@ -134,19 +127,28 @@ impl Counts {
         events: u64,
     ) -> Counted {
         if self.prefetches {
-            let window = if T::BEGINS_AGAIN { self.recent() } else { self.windows.index(time.now()) };
+            let window = if T::BEGINS_AGAIN { self.windows.newest() } else { self.windows.index(time.now()) };
             self.of(window).approach_to_write(rows);
         }
         let now_ns = time.now();
         if events > 0 {
             time.note(now_ns);
         }
-        // Given times may be far apart, and would all be stored.
-        let mut moment = if T::BEGINS_AGAIN { self.present(now_ns) } else { self.moment(now_ns) };
+        let mut moment = self.moment(now_ns);
         loop {
             let latest = || self.latest_window(time, moment.now_ns);
             let window = moment.window;
-            match self.of(window).add(&self.windows, rows, (window, events), &latest) {
+            let counters = self.of(window);
+            let attempt = || {
+                let read = counters.read(&self.windows, rows, window, &latest)?;
+                let count = read.least.saturating_add(events).min(counters.most());
+                if count == read.least {
+                    return Ok(Some(count));
+                }
+                let commit = counters.charge(&self.windows, &read, (window, count), &latest)?;
+                Ok((commit == Commit::Done).then_some(count))
+            };
+            match attempt() {
                 Ok(Some(count)) => return Counted { window, count },
                 Ok(None) => {}
                 Err(late) => moment = self.catch_up(time, moment, late),
@@ -156,13 +158,20 @@ impl Counts {
 
     /// A key's counts in the last window and the present one.
     pub(super) fn look(&self, hash: u64, time: &impl Time) -> Seen {
+        if self.counters[0].is_together() {
+            self.look_in::<2, 2>(&self.counters[0].rows(hash), time)
+        } else {
+            self.look_in::<4, 1>(&self.counters[0].rows(hash), time)
+        }
+    }
+
+    fn look_in<const N: usize, const PER: usize>(&self, rows: &Rows<N, PER>, time: &impl Time) -> Seen {
         let windows = &self.windows;
-        let place = self.counters[0].place(hash);
         let mut moment = self.moment(time.now());
         loop {
             let latest = || self.latest_window(time, moment.now_ns);
             let look = || {
-                let count = |window| Ok(self.of(window).read(windows, &place, window, &latest)?.least);
+                let count = |window| Ok(self.of(window).read(windows, rows, window, &latest)?.least);
                 // The word of a later window in place of the last one's says that it is late.
                 let previous = moment.window.checked_sub(1).map_or(Ok(0), count)?;
                 let current = count(moment.window)?;
@@ -184,32 +193,7 @@ impl Counts {
 
     #[inline]
     fn moment(&self, now_ns: u64) -> Moment {
-        Moment { now_ns, window: self.windows.index(now_ns) }
-    }
-
-    /// The window that was the present one when it last turned, as far as this thread knows.
-    #[inline(always)]
-    fn recent(&self) -> u64 {
-        // Ordering: Relaxed. Whatever it says is compared with the time, or only a hint.
-        self.recent.load(Relaxed)
-    }
-
-    /// [`Counts::moment`], guessed.
-    #[inline(always)]
-    fn present(&self, now_ns: u64) -> Moment {
-        let window = self.recent();
-        if now_ns.wrapping_sub(self.windows.start_ns(window)) < self.windows.window_ns() {
-            return Moment { now_ns, window };
-        }
-        self.turn(now_ns)
-    }
-
-    #[cold]
-    fn turn(&self, now_ns: u64) -> Moment {
-        let moment = self.moment(now_ns);
-        // Ordering: Relaxed, as in `recent`.
-        self.recent.store(moment.window, Relaxed);
-        moment
+        Moment { now_ns, window: self.windows.present(now_ns) }
     }
 
     /// The latest window that a word may be of, for a thread that has loaded one ahead of its time.

@@ -207,9 +207,9 @@ fn a_look_never_takes_a_later_windows_counts_for_the_past() {
 #[should_panic(expected = "each event is told a count of its own")]
 fn control_raising_all_words_tells_one_count_twice() {
     fn observe(windows: &Windows, counters: &Counters) -> u64 {
-        let place = counters.place(X);
-        let count = counters.read(windows, &place, W, &|| W).unwrap().least + 1;
-        counters.raise(windows, &place, None, (W, count), &|| W).unwrap();
+        let rows = counters.rows::<2, 2>(X);
+        let count = counters.read(windows, &rows, W, &|| W).unwrap().least + 1;
+        counters.raise(windows, &rows, (W, count), &|| W).unwrap();
         count
     }
     model(3, || {
@@ -231,13 +231,12 @@ fn control_raising_all_words_tells_one_count_twice() {
 #[should_panic(expected = "the counts of the later window are kept")]
 fn control_not_asking_for_the_latest_time_loses_a_window() {
     fn observe(windows: &Windows, counters: &Counters, window: u64) {
-        let place = counters.place(X);
+        let rows = counters.rows::<2, 2>(X);
         loop {
             let never_later = || window;
-            let read = counters.read(windows, &place, window, &never_later).unwrap();
+            let read = counters.read(windows, &rows, window, &never_later).unwrap();
             let at = (window, read.least + 1);
-            counters.raise(windows, &place, Some(&read), at, &never_later).unwrap();
-            if counters.commit(windows, &place, &read, at, &never_later).unwrap() == Commit::Done {
+            if counters.charge(windows, &read, at, &never_later).unwrap() == Commit::Done {
                 return;
             }
         }
@@ -248,12 +247,15 @@ fn control_not_asking_for_the_latest_time_loses_a_window() {
         let shared = Arc::new((windows, counters));
         let late = {
             let shared = shared.clone();
-            thread::spawn(move || observe(&shared.0, &shared.1, W))
+            // Of its own, which have not heard of any newer window.
+            let windows = Windows::new(1, 16);
+            thread::spawn(move || observe(&windows, &shared.1, W))
         };
         let (windows, counters) = &*shared;
         observe(windows, counters, W + 2);
         late.join().unwrap();
-        let count = counters.read(windows, &counters.place(X), W + 2, &|| W + 2).map(|read| read.least);
+        let count =
+            counters.read(windows, &counters.rows::<2, 2>(X), W + 2, &|| W + 2).map(|read| read.least);
         assert_eq!(count, Ok(1), "the counts of the later window are kept");
     });
 }

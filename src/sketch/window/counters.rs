@@ -5,16 +5,14 @@
 //! which is at least what was counted for it.
 //!
 //! *Raise, then commit*, as in [`super::super::tat`]: all other words are raised to the new count first, and then the least is
-//! exchanged, from the count that the estimate was. If it changed, all begins again. (A word in which only a neighbour's
-//! counter changed is exchanged again.) Counters of one window only grow, so a count that is the same has not changed.
+//! exchanged, from the count that the estimate was. If its word changed, all begins again.
+//!
+//! Where a key's words are and how many is known to the compiler ([`Rows`]), so that they are in registers.
 
-mod add;
-
-pub(crate) use self::add::Rows;
 use super::{Late, Standing, Windows};
 use crate::memory::Array;
 use crate::sketch::{mix, scale};
-use crate::store::prefetch::prefetch;
+use crate::store::prefetch::{prefetch, prefetch_to_write};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{AcqRel, Acquire};
 
@@ -22,8 +20,6 @@ use crate::sync::Ordering::{AcqRel, Acquire};
 const LINE: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
 /// Counters in a word, from which on a key has two in one.
 const TOGETHER: u32 = 4;
-/// Words of a key at most.
-const MOST: usize = 4;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -38,11 +34,45 @@ pub(crate) struct Counters {
     counters: u32,
 }
 
-/// One of a key's words, and where its counters are in it: twice the same place, if it has only one there.
-#[derive(Copy, Clone, Debug, Default)]
-struct Spot {
+/// Where a key's counters are: `PER` in each of `N` words, two in two or one in four.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Rows<const N: usize, const PER: usize>([Spot<PER>; N]);
+
+/// One of a key's words, of even windows if odd ones have their own, and where its counters are in it.
+#[derive(Copy, Clone, Debug)]
+struct Spot<const PER: usize> {
     index: usize,
-    shifts: [u32; 2],
+    shifts: [u32; PER],
+}
+
+/// A key's words as they were read in a window.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Read<'a, const N: usize, const PER: usize> {
+    rows: [Row<'a, PER>; N],
+    /// Its estimate: at least what was counted for it.
+    pub(crate) least: u64,
+    /// The word that says so.
+    at: usize,
+}
+
+/// A word as it was read.
+#[derive(Copy, Clone, Debug)]
+struct Row<'a, const PER: usize> {
+    word: &'a AtomicU64,
+    shifts: [u32; PER],
+    seen: u64,
+    /// The lesser of the key's counters in it.
+    count: u64,
+}
+
+/// How a commit ended.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[must_use]
+pub(crate) enum Commit {
+    /// The key has the new count.
+    Done,
+    /// Another thread changed the word first.
+    Lost,
 }
 
 /// Sixteen bits of a hash, scaled; the top bits choose the line.
@@ -52,37 +82,6 @@ fn part(hash: u64, shift: u32, len: u32) -> u32 {
     let part = (hash >> shift) as u16;
     // There are at most 64 places or counters.
     (u32::from(part) * len) >> 16
-}
-
-/// A key's words.
-#[derive(Copy, Clone, Debug, Default)]
-pub(crate) struct Place {
-    spots: [Spot; MOST],
-    len: usize,
-}
-
-impl Place {
-    fn spots(&self) -> &[Spot] {
-        &self.spots[..self.len]
-    }
-}
-
-/// A key's estimate in a window, and where it was read.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Read {
-    pub(crate) least: u64,
-    row: usize,
-    word: u64,
-}
-
-/// How a commit ended.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-#[must_use]
-pub(crate) enum Commit {
-    /// The key has the new count.
-    Done,
-    /// Another thread changed its count first.
-    Lost,
 }
 
 impl Counters {
@@ -107,53 +106,42 @@ impl Counters {
     }
 
     /// The most that a counter holds.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn most(&self) -> u64 {
         u64::MAX >> (u64::BITS - self.count_bits)
     }
 
-    /// A key's words and counters.
-    #[inline]
-    pub(crate) fn place(&self, hash: u64) -> Place {
-        let mut place = Place::default();
-        let other = mix(hash);
-        if self.is_together() {
-            (place.spots[0], place.spots[1]) = (self.one_word(0, hash), self.one_word(self.lines, other));
-            place.len = 2;
-        } else {
-            (place.spots[0], place.spots[1]) = self.two_words(0, hash);
-            (place.spots[2], place.spots[3]) = self.two_words(self.lines, other);
-            place.len = 4;
-        }
-        place
-    }
-
-    /// Whether a key has two counters in a word.
+    /// Whether a key has two words, with two counters in each, or four with one.
     #[inline(always)]
     pub(crate) fn is_together(&self) -> bool {
         self.counters >= TOGETHER
     }
 
-    /// The word of a half in which a hash has both counters.
+    /// Where a key's counters are; two in two words if [`Counters::is_together`], else one in four.
     #[inline(always)]
-    fn one_word(&self, half: usize, hash: u64) -> Spot {
-        let a = self.counter(hash);
-        let b = a + 1 + part(hash, 32, self.counters - 1);
-        let b = if b < self.counters { b } else { b - self.counters };
-        let index = self.index(half, hash, part(hash, 0, self.places()));
-        Spot { index, shifts: [a * self.count_bits, b * self.count_bits] }
-    }
-
-    /// The words of a half in which a hash has a counter each.
-    #[inline(always)]
-    fn two_words(&self, half: usize, hash: u64) -> (Spot, Spot) {
-        let (places, first) = (self.places(), part(hash, 0, self.places()));
-        let second = first + 1 + part(hash, 32, places.max(2) - 1);
-        let spot = |place, counter| Spot {
-            index: self.index(half, hash, place),
-            shifts: [counter * self.count_bits; 2],
-        };
-        (spot(first, self.counter(hash)), spot(second, self.counter(hash.rotate_left(8))))
+    pub(crate) fn rows<const N: usize, const PER: usize>(&self, hash: u64) -> Rows<N, PER> {
+        const { assert!((N == 2 && PER == 2) || (N == 4 && PER == 1), "four counters on two lines") };
+        let hashes = [hash, mix(hash)];
+        Rows(std::array::from_fn(|row| {
+            let half = row * 2 / N;
+            let hash = hashes[half];
+            let mut shifts = [0; PER];
+            let place = if PER == 2 {
+                let first = self.counter(hash);
+                let second = first + 1 + part(hash, 32, self.counters - 1);
+                let second = if second < self.counters { second } else { second - self.counters };
+                (shifts[0], shifts[PER - 1]) = (first * self.count_bits, second * self.count_bits);
+                part(hash, 0, self.places())
+            } else if row % 2 == 0 {
+                shifts[0] = self.counter(hash) * self.count_bits;
+                part(hash, 0, self.places())
+            } else {
+                shifts[0] = self.counter(hash.rotate_left(8)) * self.count_bits;
+                part(hash, 0, self.places()) + 1 + part(hash, 32, self.places().max(2) - 1)
+            };
+            let line = half * self.lines + scale(hash, self.lines);
+            Spot { index: line * LINE + (place & (self.places() - 1)) as usize * self.parities, shifts }
+        }))
     }
 
     /// A line's places, each of one word or of a pair: a power of two.
@@ -163,12 +151,6 @@ impl Counters {
         if self.parities == 2 { LINE as u32 / 2 } else { LINE as u32 }
     }
 
-    /// A word of the line that a hash has in a half.
-    #[inline(always)]
-    fn index(&self, half: usize, hash: u64, place: u32) -> usize {
-        (half + scale(hash, self.lines)) * LINE + (place & (self.places() - 1)) as usize * self.parities
-    }
-
     /// A hash's counter in a word.
     #[inline(always)]
     fn counter(&self, hash: u64) -> u32 {
@@ -176,30 +158,35 @@ impl Counters {
     }
 
     /// Asks for a key's lines.
-    #[inline]
-    pub(crate) fn approach(&self, place: &Place) {
-        for half in place.spots().chunks(place.len / 2) {
-            prefetch(&raw const self.words[half[0].index]);
-        }
+    #[inline(always)]
+    pub(crate) fn approach<const N: usize, const PER: usize>(&self, rows: &Rows<N, PER>) {
+        prefetch(&raw const self.words[rows.0[0].index]);
+        prefetch(&raw const self.words[rows.0[N / 2].index]);
     }
 
-    #[inline]
-    fn word(&self, spot: &Spot, window: u64) -> &AtomicU64 {
+    /// Asks for a key's lines, to write them; see [`prefetch_to_write`].
+    #[inline(always)]
+    pub(crate) fn approach_to_write<const N: usize, const PER: usize>(&self, rows: &Rows<N, PER>) {
+        prefetch_to_write(&raw const self.words[rows.0[0].index]);
+        prefetch_to_write(&raw const self.words[rows.0[N / 2].index]);
+    }
+
+    #[inline(always)]
+    fn word<const PER: usize>(&self, spot: &Spot<PER>, window: u64) -> &AtomicU64 {
         let parity = if self.parities == 2 { usize::from(window & 1 == 1) } else { 0 };
         &self.words[spot.index + parity]
     }
 
     /// The lesser of a key's counters in a word.
-    #[inline]
-    fn least(&self, word: u64, spot: &Spot) -> u64 {
-        let [a, b] = spot.shifts.map(|shift| (word >> shift) & self.most());
-        a.min(b)
+    #[inline(always)]
+    fn least(&self, word: u64, shifts: &[u32]) -> u64 {
+        shifts.iter().fold(u64::MAX, |least, shift| least.min((word >> shift) & self.most()))
     }
 
     /// A word with a key's counters at `count` at least.
-    #[inline]
-    fn raised(&self, mut word: u64, spot: &Spot, count: u64) -> u64 {
-        for shift in spot.shifts {
+    #[inline(always)]
+    fn raised(&self, mut word: u64, shifts: &[u32], count: u64) -> u64 {
+        for shift in shifts {
             let counted = (word >> shift) & self.most();
             word += count.saturating_sub(counted) << shift;
         }
@@ -207,7 +194,7 @@ impl Counters {
     }
 
     /// A word of this window as it counts for it: empty if it is older.
-    #[inline]
+    #[inline(always)]
     fn current(windows: &Windows, word: u64, window: u64, latest: &impl Fn() -> u64) -> Result<u64, Late> {
         match windows.standing(word, window, latest)? {
             Standing::Now => Ok(word),
@@ -215,42 +202,59 @@ impl Counters {
         }
     }
 
+    /// A word as it counts for this window, before it is exchanged for one of this window.
+    #[inline(always)]
+    fn to_write(windows: &Windows, word: u64, window: u64, latest: &impl Fn() -> u64) -> Result<u64, Late> {
+        match windows.standing(word, window, latest)? {
+            Standing::Now => Ok(word),
+            Standing::Last | Standing::Past => Ok(windows.renewed(window)),
+        }
+    }
+
     /// A key's estimate in this window; never below what was counted for it.
-    #[inline]
-    pub(crate) fn read(
+    #[inline(always)]
+    pub(crate) fn read<const N: usize, const PER: usize>(
         &self,
         windows: &Windows,
-        place: &Place,
+        rows: &Rows<N, PER>,
         window: u64,
         latest: &impl Fn() -> u64,
-    ) -> Result<Read, Late> {
-        let mut read = Read { least: u64::MAX, row: 0, word: 0 };
-        for (row, spot) in place.spots().iter().enumerate() {
+    ) -> Result<Read<'_, N, PER>, Late> {
+        let row = |row: usize| {
+            let word = self.word(&rows.0[row], window);
             // Ordering: Acquire; pairs with the Release of raises and commits.
-            let word = self.word(spot, window).load(Acquire);
-            let least = self.least(Self::current(windows, word, window, latest)?, spot);
-            if least < read.least {
-                read = Read { least, row, word };
-            }
+            let seen = word.load(Acquire);
+            let shifts = rows.0[row].shifts;
+            let count = self.least(Self::current(windows, seen, window, latest)?, &shifts);
+            Ok(Row { word, shifts, seen, count })
+        };
+        let first = row(0)?;
+        let (mut all, mut least, mut at) = ([first; N], first.count, 0);
+        for (next, place) in all.iter_mut().enumerate().skip(1) {
+            *place = row(next)?;
+            // No branch: which of two shared words is the lesser is not to be predicted.
+            let less = place.count < least;
+            least = std::hint::select_unpredictable(less, place.count, least);
+            at = std::hint::select_unpredictable(less, next, at);
         }
-        Ok(read)
+        Ok(Read { rows: all, least, at })
     }
 
     /// A key's estimate in the window before this one.
-    #[inline]
-    pub(crate) fn last(
+    #[inline(always)]
+    pub(crate) fn last<const N: usize, const PER: usize>(
         &self,
         windows: &Windows,
-        place: &Place,
+        rows: &Rows<N, PER>,
         window: u64,
         latest: &impl Fn() -> u64,
     ) -> Result<u64, Late> {
         let mut estimate = u64::MAX;
-        for spot in place.spots() {
+        for spot in &rows.0 {
             // Ordering: Acquire, as in `read`.
             let word = self.word(spot, window.wrapping_sub(1)).load(Acquire);
             let least = match windows.standing(word, window, latest)? {
-                Standing::Last => self.least(word, spot),
+                Standing::Last => self.least(word, &spot.shifts),
                 Standing::Now | Standing::Past => 0,
             };
             estimate = estimate.min(least);
@@ -258,48 +262,111 @@ impl Counters {
         Ok(estimate)
     }
 
-    /// Raises a key's counters to `count` at least, but for those of the word of `but`.
-    #[inline]
-    pub(crate) fn raise(
+    /// Raises a key's counters to `count` at least, without a commit: nothing is admitted by it.
+    pub(crate) fn raise<const N: usize, const PER: usize>(
         &self,
         windows: &Windows,
-        place: &Place,
-        but: Option<&Read>,
+        rows: &Rows<N, PER>,
         (window, count): (u64, u64),
         latest: &impl Fn() -> u64,
     ) -> Result<(), Late> {
-        for (row, spot) in place.spots().iter().enumerate() {
-            if but.is_none_or(|read| read.row != row) {
-                self.raise_word(windows, spot, (window, count), latest)?;
+        rows.0.iter().try_for_each(|spot| {
+            let word = self.word(spot, window);
+            self.raise_word(windows, (word, word.load(Acquire)), &spot.shifts, (window, count), latest)
+        })
+    }
+
+    /// Puts a key whose counters were read at `count`, which is more than its estimate: raise, then commit.
+    #[inline(always)]
+    pub(crate) fn charge<const N: usize, const PER: usize>(
+        &self,
+        windows: &Windows,
+        read: &Read<'_, N, PER>,
+        (window, count): (u64, u64),
+        latest: &impl Fn() -> u64,
+    ) -> Result<Commit, Late> {
+        let next = self.next(windows, read, (window, count));
+        self.raise_others(windows, read, &next, (window, count), latest)?;
+        Ok(Self::commit(read, &next))
+    }
+
+    /// The words as they are to be, all of them first, so that the exchanges follow each other.
+    #[inline(always)]
+    pub(super) fn next<const N: usize, const PER: usize>(
+        &self,
+        windows: &Windows,
+        read: &Read<'_, N, PER>,
+        (window, count): (u64, u64),
+    ) -> [u64; N] {
+        // They were of this window or older ones when they were read.
+        if !read.rows.iter().all(|row| windows.is_of(row.seen, window)) {
+            windows.begin(window);
+        }
+        read.rows.map(|row| {
+            let current = if windows.is_of(row.seen, window) { row.seen } else { windows.empty(window) };
+            self.raised(current, &row.shifts, count)
+        })
+    }
+
+    /// Raises all words but the one that the estimate is from.
+    #[inline(always)]
+    pub(super) fn raise_others<const N: usize, const PER: usize>(
+        &self,
+        windows: &Windows,
+        read: &Read<'_, N, PER>,
+        next: &[u64; N],
+        at: (u64, u64),
+        latest: &impl Fn() -> u64,
+    ) -> Result<(), Late> {
+        for other in 1..N {
+            let (row, next) = (&read.rows[(read.at + other) % N], next[(read.at + other) % N]);
+            // Ordering: as in `raise_word`.
+            if row.word.compare_exchange(row.seen, next, AcqRel, Acquire).is_err() {
+                self.raise_again(windows, row, at, latest)?;
             }
         }
         Ok(())
     }
 
-    #[inline]
+    /// Another thread was first.
+    #[cold]
+    #[inline(never)]
+    fn raise_again<const PER: usize>(
+        &self,
+        windows: &Windows,
+        row: &Row<'_, PER>,
+        at: (u64, u64),
+        latest: &impl Fn() -> u64,
+    ) -> Result<(), Late> {
+        self.raise_word(windows, (row.word, row.word.load(Acquire)), &row.shifts, at, latest)
+    }
+
+    /// Exchanges the word that the estimate is from, if it is as it was read.
+    #[inline(always)]
+    pub(super) fn commit<const N: usize, const PER: usize>(
+        read: &Read<'_, N, PER>,
+        next: &[u64; N],
+    ) -> Commit {
+        let row = &read.rows[read.at % N];
+        // Ordering: AcqRel: the raises come before it for whoever sees it.
+        match row.word.compare_exchange(row.seen, next[read.at % N], AcqRel, Acquire) {
+            Ok(_) => Commit::Done,
+            Err(_) => Commit::Lost,
+        }
+    }
+
+    #[inline(always)]
     fn raise_word(
         &self,
         windows: &Windows,
-        spot: &Spot,
+        (word, mut seen): (&AtomicU64, u64),
+        shifts: &[u32],
         (window, count): (u64, u64),
         latest: &impl Fn() -> u64,
     ) -> Result<(), Late> {
-        self.raise_to(windows, self.word(spot, window), spot, (window, count), latest)
-    }
-
-    #[inline]
-    fn raise_to(
-        &self,
-        windows: &Windows,
-        word: &AtomicU64,
-        spot: &Spot,
-        (window, count): (u64, u64),
-        latest: &impl Fn() -> u64,
-    ) -> Result<(), Late> {
-        let mut seen = word.load(Acquire);
         loop {
-            let current = Self::current(windows, seen, window, latest)?;
-            let next = self.raised(current, spot, count);
+            let current = Self::to_write(windows, seen, window, latest)?;
+            let next = self.raised(current, shifts, count);
             if next == seen {
                 return Ok(());
             }
@@ -312,44 +379,17 @@ impl Counters {
         }
     }
 
-    /// Exchanges the word that was read for one with the key at `count`, if its count is as it was read.
-    #[inline]
-    pub(crate) fn commit(
-        &self,
-        windows: &Windows,
-        place: &Place,
-        read: &Read,
-        (window, count): (u64, u64),
-        latest: &impl Fn() -> u64,
-    ) -> Result<Commit, Late> {
-        let spot = &place.spots[read.row];
-        let word = self.word(spot, window);
-        let mut seen = read.word;
-        loop {
-            let current = Self::current(windows, seen, window, latest)?;
-            if self.least(current, spot) != read.least {
-                return Ok(Commit::Lost);
-            }
-            // Ordering: AcqRel: the raises come before it for whoever sees it.
-            match word.compare_exchange(seen, self.raised(current, spot, count), AcqRel, Acquire) {
-                Ok(_) => return Ok(Commit::Done),
-                Err(other) => seen = other,
-            }
-        }
-    }
-
     /// The chance that all counters of some key hold `count` or more in this window, by up to `most` words.
     pub(crate) fn reached(&self, windows: &Windows, window: u64, count: u64, most: usize) -> f64 {
         let places = self.words.len() / self.parities;
         let (mut reached, mut looked_at) = (0.0_f64, 0.0);
         for index in (0..places).step_by((places / most.max(1)).max(1)) {
-            let first = Spot { index: index * self.parities, shifts: [0; 2] };
-            let word = self.word(&first, window).load(Acquire);
+            let word = self.word(&Spot { index: index * self.parities, shifts: [] }, window).load(Acquire);
             let word = Self::current(windows, word, window, &|| window).unwrap_or(0);
             for counter in 0..self.counters {
                 let next = if self.counters >= TOGETHER { (counter + 1) % self.counters } else { counter };
                 let shifts = [counter * self.count_bits, next * self.count_bits];
-                reached += f64::from(u8::from(self.least(word, &Spot { shifts, ..first }) >= count));
+                reached += f64::from(u8::from(self.least(word, &shifts) >= count));
                 looked_at += 1.0;
             }
         }
@@ -371,9 +411,9 @@ impl Counters {
 }
 
 #[cfg(all(test, tollgate_loom))]
-impl Place {
+impl<const N: usize, const PER: usize> Rows<N, PER> {
     /// The words and where the counters are in them, for the models.
-    pub(super) fn words(&self) -> Vec<(usize, [u32; 2])> {
-        self.spots().iter().map(|spot| (spot.index, spot.shifts)).collect()
+    pub(super) fn words(&self) -> impl Iterator<Item = (usize, [u32; PER])> {
+        self.0.iter().map(|spot| (spot.index, spot.shifts))
     }
 }

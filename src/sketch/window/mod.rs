@@ -15,9 +15,9 @@
 //!
 //! # Threads that lag, and clocks that step
 //! A word of a *later* window than the caller's tells the caller that it is late: it begins again as of that window, and
-//! never takes the counts of a window that came after its own for the past. One window later is always believed, since two
-//! threads' clocks may differ by a little. Further ahead only if the latest time there is, asked for after the word was
-//! read, is there too; otherwise the tag has come round, or the clock was wrong when it was written, and the word is old.
+//! never takes the counts of a window that came after its own for the past. A later window is believed if it is the newest that
+//! any word was written for, or if the latest time there is, asked for after the word was read, has come to it. Otherwise the
+//! tag has come round, or the clock was wrong when it was written, and the word is old.
 //!
 //! # Tags come round
 //! A word that nobody writes for as many windows as there are tags reads as new for one window, and its counts are counted
@@ -28,9 +28,13 @@ mod counters;
 mod models;
 mod seen;
 
-pub(crate) use self::counters::{Commit, Counters, Place, Read, Rows};
+pub(crate) use self::counters::{Commit, Counters, Read, Rows};
 pub(crate) use self::seen::{Insert, Mark, Seen};
+use crossbeam_utils::CachePadded;
+
 use crate::algorithm::narrow::ticks::TickRate;
+use crate::sync::AtomicU64;
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed};
 
 /// The fewest and the most bits of a tag.
 const TAG_BITS: std::ops::RangeInclusive<u32> = 16..=24;
@@ -44,11 +48,13 @@ pub(crate) fn tag_bits(window_ns: u64) -> u32 {
 }
 
 /// Windows of time, and the tags of their words.
-#[derive(Copy, Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Windows {
     rate: TickRate,
     window_ns: u64,
     tag_bits: u32,
+    /// The latest window that any word was written for: read by all, written once a window.
+    newest: CachePadded<AtomicU64>,
 }
 
 /// The window of another thread's word, which is later than the caller's.
@@ -71,13 +77,46 @@ enum Standing {
 impl Windows {
     /// Windows of `window_ns` (not zero).
     pub(crate) fn new(window_ns: u64, tag_bits: u32) -> Self {
-        Self { rate: TickRate::new(1, window_ns), window_ns, tag_bits }
+        let newest = CachePadded::new(AtomicU64::new(0));
+        Self { rate: TickRate::new(1, window_ns), window_ns, tag_bits, newest }
+    }
+
+    /// The window that a time lies in: mostly the newest one, which takes no division.
+    #[inline(always)]
+    pub(crate) fn present(&self, now_ns: u64) -> u64 {
+        // Ordering: Relaxed. A guess, which the time confirms.
+        let newest = self.newest.load(Relaxed);
+        let start_ns = newest.checked_mul(self.window_ns);
+        let is_in = start_ns.is_some_and(|start_ns| now_ns.wrapping_sub(start_ns) < self.window_ns);
+        if is_in { newest } else { self.index(now_ns) }
+    }
+
+    /// An empty word of a window, to take the place of an older one.
+    #[cold]
+    fn renewed(&self, window: u64) -> u64 {
+        self.begin(window);
+        self.empty(window)
+    }
+
+    /// Says that there is a window; before any word is made one of it.
+    pub(crate) fn begin(&self, window: u64) {
+        // Ordering: Relaxed for the look: if it is outdated, the maximum is taken in vain. Release: before the word.
+        if self.newest.load(Relaxed) < window {
+            self.newest.fetch_max(window, AcqRel);
+        }
     }
 
     /// The index of the window that a time lies in.
     #[inline]
     pub(crate) fn index(&self, now_ns: u64) -> u64 {
         self.rate.floor(now_ns)
+    }
+
+    /// The newest window that any word was written for.
+    #[inline(always)]
+    pub(crate) fn newest(&self) -> u64 {
+        // Ordering: Relaxed. A hint.
+        self.newest.load(Relaxed)
     }
 
     /// The first nanosecond of a window, if there is one before time ends.
@@ -105,33 +144,48 @@ impl Windows {
         window << self.payload_bits()
     }
 
+    /// Whether a word is of a window. (One that was never written may be, and holds nothing.)
+    #[inline(always)]
+    fn is_of(&self, word: u64, window: u64) -> bool {
+        word ^ self.empty(window) <= u64::MAX >> self.tag_bits
+    }
+
     /// How a word stands to a window, which is the caller's; `latest` is the latest window there is, and asked for only if
     /// the word seems to be further ahead than a thread's clock can be.
-    #[inline]
+    #[inline(always)]
     fn standing(&self, word: u64, window: u64, latest: &impl Fn() -> u64) -> Result<Standing, Late> {
+        if self.is_of(word, window) { Ok(Standing::Now) } else { self.apart(word, window, latest) }
+    }
+
+    /// How a word stands to a window that it is not of: once for each word and window.
+    #[inline(never)]
+    fn apart(&self, word: u64, window: u64, latest: &impl Fn() -> u64) -> Result<Standing, Late> {
         // Never written: its tag says nothing.
         if word == 0 {
             return Ok(Standing::Past);
         }
         let tags = (1_u64 << self.tag_bits) - 1;
         let ahead = (word >> self.payload_bits()).wrapping_sub(window) & tags;
-        match ahead {
-            0 => Ok(Standing::Now),
-            _ if ahead == tags => Ok(Standing::Last),
-            _ if ahead > tags / 2 => Ok(Standing::Past),
-            _ => match window.checked_add(ahead) {
-                // A window after the end of time: the tag has come round.
-                None => Ok(Standing::Past),
-                Some(window) if ahead == 1 => Err(Late { window }),
-                Some(window) => self.far_ahead(window, latest),
-            },
+        if ahead == tags {
+            return Ok(Standing::Last);
+        }
+        if ahead > tags / 2 {
+            return Ok(Standing::Past);
+        }
+        match window.checked_add(ahead) {
+            // A window after the end of time: the tag has come round.
+            None => Ok(Standing::Past),
+            Some(window) => self.ahead(window, latest),
         }
     }
 
+    /// A word that is of a later window, or came round.
     #[cold]
-    fn far_ahead(&self, window: u64, latest: &impl Fn() -> u64) -> Result<Standing, Late> {
-        // The caller's load of the word was an Acquire, and its writer read its clock, or noted its time, before.
-        if latest() >= window { Err(Late { window }) } else { Ok(Standing::Past) }
+    fn ahead(&self, window: u64, latest: &impl Fn() -> u64) -> Result<Standing, Late> {
+        // Ordering: Acquire; the word was loaded with Acquire, and its writer said which window it is of before, or read its
+        // clock, or noted its time.
+        let is_newest = self.newest.load(Acquire) == window;
+        if is_newest || latest() >= window { Err(Late { window }) } else { Ok(Standing::Past) }
     }
 }
 
@@ -159,10 +213,15 @@ mod tests {
     fn who_sees_a_later_window_is_late() {
         let windows = Windows::new(1_000, BITS);
         let word = windows.empty(100) | 1;
-        // One ahead is always believed, more if the latest time says so.
-        assert_eq!(windows.standing(word, 99, &|| 0), Err(Late { window: 100 }));
+        // If it is the newest, or the latest time has come to it.
+        assert_eq!(windows.standing(word, 99, &|| 99), Ok(Standing::Past));
         assert_eq!(windows.standing(word, 90, &|| 100), Err(Late { window: 100 }));
         assert_eq!(windows.standing(word, 90, &|| 99), Ok(Standing::Past));
+        windows.begin(100);
+        assert_eq!(windows.standing(word, 99, &|| 99), Err(Late { window: 100 }));
+        assert_eq!(windows.standing(word, 90, &|| 90), Err(Late { window: 100 }));
+        windows.begin(101);
+        assert_eq!(windows.standing(word, 90, &|| 90), Ok(Standing::Past), "a wrong clock, set right");
         assert_eq!(windows.standing(0, 99, &|| 100), Ok(Standing::Past));
         // No window comes after the last one.
         let windows = Windows::new(1, BITS);

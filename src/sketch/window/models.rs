@@ -37,8 +37,11 @@ struct Counts {
     limit: u64,
 }
 
-/// How a check charges what was read.
-type Charge = fn(&Counts, &Place, &Read) -> Commit;
+/// A key's two words, as they were read.
+type Two<'a> = Read<'a, 2, 2>;
+
+/// How a check of a key charges what was read.
+type Charge = fn(&Counts, u64, &Two<'_>) -> Commit;
 
 impl Counts {
     fn new(limit: u64) -> Arc<Self> {
@@ -47,8 +50,12 @@ impl Counts {
         Arc::new(Self { windows, counters, limit })
     }
 
-    fn read(&self, hash: u64) -> Read {
-        self.counters.read(&self.windows, &self.counters.place(hash), NOW, &|| NOW).unwrap()
+    fn rows(&self, hash: u64) -> Rows<2, 2> {
+        self.counters.rows(hash)
+    }
+
+    fn read(&self, hash: u64) -> Two<'_> {
+        self.counters.read(&self.windows, &self.rows(hash), NOW, &|| NOW).unwrap()
     }
 
     /// One unit.
@@ -58,32 +65,33 @@ impl Counts {
             if read.least >= self.limit {
                 return false;
             }
-            if charge(self, &self.counters.place(hash), &read) == Commit::Done {
+            if charge(self, hash, &read) == Commit::Done {
                 return true;
             }
         }
     }
 
-    fn raise(&self, place: &Place, but: Option<&Read>, count: u64) {
-        self.counters.raise(&self.windows, place, but, (NOW, count), &|| NOW).unwrap();
+    fn raise_others(&self, read: &Two<'_>) {
+        let at = (NOW, read.least + 1);
+        let next = self.counters.next(&self.windows, read, at);
+        self.counters.raise_others(&self.windows, read, &next, at, &|| NOW).unwrap();
     }
 
-    fn commit(&self, place: &Place, read: &Read) -> Commit {
-        self.counters.commit(&self.windows, place, read, (NOW, read.least + 1), &|| NOW).unwrap()
+    fn commit(&self, read: &Two<'_>) -> Commit {
+        Counters::commit(read, &self.counters.next(&self.windows, read, (NOW, read.least + 1)))
     }
 
-    fn raise_then_commit(&self, place: &Place, read: &Read) -> Commit {
-        self.raise(place, Some(read), read.least + 1);
-        self.commit(place, read)
+    fn raise_then_commit(&self, _hash: u64, read: &Two<'_>) -> Commit {
+        self.counters.charge(&self.windows, read, (NOW, read.least + 1), &|| NOW).unwrap()
     }
 
     /// The first key of which so many counters in either word are also X's.
     fn sharing(&self, shared: [usize; 2]) -> u64 {
-        let of_x = self.counters.place(X).words();
+        let of_x: Vec<_> = self.rows(X).words().collect();
         let common = |(word, shifts): &(usize, [u32; 2])| {
             of_x.iter().filter(|of_x| of_x.0 == *word).map(|of_x| both(of_x.1, *shifts)).sum::<usize>()
         };
-        (0..).map(mix).find(|&hash| self.counters.place(hash).words().iter().map(common).eq(shared)).unwrap()
+        (0..).map(mix).find(|&hash| self.rows(hash).words().map(|word| common(&word)).eq(shared)).unwrap()
     }
 }
 
@@ -157,8 +165,9 @@ fn a_key_that_shares_all_counters_of_a_word_lets_none_in() {
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_raising_all_admits_twice() {
-    fn all(counts: &Counts, place: &Place, read: &Read) -> Commit {
-        counts.raise(place, None, read.least + 1);
+    fn all(counts: &Counts, hash: u64, read: &Two<'_>) -> Commit {
+        let at = (NOW, read.least + 1);
+        counts.counters.raise(&counts.windows, &counts.rows(hash), at, &|| NOW).unwrap();
         Commit::Done
     }
     model(|| {
@@ -171,10 +180,10 @@ fn control_raising_all_admits_twice() {
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_committing_first_admits_twice() {
-    fn commit_first(counts: &Counts, place: &Place, read: &Read) -> Commit {
-        let commit = counts.commit(place, read);
+    fn commit_first(counts: &Counts, _hash: u64, read: &Two<'_>) -> Commit {
+        let commit = counts.commit(read);
         if commit == Commit::Done {
-            counts.raise(place, Some(read), read.least + 1);
+            counts.raise_others(read);
         }
         commit
     }
@@ -253,6 +262,8 @@ fn control_without_knowing_who_is_late_two_are_first() {
     }
     model(|| {
         let doors = Doors::new(false);
+        // Others are further still, so the newest window does not say it either.
+        doors.windows.begin(NOW + 9);
         let threads = [NOW, NOW + 2, NOW + 2].map(|window| {
             let doors = doors.clone();
             thread::spawn(move || insert(&doors, window))

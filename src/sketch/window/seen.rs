@@ -67,7 +67,7 @@ impl Seen {
     /// Asks for a key's word.
     #[inline]
     pub(crate) fn approach(&self, mark: &Mark) {
-        prefetch(&self.words[mark.index]);
+        prefetch(&raw const self.words[mark.index]);
     }
 
     #[inline]
@@ -135,7 +135,7 @@ impl Seen {
             let current = match windows.standing(seen, window, latest)? {
                 Standing::Now if seen & mark.bits == mark.bits => return Ok(Insert::Again),
                 Standing::Now => seen,
-                Standing::Last | Standing::Past => windows.empty(window),
+                Standing::Last | Standing::Past => windows.renewed(window),
             };
             // Ordering: AcqRel: Release for what was counted before, Acquire for what the word brought along.
             match word.compare_exchange(seen, current | mark.bits, AcqRel, Acquire) {

@@ -40,7 +40,7 @@ use crate::algorithm::narrow::{Counted, Verdict, WindowAlgorithm};
 use crate::clock::Clock;
 use crate::decision::{Decision, Outcome};
 use crate::quota::{QuotaError, Reason};
-use crate::sketch::window::{Commit, Counters, Insert, Late, Mark, Place, Read, Seen, Windows, tag_bits};
+use crate::sketch::window::{Commit, Counters, Insert, Late, Mark, Read, Rows, Seen, Windows, tag_bits};
 use crate::store::Capacity;
 use crate::store::by_hash::ByHash;
 use crate::store::latest::{Clocked, Given, Latest, Once, Time};
@@ -83,10 +83,10 @@ struct Tables {
 }
 
 /// Where a key's counts are.
-#[derive(Copy, Clone, Debug, Default)]
-struct Key {
+#[derive(Copy, Clone, Debug)]
+struct Key<const N: usize, const PER: usize> {
     mark: Mark,
-    place: Place,
+    rows: Rows<N, PER>,
 }
 
 /// A time in a check, and the window that it counts in: a later one than the time's, if others are there.
@@ -94,53 +94,69 @@ struct Key {
 struct Moment {
     now_ns: u64,
     window: u64,
+    /// How many windows that is after the time's.
+    later: u64,
 }
 
 /// What a key has used, by estimate.
 #[derive(Copy, Clone, Debug)]
-struct Used {
+struct Used<'a, const N: usize, const PER: usize> {
     last: u64,
     current: u64,
-    /// Where the estimate was read, if the doorkeeper knows the key.
-    read: Option<Read>,
+    /// Its words as they were read, if the doorkeeper knows the key.
+    read: Option<Read<'a, N, PER>>,
 }
 
 impl Tables {
-    #[inline]
-    fn key(&self, hash: u64) -> Key {
-        Key { mark: self.seen.mark(&self.windows, hash), place: self.counters.place(hash) }
+    /// A key, whose lines are asked for.
+    #[inline(always)]
+    fn approach<const N: usize, const PER: usize>(&self, hash: u64) -> Key<N, PER> {
+        let key = Key { mark: self.seen.mark(&self.windows, hash), rows: self.counters.rows(hash) };
+        self.seen.approach(&key.mark);
+        self.counters.approach(&key.rows);
+        key
     }
 
     /// A key's estimate in the window before this one, if that matters.
     #[inline(always)]
-    fn last<N: Counted>(&self, key: &Key, window: u64, latest: &impl Fn() -> u64) -> Result<u64, Late> {
-        if !N::LAST || !self.seen.contained(&self.windows, &key.mark, window, latest)? {
+    fn last<A: Counted, const N: usize, const PER: usize>(
+        &self,
+        key: &Key<N, PER>,
+        window: u64,
+        latest: &impl Fn() -> u64,
+    ) -> Result<u64, Late> {
+        if !A::LAST || !self.seen.contained(&self.windows, &key.mark, window, latest)? {
             return Ok(0);
         }
-        Ok(self.counters.last(&self.windows, &key.place, window, latest)? + 1)
+        Ok(self.counters.last(&self.windows, &key.rows, window, latest)? + 1)
     }
 
     #[inline(always)]
-    fn used<N: Counted>(&self, key: &Key, window: u64, latest: &impl Fn() -> u64) -> Result<Used, Late> {
-        let last = self.last::<N>(key, window, latest)?;
+    fn used<A: Counted, const N: usize, const PER: usize>(
+        &self,
+        key: &Key<N, PER>,
+        window: u64,
+        latest: &impl Fn() -> u64,
+    ) -> Result<Used<'_, N, PER>, Late> {
+        let last = self.last::<A, N, PER>(key, window, latest)?;
         if !self.seen.contains(&self.windows, &key.mark, window, latest)? {
             return Ok(Used { last, current: 0, read: None });
         }
-        let read = self.counters.read(&self.windows, &key.place, window, latest)?;
+        let read = self.counters.read(&self.windows, &key.rows, window, latest)?;
         Ok(Used { last, current: read.least + 1, read: Some(read) })
     }
 
     /// Decides without charging.
-    fn look<N: Counted>(
+    fn look<A: Counted, const N: usize, const PER: usize>(
         &self,
-        word: &N,
-        key: &Key,
+        word: &A,
+        key: &Key<N, PER>,
         moment: Moment,
         latest: &impl Fn() -> u64,
         cost: u64,
     ) -> Result<Decision, Late> {
-        let used = self.used::<N>(key, moment.window, latest)?;
-        let ahead = word.ahead(moment.later(self), used.last, used.current);
+        let used = self.used::<A, N, PER>(key, moment.window, latest)?;
+        let ahead = word.ahead(moment.later, used.last, used.current);
         let outcome = match word.judge(ahead, moment.now_ns, cost) {
             Verdict::Deny => Outcome::Denied,
             Verdict::Never => Outcome::Never,
@@ -151,17 +167,17 @@ impl Tables {
 
     /// Decides one request and charges it, or says `None` if another thread was first, and all begins again.
     #[inline(always)]
-    fn attempt<N: Counted>(
+    fn attempt<A: Counted, const N: usize, const PER: usize>(
         &self,
-        word: &N,
-        key: &Key,
+        word: &A,
+        key: &Key<N, PER>,
         moment: Moment,
         latest: &impl Fn() -> u64,
         cost: u64,
     ) -> Result<Option<Decision>, Late> {
-        let Moment { now_ns, window } = moment;
-        let used = self.used::<N>(key, window, latest)?;
-        let ahead = word.ahead(moment.later(self), used.last, used.current);
+        let Moment { now_ns, window, .. } = moment;
+        let used = self.used::<A, N, PER>(key, window, latest)?;
+        let ahead = word.ahead(moment.later, used.last, used.current);
         let after = match word.judge(ahead, now_ns, cost) {
             Verdict::Deny => return Ok(Some(moment.decision(word, Outcome::Denied, ahead, false, cost))),
             Verdict::Never => return Ok(Some(moment.decision(word, Outcome::Never, ahead, false, cost))),
@@ -173,14 +189,14 @@ impl Tables {
         if !self.charge(key, window, used.read.as_ref(), cost, latest)? {
             return Ok(None);
         }
-        if N::LAST {
+        if A::LAST {
             fence_after_rmw();
             self.seen.has_turned(&self.windows, &key.mark, window, latest)?;
-            let last = self.last::<N>(key, window, latest)?;
+            let last = self.last::<A, N, PER>(key, window, latest)?;
             if last > used.last {
-                let ahead = word.ahead(moment.later(self), last, used.current);
+                let ahead = word.ahead(moment.later, last, used.current);
                 if let Verdict::Deny = word.judge(ahead, now_ns, cost) {
-                    let ahead = word.ahead(moment.later(self), last, used.current + cost);
+                    let ahead = word.ahead(moment.later, last, used.current + cost);
                     return Ok(Some(moment.decision(word, Outcome::Denied, ahead, false, cost)));
                 }
             }
@@ -190,11 +206,11 @@ impl Tables {
 
     /// Charges what was decided on, unless another thread was first.
     #[inline(always)]
-    fn charge(
+    fn charge<const N: usize, const PER: usize>(
         &self,
-        key: &Key,
+        key: &Key<N, PER>,
         window: u64,
-        read: Option<&Read>,
+        read: Option<&Read<'_, N, PER>>,
         cost: u64,
         latest: &impl Fn() -> u64,
     ) -> Result<bool, Late> {
@@ -203,14 +219,13 @@ impl Tables {
             None => {
                 // All but the first unit, which the doorkeeper keeps.
                 if cost > 1 {
-                    counters.raise(windows, &key.place, None, (window, cost - 1), latest)?;
+                    counters.raise(windows, &key.rows, (window, cost - 1), latest)?;
                 }
                 Ok(seen.insert(windows, &key.mark, window, latest)? == Insert::First)
             }
             Some(read) => {
                 let at = (window, read.least + cost);
-                counters.raise(windows, &key.place, Some(read), at, latest)?;
-                Ok(counters.commit(windows, &key.place, read, at, latest)? == Commit::Done)
+                Ok(counters.charge(windows, read, at, latest)? == Commit::Done)
             }
         }
     }
@@ -221,21 +236,15 @@ impl Tables {
 }
 
 impl Moment {
-    #[inline]
+    #[inline(always)]
     fn at(tables: &Tables, now_ns: u64) -> Self {
-        Self { now_ns, window: tables.windows.index(now_ns) }
+        Self { now_ns, window: tables.windows.present(now_ns), later: 0 }
     }
 
-    /// How many windows after its time's it counts in.
-    #[inline]
-    fn later(&self, tables: &Tables) -> u64 {
-        self.window.saturating_sub(tables.windows.index(self.now_ns))
-    }
-
-    #[inline]
-    fn decision<N: Counted>(
+    #[inline(always)]
+    fn decision<A: Counted>(
         &self,
-        word: &N,
+        word: &A,
         outcome: Outcome,
         ahead: u64,
         charged: bool,
@@ -273,7 +282,13 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
     }
 
     #[inline(always)]
-    fn decide(&self, key: &Key, time: &impl Time, now_ns: u64, cost: u64) -> Decision {
+    fn decide<const N: usize, const PER: usize>(
+        &self,
+        key: &Key<N, PER>,
+        time: &impl Time,
+        now_ns: u64,
+        cost: u64,
+    ) -> Decision {
         time.note(now_ns);
         let mut moment = Moment::at(&self.tables, now_ns);
         loop {
@@ -286,14 +301,65 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         }
     }
 
-    fn look(&self, hash: u64, time: &impl Time, cost: u64) -> Decision {
-        let key = self.tables.key(hash);
+    /// Decides and charges as of a time.
+    #[inline(always)]
+    fn charge_by(&self, hash: u64, time: &impl Time, cost: u64) -> Decision {
+        // The lines come while the clock is read.
+        if self.tables.counters.is_together() {
+            let key = self.tables.approach::<2, 2>(hash);
+            self.decide(&key, time, time.now(), cost)
+        } else {
+            let key = self.tables.approach::<4, 1>(hash);
+            self.decide(&key, time, time.now(), cost)
+        }
+    }
+
+    fn look<const N: usize, const PER: usize>(
+        &self,
+        key: &Key<N, PER>,
+        time: &impl Time,
+        cost: u64,
+    ) -> Decision {
         let mut moment = Moment::at(&self.tables, time.now());
         loop {
             let latest = || self.tables.windows.index(time.latest(moment.now_ns));
-            match self.tables.look(&self.word, &key, moment, &latest, cost) {
+            match self.tables.look(&self.word, key, moment, &latest, cost) {
                 Ok(decision) => return decision,
                 Err(late) => moment = self.catch_up(time, moment, late),
+            }
+        }
+    }
+
+    fn look_by(&self, hash: u64, time: &impl Time, cost: u64) -> Decision {
+        if self.tables.counters.is_together() {
+            self.look(&self.tables.approach::<2, 2>(hash), time, cost)
+        } else {
+            self.look(&self.tables.approach::<4, 1>(hash), time, cost)
+        }
+    }
+
+    /// Decides each request as of one time.
+    #[inline(always)]
+    fn each<const N: usize, const PER: usize>(
+        &self,
+        mut requests: impl Iterator<Item = (u64, u64)>,
+        time: &impl Time,
+        mut decided: impl FnMut(Decision),
+    ) {
+        let now_ns = time.now();
+        let mut batch = [None; BATCH];
+        loop {
+            let mut len = 0;
+            while len < BATCH {
+                let Some((hash, cost)) = requests.next() else { break };
+                batch[len] = Some((self.tables.approach::<N, PER>(hash), cost));
+                len += 1;
+            }
+            for (key, cost) in batch[..len].iter().flatten() {
+                decided(self.decide(key, time, now_ns, *cost));
+            }
+            if len < BATCH {
+                return;
             }
         }
     }
@@ -302,7 +368,9 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
     #[cold]
     fn catch_up<T: Time>(&self, time: &T, moment: Moment, late: Late) -> Moment {
         let now_ns = if T::BEGINS_AGAIN { time.now() } else { moment.now_ns };
-        Moment { now_ns, window: late.window.max(self.tables.windows.index(now_ns)) }
+        let own = self.tables.windows.index(now_ns);
+        let window = late.window.max(own);
+        Moment { now_ns, window, later: window - own }
     }
 }
 
@@ -314,48 +382,34 @@ impl<A: WindowAlgorithm, H: BuildHasher> ByHash for Sketch<A, H> {
 
     #[inline(always)]
     fn charge(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision {
-        let time = Clocked(clock);
-        self.decide(&self.tables.key(hash), &time, time.now(), cost)
+        self.charge_by(hash, &Clocked(clock), cost)
     }
 
     #[inline(always)]
     fn charge_at(&self, hash: u64, clock: &impl Clock, now_ns: u64, cost: u64) -> Decision {
-        self.decide(&self.tables.key(hash), &self.given(clock, now_ns), now_ns, cost)
+        self.charge_by(hash, &self.given(clock, now_ns), cost)
     }
 
     fn peek(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision {
-        self.look(hash, &Clocked(clock), cost)
+        self.look_by(hash, &Clocked(clock), cost)
     }
 
     fn peek_at(&self, hash: u64, clock: &impl Clock, now_ns: u64, cost: u64) -> Decision {
-        self.look(hash, &self.given(clock, now_ns), cost)
+        self.look_by(hash, &self.given(clock, now_ns), cost)
     }
 
     #[inline(always)]
     fn charge_each(
         &self,
-        mut requests: impl Iterator<Item = (u64, u64)>,
+        requests: impl Iterator<Item = (u64, u64)>,
         clock: &impl Clock,
-        mut decided: impl FnMut(Decision),
+        decided: impl FnMut(Decision),
     ) {
         let time = Once::read(clock);
-        let mut batch = [(Key::default(), 0); BATCH];
-        loop {
-            let mut len = 0;
-            while len < BATCH {
-                let Some((hash, cost)) = requests.next() else { break };
-                let key = self.tables.key(hash);
-                self.tables.seen.approach(&key.mark);
-                self.tables.counters.approach(&key.place);
-                batch[len] = (key, cost);
-                len += 1;
-            }
-            for (key, cost) in &batch[..len] {
-                decided(self.decide(key, &time, time.now(), *cost));
-            }
-            if len < BATCH {
-                return;
-            }
+        if self.tables.counters.is_together() {
+            self.each::<2, 2>(requests, &time, decided);
+        } else {
+            self.each::<4, 1>(requests, &time, decided);
         }
     }
 

@@ -280,9 +280,14 @@ impl Time for Careless {
 fn control_without_asking_for_the_latest_time_a_window_is_taken_for_the_past() {
     fn careless(sketch: &Sketch, clock: &Running) -> bool {
         let time = Careless(clock.now().as_nanos());
-        sketch.decide(&sketch.tables.key(X), &time, time.now(), 1).is_allowed()
+        sketch.decide::<2, 2>(&sketch.tables.approach(X), &time, time.now(), 1).is_allowed()
     }
-    model(|| held_up(fixed(1), 2, careless));
+    model(|| {
+        let sketch = fixed(1);
+        // Others are further still, so the newest window does not say it either.
+        sketch.tables.windows.begin(NOW / SEC + 9);
+        held_up(sketch, 2, careless);
+    });
 }
 
 /// One on each side of a turn, with so much used before it that there is room for one of the two: at the very beginning of
@@ -308,12 +313,12 @@ fn a_sliding_window_admits_no_more_at_its_turn() {
 
 /// Charges, and does not look again.
 fn without_a_second_look(sketch: &Sketch<SlidingWindow>, now: u64, cost: u64) -> bool {
-    let (key, latest) = (sketch.tables.key(X), || sketch.tables.windows.index(now));
+    let (key, latest) = (sketch.tables.approach::<2, 2>(X), || sketch.tables.windows.index(now));
     let mut moment = Moment::at(&sketch.tables, now);
     loop {
-        let charged = sketch.tables.used::<SlidingWord>(&key, moment.window, &latest);
+        let charged = sketch.tables.used::<SlidingWord, 2, 2>(&key, moment.window, &latest);
         let charged = charged.and_then(|used| {
-            let ahead = sketch.word.ahead(moment.later(&sketch.tables), used.last, used.current);
+            let ahead = sketch.word.ahead(moment.later, used.last, used.current);
             match sketch.word.judge(ahead, now, cost) {
                 Verdict::Admit(_) => {
                     sketch.tables.charge(&key, moment.window, used.read.as_ref(), cost, &latest).map(Some)
@@ -325,7 +330,10 @@ fn without_a_second_look(sketch: &Sketch<SlidingWindow>, now: u64, cost: u64) ->
             Ok(Some(true)) => return true,
             Ok(Some(false)) => {}
             Ok(None) => return false,
-            Err(late) => moment.window = late.window,
+            Err(late) => {
+                moment.later += late.window - moment.window;
+                moment.window = late.window;
+            }
         }
     }
 }
