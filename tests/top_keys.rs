@@ -1,8 +1,9 @@
 //! The heaviest keys of a stream.
 //!
-//! Properties, for any keys and weights, adds and merges: every count is right within its own error, every error within
-//! the bound that is stated, and every key above the bound is there (see `bounds`). And of the sampling front: what all
-//! threads recorded is what is in it and what it dropped; it never waits, and never allocates.
+//! Properties, for any keys and weights, adds and merges: every count is right within its own error, every
+//! error within the bound that is stated, and every key above the bound is there (see `bounds`). And of the
+//! sampling front: what all threads recorded is what is in it and what it dropped; it never waits, and never
+//! allocates.
 
 #[path = "top_keys/bounds.rs"]
 mod bounds;
@@ -42,8 +43,8 @@ fn count(more: usize, less: usize) {
     let _ = HELD.try_with(|held| held.set(held.get() + more.cast_signed() - less.cast_signed()));
 }
 
-// SAFETY: every call is handed on to `System` unchanged, which keeps the contract; the counters are thread-locals
-// without a destructor and do not allocate.
+// SAFETY: every call is handed on to `System` unchanged, which keeps the contract; the counters are
+// thread-locals without a destructor and do not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 0);
@@ -177,6 +178,8 @@ fn nothing_counts_nothing() {
     ours.add("a", 2);
     ours.add("b", 0);
     assert_eq!((ours.len(), ours.max_error(), ours.total()), (1, 0, 2));
+    ours.add("b", 1);
+    assert_eq!((ours.len(), ours.max_error(), ours.total()), (1, 2, 3));
     ours.clear();
     assert_eq!((ours.len(), ours.max_error(), ours.total(), ours.capacity()), (0, 0, 0, 1));
     ours.add("b", 1);
@@ -201,6 +204,15 @@ fn of_equal_counts_the_one_that_has_its_entry_longer_is_first() {
     }
     let keys = |ours: &TopKeys<&'static str>| ours.top(9).iter().map(|entry| entry.key).collect::<Vec<_>>();
     assert_eq!(keys(&ours), ["b", "c", "d", "a"]);
+
+    // By when an entry was taken, whichever it was.
+    let mut two = top_keys(2);
+    ["a", "b", "c", "b"].into_iter().for_each(|key| two.add(key, 1));
+    assert_eq!(keys(&two), ["b", "c"]);
+    let mut many = top_keys(1_000);
+    (0..1_000).for_each(|key| many.add(key, 1 + key % 2));
+    let order: Vec<u64> = many.top(1_000).iter().map(|entry| entry.key).collect();
+    assert!(order.into_iter().eq((0..1_000).map(|rank| (2 * rank + 1) % 1_001)));
 
     // The other's newcomers come after ours, in the other's order.
     let (mut left, mut right) = (top_keys(8), top_keys(8));
@@ -299,7 +311,8 @@ fn counts_stop_at_the_largest_number() {
     );
 }
 
-/// The keys of the most denials, most first, of equals the one that was first denied first; and how many there are.
+/// The keys of the most denials, most first, of equals the one that was first denied first; and how many
+/// there are.
 fn denials(denied: &[&str]) -> (Vec<(String, u64)>, u64) {
     let mut counts = HashMap::<&str, (u64, usize)>::new();
     for (turn, key) in denied.iter().enumerate() {
@@ -310,8 +323,8 @@ fn denials(denied: &[&str]) -> (Vec<(String, u64)>, u64) {
     (keys.into_iter().map(|(key, (count, _))| (key.to_owned(), count)).collect(), denied.len() as u64)
 }
 
-/// What is denied in real traffic: the exact ten worst, against the ten worst by summaries of several sizes and by the front
-/// that samples all.
+/// What is denied in real traffic: the exact ten worst, against the ten worst by summaries of several sizes
+/// and by the front that samples all.
 #[test]
 fn the_worst_of_the_real_traces_are_found() {
     const TEN_A_MINUTE: Spec = Spec { limit: 10, period_ns: MINUTE, burst: 10 };
@@ -460,7 +473,8 @@ fn many_threads_are_sampled_alike() {
     stressed(|thread, turn| ours.record(hot_or_new(thread, turn)));
     let sample = ours.take();
     let (all, recorded) = (sample.keys.total() + sample.dropped, THREADS * RECORDS);
-    // Threads that share a stripe may draw alike, so it varies by more than by chance alone: at most as if all did.
+    // Threads that share a stripe may draw alike, so it varies by more than by chance alone: at most as if
+    // all did.
     let deviation = (recorded as f64 * 15.0 * THREADS as f64).sqrt();
     assert!((all as f64 - recorded as f64).abs() < 8.0 * deviation, "{all} of {recorded}");
 }
@@ -524,7 +538,8 @@ fn memory_is_what_is_stated_and_nothing_later() {
 
     let sample = ours.take();
     assert!(sample.keys.max_error() > 0, "entries were taken from one another");
-    let mut copy = sample.keys.clone();
+    ours.record_text("one");
+    let mut copy = ours.take().keys.clone();
     let before = ALLOCATIONS.get();
     texts.iter().for_each(|text| copy.add(CutText::new(text), 1));
     assert_eq!(ALLOCATIONS.get(), before, "a copy has all its memory too");

@@ -1,5 +1,5 @@
-//! The heaviest keys: any adds and merges of three summaries, held against exact counts after each step. And any texts as
-//! keys that are cut.
+//! The heaviest keys: any adds and merges of three summaries, held against exact counts after each step. And
+//! any texts as keys that are cut.
 
 #![no_main]
 

@@ -4,29 +4,32 @@
 //! entry = [ key | count | error ]     count − error ≤ units of the key ≤ count
 //! floor                               units of a key without an entry ≤ floor ≤ all units / entries
 //! ```
-//! A key that has an entry is counted there. Another takes a free entry, or else that of the least count, which becomes the
-//! floor: the newcomer may have been here before, so it begins at the floor, and states that as its error.
+//! A key that has an entry is counted there. Another takes a free entry, or else that of the least count,
+//! which becomes the floor: the newcomer may have been here before, so it begins at the floor, and states
+//! that as its error.
 //!
 //! *Why the floor stays low.* For `m` entries, after any adds and merges,
 //!
 //! ```text
 //! Σ (count − floor) + m × floor ≤ all units
 //! ```
-//! An add puts `n` on both sides. When an entry gives way, the floor rises by what the least count was above it: each of
-//! the `m` entries loses as much in the sum, and `m × floor` gains it all. A merge adds up the counts and the floors (a
-//! key that is without an entry in one of the two is taken to be at its floor), keeps the `m` largest, and raises the floor to
-//! the largest that it drops: again each of `m` entries loses what `m × floor` gains.
+//! An add puts `n` on both sides. When an entry gives way, the floor rises by what the least count was above
+//! it: each of the `m` entries loses as much in the sum, and `m × floor` gains it all. A merge adds up the
+//! counts and the floors (a key that is without an entry in one of the two is taken to be at its floor),
+//! keeps the `m` largest, and raises the floor to the largest that it drops: again each of `m` entries loses
+//! what `m × floor` gains.
 //!
-//! *Why not HeavyKeeper.* Its counts decay by chance when keys collide, so on skewed traffic it ranks better in the same
-//! memory; but it promises that with a probability only, for traffic of an assumed skew, no count carries an error of its
-//! own, and it cannot be merged with a bound. Space-Saving's bounds hold for every stream, those of attackers included, and
-//! survive merging, which is what the stripes of [`SampledTopKeys`] need.
+//! *Why not HeavyKeeper.* Its counts decay by chance when keys collide, so on skewed traffic it ranks better
+//! in the same memory; but what it says holds with some probability only, no count carries an error of its
+//! own, and no merge with a bound is known. Space-Saving's bounds hold for every stream, those of attackers
+//! included, and survive merging, which the stripes of [`SampledTopKeys`] rest on; where it is at a loss, on
+//! flat streams, its errors say so.
 //!
-//! *Eviction.* Counts only grow, so the heap of least counts is lazy: it holds what counts once were, a key that is found
-//! does not touch it, and only what comes to its root is brought up to date.
+//! *Eviction.* Counts only grow, so the heap of least counts is lazy: it holds what counts once were, a key
+//! that is found does not touch it, and only what comes to its root is brought up to date.
 //!
-//! Sources: Metwally, Agrawal and El Abbadi 2005 (Space-Saving); Agarwal, Cormode, Huang, Phillips, Wei and Yi 2012, and
-//! Cafaro, Pulimeno and Tempesta 2016 (merging); Gong, Yang et al. 2018 (HeavyKeeper).
+//! Sources: Metwally, Agrawal and El Abbadi 2005 (Space-Saving); Agarwal, Cormode, Huang, Phillips, Wei and
+//! Yi 2012, and Cafaro, Pulimeno and Tempesta 2016 (merging); Gong, Yang et al. 2018 (HeavyKeeper).
 
 mod index;
 mod sampled;
@@ -45,7 +48,7 @@ pub use self::text::CutText;
 use super::SketchError;
 use super::error::Reason;
 
-/// Entries are numbered in 32 bits, of which the index needs two for its own.
+/// The index has up to four places for each, and places are told by 32 bits.
 const MAX_ENTRIES: usize = 1 << 30;
 
 /// The heaviest keys of a stream, with their counts, in bounded memory.
@@ -53,26 +56,28 @@ const MAX_ENTRIES: usize = 1 << 30;
 /// Space-Saving with `m` entries. Once `n` units were added in all:
 ///
 /// - Every key with more than `n / m` units has an entry.
-/// - The count of an entry is not below the key's units, and not above them by more than its own [`error`](TopKey::error),
-///   which is `n / m` at most and mostly far less.
+/// - The count of an entry is not below the key's units, and not above them by more than its own
+///   [`error`](TopKey::error), which is `n / m` at most and mostly far less.
 /// - As long as there were no more than `m` keys, every count is exact.
 ///
-/// [`max_error`](Self::max_error) says what may take the place of `n / m`, as of now. Counts and `n` stop at `u64::MAX`,
-/// which then means that much or more.
+/// [`max_error`](Self::max_error) says what may take the place of `n / m`, as of now. Counts and `n` stop at
+/// `u64::MAX`, which then means that much or more.
 ///
-/// Keys are of any type that can be compared and hashed: an address, a number, a [`CutText`], or the hash of what should not be
-/// kept. For counting from many threads, on the side, see [`SampledTopKeys`].
+/// Keys are of any type that can be compared and hashed: an address, a text of bounded length ([`CutText`]),
+/// or, for what should not be kept, a hash as [`RateLimiter::hash`](crate::RateLimiter::hash) gives it
+/// (`TopKeys<u64>`). For counting from many threads, on the side, see [`SampledTopKeys`].
 ///
 /// # Order
-/// Largest count first; of equals the one that has had its entry longer. What is kept and how it is ordered depends
-/// on the order of adds only, so it is the same in every run.
+/// Largest count first; of equals the one that has had its entry longer. What is kept and how it is ordered
+/// depends on the order of adds only, so it is the same in every run.
 ///
 /// # Keys that clients choose
 /// The hasher has a secret, so clients cannot choose keys that are slow to look up. A flood of ever new keys
 /// pushes out light keys but no heavy ones, and their entries say by their errors what they are.
 ///
 /// # Memory
-/// All of it is allocated when it is made: for each entry the key and 32 bytes, 16 bytes of heap, and 16 to 32 of index.
+/// All of it is allocated when it is made: for each entry the key and 32 bytes, 16 bytes of heap, and 16 to
+/// 32 of index.
 ///
 /// # Examples
 /// ```
@@ -155,8 +160,8 @@ fn rank<K>(slot: &Slot<K>) -> (Reverse<u64>, u64) {
 }
 
 impl<K> TopKeys<K> {
-    /// Room for so many keys, which is at least ten times as many as shall be told from the rest; see the
-    /// [type](TopKeys) for what that makes of the error.
+    /// Room for so many keys: some ten times as many as will be asked for, since light keys pass through as
+    /// well.
     ///
     /// # Errors
     /// If `entries` is 0, or there is no memory for so many.
@@ -206,8 +211,9 @@ impl<K> TopKeys<K> {
         slots.into_iter().map(|slot| &slot.entry).collect()
     }
 
-    /// What a key without an entry has at most, and by how much any count is too high at most: 0 as long as every key has found
-    /// an entry, and never more than `total / capacity` (after a merge with a smaller one, by that one's capacity).
+    /// What a key without an entry has at most, and by how much any count is too high at most: 0 as long as
+    /// every key has found an entry, and never more than `total / capacity` (after a merge with a smaller
+    /// one, by that one's capacity).
     #[must_use]
     pub fn max_error(&self) -> u64 {
         self.floor
@@ -348,8 +354,9 @@ impl<K: Hash + Eq> TopKeys<K> {
 
     /// Adds what another has counted, as if it had been counted here, within the sum of the errors.
     ///
-    /// With `m` entries in both, and `n1` and `n2` units, all that is said of `n / m` then holds of `(n1 + n2) / m`. If one
-    /// has fewer entries, `m` is those. Of equal counts, this one's entries come before the other's.
+    /// With `m` entries in both, and `n1` and `n2` units, all that is said of `n / m` then holds of `(n1 +
+    /// n2) / m`. If one has fewer entries, `m` is those. Of equal counts, this one's entries come before the
+    /// other's.
     ///
     /// # Complexity
     /// O(m log m). Allocates, and frees again.

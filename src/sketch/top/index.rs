@@ -21,7 +21,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// At half the load that it is made for, which is a quarter.
+    /// If slots are a few more than a power of two, a quarter of the places is used.
     pub(super) const MAX_SLOT_BYTES: usize = 4 * size_of::<Place>();
 
     /// For slots below `slots`, which is 2^30 at most, or `None` if there is no memory for it.

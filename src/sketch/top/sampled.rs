@@ -1,16 +1,18 @@
 //! Counting from many threads, on the side.
 //!
-//! *Off the path of a check.* A record that is not sampled reads the thread's number and touches one line that hardly any
-//! other thread does: a load, a store, a few multiplications. One that is sampled tries the lock of its stripe, and if another
-//! thread or a reader holds it, those of the other stripes, each once. If all are taken the sample is dropped and counted as
-//! dropped. So no record ever waits, and none allocates. Who reads waits for the record that is under way in each stripe.
+//! *Off the path of a check.* A record that is not sampled reads the thread's number and touches one line
+//! that hardly any other thread does: a load, a store, a few multiplications. One that is sampled tries the
+//! lock of its stripe, and if another thread or a reader holds it, those of the other stripes, each once. If
+//! all are taken the sample is dropped and counted as dropped. So no record ever waits, and none allocates.
+//! Who reads waits for the record that is under way in each stripe, and that record wakes the reader, which
+//! is the one system call that a record may meet.
 //!
-//! Locks are held for a tenth of a microsecond, so what is dropped is mostly due to threads that lose their processor while
-//! they hold one. There are more stripes than processors for them.
+//! Locks are held for a tenth of a microsecond, so what is dropped is due to threads that lose their
+//! processor while they hold one. For them there are more stripes than processors.
 //!
-//! *Sampling.* Each call is sampled with probability `1 / every`, by a generator of its own for each stripe: a counter that is
-//! mixed with a secret (SplitMix64). Every 64th call would be as cheap, but would miss a key that comes at every 64th plus
-//! one, by chance or on purpose.
+//! *Sampling.* Each call is sampled with probability `1 / every`, by a generator of its own for each stripe:
+//! a counter that is mixed with a secret (SplitMix64). Every 64th call would be as cheap, but would miss a
+//! key that comes at every 64th plus one, by chance or on purpose.
 
 use std::fmt;
 use std::hash::Hash;
@@ -31,30 +33,35 @@ const MAX_STRIPES: usize = 16;
 
 /// The heaviest keys of what many threads record, from a sample: who is denied most, say.
 ///
-/// One in `every` records is sampled, at random, into one of a few [`TopKeys`] that threads share as little as possible.
-/// [`take`](Self::take) and [`snapshot`](Self::snapshot) merge these, and scale counts and bounds by `every`. Nothing here
-/// is on the path of a limiter's check: call it beside one, for the requests that were denied.
+/// One in `every` records is sampled, at random, into one of a few [`TopKeys`] that threads share as little
+/// as possible. [`take`](Self::take) and [`snapshot`](Self::snapshot) merge these, and scale counts and
+/// bounds by `every`. Nothing here is on the path of a limiter's check: call it beside one, for the requests
+/// that were denied.
 ///
 /// # Error
 /// Two errors, one on the other:
 ///
-/// - What is counted of the samples is within the bounds of [`TopKeys`], scaled: with `n` units sampled and scaled, and
-///   `m` entries, too high by `n / m` at most.
-/// - What is sampled of a key varies by chance. For a key that was recorded `d` times, scaled samples have the standard
-///   deviation `√(d × (every − 1))`, and are right on average. At one in 64, that is 8 % of 10,000 records, 2.5 % of
-///   100,000, and for a key of less than a few hundred little more than a guess.
+/// - What is counted of the samples is within the bounds of [`TopKeys`], scaled: with `n` units sampled and
+///   scaled, and `m` entries, too high by `n / m` at most.
+/// - What is sampled of a key varies by chance. For a key that was recorded `d` times, scaled samples have
+///   the standard deviation `√(d × (every − 1))`, and are right on average. At one in 64, that is 8 % of
+///   10,000 records, 2.5 % of 100,000, and for a key of less than a few hundred little more than a guess.
 ///
-/// With `every` at 1 all is sampled, and only the first error is left.
+/// With `every` at 1 all is sampled, and only the first error is left. What was [dropped](TopSample::dropped)
+/// is missing in either case.
 ///
 /// # Consistency
-/// Records take `&self`, never wait, never allocate, and can be made from any number of threads. If others are at work on all
-/// stripes, a sample is dropped, and counted as [dropped](TopSample::dropped): with every record sampled, what was
-/// recorded is what is in the sample and what was dropped, and nothing else. Each record is in one
-/// period, before or after a [`take`](Self::take) that runs beside it.
+/// Records take `&self`, never wait, never allocate, and can be made from any number of threads. If others
+/// are at work on all stripes, a sample is dropped, and counted as such: with every record sampled, what was
+/// recorded is what is in the sample and what was dropped, and nothing else. Each record is in one period,
+/// before or after a [`take`](Self::take) that runs beside it.
+///
+/// The keys' own `Hash`, `Eq`, `Clone` and `Drop` may panic, but must not read the sample that they are in:
+/// it is locked.
 ///
 /// # Memory
-/// Fixed when it is made: two [`TopKeys`] of `entries` for each thread that can run at once, rounded up to a power of two, and
-/// 16 at most.
+/// Fixed when it is made: two [`TopKeys`] of `entries` for each thread that can run at once, rounded up to a
+/// power of two, and 16 at most.
 ///
 /// # Examples
 /// ```
@@ -101,7 +108,8 @@ struct Stripe<K> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TopSample<K> {
-    /// The heaviest keys. Counts and errors are scaled.
+    /// The heaviest keys. Counts and errors are scaled, and so is the total, an estimate of all that was
+    /// recorded.
     pub keys: TopKeys<K>,
     /// Units of the samples that were dropped, scaled: all stripes were in use.
     pub dropped: u64,
@@ -148,7 +156,7 @@ impl<K: Hash + Eq> SampledTopKeys<K> {
     /// Records one unit for a key.
     ///
     /// # Complexity
-    /// O(1), and wait-free; if it is sampled, amortised O(log m). Never allocates.
+    /// O(1); if it is sampled, amortised O(log m). Never waits, never allocates.
     #[inline]
     pub fn record(&self, key: K) {
         self.record_with(1, || key);
@@ -156,8 +164,8 @@ impl<K: Hash + Eq> SampledTopKeys<K> {
 
     /// Records `n` units for a key that is only made if they are sampled; together or not at all.
     ///
-    /// With costs that differ, what is sampled varies by the more: the variance of a key's count is `every − 1` times the sum of
-    /// its squared costs.
+    /// With costs that differ, what is sampled varies by the more: the variance of a key's count is `every −
+    /// 1` times the sum of its squared costs.
     #[inline]
     pub fn record_with(&self, n: u64, key: impl FnOnce() -> K) {
         let own = thread_number() & (self.stripes.len() - 1);
@@ -185,7 +193,7 @@ impl<K: Hash + Eq> SampledTopKeys<K> {
     /// The sample up to now, scaled; recording goes on.
     ///
     /// # Complexity
-    /// O(m log m) for each stripe, whose samples are dropped while it is copied. Allocates.
+    /// O(m log m) for each stripe, whose samples go to others while it is copied. Allocates.
     #[must_use]
     pub fn snapshot(&self) -> TopSample<K>
     where
@@ -212,7 +220,7 @@ impl<K: Hash + Eq> SampledTopKeys<K> {
     /// Forgets the sample; the next begins.
     ///
     /// # Complexity
-    /// O(m) for each stripe, whose samples are dropped meanwhile. Never allocates.
+    /// O(m) for each stripe, whose samples go to others meanwhile. Never allocates.
     pub fn reset(&self) {
         for stripe in &self.stripes {
             stripe.lock().clear();
@@ -256,7 +264,8 @@ impl<K> Stripe<K> {
     /// A random number.
     #[inline]
     fn draw(&self) -> u64 {
-        // Ordering: Relaxed. Threads that share the stripe may draw the same number, of which each is as random.
+        // Ordering: Relaxed. Threads that share the stripe may draw the same number, of which each is as
+        // random.
         let turn = self.turn.load(Relaxed).wrapping_add(1);
         self.turn.store(turn, Relaxed);
         mix(self.secret.wrapping_add(turn.wrapping_mul(GOLDEN)))
@@ -268,7 +277,8 @@ impl<K> Stripe<K> {
     }
 }
 
-/// A number for each thread, in the order in which they first ask: threads that are started together differ in its low bits.
+/// A number for each thread, in the order in which they first ask: threads that are started together differ
+/// in its low bits.
 #[cfg(not(tollgate_loom))]
 #[inline]
 fn thread_number() -> usize {

@@ -4,16 +4,16 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::LazyLock;
 
-/// One for all, so that the same text is the same key everywhere in the process. With a secret, so that no client can
-/// make two long keys equal.
+/// One for all, so that the same text is the same key everywhere in the process. With a secret, so that no
+/// client can make two long keys equal.
 static HASHER: LazyLock<ahash::RandomState> = LazyLock::new(ahash::RandomState::new);
 
 /// A text cut to at most `N` bytes, which is equal to another only if the whole texts are.
 ///
-/// Of a longer text the beginning is kept, up to the last whole character, and a hash and the length of the whole. So
-/// texts that begin alike stay apart (but for texts that are of equal length and of the same 64-bit hash, which has a secret:
-/// one in 10¹⁹). It is printed with a mark and the hash; the hash is another in each process, so what is printed
-/// of a text that was cut is, too.
+/// Of a longer text the beginning is kept, up to the last whole character, and a hash and the length of the
+/// whole. So texts that begin alike stay apart (but for texts that are of equal length and of the same 64-bit
+/// hash, which has a secret: one in 10¹⁹). It is printed with a mark and the hash; the hash is another in
+/// each process, so what is printed of a text that was cut is, too.
 ///
 /// It is a value of fixed size, and never allocates.
 ///
