@@ -417,3 +417,241 @@ impl<const N: usize, const PER: usize> Rows<N, PER> {
         self.0.iter().map(|spot| (spot.index, spot.shifts))
     }
 }
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::super::tag_bits;
+    use super::*;
+
+    const WINDOW_NS: u64 = 1_000_000_000;
+    const NOW: u64 = 1_700_000_000;
+
+    /// Evaluates the body with `$rows` bound to where a key's counters are, in either form.
+    macro_rules! with_rows {
+        ($counters:expr, $hash:expr, $rows:ident => $body:expr) => {
+            if $counters.is_together() {
+                let $rows = $counters.rows::<2, 2>($hash);
+                $body
+            } else {
+                let $rows = $counters.rows::<4, 1>($hash);
+                $body
+            }
+        };
+    }
+
+    /// Counters and their windows, with nobody later than now.
+    struct Held {
+        windows: Windows,
+        counters: Counters,
+        largest: u64,
+        last: bool,
+    }
+
+    impl Held {
+        fn new(bytes: usize, largest: u64, last: bool) -> Option<Self> {
+            let windows = Windows::new(WINDOW_NS, tag_bits(WINDOW_NS));
+            let counters = Counters::new(bytes, largest, last, &windows)?;
+            Some(Self { windows, counters, largest, last })
+        }
+
+        /// Counters of each size, in both forms.
+        fn all() -> impl Iterator<Item = Self> {
+            let sizes = [0, 1, 3, 100, 127, 128, 1_023, 1_024, 4_095, 65_406, (1 << 33) - 1, (1 << 41) - 1];
+            sizes
+                .into_iter()
+                .flat_map(|largest| [false, true].map(|last| Self::new(4_096, largest, last).unwrap()))
+        }
+
+        /// Adds to a key's count; the new one.
+        fn charge(&self, hash: u64, (window, cost): (u64, u64)) -> Result<u64, Late> {
+            let Self { windows, counters, .. } = self;
+            with_rows!(counters, hash, rows => {
+                let read = counters.read(windows, &rows, window, &|| NOW)?;
+                let at = (window, read.least + cost);
+                assert_eq!(counters.charge(windows, &read, at, &|| NOW), Ok(Commit::Done));
+                Ok(at.1)
+            })
+        }
+
+        fn estimate(&self, hash: u64, window: u64, latest: u64) -> Result<u64, Late> {
+            let Self { windows, counters, .. } = self;
+            with_rows!(counters, hash, rows => {
+                counters.read(windows, &rows, window, &|| latest).map(|read| read.least)
+            })
+        }
+
+        fn last(&self, hash: u64, window: u64, latest: u64) -> Result<u64, Late> {
+            let Self { windows, counters, .. } = self;
+            with_rows!(counters, hash, rows => counters.last(windows, &rows, window, &|| latest))
+        }
+
+        /// A key's words, and the bits of its counters there.
+        fn words(&self, hash: u64) -> Vec<(usize, Vec<u32>)> {
+            with_rows!(self.counters, hash, rows => {
+                rows.0.iter().map(|spot| (spot.index, spot.shifts.to_vec())).collect()
+            })
+        }
+    }
+
+    #[test]
+    fn a_key_has_four_counters_in_two_lines() {
+        for held in Held::all() {
+            let Held { windows, counters, largest, last } = &held;
+            assert!(counters.most() >= *largest && counters.most() / 2 <= (*largest).max(1));
+            for hash in (0..2_000).map(mix).chain([0, u64::MAX]) {
+                let words = held.words(hash);
+                let lines = words.iter().map(|(index, _)| index / LINE);
+                assert!(lines.clone().take(words.len() / 2).all(|line| line == words[0].0 / LINE));
+                assert_eq!(lines.filter(|line| *line < counters.lines).count(), words.len() / 2);
+                let mut all: Vec<(usize, u32)> = Vec::new();
+                for (index, shifts) in &words {
+                    assert!(*index < counters.words.len() && (!last || index % 2 == 0), "a pair of words");
+                    all.extend(shifts.iter().map(|shift| (*index, *shift)));
+                }
+                assert!(all.iter().all(|(_, shift)| shift + counters.count_bits <= windows.payload_bits()));
+                all.sort_unstable();
+                all.dedup();
+                assert_eq!(all.len(), 4, "{largest}: counters of their own");
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_are_whole_lines_and_as_asked() {
+        for (bytes, taken) in [(0, 128), (128, 128), (255, 128), (256, 256), (1_000_000, 999_936)] {
+            assert_eq!(Held::new(bytes, 100, true).unwrap().counters.bytes(), taken);
+        }
+        assert!(Held::new(4_096, 1 << 41, false).is_none(), "no room for such a counter");
+        assert!(Held::new(usize::MAX, 1, false).is_none(), "no such memory");
+    }
+
+    /// Over three windows, with far more keys than counters.
+    #[test]
+    fn an_estimate_is_what_was_counted_or_more() {
+        for held in Held::all() {
+            for window in NOW - 2..=NOW {
+                let mut counted = HashMap::new();
+                for hash in (0..3_000).map(|step| mix(mix(step) % 1_000)) {
+                    if held.estimate(hash, window, NOW).unwrap() < held.largest {
+                        held.charge(hash, (window, 1)).unwrap();
+                        *counted.entry(hash).or_insert(0) += 1;
+                    }
+                }
+                for (hash, count) in counted {
+                    let estimate = held.estimate(hash, window, NOW).unwrap();
+                    assert!(estimate >= count, "{} of {}", estimate, held.largest);
+                    let later = held.last(hash, window + 1, window + 1);
+                    assert!(!held.last || later == Ok(estimate), "read as the last window");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn with_room_an_estimate_is_the_count() {
+        for largest in [1, 100, 4_095, (1 << 33) - 1] {
+            let held = Held::new(1 << 20, largest, false).unwrap();
+            for hash in (0..50).map(mix) {
+                assert_eq!(held.charge(hash, (NOW, largest)), Ok(largest));
+            }
+            assert!((0..50).map(mix).all(|hash| held.estimate(hash, NOW, NOW) == Ok(largest)));
+            assert!((100..1_000).map(mix).filter(|&hash| held.estimate(hash, NOW, NOW) != Ok(0)).count() < 5);
+        }
+    }
+
+    /// Full counters do not run over, and nothing but a key's own changes.
+    #[test]
+    fn a_full_counter_leaves_its_neighbours_alone() {
+        for held in Held::all() {
+            let (key, most) = (mix(5), held.counters.most());
+            assert_eq!(held.charge(key, (NOW, most)), Ok(most));
+            let mut expected: HashMap<usize, u64> = HashMap::new();
+            for (index, shifts) in held.words(key) {
+                let odd = usize::from(held.last && NOW % 2 == 1);
+                let word = expected.entry(index + odd).or_insert(held.windows.empty(NOW));
+                shifts.iter().for_each(|shift| *word |= most << shift);
+            }
+            for (index, word) in held.counters.words.iter().enumerate() {
+                assert_eq!(
+                    word.load(Acquire),
+                    expected.get(&index).copied().unwrap_or(0),
+                    "{}",
+                    held.largest
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn older_windows_read_as_empty_and_are_replaced() {
+        for held in Held::all().filter(|held| held.largest > 0) {
+            let key = mix(5);
+            for past in [1, 2, 3, 1_000, 5_000_000] {
+                held.counters.clear();
+                assert_eq!(held.charge(key, (NOW - past, 1)), Ok(1), "{past}");
+                assert_eq!(held.estimate(key, NOW, NOW), Ok(0), "{past}");
+                assert_eq!(held.charge(key, (NOW, 1)), Ok(1), "{past}");
+                assert_eq!(held.last(key, NOW, NOW), Ok(u64::from(held.last && past == 1)), "{past}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_lags_is_told() {
+        for held in Held::all().filter(|held| held.largest > 0) {
+            let (key, late) = (mix(5), Late { window: NOW });
+            assert_eq!(held.charge(key, (NOW, 1)), Ok(1));
+            for back in [2, 4, 4_000_000] {
+                assert_eq!(held.estimate(key, NOW - back, NOW), Err(late), "{back}");
+                let Held { windows, counters, .. } = &held;
+                let raised = with_rows!(counters, key, rows => {
+                    counters.raise(windows, &rows, (NOW - back, 1), &|| NOW)
+                });
+                assert_eq!(raised, Err(late), "{back}");
+            }
+            // Of the next window, as another's clock may be: in a word of its own, if odd windows have them.
+            let next = if held.last { held.last(key, NOW - 1, 0) } else { held.estimate(key, NOW - 1, 0) };
+            assert_eq!(next, Err(late));
+        }
+    }
+
+    #[test]
+    fn a_commit_is_lost_to_another() {
+        for largest in [100, 1 << 40] {
+            let held = Held::new(0, largest, false).unwrap();
+            let Held { windows, counters, .. } = &held;
+            with_rows!(counters, mix(5), rows => {
+                let read = || counters.read(windows, &rows, NOW, &|| NOW).unwrap();
+                let (one, other) = (read(), read());
+                assert_eq!(counters.charge(windows, &one, (NOW, 3), &|| NOW), Ok(Commit::Done));
+                assert_eq!(counters.charge(windows, &other, (NOW, 2), &|| NOW), Ok(Commit::Lost));
+                // The next window has begun meanwhile.
+                let third = read();
+                assert_eq!(held.charge(mix(5), (NOW + 1, 1)), Ok(1));
+                let late = Err(Late { window: NOW + 1 });
+                assert_eq!(counters.charge(windows, &third, (NOW, 4), &|| NOW), late);
+            });
+        }
+    }
+
+    #[test]
+    fn how_many_are_full_is_known() {
+        for held in Held::all().filter(|held| held.largest > 0) {
+            let reached = |count| held.counters.reached(&held.windows, NOW, count, 4_096);
+            assert!(reached(1) == 0.0);
+            let mut keys = (0..).map(mix);
+            while reached(1) < 0.4 {
+                let strangers = keys.by_ref().filter(|&hash| held.estimate(hash, NOW, NOW) == Ok(0));
+                strangers.take(20).for_each(|hash| assert_eq!(held.charge(hash, (NOW, 1)), Ok(1)));
+            }
+            let strangers = (1 << 40..(1 << 40) + 4_000).map(mix);
+            let met = strangers.filter(|&hash| held.estimate(hash, NOW, NOW) != Ok(0)).count();
+            let share = f64::from(u32::try_from(met).unwrap()) / 4_000.0;
+            assert!((share - reached(1)).abs() < 0.1, "{share}, and not {}: {}", reached(1), held.largest);
+            assert!(reached(2) <= reached(1));
+            assert!(held.counters.reached(&held.windows, NOW + 1, 1, 4_096) == 0.0, "a new window");
+        }
+    }
+}

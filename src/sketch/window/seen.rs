@@ -173,3 +173,133 @@ impl Seen {
         }
     }
 }
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::super::tag_bits;
+    use super::*;
+    use crate::sketch::mix;
+
+    const WINDOW_NS: u64 = 1_000_000_000;
+    const NOW: u64 = 1_700_000_000;
+
+    /// A filter and its windows, with nobody later than now.
+    struct Held {
+        windows: Windows,
+        seen: Seen,
+    }
+
+    impl Held {
+        fn new(bytes: usize, last: bool) -> Option<Self> {
+            let windows = Windows::new(WINDOW_NS, tag_bits(WINDOW_NS));
+            Some(Self { windows, seen: Seen::new(bytes, last)? })
+        }
+
+        fn mark(&self, key: u64) -> Mark {
+            self.seen.mark(&self.windows, mix(key))
+        }
+
+        fn insert(&self, key: u64, window: u64) -> Result<Insert, Late> {
+            self.seen.insert(&self.windows, &self.mark(key), window, &|| NOW)
+        }
+
+        fn contains(&self, key: u64, window: u64) -> Result<bool, Late> {
+            self.seen.contains(&self.windows, &self.mark(key), window, &|| NOW)
+        }
+
+        fn contained(&self, key: u64, window: u64) -> Result<bool, Late> {
+            self.seen.contained(&self.windows, &self.mark(key), window, &|| NOW)
+        }
+    }
+
+    #[test]
+    fn who_was_put_in_is_there_until_the_window_turns() {
+        for last in [false, true] {
+            let held = Held::new(1 << 12, last).unwrap();
+            for window in NOW - 10..=NOW {
+                for key in 0..20 {
+                    assert_eq!(held.contains(key, window), Ok(false));
+                    assert_eq!(held.insert(key, window), Ok(Insert::First));
+                    assert_eq!(held.insert(key, window), Ok(Insert::Again));
+                    assert_eq!(held.contains(key, window), Ok(true));
+                    let before = last && window > NOW - 10;
+                    assert_eq!(held.contained(key, window), Ok(before), "the window before");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bits_are_a_words_payload() {
+        for window_ns in [1, WINDOW_NS, u64::MAX] {
+            let windows = Windows::new(window_ns, tag_bits(window_ns));
+            for last in [false, true] {
+                let seen = Seen::new(1 << 12, last).unwrap();
+                let mut all = 0;
+                for hash in (0..20_000).map(mix).chain([0, u64::MAX]) {
+                    let mark = seen.mark(&windows, hash);
+                    assert!((1..=3).contains(&mark.bits.count_ones()));
+                    assert!(mark.bits >> windows.payload_bits() == 0, "the tag is none of them");
+                    assert!(mark.index < seen.words.len() && mark.index.is_multiple_of(seen.parities));
+                    all |= mark.bits;
+                }
+                assert_eq!(all.count_ones(), windows.payload_bits(), "all bits are used");
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_are_whole_words_and_as_asked() {
+        for (bytes, taken) in [(0, 16), (16, 16), (31, 16), (1_000, 992)] {
+            for last in [false, true] {
+                assert_eq!(Seen::new(bytes, last).unwrap().bytes(), taken);
+            }
+        }
+        assert!(Seen::new(usize::MAX, true).is_none());
+    }
+
+    #[test]
+    fn who_lags_is_told_and_changes_nothing() {
+        for (last, back) in [(false, 1), (false, 2), (false, 9_999), (true, 2), (true, 10_000)] {
+            let held = Held::new(0, last).unwrap();
+            assert_eq!(held.insert(1, NOW), Ok(Insert::First));
+            let late = Late { window: NOW };
+            assert_eq!(held.insert(1, NOW - back), Err(late));
+            assert_eq!(held.contains(1, NOW - back), Err(late));
+            assert_eq!(held.contains(1, NOW), Ok(true));
+        }
+        // The windows' words are apart: who asks for the last one meets the next.
+        let held = Held::new(0, true).unwrap();
+        assert_eq!(held.insert(1, NOW), Ok(Insert::First));
+        assert_eq!(held.contained(1, NOW - 1), Err(Late { window: NOW }));
+        let turned = |window, latest| held.seen.has_turned(&held.windows, &held.mark(1), window, &|| latest);
+        assert_eq!(turned(NOW - 1, 0), Err(Late { window: NOW }));
+        assert_eq!(turned(NOW, NOW), Ok(()));
+    }
+
+    /// Six bits a key: at three of 41, about a fifth of strangers.
+    #[test]
+    fn strangers_are_mistaken_as_often_as_it_says() {
+        for last in [false, true] {
+            let held = Held::new(1 << 14, last).unwrap();
+            let Held { windows, seen } = &held;
+            let keys = (seen.words.len() / seen.parities) as u64 * 41 / 6;
+            let mut firsts = 0;
+            for key in 0..keys {
+                firsts += u64::from(held.insert(key, NOW) == Ok(Insert::First));
+            }
+            assert!((0..keys).all(|key| held.contains(key, NOW) == Ok(true)));
+            assert!(firsts > keys * 9 / 10, "{firsts} of {keys}");
+            let strangers = 1_000_000..1_020_000;
+            let mistaken = strangers.filter(|&key| held.contains(key, NOW) == Ok(true)).count();
+            let share = f64::from(u32::try_from(mistaken).unwrap()) / 20_000.0;
+            let said = seen.false_positives(windows, NOW, 4_096);
+            assert!((said - share).abs() < 0.15 * share, "{said} and {share}");
+            assert!(share < 0.2, "{share}");
+            assert!(seen.false_positives(windows, NOW + 1, 4_096) == 0.0);
+            seen.clear();
+            assert!(seen.false_positives(windows, NOW, 4_096) == 0.0);
+            assert!((0..keys).all(|key| held.contains(key, NOW) == Ok(false)));
+        }
+    }
+}
