@@ -179,11 +179,12 @@ impl Cells {
     /// Raises one cell to at least `coarse` ticks ahead.
     fn raise_cell(&self, place: usize, coarse: u64, reference: u64, latest: &impl Fn() -> u64) {
         let cell = &self.cells[place];
-        let mut seen = cell.load(Relaxed);
+        // Ordering: Acquire, here and of the exchange that fails: no commit is made from a load that another's commit led to.
+        let mut seen = cell.load(Acquire);
         while self.ahead(seen, reference, latest) < coarse {
             // Ordering: Release: who sees this debt, and then the commit or the slot that it was written for, is in
             // order; AcqRel for what the value replaced brought along.
-            match cell.compare_exchange(seen, self.cell(coarse, reference), AcqRel, Relaxed) {
+            match cell.compare_exchange(seen, self.cell(coarse, reference), AcqRel, Acquire) {
                 Ok(_) => return,
                 Err(other) => seen = other,
             }

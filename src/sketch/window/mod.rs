@@ -133,6 +133,13 @@ impl Windows {
         u64::BITS - self.tag_bits
     }
 
+    /// How long windows must be at least, if half the tags take less than a second: a thread may be held up for as long.
+    pub(crate) fn too_short(&self) -> Option<u64> {
+        let half = 1 << (self.tag_bits - 1);
+        let min_ns = 1_000_000_000_u64.div_ceil(half);
+        (self.window_ns < min_ns).then_some(min_ns)
+    }
+
     /// How far apart two threads' times may be, to be told from times that came round: half the tags, less some.
     pub(crate) fn trust_ns(&self) -> u64 {
         ((1_u64 << (self.tag_bits - 1)) - 2).saturating_mul(self.window_ns)

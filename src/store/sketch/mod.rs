@@ -63,6 +63,15 @@ const BATCH: usize = 16;
 /// Made by [`Builder::sketch`](crate::Builder::sketch). Windows are aligned to the Unix epoch, and turn by themselves: no call
 /// pays for a turn.
 ///
+/// # Consistency
+/// Never more than the limit is admitted to a key in one window, under any interleaving. Two kinds of races can deny what there
+/// was room for, once: first checks of one key in a window of which one costs more than a unit, and checks of one key on both
+/// sides of a sliding window's turn.
+///
+/// A check of an earlier window than others have reached, whose key shares a word with theirs, is counted in the window that they
+/// are in, since the word knows that one only. So times that the caller says ([`check_at`](crate::RateLimiter::check_at)) and
+/// that step back are counted in some window between their own and the newest, each of which admits the limit.
+///
 /// # Source
 /// Cormode and Muthukrishnan 2005 (count-min); Estan and Varghese 2002 (conservative update); Einziger, Friedman and
 /// Manes 2017, `TinyLFU` (doorkeeper); Putze, Sanders and Singler 2007 (blocked Bloom filters).
@@ -258,6 +267,9 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
     pub(crate) fn new(algorithm: A, hasher: H, capacity: Capacity) -> Result<Self, QuotaError> {
         let word = algorithm.narrow(&[])?;
         let windows = Windows::new(word.window_ns(), tag_bits(word.window_ns()));
+        if let Some(min_ns) = windows.too_short() {
+            return Err(Reason::ShortWindow { algorithm: "sketch", got_ns: word.window_ns(), min_ns }.into());
+        }
         let last = <A::Narrow as Counted>::LAST;
         let sizes = sizes::Sizes::new(capacity, word.limit(), last)?;
         let refused = || QuotaError::from(Reason::Memory { bytes: sizes.bytes() });
