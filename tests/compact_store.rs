@@ -639,7 +639,7 @@ mod refusals {
             (refusal(MinimumSpacing::new(Duration::ZERO)), "1 ns"),
         ] {
             assert!(
-                error.contains("compact store cannot hold this kind") && error.contains(instead),
+                error.contains("the store cannot hold this kind") && error.contains(instead),
                 "{error}"
             );
         }

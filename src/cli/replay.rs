@@ -172,8 +172,6 @@ impl Setup {
                 .replace("Overflow::Inherit", "--overflow inherit")
                 .replace("Overflow::Forget", "--overflow forget");
         };
-        // The sketch's words are those of the compact store, and so are its refusals.
-        let text = text.replace("the compact store", "the sketch store");
         match quotas.iter().find(|quota| !fits_sketch(kind, quota, self.options)) {
             Some(quota) => format!("{}: {text}", limit(quota)),
             None => format!("--memory {}: {text}", sketch.memory),

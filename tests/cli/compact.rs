@@ -203,7 +203,7 @@ fn what_the_words_cannot_hold_is_refused_in_the_programs_terms() {
     place.file("log", "ts,client\n100,a\n100,a\n");
     let args = "replay log --store compact --limit 70000/60s";
     let run = place.run(&format!("{args} --algorithm sliding-window"));
-    run.fails(2, &["sliding-window: ", "the limit, in the compact store, is 70000, but can be at most"]);
+    run.fails(2, &["sliding-window: ", "the limit, in this store, is 70000, but can be at most"]);
     let run = place.run(&format!("{args} --json"));
     assert!(run.stderr.contains("sliding-window left out: "), "{}", run.stderr);
     assert_eq!(names(&run.json()), ["gcra", "token-bucket", "leaky-bucket", "fixed-window"]);

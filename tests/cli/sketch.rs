@@ -225,7 +225,7 @@ fn what_the_counters_cannot_hold_is_refused_with_its_flag() {
         2,
         &[
             "sliding-window: --limit 70000/min: ",
-            "the limit, in the sketch store, is 70000, but can be at most",
+            "the limit, in this store, is 70000, but can be at most",
         ],
     );
     assert!(!run.stderr.contains("10/s") && !run.stderr.contains("compact"), "{}", run.stderr);

@@ -33,7 +33,7 @@ pub(super) fn count_bits(
     let with_margin = u128::from(largest) + u128::from(largest >> 9) + 1;
     let bits = u128::BITS - with_margin.leading_zeros();
     let refused = |max_bits: u32| {
-        let what = "the limit, in the compact store,";
+        let what = "the limit, in this store,";
         // The largest that passes with its margin, which is a 512th.
         let all = (1_u64 << max_bits) - 1;
         let passes = |limit: u64| limit + (limit >> 9) < all;
