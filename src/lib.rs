@@ -78,6 +78,9 @@ pub mod guide {
     pub mod overflow {
         #![doc = include_str!("guide/overflow.md")]
     }
+    pub mod pingora {
+        #![doc = include_str!("guide/pingora.md")]
+    }
     pub mod sketches {
         #![doc = include_str!("guide/sketches.md")]
         #![doc = include_str!("guide/sketch_accuracy.svg")]

@@ -48,8 +48,8 @@ const STUCK: u64 = 3 << 62;
 /// How many requests of each key are in flight, for any number of keys in constant memory: counts that are never too low.
 ///
 /// A count-min sketch of 64-bit counters, four for a key. Who [enters](Self::enter) is counted until its guard is
-/// dropped. The count of a key is too high if others are in that share all of its four counters: with 256 KiB, the default,
-/// and a thousand other requests in flight that is one key in about 10⁶ (COUNT).
+/// dropped. The count of a key is too high if others are in that share all of its four counters. With 256 KiB, the default,
+/// and a thousand other keys in flight that is one key in 1,300; with 1 MiB, one in 42,000.
 ///
 /// To limit how many there are at once, use [`try_enter`](Self::try_enter), which decides by the count that it leaves behind:
 /// counting first and comparing afterwards lets more in when threads race.

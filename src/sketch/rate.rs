@@ -27,7 +27,13 @@ use crate::store::{Clocked, Time};
 /// rate in the last.
 ///
 /// A count-min sketch with conservative update: each count is at least the key's events, and more if other keys
-/// share all of its four counters. (TABLE)
+/// share all of its four counters. How much more, in 1 MiB, when so many keys had an event each in a window:
+///
+/// | keys | 1,000 | 10,000 | 100,000 | 1 million |
+/// |---|---|---|---|---|
+/// | counts up to 2²⁴ − 1 (default) | 0.0000 | 0.007 | 1.0 | 13 |
+/// | counts up to 2¹² − 1 | 0.0000 | 0.004 | 0.42 | 6.8 |
+/// | pingora-limits' `Rate` in as much | 0.0001 | 0.045 | 3.7 | 53 |
 ///
 /// It counts and decides nothing. To limit, prefer [`RateLimiter`](crate::RateLimiter): it charges only what it allows. For
 /// [pingora-limits](https://docs.rs/pingora-limits), from which the names are, see [`guide::pingora`](crate::guide::pingora).
@@ -82,7 +88,7 @@ impl Rate {
     /// Any length works, from a nanosecond on; more than 584 years are 584 years.
     ///
     /// # Errors
-    /// If the window is 0 or so short that counts of 24 bits do not fit (below 0.02 ns, so: never), or there is no memory.
+    /// If the window is 0, or there is no memory.
     pub fn try_new(window: Duration) -> Result<Self, SketchError> {
         Self::builder(window).build()
     }

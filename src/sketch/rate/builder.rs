@@ -45,7 +45,7 @@ impl RateBuilder {
 }
 
 impl<C, H> RateBuilder<C, H> {
-    /// At most so many bytes, at least 128, for the counts of two windows. Default: 1 MiB. Pages are taken as keys touch them.
+    /// At most so many bytes, at least 256, for the counts of two windows. Default: 1 MiB. Pages are taken as keys touch them.
     ///
     /// How much too high counts are depends on the bytes for each event of keys that come seldom: see [`Rate`].
     pub fn memory(mut self, bytes: usize) -> Self {
@@ -90,7 +90,7 @@ impl<H: BuildHasher> RateBuilder<(), H> {
     ///
     /// # Errors
     /// If the window or the largest count is 0, if the count needs more bits than the window leaves, if there are fewer than
-    /// 128 bytes, or no such memory.
+    /// 256 bytes, or no such memory.
     pub fn build(self) -> Result<Rate<QuantaClock, H>, SketchError> {
         self.build_with(|()| QuantaClock::new())
     }
@@ -101,7 +101,7 @@ impl<C: Clock, H: BuildHasher> RateBuilder<C, H> {
     ///
     /// # Errors
     /// If the window or the largest count is 0, if the count needs more bits than the window leaves, if there are fewer than
-    /// 128 bytes, or no such memory.
+    /// 256 bytes, or no such memory.
     pub fn build(self) -> Result<Rate<C, H>, SketchError> {
         self.build_with(|clock| clock)
     }

@@ -45,24 +45,17 @@ struct Spot<const PER: usize> {
     shifts: [u32; PER],
 }
 
-/// A key's words as they were read in a window.
+/// A key's words as they were read in a window; by field, so that each is in registers.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Read<'a, const N: usize, const PER: usize> {
-    rows: [Row<'a, PER>; N],
+    words: [&'a AtomicU64; N],
+    shifts: [[u32; PER]; N],
+    seen: [u64; N],
+    counts: [[u64; PER]; N],
     /// Its estimate: at least what was counted for it.
     pub(crate) least: u64,
     /// The word that says so.
     at: usize,
-}
-
-/// A word as it was read.
-#[derive(Copy, Clone, Debug)]
-struct Row<'a, const PER: usize> {
-    word: &'a AtomicU64,
-    shifts: [u32; PER],
-    seen: u64,
-    /// The lesser of the key's counters in it.
-    count: u64,
 }
 
 /// How a commit ended.
@@ -173,7 +166,8 @@ impl Counters {
 
     #[inline(always)]
     fn word<const PER: usize>(&self, spot: &Spot<PER>, window: u64) -> &AtomicU64 {
-        let parity = if self.parities == 2 { usize::from(window & 1 == 1) } else { 0 };
+        #[expect(clippy::cast_possible_truncation, reason = "one bit, or none")]
+        let parity = window as usize & (self.parities - 1);
         &self.words[spot.index + parity]
     }
 
@@ -220,24 +214,25 @@ impl Counters {
         window: u64,
         latest: &impl Fn() -> u64,
     ) -> Result<Read<'_, N, PER>, Late> {
-        let row = |row: usize| {
-            let word = self.word(&rows.0[row], window);
+        let words: [&AtomicU64; N] = std::array::from_fn(|row| self.word(&rows.0[row], window));
+        let shifts = std::array::from_fn(|row| rows.0[row].shifts);
+        let (mut seen, mut counts) = ([0; N], [[0; PER]; N]);
+        let (mut least, mut at) = (u64::MAX, 0);
+        for row in 0..N {
             // Ordering: Acquire; pairs with the Release of raises and commits.
-            let seen = word.load(Acquire);
-            let shifts = rows.0[row].shifts;
-            let count = self.least(Self::current(windows, seen, window, latest)?, &shifts);
-            Ok(Row { word, shifts, seen, count })
-        };
-        let first = row(0)?;
-        let (mut all, mut least, mut at) = ([first; N], first.count, 0);
-        for (next, place) in all.iter_mut().enumerate().skip(1) {
-            *place = row(next)?;
+            seen[row] = words[row].load(Acquire);
+            let current = Self::current(windows, seen[row], window, latest)?;
+            let mut count = u64::MAX;
+            for (counted, shift) in counts[row].iter_mut().zip(rows.0[row].shifts) {
+                *counted = (current >> shift) & self.most();
+                count = count.min(*counted);
+            }
             // No branch: which of two shared words is the lesser is not to be predicted.
-            let less = place.count < least;
-            least = std::hint::select_unpredictable(less, place.count, least);
-            at = std::hint::select_unpredictable(less, next, at);
+            let less = count < least;
+            least = std::hint::select_unpredictable(less, count, least);
+            at = std::hint::select_unpredictable(less, row, at);
         }
-        Ok(Read { rows: all, least, at })
+        Ok(Read { words, shifts, seen, counts, least, at })
     }
 
     /// A key's estimate in the window before this one.
@@ -299,13 +294,20 @@ impl Counters {
         (window, count): (u64, u64),
     ) -> [u64; N] {
         // They were of this window or older ones when they were read.
-        if !read.rows.iter().all(|row| windows.is_of(row.seen, window)) {
+        let mut is_first = false;
+        let mut next = [0; N];
+        for row in 0..N {
+            let is_now = windows.is_of(read.seen[row], window);
+            is_first |= !is_now;
+            next[row] = if is_now { read.seen[row] } else { windows.empty(window) };
+            for (counted, shift) in read.counts[row].into_iter().zip(read.shifts[row]) {
+                next[row] += count.saturating_sub(counted) << shift;
+            }
+        }
+        if is_first {
             windows.begin(window);
         }
-        read.rows.map(|row| {
-            let current = if windows.is_of(row.seen, window) { row.seen } else { windows.empty(window) };
-            self.raised(current, &row.shifts, count)
-        })
+        next
     }
 
     /// Raises all words but the one that the estimate is from.
@@ -319,10 +321,11 @@ impl Counters {
         latest: &impl Fn() -> u64,
     ) -> Result<(), Late> {
         for other in 1..N {
-            let (row, next) = (&read.rows[(read.at + other) % N], next[(read.at + other) % N]);
+            let row = (read.at + other) % N;
+            let word = read.words[row];
             // Ordering: as in `raise_word`.
-            if row.word.compare_exchange(row.seen, next, AcqRel, Acquire).is_err() {
-                self.raise_again(windows, row, at, latest)?;
+            if word.compare_exchange(read.seen[row], next[row], AcqRel, Acquire).is_err() {
+                self.raise_again(windows, word, &read.shifts[row], at, latest)?;
             }
         }
         Ok(())
@@ -331,14 +334,15 @@ impl Counters {
     /// Another thread was first.
     #[cold]
     #[inline(never)]
-    fn raise_again<const PER: usize>(
+    fn raise_again(
         &self,
         windows: &Windows,
-        row: &Row<'_, PER>,
+        word: &AtomicU64,
+        shifts: &[u32],
         at: (u64, u64),
         latest: &impl Fn() -> u64,
     ) -> Result<(), Late> {
-        self.raise_word(windows, (row.word, row.word.load(Acquire)), &row.shifts, at, latest)
+        self.raise_word(windows, (word, word.load(Acquire)), shifts, at, latest)
     }
 
     /// Exchanges the word that the estimate is from, if it is as it was read.
@@ -347,9 +351,9 @@ impl Counters {
         read: &Read<'_, N, PER>,
         next: &[u64; N],
     ) -> Commit {
-        let row = &read.rows[read.at % N];
+        let row = read.at % N;
         // Ordering: AcqRel: the raises come before it for whoever sees it.
-        match row.word.compare_exchange(row.seen, next[read.at % N], AcqRel, Acquire) {
+        match read.words[row].compare_exchange(read.seen[row], next[row], AcqRel, Acquire) {
             Ok(_) => Commit::Done,
             Err(_) => Commit::Lost,
         }
