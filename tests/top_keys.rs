@@ -23,8 +23,8 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Barrier, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, LazyLock, Mutex};
 use tollgate::sketch::{CutText, SampledTopKeys, TopKeys, TopSample};
 use tollgate::{Quota, RateLimiter, Timestamp};
 
@@ -514,6 +514,49 @@ fn a_key_that_panics_spoils_nothing() {
     assert_eq!((sample.keys.total(), sample.keys.top(1)[0].count, sample.keys.max_error()), (5, 3, 1));
 }
 
+/// Two for each thread that can run at once, as the documentation has it.
+fn stripes() -> usize {
+    let threads = std::thread::available_parallelism().map_or(4, usize::from);
+    (2 * threads.next_power_of_two()).min(16)
+}
+
+/// A key whose comparison, which is made under the lock of a stripe, records another, until all stripes are taken.
+#[derive(Clone, Hash, Debug)]
+struct Nested;
+
+static NESTING: AtomicBool = AtomicBool::new(true);
+static FRONT: LazyLock<SampledTopKeys<Nested>> =
+    LazyLock::new(|| SampledTopKeys::try_new(3, 1).expect("small"));
+
+impl PartialEq for Nested {
+    fn eq(&self, _: &Self) -> bool {
+        if NESTING.load(Ordering::Relaxed) {
+            FRONT.record_with(5, || Nested);
+            RECORDED.fetch_add(5, Ordering::Relaxed);
+        }
+        true
+    }
+}
+
+impl Eq for Nested {}
+
+static RECORDED: AtomicU64 = AtomicU64::new(0);
+
+#[test]
+fn what_finds_all_stripes_taken_is_dropped_and_counted() {
+    // Each goes one stripe deeper than the one before, until it finds the key in all of them.
+    for _ in 0..40 {
+        FRONT.record_with(7, || Nested);
+    }
+    NESTING.store(false, Ordering::Relaxed);
+    let recorded = 40 * 7 + RECORDED.load(Ordering::Relaxed);
+    let sample = FRONT.take();
+    assert_eq!(sample.dropped, 5 * (40 - stripes() as u64), "{sample:?}");
+    assert_eq!(sample.keys.total() + sample.dropped, recorded);
+    assert_eq!(sample.keys.top(1)[0].count, sample.keys.total());
+    assert_eq!((FRONT.take().dropped, FRONT.snapshot().keys.total()), (0, 0));
+}
+
 #[test]
 fn memory_is_what_is_stated_and_nothing_later() {
     const ENTRIES: usize = 1_000;
@@ -523,8 +566,7 @@ fn memory_is_what_is_stated_and_nothing_later() {
     let held = HELD.get();
     let ours = SampledTopKeys::<Key>::try_new(ENTRIES, 1).expect("small");
     let held = usize::try_from(HELD.get() - held).expect("it is held");
-    let stripes = std::thread::available_parallelism().map_or(4, usize::from).next_power_of_two();
-    let stripes = (2 * stripes).min(16);
+    let stripes = stripes();
     assert_eq!(held, ours.state_bytes());
     assert!(held <= stripes * (ENTRIES * (size_of::<Key>() + 32 + 16 + 32) + 512), "{held}");
 
