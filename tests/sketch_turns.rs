@@ -234,6 +234,42 @@ fn a_clock_that_is_set_back_locks_nobody_out() {
         clock.set(at(now));
         assert!(limiter.check_n("key", 4).is_allowed(), "{windows} windows back");
         assert!(limiter.check("key").is_denied(), "{windows} windows back");
+        // Nor those who were there while it was wrong, nor in the windows that follow; the newest window once was believed,
+        // and the sketch stood still until it came.
+        for key in 0..5 {
+            assert!(limiter.check(&key).is_allowed(), "{windows} windows back, key {key}");
+        }
+        for later in 1..windows.min(5) {
+            clock.set(at(now + later * MINUTE));
+            assert!(limiter.check_n("key", 4).is_allowed(), "{windows} windows back, {later} later");
+            assert!(limiter.check("key").is_denied(), "{windows} windows back, {later} later");
+        }
+    }
+}
+
+/// One given time far ahead binds nobody who asks by the clock.
+#[test]
+fn a_wrong_given_time_stops_nobody() {
+    let (limiter, clock) = per_minute(4, LEAST);
+    let now = clock_ns(&clock);
+    for key in 0..40 {
+        let _ = limiter.check_at(&key, 4, at(now + 40 * DAY));
+    }
+    for later in 0..5 {
+        clock.set(at(now + later * MINUTE));
+        assert!(limiter.check_n(&0, 4).is_allowed(), "{later} windows later");
+        assert!(limiter.check(&0).is_denied(), "{later} windows later");
+    }
+}
+
+/// The last window of all ends after the end of time, and so once had the first seconds in it.
+#[test]
+fn the_end_of_time_is_not_its_beginning() {
+    let (limiter, _clock) = per_minute(4, ROOMY);
+    assert!(limiter.check_at("key", 4, at(SEC)).is_allowed());
+    assert!(limiter.check_at("other", 1, Timestamp::MAX).is_allowed());
+    for now in [SEC, 2 * SEC, 5 * SEC, 26 * SEC] {
+        assert!(limiter.check_at("key", 1, at(now)).is_denied(), "{now}");
     }
 }
 

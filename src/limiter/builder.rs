@@ -62,7 +62,8 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
 
     /// How large the store is: a number of slots or keys, or a [`Capacity`] by memory or traffic.
     ///
-    /// Compact stores are of this size and stay so; default: 4 MiB. Keyed stores begin with room for so many keys, 8 bytes
+    /// Compact stores and sketches are of this size and stay so (a sketch has no slots: say its memory or its traffic);
+    /// default: 4 MiB. Keyed stores begin with room for so many keys, 8 bytes
     /// each, and grow, a doubling at a time, with no request paying for moved keys; default: 0.
     pub fn capacity(mut self, capacity: impl Into<Capacity>) -> Self {
         self.options.capacity = Some(capacity.into());

@@ -13,9 +13,9 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     /// Checks one unit for `key` now, and charges it if it is allowed.
     ///
     /// # Complexity
-    /// O(1): a clock reading, a hash, one cache line, and one exchange if it is allowed. Never allocates. Lock-free; a denial
-    /// writes nothing, but for a count when a newcomer is denied for a debt that was [spilled or
-    /// inherited](crate::Overflow).
+    /// O(1): a clock reading, a hash, one cache line, and one exchange if it is allowed; in a sketch three lines, and up to four
+    /// exchanges. Never allocates. Lock-free; a denial writes nothing, but for a count when a newcomer is denied for a debt that
+    /// was [spilled or inherited](crate::Overflow), and in races of a [`Sketch`](crate::Sketch).
     ///
     /// # Examples
     /// ```

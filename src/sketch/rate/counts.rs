@@ -171,10 +171,10 @@ impl Counts {
         loop {
             let latest = || self.latest_window(time, moment.now_ns);
             let look = || {
-                let count = |window| Ok(self.of(window).read(windows, rows, window, &latest)?.least);
                 // The word of a later window in place of the last one's says that it is late.
-                let previous = moment.window.checked_sub(1).map_or(Ok(0), count)?;
-                let current = count(moment.window)?;
+                let last = |window| self.of(window).last(windows, rows, moment.window, &latest);
+                let previous = moment.window.checked_sub(1).map_or(Ok(0), last)?;
+                let current = self.of(moment.window).read(windows, rows, moment.window, &latest)?.least;
                 let passed_ns = moment.now_ns.saturating_sub(windows.start_ns(moment.window));
                 Ok(Seen { previous, current, passed_ns })
             };

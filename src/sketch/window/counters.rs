@@ -387,7 +387,7 @@ impl Counters {
     pub(crate) fn reached(&self, windows: &Windows, window: u64, count: u64, most: usize) -> f64 {
         let places = self.words.len() / self.parities;
         let (mut reached, mut looked_at) = (0.0_f64, 0.0);
-        for index in (0..places).step_by((places / most.max(1)).max(1)) {
+        for index in (0..places).step_by(places.div_ceil(most.max(1)).max(1)) {
             let word = self.word(&Spot { index: index * self.parities, shifts: [] }, window).load(Acquire);
             let word = Self::current(windows, word, window, &|| window).unwrap_or(0);
             for counter in 0..self.counters {

@@ -148,7 +148,7 @@ impl Seen {
     /// The chance that a stranger seems to be known in this window, by up to `most` words.
     pub(crate) fn false_positives(&self, windows: &Windows, window: u64, most: usize) -> f64 {
         let places = self.words.len() / self.parities;
-        let step = (places / most.max(1)).max(1);
+        let step = places.div_ceil(most.max(1)).max(1);
         let (mut sum, mut looked_at) = (0.0, 0.0);
         for index in (0..places).step_by(step) {
             let mark = Mark { index: index * self.parities, bits: 0 };

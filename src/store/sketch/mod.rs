@@ -17,7 +17,7 @@
 //! and is admitted; the others see its count, and decide anew.
 //!
 //! *A key that it knows* is charged by raise-then-commit ([`Counters`]), from exactly the estimate that was decided
-//! on. Denials write nothing.
+//! on. Denials write nothing, but for those below.
 //!
 //! # Sliding windows
 //! The last window's estimate weighs too, so a charge of a thread that lags in the last window must not come after it was
@@ -57,20 +57,25 @@ const BATCH: usize = 16;
 /// 1.0) in one window of 100 a key, and deny about one deserving request in ten thousand.
 ///
 /// Prefer [`Compact`](crate::Compact) where it has room for the keys that owe: it forgets as keys pay, this one by whole
-/// windows. This one is for more busy keys than there is memory for, at 1 to 4 bytes each; and its memory is the same under a
-/// flood of ever new keys, each of which takes three bits, and denies nobody.
+/// windows. This one is for more busy keys than there is memory for, at 1 to 8 bytes each; and a flood of ever new keys takes
+/// three bits for each of them, which denies nobody as long as the doorkeeper has room for them.
 ///
 /// Made by [`Builder::sketch`](crate::Builder::sketch). Windows are aligned to the Unix epoch, and turn by themselves: no call
 /// pays for a turn.
 ///
 /// # Consistency
-/// Never more than the limit is admitted to a key in one window, under any interleaving. Two kinds of races can deny what there
-/// was room for, once: first checks of one key in a window of which one costs more than a unit, and checks of one key on both
-/// sides of a sliding window's turn.
+/// Never more than the limit is admitted to a key in one window, under any interleaving. Races can deny what there was room for,
+/// once: first checks of one key in a window of which one costs more than a unit; checks of one key on both sides of a
+/// sliding window's turn; and checks that lost a race for counters that all are shared. What they charged or raised stays.
+///
+/// A thread that is held up for more than half of the range of tags (45 days for windows of a minute, 2 hours for a millisecond)
+/// takes newer counts for old ones. If the limiter's own clock is set back by two windows or more, counting begins anew: nobody is
+/// locked out by a clock that was wrong.
 ///
 /// A check of an earlier window than others have reached, whose key shares a word with theirs, is counted in the window that they
 /// are in, since the word knows that one only. So times that the caller says ([`check_at`](crate::RateLimiter::check_at)) and
-/// that step back are counted in some window between their own and the newest, each of which admits the limit.
+/// that step back are counted in some window between their own and the newest, each of which admits the limit. If calls by the
+/// clock are made too, given times must not be ahead of it by two windows or more: each would take the other's for old.
 ///
 /// # Source
 /// Cormode and Muthukrishnan 2005 (count-min); Estan and Varghese 2002 (conservative update); Einziger, Friedman and
@@ -203,11 +208,13 @@ impl Tables {
             self.seen.has_turned(&self.windows, &key.mark, window, latest)?;
             let last = self.last::<A, N, PER>(key, window, latest)?;
             if last > used.last {
-                let ahead = word.ahead(moment.later, last, used.current);
-                if let Verdict::Deny = word.judge(ahead, now_ns, cost) {
-                    let ahead = word.ahead(moment.later, last, used.current + cost);
-                    return Ok(Some(moment.decision(word, Outcome::Denied, ahead, false, cost)));
-                }
+                let again = word.judge(word.ahead(moment.later, last, used.current), now_ns, cost);
+                let ahead = word.ahead(moment.later, last, used.current + cost);
+                let (outcome, charged) = match again {
+                    Verdict::Admit(_) => (Outcome::Allowed, true),
+                    Verdict::Deny | Verdict::Never => (Outcome::Denied, false),
+                };
+                return Ok(Some(moment.decision(word, outcome, ahead, charged, cost)));
             }
         }
         Ok(Some(moment.decision(word, Outcome::Allowed, after, true, cost)))
