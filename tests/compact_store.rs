@@ -638,10 +638,7 @@ mod refusals {
             (refusal(TokenBucket::aligned_adaptive(quota, START)), "greedy"),
             (refusal(MinimumSpacing::new(Duration::ZERO)), "1 ns"),
         ] {
-            assert!(
-                error.contains("the store cannot hold this kind") && error.contains(instead),
-                "{error}"
-            );
+            assert!(error.contains("the store cannot hold this kind") && error.contains(instead), "{error}");
         }
     }
 

@@ -223,10 +223,7 @@ fn what_the_counters_cannot_hold_is_refused_with_its_flag() {
     let run = place.run(&format!("{args} --algorithm sliding-window"));
     run.fails(
         2,
-        &[
-            "sliding-window: --limit 70000/min: ",
-            "the limit, in this store, is 70000, but can be at most",
-        ],
+        &["sliding-window: --limit 70000/min: ", "the limit, in this store, is 70000, but can be at most"],
     );
     assert!(!run.stderr.contains("10/s") && !run.stderr.contains("compact"), "{}", run.stderr);
     let run = place.run(&format!("{args} --json"));
