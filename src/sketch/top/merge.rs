@@ -7,9 +7,9 @@ use super::{Slot, TopKey, TopKeys, rank};
 impl<K: Hash + Eq> TopKeys<K> {
     /// Adds what another has counted, as if it had been counted here, within the sum of the errors.
     ///
-    /// With `m` entries in both, and `n1` and `n2` units, all that is said of `n / m` then holds of `(n1 +
-    /// n2) / m`. If one has fewer entries, `m` is those. Of equal counts, this one's entries come before the
-    /// other's.
+    /// With `m` entries in both, and `n1` and `n2` units, all that is said of `n / m` then holds of
+    /// `(n1 + n2) / m`. If one has fewer entries, `m` is those. Of equal counts, this one's entries come before
+    /// the other's.
     ///
     /// # Complexity
     /// O(m log m). Allocates, and frees again.
