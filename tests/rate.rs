@@ -257,23 +257,28 @@ fn all_of_time_works() {
 }
 
 #[test]
-fn a_day_far_ahead_is_forgotten_when_the_clock_is_put_right() {
-    let (rate, clock) = manual(SEC, LEAST, 1_000);
-    clock.set(at(1_800_000_000 * SEC));
-    for key in 0..100 {
-        rate.observe(&key, 10);
+fn a_time_far_ahead_is_forgotten_when_the_clock_is_put_right() {
+    let right = 1_700_000_000;
+    let ahead = [2, 3, 10, 11, 1_000, 1_001, 30_000, 40_000, 100_000_000];
+    for wrong in ahead.map(|ahead| (right + ahead) * SEC).into_iter().chain([u64::MAX]) {
+        let (rate, clock) = manual(SEC, LEAST, 1_000);
+        clock.set(at(wrong));
+        for key in 0..100 {
+            rate.observe(&key, 10);
+        }
+        for second in 0..20 {
+            clock.set(at((right + second) * SEC));
+            let before = if second == 0 { 0 } else { 5 };
+            assert_eq!(rate.observe("key", 5), 5, "{wrong} {second}");
+            let components = rate.components("key");
+            assert_eq!((components.previous, components.current), (before, 5), "{wrong} {second}");
+        }
     }
-    for second in 0..20_u64 {
-        clock.set(at((1_700_000_000 + second) * SEC));
-        rate.observe("key", 5);
-        assert_eq!(rate.components("key").current, 5);
-        assert_eq!(rate.components("key").previous, if second == 0 { 0 } else { 5 });
-    }
-    // And given times do so too.
-    rate.observe_at("key", 10, at(1_900_000_000 * SEC));
-    for second in 100..120_u64 {
-        let now = at((1_700_000_000 + second) * SEC);
-        assert_eq!(rate.observe_at("key", 5, now), 5);
+    // Given times, if they are further apart than any thread can be late.
+    let (rate, _) = manual(SEC, LEAST, 1_000);
+    rate.observe_at("key", 10, at((right + 100_000_000) * SEC));
+    for second in 0..20 {
+        assert_eq!(rate.observe_at("key", 5, at((right + second) * SEC)), 5);
     }
 }
 
