@@ -295,19 +295,19 @@ impl Counters {
     ) -> [u64; N] {
         // They were of this window or older ones when they were read.
         let mut is_first = false;
-        let mut next = [0; N];
-        for row in 0..N {
+        let mut all = [0; N];
+        for (row, next) in all.iter_mut().enumerate() {
             let is_now = windows.is_of(read.seen[row], window);
             is_first |= !is_now;
-            next[row] = if is_now { read.seen[row] } else { windows.empty(window) };
+            *next = if is_now { read.seen[row] } else { windows.empty(window) };
             for (counted, shift) in read.counts[row].into_iter().zip(read.shifts[row]) {
-                next[row] += count.saturating_sub(counted) << shift;
+                *next += count.saturating_sub(counted) << shift;
             }
         }
         if is_first {
             windows.begin(window);
         }
-        next
+        all
     }
 
     /// Raises all words but the one that the estimate is from.
