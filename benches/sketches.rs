@@ -4,22 +4,23 @@
 //! cargo bench --bench sketches                        the tables
 //! cargo bench --bench sketches -- --quick             fewer, shorter rounds
 //! cargo bench --bench sketches -- --json FILE         and the same as JSON
-//! cargo bench --bench sketches -- --scenario rate     only those whose names contain this; `turns` for the last part
+//! cargo bench --bench sketches -- --scenario rate     only those whose names contain this; or turns
 //! ```
-//! * **ns** is wall time × threads / calls of all threads, as in `peers.rs`, whose harness this is. Ratios are taken within
-//!   rounds, against the row that the table names.
+//! * **ns** is wall time × threads / calls of all threads, as in `peers.rs`, whose harness this is. Ratios
+//!   are taken within rounds, against the row that the table names.
 //! * Keys are 64-bit numbers, drawn uniformly at random. Skewed traffic has fewer keys in cache-cold lines.
-//! * "Same memory" is the peer with the same bytes; its counters have 64 bits each. "Same error" is the peer with as many
-//!   columns as make the mean count of a key that was never seen no more than ours, when each of the table's keys had an event:
-//!   that is what a limit's wrong denials depend on.
-//! * Turns: each event is timed by itself, which adds a counter reading; those within 100 µs after a turn (and 20 before) are
-//!   near it. There the peer clears a sketch, in one event of about a thousand; and our keys' first events of a window are
-//!   there, which find lines that nobody touched for a window. p99.99 is what one event in 10,000 reaches; above it the
-//!   operating system's interruptions take over (with a real-time priority: its throttling).
-//! * On two threads the peer is warmed up for a second on one: before, it panics when two threads meet at a turn of windows below a
-//!   second (0.9.1: `assertion failed: new >= now - 1000`).
-//! * Known bias: as in `peers.rs`. On virtual machines the distance between the two processors changes all contended rows;
-//!   compare rows of one table.
+//! * "Same memory" is the peer with the same bytes; its counters have 64 bits each. "Same error" is the peer
+//!   with as many columns as make the mean count of a key that was never seen no more than ours, when each of
+//!   the table's keys had an event: that is what a limit's wrong denials depend on.
+//! * Turns: each event is timed by itself, which adds a counter reading; those within 100 µs after a turn
+//!   (and 20 before) are near it. There the peer clears a sketch, in one event of about a thousand; and our
+//!   keys' first events of a window are there, which find lines that nobody touched for a window. p99.99 is
+//!   what one event in 10,000 reaches; above it the operating system's interruptions take over (with a
+//!   real-time priority: its throttling).
+//! * On two threads the peer is warmed up for a second on one: before, it panics when two threads meet at a
+//!   turn of windows below a second (0.9.1: `assertion failed: new >= now - 1000`).
+//! * Known bias: as in `peers.rs`. On virtual machines the distance between the two processors changes all
+//!   contended rows; compare rows of one table.
 
 #[path = "peers/harness.rs"]
 #[allow(dead_code, reason = "made for peers.rs")]
@@ -173,7 +174,8 @@ impl Target {
     }
 
     fn json(&self) -> Value {
-        json!({"target": self.text, "bound": self.bound, "ratio": self.ratio, "holds": self.ratio <= self.bound})
+        let holds = self.ratio <= self.bound;
+        json!({"target": self.text, "bound": self.bound, "ratio": self.ratio, "holds": holds})
     }
 }
 
@@ -210,7 +212,8 @@ fn targets(tables: &[Table], turns: &[turns::Turns]) -> Vec<Target> {
 }
 
 fn main() {
-    // Cargo passes `--bench` when benching; without it (`cargo test --benches`) this only shows that all rows run.
+    // Cargo passes `--bench` when benching; without it (`cargo test --benches`) this only shows that all rows
+    // run.
     let smoke = !support::has("--bench");
     let quick = smoke || support::has("--quick");
     let only = support::option("--scenario");
@@ -218,9 +221,7 @@ fn main() {
 
     let errors = if wanted("errors") { rates::errors(smoke) } else { Vec::new() };
     for (keys, bytes, ours, pingora) in &errors {
-        println!(
-            "after {keys} keys of one event in {bytes} B a key that was never seen has {ours:.3}; pingora {pingora:.3}"
-        );
+        println!("{keys} keys of one event, {bytes} B: an unseen key has {ours:.3}, pingora {pingora:.3}");
     }
     let mut tables = Vec::new();
     for scene in rates::scenes().into_iter().chain(others::scenes()) {

@@ -2,8 +2,8 @@
 //!
 //! Properties, each against exact counts of every key and window:
 //! - with room, while time does not step back, all that is said is exact;
-//! - without it, each count is at least the key's events: by a clock that jumps, and from the latest time on again after it
-//!   stepped back; of given times, also when they lag.
+//! - without it, each count is at least the key's events: by a clock that jumps, and from the latest time on
+//!   again after it stepped back; of given times, also when they lag.
 //! - Threads at once, at turns too: the n-th event of a window is told n, and none is lost.
 
 mod common;
@@ -20,7 +20,8 @@ use tollgate::sketch::{Rate, RateBuilder, RateComponents};
 use tollgate::{Clock, ManualClock, QuantaClock, Timestamp};
 
 const CENTURY: u64 = 36_525 * 86_400 * SEC;
-/// 64 bytes in each half of the even and of the odd windows' counters: every key shares its lines with all others.
+/// 64 bytes in each half of the even and of the odd windows' counters: every key shares its lines with all
+/// others.
 const LEAST: usize = 256;
 
 fn at(ns: u64) -> Timestamp {
@@ -94,7 +95,8 @@ fn start() -> impl Strategy<Value = u64> {
     select(vec![0, 5, 1_700_000_000 * SEC, 1_700_000_001 * SEC + 77])
 }
 
-/// Counters of 24 bits; of 12, of which a key has two in a word; and of 28, the most for windows of a nanosecond.
+/// Counters of 24 bits; of 12, of which a key has two in a word; and of 28, the most for windows of a
+/// nanosecond.
 fn largest() -> impl Strategy<Value = u64> {
     select(vec![(1 << 24) - 1, (1 << 12) - 1, (1 << 28) - 1])
 }
@@ -341,7 +343,8 @@ fn windows_below_a_millisecond_work() {
     }
 }
 
-/// Two sketches of pingora-limits' default size, 64 KiB, say 7 for half of all keys that were never seen, after 10,000 others.
+/// Two sketches of pingora-limits' default size, 64 KiB, say 7 for half of all keys that were never seen,
+/// after 10,000 others.
 #[test]
 fn many_keys_of_one_event_add_little_to_one_that_was_never_seen() {
     // With 24 bits, and with as many as a limit of hundreds needs.
@@ -358,8 +361,8 @@ fn many_keys_of_one_event_add_little_to_one_that_was_never_seen() {
 
 const THREADS: u64 = if cfg!(miri) { 3 } else { 8 };
 
-/// The n-th event of a window is told n. So no number is told more often than there were windows, nor more often than the one
-/// before it: an event that is lost lets two have one number.
+/// The n-th event of a window is told n. So no number is told more often than there were windows, nor more
+/// often than the one before it: an event that is lost lets two have one number.
 #[test]
 fn threads_at_once_count_every_event_once_at_turns_too() {
     for largest in [(1 << 24) - 1, (1 << 12) - 1] {

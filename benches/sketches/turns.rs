@@ -12,7 +12,8 @@ use crate::support::stopwatch;
 
 /// Windows are short, so that there are many turns.
 const WINDOW: Duration = Duration::from_millis(10);
-/// So long before a turn an event is near it, since the peer's clock is known to within that; and so long after it.
+/// So long before a turn an event is near it, since the peer's clock is known to within that; and so long
+/// after it.
 const BEFORE: Duration = Duration::from_micros(20);
 const AFTER: Duration = Duration::from_micros(100);
 /// What is looked at: with some thousand events near each turn, that of about one in ten turns.
@@ -56,8 +57,8 @@ impl Turning for Ours {
     }
 }
 
-/// Its windows turn with the first call that finds a window's whole milliseconds over, and begin with the millisecond of that
-/// call: which is done here too.
+/// Its windows turn with the first call that finds a window's whole milliseconds over, and begin with the
+/// millisecond of that call: which is done here too.
 struct Pingora {
     rate: pingora_limits::rate::Rate,
     start: Instant,
@@ -65,7 +66,8 @@ struct Pingora {
 }
 
 impl Pingora {
-    /// In its first second it panics if two threads meet at a turn (`assertion failed: new >= now - 1000`), so that is spent alone.
+    /// In its first second it panics if two threads meet at a turn (`assertion failed: new >= now - 1000`),
+    /// so that is spent alone.
     fn new(bytes: usize) -> Self {
         let rate = rates::pingora(WINDOW, rates::columns(bytes));
         // It reads its clock when all else is made.
@@ -109,7 +111,8 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// The least of the worst 0.01 %, in nanoseconds: above it, interruptions by the operating system take over.
+    /// The least of the worst 0.01 %, in nanoseconds: above it, interruptions by the operating system take
+    /// over.
     fn worst(histogram: &Histogram<u64>) -> f64 {
         crate::summary::float(histogram.value_at_quantile(WORST))
     }
@@ -147,7 +150,8 @@ impl Turns {
     pub(crate) fn json(&self) -> Value {
         let place = |histogram: &Histogram<u64>| {
             json!({
-                "events": histogram.len(), "mean_ns": histogram.mean(), "p50_ns": histogram.value_at_quantile(0.5),
+                "events": histogram.len(), "mean_ns": histogram.mean(),
+                "p50_ns": histogram.value_at_quantile(0.5),
                 "p99_ns": histogram.value_at_quantile(0.99), "p99.9_ns": histogram.value_at_quantile(0.999),
                 "p99.99_ns": Self::worst(histogram), "max_ns": histogram.max(),
             })

@@ -80,8 +80,8 @@ impl fmt::Display for SketchError {
             Reason::ZeroLargest => write!(f, "the largest count is 0, but must be at least 1"),
             Reason::Largest { got, max } => write!(
                 f,
-                "the largest count is {got}, but with this window can be at most {max}; count in larger units, such as \
-                 KiB for bytes"
+                "the largest count is {got}, but with this window can be at most {max}; count in larger \
+                 units, such as KiB for bytes"
             ),
             Reason::Share { what, got } => {
                 write!(f, "{what} is {got}, but must be above 0 and below 1, as in 0.01")

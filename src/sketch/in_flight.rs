@@ -1,23 +1,25 @@
 //! How many of a key there are at once.
 //!
-//! A plain count-min sketch: who enters adds to each of the key's counters, who leaves takes it away again. So each counter is
-//! what those who are in have added to it, of this key and others, and the least of a key's is at least its own.
-//! (Conservative update would not do: it leaves out what nobody could take away later.)
+//! A plain count-min sketch: who enters adds to each of the key's counters, who leaves takes it away again.
+//! So each counter is what those who are in have added to it, of this key and others, and the least of a
+//! key's is at least its own. (Conservative update would not do: it leaves out what nobody could take away
+//! later.)
 //!
 //! # Entering with a limit
-//! Count, then judge: all counters are added to first, in the same order by all of one key; then they are read; who is above
-//! the limit takes back what it added. Suppose more than the limit of one key were let in and are in at once. One of them was the
-//! last to add to the key's last counter. It read there what the others had added, so all that they had added before
-//! too (all additions are Acquire and Release), and none of them had left yet. So it read their sum in every counter, its own
-//! included, and was not let in: a contradiction. (Judging by what the additions returned lets two in: each may be the first in
-//! another counter. So do relaxed additions. See the models.)
+//! Count, then judge: all counters are added to first, in the same order by all of one key; then they are
+//! read; who is above the limit takes back what it added. Suppose more than the limit of one key were let in
+//! and are in at once. One of them was the last to add to the key's last counter. It read there what the
+//! others had added, so all that they had added before too (all additions are Acquire and Release), and none
+//! of them had left yet. So it read their sum in every counter, its own included, and was not let in: a
+//! contradiction. (Judging by what the additions returned lets two in: each may be the first in another
+//! counter. So do relaxed additions. See the models.)
 //!
 //! # No counter wraps
-//! One addition is below 2³². A counter that is found at 2⁶² or more is *stuck*: it is set to 3 × 2⁶², whoever meets it sets
-//! it again, and who leaves takes nothing from it any more. Between seeing and setting, or between looking and taking away, each
-//! thread moves it by less than 2³² once. So it stays between 2⁶² and 2⁶⁴ if there are fewer than 2²⁹ threads, and says
-//! for ever that it cannot say. What it takes to get there are 2³⁰ guards that are leaked (`mem::forget`) with the
-//! largest numbers.
+//! One addition is below 2³². A counter that is found at 2⁶² or more is *stuck*: it is set to 3 × 2⁶²,
+//! whoever meets it sets it again, and who leaves takes nothing from it any more. Between seeing and setting,
+//! or between looking and taking away, each thread moves it by less than 2³² once. So it stays between 2⁶²
+//! and 2⁶⁴ if there are fewer than 2²⁹ threads, and says for ever that it cannot say. What it takes to get
+//! there are 2³⁰ guards that are leaked (`mem::forget`) with the largest numbers.
 
 mod guard;
 #[cfg(all(test, tollgate_loom))]
@@ -45,18 +47,20 @@ const STUCK_FROM: u64 = 1 << 62;
 /// What a stuck counter is set to.
 const STUCK: u64 = 3 << 62;
 
-/// How many requests of each key are in flight, for any number of keys in constant memory: counts that are never too low.
+/// How many requests of each key are in flight, for any number of keys in constant memory: counts that are
+/// never too low.
 ///
-/// A count-min sketch of 64-bit counters, four for a key. Who [enters](Self::enter) is counted until its guard is
-/// dropped. The count of a key is too high if others are in that share all of its four counters. With 256 KiB, the default,
-/// and a thousand other keys in flight that is one key in 1,300; with 1 MiB, one in 42,000.
+/// A count-min sketch of 64-bit counters, four for a key. Who [enters](Self::enter) is counted until its
+/// guard is dropped. The count of a key is too high if others are in that share all of its four counters.
+/// With 256 KiB, the default, and a thousand other keys in flight that is one key in 1,300; with 1 MiB, one
+/// in 42,000.
 ///
-/// To limit how many there are at once, use [`try_enter`](Self::try_enter), which decides by the count that it leaves behind:
-/// counting first and comparing afterwards lets more in when threads race.
+/// To limit how many there are at once, use [`try_enter`](Self::try_enter), which decides by the count that
+/// it leaves behind: counting first and comparing afterwards lets more in when threads race.
 ///
 /// # Consistency
-/// All calls take `&self`, never wait and can be made from any number of threads. A count holds everyone who entered before it
-/// began and has not left. Those who are being turned away are counted for a moment too.
+/// All calls take `&self`, never wait and can be made from any number of threads. A count holds everyone who
+/// entered before it began and has not left. Those who are being turned away are counted for a moment too.
 ///
 /// # Keys that clients choose
 /// The default hasher has a secret, so clients cannot choose keys that share counters but by trying them out.
@@ -106,8 +110,8 @@ pub struct Full {
 }
 
 impl Full {
-    /// How many there were, without those that were not let in: at least the key's own, and those that others were being
-    /// turned away with at that moment.
+    /// How many there were, without those that were not let in: at least the key's own, and those that others
+    /// were being turned away with at that moment.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
@@ -166,7 +170,8 @@ impl Rows {
     fn add(&self, place: &Place, n: u32) {
         for &index in &place.0 {
             let counter = &self.counters[index];
-            // Ordering: AcqRel: who adds to the last counter after others sees all that they added. See the module's text.
+            // Ordering: AcqRel: who adds to the last counter after others sees all that they added. See the
+            // module's text.
             if counter.fetch_add(n.into(), AcqRel) >= STUCK_FROM {
                 stick(counter);
             }
@@ -178,8 +183,8 @@ impl Rows {
     fn take_away(&self, place: &Place, n: u32) {
         for &index in &place.0 {
             let counter = &self.counters[index];
-            // Ordering: Relaxed for the look: a counter that is stuck is stuck for ever, and one that sticks after the look is
-            // allowed for.
+            // Ordering: Relaxed for the look: a counter that is stuck is stuck for ever, and one that sticks
+            // after the look is allowed for.
             if counter.load(Relaxed) < STUCK_FROM {
                 // Ordering: Release; pairs with the Acquire of who enters next: what was done inside is done.
                 counter.fetch_sub(n.into(), Release);
@@ -222,7 +227,8 @@ impl InFlight {
         Self::with_memory(DEFAULT_BYTES).expect("a quarter of a MiB")
     }
 
-    /// Counts in at most so many bytes, at least 128. Eight bytes a counter; pages are taken as keys touch them.
+    /// Counts in at most so many bytes, at least 128. Eight bytes a counter; pages are taken as keys touch
+    /// them.
     ///
     /// # Errors
     /// If there are fewer than 128 bytes, or there is no such memory.
@@ -276,9 +282,10 @@ impl<H: BuildHasher> InFlight<H> {
     /// Counts `n` in flight for a key if there are no more than `limit` then; else changes nothing.
     ///
     /// # Consistency
-    /// At no time are more than `limit` of a key in that were let in by this call. A race can turn away wrongly: those that
-    /// are being turned away are counted for a moment, so of two that come at once for the last place both may be. Whoever
-    /// finds that much room *beside* all that are in or are trying at once is let in.
+    /// At no time are more than `limit` of a key in that were let in by this call. A race can turn away
+    /// wrongly: those that are being turned away are counted for a moment, so of two that come at once for
+    /// the last place both may be. Whoever finds that much room *beside* all that are in or are trying at
+    /// once is let in.
     ///
     /// # Errors
     /// [`Full`], with how many there are.
@@ -292,7 +299,8 @@ impl<H: BuildHasher> InFlight<H> {
         Ok(Guard::new(&self.rows, place, n, count))
     }
 
-    /// [`InFlight::enter`] with a guard that keeps the counters alive: for tasks and threads that outlive the caller.
+    /// [`InFlight::enter`] with a guard that keeps the counters alive: for tasks and threads that outlive the
+    /// caller.
     ///
     /// # Examples
     /// ```

@@ -23,11 +23,12 @@ use super::SketchError;
 use crate::clock::{Clock, QuantaClock, Timestamp};
 use crate::store::{Clocked, Time};
 
-/// Counts events of any number of keys by windows of time, in constant memory: how many in this window, and at which
-/// rate in the last.
+/// Counts events of any number of keys by windows of time, in constant memory: how many in this window, and
+/// at which rate in the last.
 ///
-/// A count-min sketch with conservative update: each count is at least the key's events, and more if other keys
-/// share all of its four counters. How much more, in 1 MiB, when so many keys had an event each in a window:
+/// A count-min sketch with conservative update: each count is at least the key's events, and more if other
+/// keys share all of its four counters. How much more, in 1 MiB, when so many keys had an event each in a
+/// window:
 ///
 /// | keys | 1,000 | 10,000 | 100,000 | 1 million |
 /// |---|---|---|---|---|
@@ -35,32 +36,36 @@ use crate::store::{Clocked, Time};
 /// | counts up to 2¹² − 1 | 0.0000 | 0.004 | 0.42 | 6.8 |
 /// | pingora-limits' `Rate` in as much | 0.0001 | 0.045 | 3.7 | 53 |
 ///
-/// It counts and decides nothing. To limit, prefer [`RateLimiter`](crate::RateLimiter): it charges only what it allows. For
-/// [pingora-limits](https://docs.rs/pingora-limits), from which the names are, see [`guide::pingora`](crate::guide::pingora).
+/// It counts and decides nothing. To limit, prefer [`RateLimiter`](crate::RateLimiter): it charges only what
+/// it allows. For [pingora-limits](https://docs.rs/pingora-limits), from which the names are, see
+/// [`guide::pingora`](crate::guide::pingora).
 ///
 /// # Windows
-/// Windows are aligned to the Unix epoch (to the clock's origin) and half-open: an event on a boundary is in the window that
-/// begins there. They turn by themselves: nothing is ever cleared, and no call pays for a turn.
+/// Windows are aligned to the Unix epoch (to the clock's origin) and half-open: an event on a boundary is in
+/// the window that begins there. They turn by themselves: nothing is ever cleared, and no call pays for a
+/// turn.
 ///
 /// # Consistency
-/// All calls take `&self`, are lock-free and can be made from any number of threads. No event is ever lost: each is counted in
-/// the window that its thread's clock showed, or in a later one if the thread was held up for more than a window meanwhile.
-/// So a count of the last window may still grow while other threads are late.
+/// All calls take `&self`, are lock-free and can be made from any number of threads. No event is ever lost:
+/// each is counted in the window that its thread's clock showed, or in a later one if the thread was held up
+/// for more than a window meanwhile. So a count of the last window may still grow while other threads are
+/// late.
 ///
 /// # Times that step back
-/// Threads' clocks may differ. A *given* time ([`observe_at`](Self::observe_at)) may be behind an earlier one: events that are
-/// more than a window late count in the window that is the latest where the key's counters are. If the *clock* steps back
-/// by two windows or more, or given times by more than half the [range](#range), counting begins anew: the counts of
-/// windows that are in the future then are replaced.
+/// Threads' clocks may differ. A *given* time ([`observe_at`](Self::observe_at)) may be behind an earlier
+/// one: events that are more than a window late count in the window that is the latest where the key's
+/// counters are. If the *clock* steps back by two windows or more, or given times by more than half the
+/// [range](#range), counting begins anew: the counts of windows that are in the future then are replaced.
 ///
 /// # Range
-/// A word of counters knows its window by 16 bits or more. A key whose counters nobody touched for just 2¹⁶ windows (18 hours of
-/// one-second windows, and never less than a minute) finds its old counts in place of none, for a window. Half the
-/// range is also how long a thread may be held up between its clock and its count.
+/// A word of counters knows its window by 16 bits or more. A key whose counters nobody touched for just 2¹⁶
+/// windows (18 hours of one-second windows, and never less than a minute) finds its old counts in place of
+/// none, for a window. Half the range is also how long a thread may be held up between its clock and its
+/// count.
 ///
 /// # Keys that clients choose
-/// The default hasher has a secret, so clients cannot choose keys that share counters but by trying them out. Two
-/// keys with the same 64-bit hash are one key.
+/// The default hasher has a secret, so clients cannot choose keys that share counters but by trying them out.
+/// Two keys with the same 64-bit hash are one key.
 ///
 /// # Examples
 /// ```
@@ -74,8 +79,8 @@ use crate::store::{Clocked, Time};
 /// ```
 ///
 /// # Source
-/// Cormode and Muthukrishnan 2005 (count-min); Estan and Varghese 2002 (conservative update). The two windows and their
-/// weights: Cloudflare's "Counting things, a lot of different things" (2017).
+/// Cormode and Muthukrishnan 2005 (count-min); Estan and Varghese 2002 (conservative update). The two windows
+/// and their weights: Cloudflare's "Counting things, a lot of different things" (2017).
 pub struct Rate<C = QuantaClock, H = ahash::RandomState> {
     counts: Counts,
     clock: C,
@@ -100,14 +105,14 @@ impl Rate {
 }
 
 impl<C: Clock, H: BuildHasher> Rate<C, H> {
-    /// Counts `events` of a key now, and returns its count in the present window: at least all its events there, these
-    /// included.
+    /// Counts `events` of a key now, and returns its count in the present window: at least all its events
+    /// there, these included.
     ///
     /// With 0 events it only looks. Counts stop at [`Rate::largest`].
     ///
     /// # Complexity
-    /// O(1): a clock reading, a hash, two cache lines, at most four exchanges. Never allocates. Lock-free: begins again only
-    /// if another thread's write took effect.
+    /// O(1): a clock reading, a hash, two cache lines, at most four exchanges. Never allocates. Lock-free:
+    /// begins again only if another thread's write took effect.
     #[inline]
     pub fn observe<K: Hash + ?Sized>(&self, key: &K, events: u64) -> u64 {
         self.observe_hash(self.hash(key), events)
@@ -153,8 +158,8 @@ impl<C: Clock, H: BuildHasher> Rate<C, H> {
         self.components_at(key, now).previous
     }
 
-    /// Both counts of a key, and how much of the present window has passed: for estimates over the last window of time
-    /// ([`RateComponents::sliding_rate`]) or any other.
+    /// Both counts of a key, and how much of the present window has passed: for estimates over the last
+    /// window of time ([`RateComponents::sliding_rate`]) or any other.
     pub fn components<K: Hash + ?Sized>(&self, key: &K) -> RateComponents {
         self.components_hash(self.hash(key))
     }
@@ -189,7 +194,8 @@ impl<C: Clock, H: BuildHasher> Rate<C, H> {
 impl<C: Clock, H> Rate<C, H> {
     /// [`Rate::observe`] for the key with this hash.
     ///
-    /// It must be of a keyed hasher of 64-bit quality, the same for all calls: it is all that is known of the key.
+    /// It must be of a keyed hasher of 64-bit quality, the same for all calls: it is all that is known of the
+    /// key.
     #[inline]
     pub fn observe_hash(&self, hash: u64, events: u64) -> u64 {
         self.counts.observe(hash, &Clocked(&self.clock), events).count
@@ -229,7 +235,8 @@ impl<C, H> Rate<C, H> {
         Duration::from_nanos(self.counts.window_ns())
     }
 
-    /// The largest count: one that is as large means so many or more. What was asked for, rounded up to a power of two less one.
+    /// The largest count: one that is as large means so many or more. What was asked for, rounded up to a
+    /// power of two less one.
     #[must_use]
     pub fn largest(&self) -> u64 {
         self.counts.largest()

@@ -1,7 +1,7 @@
 //! Asking for a cache line before it is needed.
 
-/// Hints that the line `place` points into will be read, if it points anywhere. Does nothing where the hint does not
-/// exist.
+/// Hints that the line `place` points into will be read, if it points anywhere. Does nothing where the hint
+/// does not exist.
 #[inline(always)]
 pub(crate) fn prefetch<T>(place: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -43,17 +43,21 @@ pub(crate) fn can_prefetch_to_write() -> bool {
     cfg!(target_arch = "aarch64")
 }
 
-/// Hints that the line `place` points into will be written. A line that is loaded first and then exchanged comes from another
-/// core twice: to be shared, and then to be owned. Asked for in this way it comes once.
+/// Hints that the line `place` points into will be written. A line that is loaded first and then exchanged
+/// comes from another core twice: to be shared, and then to be owned. Asked for in this way it comes once.
 ///
 /// Only where [`can_prefetch_to_write`].
 #[inline(always)]
 pub(crate) fn prefetch_to_write<T>(place: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint that reads nothing and faults on nothing; the processor has it. (The compiler's own form is one to read,
-    // unless it is told of a later processor.)
+    // SAFETY: a hint that reads nothing and faults on nothing; the processor has it. (The compiler's own form
+    // is one to read, unless it is told of a later processor.)
     unsafe {
-        core::arch::asm!("prefetchw [{place}]", place = in(reg) place, options(nostack, preserves_flags, readonly));
+        core::arch::asm!(
+            "prefetchw [{place}]",
+            place = in(reg) place,
+            options(nostack, preserves_flags, readonly)
+        );
     }
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     // SAFETY: a hint that reads nothing, writes nothing and faults on nothing.

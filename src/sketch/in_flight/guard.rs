@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::{InFlight, Place, Rows};
 
-/// So many of a key in flight, until this is dropped; made by [`InFlight::enter`] and [`InFlight::try_enter`].
+/// So many of a key in flight, until this is dropped; made by [`InFlight::enter`] and
+/// [`InFlight::try_enter`].
 #[must_use = "it is no longer in flight once this is dropped"]
 pub struct Guard<'a> {
     rows: &'a Rows,
@@ -28,7 +29,8 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// [`Guard`] that keeps the counters alive; made by [`InFlight::enter_owned`] and [`InFlight::try_enter_owned`].
+/// [`Guard`] that keeps the counters alive; made by [`InFlight::enter_owned`] and
+/// [`InFlight::try_enter_owned`].
 #[must_use = "it is no longer in flight once this is dropped"]
 pub struct OwnedGuard<H = ahash::RandomState> {
     in_flight: Arc<InFlight<H>>,

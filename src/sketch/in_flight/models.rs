@@ -1,5 +1,5 @@
-//! Loom models of who is in flight: every interleaving of two or three threads, up to a bound on preemptions. See
-//! `store::compact::table::models` for what a control is.
+//! Loom models of who is in flight: every interleaving of two or three threads, up to a bound on preemptions.
+//! See `store::compact::table::models` for what a control is.
 
 use loom::sync::Arc;
 use loom::thread;

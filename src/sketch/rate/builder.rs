@@ -45,19 +45,22 @@ impl RateBuilder {
 }
 
 impl<C, H> RateBuilder<C, H> {
-    /// At most so many bytes, at least 256, for the counts of two windows. Default: 1 MiB. Pages are taken as keys touch them.
+    /// At most so many bytes, at least 256, for the counts of two windows. Default: 1 MiB. Pages are taken as
+    /// keys touch them.
     ///
-    /// How much too high counts are depends on the bytes for each event of keys that come seldom: see [`Rate`].
+    /// How much too high counts are depends on the bytes for each event of keys that come seldom: see
+    /// [`Rate`].
     pub fn memory(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
         self
     }
 
-    /// The largest count of a key in a window that is wanted; beyond it nothing is counted. Default: 2²⁴ − 1 = 16,777,215.
+    /// The largest count of a key in a window that is wanted; beyond it nothing is counted. Default: 2²⁴ − 1
+    /// = 16,777,215.
     ///
-    /// Counters are as wide as this needs, in words of 64 bits that also say their window: below 2¹² four counters fit or
-    /// more, below 2¹⁶ three, below 2²⁴ two, below 2⁴⁸ one. More counters in a word make less error in the same memory, and
-    /// from four on an event costs two exchanges instead of four.
+    /// Counters are as wide as this needs, in words of 64 bits that also say their window: below 2¹² four
+    /// counters fit or more, below 2¹⁶ three, below 2²⁴ two, below 2⁴⁸ one. More counters in a word make less
+    /// error in the same memory, and from four on an event costs two exchanges instead of four.
     ///
     /// Windows below about a millisecond leave less room: below 2²⁸ for windows of a nanosecond.
     pub fn largest(mut self, count: u64) -> Self {
@@ -89,8 +92,8 @@ impl<H: BuildHasher> RateBuilder<(), H> {
     /// Makes it, with a [`QuantaClock`].
     ///
     /// # Errors
-    /// If the window or the largest count is 0, if the count needs more bits than the window leaves, if there are fewer than
-    /// 256 bytes, or no such memory.
+    /// If the window or the largest count is 0, if the count needs more bits than the window leaves, if there
+    /// are fewer than 256 bytes, or no such memory.
     pub fn build(self) -> Result<Rate<QuantaClock, H>, SketchError> {
         self.build_with(|()| QuantaClock::new())
     }
@@ -100,8 +103,8 @@ impl<C: Clock, H: BuildHasher> RateBuilder<C, H> {
     /// Makes it.
     ///
     /// # Errors
-    /// If the window or the largest count is 0, if the count needs more bits than the window leaves, if there are fewer than
-    /// 256 bytes, or no such memory.
+    /// If the window or the largest count is 0, if the count needs more bits than the window leaves, if there
+    /// are fewer than 256 bytes, or no such memory.
     pub fn build(self) -> Result<Rate<C, H>, SketchError> {
         self.build_with(|clock| clock)
     }

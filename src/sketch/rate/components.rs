@@ -45,8 +45,8 @@ impl RateComponents {
         float(self.previous) / self.window.as_secs_f64()
     }
 
-    /// About how many events there were in the last `window` of time: those of the present window, and as much of the last
-    /// one's as is still within it, taken to have come evenly.
+    /// About how many events there were in the last `window` of time: those of the present window, and as
+    /// much of the last one's as is still within it, taken to have come evenly.
     #[must_use]
     pub fn sliding_count(&self) -> f64 {
         float(self.previous) * (1.0 - self.fraction) + float(self.current)

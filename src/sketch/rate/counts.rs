@@ -1,26 +1,28 @@
 //! Counting in the window that the time lies in.
 //!
-//! Even windows have counters of their own, and odd ones. *Raise, then commit* ([`Counters`]): an event is in its window's
-//! counts as soon as its commit is made, and no other commit can be made from a count that lacks it. At a window's turn nothing
-//! is cleared and nobody waits: the first event of a key replaces what its words held two windows before.
+//! Even windows have counters of their own, and odd ones. *Raise, then commit* ([`Counters`]): an event is in
+//! its window's counts as soon as its commit is made, and no other commit can be made from a count that lacks
+//! it. At a window's turn nothing is cleared and nobody waits: the first event of a key replaces what its
+//! words held two windows before.
 //!
 //! # Threads that lag
-//! A thread that lags by a window counts in the one that it read on its clock, which is the last one then. One that lags by
-//! more finds words of a later window, or words of its own that nobody has replaced yet, of a window that is over. If it finds
-//! later ones it is *late*: it begins again as of the time read again (or of that window, if its time was given), and its event
-//! is counted there. What it raised by then in the old window stays, against the key, as another key's events would.
+//! A thread that lags by a window counts in the one that it read on its clock, which is the last one then.
+//! One that lags by more finds words of a later window, or words of its own that nobody has replaced yet, of
+//! a window that is over. If it finds later ones it is *late*: it begins again as of the time read again (or
+//! of that window, if its time was given), and its event is counted there. What it raised by then in the old
+//! window stays, against the key, as another key's events would.
 //!
 //! # The latest time
-//! Whether a word is ahead or has come round is decided by the latest time: the clock's, or the latest that was given,
-//! which is kept to within a quarter of a window so that it is seldom written. So a quarter of a window is added when
-//! it is asked for.
+//! Whether a word is ahead or has come round is decided by the latest time: the clock's, or the latest that
+//! was given, which is kept to within a quarter of a window so that it is seldom written. So a quarter of a
+//! window is added when it is asked for.
 //!
 //! # The present window is guessed
-//! Where a key's words are depends on the window, and so on the clock, which takes longer to read than all the rest but the
-//! exchanges. So the newest window is only compared with the time: the processor predicts that it
-//! still is, and loads the words meanwhile. (Measured: 40 to 34 ns an event of 1,000 keys.) The lines are asked for by the same
-//! guess, to be written: a line that is loaded before it is exchanged comes from another core twice (164 to 126 ns on two
-//! threads far from each other, 58 to 49 on near ones).
+//! Where a key's words are depends on the window, and so on the clock, which takes longer to read than all
+//! the rest but the exchanges. So the newest window is only compared with the time: the processor predicts
+//! that it still is, and loads the words meanwhile. (Measured: 40 to 34 ns an event of 1,000 keys.) The lines
+//! are asked for by the same guess, to be written: a line that is loaded before it is exchanged comes from
+//! another core twice (164 to 126 ns on two threads far from each other, 58 to 49 on near ones).
 
 use super::super::SketchError;
 use super::super::error::Reason;
@@ -31,7 +33,8 @@ use crate::store::{Given, Latest, Time};
 
 /// How long it takes at least until a tag comes round, and twice how long a thread may be held up: a minute.
 const ROUND_NS: u64 = 60 * 1_000_000_000;
-/// The fewest bits of a tag: with windows of a second they come round in 18 hours, and two counters of 24 bits are left room.
+/// The fewest bits of a tag: with windows of a second they come round in 18 hours, and two counters of 24
+/// bits are left room.
 const LEAST_TAG_BITS: u32 = 16;
 
 /// The counts of a [`Rate`](super::Rate).

@@ -226,7 +226,8 @@ fn control_raising_all_words_tells_one_count_twice() {
     });
 }
 
-/// The control: asks nobody for the latest time, and takes every word that is far ahead for one that came round.
+/// The control: asks nobody for the latest time, and takes every word that is far ahead for one that came
+/// round.
 #[test]
 #[should_panic(expected = "the counts of the later window are kept")]
 fn control_not_asking_for_the_latest_time_loses_a_window() {
