@@ -23,6 +23,11 @@
 //! that it still is, and loads the words meanwhile. (Measured: 40 to 34 ns an event of 1,000 keys.) The lines
 //! are asked for by the same guess, to be written: a line that is loaded before it is exchanged comes from
 //! another core twice (164 to 126 ns on two threads far from each other, 58 to 49 on near ones).
+//!
+//! # Before a turn
+//! A key's first event of a window would find lines that nobody touched for a window. So whoever counts in the
+//! last eighth of a window asks for the next one's lines too: of the events right after a turn one in a hundred
+//! took 340 ns and more, now 70 (one in ten thousand 750, now 480; away from it 290), for about 1 ns an event.
 
 use super::super::SketchError;
 use super::super::error::Reason;
@@ -138,6 +143,9 @@ impl Counts {
             time.note(now_ns);
         }
         let mut moment = self.moment(now_ns);
+        if self.prefetches && self.windows.is_ending(now_ns, moment.window) {
+            self.of(moment.window.wrapping_add(1)).approach_to_write(rows);
+        }
         loop {
             let latest = || self.latest_window(time, moment.now_ns);
             let window = moment.window;

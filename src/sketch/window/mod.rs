@@ -113,6 +113,13 @@ impl Windows {
         self.rate.floor(now_ns)
     }
 
+    /// Whether a time is in the last eighth of its window.
+    #[inline(always)]
+    pub(crate) fn is_ending(&self, now_ns: u64, window: u64) -> bool {
+        // Only a hint, should `window` not be the time's own.
+        now_ns.wrapping_sub(window.wrapping_mul(self.window_ns)) >= self.window_ns - self.window_ns / 8
+    }
+
     /// The newest window that any word was written for.
     #[inline(always)]
     pub(crate) fn newest(&self) -> u64 {

@@ -106,20 +106,6 @@ impl Seen {
         Ok(standing == Standing::Last && word & mark.bits == mark.bits)
     }
 
-    /// Whether a later window than this one has begun where the key's word is.
-    #[inline]
-    pub(crate) fn has_turned(
-        &self,
-        windows: &Windows,
-        mark: &Mark,
-        window: u64,
-        latest: &impl Fn() -> u64,
-    ) -> Result<(), Late> {
-        // Ordering: Acquire; after a fence of the caller's, which pairs with the one of whoever began that window.
-        let word = self.word(mark, window.wrapping_add(1)).load(Acquire);
-        windows.standing(word, window, latest).map(|_| ())
-    }
-
     /// Puts a key in.
     #[inline]
     pub(crate) fn insert(
@@ -272,7 +258,9 @@ mod tests {
         let held = Held::new(0, true).unwrap();
         assert_eq!(held.insert(1, NOW), Ok(Insert::First));
         assert_eq!(held.contained(1, NOW - 1), Err(Late { window: NOW }));
-        let turned = |window, latest| held.seen.has_turned(&held.windows, &held.mark(1), window, &|| latest);
+        let turned = |window, latest| {
+            held.seen.contained(&held.windows, &held.mark(1), window, &|| latest).map(|_| ())
+        };
         assert_eq!(turned(NOW - 1, 0), Err(Late { window: NOW }));
         assert_eq!(turned(NOW, NOW), Ok(()));
     }

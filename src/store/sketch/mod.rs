@@ -205,7 +205,7 @@ impl Tables {
         }
         if A::LAST {
             fence_after_rmw();
-            self.seen.has_turned(&self.windows, &key.mark, window, latest)?;
+            // The doorkeeper's word of the last window is that of the next one, if it has begun: then this is late.
             let last = self.last::<A, N, PER>(key, window, latest)?;
             if last > used.last {
                 let again = word.judge(word.ahead(moment.later, last, used.current), now_ns, cost);
