@@ -127,6 +127,19 @@ impl<A: Algorithm, H> Builder<A, (), H> {
     /// # Errors
     /// If the sketch's counters cannot hold the limit, the windows are not aligned, or there is no memory of this size; the
     /// error says what would fit.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Capacity, FixedWindow, Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::builder(FixedWindow::new(Quota::per_hour(1_000)))
+    ///     .capacity("16MiB".parse::<Capacity>()?)
+    ///     .sketch()?;
+    /// assert!(limiter.check("203.0.113.7").is_allowed());
+    /// assert!(limiter.check_n("203.0.113.7", 1_000).is_denied());
+    /// assert!(!limiter.saturation().is_warning()); // ask now and then: is there memory enough?
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sketch(self) -> Result<RateLimiter<Sketch<A, H>>, QuotaError>
     where
         A: WindowAlgorithm,
