@@ -4,6 +4,8 @@
 //! the standard allocator for zeroed memory with an alignment above 16 makes it zero (and so touch) every page; so more
 //! is asked for at 16, and aligned here.
 
+use crate::sync::Ordering::{Relaxed, Release};
+
 /// Words per cache line pair, in bytes: buckets and sketch lines never straddle one.
 #[cfg(not(tollgate_loom))]
 const ALIGN: usize = 128;
@@ -16,37 +18,42 @@ pub(crate) unsafe trait Zeroed: Send + Sync {
     /// The value 0.
     #[cfg(tollgate_loom)]
     fn zero() -> Self;
+
+    /// Makes it 0 again. Looks first, so that untouched memory stays so.
+    ///
+    /// Ordering: Release, as any other write of a word: who sees it sees what was written before.
+    fn clear(&self);
 }
 
-// SAFETY: an atomic integer has the layout of the integer, and no destructor.
-unsafe impl Zeroed for crate::sync::AtomicU64 {
-    #[cfg(tollgate_loom)]
-    fn zero() -> Self {
-        Self::new(0)
-    }
+macro_rules! zeroed {
+    ($($atomic:ident),*) => {$(
+        // SAFETY: an atomic integer has the layout of the integer, and no destructor.
+        unsafe impl Zeroed for crate::sync::$atomic {
+            #[cfg(tollgate_loom)]
+            fn zero() -> Self {
+                Self::new(0)
+            }
+
+            fn clear(&self) {
+                if self.load(Relaxed) != 0 {
+                    self.store(0, Release);
+                }
+            }
+        }
+    )*};
 }
 
-// SAFETY: as above.
-unsafe impl Zeroed for crate::sync::AtomicU16 {
-    #[cfg(tollgate_loom)]
-    fn zero() -> Self {
-        Self::new(0)
-    }
-}
-
-// SAFETY: as above.
-unsafe impl Zeroed for crate::sync::AtomicU32 {
-    #[cfg(tollgate_loom)]
-    fn zero() -> Self {
-        Self::new(0)
-    }
-}
+zeroed!(AtomicU16, AtomicU32, AtomicU64);
 
 // SAFETY: an array is its elements, one after the other.
 unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {
     #[cfg(tollgate_loom)]
     fn zero() -> Self {
         std::array::from_fn(|_| T::zero())
+    }
+
+    fn clear(&self) {
+        self.iter().for_each(T::clear);
     }
 }
 

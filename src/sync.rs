@@ -97,3 +97,11 @@ pub(crate) mod epoch {
         RETIRED.with_borrow_mut(std::mem::take).len()
     }
 }
+
+/// Runs a model: every interleaving with at most so many preemptions.
+#[cfg(all(test, tollgate_loom))]
+pub(crate) fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(run);
+}

@@ -19,7 +19,7 @@ use common::oracle::{Oracle, Spec};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tollgate::{Algorithm, Clock, ManualClock, QuantaClock, RateLimiter, StdClock, Timestamp};
+use tollgate::{Algorithm, Clock, HashedStore, ManualClock, QuantaClock, RateLimiter, StdClock, Timestamp};
 
 const THREADS: u64 = if cfg!(miri) { 3 } else { 8 };
 
@@ -57,6 +57,26 @@ impl Random {
 
 fn index(n: u64) -> usize {
     usize::try_from(n).expect("small")
+}
+
+/// Checks one unit for each key, one by one or in one batch, and counts who is admitted.
+fn offer<S: HashedStore>(
+    limiter: &RateLimiter<S, ManualClock>,
+    keys: &[u64],
+    batch: bool,
+    mut admitted: impl FnMut(u64),
+) {
+    if batch {
+        let mut keys = keys.iter();
+        limiter.check_each(keys.clone().map(|key| (key, 1)), |decision| {
+            let key = keys.next().expect("a decision for each key");
+            if decision.is_allowed() {
+                admitted(*key);
+            }
+        });
+    } else {
+        keys.iter().filter(|key| limiter.check(*key).is_allowed()).for_each(|key| admitted(*key));
+    }
 }
 
 /// The times of the rounds: a few to one instant, most a fraction of the period apart, some far.

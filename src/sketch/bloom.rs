@@ -20,9 +20,9 @@ use self::share::{best, false_positives, load};
 use super::count_min::MULTIPLIER;
 use super::error::{Reason, share};
 use super::{SketchError, mix, scale};
-use crate::memory::Array;
+use crate::memory::{Array, Zeroed};
 use crate::sync::AtomicU64;
-use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::sync::Ordering::{AcqRel, Acquire};
 
 const WORD: usize = size_of::<AtomicU64>();
 /// Bits of a word, and how many bits of a hash choose one.
@@ -201,13 +201,7 @@ impl<H> Bloom<H> {
     /// # Complexity
     /// O(bytes): nobody waits for it, but the caller does.
     pub fn clear(&self) {
-        for word in self.words.iter() {
-            // A look first, so that untouched memory stays so.
-            if word.load(Relaxed) != 0 {
-                // Ordering: Release, as any other write of a word.
-                word.store(0, Release);
-            }
-        }
+        self.words.iter().for_each(Zeroed::clear);
     }
 
     /// The bytes of its words.

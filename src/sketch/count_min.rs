@@ -42,9 +42,9 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
 use super::scale;
-use crate::memory::Array;
+use crate::memory::{Array, Zeroed};
 use crate::sync::AtomicU32;
-use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed};
 
 const MAX_DEPTH: usize = 8;
 const COUNTER: usize = size_of::<AtomicU32>();
@@ -248,13 +248,7 @@ impl<H> CountMin<H> {
     /// # Complexity
     /// O(width × depth): nobody waits for it, but the caller does.
     pub fn clear(&self) {
-        for counter in self.counters.iter() {
-            // A look first, so that untouched memory stays so.
-            if counter.load(Relaxed) != 0 {
-                // Ordering: Release, as any other write of a counter.
-                counter.store(0, Release);
-            }
-        }
+        self.counters.iter().for_each(Zeroed::clear);
     }
 
     /// Counters in a row.
@@ -332,6 +326,7 @@ fn rows_where<const DEPTH: usize>(counts: &[u32; DEPTH], holds: impl Fn(u32) -> 
 mod tests {
     use super::*;
     use crate::sketch::mix;
+    use crate::sync::Ordering::Release;
 
     fn counts(width: usize, depth: usize) -> CountMin {
         CountMin::try_new(width, depth).unwrap().with_hasher(ahash::RandomState::with_seeds(1, 2, 3, 4))

@@ -18,7 +18,7 @@
 use crossbeam_utils::CachePadded;
 
 use super::scale;
-use crate::memory::Array;
+use crate::memory::{Array, Zeroed};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -137,12 +137,7 @@ impl Doorkeeper {
 
     /// Forgets everything.
     pub(crate) fn clear(&self) {
-        for word in self.words.iter() {
-            // A look first, so that untouched memory stays so.
-            if word.load(Relaxed) != 0 {
-                word.store(0, Release);
-            }
-        }
+        self.words.iter().for_each(Zeroed::clear);
     }
 }
 

@@ -26,7 +26,7 @@ use super::{mix, scale};
 use crate::algorithm::narrow::{Narrow, TatKind, TatWord, Verdict};
 use crate::clock::Timestamp;
 use crate::decision::{Decision, Outcome};
-use crate::memory::Array;
+use crate::memory::{Array, Zeroed};
 use crate::quota::{Quota, QuotaError};
 use crate::store::Latest;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -247,12 +247,7 @@ impl Cells {
 
     /// Forgets everything.
     pub(crate) fn clear(&self) {
-        for cell in self.cells.iter() {
-            // A look first, so that untouched memory stays so.
-            if cell.load(Relaxed) != UNTOUCHED {
-                cell.store(UNTOUCHED, Release);
-            }
-        }
+        self.cells.iter().for_each(Zeroed::clear);
     }
 
     /// The cells that are ahead of a reference, and how far.

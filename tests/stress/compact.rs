@@ -57,26 +57,6 @@ impl Reading {
     }
 }
 
-/// Checks one unit for each key, one by one or in one batch, and counts who is admitted.
-fn offer<A: CompactAlgorithm>(
-    limiter: &Limiter<A>,
-    keys: &[u64],
-    batch: bool,
-    mut admitted: impl FnMut(u64),
-) {
-    if batch {
-        let mut keys = keys.iter();
-        limiter.check_each(keys.clone().map(|key| (key, 1)), |decision| {
-            let key = keys.next().expect("a decision for each key");
-            if decision.is_allowed() {
-                admitted(*key);
-            }
-        });
-    } else {
-        keys.iter().filter(|key| limiter.check(*key).is_allowed()).for_each(|key| admitted(*key));
-    }
-}
-
 /// Each round has some of the keys; the threads walk them in orders of their own until every one is refused. Keys that
 /// come for the first time do so on all threads at once.
 fn with_room<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, kind: Kind, spec: Spec, size: Size) {

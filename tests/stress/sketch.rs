@@ -15,21 +15,6 @@ fn limiter<A: WindowAlgorithm, C: Clock>(algorithm: A, bytes: usize, clock: C) -
     build(algorithm, bytes, clock).expect("an ordinary quota")
 }
 
-/// Checks one unit for each key, one by one or in one batch, and counts who is admitted.
-fn offer<A: WindowAlgorithm>(limiter: &Limiter<A>, keys: &[u64], batch: bool, mut admitted: impl FnMut(u64)) {
-    if batch {
-        let mut keys = keys.iter();
-        limiter.check_each(keys.clone().map(|key| (key, 1)), |decision| {
-            let key = keys.next().expect("a decision for each key");
-            if decision.is_allowed() {
-                admitted(*key);
-            }
-        });
-    } else {
-        keys.iter().filter(|key| limiter.check(*key).is_allowed()).for_each(|key| admitted(*key));
-    }
-}
-
 /// Each round has some of the keys; the threads walk them in orders of their own until every one is refused. Then each key
 /// was admitted what one thread would have been, with room, and no more without.
 fn in_still_rounds<A: WindowAlgorithm>(algorithm: A, bytes: usize, kind: Kind, spec: Spec, size: Size) {

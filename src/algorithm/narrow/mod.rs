@@ -71,6 +71,17 @@ pub enum Verdict {
     Admit(u64),
 }
 
+impl Verdict {
+    /// What the client is told.
+    pub(crate) const fn outcome(self) -> Outcome {
+        match self {
+            Self::Deny => Outcome::Denied,
+            Self::Never => Outcome::Never,
+            Self::Admit(_) => Outcome::Allowed,
+        }
+    }
+}
+
 /// An algorithm on forty bits. Pure.
 pub trait Narrow: Copy + Debug + Send + Sync + 'static {
     /// Whether of two states the one further ahead is right for both keys, or against the client.

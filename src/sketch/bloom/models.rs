@@ -5,13 +5,12 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::*;
+use crate::sync::Ordering::Release;
 
 const KEY: u64 = 7;
 
 fn model(run: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(run);
+    crate::sync::explore(3, run);
 }
 
 type Filter = Bloom<()>;

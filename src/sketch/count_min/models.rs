@@ -6,14 +6,13 @@ use loom::thread;
 
 use super::*;
 use crate::sync::AtomicU16;
+use crate::sync::Ordering::Release;
 
 const DEPTH: usize = 2;
 const KEY: u64 = 7;
 
 fn model(run: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(run);
+    crate::sync::explore(3, run);
 }
 
 type Counts = CountMin<()>;

@@ -5,14 +5,9 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::*;
+use crate::sync::explore as model;
 
 const X: u64 = 7;
-
-fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(run);
-}
 
 /// A line in each half: all keys share all counters.
 fn rows() -> Arc<Rows> {

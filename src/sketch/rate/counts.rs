@@ -31,7 +31,7 @@
 
 use super::super::SketchError;
 use super::super::error::Reason;
-use super::super::window::{Commit, Counters, Late, Rows, Windows};
+use super::super::window::{Commit, Counters, Rows, Windows};
 use crate::clock::Clock;
 use crate::store::prefetch::can_prefetch_to_write;
 use crate::store::{Given, Latest, Time};
@@ -69,13 +69,6 @@ pub(super) struct Seen {
     pub(super) current: u64,
     /// How much of the present window has passed.
     pub(super) passed_ns: u64,
-}
-
-/// A time, and the window that is counted in: a later one than the time's, if others are there.
-#[derive(Copy, Clone, Debug)]
-struct Moment {
-    now_ns: u64,
-    window: u64,
 }
 
 /// The bits of a tag beside counters of so many bits: enough for [`ROUND_NS`], and what the counters leave.
@@ -142,7 +135,7 @@ impl Counts {
         if events > 0 {
             time.note(now_ns);
         }
-        let mut moment = self.moment(now_ns);
+        let mut moment = self.windows.moment(now_ns);
         if self.prefetches && self.windows.is_ending(now_ns, moment.window) {
             self.of(moment.window.wrapping_add(1)).approach_to_write(rows);
         }
@@ -162,7 +155,7 @@ impl Counts {
             match attempt() {
                 Ok(Some(count)) => return Counted { window, count },
                 Ok(None) => {}
-                Err(late) => moment = self.catch_up(time, moment, late),
+                Err(late) => moment = self.windows.catch_up(time, moment, late),
             }
         }
     }
@@ -178,7 +171,7 @@ impl Counts {
 
     fn look_in<const N: usize, const PER: usize>(&self, rows: &Rows<N, PER>, time: &impl Time) -> Seen {
         let windows = &self.windows;
-        let mut moment = self.moment(time.now());
+        let mut moment = self.windows.moment(time.now());
         loop {
             let latest = || self.latest_window(time, moment.now_ns);
             let look = || {
@@ -191,7 +184,7 @@ impl Counts {
             };
             match look() {
                 Ok(seen) => return seen,
-                Err(late) => moment = self.catch_up(time, moment, late),
+                Err(late) => moment = self.windows.catch_up(time, moment, late),
             }
         }
     }
@@ -202,21 +195,9 @@ impl Counts {
         &self.counters[usize::from(window & 1 == 1)]
     }
 
-    #[inline]
-    fn moment(&self, now_ns: u64) -> Moment {
-        Moment { now_ns, window: self.windows.present(now_ns) }
-    }
-
     /// The latest window that a word may be of, for a thread that has loaded one ahead of its time.
     fn latest_window(&self, time: &impl Time, now_ns: u64) -> u64 {
         self.windows.index(time.latest(now_ns).saturating_add(self.gap_ns))
-    }
-
-    /// Others are in a later window: as of the time read again, and of that window at least.
-    #[cold]
-    fn catch_up<T: Time>(&self, time: &T, moment: Moment, late: Late) -> Moment {
-        let now_ns = if T::BEGINS_AGAIN { time.now() } else { moment.now_ns };
-        Moment { now_ns, window: late.window.max(self.windows.index(now_ns)) }
     }
 
     pub(super) fn window_ns(&self) -> u64 {

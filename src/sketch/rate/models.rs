@@ -10,8 +10,8 @@ use super::super::window::{Commit, Counters, Windows};
 use super::counts::{Counted, Counts, Seen};
 use crate::clock::{Clock, Timestamp};
 use crate::store::Clocked;
-use crate::sync::AtomicU64;
 use crate::sync::Ordering::{Acquire, Release};
+use crate::sync::{AtomicU64, explore as model};
 
 const X: u64 = 7;
 /// A window of an even index.
@@ -19,12 +19,6 @@ const W: u64 = 1_000;
 /// Counts of this size have two counters in a word, and a key two words; those of 24 bits, four.
 const TOGETHER: u64 = (1 << 7) - 1;
 const APART: u64 = (1 << 24) - 1;
-
-fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(run);
-}
 
 /// A clock that threads set, of which each reading is a step.
 struct Running(AtomicU64);

@@ -12,9 +12,7 @@ const T: u64 = 10;
 const NOW: u64 = 1_000;
 
 fn model(run: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(run);
+    crate::sync::explore(3, run);
 }
 
 struct Shared {

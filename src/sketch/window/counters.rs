@@ -9,8 +9,8 @@
 //!
 //! Where a key's words are and how many is known to the compiler ([`Rows`]), so that they are in registers.
 
-use super::{Late, Standing, Windows};
-use crate::memory::Array;
+use super::{Late, Standing, Windows, parity};
+use crate::memory::{Array, Zeroed};
 use crate::sketch::{mix, scale};
 use crate::store::prefetch::{prefetch, prefetch_to_write};
 use crate::sync::AtomicU64;
@@ -166,9 +166,7 @@ impl Counters {
 
     #[inline(always)]
     fn word<const PER: usize>(&self, spot: &Spot<PER>, window: u64) -> &AtomicU64 {
-        #[expect(clippy::cast_possible_truncation, reason = "one bit, or none")]
-        let parity = window as usize & (self.parities - 1);
-        &self.words[spot.index + parity]
+        &self.words[spot.index + parity(window, self.parities)]
     }
 
     /// The lesser of a key's counters in a word.
@@ -193,15 +191,6 @@ impl Counters {
         match windows.standing(word, window, latest)? {
             Standing::Now => Ok(word),
             Standing::Last | Standing::Past => Ok(windows.empty(window)),
-        }
-    }
-
-    /// A word as it counts for this window, before it is exchanged for one of this window.
-    #[inline(always)]
-    fn to_write(windows: &Windows, word: u64, window: u64, latest: &impl Fn() -> u64) -> Result<u64, Late> {
-        match windows.standing(word, window, latest)? {
-            Standing::Now => Ok(word),
-            Standing::Last | Standing::Past => Ok(windows.renewed(window)),
         }
     }
 
@@ -369,10 +358,13 @@ impl Counters {
         latest: &impl Fn() -> u64,
     ) -> Result<(), Late> {
         loop {
-            let current = Self::to_write(windows, seen, window, latest)?;
+            let current = Self::current(windows, seen, window, latest)?;
             let next = self.raised(current, shifts, count);
             if next == seen {
                 return Ok(());
+            }
+            if current != seen {
+                windows.begin(window);
             }
             // Ordering: Release: who sees this count, and then the commit that it was raised for, is in order; AcqRel for
             // what the word replaced brought along.
@@ -391,26 +383,20 @@ impl Counters {
             let word = self.word(&Spot { index: index * self.parities, shifts: [] }, window).load(Acquire);
             let word = Self::current(windows, word, window, &|| window).unwrap_or(0);
             for counter in 0..self.counters {
-                let next = if self.counters >= TOGETHER { (counter + 1) % self.counters } else { counter };
+                let next = if self.is_together() { (counter + 1) % self.counters } else { counter };
                 let shifts = [counter * self.count_bits, next * self.count_bits];
                 reached += f64::from(u8::from(self.least(word, &shifts) >= count));
                 looked_at += 1.0;
             }
         }
         // A key has two such words, or four.
-        let words = if self.counters >= TOGETHER { 2 } else { 4 };
+        let words = if self.is_together() { 2 } else { 4 };
         (reached / looked_at).powi(words)
     }
 
     /// Forgets everything.
     pub(crate) fn clear(&self) {
-        for word in self.words.iter() {
-            // A look first, so that untouched memory stays so.
-            if word.load(Acquire) != 0 {
-                // Ordering: Release, as any other write of a word.
-                word.store(0, crate::sync::Ordering::Release);
-            }
-        }
+        self.words.iter().for_each(Zeroed::clear);
     }
 }
 

@@ -34,6 +34,7 @@ pub(crate) use self::seen::{Insert, Mark, Seen};
 use crossbeam_utils::CachePadded;
 
 use crate::algorithm::narrow::ticks::TickRate;
+use crate::store::Time;
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -64,6 +65,23 @@ pub(crate) struct Late {
     pub(crate) window: u64,
 }
 
+/// A time, and the window that it counts in: a later one than the time's, if others are there.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Moment {
+    pub(crate) now_ns: u64,
+    pub(crate) window: u64,
+    /// How many windows that is after the time's.
+    pub(crate) later: u64,
+}
+
+/// Which word of a place is a window's: of one, or of two for even windows and for odd.
+#[inline(always)]
+fn parity(window: u64, parities: usize) -> usize {
+    #[expect(clippy::cast_possible_truncation, reason = "one bit, or none")]
+    let parity = window as usize & (parities - 1);
+    parity
+}
+
 /// How a word stands to a window.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Standing {
@@ -90,6 +108,21 @@ impl Windows {
         let passed_ns = newest.checked_mul(self.window_ns).and_then(|start_ns| now_ns.checked_sub(start_ns));
         let is_in = passed_ns.is_some_and(|passed_ns| passed_ns < self.window_ns);
         if is_in { newest } else { self.index(now_ns) }
+    }
+
+    /// A time in its own window.
+    #[inline(always)]
+    pub(crate) fn moment(&self, now_ns: u64) -> Moment {
+        Moment { now_ns, window: self.present(now_ns), later: 0 }
+    }
+
+    /// A moment once others are in a later window: as of the time read again, and of that window at least.
+    #[cold]
+    pub(crate) fn catch_up<T: Time>(&self, time: &T, moment: Moment, late: Late) -> Moment {
+        let now_ns = if T::BEGINS_AGAIN { time.now() } else { moment.now_ns };
+        let own = self.index(now_ns);
+        let window = late.window.max(own);
+        Moment { now_ns, window, later: window - own }
     }
 
     /// An empty word of a window, to take the place of an older one.

@@ -6,8 +6,8 @@ use loom::thread;
 
 use super::*;
 use crate::sketch::mix;
-use crate::sync::AtomicU64;
 use crate::sync::Ordering::{AcqRel, Acquire};
+use crate::sync::{AtomicU64, explore};
 
 const NOW: u64 = 1_000;
 
@@ -18,12 +18,6 @@ fn model(run: impl Fn() + Sync + Send + 'static) {
 /// Of three threads with long ways there is too much to explore else.
 fn model_of_three(run: impl Fn() + Sync + Send + 'static) {
     explore(2, run);
-}
-
-fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(run);
 }
 
 fn windows() -> Windows {

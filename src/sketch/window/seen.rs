@@ -3,8 +3,8 @@
 //! All bits of a key are in one word, so one exchange both asks and puts in, and of threads that put one key in at once
 //! exactly one is told that it was the first. *No* is certain; *yes* is not: a key may find its bits set by others.
 
-use super::{Late, Standing, Windows};
-use crate::memory::Array;
+use super::{Late, Standing, Windows, parity};
+use crate::memory::{Array, Zeroed};
 use crate::sketch::scale;
 use crate::store::prefetch::prefetch;
 use crate::sync::AtomicU64;
@@ -72,8 +72,7 @@ impl Seen {
 
     #[inline]
     fn word(&self, mark: &Mark, window: u64) -> &AtomicU64 {
-        let parity = if self.parities == 2 { usize::from(window & 1 == 1) } else { 0 };
-        &self.words[mark.index + parity]
+        &self.words[mark.index + parity(window, self.parities)]
     }
 
     /// Whether a key seems to have been put in in this window.
@@ -85,10 +84,7 @@ impl Seen {
         window: u64,
         latest: &impl Fn() -> u64,
     ) -> Result<bool, Late> {
-        // Ordering: Acquire; pairs with `insert`: what was counted before it is seen by whoever sees its bits.
-        let word = self.word(mark, window).load(Acquire);
-        let standing = windows.standing(word, window, latest)?;
-        Ok(standing == Standing::Now && word & mark.bits == mark.bits)
+        Self::has(windows, mark, (self.word(mark, window), Standing::Now), window, latest)
     }
 
     /// Whether a key seems to have been put in in the window before this one.
@@ -100,10 +96,23 @@ impl Seen {
         window: u64,
         latest: &impl Fn() -> u64,
     ) -> Result<bool, Late> {
-        // Ordering: Acquire, as in `contains`.
-        let word = self.word(mark, window.wrapping_sub(1)).load(Acquire);
+        let word = self.word(mark, window.wrapping_sub(1));
+        Self::has(windows, mark, (word, Standing::Last), window, latest)
+    }
+
+    /// Whether a key's bits are in a word that stands so to the caller's window.
+    #[inline(always)]
+    fn has(
+        windows: &Windows,
+        mark: &Mark,
+        (word, wanted): (&AtomicU64, Standing),
+        window: u64,
+        latest: &impl Fn() -> u64,
+    ) -> Result<bool, Late> {
+        // Ordering: Acquire; pairs with `insert`: what was counted before it is seen by whoever sees its bits.
+        let word = word.load(Acquire);
         let standing = windows.standing(word, window, latest)?;
-        Ok(standing == Standing::Last && word & mark.bits == mark.bits)
+        Ok(standing == wanted && word & mark.bits == mark.bits)
     }
 
     /// Puts a key in.
@@ -150,13 +159,7 @@ impl Seen {
 
     /// Forgets everything.
     pub(crate) fn clear(&self) {
-        for word in self.words.iter() {
-            // A look first, so that untouched memory stays so.
-            if word.load(Acquire) != 0 {
-                // Ordering: Release, as any other write of a word.
-                word.store(0, crate::sync::Ordering::Release);
-            }
-        }
+        self.words.iter().for_each(Zeroed::clear);
     }
 }
 

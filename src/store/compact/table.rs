@@ -34,7 +34,7 @@ use super::gauges::{Counters, Gauges, count};
 use super::spill::{Identity, Spill};
 use crate::algorithm::narrow::{Narrow, STATE_BITS, Verdict};
 use crate::decision::{Decision, Outcome};
-use crate::memory::Array;
+use crate::memory::{Array, Zeroed};
 use crate::sketch::scale;
 use crate::store::latest::Time;
 use crate::store::prefetch::prefetch;
@@ -274,11 +274,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                 Found::Here { ahead, .. } => ahead,
                 Found::Absent { ahead, .. } => self.debt(word, place, ahead, at, time),
             };
-            let outcome = match word.judge(ahead, at.now_ns, cost) {
-                Verdict::Deny => Outcome::Denied,
-                Verdict::Never => Outcome::Never,
-                Verdict::Admit(_) => Outcome::Allowed,
-            };
+            let outcome = word.judge(ahead, at.now_ns, cost).outcome();
             Ok(word.decision(outcome, ahead, false, (at.now_ns, at.reference), cost))
         })
     }
@@ -478,12 +474,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
 
     /// Forgets everything.
     pub(super) fn clear(&self) {
-        for slot in self.slots() {
-            // A look first, so that untouched memory stays so. Ordering: Release, as a charge.
-            if slot.load(Relaxed) != EMPTY {
-                slot.store(EMPTY, Release);
-            }
-        }
+        self.buckets.iter().for_each(Zeroed::clear);
         if let Full::Spill(spill) = &self.full {
             spill.clear();
         }

@@ -40,7 +40,9 @@ use crate::algorithm::narrow::{Counted, Verdict, WindowAlgorithm};
 use crate::clock::Clock;
 use crate::decision::{Decision, Outcome};
 use crate::quota::{QuotaError, Reason};
-use crate::sketch::window::{Commit, Counters, Insert, Late, Mark, Read, Rows, Seen, Windows, tag_bits};
+use crate::sketch::window::{
+    Commit, Counters, Insert, Late, Mark, Moment, Read, Rows, Seen, Windows, tag_bits,
+};
 use crate::store::Capacity;
 use crate::store::by_hash::ByHash;
 use crate::store::latest::{Clocked, Given, Latest, Once, Time};
@@ -103,15 +105,6 @@ struct Key<const N: usize, const PER: usize> {
     rows: Rows<N, PER>,
 }
 
-/// A time in a check, and the window that it counts in: a later one than the time's, if others are there.
-#[derive(Copy, Clone, Debug)]
-struct Moment {
-    now_ns: u64,
-    window: u64,
-    /// How many windows that is after the time's.
-    later: u64,
-}
-
 /// What a key has used, by estimate.
 #[derive(Copy, Clone, Debug)]
 struct Used<'a, const N: usize, const PER: usize> {
@@ -171,12 +164,8 @@ impl Tables {
     ) -> Result<Decision, Late> {
         let used = self.used::<A, N, PER>(key, moment.window, latest)?;
         let ahead = word.ahead(moment.later, used.last, used.current);
-        let outcome = match word.judge(ahead, moment.now_ns, cost) {
-            Verdict::Deny => Outcome::Denied,
-            Verdict::Never => Outcome::Never,
-            Verdict::Admit(_) => Outcome::Allowed,
-        };
-        Ok(moment.decision(word, outcome, ahead, false, cost))
+        let outcome = word.judge(ahead, moment.now_ns, cost).outcome();
+        Ok(decision(word, moment, outcome, (ahead, false), cost))
     }
 
     /// Decides one request and charges it, or says `None` if another thread was first, and all begins again.
@@ -193,12 +182,8 @@ impl Tables {
         let used = self.used::<A, N, PER>(key, window, latest)?;
         let ahead = word.ahead(moment.later, used.last, used.current);
         let after = match word.judge(ahead, now_ns, cost) {
-            Verdict::Deny => return Ok(Some(moment.decision(word, Outcome::Denied, ahead, false, cost))),
-            Verdict::Never => return Ok(Some(moment.decision(word, Outcome::Never, ahead, false, cost))),
-            Verdict::Admit(_) if cost == 0 => {
-                return Ok(Some(moment.decision(word, Outcome::Allowed, ahead, false, cost)));
-            }
-            Verdict::Admit(after) => after,
+            Verdict::Admit(after) if cost > 0 => after,
+            uncharged => return Ok(Some(decision(word, moment, uncharged.outcome(), (ahead, false), cost))),
         };
         if !self.charge(key, window, used.read.as_ref(), cost, latest)? {
             return Ok(None);
@@ -210,14 +195,11 @@ impl Tables {
             if last > used.last {
                 let again = word.judge(word.ahead(moment.later, last, used.current), now_ns, cost);
                 let ahead = word.ahead(moment.later, last, used.current + cost);
-                let (outcome, charged) = match again {
-                    Verdict::Admit(_) => (Outcome::Allowed, true),
-                    Verdict::Deny | Verdict::Never => (Outcome::Denied, false),
-                };
-                return Ok(Some(moment.decision(word, outcome, ahead, charged, cost)));
+                let charged = matches!(again, Verdict::Admit(_));
+                return Ok(Some(decision(word, moment, again.outcome(), (ahead, charged), cost)));
             }
         }
-        Ok(Some(moment.decision(word, Outcome::Allowed, after, true, cost)))
+        Ok(Some(decision(word, moment, Outcome::Allowed, (after, true), cost)))
     }
 
     /// Charges what was decided on, unless another thread was first.
@@ -251,23 +233,16 @@ impl Tables {
     }
 }
 
-impl Moment {
-    #[inline(always)]
-    fn at(tables: &Tables, now_ns: u64) -> Self {
-        Self { now_ns, window: tables.windows.present(now_ns), later: 0 }
-    }
-
-    #[inline(always)]
-    fn decision<A: Counted>(
-        &self,
-        word: &A,
-        outcome: Outcome,
-        ahead: u64,
-        charged: bool,
-        cost: u64,
-    ) -> Decision {
-        word.decision(outcome, ahead, charged, (self.now_ns, word.reference(self.now_ns)), cost)
-    }
+/// The answer for a request that left its key `ahead`.
+#[inline(always)]
+fn decision<A: Counted>(
+    word: &A,
+    Moment { now_ns, .. }: Moment,
+    outcome: Outcome,
+    (ahead, charged): (u64, bool),
+    cost: u64,
+) -> Decision {
+    word.decision(outcome, ahead, charged, (now_ns, word.reference(now_ns)), cost)
 }
 
 impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
@@ -309,13 +284,13 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         cost: u64,
     ) -> Decision {
         time.note(now_ns);
-        let mut moment = Moment::at(&self.tables, now_ns);
+        let mut moment = self.tables.windows.moment(now_ns);
         loop {
             let latest = || self.tables.windows.index(time.latest(moment.now_ns));
             match self.tables.attempt(&self.word, key, moment, &latest, cost) {
                 Ok(Some(decision)) => return decision,
                 Ok(None) => {}
-                Err(late) => moment = self.catch_up(time, moment, late),
+                Err(late) => moment = self.tables.windows.catch_up(time, moment, late),
             }
         }
     }
@@ -339,12 +314,12 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         time: &impl Time,
         cost: u64,
     ) -> Decision {
-        let mut moment = Moment::at(&self.tables, time.now());
+        let mut moment = self.tables.windows.moment(time.now());
         loop {
             let latest = || self.tables.windows.index(time.latest(moment.now_ns));
             match self.tables.look(&self.word, key, moment, &latest, cost) {
                 Ok(decision) => return decision,
-                Err(late) => moment = self.catch_up(time, moment, late),
+                Err(late) => moment = self.tables.windows.catch_up(time, moment, late),
             }
         }
     }
@@ -381,15 +356,6 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
                 return;
             }
         }
-    }
-
-    /// Others are in a later window: as of the time read again, and of that window at least.
-    #[cold]
-    fn catch_up<T: Time>(&self, time: &T, moment: Moment, late: Late) -> Moment {
-        let now_ns = if T::BEGINS_AGAIN { time.now() } else { moment.now_ns };
-        let own = self.tables.windows.index(now_ns);
-        let window = late.window.max(own);
-        Moment { now_ns, window, later: window - own }
     }
 }
 

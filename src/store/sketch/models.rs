@@ -11,8 +11,8 @@ use crate::algorithm::SlidingWindow;
 use crate::algorithm::narrow::{Narrow, SlidingWord};
 use crate::clock::Timestamp;
 use crate::quota::Quota;
-use crate::sync::AtomicU64;
 use crate::sync::Ordering::{Acquire, Release};
+use crate::sync::{AtomicU64, explore};
 
 const SEC: u64 = 1_000_000_000;
 /// The beginning of a window, of an even index.
@@ -26,12 +26,6 @@ fn model(run: impl Fn() + Sync + Send + 'static) {
 /// Of three threads with long ways there is too much to explore else.
 fn model_of_three(run: impl Fn() + Sync + Send + 'static) {
     explore(2, run);
-}
-
-fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(run);
 }
 
 /// A clock that stands still.
@@ -314,7 +308,7 @@ fn a_sliding_window_admits_no_more_at_its_turn() {
 /// Charges, and does not look again.
 fn without_a_second_look(sketch: &Sketch<SlidingWindow>, now: u64, cost: u64) -> bool {
     let (key, latest) = (sketch.tables.approach::<2, 2>(X), || sketch.tables.windows.index(now));
-    let mut moment = Moment::at(&sketch.tables, now);
+    let mut moment = sketch.tables.windows.moment(now);
     loop {
         let charged = sketch.tables.used::<SlidingWord, 2, 2>(&key, moment.window, &latest);
         let charged = charged.and_then(|used| {

@@ -14,9 +14,7 @@ use crate::algorithm::{FixedWindow, Gcra, SlidingLog, SlidingWindow, SubWindow};
 use crate::quota::Quota;
 
 fn model(run: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(run);
+    crate::sync::explore(3, run);
 }
 
 const fn quota(limit: u64, period_ns: u64) -> Quota {

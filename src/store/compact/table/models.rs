@@ -19,9 +19,7 @@ const WAYS: usize = 2;
 const T: u64 = 10;
 
 fn model(run: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(run);
+    crate::sync::explore(3, run);
 }
 
 fn word(burst: u64) -> TatWord {
@@ -377,9 +375,7 @@ fn racing_first_checks(overflow: Overflow, check: fn(&Shared) -> bool) {
 fn two_first_checks_amid_an_eviction_take_one_slot() {
     model(|| racing_first_checks(Overflow::Forget, |shared| shared.check(X, 100, 6)));
     // With the sketch's words there is more to explore.
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.check(|| racing_first_checks(Overflow::Spill, |shared| shared.check(X, 100, 6)));
+    crate::sync::explore(2, || racing_first_checks(Overflow::Spill, |shared| shared.check(X, 100, 6)));
 }
 
 /// The control: puts the newcomer in and does not look whether it is alone.
