@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+use crate::clock::Timestamp;
+
 /// Whether a request may go.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Outcome {
@@ -43,6 +45,8 @@ pub struct Decision {
     outcome: Outcome,
     cost: u64,
     limit: u64,
+    /// The time as of which it was decided.
+    at_ns: u64,
     facts: Facts,
 }
 
@@ -62,12 +66,20 @@ pub(crate) enum Facts {
     /// in `to_end_ns`, which is more than `left_ns` if time stepped back before it.
     Blend { previous: u64, current: u64, left_ns: u64, to_end_ns: u64, window_ns: u64, ceil: bool },
     /// Worked out already.
-    Plain { remaining: u64, retry_ns: u64, reset_ns: u64 },
+    Plain { remaining: u64, retry_ns: u64, reset_ns: u64, delay_ns: u64 },
 }
 
 impl Decision {
-    pub(crate) const fn new(outcome: Outcome, cost: u64, limit: u64, facts: Facts) -> Self {
-        Self { outcome, cost, limit, facts }
+    pub(crate) const fn new(outcome: Outcome, cost: u64, limit: u64, at_ns: u64, facts: Facts) -> Self {
+        Self { outcome, cost, limit, at_ns, facts }
+    }
+
+    pub(crate) const fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    pub(crate) const fn at_ns(&self) -> u64 {
+        self.at_ns
     }
 
     /// This outcome, with the figures of a decision that charged nothing.
@@ -115,6 +127,13 @@ impl Decision {
     #[must_use]
     pub const fn limit(&self) -> u64 {
         self.limit
+    }
+
+    /// The time as of which the request was decided: the clock's reading, or the time that the caller said.
+    #[inline]
+    #[must_use]
+    pub const fn at(&self) -> Timestamp {
+        Timestamp::from_nanos(self.at_ns)
     }
 
     /// The units that would be admitted now, after this decision.
@@ -205,21 +224,38 @@ impl Decision {
         })
     }
 
-    /// How long an admitted request has to wait before it goes, for the leaky bucket as a queue; zero for every
-    /// other algorithm and for a request that was not admitted.
+    /// How long an admitted request has to wait before it goes: for the leaky bucket as a queue, and for a request
+    /// that was let in ahead of its time ([`reserve`](crate::RateLimiter::reserve), or charged beyond what there was).
+    /// Zero for every other, and for a request that was not admitted.
     #[must_use]
     pub fn delay(&self) -> Duration {
-        match self.facts {
-            Facts::Pace { ahead, interval, scale, charged, queued: true, .. } if self.is_allowed() => {
-                let before = ahead.saturating_sub(interval.saturating_mul(charged));
-                Duration::from_nanos(before.div_ceil(u64::from(scale)))
-            }
-            Facts::Ticks { ahead, interval, charged, queued: true, .. } if self.is_allowed() => {
-                let charge = if charged { interval.saturating_mul(self.cost) } else { 0 };
-                Duration::from_nanos(self.ticks_ns(ahead.saturating_sub(charge)))
-            }
-            _ => Duration::ZERO,
+        if self.is_denied() {
+            return Duration::ZERO;
         }
+        Duration::from_nanos(match self.facts {
+            Facts::Pace { ahead, interval, scale, charged, queued: true, .. } => {
+                let before = ahead.saturating_sub(interval.saturating_mul(charged));
+                before.div_ceil(u64::from(scale))
+            }
+            Facts::Pace { ahead, capacity, scale, .. } => {
+                ahead.saturating_sub(capacity).div_ceil(u64::from(scale))
+            }
+            Facts::Ticks { ahead, interval, charged, queued: true, .. } => {
+                let charge = if charged { interval.saturating_mul(self.cost) } else { 0 };
+                self.ticks_ns(ahead.saturating_sub(charge))
+            }
+            Facts::Ticks { ahead, interval, .. } => {
+                match ahead.checked_sub(interval.saturating_mul(self.limit)) {
+                    None | Some(0) => 0,
+                    Some(over) => self.ticks_ns(over),
+                }
+            }
+            Facts::Batch { used, batch, to_boundary_ns, period_ns } => {
+                boundaries(u128::from(used.saturating_sub(self.limit)), batch, to_boundary_ns, period_ns)
+            }
+            Facts::Blend { .. } => 0,
+            Facts::Plain { delay_ns, .. } => delay_ns,
+        })
     }
 
     /// From the decision's time to the beginning of the tick that is `ticks` after the one it lies in, in nanoseconds.

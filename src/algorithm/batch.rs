@@ -21,13 +21,18 @@
 //! begun meanwhile, again to a time before that beginning was exchanged; `steps` never goes back. Boundaries
 //! come later by less than that span: against the client.
 
+use std::time::Duration;
+
 use super::Split;
-use super::step::{Raise, Step};
+use super::step::{GivenBack, Raise, Step};
+use crate::clock::saturating_nanos;
 use crate::decision::{Decision, Facts, Outcome};
 use crate::quota::{Quota, Reason};
 
 /// Bits of the lap: the parity picks the anchor, the rest keeps a stalled thread's exchange from succeeding.
 const LAP_BITS: u32 = 16;
+/// Bits of the count beyond the capacity, for debts, as long as 24 hold all.
+const DEBT_BITS: u32 = 8;
 /// The fewest bits for steps that are worth having; a lap that uses them up starts anew.
 const MIN_STEP_BITS: u32 = 16;
 
@@ -83,8 +88,15 @@ impl Batch {
             let what = "the number of units at once";
             return Err(Reason::Word { algorithm, what, got: capacity, max: MAX });
         }
-        // Room for one more than the capacity, so that no word is all ones.
-        let used_bits = u64::BITS - (capacity + 1).leading_zeros();
+        // Room for one more than the capacity, so that no word is all ones; and for debts, where steps can spare it.
+        let bits = u64::BITS - (capacity + 1).leading_zeros();
+        let used_bits = if bits + DEBT_BITS < 24 {
+            bits + DEBT_BITS
+        } else if bits < 24 {
+            24
+        } else {
+            bits
+        };
         Ok(Self { capacity, batch, period_ns: quota.period_ns(), start: Start::FirstUse { used_bits } })
     }
 
@@ -101,15 +113,20 @@ impl Batch {
         if batch != self.batch {
             return Err(Reason::Layout { algorithm, same: "limit (only the burst may differ)" });
         }
-        let most = match self.start {
-            Start::Aligned { split, .. } => split.max_low(),
-            Start::FirstUse { used_bits } => (1 << used_bits) - 2,
-        };
+        let most = self.most();
         if capacity > most {
             let what = "the number of units at once, with the limiter's own layout,";
             return Err(Reason::Word { algorithm, what, got: capacity, max: most });
         }
         Ok(Self { capacity, ..*self })
+    }
+
+    /// The most units that a word can hold.
+    const fn most(&self) -> u64 {
+        match self.start {
+            Start::Aligned { split, .. } => split.max_low(),
+            Start::FirstUse { used_bits } => (1 << used_bits) - 2,
+        }
     }
 
     /// The quota of windows that begin at multiples of the period.
@@ -122,10 +139,11 @@ impl Batch {
         }
     }
 
-    fn decide(&self, outcome: Outcome, cost: u64, present: &Present) -> Decision {
+    fn decide(&self, outcome: Outcome, now_ns: u64, cost: u64, present: &Present) -> Decision {
         let Self { capacity, batch, period_ns, .. } = *self;
         let Present { used, to_boundary_ns } = *present;
-        Decision::new(outcome, cost, capacity, Facts::Batch { used, batch, to_boundary_ns, period_ns })
+        let facts = Facts::Batch { used, batch, to_boundary_ns, period_ns };
+        Decision::new(outcome, cost, capacity, now_ns, facts)
     }
 
     /// Whether another value of this kind reads words alike.
@@ -135,33 +153,117 @@ impl Batch {
 
     /// What `cost` more units mean.
     #[inline]
-    fn judge(&self, present: &Present, cost: u64) -> Decision {
+    fn judge(&self, present: &Present, now_ns: u64, cost: u64) -> Decision {
         if cost > self.capacity {
-            return self.decide(Outcome::Never, cost, present);
+            return self.decide(Outcome::Never, now_ns, cost, present);
         }
         // With a quota by call, more may be used than this capacity.
         if cost > 0 && cost > self.capacity.saturating_sub(present.used) {
-            return self.decide(Outcome::Denied, cost, present);
+            return self.decide(Outcome::Denied, now_ns, cost, present);
         }
         let after = Present { used: present.used + cost, ..*present };
-        self.decide(Outcome::Allowed, cost, &after)
+        self.decide(Outcome::Allowed, now_ns, cost, &after)
     }
 
     #[inline]
     pub(super) fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        self.step_by(head, read, now_ns, |present| self.judge(present, now_ns, cost))
+    }
+
+    /// Charges as much of `cost` as the word can hold.
+    pub(super) fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        self.step_by(head, read, now_ns, |present| {
+            let cost = cost.min(self.most().saturating_sub(present.used));
+            let after = Present { used: present.used + cost, ..*present };
+            self.decide(Outcome::Allowed, now_ns, cost, &after)
+        })
+    }
+
+    /// Charges units of later batches if they come within `wait_ns`.
+    pub(super) fn reserve(
+        &self,
+        head: u64,
+        read: impl Fn(usize) -> u64,
+        now_ns: u64,
+        cost: u64,
+        wait_ns: u64,
+    ) -> Step {
+        self.step_by(head, read, now_ns, |present| {
+            let now = self.judge(present, now_ns, cost);
+            let used = present.used.saturating_add(cost);
+            if now.outcome() != Outcome::Denied || used > self.most() {
+                return now;
+            }
+            let later = self.decide(Outcome::Allowed, now_ns, cost, &Present { used, ..*present });
+            if saturating_nanos(later.delay()) <= wait_ns { later } else { now }
+        })
+    }
+
+    #[inline]
+    fn step_by(
+        &self,
+        head: u64,
+        read: impl Fn(usize) -> u64,
+        now_ns: u64,
+        judge: impl FnOnce(&Present) -> Decision,
+    ) -> Step {
         match self.start {
             Start::Aligned { phase_ns, split, .. } => {
                 let (index, present) = self.aligned_present(head, now_ns, phase_ns, split);
-                let decision = self.judge(&present, cost);
+                let decision = judge(&present);
                 if decision.is_denied() {
                     Step::Refuse(decision)
-                } else if cost == 0 {
+                } else if decision.cost() == 0 {
                     Step::admit(decision, head)
                 } else {
-                    Step::admit(decision, split.pack(index + 1, present.used + cost))
+                    Step::admit(decision, split.pack(index + 1, present.used + decision.cost()))
                 }
             }
-            Start::FirstUse { used_bits } => self.first_use_step(head, read, now_ns, cost, used_bits),
+            Start::FirstUse { used_bits } => self.first_use_step(head, read, now_ns, used_bits, judge),
+        }
+    }
+
+    /// Takes back up to `units` of a charge, if its period is still the one that counts: units are paid by whole
+    /// batches at its end.
+    pub(super) fn give_back(
+        &self,
+        head: u64,
+        read: impl Fn(usize) -> u64,
+        now_ns: u64,
+        charge: &Decision,
+        units: u64,
+    ) -> Option<GivenBack> {
+        let &Facts::Batch { used: led_to, batch, to_boundary_ns, period_ns } = charge.facts() else {
+            return None;
+        };
+        if (batch, period_ns) != (self.batch, self.period_ns) || charge.is_denied() {
+            return None;
+        }
+        let boundary = |at_ns: u64, to_ns: u64| u128::from(at_ns) + u128::from(to_ns);
+        let then = boundary(charge.at_ns(), to_boundary_ns);
+        let back = |present: &Present| {
+            let back = units.min(charge.cost()).min(present.used);
+            let same = boundary(now_ns, present.to_boundary_ns) == then;
+            // Of those who were told to wait only the last can leave: those behind have been told when to go.
+            let last = present.used == led_to || charge.delay() == Duration::ZERO;
+            (same && last && back > 0).then_some(back)
+        };
+        match self.start {
+            Start::Aligned { phase_ns, split, .. } => {
+                let (index, present) = self.aligned_present(head, now_ns, phase_ns, split);
+                let units = back(&present)?;
+                Some(GivenBack { next: split.pack(index + 1, present.used - units), units })
+            }
+            Start::FirstUse { used_bits } => {
+                let lap = Lap::unpack(head, used_bits);
+                let here = self.lap_present(&lap, read, now_ns, used_bits);
+                let units = back(&Present { used: here.used, to_boundary_ns: here.to_boundary_ns })?;
+                if here.worn_out {
+                    return None;
+                }
+                let next = Lap { lap: lap.lap, steps: here.steps, used: here.used - units };
+                Some(GivenBack { next: next.pack(used_bits), units })
+            }
         }
     }
 
@@ -233,8 +335,8 @@ impl Batch {
         head: u64,
         read: impl Fn(usize) -> u64,
         now_ns: u64,
-        cost: u64,
         used_bits: u32,
+        judge: impl FnOnce(&Present) -> Decision,
     ) -> Step {
         let lap = Lap::unpack(head, used_bits);
         let here = self.lap_present(&lap, read, now_ns, used_bits);
@@ -243,14 +345,14 @@ impl Batch {
         let anew = here.used == 0 || here.worn_out;
         let to_boundary_ns = if anew { self.period_ns } else { here.to_boundary_ns };
         let present = Present { used: here.used, to_boundary_ns };
-        let decision = self.judge(&present, cost);
+        let decision = judge(&present);
         if decision.is_denied() {
             return Step::Refuse(decision);
         }
-        if cost == 0 {
+        if decision.cost() == 0 {
             return Step::admit(decision, head);
         }
-        let used = here.used + cost;
+        let used = here.used + decision.cost();
         if anew {
             let next = Lap { lap: lap.lap.wrapping_add(1), steps: 0, used };
             let raise = Some(Raise { index: next.anchor(), value: now_ns });

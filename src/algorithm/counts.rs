@@ -20,7 +20,7 @@
 //! A time before the head's window is taken as the beginning of that window.
 
 use super::Split;
-use super::step::{Raise, Step};
+use super::step::{GivenBack, Raise, Step};
 use crate::decision::Decision;
 use crate::quota::{Quota, Reason};
 
@@ -144,6 +144,21 @@ impl Counts {
             _ => None,
         };
         Step::Admit { decision, next, raise, fill: None }
+    }
+
+    /// How much of `cost` the present count can still hold.
+    pub(super) const fn fitting(&self, view: &View, cost: u64) -> u64 {
+        let room = self.split.max_low().saturating_sub(view.current);
+        if cost < room { cost } else { room }
+    }
+
+    /// Takes back up to `units` that were counted in the window `index`, if that is still the head's. (Counts in the ring
+    /// only grow.)
+    pub(super) fn give_back(&self, head: u64, index: u64, units: u64) -> Option<GivenBack> {
+        let (stored, count) = self.split.unpack(head);
+        let units = units.min(count);
+        (stored == index + 1 && units > 0)
+            .then(|| GivenBack { next: self.split.pack(stored, count - units), units })
     }
 
     /// From `now_ns` to the beginning of window `index`, in nanoseconds.

@@ -3,7 +3,8 @@
 use super::Algorithm;
 use super::batch::Batch;
 use super::narrow::{Narrowed, WindowWord};
-use super::step::{Step, Stepper};
+use super::step::{GivenBack, Step, Stepper};
+use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError, Reason};
 use crate::sync::AtomicU64;
 
@@ -89,6 +90,23 @@ impl Stepper for FixedWindow {
         self.batch.step(head, read, now_ns, cost)
     }
 
+    fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        self.batch.force(head, read, now_ns, cost)
+    }
+
+    const GIVES_BACK: bool = true;
+
+    fn give_back(
+        &self,
+        head: u64,
+        read: impl Fn(usize) -> u64,
+        now_ns: u64,
+        charge: &Decision,
+        units: u64,
+    ) -> Option<GivenBack> {
+        self.batch.give_back(head, read, now_ns, charge, units)
+    }
+
     fn reads(&self, other: &Self) -> bool {
         self.batch.reads(&other.batch)
     }
@@ -102,9 +120,9 @@ impl Stepper for FixedWindow {
 impl Narrowed for FixedWindow {
     type Narrow = WindowWord;
 
-    fn narrow(&self, tiers: &[Quota]) -> Result<WindowWord, QuotaError> {
+    fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<WindowWord, QuotaError> {
         match self.batch.aligned_quota() {
-            Some(quota) => WindowWord::new(NAME, &quota, tiers),
+            Some(quota) => WindowWord::new(NAME, &quota, tiers, overdraft),
             None => {
                 let instead = "windows that are the same for all keys (FixedWindow::new)";
                 Err(Reason::NoNarrowForm { algorithm: NAME, instead }.into())

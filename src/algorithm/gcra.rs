@@ -2,8 +2,7 @@
 
 use super::Algorithm;
 use super::narrow::{Narrowed, TatKind, TatWord};
-use super::pace::Pace;
-use super::step::{Step, Stepper};
+use super::pace::{Pace, Paced};
 use crate::quota::{Quota, QuotaError, Reason};
 
 /// The generic cell rate algorithm, GCRA(T, τ), in its virtual scheduling form: the default.
@@ -52,29 +51,20 @@ impl From<Quota> for Gcra {
     }
 }
 
-impl Stepper for Gcra {
-    type Tail = ();
+impl Paced for Gcra {
+    const QUEUED: bool = false;
 
     #[inline]
-    fn step(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        self.pace.step(head, now_ns, cost, false)
-    }
-
-    fn reads(&self, other: &Self) -> bool {
-        self.pace.scale() == other.pace.scale()
-    }
-
-    #[inline]
-    fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
-        self.pace.is_idle(head, now_ns)
+    fn pace(&self) -> &Pace {
+        &self.pace
     }
 }
 
 impl Narrowed for Gcra {
     type Narrow = TatWord;
 
-    fn narrow(&self, tiers: &[Quota]) -> Result<TatWord, QuotaError> {
-        narrow("GCRA", &self.pace, tiers, TatKind::Meter)
+    fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
+        narrow("GCRA", &self.pace, tiers, overdraft, TatKind::Meter)
     }
 
     fn tier(&self, own: &TatWord, quota: &Quota) -> Result<TatWord, QuotaError> {
@@ -101,8 +91,9 @@ pub(super) fn narrow(
     algorithm: &'static str,
     pace: &Pace,
     tiers: &[Quota],
+    overdraft: u64,
     kind: TatKind,
 ) -> Result<TatWord, QuotaError> {
-    let tiers: Vec<_> = tiers.iter().map(|quota| Pace::new(quota).rate()).collect();
-    TatWord::new(algorithm, pace.rate(), &tiers, kind)
+    let tiers = tiers.iter().map(|quota| Pace::new(quota).rate()).collect();
+    TatWord::new(algorithm, pace.rate(), tiers, overdraft, kind)
 }

@@ -3,8 +3,7 @@
 use super::Algorithm;
 use super::gcra::{narrow, requota};
 use super::narrow::{Narrowed, TatKind, TatWord};
-use super::pace::Pace;
-use super::step::{Step, Stepper};
+use super::pace::{Pace, Paced};
 use crate::quota::{Quota, QuotaError};
 
 /// The leaky bucket as a meter: each unit is poured into a bucket of `burst` units that drains at
@@ -44,29 +43,20 @@ impl LeakyBucketMeter {
     }
 }
 
-impl Stepper for LeakyBucketMeter {
-    type Tail = ();
+impl Paced for LeakyBucketMeter {
+    const QUEUED: bool = false;
 
     #[inline]
-    fn step(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        self.pace.step(head, now_ns, cost, false)
-    }
-
-    fn reads(&self, other: &Self) -> bool {
-        self.pace.scale() == other.pace.scale()
-    }
-
-    #[inline]
-    fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
-        self.pace.is_idle(head, now_ns)
+    fn pace(&self) -> &Pace {
+        &self.pace
     }
 }
 
 impl Narrowed for LeakyBucketMeter {
     type Narrow = TatWord;
 
-    fn narrow(&self, tiers: &[Quota]) -> Result<TatWord, QuotaError> {
-        narrow("leaky bucket meter", &self.pace, tiers, TatKind::Meter)
+    fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
+        narrow("leaky bucket meter", &self.pace, tiers, overdraft, TatKind::Meter)
     }
 
     fn tier(&self, own: &TatWord, quota: &Quota) -> Result<TatWord, QuotaError> {

@@ -5,8 +5,7 @@ use std::time::Duration;
 use super::Algorithm;
 use super::gcra::{narrow, requota};
 use super::narrow::{Narrowed, TatKind, TatWord};
-use super::pace::Pace;
-use super::step::{Step, Stepper};
+use super::pace::{Pace, Paced};
 use crate::clock::saturating_nanos;
 use crate::quota::{Quota, QuotaError};
 
@@ -73,29 +72,20 @@ impl LeakyBucketQueue {
     }
 }
 
-impl Stepper for LeakyBucketQueue {
-    type Tail = ();
+impl Paced for LeakyBucketQueue {
+    const QUEUED: bool = true;
 
     #[inline]
-    fn step(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        self.pace.step(head, now_ns, cost, true)
-    }
-
-    fn reads(&self, other: &Self) -> bool {
-        self.pace.scale() == other.pace.scale()
-    }
-
-    #[inline]
-    fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
-        self.pace.is_idle(head, now_ns)
+    fn pace(&self) -> &Pace {
+        &self.pace
     }
 }
 
 impl Narrowed for LeakyBucketQueue {
     type Narrow = TatWord;
 
-    fn narrow(&self, tiers: &[Quota]) -> Result<TatWord, QuotaError> {
-        narrow("leaky bucket queue", &self.pace, tiers, TatKind::Queue)
+    fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
+        narrow("leaky bucket queue", &self.pace, tiers, overdraft, TatKind::Queue)
     }
 
     fn tier(&self, own: &TatWord, quota: &Quota) -> Result<TatWord, QuotaError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Algorithm;
 use super::narrow::ticks::{Interval, Rate};
 use super::narrow::{Narrowed, TatKind, TatWord};
-use super::step::{DEAD, Step, Stepper};
+use super::step::{DEAD, GivenBack, Step, Stepper};
 use crate::clock::saturating_nanos;
 use crate::decision::{Decision, Facts, Outcome};
 use crate::quota::{Quota, QuotaError, Reason};
@@ -50,10 +50,7 @@ impl Stepper for MinimumSpacing {
     #[inline]
     fn step(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
         let wait_ns = head.saturating_sub(now_ns);
-        let decide = |outcome, wait_ns: u64| {
-            let remaining = u64::from(wait_ns == 0);
-            Decision::new(outcome, cost, 1, Facts::Plain { remaining, retry_ns: wait_ns, reset_ns: wait_ns })
-        };
+        let decide = |outcome, wait_ns: u64| decide(outcome, now_ns, cost, wait_ns, 0);
         if cost == 0 {
             return Step::admit(decide(Outcome::Allowed, wait_ns), head);
         }
@@ -64,8 +61,50 @@ impl Stepper for MinimumSpacing {
         if self.spacing_ns == 0 {
             return Step::admit(decide(Outcome::Allowed, 0), head);
         }
-        let next = now_ns.saturating_add(self.spacing_ns).min(DEAD - 1);
-        Step::admit(decide(Outcome::Allowed, self.spacing_ns), next)
+        let next = self.after(now_ns);
+        Step::admit(decide(Outcome::Allowed, next - now_ns), next)
+    }
+
+    /// An event is an event: the next one may come a spacing after it.
+    fn force(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        let next = if cost == 0 { head } else { head.max(self.after(now_ns)) };
+        Step::admit(decide(Outcome::Allowed, now_ns, cost, next.saturating_sub(now_ns), 0), next)
+    }
+
+    fn reserve(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
+        let delay_ns = head.saturating_sub(now_ns);
+        if cost == 0 || delay_ns == 0 || delay_ns > wait_ns {
+            return self.step(head, read, now_ns, cost);
+        }
+        let next = self.after(head);
+        let decision = decide(Outcome::Allowed, now_ns, cost, next.saturating_sub(now_ns), delay_ns);
+        Step::admit(decision, next)
+    }
+
+    fn foresees(&self) -> bool {
+        true
+    }
+
+    const GIVES_BACK: bool = true;
+
+    /// An event is taken back whole, if it was the last.
+    fn give_back(
+        &self,
+        head: u64,
+        _read: impl Fn(usize) -> u64,
+        _now_ns: u64,
+        charge: &Decision,
+        units: u64,
+    ) -> Option<GivenBack> {
+        let &Facts::Plain { reset_ns, delay_ns, .. } = charge.facts() else {
+            return None;
+        };
+        let led_to = charge.at_ns().saturating_add(reset_ns);
+        if charge.is_denied() || units < charge.cost() || charge.cost() == 0 || led_to != head {
+            return None;
+        }
+        let next = charge.at_ns().saturating_add(delay_ns).min(head);
+        Some(GivenBack { next, units: charge.cost() })
     }
 
     fn reads(&self, other: &Self) -> bool {
@@ -79,7 +118,22 @@ impl Stepper for MinimumSpacing {
     }
 }
 
+/// The answer when the next event may come in `wait_ns`, and this one in `delay_ns`.
+#[inline]
+fn decide(outcome: Outcome, now_ns: u64, cost: u64, wait_ns: u64, delay_ns: u64) -> Decision {
+    let remaining = u64::from(wait_ns == 0);
+    let facts = Facts::Plain { remaining, retry_ns: wait_ns, reset_ns: wait_ns, delay_ns };
+    Decision::new(outcome, cost, 1, now_ns, facts)
+}
+
 impl MinimumSpacing {
+    /// A spacing later; words end one below [`DEAD`].
+    #[inline]
+    const fn after(&self, ns: u64) -> u64 {
+        let next = ns.saturating_add(self.spacing_ns);
+        if next < DEAD { next } else { DEAD - 1 }
+    }
+
     const NAME: &str = "minimum spacing";
 
     /// One event each spacing, with 2⁶³ ns at most, which is as long as a quota's period may be.
@@ -95,9 +149,9 @@ impl MinimumSpacing {
 impl Narrowed for MinimumSpacing {
     type Narrow = TatWord;
 
-    fn narrow(&self, tiers: &[Quota]) -> Result<TatWord, QuotaError> {
+    fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
         let tiers: Result<Vec<_>, _> = tiers.iter().map(|&quota| Self::from(quota).rate()).collect();
-        TatWord::new(Self::NAME, self.rate()?, &tiers?, TatKind::Event)
+        TatWord::new(Self::NAME, self.rate()?, tiers?, overdraft, TatKind::Event)
     }
 
     fn tier(&self, own: &TatWord, quota: &Quota) -> Result<TatWord, QuotaError> {

@@ -19,8 +19,10 @@
 //!
 //! Zero means "never used". A TAT that would be 0 or [`DEAD`] is moved up to 1, against the client.
 
+use std::time::Duration;
+
 use super::narrow::ticks::{Interval, Rate};
-use super::step::{DEAD, Step};
+use super::step::{DEAD, GivenBack, Step, Stepper};
 use crate::decision::{Decision, Facts, Outcome};
 use crate::quota::Quota;
 
@@ -34,6 +36,58 @@ pub(crate) struct Pace {
     burst: u64,
     /// Ticks per nanosecond, 1 to 32.
     scale: u32,
+}
+
+/// An algorithm whose state is a TAT and nothing else.
+pub(crate) trait Paced {
+    /// Whether requests go at the time that the TAT says, rather than at once.
+    const QUEUED: bool;
+
+    /// Its emission interval and burst.
+    fn pace(&self) -> &Pace;
+}
+
+impl<P: Paced> Stepper for P {
+    type Tail = ();
+
+    #[inline]
+    fn step(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        self.pace().step(head, now_ns, cost, P::QUEUED)
+    }
+
+    fn force(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        self.pace().force(head, now_ns, cost, P::QUEUED)
+    }
+
+    fn reserve(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
+        self.pace().reserve(head, now_ns, cost, wait_ns, P::QUEUED)
+    }
+
+    fn foresees(&self) -> bool {
+        true
+    }
+
+    const GIVES_BACK: bool = true;
+
+    fn give_back(
+        &self,
+        head: u64,
+        _read: impl Fn(usize) -> u64,
+        now_ns: u64,
+        charge: &Decision,
+        units: u64,
+    ) -> Option<GivenBack> {
+        self.pace().give_back(head, now_ns, charge, units)
+    }
+
+    fn reads(&self, other: &Self) -> bool {
+        self.pace().scale() == other.pace().scale()
+    }
+
+    #[inline]
+    fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
+        self.pace().is_idle(head, now_ns)
+    }
 }
 
 const fn gcd(mut a: u64, mut b: u64) -> u64 {
@@ -98,6 +152,11 @@ impl Pace {
         self.scale
     }
 
+    /// The furthest that any word may be ahead of now, by debts and reservations: 292 years, or four where the word wraps.
+    const fn furthest(&self) -> u64 {
+        if self.scale == 1 { i64::MAX as u64 } else { 1 << 62 }
+    }
+
     /// How far the word stands ahead of now, in ticks.
     #[inline]
     const fn ahead(&self, word: u64, now_ticks: u64) -> u64 {
@@ -129,21 +188,26 @@ impl Pace {
         })
     }
 
+    #[inline]
+    fn decide(&self, outcome: Outcome, now_ns: u64, cost: u64, ahead: u64, queued: bool) -> Decision {
+        let Self { interval, capacity, burst, scale } = *self;
+        let charged = if matches!(outcome, Outcome::Allowed) { cost } else { 0 };
+        let facts = Facts::Pace { ahead, interval, capacity, scale, charged, queued };
+        Decision::new(outcome, cost, burst, now_ns, facts)
+    }
+
     /// Virtual scheduling: admits `cost` units if the TAT they lead to is at most `capacity` ahead of now.
     #[inline]
     pub(crate) fn step(&self, word: u64, now_ns: u64, cost: u64, queued: bool) -> Step {
+        self.step_within(self.capacity, word, now_ns, cost, queued)
+    }
+
+    /// The same if the TAT may be `room` ahead: at least the capacity.
+    #[inline]
+    fn step_within(&self, room: u64, word: u64, now_ns: u64, cost: u64, queued: bool) -> Step {
         let now = self.ticks(now_ns);
         let ahead = self.ahead(word, now);
-        let decide = |outcome, ahead| {
-            let Self { interval, capacity, burst, scale } = *self;
-            let charged = if matches!(outcome, Outcome::Allowed) { cost } else { 0 };
-            Decision::new(
-                outcome,
-                cost,
-                burst,
-                Facts::Pace { ahead, interval, capacity, scale, charged, queued },
-            )
-        };
+        let decide = |outcome, ahead| self.decide(outcome, now_ns, cost, ahead, queued);
         if cost == 0 {
             return Step::admit(decide(Outcome::Allowed, ahead), word);
         }
@@ -152,13 +216,84 @@ impl Pace {
         }
         // At most the capacity, since the cost is at most the burst.
         let charge = cost * self.interval;
-        if ahead > self.capacity - charge {
+        if ahead > room - charge {
             return Step::Refuse(decide(Outcome::Denied, ahead));
         }
         match self.tat(now, ahead + charge) {
             Some(next) => Step::admit(decide(Outcome::Allowed, ahead + charge), next),
             None => Step::Refuse(decide(Outcome::Denied, self.capacity)),
         }
+    }
+
+    /// Admits `cost` units if their turn comes within `wait_ns`: the first unit's in a queue, of which no more than the
+    /// capacity is filled; else the time at which the TAT they lead to is `capacity` ahead.
+    pub(crate) fn reserve(&self, word: u64, now_ns: u64, cost: u64, wait_ns: u64, queued: bool) -> Step {
+        let wait = wait_ns.saturating_mul(u64::from(self.scale));
+        if !queued {
+            let room = self.capacity.saturating_add(wait).min(self.furthest());
+            return self.step_within(room, word, now_ns, cost, queued);
+        }
+        let ahead = self.ahead(word, self.ticks(now_ns));
+        if ahead <= wait || cost == 0 || cost > self.burst {
+            return self.step(word, now_ns, cost, queued);
+        }
+        let fits = ahead.saturating_sub(self.capacity - cost * self.interval);
+        let ns = |ticks: u64| ticks.div_ceil(u64::from(self.scale));
+        let facts = Facts::Plain {
+            remaining: self.capacity.saturating_sub(ahead) / self.interval,
+            retry_ns: ns(fits.max(ahead - wait)),
+            reset_ns: ns(ahead),
+            delay_ns: 0,
+        };
+        Step::Refuse(Decision::new(Outcome::Denied, cost, self.burst, now_ns, facts))
+    }
+
+    /// Charges `cost` units whatever the word says, as far as a word can be ahead.
+    pub(crate) fn force(&self, word: u64, now_ns: u64, cost: u64, queued: bool) -> Step {
+        let now = self.ticks(now_ns);
+        let before = self.ahead(word, now);
+        let most = match self.scale {
+            1 => (DEAD - 1).saturating_sub(now).min(self.furthest()),
+            _ => self.furthest(),
+        };
+        let units = cost.min(most.saturating_sub(before) / self.interval);
+        let ahead = before + units * self.interval;
+        let next = if units == 0 { word } else { self.tat(now, ahead).unwrap_or(word) };
+        Step::admit(self.decide(Outcome::Allowed, now_ns, units, ahead, queued), next)
+    }
+
+    /// Takes back what is still owed of up to `units` of a charge.
+    ///
+    /// The TAT that the charge led to is known from its answer. All that has passed of the way to it is paid, and the
+    /// charge's own units last; so no unit is given back that time has given back already. Of those who were told to wait
+    /// only the last can leave: those behind have been told when to go.
+    pub(crate) fn give_back(
+        &self,
+        word: u64,
+        now_ns: u64,
+        charge: &Decision,
+        units: u64,
+    ) -> Option<GivenBack> {
+        let &Facts::Pace { ahead: then, interval, scale, charged, queued, .. } = charge.facts() else {
+            return None;
+        };
+        if scale != self.scale || charge.is_denied() {
+            return None;
+        }
+        let (now, then_ticks) = (self.ticks(now_ns), self.ticks(charge.at_ns()));
+        let waits = queued || charge.delay() > Duration::ZERO;
+        if waits && self.tat(then_ticks, then) != Some(word) {
+            return None;
+        }
+        let passed = now_ns.saturating_sub(charge.at_ns()).saturating_mul(u64::from(scale));
+        let owed = then.saturating_sub(passed).min(self.ahead(word, now));
+        let back = owed.min(interval.saturating_mul(units.min(charged)));
+        if back == 0 {
+            return None;
+        }
+        let next = self.tat(now, self.ahead(word, now) - back)?;
+        // Zero would be a key that was never seen, which owes nothing: right, if nothing is owed.
+        Some(GivenBack { next, units: back.div_ceil(interval) })
     }
 
     #[inline]

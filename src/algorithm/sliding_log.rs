@@ -141,6 +141,49 @@ impl SlidingLog {
     }
 }
 
+impl SlidingLog {
+    /// The time of the newest unit, or what is owed first.
+    #[inline]
+    fn newest(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> Result<u64, Step> {
+        let Some(newest) = head.checked_sub(1) else {
+            return Ok(0);
+        };
+        let word = read(self.place(newest));
+        if word & 1 == self.lap(newest) { Ok(word >> 1) } else { Err(self.owed(newest, word, read, now_ns)) }
+    }
+
+    #[inline]
+    fn decide(
+        &self,
+        outcome: Outcome,
+        now_ns: u64,
+        cost: u64,
+        remaining: u64,
+        retry_ns: u64,
+        newest_ns: u64,
+    ) -> Decision {
+        let reset_ns = match remaining == self.limit {
+            true => 0,
+            false => newest_ns.saturating_add(self.window_ns).saturating_sub(now_ns),
+        };
+        let facts = Facts::Plain { remaining, retry_ns, reset_ns, delay_ns: 0 };
+        Decision::new(outcome, cost, self.limit, now_ns, facts)
+    }
+
+    #[inline]
+    fn admit(&self, head: u64, now_ns: u64, newest_ns: u64, cost: u64, remaining: u64) -> Step {
+        let time_ns = now_ns.max(newest_ns);
+        let newest_ns = if cost > 0 { time_ns } else { newest_ns };
+        let decision =
+            self.decide(Outcome::Allowed, now_ns, cost, remaining.saturating_sub(cost), 0, newest_ns);
+        if cost == 0 {
+            return Step::admit(decision, head);
+        }
+        let fill = Some(Fill { from: head, count: cost, time_ns });
+        Step::Admit { decision, next: head + cost, raise: None, fill }
+    }
+}
+
 impl Stepper for SlidingLog {
     type Tail = Box<[AtomicU64]>;
 
@@ -150,23 +193,13 @@ impl Stepper for SlidingLog {
 
     fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
         let now_ns = now_ns.min(LAST_NS);
-        let newest_ns = match head.checked_sub(1) {
-            None => 0,
-            Some(newest) => {
-                let word = read(self.place(newest));
-                if word & 1 != self.lap(newest) {
-                    return self.owed(newest, word, read, now_ns);
-                }
-                word >> 1
-            }
+        let newest_ns = match self.newest(head, &read, now_ns) {
+            Ok(newest_ns) => newest_ns,
+            Err(help) => return help,
         };
         let remaining = self.remaining(head, &read, now_ns);
-        let decide = |outcome, remaining, retry_ns, newest_ns: u64| {
-            let reset_ns = match remaining == self.limit {
-                true => 0,
-                false => newest_ns.saturating_add(self.window_ns).saturating_sub(now_ns),
-            };
-            Decision::new(outcome, cost, self.limit, Facts::Plain { remaining, retry_ns, reset_ns })
+        let decide = |outcome, remaining, retry_ns, newest_ns| {
+            self.decide(outcome, now_ns, cost, remaining, retry_ns, newest_ns)
         };
         if cost > self.limit {
             return Step::Refuse(decide(Outcome::Never, remaining, 0, newest_ns));
@@ -185,12 +218,18 @@ impl Stepper for SlidingLog {
                 return Step::Refuse(decide(Outcome::Denied, remaining, leaves_ns - now_ns, newest_ns));
             }
         }
-        let time_ns = now_ns.max(newest_ns);
-        Step::Admit {
-            decision: decide(Outcome::Allowed, remaining.saturating_sub(cost), 0, time_ns),
-            next: head + cost,
-            raise: None,
-            fill: Some(Fill { from: head, count: cost, time_ns }),
+        self.admit(head, now_ns, newest_ns, cost, remaining)
+    }
+
+    /// Remembers the last `limit` units, as ever: what is charged beyond them is forgotten again.
+    fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        let now_ns = now_ns.min(LAST_NS);
+        match self.newest(head, &read, now_ns) {
+            Ok(newest_ns) => {
+                let remaining = self.remaining(head, &read, now_ns);
+                self.admit(head, now_ns, newest_ns, cost.min(self.limit), remaining)
+            }
+            Err(help) => help,
         }
     }
 

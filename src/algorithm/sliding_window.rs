@@ -1,9 +1,9 @@
 //! The sliding-window counter of two windows.
 
 use super::Algorithm;
-use super::counts::Counts;
+use super::counts::{Counts, View};
 use super::narrow::{Narrowed, SlidingWord};
-use super::step::{Step, Stepper};
+use super::step::{GivenBack, Step, Stepper};
 use crate::decision::{Decision, Facts, Outcome};
 use crate::quota::{Quota, QuotaError};
 use crate::sync::AtomicU64;
@@ -72,40 +72,94 @@ impl SlidingWindow {
     }
 }
 
+/// What the words say at a time.
+struct Sight {
+    view: View,
+    previous: u64,
+    /// Of the window, as far as the previous count weighs.
+    left_ns: u64,
+    /// To its end: more than that, if time stepped back before it.
+    to_end_ns: u64,
+    now_ns: u64,
+}
+
+impl SlidingWindow {
+    #[inline]
+    fn sight(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> Sight {
+        let window_ns = self.counts.window_ns;
+        let view = self.counts.view(head, now_ns);
+        let previous = self.counts.before(&view, read).next().map_or(0, |(_, count)| count);
+        // A time before the window that counts is taken as its beginning.
+        let left_ns = window_ns - now_ns.saturating_sub(view.index * window_ns);
+        let to_end_ns = self.counts.until(u128::from(view.index) + 1, now_ns);
+        Sight { view, previous, left_ns, to_end_ns, now_ns }
+    }
+
+    #[inline]
+    fn decide(&self, sight: &Sight, outcome: Outcome, cost: u64, current: u64) -> Decision {
+        let &Sight { previous, left_ns, to_end_ns, now_ns, .. } = sight;
+        let Counts { limit, window_ns, .. } = self.counts;
+        let facts = Facts::Blend { previous, current, left_ns, to_end_ns, window_ns, ceil: self.strict };
+        Decision::new(outcome, cost, limit, now_ns, facts)
+    }
+}
+
 impl Stepper for SlidingWindow {
     type Tail = [AtomicU64; 2];
 
     #[inline]
     fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
         let Counts { limit, window_ns, .. } = self.counts;
-        let view = self.counts.view(head, now_ns);
-        let previous = self.counts.before(&view, read).next().map_or(0, |(_, count)| count);
-        // A time before the window that counts is taken as its beginning.
-        let into_ns = now_ns.saturating_sub(view.index * window_ns);
-        let left_ns = window_ns - into_ns;
-        let to_end_ns = self.counts.until(u128::from(view.index) + 1, now_ns);
-        let decide = |outcome, current| {
-            let facts = Facts::Blend { previous, current, left_ns, to_end_ns, window_ns, ceil: self.strict };
-            Decision::new(outcome, cost, limit, facts)
-        };
+        let sight = self.sight(head, read, now_ns);
+        let Sight { view, previous, left_ns, .. } = &sight;
         if cost > limit {
-            return Step::Refuse(decide(Outcome::Never, view.current));
+            return Step::Refuse(self.decide(&sight, Outcome::Never, cost, view.current));
         }
         let admitted = cost == 0
             || match limit.saturating_sub(view.current).checked_sub(cost) {
                 None => false,
-                Some(_) if previous == 0 => true,
+                Some(_) if *previous == 0 => true,
                 Some(room) => {
                     // Rounded down: floor(p·left/W) <= room  <=>  p·left < (room + 1)·W. Rounded up: p·left <= room·W.
                     let room = u128::from(room) * u128::from(window_ns);
-                    let weighted = u128::from(previous) * u128::from(left_ns);
+                    let weighted = u128::from(*previous) * u128::from(*left_ns);
                     if self.strict { weighted <= room } else { weighted < room + u128::from(window_ns) }
                 }
             };
         if !admitted {
-            return Step::Refuse(decide(Outcome::Denied, view.current));
+            return Step::Refuse(self.decide(&sight, Outcome::Denied, cost, view.current));
         }
-        self.counts.admit(&view, decide(Outcome::Allowed, view.current + cost), head, cost)
+        let decision = self.decide(&sight, Outcome::Allowed, cost, view.current + cost);
+        self.counts.admit(view, decision, head, cost)
+    }
+
+    fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        let sight = self.sight(head, read, now_ns);
+        let cost = self.counts.fitting(&sight.view, cost);
+        let decision = self.decide(&sight, Outcome::Allowed, cost, sight.view.current + cost);
+        self.counts.admit(&sight.view, decision, head, cost)
+    }
+
+    const GIVES_BACK: bool = true;
+
+    fn give_back(
+        &self,
+        head: u64,
+        _read: impl Fn(usize) -> u64,
+        _now_ns: u64,
+        charge: &Decision,
+        units: u64,
+    ) -> Option<GivenBack> {
+        let &Facts::Blend { to_end_ns, window_ns, .. } = charge.facts() else {
+            return None;
+        };
+        if window_ns != self.counts.window_ns || charge.is_denied() {
+            return None;
+        }
+        // The window that it was counted in ends there.
+        let end = u128::from(charge.at_ns()) + u128::from(to_end_ns);
+        let index = u64::try_from(end / u128::from(window_ns)).ok()?.checked_sub(1)?;
+        self.counts.give_back(head, index, units.min(charge.cost()))
     }
 
     fn reads(&self, other: &Self) -> bool {
@@ -121,9 +175,9 @@ impl Stepper for SlidingWindow {
 impl Narrowed for SlidingWindow {
     type Narrow = SlidingWord;
 
-    fn narrow(&self, tiers: &[Quota]) -> Result<SlidingWord, QuotaError> {
+    fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<SlidingWord, QuotaError> {
         let period = std::time::Duration::from_nanos(self.counts.window_ns);
-        SlidingWord::new(NAME, &Quota::try_new(self.counts.limit, period)?, tiers, self.strict)
+        SlidingWord::new(NAME, &Quota::try_new(self.counts.limit, period)?, tiers, overdraft, self.strict)
     }
 
     fn tier(&self, own: &SlidingWord, quota: &Quota) -> Result<SlidingWord, QuotaError> {

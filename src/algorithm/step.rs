@@ -69,6 +69,15 @@ pub struct Fill {
     pub time_ns: u64,
 }
 
+/// A charge that is taken back.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct GivenBack {
+    /// The new head.
+    pub next: u64,
+    /// Units that the key owes less, of which the last may have been paid in part.
+    pub units: u64,
+}
+
 /// The words behind the head.
 pub trait Tail: Send + Sync + 'static {
     /// `len` words of zero. Types of fixed length may have more.
@@ -120,6 +129,37 @@ pub trait Stepper {
 
     /// Decides `cost` units at `now_ns`. Pure: `read` gives tail words, and nothing is written.
     fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step;
+
+    /// Charges `cost` units at `now_ns` whether or not there is room; never refuses. What the word cannot hold is not
+    /// charged: the decision's cost says how much was.
+    fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step;
+
+    /// Whether units of the future can be charged now. Counts of windows say nothing of the future.
+    fn foresees(&self) -> bool {
+        false
+    }
+
+    /// Decides `cost` units that may go within `wait_ns` from now, charged now. As a step, if it does not foresee.
+    fn reserve(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
+        let _ = wait_ns;
+        self.step(head, read, now_ns, cost)
+    }
+
+    /// Whether charges can be taken back at all.
+    const GIVES_BACK: bool = false;
+
+    /// Takes back up to `units` of a charge: those that are still owed at `now_ns`. `None` if none is.
+    fn give_back(
+        &self,
+        head: u64,
+        read: impl Fn(usize) -> u64,
+        now_ns: u64,
+        charge: &Decision,
+        units: u64,
+    ) -> Option<GivenBack> {
+        let _ = (head, read, now_ns, charge, units);
+        None
+    }
 
     /// Whether at `now_ns` this state means what an absent key means, now and at any later time.
     fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool;

@@ -2,7 +2,7 @@
 
 use super::Algorithm;
 use super::counts::{Counts, View};
-use super::step::{Step, Stepper};
+use super::step::{GivenBack, Step, Stepper};
 use crate::decision::{Decision, Facts, Outcome};
 use crate::quota::{Quota, QuotaError, Reason};
 use crate::sync::AtomicU64;
@@ -114,15 +114,17 @@ impl SubWindow {
     }
 }
 
-impl Stepper for SubWindow {
-    type Tail = Box<[AtomicU64]>;
+/// What the words say at a time.
+struct Sight {
+    view: View,
+    /// All that is counted.
+    used: u64,
+    /// The newest sub-window of them.
+    newest: Option<u64>,
+}
 
-    fn tail_len(&self) -> usize {
-        self.counts.ring_len()
-    }
-
-    fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        let limit = self.counts.limit;
+impl SubWindow {
+    fn sight(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> Sight {
         let view = self.counts.view(head, now_ns);
         let mut used = view.current;
         let mut newest = (view.current > 0).then_some(view.index);
@@ -132,21 +134,76 @@ impl Stepper for SubWindow {
                 newest = Some(view.index - u64::from(back));
             }
         }
-        let remaining = limit.saturating_sub(used);
-        let decide = |outcome, remaining, retry_ns, reset_ns| {
-            Decision::new(outcome, cost, limit, Facts::Plain { remaining, retry_ns, reset_ns })
-        };
+        Sight { view, used, newest }
+    }
+
+    fn decide(
+        &self,
+        outcome: Outcome,
+        now_ns: u64,
+        cost: u64,
+        remaining: u64,
+        retry_ns: u64,
+        newest: Option<u64>,
+    ) -> Decision {
+        let reset_ns = self.reset_ns(newest, now_ns);
+        let facts = Facts::Plain { remaining, retry_ns, reset_ns, delay_ns: 0 };
+        Decision::new(outcome, cost, self.counts.limit, now_ns, facts)
+    }
+
+    fn admit(&self, sight: &Sight, head: u64, now_ns: u64, cost: u64) -> Step {
+        let Sight { view, used, newest } = sight;
+        let newest = if cost > 0 { Some(view.index) } else { *newest };
+        let remaining = self.counts.limit.saturating_sub(used.saturating_add(cost));
+        let decision = self.decide(Outcome::Allowed, now_ns, cost, remaining, 0, newest);
+        self.counts.admit(view, decision, head, cost)
+    }
+}
+
+impl Stepper for SubWindow {
+    type Tail = Box<[AtomicU64]>;
+
+    fn tail_len(&self) -> usize {
+        self.counts.ring_len()
+    }
+
+    fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        let limit = self.counts.limit;
+        let sight = self.sight(head, &read, now_ns);
+        let Sight { view, used, newest } = &sight;
+        let remaining = limit.saturating_sub(*used);
         if cost > limit {
-            return Step::Refuse(decide(Outcome::Never, remaining, 0, self.reset_ns(newest, now_ns)));
+            return Step::Refuse(self.decide(Outcome::Never, now_ns, cost, remaining, 0, *newest));
         }
         if cost > remaining {
             let excess = cost - remaining + used.saturating_sub(limit);
-            let retry_ns = self.retry_ns(&view, &read, now_ns, used, excess);
-            return Step::Refuse(decide(Outcome::Denied, remaining, retry_ns, self.reset_ns(newest, now_ns)));
+            let retry_ns = self.retry_ns(view, &read, now_ns, *used, excess);
+            return Step::Refuse(self.decide(Outcome::Denied, now_ns, cost, remaining, retry_ns, *newest));
         }
-        let newest = if cost > 0 { Some(view.index) } else { newest };
-        let decision = decide(Outcome::Allowed, remaining - cost, 0, self.reset_ns(newest, now_ns));
-        self.counts.admit(&view, decision, head, cost)
+        self.admit(&sight, head, now_ns, cost)
+    }
+
+    fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        let sight = self.sight(head, &read, now_ns);
+        let cost = self.counts.fitting(&sight.view, cost);
+        self.admit(&sight, head, now_ns, cost)
+    }
+
+    const GIVES_BACK: bool = true;
+
+    fn give_back(
+        &self,
+        head: u64,
+        _read: impl Fn(usize) -> u64,
+        _now_ns: u64,
+        charge: &Decision,
+        units: u64,
+    ) -> Option<GivenBack> {
+        if charge.is_denied() {
+            return None;
+        }
+        // A charge that came late was counted in a later sub-window, and stays.
+        self.counts.give_back(head, charge.at_ns() / self.counts.window_ns, units.min(charge.cost()))
     }
 
     fn reads(&self, other: &Self) -> bool {

@@ -5,8 +5,9 @@ use super::batch::Batch;
 use super::gcra::{narrow, requota};
 use super::narrow::{Narrowed, TatKind, TatWord};
 use super::pace::Pace;
-use super::step::{Step, Stepper};
+use super::step::{GivenBack, Step, Stepper};
 use crate::clock::Timestamp;
+use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError, Reason};
 use crate::sync::AtomicU64;
 
@@ -156,6 +157,40 @@ impl Stepper for TokenBucket {
         }
     }
 
+    fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        match &self.refill {
+            Refill::Greedy(pace) => pace.force(head, now_ns, cost, false),
+            Refill::Batch(batch) => batch.force(head, read, now_ns, cost),
+        }
+    }
+
+    fn reserve(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
+        match &self.refill {
+            Refill::Greedy(pace) => pace.reserve(head, now_ns, cost, wait_ns, false),
+            Refill::Batch(batch) => batch.reserve(head, read, now_ns, cost, wait_ns),
+        }
+    }
+
+    fn foresees(&self) -> bool {
+        true
+    }
+
+    const GIVES_BACK: bool = true;
+
+    fn give_back(
+        &self,
+        head: u64,
+        read: impl Fn(usize) -> u64,
+        now_ns: u64,
+        charge: &Decision,
+        units: u64,
+    ) -> Option<GivenBack> {
+        match &self.refill {
+            Refill::Greedy(pace) => pace.give_back(head, now_ns, charge, units),
+            Refill::Batch(batch) => batch.give_back(head, read, now_ns, charge, units),
+        }
+    }
+
     fn reads(&self, other: &Self) -> bool {
         match (&self.refill, &other.refill) {
             (Refill::Greedy(own), Refill::Greedy(other)) => own.scale() == other.scale(),
@@ -176,9 +211,9 @@ impl Stepper for TokenBucket {
 impl Narrowed for TokenBucket {
     type Narrow = TatWord;
 
-    fn narrow(&self, tiers: &[Quota]) -> Result<TatWord, QuotaError> {
+    fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
         match &self.refill {
-            Refill::Greedy(pace) => narrow(NAME, pace, tiers, TatKind::Meter),
+            Refill::Greedy(pace) => narrow(NAME, pace, tiers, overdraft, TatKind::Meter),
             Refill::Batch(_) => {
                 let instead = "greedy refill, or FixedWindow for a bucket that is filled whole";
                 Err(Reason::NoNarrowForm { algorithm: NAME, instead }.into())

@@ -36,6 +36,7 @@ struct Options {
     max_keys: Option<(usize, WhenFull)>,
     overflow: Option<Overflow>,
     tiers: Vec<Quota>,
+    overdraft: u64,
 }
 
 impl<A: Algorithm> Builder<A> {
@@ -88,6 +89,14 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
     /// own, and whose intervals are not hundreds of times shorter.
     pub fn tiers(mut self, quotas: impl IntoIterator<Item = Quota>) -> Self {
         self.options.tiers = quotas.into_iter().collect();
+        self
+    }
+
+    /// For compact stores: how many units a key may owe beyond its burst (its limit, for windows), by
+    /// [`charge_unchecked`](RateLimiter::charge_unchecked), [`settle`](RateLimiter::settle) and
+    /// [`reserve`](RateLimiter::reserve). Default: 0, and what goes beyond is not charged. Other stores hold any debt.
+    pub fn overdraft(mut self, units: u64) -> Self {
+        self.options.overdraft = units;
         self
     }
 }
@@ -178,8 +187,8 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
         A: CompactAlgorithm,
         H: BuildHasher,
     {
-        let Options { capacity, overflow, tiers, .. } = self.options;
-        let layout = compact::Layout { capacity: capacity.unwrap_or_default(), overflow, tiers };
+        let Options { capacity, overflow, tiers, overdraft, .. } = self.options;
+        let layout = compact::Layout { capacity: capacity.unwrap_or_default(), overflow, tiers, overdraft };
         let store = Compact::new(self.algorithm, self.hasher, &layout)?;
         Ok(RateLimiter { store, clock: self.clock })
     }

@@ -6,6 +6,7 @@ mod direct;
 mod hashed;
 mod keyed;
 mod sketch;
+mod verbs;
 
 use std::fmt;
 use std::hash::Hash;

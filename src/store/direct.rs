@@ -4,8 +4,10 @@ use std::fmt;
 
 use crossbeam_utils::CachePadded;
 
-use super::state::{Dead, State};
+use super::state::{Ask, Dead, State};
+use super::verb::{Store, Verb, When};
 use crate::algorithm::{Algorithm, Gcra};
+use crate::clock::Clock;
 use crate::decision::Decision;
 
 /// One limit for everything: no keys. The store of [`RateLimiter::direct`](crate::RateLimiter::direct).
@@ -33,11 +35,47 @@ impl<A: Algorithm> Direct<A> {
         }
     }
 
+    /// Charges as much of `most` as there is room for; denied if that is nothing.
+    pub(crate) fn take(&self, now_ns: u64, most: u64) -> Decision {
+        self.by(Verb::Take, now_ns, most)
+    }
+
+    fn by(&self, verb: Verb, now_ns: u64, cost: u64) -> Decision {
+        match self.state.act(&Ask { algorithm: &self.algorithm, verb, now_ns, cost }) {
+            Ok(decision) => decision,
+            Err(Dead) => unreachable!("nothing kills the state of a direct store"),
+        }
+    }
+
     pub(crate) fn peek(&self, now_ns: u64, cost: u64) -> Decision {
         match self.state.peek(&self.algorithm, now_ns, cost) {
             Ok(decision) => decision,
             Err(Dead) => unreachable!("nothing kills the state of a direct store"),
         }
+    }
+}
+
+impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
+    #[inline]
+    fn act<C: Clock>(&self, _key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
+        self.by(verb, when.now_ns, cost)
+    }
+
+    fn look<C: Clock>(&self, _key: &Q, when: When<'_, C>, cost: u64) -> Decision {
+        self.peek(when.now_ns, cost)
+    }
+
+    fn give_back<C: Clock>(&self, _key: &Q, when: When<'_, C>, charge: &Decision, units: u64) -> u64 {
+        // A state that is never killed.
+        self.state.give_back(&self.algorithm, when.now_ns, charge, units).unwrap_or(0)
+    }
+
+    fn gives_back(&self) -> bool {
+        A::GIVES_BACK
+    }
+
+    fn foresees(&self) -> bool {
+        self.algorithm.foresees()
     }
 }
 

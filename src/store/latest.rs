@@ -9,6 +9,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::algorithm::narrow::{Narrow, STATE_BITS};
 use crate::clock::Clock;
+use crate::store::verb::When;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Where a check's time comes from.
@@ -62,6 +63,12 @@ impl<'a, C: Clock> Once<'a, C> {
     #[inline(always)]
     pub(crate) fn read(clock: &'a C) -> Self {
         Self { clock, now_ns: clock.now().as_nanos() }
+    }
+
+    /// A time that was read from the clock.
+    #[inline]
+    pub(crate) fn of(when: When<'a, C>) -> Self {
+        Self { clock: when.clock, now_ns: when.now_ns }
     }
 }
 

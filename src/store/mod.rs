@@ -8,6 +8,7 @@ mod latest;
 pub(crate) mod prefetch;
 pub(crate) mod sketch;
 pub(crate) mod state;
+pub(crate) mod verb;
 
 pub(crate) use self::by_hash::ByHash;
 pub use self::by_hash::HashedStore;
@@ -16,3 +17,4 @@ pub use self::direct::Direct;
 pub use self::keyed::{Keyed, Lookup, WhenFull};
 pub(crate) use self::latest::{Clocked, Given, Latest, Time};
 pub use self::sketch::{Saturation, Sketch};
+pub(crate) use self::verb::{ManyKeys, Store, Verb, When};

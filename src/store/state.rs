@@ -12,8 +12,9 @@
 #[cfg(all(test, tollgate_loom))]
 mod models;
 
+use super::verb::Verb;
 use crate::algorithm::Algorithm;
-use crate::algorithm::step::{DEAD, Fill, Raise, Step, Tail};
+use crate::algorithm::step::{DEAD, Fill, GivenBack, Raise, Step, Tail};
 use crate::decision::Decision;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -27,6 +28,33 @@ pub(crate) struct State<T> {
 /// The key's node is being unlinked: look it up again.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Dead;
+
+/// A request of one key's state.
+#[derive(Debug)]
+pub(crate) struct Ask<'a, A> {
+    pub(crate) algorithm: &'a A,
+    pub(crate) verb: Verb,
+    pub(crate) now_ns: u64,
+    pub(crate) cost: u64,
+}
+
+impl<A: Algorithm> Ask<'_, A> {
+    /// What the algorithm says of it. Pure.
+    #[inline]
+    pub(crate) fn step(&self, head: u64, read: impl Fn(usize) -> u64 + Copy) -> Step {
+        let &Self { algorithm, verb, now_ns, cost } = self;
+        let step = |cost| algorithm.step(head, read, now_ns, cost);
+        match verb {
+            Verb::Check => step(cost),
+            Verb::Force => algorithm.force(head, read, now_ns, cost),
+            Verb::Reserve { wait_ns } => algorithm.reserve(head, read, now_ns, cost, wait_ns),
+            Verb::Take => match step(cost) {
+                Step::Refuse(decision) => step(decision.remaining().max(1)),
+                other => other,
+            },
+        }
+    }
+}
 
 /// What an admission writes.
 struct Admission {
@@ -76,7 +104,56 @@ impl<T: Tail> State<T> {
     where
         A: Algorithm<Tail = T>,
     {
-        self.decide(algorithm, now_ns, cost, |decision, head, Admission { next, raise, fill }| {
+        self.charge_by(algorithm, |head| algorithm.step(head, |index| self.read(index), now_ns, cost))
+    }
+
+    /// Decides and charges in one of the rarer ways.
+    pub(crate) fn act<A>(&self, ask: &Ask<'_, A>) -> Result<Decision, Dead>
+    where
+        A: Algorithm<Tail = T>,
+    {
+        self.charge_by(ask.algorithm, |head| ask.step(head, |index| self.read(index)))
+    }
+
+    /// Takes back what is still owed of up to `units` of a charge: how many units. A charge that another thread
+    /// makes meanwhile stays.
+    pub(crate) fn give_back<A>(
+        &self,
+        algorithm: &A,
+        now_ns: u64,
+        charge: &Decision,
+        units: u64,
+    ) -> Result<u64, Dead>
+    where
+        A: Algorithm<Tail = T>,
+    {
+        // Ordering: Acquire, see the module's text.
+        let mut head = self.head.load(Ordering::Acquire);
+        loop {
+            if head == DEAD {
+                return Err(Dead);
+            }
+            let read = |index| self.read(index);
+            let Some(GivenBack { next, units }) = algorithm.give_back(head, read, now_ns, charge, units)
+            else {
+                return Ok(0);
+            };
+            // Ordering: as for a charge. Words that were read belong to the head if this succeeds, or to a later one that
+            // is the same.
+            match self.head.compare_exchange(head, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(units),
+                Err(newer) => head = newer,
+            }
+        }
+    }
+
+    /// Charges what `step` admits of a head.
+    #[inline(always)]
+    fn charge_by<A>(&self, algorithm: &A, step: impl Fn(u64) -> Step) -> Result<Decision, Dead>
+    where
+        A: Algorithm<Tail = T>,
+    {
+        self.decide(algorithm, step, |decision, head, Admission { next, raise, fill }| {
             if next == head {
                 return self.settled(head).map(|()| decision);
             }
@@ -99,13 +176,18 @@ impl<T: Tail> State<T> {
     where
         A: Algorithm<Tail = T>,
     {
-        self.decide(algorithm, now_ns, cost, |decision, head, _| {
-            let decision = match algorithm.step(head, |index| self.read(index), now_ns, 0) {
-                Step::Admit { decision: uncharged, .. } => decision.with_figures_of(uncharged),
-                _ => decision,
-            };
-            self.settled(head).map(|()| decision)
-        })
+        let step = |head, cost| algorithm.step(head, |index| self.read(index), now_ns, cost);
+        self.decide(
+            algorithm,
+            |head| step(head, cost),
+            |decision, head, _| {
+                let decision = match step(head, 0) {
+                    Step::Admit { decision: uncharged, .. } => decision.with_figures_of(uncharged),
+                    _ => decision,
+                };
+                self.settled(head).map(|()| decision)
+            },
+        )
     }
 
     /// Lets the algorithm decide, and `admit` do what an admission takes; it says the newer head if it failed.
@@ -113,8 +195,7 @@ impl<T: Tail> State<T> {
     fn decide<A>(
         &self,
         algorithm: &A,
-        now_ns: u64,
-        cost: u64,
+        step: impl Fn(u64) -> Step,
         admit: impl Fn(Decision, u64, Admission) -> Result<Decision, u64>,
     ) -> Result<Decision, Dead>
     where
@@ -126,7 +207,7 @@ impl<T: Tail> State<T> {
             if head == DEAD {
                 return Err(Dead);
             }
-            let result = match algorithm.step(head, |index| self.read(index), now_ns, cost) {
+            let result = match step(head) {
                 // A refusal's figures are uncharged, and say when to come back.
                 Step::Refuse(decision) => self.settled(head).map(|()| decision),
                 Step::Admit { decision, next, raise, fill } => {

@@ -44,11 +44,12 @@ pub trait Narrowed: Sized {
     /// The narrow form.
     type Narrow: Narrow;
 
-    /// The narrow form in a layout that holds every quota of `tiers` as well.
+    /// The narrow form in a layout that holds every quota of `tiers` as well, and debts of `overdraft` units beyond the
+    /// burst.
     ///
     /// # Errors
     /// If there is no such layout; the error says what would fit.
-    fn narrow(&self, tiers: &[Quota]) -> Result<Self::Narrow, QuotaError>;
+    fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<Self::Narrow, QuotaError>;
 
     /// Another quota in the layout of `own`.
     ///
@@ -95,6 +96,22 @@ pub trait Narrow: Copy + Debug + Send + Sync + 'static {
 
     /// Decides `cost` units for a state that is `ahead` of the reference at `now_ns`.
     fn judge(&self, ahead: u64, now_ns: u64, cost: u64) -> Verdict;
+
+    /// Charges as much of `cost` as the state can hold, room or not: how far that puts it ahead, and how much it was.
+    fn force(&self, ahead: u64, now_ns: u64, cost: u64) -> (u64, u64);
+
+    /// Whether units of the future can be charged now.
+    const FORESEES: bool;
+
+    /// Decides `cost` units that may go within `wait_ns`, charged now; as [`Narrow::judge`], if it does not foresee.
+    fn reserve(&self, ahead: u64, at: (u64, u64), cost: u64, wait_ns: u64) -> Verdict {
+        let _ = wait_ns;
+        self.judge(ahead, at.0, cost)
+    }
+
+    /// Takes back up to `units` of a charge, as far as they are still owed at a time and its reference: how far ahead that
+    /// leaves the state, and how many units it was, of which the last may have been paid in part.
+    fn give_back(&self, ahead: u64, at: (u64, u64), charge: &Decision, units: u64) -> Option<(u64, u64)>;
 
     /// The answer for a request that left its state `ahead`, by having been `charged` or not; `at` is the time in
     /// nanoseconds, and its reference.

@@ -1,7 +1,7 @@
 //! The sliding-window counter of two windows in forty bits.
 
 use super::ticks::TickRate;
-use super::window::{count_bits, same_period, until};
+use super::window::{count_bits, most, same_period, same_time, until};
 use super::{Narrow, Verdict};
 use crate::decision::{Decision, Facts, Outcome};
 use crate::quota::{Quota, QuotaError, Reason};
@@ -21,17 +21,18 @@ pub struct SlidingWord {
 }
 
 impl SlidingWord {
-    /// Windows of the quota's period, with room for the limits of `tiers`.
+    /// Windows of the quota's period, with room for the limits of `tiers`, and for `overdraft` units above the limit.
     pub(crate) fn new(
         algorithm: &'static str,
         quota: &Quota,
         tiers: &[Quota],
+        overdraft: u64,
         strict: bool,
     ) -> Result<Self, QuotaError> {
         for tier in tiers {
             same_period(algorithm, quota.period_ns(), tier)?;
         }
-        let largest = tiers.iter().map(Quota::limit).fold(quota.limit(), u64::max);
+        let largest = tiers.iter().map(Quota::limit).fold(quota.limit().saturating_add(overdraft), u64::max);
         let window_ns = quota.period_ns();
         let count_bits = count_bits(algorithm, largest, window_ns, 2)?;
         Ok(Self { windows: TickRate::new(1, window_ns), window_ns, limit: quota.limit(), count_bits, strict })
@@ -126,7 +127,36 @@ impl Narrow for SlidingWord {
         let View { previous, current, left_ns, to_end_ns, .. } = self.view(ahead, now_ns);
         let (window_ns, ceil) = (self.window_ns, self.strict);
         let facts = Facts::Blend { previous, current, left_ns, to_end_ns, window_ns, ceil };
-        Decision::new(outcome, cost, self.limit, facts)
+        Decision::new(outcome, cost, self.limit, now_ns, facts)
+    }
+
+    fn force(&self, ahead: u64, now_ns: u64, cost: u64) -> (u64, u64) {
+        if cost == 0 {
+            return (ahead, 0);
+        }
+        let View { later, previous, current, .. } = self.view(ahead, now_ns);
+        let units = cost.min(most(self.count_bits).max(self.limit).saturating_sub(current));
+        let counts = (previous << self.count_bits) | (current + units);
+        (((later + 1) << (2 * self.count_bits)) | counts, units)
+    }
+
+    const FORESEES: bool = false;
+
+    fn give_back(
+        &self,
+        ahead: u64,
+        (now_ns, _): (u64, u64),
+        charge: &Decision,
+        units: u64,
+    ) -> Option<(u64, u64)> {
+        let &Facts::Blend { to_end_ns, window_ns, .. } = charge.facts() else {
+            return None;
+        };
+        let view = self.view(ahead, now_ns);
+        let same =
+            window_ns == self.window_ns && same_time((charge.at_ns(), to_end_ns), (now_ns, view.to_end_ns));
+        let units = units.min(charge.cost()).min(view.current);
+        (same && charge.is_allowed() && units > 0).then(|| (ahead - units, units))
     }
 
     fn horizon(&self) -> u64 {

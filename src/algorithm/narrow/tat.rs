@@ -1,5 +1,7 @@
 //! Theoretical arrival times in forty bits: GCRA and all that decides by one time.
 
+use std::time::Duration;
+
 use super::ticks::{self, Interval, MAX_HORIZON, MIN_TICKS, Rate, TickRate, Unfit};
 use super::{Narrow, Verdict};
 use crate::algorithm::pace::Pace;
@@ -49,17 +51,27 @@ fn refused(algorithm: &'static str, unfit: Unfit, rate: Rate) -> QuotaError {
 }
 
 impl TatWord {
-    /// In ticks that `tiers` can be counted in too.
+    /// In ticks that `tiers` can be counted in too, and debts of `overdraft` units beyond the burst.
     pub(crate) fn new(
         algorithm: &'static str,
         own: Rate,
-        tiers: &[Rate],
+        mut tiers: Vec<Rate>,
+        overdraft: u64,
         kind: Kind,
     ) -> Result<Self, QuotaError> {
-        let interval = ticks::choose(own, tiers).map_err(|unfit| refused(algorithm, unfit, own))?;
+        if overdraft > 0 {
+            // Debts take as much room as a larger burst would.
+            let (burst, max) = (own.burst.saturating_add(overdraft), MAX_HORIZON / MIN_TICKS);
+            if burst > max {
+                let what = "the burst and the overdraft together, in the compact store,";
+                return Err(Reason::Word { algorithm, what, got: burst, max }.into());
+            }
+            tiers.push(Rate { burst, ..own });
+        }
+        let interval = ticks::choose(own, &tiers).map_err(|unfit| refused(algorithm, unfit, own))?;
         let mut word = Self::with_ticks(algorithm, own, interval, kind)?;
         let mut most = word.capacity;
-        for &tier in tiers {
+        for &tier in &tiers {
             most = most.max(word.counted(algorithm, tier)?.capacity);
         }
         word.horizon = most;
@@ -160,7 +172,71 @@ impl Narrow for TatWord {
         let remainder = rate.remainder(now_ns, reference);
         let (num, den, queued) = (rate.num(), rate.den(), kind == Kind::Queue);
         let facts = Facts::Ticks { ahead, interval, remainder, num, den, charged, queued };
-        Decision::new(outcome, cost, burst, facts)
+        Decision::new(outcome, cost, burst, now_ns, facts)
+    }
+
+    fn force(&self, ahead: u64, _now_ns: u64, cost: u64) -> (u64, u64) {
+        if self.kind == Kind::Event {
+            // The next event may come an interval after this one.
+            let after = if cost == 0 { ahead } else { ahead.max(self.interval) };
+            return (after, cost);
+        }
+        let units = cost.min(self.horizon.saturating_sub(ahead) / self.interval);
+        (ahead + units * self.interval, units)
+    }
+
+    const FORESEES: bool = true;
+
+    fn reserve(&self, ahead: u64, (now_ns, reference): (u64, u64), cost: u64, wait_ns: u64) -> Verdict {
+        let units = if self.kind == Kind::Event { 1 } else { cost };
+        if cost == 0 || units > self.burst {
+            return self.judge(ahead, now_ns, cost);
+        }
+        // The last tick that begins within the wait.
+        let remainder = self.rate.remainder(now_ns, reference);
+        let passed = u128::from(wait_ns) * u128::from(self.rate.num()) + u128::from(remainder);
+        let wait = u64::try_from(passed / u128::from(self.rate.den())).unwrap_or(u64::MAX);
+        let after = ahead + units * self.interval;
+        let fits = if self.kind == Kind::Queue {
+            ahead <= wait && after <= self.capacity
+        } else {
+            after <= self.capacity.saturating_add(wait).min(self.horizon)
+        };
+        if fits { Verdict::Admit(after) } else { Verdict::Deny }
+    }
+
+    fn give_back(
+        &self,
+        ahead: u64,
+        (now_ns, reference): (u64, u64),
+        charge: &Decision,
+        units: u64,
+    ) -> Option<(u64, u64)> {
+        let &Facts::Ticks { ahead: then, interval, num, den, charged, .. } = charge.facts() else {
+            return None;
+        };
+        if !charged || (num, den) != (self.rate.num(), self.rate.den()) {
+            return None;
+        }
+        let passed = match now_ns.checked_sub(charge.at_ns()) {
+            Some(1..) => reference.wrapping_sub(self.rate.floor(charge.at_ns())),
+            _ => 0,
+        };
+        let owed = then.saturating_sub(passed);
+        let units = units.min(charge.cost());
+        // Of those who were told a time only the last can leave; and an event is one, whatever it cost.
+        let last = owed == ahead;
+        let back = match self.kind {
+            Kind::Meter if last || charge.delay() == Duration::ZERO => {
+                owed.min(ahead).min(interval.saturating_mul(units))
+            }
+            Kind::Queue if last => ahead.min(interval.saturating_mul(units)),
+            Kind::Event if last && units == charge.cost() => {
+                return (ahead > 0 && units > 0).then_some((ahead - ahead.min(interval), units));
+            }
+            Kind::Meter | Kind::Queue | Kind::Event => 0,
+        };
+        (back > 0).then_some((ahead - back, back.div_ceil(interval)))
     }
 
     fn horizon(&self) -> u64 {

@@ -56,13 +56,24 @@ pub(super) fn count_bits(
     Ok(bits)
 }
 
+/// The most units that are counted in so many bits: with the margin for rounding up.
+pub(super) const fn most(count_bits: u32) -> u64 {
+    let all = (1 << count_bits) - 1;
+    all - (all >> 9) - 1
+}
+
 impl WindowWord {
-    /// Windows of the quota's period, with room for the limits of `tiers`.
-    pub(crate) fn new(algorithm: &'static str, quota: &Quota, tiers: &[Quota]) -> Result<Self, QuotaError> {
+    /// Windows of the quota's period, with room for the limits of `tiers`, and for `overdraft` units above the limit.
+    pub(crate) fn new(
+        algorithm: &'static str,
+        quota: &Quota,
+        tiers: &[Quota],
+        overdraft: u64,
+    ) -> Result<Self, QuotaError> {
         for tier in tiers {
             same_period(algorithm, quota.period_ns(), tier)?;
         }
-        let largest = tiers.iter().map(Quota::limit).fold(quota.limit(), u64::max);
+        let largest = tiers.iter().map(Quota::limit).fold(quota.limit().saturating_add(overdraft), u64::max);
         let window_ns = quota.period_ns();
         let count_bits = count_bits(algorithm, largest, window_ns, 1)?;
         Ok(Self { windows: TickRate::new(1, window_ns), window_ns, limit: quota.limit(), count_bits })
@@ -84,6 +95,11 @@ pub(super) fn same_period(algorithm: &'static str, window_ns: u64, quota: &Quota
     } else {
         Err(Reason::Layout { algorithm, same: "period" }.into())
     }
+}
+
+/// Whether two times are one, each so long after another.
+pub(super) fn same_time((a_ns, after_a_ns): (u64, u64), (b_ns, after_b_ns): (u64, u64)) -> bool {
+    u128::from(a_ns) + u128::from(after_a_ns) == u128::from(b_ns) + u128::from(after_b_ns)
 }
 
 /// From `now_ns` to the beginning of a window that is `windows` later than the one at `index`.
@@ -130,7 +146,32 @@ impl Narrow for WindowWord {
         let (later, used) = (ahead >> self.count_bits, ahead & ((1 << self.count_bits) - 1));
         let to_boundary_ns = until(self.windows.floor(now_ns), later + 1, self.window_ns, now_ns);
         let facts = Facts::Batch { used, batch: u64::MAX, to_boundary_ns, period_ns: self.window_ns };
-        Decision::new(outcome, cost, self.limit, facts)
+        Decision::new(outcome, cost, self.limit, now_ns, facts)
+    }
+
+    fn force(&self, ahead: u64, _now_ns: u64, cost: u64) -> (u64, u64) {
+        let used = ahead & ((1 << self.count_bits) - 1);
+        let units = cost.min(most(self.count_bits).max(self.limit).saturating_sub(used));
+        (ahead + units, units)
+    }
+
+    const FORESEES: bool = false;
+
+    fn give_back(
+        &self,
+        ahead: u64,
+        (now_ns, _): (u64, u64),
+        charge: &Decision,
+        units: u64,
+    ) -> Option<(u64, u64)> {
+        let &Facts::Batch { to_boundary_ns, period_ns, .. } = charge.facts() else {
+            return None;
+        };
+        let (later, used) = (ahead >> self.count_bits, ahead & ((1 << self.count_bits) - 1));
+        let ends = until(self.windows.floor(now_ns), later + 1, self.window_ns, now_ns);
+        let same = period_ns == self.window_ns && same_time((charge.at_ns(), to_boundary_ns), (now_ns, ends));
+        let units = units.min(charge.cost()).min(used);
+        (same && charge.is_allowed() && units > 0).then(|| (ahead - units, units))
     }
 
     fn horizon(&self) -> u64 {

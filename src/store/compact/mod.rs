@@ -30,6 +30,7 @@ use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError, Reason};
 use crate::store::by_hash::ByHash;
 use crate::store::latest::{Clocked, Given, Latest, Once, Time};
+use crate::store::verb::{ManyKeys, Store, Verb, When};
 
 /// Slots in a bucket; see the design text for what 16 cost and gave.
 pub(crate) const WAYS: usize = 16;
@@ -90,11 +91,12 @@ pub(crate) struct Layout {
     pub(crate) capacity: Capacity,
     pub(crate) overflow: Option<Overflow>,
     pub(crate) tiers: Vec<Quota>,
+    pub(crate) overdraft: u64,
 }
 
 impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
     pub(crate) fn new(algorithm: A, hasher: H, layout: &Layout) -> Result<Self, QuotaError> {
-        let word = algorithm.narrow(&layout.tiers)?;
+        let word = algorithm.narrow(&layout.tiers, layout.overdraft)?;
         let overflow = layout.overflow.unwrap_or(if <A::Narrow as Narrow>::DOMINATES {
             Overflow::Spill
         } else {
@@ -161,6 +163,51 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
 
     pub(crate) fn load(&self, now_ns: u64) -> f64 {
         self.table.load(&self.word, now_ns)
+    }
+}
+
+impl<A: CompactAlgorithm, H> ManyKeys for Compact<A, H> {}
+
+impl<A, H, Q> Store<Q> for Compact<A, H>
+where
+    A: CompactAlgorithm,
+    H: BuildHasher,
+    Q: Hash + ?Sized,
+{
+    fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
+        let hash = self.hash(key);
+        if when.given {
+            self.table.act(&self.word, verb, hash, &self.given(when.clock, when.now_ns), cost)
+        } else {
+            self.table.act(&self.word, verb, hash, &Once::of(when), cost)
+        }
+    }
+
+    fn look<C: Clock>(&self, key: &Q, when: When<'_, C>, cost: u64) -> Decision {
+        let hash = self.hash(key);
+        if when.given {
+            self.table.peek(&self.word, hash, &self.given(when.clock, when.now_ns), cost)
+        } else {
+            self.table.peek(&self.word, hash, &Once::of(when), cost)
+        }
+    }
+
+    fn give_back<C: Clock>(&self, key: &Q, when: When<'_, C>, charge: &Decision, units: u64) -> u64 {
+        let hash = self.hash(key);
+        if when.given {
+            let time = self.given(when.clock, when.now_ns);
+            self.table.give_back(&self.word, hash, &time, charge, units)
+        } else {
+            self.table.give_back(&self.word, hash, &Once::of(when), charge, units)
+        }
+    }
+
+    fn gives_back(&self) -> bool {
+        self.table.gives_back()
+    }
+
+    fn foresees(&self) -> bool {
+        A::Narrow::FORESEES
     }
 }
 

@@ -23,9 +23,13 @@
 //!
 //! # Debts are never lost on the way
 //! Under `Spill` a live word's debt is in the sketch before the word is replaced, and a newcomer looks into the
-//! sketch after it has seen its key absent: so who sees the key gone sees the debt. A word is never seen twice with the
-//! same value (a key put in again starts at its debt and is charged), so no exchange succeeds on a word that was
-//! replaced and came back.
+//! sketch after it has seen its key absent: so who sees the key gone sees the debt.
+//!
+//! # Words that come back
+//! A charge that is given back lowers a word, so a word can be seen twice with the same value, and an exchange succeed as if
+//! nothing had been in between. That is as well. Whoever charges a key's own word charges the very state that it saw.
+//! Whoever evicts it has recorded the debt that it has again. A newcomer looks again once it is in, and finds its key in
+//! another slot, or a larger debt, if either came meanwhile; under `Inherit`, where it does not look, nothing is given back.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -38,6 +42,7 @@ use crate::memory::{Array, Zeroed};
 use crate::sketch::scale;
 use crate::store::latest::Time;
 use crate::store::prefetch::prefetch;
+use crate::store::verb::Verb;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sync::{AtomicU64, fence, fence_after_rmw};
 use crate::word::{EMPTY, FINGERPRINT_BITS, Standing, Word, standing};
@@ -222,6 +227,38 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     #[cold]
     #[inline(never)]
     fn charge_slowly<T: Time>(&self, word: &N, place: Place, time: &T, now_ns: u64, cost: u64) -> Decision {
+        self.decide(word, place, time, now_ns, |ahead, (now_ns, _)| (word.judge(ahead, now_ns, cost), cost))
+    }
+
+    /// Decides and charges in one of the rarer ways.
+    pub(super) fn act<T: Time>(&self, word: &N, verb: Verb, hash: u64, time: &T, cost: u64) -> Decision {
+        let judge = |ahead, at: (u64, u64)| match verb {
+            Verb::Check => (word.judge(ahead, at.0, cost), cost),
+            Verb::Force => {
+                let (after, charged) = word.force(ahead, at.0, cost);
+                (Verdict::Admit(after), charged)
+            }
+            Verb::Reserve { wait_ns } => (word.reserve(ahead, at, cost, wait_ns), cost),
+            Verb::Take => match word.judge(ahead, at.0, cost) {
+                admitted @ Verdict::Admit(_) => (admitted, cost),
+                _ => {
+                    let room = word.decision(Outcome::Denied, ahead, false, at, cost).remaining().max(1);
+                    (word.judge(ahead, at.0, room), room)
+                }
+            },
+        };
+        self.decide(word, self.approach(hash), time, time.now(), judge)
+    }
+
+    /// Decides by what `judge` says of a state that is so far ahead at a time and its reference: a verdict, and the cost.
+    fn decide<T: Time>(
+        &self,
+        word: &N,
+        place: Place,
+        time: &T,
+        now_ns: u64,
+        judge: impl Fn(u64, (u64, u64)) -> (Verdict, u64),
+    ) -> Decision {
         self.until_done(word, now_ns, |at| {
             let found = self.find(word, place, at, time)?;
             let (slot, seen, started) = match found {
@@ -231,13 +268,14 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                 }
             };
             let when = (at.now_ns, at.reference);
+            let (verdict, cost) = judge(started, when);
             let refused = |outcome| word.decision(outcome, started, false, when, cost);
-            match word.judge(started, at.now_ns, cost) {
+            match verdict {
                 Verdict::Never => Ok(refused(Outcome::Never)),
                 Verdict::Deny => {
                     if let Found::Absent { .. } = found
                         && started > 0
-                        && let Verdict::Admit(_) = word.judge(0, at.now_ns, cost)
+                        && let (Verdict::Admit(_), _) = judge(0, when)
                     {
                         count(&self.counters.stripe(place.bucket).denied_for_debt);
                     }
@@ -438,6 +476,42 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
             Full::Inherit | Full::Forget => true,
             Full::Spill(_) => self.debt(word, place, 0, at, time) <= started,
         }
+    }
+
+    /// Whether charges can be taken back: not where a newcomer takes over what the least slot owes, which rests on words
+    /// that only grow.
+    pub(super) const fn gives_back(&self) -> bool {
+        !matches!(self.full, Full::Inherit)
+    }
+
+    /// Takes back what is still owed of up to `units` of a charge, if the key still has its slot: how many units.
+    pub(super) fn give_back<T: Time>(
+        &self,
+        word: &N,
+        hash: u64,
+        time: &T,
+        charge: &Decision,
+        units: u64,
+    ) -> u64 {
+        if !self.gives_back() {
+            return 0;
+        }
+        let place = self.place(hash);
+        self.until_done(word, time.now(), |at| {
+            let Found::Here { slot, word: seen, ahead } = self.find(word, place, at, time)? else {
+                return Ok(0);
+            };
+            let when = (at.now_ns, at.reference);
+            let Some((left, units)) = word.give_back(ahead, when, charge, units) else {
+                return Ok(0);
+            };
+            time.note(at.now_ns);
+            let next = Word::pack(place.fingerprint, at.reference.wrapping_add(left));
+            // Ordering: as in `charge`.
+            let slot = &self.bucket(place.bucket)[slot];
+            slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
+            Ok(units)
+        })
     }
 
     /// Makes a key owe nothing; whether it did owe.

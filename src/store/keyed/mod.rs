@@ -34,9 +34,11 @@ use crossbeam_utils::CachePadded;
 use self::cells::Unlinked;
 use self::list::Node;
 use self::table::{GRACE_NS, Table};
-use super::state::{Dead, State};
+use super::state::{Ask, Dead, State};
+use super::verb::{ManyKeys, Store, Verb, When};
 use crate::algorithm::step::Step;
 use crate::algorithm::{Algorithm, Gcra};
+use crate::clock::Clock;
 use crate::decision::{Decision, Facts, Outcome};
 use crate::sync::epoch::{self, Guard};
 use crate::sync::{AtomicUsize, Ordering};
@@ -167,58 +169,47 @@ where
         {
             return decision;
         }
-        self.first_sight(algorithm, key, hash, now_ns, cost, guard)
+        self.first_sight(&Ask { algorithm, verb: Verb::Check, now_ns, cost }, key, hash, guard)
     }
 
     /// Decides for a key that was not found, and keeps it if it was charged.
     #[cold]
     #[inline(never)]
-    fn first_sight<Q>(
-        &self,
-        algorithm: &A,
-        key: &Q,
-        hash: u64,
-        now_ns: u64,
-        cost: u64,
-        guard: &Guard,
-    ) -> Decision
+    fn first_sight<Q>(&self, ask: &Ask<'_, A>, key: &Q, hash: u64, guard: &Guard) -> Decision
     where
         Q: Lookup<K> + ?Sized,
     {
-        let decision = self.fresh(algorithm, now_ns, cost);
-        if cost == 0 || decision.is_denied() {
+        let decision = self.fresh(ask);
+        if decision.cost() == 0 || decision.is_denied() {
             // Nothing to remember. But it may be there after all.
             return match self.live(key, hash, guard) {
-                Some(node) => node.state.charge(algorithm, now_ns, cost).unwrap_or(decision),
+                Some(node) => node.state.act(ask).unwrap_or(decision),
                 None => decision,
             };
         }
-        let Some(room) = self.reserve(hash, now_ns, guard) else {
-            return self.beyond_cap(algorithm, key, hash, decision, now_ns, guard);
+        let Some(room) = self.reserve(hash, ask.now_ns, guard) else {
+            return self.beyond_cap(ask, key, hash, decision, guard);
         };
-        self.insert(algorithm, key, hash, decision, now_ns, guard, room)
+        self.insert(ask, key, hash, decision, guard, room)
     }
 
     /// Keeps a key that has room under the cap, with its first charge.
-    #[expect(clippy::too_many_arguments, reason = "one call, split for reading")]
     fn insert<Q>(
         &self,
-        algorithm: &A,
+        ask: &Ask<'_, A>,
         key: &Q,
         hash: u64,
         decision: Decision,
-        now_ns: u64,
         guard: &Guard,
         room: Room<'_>,
     ) -> Decision
     where
         Q: Lookup<K> + ?Sized,
     {
-        let cost = decision.cost();
         let mut node: Option<Unlinked<Node<K, A::Tail>>> = None;
         loop {
             let place = match self.table.find(hash, guard, |held| key.is(held)) {
-                Ok(other) => match other.state.charge(algorithm, now_ns, cost) {
+                Ok(other) => match other.state.act(ask) {
                     // Another thread was first. Our node, if made, was seen by nobody.
                     Ok(decision) => return decision,
                     Err(Dead) => continue,
@@ -228,7 +219,7 @@ where
             let mut new = node.take().unwrap_or_else(|| {
                 let state = State::fresh(self.algorithm.tail_len());
                 // Charged while no other thread can see it: decides as `fresh` did.
-                let _ = state.charge(algorithm, now_ns, cost);
+                let _ = state.act(ask);
                 self.table.place(Node { next: list::unlinked(), hash, state, key: key.to_key() }, guard)
             });
             list::set_next(new.get_mut(), &place);
@@ -236,7 +227,7 @@ where
             if place.insert(new) {
                 room.taken();
                 if self.table.inserted(hash) {
-                    let while_ago = now_ns.saturating_sub(GRACE_NS);
+                    let while_ago = ask.now_ns.saturating_sub(GRACE_NS);
                     self.table.sweep(hash, guard, |node| {
                         node.state.kill_if_idle(&self.algorithm, while_ago) && self.release()
                     });
@@ -249,8 +240,8 @@ where
     }
 
     /// What a key that was never seen would be answered.
-    fn fresh(&self, algorithm: &A, now_ns: u64, cost: u64) -> Decision {
-        match algorithm.step(0, |_| 0, now_ns, cost) {
+    fn fresh(&self, ask: &Ask<'_, A>) -> Decision {
+        match ask.step(0, |_| 0) {
             Step::Refuse(decision) | Step::Admit { decision, .. } => decision,
             Step::Help(_) => unreachable!("a key that was never seen owes nothing"),
         }
@@ -276,28 +267,21 @@ where
     }
 
     /// The answer for a key that there is no room for.
-    fn beyond_cap<Q>(
-        &self,
-        algorithm: &A,
-        key: &Q,
-        hash: u64,
-        fresh: Decision,
-        now_ns: u64,
-        guard: &Guard,
-    ) -> Decision
+    fn beyond_cap<Q>(&self, ask: &Ask<'_, A>, key: &Q, hash: u64, fresh: Decision, guard: &Guard) -> Decision
     where
         Q: Lookup<K> + ?Sized,
     {
+        let now_ns = ask.now_ns;
         // Another thread may have taken the last place for this very key.
         if let Some(node) = self.live(key, hash, guard)
-            && let Ok(decision) = node.state.charge(algorithm, now_ns, fresh.cost())
+            && let Ok(decision) = node.state.act(ask)
         {
             return decision;
         }
         match self.cap.as_ref().map(|cap| cap.overflow) {
             Some(WhenFull::Deny) => self.full(hash, fresh, now_ns, guard),
             Some(WhenFull::Forget) => match self.forget_one(hash, now_ns, guard) {
-                Some(room) => self.insert(algorithm, key, hash, fresh, now_ns, guard, room),
+                Some(room) => self.insert(ask, key, hash, fresh, guard, room),
                 None => self.full(hash, fresh, now_ns, guard),
             },
             Some(WhenFull::Admit) | None => fresh,
@@ -324,8 +308,8 @@ where
     fn full(&self, hash: u64, fresh: Decision, now_ns: u64, guard: &Guard) -> Decision {
         let soonest = self.soonest_idle(hash, now_ns, guard).map_or(Duration::ZERO, |(reset, _)| reset);
         let retry_ns = crate::clock::saturating_nanos(soonest).max(1);
-        let facts = Facts::Plain { remaining: 0, retry_ns, reset_ns: retry_ns };
-        Decision::new(Outcome::Denied, fresh.cost(), fresh.limit(), facts)
+        let facts = Facts::Plain { remaining: 0, retry_ns, reset_ns: retry_ns, delay_ns: 0 };
+        Decision::new(Outcome::Denied, fresh.cost(), fresh.limit(), now_ns, facts)
     }
 
     /// Forgets the key that would soonest be idle, of those that a search finds, and takes its room.
@@ -360,12 +344,9 @@ where
 
     /// What a key that was never seen would be answered, uncharged.
     fn fresh_peek(&self, now_ns: u64, cost: u64) -> Decision {
-        let decision = self.fresh(&self.algorithm, now_ns, cost);
-        if decision.is_allowed() {
-            decision.with_figures_of(self.fresh(&self.algorithm, now_ns, 0))
-        } else {
-            decision
-        }
+        let fresh = |cost| self.fresh(&Ask { algorithm: &self.algorithm, verb: Verb::Check, now_ns, cost });
+        let decision = fresh(cost);
+        if decision.is_allowed() { decision.with_figures_of(fresh(0)) } else { decision }
     }
 
     pub(crate) fn peek<Q>(&self, key: &Q, now_ns: u64, cost: u64) -> Decision
@@ -455,6 +436,49 @@ where
 
     fn remove_if(&self, mut kill: impl FnMut(&Node<K, A::Tail>) -> bool) {
         self.table.for_each(&epoch::pin(), |node| kill(node) && self.release());
+    }
+}
+
+impl<K, A: Algorithm, H> ManyKeys for Keyed<K, A, H> {}
+
+impl<K, A, H, Q> Store<Q> for Keyed<K, A, H>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    A: Algorithm,
+    H: BuildHasher,
+    Q: Lookup<K> + ?Sized,
+{
+    fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
+        let hash = self.hasher.hash_one(key);
+        let guard = epoch::pin();
+        let ask = Ask { algorithm: &self.algorithm, verb, now_ns: when.now_ns, cost };
+        if let Some(node) = self.table.get(hash, &guard, |held| key.is(held))
+            && let Ok(decision) = node.state.act(&ask)
+        {
+            return decision;
+        }
+        self.first_sight(&ask, key, hash, &guard)
+    }
+
+    fn look<C: Clock>(&self, key: &Q, when: When<'_, C>, cost: u64) -> Decision {
+        self.peek(key, when.now_ns, cost)
+    }
+
+    /// A key that is gone owes nothing.
+    fn give_back<C: Clock>(&self, key: &Q, when: When<'_, C>, charge: &Decision, units: u64) -> u64 {
+        let hash = self.hasher.hash_one(key);
+        let guard = epoch::pin();
+        let give_back =
+            |node: &Node<K, A::Tail>| node.state.give_back(&self.algorithm, when.now_ns, charge, units).ok();
+        self.live(key, hash, &guard).and_then(give_back).unwrap_or(0)
+    }
+
+    fn gives_back(&self) -> bool {
+        A::GIVES_BACK
+    }
+
+    fn foresees(&self) -> bool {
+        self.algorithm.foresees()
     }
 }
 

@@ -46,6 +46,7 @@ use crate::sketch::window::{
 use crate::store::Capacity;
 use crate::store::by_hash::ByHash;
 use crate::store::latest::{Clocked, Given, Latest, Once, Time};
+use crate::store::verb::{ManyKeys, Store, Verb, When};
 use crate::sync::fence_after_rmw;
 
 /// Keys whose lines are asked for before they are checked.
@@ -176,12 +177,25 @@ impl Tables {
         key: &Key<N, PER>,
         moment: Moment,
         latest: &impl Fn() -> u64,
-        cost: u64,
+        (verb, cost): (Verb, u64),
     ) -> Result<Option<Decision>, Late> {
         let Moment { now_ns, window, .. } = moment;
         let used = self.used::<A, N, PER>(key, window, latest)?;
         let ahead = word.ahead(moment.later, used.last, used.current);
-        let after = match word.judge(ahead, now_ns, cost) {
+        let cost = match verb {
+            Verb::Check | Verb::Reserve { .. } => cost,
+            // More than the limit no counter holds.
+            Verb::Force => cost.min(word.limit().saturating_sub(used.current)),
+            Verb::Take if matches!(word.judge(ahead, now_ns, cost), Verdict::Admit(_)) => cost,
+            Verb::Take => {
+                decision(word, moment, Outcome::Denied, (ahead, false), cost).remaining().max(1).min(cost)
+            }
+        };
+        let verdict = match verb {
+            Verb::Force => Verdict::Admit(word.ahead(moment.later, used.last, used.current + cost)),
+            _ => word.judge(ahead, now_ns, cost),
+        };
+        let after = match verdict {
             Verdict::Admit(after) if cost > 0 => after,
             uncharged => return Ok(Some(decision(word, moment, uncharged.outcome(), (ahead, false), cost))),
         };
@@ -192,7 +206,7 @@ impl Tables {
             fence_after_rmw();
             // The doorkeeper's word of the last window is that of the next one, if it has begun: then this is late.
             let last = self.last::<A, N, PER>(key, window, latest)?;
-            if last > used.last {
+            if last > used.last && verb != Verb::Force {
                 let again = word.judge(word.ahead(moment.later, last, used.current), now_ns, cost);
                 let ahead = word.ahead(moment.later, last, used.current + cost);
                 let charged = matches!(again, Verdict::Admit(_));
@@ -247,7 +261,7 @@ fn decision<A: Counted>(
 
 impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
     pub(crate) fn new(algorithm: A, hasher: H, capacity: Capacity) -> Result<Self, QuotaError> {
-        let word = algorithm.narrow(&[])?;
+        let word = algorithm.narrow(&[], 0)?;
         let windows = Windows::new(word.window_ns(), tag_bits(word.window_ns()));
         if let Some(min_ns) = windows.too_short() {
             return Err(Reason::ShortWindow { algorithm: "sketch", got_ns: word.window_ns(), min_ns }.into());
@@ -281,13 +295,13 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         key: &Key<N, PER>,
         time: &impl Time,
         now_ns: u64,
-        cost: u64,
+        ask: (Verb, u64),
     ) -> Decision {
         time.note(now_ns);
         let mut moment = self.tables.windows.moment(now_ns);
         loop {
             let latest = || self.tables.windows.index(time.latest(moment.now_ns));
-            match self.tables.attempt(&self.word, key, moment, &latest, cost) {
+            match self.tables.attempt(&self.word, key, moment, &latest, ask) {
                 Ok(Some(decision)) => return decision,
                 Ok(None) => {}
                 Err(late) => moment = self.tables.windows.catch_up(time, moment, late),
@@ -297,14 +311,14 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
 
     /// Decides and charges as of a time.
     #[inline(always)]
-    fn charge_by(&self, hash: u64, time: &impl Time, cost: u64) -> Decision {
+    fn charge_by(&self, hash: u64, time: &impl Time, ask: (Verb, u64)) -> Decision {
         // The lines come while the clock is read.
         if self.tables.counters.is_together() {
             let key = self.tables.approach::<2, 2>(hash);
-            self.decide(&key, time, time.now(), cost)
+            self.decide(&key, time, time.now(), ask)
         } else {
             let key = self.tables.approach::<4, 1>(hash);
-            self.decide(&key, time, time.now(), cost)
+            self.decide(&key, time, time.now(), ask)
         }
     }
 
@@ -350,12 +364,52 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
                 len += 1;
             }
             for (key, cost) in batch[..len].iter().flatten() {
-                decided(self.decide(key, time, now_ns, *cost));
+                decided(self.decide(key, time, now_ns, (Verb::Check, *cost)));
             }
             if len < BATCH {
                 return;
             }
         }
+    }
+}
+
+impl<A: WindowAlgorithm, H> ManyKeys for Sketch<A, H> {}
+
+impl<A, H, Q> Store<Q> for Sketch<A, H>
+where
+    A: WindowAlgorithm,
+    H: BuildHasher,
+    Q: Hash + ?Sized,
+{
+    fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
+        let hash = self.hash(key);
+        if when.given {
+            self.charge_by(hash, &self.given(when.clock, when.now_ns), (verb, cost))
+        } else {
+            self.charge_by(hash, &Once::of(when), (verb, cost))
+        }
+    }
+
+    fn look<C: Clock>(&self, key: &Q, when: When<'_, C>, cost: u64) -> Decision {
+        let hash = self.hash(key);
+        if when.given {
+            self.look_by(hash, &self.given(when.clock, when.now_ns), cost)
+        } else {
+            self.look_by(hash, &Once::of(when), cost)
+        }
+    }
+
+    /// Counters that keys share cannot be lowered.
+    fn give_back<C: Clock>(&self, _key: &Q, _when: When<'_, C>, _charge: &Decision, _units: u64) -> u64 {
+        0
+    }
+
+    fn gives_back(&self) -> bool {
+        false
+    }
+
+    fn foresees(&self) -> bool {
+        false
     }
 }
 
@@ -367,12 +421,12 @@ impl<A: WindowAlgorithm, H: BuildHasher> ByHash for Sketch<A, H> {
 
     #[inline(always)]
     fn charge(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision {
-        self.charge_by(hash, &Clocked(clock), cost)
+        self.charge_by(hash, &Clocked(clock), (Verb::Check, cost))
     }
 
     #[inline(always)]
     fn charge_at(&self, hash: u64, clock: &impl Clock, now_ns: u64, cost: u64) -> Decision {
-        self.charge_by(hash, &self.given(clock, now_ns), cost)
+        self.charge_by(hash, &self.given(clock, now_ns), (Verb::Check, cost))
     }
 
     fn peek(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision {

@@ -274,7 +274,7 @@ impl Time for Careless {
 fn control_without_asking_for_the_latest_time_a_window_is_taken_for_the_past() {
     fn careless(sketch: &Sketch, clock: &Running) -> bool {
         let time = Careless(clock.now().as_nanos());
-        sketch.decide::<2, 2>(&sketch.tables.approach(X), &time, time.now(), 1).is_allowed()
+        sketch.decide::<2, 2>(&sketch.tables.approach(X), &time, time.now(), (Verb::Check, 1)).is_allowed()
     }
     model(|| {
         let sketch = fixed(1);

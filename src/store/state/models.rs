@@ -247,6 +247,10 @@ impl Stepper for Blind {
         self.0.step(head, |index| (read(index) & !1) | (head & 1), now_ns, cost)
     }
 
+    fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        self.0.force(head, read, now_ns, cost)
+    }
+
     fn reads(&self, other: &Self) -> bool {
         self.0.reads(&other.0)
     }

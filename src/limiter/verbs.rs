@@ -1,0 +1,248 @@
+//! What else can be done about a key than to check it: for every store of keys.
+
+use std::time::Duration;
+
+use super::RateLimiter;
+use crate::clock::{Clock, Timestamp, saturating_nanos};
+use crate::decision::Decision;
+use crate::store::{ManyKeys, Store, Verb, When};
+
+/// For every store, by what it is asked.
+impl<S, C: Clock> RateLimiter<S, C> {
+    #[inline]
+    pub(super) fn now(&self) -> When<'_, C> {
+        When::read(&self.clock)
+    }
+
+    #[inline]
+    pub(super) fn given(&self, now: Timestamp) -> When<'_, C> {
+        When::given(&self.clock, now)
+    }
+
+    pub(super) fn act<Q: ?Sized>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision
+    where
+        S: Store<Q>,
+    {
+        self.store.act(key, verb, when, cost)
+    }
+
+    pub(super) fn give_back<Q: ?Sized>(
+        &self,
+        key: &Q,
+        when: When<'_, C>,
+        charge: &Decision,
+        units: u64,
+    ) -> u64
+    where
+        S: Store<Q>,
+    {
+        if charge.is_denied() { 0 } else { self.store.give_back(key, when, charge, units) }
+    }
+
+    pub(super) fn settle_up<Q: ?Sized>(
+        &self,
+        key: &Q,
+        when: When<'_, C>,
+        charge: &Decision,
+        actual: u64,
+    ) -> Decision
+    where
+        S: Store<Q>,
+    {
+        let charged = if charge.is_allowed() { charge.cost() } else { 0 };
+        match actual.checked_sub(charged) {
+            Some(more @ 1..) => return self.act(key, Verb::Force, when, more),
+            Some(0) => {}
+            None => {
+                self.give_back(key, when, charge, charged - actual);
+            }
+        }
+        self.store.look(key, when, 0)
+    }
+}
+
+pub(super) fn reserve(max_wait: Duration) -> Verb {
+    Verb::Reserve { wait_ns: saturating_nanos(max_wait) }
+}
+
+/// Charges of other kinds, and taking them back. Keys are borrowed, as for a check.
+impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
+    /// Charges as much of `most` as there is room for now: [`Decision::cost`] says how much that was.
+    ///
+    /// Denied if there is room for nothing; then [`Decision::retry_after`] says when there is for one unit.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::new(Quota::per_minute(10));
+    /// assert_eq!(limiter.take_up_to("alice", 7).cost(), 7);
+    /// assert_eq!(limiter.take_up_to("alice", 7).cost(), 3); // send three of the seven
+    /// assert!(limiter.take_up_to("alice", 7).is_denied());
+    /// ```
+    pub fn take_up_to<Q: ?Sized>(&self, key: &Q, most: u64) -> Decision
+    where
+        S: Store<Q>,
+    {
+        self.act(key, Verb::Take, self.now(), most)
+    }
+
+    /// [`RateLimiter::take_up_to`] at a time that the caller says.
+    pub fn take_up_to_at<Q: ?Sized>(&self, key: &Q, most: u64, now: Timestamp) -> Decision
+    where
+        S: Store<Q>,
+    {
+        self.act(key, Verb::Take, self.given(now), most)
+    }
+
+    /// Charges `cost` units whether or not there is room: for work that is done already. What is charged beyond the burst
+    /// is a debt, and the key is denied until time has paid it.
+    ///
+    /// [`Decision::cost`] says how much was charged: less, if the state could not hold it. A direct or keyed state of time (GCRA,
+    /// greedy buckets) holds debts of 4 to 292 years; counts of windows and batches some multiple of the limit, within the window
+    /// that they are made in; the sliding log, the sketch, and a compact store without an
+    /// [`overdraft`](crate::Builder::overdraft) hold what is left to the limit. [`Decision::delay`] says when the debt is paid.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Gcra, ManualClock, Quota, RateLimiter};
+    ///
+    /// let clock = ManualClock::default();
+    /// let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(60))).clock(clock.clone()).keyed::<String>();
+    /// assert_eq!(limiter.charge_unchecked("alice", 100).delay(), Duration::from_secs(40)); // of 60
+    /// clock.advance(Duration::from_secs(40));
+    /// assert!(limiter.check("alice").is_denied());
+    /// clock.advance(Duration::from_secs(1));
+    /// assert!(limiter.check("alice").is_allowed());
+    /// ```
+    pub fn charge_unchecked<Q: ?Sized>(&self, key: &Q, cost: u64) -> Decision
+    where
+        S: Store<Q>,
+    {
+        self.act(key, Verb::Force, self.now(), cost)
+    }
+
+    /// [`RateLimiter::charge_unchecked`] at a time that the caller says.
+    pub fn charge_unchecked_at<Q: ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
+    where
+        S: Store<Q>,
+    {
+        self.act(key, Verb::Force, self.given(now), cost)
+    }
+
+    /// Takes a charge back, as far as it is still owed: how many units that was, the last perhaps in part. For work that was
+    /// not done.
+    ///
+    /// What time has paid of a charge is not given back again, so that with the refunded charges left out, what is admitted stays
+    /// within the algorithm's bound. (But where [reserved](RateLimiter::reserve) turns are outstanding: they keep their time,
+    /// and as many units as are refunded may go that much sooner after them.) Give back each charge once.
+    ///
+    /// Windows and batches give back in the window, sub-window or period of the charge only. Of requests that were told to wait
+    /// ([`Decision::delay`]) only the last is taken back; of spaced events too. Logs, sketches, and compact stores with
+    /// [`Overflow::Inherit`](crate::Overflow::Inherit) give nothing back; nor does a compact store whose key has been evicted.
+    ///
+    /// # Consistency
+    /// Checks between the charge and the refund see the charge.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::new(Quota::per_hour(10));
+    /// let charge = limiter.check_n("alice", 10);
+    /// assert!(limiter.check("alice").is_denied());
+    /// limiter.refund("alice", &charge); // the backend was down
+    /// assert!(limiter.check_n("alice", 9).is_allowed());
+    /// ```
+    pub fn refund<Q: ?Sized>(&self, key: &Q, charge: &Decision) -> u64
+    where
+        S: Store<Q>,
+    {
+        self.refund_n(key, charge, charge.cost())
+    }
+
+    /// Takes up to `units` of a charge back; see [`RateLimiter::refund`].
+    pub fn refund_n<Q: ?Sized>(&self, key: &Q, charge: &Decision, units: u64) -> u64
+    where
+        S: Store<Q>,
+    {
+        self.give_back(key, self.now(), charge, units)
+    }
+
+    /// [`RateLimiter::refund_n`] at a time that the caller says.
+    pub fn refund_n_at<Q: ?Sized>(&self, key: &Q, charge: &Decision, units: u64, now: Timestamp) -> u64
+    where
+        S: Store<Q>,
+    {
+        self.give_back(key, self.given(now), charge, units)
+    }
+
+    /// Makes a charge what it turned out to be: for costs that are known only afterwards, such as bytes sent or a language
+    /// model's tokens. Charge an estimate before, and settle once.
+    ///
+    /// What was too much is given back as by [`RateLimiter::refund`]; what was too little is charged as by
+    /// [`RateLimiter::charge_unchecked`]. Answers how things stand. (A denied charge was none: all of `actual` is charged.)
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// let tokens = RateLimiter::new(Quota::per_hour(1_000));
+    /// let charge = tokens.check_n("alice", 400); // at most so many
+    /// assert!(charge.is_allowed());
+    /// let now = tokens.settle("alice", &charge, 150);
+    /// assert_eq!(now.remaining(), 850);
+    /// ```
+    pub fn settle<Q: ?Sized>(&self, key: &Q, charge: &Decision, actual: u64) -> Decision
+    where
+        S: Store<Q>,
+    {
+        self.settle_up(key, self.now(), charge, actual)
+    }
+
+    /// [`RateLimiter::settle`] at a time that the caller says.
+    pub fn settle_at<Q: ?Sized>(&self, key: &Q, charge: &Decision, actual: u64, now: Timestamp) -> Decision
+    where
+        S: Store<Q>,
+    {
+        self.settle_up(key, self.given(now), charge, actual)
+    }
+
+    /// Charges `cost` units that may go within `max_wait` from now: [`Decision::delay`] says when. Denied if their turn would
+    /// come later ([`Decision::retry_after`] says when they would be admitted without a wait), and never above the burst.
+    ///
+    /// Turns are given first come, first served, and checks are denied until those who wait have gone. Whoever does not go
+    /// after all gives the turn back by [`RateLimiter::refund`]; that frees it only if no other turn was given since.
+    ///
+    /// For algorithms that know of the future: GCRA, token buckets, leaky buckets (a queue's turn is within its queue, as ever)
+    /// and minimum spacing. Counts of windows, logs and sketches decide as a check. A compact store reserves within its
+    /// [`overdraft`](crate::Builder::overdraft) only.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Gcra, ManualClock, Quota, RateLimiter};
+    ///
+    /// let build = RateLimiter::builder(Gcra::new(Quota::per_second(10).burst(1)));
+    /// let limiter = build.clock(ManualClock::default()).keyed::<String>();
+    /// let wait = Duration::from_millis(150);
+    /// assert_eq!(limiter.reserve("alice", 1, wait).delay(), Duration::ZERO);
+    /// assert_eq!(limiter.reserve("alice", 1, wait).delay(), Duration::from_millis(100));
+    /// assert!(limiter.reserve("alice", 1, wait).is_denied()); // its turn would come in 200 ms
+    /// ```
+    pub fn reserve<Q: ?Sized>(&self, key: &Q, cost: u64, max_wait: Duration) -> Decision
+    where
+        S: Store<Q>,
+    {
+        self.act(key, reserve(max_wait), self.now(), cost)
+    }
+
+    /// [`RateLimiter::reserve`] at a time that the caller says.
+    pub fn reserve_at<Q: ?Sized>(&self, key: &Q, cost: u64, max_wait: Duration, now: Timestamp) -> Decision
+    where
+        S: Store<Q>,
+    {
+        self.act(key, reserve(max_wait), self.given(now), cost)
+    }
+}

@@ -1,0 +1,76 @@
+//! What can be asked of a store for a key.
+
+use crate::clock::{Clock, Timestamp};
+use crate::decision::Decision;
+
+/// How a request is taken.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Verb {
+    /// All of the cost if there is room now, or nothing.
+    Check,
+    /// All of the cost, room or not.
+    Force,
+    /// As much of the cost as there is room for; denied if that is nothing.
+    Take,
+    /// All of the cost if there will be room within so many nanoseconds, charged now.
+    Reserve {
+        /// The longest wait.
+        wait_ns: u64,
+    },
+}
+
+/// The time as of which a store decides.
+#[derive(Debug)]
+pub struct When<'c, C> {
+    /// The limiter's clock.
+    pub(crate) clock: &'c C,
+    /// In nanoseconds.
+    pub(crate) now_ns: u64,
+    /// Whether the caller said so, rather than a clock.
+    pub(crate) given: bool,
+}
+
+impl<C> Clone for When<'_, C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C> Copy for When<'_, C> {}
+
+impl<'c, C: Clock> When<'c, C> {
+    /// Now.
+    #[inline]
+    pub(crate) fn read(clock: &'c C) -> Self {
+        Self { clock, now_ns: clock.now().as_nanos(), given: false }
+    }
+
+    /// At the time that the caller says.
+    #[inline]
+    pub(crate) fn given(clock: &'c C, now: Timestamp) -> Self {
+        Self { clock, now_ns: now.as_nanos(), given: true }
+    }
+}
+
+/// A store that can be asked for keys of type `Q`. Public in a private module: sealed.
+///
+/// [`Direct`](crate::Direct) takes any key for the same.
+pub trait Store<Q: ?Sized> {
+    /// Decides and charges.
+    fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision;
+
+    /// What [`Verb::Check`] would decide, uncharged.
+    fn look<C: Clock>(&self, key: &Q, when: When<'_, C>, cost: u64) -> Decision;
+
+    /// Takes back what is still owed of up to `units` of a charge: how many units.
+    fn give_back<C: Clock>(&self, key: &Q, when: When<'_, C>, charge: &Decision, units: u64) -> u64;
+
+    /// Whether charges can be taken back at all.
+    fn gives_back(&self) -> bool;
+
+    /// Whether units of the future can be charged now ([`Verb::Reserve`]).
+    fn foresees(&self) -> bool;
+}
+
+/// A store of many keys. Public in a private module: sealed.
+pub trait ManyKeys {}
