@@ -67,6 +67,7 @@ mod clock;
 mod decision;
 mod limiter;
 mod memory;
+mod policy;
 mod quota;
 pub mod sketch;
 mod store;
@@ -98,6 +99,7 @@ pub use algorithm::{
 pub use clock::{Clock, CoarseClock, ManualClock, QuantaClock, StdClock, Timestamp};
 pub use decision::{Decision, Denied, Outcome};
 pub use limiter::{Builder, RateLimiter};
+pub use policy::{JointDecision, Limits, On, check_all, check_all_at, peek_all, peek_all_at, refund_all};
 pub use quota::{Quota, QuotaError};
 pub use store::{
     Capacity, CapacityError, Compact, Direct, Gauges, HashedStore, Keyed, Lookup, Overflow, Saturation,

@@ -108,7 +108,13 @@ impl RateLimiter {
 }
 
 impl<S, C> RateLimiter<S, C> {
+    #[inline(always)]
+    pub(crate) const fn store(&self) -> &S {
+        &self.store
+    }
+
     /// The clock.
+    #[inline]
     pub const fn clock(&self) -> &C {
         &self.clock
     }

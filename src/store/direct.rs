@@ -4,11 +4,11 @@ use std::fmt;
 
 use crossbeam_utils::CachePadded;
 
-use super::state::{Ask, Dead, State};
+use super::state::{Admission, Ask, Dead, State};
 use super::verb::{Store, Verb, When};
 use crate::algorithm::{Algorithm, Gcra};
 use crate::clock::Clock;
-use crate::decision::Decision;
+use crate::decision::{Decision, Outcome};
 
 /// One limit for everything: no keys. The store of [`RateLimiter::direct`](crate::RateLimiter::direct).
 pub struct Direct<A: Algorithm = Gcra> {
@@ -56,6 +56,35 @@ impl<A: Algorithm> Direct<A> {
 }
 
 impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
+    type Ticket<'s> = Admission;
+
+    #[inline(always)]
+    fn prepare<'s, C: Clock>(&'s self, _key: &Q, when: When<'_, C>, cost: u64) -> Admission {
+        match self.state.prepare(&self.algorithm, when.now_ns, cost) {
+            Ok(admission) => admission,
+            Err(Dead) => unreachable!("nothing kills the state of a direct store"),
+        }
+    }
+
+    #[inline(always)]
+    fn outcome(ticket: &Admission) -> Outcome {
+        ticket.decision.outcome()
+    }
+
+    #[inline(always)]
+    fn exchange<C: Clock>(&self, _when: When<'_, C>, ticket: &Admission) -> bool {
+        self.state.exchange(&self.algorithm, ticket)
+    }
+
+    #[inline(always)]
+    fn charged<C: Clock>(&self, _when: When<'_, C>, ticket: &Admission, _cost: u64) -> Decision {
+        ticket.decision
+    }
+
+    fn uncharged<C: Clock>(&self, when: When<'_, C>, ticket: &Admission, _cost: u64) -> Decision {
+        self.state.uncharged(&self.algorithm, ticket, when.now_ns)
+    }
+
     #[inline]
     fn act<C: Clock>(&self, _key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
         self.by(verb, when.now_ns, cost)

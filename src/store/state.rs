@@ -56,11 +56,21 @@ impl<A: Algorithm> Ask<'_, A> {
     }
 }
 
-/// What an admission writes.
-struct Admission {
+/// What an admission takes: the answer, the head that it was decided on, and what is written.
+#[derive(Copy, Clone, Debug)]
+pub struct Admission {
+    pub(super) decision: Decision,
+    head: u64,
     next: u64,
     raise: Option<Raise>,
     fill: Option<Fill>,
+}
+
+impl Admission {
+    /// Nothing is written.
+    pub(super) const fn refused(decision: Decision) -> Self {
+        Self { decision, head: 0, next: 0, raise: None, fill: None }
+    }
 }
 
 impl<T: Tail> State<T> {
@@ -153,21 +163,73 @@ impl<T: Tail> State<T> {
     where
         A: Algorithm<Tail = T>,
     {
-        self.decide(algorithm, step, |decision, head, Admission { next, raise, fill }| {
-            if next == head {
-                return self.settled(head).map(|()| decision);
-            }
-            if let Some(raise) = raise {
-                self.raise(raise);
-            }
-            // Ordering: AcqRel on success: publishes the raise, and orders the fills after the claim. Acquire on
-            // failure, as for the load in `decide`, whose place the value takes.
-            self.head.compare_exchange(head, next, Ordering::AcqRel, Ordering::Acquire)?;
-            if let Some(fill) = fill {
-                self.fill(algorithm, fill);
-            }
-            Ok(decision)
-        })
+        self.decide(
+            algorithm,
+            step,
+            |refusal| refusal,
+            |admission| self.admit(algorithm, &admission).map(|()| admission.decision),
+        )
+    }
+
+    /// Writes what an admission takes, if the head is still the one that it was decided on; else says the newer one.
+    #[inline(always)]
+    fn admit<A>(&self, algorithm: &A, admission: &Admission) -> Result<(), u64>
+    where
+        A: Algorithm<Tail = T>,
+    {
+        let &Admission { head, next, raise, fill, .. } = admission;
+        if next == head {
+            return self.settled(head);
+        }
+        if let Some(raise) = raise {
+            self.raise(raise);
+        }
+        // Ordering: AcqRel on success: publishes the raise, and orders the fills after the claim. Acquire on
+        // failure, as for the load in `decide`, whose place the value takes.
+        self.head.compare_exchange(head, next, Ordering::AcqRel, Ordering::Acquire)?;
+        if let Some(fill) = fill {
+            self.fill(algorithm, fill);
+        }
+        Ok(())
+    }
+
+    /// Decides as [`State::charge`], and leaves the charge to [`State::exchange`].
+    #[inline(always)]
+    pub(crate) fn prepare<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Admission, Dead>
+    where
+        A: Algorithm<Tail = T>,
+    {
+        self.decide(
+            algorithm,
+            |head| algorithm.step(head, |index| self.read(index), now_ns, cost),
+            Admission::refused,
+            |admission| self.settled(admission.head).map(|()| admission),
+        )
+    }
+
+    /// Charges what was prepared, if the head is still the same.
+    #[inline(always)]
+    pub(crate) fn exchange<A>(&self, algorithm: &A, admission: &Admission) -> bool
+    where
+        A: Algorithm<Tail = T>,
+    {
+        self.admit(algorithm, admission).is_ok()
+    }
+
+    /// What was prepared, with the figures of before.
+    #[inline]
+    pub(crate) fn uncharged<A>(&self, algorithm: &A, admission: &Admission, now_ns: u64) -> Decision
+    where
+        A: Algorithm<Tail = T>,
+    {
+        let &Admission { decision, head, .. } = admission;
+        if decision.is_denied() {
+            return decision;
+        }
+        match algorithm.step(head, |index| self.read(index), now_ns, 0) {
+            Step::Admit { decision: uncharged, .. } => decision.with_figures_of(uncharged),
+            _ => decision,
+        }
     }
 
     /// What [`State::charge`] would decide now, with the figures as they stand, uncharged. Writes nothing, except
@@ -180,24 +242,23 @@ impl<T: Tail> State<T> {
         self.decide(
             algorithm,
             |head| step(head, cost),
-            |decision, head, _| {
-                let decision = match step(head, 0) {
-                    Step::Admit { decision: uncharged, .. } => decision.with_figures_of(uncharged),
-                    _ => decision,
-                };
-                self.settled(head).map(|()| decision)
+            |refusal| refusal,
+            |admission| {
+                let decision = self.uncharged(algorithm, &admission, now_ns);
+                self.settled(admission.head).map(|()| decision)
             },
         )
     }
 
     /// Lets the algorithm decide, and `admit` do what an admission takes; it says the newer head if it failed.
     #[inline(always)]
-    fn decide<A>(
+    fn decide<A, R>(
         &self,
         algorithm: &A,
         step: impl Fn(u64) -> Step,
-        admit: impl Fn(Decision, u64, Admission) -> Result<Decision, u64>,
-    ) -> Result<Decision, Dead>
+        refuse: impl Fn(Decision) -> R,
+        admit: impl Fn(Admission) -> Result<R, u64>,
+    ) -> Result<R, Dead>
     where
         A: Algorithm<Tail = T>,
     {
@@ -209,14 +270,14 @@ impl<T: Tail> State<T> {
             }
             let result = match step(head) {
                 // A refusal's figures are uncharged, and say when to come back.
-                Step::Refuse(decision) => self.settled(head).map(|()| decision),
+                Step::Refuse(decision) => self.settled(head).map(|()| refuse(decision)),
                 Step::Admit { decision, next, raise, fill } => {
-                    admit(decision, head, Admission { next, raise, fill })
+                    admit(Admission { decision, head, next, raise, fill })
                 }
                 Step::Help(fill) => Err(self.help(algorithm, head, fill)),
             };
             match result {
-                Ok(decision) => return Ok(decision),
+                Ok(result) => return Ok(result),
                 Err(newer) => head = newer,
             }
         }

@@ -1,7 +1,7 @@
 //! What can be asked of a store for a key.
 
 use crate::clock::{Clock, Timestamp};
-use crate::decision::Decision;
+use crate::decision::{Decision, Outcome};
 
 /// How a request is taken.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -56,6 +56,26 @@ impl<'c, C: Clock> When<'c, C> {
 ///
 /// [`Direct`](crate::Direct) takes any key for the same.
 pub trait Store<Q: ?Sized> {
+    /// What is kept between the look and the charge.
+    type Ticket<'s>
+    where
+        Self: 's;
+
+    /// Looks at what [`Verb::Check`] would decide, and charges nothing yet.
+    fn prepare<'s, C: Clock>(&'s self, key: &Q, when: When<'_, C>, cost: u64) -> Self::Ticket<'s>;
+
+    /// What that would be.
+    fn outcome(ticket: &Self::Ticket<'_>) -> Outcome;
+
+    /// Charges what was prepared, if nothing has changed since; false if it was not charged.
+    fn exchange<C: Clock>(&self, when: When<'_, C>, ticket: &Self::Ticket<'_>) -> bool;
+
+    /// The answer once that was done.
+    fn charged<C: Clock>(&self, when: When<'_, C>, ticket: &Self::Ticket<'_>, cost: u64) -> Decision;
+
+    /// The answer if it is not done: what would have been decided, with the figures as they stand.
+    fn uncharged<C: Clock>(&self, when: When<'_, C>, ticket: &Self::Ticket<'_>, cost: u64) -> Decision;
+
     /// Decides and charges.
     fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision;
 

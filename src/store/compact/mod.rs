@@ -26,7 +26,7 @@ use self::table::{Full, Table};
 use crate::algorithm::narrow::Narrow;
 use crate::algorithm::{CompactAlgorithm, Gcra};
 use crate::clock::Clock;
-use crate::decision::Decision;
+use crate::decision::{Decision, Outcome};
 use crate::quota::{Quota, QuotaError, Reason};
 use crate::store::by_hash::ByHash;
 use crate::store::latest::{Clocked, Given, Latest, Once, Time};
@@ -174,6 +174,45 @@ where
     H: BuildHasher,
     Q: Hash + ?Sized,
 {
+    type Ticket<'s>
+        = table::Ticket<'s>
+    where
+        Self: 's;
+
+    #[inline(always)]
+    fn prepare<'s, C: Clock>(&'s self, key: &Q, when: When<'_, C>, cost: u64) -> table::Ticket<'s> {
+        let place = self.table.approach(self.hash(key));
+        if when.given {
+            self.table.prepare(&self.word, place, &self.given(when.clock, when.now_ns), cost)
+        } else {
+            self.table.prepare(&self.word, place, &Once::of(when), cost)
+        }
+    }
+
+    #[inline(always)]
+    fn outcome(ticket: &table::Ticket<'_>) -> Outcome {
+        ticket.outcome()
+    }
+
+    #[inline(always)]
+    fn exchange<C: Clock>(&self, when: When<'_, C>, ticket: &table::Ticket<'_>) -> bool {
+        if when.given {
+            table::Table::<A::Narrow, WAYS>::exchange(&self.given(when.clock, when.now_ns), ticket)
+        } else {
+            table::Table::<A::Narrow, WAYS>::exchange(&Once::of(when), ticket)
+        }
+    }
+
+    #[inline(always)]
+    fn charged<C: Clock>(&self, when: When<'_, C>, ticket: &table::Ticket<'_>, cost: u64) -> Decision {
+        self.table.charged(&self.word, when.now_ns, ticket, cost)
+    }
+
+    #[inline(always)]
+    fn uncharged<C: Clock>(&self, when: When<'_, C>, ticket: &table::Ticket<'_>, cost: u64) -> Decision {
+        self.table.uncharged(&self.word, when.now_ns, ticket, cost)
+    }
+
     fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
         let hash = self.hash(key);
         if when.given {

@@ -27,6 +27,8 @@ mod table;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -34,7 +36,7 @@ use crossbeam_utils::CachePadded;
 use self::cells::Unlinked;
 use self::list::Node;
 use self::table::{GRACE_NS, Table};
-use super::state::{Ask, Dead, State};
+use super::state::{Admission, Ask, Dead, State};
 use super::verb::{ManyKeys, Store, Verb, When};
 use crate::algorithm::step::Step;
 use crate::algorithm::{Algorithm, Gcra};
@@ -448,6 +450,58 @@ where
     H: BuildHasher,
     Q: Lookup<K> + ?Sized,
 {
+    type Ticket<'s>
+        = Ticket<'s, K, A::Tail>
+    where
+        Self: 's;
+
+    #[inline(always)]
+    fn prepare<'s, C: Clock>(&'s self, key: &Q, when: When<'_, C>, cost: u64) -> Ticket<'s, K, A::Tail> {
+        let hash = self.hasher.hash_one(key);
+        let guard = epoch::pin();
+        let found = self.table.get(hash, &guard, |held| key.is(held)).and_then(|node| {
+            let admission = node.state.prepare(&self.algorithm, when.now_ns, cost).ok()?;
+            Some((NonNull::from(node), admission))
+        });
+        let (node, admission) = match found {
+            Some((node, admission)) => (Some(node), admission),
+            None => (None, Admission::refused(self.peek(key, when.now_ns, cost))),
+        };
+        Ticket { node, admission, _guard: guard, store: PhantomData }
+    }
+
+    #[inline(always)]
+    fn outcome(ticket: &Ticket<'_, K, A::Tail>) -> Outcome {
+        ticket.admission.decision.outcome()
+    }
+
+    #[inline(always)]
+    fn exchange<C: Clock>(&self, _when: When<'_, C>, ticket: &Ticket<'_, K, A::Tail>) -> bool {
+        let Some(node) = ticket.node else {
+            return false;
+        };
+        // SAFETY: found under the ticket's guard, which is still held; so the node is not freed.
+        unsafe { node.as_ref() }.state.exchange(&self.algorithm, &ticket.admission)
+    }
+
+    #[inline(always)]
+    fn charged<C: Clock>(&self, _when: When<'_, C>, ticket: &Ticket<'_, K, A::Tail>, _cost: u64) -> Decision {
+        ticket.admission.decision
+    }
+
+    fn uncharged<C: Clock>(
+        &self,
+        when: When<'_, C>,
+        ticket: &Ticket<'_, K, A::Tail>,
+        _cost: u64,
+    ) -> Decision {
+        let Some(node) = ticket.node else {
+            return ticket.admission.decision;
+        };
+        // SAFETY: as above.
+        unsafe { node.as_ref() }.state.uncharged(&self.algorithm, &ticket.admission, when.now_ns)
+    }
+
     fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
         let hash = self.hasher.hash_one(key);
         let guard = epoch::pin();
@@ -479,6 +533,21 @@ where
 
     fn foresees(&self) -> bool {
         self.algorithm.foresees()
+    }
+}
+
+/// A check that is decided and not charged yet.
+pub struct Ticket<'s, K, T> {
+    /// The key's node, which the guard keeps; `None` if there was none.
+    node: Option<NonNull<Node<K, T>>>,
+    admission: Admission,
+    _guard: Guard,
+    store: PhantomData<&'s Node<K, T>>,
+}
+
+impl<K, T> fmt::Debug for Ticket<'_, K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticket").field("admission", &self.admission).finish_non_exhaustive()
     }
 }
 

@@ -381,6 +381,32 @@ where
     H: BuildHasher,
     Q: Hash + ?Sized,
 {
+    type Ticket<'s>
+        = Decision
+    where
+        Self: 's;
+
+    fn prepare<'s, C: Clock>(&'s self, key: &Q, when: When<'_, C>, cost: u64) -> Decision {
+        Store::look(self, key, when, cost)
+    }
+
+    fn outcome(ticket: &Decision) -> Outcome {
+        ticket.outcome()
+    }
+
+    /// Never: charging is more than one exchange.
+    fn exchange<C: Clock>(&self, _when: When<'_, C>, _ticket: &Decision) -> bool {
+        false
+    }
+
+    fn charged<C: Clock>(&self, _when: When<'_, C>, ticket: &Decision, _cost: u64) -> Decision {
+        *ticket
+    }
+
+    fn uncharged<C: Clock>(&self, _when: When<'_, C>, ticket: &Decision, _cost: u64) -> Decision {
+        *ticket
+    }
+
     fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
         let hash = self.hash(key);
         if when.given {
