@@ -156,6 +156,18 @@ impl Decision {
         }
     }
 
+    /// The units that are owed after this decision, a part of one as a whole: what was charged and is not paid yet, debts beyond
+    /// the burst included.
+    pub(crate) fn owed(&self) -> u64 {
+        match self.facts {
+            Facts::Pace { ahead, interval, .. } | Facts::Ticks { ahead, interval, .. } => {
+                ahead.div_ceil(interval)
+            }
+            Facts::Batch { used, .. } => used,
+            Facts::Blend { .. } | Facts::Plain { .. } => self.limit.saturating_sub(self.remaining()),
+        }
+    }
+
     /// How long until the same request could be admitted, if nothing else is until then.
     ///
     /// Zero if it was allowed, and `None` if it can never be admitted. Exact to the nanosecond: the request is

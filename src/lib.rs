@@ -102,8 +102,8 @@ pub use limiter::{Builder, RateLimiter};
 pub use policy::{JointDecision, Limits, On, check_all, check_all_at, peek_all, peek_all_at, refund_all};
 pub use quota::{Quota, QuotaError};
 pub use store::{
-    Capacity, CapacityError, Compact, Direct, Gauges, HashedStore, Keyed, Lookup, Overflow, Saturation,
-    Sketch, SnapshotError, Tier, WhenFull,
+    Adjustable, Capacity, CapacityError, Carry, Compact, Direct, Gauges, HashedStore, Keyed, Lookup,
+    Overflow, Saturation, Sketch, SnapshotError, Tier, WhenFull,
 };
 
 /// The README's examples, as tests.

@@ -28,6 +28,65 @@ pub(crate) fn fence_after_rmw() {
     fence(Ordering::SeqCst);
 }
 
+/// Orders all that the calling thread did before with all that it does after; pairs with [`fence_after_rmw`] and itself.
+#[inline]
+pub(crate) fn full_fence() {
+    // Ordering: SeqCst; see `fence_after_rmw`.
+    fence(Ordering::SeqCst);
+}
+
+/// A shared value that is replaced as a whole: arc-swap outside the models.
+#[cfg(not(tollgate_loom))]
+#[derive(Debug)]
+pub(crate) struct Swap<T>(arc_swap::ArcSwap<T>);
+
+#[cfg(not(tollgate_loom))]
+impl<T> Swap<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(arc_swap::ArcSwap::from_pointee(value))
+    }
+
+    /// The present value, which stays as long as it is held.
+    #[inline]
+    pub(crate) fn load(&self) -> impl std::ops::Deref<Target = std::sync::Arc<T>> {
+        self.0.load()
+    }
+
+    pub(crate) fn store(&self, value: std::sync::Arc<T>) {
+        self.0.store(value);
+    }
+}
+
+/// In the models nothing that is replaced is freed before the whole is.
+#[cfg(tollgate_loom)]
+#[derive(Debug)]
+pub(crate) struct Swap<T> {
+    present: AtomicUsize,
+    /// Of std: no thread is switched while it is held, so it orders nothing that the index does not.
+    values: std::sync::Mutex<Vec<std::sync::Arc<T>>>,
+}
+
+#[cfg(tollgate_loom)]
+impl<T> Swap<T> {
+    pub(crate) fn new(value: T) -> Self {
+        let values = std::sync::Mutex::new(vec![std::sync::Arc::new(value)]);
+        Self { present: AtomicUsize::new(0), values }
+    }
+
+    pub(crate) fn load(&self) -> impl std::ops::Deref<Target = std::sync::Arc<T>> {
+        let present = self.present.load(Ordering::Acquire);
+        Box::new(self.values.lock().unwrap()[present].clone())
+    }
+
+    pub(crate) fn store(&self, value: std::sync::Arc<T>) {
+        let mut values = self.values.lock().unwrap();
+        values.push(value);
+        let newest = values.len() - 1;
+        drop(values);
+        self.present.store(newest, Ordering::Release);
+    }
+}
+
 /// Deferred reclamation: crossbeam-epoch outside the models.
 ///
 /// A guard promises that nothing retired after it was taken is freed before it is dropped.

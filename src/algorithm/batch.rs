@@ -121,6 +121,21 @@ impl Batch {
         Ok(Self { capacity, ..*self })
     }
 
+    /// The same kind with another quota, in a layout of its own.
+    pub(super) const fn with_quota(
+        &self,
+        algorithm: &'static str,
+        quota: &Quota,
+        units: [u64; 2],
+    ) -> Result<Self, Reason> {
+        match self.start {
+            Start::Aligned { phase_ns, adaptive, .. } => {
+                Self::aligned(algorithm, quota, units, phase_ns, adaptive)
+            }
+            Start::FirstUse { .. } => Self::from_first_use(algorithm, quota, units),
+        }
+    }
+
     /// The most units that a word can hold.
     const fn most(&self) -> u64 {
         match self.start {

@@ -139,4 +139,8 @@ impl Algorithm for FixedWindow {
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
         Ok(Self { batch: self.batch.requota(NAME, quota, [quota.limit(), ALL])? })
     }
+
+    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        Ok(Self { batch: self.batch.with_quota(NAME, quota, [quota.limit(), ALL])? })
+    }
 }

@@ -76,6 +76,10 @@ impl Algorithm for Gcra {
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
         requota("GCRA", &self.pace, quota).map(|pace| Self { pace })
     }
+
+    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        Ok(Self::new(*quota))
+    }
 }
 
 /// Another quota in the ticks of `pace`: its interval is rounded up to them.

@@ -68,4 +68,8 @@ impl Algorithm for LeakyBucketMeter {
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
         requota("leaky bucket", &self.pace, quota).map(|pace| Self { pace })
     }
+
+    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        Ok(Self::new(*quota))
+    }
 }

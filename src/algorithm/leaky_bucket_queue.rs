@@ -97,4 +97,8 @@ impl Algorithm for LeakyBucketQueue {
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
         requota("leaky bucket queue", &self.pace, quota).map(|pace| Self { pace })
     }
+
+    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        Ok(Self::new(*quota))
+    }
 }

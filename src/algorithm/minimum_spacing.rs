@@ -164,6 +164,10 @@ impl Algorithm for MinimumSpacing {
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
         Ok(Self { spacing_ns: quota.period_ns().div_ceil(quota.limit()) })
     }
+
+    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        Ok(Self::from(*quota))
+    }
 }
 
 impl From<Quota> for MinimumSpacing {

@@ -50,6 +50,12 @@ pub trait Algorithm: step::Stepper + Clone + Debug + Send + Sync + 'static {
     /// If the state could not be read under both: window algorithms need the same period, the sliding log a
     /// limit no larger than its own.
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError>;
+
+    /// The same kind of algorithm with another quota, for states of its own.
+    ///
+    /// # Errors
+    /// If the algorithm has no room for the quota; the error says what would fit.
+    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError>;
 }
 
 /// A word of two unsigned fields: an index above, a count below.

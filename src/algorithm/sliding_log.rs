@@ -265,4 +265,8 @@ impl Algorithm for SlidingLog {
         }
         Ok(Self { limit: quota.limit(), ..*self })
     }
+
+    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        Self::try_new(*quota)
+    }
 }

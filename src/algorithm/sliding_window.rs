@@ -189,4 +189,8 @@ impl Algorithm for SlidingWindow {
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
         Ok(Self { counts: self.counts.requota(NAME, quota, quota.period_ns())?, ..*self })
     }
+
+    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        Ok(Self { strict: self.strict, ..Self::try_new(*quota)? })
+    }
 }

@@ -220,4 +220,10 @@ impl Algorithm for SubWindow {
         let window_ns = quota.period_ns().div_ceil(u64::from(self.parts));
         Ok(Self { counts: self.counts.requota(NAME, quota, window_ns)?, ..*self })
     }
+
+    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        let strict = self.counts.history == self.parts;
+        let window = Self::try_new(*quota, self.parts)?;
+        Ok(if strict { window.strict() } else { window })
+    }
 }

@@ -236,4 +236,14 @@ impl Algorithm for TokenBucket {
         };
         Ok(Self { refill })
     }
+
+    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        let refill = match &self.refill {
+            Refill::Greedy(_) => Refill::Greedy(Pace::new(quota)),
+            Refill::Batch(batch) => {
+                Refill::Batch(batch.with_quota(NAME, quota, [quota.burst_size(), quota.limit()])?)
+            }
+        };
+        Ok(Self { refill })
+    }
 }

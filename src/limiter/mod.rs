@@ -1,5 +1,6 @@
 //! The limiter: a store with its algorithm, and a clock.
 
+mod adjustable;
 mod builder;
 mod compact;
 mod direct;

@@ -4,11 +4,12 @@ use std::fmt;
 
 use crossbeam_utils::CachePadded;
 
-use super::state::{Admission, Ask, Dead, State};
-use super::verb::{Store, Verb, When};
+use super::state::{self, Admission, Ask, Dead, State};
+use super::verb::{Inherit, Rebuild, Store, Verb, When};
 use crate::algorithm::{Algorithm, Gcra};
 use crate::clock::Clock;
 use crate::decision::{Decision, Outcome};
+use crate::quota::{Quota, QuotaError};
 
 /// One limit for everything: no keys. The store of [`RateLimiter::direct`](crate::RateLimiter::direct).
 pub struct Direct<A: Algorithm = Gcra> {
@@ -105,6 +106,26 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
 
     fn foresees(&self) -> bool {
         self.algorithm.foresees()
+    }
+}
+
+impl<A: Algorithm> Rebuild for Direct<A> {
+    fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        Ok(Self::new(self.algorithm.with_quota(quota)?))
+    }
+
+    fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
+        state::paid_in_ns(&self.algorithm, at_ns, units)
+    }
+}
+
+impl<A: Algorithm, Q: ?Sized> Inherit<Q> for Direct<A> {
+    fn holds(&self, _key: &Q) -> bool {
+        self.state.is_used()
+    }
+
+    fn seed<C: Clock>(&self, _key: &Q, _when: When<'_, C>, at_ns: u64, units: u64) {
+        let _ = self.by(Verb::Seed, at_ns, units);
     }
 }
 

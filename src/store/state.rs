@@ -15,6 +15,7 @@ mod models;
 use super::verb::Verb;
 use crate::algorithm::Algorithm;
 use crate::algorithm::step::{DEAD, Fill, GivenBack, Raise, Step, Tail};
+use crate::clock::saturating_nanos;
 use crate::decision::Decision;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -47,6 +48,8 @@ impl<A: Algorithm> Ask<'_, A> {
         match verb {
             Verb::Check => step(cost),
             Verb::Force => algorithm.force(head, read, now_ns, cost),
+            Verb::Seed if head == 0 => algorithm.force(head, read, now_ns, cost),
+            Verb::Seed => step(0),
             Verb::Reserve { wait_ns } => algorithm.reserve(head, read, now_ns, cost, wait_ns),
             Verb::Take => match step(cost) {
                 Step::Refuse(decision) => step(decision.remaining().max(1)),
@@ -64,6 +67,14 @@ pub struct Admission {
     next: u64,
     raise: Option<Raise>,
     fill: Option<Fill>,
+}
+
+/// The time in which `units`, charged to a new key at `at_ns`, are paid, in nanoseconds.
+pub(crate) fn paid_in_ns<A: Algorithm>(algorithm: &A, at_ns: u64, units: u64) -> u64 {
+    match algorithm.force(0, |_| 0, at_ns, units) {
+        Step::Refuse(decision) | Step::Admit { decision, .. } => saturating_nanos(decision.reset_after()),
+        Step::Help(_) => 0,
+    }
 }
 
 impl Admission {
@@ -310,6 +321,11 @@ impl<T: Tail> State<T> {
     /// Marks the state dead whatever it holds. Only one caller is told so.
     pub(crate) fn kill(&self) -> bool {
         self.head.swap(DEAD, Ordering::AcqRel) != DEAD
+    }
+
+    /// Whether anything was ever charged.
+    pub(crate) fn is_used(&self) -> bool {
+        self.head.load(Ordering::Acquire) != 0
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 
 use crate::clock::{Clock, Timestamp};
 use crate::decision::{Decision, Outcome};
+use crate::quota::{Quota, QuotaError};
 
 /// How a request is taken.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -12,6 +13,8 @@ pub enum Verb {
     Force,
     /// As much of the cost as there is room for; denied if that is nothing.
     Take,
+    /// All of the cost, room or not, if the key was never seen; else nothing.
+    Seed,
     /// All of the cost if there will be room within so many nanoseconds, charged now.
     Reserve {
         /// The longest wait.
@@ -90,6 +93,27 @@ pub trait Store<Q: ?Sized> {
 
     /// Whether units of the future can be charged now ([`Verb::Reserve`]).
     fn foresees(&self) -> bool;
+}
+
+/// A store whose quota can change while it is in use. Public in a private module: sealed.
+pub trait Rebuild: Sized {
+    /// An empty store of the same kind and size with another quota.
+    ///
+    /// # Errors
+    /// If it cannot hold the quota.
+    fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError>;
+
+    /// The time in which `units`, charged to a new key at `at_ns`, are paid, in nanoseconds; and the most that it can hold.
+    fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64;
+}
+
+/// A store that a key can be taken over into, by what it owes. Public in a private module: sealed.
+pub trait Inherit<Q: ?Sized>: Store<Q> {
+    /// Whether the key has a state here.
+    fn holds(&self, key: &Q) -> bool;
+
+    /// Charges `units` as of `at_ns` to a key that has no state here; else nothing.
+    fn seed<C: Clock>(&self, key: &Q, when: When<'_, C>, at_ns: u64, units: u64);
 }
 
 /// A store of many keys. Public in a private module: sealed.

@@ -25,12 +25,12 @@ use self::spill::Spill;
 use self::table::{Full, Table};
 use crate::algorithm::narrow::Narrow;
 use crate::algorithm::{CompactAlgorithm, Gcra};
-use crate::clock::Clock;
+use crate::clock::{Clock, saturating_nanos};
 use crate::decision::{Decision, Outcome};
 use crate::quota::{Quota, QuotaError, Reason};
 use crate::store::by_hash::ByHash;
 use crate::store::latest::{Clocked, Given, Latest, Once, Time};
-use crate::store::verb::{ManyKeys, Store, Verb, When};
+use crate::store::verb::{Inherit, ManyKeys, Rebuild, Store, Verb, When};
 
 /// Slots in a bucket; see the design text for what 16 cost and gave.
 pub(crate) const WAYS: usize = 16;
@@ -76,6 +76,8 @@ pub struct Compact<A: CompactAlgorithm = Gcra, H = ahash::RandomState> {
     hasher: H,
     table: Table<A::Narrow, WAYS>,
     latest: Latest,
+    /// As the builder said, for another quota.
+    layout: Layout,
 }
 
 /// A quota for single calls, in the layout of one compact limiter; made by
@@ -114,7 +116,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         };
         let table = Table::new(sizes.buckets, word.horizon(), full).ok_or_else(refused)?;
         let latest = Latest::new(&word);
-        Ok(Self { algorithm, word, hasher, table, latest })
+        Ok(Self { algorithm, word, hasher, table, latest, layout: layout.clone() })
     }
 
     pub(crate) fn algorithm(&self) -> &A {
@@ -247,6 +249,38 @@ where
 
     fn foresees(&self) -> bool {
         A::Narrow::FORESEES
+    }
+}
+
+impl<A: CompactAlgorithm, H: BuildHasher + Clone> Rebuild for Compact<A, H> {
+    fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        Self::new(self.algorithm.with_quota(quota)?, self.hasher.clone(), &self.layout)
+    }
+
+    fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
+        let (owed, _) = self.word.force(0, at_ns, units);
+        let at = (at_ns, self.word.reference(at_ns));
+        saturating_nanos(self.word.decision(Outcome::Allowed, owed, true, at, units).reset_after())
+    }
+}
+
+impl<A, H, Q> Inherit<Q> for Compact<A, H>
+where
+    A: CompactAlgorithm,
+    H: BuildHasher,
+    Q: Hash + ?Sized,
+{
+    fn holds(&self, key: &Q) -> bool {
+        self.table.holds(self.hash(key))
+    }
+
+    fn seed<C: Clock>(&self, key: &Q, when: When<'_, C>, at_ns: u64, units: u64) {
+        let hash = self.hash(key);
+        if when.given {
+            self.table.seed(&self.word, hash, &self.given(when.clock, when.now_ns), at_ns, units);
+        } else {
+            self.table.seed(&self.word, hash, &Once::of(when), at_ns, units);
+        }
     }
 }
 

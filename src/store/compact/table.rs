@@ -329,6 +329,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                 let (after, charged) = word.force(ahead, at.0, cost);
                 (Verdict::Admit(after), charged)
             }
+            Verb::Seed => unreachable!("see `seed`"),
             Verb::Reserve { wait_ns } => (word.reserve(ahead, at, cost, wait_ns), cost),
             Verb::Take => match word.judge(ahead, at.0, cost) {
                 admitted @ Verdict::Admit(_) => (admitted, cost),
@@ -572,6 +573,34 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
             Full::Inherit | Full::Forget => true,
             Full::Spill(_) => self.debt(word, place, 0, at, time) <= started,
         }
+    }
+
+    /// Whether a key has a slot.
+    pub(super) fn holds(&self, hash: u64) -> bool {
+        let place = self.place(hash);
+        self.locate(self.bucket(place.bucket), place).is_some()
+    }
+
+    /// Puts a key in that has no slot, with `units` charged as of `then_ns`; unless they are paid by now, or it owes more.
+    pub(super) fn seed<T: Time>(&self, word: &N, hash: u64, time: &T, then_ns: u64, units: u64) {
+        let place = self.place(hash);
+        let (owed, _) = word.force(0, then_ns, units);
+        let state = word.reference(then_ns).wrapping_add(owed);
+        self.until_done(word, time.now(), |at| {
+            let Found::Absent { slot, word: seen, ahead } = self.find(word, place, at, time)? else {
+                return Ok(());
+            };
+            let Standing::Ahead(left) = standing::<STATE_BITS>(state, at.reference, self.horizon) else {
+                return Ok(());
+            };
+            let started = self.debt(word, place, ahead, at, time);
+            if left <= started {
+                return Ok(());
+            }
+            time.note(at.now_ns);
+            let newcomer = Newcomer { place, next: Word::pack(place.fingerprint, state), started };
+            self.put_in(word, newcomer, (slot, seen, ahead), at, time)
+        });
     }
 
     /// Whether charges can be taken back: not where a newcomer takes over what the least slot owes, which rests on words

@@ -36,12 +36,13 @@ use crossbeam_utils::CachePadded;
 use self::cells::Unlinked;
 use self::list::Node;
 use self::table::{GRACE_NS, Table};
-use super::state::{Admission, Ask, Dead, State};
-use super::verb::{ManyKeys, Store, Verb, When};
+use super::state::{self, Admission, Ask, Dead, State};
+use super::verb::{Inherit, ManyKeys, Rebuild, Store, Verb, When};
 use crate::algorithm::step::Step;
 use crate::algorithm::{Algorithm, Gcra};
 use crate::clock::Clock;
 use crate::decision::{Decision, Facts, Outcome};
+use crate::quota::{Quota, QuotaError};
 use crate::sync::epoch::{self, Guard};
 use crate::sync::{AtomicUsize, Ordering};
 
@@ -533,6 +534,39 @@ where
 
     fn foresees(&self) -> bool {
         self.algorithm.foresees()
+    }
+}
+
+impl<K, A, H> Rebuild for Keyed<K, A, H>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    A: Algorithm,
+    H: BuildHasher + Clone,
+{
+    fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        let cap = self.cap.as_ref().map(|cap| (cap.max, cap.overflow));
+        let layout = Layout { capacity: self.len(), cap };
+        Ok(Self::new(self.algorithm.with_quota(quota)?, self.hasher.clone(), layout))
+    }
+
+    fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
+        state::paid_in_ns(&self.algorithm, at_ns, units)
+    }
+}
+
+impl<K, A, H, Q> Inherit<Q> for Keyed<K, A, H>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    A: Algorithm,
+    H: BuildHasher,
+    Q: Lookup<K> + ?Sized,
+{
+    fn holds(&self, key: &Q) -> bool {
+        self.contains(key)
+    }
+
+    fn seed<C: Clock>(&self, key: &Q, when: When<'_, C>, at_ns: u64, units: u64) {
+        let _ = self.act(key, Verb::Seed, When { now_ns: at_ns, ..when }, units);
     }
 }
 

@@ -184,6 +184,7 @@ impl Tables {
         let ahead = word.ahead(moment.later, used.last, used.current);
         let cost = match verb {
             Verb::Check | Verb::Reserve { .. } => cost,
+            Verb::Seed => unreachable!("the quota of a sketch does not change"),
             // More than the limit no counter holds.
             Verb::Force => cost.min(word.limit().saturating_sub(used.current)),
             Verb::Take if matches!(word.judge(ahead, now_ns, cost), Verdict::Admit(_)) => cost,

@@ -268,6 +268,10 @@ impl Algorithm for Blind {
     fn requota(&self, _quota: &Quota) -> Result<Self, crate::quota::QuotaError> {
         Ok(self.clone())
     }
+
+    fn with_quota(&self, _quota: &Quota) -> Result<Self, crate::quota::QuotaError> {
+        Ok(self.clone())
+    }
 }
 
 #[test]

@@ -1,0 +1,144 @@
+//! Limiters whose quota changes.
+
+use super::RateLimiter;
+use crate::algorithm::Algorithm;
+use crate::clock::{Clock, Timestamp};
+use crate::decision::Decision;
+use crate::quota::{Quota, QuotaError};
+use crate::store::{Adjustable, Carry, Direct, ManyKeys, Rebuild, Store, Verb};
+
+impl<S: Rebuild, C> RateLimiter<S, C> {
+    /// This limiter, able to take another quota while it is in use ([`RateLimiter::set_quota`]).
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Carry, Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::new(Quota::per_hour(100)).adjustable();
+    /// assert!(limiter.check_n("alice", 60).is_allowed());
+    /// limiter.set_quota(&Quota::per_hour(200), Carry::Proportional)?;
+    /// assert_eq!(limiter.peek("alice").remaining(), 80); // 40 of 100 were left
+    /// assert_eq!(limiter.peek("bob").remaining(), 200);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub fn adjustable(self) -> RateLimiter<Adjustable<S>, C> {
+        RateLimiter { store: Adjustable::new(self.store), clock: self.clock }
+    }
+}
+
+impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
+    /// Puts another quota in force, from the next request on; what keys owe is [carried over](Carry).
+    ///
+    /// No check waits, and none is decided by half a change. A request that is under way may be charged under
+    /// both quotas, and then find its own charge carried over. The algorithm stays of its kind: windows stay aligned, a sub-window counter has as many parts.
+    ///
+    /// The old states are kept until the next change that comes after a full burst would have been paid, or until
+    /// [`RateLimiter::forget_past`]; so memory is doubled meanwhile. If debts beyond the burst were ever made
+    /// ([`RateLimiter::charge_unchecked`], [`RateLimiter::reserve`]) they are kept until they are forgotten so.
+    ///
+    /// # Errors
+    /// If the algorithm or the store cannot hold the quota; then nothing is changed.
+    ///
+    /// # Complexity
+    /// As making the limiter. A key's first check after the change looks it up in the old store too.
+    pub fn set_quota(&self, quota: &Quota, carry: Carry) -> Result<(), QuotaError> {
+        self.store.set_quota(quota, carry, self.now())
+    }
+
+    /// [`RateLimiter::set_quota`] as of a time that the caller says.
+    ///
+    /// # Errors
+    /// As [`RateLimiter::set_quota`].
+    pub fn set_quota_at(&self, quota: &Quota, carry: Carry, now: Timestamp) -> Result<(), QuotaError> {
+        self.store.set_quota(quota, carry, self.given(now))
+    }
+
+    /// Frees what is kept of old quotas. Keys that were not asked for since the change owe nothing then.
+    pub fn forget_past(&self) {
+        self.store.forget_past();
+    }
+}
+
+impl<S: ManyKeys, C: Clock> RateLimiter<Adjustable<S>, C> {
+    /// Checks one unit for `key` now, and charges it if it is allowed.
+    #[inline]
+    pub fn check<Q: ?Sized>(&self, key: &Q) -> Decision
+    where
+        Adjustable<S>: Store<Q>,
+    {
+        self.check_n(key, 1)
+    }
+
+    /// Checks `cost` units for `key` now, and charges all of them or none.
+    #[inline]
+    pub fn check_n<Q: ?Sized>(&self, key: &Q, cost: u64) -> Decision
+    where
+        Adjustable<S>: Store<Q>,
+    {
+        self.act(key, Verb::Check, self.now(), cost)
+    }
+
+    /// Checks `cost` units for `key` at a time that the caller says.
+    #[inline]
+    pub fn check_at<Q: ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
+    where
+        Adjustable<S>: Store<Q>,
+    {
+        self.act(key, Verb::Check, self.given(now), cost)
+    }
+
+    /// Whether [`RateLimiter::check`] would be allowed now, and how things stand, without charging.
+    pub fn peek<Q: ?Sized>(&self, key: &Q) -> Decision
+    where
+        Adjustable<S>: Store<Q>,
+    {
+        self.peek_n(key, 1)
+    }
+
+    /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging.
+    pub fn peek_n<Q: ?Sized>(&self, key: &Q, cost: u64) -> Decision
+    where
+        Adjustable<S>: Store<Q>,
+    {
+        self.store.look(key, self.now(), cost)
+    }
+
+    /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging.
+    pub fn peek_at<Q: ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
+    where
+        Adjustable<S>: Store<Q>,
+    {
+        self.store.look(key, self.given(now), cost)
+    }
+}
+
+impl<A: Algorithm, C: Clock> RateLimiter<Adjustable<Direct<A>>, C> {
+    /// Checks one unit now, and charges it if it is allowed.
+    #[inline]
+    pub fn check(&self) -> Decision {
+        self.check_n(1)
+    }
+
+    /// Checks `cost` units now, and charges all of them or none.
+    #[inline]
+    pub fn check_n(&self, cost: u64) -> Decision {
+        self.act(&(), Verb::Check, self.now(), cost)
+    }
+
+    /// Checks `cost` units at a time that the caller says.
+    #[inline]
+    pub fn check_at(&self, cost: u64, now: Timestamp) -> Decision {
+        self.act(&(), Verb::Check, self.given(now), cost)
+    }
+
+    /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging.
+    pub fn peek_n(&self, cost: u64) -> Decision {
+        Store::<()>::look(&self.store, &(), self.now(), cost)
+    }
+
+    /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging.
+    pub fn peek_at(&self, cost: u64, now: Timestamp) -> Decision {
+        Store::<()>::look(&self.store, &(), self.given(now), cost)
+    }
+}
