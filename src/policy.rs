@@ -12,6 +12,9 @@
 //! its last refund. Limits whose charges cannot be taken back are charged last, so that only a second one of them can be
 //! left with a charge of a request that was refused.
 
+#[cfg(all(test, tollgate_loom))]
+mod models;
+
 use std::array::from_fn;
 use std::fmt;
 use std::time::Duration;
