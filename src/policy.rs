@@ -23,7 +23,7 @@ use crate::algorithm::Algorithm;
 use crate::clock::{Clock, Timestamp};
 use crate::decision::{Decision, Outcome};
 use crate::limiter::RateLimiter;
-use crate::store::{Direct, ManyKeys, Store, Verb, When};
+use crate::store::{Adjustable, Direct, ManyKeys, Store, Verb, When};
 
 /// One limit of a request: a limiter, the key that the request has there, and what it costs there. Made by
 /// [`RateLimiter::on`], for [`check_all`].
@@ -58,12 +58,19 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     }
 }
 
-impl<A: Algorithm, C: Clock> RateLimiter<Direct<A>, C> {
-    /// This limit, to be checked together with others by [`check_all`](crate::check_all).
-    pub const fn on(&self) -> On<'_, Direct<A>, C, ()> {
-        On { limiter: self, key: &(), cost: 1 }
-    }
+macro_rules! without_keys {
+    ($store:ty) => {
+        impl<A: Algorithm, C: Clock> RateLimiter<$store, C> {
+            /// This limit, to be checked together with others by [`check_all`](crate::check_all).
+            pub const fn on(&self) -> On<'_, $store, C, ()> {
+                On { limiter: self, key: &(), cost: 1 }
+            }
+        }
+    };
 }
+
+without_keys!(Direct<A>);
+without_keys!(Adjustable<Direct<A>>);
 
 /// A time for all limits of a request.
 #[derive(Copy, Clone, Debug)]

@@ -20,6 +20,7 @@ pub(crate) mod steps;
 pub(crate) mod subjects;
 pub(crate) mod trace;
 
+pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const SEC: u64 = 1_000_000_000;
 pub(crate) const MINUTE: u64 = 60 * SEC;
 pub(crate) const HOUR: u64 = 60 * MINUTE;

@@ -1,0 +1,231 @@
+//! Quotas that change while a limiter is in use.
+
+use std::time::Duration;
+use tollgate::{
+    Algorithm, Builder, Carry, Clock, Decision, FixedWindow, Gcra, LeakyBucketMeter, ManualClock,
+    MinimumSpacing, Overflow, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp,
+    TokenBucket, check_all,
+};
+
+/// The beginning of a day, so that no window turns meanwhile.
+const START: Timestamp = Timestamp::from_secs(19_700 * 86_400);
+
+fn clock() -> ManualClock {
+    ManualClock::new(START)
+}
+
+fn build<A: Algorithm>(algorithm: A, clock: &ManualClock) -> Builder<A, ManualClock> {
+    RateLimiter::builder(algorithm).clock(clock.clone())
+}
+
+/// What is left of a new burst of 200, and of 20, of 40 of 100 (Bucket4j's table).
+const VECTORS: [(Carry, u64, u64); 4] = [
+    (Carry::AsIs, 40, 20),
+    (Carry::Proportional, 80, 8),
+    (Carry::Additive, 140, 20),
+    (Carry::Reset, 200, 20),
+];
+
+/// Uses 60 of 100, changes the quota, and says what is left.
+macro_rules! left {
+    ($limiter:expr, $carry:expr, $to:expr) => {{
+        let limiter = $limiter.adjustable();
+        assert_eq!(limiter.check_n("alice", 60).remaining(), 40);
+        limiter.set_quota(&Quota::per_day($to), $carry).unwrap();
+        let left = limiter.peek("alice").remaining();
+        assert_eq!(limiter.peek("bob").remaining(), $to, "who owes nothing is new");
+        // The figures are charged, not only shown.
+        assert!(limiter.check_n("alice", left + 1).is_denied());
+        assert!(limiter.check_n("alice", left).is_allowed());
+        left
+    }};
+}
+
+#[test]
+fn the_vectors_hold_for_every_store_and_algorithm() {
+    let day = Quota::per_day;
+    for (carry, of_200, of_20) in VECTORS {
+        for (to, expected) in [(200, of_200), (20, of_20)] {
+            let clock = clock();
+            let keyed = |name: &str, left: u64| assert_eq!(left, expected, "{name} {carry:?} to {to}");
+            keyed("gcra", left!(build(Gcra::new(day(100)), &clock).keyed::<String>(), carry, to));
+            keyed("bucket", left!(build(TokenBucket::new(day(100)), &clock).keyed::<String>(), carry, to));
+            keyed(
+                "interval",
+                left!(build(TokenBucket::interval(day(100)), &clock).keyed::<String>(), carry, to),
+            );
+            let aligned = TokenBucket::aligned(day(100), Timestamp::from_secs(3_600));
+            keyed("aligned", left!(build(aligned, &clock).keyed::<String>(), carry, to));
+            keyed(
+                "meter",
+                left!(build(LeakyBucketMeter::new(day(100)), &clock).keyed::<String>(), carry, to),
+            );
+            keyed("fixed", left!(build(FixedWindow::new(day(100)), &clock).keyed::<String>(), carry, to));
+            let first_use = FixedWindow::from_first_use(day(100));
+            keyed("first use", left!(build(first_use, &clock).keyed::<String>(), carry, to));
+            keyed("sliding", left!(build(SlidingWindow::new(day(100)), &clock).keyed::<String>(), carry, to));
+            keyed(
+                "strict",
+                left!(build(SlidingWindow::new(day(100)).strict(), &clock).keyed::<String>(), carry, to),
+            );
+            keyed(
+                "sub",
+                left!(build(SubWindow::new(day(100), 6).strict(), &clock).keyed::<String>(), carry, to),
+            );
+            keyed("log", left!(build(SlidingLog::new(day(100)), &clock).keyed::<String>(), carry, to));
+            keyed("compact", left!(build(Gcra::new(day(100)), &clock).compact().unwrap(), carry, to));
+            keyed("windows", left!(build(FixedWindow::new(day(100)), &clock).compact().unwrap(), carry, to));
+            let sliding = SlidingWindow::new(day(100));
+            keyed("compact sliding", left!(build(sliding, &clock).compact().unwrap(), carry, to));
+            let inherit = build(Gcra::new(day(100)), &clock).overflow(Overflow::Inherit);
+            keyed("inherit", left!(inherit.compact().unwrap(), carry, to));
+        }
+    }
+}
+
+#[test]
+fn a_direct_limiter_carries_its_one_state() {
+    for (carry, of_200, of_20) in VECTORS {
+        for (to, expected) in [(200, of_200), (20, of_20)] {
+            let limiter = build(Gcra::new(Quota::per_day(100)), &clock()).direct().adjustable();
+            assert!(limiter.check_n(60).is_allowed());
+            limiter.set_quota(&Quota::per_day(to), carry).unwrap();
+            assert_eq!(limiter.peek_n(1).remaining(), expected, "{carry:?} to {to}");
+        }
+    }
+}
+
+/// Time goes on under the new rate, from the change on, whenever the key comes.
+#[test]
+fn what_is_owed_is_paid_at_the_new_rate_from_the_change_on() {
+    let clock = clock();
+    let limiter = build(Gcra::new(Quota::per_minute(60)), &clock).compact().unwrap().adjustable();
+    for key in ["early", "late"] {
+        assert!(limiter.check_n(key, 60).is_allowed());
+    }
+    clock.advance(Duration::from_secs(30));
+    // 30 of 60 left; ten times as fast and as much from now on.
+    limiter.set_quota(&Quota::per_minute(600), Carry::Additive).unwrap();
+    assert_eq!(limiter.peek("early").remaining(), 570);
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(limiter.peek("early").remaining(), 580);
+    assert_eq!(limiter.peek("late").remaining(), 580, "although it is looked up only now");
+    clock.advance(Duration::from_secs(3));
+    assert_eq!(limiter.peek("late").remaining(), 600);
+}
+
+#[test]
+fn changes_follow_each_other_before_the_first_is_paid() {
+    let clock = clock();
+    let limiter = build(Gcra::new(Quota::per_day(100)), &clock).keyed::<String>().adjustable();
+    for key in ["asks between", "does not"] {
+        assert!(limiter.check_n(key, 60).is_allowed());
+    }
+    limiter.set_quota(&Quota::per_day(200), Carry::AsIs).unwrap();
+    assert_eq!(limiter.peek("asks between").remaining(), 40);
+    limiter.set_quota(&Quota::per_day(50), Carry::Proportional).unwrap();
+    limiter.set_quota(&Quota::per_day(100), Carry::Additive).unwrap();
+    for key in ["asks between", "does not"] {
+        // 40 of 100; 40 of 200; 10 of 50; 60 of 100.
+        assert_eq!(limiter.peek(key).remaining(), 60, "{key}");
+    }
+    limiter.set_quota(&Quota::per_day(7), Carry::Reset).unwrap();
+    assert_eq!(limiter.peek("does not").remaining(), 7);
+}
+
+#[test]
+fn debts_beyond_the_burst_are_carried_over() {
+    let clock = clock();
+    let limiter = build(Gcra::new(Quota::per_minute(60)), &clock).keyed::<String>().adjustable();
+    assert_eq!(limiter.charge_unchecked("alice", 160).cost(), 160);
+    limiter.set_quota(&Quota::per_minute(120), Carry::Additive).unwrap();
+    // 160 are owed of 120, and two are paid a second: 20 s until nothing is over, and half a second for the first unit.
+    let denied = limiter.check("alice");
+    assert_eq!(denied.retry_after(), Some(Duration::from_millis(20_500)));
+    // Longer than a full burst takes: the old state is still asked for keys that come late.
+    assert_eq!(limiter.charge_unchecked("bob", 1_000).cost(), 1_000);
+    limiter.set_quota(&Quota::per_minute(60), Carry::AsIs).unwrap();
+    clock.advance(Duration::from_secs(120));
+    assert!(limiter.check("bob").is_denied(), "940 over 60, less 120 that were paid");
+}
+
+#[test]
+fn the_past_is_forgotten_when_told_and_when_it_is_paid() {
+    let clock = clock();
+    let limiter = build(FixedWindow::new(Quota::per_minute(10)), &clock).compact().unwrap().adjustable();
+    assert!(limiter.check_n("alice", 10).is_allowed());
+    limiter.set_quota(&Quota::per_minute(10), Carry::AsIs).unwrap();
+    assert!(limiter.check("alice").is_denied());
+    assert!(limiter.check_n("bob", 10).is_allowed());
+    limiter.set_quota(&Quota::per_minute(10), Carry::AsIs).unwrap();
+    limiter.forget_past();
+    assert!(limiter.check("bob").is_allowed(), "its debt was forgotten, on the word of the caller");
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(limiter.peek("alice").remaining(), 10);
+}
+
+#[test]
+fn a_charge_of_the_old_quota_is_not_given_back() {
+    let clock = clock();
+    let limiter = build(Gcra::new(Quota::per_day(10)), &clock).keyed::<String>().adjustable();
+    let charge = limiter.check_n("alice", 5);
+    assert_eq!(limiter.refund("alice", &charge), 5, "as long as it is the quota");
+    let charge = limiter.check_n("alice", 5);
+    limiter.set_quota(&Quota::per_day(100), Carry::Additive).unwrap();
+    assert_eq!(limiter.refund("alice", &charge), 0);
+    assert_eq!(limiter.peek("alice").remaining(), 95);
+    clock.advance(Duration::from_secs(1));
+    let charge = limiter.check_n("alice", 5);
+    assert_eq!(limiter.refund("alice", &charge), 5);
+}
+
+#[test]
+fn a_quota_that_does_not_fit_changes_nothing() {
+    let clock = clock();
+    let limiter = build(SlidingLog::new(Quota::per_day(10)), &clock).keyed::<String>().adjustable();
+    assert!(limiter.check_n("alice", 4).is_allowed());
+    let error = limiter.set_quota(&Quota::per_day(1_000_000), Carry::Reset).unwrap_err();
+    assert!(error.to_string().contains("65536"), "{error}");
+    assert_eq!(limiter.peek("alice").remaining(), 6);
+}
+
+#[test]
+fn kinds_stay_what_they_are() {
+    let clock = clock();
+    // An aligned bucket refills at half past, before and after.
+    let half_past = START + Duration::from_secs(1_800);
+    let limiter = build(TokenBucket::aligned(Quota::per_hour(10), half_past), &clock).direct().adjustable();
+    limiter.set_quota(&Quota::per_hour(20), Carry::Reset).unwrap();
+    assert!(limiter.check_n(20).is_allowed());
+    assert_eq!(limiter.check_n(1).retry_after(), Some(Duration::from_secs(1_800)));
+
+    let spacing = build(MinimumSpacing::new(Duration::from_secs(10)), &clock).direct().adjustable();
+    assert!(spacing.check().is_allowed());
+    spacing.set_quota(&Quota::per_minute(1), Carry::AsIs).unwrap();
+    assert_eq!(spacing.check_n(1).retry_after(), Some(Duration::from_secs(60)), "an event is one of one");
+}
+
+#[test]
+fn times_that_the_caller_says_are_those_of_the_change() {
+    let limiter = build(Gcra::new(Quota::per_minute(60)), &clock()).compact().unwrap().adjustable();
+    let at = |seconds: u64| Timestamp::from_secs(1_000 + seconds);
+    assert!(limiter.check_at("alice", 60, at(0)).is_allowed());
+    limiter.set_quota_at(&Quota::per_minute(30), Carry::AsIs, at(10)).unwrap();
+    assert_eq!(limiter.peek_at("alice", 1, at(10)).remaining(), 10);
+    assert_eq!(limiter.peek_at("alice", 1, at(20)).remaining(), 15);
+}
+
+#[test]
+fn it_goes_with_other_limits() {
+    let clock = clock();
+    let changing = build(Gcra::new(Quota::per_day(3)), &clock).compact().unwrap().adjustable();
+    let fixed = build(Gcra::new(Quota::per_day(5)), &clock).compact().unwrap();
+    let ask = || check_all((changing.on("alice"), fixed.on("alice")));
+    let left = |each: &[Decision]| each.iter().map(Decision::remaining).collect::<Vec<_>>();
+    assert_eq!(left(ask().each()), [2, 4]);
+    changing.set_quota(&Quota::per_day(1), Carry::AsIs).unwrap();
+    assert_eq!(left(ask().each()), [0, 3]);
+    let refused = ask();
+    assert_eq!((refused.refused_by(), left(refused.each())), (Some(0), vec![0, 3]));
+    assert_eq!(changing.clock().now(), START);
+}
