@@ -32,6 +32,8 @@ mod keys;
 mod others;
 #[path = "sketches/rates.rs"]
 mod rates;
+#[path = "sketches/scene.rs"]
+mod scene;
 #[path = "peers/subject.rs"]
 #[allow(dead_code, reason = "made for peers.rs")]
 mod subject;
@@ -46,138 +48,10 @@ mod turns;
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use harness::{Draw, Scenario, Table};
-use subject::{Contender, Expect, Recipe, Subject};
-use summary::Summary;
-
-/// One call on a key, that must answer `true`.
-struct Call<F>(F);
-
-impl<F: Fn(&u64) -> bool + Sync> Subject<u64> for Call<F> {
-    #[inline(always)]
-    fn check(&self, key: &u64) -> bool {
-        (self.0)(key)
-    }
-}
-
-fn call(operation: impl Fn(&u64) -> bool + Sync + 'static) -> Box<dyn Contender<u64>> {
-    Box::new(Call(operation))
-}
-
-/// A table: rows, and the one that ratios are taken against.
-struct Scene {
-    scenario: Scenario,
-    recipes: Vec<Recipe<u64>>,
-}
-
-impl Scene {
-    fn known(
-        id: &'static str,
-        title: &'static str,
-        population: u64,
-        base: &'static str,
-        recipes: Vec<Recipe<u64>>,
-    ) -> Self {
-        let scenario = Scenario {
-            id,
-            title,
-            population,
-            draw: Draw::Known,
-            expect: Expect::Allowed,
-            threads: &[1, 2],
-            checks: if population > 10_000 { 1_000_000 } else { 500_000 },
-            rounds: if population > 10_000 { 9 } else { 31 },
-            floor: base,
-            governor: base,
-        };
-        Self { scenario, recipes }
-    }
-
-    fn new_keys(
-        id: &'static str,
-        title: &'static str,
-        population: u64,
-        base: &'static str,
-        recipes: Vec<Recipe<u64>>,
-    ) -> Self {
-        let mut scene = Self::known(id, title, population, base, recipes);
-        scene.scenario.draw = Draw::New;
-        // As many as there is room for, on two threads.
-        scene.scenario.checks = population / 2;
-        scene
-    }
-
-    fn run(mut self, smoke: bool, quick: bool, tables: &mut Vec<Table>) {
-        if quick {
-            self.scenario.checks /= 4;
-            self.scenario.rounds = 7;
-        }
-        if smoke {
-            self.scenario.checks /= 50;
-            self.scenario.rounds = 1;
-            self.scenario.population = self.scenario.population.min(10_000);
-        }
-        self.scenario.run(&self.recipes, &mut |table: Table| {
-            print(&table);
-            tables.push(table);
-        });
-    }
-}
-
-fn print(table: &Table) {
-    println!("\n## {}, {} thread(s)", table.title, table.threads);
-    if let Some(ns) = table.transfer_ns {
-        println!("(a modified line goes from core to core in {:.0} ns)", ns.median);
-    }
-    println!("{:<26} {:>8} {:>18} {:>8}   against {}", "", "ns", "quartiles", "stolen", table.floor);
-    for row in &table.rows {
-        let (ns, ratio) = (row.ns(), table.row(table.floor).map(|base| row.ratio(base)));
-        print!(
-            "{:<26} {:>8.1} {:>8.1}..{:>8.1} {:>6.1} %",
-            row.name,
-            ns.median,
-            ns.q1,
-            ns.q3,
-            row.delayed() * 100.0
-        );
-        println!(
-            "   {}",
-            ratio.map_or_else(String::new, |r| format!("{:.2} [{:.2}..{:.2}]", r.median, r.q1, r.q3))
-        );
-    }
-}
-
-fn json_table(table: &Table) -> impl Iterator<Item = Value> {
-    table.rows.iter().map(|row| {
-        let (ns, ratio) = (row.ns(), table.row(table.floor).map(|base| row.ratio(base).median));
-        json!({
-            "table": table.scenario, "threads": table.threads, "subject": row.name, "counts": row.counts,
-            "median_ns": ns.median, "q1_ns": ns.q1, "q3_ns": ns.q3, "mops": row.mops().median,
-            "against": table.floor, "ratio": ratio, "stolen": row.delayed(),
-        })
-    })
-}
-
-/// A ratio that a run is held against; not an exit code, since one noisy run proves nothing.
-struct Target {
-    text: String,
-    bound: f64,
-    ratio: f64,
-}
-
-impl Target {
-    fn print(&self) {
-        let verdict = if self.ratio <= self.bound { "PASS" } else { "MISS" };
-        println!("{verdict} {}: {:.2} <= {:.2}", self.text, self.ratio, self.bound);
-    }
-
-    fn json(&self) -> Value {
-        let holds = self.ratio <= self.bound;
-        json!({"target": self.text, "bound": self.bound, "ratio": self.ratio, "holds": holds})
-    }
-}
+use harness::Table;
+use scene::{Scene, Target, call, json_table};
 
 fn targets(tables: &[Table], turns: &[turns::Turns]) -> Vec<Target> {
     let bounds = [
@@ -194,9 +68,8 @@ fn targets(tables: &[Table], turns: &[turns::Turns]) -> Vec<Target> {
     for (id, name, base, bound) in bounds {
         for table in tables.iter().filter(|table| table.scenario == id) {
             if let (Some(row), Some(base_row)) = (table.row(name), table.row(base)) {
-                let ratio: Summary = row.ratio(base_row);
                 let text = format!("{id}, {} thread(s): {name} against {base}", table.threads);
-                targets.push(Target { text, bound, ratio: ratio.median });
+                targets.push(Target { text, bound, ratio: row.ratio(base_row).median });
             }
         }
     }
