@@ -88,8 +88,13 @@ pub trait Limit {
 
     /// The time by this limit's clock.
     fn now(&self) -> At;
+    /// See [`Store`].
+    type Place: Copy;
+
+    /// Asks for the key's memory.
+    fn approach(&self) -> Self::Place;
     /// Decides without charging.
-    fn prepare(&self, at: At) -> Self::Ticket<'_>;
+    fn prepare(&self, place: Self::Place, at: At) -> Self::Ticket<'_>;
     /// What that would be.
     fn outcome(ticket: &Self::Ticket<'_>) -> Outcome;
     /// Charges what was prepared, if nothing has changed since.
@@ -120,6 +125,7 @@ impl<S: Store<Q>, C: Clock, Q: ?Sized> Limit for On<'_, S, C, Q> {
         = S::Ticket<'t>
     where
         Self: 't;
+    type Place = S::Place;
 
     #[inline(always)]
     fn now(&self) -> At {
@@ -127,8 +133,13 @@ impl<S: Store<Q>, C: Clock, Q: ?Sized> Limit for On<'_, S, C, Q> {
     }
 
     #[inline(always)]
-    fn prepare(&self, at: At) -> S::Ticket<'_> {
-        self.limiter.store().prepare(self.key, self.when(at), self.cost)
+    fn approach(&self) -> S::Place {
+        self.limiter.store().approach(self.key)
+    }
+
+    #[inline(always)]
+    fn prepare(&self, place: S::Place, at: At) -> S::Ticket<'_> {
+        self.limiter.store().prepare(self.key, place, self.when(at), self.cost)
     }
 
     #[inline(always)]
@@ -181,8 +192,8 @@ pub trait Together {
 
     /// The time by the first limit's clock.
     fn now(&self) -> At;
-    /// All or nothing.
-    fn decide(&self, at: At) -> JointDecision<Self::Decisions>;
+    /// All or nothing, at a time that is asked for once the keys' memory is.
+    fn decide(&self, at: impl FnOnce() -> At) -> JointDecision<Self::Decisions>;
     /// What that would be, uncharged.
     fn look(&self, at: At) -> JointDecision<Self::Decisions>;
     /// Takes the charges back.
@@ -231,13 +242,13 @@ pub trait Together {
 /// ```
 #[inline(always)]
 pub fn check_all<L: Limits>(limits: L) -> JointDecision<L::Decisions> {
-    limits.decide(limits.now())
+    limits.decide(|| limits.now())
 }
 
 /// [`check_all`] at a time that the caller says.
 #[inline]
 pub fn check_all_at<L: Limits>(limits: L, now: Timestamp) -> JointDecision<L::Decisions> {
-    limits.decide(At { now_ns: now.as_nanos(), given: true })
+    limits.decide(|| At { now_ns: now.as_nanos(), given: true })
 }
 
 /// What [`check_all`] would decide now, uncharged.
@@ -447,8 +458,10 @@ macro_rules! tuples {
             }
 
             #[inline(always)]
-            fn decide(&self, at: At) -> JointDecision<[Decision; $len]> {
-                let tickets = ($(self.$index.prepare(at),)+);
+            fn decide(&self, at: impl FnOnce() -> At) -> JointDecision<[Decision; $len]> {
+                let places = ($(self.$index.approach(),)+);
+                let at = at();
+                let tickets = ($(self.$index.prepare(places.$index, at),)+);
                 if $($L::outcome(&tickets.$index) != Outcome::Allowed)||+ {
                     return JointDecision::of([$(self.$index.uncharged(&tickets.$index, at)),+]);
                 }
@@ -522,8 +535,10 @@ impl<L: Limit, const N: usize> Together for [L; N] {
     }
 
     #[inline]
-    fn decide(&self, at: At) -> JointDecision<[Decision; N]> {
-        let tickets = self.each_ref().map(|limit| limit.prepare(at));
+    fn decide(&self, at: impl FnOnce() -> At) -> JointDecision<[Decision; N]> {
+        let places = self.each_ref().map(Limit::approach);
+        let at = at();
+        let tickets: [_; N] = from_fn(|index| self[index].prepare(places[index], at));
         let Some(done) = exchange_each(self, at, &tickets) else {
             return JointDecision::of(from_fn(|index| self[index].uncharged(&tickets[index], at)));
         };
@@ -555,8 +570,9 @@ impl<L: Limit> Together for [L] {
         self.first().map_or(At { now_ns: 0, given: true }, Limit::now)
     }
 
-    fn decide(&self, at: At) -> JointDecision<Vec<Decision>> {
-        let tickets: Vec<_> = self.iter().map(|limit| limit.prepare(at)).collect();
+    fn decide(&self, at: impl FnOnce() -> At) -> JointDecision<Vec<Decision>> {
+        let at = at();
+        let tickets: Vec<_> = self.iter().map(|limit| limit.prepare(limit.approach(), at)).collect();
         let each = || self.iter().zip(&tickets);
         let Some(done) = exchange_each(self, at, &tickets) else {
             return JointDecision::of(each().map(|(limit, ticket)| limit.uncharged(ticket, at)).collect());
@@ -594,7 +610,7 @@ impl<L: Together + ?Sized> Together for &L {
     }
 
     #[inline(always)]
-    fn decide(&self, at: At) -> JointDecision<L::Decisions> {
+    fn decide(&self, at: impl FnOnce() -> At) -> JointDecision<L::Decisions> {
         (**self).decide(at)
     }
 

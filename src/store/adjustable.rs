@@ -229,7 +229,11 @@ impl<S: Rebuild + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
     where
         Self: 's;
 
-    fn prepare<'s, C: Clock>(&'s self, key: &Q, when: When<'_, C>, cost: u64) -> Decision {
+    type Place = ();
+
+    fn approach(&self, _key: &Q) {}
+
+    fn prepare<'s, C: Clock>(&'s self, key: &Q, (): (), when: When<'_, C>, cost: u64) -> Decision {
         self.look(key, when, cost)
     }
 

@@ -59,8 +59,13 @@ impl<A: Algorithm> Direct<A> {
 impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
     type Ticket<'s> = Admission;
 
+    type Place = ();
+
     #[inline(always)]
-    fn prepare<'s, C: Clock>(&'s self, _key: &Q, when: When<'_, C>, cost: u64) -> Admission {
+    fn approach(&self, _key: &Q) {}
+
+    #[inline(always)]
+    fn prepare<'s, C: Clock>(&'s self, _key: &Q, (): (), when: When<'_, C>, cost: u64) -> Admission {
         match self.state.prepare(&self.algorithm, when.now_ns, cost) {
             Ok(admission) => admission,
             Err(Dead) => unreachable!("nothing kills the state of a direct store"),
@@ -82,6 +87,7 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
         ticket.decision
     }
 
+    #[inline(always)]
     fn uncharged<C: Clock>(&self, when: When<'_, C>, ticket: &Admission, _cost: u64) -> Decision {
         self.state.uncharged(&self.algorithm, ticket, when.now_ns)
     }

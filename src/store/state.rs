@@ -228,7 +228,7 @@ impl<T: Tail> State<T> {
     }
 
     /// What was prepared, with the figures of before.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn uncharged<A>(&self, algorithm: &A, admission: &Admission, now_ns: u64) -> Decision
     where
         A: Algorithm<Tail = T>,

@@ -64,8 +64,20 @@ pub trait Store<Q: ?Sized> {
     where
         Self: 's;
 
+    /// Where a key belongs.
+    type Place: Copy;
+
+    /// Finds out where a key belongs, and asks for its memory: it comes while the clock is read.
+    fn approach(&self, key: &Q) -> Self::Place;
+
     /// Looks at what [`Verb::Check`] would decide, and charges nothing yet.
-    fn prepare<'s, C: Clock>(&'s self, key: &Q, when: When<'_, C>, cost: u64) -> Self::Ticket<'s>;
+    fn prepare<'s, C: Clock>(
+        &'s self,
+        key: &Q,
+        place: Self::Place,
+        when: When<'_, C>,
+        cost: u64,
+    ) -> Self::Ticket<'s>;
 
     /// What that would be.
     fn outcome(ticket: &Self::Ticket<'_>) -> Outcome;

@@ -181,9 +181,21 @@ where
     where
         Self: 's;
 
+    type Place = table::Place;
+
     #[inline(always)]
-    fn prepare<'s, C: Clock>(&'s self, key: &Q, when: When<'_, C>, cost: u64) -> table::Ticket<'s> {
-        let place = self.table.approach(self.hash(key));
+    fn approach(&self, key: &Q) -> table::Place {
+        self.table.approach(self.hash(key))
+    }
+
+    #[inline(always)]
+    fn prepare<'s, C: Clock>(
+        &'s self,
+        _key: &Q,
+        place: table::Place,
+        when: When<'_, C>,
+        cost: u64,
+    ) -> table::Ticket<'s> {
         if when.given {
             self.table.prepare(&self.word, place, &self.given(when.clock, when.now_ns), cost)
         } else {

@@ -68,7 +68,7 @@ pub(super) struct Table<N, const WAYS: usize> {
 
 /// Where a key belongs.
 #[derive(Copy, Clone, Debug, Default)]
-pub(super) struct Place {
+pub struct Place {
     bucket: usize,
     fingerprint: u64,
     home: usize,

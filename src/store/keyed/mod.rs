@@ -456,9 +456,23 @@ where
     where
         Self: 's;
 
+    type Place = u64;
+
     #[inline(always)]
-    fn prepare<'s, C: Clock>(&'s self, key: &Q, when: When<'_, C>, cost: u64) -> Ticket<'s, K, A::Tail> {
+    fn approach(&self, key: &Q) -> u64 {
         let hash = self.hasher.hash_one(key);
+        self.table.prefetch_node(hash);
+        hash
+    }
+
+    #[inline(always)]
+    fn prepare<'s, C: Clock>(
+        &'s self,
+        key: &Q,
+        hash: u64,
+        when: When<'_, C>,
+        cost: u64,
+    ) -> Ticket<'s, K, A::Tail> {
         let guard = epoch::pin();
         let found = self.table.get(hash, &guard, |held| key.is(held)).and_then(|node| {
             let admission = node.state.prepare(&self.algorithm, when.now_ns, cost).ok()?;
@@ -490,6 +504,7 @@ where
         ticket.admission.decision
     }
 
+    #[inline(always)]
     fn uncharged<C: Clock>(
         &self,
         when: When<'_, C>,

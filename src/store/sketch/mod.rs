@@ -387,7 +387,11 @@ where
     where
         Self: 's;
 
-    fn prepare<'s, C: Clock>(&'s self, key: &Q, when: When<'_, C>, cost: u64) -> Decision {
+    type Place = ();
+
+    fn approach(&self, _key: &Q) {}
+
+    fn prepare<'s, C: Clock>(&'s self, key: &Q, (): (), when: When<'_, C>, cost: u64) -> Decision {
         Store::look(self, key, when, cost)
     }
 
