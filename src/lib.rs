@@ -39,6 +39,11 @@
 //! | N for each calendar minute, hour or day | [`FixedWindow`]: up to twice N around a boundary |
 //! | a pause between two | [`MinimumSpacing`] |
 //!
+//! # More than one check
+//!
+//! Several limits on one request ([`check_all`]), turns in the future, refunds, costs that are known afterwards, quotas that
+//! change while in use: see [`guide::decisions`].
+//!
 //! # Guarantees
 //!
 //! - What is admitted never exceeds the algorithm's bound (stated at its type), for any key and interval and under any
@@ -76,6 +81,9 @@ mod word;
 
 /// Guides: what to choose, and why.
 pub mod guide {
+    pub mod decisions {
+        #![doc = include_str!("guide/decisions.md")]
+    }
     pub mod overflow {
         #![doc = include_str!("guide/overflow.md")]
     }
