@@ -33,6 +33,7 @@ pub struct On<'a, S, C, Q: ?Sized> {
     limiter: &'a RateLimiter<S, C>,
     key: &'a Q,
     cost: u64,
+    name: &'static str,
 }
 
 impl<S, C, Q: ?Sized> Clone for On<'_, S, C, Q> {
@@ -49,12 +50,18 @@ impl<S, C, Q: ?Sized> On<'_, S, C, Q> {
         self.cost = units;
         self
     }
+
+    /// What [`JointDecision::refused_by_name`] calls this limit. Default: nothing.
+    pub const fn named(mut self, name: &'static str) -> Self {
+        self.name = name;
+        self
+    }
 }
 
 impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// This limit for `key`, to be checked together with others by [`check_all`](crate::check_all).
     pub const fn on<'a, Q: ?Sized>(&'a self, key: &'a Q) -> On<'a, S, C, Q> {
-        On { limiter: self, key, cost: 1 }
+        On { limiter: self, key, cost: 1, name: "" }
     }
 }
 
@@ -63,7 +70,7 @@ macro_rules! without_keys {
         impl<A: Algorithm, C: Clock> RateLimiter<$store, C> {
             /// This limit, to be checked together with others by [`check_all`](crate::check_all).
             pub const fn on(&self) -> On<'_, $store, C, ()> {
-                On { limiter: self, key: &(), cost: 1 }
+                On { limiter: self, key: &(), cost: 1, name: "" }
             }
         }
     };
@@ -111,6 +118,8 @@ pub trait Limit {
     fn undo(&self, at: At, charge: &Decision);
     /// Whether charges can be taken back.
     fn undoes(&self) -> bool;
+    /// What it is called.
+    fn name(&self) -> &'static str;
 }
 
 impl<S, C: Clock, Q: ?Sized> On<'_, S, C, Q> {
@@ -178,6 +187,11 @@ impl<S: Store<Q>, C: Clock, Q: ?Sized> Limit for On<'_, S, C, Q> {
     fn undoes(&self) -> bool {
         self.limiter.store().gives_back()
     }
+
+    #[inline(always)]
+    fn name(&self) -> &'static str {
+        self.name
+    }
 }
 
 /// The limits of a request: tuples of up to eight, arrays, and slices of [`On`]. Sealed.
@@ -198,6 +212,10 @@ pub trait Together {
     fn look(&self, at: At) -> JointDecision<Self::Decisions>;
     /// Takes the charges back.
     fn undo(&self, at: At, charges: &[Decision]);
+    /// What a limit is called.
+    fn name(&self, index: usize) -> &'static str;
+    /// Whether any has a name.
+    fn is_named(&self) -> bool;
 }
 
 /// Checks several limits now: charges all of them, or none.
@@ -289,22 +307,31 @@ pub fn refund_all<L: Limits>(limits: L, charge: &JointDecision<L::Decisions>) {
 pub struct JointDecision<D> {
     outcome: Outcome,
     each: D,
+    /// The name of the limit that refused, if it has one.
+    refused: &'static str,
 }
 
 impl<D: AsRef<[Decision]>> JointDecision<D> {
     fn allowed(each: D) -> Self {
-        Self { outcome: Outcome::Allowed, each }
+        Self { outcome: Outcome::Allowed, each, refused: "" }
     }
 
     /// Never, if any limit says so; for others the wait may help.
-    fn of(each: D) -> Self {
+    #[inline(always)]
+    fn of<L: Together + ?Sized>(limits: &L, each: D) -> Self {
         let outcomes = each.as_ref().iter().map(Decision::outcome);
         let outcome = outcomes.fold(Outcome::Allowed, |worst, outcome| match (worst, outcome) {
             (Outcome::Never, _) | (_, Outcome::Never) => Outcome::Never,
             (Outcome::Denied, _) | (_, Outcome::Denied) => Outcome::Denied,
             _ => Outcome::Allowed,
         });
-        Self { outcome, each }
+        let mut decision = Self { outcome, each, refused: "" };
+        if limits.is_named()
+            && let Some(index) = decision.refused_by()
+        {
+            decision.refused = limits.name(index);
+        }
+        decision
     }
 
     /// Whether the request may go, and if not whether it ever can.
@@ -349,6 +376,22 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
         let wait = |decision: &Decision| decision.retry_after().unwrap_or(Duration::MAX);
         let refusals = self.each().iter().enumerate().filter(|(_, decision)| decision.is_denied());
         refusals.rev().max_by_key(|(_, decision)| wait(decision)).map(|(index, _)| index)
+    }
+
+    /// The [name](On::named) of the limit that refused, if it was given one.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Quota, RateLimiter, check_all};
+    ///
+    /// let (hour, day) = (RateLimiter::new(Quota::per_hour(1)), RateLimiter::new(Quota::per_day(5)));
+    /// let ask = || check_all((hour.on("alice").named("hourly"), day.on("alice").named("daily")));
+    /// assert_eq!(ask().refused_by_name(), None);
+    /// assert_eq!(ask().refused_by_name(), Some("hourly"));
+    /// ```
+    #[must_use]
+    pub fn refused_by_name(&self) -> Option<&'static str> {
+        (!self.refused.is_empty()).then_some(self.refused)
     }
 
     /// How long until the same request could be admitted, if nothing else is until then: the longest of all limits' waits.
@@ -463,7 +506,7 @@ macro_rules! tuples {
                 let at = at();
                 let tickets = ($(self.$index.prepare(places.$index, at),)+);
                 if $($L::outcome(&tickets.$index) != Outcome::Allowed)||+ {
-                    return JointDecision::of([$(self.$index.uncharged(&tickets.$index, at)),+]);
+                    return JointDecision::of(self, [$(self.$index.uncharged(&tickets.$index, at)),+]);
                 }
                 // In order, if only the last cannot be undone.
                 let in_order = $((self.$index.undoes() || $index + 1 == $len))&&+;
@@ -481,17 +524,29 @@ macro_rules! tuples {
                     answer: ($index < done).then(|| self.$index.charged(&tickets.$index, at)),
                 },)+);
                 finish(&mut [$(&mut slow.$index),+]);
-                JointDecision::of([$(slow.$index.answer()),+])
+                JointDecision::of(self, [$(slow.$index.answer()),+])
             }
 
             fn look(&self, at: At) -> JointDecision<[Decision; $len]> {
-                JointDecision::of([$(self.$index.look(at)),+])
+                JointDecision::of(self, [$(self.$index.look(at)),+])
             }
 
             fn undo(&self, at: At, charges: &[Decision]) {
                 if let [$($L),+] = charges {
                     $(self.$index.undo(at, $L);)+
                 }
+            }
+
+            fn name(&self, index: usize) -> &'static str {
+                match index {
+                    $($index => self.$index.name(),)+
+                    _ => "",
+                }
+            }
+
+            #[inline(always)]
+            fn is_named(&self) -> bool {
+                $(!self.$index.name().is_empty())||+
             }
         }
     )+};
@@ -540,7 +595,7 @@ impl<L: Limit, const N: usize> Together for [L; N] {
         let at = at();
         let tickets: [_; N] = from_fn(|index| self[index].prepare(places[index], at));
         let Some(done) = exchange_each(self, at, &tickets) else {
-            return JointDecision::of(from_fn(|index| self[index].uncharged(&tickets[index], at)));
+            return JointDecision::of(self, from_fn(|index| self[index].uncharged(&tickets[index], at)));
         };
         let charged = |index: usize| self[index].charged(&tickets[index], at);
         if done == N {
@@ -550,15 +605,23 @@ impl<L: Limit, const N: usize> Together for [L; N] {
             |index| SlowLimit { limit: &self[index], at, answer: (index < done).then(|| charged(index)) };
         let mut slow: [SlowLimit<'_, L>; N] = from_fn(slow);
         finish(&mut slow.each_mut().map(|limit| limit as &mut dyn Slow));
-        JointDecision::of(slow.map(|limit| limit.answer()))
+        JointDecision::of(self, slow.map(|limit| limit.answer()))
     }
 
     fn look(&self, at: At) -> JointDecision<[Decision; N]> {
-        JointDecision::of(from_fn(|index| self[index].look(at)))
+        JointDecision::of(self, from_fn(|index| self[index].look(at)))
     }
 
     fn undo(&self, at: At, charges: &[Decision]) {
         self.as_slice().undo(at, charges);
+    }
+
+    fn name(&self, index: usize) -> &'static str {
+        self.as_slice().name(index)
+    }
+
+    fn is_named(&self) -> bool {
+        self.as_slice().is_named()
     }
 }
 
@@ -575,7 +638,10 @@ impl<L: Limit> Together for [L] {
         let tickets: Vec<_> = self.iter().map(|limit| limit.prepare(limit.approach(), at)).collect();
         let each = || self.iter().zip(&tickets);
         let Some(done) = exchange_each(self, at, &tickets) else {
-            return JointDecision::of(each().map(|(limit, ticket)| limit.uncharged(ticket, at)).collect());
+            return JointDecision::of(
+                self,
+                each().map(|(limit, ticket)| limit.uncharged(ticket, at)).collect(),
+            );
         };
         if done == self.len() {
             return JointDecision::allowed(each().map(|(limit, ticket)| limit.charged(ticket, at)).collect());
@@ -587,17 +653,25 @@ impl<L: Limit> Together for [L] {
         let mut slow: Vec<SlowLimit<'_, L>> = slow.collect();
         let mut faces: Vec<&mut dyn Slow> = slow.iter_mut().map(|limit| limit as &mut dyn Slow).collect();
         finish(&mut faces);
-        JointDecision::of(slow.iter().map(Slow::answer).collect())
+        JointDecision::of(self, slow.iter().map(Slow::answer).collect())
     }
 
     fn look(&self, at: At) -> JointDecision<Vec<Decision>> {
-        JointDecision::of(self.iter().map(|limit| limit.look(at)).collect())
+        JointDecision::of(self, self.iter().map(|limit| limit.look(at)).collect())
     }
 
     fn undo(&self, at: At, charges: &[Decision]) {
         for (limit, charge) in self.iter().zip(charges) {
             limit.undo(at, charge);
         }
+    }
+
+    fn name(&self, index: usize) -> &'static str {
+        self.get(index).map_or("", Limit::name)
+    }
+
+    fn is_named(&self) -> bool {
+        self.iter().any(|limit| !limit.name().is_empty())
     }
 }
 
@@ -620,5 +694,14 @@ impl<L: Together + ?Sized> Together for &L {
 
     fn undo(&self, at: At, charges: &[Decision]) {
         (**self).undo(at, charges);
+    }
+
+    fn name(&self, index: usize) -> &'static str {
+        (**self).name(index)
+    }
+
+    #[inline(always)]
+    fn is_named(&self) -> bool {
+        (**self).is_named()
     }
 }
