@@ -83,8 +83,10 @@ impl<A: Algorithm, C: Clock> RateLimiter<Direct<A>, C> {
     /// Takes a charge back, as far as it is still owed: how many units that was, the last perhaps in part. Give back each
     /// charge once.
     ///
-    /// What time has paid of a charge is not given back again. Windows and batches give back in the window of the charge only;
-    /// logs nothing; of requests that were told to wait, and of spaced events, only the last is taken back.
+    /// What time has paid of a charge is not given back again, and time pays each charge from when it was made (from its turn, if
+    /// it was reserved), whatever was owed before it. Windows and batches give back in the window of the charge only; logs
+    /// nothing; of requests that were told to wait, in queues, and of spaced events, only the last is taken back. What
+    /// this bounds, and the caveats, are the same as those of [keyed limiters](RateLimiter::refund).
     ///
     /// # Examples
     /// ```
