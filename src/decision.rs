@@ -43,6 +43,7 @@ pub enum Outcome {
 #[must_use = "a decision that nobody reads limits nothing"]
 pub struct Decision {
     outcome: Outcome,
+    charge: Charge,
     cost: u64,
     limit: u64,
     /// The time as of which it was decided.
@@ -50,16 +51,27 @@ pub struct Decision {
     facts: Facts,
 }
 
+/// What there is to take back of a decision that allowed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Charge {
+    /// Its cost.
+    Made,
+    /// Its cost, which was not asked whether there is room.
+    Forced,
+    /// Nothing: it was a look, or admitted uncounted.
+    None,
+}
+
 /// What the algorithms leave behind for [`Decision`]'s methods. All are the state *after* the decision: with the
 /// charge if it was allowed, without if not.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Facts {
     /// Theoretical arrival time: how far it stands ahead of now, in ticks of `1 / scale` ns.
-    /// `charged`: the units of this decision that `ahead` holds. `queued`: they wait for those before them.
-    Pace { ahead: u64, interval: u64, capacity: u64, scale: u32, charged: u64, queued: bool },
+    /// `queued`: units wait for those before them.
+    Pace { ahead: u64, interval: u64, capacity: u64, scale: u32, queued: bool },
     /// The same in ticks of `den / num` ns, of which `remainder / den` had passed at the time of the decision. A full
-    /// burst is `limit` intervals. `charged`: whether `ahead` holds this decision's cost.
-    Ticks { ahead: u64, interval: u64, remainder: u64, num: u64, den: u64, charged: bool, queued: bool },
+    /// burst is `limit` intervals.
+    Ticks { ahead: u64, interval: u64, remainder: u64, num: u64, den: u64, queued: bool },
     /// Units used up, given back `batch` at a time: first in `to_boundary_ns`, then every `period_ns`.
     Batch { used: u64, batch: u64, to_boundary_ns: u64, period_ns: u64 },
     /// Two windows. The previous one weighs `left_ns` of `window_ns`, rounded up if `ceil`; the current one ends
@@ -71,7 +83,31 @@ pub(crate) enum Facts {
 
 impl Decision {
     pub(crate) const fn new(outcome: Outcome, cost: u64, limit: u64, at_ns: u64, facts: Facts) -> Self {
-        Self { outcome, cost, limit, at_ns, facts }
+        Self { outcome, charge: Charge::Made, cost, limit, at_ns, facts }
+    }
+
+    /// The same of a request that was not asked whether there is room.
+    pub(crate) const fn forced(self) -> Self {
+        Self { charge: Charge::Forced, ..self }
+    }
+
+    /// The same, if nothing was charged for it.
+    pub(crate) const fn uncharged(self) -> Self {
+        Self { charge: Charge::None, ..self }
+    }
+
+    /// The units that were charged.
+    pub(crate) const fn charged(&self) -> u64 {
+        match (self.outcome, self.charge) {
+            (Outcome::Allowed, Charge::Made | Charge::Forced) => self.cost,
+            _ => 0,
+        }
+    }
+
+    /// Whether others were told when to go by when this one does.
+    pub(crate) fn has_turn(&self) -> bool {
+        matches!(self.facts, Facts::Pace { queued: true, .. } | Facts::Ticks { queued: true, .. })
+            || (matches!(self.charge, Charge::Made) && self.delay() > Duration::ZERO)
     }
 
     pub(crate) const fn facts(&self) -> &Facts {
@@ -84,7 +120,7 @@ impl Decision {
 
     /// This outcome, with the figures of a decision that charged nothing.
     pub(crate) const fn with_figures_of(self, uncharged: Self) -> Self {
-        Self { facts: uncharged.facts, ..self }
+        Self { facts: uncharged.facts, ..self }.uncharged()
     }
 
     /// Whether the request may go, and if not whether it ever can.
@@ -184,15 +220,16 @@ impl Decision {
     #[cold]
     fn retry_ns(&self) -> u64 {
         match self.facts {
-            Facts::Pace { ahead, interval, capacity, scale, .. } => {
+            Facts::Pace { ahead, interval, capacity, scale, queued } => {
                 // Denied, so cost <= burst and this is at most the capacity.
                 let wanted = interval.saturating_mul(self.cost);
-                (ahead.saturating_sub(capacity.saturating_sub(wanted))).div_ceil(u64::from(scale))
+                let full = ahead.saturating_sub(capacity.saturating_sub(wanted));
+                in_queue(full, ahead, queued).div_ceil(u64::from(scale))
             }
-            Facts::Ticks { ahead, interval, .. } => {
+            Facts::Ticks { ahead, interval, queued, .. } => {
                 // Denied, so the cost fits the limit, or does not matter where there is only one.
                 let free = self.limit.saturating_sub(self.cost.min(self.limit));
-                self.ticks_ns(ahead.saturating_sub(free.saturating_mul(interval)))
+                self.ticks_ns(in_queue(ahead.saturating_sub(free.saturating_mul(interval)), ahead, queued))
             }
             Facts::Batch { used, batch, to_boundary_ns, period_ns } => {
                 let missing =
@@ -245,16 +282,15 @@ impl Decision {
             return Duration::ZERO;
         }
         Duration::from_nanos(match self.facts {
-            Facts::Pace { ahead, interval, scale, charged, queued: true, .. } => {
-                let before = ahead.saturating_sub(interval.saturating_mul(charged));
+            Facts::Pace { ahead, interval, scale, queued: true, .. } => {
+                let before = ahead.saturating_sub(interval.saturating_mul(self.charged()));
                 before.div_ceil(u64::from(scale))
             }
             Facts::Pace { ahead, capacity, scale, .. } => {
                 ahead.saturating_sub(capacity).div_ceil(u64::from(scale))
             }
-            Facts::Ticks { ahead, interval, charged, queued: true, .. } => {
-                let charge = if charged { interval.saturating_mul(self.cost) } else { 0 };
-                self.ticks_ns(ahead.saturating_sub(charge))
+            Facts::Ticks { ahead, interval, queued: true, .. } => {
+                self.ticks_ns(ahead.saturating_sub(interval.saturating_mul(self.charged())))
             }
             Facts::Ticks { ahead, interval, .. } => {
                 match ahead.checked_sub(interval.saturating_mul(self.limit)) {
@@ -298,6 +334,11 @@ const fn saturate(value: u128) -> u64 {
         let value = value as u64;
         value
     }
+}
+
+/// When there is room; if there is already, in a queue where the wait was too long, when there is no wait.
+const fn in_queue(full: u64, ahead: u64, queued: bool) -> u64 {
+    if queued && full == 0 { ahead } else { full }
 }
 
 /// The time until batches of `batch` units have given back `missing` of them.

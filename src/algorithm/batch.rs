@@ -21,8 +21,6 @@
 //! begun meanwhile, again to a time before that beginning was exchanged; `steps` never goes back. Boundaries
 //! come later by less than that span: against the client.
 
-use std::time::Duration;
-
 use super::Split;
 use super::step::{GivenBack, Raise, Step};
 use crate::clock::saturating_nanos;
@@ -190,7 +188,7 @@ impl Batch {
         self.step_by(head, read, now_ns, |present| {
             let cost = cost.min(self.most().saturating_sub(present.used));
             let after = Present { used: present.used + cost, ..*present };
-            self.decide(Outcome::Allowed, now_ns, cost, &after)
+            self.decide(Outcome::Allowed, now_ns, cost, &after).forced()
         })
     }
 
@@ -251,16 +249,17 @@ impl Batch {
         let &Facts::Batch { used: led_to, batch, to_boundary_ns, period_ns } = charge.facts() else {
             return None;
         };
-        if (batch, period_ns) != (self.batch, self.period_ns) || charge.is_denied() {
+        // A key that was never seen may have used some, if its start is adaptive.
+        if (batch, period_ns) != (self.batch, self.period_ns) || head == 0 {
             return None;
         }
         let boundary = |at_ns: u64, to_ns: u64| u128::from(at_ns) + u128::from(to_ns);
         let then = boundary(charge.at_ns(), to_boundary_ns);
         let back = |present: &Present| {
-            let back = units.min(charge.cost()).min(present.used);
+            let back = units.min(charge.charged()).min(present.used);
             let same = boundary(now_ns, present.to_boundary_ns) == then;
             // Of those who were told to wait only the last can leave: those behind have been told when to go.
-            let last = present.used == led_to || charge.delay() == Duration::ZERO;
+            let last = present.used == led_to || !charge.has_turn();
             (same && last && back > 0).then_some(back)
         };
         match self.start {

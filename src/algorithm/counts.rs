@@ -10,7 +10,8 @@
 //! exchanged from exactly that word: if it changed meanwhile (someone was admitted to the ended window after
 //! all), the exchange fails, and the next try raises the larger count. Once the head has moved on, the ring's
 //! word for the window it left is final. It is right however late a stalled thread raises an older value, since
-//! words only grow: first by index, then by count.
+//! words only grow: first by index, then by count. Only the head's count shrinks, when units are given back. If that comes
+//! between a raise and its exchange, which then fails, the ring keeps the larger count: against the client.
 //!
 //! The ring has one place more than there are windows to remember, so that ending window k never overwrites a
 //! window that a reader of the old head still counts. A reader whose head is outdated may find newer words where

@@ -65,18 +65,30 @@ impl Stepper for MinimumSpacing {
         Step::admit(decide(Outcome::Allowed, next - now_ns), next)
     }
 
-    /// An event is an event: the next one may come a spacing after it.
+    /// Takes the next turn, and the event goes at once.
+    ///
+    /// (The spacing could begin anew instead. But then an event that comes just after another hardly moves the word, which no
+    /// longer tells whether either can be taken back.)
     fn force(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        let next = if cost == 0 { head } else { head.max(self.after(now_ns)) };
-        Step::admit(decide(Outcome::Allowed, now_ns, cost, next.saturating_sub(now_ns), 0), next)
+        let delay_ns = head.saturating_sub(now_ns);
+        let next = self.after(head.max(now_ns));
+        // At the end of time there is no turn left; and no spacing at all limits nothing.
+        let (next, cost) = match cost {
+            0 => (head, 0),
+            _ if self.spacing_ns == 0 => (head, cost),
+            _ if next <= head => (head, 0),
+            _ => (next, cost),
+        };
+        Step::admit(decide(Outcome::Allowed, now_ns, cost, next.saturating_sub(now_ns), delay_ns), next)
     }
 
     fn reserve(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
         let delay_ns = head.saturating_sub(now_ns);
-        if cost == 0 || delay_ns == 0 || delay_ns > wait_ns {
+        let next = self.after(head);
+        // At the end of time there is no turn left.
+        if cost == 0 || delay_ns == 0 || delay_ns > wait_ns || next == head {
             return self.step(head, read, now_ns, cost);
         }
-        let next = self.after(head);
         let decision = decide(Outcome::Allowed, now_ns, cost, next.saturating_sub(now_ns), delay_ns);
         Step::admit(decision, next)
     }
@@ -92,19 +104,20 @@ impl Stepper for MinimumSpacing {
         &self,
         head: u64,
         _read: impl Fn(usize) -> u64,
-        _now_ns: u64,
+        now_ns: u64,
         charge: &Decision,
         units: u64,
     ) -> Option<GivenBack> {
         let &Facts::Plain { reset_ns, delay_ns, .. } = charge.facts() else {
             return None;
         };
-        let led_to = charge.at_ns().saturating_add(reset_ns);
-        if charge.is_denied() || units < charge.cost() || charge.cost() == 0 || led_to != head {
+        let (charged, at_ns) = (charge.charged(), charge.at_ns());
+        let is_last = at_ns.saturating_add(reset_ns) == head;
+        if charged == 0 || units < charged || !is_last || head <= now_ns {
             return None;
         }
-        let next = charge.at_ns().saturating_add(delay_ns).min(head);
-        Some(GivenBack { next, units: charge.cost() })
+        // The turn that it had: no earlier than the word before it said.
+        Some(GivenBack { next: at_ns.saturating_add(delay_ns).min(head), units: charged })
     }
 
     fn reads(&self, other: &Self) -> bool {

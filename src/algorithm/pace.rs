@@ -19,8 +19,6 @@
 //!
 //! Zero means "never used". A TAT that would be 0 or [`DEAD`] is moved up to 1, against the client.
 
-use std::time::Duration;
-
 use super::narrow::ticks::{Interval, Rate};
 use super::step::{DEAD, GivenBack, Step, Stepper};
 use crate::decision::{Decision, Facts, Outcome};
@@ -191,8 +189,7 @@ impl Pace {
     #[inline]
     fn decide(&self, outcome: Outcome, now_ns: u64, cost: u64, ahead: u64, queued: bool) -> Decision {
         let Self { interval, capacity, burst, scale } = *self;
-        let charged = if matches!(outcome, Outcome::Allowed) { cost } else { 0 };
-        let facts = Facts::Pace { ahead, interval, capacity, scale, charged, queued };
+        let facts = Facts::Pace { ahead, interval, capacity, scale, queued };
         Decision::new(outcome, cost, burst, now_ns, facts)
     }
 
@@ -237,15 +234,7 @@ impl Pace {
         if ahead <= wait || cost == 0 || cost > self.burst {
             return self.step(word, now_ns, cost, queued);
         }
-        let fits = ahead.saturating_sub(self.capacity - cost * self.interval);
-        let ns = |ticks: u64| ticks.div_ceil(u64::from(self.scale));
-        let facts = Facts::Plain {
-            remaining: self.capacity.saturating_sub(ahead) / self.interval,
-            retry_ns: ns(fits.max(ahead - wait)),
-            reset_ns: ns(ahead),
-            delay_ns: 0,
-        };
-        Step::Refuse(Decision::new(Outcome::Denied, cost, self.burst, now_ns, facts))
+        Step::Refuse(self.decide(Outcome::Denied, now_ns, cost, ahead, queued))
     }
 
     /// Charges `cost` units whatever the word says, as far as a word can be ahead.
@@ -259,14 +248,19 @@ impl Pace {
         let units = cost.min(most.saturating_sub(before) / self.interval);
         let ahead = before + units * self.interval;
         let next = if units == 0 { word } else { self.tat(now, ahead).unwrap_or(word) };
-        Step::admit(self.decide(Outcome::Allowed, now_ns, units, ahead, queued), next)
+        Step::admit(self.decide(Outcome::Allowed, now_ns, units, ahead, queued).forced(), next)
     }
 
-    /// Takes back what is still owed of up to `units` of a charge.
+    /// Takes back what is still owed of up to `units` of a charge, taking all that has passed since its turn for its own
+    /// payment, and what is given back for its last units.
     ///
-    /// The TAT that the charge led to is known from its answer. All that has passed of the way to it is paid, and the
-    /// charge's own units last; so no unit is given back that time has given back already. Of those who were told to wait
-    /// only the last can leave: those behind have been told when to go.
+    /// Not for that of those before it: they may have been taken back since, and then time has paid this one. With no word of
+    /// them, this is all that is sure to be owed. For let W be the TAT and W' what it were if all that is taken back had never
+    /// been charged. From a charge of c ticks at t on, W' is c − (u − t) ahead at any u or more; so every later charge adds to
+    /// all of that, and without r ticks of it W' is less by r or by what is left of c, whichever is less. W falls by no more, and
+    /// so is never before W', whose admissions keep within the bound.
+    ///
+    /// Of those who were told to wait only the last can leave: those behind have been told when to go.
     pub(crate) fn give_back(
         &self,
         word: u64,
@@ -274,24 +268,27 @@ impl Pace {
         charge: &Decision,
         units: u64,
     ) -> Option<GivenBack> {
-        let &Facts::Pace { ahead: then, interval, scale, charged, queued, .. } = charge.facts() else {
+        let &Facts::Pace { ahead: then, interval, capacity, scale, queued } = charge.facts() else {
             return None;
         };
-        if scale != self.scale || charge.is_denied() {
+        if scale != self.scale {
             return None;
         }
-        let (now, then_ticks) = (self.ticks(now_ns), self.ticks(charge.at_ns()));
-        let waits = queued || charge.delay() > Duration::ZERO;
-        if waits && self.tat(then_ticks, then) != Some(word) {
-            return None;
-        }
-        let passed = now_ns.saturating_sub(charge.at_ns()).saturating_mul(u64::from(scale));
-        let owed = then.saturating_sub(passed).min(self.ahead(word, now));
-        let back = owed.min(interval.saturating_mul(units.min(charged)));
+        let own = interval.saturating_mul(charge.charged());
+        let turn = match charge.has_turn() {
+            true if self.tat(self.ticks(charge.at_ns()), then) != Some(word) => return None,
+            true if queued => then.saturating_sub(own),
+            true => then.saturating_sub(capacity),
+            false => 0,
+        };
+        let (now, passed) = (self.ticks(now_ns), now_ns.saturating_sub(charge.at_ns()));
+        let passed = passed.saturating_mul(u64::from(scale)).saturating_sub(turn);
+        let ahead = self.ahead(word, now);
+        let back = own.saturating_sub(passed).min(interval.saturating_mul(units)).min(ahead);
         if back == 0 {
             return None;
         }
-        let next = self.tat(now, self.ahead(word, now) - back)?;
+        let next = self.tat(now, ahead - back)?;
         // Zero would be a key that was never seen, which owes nothing: right, if nothing is owed.
         Some(GivenBack { next, units: back.div_ceil(interval) })
     }

@@ -221,13 +221,14 @@ impl Stepper for SlidingLog {
         self.admit(head, now_ns, newest_ns, cost, remaining)
     }
 
-    /// Remembers the last `limit` units, as ever: what is charged beyond them is forgotten again.
+    /// Charges what there is room for: a place is claimed only once its unit of the round before has left, which is what tells a
+    /// place that is not written yet from one that is.
     fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
         let now_ns = now_ns.min(LAST_NS);
         match self.newest(head, &read, now_ns) {
             Ok(newest_ns) => {
                 let remaining = self.remaining(head, &read, now_ns);
-                self.admit(head, now_ns, newest_ns, cost.min(self.limit), remaining)
+                self.admit(head, now_ns, newest_ns, cost.min(remaining), remaining)
             }
             Err(help) => help,
         }

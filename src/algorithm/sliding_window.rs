@@ -153,13 +153,13 @@ impl Stepper for SlidingWindow {
         let &Facts::Blend { to_end_ns, window_ns, .. } = charge.facts() else {
             return None;
         };
-        if window_ns != self.counts.window_ns || charge.is_denied() {
+        if window_ns != self.counts.window_ns {
             return None;
         }
         // The window that it was counted in ends there.
         let end = u128::from(charge.at_ns()) + u128::from(to_end_ns);
         let index = u64::try_from(end / u128::from(window_ns)).ok()?.checked_sub(1)?;
-        self.counts.give_back(head, index, units.min(charge.cost()))
+        self.counts.give_back(head, index, units.min(charge.charged()))
     }
 
     fn reads(&self, other: &Self) -> bool {

@@ -1,8 +1,8 @@
 //! What an algorithm is to a store: a pure function from words, a time and a cost to an effect.
 //!
 //! A limit's state is one *head* word and, for some algorithms, a few *tail* words. Every admission is one
-//! compare-and-swap of the head from exactly the value that the decision was made from. Tail words only ever
-//! grow (they are written by atomic maximum), and are written around that exchange:
+//! compare-and-swap of the head from exactly the value that the decision was made from, and so is every charge that is
+//! taken back. Tail words only ever grow (they are written by atomic maximum), and are written around that exchange:
 //!
 //! ```text
 //! load head (and the tail words it speaks of)

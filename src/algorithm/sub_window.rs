@@ -199,11 +199,8 @@ impl Stepper for SubWindow {
         charge: &Decision,
         units: u64,
     ) -> Option<GivenBack> {
-        if charge.is_denied() {
-            return None;
-        }
         // A charge that came late was counted in a later sub-window, and stays.
-        self.counts.give_back(head, charge.at_ns() / self.counts.window_ns, units.min(charge.cost()))
+        self.counts.give_back(head, charge.at_ns() / self.counts.window_ns, units.min(charge.charged()))
     }
 
     fn reads(&self, other: &Self) -> bool {

@@ -37,7 +37,10 @@ impl<S, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        if charge.is_denied() { 0 } else { self.store.give_back(key, when, charge, units) }
+        match units.min(charge.charged()) {
+            0 => 0,
+            units => self.store.give_back(key, when, charge, units),
+        }
     }
 
     pub(super) fn settle_up<Q: ?Sized>(
@@ -50,7 +53,7 @@ impl<S, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        let charged = if charge.is_allowed() { charge.cost() } else { 0 };
+        let charged = charge.charged();
         match actual.checked_sub(charged) {
             Some(more @ 1..) => return self.act(key, Verb::Force, when, more),
             Some(0) => {}
@@ -100,9 +103,11 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// is a debt, and the key is denied until time has paid it.
     ///
     /// [`Decision::cost`] says how much was charged: less, if the state could not hold it. A direct or keyed state of time (GCRA,
-    /// greedy buckets) holds debts of 4 to 292 years; counts of windows and batches some multiple of the limit, within the window
+    /// buckets, spacing) holds debts of 4 to 292 years; counts of windows and batches some multiple of the limit, within the window
     /// that they are made in; the sliding log, the sketch, and a compact store without an
-    /// [`overdraft`](crate::Builder::overdraft) hold what is left to the limit. [`Decision::delay`] says when the debt is paid.
+    /// [`overdraft`](crate::Builder::overdraft) hold what is left to the limit, or little more. [`Decision::delay`] says when the
+    /// debt is paid, but of counts of sliding windows, which know nothing of the future. (A keyed store that is full and denies
+    /// newcomers denies this too.)
     ///
     /// # Examples
     /// ```
@@ -136,12 +141,17 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// not done.
     ///
     /// What time has paid of a charge is not given back again, so that with the refunded charges left out, what is admitted stays
-    /// within the algorithm's bound. (But where [reserved](RateLimiter::reserve) turns are outstanding: they keep their time,
-    /// and as many units as are refunded may go that much sooner after them.) Give back each charge once.
+    /// within the algorithm's bound. Time pays a charge from when it was made, or from its turn, if it was
+    /// [reserved](RateLimiter::reserve): a charge of n units is given back until n units' time has passed, and then less than
+    /// all of it from the n-th part on. (That of those before it may have been taken back meanwhile, so their time is not
+    /// counted for this one.) Windows and batches are paid at their ends, and give back in the window, sub-window or period of
+    /// the charge only. Of requests that were told to wait ([`Decision::delay`]) only the last is taken back; of those in
+    /// queues and of spaced events too. Logs, sketches, and compact stores with
+    /// [`Overflow::Inherit`](crate::Overflow::Inherit) give nothing back; nor does a compact store to a key that was evicted since.
     ///
-    /// Windows and batches give back in the window, sub-window or period of the charge only. Of requests that were told to wait
-    /// ([`Decision::delay`]) only the last is taken back; of spaced events too. Logs, sketches, and compact stores with
-    /// [`Overflow::Inherit`](crate::Overflow::Inherit) give nothing back; nor does a compact store whose key has been evicted.
+    /// Give back each charge once, and not after its key was removed or reset. Where reserved turns are outstanding, they keep
+    /// their time, and as many units as are refunded may go that much sooner after them. A time behind those of other
+    /// charges since gives back what was paid between, too.
     ///
     /// # Consistency
     /// Checks between the charge and the refund see the charge.
@@ -182,8 +192,10 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// Makes a charge what it turned out to be: for costs that are known only afterwards, such as bytes sent or a language
     /// model's tokens. Charge an estimate before, and settle once.
     ///
-    /// What was too much is given back as by [`RateLimiter::refund`]; what was too little is charged as by
-    /// [`RateLimiter::charge_unchecked`]. Answers how things stand. (A denied charge was none: all of `actual` is charged.)
+    /// What was too much is given back as by [`RateLimiter::refund`]; what was too little is charged now, as by
+    /// [`RateLimiter::charge_unchecked`]. By GCRA and greedy buckets, a charge that is settled while it is not paid, and that found
+    /// nothing owed, is as if it had been `actual` from the start. Answers how things stand. (A denied charge was none, nor is
+    /// a look: all of `actual` is charged.)
     ///
     /// # Examples
     /// ```
@@ -211,7 +223,8 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     }
 
     /// Charges `cost` units that may go within `max_wait` from now: [`Decision::delay`] says when. Denied if their turn would
-    /// come later ([`Decision::retry_after`] says when they would be admitted without a wait), and never above the burst.
+    /// come later ([`Decision::retry_after`] says when a check would admit them, or, in a queue with room, when they would not
+    /// wait), and never above the burst.
     ///
     /// Turns are given first come, first served, and checks are denied until those who wait have gone. Whoever does not go
     /// after all gives the turn back by [`RateLimiter::refund`]; that frees it only if no other turn was given since.
@@ -278,8 +291,11 @@ macro_rules! without_keys {
             /// Takes a charge back, as far as it is still owed: how many units that was, the last perhaps in part. Give back each
             /// charge once.
             ///
-            /// What time has paid of a charge is not given back again. Windows and batches give back in the window of the charge only;
-            /// logs nothing; of requests that were told to wait, and of spaced events, only the last is taken back.
+            /// What time has paid of a charge is not given back again, and time pays each charge from when it was made (from its
+            /// turn, if it was reserved), whatever was owed before it. Windows and batches give back in the window of the charge
+            /// only; logs nothing; of requests that were told to wait, in queues, and of spaced events, only the last is taken
+            /// back. What this bounds, and the caveats, are the same as those of
+            /// [keyed limiters](RateLimiter::refund).
             ///
             /// # Examples
             /// ```

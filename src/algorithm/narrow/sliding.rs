@@ -9,8 +9,8 @@ use crate::quota::{Quota, QuotaError, Reason};
 /// ```text
 /// state = [ window index, modulo 2^(40 − 2·bits) | previous count : bits | count : bits ]
 /// ```
-/// The index is that of the newest window in which anything was admitted; its count is never zero. Grows by index, and
-/// within a window by count.
+/// The index is that of the newest window in which anything was admitted; its count is zero only if all of that was given
+/// back. Grows by index, and within a window by count.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct SlidingWord {
     windows: TickRate,
@@ -120,14 +120,15 @@ impl Narrow for SlidingWord {
         &self,
         outcome: Outcome,
         ahead: u64,
-        _charged: bool,
+        charged: bool,
         (now_ns, _): (u64, u64),
         cost: u64,
     ) -> Decision {
         let View { previous, current, left_ns, to_end_ns, .. } = self.view(ahead, now_ns);
         let (window_ns, ceil) = (self.window_ns, self.strict);
         let facts = Facts::Blend { previous, current, left_ns, to_end_ns, window_ns, ceil };
-        Decision::new(outcome, cost, self.limit, now_ns, facts)
+        let decision = Decision::new(outcome, cost, self.limit, now_ns, facts);
+        if charged { decision } else { decision.uncharged() }
     }
 
     fn force(&self, ahead: u64, now_ns: u64, cost: u64) -> (u64, u64) {
@@ -155,8 +156,8 @@ impl Narrow for SlidingWord {
         let view = self.view(ahead, now_ns);
         let same =
             window_ns == self.window_ns && same_time((charge.at_ns(), to_end_ns), (now_ns, view.to_end_ns));
-        let units = units.min(charge.cost()).min(view.current);
-        (same && charge.is_allowed() && units > 0).then(|| (ahead - units, units))
+        let units = units.min(charge.charged()).min(view.current);
+        (same && units > 0).then(|| (ahead - units, units))
     }
 
     fn horizon(&self) -> u64 {

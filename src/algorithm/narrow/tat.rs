@@ -1,12 +1,13 @@
 //! Theoretical arrival times in forty bits: GCRA and all that decides by one time.
 
-use std::time::Duration;
-
 use super::ticks::{self, Interval, MAX_HORIZON, MIN_TICKS, Rate, TickRate, Unfit};
 use super::{Narrow, Verdict};
 use crate::algorithm::pace::Pace;
 use crate::decision::{Decision, Facts, Outcome};
 use crate::quota::{Quota, QuotaError, Reason};
+
+/// Further apart no two states are told.
+const HALF_RANGE: u128 = 1 << (ticks::STATE_BITS - 1);
 
 /// GCRA in ticks. See [`ticks`] for what a tick is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -171,18 +172,21 @@ impl Narrow for TatWord {
         let Self { interval, burst, rate, kind, .. } = *self;
         let remainder = rate.remainder(now_ns, reference);
         let (num, den, queued) = (rate.num(), rate.den(), kind == Kind::Queue);
-        let facts = Facts::Ticks { ahead, interval, remainder, num, den, charged, queued };
-        Decision::new(outcome, cost, burst, now_ns, facts)
+        let facts = Facts::Ticks { ahead, interval, remainder, num, den, queued };
+        let decision = Decision::new(outcome, cost, burst, now_ns, facts);
+        if charged { decision } else { decision.uncharged() }
     }
 
     fn force(&self, ahead: u64, _now_ns: u64, cost: u64) -> (u64, u64) {
-        if self.kind == Kind::Event {
-            // The next event may come an interval after this one.
-            let after = if cost == 0 { ahead } else { ahead.max(self.interval) };
-            return (after, cost);
+        let room = self.horizon.saturating_sub(ahead) / self.interval;
+        match self.kind {
+            Kind::Event if cost == 0 || room == 0 => (ahead, 0),
+            Kind::Event => (ahead + self.interval, cost),
+            Kind::Meter | Kind::Queue => {
+                let units = cost.min(room);
+                (ahead + units * self.interval, units)
+            }
         }
-        let units = cost.min(self.horizon.saturating_sub(ahead) / self.interval);
-        (ahead + units * self.interval, units)
     }
 
     const FORESEES: bool = true;
@@ -212,31 +216,36 @@ impl Narrow for TatWord {
         charge: &Decision,
         units: u64,
     ) -> Option<(u64, u64)> {
-        let &Facts::Ticks { ahead: then, interval, num, den, charged, .. } = charge.facts() else {
+        let &Facts::Ticks { ahead: then, interval, num, den, .. } = charge.facts() else {
             return None;
         };
-        if !charged || (num, den) != (self.rate.num(), self.rate.den()) {
+        if ahead == 0 || (num, den) != (self.rate.num(), self.rate.den()) {
             return None;
         }
+        let (charged, at) = (charge.charged(), self.rate.floor(charge.at_ns()));
+        // Of those who were told a time only the last can leave, and of events.
+        let is_last = at.wrapping_add(then) == reference.wrapping_add(ahead);
+        if self.kind == Kind::Event {
+            // An event is one, whatever it cost.
+            let whole = is_last && charged > 0 && units >= charged;
+            return whole.then(|| (ahead - ahead.min(interval), charged));
+        }
+        let own = interval.saturating_mul(charged);
+        let turn = match charge.has_turn() {
+            true if !is_last => return None,
+            true if self.kind == Kind::Queue => then.saturating_sub(own),
+            true => then.saturating_sub(interval.saturating_mul(charge.limit())),
+            false => 0,
+        };
+        // As in the wide form. Ticks since then may be more than 64 bits hold; `own` is not.
         let passed = match now_ns.checked_sub(charge.at_ns()) {
-            Some(1..) => reference.wrapping_sub(self.rate.floor(charge.at_ns())),
-            _ => 0,
+            None => 0,
+            Some(ns) if u128::from(ns) * u128::from(num) / u128::from(den) > HALF_RANGE => return None,
+            Some(_) => reference.wrapping_sub(at),
         };
-        let owed = then.saturating_sub(passed);
-        let units = units.min(charge.cost());
-        // Of those who were told a time only the last can leave; and an event is one, whatever it cost.
-        let last = owed == ahead;
-        let back = match self.kind {
-            Kind::Meter if last || charge.delay() == Duration::ZERO => {
-                owed.min(ahead).min(interval.saturating_mul(units))
-            }
-            Kind::Queue if last => ahead.min(interval.saturating_mul(units)),
-            Kind::Event if last && units == charge.cost() => {
-                return (ahead > 0 && units > 0).then_some((ahead - ahead.min(interval), units));
-            }
-            Kind::Meter | Kind::Queue | Kind::Event => 0,
-        };
-        (back > 0).then_some((ahead - back, back.div_ceil(interval)))
+        let owed = own.saturating_sub(passed.saturating_sub(turn));
+        let back = owed.min(interval.saturating_mul(units)).min(ahead);
+        (back > 0).then(|| (ahead - back, back.div_ceil(interval)))
     }
 
     fn horizon(&self) -> u64 {

@@ -138,7 +138,7 @@ impl Narrow for WindowWord {
         &self,
         outcome: Outcome,
         ahead: u64,
-        _charged: bool,
+        charged: bool,
         (now_ns, _): (u64, u64),
         cost: u64,
     ) -> Decision {
@@ -146,7 +146,8 @@ impl Narrow for WindowWord {
         let (later, used) = (ahead >> self.count_bits, ahead & ((1 << self.count_bits) - 1));
         let to_boundary_ns = until(self.windows.floor(now_ns), later + 1, self.window_ns, now_ns);
         let facts = Facts::Batch { used, batch: u64::MAX, to_boundary_ns, period_ns: self.window_ns };
-        Decision::new(outcome, cost, self.limit, now_ns, facts)
+        let decision = Decision::new(outcome, cost, self.limit, now_ns, facts);
+        if charged { decision } else { decision.uncharged() }
     }
 
     fn force(&self, ahead: u64, _now_ns: u64, cost: u64) -> (u64, u64) {
@@ -170,8 +171,8 @@ impl Narrow for WindowWord {
         let (later, used) = (ahead >> self.count_bits, ahead & ((1 << self.count_bits) - 1));
         let ends = until(self.windows.floor(now_ns), later + 1, self.window_ns, now_ns);
         let same = period_ns == self.window_ns && same_time((charge.at_ns(), to_boundary_ns), (now_ns, ends));
-        let units = units.min(charge.cost()).min(used);
-        (same && charge.is_allowed() && units > 0).then(|| (ahead - units, units))
+        let units = units.min(charge.charged()).min(used);
+        (same && units > 0).then(|| (ahead - units, units))
     }
 
     fn horizon(&self) -> u64 {

@@ -30,6 +30,11 @@
 //! nothing had been in between. That is as well. Whoever charges a key's own word charges the very state that it saw.
 //! Whoever evicts it has recorded the debt that it has again. A newcomer looks again once it is in, and finds its key in
 //! another slot, or a larger debt, if either came meanwhile; under `Inherit`, where it does not look, nothing is given back.
+//!
+//! But a newcomer that has looked and retreats must find its word as it was. So nothing is given back to a key that is in two
+//! slots, or in one while the sketch says that it owes: what its thread has put in elsewhere, or has spilled, whoever gives
+//! back a charge sees. That leaves the gap of three threads as it is. (And a key that came back before its debt was
+//! paid gets nothing back. Its debt would stay in the sketch anyway.)
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -556,7 +561,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
         Ok(())
     }
 
-    /// Whether a key that has just been put in is in no other slot, and owes no more than it started with.
+    /// Whether a key is in no other slot, and owes no more than it started with.
     fn alone<T: Time>(&self, word: &N, newcomer: Newcomer, own: usize, at: &Moment, time: &T) -> bool {
         let Newcomer { place, started, .. } = newcomer;
         // Of two threads that put one key in, at least one sees the other's word.
@@ -609,7 +614,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
         !matches!(self.full, Full::Inherit)
     }
 
-    /// Takes back what is still owed of up to `units` of a charge, if the key still has its slot: how many units.
+    /// Takes back what is still owed of up to `units` of a charge, if the key has had its slot since: how many units.
     pub(super) fn give_back<T: Time>(
         &self,
         word: &N,
@@ -630,8 +635,12 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
             let Some((left, units)) = word.give_back(ahead, when, charge, units) else {
                 return Ok(0);
             };
-            time.note(at.now_ns);
             let next = Word::pack(place.fingerprint, at.reference.wrapping_add(left));
+            // Else its newcomer may be about to retreat: see the module's text.
+            if !self.alone(word, Newcomer { place, next, started: 0 }, slot, at, time) {
+                return Ok(0);
+            }
+            time.note(at.now_ns);
             // Ordering: as in `charge`.
             let slot = &self.bucket(place.bucket)[slot];
             slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;

@@ -287,7 +287,7 @@ where
                 Some(room) => self.insert(ask, key, hash, fresh, guard, room),
                 None => self.full(hash, fresh, now_ns, guard),
             },
-            Some(WhenFull::Admit) | None => fresh,
+            Some(WhenFull::Admit) | None => fresh.uncharged(),
         }
     }
 
