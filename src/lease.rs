@@ -124,7 +124,15 @@ pub struct Leases<P = Direct> {
     max_block_log2: u32,
     /// A power of two of them. Padded: a stripe is written by the threads that chose it, and read by the others seldom.
     stripes: Box<[CachePadded<AtomicU64>]>,
-    reserve: CachePadded<[AtomicU64; RESERVE]>,
+    reserve: CachePadded<Reserve>,
+}
+
+/// What was deposited from outside.
+#[derive(Debug)]
+struct Reserve {
+    /// The latest expiry of all deposits: after that nobody needs to look at the slots.
+    until_ns: AtomicU64,
+    slots: [AtomicU64; RESERVE],
 }
 
 /// What a builder says about leases.
@@ -176,7 +184,10 @@ impl<P: LeaseSource> Leases<P> {
             layout,
             max_block_log2: options.max_block.clamp(1, layout.most()).ilog2(),
             stripes: (0..stripes).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
-            reserve: CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0))),
+            reserve: CachePadded::new(Reserve {
+                until_ns: AtomicU64::new(0),
+                slots: std::array::from_fn(|_| AtomicU64::new(0)),
+            }),
         }
     }
 
@@ -252,9 +263,9 @@ impl<P: LeaseSource> Leases<P> {
                 Err(refused) => refused,
             };
             let others = self.held_by_others(home, now_ns);
-            // A refusal that says it has enough has not; so a turn that takes nothing is the last.
+            // The source has less than it refused, whatever it says: so a turn that takes nothing is the last.
             let left = || refused.remaining().min(missing - 1);
-            if others < missing && others.saturating_add(left()) < missing {
+            if others == 0 || others < missing && others.saturating_add(left()) < missing {
                 let held = (cost - missing).saturating_add(others);
                 self.put_back(home, now_ns, hand);
                 return self.denied(now_ns, cost, held, missing, refused);
@@ -290,7 +301,7 @@ impl<P: LeaseSource> Leases<P> {
     /// Takes a block from the reserve, if a slot holds what is missing: of those the one that expires first.
     fn draw(&self, now_ns: u64, missing: u64, wanted: u64, hand: &mut Hand) -> bool {
         loop {
-            let words = self.reserve.iter().map(|slot| (slot, slot.load(Ordering::Relaxed)));
+            let words = self.reserve(now_ns).iter().map(|slot| (slot, slot.load(Ordering::Relaxed)));
             let enough = words.filter(|(_, word)| self.layout.held(*word, now_ns) >= missing);
             let Some((slot, word)) = enough.min_by_key(|(_, word)| self.layout.expiry_of(*word)) else {
                 return false;
@@ -306,7 +317,7 @@ impl<P: LeaseSource> Leases<P> {
 
     /// Takes up to what is missing, a piece here and a piece there.
     fn take_from_others(&self, home: &AtomicU64, now_ns: u64, mut missing: u64, hand: &mut Hand) {
-        for other in self.others(home) {
+        for other in self.others(home, now_ns) {
             while missing > 0 {
                 let word = other.load(Ordering::Relaxed);
                 let units = self.layout.held(word, now_ns).min(missing);
@@ -369,7 +380,7 @@ impl<P: LeaseSource> Leases<P> {
 
     pub(crate) fn peek(&self, now_ns: u64, cost: u64) -> Decision {
         let source = self.source.peek(cost, Timestamp::from_nanos(now_ns));
-        let held = self.words().map(|word| self.layout.held(word, now_ns)).fold(0, u64::saturating_add);
+        let held = self.held(now_ns);
         let outcome = if cost > self.limit {
             Outcome::Never
         } else if cost == 0 || source.is_allowed() || source.remaining().saturating_add(held) >= cost {
@@ -384,12 +395,16 @@ impl<P: LeaseSource> Leases<P> {
     pub(crate) fn deposit(&self, lease: Lease, granted_ns: u64, now_ns: u64) {
         let mut hand = Hand::EMPTY;
         hand.add(lease.units(), self.layout.expiry(granted_ns, lease.life_ns()));
+        if !self.layout.is_alive(hand.expiry, now_ns) {
+            return;
+        }
+        self.reserve.until_ns.fetch_max(hand.expiry, Ordering::Relaxed);
         // Into an empty slot; else where the expiries differ least: to the one that expires last.
         let key = |slot: &&AtomicU64| {
             let word = slot.load(Ordering::Relaxed);
             (self.layout.held(word, now_ns) > 0, std::cmp::Reverse(self.layout.expiry_of(word)))
         };
-        if let Some(slot) = self.reserve.iter().min_by_key(key) {
+        if let Some(slot) = self.reserve.slots.iter().min_by_key(key) {
             self.put_back(slot, now_ns, hand);
         }
     }
@@ -399,8 +414,7 @@ impl<P: LeaseSource> Leases<P> {
         let recent = |word: &u64| self.layout.is_recent(*word, now_ns);
         let words = || self.stripes.iter().map(|stripe| stripe.load(Ordering::Relaxed));
         let blocks = words().filter(recent).map(|word| 1 << self.layout.block_log2(word)).sum::<u64>();
-        let held = self.words().map(|word| self.layout.held(word, now_ns)).fold(0, u64::saturating_add);
-        blocks.saturating_mul(2).saturating_sub(held)
+        blocks.saturating_mul(2).saturating_sub(self.held(now_ns))
     }
 
     /// How many stripes there are.
@@ -408,21 +422,29 @@ impl<P: LeaseSource> Leases<P> {
         self.stripes.len() as u64
     }
 
-    fn all(&self) -> impl Iterator<Item = &AtomicU64> {
-        self.stripes.iter().map(|stripe| &**stripe).chain(self.reserve.iter())
+    /// The slots of the reserve, if anything in them may be alive.
+    fn reserve(&self, now_ns: u64) -> &[AtomicU64] {
+        let until_ns = self.reserve.until_ns.load(Ordering::Relaxed);
+        if until_ns > now_ns { &self.reserve.slots } else { &[] }
     }
 
-    fn words(&self) -> impl Iterator<Item = u64> {
-        self.all().map(|word| word.load(Ordering::Relaxed))
-    }
-
-    fn others(&self, home: &AtomicU64) -> impl Iterator<Item = &AtomicU64> {
+    /// All words but one.
+    fn others(&self, home: &AtomicU64, now_ns: u64) -> impl Iterator<Item = &AtomicU64> {
         let home: *const AtomicU64 = home;
-        self.all().filter(move |word| !std::ptr::eq(*word, home))
+        let all = self.stripes.iter().map(|stripe| &**stripe).chain(self.reserve(now_ns));
+        all.filter(move |word| !std::ptr::eq(*word, home))
     }
 
+    /// The units of all words but one.
     fn held_by_others(&self, home: &AtomicU64, now_ns: u64) -> u64 {
-        let words = self.others(home).map(|word| word.load(Ordering::Relaxed));
+        let words = self.others(home, now_ns).map(|word| word.load(Ordering::Relaxed));
+        words.map(|word| self.layout.held(word, now_ns)).fold(0, u64::saturating_add)
+    }
+
+    /// The units of all words.
+    fn held(&self, now_ns: u64) -> u64 {
+        let stripes = self.stripes.iter().map(|stripe| &**stripe);
+        let words = stripes.chain(self.reserve(now_ns)).map(|word| word.load(Ordering::Relaxed));
         words.map(|word| self.layout.held(word, now_ns)).fold(0, u64::saturating_add)
     }
 }

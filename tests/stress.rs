@@ -12,6 +12,8 @@ mod common;
 mod compact;
 #[path = "stress/policy.rs"]
 mod policy;
+#[path = "stress/lease.rs"]
+mod lease;
 #[path = "stress/sketch.rs"]
 mod sketch;
 
