@@ -17,25 +17,26 @@
 //!        otherwise                         -> take what is missing from the others into the hand
 //! ```
 //!
-//! A word's lease was charged before it was written, so the law that matters is that *no unit is spent twice, or after
-//! its lease has expired*:
+//! A word's lease was charged before it was written, so the law that matters is that *no unit is spent twice,
+//! or after its lease has expired*:
 //!
-//! - Units leave a stripe by an exchange from exactly the word that they were read in. A word is the whole state of its
-//!   stripe, so a word that was changed and changed back is as good as one that was not.
-//! - The hand (what one call has got so far) has one expiry, the earliest of its pieces'. What is left of a stripe is
-//!   spent at once, and the rest of the block becomes the new word under its own expiry. Where two pieces with units left meet in
-//!   one word (somebody refilled the stripe meanwhile, or a hand is put back), it takes the earlier expiry. So no unit is ever
-//!   given a later one.
+//! - Units leave a stripe by an exchange from exactly the word that they were read in. A word is the whole
+//!   state of its stripe, so a word that was changed and changed back is as good as one that was not.
+//! - The hand (what one call has got so far) has one expiry, the earliest of its pieces'. What is left of a
+//!   stripe is spent at once, and the rest of the block becomes the new word under its own expiry. Where two
+//!   pieces with units left meet in one word (somebody refilled the stripe meanwhile, or a hand is put back),
+//!   it takes the earlier expiry. So no unit is ever given a later one.
 //! - A stripe that is found empty or expired is overwritten: what it held is lost.
 //!
-//! *Lock-free.* A turn of the loop is repeated only after somebody else's exchange. Hands only grow until their call ends,
-//! and every other exchange ends one; units being finite, some call ends.
+//! *Lock-free.* An exchange fails, and a turn of the loop is in vain, only after somebody else's exchange.
+//! Hands only grow until their call ends, and every other exchange ends one; units being finite, some call
+//! ends.
 //!
-//! *What a denial has seen.* The source's refusal, then each other word once. Units that are in another call's hand, or move
-//! from a stripe not yet seen to one already seen (a hand put back), are missed.
+//! *What a denial has seen.* The source's refusal, then each other word once. Units that are in another
+//! call's hand, or move from a stripe not yet seen to one already seen (a hand put back), are missed.
 //!
-//! Ordering of all of it: Relaxed. Words publish nothing but themselves, and all that is asked of them is that each
-//! has one order of modification, and that a thread sees what was written before it was told of it.
+//! Ordering of all of it: Relaxed. Words publish nothing but themselves, and all that is asked of them is
+//! that each has one order of modification, and that a thread sees what was written before it was told of it.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -59,49 +60,54 @@ use crate::sync::{AtomicU64, Ordering, thread_number};
 /// [`Builder::striped`](crate::Builder::striped).
 pub type Striped<A = Gcra> = Leases<Direct<A>>;
 
-/// Slots for what is deposited from outside, so that units with different expiries need seldom be put together.
+/// Slots for what is deposited from outside, so that units with different expiries need seldom be put
+/// together.
 const RESERVE: usize = 4;
 const MAX_STRIPES: usize = 1024;
 
 /// One limit in stripes, each with units that were charged beforehand at a [`LeaseSource`].
 ///
 /// A *direct* limiter has one word, and every allowed check writes it: cores that hit it at once wait for its
-/// cache line, and two of them are together slower than one alone. Here each thread has a *stripe* (threads take turns in choosing,
-/// so up to the number of stripes each has its own). A check takes from it what was charged for at the source in a
-/// block; once a block is used up, the next one is charged. So the shared word is written once a block.
+/// cache line, and two of them are together slower than one alone. Here each thread has a *stripe* (threads
+/// take turns in choosing, so up to the number of stripes each has its own). A check takes from it what was
+/// charged for at the source in a block; once a block is used up, the next one is charged. So the shared word
+/// is written once a block.
 ///
-/// Made by [`Builder::striped`](crate::Builder::striped), or by [`Builder::leases`](crate::Builder::leases) for a source of your own.
-/// Worth it for a limit that several cores hit hundreds of thousands of times a second; for all others
-/// [`Direct`] is exact, and as fast.
+/// Made by [`Builder::striped`](crate::Builder::striped), or by [`Builder::leases`](crate::Builder::leases)
+/// for a source of your own. Worth it for a limit that several cores hit hundreds of thousands of times a
+/// second; for all others [`Direct`] is exact, and as fast.
 ///
 /// # What is guaranteed
 ///
 /// - **Nothing is admitted that was not charged.** A block may be spent until its lease expires,
-///   [`lease_life`](crate::Builder::lease_life) after it was charged (10 ms unless said otherwise; up to an eighth less, as
-///   expiries are kept in ticks). So in any interval of length `t` no more is admitted than the algorithm admits in `t + life`: for GCRA
-///   `burst + (t + life) / T`. A time that lags by up to a life finds the leases that were taken since, and adds its lag to
-///   that; earlier times find none.
-/// - **A check is denied only if the source and all stripes together do not hold its cost.** Before it denies, a call looks into the
-///   other stripes, and takes from them. Units that another call has in its hands at that very moment, between two
-///   exchanges, are not seen.
-/// - **What is stranded is bounded.** Units left when a lease expires are lost. They are at most the sum of the blocks last charged,
-///   one for each stripe. A block is at most [`max_block`](crate::Builder::max_block), what the stripe used up in about one life (it
-///   doubles while blocks last for less than half of one, and halves when one expires unspent, and for every idle life),
-///   and, with a state in this process, the stripe's share of half of what remained when it was charged: all stripes together
-///   never strand more than half of a limit. The only exception is a request that itself costs more, which is spent at once.
-/// - A denial writes nothing, unless a race gave it part of its cost: that part goes to its own stripe, with the
-///   earliest expiry of its pieces.
+///   [`lease_life`](crate::Builder::lease_life) after it was charged (10 ms unless said otherwise; up to a
+///   sixteenth less, as expiries are kept in ticks). So in any interval of length `t` no more is admitted than
+///   the algorithm admits in `t + life`: for GCRA `burst + (t + life) / T`. A time that lags by up to a life
+///   finds the leases that were taken since, and adds its lag to that; earlier times find none.
+/// - **A check is denied only if the source and all stripes together do not hold its cost.** Before it
+///   denies, a call looks into the other stripes, and takes from them. Units that another call has in its
+///   hands at that very moment, between two exchanges, are not seen.
+/// - **What is stranded is bounded.** Units left when a lease expires are lost. They are at most the sum of
+///   the blocks last charged, one for each stripe. A block is at most
+///   [`max_block`](crate::Builder::max_block), about what the stripe lately used up in one life (it doubles while
+///   blocks last for less than half of one, and halves when one expires unspent, and for every idle life),
+///   and, with a state in this process, the stripe's share of half of what remained when it was charged: all
+///   stripes together never strand more than half of a limit. The only exception is a request that itself
+///   costs more, which is spent at once.
+/// - A denial writes nothing, unless a race gave it part of its cost: that part goes to its own stripe, with
+///   the earliest expiry of its pieces.
 /// - Lock-free, like every call here. No check is denied because of contention.
 ///
 /// # What decisions say
-/// One that a stripe's units sufficed for knows only its stripe: [`remaining`](Decision::remaining) is at least so much, and
-/// [`reset_after`](Decision::reset_after) is zero. One that charged a block has the source's figures after that, and so does a
-/// denial, with what all stripes hold added to `remaining`, and a [`retry_after`](Decision::retry_after) that is the
-/// source's own, so that it may be admitted earlier. Peeks add up everything.
+/// One that a stripe's units sufficed for knows only its stripe: [`remaining`](Decision::remaining) is at
+/// least so much, and [`reset_after`](Decision::reset_after) is zero. One that charged a block has the
+/// source's figures after that, and so does a denial, with what all stripes hold added to `remaining`, and a
+/// [`retry_after`](Decision::retry_after) that is the source's own, so that it may be admitted earlier. Peeks
+/// add up everything.
 ///
 /// # Complexity
-/// A check that its stripe suffices for: O(1), one exchange. One in a block of them charges the source. Denials and
-/// peeks look at all stripes. Memory: 128 bytes for each stripe.
+/// A check that its stripe suffices for: O(1), one exchange. One in a block of them charges the source.
+/// Denials and peeks look at all stripes. Memory: 128 bytes for each stripe.
 ///
 /// # Examples
 /// ```
@@ -122,7 +128,8 @@ pub struct Leases<P = Direct> {
     layout: Layout,
     limit: u64,
     max_block_log2: u32,
-    /// A power of two of them. Padded: a stripe is written by the threads that chose it, and read by the others seldom.
+    /// A power of two of them. Padded: a stripe is written by the threads that chose it, and read by the
+    /// others seldom.
     stripes: Box<[CachePadded<AtomicU64>]>,
     reserve: CachePadded<Reserve>,
 }
@@ -220,7 +227,8 @@ impl<P: LeaseSource> Leases<P> {
         Decision::new(Outcome::Allowed, cost, self.limit, now_ns, facts)
     }
 
-    /// Brings the cost together from wherever there is something. Out of line: one check in a block comes here.
+    /// Brings the cost together from wherever there is something. Out of line: one check in a block comes
+    /// here.
     #[cold]
     #[inline(never)]
     fn gather(&self, home: &AtomicU64, now_ns: u64, cost: u64) -> Decision {
@@ -263,7 +271,8 @@ impl<P: LeaseSource> Leases<P> {
                 Err(refused) => refused,
             };
             let others = self.held_by_others(home, now_ns);
-            // The source has less than it refused, whatever it says: so a turn that takes nothing is the last.
+            // The source has less than it refused, whatever it says: so a turn that takes nothing is the
+            // last.
             let left = || refused.remaining().min(missing - 1);
             if others == 0 || others < missing && others.saturating_add(left()) < missing {
                 let held = (cost - missing).saturating_add(others);
@@ -274,7 +283,8 @@ impl<P: LeaseSource> Leases<P> {
         }
     }
 
-    /// Spends `cost` from the stripe first and then from the hand, and leaves the rest in the stripe, if they hold so much.
+    /// Spends `cost` from the stripe first and then from the hand, and leaves the rest in the stripe, if they
+    /// hold so much.
     fn settle(&self, home: &AtomicU64, now_ns: u64, cost: u64, hand: Hand, log2: u32) -> Settled {
         loop {
             let word = home.load(Ordering::Relaxed);
@@ -332,8 +342,8 @@ impl<P: LeaseSource> Leases<P> {
         }
     }
 
-    /// `own` units of a word and those of a hand, in one word. If both have some, all take the earlier expiry: the
-    /// later one would give units a longer life than they were charged for.
+    /// `own` units of a word and those of a hand, in one word. If both have some, all take the earlier
+    /// expiry: the later one would give units a longer life than they were charged for.
     fn join(&self, word: u64, own: u64, hand: Hand, log2: u32, now_ns: u64) -> u64 {
         let fresh = if self.layout.is_alive(hand.expiry, now_ns) { hand.units } else { 0 };
         let expiry = match (own, fresh) {
@@ -346,7 +356,10 @@ impl<P: LeaseSource> Leases<P> {
 
     /// Adds a hand to a word.
     fn put_back(&self, place: &AtomicU64, now_ns: u64, hand: Hand) {
-        while hand.units > 0 {
+        if hand.units == 0 {
+            return;
+        }
+        loop {
             let word = place.load(Ordering::Relaxed);
             let own = self.layout.held(word, now_ns);
             let next = self.join(word, own, hand, self.layout.block_log2(word), now_ns);

@@ -2,14 +2,14 @@
 //!
 //! Properties, over random blocks, lives, costs, times and stripes:
 //! - of any source, no interval sees more spent than the source charged in it and one life before;
-//! - while no lease expires, everything that was charged is spent or there to be spent, and a check is denied only if that and
-//!   the source together do not hold its cost;
+//! - while no lease expires, everything that was charged is spent or there to be spent, and a check is denied
+//!   only if that and the source together do not hold its cost;
 //! - a peek answers what the check then answers, and changes nothing;
-//! - no interval of length `t` sees more than the algorithm's bound for `t + life`, and if times step back, for as much longer
-//!   as they lag, but for no more than a life;
+//! - no interval of length `t` sees more than the algorithm's bound for `t + life`, and if times step back,
+//!   for as much longer as they lag, but for no more than a life;
 //! - while no lease expires, as many single units are admitted as by a direct limiter;
-//! - with blocks of one unit in one stripe, and with lives too short to hold anything, each decision is that of a direct
-//!   limiter, figures and all.
+//! - with blocks of one unit in one stripe, and with lives too short to hold anything, each decision is that
+//!   of a direct limiter, figures and all.
 
 #[macro_use]
 mod common;
@@ -40,7 +40,8 @@ fn at(ns: u64) -> Timestamp {
     Timestamp::from_nanos(ns)
 }
 
-/// Some checks by one thread: `times` of `cost` each, `step` nanoseconds after (or, if negative, before) the last ones.
+/// Some checks by one thread: `times` of `cost` each, `step` nanoseconds after (or, if negative, before) the
+/// last ones.
 #[derive(Copy, Clone, Debug)]
 struct Checks {
     thread: usize,
@@ -91,7 +92,8 @@ fn max_block() -> impl Strategy<Value = u64> {
 #[derive(Debug)]
 struct Fake {
     left: Cell<u64>,
-    /// How much of what was wanted beyond the least is granted, in sixteenths; above 16, more than was asked for.
+    /// How much of what was wanted beyond the least is granted, in sixteenths; above 16, more than was asked
+    /// for.
     generosity: u64,
     granted: RefCell<Vec<(u64, u64)>>,
     asked: Cell<u64>,
@@ -221,8 +223,8 @@ fn striped<A: LeaseAlgorithm>(
     builder.stripes(stripes).max_block(max_block).lease_life(Duration::from_nanos(LIFE)).striped()
 }
 
-/// Every interval sees at most the bound for its length and a life; and for the longest lag, up to a life (and the rounding
-/// of expiries). Peeks agree with checks.
+/// Every interval sees at most the bound for its length and a life; and for the longest lag, up to a life
+/// (and the rounding of expiries). Peeks agree with checks.
 fn stays_within<A: LeaseAlgorithm>(
     limiter: &RateLimiter<Striped<A>, ManualClock>,
     oracle: &dyn Oracle,
@@ -378,7 +380,8 @@ fn limiter_stripes(stripes: usize) -> u64 {
     stripes.next_power_of_two() as u64
 }
 
-/// A time that was far ahead leaves nothing that could be spent before it, and nobody is locked out of the stripe.
+/// A time that was far ahead leaves nothing that could be spent before it, and nobody is locked out of the
+/// stripe.
 #[test]
 fn a_lease_of_another_time_is_no_lease() {
     let limiter = leasing(Fake::new(1_000_000, 16), 1, 1024);
@@ -495,7 +498,8 @@ fn many_deposits_are_joined_under_the_earlier_expiry() {
     }
 }
 
-/// A task that asks now and then, and fetches what is wanted, keeps up with what is spent without a call waiting.
+/// A task that asks now and then, and fetches what is wanted, keeps up with what is spent without a call
+/// waiting.
 #[test]
 fn a_task_can_prefetch_what_is_wanted() {
     let limiter = leasing(Fake::new(0, 16), 2, 1024);

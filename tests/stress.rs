@@ -10,10 +10,10 @@
 mod common;
 #[path = "stress/compact.rs"]
 mod compact;
-#[path = "stress/policy.rs"]
-mod policy;
 #[path = "stress/lease.rs"]
 mod lease;
+#[path = "stress/policy.rs"]
+mod policy;
 #[path = "stress/sketch.rs"]
 mod sketch;
 

@@ -1,7 +1,8 @@
-//! Loom models of leases: two holders and a source, or a clock, in every interleaving up to a bound on preemptions.
+//! Loom models of leases: two holders and a source, or a clock, in every interleaving up to a bound on
+//! preemptions.
 //!
-//! Each model's assertion states its law. A *control* is the same model with one step done in the way that the protocol's
-//! text warns of; it must fail, which shows that the model can see the fault.
+//! Each model's assertion states its law. A *control* is the same model with one step done in the way that
+//! the protocol's text warns of; it must fail, which shows that the model can see the fault.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -62,8 +63,8 @@ fn of_pot(units: u64, stripes: usize) -> Leases<Pot> {
 }
 
 impl<P: LeaseSource> Leases<P> {
-    /// So many units in a stripe, taken at a time; the next block is of `1 << log2`, if it is asked for in the first half of the
-    /// life, twice that.
+    /// So many units in a stripe, taken at a time; the next block is of `1 << log2`, if it is asked for in
+    /// the first half of the life, twice that.
     fn fill(&self, stripe: usize, taken_ns: u64, log2: u32, units: u64) {
         let word = self.layout.pack(self.layout.expiry(taken_ns, LIFE), log2, units);
         self.stripes[stripe].store(word, Ordering::SeqCst);
@@ -225,7 +226,8 @@ fn a_lease_is_spent_before_it_expires_or_not_at_all() {
     });
 }
 
-/// Two threads find their common stripe empty and refill it, one of them at a time half a life after the other's.
+/// Two threads find their common stripe empty and refill it, one of them at a time half a life after the
+/// other's.
 fn refills_at_two_times(late: fn(&Leases<Pot>) -> u64) {
     let leases = of_pot(6, 1);
     leases.fill(0, T1, 1, 0);
@@ -293,5 +295,18 @@ fn control_putting_back_under_the_later_expiry_extends_leases() {
             l.put_back(home, T2, hand);
             0
         });
+    });
+}
+
+/// The limit of what a denial has seen: two units, of which one call carries both for a moment, are not both
+/// had at once.
+#[test]
+#[should_panic(expected = "two of two units are there for two")]
+fn what_another_call_carries_is_not_seen() {
+    model(|| {
+        let leases = of_pot(2, 2);
+        leases.fill(0, T1, 3, 0);
+        let (_, a, b) = both(leases, |l| l.check(0, T1, 1), |l| l.check(1, T1, 1));
+        assert_eq!(a + b, 2, "two of two units are there for two");
     });
 }

@@ -11,16 +11,16 @@ use crate::store::Direct;
 
 /// What grants leases: blocks of units that are charged before they are spent.
 ///
-/// [`Striped`](crate::Striped) limiters lease from a state in the same process. An implementation of your own can lease
-/// from elsewhere, say from a counter that processes share; [`RateLimiter::leasing`](crate::RateLimiter::leasing) makes a
-/// limiter of it.
+/// [`Striped`](crate::Striped) limiters lease from a state in the same process. An implementation of your own
+/// can lease from elsewhere, say from a counter that processes share;
+/// [`RateLimiter::leasing`](crate::RateLimiter::leasing) makes a limiter of it.
 ///
 /// What a source grants is charged, whether it is spent or not: nothing is ever given back to it.
 ///
 /// # Examples
-/// A source that is filled from outside. A task asks [`RateLimiter::wanted`](crate::RateLimiter::wanted) now and then, gets
-/// so many units from wherever they are, and hands them over by [`RateLimiter::deposit`](crate::RateLimiter::deposit).
-/// Checks never wait for it: they spend what is there.
+/// A source that is filled from outside. A task asks [`RateLimiter::wanted`](crate::RateLimiter::wanted) now
+/// and then, gets so many units from wherever they are, and hands them over by
+/// [`RateLimiter::deposit`](crate::RateLimiter::deposit). Checks never wait for it: they spend what is there.
 /// ```
 /// use std::time::Duration;
 /// use tollgate::{Clock, Decision, Lease, LeaseRequest, LeaseSource, ManualClock, RateLimiter};
@@ -49,19 +49,19 @@ use crate::store::Direct;
 /// assert!(limiter.check_n(40).is_allowed());
 /// ```
 pub trait LeaseSource {
-    /// The most that can ever be admitted at once. Costs above it are answered [`never`](Decision::is_never) without
-    /// asking for a lease. Asked for once, when the limiter is made.
+    /// The most that can ever be admitted at once. Costs above it are answered [`never`](Decision::is_never)
+    /// without asking for a lease. Asked for once, when the limiter is made.
     fn limit(&self) -> u64;
 
     /// Charges a block of units: at least `request.least`, or nothing at all.
     ///
-    /// Called by the thread whose stripe has too few units left, so it should not wait long. A source that cannot
-    /// know in time denies, and has units [deposited](crate::RateLimiter::deposit) later.
+    /// Called by the thread whose stripe has too few units left, so it should not wait long. A source that
+    /// cannot know in time denies, and has units [deposited](crate::RateLimiter::deposit) later.
     ///
     /// # Errors
-    /// A denial of `request.least` units ([`Decision::denied`]), which is passed on unless other stripes hold enough. Its
-    /// [`remaining`](Decision::remaining) is believed, up to one less than what was refused: it counts towards what
-    /// all together hold. Nothing may have been charged.
+    /// A denial of `request.least` units ([`Decision::denied`]), which is passed on unless other stripes hold
+    /// enough. Its [`remaining`](Decision::remaining) is believed, up to one less than what was refused: it
+    /// counts towards what all together hold. Nothing may have been charged.
     fn lease(&self, request: &LeaseRequest) -> Result<Lease, Decision>;
 
     /// How things stand for `cost` units at `now`, without charging and without what was leased already.
@@ -80,8 +80,9 @@ pub struct LeaseRequest {
     pub least: u64,
     /// The units that should last the stripe for about half a lease's life to a whole one. At least `least`.
     pub wanted: u64,
-    /// How many stripes lease from this source. A source that has not much left should grant none of them more than a
-    /// fair part, or what one holds is missed by the others: they find it, but at the price of searching.
+    /// How many stripes lease from this source. A source that has not much left should grant none of them
+    /// more than a fair part, or what one holds is missed by the others: they find it, but at the price of
+    /// searching.
     pub holders: u64,
     /// The time of the check, by the limiter's clock. The lease's life begins here.
     pub now: Timestamp,
@@ -98,8 +99,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// `units` that have been charged, and may be spent for `life` from the time of the request: for at most as
-    /// long as the limiter's own [`lease_life`](crate::Builder::lease_life).
+    /// `units` that have been charged, and may be spent for `life` from the time of the request: for at most
+    /// as long as the limiter's own [`lease_life`](crate::Builder::lease_life).
     pub const fn new(units: u64, life: Duration) -> Self {
         Self { units, life_ns: saturating_nanos(life), standing: None }
     }
@@ -131,8 +132,8 @@ impl Lease {
 }
 
 impl Decision {
-    /// A denial at `now`, for sources of leases: of `cost` units where at most `limit` can ever go at once, `remaining` could go
-    /// now, and the same request could be admitted after `retry_after`.
+    /// A denial at `now`, for sources of leases: of `cost` units where at most `limit` can ever go at once,
+    /// `remaining` could go now, and the same request could be admitted after `retry_after`.
     ///
     /// # Examples
     /// ```
@@ -171,8 +172,8 @@ impl LeaseAlgorithm for SlidingWindow {}
 impl LeaseAlgorithm for SubWindow {}
 impl LeaseAlgorithm for SlidingLog {}
 
-/// Grants what is wanted, or if that is more than its share of half of what remains, that share: so all stripes
-/// together never hold more than half of what there was to be had.
+/// Grants what is wanted, or if that is more than its share of half of what remains, that share: so all
+/// stripes together never hold more than half of what there was to be had.
 impl<A: LeaseAlgorithm> LeaseSource for Direct<A> {
     fn limit(&self) -> u64 {
         self.peek(0, 0).limit()
@@ -198,5 +199,44 @@ impl<A: LeaseAlgorithm> LeaseSource for Direct<A> {
 
     fn peek(&self, cost: u64, now: Timestamp) -> Decision {
         self.peek(now.as_nanos(), cost)
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+    use crate::quota::Quota;
+
+    #[test]
+    fn a_direct_state_grants_each_holder_its_share_of_half() {
+        for (limit, holders) in [(1_000, 1), (1_000, 4), (1_000, 64), (7, 2), (1, 1)] {
+            let source = Direct::new(Gcra::new(Quota::per_day(limit)));
+            assert_eq!(LeaseSource::limit(&source), limit);
+            let now = Timestamp::from_secs(9);
+            let request = LeaseRequest { least: 1, wanted: u64::MAX, holders, now };
+            let share = (limit / (2 * holders)).max(1);
+            assert_eq!(source.lease(&request).unwrap().units(), share);
+            let less = LeaseRequest { wanted: 3, ..request };
+            let left = source.peek(now.as_nanos(), 1).remaining();
+            let lease = source.lease(&less);
+            if left == 0 {
+                assert!(lease.unwrap_err().is_denied());
+            } else {
+                let lease = lease.unwrap();
+                assert_eq!(lease.units(), 3.min((left / (2 * holders)).max(1)));
+                assert_eq!(lease.standing().unwrap().remaining(), left - lease.units());
+            }
+        }
+    }
+
+    #[test]
+    fn a_direct_state_grants_the_least_or_nothing() {
+        let source = Direct::new(Gcra::new(Quota::per_day(10)));
+        let request = LeaseRequest { least: 6, wanted: 100, holders: 2, now: Timestamp::ZERO };
+        assert_eq!(source.lease(&request).unwrap().units(), 6);
+        let refused = source.lease(&request).unwrap_err();
+        assert_eq!((refused.cost(), refused.remaining()), (6, 4));
+        assert!(source.lease(&LeaseRequest { least: u64::MAX, wanted: u64::MAX, ..request }).is_err());
+        assert_eq!(source.lease(&LeaseRequest { least: 4, ..request }).unwrap().units(), 4);
     }
 }

@@ -4,8 +4,8 @@
 //! word = [ expiry : 64 - b | log2 of the block : 5 | units : b - 5 ]        0 = none
 //! ```
 //!
-//! The expiry is a time in ticks of 2^b ns, rounded down, and so the word's upper bits are the clock's. It is absolute: no
-//! expiry ever comes round, within the whole range of [`Timestamp`](crate::Timestamp).
+//! The expiry is a time in ticks of 2^b ns, rounded down, and so the word's upper bits are the clock's. It is
+//! absolute: no expiry ever comes round, within the whole range of [`Timestamp`](crate::Timestamp).
 //!
 //! ```text
 //!                 life            life
@@ -16,8 +16,8 @@
 //!          |               taken           expiry
 //! ```
 //!
-//! A lease is there for times from one life before it was taken: a thread that read its clock and was then overtaken
-//! may spend it. To earlier times it does not exist, however far the clock steps back.
+//! A lease is there for times from one life before it was taken: a thread that read its clock and was then
+//! overtaken may spend it. To earlier times it does not exist, however far the clock steps back.
 
 /// Bits of the block's logarithm.
 const BLOCK_BITS: u32 = 5;
@@ -61,7 +61,8 @@ impl Layout {
         self.units
     }
 
-    /// The expiry of what is taken at `now_ns` for `life_ns`; 0, which is always past, if a word cannot say it.
+    /// The expiry of what is taken at `now_ns` for `life_ns`; 0, which is always past, if a word cannot say
+    /// it.
     pub(super) const fn expiry(&self, now_ns: u64, life_ns: u64) -> u64 {
         let life_ns = if life_ns < self.life_ns { life_ns } else { self.life_ns };
         match now_ns.checked_add(life_ns) {
@@ -91,7 +92,8 @@ impl Layout {
     /// Whether a word's lease, or one of this expiry, is there at `now_ns`.
     #[inline(always)]
     pub(super) const fn is_alive(&self, word: u64, now_ns: u64) -> bool {
-        // From the end of the present tick. One comparison: of a lease that expired the difference is 0, and wraps.
+        // From the end of the present tick. One comparison: of a lease that expired the difference is 0, and
+        // wraps.
         word.saturating_sub(now_ns | self.below).wrapping_sub(1) < self.span_ns
     }
 
@@ -107,8 +109,9 @@ impl Layout {
             || self.expiry_of(word) <= now_ns && now_ns - self.expiry_of(word) < self.life_ns
     }
 
-    /// The logarithm of the next block, when the last one does not suffice at `now_ns`: twice as large if it was used up in
-    /// the first half of its life, half as large if it expired with units left and for each life that passed since.
+    /// The logarithm of the next block, when the last one does not suffice at `now_ns`: twice as large if it
+    /// was used up in the first half of its life, half as large if it expired with units left and for each
+    /// life that passed since.
     pub(super) const fn next_log2(&self, word: u64, now_ns: u64) -> u32 {
         let (log2, expiry) = (self.block_log2(word), self.expiry_of(word));
         if self.is_alive(word, now_ns) {

@@ -2,8 +2,8 @@
 
 use super::kinds::Kind;
 
-/// Evaluates the body with `$algorithm` bound to the algorithm, which is one that can be leased from: `Some` of it, or `None`
-/// where the quota is refused.
+/// Evaluates the body with `$algorithm` bound to the algorithm, which is one that can be leased from: `Some`
+/// of it, or `None` where the quota is refused.
 macro_rules! with_leasable {
     ($kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {{
         use $crate::common::kinds::Kind as Choice;

@@ -9,7 +9,8 @@ const STRIPES: [usize; 3] = [1, 2, 16];
 /// Long enough that many a lease is used up, and short enough that in the jumps between rounds all expire.
 const LIFE: Duration = Duration::from_millis(20);
 
-/// All threads offer single units until all are refused. Units are prepaid and carried about, but in the end each was spent.
+/// All threads offer single units until all are refused. Units are prepaid and carried about, but in the end
+/// each was spent.
 fn one_limit<A: LeaseAlgorithm>(
     algorithm: A,
     mut oracle: Box<dyn Oracle>,
@@ -38,7 +39,8 @@ fn one_limit<A: LeaseAlgorithm>(
     }
 }
 
-/// Threads spend, take from each other and put back, with costs of all sizes, while time runs: never more than was charged.
+/// Threads spend, take from each other and put back, with costs of all sizes, while time runs: never more
+/// than was charged.
 fn while_leases_expire<A: LeaseAlgorithm>(
     algorithm: A,
     oracle: &dyn Oracle,
