@@ -20,7 +20,8 @@
 //!   be listed, and every algorithm fits.
 //! - [`Builder::sketch`] counts windows in a [`Sketch`]: constant memory for any number of busy keys, of which a few may be
 //!   denied early. See [`guide::sketches`].
-//! - [`RateLimiter::direct`] has one state for everything ([`Direct`]). [`RateLimiter::builder`] sets clock, hasher, size and
+//! - [`RateLimiter::direct`] has one state for everything ([`Direct`]), and [`Builder::striped`] one that all cores can hit at once:
+//!   each spends from a block that was charged beforehand ([`Leases`]). [`RateLimiter::builder`] sets clock, hasher, size and
 //!   policies.
 //! - A [`Quota`] is `limit` units per `period` with a `burst`, written `Quota::per_minute(60).burst(10)` or parsed from
 //!   `"60/min burst 10"`.
@@ -70,6 +71,7 @@ pub mod cli;
 mod algorithm;
 mod clock;
 mod decision;
+mod lease;
 mod limiter;
 mod memory;
 mod policy;
@@ -106,6 +108,7 @@ pub use algorithm::{
 };
 pub use clock::{Clock, CoarseClock, ManualClock, QuantaClock, StdClock, Timestamp};
 pub use decision::{Decision, Denied, Outcome};
+pub use lease::{Lease, LeaseAlgorithm, LeaseRequest, LeaseSource, Leases, Striped};
 pub use limiter::{Builder, RateLimiter};
 pub use policy::{JointDecision, Limits, On, check_all, check_all_at, peek_all, peek_all_at, refund_all};
 pub use quota::{Quota, QuotaError};

@@ -14,6 +14,35 @@ pub(crate) use loom::sync::atomic::{
     AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
+/// The calling thread's number: threads count up from 0 in the order in which they first ask.
+#[cfg(not(tollgate_loom))]
+#[inline(always)]
+pub(crate) fn thread_number() -> usize {
+    use std::cell::Cell;
+
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    // Without a destructor, so that it can be read while a thread ends. The largest number: not yet asked for.
+    thread_local!(static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) });
+
+    #[cold]
+    fn first() -> usize {
+        // Ordering: Relaxed. Only that each thread gets another one matters.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        NUMBER.set(number);
+        number
+    }
+    match NUMBER.get() {
+        usize::MAX => first(),
+        number => number,
+    }
+}
+
+/// Models say which thread they mean.
+#[cfg(tollgate_loom)]
+pub(crate) const fn thread_number() -> usize {
+    0
+}
+
 /// Orders a read-modify-write of the calling thread before its later loads, as a sequentially consistent fence does:
 /// of two threads that each write one word, call this and read the other's, at least one sees the other's write.
 ///

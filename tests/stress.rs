@@ -10,6 +10,8 @@
 mod common;
 #[path = "stress/compact.rs"]
 mod compact;
+#[path = "stress/lease.rs"]
+mod lease;
 #[path = "stress/policy.rs"]
 mod policy;
 #[path = "stress/sketch.rs"]

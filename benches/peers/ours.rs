@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use tollgate::{Direct, Gcra, Keyed, QuantaClock, RateLimiter, StdClock, WhenFull};
+use tollgate::{Direct, Gcra, Keyed, QuantaClock, RateLimiter, StdClock, Striped, WhenFull};
 
 use crate::flood::Victim;
 use crate::subject::{Expect, Recipe, Setup, Subject};
@@ -75,7 +75,18 @@ impl Subject<u64> for OursDirect {
     }
 }
 
+struct OursStriped(RateLimiter<Striped, QuantaClock>);
+
+impl Subject<u64> for OursStriped {
+    #[inline(always)]
+    fn check(&self, _: &u64) -> bool {
+        self.0.check().is_allowed()
+    }
+}
+
 pub(crate) const KEYED: &str = "tollgate keyed";
+pub(crate) const DIRECT: &str = "tollgate direct";
+pub(crate) const STRIPED: &str = "tollgate striped";
 
 pub(crate) fn keyed() -> Vec<Recipe<u64>> {
     vec![
@@ -142,9 +153,14 @@ pub(crate) fn victims() -> Vec<Victim> {
 pub(crate) fn one_word() -> Vec<Recipe<u64>> {
     vec![
         Recipe {
-            name: "tollgate direct",
+            name: DIRECT,
             counts: "check of a direct limiter, GCRA, quanta clock",
             build: |setup| Box::new(OursDirect(RateLimiter::direct(gcra(setup.expect)))),
+        },
+        Recipe {
+            name: STRIPED,
+            counts: "the same in leases, a stripe for each processor: the defaults",
+            build: |setup| Box::new(OursStriped(RateLimiter::builder(gcra(setup.expect)).striped())),
         },
         Recipe {
             name: "tollgate keyed, one key",

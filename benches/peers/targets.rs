@@ -130,6 +130,16 @@ impl Measured {
                 1.1,
                 self.two_threads("hot-denied", compact),
             ),
+            (
+                "leases against governor direct, one word, allowed, 2 threads",
+                0.25,
+                self.ratio("word", 2, ours::STRIPED, rivals::GOVERNOR_DIRECT),
+            ),
+            (
+                "leases against our own direct, one word, allowed, 1 thread",
+                1.2,
+                self.ratio("word", 1, ours::STRIPED, ours::DIRECT),
+            ),
             ("compact, resident bytes a key that owes, table and sketch", 12.5, resident),
             ("compact, honest keys' p99.9 under a flood of unique keys against without", 2.0, flooded),
         ]

@@ -1,10 +1,12 @@
 //! Building a limiter with what is optional.
 
 use std::hash::{BuildHasher, Hash};
+use std::time::Duration;
 
 use super::RateLimiter;
 use crate::algorithm::{Algorithm, CompactAlgorithm, WindowAlgorithm};
 use crate::clock::QuantaClock;
+use crate::lease::{self, LeaseAlgorithm, LeaseSource, Leases, Striped};
 use crate::quota::{Quota, QuotaError};
 use crate::store::{Capacity, Compact, Direct, Keyed, Overflow, Sketch, WhenFull, compact, keyed};
 
@@ -37,21 +39,49 @@ struct Options {
     overflow: Option<Overflow>,
     tiers: Vec<Quota>,
     overdraft: u64,
+    leases: lease::Options,
 }
 
-impl<A: Algorithm> Builder<A> {
+impl<A> Builder<A> {
     pub(super) fn new(algorithm: A) -> Self {
         Self { algorithm, clock: (), hasher: ahash::RandomState::new(), options: Options::default() }
     }
 }
 
-impl<A: Algorithm, C, H> Builder<A, C, H> {
+impl<A, C, H> Builder<A, C, H> {
     /// The clock. Default: [`QuantaClock`].
     pub fn clock<D>(self, clock: D) -> Builder<A, D, H> {
         let Self { algorithm, hasher, options, .. } = self;
         Builder { algorithm, clock, hasher, options }
     }
 
+    /// For leases: how many stripes, rounded up to a power of two, at most 1,024. Default: as many as there are processors for this
+    /// process. Fewer strand less, and search faster before they deny; with fewer than there are busy cores, some of
+    /// them share a word.
+    pub fn stripes(mut self, stripes: usize) -> Self {
+        self.options.leases.stripes = Some(stripes);
+        self
+    }
+
+    /// For leases: how long what was charged may be spent. Default: 10 ms. What is admitted in any interval can be
+    /// ahead of the algorithm by what that admits in one life; shorter ones need a block more often. Below 4 µs nothing is
+    /// held at all, and above an hour it is an hour.
+    pub fn lease_life(mut self, life: Duration) -> Self {
+        self.options.leases.life = life;
+        self
+    }
+
+    /// For leases: the most units that a stripe charges at once, rounded down to a power of two (a request that costs more
+    /// charges what it costs). Default: 4,096. Units of which a request needs many, such as bytes, want more; with 1, every
+    /// check is charged at the source. As expiries share a word with units, a life of 1 ms has room for 1,023, and one of
+    /// 10 ms for 16,383.
+    pub fn max_block(mut self, units: u64) -> Self {
+        self.options.leases.max_block = units;
+        self
+    }
+}
+
+impl<A: Algorithm, C, H> Builder<A, C, H> {
     /// The hasher of keys. Default: ahash with random keys, about a nanosecond for an integer, and no client can
     /// choose keys that collide without knowing the hasher's keys. Standard's SipHash
     /// ([`RandomState`](std::hash::RandomState)) is some 8 ns slower and better studied. A hasher without a secret
@@ -106,6 +136,16 @@ impl<A: Algorithm, H> Builder<A, (), H> {
     #[must_use]
     pub fn direct(self) -> RateLimiter<Direct<A>> {
         self.clock(QuantaClock::new()).direct()
+    }
+
+    /// A limiter with one state for everything that all cores can hit at once: each of them spends from a block that was charged
+    /// beforehand.
+    #[must_use]
+    pub fn striped(self) -> RateLimiter<Striped<A>>
+    where
+        A: LeaseAlgorithm,
+    {
+        self.clock(QuantaClock::new()).striped()
     }
 
     /// A limiter with one state for each key.
@@ -165,6 +205,17 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
         RateLimiter { store: Direct::new(self.algorithm), clock: self.clock }
     }
 
+    /// A limiter with one state for everything that all cores can hit at once: each of them spends from a block that was charged
+    /// beforehand.
+    #[must_use]
+    pub fn striped(self) -> RateLimiter<Striped<A>, C>
+    where
+        A: LeaseAlgorithm,
+    {
+        let leases = Leases::new(Direct::new(self.algorithm), &self.options.leases);
+        RateLimiter { store: leases, clock: self.clock }
+    }
+
     /// A limiter with one state for each key.
     #[must_use]
     pub fn keyed<K>(self) -> RateLimiter<Keyed<K, A, H>, C>
@@ -206,5 +257,21 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
         let capacity = self.options.capacity.unwrap_or_default();
         let store = Sketch::new(self.algorithm, self.hasher, capacity)?;
         Ok(RateLimiter { store, clock: self.clock })
+    }
+}
+
+impl<P: LeaseSource, H> Builder<P, (), H> {
+    /// A limiter that leases from the source that [`RateLimiter::leasing`](crate::RateLimiter::leasing) was given.
+    #[must_use]
+    pub fn leases(self) -> RateLimiter<Leases<P>> {
+        self.clock(QuantaClock::new()).leases()
+    }
+}
+
+impl<P: LeaseSource, C: crate::Clock, H> Builder<P, C, H> {
+    /// A limiter that leases from the source that [`RateLimiter::leasing`](crate::RateLimiter::leasing) was given.
+    #[must_use]
+    pub fn leases(self) -> RateLimiter<Leases<P>, C> {
+        RateLimiter { store: Leases::new(self.algorithm, &self.options.leases), clock: self.clock }
     }
 }

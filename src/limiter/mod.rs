@@ -7,6 +7,7 @@ mod direct;
 mod hashed;
 mod keyed;
 mod sketch;
+mod striped;
 mod verbs;
 
 use std::fmt;

@@ -36,11 +36,6 @@ impl<A: Algorithm> Direct<A> {
         }
     }
 
-    /// Charges as much of `most` as there is room for; denied if that is nothing.
-    pub(crate) fn take(&self, now_ns: u64, most: u64) -> Decision {
-        self.by(Verb::Take, now_ns, most)
-    }
-
     fn by(&self, verb: Verb, now_ns: u64, cost: u64) -> Decision {
         match self.state.act(&Ask { algorithm: &self.algorithm, verb, now_ns, cost }) {
             Ok(decision) => decision,

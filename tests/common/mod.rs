@@ -10,6 +10,8 @@
 #[macro_use]
 pub(crate) mod compact;
 pub(crate) mod kinds;
+#[macro_use]
+pub(crate) mod lease;
 pub(crate) mod operations;
 #[path = "oracle.rs"]
 pub(crate) mod oracle;

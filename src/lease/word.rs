@@ -1,0 +1,220 @@
+//! The word of a stripe: a lease, and how large the next one should be.
+//!
+//! ```text
+//! word = [ expiry : 64 - b | log2 of the block : 5 | units : b - 5 ]        0 = none
+//! ```
+//!
+//! The expiry is a time in ticks of 2^b ns, rounded down, and so the word's upper bits are the clock's. It is
+//! absolute: no expiry ever comes round, within the whole range of [`Timestamp`](crate::Timestamp).
+//!
+//! ```text
+//!                 life            life
+//!          |<------------->|<------------->|
+//! ---------+---------------+---------------+---------------> now
+//!   none   |  here too,    |  the lease is |  none: expired
+//!          |  to late times|  alive        |
+//!          |               taken           expiry
+//! ```
+//!
+//! A lease is there for times from one life before it was taken: a thread that read its clock and was then
+//! overtaken may spend it. To earlier times it does not exist, however far the clock steps back.
+
+/// Bits of the block's logarithm.
+const BLOCK_BITS: u32 = 5;
+/// Bits of a tick's nanoseconds: at least 4 µs, with 127 units beside the block.
+const MIN_TICK_BITS: u32 = 12;
+/// An hour, in nanoseconds: more than any prepaid unit should live.
+const MAX_LIFE_NS: u64 = 3_600_000_000_000;
+
+/// Where a word has what, for one life of leases.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Layout {
+    /// All bits below the expiry; a tick less one nanosecond.
+    below: u64,
+    /// The bits of the units, and the most of them.
+    units: u64,
+    /// How long a lease lives at most, in nanoseconds. At least a tick, or 0: nothing can be held.
+    life_ns: u64,
+    /// Two lives, in whole ticks.
+    span_ns: u64,
+}
+
+impl Layout {
+    /// Ticks of about a sixteenth of the life: a lease is alive for less than that shorter than it might be.
+    pub(super) const fn new(life_ns: u64) -> Self {
+        let life_ns = if life_ns < MAX_LIFE_NS { life_ns } else { MAX_LIFE_NS };
+        let tick_bits = match (life_ns / 16).checked_ilog2() {
+            Some(bits) if bits > MIN_TICK_BITS => bits,
+            _ => MIN_TICK_BITS,
+        };
+        let below = (1 << tick_bits) - 1;
+        let life_ns = if life_ns > below { life_ns } else { 0 };
+        Self { below, units: below >> BLOCK_BITS, life_ns, span_ns: (2 * life_ns) & !below }
+    }
+
+    pub(super) const fn life_ns(&self) -> u64 {
+        self.life_ns
+    }
+
+    /// The most units that a word can hold.
+    pub(super) const fn most(&self) -> u64 {
+        self.units
+    }
+
+    /// The expiry of what is taken at `now_ns` for `life_ns`; 0, which is always past, if a word cannot say
+    /// it.
+    pub(super) const fn expiry(&self, now_ns: u64, life_ns: u64) -> u64 {
+        let life_ns = if life_ns < self.life_ns { life_ns } else { self.life_ns };
+        match now_ns.checked_add(life_ns) {
+            Some(expiry) => expiry & !self.below,
+            None => 0,
+        }
+    }
+
+    /// A lease. Units beyond what a word can hold are lost.
+    #[inline]
+    pub(super) const fn pack(&self, expiry: u64, block_log2: u32, units: u64) -> u64 {
+        let units = if units < self.units { units } else { self.units };
+        (expiry & !self.below) | ((block_log2 as u64) << self.units.count_ones()) | units
+    }
+
+    #[inline]
+    pub(super) const fn expiry_of(&self, word: u64) -> u64 {
+        word & !self.below
+    }
+
+    pub(super) const fn block_log2(&self, word: u64) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "five bits")]
+        let log2 = ((word & self.below) >> self.units.count_ones()) as u32;
+        log2
+    }
+
+    /// Whether a word's lease, or one of this expiry, is there at `now_ns`.
+    #[inline(always)]
+    pub(super) const fn is_alive(&self, word: u64, now_ns: u64) -> bool {
+        // From the end of the present tick. One comparison: of a lease that expired the difference is 0, and
+        // wraps.
+        word.saturating_sub(now_ns | self.below).wrapping_sub(1) < self.span_ns
+    }
+
+    /// The units that are there to be spent at `now_ns`.
+    #[inline(always)]
+    pub(super) const fn held(&self, word: u64, now_ns: u64) -> u64 {
+        if self.is_alive(word, now_ns) { word & self.units } else { 0 }
+    }
+
+    /// Whether the stripe's lease is alive, or was within the last life.
+    pub(super) const fn is_recent(&self, word: u64, now_ns: u64) -> bool {
+        self.is_alive(word, now_ns)
+            || self.expiry_of(word) <= now_ns && now_ns - self.expiry_of(word) < self.life_ns
+    }
+
+    /// The logarithm of the next block, when the last one does not suffice at `now_ns`: twice as large if it
+    /// was used up in the first half of its life, half as large if it expired with units left and for each
+    /// life that passed since.
+    pub(super) const fn next_log2(&self, word: u64, now_ns: u64) -> u32 {
+        let (log2, expiry) = (self.block_log2(word), self.expiry_of(word));
+        if self.is_alive(word, now_ns) {
+            return if expiry - now_ns > self.life_ns / 2 { log2 + 1 } else { log2 };
+        }
+        let lives = match now_ns.checked_sub(expiry) {
+            Some(since_ns) if self.life_ns > 0 => since_ns / self.life_ns,
+            // Taken at a time that is far ahead, or nothing can be held.
+            _ => return 0,
+        };
+        let lives = if lives < u32::MAX as u64 { lives } else { u32::MAX as u64 };
+        #[expect(clippy::cast_possible_truncation, reason = "at most the largest")]
+        let lives = lives as u32;
+        log2.saturating_sub((word & self.units > 0) as u32).saturating_sub(lives)
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_lease_is_alive_for_its_life_and_to_times_as_late() {
+        for life_ns in [70_000, MS, 10 * MS, 1_000 * MS, MAX_LIFE_NS] {
+            let layout = Layout::new(life_ns);
+            let tick = layout.below + 1;
+            assert!(tick <= life_ns / 16 || tick == 1 << MIN_TICK_BITS);
+            for taken in [0, 1, tick - 1, tick, 1_700_000_000_000 * MS + 12_345, u64::MAX - life_ns] {
+                let word = layout.pack(layout.expiry(taken, life_ns), 3, 7);
+                assert_eq!(layout.held(word, taken), 7);
+                assert_eq!(layout.held(word, taken + life_ns - tick), 7, "{taken}: nearly to its end");
+                assert_eq!(layout.held(word, taken + life_ns), 0, "{taken}: not a nanosecond longer");
+                assert_eq!(layout.held(word, u64::MAX), 0, "{taken}");
+                if let Some(late) = taken.checked_sub(life_ns - tick) {
+                    assert_eq!(layout.held(word, late), 7, "to a late time");
+                }
+                if let Some(long_ago) = taken.checked_sub(life_ns + tick) {
+                    assert_eq!(layout.held(word, long_ago), 0, "not to a time long before");
+                    assert_eq!(layout.held(word, 0), 0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_word_cannot_say_is_past() {
+        for life_ns in [0, 1, (1 << MIN_TICK_BITS) - 1] {
+            let layout = Layout::new(life_ns);
+            for now in [0, 1, 1 << 40, u64::MAX] {
+                let word = layout.pack(layout.expiry(now, u64::MAX), 3, 7);
+                assert_eq!(layout.held(word, now), 0, "a life shorter than a tick holds nothing");
+                assert_eq!(layout.next_log2(word, now), 0);
+            }
+        }
+        let layout = Layout::new(10 * MS);
+        assert_eq!(layout.expiry(u64::MAX - 1, u64::MAX), 0, "time ends before the lease");
+        assert_eq!(layout.held(layout.pack(0, 31, 9), 0), 0);
+        assert_eq!(layout.held(0, 0), 0);
+        assert_eq!(Layout::new(u64::MAX), Layout::new(MAX_LIFE_NS));
+    }
+
+    #[test]
+    fn fields_do_not_touch() {
+        let layout = Layout::new(10 * MS);
+        for (log2, units) in [(0, 0), (31, 0), (0, u64::MAX), (31, 5), (17, layout.most())] {
+            let word = layout.pack(layout.expiry(1 << 50, u64::MAX), log2, units);
+            assert_eq!(layout.expiry_of(word), layout.expiry(1 << 50, u64::MAX));
+            assert_eq!(layout.block_log2(word), log2);
+            assert_eq!(layout.held(word, 1 << 50), units.min(layout.most()));
+        }
+    }
+
+    #[test]
+    fn blocks_follow_use() {
+        let life_ns = 16 << 20;
+        let layout = Layout::new(life_ns);
+        let taken = 1 << 50;
+        let next = |units, after| {
+            let word = layout.pack(layout.expiry(taken, life_ns), 5, units);
+            layout.next_log2(word, taken + after)
+        };
+        assert_eq!(next(0, 0), 6, "used up at once");
+        assert_eq!(next(2, life_ns / 2 - 1), 6, "too little left in the first half");
+        assert_eq!(next(0, life_ns / 2), 5, "used up in the second half");
+        assert_eq!(next(0, life_ns), 5, "and not asked for since");
+        assert_eq!(next(1, life_ns), 4, "expired with units left");
+        assert_eq!(next(1, 3 * life_ns), 2, "and two lives passed since");
+        assert_eq!(next(9, 1 << 55), 0);
+        assert_eq!(layout.next_log2(0, taken), 0, "never used");
+        assert_eq!(layout.next_log2(layout.pack(1 << 60, 5, 9), taken), 0, "of a time far ahead");
+    }
+
+    #[test]
+    fn recent_is_within_a_life_of_the_expiry() {
+        let layout = Layout::new(16 << 20);
+        let word = layout.pack(layout.expiry(1 << 50, u64::MAX), 5, 0);
+        let expiry = layout.expiry_of(word);
+        assert!(layout.is_recent(word, 1 << 50));
+        assert!(layout.is_recent(word, expiry + (16 << 20) - 1));
+        assert!(!layout.is_recent(word, expiry + (16 << 20)));
+        assert!(!layout.is_recent(0, 1 << 50));
+        assert!(!layout.is_recent(word, 0));
+    }
+}
