@@ -8,11 +8,15 @@
 pub(crate) use std::sync::atomic::{
     AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
+#[cfg(not(tollgate_loom))]
+pub(crate) use std::sync::{Condvar, Mutex};
 
 #[cfg(tollgate_loom)]
 pub(crate) use loom::sync::atomic::{
     AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
+#[cfg(tollgate_loom)]
+pub(crate) use loom::sync::{Condvar, Mutex};
 
 /// Orders a read-modify-write of the calling thread before its later loads, as a sequentially consistent fence does:
 /// of two threads that each write one word, call this and read the other's, at least one sees the other's write.

@@ -7,6 +7,7 @@ use crate::algorithm::{Algorithm, CompactAlgorithm, WindowAlgorithm};
 use crate::clock::QuantaClock;
 use crate::quota::{Quota, QuotaError};
 use crate::store::{Capacity, Compact, Direct, Keyed, Overflow, Sketch, WhenFull, compact, keyed};
+use crate::wait::Lines;
 
 /// Sets what is optional about a limiter; made by [`RateLimiter::builder`](crate::RateLimiter::builder).
 ///
@@ -162,7 +163,7 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
     /// A limiter with one state for everything.
     #[must_use]
     pub fn direct(self) -> RateLimiter<Direct<A>, C> {
-        RateLimiter { store: Direct::new(self.algorithm), clock: self.clock }
+        RateLimiter { store: Direct::new(self.algorithm), clock: self.clock, lines: Lines::new() }
     }
 
     /// A limiter with one state for each key.
@@ -174,7 +175,7 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
     {
         let capacity = self.options.capacity.map_or(0, |capacity| capacity.keys());
         let layout = keyed::Layout { capacity, cap: self.options.max_keys };
-        RateLimiter { store: Keyed::new(self.algorithm, self.hasher, layout), clock: self.clock }
+        RateLimiter { store: Keyed::new(self.algorithm, self.hasher, layout), clock: self.clock, lines: Lines::new() }
     }
 
     /// A limiter that keeps a fingerprint of each key, in fixed memory.
@@ -190,7 +191,7 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
         let Options { capacity, overflow, tiers, overdraft, .. } = self.options;
         let layout = compact::Layout { capacity: capacity.unwrap_or_default(), overflow, tiers, overdraft };
         let store = Compact::new(self.algorithm, self.hasher, &layout)?;
-        Ok(RateLimiter { store, clock: self.clock })
+        Ok(RateLimiter { store, clock: self.clock, lines: Lines::new() })
     }
 
     /// A limiter that counts windows in a sketch, in constant memory whatever the number of keys.
@@ -205,6 +206,6 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
     {
         let capacity = self.options.capacity.unwrap_or_default();
         let store = Sketch::new(self.algorithm, self.hasher, capacity)?;
-        Ok(RateLimiter { store, clock: self.clock })
+        Ok(RateLimiter { store, clock: self.clock, lines: Lines::new() })
     }
 }

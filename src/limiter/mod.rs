@@ -8,6 +8,7 @@ mod hashed;
 mod keyed;
 mod sketch;
 mod verbs;
+mod waiting;
 
 use std::fmt;
 use std::hash::Hash;
@@ -17,6 +18,7 @@ use crate::algorithm::{Algorithm, Gcra};
 use crate::clock::{Clock, QuantaClock};
 use crate::quota::{Quota, QuotaError};
 use crate::store::{Compact, Direct, Keyed};
+use crate::wait::Lines;
 
 /// A rate limiter: decides, for each request, whether it may go now.
 ///
@@ -52,6 +54,8 @@ use crate::store::{Compact, Direct, Keyed};
 pub struct RateLimiter<S = Compact, C = QuantaClock> {
     store: S,
     clock: C,
+    /// Those who wait.
+    lines: Lines,
 }
 
 impl RateLimiter {

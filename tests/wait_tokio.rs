@@ -1,0 +1,8 @@
+//! Waiting under tokio's paused clock.
+
+#[macro_use]
+mod common;
+#[path = "wait/line.rs"]
+mod line;
+#[path = "wait/schedule.rs"]
+mod schedule;
