@@ -160,7 +160,9 @@ fn schedule(kinds: &[Kind], stores: &[Store]) -> impl Strategy<Value = Schedule>
             let spec = Spec::new(limit, period_ms * MS);
             let spec = match kind {
                 _ if kind.is_bucket_family() => spec.with_burst(1 + more),
-                Kind::Interval | Kind::Aligned(_) | Kind::Adaptive(_) => spec.with_burst(limit + more),
+                // With room for a batch beside what a waiter finds too little, so that none of it runs over while it waits: a
+                // reservation takes what there is when it is made.
+                Kind::Interval | Kind::Aligned(_) | Kind::Adaptive(_) => spec.with_burst(2 * limit + more),
                 _ => spec,
             };
             let requests = requests(kind, spec, store, drops, &drafts);
