@@ -6,3 +6,5 @@ mod common;
 mod line;
 #[path = "wait/schedule.rs"]
 mod schedule;
+#[path = "wait/behaviour.rs"]
+mod behaviour;
