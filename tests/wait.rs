@@ -4,7 +4,8 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 use tollgate::{
-    Clock, Decision, FixedWindow, Gcra, Jitter, ManualClock, NotReady, Quota, RateLimiter, StdClock, Timestamp,
+    Clock, Decision, FixedWindow, Gcra, Jitter, ManualClock, NotReady, Quota, RateLimiter, StdClock,
+    Timestamp,
 };
 
 fn ms(n: u64) -> Duration {

@@ -2,9 +2,9 @@
 
 #[macro_use]
 mod common;
+#[path = "wait/behaviour.rs"]
+mod behaviour;
 #[path = "wait/line.rs"]
 mod line;
 #[path = "wait/schedule.rs"]
 mod schedule;
-#[path = "wait/behaviour.rs"]
-mod behaviour;

@@ -175,7 +175,11 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
     {
         let capacity = self.options.capacity.map_or(0, |capacity| capacity.keys());
         let layout = keyed::Layout { capacity, cap: self.options.max_keys };
-        RateLimiter { store: Keyed::new(self.algorithm, self.hasher, layout), clock: self.clock, lines: Lines::new() }
+        RateLimiter {
+            store: Keyed::new(self.algorithm, self.hasher, layout),
+            clock: self.clock,
+            lines: Lines::new(),
+        }
     }
 
     /// A limiter that keeps a fingerprint of each key, in fixed memory.

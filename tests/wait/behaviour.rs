@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::{Instant, advance, sleep};
 use tollgate::{
-    Clock, Decision, Direct, FixedWindow, Gcra, Jitter, LeakyBucketQueue, MinimumSpacing, NotReady, Quota, RateLimiter,
-    SlidingLog, Timestamp, TokioClock,
+    Clock, Decision, Direct, FixedWindow, Gcra, Jitter, LeakyBucketQueue, MinimumSpacing, NotReady, Quota,
+    RateLimiter, SlidingLog, Timestamp, TokioClock,
 };
 
 type Limiter = Arc<RateLimiter<Direct<Gcra>, TokioClock>>;
@@ -23,7 +23,11 @@ fn admitted(result: Result<Decision, NotReady>) {
 
 /// One unit each 10 ms, `burst` at once.
 fn gcra(burst: u64) -> Limiter {
-    Arc::new(RateLimiter::builder(Gcra::new(Quota::per_second(100).burst(burst))).clock(TokioClock::new()).direct())
+    Arc::new(
+        RateLimiter::builder(Gcra::new(Quota::per_second(100).burst(burst)))
+            .clock(TokioClock::new())
+            .direct(),
+    )
 }
 
 async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {

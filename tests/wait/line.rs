@@ -107,13 +107,7 @@ impl Model<'_> {
         ends.into_iter().map(|end| end.expect("all end")).collect()
     }
 
-    fn tick(
-        &self,
-        line: &mut Line,
-        coming: &mut VecDeque<usize>,
-        now: u64,
-        ends: &mut [Option<(End, u64)>],
-    ) {
+    fn tick(&self, line: &mut Line, coming: &mut VecDeque<usize>, now: u64, ends: &mut [Option<(End, u64)>]) {
         for index in line.waiting.clone() {
             let request = self.requests[index];
             let end = if request.dropped.is_some_and(|after| request.at + after == now) {
