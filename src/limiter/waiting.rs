@@ -5,7 +5,7 @@ use std::hash::Hash;
 use super::RateLimiter;
 use crate::algorithm::Algorithm;
 use crate::clock::Clock;
-use crate::store::{Direct, ManyKeys, Store};
+use crate::store::{Adjustable, Direct, ManyKeys, Store};
 #[cfg(feature = "tokio")]
 use crate::wait::UntilReady;
 use crate::wait::Wait;
@@ -110,6 +110,32 @@ impl<A: Algorithm, C: Clock> RateLimiter<Direct<A>, C> {
     /// A task's wait until `cost` units may go, all at once. Feature `tokio`.
     #[cfg(feature = "tokio")]
     pub fn until_ready_n(&self, cost: u64) -> UntilReady<'_, Direct<A>, C> {
+        UntilReady::new(&self.store, &self.clock, &self.lines, &(), cost)
+    }
+}
+
+/// Waiting for one's turn, first come, first served, under a quota that may change: a turn that was reserved stands, and the next in
+/// line asks under the new quota.
+impl<A: Algorithm, C: Clock> RateLimiter<Adjustable<Direct<A>>, C> {
+    /// A wait of the calling thread until one unit may go.
+    pub fn wait(&self) -> Wait<'_, Adjustable<Direct<A>>, C> {
+        self.wait_n(1)
+    }
+
+    /// A wait of the calling thread until `cost` units may go, all at once.
+    pub fn wait_n(&self, cost: u64) -> Wait<'_, Adjustable<Direct<A>>, C> {
+        Wait::new(&self.store, &self.clock, &self.lines, &(), cost)
+    }
+
+    /// A task's wait until one unit may go. Feature `tokio`.
+    #[cfg(feature = "tokio")]
+    pub fn until_ready(&self) -> UntilReady<'_, Adjustable<Direct<A>>, C> {
+        self.until_ready_n(1)
+    }
+
+    /// A task's wait until `cost` units may go, all at once. Feature `tokio`.
+    #[cfg(feature = "tokio")]
+    pub fn until_ready_n(&self, cost: u64) -> UntilReady<'_, Adjustable<Direct<A>>, C> {
         UntilReady::new(&self.store, &self.clock, &self.lines, &(), cost)
     }
 }

@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::{Instant, advance, sleep};
 use tollgate::{
-    Clock, Decision, Direct, FixedWindow, Gcra, Jitter, LeakyBucketQueue, MinimumSpacing, NotReady, Quota,
-    RateLimiter, SlidingLog, Timestamp, TokioClock,
+    Carry, Clock, Decision, Direct, FixedWindow, Gcra, Jitter, LeakyBucketQueue, MinimumSpacing, NotReady,
+    Quota, RateLimiter, SlidingLog, Timestamp, TokioClock,
 };
 
 type Limiter = Arc<RateLimiter<Direct<Gcra>, TokioClock>>;
@@ -371,6 +371,25 @@ async fn nothing_is_waited_for_at_a_cost_of_nothing() {
     let mut head = limiter.until_ready();
     assert!(is_pending(&mut head).await);
     assert_eq!(limiter.until_ready_n(0).await.expect("nothing").cost(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_as_the_quota_changes_keeps_a_turn_and_the_next_asks_under_the_new_one() {
+    let build = RateLimiter::builder(Gcra::new(Quota::per_second(10).burst(2))).clock(TokioClock::new());
+    let limiter = build.direct().adjustable();
+    assert!(limiter.check_n(2).is_allowed());
+    let start = Instant::now();
+    let mut waits = [1, 1, 2].map(|cost| limiter.until_ready_n(cost));
+    for wait in &mut waits {
+        assert!(is_pending(wait).await);
+    }
+    limiter.set_quota(&Quota::per_second(1).burst(1), Carry::AsIs).expect("fits");
+    let [head, next, never] = waits;
+    admitted(head.await);
+    assert_eq!(start.elapsed(), ms(100), "as it was told");
+    admitted(next.await);
+    assert!(start.elapsed() >= ms(1_000), "at the new rate: {:?}", start.elapsed());
+    assert!(never.await.unwrap_err().is_never());
 }
 
 #[tokio::test(start_paused = true)]

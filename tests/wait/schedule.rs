@@ -187,7 +187,7 @@ fn requests(kind: Kind, spec: Spec, store: Store, drops: bool, drafts: &[Draft])
             (Kind::Sliding | Kind::SlidingStrict, _) => (None, None),
             (_, 0) => (span, None),
             (_, 1) => (None, span),
-            (_, 2) => (span, span.map(|span| span / 2 | 1)),
+            (_, 2) => (span, span.map(|span| (span / 2) | 1)),
             _ => (None, None),
         };
         // Who would be in time if others left is refused at once, but only where that is known.
