@@ -130,7 +130,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 }
 
 /// Nanoseconds since the Unix epoch by the wall clock; zero if the wall clock stands before 1970.
-fn unix_nanos() -> u64 {
+pub(crate) fn unix_nanos() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, saturating_nanos)
 }
 

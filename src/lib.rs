@@ -79,6 +79,7 @@ mod quota;
 pub mod sketch;
 mod store;
 mod sync;
+mod wait;
 mod word;
 
 /// Guides: what to choose, and why.
@@ -95,6 +96,10 @@ pub mod guide {
     pub mod sketches {
         #![doc = include_str!("guide/sketches.md")]
         #![doc = include_str!("guide/sketch_accuracy.svg")]
+    }
+    pub mod waiting {
+        #![doc = include_str!("guide/waiting.md")]
+        #![cfg_attr(feature = "tokio", doc = include_str!("guide/waiting_async.md"))]
     }
 }
 
@@ -116,6 +121,9 @@ pub use store::{
     Adjustable, Capacity, CapacityError, Carry, Compact, Direct, Gauges, HashedStore, Keyed, Lookup,
     Overflow, Saturation, Sketch, SnapshotError, Tier, WhenFull,
 };
+pub use wait::{Jitter, NotReady, Wait};
+#[cfg(feature = "tokio")]
+pub use wait::{TokioClock, UntilReady};
 
 /// The README's examples, as tests.
 #[cfg(doctest)]

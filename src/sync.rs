@@ -8,11 +8,15 @@
 pub(crate) use std::sync::atomic::{
     AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
+#[cfg(not(tollgate_loom))]
+pub(crate) use std::sync::{Condvar, Mutex};
 
 #[cfg(tollgate_loom)]
 pub(crate) use loom::sync::atomic::{
     AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
+#[cfg(tollgate_loom)]
+pub(crate) use loom::sync::{Condvar, Mutex};
 
 /// The calling thread's number: threads count up from 0 in the order in which they first ask.
 #[cfg(not(tollgate_loom))]

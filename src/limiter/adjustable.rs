@@ -23,7 +23,7 @@ impl<S: Rebuild, C> RateLimiter<S, C> {
     /// ```
     #[must_use]
     pub fn adjustable(self) -> RateLimiter<Adjustable<S>, C> {
-        RateLimiter { store: Adjustable::new(self.store), clock: self.clock }
+        RateLimiter { store: Adjustable::new(self.store), clock: self.clock, lines: self.lines }
     }
 }
 

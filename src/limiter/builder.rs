@@ -9,6 +9,7 @@ use crate::clock::QuantaClock;
 use crate::lease::{self, LeaseAlgorithm, LeaseSource, Leases, Striped};
 use crate::quota::{Quota, QuotaError};
 use crate::store::{Capacity, Compact, Direct, Keyed, Overflow, Sketch, WhenFull, compact, keyed};
+use crate::wait::Lines;
 
 /// Sets what is optional about a limiter; made by [`RateLimiter::builder`](crate::RateLimiter::builder).
 ///
@@ -202,7 +203,7 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
     /// A limiter with one state for everything.
     #[must_use]
     pub fn direct(self) -> RateLimiter<Direct<A>, C> {
-        RateLimiter { store: Direct::new(self.algorithm), clock: self.clock }
+        RateLimiter { store: Direct::new(self.algorithm), clock: self.clock, lines: Lines::new() }
     }
 
     /// A limiter with one state for everything that all cores can hit at once: each of them spends from a block that was charged
@@ -225,7 +226,11 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
     {
         let capacity = self.options.capacity.map_or(0, |capacity| capacity.keys());
         let layout = keyed::Layout { capacity, cap: self.options.max_keys };
-        RateLimiter { store: Keyed::new(self.algorithm, self.hasher, layout), clock: self.clock }
+        RateLimiter {
+            store: Keyed::new(self.algorithm, self.hasher, layout),
+            clock: self.clock,
+            lines: Lines::new(),
+        }
     }
 
     /// A limiter that keeps a fingerprint of each key, in fixed memory.
@@ -241,7 +246,7 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
         let Options { capacity, overflow, tiers, overdraft, .. } = self.options;
         let layout = compact::Layout { capacity: capacity.unwrap_or_default(), overflow, tiers, overdraft };
         let store = Compact::new(self.algorithm, self.hasher, &layout)?;
-        Ok(RateLimiter { store, clock: self.clock })
+        Ok(RateLimiter { store, clock: self.clock, lines: Lines::new() })
     }
 
     /// A limiter that counts windows in a sketch, in constant memory whatever the number of keys.
@@ -256,7 +261,7 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
     {
         let capacity = self.options.capacity.unwrap_or_default();
         let store = Sketch::new(self.algorithm, self.hasher, capacity)?;
-        Ok(RateLimiter { store, clock: self.clock })
+        Ok(RateLimiter { store, clock: self.clock, lines: Lines::new() })
     }
 }
 

@@ -9,6 +9,7 @@ mod keyed;
 mod sketch;
 mod striped;
 mod verbs;
+mod waiting;
 
 use std::fmt;
 use std::hash::Hash;
@@ -18,6 +19,7 @@ use crate::algorithm::{Algorithm, Gcra};
 use crate::clock::{Clock, QuantaClock};
 use crate::quota::{Quota, QuotaError};
 use crate::store::{Compact, Direct, Keyed};
+use crate::wait::Lines;
 
 /// A rate limiter: decides, for each request, whether it may go now.
 ///
@@ -53,6 +55,8 @@ use crate::store::{Compact, Direct, Keyed};
 pub struct RateLimiter<S = Compact, C = QuantaClock> {
     store: S,
     clock: C,
+    /// Those who wait.
+    lines: Lines,
 }
 
 impl RateLimiter {

@@ -1,0 +1,115 @@
+//! Threads that wait. Real time, so nothing here says how late anything may be.
+
+use std::sync::{Barrier, Mutex};
+use std::thread;
+use std::time::Duration;
+use tollgate::{
+    Clock, Decision, FixedWindow, Gcra, Jitter, ManualClock, NotReady, Quota, RateLimiter, StdClock,
+    Timestamp,
+};
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn admitted(result: Result<Decision, NotReady>) {
+    assert!(result.is_ok_and(|decision| decision.is_allowed()));
+}
+
+#[test]
+fn threads_go_in_the_order_in_which_they_came_and_never_early() {
+    let build = RateLimiter::builder(Gcra::new(Quota::per_second(200).burst(1)));
+    let limiter = build.clock(StdClock::new()).keyed::<String>();
+    let first = limiter.wait("alice").block().expect("room");
+    let order = Mutex::new(Vec::new());
+    // A debt, so that all are in line before the first goes.
+    assert_eq!(limiter.charge_unchecked("alice", 20).cost(), 20);
+    thread::scope(|scope| {
+        for n in 0..8_u32 {
+            while limiter.waiting() < usize::try_from(n).expect("small") {
+                thread::yield_now();
+            }
+            let (limiter, order) = (&limiter, &order);
+            scope.spawn(move || {
+                let charge = limiter.wait("alice").block().expect("no deadline");
+                let turn = charge.at() + charge.delay();
+                assert!(limiter.clock().now() >= turn, "{n} was early");
+                // 1 + 20 units before the first of these.
+                assert!(turn >= first.at() + ms(5) * (21 + n), "{n} was early");
+                order.lock().unwrap().push((turn, n));
+            });
+        }
+    });
+    let mut order = order.into_inner().unwrap();
+    order.sort_unstable();
+    assert!(order.iter().map(|&(_, n)| n).eq(0..8), "{order:?}");
+    assert_eq!((limiter.waiting(), limiter.waiting_lines()), (0, 0));
+}
+
+#[test]
+fn a_thread_is_refused_at_once_when_it_would_be_late() {
+    let limiter = RateLimiter::new(Quota::per_hour(1));
+    let charge: Decision = limiter.wait("alice").within(Duration::ZERO).block().expect("room");
+    assert_eq!(charge.cost(), 1);
+    let late: NotReady = limiter.wait("alice").within(ms(3_599_000)).block().unwrap_err();
+    assert!(late.is_too_late() && late.decision().is_denied());
+    assert!(limiter.wait_n("alice", 2).block().unwrap_err().is_never());
+    assert_eq!(limiter.wait_n("alice", 0).block().expect("nothing").cost(), 0);
+    let window = RateLimiter::builder(FixedWindow::new(Quota::per_hour(1)));
+    let window = window.clock(ManualClock::new(Timestamp::from_secs(1))).direct();
+    admitted(window.wait().block());
+    assert_eq!(window.wait().within(ms(60)).block().unwrap_err().retry_after(), Some(ms(3_599_000)));
+    assert_eq!((limiter.waiting(), limiter.waiting_lines(), window.waiting_lines()), (0, 0, 0));
+}
+
+#[test]
+fn a_deadline_wakes_a_thread_that_is_not_the_first() {
+    // The clock stands: the head sleeps on, and who is behind it waits until the deadline has passed by the clock.
+    let clock = ManualClock::default();
+    let spacing = tollgate::MinimumSpacing::new(ms(2));
+    let limiter = RateLimiter::builder(spacing).clock(clock.clone()).direct();
+    assert!(limiter.check().is_allowed());
+    thread::scope(|scope| {
+        let [head, second] = [1, 2].map(|already| {
+            let wait = scope.spawn(|| limiter.wait().jitter(Jitter::up_to(ms(1))).block());
+            while limiter.waiting() < already {
+                thread::yield_now();
+            }
+            wait
+        });
+        let late = scope.spawn(|| limiter.wait().within(ms(5)).block());
+        while limiter.waiting() < 3 {
+            thread::yield_now();
+        }
+        clock.advance(ms(100));
+        // The head and the second are late by far; the third has no time left, wherever it stands.
+        assert!(late.join().unwrap().unwrap_err().is_too_late());
+        clock.advance(ms(100));
+        assert!(head.join().unwrap().is_ok() && second.join().unwrap().is_ok());
+    });
+    assert_eq!(limiter.waiting_lines(), 0);
+}
+
+#[test]
+fn many_threads_wait_for_few_keys() {
+    const THREADS: u32 = 6;
+    const EACH: u32 = 10;
+    let build = RateLimiter::builder(Gcra::new(Quota::per_second(2_000).burst(1)));
+    let limiter = build.clock(StdClock::new()).keyed::<u32>();
+    let start = limiter.clock().now();
+    let barrier = Barrier::new(usize::try_from(THREADS).expect("small"));
+    thread::scope(|scope| {
+        for n in 0..THREADS {
+            let (limiter, barrier) = (&limiter, &barrier);
+            scope.spawn(move || {
+                barrier.wait();
+                for _ in 0..EACH {
+                    admitted(limiter.wait(&(n % 2)).block());
+                }
+            });
+        }
+    });
+    // Of each key all units but the first have waited for an interval.
+    assert!(limiter.clock().now() >= start + Duration::from_micros(500) * (THREADS / 2 * EACH - 1));
+    assert_eq!((limiter.waiting(), limiter.waiting_lines()), (0, 0));
+}

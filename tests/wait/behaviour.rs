@@ -1,0 +1,420 @@
+//! What waits promise, one promise at a time.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::time::{Instant, advance, sleep};
+use tollgate::{
+    Carry, Clock, Decision, Direct, FixedWindow, Gcra, Jitter, LeakyBucketQueue, MinimumSpacing, NotReady,
+    Quota, RateLimiter, SlidingLog, Timestamp, TokioClock,
+};
+
+type Limiter = Arc<RateLimiter<Direct<Gcra>, TokioClock>>;
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn admitted(result: Result<Decision, NotReady>) {
+    assert!(result.is_ok_and(|decision| decision.is_allowed()));
+}
+
+/// One unit each 10 ms, `burst` at once.
+fn gcra(burst: u64) -> Limiter {
+    Arc::new(
+        RateLimiter::builder(Gcra::new(Quota::per_second(100).burst(burst)))
+            .clock(TokioClock::new())
+            .direct(),
+    )
+}
+
+async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
+    let mut future = pin!(future);
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn checks_do_not_overtake_a_reservation_and_may_go_when_it_is_dropped() {
+    let limiter = gcra(2);
+    assert!(limiter.check_n(2).is_allowed());
+    let mut wait = limiter.until_ready_n(2);
+    assert!(is_pending(&mut wait).await);
+    advance(ms(15)).await;
+    assert!(limiter.check().is_denied(), "a unit has come, and is the waiter's");
+    drop(wait);
+    assert!(limiter.check().is_allowed(), "it is given back");
+    assert!(limiter.check().is_denied(), "and no more than that");
+    assert_eq!(limiter.waiting_lines(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_wait_for_one_key_in_order() {
+    let limiter = gcra(1);
+    let start = Instant::now();
+    let ends = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for n in 0..1_000 {
+        let (limiter, ends) = (Arc::clone(&limiter), Arc::clone(&ends));
+        tasks.push(tokio::spawn(async move {
+            admitted(limiter.until_ready().await);
+            ends.lock().unwrap().push((n, start.elapsed()));
+        }));
+    }
+    sleep(ms(1)).await;
+    assert_eq!((limiter.waiting(), limiter.waiting_lines()), (999, 1));
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let expected: Vec<_> = (0..1_000).map(|n| (n, ms(10 * n))).collect();
+    assert_eq!(*ends.lock().unwrap(), expected);
+    assert_eq!((limiter.waiting(), limiter.waiting_lines()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lines_of_many_keys_do_not_wait_for_each_other() {
+    let build = RateLimiter::builder(Gcra::new(Quota::per_second(100).burst(1)));
+    let limiter = Arc::new(build.clock(TokioClock::new()).keyed::<u64>());
+    let start = Instant::now();
+    let mut tasks = Vec::new();
+    for n in 0..600_u64 {
+        let limiter = Arc::clone(&limiter);
+        tasks.push(tokio::spawn(async move {
+            admitted(limiter.until_ready(&(n % 200)).await);
+            assert_eq!(start.elapsed(), ms(10 * (n / 200)));
+        }));
+    }
+    sleep(ms(1)).await;
+    assert_eq!((limiter.waiting(), limiter.waiting_lines()), (400, 200));
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!((limiter.waiting(), limiter.waiting_lines()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_refuses_at_once_what_comes_later_and_nothing_that_comes_then() {
+    let limiter = gcra(1);
+    let start = Instant::now();
+    admitted(limiter.until_ready().within(Duration::ZERO).await);
+    let late = limiter.until_ready().within(ms(9)).await.unwrap_err();
+    assert!(late.is_too_late() && !late.is_never());
+    assert_eq!(late.retry_after(), Some(ms(10)));
+    assert_eq!(late.to_string(), "not ready in time: 1 units can go in 10ms or later");
+    let never = limiter.until_ready_n(2).within(ms(100)).await.unwrap_err();
+    assert!(never.is_never() && never.decision().is_never());
+    assert_eq!(never.to_string(), "never ready: 2 units can never go, at most 1 at once");
+    let waits = [20, 19, 20].map(|within| limiter.until_ready().within(ms(within)));
+    let [first, second, third] = waits;
+    let mut first = pin!(first);
+    assert!(is_pending(&mut first).await);
+    // Behind the first: in 20 ms.
+    let second = second.await.unwrap_err();
+    assert_eq!((second.retry_after(), start.elapsed()), (Some(ms(20)), Duration::ZERO));
+    let (first, third) = futures_util::future::join(first, third).await;
+    assert!(first.is_ok() && third.is_ok(), "within is up to and including");
+    assert_eq!(start.elapsed(), ms(20));
+    assert_eq!(limiter.waiting_lines(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_the_turn_is_not_known_the_deadline_refuses_to_the_millisecond() {
+    // One each 40 ms: what three in line mean to a fourth, spacings do not say.
+    let build = RateLimiter::builder(MinimumSpacing::new(ms(40))).clock(TokioClock::new());
+    let limiter = build.direct();
+    let start = Instant::now();
+    assert!(limiter.check().is_allowed());
+    let [a, b, c] = [0; 3].map(|_| async {
+        admitted(limiter.until_ready().await);
+        start.elapsed()
+    });
+    let late = async {
+        assert!(limiter.until_ready().within(ms(100)).await.unwrap_err().is_too_late());
+        start.elapsed()
+    };
+    let ends = futures_util::future::join4(a, b, c, late).await;
+    assert_eq!(ends, (ms(40), ms(80), ms(120), ms(100)));
+    assert_eq!(limiter.waiting_lines(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_due_at_the_deadline_goes_though_its_timer_is_first() {
+    // Both can go in the next window, which begins at the second one's deadline; its timer may be the first to be seen.
+    let window = FixedWindow::new(Quota::per_second(2));
+    let limiter = RateLimiter::builder(window).clock(TokioClock::starting_at(Timestamp::ZERO)).direct();
+    assert!(limiter.check_n(2).is_allowed());
+    let start = Instant::now();
+    let mut head = limiter.until_ready();
+    let mut second = limiter.until_ready().within(ms(1_000));
+    assert!(is_pending(&mut head).await && is_pending(&mut second).await);
+    advance(ms(1_000)).await;
+    assert!(is_pending(&mut second).await, "the one before it is on its way out");
+    assert!(head.await.is_ok() && second.await.is_ok());
+    assert_eq!(start.elapsed(), ms(1_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_dropped_leaves_things_as_they_were() {
+    // Polled or not, this long before they are dropped, in this order.
+    for (polled, after, order) in [
+        (false, 0, [0, 1, 2]),
+        (true, 0, [0, 1, 2]),
+        (true, 7, [2, 1, 0]),
+        (true, 7, [1, 0, 2]),
+        // The turn has come, and nobody has looked.
+        (true, 30, [0, 1, 2]),
+        (true, 35, [0, 2, 1]),
+    ] {
+        let [limiter, untouched] = [gcra(4), gcra(4)];
+        assert!(limiter.check_n(4).is_allowed() && untouched.check_n(4).is_allowed());
+        let mut waits = [3, 2, 1].map(|cost| Some(limiter.until_ready_n(cost)));
+        for wait in waits.iter_mut().flatten() {
+            assert!(!polled || is_pending(wait).await);
+        }
+        advance(ms(after)).await;
+        for index in order {
+            waits[index] = None;
+        }
+        let [left, expected] = [&limiter, &untouched].map(|limiter| limiter.peek().reset_after());
+        assert_eq!(left, expected, "{polled} {after} {order:?}");
+        assert_eq!(left, ms(40 - after));
+        assert_eq!((limiter.waiting(), limiter.waiting_lines()), (0, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_is_dropped_wakes_the_next() {
+    let limiter = gcra(4);
+    assert!(limiter.check_n(4).is_allowed());
+    let start = Instant::now();
+    let mut head = limiter.until_ready_n(4);
+    assert!(is_pending(&mut head).await);
+    let next = tokio::spawn({
+        let limiter = Arc::clone(&limiter);
+        async move { limiter.until_ready().await.map(|_| start.elapsed()) }
+    });
+    sleep(ms(5)).await;
+    drop(head);
+    assert_eq!(next.await.unwrap().unwrap(), ms(10), "as if the other had never been");
+    // And one that was woken, and is dropped before it looks, wakes the next but one.
+    let mut first = limiter.until_ready();
+    let mut woken = limiter.until_ready();
+    assert!(is_pending(&mut first).await && is_pending(&mut woken).await);
+    let last = tokio::spawn({
+        let limiter = Arc::clone(&limiter);
+        async move { limiter.until_ready().await.map(|_| start.elapsed()) }
+    });
+    sleep(ms(3)).await;
+    drop(first);
+    drop(woken);
+    assert_eq!(last.await.unwrap().unwrap(), ms(20));
+    assert_eq!(limiter.waiting_lines(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn jitter_is_on_top_of_a_wait_and_not_beyond_the_deadline() {
+    let limiter = gcra(1);
+    let start = Instant::now();
+    admitted(limiter.until_ready().jitter(Jitter::between(ms(5), ms(7))).await);
+    assert_eq!(start.elapsed(), Duration::ZERO, "who need not wait goes at once");
+    let mut tasks = Vec::new();
+    for n in 1..=200 {
+        let limiter = Arc::clone(&limiter);
+        tasks.push(tokio::spawn(async move {
+            admitted(limiter.until_ready().jitter(Jitter::between(ms(50), ms(70))).await);
+            let late = start.elapsed() - ms(10 * n);
+            assert!((ms(50)..=ms(71)).contains(&late), "{late:?}");
+            late
+        }));
+    }
+    let mut late = Vec::new();
+    for task in tasks {
+        late.push(task.await.unwrap());
+    }
+    let mean = late.iter().sum::<Duration>() / 200;
+    assert!((ms(57)..ms(64)).contains(&mean), "spread evenly: {mean:?}");
+
+    let start = Instant::now();
+    assert!(limiter.check().is_allowed());
+    admitted(limiter.until_ready().jitter(Jitter::between(ms(50), ms(70))).within(ms(15)).await);
+    assert_eq!(start.elapsed(), ms(15));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_dropped_in_its_jitter_is_given_back_if_nobody_went_since() {
+    let limiter = gcra(1);
+    assert!(limiter.check().is_allowed());
+    let mut wait = limiter.until_ready().jitter(Jitter::between(ms(5), ms(5)));
+    assert!(is_pending(&mut wait).await);
+    advance(ms(10)).await;
+    assert!(is_pending(&mut wait).await);
+    assert_eq!((limiter.waiting(), limiter.check().is_denied()), (0, true));
+    drop(wait);
+    assert!(limiter.check().is_allowed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn intervals_below_the_timer_s_milliseconds_do_not_drift() {
+    // 10,000 a second: ten turns in each of the timer's ticks.
+    let build = RateLimiter::builder(Gcra::new(Quota::per_second(10_000).burst(1)));
+    let limiter = Arc::new(build.clock(TokioClock::new()).direct());
+    let start = Instant::now();
+    let mut tasks = Vec::new();
+    for n in 0..2_000_u32 {
+        let limiter = Arc::clone(&limiter);
+        tasks.push(tokio::spawn(async move {
+            admitted(limiter.until_ready().await);
+            let late = start.elapsed().checked_sub(Duration::from_micros(100) * n).expect("never early");
+            assert!(late < ms(1), "{n}: {late:?} late");
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_missed_in_a_long_stall_is_not_caught_up() {
+    let build = RateLimiter::builder(Gcra::new(Quota::per_second(1_000).burst(1)));
+    let limiter = Arc::new(build.clock(TokioClock::new()).direct());
+    let start = Instant::now();
+    let ends = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for _ in 0..100 {
+        let (limiter, ends) = (Arc::clone(&limiter), Arc::clone(&ends));
+        tasks.push(tokio::spawn(async move {
+            admitted(limiter.until_ready().await);
+            ends.lock().unwrap().push(start.elapsed());
+        }));
+    }
+    tokio::task::yield_now().await;
+    // Nobody is polled for half a second.
+    advance(ms(500)).await;
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let ends = ends.lock().unwrap();
+    // The head, and what two milliseconds bring.
+    assert_eq!(ends.iter().filter(|&&end| end == ms(500)).count(), 4);
+    assert_eq!(ends.last(), Some(&ms(595)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_is_over_by_the_limiter_s_clock_not_the_timer_s() {
+    /// Half as fast as tokio's.
+    struct Slow(TokioClock);
+    impl Clock for Slow {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_nanos(self.0.now().as_nanos() / 2)
+        }
+    }
+    let clock = Slow(TokioClock::starting_at(Timestamp::ZERO));
+    let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(100).burst(1))).clock(clock).direct();
+    let start = Instant::now();
+    for n in 0..5 {
+        admitted(limiter.until_ready().await);
+        assert!(start.elapsed() >= ms(20 * n), "never early");
+        assert!(start.elapsed() < ms(20 * n + 1) + ms(n), "{:?}", start.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_is_reserved_checks_may_overtake_but_waits_may_not() {
+    let log = SlidingLog::new(Quota::new(2, ms(100)));
+    let limiter = Arc::new(RateLimiter::builder(log).clock(TokioClock::new()).direct());
+    let start = Instant::now();
+    assert!(limiter.check().is_allowed());
+    advance(ms(50)).await;
+    assert!(limiter.check().is_allowed());
+    let spawn = |cost| {
+        let limiter = Arc::clone(&limiter);
+        tokio::spawn(async move { limiter.until_ready_n(cost).await.map(|_| start.elapsed()) })
+    };
+    let large = spawn(2);
+    tokio::task::yield_now().await;
+    let small = spawn(1);
+    sleep(ms(60)).await;
+    // A unit has left the log: not the small one's, which is second in line, but anyone's who does not wait.
+    assert_eq!(limiter.waiting(), 2);
+    assert!(limiter.check().is_allowed());
+    assert_eq!(large.await.unwrap().unwrap(), ms(210));
+    assert_eq!(small.await.unwrap().unwrap(), ms(310));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_shapes_what_waits_for_it() {
+    let queue = LeakyBucketQueue::new(Quota::per_second(100).burst(3));
+    let limiter = Arc::new(RateLimiter::builder(queue).clock(TokioClock::new()).direct());
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..8)
+        .map(|n| {
+            let limiter = Arc::clone(&limiter);
+            tokio::spawn(async move {
+                let end = limiter.until_ready().within(ms(40)).await.map(|_| start.elapsed());
+                (n, end.map_err(|error: NotReady| (error.retry_after(), start.elapsed())))
+            })
+        })
+        .collect();
+    for task in tasks {
+        let (n, end) = task.await.unwrap();
+        // Five fit in 40 ms; the others know at once.
+        let expected = if n < 5 { Ok(ms(10 * n)) } else { Err((Some(ms(50)), Duration::ZERO)) };
+        assert_eq!(end, expected, "{n}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_waited_for_at_a_cost_of_nothing() {
+    let limiter = gcra(1);
+    assert!(limiter.check().is_allowed());
+    let mut head = limiter.until_ready();
+    assert!(is_pending(&mut head).await);
+    assert_eq!(limiter.until_ready_n(0).await.expect("nothing").cost(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_as_the_quota_changes_keeps_a_turn_and_the_next_asks_under_the_new_one() {
+    let build = RateLimiter::builder(Gcra::new(Quota::per_second(10).burst(2))).clock(TokioClock::new());
+    let limiter = build.direct().adjustable();
+    assert!(limiter.check_n(2).is_allowed());
+    let start = Instant::now();
+    let mut waits = [1, 1, 2].map(|cost| limiter.until_ready_n(cost));
+    for wait in &mut waits {
+        assert!(is_pending(wait).await);
+    }
+    limiter.set_quota(&Quota::per_second(1).burst(1), Carry::AsIs).expect("fits");
+    let [head, next, never] = waits;
+    admitted(head.await);
+    assert_eq!(start.elapsed(), ms(100), "as it was told");
+    admitted(next.await);
+    assert!(start.elapsed() >= ms(1_000), "at the new rate: {:?}", start.elapsed());
+    assert!(never.await.unwrap_err().is_never());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_stays_and_can_be_refunded() {
+    let limiter = gcra(1);
+    let mut wait = limiter.until_ready();
+    let first = (&mut wait).await.expect("room");
+    let mut cx = Context::from_waker(Waker::noop());
+    assert_eq!(pin!(&mut wait).poll(&mut cx), Poll::Ready(Ok(first)));
+    drop(wait);
+    assert!(limiter.check().is_denied(), "what was answered is not given back");
+    assert_eq!(limiter.refund(&first), 1);
+    assert!(limiter.check().is_allowed());
+}
+
+#[test]
+fn waits_may_move_between_threads() {
+    fn sendable<T: Send + Unpin + std::fmt::Debug>(_: &T) {}
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let _entered = runtime.enter();
+    let limiter = gcra(1);
+    sendable(&limiter.until_ready());
+    sendable(&limiter.wait());
+    let by_key = RateLimiter::new(Quota::per_second(1));
+    sendable(&by_key.until_ready("alice").within(ms(1)).jitter(Jitter::up_to(ms(1))));
+    sendable(&by_key.wait_n(&[1, 2], 2));
+    sendable(&TokioClock::default());
+}

@@ -1,0 +1,257 @@
+//! Random schedules in paused time: every wait ends at the millisecond that the model says.
+
+use crate::common::kinds::{ALL, Kind};
+use crate::common::operations::config;
+use crate::common::oracle::Spec;
+use crate::line::{End, MS, Model, Request};
+use proptest::prelude::*;
+use proptest::sample::select;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+use tollgate::{Decision, NotReady, RateLimiter, Timestamp, TokioClock};
+
+const START_NS: u64 = 1_700_000_000_000_000_000;
+
+type Waits = Pin<Box<dyn Future<Output = Result<Decision, NotReady>> + Send>>;
+
+/// A limiter of any kind: a wait for a cost of a key, the number that wait, and the number of lines.
+struct Subject {
+    wait: Box<dyn Fn(u32, u64, Option<Duration>) -> Waits>,
+    left: Box<dyn Fn() -> (usize, usize)>,
+}
+
+/// A subject of a limiter that is asked for keys.
+macro_rules! keyed {
+    ($limiter:expr) => {{
+        let limiter = Arc::new($limiter);
+        let also = Arc::clone(&limiter);
+        Subject {
+            wait: Box::new(move |key, cost, within| {
+                let limiter = Arc::clone(&limiter);
+                Box::pin(async move {
+                    let wait = limiter.until_ready_n(&key, cost);
+                    if let Some(within) = within { wait.within(within).await } else { wait.await }
+                })
+            }),
+            left: Box::new(move || (also.waiting(), also.waiting_lines())),
+        }
+    }};
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Store {
+    Direct,
+    Keyed,
+    /// With an overdraft of so many units.
+    Compact(u64),
+    Sketch,
+}
+
+fn subject(kind: Kind, spec: Spec, store: Store, clock: TokioClock) -> Subject {
+    let quota = crate::common::subjects::quota(spec).expect("a plain quota");
+    let subject = match store {
+        Store::Direct => with_algorithm!(kind, spec, algorithm => {
+            let limiter = Arc::new(RateLimiter::builder(algorithm).clock(clock).direct());
+            let also = Arc::clone(&limiter);
+            Subject {
+                wait: Box::new(move |_, cost, within| {
+                    let limiter = Arc::clone(&limiter);
+                    Box::pin(async move {
+                        let wait = limiter.until_ready_n(cost);
+                        if let Some(within) = within { wait.within(within).await } else { wait.await }
+                    })
+                }),
+                left: Box::new(move || (also.waiting(), also.waiting_lines())),
+            }
+        }),
+        Store::Keyed => with_algorithm!(kind, spec, algorithm => {
+            keyed!(RateLimiter::builder(algorithm).clock(clock).keyed::<u32>())
+        }),
+        Store::Compact(units) => Some(match kind {
+            Kind::Queue => keyed!(compact(tollgate::LeakyBucketQueue::new(quota), units, clock)),
+            Kind::Spacing => keyed!(compact(tollgate::MinimumSpacing::new(quota.period()), units, clock)),
+            Kind::Fixed => keyed!(compact(tollgate::FixedWindow::new(quota), units, clock)),
+            _ => keyed!(compact(tollgate::Gcra::new(quota), units, clock)),
+        }),
+        Store::Sketch => {
+            let build = RateLimiter::builder(tollgate::FixedWindow::new(quota)).clock(clock);
+            Some(keyed!(build.sketch().expect("fits")))
+        }
+    };
+    subject.expect("a plain quota")
+}
+
+fn compact<A: tollgate::CompactAlgorithm>(
+    algorithm: A,
+    overdraft: u64,
+    clock: TokioClock,
+) -> RateLimiter<tollgate::Compact<A>, TokioClock> {
+    let build = RateLimiter::builder(algorithm).clock(clock).capacity(4_096).overdraft(overdraft);
+    build.compact().expect("fits")
+}
+
+/// What the limiter does: the end of each request with its millisecond, and the order of the ends.
+fn run(kind: Kind, spec: Spec, store: Store, requests: &[Request]) -> (Vec<(End, u64)>, Vec<usize>) {
+    let build = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    build.expect("a runtime").block_on(async {
+        let clock = TokioClock::starting_at(Timestamp::from_nanos(START_NS));
+        let start = Instant::now();
+        let subject = subject(kind, spec, store, clock);
+        let ends = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = Vec::new();
+        for (index, request) in requests.iter().copied().enumerate() {
+            sleep_until(start + Duration::from_millis(request.at)).await;
+            let wait = (subject.wait)(request.key, request.cost, request.within.map(Duration::from_millis));
+            let ends = Arc::clone(&ends);
+            tasks.push(tokio::spawn(async move {
+                let dropped = Duration::from_millis(request.dropped.unwrap_or(1 << 40));
+                let end = match tokio::time::timeout(dropped, wait).await {
+                    Ok(Ok(decision)) => {
+                        assert!(decision.is_allowed());
+                        End::Admitted
+                    }
+                    Ok(Err(error)) if error.is_never() => End::Never,
+                    Ok(Err(_)) => End::TooLate,
+                    Err(_) => End::Dropped,
+                };
+                let since = start.elapsed();
+                assert_eq!(since.subsec_nanos() % 1_000_000, 0, "whole milliseconds");
+                let ms = u64::try_from(since.as_millis()).expect("short");
+                ends.lock().expect("no panic").push((index, end, ms));
+            }));
+        }
+        for task in tasks {
+            task.await.expect("no panic");
+        }
+        assert_eq!((subject.left)(), (0, 0), "nobody waits, and no line is left");
+        let ends = ends.lock().expect("no panic");
+        let mut by_index = vec![(End::Never, 0); requests.len()];
+        for &(index, end, ms) in ends.iter() {
+            by_index[index] = (end, ms);
+        }
+        (by_index, ends.iter().map(|&(index, ..)| index).collect())
+    })
+}
+
+/// A request before it is known what it is made of: a gap in steps of 2 ms, a key, a share of the largest cost, whether and when
+/// it leaves early.
+type Draft = (u64, u32, u64, u64, u64);
+
+#[derive(Clone, Debug)]
+struct Schedule {
+    kind: Kind,
+    store: Store,
+    spec: Spec,
+    requests: Vec<Request>,
+}
+
+/// Turns are at even milliseconds; what leaves early does so at odd ones.
+fn schedule(kinds: &[Kind], stores: &[Store]) -> impl Strategy<Value = Schedule> {
+    let limit = select(vec![1_u64, 2, 3, 5, 6, 10]);
+    let period_ms = select(vec![120_u64, 240, 600]);
+    let gap = prop_oneof![2 => Just(0), 3 => 0_u64..=10, 1 => 0_u64..=300];
+    let draft = (gap, 0..3_u32, 0..=16_u64, 0..10_u64, prop_oneof![0..60_u64, 0..1_000_u64]);
+    let drafts = prop::collection::vec(draft, 1..40);
+    (select(kinds.to_vec()), select(stores.to_vec()), limit, period_ms, 0..=12_u64, any::<bool>(), drafts)
+        .prop_map(|(kind, store, limit, period_ms, more, drops, drafts)| {
+            let spec = Spec::new(limit, period_ms * MS);
+            let spec = match kind {
+                _ if kind.is_bucket_family() => spec.with_burst(1 + more),
+                // With room for a batch beside what a waiter finds too little, so that none of it runs over while it waits: a
+                // reservation takes what there is when it is made.
+                Kind::Interval | Kind::Aligned(_) | Kind::Adaptive(_) => spec.with_burst(2 * limit + more),
+                _ => spec,
+            };
+            let requests = requests(kind, spec, store, drops, &drafts);
+            Schedule { kind, store, spec, requests }
+        })
+}
+
+fn requests(kind: Kind, spec: Spec, store: Store, drops: bool, drafts: &[Draft]) -> Vec<Request> {
+    let most = match kind {
+        // A turn that is more than a period away is given back in the period of its reservation only.
+        Kind::Interval | Kind::Aligned(_) | Kind::Adaptive(_) => spec.limit,
+        Kind::Spacing => 3,
+        _ if kind.is_bucket_family() => spec.burst + 1,
+        _ => spec.limit + 1,
+    };
+    let mut at = 0;
+    let request = |&(gap, key, share, leaves, span): &Draft| {
+        at += 2 * gap;
+        let span = Some(2 * span + 1);
+        let (within, dropped) = match (kind, leaves) {
+            // Turns at any nanosecond.
+            (Kind::Sliding | Kind::SlidingStrict, _) => (None, None),
+            (_, 0) => (span, None),
+            (_, 1) => (None, span),
+            (_, 2) => (span, span.map(|span| (span / 2) | 1)),
+            _ => (None, None),
+        };
+        // Who would be in time if others left is refused at once, but only where that is known.
+        let (within, dropped) = match (Model::foretells(kind), drops) {
+            (true, _) => (within, dropped),
+            (false, true) => (None, dropped),
+            (false, false) => (within, None),
+        };
+        let key = if store == Store::Direct { 0 } else { key };
+        Request { at, key, cost: 1 + share * (most - 1) / 16, within, dropped }
+    };
+    drafts.iter().map(request).collect()
+}
+
+fn check(schedule: &Schedule) -> Result<(), TestCaseError> {
+    let &Schedule { kind, store, spec, ref requests } = schedule;
+    let expected = Model { kind, spec, start_ns: START_NS, requests }.run();
+    let (actual, order) = run(kind, spec, store, requests);
+    for (index, request) in requests.iter().enumerate() {
+        let ((end, ms), (expected_end, expected_ms)) = (actual[index], expected[index]);
+        prop_assert_eq!(end, expected_end, "request {} at {} ms against {} ms", index, ms, expected_ms);
+        if end == End::TooLate && !Model::foretells(kind) {
+            let deadline = request.at + request.within.expect("only who has a deadline is late");
+            prop_assert!((request.at..=deadline).contains(&ms), "request {index} refused at {ms} ms");
+        } else {
+            prop_assert_eq!(ms, expected_ms, "request {}", index);
+        }
+    }
+    for key in 0..3 {
+        let admitted = |&&index: &&usize| requests[index].key == key && actual[index].0 == End::Admitted;
+        let admitted: Vec<usize> = order.iter().filter(admitted).copied().collect();
+        prop_assert!(admitted.is_sorted(), "first come, first served: {admitted:?}");
+    }
+    Ok(())
+}
+
+/// As the model has it, phases included.
+fn kinds() -> Vec<Kind> {
+    let whole = |kind| match kind {
+        Kind::Aligned(_) => Kind::Aligned(0),
+        Kind::Adaptive(_) => Kind::Adaptive(0),
+        other => other,
+    };
+    ALL.into_iter().map(whole).collect()
+}
+
+#[test]
+fn every_wait_ends_when_the_model_says_with_every_algorithm() {
+    proptest!(config(500), |(schedule in schedule(&kinds(), &[Store::Direct, Store::Keyed]))| check(&schedule)?);
+}
+
+#[test]
+fn every_wait_ends_when_the_model_says_with_reservations() {
+    let kinds = [Kind::Gcra, Kind::Greedy, Kind::Queue];
+    let stores = [Store::Direct, Store::Keyed, Store::Compact(10_000)];
+    proptest!(config(300), |(schedule in schedule(&kinds, &stores))| {
+        let greedy = schedule.kind == Kind::Greedy;
+        check(&Schedule { store: if greedy { Store::Keyed } else { schedule.store }, ..schedule })?;
+    });
+}
+
+#[test]
+fn every_wait_ends_when_the_model_says_in_stores_that_do_not_foresee() {
+    let kinds = [Kind::Gcra, Kind::Queue, Kind::Spacing, Kind::Fixed];
+    proptest!(config(200), |(schedule in schedule(&kinds, &[Store::Compact(0)]))| check(&schedule)?);
+    proptest!(config(50), |(schedule in schedule(&[Kind::Fixed], &[Store::Sketch]))| check(&schedule)?);
+}

@@ -1,0 +1,125 @@
+//! Many tasks and threads wait for few keys at once, and give up at any moment: nobody is forgotten, nothing is left, and no
+//! more is admitted than time allows.
+//!
+//! Real time, and the timings are whatever the machine makes of them. The form marked `#[ignore]` is larger, for runs under a
+//! sanitizer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tollgate::{Algorithm, Clock, Gcra, Jitter, Keyed, Quota, RateLimiter, SlidingLog, StdClock};
+
+const KEYS: u64 = 3;
+const BURST: u64 = 4;
+const PER_SECOND: u64 = 4_000;
+/// How much sooner a late wake-up may have the next ones go.
+const LATE: Duration = Duration::from_millis(2);
+
+/// A small generator of its own for each task.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+type Limiter<A> = RateLimiter<Keyed<u64, A>, StdClock>;
+
+/// Waits `times` times, and gives up half of the time; counts what was admitted of each key.
+async fn waiter<A: Algorithm>(limiter: &Limiter<A>, admitted: &[AtomicU64], seed: u64, times: u64) {
+    let mut random = Random(seed);
+    for _ in 0..times {
+        let (key, cost) = (random.below(KEYS), 1 + random.below(BURST));
+        let wait = limiter.until_ready_n(&key, cost);
+        let patience = Duration::from_micros(random.below(4_000));
+        let result = match random.below(6) {
+            0 => tokio::time::timeout(patience, wait).await.ok(),
+            1 => {
+                // Polled once or twice, and dropped.
+                tokio::select! {
+                    biased;
+                    result = wait => Some(result),
+                    () = tokio::task::yield_now() => None,
+                }
+            }
+            2 => Some(wait.within(patience).await),
+            3 => Some(wait.jitter(Jitter::up_to(Duration::from_micros(500))).await),
+            _ => Some(wait.await),
+        };
+        if let Some(Ok(charge)) = result {
+            assert!(limiter.clock().now() >= charge.at() + charge.delay(), "never early");
+            let index = usize::try_from(key).expect("small");
+            admitted[index].fetch_add(cost, Ordering::Relaxed);
+        }
+    }
+}
+
+fn run<A: Algorithm>(algorithm: A, most_in: impl Fn(Duration) -> u64, tasks: u64, times: u64) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build();
+    let runtime = runtime.expect("a runtime");
+    let limiter = Arc::new(RateLimiter::builder(algorithm).clock(StdClock::new()).keyed::<u64>());
+    let admitted: Arc<[AtomicU64]> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+    let start = limiter.clock().now();
+    let running: Vec<_> = (0..tasks)
+        .map(|seed| {
+            let (limiter, admitted) = (Arc::clone(&limiter), Arc::clone(&admitted));
+            runtime.spawn(async move { waiter(&limiter, &admitted, seed, times).await })
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for seed in 0..3 {
+            let (limiter, admitted) = (&limiter, &admitted);
+            scope.spawn(move || {
+                let mut random = Random(seed);
+                for _ in 0..times {
+                    let key = random.below(KEYS);
+                    let patience = Duration::from_micros(random.below(40_000));
+                    if limiter.wait(&key).within(patience).block().is_ok() {
+                        admitted[usize::try_from(key).expect("small")].fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    // Some are dropped by their runtime, wherever they are.
+    let aborted = running.len() / 8;
+    for task in &running[..aborted] {
+        task.abort();
+    }
+    runtime.block_on(async {
+        for (index, task) in running.into_iter().enumerate() {
+            let result = task.await;
+            assert!(result.is_ok() || index < aborted, "{result:?}");
+        }
+    });
+    let most = most_in(limiter.clock().now().duration_since(start) + LATE);
+    for (key, units) in admitted.iter().enumerate() {
+        let units = units.load(Ordering::Relaxed);
+        assert!(units <= most, "{units} units of key {key}, at most {most}");
+    }
+    assert_eq!((limiter.waiting(), limiter.waiting_lines()), (0, 0), "nobody waits, and no line is left");
+}
+
+fn all(tasks: u64, times: u64) {
+    let interval_ns = u128::from(1_000_000_000 / PER_SECOND);
+    let units = |time: Duration| u64::try_from(time.as_nanos() / interval_ns).expect("small");
+    let quota = Quota::per_second(PER_SECOND).burst(BURST);
+    run(Gcra::new(quota), |time| BURST + units(time), tasks, times);
+    let window = Duration::from_millis(2);
+    let log = SlidingLog::new(Quota::new(2 * BURST, window));
+    let windows = |time: Duration| u64::try_from(time.as_nanos() / window.as_nanos()).expect("small");
+    run(log, |time| 2 * BURST * (1 + windows(time)), tasks, times);
+}
+
+#[test]
+fn nobody_is_forgotten_and_nothing_is_left() {
+    all(24, 20);
+}
+
+#[test]
+#[ignore = "larger; for sanitizers"]
+fn nobody_is_forgotten_and_nothing_is_left_at_length() {
+    all(64, 150);
+}
