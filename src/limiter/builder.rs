@@ -9,7 +9,6 @@ use crate::clock::QuantaClock;
 use crate::lease::{self, LeaseAlgorithm, LeaseSource, Leases, Striped};
 use crate::quota::{Quota, QuotaError};
 use crate::store::{Capacity, Compact, Direct, Keyed, Overflow, Sketch, WhenFull, compact, keyed};
-use crate::wait::Lines;
 
 /// Sets what is optional about a limiter; made by [`RateLimiter::builder`](crate::RateLimiter::builder).
 ///
@@ -203,7 +202,7 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
     /// A limiter with one state for everything.
     #[must_use]
     pub fn direct(self) -> RateLimiter<Direct<A>, C> {
-        RateLimiter { store: Direct::new(self.algorithm), clock: self.clock, lines: Lines::new() }
+        RateLimiter::of(Direct::new(self.algorithm), self.clock)
     }
 
     /// A limiter with one state for everything that all cores can hit at once: each of them spends from a block that was charged
@@ -214,7 +213,7 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
         A: LeaseAlgorithm,
     {
         let leases = Leases::new(Direct::new(self.algorithm), &self.options.leases);
-        RateLimiter { store: leases, clock: self.clock }
+        RateLimiter::of(leases, self.clock)
     }
 
     /// A limiter with one state for each key.
@@ -226,11 +225,7 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
     {
         let capacity = self.options.capacity.map_or(0, |capacity| capacity.keys());
         let layout = keyed::Layout { capacity, cap: self.options.max_keys };
-        RateLimiter {
-            store: Keyed::new(self.algorithm, self.hasher, layout),
-            clock: self.clock,
-            lines: Lines::new(),
-        }
+        RateLimiter::of(Keyed::new(self.algorithm, self.hasher, layout), self.clock)
     }
 
     /// A limiter that keeps a fingerprint of each key, in fixed memory.
@@ -246,7 +241,7 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
         let Options { capacity, overflow, tiers, overdraft, .. } = self.options;
         let layout = compact::Layout { capacity: capacity.unwrap_or_default(), overflow, tiers, overdraft };
         let store = Compact::new(self.algorithm, self.hasher, &layout)?;
-        Ok(RateLimiter { store, clock: self.clock, lines: Lines::new() })
+        Ok(RateLimiter::of(store, self.clock))
     }
 
     /// A limiter that counts windows in a sketch, in constant memory whatever the number of keys.
@@ -261,7 +256,7 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
     {
         let capacity = self.options.capacity.unwrap_or_default();
         let store = Sketch::new(self.algorithm, self.hasher, capacity)?;
-        Ok(RateLimiter { store, clock: self.clock, lines: Lines::new() })
+        Ok(RateLimiter::of(store, self.clock))
     }
 }
 
@@ -277,6 +272,6 @@ impl<P: LeaseSource, C: crate::Clock, H> Builder<P, C, H> {
     /// A limiter that leases from the source that [`RateLimiter::leasing`](crate::RateLimiter::leasing) was given.
     #[must_use]
     pub fn leases(self) -> RateLimiter<Leases<P>, C> {
-        RateLimiter { store: Leases::new(self.algorithm, &self.options.leases), clock: self.clock }
+        RateLimiter::of(Leases::new(self.algorithm, &self.options.leases), self.clock)
     }
 }

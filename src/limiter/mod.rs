@@ -114,6 +114,10 @@ impl RateLimiter {
 }
 
 impl<S, C> RateLimiter<S, C> {
+    pub(crate) fn of(store: S, clock: C) -> Self {
+        Self { store, clock, lines: Lines::new() }
+    }
+
     #[inline(always)]
     pub(crate) const fn store(&self) -> &S {
         &self.store

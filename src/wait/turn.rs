@@ -303,13 +303,13 @@ fn turn(seen: &Decision, cost: u64) -> u64 {
 fn turn_behind(seen: &Decision, total: u128, units: u64) -> u64 {
     let total = u64::try_from(total).unwrap_or(u64::MAX);
     let facts = match *seen.facts() {
-        Facts::Pace { ahead, interval, capacity, scale, queued, .. } => {
+        Facts::Pace { ahead, interval, capacity, scale, queued } => {
             let ahead = ahead.saturating_add(interval.saturating_mul(total));
-            Facts::Pace { ahead, interval, capacity, scale, charged: units, queued }
+            Facts::Pace { ahead, interval, capacity, scale, queued }
         }
-        Facts::Ticks { ahead, interval, remainder, num, den, queued, .. } => {
+        Facts::Ticks { ahead, interval, remainder, num, den, queued } => {
             let ahead = ahead.saturating_add(interval.saturating_mul(total));
-            Facts::Ticks { ahead, interval, remainder, num, den, charged: true, queued }
+            Facts::Ticks { ahead, interval, remainder, num, den, queued }
         }
         Facts::Batch { used, batch, to_boundary_ns, period_ns } => {
             Facts::Batch { used: used.saturating_add(total), batch, to_boundary_ns, period_ns }
