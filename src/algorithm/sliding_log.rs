@@ -144,6 +144,7 @@ impl SlidingLog {
 impl SlidingLog {
     /// The time of the newest unit, or what is owed first.
     #[inline]
+    #[expect(clippy::result_large_err, reason = "a step is what is returned in either case")]
     fn newest(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> Result<u64, Step> {
         let Some(newest) = head.checked_sub(1) else {
             return Ok(0);

@@ -233,7 +233,7 @@ impl<S: Rebuild + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
 
     fn approach(&self, _key: &Q) {}
 
-    fn prepare<'s, C: Clock>(&'s self, key: &Q, (): (), when: When<'_, C>, cost: u64) -> Decision {
+    fn prepare<C: Clock>(&self, key: &Q, (): (), when: When<'_, C>, cost: u64) -> Decision {
         self.look(key, when, cost)
     }
 

@@ -60,7 +60,7 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
     fn approach(&self, _key: &Q) {}
 
     #[inline(always)]
-    fn prepare<'s, C: Clock>(&'s self, _key: &Q, (): (), when: When<'_, C>, cost: u64) -> Admission {
+    fn prepare<C: Clock>(&self, _key: &Q, (): (), when: When<'_, C>, cost: u64) -> Admission {
         match self.state.prepare(&self.algorithm, when.now_ns, cost) {
             Ok(admission) => admission,
             Err(Dead) => unreachable!("nothing kills the state of a direct store"),

@@ -71,13 +71,13 @@ pub trait Store<Q: ?Sized> {
     fn approach(&self, key: &Q) -> Self::Place;
 
     /// Looks at what [`Verb::Check`] would decide, and charges nothing yet.
-    fn prepare<'s, C: Clock>(
-        &'s self,
+    fn prepare<C: Clock>(
+        &self,
         key: &Q,
         place: Self::Place,
         when: When<'_, C>,
         cost: u64,
-    ) -> Self::Ticket<'s>;
+    ) -> Self::Ticket<'_>;
 
     /// What that would be.
     fn outcome(ticket: &Self::Ticket<'_>) -> Outcome;

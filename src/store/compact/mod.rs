@@ -189,13 +189,13 @@ where
     }
 
     #[inline(always)]
-    fn prepare<'s, C: Clock>(
-        &'s self,
+    fn prepare<C: Clock>(
+        &self,
         _key: &Q,
         place: table::Place,
         when: When<'_, C>,
         cost: u64,
-    ) -> table::Ticket<'s> {
+    ) -> table::Ticket<'_> {
         if when.given {
             self.table.prepare(&self.word, place, &self.given(when.clock, when.now_ns), cost)
         } else {

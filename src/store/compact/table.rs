@@ -39,6 +39,11 @@
 #[cfg(all(test, tollgate_loom))]
 mod models;
 
+mod image;
+mod ticket;
+
+pub(super) use self::image::Image;
+pub(super) use self::ticket::Ticket;
 use super::gauges::{Counters, Gauges, count};
 use super::spill::{Identity, Spill};
 use crate::algorithm::narrow::{Narrow, STATE_BITS, Verdict};
@@ -48,7 +53,7 @@ use crate::sketch::scale;
 use crate::store::latest::Time;
 use crate::store::prefetch::prefetch;
 use crate::store::verb::Verb;
-use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::sync::{AtomicU64, fence, fence_after_rmw};
 use crate::word::{EMPTY, FINGERPRINT_BITS, Standing, Word, standing};
 
@@ -103,26 +108,6 @@ struct Newcomer {
     place: Place,
     next: u64,
     started: u64,
-}
-
-/// A check that is decided and not charged yet.
-#[derive(Copy, Clone, Debug)]
-pub struct Ticket<'t> {
-    verdict: Verdict,
-    /// The key's slot and word; `None` if it was not found at the first look.
-    found: Option<(&'t AtomicU64, u64)>,
-    fingerprint: u64,
-    /// How far ahead the state is, of a reference, and the state that this is added to.
-    ahead: u64,
-    reference: u64,
-    from: u64,
-}
-
-impl Ticket<'_> {
-    #[inline(always)]
-    pub(super) const fn outcome(&self) -> Outcome {
-        self.verdict.outcome()
-    }
 }
 
 /// What a bucket holds of a key.
@@ -232,77 +217,6 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
             }
         }
         self.charge_slowly(word, place, time, now_ns, cost)
-    }
-
-    /// Decides as [`Table::charge_as_of`], and leaves the charge to [`Table::exchange`].
-    #[inline(always)]
-    pub(super) fn prepare<T: Time>(&self, word: &N, place: Place, time: &T, cost: u64) -> Ticket<'_> {
-        let now_ns = time.now();
-        let reference = word.reference(now_ns);
-        let slots = self.bucket(place.bucket);
-        if let Some((slot, seen)) = self.locate(slots, place) {
-            let (ahead, from) = match standing::<STATE_BITS>(seen, reference, self.horizon) {
-                Standing::Ahead(ahead) => (ahead, seen),
-                Standing::Idle => (0, reference),
-                Standing::Unsure(_) => return self.prepare_slowly(word, place, time, now_ns, cost),
-            };
-            let verdict = word.judge(ahead, now_ns, cost);
-            let found = Some((&slots[slot & (WAYS - 1)], seen));
-            return Ticket { verdict, found, fingerprint: place.fingerprint, ahead, reference, from };
-        }
-        self.prepare_slowly(word, place, time, now_ns, cost)
-    }
-
-    /// Not to be charged by one exchange: left to [`Table::act`].
-    #[cold]
-    #[inline(never)]
-    fn prepare_slowly<T: Time>(
-        &self,
-        word: &N,
-        place: Place,
-        time: &T,
-        now_ns: u64,
-        cost: u64,
-    ) -> Ticket<'_> {
-        self.until_done(word, now_ns, |at| {
-            let ahead = self.owed(word, place, at, time)?;
-            let (verdict, fingerprint) = (word.judge(ahead, at.now_ns, cost), place.fingerprint);
-            let reference = at.reference;
-            Ok(Ticket { verdict, found: None, fingerprint, ahead, reference, from: reference })
-        })
-    }
-
-    /// Charges what was prepared, if nothing has changed since.
-    #[inline(always)]
-    pub(super) fn exchange<T: Time>(time: &T, ticket: &Ticket<'_>) -> bool {
-        let &Ticket { verdict, found, fingerprint, ahead, from, .. } = ticket;
-        let (Some((slot, seen)), Verdict::Admit(after)) = (found, verdict) else {
-            return false;
-        };
-        if after == ahead {
-            return true;
-        }
-        time.note(time.now());
-        let next = Word::pack(fingerprint, from.wrapping_add(after.wrapping_sub(ahead)));
-        // Ordering: as in `charge_as_of`.
-        slot.compare_exchange(seen, next, AcqRel, Relaxed).is_ok()
-    }
-
-    /// The answer once that was done.
-    #[inline(always)]
-    pub(super) fn charged(&self, word: &N, now_ns: u64, ticket: &Ticket<'_>, cost: u64) -> Decision {
-        let after = match ticket.verdict {
-            Verdict::Admit(after) => after,
-            Verdict::Deny | Verdict::Never => ticket.ahead,
-        };
-        let charged = after != ticket.ahead;
-        word.decision(ticket.outcome(), after, charged, (now_ns, ticket.reference), cost)
-    }
-
-    /// The answer if it is not done.
-    #[inline(always)]
-    pub(super) fn uncharged(&self, word: &N, now_ns: u64, ticket: &Ticket<'_>, cost: u64) -> Decision {
-        word.decision(ticket.outcome(), ticket.ahead, false, (now_ns, ticket.reference), cost)
     }
 
     /// The key's slot and word, the nearest to its home if there are two: mostly at home, at the first look.
@@ -733,87 +647,4 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
 #[inline]
 fn order(state: u64, reference: u64) -> i64 {
     (state.wrapping_sub(reference) << FINGERPRINT_BITS).cast_signed() >> FINGERPRINT_BITS
-}
-
-/// What a table holds at one time: only what is ahead.
-#[derive(Debug, Default)]
-pub(super) struct Image {
-    /// Slots, ascending, and their fingerprint and how far ahead they are, as a word.
-    pub(super) slots: Vec<(u64, u64)>,
-    /// Cells of the sketch, ascending, and how many coarse ticks ahead they are.
-    pub(super) cells: Vec<(u64, u16)>,
-}
-
-/// For snapshots.
-impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
-    /// Slots, cells, and bits by which cells are shifted.
-    pub(super) fn shape(&self) -> [u64; 3] {
-        let (cells, shift) = match &self.full {
-            Full::Spill(spill) => (spill.cells().cells().len() as u64, u64::from(spill.cells().shift()) + 1),
-            Full::Forget => (0, 0),
-            Full::Inherit => (0, 255),
-        };
-        [self.len() as u64, cells, shift]
-    }
-
-    /// What is owed at a time. Slots first and then cells: a debt that is evicted in between is in the cells by then.
-    pub(super) fn image(&self, word: &N, now_ns: u64, time: &impl Time) -> Image {
-        let at = Moment { now_ns, reference: word.reference(now_ns), again: true };
-        let mut image = Image::default();
-        for (index, slot) in (0..).zip(self.slots()) {
-            let seen = slot.load(Acquire);
-            // At most the horizon, if it was written since the image began.
-            if seen != EMPTY
-                && let Ok(Some(ahead @ 1..)) = self.ahead(word, seen, &at, time)
-            {
-                let ahead = ahead.min(self.horizon);
-                image.slots.push((index, Word::pack(Word::unpack(seen).fingerprint, ahead)));
-            }
-        }
-        // Cells that came round are not taken for debts while nothing was spilled.
-        if let Full::Spill(spill) = &self.full
-            && spill.is_used(at.reference)
-        {
-            image.cells = spill.cells().image(at.reference, &|| word.reference(time.latest(now_ns)));
-        }
-        image
-    }
-
-    /// Whether an image could be one of this table.
-    pub(super) fn accepts(&self, image: &Image) -> bool {
-        let slots = self.len() as u64;
-        let ascending = image.slots.is_sorted_by(|a, b| a.0 < b.0);
-        let sound = image.slots.iter().all(|&(index, word)| {
-            let Word { fingerprint, state } = Word::unpack(word);
-            index < slots && fingerprint > 0 && (1..=self.horizon).contains(&state)
-        });
-        let cells = match &self.full {
-            Full::Spill(spill) => spill.cells().accepts(&image.cells),
-            Full::Forget | Full::Inherit => image.cells.is_empty(),
-        };
-        ascending && sound && cells
-    }
-
-    /// Makes the table what the image of `then_ns` says, at `now_ns`. Time that has passed counts; a clock that is behind
-    /// the image's begins where the image ended.
-    pub(super) fn replace(&self, word: &N, image: &Image, then_ns: u64, now_ns: u64) {
-        let reference = word.reference(now_ns);
-        let passed = if now_ns > then_ns { reference.wrapping_sub(word.reference(then_ns)) } else { 0 };
-        self.clear();
-        for &(index, stored) in &image.slots {
-            let Word { fingerprint, state: ahead } = Word::unpack(stored);
-            if let Some(left @ 1..) = ahead.checked_sub(passed) {
-                #[expect(clippy::cast_possible_truncation, reason = "below the number of slots (`accepts`)")]
-                let index = index as usize;
-                let slot = &self.buckets[index / WAYS][index % WAYS];
-                slot.store(Word::pack(fingerprint, reference.wrapping_add(left)), Release);
-            }
-        }
-        if let Full::Spill(spill) = &self.full {
-            spill.cells().replace(&image.cells, word.reference(then_ns), reference, now_ns > then_ns);
-            if !image.cells.is_empty() {
-                spill.doorkeeper().open(reference);
-            }
-        }
-    }
 }

@@ -466,13 +466,7 @@ where
     }
 
     #[inline(always)]
-    fn prepare<'s, C: Clock>(
-        &'s self,
-        key: &Q,
-        hash: u64,
-        when: When<'_, C>,
-        cost: u64,
-    ) -> Ticket<'s, K, A::Tail> {
+    fn prepare<C: Clock>(&self, key: &Q, hash: u64, when: When<'_, C>, cost: u64) -> Ticket<'_, K, A::Tail> {
         let guard = epoch::pin();
         let found = self.table.get(hash, &guard, |held| key.is(held)).and_then(|node| {
             let admission = node.state.prepare(&self.algorithm, when.now_ns, cost).ok()?;

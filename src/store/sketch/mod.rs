@@ -391,7 +391,7 @@ where
 
     fn approach(&self, _key: &Q) {}
 
-    fn prepare<'s, C: Clock>(&'s self, key: &Q, (): (), when: When<'_, C>, cost: u64) -> Decision {
+    fn prepare<C: Clock>(&self, key: &Q, (): (), when: When<'_, C>, cost: u64) -> Decision {
         Store::look(self, key, when, cost)
     }
 

@@ -1,0 +1,90 @@
+//! A table as it is at one time, for snapshots.
+
+use super::{Full, Moment, Table};
+use crate::algorithm::narrow::Narrow;
+use crate::store::latest::Time;
+use crate::sync::Ordering::{Acquire, Release};
+use crate::word::{EMPTY, Word};
+
+/// What a table holds at one time: only what is ahead.
+#[derive(Debug, Default)]
+pub(in crate::store::compact) struct Image {
+    /// Slots, ascending, and their fingerprint and how far ahead they are, as a word.
+    pub(in crate::store::compact) slots: Vec<(u64, u64)>,
+    /// Cells of the sketch, ascending, and how many coarse ticks ahead they are.
+    pub(in crate::store::compact) cells: Vec<(u64, u16)>,
+}
+
+/// For snapshots.
+impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
+    /// Slots, cells, and bits by which cells are shifted.
+    pub(in crate::store::compact) fn shape(&self) -> [u64; 3] {
+        let (cells, shift) = match &self.full {
+            Full::Spill(spill) => (spill.cells().cells().len() as u64, u64::from(spill.cells().shift()) + 1),
+            Full::Forget => (0, 0),
+            Full::Inherit => (0, 255),
+        };
+        [self.len() as u64, cells, shift]
+    }
+
+    /// What is owed at a time. Slots first and then cells: a debt that is evicted in between is in the cells by then.
+    pub(in crate::store::compact) fn image(&self, word: &N, now_ns: u64, time: &impl Time) -> Image {
+        let at = Moment { now_ns, reference: word.reference(now_ns), again: true };
+        let mut image = Image::default();
+        for (index, slot) in (0..).zip(self.slots()) {
+            let seen = slot.load(Acquire);
+            // At most the horizon, if it was written since the image began.
+            if seen != EMPTY
+                && let Ok(Some(ahead @ 1..)) = self.ahead(word, seen, &at, time)
+            {
+                let ahead = ahead.min(self.horizon);
+                image.slots.push((index, Word::pack(Word::unpack(seen).fingerprint, ahead)));
+            }
+        }
+        // Cells that came round are not taken for debts while nothing was spilled.
+        if let Full::Spill(spill) = &self.full
+            && spill.is_used(at.reference)
+        {
+            image.cells = spill.cells().image(at.reference, &|| word.reference(time.latest(now_ns)));
+        }
+        image
+    }
+
+    /// Whether an image could be one of this table.
+    pub(in crate::store::compact) fn accepts(&self, image: &Image) -> bool {
+        let slots = self.len() as u64;
+        let ascending = image.slots.is_sorted_by(|a, b| a.0 < b.0);
+        let sound = image.slots.iter().all(|&(index, word)| {
+            let Word { fingerprint, state } = Word::unpack(word);
+            index < slots && fingerprint > 0 && (1..=self.horizon).contains(&state)
+        });
+        let cells = match &self.full {
+            Full::Spill(spill) => spill.cells().accepts(&image.cells),
+            Full::Forget | Full::Inherit => image.cells.is_empty(),
+        };
+        ascending && sound && cells
+    }
+
+    /// Makes the table what the image of `then_ns` says, at `now_ns`. Time that has passed counts; a clock that is behind
+    /// the image's begins where the image ended.
+    pub(in crate::store::compact) fn replace(&self, word: &N, image: &Image, then_ns: u64, now_ns: u64) {
+        let reference = word.reference(now_ns);
+        let passed = if now_ns > then_ns { reference.wrapping_sub(word.reference(then_ns)) } else { 0 };
+        self.clear();
+        for &(index, stored) in &image.slots {
+            let Word { fingerprint, state: ahead } = Word::unpack(stored);
+            if let Some(left @ 1..) = ahead.checked_sub(passed) {
+                #[expect(clippy::cast_possible_truncation, reason = "below the number of slots (`accepts`)")]
+                let index = index as usize;
+                let slot = &self.buckets[index / WAYS][index % WAYS];
+                slot.store(Word::pack(fingerprint, reference.wrapping_add(left)), Release);
+            }
+        }
+        if let Full::Spill(spill) = &self.full {
+            spill.cells().replace(&image.cells, word.reference(then_ns), reference, now_ns > then_ns);
+            if !image.cells.is_empty() {
+                spill.doorkeeper().open(reference);
+            }
+        }
+    }
+}
