@@ -393,6 +393,17 @@ async fn who_waits_as_the_quota_changes_keeps_a_turn_and_the_next_asks_under_the
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_says_when_it_was_charged_and_how_long_it_waited() {
+    let limiter = gcra(1);
+    assert!(limiter.check().is_allowed());
+    advance(ms(3)).await;
+    let came = limiter.clock().now();
+    let charge = limiter.until_ready().await.expect("no deadline");
+    assert_eq!((charge.at(), charge.delay()), (came, ms(7)));
+    assert_eq!(limiter.clock().now(), came + charge.delay());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_stays_and_can_be_refunded() {
     let limiter = gcra(1);
     let mut wait = limiter.until_ready();
