@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, advance, sleep};
 use tollgate::{
     Carry, Clock, Decision, Direct, FixedWindow, Gcra, Jitter, LeakyBucketQueue, MinimumSpacing, NotReady,
-    Quota, RateLimiter, SlidingLog, Timestamp, TokioClock,
+    Quota, RateLimiter, SlidingLog, Timestamp, TokenBucket, TokioClock,
 };
 
 type Limiter = Arc<RateLimiter<Direct<Gcra>, TokioClock>>;
@@ -181,6 +181,22 @@ async fn a_wait_that_is_dropped_leaves_things_as_they_were() {
         assert_eq!(left, ms(40 - after));
         assert_eq!((limiter.waiting(), limiter.waiting_lines()), (0, 0));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_batches_away_is_given_back_after_some_of_them_came() {
+    let bucket = TokenBucket::interval(Quota::new(1, ms(10)).burst(5));
+    let [limiter, untouched] = [(); 2].map(|()| {
+        let limiter = RateLimiter::builder(bucket.clone()).clock(TokioClock::new()).direct();
+        assert!(limiter.check_n(5).is_allowed());
+        limiter
+    });
+    let mut head = limiter.until_ready_n(4);
+    assert!(is_pending(&mut head).await);
+    advance(ms(25)).await;
+    drop(head);
+    assert_eq!(limiter.peek().remaining(), 2);
+    assert_eq!(limiter.peek().reset_after(), untouched.peek().reset_after());
 }
 
 #[tokio::test(start_paused = true)]
