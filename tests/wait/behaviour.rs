@@ -187,7 +187,7 @@ async fn a_wait_that_is_dropped_leaves_things_as_they_were() {
 async fn a_turn_that_is_batches_away_is_given_back_after_some_of_them_came() {
     let bucket = TokenBucket::interval(Quota::new(1, ms(10)).burst(5));
     let [limiter, untouched] = [(); 2].map(|()| {
-        let limiter = RateLimiter::builder(bucket.clone()).clock(TokioClock::new()).direct();
+        let limiter = RateLimiter::builder(bucket).clock(TokioClock::new()).direct();
         assert!(limiter.check_n(5).is_allowed());
         limiter
     });
