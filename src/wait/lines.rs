@@ -32,7 +32,7 @@ use crossbeam_utils::CachePadded;
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 
 /// Enough that waiters for different keys seldom meet at one mutex, which is held for a look into two small trees.
-const SHARDS: usize = if cfg!(tollgate_loom) { 1 } else { 16 };
+const SHARDS: usize = if cfg!(tollgate_loom) { 2 } else { 16 };
 
 /// All lines of a limiter. Two words until somebody has to wait.
 #[derive(Debug)]

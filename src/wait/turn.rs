@@ -338,7 +338,10 @@ where
         };
         let now_ns = self.clock.now().as_nanos();
         if let Some(charge) = charge {
-            self.store.give_back(self.key, self.when(now_ns), &charge, charge.cost());
+            // Of a turn that was waited for only the newest is given back, and then nothing has happened to the key since: so as
+            // of its own time, as if it had never been. What has passed since has paid nothing of what nobody did.
+            let at_ns = if charge.delay().is_zero() { now_ns } else { charge.at().as_nanos() };
+            self.store.give_back(self.key, self.when(at_ns), &charge, charge.cost());
         }
         if let Some(place) = place {
             self.lines.leave(place, now_ns);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, advance, sleep};
 use tollgate::{
     Carry, Clock, Decision, Direct, FixedWindow, Gcra, Jitter, LeakyBucketQueue, MinimumSpacing, NotReady,
-    Quota, RateLimiter, SlidingLog, Timestamp, TokioClock,
+    Quota, RateLimiter, SlidingLog, Timestamp, TokenBucket, TokioClock,
 };
 
 type Limiter = Arc<RateLimiter<Direct<Gcra>, TokioClock>>;
@@ -181,6 +181,22 @@ async fn a_wait_that_is_dropped_leaves_things_as_they_were() {
         assert_eq!(left, ms(40 - after));
         assert_eq!((limiter.waiting(), limiter.waiting_lines()), (0, 0));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_batches_away_is_given_back_after_some_of_them_came() {
+    let bucket = TokenBucket::interval(Quota::new(1, ms(10)).burst(5));
+    let [limiter, untouched] = [(); 2].map(|()| {
+        let limiter = RateLimiter::builder(bucket).clock(TokioClock::new()).direct();
+        assert!(limiter.check_n(5).is_allowed());
+        limiter
+    });
+    let mut head = limiter.until_ready_n(4);
+    assert!(is_pending(&mut head).await);
+    advance(ms(25)).await;
+    drop(head);
+    assert_eq!(limiter.peek().remaining(), 2);
+    assert_eq!(limiter.peek().reset_after(), untouched.peek().reset_after());
 }
 
 #[tokio::test(start_paused = true)]
@@ -390,6 +406,17 @@ async fn who_waits_as_the_quota_changes_keeps_a_turn_and_the_next_asks_under_the
     admitted(next.await);
     assert!(start.elapsed() >= ms(1_000), "at the new rate: {:?}", start.elapsed());
     assert!(never.await.unwrap_err().is_never());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_says_when_it_was_charged_and_how_long_it_waited() {
+    let limiter = gcra(1);
+    assert!(limiter.check().is_allowed());
+    advance(ms(3)).await;
+    let came = limiter.clock().now();
+    let charge = limiter.until_ready().await.expect("no deadline");
+    assert_eq!((charge.at(), charge.delay()), (came, ms(7)));
+    assert_eq!(limiter.clock().now(), came + charge.delay());
 }
 
 #[tokio::test(start_paused = true)]

@@ -160,8 +160,8 @@ fn schedule(kinds: &[Kind], stores: &[Store]) -> impl Strategy<Value = Schedule>
             let spec = Spec::new(limit, period_ms * MS);
             let spec = match kind {
                 _ if kind.is_bucket_family() => spec.with_burst(1 + more),
-                // With room for a batch beside what a waiter finds too little, so that none of it runs over while it waits: a
-                // reservation takes what there is when it is made.
+                // With room for a batch beside what a waiter finds too little (see its largest cost below), so that none of it runs
+                // over while it waits: a reservation takes what there is when it is made.
                 Kind::Interval | Kind::Aligned(_) | Kind::Adaptive(_) => spec.with_burst(2 * limit + more),
                 _ => spec,
             };
@@ -172,8 +172,7 @@ fn schedule(kinds: &[Kind], stores: &[Store]) -> impl Strategy<Value = Schedule>
 
 fn requests(kind: Kind, spec: Spec, store: Store, drops: bool, drafts: &[Draft]) -> Vec<Request> {
     let most = match kind {
-        // A turn that is more than a period away is given back in the period of its reservation only.
-        Kind::Interval | Kind::Aligned(_) | Kind::Adaptive(_) => spec.limit,
+        Kind::Interval | Kind::Aligned(_) | Kind::Adaptive(_) => spec.burst - spec.limit + 1,
         Kind::Spacing => 3,
         _ if kind.is_bucket_family() => spec.burst + 1,
         _ => spec.limit + 1,
