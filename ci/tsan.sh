@@ -7,4 +7,4 @@ target=$(rustc -vV | sed -n 's/^host: //p')
 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
 TSAN_OPTIONS="suppressions=$PWD/ci/tsan.supp halt_on_error=1" \
 CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/tsan" \
-    cargo +nightly test --target "$target" --test stress "$@"
+    cargo +nightly test --target "$target" --features tokio --test stress --test wait_stress "$@"

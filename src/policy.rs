@@ -259,22 +259,26 @@ pub trait Together {
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[inline(always)]
+#[must_use = "a decision that nobody reads limits nothing"]
 pub fn check_all<L: Limits>(limits: L) -> JointDecision<L::Decisions> {
     limits.decide(|| limits.now())
 }
 
 /// [`check_all`] at a time that the caller says.
 #[inline]
+#[must_use = "a decision that nobody reads limits nothing"]
 pub fn check_all_at<L: Limits>(limits: L, now: Timestamp) -> JointDecision<L::Decisions> {
     limits.decide(|| At { now_ns: now.as_nanos(), given: true })
 }
 
 /// What [`check_all`] would decide now, uncharged.
+#[must_use = "a decision that nobody reads limits nothing"]
 pub fn peek_all<L: Limits>(limits: L) -> JointDecision<L::Decisions> {
     limits.look(limits.now())
 }
 
 /// [`peek_all`] at a time that the caller says.
+#[must_use = "a decision that nobody reads limits nothing"]
 pub fn peek_all_at<L: Limits>(limits: L, now: Timestamp) -> JointDecision<L::Decisions> {
     limits.look(At { now_ns: now.as_nanos(), given: true })
 }

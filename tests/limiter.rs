@@ -227,3 +227,24 @@ fn timestamps_saturate() {
     assert_eq!(Timestamp::from_secs(5).duration_since(Timestamp::from_secs(2)), secs(3));
     assert_eq!(Timestamp::ZERO + Duration::MAX, Timestamp::MAX);
 }
+
+/// A turn at the next refill is one in a bucket that is full by then: what is left in it now would run over. (It was kept
+/// besides, and four units went at one moment out of a bucket of three.)
+#[test]
+fn a_turn_at_a_refill_does_not_keep_what_runs_over() {
+    let clock = ManualClock::new(Timestamp::from_secs(1_000));
+    let quota = Quota::new(3, Duration::from_millis(120));
+    let bucket = RateLimiter::builder(TokenBucket::interval(quota)).clock(clock.clone()).direct();
+    assert!(bucket.check_n(2).is_allowed());
+    let turn = bucket.reserve(2, Duration::from_secs(1));
+    assert_eq!(turn.delay(), Duration::from_millis(120));
+    let next = bucket.reserve(2, Duration::from_secs(1));
+    assert_eq!(next.delay(), Duration::from_millis(240));
+    clock.advance(Duration::from_millis(120));
+    assert!(bucket.check().is_denied(), "until the second turn has gone, checks are denied");
+    clock.advance(Duration::from_millis(120));
+    assert!(
+        bucket.check_n(1).is_allowed() && bucket.check_n(1).is_denied(),
+        "two of three are the second turn's"
+    );
+}

@@ -193,6 +193,9 @@ impl Batch {
     }
 
     /// Charges units of later batches if they come within `wait_ns`.
+    ///
+    /// A turn k boundaries away is one in a bucket that was given k batches by then, of which it holds no more than its capacity.
+    /// So what is still in the bucket now, and would run over there, is charged along with it.
     pub(super) fn reserve(
         &self,
         head: u64,
@@ -203,12 +206,15 @@ impl Batch {
     ) -> Step {
         self.step_by(head, read, now_ns, |present| {
             let now = self.judge(present, now_ns, cost);
-            let used = present.used.saturating_add(cost);
-            if now.outcome() != Outcome::Denied || used > self.most() {
+            if now.outcome() != Outcome::Denied {
                 return now;
             }
+            let missing = present.used.saturating_add(cost).saturating_sub(self.capacity);
+            let batches = missing.div_ceil(self.batch).saturating_mul(self.batch);
+            let used = present.used.max(batches).saturating_add(cost);
             let later = self.decide(Outcome::Allowed, now_ns, cost, &Present { used, ..*present });
-            if saturating_nanos(later.delay()) <= wait_ns { later } else { now }
+            let fits = used <= self.most() && saturating_nanos(later.delay()) <= wait_ns;
+            if fits { later } else { now }
         })
     }
 
@@ -229,7 +235,7 @@ impl Batch {
                 } else if decision.cost() == 0 {
                     Step::admit(decision, head)
                 } else {
-                    Step::admit(decision, split.pack(index + 1, present.used + decision.cost()))
+                    Step::admit(decision, split.pack(index + 1, used_after(&decision)))
                 }
             }
             Start::FirstUse { used_bits } => self.first_use_step(head, read, now_ns, used_bits, judge),
@@ -366,13 +372,22 @@ impl Batch {
         if decision.cost() == 0 {
             return Step::admit(decision, head);
         }
-        let used = here.used + decision.cost();
+        let used = used_after(&decision);
         if anew {
             let next = Lap { lap: lap.lap.wrapping_add(1), steps: 0, used };
             let raise = Some(Raise { index: next.anchor(), value: now_ns });
             return Step::Admit { decision, next: next.pack(used_bits), raise, fill: None };
         }
         Step::admit(decision, Lap { lap: lap.lap, steps: here.steps, used }.pack(used_bits))
+    }
+}
+
+/// The units that a state has used that an admission leaves.
+#[inline]
+const fn used_after(decision: &Decision) -> u64 {
+    match decision.facts() {
+        Facts::Batch { used, .. } => *used,
+        _ => 0,
     }
 }
 

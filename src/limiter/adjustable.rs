@@ -63,6 +63,7 @@ impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
 impl<S: ManyKeys, C: Clock> RateLimiter<Adjustable<S>, C> {
     /// Checks one unit for `key` now, and charges it if it is allowed.
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check<Q: ?Sized>(&self, key: &Q) -> Decision
     where
         Adjustable<S>: Store<Q>,
@@ -72,6 +73,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Adjustable<S>, C> {
 
     /// Checks `cost` units for `key` now, and charges all of them or none.
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_n<Q: ?Sized>(&self, key: &Q, cost: u64) -> Decision
     where
         Adjustable<S>: Store<Q>,
@@ -81,6 +83,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Adjustable<S>, C> {
 
     /// Checks `cost` units for `key` at a time that the caller says.
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_at<Q: ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
     where
         Adjustable<S>: Store<Q>,
@@ -89,6 +92,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Adjustable<S>, C> {
     }
 
     /// Whether [`RateLimiter::check`] would be allowed now, and how things stand, without charging.
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek<Q: ?Sized>(&self, key: &Q) -> Decision
     where
         Adjustable<S>: Store<Q>,
@@ -97,6 +101,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Adjustable<S>, C> {
     }
 
     /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging.
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek_n<Q: ?Sized>(&self, key: &Q, cost: u64) -> Decision
     where
         Adjustable<S>: Store<Q>,
@@ -105,6 +110,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Adjustable<S>, C> {
     }
 
     /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging.
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek_at<Q: ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
     where
         Adjustable<S>: Store<Q>,
@@ -116,28 +122,33 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Adjustable<S>, C> {
 impl<A: Algorithm, C: Clock> RateLimiter<Adjustable<Direct<A>>, C> {
     /// Checks one unit now, and charges it if it is allowed.
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check(&self) -> Decision {
         self.check_n(1)
     }
 
     /// Checks `cost` units now, and charges all of them or none.
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_n(&self, cost: u64) -> Decision {
         self.act(&(), Verb::Check, self.now(), cost)
     }
 
     /// Checks `cost` units at a time that the caller says.
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_at(&self, cost: u64, now: Timestamp) -> Decision {
         self.act(&(), Verb::Check, self.given(now), cost)
     }
 
     /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging.
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek_n(&self, cost: u64) -> Decision {
         Store::<()>::look(&self.store, &(), self.now(), cost)
     }
 
     /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging.
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek_at(&self, cost: u64, now: Timestamp) -> Decision {
         Store::<()>::look(&self.store, &(), self.given(now), cost)
     }

@@ -21,6 +21,7 @@ where
     /// A tier that was made by a limiter of another layout is not used: the limiter's own quota decides instead. Debug
     /// builds panic.
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_with<Q: Hash + ?Sized>(
         &self,
         key: &Q,

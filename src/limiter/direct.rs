@@ -12,12 +12,14 @@ impl<A: Algorithm, C: Clock> RateLimiter<Direct<A>, C> {
     /// # Complexity
     /// O(1): a clock reading, a load, and one exchange if it is allowed. Lock-free; a denial writes nothing.
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check(&self) -> Decision {
         self.check_n(1)
     }
 
     /// Checks `cost` units now, and charges all of them or none.
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_n(&self, cost: u64) -> Decision {
         self.check_at(cost, self.clock.now())
     }
@@ -26,6 +28,7 @@ impl<A: Algorithm, C: Clock> RateLimiter<Direct<A>, C> {
     ///
     /// A `now` behind an earlier call's can only deny more, by less than the step back.
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_at(&self, cost: u64, now: Timestamp) -> Decision {
         self.store.charge(self.store.algorithm(), now.as_nanos(), cost)
     }
@@ -35,22 +38,26 @@ impl<A: Algorithm, C: Clock> RateLimiter<Direct<A>, C> {
     /// An algorithm that did not come from this limiter's own, so that it would read the state otherwise, is not used:
     /// the limiter's own decides instead. Debug builds panic.
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_with(&self, algorithm: &A, cost: u64, now: Timestamp) -> Decision {
         self.store.charge(super::readable(self.store.algorithm(), algorithm), now.as_nanos(), cost)
     }
 
     /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what remains, when it resets), without
     /// charging.
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek(&self) -> Decision {
         self.peek_n(1)
     }
 
     /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging.
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek_n(&self, cost: u64) -> Decision {
         self.peek_at(cost, self.clock.now())
     }
 
     /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging.
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek_at(&self, cost: u64, now: Timestamp) -> Decision {
         self.store.peek(now.as_nanos(), cost)
     }

@@ -28,12 +28,14 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     /// assert!(limiter.check(&("bob", 7)).is_allowed()); // any type that hashes
     /// ```
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check<Q: Hash + ?Sized>(&self, key: &Q) -> Decision {
         self.check_n(key, 1)
     }
 
     /// Checks `cost` units for `key` now, and charges all of them or none.
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_n<Q: Hash + ?Sized>(&self, key: &Q, cost: u64) -> Decision {
         self.store.charge(self.store.hash(key), &self.clock, cost)
     }
@@ -44,6 +46,7 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     /// [range](crate::Compact) of the words. (The limiter's own *clock* stepping back by more than a full burst takes to
     /// refill makes keys start anew instead: nobody is locked out by a clock that was wrong.)
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_at<Q: Hash + ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision {
         self.store.charge_at(self.store.hash(key), &self.clock, now.as_nanos(), cost)
     }
@@ -70,28 +73,33 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     /// assert!(limiter.check("alice").is_denied());
     /// ```
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_hash(&self, hash: u64, cost: u64) -> Decision {
         self.store.charge(hash, &self.clock, cost)
     }
 
     /// Checks `cost` units for the key with this hash at a time that the caller says; see [`RateLimiter::check_hash`].
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_hash_at(&self, hash: u64, cost: u64, now: Timestamp) -> Decision {
         self.store.charge_at(hash, &self.clock, now.as_nanos(), cost)
     }
 
     /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what remains, when it resets), without
     /// charging.
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek<Q: Hash + ?Sized>(&self, key: &Q) -> Decision {
         self.peek_n(key, 1)
     }
 
     /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging.
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek_n<Q: Hash + ?Sized>(&self, key: &Q, cost: u64) -> Decision {
         self.store.peek(self.store.hash(key), &self.clock, cost)
     }
 
     /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging.
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek_at<Q: Hash + ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision {
         self.store.peek_at(self.store.hash(key), &self.clock, now.as_nanos(), cost)
     }

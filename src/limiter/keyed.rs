@@ -34,6 +34,7 @@ where
     /// assert!(limiter.check("bob").is_allowed());
     /// ```
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check<Q>(&self, key: &Q) -> Decision
     where
         Q: Lookup<K> + ?Sized,
@@ -43,6 +44,7 @@ where
 
     /// Checks `cost` units for `key` now, and charges all of them or none.
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_n<Q>(&self, key: &Q, cost: u64) -> Decision
     where
         Q: Lookup<K> + ?Sized,
@@ -55,6 +57,7 @@ where
     /// A `now` behind an earlier call's can only deny more, by less than the step back; unless the key was forgotten
     /// as idle meanwhile, as of the latest time that any call brought.
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_at<Q>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
     where
         Q: Lookup<K> + ?Sized,
@@ -82,6 +85,7 @@ where
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_with<Q>(&self, key: &Q, algorithm: &A, cost: u64, now: Timestamp) -> Decision
     where
         Q: Lookup<K> + ?Sized,
@@ -92,6 +96,7 @@ where
 
     /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what remains, when it resets), without
     /// charging. Never makes a key.
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek<Q>(&self, key: &Q) -> Decision
     where
         Q: Lookup<K> + ?Sized,
@@ -100,6 +105,7 @@ where
     }
 
     /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging. Never makes a key.
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek_n<Q>(&self, key: &Q, cost: u64) -> Decision
     where
         Q: Lookup<K> + ?Sized,
@@ -108,6 +114,7 @@ where
     }
 
     /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging. Never makes a key.
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek_at<Q>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
     where
         Q: Lookup<K> + ?Sized,

@@ -21,12 +21,14 @@ impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
     /// other cores do not write. See [`Leases`] for when it does not. Lock-free; a denial writes nothing,
     /// races aside.
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check(&self) -> Decision {
         self.check_n(1)
     }
 
     /// Checks `cost` units now, and charges all of them or none.
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_n(&self, cost: u64) -> Decision {
         self.check_at(cost, self.clock.now())
     }
@@ -36,6 +38,7 @@ impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
     /// A `now` behind an earlier call's can only deny more, by less than the step back; but what was charged
     /// up to a lease's life after it, it may spend.
     #[inline]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_at(&self, cost: u64, now: Timestamp) -> Decision {
         self.store.charge(now.as_nanos(), cost)
     }
@@ -43,17 +46,20 @@ impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
     /// As [`RateLimiter::check_at`] by the thread of a number, of which each stripe has every so-manieth. For
     /// tests.
     #[doc(hidden)]
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_on(&self, thread: usize, cost: u64, now: Timestamp) -> Decision {
         self.store.charge_on(thread, now.as_nanos(), cost)
     }
 
     /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what the source and all
     /// stripes have together), without charging.
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek(&self) -> Decision {
         self.peek_n(1)
     }
 
     /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging.
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek_n(&self, cost: u64) -> Decision {
         self.peek_at(cost, self.clock.now())
     }
@@ -62,6 +68,7 @@ impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
     ///
     /// # Complexity
     /// O(stripes).
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek_at(&self, cost: u64, now: Timestamp) -> Decision {
         self.store.peek(now.as_nanos(), cost)
     }

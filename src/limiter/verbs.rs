@@ -84,6 +84,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// assert_eq!(limiter.take_up_to("alice", 7).cost(), 3); // send three of the seven
     /// assert!(limiter.take_up_to("alice", 7).is_denied());
     /// ```
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn take_up_to<Q: ?Sized>(&self, key: &Q, most: u64) -> Decision
     where
         S: Store<Q>,
@@ -92,6 +93,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     }
 
     /// [`RateLimiter::take_up_to`] at a time that the caller says.
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn take_up_to_at<Q: ?Sized>(&self, key: &Q, most: u64, now: Timestamp) -> Decision
     where
         S: Store<Q>,
@@ -245,6 +247,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// assert_eq!(limiter.reserve("alice", 1, wait).delay(), Duration::from_millis(100));
     /// assert!(limiter.reserve("alice", 1, wait).is_denied()); // its turn would come in 200 ms
     /// ```
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn reserve<Q: ?Sized>(&self, key: &Q, cost: u64, max_wait: Duration) -> Decision
     where
         S: Store<Q>,
@@ -253,6 +256,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     }
 
     /// [`RateLimiter::reserve`] at a time that the caller says.
+    #[must_use = "a decision that nobody reads limits nothing"]
     pub fn reserve_at<Q: ?Sized>(&self, key: &Q, cost: u64, max_wait: Duration, now: Timestamp) -> Decision
     where
         S: Store<Q>,
@@ -267,11 +271,13 @@ macro_rules! without_keys {
         /// Charges of other kinds, and taking them back.
         impl<A: Algorithm, C: Clock> RateLimiter<$store, C> {
             /// Charges as much of `most` as there is room for now: [`Decision::cost`] says how much that was. Denied if that is nothing.
+            #[must_use = "a decision that nobody reads limits nothing"]
             pub fn take_up_to(&self, most: u64) -> Decision {
                 self.act(&(), Verb::Take, self.now(), most)
             }
 
             /// [`RateLimiter::take_up_to`] at a time that the caller says.
+            #[must_use = "a decision that nobody reads limits nothing"]
             pub fn take_up_to_at(&self, most: u64, now: Timestamp) -> Decision {
                 self.act(&(), Verb::Take, self.given(now), most)
             }
@@ -346,11 +352,13 @@ macro_rules! without_keys {
             /// }
             /// assert!(limiter.reserve(1, Duration::from_secs(5)).is_denied());
             /// ```
+            #[must_use = "a decision that nobody reads limits nothing"]
             pub fn reserve(&self, cost: u64, max_wait: Duration) -> Decision {
                 self.act(&(), reserve(max_wait), self.now(), cost)
             }
 
             /// [`RateLimiter::reserve`] at a time that the caller says.
+            #[must_use = "a decision that nobody reads limits nothing"]
             pub fn reserve_at(&self, cost: u64, max_wait: Duration, now: Timestamp) -> Decision {
                 self.act(&(), reserve(max_wait), self.given(now), cost)
             }

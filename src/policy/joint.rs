@@ -11,7 +11,6 @@ use crate::decision::{Decision, Outcome};
 /// Its figures are the strictest of all limits'; [`JointDecision::each`] has every limit's own. `D` holds a [`Decision`] for each
 /// limit: an array, or a `Vec`.
 #[derive(Copy, Clone, PartialEq, Eq)]
-#[must_use = "a decision that nobody reads limits nothing"]
 pub struct JointDecision<D> {
     outcome: Outcome,
     each: D,
