@@ -43,7 +43,8 @@
 //! # More than one check
 //!
 //! Several limits on one request ([`check_all`]), turns in the future, refunds, costs that are known afterwards, quotas that
-//! change while in use: see [`guide::decisions`].
+//! change while in use: see [`guide::decisions`]. Waiting for a turn, first come, first served, in threads and in tokio's tasks:
+//! see [`guide::waiting`].
 //!
 //! # Guarantees
 //!
@@ -52,7 +53,7 @@
 //!   a unit's time, and says what it does when it is short of room ([`Overflow`]).
 //! - A denied request is not charged, and a denial writes no memory that threads share (but for a count of those that only
 //!   want of room denied, and in a sketch's races).
-//! - Every call is lock-free. No check is denied because of contention (but for a sketch's, rarely: see [`Sketch`]).
+//! - Every call is lock-free, but for those that wait and those that change a quota. No check is denied because of contention (but for a sketch's, rarely: see [`Sketch`]).
 //! - A compact or direct limiter never allocates on a check; a keyed one at the first sight of a key only (and once for each
 //!   thread).
 //! - No argument overflows, panics or divides by zero. Time that steps back only denies more, by less than the step, for
