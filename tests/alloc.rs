@@ -114,6 +114,70 @@ fn a_direct_limiter_never_allocates() {
     }
 }
 
+#[test]
+fn no_verb_of_a_direct_limiter_allocates() {
+    for kind in ALL {
+        let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+        with_algorithm!(kind, SPEC, algorithm => {
+            let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
+            let mut seen = Seen::default();
+            let count = allocations(|| {
+                for step in 0..500_u64 {
+                    for cost in COSTS {
+                        let charge = limiter.take_up_to(cost);
+                        limiter.refund_n(&charge, 1);
+                        seen.add(charge);
+                        let charge = limiter.reserve(cost, Duration::from_secs(step % 7));
+                        limiter.refund(&charge);
+                        seen.add(charge);
+                        seen.add(limiter.settle(&charge, cost.min(3)));
+                        seen.add(limiter.charge_unchecked_at(cost.min(2), clock_of(step)));
+                    }
+                    clock.advance(Duration::from_secs(20 * (step % 5)));
+                }
+            });
+            assert_eq!(count, 0, "{kind:?}");
+            assert!(seen.0[0] > 500 && seen.0[1] > 500, "{kind:?}: {:?}", seen.0);
+        })
+        .expect("an ordinary quota");
+    }
+}
+
+/// Of a store that is too small, so that keys are evicted and come back with what they owed.
+#[test]
+fn no_verb_of_a_compact_limiter_allocates() {
+    let keys: Vec<String> = (0..60).map(|key| format!("client number {key}")).collect();
+    for kind in COMPACT {
+        let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+        with_compact!(kind, SPEC, algorithm => {
+            let builder = RateLimiter::builder(algorithm).clock(clock.clone()).capacity(Capacity::slots(24));
+            let limiter = builder.overdraft(20).compact().expect("it fits");
+            let mut seen = Seen::default();
+            let count = allocations(|| {
+                for step in 0..12_u64 {
+                    for key in &keys {
+                        for cost in COSTS {
+                            let charge = limiter.take_up_to(key, cost);
+                            limiter.refund_n(key, &charge, 1);
+                            seen.add(charge);
+                            let charge = limiter.reserve(key, cost, Duration::from_secs(step % 7));
+                            limiter.refund(key, &charge);
+                            seen.add(charge);
+                            seen.add(limiter.settle(key, &charge, cost.min(3)));
+                            seen.add(limiter.charge_unchecked_at(key, cost.min(2), clock_of(step)));
+                        }
+                    }
+                    clock.advance(Duration::from_secs(20 * (step % 5)));
+                }
+            });
+            assert_eq!(count, 0, "{kind:?}");
+            assert!(seen.0[0] > 500 && seen.0[1] > 500, "{kind:?}: {:?}", seen.0);
+            assert!(limiter.gauges().evicted > 0, "{kind:?}");
+        })
+        .expect("an ordinary quota");
+    }
+}
+
 /// Any time, also a distant one and one long past.
 fn clock_of(step: u64) -> Timestamp {
     Timestamp::from_nanos(if step.is_multiple_of(50) { step } else { 1_700_000_000 * SEC + step })

@@ -16,6 +16,8 @@ mod lease;
 mod policy;
 #[path = "stress/sketch.rs"]
 mod sketch;
+#[path = "stress/verbs.rs"]
+mod verbs;
 
 use common::SEC;
 use common::kinds::{ALL, Kind};

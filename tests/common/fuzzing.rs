@@ -3,6 +3,8 @@
 #![allow(dead_code, unused_macros, reason = "each target is a crate of its own and uses a part")]
 
 #[macro_use]
+mod verbs;
+#[macro_use]
 pub(crate) mod compact;
 pub(crate) mod kinds;
 #[path = "oracle.rs"]

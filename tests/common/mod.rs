@@ -8,6 +8,8 @@
 )]
 
 #[macro_use]
+mod verbs;
+#[macro_use]
 pub(crate) mod compact;
 pub(crate) mod kinds;
 #[macro_use]

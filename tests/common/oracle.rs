@@ -68,6 +68,9 @@ pub(crate) enum Verdict {
 
 /// A limit on one key.
 pub(crate) trait Oracle: std::fmt::Debug + Send {
+    /// The same as it stands.
+    fn copy(&self) -> Box<dyn Oracle>;
+
     /// The largest cost that a fresh key admits at its best moment.
     fn capacity(&self) -> u64;
 
@@ -76,6 +79,14 @@ pub(crate) trait Oracle: std::fmt::Debug + Send {
 
     /// Charges an admitted `cost`.
     fn charge(&mut self, now: u128, cost: u64);
+
+    /// Charges a `cost` that nobody asked whether it is admitted: what is missing is a debt. How much of it was charged.
+    fn force(&mut self, now: u128, cost: u64) -> u64 {
+        if cost > 0 {
+            self.charge(now, cost);
+        }
+        cost
+    }
 
     /// The most that any closed interval of `t` nanoseconds can see admitted, while time does not step back.
     fn most_in(&self, t: u128) -> u128;
@@ -149,6 +160,10 @@ fn first(mut low: u128, high: u128, holds: &dyn Fn(u128) -> bool) -> Option<u128
         }
     }
     (low <= high).then_some(low)
+}
+
+fn signed(n: u128) -> i128 {
+    i128::try_from(n).expect("times and rates stay far below 127 bits")
 }
 
 fn narrow(n: u128) -> u64 {

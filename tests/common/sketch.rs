@@ -79,6 +79,8 @@ where
         RateLimiter::<Sketch<A, H>, C>::peek_at(self, &key, cost, Timestamp::from_nanos(now))
     }
 
+    keyed_verbs!();
+
     fn holds(&self, _key: u32) -> bool {
         true
     }

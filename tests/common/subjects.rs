@@ -93,6 +93,11 @@ pub(crate) fn quota(spec: Spec) -> Option<Quota> {
 pub(crate) trait Subject: Debug + Send + Sync {
     fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision;
     fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision;
+    fn take_up_to_at(&self, key: u32, most: u64, now: u64) -> Decision;
+    fn charge_unchecked_at(&self, key: u32, cost: u64, now: u64) -> Decision;
+    fn reserve_at(&self, key: u32, cost: u64, wait: Duration, now: u64) -> Decision;
+    fn refund_n_at(&self, key: u32, charge: &Decision, units: u64, now: u64) -> u64;
+    fn settle_at(&self, key: u32, charge: &Decision, actual: u64, now: u64) -> Decision;
     /// Whether the key's state is remembered.
     fn holds(&self, key: u32) -> bool;
 }
@@ -106,6 +111,26 @@ impl<A: Algorithm, C: Clock + Debug + Send + Sync> Subject for RateLimiter<Direc
     fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision {
         assert_eq!(key, 0, "a direct limiter is one stream");
         RateLimiter::<Direct<A>, C>::peek_at(self, cost, Timestamp::from_nanos(now))
+    }
+
+    fn take_up_to_at(&self, _key: u32, most: u64, now: u64) -> Decision {
+        self.take_up_to_at(most, Timestamp::from_nanos(now))
+    }
+
+    fn charge_unchecked_at(&self, _key: u32, cost: u64, now: u64) -> Decision {
+        self.charge_unchecked_at(cost, Timestamp::from_nanos(now))
+    }
+
+    fn reserve_at(&self, _key: u32, cost: u64, wait: Duration, now: u64) -> Decision {
+        self.reserve_at(cost, wait, Timestamp::from_nanos(now))
+    }
+
+    fn refund_n_at(&self, _key: u32, charge: &Decision, units: u64, now: u64) -> u64 {
+        self.refund_n_at(charge, units, Timestamp::from_nanos(now))
+    }
+
+    fn settle_at(&self, _key: u32, charge: &Decision, actual: u64, now: u64) -> Decision {
+        self.settle_at(charge, actual, Timestamp::from_nanos(now))
     }
 
     fn holds(&self, _key: u32) -> bool {
@@ -126,6 +151,8 @@ where
     fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision {
         RateLimiter::<Keyed<u32, A, H>, C>::peek_at(self, &key, cost, Timestamp::from_nanos(now))
     }
+
+    keyed_verbs!();
 
     fn holds(&self, key: u32) -> bool {
         self.contains(&key)

@@ -10,7 +10,7 @@ use loom::thread;
 
 use super::*;
 use crate::algorithm::step::Stepper;
-use crate::algorithm::{FixedWindow, Gcra, SlidingLog, SlidingWindow, SubWindow};
+use crate::algorithm::{FixedWindow, Gcra, MinimumSpacing, SlidingLog, SlidingWindow, SubWindow};
 use crate::quota::Quota;
 
 fn model(run: impl Fn() + Sync + Send + 'static) {
@@ -318,4 +318,122 @@ fn control_reclaiming_by_a_store_loses_a_charge() {
         );
         assert!(killed ^ charged, "an idle state is reclaimed or charged, never both");
     });
+}
+
+impl<A: Algorithm> Shared<A> {
+    fn charge_at(&self, now_ns: u64, cost: u64) -> Decision {
+        self.state.charge(&self.algorithm, now_ns, cost).unwrap()
+    }
+
+    fn refund_at(&self, now_ns: u64, charge: &Decision) -> u64 {
+        self.state.give_back(&self.algorithm, now_ns, charge, charge.cost()).unwrap()
+    }
+
+    /// When a request goes that may wait for `wait_ns`, if it is admitted.
+    fn turn_at(&self, now_ns: u64, wait_ns: u64) -> Option<u64> {
+        let verb = Verb::Reserve { wait_ns };
+        let ask = Ask { algorithm: &self.algorithm, verb, now_ns, cost: 1 };
+        let decision = self.state.act(&ask).unwrap();
+        decision.is_allowed().then(|| now_ns + u64::try_from(decision.delay().as_nanos()).unwrap())
+    }
+
+    fn remaining_at(&self, now_ns: u64) -> u64 {
+        self.state.peek(&self.algorithm, now_ns, 0).unwrap().remaining()
+    }
+}
+
+/// A refund of one of two units beside a charge of the other; how it is taken back is up to `refund`.
+fn refunded_while_charged(refund: fn(&Shared<Gcra>, &Decision) -> u64) {
+    let shared = Shared::new(Gcra::new(quota(1, 10).burst(2)), 100);
+    let charge = shared.charge_at(100, 1);
+    let (back, charged) = both(&shared, move |s| refund(s, &charge), |s| u64::from(s.check_at(100, 1)));
+    assert_eq!(back, 1, "all of it is owed");
+    assert_eq!(shared.head(), 100 + 10 * charged, "neither the charge nor the refund is lost");
+}
+
+#[test]
+fn a_refund_beside_a_charge_loses_neither() {
+    model(|| refunded_while_charged(|s, charge| s.refund_at(100, charge)));
+}
+
+#[test]
+#[should_panic(expected = "neither the charge nor the refund is lost")]
+fn control_a_refund_by_a_store_loses_a_charge() {
+    model(|| {
+        refunded_while_charged(|s, charge| {
+            let given = s.algorithm.give_back(s.head(), |_| 0, 100, charge, 1).unwrap();
+            s.state.head.store(given.next, Ordering::SeqCst);
+            given.units
+        });
+    });
+}
+
+/// Two threads give back their own charges, one before the other in line, while time passes.
+#[test]
+fn refunds_of_two_threads_leave_what_the_others_charged() {
+    model(|| {
+        let shared = Shared::new(Gcra::new(quota(1, 10).burst(4)), 100);
+        let charges = [shared.charge_at(100, 1), shared.charge_at(100, 1)];
+        assert!(shared.check_at(100, 1));
+        let (a, b) =
+            both(&shared, move |s| s.refund_at(100, &charges[0]), move |s| s.refund_at(105, &charges[1]));
+        assert_eq!((a, b), (1, 1), "each is owed, of the second the half");
+        assert_eq!(shared.head(), 115, "the third charge, and the half of the second that was paid");
+    });
+}
+
+/// A window turns while a charge in it is taken back: limit 3 in two windows.
+fn refunded_while_the_window_turns<A: Algorithm>(algorithm: A) {
+    let shared = Shared::new(algorithm, 0);
+    let charge = shared.charge_at(5, 2);
+    assert!(shared.check_at(5, 1));
+    let (back, charged) =
+        both(&shared, move |s| s.refund_at(9, &charge), |s| if s.check_at(10, 2) { 2 } else { 0 });
+    assert!(charged == 0 || back == 2, "two of three units are left only if two were given back");
+    let owed = 1 + (2 - back) + charged;
+    assert!(shared.remaining_at(10) <= 3 - owed, "what was not given back is counted in the ended window");
+}
+
+#[test]
+fn a_refund_beside_a_turn_loses_no_count() {
+    model(|| refunded_while_the_window_turns(SlidingWindow::new(quota(3, 10)).strict()));
+    model(|| refunded_while_the_window_turns(SubWindow::new(quota(3, 10), 1).strict()));
+}
+
+#[test]
+fn a_lap_whose_use_is_taken_back_begins_once() {
+    model(|| {
+        let shared = Shared::new(FixedWindow::from_first_use(quota(2, 10)), 100);
+        let charge = shared.charge_at(100, 2);
+        let (back, charged) =
+            both(&shared, move |s| s.refund_at(104, &charge), |s| if s.check_at(105, 1) { 1 } else { 0 });
+        assert_eq!(back, 2, "the window is that of the charge");
+        assert_eq!(shared.remaining_at(106), 2 - charged, "neither the charge nor the refund is lost");
+        assert!(charged == 0 || !shared.check_at(114, 2), "a window lasts a period from its first use");
+    });
+}
+
+/// Turns of one unit each, and a check beside them that does not wait.
+fn turns<A: Algorithm>(algorithm: A) {
+    let shared = Shared::new(algorithm, 100);
+    let (mut one, two) = both(
+        &shared,
+        |s| vec![s.turn_at(100, 50), s.turn_at(100, 50)],
+        |s| vec![s.check_at(100, 1).then_some(100), s.turn_at(100, 10)],
+    );
+    one.extend(two);
+    let mut given: Vec<u64> = one.into_iter().flatten().collect();
+    given.sort_unstable();
+    let expected: Vec<u64> = (0..given.len() as u64).map(|turn| 100 + 10 * turn).collect();
+    assert_eq!(
+        given, expected,
+        "turns are distinct, an interval apart, and a check goes only if it is the first"
+    );
+    assert!(given.len() >= 2, "those who wait for long enough have turns");
+}
+
+#[test]
+fn turns_are_distinct_and_no_check_goes_while_one_is_outstanding() {
+    model(|| turns(Gcra::new(quota(1, 10))));
+    model(|| turns(MinimumSpacing::new(Duration::from_nanos(10))));
 }

@@ -4,7 +4,7 @@
 //! `num` of them. A time before the last charge is read as the same line continued backwards: the bucket was emptier,
 //! the level higher, the queue's head further off.
 
-use super::{Oracle, Spec};
+use super::{Oracle, Spec, signed};
 
 fn steady(burst: u64, num: u128, den: u128, t: u128) -> u128 {
     u128::from(burst) + t * den / num
@@ -38,6 +38,10 @@ impl Gcra {
 }
 
 impl Oracle for Gcra {
+    fn copy(&self) -> Box<dyn Oracle> {
+        Box::new(self.clone())
+    }
+
     fn capacity(&self) -> u64 {
         self.burst
     }
@@ -81,6 +85,10 @@ impl Bucket {
 }
 
 impl Oracle for Bucket {
+    fn copy(&self) -> Box<dyn Oracle> {
+        Box::new(self.clone())
+    }
+
     fn capacity(&self) -> u64 {
         self.burst
     }
@@ -121,6 +129,10 @@ impl Meter {
 }
 
 impl Oracle for Meter {
+    fn copy(&self) -> Box<dyn Oracle> {
+        Box::new(self.clone())
+    }
+
     fn capacity(&self) -> u64 {
         self.burst
     }
@@ -173,6 +185,10 @@ impl Queue {
 }
 
 impl Oracle for Queue {
+    fn copy(&self) -> Box<dyn Oracle> {
+        Box::new(self.clone())
+    }
+
     fn capacity(&self) -> u64 {
         self.places
     }
@@ -197,8 +213,4 @@ impl Oracle for Queue {
     fn delay(&self, now: u128) -> u128 {
         (self.departure(now) - now * self.den).div_ceil(self.den)
     }
-}
-
-fn signed(n: u128) -> i128 {
-    i128::try_from(n).expect("times and rates stay far below 127 bits")
 }

@@ -22,6 +22,10 @@ impl Log {
 }
 
 impl Oracle for Log {
+    fn copy(&self) -> Box<dyn Oracle> {
+        Box::new(self.clone())
+    }
+
     fn capacity(&self) -> u64 {
         self.limit
     }
@@ -39,6 +43,15 @@ impl Oracle for Log {
         while self.units() - u128::from(self.admissions[0].1) >= u128::from(self.limit) {
             self.admissions.pop_front();
         }
+    }
+
+    /// Charges what there is room for.
+    fn force(&mut self, now: u128, cost: u64) -> u64 {
+        let cost = cost.min(self.remaining(super::narrow(now)));
+        if cost > 0 {
+            self.charge(now, cost);
+        }
+        cost
     }
 
     fn most_in(&self, t: u128) -> u128 {
@@ -60,6 +73,10 @@ impl Spacing {
 }
 
 impl Oracle for Spacing {
+    fn copy(&self) -> Box<dyn Oracle> {
+        Box::new(self.clone())
+    }
+
     fn capacity(&self) -> u64 {
         u64::MAX
     }
@@ -68,8 +85,9 @@ impl Oracle for Spacing {
         self.last.is_none_or(|last| now >= last + self.spacing)
     }
 
+    /// At once, if it is admitted, and else as if it went at the next turn.
     fn charge(&mut self, now: u128, _cost: u64) {
-        self.last = Some(now);
+        self.last = Some(self.last.map_or(now, |last| now.max(last + self.spacing)));
     }
 
     fn most_in(&self, t: u128) -> u128 {

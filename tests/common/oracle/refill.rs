@@ -1,15 +1,15 @@
 //! Token buckets refilled by whole batches: `limit` tokens at the end of each period, never above `burst`.
 
-use super::{Oracle, Spec, first};
+use super::{Oracle, Spec, first, signed};
 
 /// Periods are counted from the first take out of a full bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Interval {
     batch: u128,
     period: u128,
-    capacity: u128,
-    /// When the periods began, how many had ended at the last take, and the tokens left then.
-    taken: Option<(u128, u128, u128)>,
+    capacity: i128,
+    /// When the periods began, how many had ended at the last take, and the tokens left then; less than none are a debt.
+    taken: Option<(u128, u128, i128)>,
 }
 
 impl Interval {
@@ -22,31 +22,35 @@ impl Interval {
         }
     }
 
-    fn view(&self, now: u128) -> (u128, u128, u128) {
+    fn view(&self, now: u128) -> (u128, u128, i128) {
         let full = (now, 0, self.capacity);
         let Some((origin, ended, left)) = self.taken else { return full };
         let ended_now = ended.max(now.saturating_sub(origin) / self.period);
-        let tokens = left + (ended_now - ended) * self.batch;
+        let tokens = left + signed((ended_now - ended) * self.batch);
         if tokens >= self.capacity { full } else { (origin, ended_now, tokens) }
     }
 }
 
 impl Oracle for Interval {
+    fn copy(&self) -> Box<dyn Oracle> {
+        Box::new(self.clone())
+    }
+
     fn capacity(&self) -> u64 {
-        super::narrow(self.capacity)
+        super::narrow(self.capacity.unsigned_abs())
     }
 
     fn admits(&self, now: u128, cost: u64) -> bool {
-        u128::from(cost) <= self.view(now).2
+        i128::from(cost) <= self.view(now).2
     }
 
     fn charge(&mut self, now: u128, cost: u64) {
         let (origin, ended, tokens) = self.view(now);
-        self.taken = Some((origin, ended, tokens - u128::from(cost)));
+        self.taken = Some((origin, ended, tokens - i128::from(cost)));
     }
 
     fn most_in(&self, t: u128) -> u128 {
-        self.capacity + t.div_ceil(self.period) * self.batch
+        self.capacity.unsigned_abs() + t.div_ceil(self.period) * self.batch
     }
 }
 
@@ -55,12 +59,12 @@ impl Oracle for Interval {
 pub(crate) struct Aligned {
     batch: u128,
     period: u128,
-    capacity: u128,
+    capacity: i128,
     origin: u64,
     /// Whether a new bucket starts with the share of its first, partial period only.
     adaptive: bool,
-    /// The period of the last take and the tokens left then.
-    taken: Option<(i128, u128)>,
+    /// The period of the last take and the tokens left then; less than none are a debt.
+    taken: Option<(i128, i128)>,
 }
 
 impl Aligned {
@@ -95,44 +99,48 @@ impl Aligned {
         self.period - self.since_origin(now).rem_euclid(self.period_signed()).unsigned_abs()
     }
 
-    fn fresh(&self, now: u128) -> u128 {
+    fn fresh(&self, now: u128) -> i128 {
         if self.adaptive {
-            let share = self.until_next_batch(now) * self.batch / self.period;
-            self.capacity.min(self.capacity.saturating_sub(self.batch) + share)
+            let share = signed(self.until_next_batch(now) * self.batch / self.period);
+            self.capacity.min((self.capacity - signed(self.batch)).max(0) + share)
         } else {
             self.capacity
         }
     }
 
-    fn view(&self, now: u128) -> (i128, u128) {
+    fn view(&self, now: u128) -> (i128, i128) {
         let index = self.index(now);
         match self.taken {
             None => (index, self.fresh(now)),
             Some((last, left)) => {
                 let index = index.max(last);
                 let batches = (index - last).unsigned_abs();
-                (index, self.capacity.min(left + batches * self.batch))
+                (index, self.capacity.min(left + signed(batches * self.batch)))
             }
         }
     }
 }
 
 impl Oracle for Aligned {
+    fn copy(&self) -> Box<dyn Oracle> {
+        Box::new(self.clone())
+    }
+
     fn capacity(&self) -> u64 {
-        super::narrow(self.capacity)
+        super::narrow(self.capacity.unsigned_abs())
     }
 
     fn admits(&self, now: u128, cost: u64) -> bool {
-        u128::from(cost) <= self.view(now).1
+        i128::from(cost) <= self.view(now).1
     }
 
     fn charge(&mut self, now: u128, cost: u64) {
         let (index, tokens) = self.view(now);
-        self.taken = Some((index, tokens - u128::from(cost)));
+        self.taken = Some((index, tokens - i128::from(cost)));
     }
 
     fn most_in(&self, t: u128) -> u128 {
-        self.capacity + t.div_ceil(self.period) * self.batch
+        self.capacity.unsigned_abs() + t.div_ceil(self.period) * self.batch
     }
 
     /// Between two batches a bucket gets nothing, and an unused adaptive one even less, so only batches are tried.

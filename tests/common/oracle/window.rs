@@ -31,6 +31,10 @@ impl Fixed {
 }
 
 impl Oracle for Fixed {
+    fn copy(&self) -> Box<dyn Oracle> {
+        Box::new(self.clone())
+    }
+
     fn capacity(&self) -> u64 {
         super::narrow(self.limit)
     }
@@ -71,6 +75,10 @@ impl FirstUse {
 }
 
 impl Oracle for FirstUse {
+    fn copy(&self) -> Box<dyn Oracle> {
+        Box::new(self.clone())
+    }
+
     fn capacity(&self) -> u64 {
         super::narrow(self.limit)
     }
@@ -126,6 +134,10 @@ impl Sliding {
 }
 
 impl Oracle for Sliding {
+    fn copy(&self) -> Box<dyn Oracle> {
+        Box::new(self.clone())
+    }
+
     fn capacity(&self) -> u64 {
         super::narrow(self.limit)
     }
@@ -181,6 +193,10 @@ impl Sub {
 }
 
 impl Oracle for Sub {
+    fn copy(&self) -> Box<dyn Oracle> {
+        Box::new(self.clone())
+    }
+
     fn capacity(&self) -> u64 {
         super::narrow(self.limit)
     }

@@ -400,3 +400,147 @@ fn control_without_looking_again_a_key_has_two_slots() {
     }
     model(|| racing_first_checks(Overflow::Forget, careless));
 }
+
+impl Shared {
+    fn decide(&self, hash: u64, now: u64, cost: u64) -> Decision {
+        self.table.charge(&self.word, hash, &Clocked(&Still(now)), cost)
+    }
+
+    fn refund(&self, hash: u64, now: u64, charge: &Decision) -> u64 {
+        self.table.give_back(&self.word, hash, &Clocked(&Still(now)), charge, charge.cost())
+    }
+
+    /// How many units a key is admitted one by one.
+    fn admits(&self, hash: u64, now: u64) -> u64 {
+        (0..9).take_while(|_| self.check(hash, now, 1)).count() as u64
+    }
+}
+
+/// [`racing_first_checks`], and the second thread gives its charge back.
+fn racing_first_checks_and_a_refund(overflow: Overflow, refund: fn(&Shared, &Decision) -> u64) {
+    let shared = Shared::new(2, overflow);
+    shared.set(0, Z, 115);
+    shared.set(1, key(4, 0), 115);
+    let one = {
+        let shared = shared.clone();
+        thread::spawn(move || u64::from(shared.check(X, 100, 2)) * 2)
+    };
+    let two = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let _ = shared.check(Y, 100, 1);
+            let charge = shared.decide(X, 100, 2);
+            if charge.is_allowed() { 2 - refund(&shared, &charge) } else { 0 }
+        })
+    };
+    let owed = one.join().unwrap() + two.join().unwrap();
+    assert!(owed <= 2, "two units, one admission of two");
+    assert!(shared.admits(X, 100) <= 2 - owed, "what was not given back is owed");
+}
+
+#[test]
+fn a_refund_beside_a_first_check_gives_back_its_own() {
+    let refund = |shared: &Shared, charge: &Decision| shared.refund(X, 100, charge);
+    model(move || racing_first_checks_and_a_refund(Overflow::Forget, refund));
+    crate::sync::explore(1, move || racing_first_checks_and_a_refund(Overflow::Spill, refund));
+}
+
+/// Lowers a key's word by a charge, without looking whether it is the key's only one.
+fn lower(shared: &Shared, hash: u64, charge: &Decision) -> u64 {
+    let place = shared.table.place(hash);
+    let slots = shared.table.bucket(0);
+    loop {
+        let Some((slot, seen)) = shared.table.locate(slots, place) else { return 0 };
+        let Word { fingerprint, state } = Word::unpack(seen);
+        let Some((left, units)) = shared.word.give_back(state - 100, (100, 100), charge, charge.cost())
+        else {
+            return 0;
+        };
+        let next = Word::pack(fingerprint, 100 + left);
+        if slots[slot].compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
+            return units;
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "what was not given back is owed")]
+fn control_a_refund_that_does_not_look_for_a_second_slot_takes_anothers() {
+    model(|| racing_first_checks_and_a_refund(Overflow::Forget, |shared, charge| lower(shared, X, charge)));
+}
+
+/// A key that owes two units of three gives one back while it is evicted; how many it is admitted then, and may be.
+fn refunded_while_evicted(overflow: Overflow) -> (u64, u64) {
+    let shared = Shared::new(3, overflow);
+    shared.set(1, Z, 125);
+    let charge = shared.decide(X, 100, 1);
+    assert!(shared.check(X, 100, 1));
+    let (one, two) = (shared.clone(), shared.clone());
+    let refund = thread::spawn(move || one.refund(X, 100, &charge));
+    let evict = thread::spawn(move || two.check(Y, 100, 1));
+    let back = refund.join().unwrap();
+    assert!(evict.join().unwrap(), "a newcomer is not denied for the debts of others");
+    (shared.admits(X, 100), 1 + back)
+}
+
+#[test]
+fn a_refund_beside_an_eviction_loses_no_debt() {
+    model(|| {
+        let (admitted, room) = refunded_while_evicted(Overflow::Spill);
+        assert!(admitted <= room, "what was not given back is owed, in a slot or in the sketch");
+    });
+    model(|| {
+        let (admitted, _) = refunded_while_evicted(Overflow::Forget);
+        assert!(admitted <= 3, "a forgotten key is a new one");
+    });
+}
+
+/// A key that comes back with a debt from the sketch, while the charge that it is of is given back.
+#[test]
+fn a_refund_beside_a_return_gives_nothing_back_twice() {
+    crate::sync::explore(2, || {
+        let shared = Shared::new(3, Overflow::Spill);
+        shared.set(1, Z, 125);
+        let charge = shared.decide(X, 100, 2);
+        // Its slot goes to y, and its debt to the sketch.
+        assert!(shared.check(Y, 100, 1));
+        let (one, two) = (shared.clone(), shared.clone());
+        let refund = thread::spawn(move || one.refund(X, 100, &charge));
+        let back = thread::spawn(move || two.check(X, 100, 1));
+        let given = refund.join().unwrap();
+        let charged = u64::from(back.join().unwrap());
+        assert!(shared.admits(X, 100) <= 3 - (2 - given) - charged, "what was not given back is owed");
+    });
+}
+
+/// Two first checks of x under `Inherit`, which does not look again, and between them another key's word; `refund` lowers it.
+fn first_checks_beside_a_refund(refund: fn(&Shared, &Decision) -> u64) {
+    let shared = Shared::new(9, Overflow::Inherit);
+    shared.set(0, Z, 150);
+    let charge = shared.decide(Y, 100, 5);
+    let (one, two) = (shared.clone(), shared.clone());
+    let first = thread::spawn(move || one.check(X, 100, 1));
+    let second = thread::spawn(move || {
+        refund(&two, &charge);
+        two.check(X, 100, 1)
+    });
+    let _ = (first.join().unwrap(), second.join().unwrap());
+    assert!(shared.slots_of(X) <= 1, "a key has one slot");
+}
+
+#[test]
+fn nothing_is_given_back_where_newcomers_inherit() {
+    model(|| {
+        first_checks_beside_a_refund(|shared, charge| {
+            let back = shared.refund(Y, 100, charge);
+            assert_eq!(back, 0, "words only grow");
+            back
+        });
+    });
+}
+
+#[test]
+#[should_panic(expected = "a key has one slot")]
+fn control_a_refund_under_inherit_gives_a_key_two_slots() {
+    model(|| first_checks_beside_a_refund(|shared, charge| lower(shared, Y, charge)));
+}

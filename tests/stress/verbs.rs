@@ -1,0 +1,168 @@
+//! Many threads charge, asked and unasked, and give back, at one instant in each round: then all is as if only what was not given
+//! back had been charged. And turns that are given out at once are all different.
+
+use super::*;
+use crate::common::compact::{COMPACT, Layout, Seeded};
+use crate::common::subjects::Subject;
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use tollgate::Capacity;
+
+const KEYS: u32 = 3;
+const SPEC: Spec = Spec { limit: 1_000, period_ns: 1_000 * SEC, burst: 1_000 };
+
+/// Threads charge and give back; what each key was left with is its oracle's.
+fn charged_and_given_back(
+    limiter: &dyn Subject,
+    kind: Kind,
+    keys: u32,
+    rounds: u64,
+    oracle: impl Fn() -> Box<dyn Oracle>,
+    at: impl Fn(u64) -> u64,
+    wait: impl Fn(u64, u128) -> u128,
+) {
+    let times = times(SPEC, rounds);
+    let stays: Vec<_> = (0..rounds * u64::from(keys)).map(|_| AtomicU64::new(0)).collect();
+    let cell = |round: u64, key: u32| index(round * u64::from(keys) + u64::from(key));
+    in_rounds(
+        rounds,
+        |_| (),
+        |thread, round| {
+            let (mut random, now) = (Random(thread * 1_000 + round), times[index(round)]);
+            let mut held = Vec::new();
+            for _ in 0..200 {
+                let key = u32::try_from(random.below(u64::from(keys))).expect("few");
+                let cost = 1 + random.below(5);
+                let decision = match random.below(4) {
+                    0 => limiter.charge_unchecked_at(key, cost, now),
+                    1 => limiter.take_up_to_at(key, cost, now),
+                    _ => limiter.check_at(key, cost, now),
+                };
+                if decision.is_allowed() {
+                    stays[cell(round, key)].fetch_add(decision.cost(), Ordering::Relaxed);
+                    held.push((key, decision));
+                }
+                // In any order, some of them never, and some in part.
+                if held.len() > 3 {
+                    let (key, charge) = held.swap_remove(index(random.below(4)));
+                    let units = 1 + random.below(5);
+                    let back = limiter.refund_n_at(key, &charge, units, now);
+                    stays[cell(round, key)].fetch_sub(back, Ordering::Relaxed);
+                }
+            }
+        },
+    );
+    for key in 0..keys {
+        let mut oracle = oracle();
+        for round in 0..rounds {
+            let units = stays[cell(round, key)].load(Ordering::Relaxed);
+            let charged = oracle.force(at(times[index(round)]).into(), units);
+            assert_eq!(charged, units);
+        }
+        let now = times[index(rounds - 1)];
+        let state = limiter.peek_at(key, 0, now);
+        let reset = wait(now, oracle.reset_after(at(now)));
+        assert_eq!(state.remaining(), oracle.remaining(at(now)), "{kind:?} {oracle:?}");
+        assert!(state.reset_after().as_nanos() == reset || kind == Kind::Sliding, "{kind:?} {oracle:?}");
+    }
+}
+
+/// Those whose charges of one time are a sum.
+fn gives_back_any(kind: Kind) -> bool {
+    // Spaced events are no units; logs give nothing back; who is adaptive and comes late has less than one that was seen.
+    !matches!(kind, Kind::Spacing | Kind::Log | Kind::Adaptive(_))
+}
+
+fn all_charged_and_given_back(rounds: u64) {
+    for kind in ALL.into_iter().filter(|kind| gives_back_any(*kind)) {
+        let oracle = || kind.oracle(SPEC);
+        let direct = crate::common::subjects::direct(kind, SPEC).unwrap();
+        charged_and_given_back(&*direct, kind, 1, rounds, oracle, |now| now, |_, wait| wait);
+        let keyed = crate::common::subjects::keyed(kind, SPEC).unwrap();
+        charged_and_given_back(&*keyed, kind, KEYS, rounds, oracle, |now| now, |_, wait| wait);
+    }
+    for kind in COMPACT.into_iter().filter(|kind| gives_back_any(*kind)) {
+        with_compact!(kind, SPEC, algorithm => {
+            let clock = ManualClock::new(Timestamp::ZERO);
+            let builder = RateLimiter::builder(algorithm).clock(clock).hasher(Seeded(3)).overdraft(50_000);
+            let limiter = builder.capacity(Capacity::memory(1 << 16)).compact().expect("it fits");
+            match Layout::read(&limiter.snapshot()) {
+                Layout::Ticks(ticks) => charged_and_given_back(
+                    &limiter,
+                    kind,
+                    KEYS,
+                    rounds,
+                    || ticks.oracle(kind, SPEC),
+                    |now| u64::try_from(ticks.floor(now)).expect("few ticks"),
+                    |now, wait| if wait == 0 { 0 } else { ticks.until(now, ticks.floor(now) + wait) },
+                ),
+                Layout::Windows { .. } => {
+                    let oracle = || kind.oracle(SPEC);
+                    charged_and_given_back(&limiter, kind, KEYS, rounds, oracle, |now| now, |_, wait| wait);
+                }
+            }
+        })
+        .unwrap();
+    }
+}
+
+/// All threads ask for turns; some give theirs back at once, which frees it only if it is the last.
+fn turns_are_distinct(limiter: &dyn Subject, turn: Duration, kind: Kind) {
+    let now = 1_700_000_000 * SEC;
+    let given = Mutex::new(BTreeSet::new());
+    let longest = Duration::from_secs(3_600);
+    in_rounds(
+        1,
+        |_| (),
+        |thread, _| {
+            for number in 0..50 {
+                let decision = limiter.reserve_at(0, 1, longest, now);
+                let back = number % 5 == thread % 5 && limiter.refund_n_at(0, &decision, 1, now) == 1;
+                if decision.is_allowed() && !back {
+                    let new = given.lock().unwrap().insert(decision.delay());
+                    assert!(new, "{kind:?}: {decision:?} goes with another");
+                }
+            }
+        },
+    );
+    let given = given.into_inner().unwrap();
+    let expected: BTreeSet<_> =
+        (0..u32::try_from(given.len()).unwrap()).map(|number| turn * number).collect();
+    assert_eq!(given, expected, "{kind:?}: turns follow each other");
+}
+
+fn all_turns_are_distinct() {
+    let spec = Spec::new(1, SEC);
+    for kind in [Kind::Gcra, Kind::Greedy, Kind::Interval, Kind::Spacing] {
+        let direct = crate::common::subjects::direct(kind, spec).unwrap();
+        turns_are_distinct(&*direct, Duration::from_secs(1), kind);
+    }
+    let queue = crate::common::subjects::keyed(Kind::Queue, spec.with_burst(10_000)).unwrap();
+    turns_are_distinct(&*queue, Duration::from_secs(1), Kind::Queue);
+    for kind in [Kind::Gcra, Kind::Spacing] {
+        with_compact!(kind, spec, algorithm => {
+            let clock = ManualClock::new(Timestamp::ZERO);
+            let limiter = RateLimiter::builder(algorithm).clock(clock).overdraft(1_000).compact().expect("it fits");
+            turns_are_distinct(&limiter, Duration::from_secs(1), kind);
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn what_is_given_back_leaves_what_was_not() {
+    all_charged_and_given_back(if cfg!(miri) { 2 } else { 12 });
+}
+
+#[test]
+fn turns_that_are_given_out_at_once_are_distinct() {
+    for _ in 0..if cfg!(miri) { 1 } else { 20 } {
+        all_turns_are_distinct();
+    }
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_given_back() {
+    all_charged_and_given_back(200);
+}
