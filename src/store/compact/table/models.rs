@@ -13,6 +13,7 @@ use crate::algorithm::narrow::{TatKind, TatWord};
 use crate::clock::{Clock, Timestamp};
 use crate::store::Overflow;
 use crate::store::latest::{Clocked, Given, Latest};
+use crate::sync::Ordering::Release;
 
 const WAYS: usize = 2;
 /// Ticks for a unit.
