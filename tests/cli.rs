@@ -12,6 +12,8 @@ mod formats;
 mod limits;
 #[path = "cli/outputs.rs"]
 mod outputs;
+#[path = "cli/several.rs"]
+mod several;
 #[path = "cli/sketch.rs"]
 mod sketch;
 #[path = "cli/suggest.rs"]
