@@ -18,6 +18,8 @@ mod several;
 mod sketch;
 #[path = "cli/suggest.rs"]
 mod suggest;
+#[path = "cli/suggest_several.rs"]
+mod suggest_several;
 #[path = "cli/support.rs"]
 mod support;
 #[path = "cli/traces.rs"]
