@@ -349,3 +349,34 @@ fn with(limits: &[u64], place: usize, limit: u64) -> Vec<u64> {
     limits[place] = limit;
     limits
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::input::Record;
+    use crate::cli::storage::Compact;
+
+    #[test]
+    fn a_limit_has_the_memory_that_it_has_beside_all_others() {
+        let mut trace = Trace::default();
+        let key = trace.keys.intern(b"a").unwrap();
+        trace.records.push(Record { at: 0, cost: 1, key });
+        let hours = [1, 2, 3].map(|hours| Duration::from_secs(hours * 3_600));
+        let search = Search {
+            trace: &trace,
+            goal: Goal::Requests("1%".parse().unwrap()),
+            periods: &hours,
+            burst: None,
+            options: Options { sub_windows: 60, strict: false },
+            storage: Storage::Compact(Compact { memory: "96KiB".parse().unwrap(), overflow: None }),
+            progress: &ProgressBar::hidden(),
+        };
+        let trials =
+            Trials { search: &search, kind: Kind::Gcra, periods: hours.to_vec(), made: BTreeMap::new() };
+        for limits in [&[5][..], &[5, 6], &[5, 6, 7]] {
+            let outcome = trials.replay(limits, false).unwrap();
+            let each = outcome.tally.state_bytes / limits.len() as u64;
+            assert!((30 << 10..=32 << 10).contains(&each), "{limits:?}: {each}");
+        }
+    }
+}
