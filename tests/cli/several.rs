@@ -113,7 +113,12 @@ fn traffic() -> Vec<(u64, u64, u64)> {
     for at in 0..1_200 {
         for (key, pause) in (0..).zip(&mut pauses) {
             if at % 20 == 0 {
-                *pause = [1, 4, 20, 100, 100][below(5) as usize];
+                *pause = match below(5) {
+                    0 => 1,
+                    1 => 4,
+                    2 => 20,
+                    _ => 100,
+                };
             }
             if below(*pause) == 0 {
                 records.push((at, key, if below(40) == 0 { 7 + below(3) } else { below(4) }));
