@@ -12,10 +12,14 @@ mod formats;
 mod limits;
 #[path = "cli/outputs.rs"]
 mod outputs;
+#[path = "cli/several.rs"]
+mod several;
 #[path = "cli/sketch.rs"]
 mod sketch;
 #[path = "cli/suggest.rs"]
 mod suggest;
+#[path = "cli/suggest_several.rs"]
+mod suggest_several;
 #[path = "cli/support.rs"]
 mod support;
 #[path = "cli/traces.rs"]

@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
 use super::algorithms::{Choice, Options};
 use super::decimal;
 use super::error::Error;
+use super::human;
 use super::input::Selection;
 use super::input::fields::{FieldList, Format};
 use super::input::time::TimeFormat;
@@ -37,7 +39,8 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Find the smallest limit that denies no more than a given share of requests or of clients
     ///
-    /// Replays the requests with limit after limit, by bisection, and checks the answer and its neighbours.
+    /// Replays the requests with limit after limit, by bisection, and checks the answer and its neighbours. Finds several
+    /// limits that are to be in force together if several periods are given.
     #[command(after_help = SUGGEST_EXAMPLES)]
     Suggest(SuggestArgs),
 }
@@ -50,7 +53,7 @@ Examples:
     tollgate replay
   A web server's logs, old ones compressed, at 100 requests a minute for each address:
     tollgate replay access.log.2.gz access.log.1 --limit 100/60s
-  Two limits on every request, both of which must admit it, with one algorithm:
+  Two limits on every request, both of which must admit it, with one algorithm, and how often each refuses:
     tollgate replay access.log --limit 10/s --limit 300/h --algorithm sliding-window
   JSON lines with nested fields, each user on each route apart, and a picture:
     tollgate replay requests.jsonl --time ts --key user.id+route --limit 5/min --chart denied.svg
@@ -62,6 +65,8 @@ Examples:
     tollgate replay access.log --limit 100/60s --store sketch --memory 64KiB
   Which limit would deny one request in a thousand:
     tollgate suggest access.log --deny-requests 0.1%
+  The same for a limit an hour and one a second beside it, so that an hour's units are not gone in a second:
+    tollgate suggest access.log --deny-requests 0.1% --period 1h --period 1s
 
 Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong.";
 
@@ -70,6 +75,7 @@ Examples:
   tollgate suggest access.log
   tollgate suggest access.log --deny-clients 1% --period 1h --algorithm all
   tollgate suggest requests.jsonl --key user.id --deny-requests 0.05% --period 10s --burst 50
+  tollgate suggest access.log --deny-requests 0.1% --period 1h --period 1s
   tollgate suggest access.log --store compact --memory 256KiB
   tollgate suggest access.log --store sketch --memory 64KiB --algorithm sliding-window";
 
@@ -200,7 +206,8 @@ pub struct ReplayArgs {
 
     /// Print the results as JSON instead of a table; with =FILE, write them there as well as the table
     ///
-    /// Durations are in nanoseconds. With --store compact each result has the store's counters in an object "compact", with
+    /// Durations are in nanoseconds. Each entry of a result's "limits" has the number of requests "refused" by that limit; one
+    /// that several refuse counts where the wait is longest. With --store compact each result has the store's counters in an object "compact", with
     /// --store sketch in an object "sketch": memory_bytes, wrongly_denied, wrongly_admitted and, as chances from 0 to 1,
     /// saturation (mistaken, overcounted, denied); see --store.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", help_heading = "Output")]
@@ -248,17 +255,44 @@ pub struct SuggestArgs {
     #[arg(long, value_name = "SHARE", help_heading = "Goal")]
     pub deny_clients: Option<Share>,
 
-    /// Period of the limit to find: 1s, 60s, 10min, h, d
+    /// Period of the limit to find: 1s, 60s, 10min, h, d; repeat it for several limits, one for each period
+    ///
+    /// A long limit wants a short one beside it, or all of an hour's units can be gone in its first second: --period 1h
+    /// --period 1s. What may be denied is shared out evenly: limits are found from the longest period to the shortest, each
+    /// the smallest that, with those found before in force, keeps to its share of the goal, the k-th of n to k/n. Then each is
+    /// lowered, in the same order, as far as the goal allows with all others in force; so none of the answer's could be one
+    /// lower.
     #[arg(long, value_name = "PERIOD", default_value = "60s", value_parser = period, help_heading = "Goal")]
-    pub period: std::time::Duration,
+    pub period: Vec<Duration>,
 
     /// Which algorithms.
     #[command(flatten)]
     pub algorithms: AlgorithmArgs,
 
     /// Print the results as JSON instead of a table; with =FILE, write them there as well as the table
+    ///
+    /// Durations are in nanoseconds. Each suggestion has its "limits", as their periods were named, and what they deny
+    /// together; "limit", "period_ns" and "burst" are those of the first, and "tried" what was tried in its place with
+    /// the others in force.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", help_heading = "Output")]
     pub json: Option<PathBuf>,
+}
+
+impl SuggestArgs {
+    /// The periods, as they were named.
+    ///
+    /// # Errors
+    /// If two are the same.
+    pub fn periods(&self) -> Result<&[Duration], Error> {
+        let twice = self.period.iter().enumerate().find(|&(at, period)| self.period[..at].contains(period));
+        match twice {
+            None => Ok(&self.period),
+            Some((_, &period)) => Err(Error::usage(format!(
+                "--period: {} is named twice, but each limit needs a period of its own",
+                human::duration(period)
+            ))),
+        }
+    }
 }
 
 /// A quota as given, remembering whether it names its burst.
@@ -328,7 +362,7 @@ impl std::fmt::Display for Share {
     }
 }
 
-fn period(text: &str) -> Result<std::time::Duration, String> {
+fn period(text: &str) -> Result<Duration, String> {
     let quota: Result<Quota, QuotaError> = format!("1/{text}").parse();
     quota
         .map(|quota| quota.period())

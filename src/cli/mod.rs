@@ -114,7 +114,8 @@ fn run_replay(args: &ReplayArgs) -> Result<(), Error> {
 }
 
 fn run_suggest(args: &SuggestArgs) -> Result<(), Error> {
-    let storage = args.algorithms.stores.storage(1)?;
+    let periods = args.periods()?;
+    let storage = args.algorithms.stores.storage(periods.len())?;
     let kinds = chosen(&args.algorithms.algorithm, &[storage.favourite()]);
     let (kinds, left_out) = storage.holds(&kinds, args.algorithms.by_name())?;
     let goal = match (args.deny_requests, args.deny_clients) {
@@ -126,7 +127,7 @@ fn run_suggest(args: &SuggestArgs) -> Result<(), Error> {
     let search = Search {
         trace: &trace,
         goal,
-        period: args.period,
+        periods,
         burst: args.algorithms.burst,
         options: args.algorithms.options(),
         storage,
@@ -139,10 +140,9 @@ fn run_suggest(args: &SuggestArgs) -> Result<(), Error> {
     } else {
         ""
     };
-    let period = human::duration(args.period);
     let mut about = report::input_lines(&trace, args.input.no_sort)
-        + &format!("Goal     {}, period {period}{default}\n", goal.text())
-        + &storage.line(1);
+        + &search.lines(default)
+        + &storage.line(periods.len());
     left_out.iter().for_each(|note| about += &format!("Note     {note}\n"));
     say(&report::skipped_lines(&trace));
     let json = match &args.json {

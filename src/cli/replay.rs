@@ -9,7 +9,8 @@ use super::error::Error;
 use super::input::Trace;
 use super::storage::{self, Storage};
 use super::stores::{
-    CompactFigures, CompactGates, Figures, Gates, KeyedGates, SketchFigures, SketchGates, fits_sketch,
+    CompactFigures, CompactGates, Figures, Gates, KeyedGates, Refusal, SketchFigures, SketchGates,
+    fits_sketch,
 };
 use crate::quota::Reason;
 use crate::{Algorithm, CompactAlgorithm, Quota, QuotaError, Timestamp, WindowAlgorithm};
@@ -50,6 +51,8 @@ pub struct Tally {
     pub denied_by_key: Vec<u64>,
     /// Requests denied.
     pub denied: u64,
+    /// The same by the limit that refused them; of several the one with the longest wait.
+    pub refused: Vec<u64>,
     /// Of them, those whose cost no wait would ever admit.
     pub never: u64,
     /// The longest time that a denied request was told to wait.
@@ -188,7 +191,8 @@ impl Visitor for Run<'_> {
     type Output = Tally;
 
     fn visit<A: Algorithm>(self, algorithms: Vec<A>) -> Tally {
-        self.through(&mut KeyedGates::new(algorithms))
+        let limits = algorithms.len();
+        self.through(&mut KeyedGates::new(algorithms), limits)
     }
 }
 
@@ -204,8 +208,9 @@ impl CompactVisitor for CompactRun<'_> {
 
     fn visit<A: CompactAlgorithm>(self, algorithms: Vec<A>) -> Result<Self::Output, QuotaError> {
         let looks = self.run.trace.records.len().div_ceil(STRIDE);
+        let limits = algorithms.len();
         let mut gates = CompactGates::new(algorithms, self.setup, self.ledger, looks)?;
-        let tally = self.run.through(&mut gates);
+        let tally = self.run.through(&mut gates, limits);
         Ok((tally, gates.figures()))
     }
 }
@@ -221,20 +226,21 @@ impl WindowVisitor for SketchRun<'_> {
     type Output = (Tally, SketchFigures);
 
     fn visit<A: WindowAlgorithm>(self, algorithms: Vec<A>) -> Result<Self::Output, QuotaError> {
-        let records = &self.run.trace.records;
+        let (limits, records) = (algorithms.len(), &self.run.trace.records);
         let mut gates = SketchGates::new(algorithms, self.setup, self.ledger, records)?;
-        let tally = self.run.through(&mut gates);
+        let tally = self.run.through(&mut gates, limits);
         Ok((tally, gates.figures()))
     }
 }
 
 impl Run<'_> {
     /// The loop over the records.
-    fn through(self, gates: &mut impl Gates) -> Tally {
+    fn through(self, gates: &mut impl Gates, limits: usize) -> Tally {
         let mut tally = Tally {
             decisions: Vec::with_capacity(self.trace.records.len()),
             denied_by_key: vec![0; self.trace.keys.len()],
             denied: 0,
+            refused: vec![0; limits],
             never: 0,
             longest_wait: Duration::ZERO,
             state_bytes: 0,
@@ -244,9 +250,10 @@ impl Run<'_> {
             for record in records {
                 match gates.decide(record) {
                     Ok(()) => tally.decisions.push(b'1'),
-                    Err(wait) => {
+                    Err(Refusal { by, wait }) => {
                         tally.decisions.push(b'0');
                         tally.denied += 1;
+                        tally.refused[by] += 1;
                         tally.denied_by_key[record.key as usize] += 1;
                         match wait {
                             Some(wait) => tally.longest_wait = tally.longest_wait.max(wait),
@@ -294,6 +301,7 @@ mod tests {
         let (text, tally) = decisions(&trace, Kind::SlidingLog, &["1/10s"]);
         assert_eq!(text, "110001");
         assert_eq!((tally.admitted(), tally.denied, tally.never, tally.keys_denied()), (3, 3, 1, 2));
+        assert_eq!(tally.refused, [3]);
         assert_eq!(tally.longest_wait, Duration::from_secs(10));
         assert_eq!(tally.top_denied(1), [(0, 2)]);
     }
@@ -306,7 +314,8 @@ mod tests {
         for kind in [Kind::SlidingLog, Kind::FixedWindow] {
             let (text, tally) = decisions(&trace, kind, &["1/s", "2/10s"]);
             assert_eq!(text, "100101", "{kind:?}");
-            assert_eq!(tally.denied, 3);
+            // At 0 s only the first limit refuses, at 2 s only the second.
+            assert_eq!((tally.denied, &tally.refused[..]), (3, &[2, 1][..]), "{kind:?}");
             // At 2 s the second limit is full until 10 s.
             assert_eq!(tally.longest_wait, Duration::from_secs(8), "{kind:?}");
         }

@@ -40,7 +40,7 @@ pub struct InputJson {
 struct ResultJson<'a> {
     algorithm: &'a str,
     store: &'a str,
-    limits: Vec<LimitJson>,
+    limits: Vec<RefusingJson>,
     admitted: u64,
     denied: u64,
     never: u64,
@@ -58,6 +58,15 @@ pub struct LimitJson {
     limit: u64,
     period_ns: u64,
     burst: u64,
+}
+
+/// One limit of a replay.
+#[derive(Serialize, Debug)]
+struct RefusingJson {
+    #[serde(flatten)]
+    limit: LimitJson,
+    /// Requests that it denied, of several limits as the one with the longest wait.
+    refused: u64,
 }
 
 #[derive(Serialize, Debug)]
@@ -114,10 +123,11 @@ pub fn replay_json(
         let outcome: &Outcome = outcome;
         let tally = &outcome.tally;
         let key = |(id, denied)| DeniedJson { key: trace.keys.name(id), denied };
+        let limit = |(quota, &refused)| RefusingJson { limit: LimitJson::from(quota), refused };
         ResultJson {
             algorithm: outcome.kind.as_str(),
             store: storage.as_str(),
-            limits: outcome.quotas.iter().map(LimitJson::from).collect(),
+            limits: outcome.quotas.iter().zip(&tally.refused).map(limit).collect(),
             admitted: tally.admitted(),
             denied: tally.denied,
             never: tally.never,
@@ -226,6 +236,10 @@ pub fn replay_tables(trace: &Trace, outcomes: &[Outcome], storage: &Storage, top
     }
     align_right(&mut table, 1..7);
     let mut text = format!("{table}\n");
+    if let Some(table) = refused_table(outcomes) {
+        let _ =
+            write!(text, "\nDenied by which limit; if by several, the one with the longest wait\n{table}\n");
+    }
     let fared = outcomes.iter().map(|Outcome { kind, tally, figures, .. }| {
         let (admitted, denied) = (tally.admitted(), tally.denied);
         Fared { kind: *kind, admitted, denied, figures }
@@ -237,6 +251,20 @@ pub fn replay_tables(trace: &Trace, outcomes: &[Outcome], storage: &Storage, top
         let _ = write!(text, "\nMost denied keys\n{keys}\n");
     }
     text
+}
+
+/// How many requests each limit denied; nothing about a single one.
+fn refused_table(outcomes: &[Outcome]) -> Option<Table> {
+    let quotas = outcomes.first().map(|outcome| &outcome.quotas).filter(|quotas| quotas.len() > 1)?;
+    let limits: Vec<String> = quotas.iter().map(Quota::to_string).collect();
+    let header: Vec<&str> = ["Algorithm"].into_iter().chain(limits.iter().map(String::as_str)).collect();
+    let mut table = plain_table(&header);
+    for outcome in outcomes {
+        let refused = outcome.tally.refused.iter().map(|&refused| human::count(refused));
+        table.add_row([outcome.kind.as_str().to_owned()].into_iter().chain(refused));
+    }
+    align_right(&mut table, 1..1 + quotas.len());
+    Some(table)
 }
 
 /// The most denied keys of all algorithms together, and how each treats them.

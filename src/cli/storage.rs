@@ -136,6 +136,12 @@ impl Memory {
         Self { bytes: self.bytes.saturating_mul(2) }
     }
 
+    /// As much as some of all limits have of it.
+    #[must_use]
+    pub fn part(self, limits: usize, all: usize) -> Self {
+        Self { bytes: (self.bytes / all.max(1)).saturating_mul(limits) }
+    }
+
     /// Each limit's part.
     #[must_use]
     pub fn share(self, limits: usize) -> Capacity {
@@ -271,6 +277,18 @@ impl Storage {
         }
     }
 
+    /// The store for some of all limits, with as much memory for each as it has beside the others.
+    #[must_use]
+    pub fn part(self, limits: usize, all: usize) -> Self {
+        match self {
+            Self::Keyed => self,
+            Self::Compact(setup) => {
+                Self::Compact(Compact { memory: setup.memory.part(limits, all), ..setup })
+            }
+            Self::Sketch(setup) => Self::Sketch(Sketch { memory: setup.memory.part(limits, all) }),
+        }
+    }
+
     /// Why an algorithm cannot be kept here, whatever the limit.
     #[must_use]
     pub fn refuses(&self, kind: Kind) -> Option<String> {
@@ -375,5 +393,8 @@ mod tests {
         let memory: Memory = "4MiB".parse().unwrap();
         assert_eq!(memory.share(1), Capacity::memory(4 << 20));
         assert_eq!(memory.share(3), Capacity::memory((4 << 20) / 3));
+        for limits in 1..=3 {
+            assert_eq!(memory.part(limits, 3).share(limits), memory.share(3));
+        }
     }
 }

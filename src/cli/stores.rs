@@ -10,16 +10,28 @@ pub(super) use self::sketch::{SketchGates, fits_sketch};
 use super::algorithms::Kind;
 use super::input::Record;
 use super::storage;
+use crate::store::verb::{ManyKeys, Store};
 use crate::sync::AtomicU64;
 use crate::{
     Algorithm, Compact, CompactAlgorithm, Decision, HashedStore, Keyed, ManualClock, Quota, QuotaError,
-    RateLimiter, Timestamp,
+    RateLimiter, Timestamp, check_all_at,
 };
 
 type Hasher = ahash::RandomState;
 
-/// Admitted, or denied with the wait; `None` if no wait helps.
-pub(super) type Answer = Result<(), Option<Duration>>;
+type KeyedLimiter<A> = RateLimiter<Keyed<u32, A, Hasher>, ManualClock>;
+
+/// Admitted, or denied.
+pub(super) type Answer = Result<(), Refusal>;
+
+/// Why a request was denied.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Refusal {
+    /// The limiter that denied it, by its place; of several the one with the longest wait.
+    pub(super) by: usize,
+    /// That wait; `None` if no wait helps.
+    pub(super) wait: Option<Duration>,
+}
 
 /// The limiters that a request must pass.
 pub(super) trait Gates {
@@ -33,16 +45,11 @@ pub(super) trait Gates {
 /// One limiter, over any store.
 trait Gate {
     fn charge(&self, record: &Record) -> Decision;
-    fn preview(&self, record: &Record) -> Decision;
 }
 
-impl<A: Algorithm> Gate for RateLimiter<Keyed<u32, A, Hasher>, ManualClock> {
+impl<A: Algorithm> Gate for KeyedLimiter<A> {
     fn charge(&self, record: &Record) -> Decision {
         self.check_at(&record.key, record.cost, Timestamp::from_nanos(record.at))
-    }
-
-    fn preview(&self, record: &Record) -> Decision {
-        self.peek_at(&record.key, record.cost, Timestamp::from_nanos(record.at))
     }
 }
 
@@ -50,35 +57,28 @@ impl<S: HashedStore> Gate for RateLimiter<S, ManualClock> {
     fn charge(&self, record: &Record) -> Decision {
         self.check_at(&record.key, record.cost, Timestamp::from_nanos(record.at))
     }
-
-    fn preview(&self, record: &Record) -> Decision {
-        self.peek_at(&record.key, record.cost, Timestamp::from_nanos(record.at))
-    }
 }
 
-fn ask(limiters: &[impl Gate], record: &Record) -> Answer {
+/// One limit is asked directly, which is faster; several decide together.
+fn ask<S>(limiters: &[RateLimiter<S, ManualClock>], record: &Record) -> Answer
+where
+    S: Store<u32> + ManyKeys,
+    RateLimiter<S, ManualClock>: Gate,
+{
     if let [limiter] = limiters {
         let decision = limiter.charge(record);
-        return if decision.is_allowed() { Ok(()) } else { Err(decision.retry_after()) };
+        return if decision.is_allowed() {
+            Ok(())
+        } else {
+            Err(Refusal { by: 0, wait: decision.retry_after() })
+        };
     }
-    let mut wait = Some(Duration::ZERO);
-    let mut denied = false;
-    for limiter in limiters {
-        let decision = limiter.preview(record);
-        if decision.is_denied() {
-            denied = true;
-            // The longest; and never is longer than any.
-            wait = wait.zip(decision.retry_after()).map(|(a, b)| a.max(b));
-        }
+    let limits: Vec<_> = limiters.iter().map(|limiter| limiter.on(&record.key).cost(record.cost)).collect();
+    let decision = check_all_at(&limits[..], Timestamp::from_nanos(record.at));
+    match decision.refused_by() {
+        None => Ok(()),
+        Some(by) => Err(Refusal { by, wait: decision.retry_after() }),
     }
-    if denied {
-        return Err(wait);
-    }
-    for limiter in limiters {
-        let decision = limiter.charge(record);
-        debug_assert!(decision.is_allowed(), "nothing came between the peek and the check");
-    }
-    Ok(())
 }
 
 /// Keys are our own small numbers, which no client chooses; fixed seeds make runs repeatable.
@@ -88,7 +88,7 @@ fn hasher() -> Hasher {
 
 /// Every key apart.
 pub(super) struct KeyedGates<A: Algorithm> {
-    limiters: Vec<RateLimiter<Keyed<u32, A, Hasher>, ManualClock>>,
+    limiters: Vec<KeyedLimiter<A>>,
 }
 
 impl<A: Algorithm> KeyedGates<A> {
@@ -167,7 +167,7 @@ pub struct Differences {
 /// So every decision is judged by itself. With a keyed store that went its own way, one wrong denial would count twice:
 /// the client has used less from then on, and its next request is admitted where the keyed store denies it.
 struct Ledger<A: Algorithm> {
-    limiters: Vec<RateLimiter<Keyed<u32, A, Hasher>, ManualClock>>,
+    limiters: Vec<KeyedLimiter<A>>,
     /// The same algorithms with limits that nothing reaches, for what was admitted wrongly and is to be charged too.
     boundless: Vec<A>,
     differences: Differences,
@@ -186,8 +186,11 @@ impl<A: Algorithm> Ledger<A> {
 
     /// Takes notice of a request and what became of it.
     fn enter(&mut self, record: &Record, admitted: bool) {
+        let now = Timestamp::from_nanos(record.at);
         if !admitted {
-            let deserved = self.limiters.iter().all(|limiter| limiter.preview(record).is_allowed());
+            let admits =
+                |limiter: &KeyedLimiter<A>| limiter.peek_at(&record.key, record.cost, now).is_allowed();
+            let deserved = self.limiters.iter().all(admits);
             self.differences.wrongly_denied += u64::from(deserved);
             return;
         }
@@ -195,7 +198,6 @@ impl<A: Algorithm> Ledger<A> {
         for (limiter, boundless) in self.limiters.iter().zip(&self.boundless) {
             if limiter.charge(record).is_denied() {
                 deserved = false;
-                let now = Timestamp::from_nanos(record.at);
                 let _ = limiter.check_with(&record.key, boundless, record.cost, now);
             }
         }

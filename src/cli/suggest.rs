@@ -1,23 +1,34 @@
-//! Finds the smallest limit that denies no more than a share of requests or of clients.
+//! Finds the smallest limits that deny no more than a share of requests or of clients.
 //!
 //! Bisection over real replays. The share denied falls as the limit rises, nearly always: a window algorithm that
-//! admits one request more at one time may deny another later. So the answer's neighbours are replayed too, every
-//! limit tried is compared with every other, and a result that is not monotone is said to be so.
+//! admits one request more at one time may deny another later. So the answer's neighbours are replayed too, everything
+//! tried is compared with everything else, and a result that is not monotone is said to be so.
+//!
+//! One limit has one smallest value. Of several, one can be lower if another is higher: many answers meet the goal, and none
+//! could be lowered. The one that is found shares the denials out evenly:
+//!
+//! ```text
+//! find   from the longest period to the shortest, the k-th of n: the smallest limit that, with those found before in force,
+//!        denies no more than k/n of what the goal allows. The last replay has all limits in force, and meets the goal.
+//! lower  what is left of the goal, since limits are whole numbers: each again, in the same order, to the smallest
+//!        limit that meets the whole goal with all others in force. It takes one replay where nothing is left.
+//! ```
 
+mod told;
+
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use serde::Serialize;
 
+pub use self::told::{json, tables};
 use super::algorithms::{Kind, Options};
 use super::args::Share;
 use super::error::Error;
-use super::fared::{self, Fared, FaredJson};
 use super::human;
 use super::input::Trace;
 use super::replay::{Outcome, Setup, replay};
-use super::report::{InputJson, align_right, nanos, plain_table, to_json};
 use super::storage::Storage;
 use super::stores::Figures;
 use crate::Quota;
@@ -42,7 +53,7 @@ impl Goal {
     }
 }
 
-/// How one limit does.
+/// How one limit does, or several together.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Trial {
     /// Requests denied.
@@ -51,31 +62,40 @@ pub struct Trial {
     pub keys_denied: u64,
 }
 
-/// The limit found, and what was tried on the way.
+/// The limits found, and what was tried on the way.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// With which algorithm.
     pub kind: Kind,
-    /// The limit, its period and burst.
-    pub quota: Quota,
-    /// Every limit that was tried.
-    pub trials: BTreeMap<u64, Trial>,
-    /// Whether more was never denied at a higher limit, in all that was tried.
+    /// The limits, as their periods were named.
+    pub limits: Vec<Found>,
+    /// What they deny together.
+    pub trial: Trial,
+    /// Whether more was never denied at higher limits, in all that was tried.
     pub monotone: bool,
     /// How the store fared with the answer.
     pub figures: Figures,
 }
 
-/// What to find a limit for.
+/// One limit of an answer.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The limit, its period and burst.
+    pub quota: Quota,
+    /// Every limit that was tried in its place, with the others of the answer in force.
+    pub trials: BTreeMap<u64, Trial>,
+}
+
+/// What to find limits for.
 #[derive(Debug)]
 pub struct Search<'a> {
     /// The requests.
     pub trace: &'a Trace,
     /// What may be denied.
     pub goal: Goal,
-    /// The limit's period.
-    pub period: Duration,
-    /// The burst, if not the limit itself.
+    /// The limits' periods, all different.
+    pub periods: &'a [Duration],
+    /// The burst of each, if not the limit itself.
     pub burst: Option<u64>,
     /// Settings of window algorithms.
     pub options: Options,
@@ -86,80 +106,34 @@ pub struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Finds the smallest limit for one algorithm.
+    /// Finds the smallest limits for one algorithm.
     ///
     /// # Errors
     /// If no limit that the algorithm can hold meets the goal.
     pub fn find(&self, kind: Kind) -> Result<Answer, Error> {
-        let mut trials = BTreeMap::new();
-        // A limit of the whole cost denies nothing, unless the burst is smaller; then only the pace can help.
-        let cost = || self.trace.records.iter().fold(0_u64, |sum, record| sum.saturating_add(record.cost));
-        let total = if self.burst.is_some() { u64::MAX } else { cost().max(1) };
-        let Some(mut high) = self.first_that_meets(kind, total, &mut trials)? else {
-            let tried = trials.last_key_value().map_or(String::new(), |(limit, trial)| {
-                format!("; even {limit} denies {}", self.described(*trial))
-            });
-            let why = match self.burst {
-                Some(burst) => format!("; a burst of {burst} may be too small"),
-                None => String::new(),
-            };
-            return Err(Error::run(format!(
-                "{}: no limit can {}{tried}{why}",
-                kind.as_str(),
-                self.goal.text()
-            )));
-        };
-        // The highest limit known to miss the goal is below `high`; 0 stands for "none".
-        let mut low = trials.range(..high).next_back().map_or(0, |(&limit, _)| limit);
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            if self.meets(self.trial(kind, middle, &mut trials)?) { high = middle } else { low = middle }
-        }
-        // The neighbours beyond what bisection looked at, and round figures for the table.
-        for limit in [
-            high.saturating_sub(2),
-            high.saturating_sub(1),
-            high / 4,
-            high / 2,
-            high.saturating_add(1),
-            high.saturating_mul(2),
-        ] {
-            if (1..=total.max(high.saturating_add(1))).contains(&limit) {
-                // A limit out of the algorithm's range has no trial, which is no reason to fail now.
-                let _ = self.trial(kind, limit, &mut trials);
-            }
-        }
-        let monotone = trials.values().is_sorted_by_key(|trial| std::cmp::Reverse(self.denied(*trial)));
+        let mut order: Vec<usize> = (0..self.periods.len()).collect();
+        order.sort_by_key(|&named| Reverse(self.periods[named]));
+        let periods = order.iter().map(|&named| self.periods[named]).collect();
+        let mut trials = Trials { search: self, kind, periods, made: BTreeMap::new() };
+        let limits = trials.smallest()?;
+        let trial = trials.trial(&limits)?;
         // The answer once more, for what the store made of it.
         let figures = match self.storage {
             Storage::Keyed => Figures::Keyed,
-            Storage::Compact(_) | Storage::Sketch(_) => self.replay(kind, high, true)?.figures,
+            Storage::Compact(_) | Storage::Sketch(_) => trials.replay(&limits, true)?.figures,
         };
-        Ok(Answer { kind, quota: self.quota(high)?, trials, monotone, figures })
-    }
-
-    /// Doubles the limit until it meets the goal, so that small answers are found by small steps.
-    fn first_that_meets(
-        &self,
-        kind: Kind,
-        total: u64,
-        trials: &mut BTreeMap<u64, Trial>,
-    ) -> Result<Option<u64>, Error> {
-        let mut limit = 1;
-        loop {
-            match self.trial(kind, limit, trials) {
-                Ok(trial) if self.meets(trial) => return Ok(Some(limit)),
-                Ok(_) if limit < total => limit = limit.saturating_mul(2).min(total),
-                Ok(_) => return Ok(None),
-                // Nothing is wrong with the first limit: this one is out of range.
-                Err(_) if !trials.is_empty() => return Ok(None),
-                Err(error) => return Err(error),
-            }
+        let mut found = Vec::new();
+        for (place, &named) in order.iter().enumerate() {
+            let quota = self.quota(limits[place], self.periods[named])?;
+            found.push((named, Found { quota, trials: trials.beside(&limits, place) }));
         }
+        found.sort_by_key(|&(named, _)| named);
+        let limits = found.into_iter().map(|(_, found)| found).collect();
+        Ok(Answer { kind, limits, trial, monotone: trials.monotone(), figures })
     }
 
-    fn quota(&self, limit: u64) -> Result<Quota, Error> {
-        let quota = Quota::try_new(limit, self.period);
+    fn quota(&self, limit: u64, period: Duration) -> Result<Quota, Error> {
+        let quota = Quota::try_new(limit, period);
         let quota = match self.burst {
             Some(burst) => quota.and_then(|quota| quota.try_burst(burst)),
             None => quota,
@@ -167,23 +141,10 @@ impl Search<'_> {
         quota.map_err(|error| Error::usage(error.to_string()))
     }
 
-    fn trial(&self, kind: Kind, limit: u64, trials: &mut BTreeMap<u64, Trial>) -> Result<Trial, Error> {
-        if let Some(&trial) = trials.get(&limit) {
-            return Ok(trial);
-        }
-        self.progress.set_message(format!("{} {limit}", kind.as_str()));
-        let outcome = self.replay(kind, limit, false)?;
-        let trial = Trial { denied: outcome.tally.denied, keys_denied: outcome.tally.keys_denied() };
-        trials.insert(limit, trial);
-        Ok(trial)
-    }
-
-    fn replay(&self, kind: Kind, limit: u64, beside: bool) -> Result<Outcome, Error> {
-        let setup = Setup { options: self.options, storage: self.storage, beside };
-        let quotas = [self.quota(limit)?];
-        replay(self.trace, kind, &quotas, setup, self.progress).map_err(|error| {
-            Error::usage(format!("{}: {}", kind.as_str(), setup.refusal(&error, kind, &quotas, period_flag)))
-        })
+    /// A limit that denies nothing, unless the burst is smaller; then only the pace can help.
+    fn highest(&self) -> u64 {
+        let cost = || self.trace.records.iter().fold(0_u64, |sum, record| sum.saturating_add(record.cost));
+        if self.burst.is_some() { u64::MAX } else { cost().max(1) }
     }
 
     fn denied(&self, trial: Trial) -> u64 {
@@ -193,11 +154,15 @@ impl Search<'_> {
         }
     }
 
-    fn meets(&self, trial: Trial) -> bool {
-        match self.goal {
-            Goal::Requests(share) => share.allows(trial.denied, self.trace.records.len() as u64),
-            Goal::Clients(share) => share.allows(trial.keys_denied, self.trace.keys.len() as u64),
-        }
+    /// Whether what was denied is within the part of the goal that so many of the limits may use up.
+    fn meets(&self, trial: Trial, limits: usize) -> bool {
+        let (Goal::Requests(share) | Goal::Clients(share)) = self.goal;
+        let whole = match self.goal {
+            Goal::Requests(_) => self.trace.records.len() as u64,
+            Goal::Clients(_) => self.trace.keys.len() as u64,
+        };
+        let all = self.periods.len() as u64;
+        share.allows(self.denied(trial).saturating_mul(all), whole.saturating_mul(limits as u64))
     }
 
     fn described(&self, trial: Trial) -> String {
@@ -209,156 +174,209 @@ impl Search<'_> {
     }
 }
 
-/// The flag for a quota's period.
-fn period_flag(quota: &Quota) -> String {
+/// A quota's period, as flags take it.
+fn period_text(quota: &Quota) -> String {
     // "60/min burst 10" without what is not of the period.
     let text = quota.to_string();
     let period = text.split_once('/').map_or("", |(_, text)| text.split(' ').next().unwrap_or(text));
-    format!("--period {period}")
+    period.to_owned()
 }
 
-impl Answer {
-    /// The flags that set this limit.
-    #[must_use]
-    pub fn flags(&self) -> String {
-        let quota = Quota::try_new(self.quota.limit(), self.quota.period()).unwrap_or(self.quota);
-        match self.quota.burst_size() {
-            burst if burst == quota.limit() => format!("--limit {quota}"),
-            burst => format!("--limit {quota} --burst {burst}"),
+/// The flag for a quota's period.
+fn period_flag(quota: &Quota) -> String {
+    format!("--period {}", period_text(quota))
+}
+
+/// The replays of one algorithm. Their limits are those of the longest periods, longest first: of all of them, or, while they
+/// are being found, of the first few.
+struct Trials<'a> {
+    search: &'a Search<'a>,
+    kind: Kind,
+    periods: Vec<Duration>,
+    made: BTreeMap<Vec<u64>, Trial>,
+}
+
+impl Trials<'_> {
+    /// Finds all limits, and looks around them.
+    fn smallest(&mut self) -> Result<Vec<u64>, Error> {
+        let mut limits = Vec::new();
+        while limits.len() < self.periods.len() {
+            self.find_next(&mut limits)?;
+        }
+        for place in 0..limits.len() {
+            // Nearly always the one below misses the goal, and that is all.
+            let below = limits[place] - 1;
+            if below > 0 && self.meets(&with(&limits, place, below))? {
+                limits[place] = below;
+                self.bisect(&mut limits, place, 0)?;
+            }
+        }
+        self.look_around(&limits);
+        Ok(limits)
+    }
+
+    /// Finds the smallest limit for the next period that, with those before it, keeps to their part of the goal.
+    fn find_next(&mut self, limits: &mut Vec<u64>) -> Result<(), Error> {
+        let (place, highest) = (limits.len(), self.search.highest());
+        let mut low = 0;
+        limits.push(1);
+        // Doubles the limit until it is enough, so that small answers are found by small steps.
+        loop {
+            match self.meets(limits) {
+                Ok(true) => return self.bisect(limits, place, low),
+                Ok(false) => low = limits[place],
+                // Nothing is wrong with the first limit: this one is out of range.
+                Err(_) if low > 0 => return Err(self.nothing_meets(&with(limits, place, low))),
+                Err(error) => return Err(error),
+            }
+            if low >= highest {
+                return Err(self.nothing_meets(limits));
+            }
+            limits[place] = low.saturating_mul(2).min(highest);
         }
     }
 
-    /// The limits to show: the answer, its neighbours and some further away.
-    fn candidates(&self) -> impl Iterator<Item = (u64, Trial)> + '_ {
-        let answer = self.quota.limit();
-        let near = [
-            answer / 4,
-            answer / 2,
-            answer.saturating_sub(1),
-            answer,
-            answer.saturating_add(1),
-            answer.saturating_mul(2),
-        ];
-        self.trials
+    /// Lowers one of the limits, which meet the goal, as far as they still do; at `low` they do not, or it is 0.
+    fn bisect(&mut self, limits: &mut [u64], place: usize, mut low: u64) -> Result<(), Error> {
+        let mut high = limits[place];
+        while high - low > 1 {
+            limits[place] = low + (high - low) / 2;
+            if self.meets(limits)? { high = limits[place] } else { low = limits[place] }
+        }
+        limits[place] = high;
+        Ok(())
+    }
+
+    /// The neighbours beyond what bisection looked at, and round figures for the table.
+    fn look_around(&mut self, limits: &[u64]) {
+        for (place, &limit) in limits.iter().enumerate() {
+            let most = self.search.highest().max(limit.saturating_add(1));
+            for near in [
+                limit.saturating_sub(2),
+                limit.saturating_sub(1),
+                limit / 4,
+                limit / 2,
+                limit.saturating_add(1),
+                limit.saturating_mul(2),
+            ] {
+                if (1..=most).contains(&near) {
+                    // A limit out of the algorithm's range has no trial, which is no reason to fail now.
+                    let _ = self.trial(&with(limits, place, near));
+                }
+            }
+        }
+    }
+
+    /// Why there is no answer: these limits deny too much, and the last of them cannot be higher.
+    fn nothing_meets(&self, limits: &[u64]) -> Error {
+        let (search, all) = (self.search, self.periods.len());
+        let (goal, place) = (search.goal.text(), limits.len() - 1);
+        let tried = self.made.get(limits).map_or(String::new(), |&trial| {
+            format!("; even {} denies {}", limits[place], search.described(trial))
+        });
+        let why = match search.burst {
+            Some(burst) => format!("; a burst of {burst} may be too small"),
+            None => String::new(),
+        };
+        let flag = search
+            .quota(limits[place], self.periods[place])
+            .map_or(String::new(), |quota| period_flag(&quota));
+        let what = match limits.len() {
+            1 if all == 1 => format!("no limit can {goal}"),
+            part if part < all => {
+                format!("no limit with {flag} can keep to {part}/{all} of the goal to {goal}")
+            }
+            _ => format!("no limit with {flag} can {goal}"),
+        };
+        Error::run(format!("{}: {what}{tried}{why}", self.kind.as_str()))
+    }
+
+    fn meets(&mut self, limits: &[u64]) -> Result<bool, Error> {
+        let trial = self.trial(limits)?;
+        Ok(self.search.meets(trial, limits.len()))
+    }
+
+    fn trial(&mut self, limits: &[u64]) -> Result<Trial, Error> {
+        if let Some(&trial) = self.made.get(limits) {
+            return Ok(trial);
+        }
+        let texts: Vec<String> = limits.iter().map(u64::to_string).collect();
+        self.search.progress.set_message(format!("{} {}", self.kind.as_str(), texts.join(" and ")));
+        let outcome = self.replay(limits, false)?;
+        let trial = Trial { denied: outcome.tally.denied, keys_denied: outcome.tally.keys_denied() };
+        self.made.insert(limits.to_vec(), trial);
+        Ok(trial)
+    }
+
+    fn replay(&self, limits: &[u64], beside: bool) -> Result<Outcome, Error> {
+        let (search, kind) = (self.search, self.kind);
+        let quotas = limits.iter().zip(&self.periods).map(|(&limit, &period)| search.quota(limit, period));
+        let quotas = quotas.collect::<Result<Vec<_>, _>>()?;
+        // A limit has the memory that it will have when all are in force.
+        let storage = search.storage.part(limits.len(), self.periods.len());
+        let setup = Setup { options: search.options, storage, beside };
+        replay(search.trace, kind, &quotas, setup, search.progress).map_err(|error| {
+            let setup = Setup { storage: search.storage, ..setup };
+            Error::usage(format!("{}: {}", kind.as_str(), setup.refusal(&error, kind, &quotas, period_flag)))
+        })
+    }
+
+    /// What was tried in the place of one of these limits, beside the others.
+    fn beside(&self, limits: &[u64], place: usize) -> BTreeMap<u64, Trial> {
+        let tried = self
+            .made
             .iter()
-            .map(|(&limit, &trial)| (limit, trial))
-            .filter(move |(limit, _)| near.contains(limit))
+            .filter(|(made, _)| made.get(place).is_some_and(|&limit| with(limits, place, limit) == **made));
+        tried.map(|(made, &trial)| (made[place], trial)).collect()
+    }
+
+    /// Whether no limits denied more than others did that are nowhere higher.
+    fn monotone(&self) -> bool {
+        let denied = |trial: &Trial| self.search.denied(*trial);
+        let nowhere_higher = |limits: &[u64], others: &[u64]| {
+            limits.len() == others.len() && limits.iter().zip(others).all(|(limit, other)| limit <= other)
+        };
+        self.made.iter().all(|(limits, trial)| {
+            let mut lower = self.made.iter().filter(|(others, _)| nowhere_higher(others, limits));
+            lower.all(|(_, other)| denied(trial) <= denied(other))
+        })
     }
 }
 
-/// The answers as tables.
-#[must_use]
-pub fn tables(search: &Search<'_>, answers: &[Answer]) -> String {
-    let (records, keys) = (search.trace.records.len() as u64, search.trace.keys.len() as u64);
-    let mut table = plain_table(&["Algorithm", "Limit", "Denied", "Share", "Clients denied", "Share", ""]);
-    for answer in answers {
-        for (limit, trial) in answer.candidates() {
-            let mark = match limit == answer.quota.limit() {
-                true => format!("◀ {}", answer.flags()),
-                false => String::new(),
-            };
-            table.add_row([
-                answer.kind.as_str().to_owned(),
-                human::count(limit),
-                human::count(trial.denied),
-                human::share(trial.denied, records),
-                human::count(trial.keys_denied),
-                human::share(trial.keys_denied, keys),
-                mark,
-            ]);
+/// These limits with another one in one place.
+fn with(limits: &[u64], place: usize, limit: u64) -> Vec<u64> {
+    let mut limits = limits.to_vec();
+    limits[place] = limit;
+    limits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::input::Record;
+    use crate::cli::storage::Compact;
+
+    #[test]
+    fn a_limit_has_the_memory_that_it_has_beside_all_others() {
+        let mut trace = Trace::default();
+        let key = trace.keys.intern(b"a").unwrap();
+        trace.records.push(Record { at: 0, cost: 1, key });
+        let hours = [1, 2, 3].map(|hours| Duration::from_secs(hours * 3_600));
+        let search = Search {
+            trace: &trace,
+            goal: Goal::Requests("1%".parse().unwrap()),
+            periods: &hours,
+            burst: None,
+            options: Options { sub_windows: 60, strict: false },
+            storage: Storage::Compact(Compact { memory: "96KiB".parse().unwrap(), overflow: None }),
+            progress: &ProgressBar::hidden(),
+        };
+        let trials =
+            Trials { search: &search, kind: Kind::Gcra, periods: hours.to_vec(), made: BTreeMap::new() };
+        for limits in [&[5][..], &[5, 6], &[5, 6, 7]] {
+            let outcome = trials.replay(limits, false).unwrap();
+            let each = outcome.tally.state_bytes / limits.len() as u64;
+            assert!((30 << 10..=32 << 10).contains(&each), "{limits:?}: {each}");
         }
     }
-    align_right(&mut table, 1..6);
-    let mut text = format!("{table}\n\n");
-    for answer in answers {
-        let store = search.storage.flags();
-        text += &format!("{} --algorithm {}{store}\n", answer.flags(), answer.kind.as_str());
-        if !answer.monotone {
-            text += &format!(
-                "  Not monotone: with {} a higher limit can deny more here, so a smaller one might do as well.\n",
-                answer.kind.as_str()
-            );
-        }
-    }
-    let fared = answers.iter().filter_map(|Answer { kind, quota, trials, figures, .. }| {
-        let denied = trials.get(&quota.limit())?.denied;
-        Some(Fared { kind: *kind, admitted: records - denied, denied, figures })
-    });
-    if let Some(table) = fared::table(&search.storage, fared) {
-        text += &format!("\n{table}");
-    }
-    text
-}
-
-#[derive(Serialize, Debug)]
-struct Json<'a> {
-    input: InputJson,
-    goal: GoalJson,
-    suggestions: Vec<SuggestionJson<'a>>,
-}
-
-#[derive(Serialize, Debug)]
-struct GoalJson {
-    deny: &'static str,
-    share_billionths: u64,
-}
-
-#[derive(Serialize, Debug)]
-struct SuggestionJson<'a> {
-    algorithm: &'a str,
-    store: &'a str,
-    limit: u64,
-    period_ns: u64,
-    burst: u64,
-    flags: String,
-    denied: u64,
-    keys_denied: u64,
-    monotone: bool,
-    tried: Vec<TriedJson>,
-    #[serde(flatten)]
-    fared: Option<FaredJson>,
-}
-
-#[derive(Serialize, Debug)]
-struct TriedJson {
-    limit: u64,
-    denied: u64,
-    keys_denied: u64,
-}
-
-/// The answers as JSON.
-///
-/// # Errors
-/// Never in practice: every value is a number or a text.
-pub fn json(search: &Search<'_>, answers: &[Answer]) -> Result<String, Error> {
-    let tried = |(&limit, trial): (&u64, &Trial)| TriedJson {
-        limit,
-        denied: trial.denied,
-        keys_denied: trial.keys_denied,
-    };
-    let suggestion = |answer: &Answer| {
-        let trial = answer.trials.get(&answer.quota.limit());
-        SuggestionJson {
-            algorithm: answer.kind.as_str(),
-            store: search.storage.as_str(),
-            limit: answer.quota.limit(),
-            period_ns: nanos(answer.quota.period()),
-            burst: answer.quota.burst_size(),
-            flags: answer.flags(),
-            denied: trial.map_or(0, |trial| trial.denied),
-            keys_denied: trial.map_or(0, |trial| trial.keys_denied),
-            monotone: answer.monotone,
-            tried: answer.trials.iter().map(tried).collect(),
-            fared: FaredJson::new(&search.storage, answer.kind, &answer.figures),
-        }
-    };
-    let (deny, share) = match search.goal {
-        Goal::Requests(share) => ("requests", share),
-        Goal::Clients(share) => ("clients", share),
-    };
-    to_json(&Json {
-        input: InputJson::new(search.trace),
-        goal: GoalJson { deny, share_billionths: share.billionths },
-        suggestions: answers.iter().map(suggestion).collect(),
-    })
 }

@@ -30,7 +30,8 @@ fn json_has_the_stable_schema() {
     assert_eq!(results.len(), 2);
     for (result, algorithm) in results.iter().zip(["gcra", "sliding-log"]) {
         assert_eq!((&result["algorithm"], &result["store"]), (&algorithm.into(), &"keyed".into()));
-        let limit = serde_json::json!([{"limit": 1, "period_ns": 60_000_000_000_u64, "burst": 1}]);
+        let limit =
+            serde_json::json!([{"limit": 1, "period_ns": 60_000_000_000_u64, "burst": 1, "refused": 3}]);
         assert_eq!(result["limits"], limit);
         assert_eq!(
             (&result["admitted"], &result["denied"], &result["keys_denied"]),

@@ -1,0 +1,267 @@
+//! Several limits on every request: all are charged or none, and each is told how often it refused.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::support::Place;
+
+/// A limit in whole seconds.
+#[derive(Copy, Clone)]
+struct Limit {
+    units: u64,
+    period: u64,
+    burst: u64,
+}
+
+impl Limit {
+    fn flag(&self) -> String {
+        format!(" --limit {}/{}sburst{}", self.units, self.period, self.burst)
+    }
+}
+
+/// How one limit answers, in seconds: `Ok` if there is room, else the wait; `u64::MAX` is never.
+trait Oracle {
+    fn wait(&self, limit: &Limit, at: u64, cost: u64) -> Result<(), u64>;
+    fn charge(&mut self, limit: &Limit, at: u64, cost: u64);
+}
+
+/// What was admitted and when, for fixed windows.
+#[derive(Default)]
+struct Window(Vec<(u64, u64)>);
+
+impl Oracle for Window {
+    fn wait(&self, limit: &Limit, at: u64, cost: u64) -> Result<(), u64> {
+        let same = |then: u64| then / limit.period == at / limit.period;
+        let used: u64 = self.0.iter().filter(|&&(then, _)| same(then)).map(|&(_, cost)| cost).sum();
+        match () {
+            () if cost > limit.units => Err(u64::MAX),
+            () if cost > limit.units - used => Err(limit.period - at % limit.period),
+            () => Ok(()),
+        }
+    }
+
+    fn charge(&mut self, _limit: &Limit, at: u64, cost: u64) {
+        self.0.push((at, cost));
+    }
+}
+
+/// A level that leaks a unit each `period / units`, which is to be whole: GCRA as a bucket.
+#[derive(Default)]
+struct Bucket {
+    full_until: u64,
+}
+
+impl Oracle for Bucket {
+    fn wait(&self, limit: &Limit, at: u64, cost: u64) -> Result<(), u64> {
+        let interval = limit.period / limit.units;
+        let after = self.full_until.max(at) + cost * interval;
+        match () {
+            () if cost > limit.burst => Err(u64::MAX),
+            () if after > at + limit.burst * interval => Err(after - at - limit.burst * interval),
+            () => Ok(()),
+        }
+    }
+
+    fn charge(&mut self, limit: &Limit, at: u64, cost: u64) {
+        self.full_until = self.full_until.max(at) + cost * (limit.period / limit.units);
+    }
+}
+
+/// The decisions, how often each limit refused, and how often for ever.
+fn expected<O: Oracle + Default>(
+    limits: &[Limit],
+    records: &[(u64, u64, u64)],
+) -> (String, Vec<u64>, u64, u64) {
+    let mut keys: HashMap<u64, Vec<O>> = HashMap::new();
+    let (mut text, mut refused, mut never, mut longest) = (String::new(), vec![0; limits.len()], 0, 0);
+    for &(at, key, cost) in records {
+        let states = keys.entry(key).or_insert_with(|| limits.iter().map(|_| O::default()).collect());
+        let mut worst: Option<(usize, u64)> = None;
+        for (place, (state, limit)) in states.iter().zip(limits).enumerate() {
+            if let Err(wait) = state.wait(limit, at, cost) {
+                worst = Some(worst.filter(|&(_, longer)| longer >= wait).unwrap_or((place, wait)));
+            }
+        }
+        match worst {
+            Some((place, wait)) => {
+                text.push('0');
+                refused[place] += 1;
+                never += u64::from(wait == u64::MAX);
+                longest = longest.max(if wait == u64::MAX { 0 } else { wait });
+            }
+            None => {
+                text.push('1');
+                states.iter_mut().zip(limits).for_each(|(state, limit)| state.charge(limit, at, cost));
+            }
+        }
+    }
+    (text, refused, never, longest)
+}
+
+/// Twenty minutes of eight clients, each by turns busy, calm and silent; requests cost 0 to 3 units and now and then more
+/// than some limit admits.
+fn traffic() -> Vec<(u64, u64, u64)> {
+    let mut seed = 0xC0FFEE_u64;
+    let mut below = |end: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % end
+    };
+    let mut pauses = [1; 8];
+    let mut records = Vec::new();
+    for at in 0..1_200 {
+        for (key, pause) in (0..).zip(&mut pauses) {
+            if at % 20 == 0 {
+                *pause = match below(5) {
+                    0 => 1,
+                    1 => 4,
+                    2 => 20,
+                    _ => 100,
+                };
+            }
+            if below(*pause) == 0 {
+                records.push((at, key, if below(40) == 0 { 7 + below(3) } else { below(4) }));
+            }
+        }
+    }
+    records
+}
+
+fn log(records: &[(u64, u64, u64)]) -> Place {
+    let place = Place::new();
+    let mut text = String::from("ts,client,units\n");
+    for (at, key, cost) in records {
+        let _ = writeln!(text, "{at},c{key},{cost}");
+    }
+    place.file("log", text);
+    place
+}
+
+fn refused(result: &Value) -> Vec<u64> {
+    let limits = result["limits"].as_array().unwrap();
+    limits.iter().map(|limit| limit["refused"].as_u64().unwrap()).collect()
+}
+
+#[track_caller]
+fn agrees<O: Oracle + Default>(place: &Place, limits: &[Limit], records: &[(u64, u64, u64)], args: &str) {
+    let flags: String = limits.iter().map(Limit::flag).collect();
+    let (text, by, never, longest) = expected::<O>(limits, records);
+    assert!(
+        by.iter().all(|&refused| refused > 9) && never > 9,
+        "each limit is to refuse some: {by:?} {never}"
+    );
+    let args = format!("replay log --time-format s --cost units{flags} {args} --json --decisions out");
+    let json = place.run(&args).json();
+    // Not assert_eq: a failure would print pages.
+    let decisions = String::from_utf8(place.read("out")).unwrap();
+    let differ = || text.bytes().zip(decisions.bytes()).position(|(a, b)| a != b);
+    assert!(text == decisions, "{args}: first difference at {:?}", differ());
+    let result = &json["results"][0];
+    assert_eq!(refused(result), by, "{args}");
+    assert_eq!(
+        (&result["never"], &result["longest_wait_ns"]),
+        (&never.into(), &(longest * 1_000_000_000).into())
+    );
+    assert_eq!(refused(result).iter().sum::<u64>(), result["denied"].as_u64().unwrap());
+}
+
+#[test]
+fn three_limits_decide_as_slow_arithmetic_does() {
+    let records = traffic();
+    let place = log(&records);
+    let limit = |units, period, burst| Limit { units, period, burst };
+    let bursts = [[6, 15, 40], [6, 12, 30], [8, 7, 20]];
+    for [short, middle, long] in bursts {
+        let limits = [limit(100, 300, long), limit(6, 6, short), limit(15, 30, middle)];
+        for algorithm in ["gcra", "token-bucket", "leaky-bucket"] {
+            agrees::<Bucket>(&place, &limits, &records, &format!("--algorithm {algorithm}"));
+        }
+        agrees::<Bucket>(&place, &limits, &records, "--algorithm gcra --store compact");
+        // To which the burst is nothing.
+        for store in ["keyed", "compact", "sketch"] {
+            agrees::<Window>(&place, &limits, &records, &format!("--algorithm fixed-window --store {store}"));
+        }
+    }
+}
+
+#[test]
+fn bounded_stores_decide_as_the_keyed_one() {
+    let place = log(&traffic());
+    let args = "replay log --time-format s --cost units --limit 6/6s --limit 15/30s --limit 100/300s --json";
+    let keyed = place.run(args).json();
+    for store in ["compact", "sketch"] {
+        let json = place.run(&format!("{args} --store {store}")).json();
+        for result in json["results"].as_array().unwrap() {
+            let algorithm = &result["algorithm"];
+            let mut all = keyed["results"].as_array().unwrap().iter();
+            let same = all.find(|keyed| keyed["algorithm"] == *algorithm).unwrap();
+            for field in ["limits", "admitted", "denied", "never", "keys_denied", "top_denied"] {
+                assert_eq!(result[field], same[field], "{store} {algorithm} {field}");
+            }
+            assert_eq!(
+                (&result[store]["wrongly_denied"], &result[store]["wrongly_admitted"]),
+                (&0.into(), &0.into())
+            );
+        }
+    }
+}
+
+#[test]
+fn bursts_of_their_own_beside_one_for_the_others() {
+    // One each 10 s, two at once; and one each 20 s, three at once.
+    let place =
+        log(&[(100, 0, 1), (100, 0, 1), (100, 0, 1), (110, 0, 1), (111, 0, 1), (120, 0, 1), (120, 0, 1)]);
+    let args = "log --time-format s --algorithm gcra --burst 2 --limit 6/min --limit 3/minburst3";
+    // At 100 the first limit admits two. At 110 it has room for one more, and so has the second. At 111 both refuse for 9 s.
+    // At 120 both have room for one.
+    assert_eq!(place.decisions(args), "1101010");
+    let json = place.run(&format!("replay {args} --json")).json();
+    let limits = json["results"][0]["limits"].as_array().unwrap();
+    assert_eq!((&limits[0]["burst"], &limits[1]["burst"]), (&2.into(), &3.into()));
+    // At 100 only the first refuses; at 111 both for as long, which counts for the first; at 120 the second for longer.
+    assert_eq!(refused(&json["results"][0]), [2, 1]);
+}
+
+#[test]
+fn never_is_longer_than_any_wait() {
+    // 5 units are too much for the second limit, whatever the first says.
+    let place =
+        log(&[(100, 0, 3), (100, 0, 5), (100, 0, 4), (100, 0, 0), (200, 0, 18_446_744_073_709_551_615)]);
+    for algorithm in ["gcra", "fixed-window", "sliding-log", "sliding-window", "sub-window"] {
+        let args =
+            format!("log --cost units --time-format s --limit 6/min --limit 4/h --algorithm {algorithm}");
+        assert_eq!(place.decisions(&args), "10010", "{algorithm}");
+        let result = &place.run(&format!("replay {args} --json")).json()["results"][0];
+        assert_eq!(result["never"], 2, "{algorithm}");
+        // The last is too much for both: the first of equals.
+        assert_eq!(refused(result), [1, 2], "{algorithm}");
+    }
+}
+
+#[test]
+fn a_limit_alone_refuses_all_that_is_denied() {
+    let place = log(&traffic());
+    let json = place.run("replay log --time-format s --cost units --limit 6/6s --json").json();
+    for result in json["results"].as_array().unwrap() {
+        assert_eq!(refused(result), [result["denied"].as_u64().unwrap()]);
+    }
+    let table = place.run("replay log --time-format s --limit 6/6s").ok().stdout;
+    assert!(!table.contains("Denied by which limit"), "{table}");
+}
+
+#[test]
+fn the_table_says_which_limit_refused() {
+    let place =
+        log(&[(100, 0, 1), (100, 0, 1), (101, 0, 1), (102, 0, 1), (103, 0, 1), (110, 0, 1), (110, 1, 1)]);
+    let args = "replay log --time-format s --algorithm sliding-log --limit 1/s --limit 3/10s";
+    let table = place.run(args).ok().stdout;
+    let (_, after) = table.split_once("Denied by which limit").expect(&table);
+    let mut lines = after.lines().skip(1);
+    let words = |line: Option<&str>| line.unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(lines.next()), ["Algorithm", "1/s", "3/10s"]);
+    assert_eq!(words(lines.nth(1)), ["sliding-log", "1", "1"]);
+    // The same limit twice is no harm: the first refuses.
+    let json = place.run(&format!("{args} --limit 1/s --json")).json();
+    assert_eq!(refused(&json["results"][0]), [1, 1, 0]);
+}
