@@ -85,7 +85,8 @@ pub(crate) enum Facts {
     /// burst is `limit` intervals.
     Ticks { ahead: u64, interval: u64, remainder: u64, num: u64, den: u64, queued: bool },
     /// Units used up, given back `batch` at a time: first in `to_boundary_ns`, then every `period_ns`.
-    Batch { used: u64, batch: u64, to_boundary_ns: u64, period_ns: u64 },
+    /// `raised`: those that this decision used up besides its cost, which would have run over before its turn.
+    Batch { used: u64, raised: u64, batch: u64, to_boundary_ns: u64, period_ns: u64 },
     /// Two windows. The previous one weighs `left_ns` of `window_ns`, rounded up if `ceil`; the current one ends
     /// in `to_end_ns`, which is more than `left_ns` if time stepped back before it.
     Blend { previous: u64, current: u64, left_ns: u64, to_end_ns: u64, window_ns: u64, ceil: bool },
@@ -243,7 +244,7 @@ impl Decision {
                 let free = self.limit.saturating_sub(self.cost.min(self.limit));
                 self.ticks_ns(in_queue(ahead.saturating_sub(free.saturating_mul(interval)), ahead, queued))
             }
-            Facts::Batch { used, batch, to_boundary_ns, period_ns } => {
+            Facts::Batch { used, batch, to_boundary_ns, period_ns, .. } => {
                 let missing =
                     (u128::from(used) + u128::from(self.cost)).saturating_sub(u128::from(self.limit));
                 boundaries(missing, batch, to_boundary_ns, period_ns)
@@ -269,7 +270,7 @@ impl Decision {
         Duration::from_nanos(match self.facts {
             Facts::Pace { ahead, scale, .. } => ahead.div_ceil(u64::from(scale)),
             Facts::Ticks { ahead, .. } => self.ticks_ns(ahead),
-            Facts::Batch { used, batch, to_boundary_ns, period_ns } => {
+            Facts::Batch { used, batch, to_boundary_ns, period_ns, .. } => {
                 boundaries(u128::from(used), batch, to_boundary_ns, period_ns)
             }
             Facts::Blend { previous, current, to_end_ns, window_ns, .. } => {
@@ -310,7 +311,7 @@ impl Decision {
                     Some(over) => self.ticks_ns(over),
                 }
             }
-            Facts::Batch { used, batch, to_boundary_ns, period_ns } => {
+            Facts::Batch { used, batch, to_boundary_ns, period_ns, .. } => {
                 boundaries(u128::from(used.saturating_sub(self.limit)), batch, to_boundary_ns, period_ns)
             }
             Facts::Blend { .. } => 0,

@@ -164,6 +164,42 @@ fn the_past_is_forgotten_when_told_and_when_it_is_paid() {
     assert_eq!(limiter.peek("alice").remaining(), 10);
 }
 
+/// An adaptive server changes its quota every second. Stores whose keys can be listed keep one old state at most; compact ones
+/// keep those that are not paid for, and then refuse.
+#[test]
+fn many_changes_do_not_pile_up() {
+    let clock = clock();
+    let direct = build(Gcra::new(Quota::per_day(100)), &clock).direct().adjustable();
+    let keyed = build(Gcra::new(Quota::per_day(100)), &clock).keyed::<String>().adjustable();
+    assert!(direct.check_n(60).is_allowed() && keyed.check_n("alice", 60).is_allowed());
+    assert_eq!(keyed.wait("bob").block().map(|turn| turn.remaining()), Ok(99), "a wait is no debt");
+    for change in 0..2_000_u64 {
+        let quota = Quota::per_day(100 + change % 2);
+        direct.set_quota(&quota, Carry::AsIs).unwrap();
+        keyed.set_quota(&quota, Carry::AsIs).unwrap();
+    }
+    // 40 are left, of 100 or 101.
+    assert_eq!(direct.peek_n(1).remaining(), 40);
+    assert_eq!(keyed.peek("alice").remaining(), 40);
+
+    let compact = build(Gcra::new(Quota::per_day(100)), &clock).compact().unwrap().adjustable();
+    assert!(compact.check_n("alice", 60).is_allowed());
+    let change = || compact.set_quota(&Quota::per_day(100), Carry::AsIs);
+    for _ in 0..16 {
+        change().unwrap();
+    }
+    let error = change().unwrap_err().to_string();
+    assert!(error.contains("16 earlier changes") && error.contains("forget_past"), "{error}");
+    assert_eq!(compact.peek("alice").remaining(), 40, "sixteen stores deep");
+    compact.set_quota(&Quota::per_day(50), Carry::Reset).unwrap();
+    assert_eq!(compact.peek("alice").remaining(), 50);
+    clock.advance(Duration::from_secs(86_400));
+    for _ in 0..40 {
+        change().unwrap();
+        clock.advance(Duration::from_secs(86_400));
+    }
+}
+
 #[test]
 fn a_charge_of_the_old_quota_is_not_given_back() {
     let clock = clock();

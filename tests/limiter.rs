@@ -248,3 +248,20 @@ fn a_turn_at_a_refill_does_not_keep_what_runs_over() {
         "two of three are the second turn's"
     );
 }
+
+/// Who gives up a turn at a refill gets back what was in the bucket when it was given: it was charged along with the turn, and stayed
+/// so.
+#[test]
+fn a_turn_at_a_refill_is_given_back_whole() {
+    let quota = Quota::new(3, Duration::from_secs(1)).burst(5);
+    for bucket in [TokenBucket::interval(quota), TokenBucket::aligned(quota, Timestamp::ZERO)] {
+        let clock = ManualClock::new(Timestamp::from_millis(1_000_100));
+        let bucket = RateLimiter::builder(bucket).clock(clock).direct();
+        assert_eq!(bucket.check().remaining(), 4);
+        let turn = bucket.reserve(5, Duration::from_secs(10));
+        assert!(turn.delay() > Duration::ZERO);
+        assert_eq!(bucket.peek().remaining(), 0);
+        assert_eq!(bucket.refund(&turn), 5);
+        assert_eq!(bucket.peek().remaining(), 4);
+    }
+}

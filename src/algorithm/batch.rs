@@ -153,9 +153,20 @@ impl Batch {
     }
 
     fn decide(&self, outcome: Outcome, now_ns: u64, cost: u64, present: &Present) -> Decision {
+        self.decide_raised(outcome, now_ns, cost, present, 0)
+    }
+
+    fn decide_raised(
+        &self,
+        outcome: Outcome,
+        now_ns: u64,
+        cost: u64,
+        present: &Present,
+        raised: u64,
+    ) -> Decision {
         let Self { capacity, batch, period_ns, .. } = *self;
         let Present { used, to_boundary_ns } = *present;
-        let facts = Facts::Batch { used, batch, to_boundary_ns, period_ns };
+        let facts = Facts::Batch { used, raised, batch, to_boundary_ns, period_ns };
         Decision::new(outcome, cost, capacity, now_ns, facts)
     }
 
@@ -211,8 +222,10 @@ impl Batch {
             }
             let missing = present.used.saturating_add(cost).saturating_sub(self.capacity);
             let batches = missing.div_ceil(self.batch).saturating_mul(self.batch);
+            let raised = batches.saturating_sub(present.used);
             let used = present.used.max(batches).saturating_add(cost);
-            let later = self.decide(Outcome::Allowed, now_ns, cost, &Present { used, ..*present });
+            let after = Present { used, ..*present };
+            let later = self.decide_raised(Outcome::Allowed, now_ns, cost, &after, raised);
             let fits = used <= self.most() && saturating_nanos(later.delay()) <= wait_ns;
             if fits { later } else { now }
         })
@@ -252,7 +265,7 @@ impl Batch {
         charge: &Decision,
         units: u64,
     ) -> Option<GivenBack> {
-        let &Facts::Batch { used: led_to, batch, to_boundary_ns, period_ns } = charge.facts() else {
+        let &Facts::Batch { used: led_to, raised, batch, to_boundary_ns, period_ns } = charge.facts() else {
             return None;
         };
         // A key that was never seen may have used some, if its start is adaptive.
@@ -261,27 +274,30 @@ impl Batch {
         }
         let boundary = |at_ns: u64, to_ns: u64| u128::from(at_ns) + u128::from(to_ns);
         let then = boundary(charge.at_ns(), to_boundary_ns);
+        // How many units, and how many are used then. Who gives back all gives back as well what was raised for it.
         let back = |present: &Present| {
             let back = units.min(charge.charged()).min(present.used);
+            let raised = if units >= charge.charged() { raised } else { 0 };
             let same = boundary(now_ns, present.to_boundary_ns) == then;
             // Of those who were told to wait only the last can leave: those behind have been told when to go.
             let last = present.used == led_to || !charge.has_turn();
-            (same && last && back > 0).then_some(back)
+            (same && last && back > 0).then(|| (back, (present.used - back).saturating_sub(raised)))
         };
         match self.start {
             Start::Aligned { phase_ns, split, .. } => {
                 let (index, present) = self.aligned_present(head, now_ns, phase_ns, split);
-                let units = back(&present)?;
-                Some(GivenBack { next: split.pack(index + 1, present.used - units), units })
+                let (units, used) = back(&present)?;
+                Some(GivenBack { next: split.pack(index + 1, used), units })
             }
             Start::FirstUse { used_bits } => {
                 let lap = Lap::unpack(head, used_bits);
                 let here = self.lap_present(&lap, read, now_ns, used_bits);
-                let units = back(&Present { used: here.used, to_boundary_ns: here.to_boundary_ns })?;
+                let present = Present { used: here.used, to_boundary_ns: here.to_boundary_ns };
+                let (units, used) = back(&present)?;
                 if here.worn_out {
                     return None;
                 }
-                let next = Lap { lap: lap.lap, steps: here.steps, used: here.used - units };
+                let next = Lap { lap: lap.lap, steps: here.steps, used };
                 Some(GivenBack { next: next.pack(used_bits), units })
             }
         }

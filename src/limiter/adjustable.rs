@@ -33,15 +33,16 @@ impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
     /// No check waits, and none is decided by half a change. A request that is under way may be charged under
     /// both quotas, and then find its own charge carried over. The algorithm stays of its kind: windows stay aligned, a sub-window counter has as many parts.
     ///
-    /// The old states are kept until the next change that comes after a full burst would have been paid, or until
-    /// [`RateLimiter::forget_past`]; so memory is doubled meanwhile. If debts beyond the burst were ever made
-    /// ([`RateLimiter::charge_unchecked`], [`RateLimiter::reserve`]) they are kept until they are forgotten so.
+    /// The old states are kept until the next change or [`RateLimiter::forget_past`], so memory is doubled meanwhile. A compact
+    /// limiter that is changed again before the most that any key owed would be paid keeps those of each such change.
     ///
     /// # Errors
-    /// If the algorithm or the store cannot hold the quota; then nothing is changed.
+    /// If the algorithm or the store cannot hold the quota; for a compact limiter also if sixteen changes are not paid for yet. Then
+    /// nothing is changed.
     ///
     /// # Complexity
-    /// As making the limiter. A key's first check after the change looks it up in the old store too.
+    /// As making the limiter; and for a keyed one O(keys) if the last change is not paid for yet. A key's first check after the
+    /// change looks it up in the old store too.
     pub fn set_quota(&self, quota: &Quota, carry: Carry) -> Result<(), QuotaError> {
         self.store.set_quota(quota, carry, self.now())
     }

@@ -71,6 +71,10 @@ pub(crate) enum Reason {
         algorithm: &'static str,
         same: &'static str,
     },
+    /// So many changes of a quota are carried over from still.
+    Pending {
+        changes: u32,
+    },
     Syntax {
         expected: &'static str,
     },
@@ -98,6 +102,7 @@ impl Reason {
             Self::SpillRange => "overflow: windows too short to spill",
             Self::Overflow => "overflow: two counts can only be forgotten",
             Self::Layout { .. } => "quota: differs from the limiter's in a part that must be the same",
+            Self::Pending { .. } => "quota: too many changes are not paid for yet",
             Self::Syntax { .. } => "quota: expected LIMIT/PERIOD [burst N]",
             Self::NumberTooLarge => "quota: a number is above 18446744073709551615",
         }
@@ -179,6 +184,10 @@ impl fmt::Display for QuotaError {
             Reason::Layout { algorithm, same } => {
                 write!(f, "{algorithm}: a quota for single calls must have the limiter's own {same}")?;
             }
+            Reason::Pending { changes } => write!(
+                f,
+                "what keys owe is carried over from {changes} earlier changes still; change it less often than a burst                  refills, with Carry::Reset, or after forget_past"
+            )?,
             Reason::Syntax { expected } => write!(f, "expected {expected}")?,
             Reason::NumberTooLarge => write!(f, "a number is above {}", u64::MAX)?,
         }

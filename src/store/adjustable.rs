@@ -8,8 +8,9 @@
 //! ```
 //! A change makes an empty store for the new quota, and publishes it. Nothing is moved: a key that is not there yet is looked up
 //! in the store before, as of the time of the change, and *seeded* with what it owes now by what the change [carries
-//! over](Carry). Once a full burst under the new quota would be paid, nobody owes anything from before, and the old store is not
-//! asked any more.
+//! over](Carry). Once the most that anybody could owe would be paid under the new quota, the old store is not asked any more. If the
+//! quota changes again before that, a store whose keys can be listed takes over all of them first; so only compact stores are ever
+//! asked several deep.
 //!
 //! # A charge that is made while the quota changes
 //! could land in the old store after its key was looked up there, and be lost. So whoever charges looks afterwards whether its
@@ -27,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::verb::{Inherit, ManyKeys, Rebuild, Store, Verb, When};
 use crate::clock::Clock;
 use crate::decision::{Decision, Outcome};
-use crate::quota::{Quota, QuotaError};
+use crate::quota::{Quota, QuotaError, Reason};
 use crate::sync::{AtomicU64, Ordering, Swap, fence_after_rmw, full_fence};
 
 /// What a key owes under a new quota, by what it owed under the old one; see
@@ -74,14 +75,24 @@ impl Carry {
     }
 }
 
-/// A store under one quota, and what it took over from the one before.
+/// Changes that are carried over from at once, of a store whose keys cannot be listed.
+const MOST_PENDING: u32 = 16;
+
+/// A store under one quota, and where what keys owed under the one before is looked up.
 #[derive(Debug)]
 struct Generation<S> {
-    number: u64,
-    store: Arc<S>,
+    held: Arc<Held<S>>,
     from: Option<Past<S>>,
+}
+
+#[derive(Debug)]
+struct Held<S> {
+    number: u64,
+    store: S,
     /// When this generation was surely in use, in nanoseconds: charges up to then may be of another quota.
     since_ns: AtomicU64,
+    /// The most units that a key has owed, if that was more than its burst; else 0.
+    most_owed: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -90,11 +101,63 @@ struct Past<S> {
     carry: Carry,
     /// The time of the change, in nanoseconds.
     at_ns: u64,
-    /// When all that could be carried over is paid.
-    until_ns: u64,
+    /// When all that could be carried over is paid: a full burst, and what is reckoned of debts beyond it.
+    until_ns: AtomicU64,
+    reckoned: AtomicU64,
 }
 
 impl<S: Rebuild> Generation<S> {
+    fn new(number: u64, store: S, from: Option<Past<S>>, since_ns: u64) -> Self {
+        let (since_ns, most_owed) = (AtomicU64::new(since_ns), AtomicU64::new(0));
+        Self { held: Arc::new(Held { number, store, since_ns, most_owed }), from }
+    }
+
+    /// The same without its past.
+    fn alone(&self) -> Self {
+        Self { held: Arc::clone(&self.held), from: None }
+    }
+
+    /// How many generations it asks.
+    fn pending(&self) -> u32 {
+        let mut pending = 0;
+        let mut past = &self.from;
+        while let Some(Past { last, .. }) = past {
+            pending += 1;
+            past = &last.from;
+        }
+        pending
+    }
+
+    /// Takes notice of a key that owes more than its burst.
+    fn owes(&self, owed: u64, burst: u64) {
+        // Ordering: AcqRel, before the fence after which the generation is looked at again.
+        if owed > burst && self.held.most_owed.load(Ordering::Relaxed) < owed {
+            self.held.most_owed.fetch_max(owed, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether any key can still owe something from before.
+    #[inline]
+    fn asks(&self, past: &Past<S>, now_ns: u64) -> bool {
+        // Ordering: Relaxed: an earlier value is corrected below.
+        now_ns < past.until_ns.load(Ordering::Relaxed) || self.reckons(past, now_ns)
+    }
+
+    /// Debts beyond the burst take longer.
+    fn reckons(&self, past: &Past<S>, now_ns: u64) -> bool {
+        // Ordering: Acquire; pairs with `owes`.
+        let most = past.last.held.most_owed.load(Ordering::Acquire);
+        if most > past.reckoned.load(Ordering::Acquire) {
+            let (old, new) = (&past.last.held.store, &self.held.store);
+            let owed = past.carry.owed(most, old.burst(), new.burst());
+            let until_ns = past.at_ns.saturating_add(new.paid_in_ns(past.at_ns, owed));
+            // Ordering: Release for the second: who sees it reckoned sees until when.
+            past.until_ns.fetch_max(until_ns, Ordering::Relaxed);
+            past.reckoned.fetch_max(most, Ordering::AcqRel);
+        }
+        now_ns < past.until_ns.load(Ordering::Relaxed)
+    }
+
     /// Takes over what a key owes that has no state here yet.
     #[inline]
     fn take_over<Q: ?Sized, C: Clock>(&self, key: &Q, when: When<'_, C>)
@@ -102,8 +165,8 @@ impl<S: Rebuild> Generation<S> {
         S: Inherit<Q>,
     {
         if let Some(past) = &self.from
-            && when.now_ns < past.until_ns
-            && !self.store.holds(key)
+            && self.asks(past, when.now_ns)
+            && !self.held.store.holds(key)
         {
             self.seed(past, key, when);
         }
@@ -115,16 +178,29 @@ impl<S: Rebuild> Generation<S> {
         S: Inherit<Q>,
     {
         let then = When { now_ns: past.at_ns, ..when };
+        // Not deeper than `MOST_PENDING`.
         past.last.take_over(key, then);
         // This generation was seen; now the charges of the one before are.
         full_fence();
-        let before = past.last.store.look(key, then, 0);
-        // The burst: what a cost of nothing leaves, and what it is of, are of one store.
-        let new = self.store.look(key, then, 0).limit();
-        let owed = past.carry.owed(before.owed(), before.limit(), new);
+        let owed = self.carried(past, &past.last.held.store.look(key, then, 0));
         if owed > 0 {
-            self.store.seed(key, when, past.at_ns, owed);
+            self.held.store.seed(key, when, past.at_ns, owed);
         }
+    }
+
+    /// What a key owes here that stood so before.
+    fn carried(&self, past: &Past<S>, before: &Decision) -> u64 {
+        let burst = self.held.store.burst();
+        let owed = past.carry.owed(before.owed(), before.limit(), burst);
+        self.owes(owed, burst);
+        owed
+    }
+
+    /// The same for all keys at once, if they can be listed; then the past need not be asked any more.
+    fn take_over_all<C: Clock>(&self, past: &Past<S>, when: When<'_, C>) -> bool {
+        full_fence();
+        let carried = |before: &Decision| self.carried(past, before);
+        past.last.held.store.carry_all(&self.held.store, when, past.at_ns, &carried)
     }
 }
 
@@ -144,18 +220,14 @@ pub struct Adjustable<S> {
     newest: AtomicU64,
     /// One change at a time. Checks never take it.
     changing: Mutex<()>,
-    /// Whether any key may owe more than its burst.
-    indebted: AtomicU64,
 }
 
 impl<S: Rebuild> Adjustable<S> {
     pub(crate) fn new(store: S) -> Self {
-        let first = Generation { number: 0, store: Arc::new(store), from: None, since_ns: AtomicU64::new(0) };
         Self {
-            present: Swap::new(first),
+            present: Swap::new(Generation::new(0, store, None, 0)),
             newest: AtomicU64::new(0),
             changing: Mutex::new(()),
-            indebted: AtomicU64::new(0),
         }
     }
 
@@ -168,29 +240,32 @@ impl<S: Rebuild> Adjustable<S> {
     ) -> Result<(), QuotaError> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let last = Arc::clone(&*self.present.load());
-        let store = last.store.rebuild(quota)?;
+        let store = last.held.store.rebuild(quota)?;
         let at_ns = when.now_ns;
-        // What was carried over to the last generation is paid: its past is not asked again.
-        let last = match &last.from {
-            Some(past) if past.until_ns <= at_ns => Arc::new(last.alone()),
-            _ => last,
-        };
-        // Ordering: Relaxed. A debt that is made at this very moment is made anew, as any charge is.
-        let until_ns = if self.indebted.load(Ordering::Relaxed) == 0 {
-            at_ns.saturating_add(store.paid_in_ns(at_ns, quota.burst_size().max(quota.limit())))
+        let from = if carry == Carry::Reset {
+            None
         } else {
-            u64::MAX
+            let last = match &last.from {
+                Some(past) if !last.asks(past, at_ns) || last.take_over_all(past, when) => {
+                    Arc::new(last.alone())
+                }
+                _ => Arc::clone(&last),
+            };
+            if last.pending() >= MOST_PENDING {
+                return Err(Reason::Pending { changes: MOST_PENDING }.into());
+            }
+            let until_ns = at_ns.saturating_add(store.paid_in_ns(at_ns, store.burst()));
+            let (until_ns, reckoned) = (AtomicU64::new(until_ns), AtomicU64::new(0));
+            Some(Past { last, carry, at_ns, until_ns, reckoned })
         };
-        let number = last.number + 1;
-        let from = (carry != Carry::Reset).then_some(Past { last, carry, at_ns, until_ns });
-        let since_ns = AtomicU64::new(u64::MAX);
-        let next = Arc::new(Generation { number, store: Arc::new(store), from, since_ns });
+        let number = last.held.number + 1;
+        let next = Arc::new(Generation::new(number, store, from, u64::MAX));
         // Ordering: Release: before the generation itself, so that whoever has seen that has seen this.
         self.newest.store(number, Ordering::Release);
         self.present.store(Arc::clone(&next));
         let since_ns = if when.given { at_ns } else { when.clock.now().as_nanos() };
         // Ordering: Relaxed. Until it is seen, nothing is given back.
-        next.since_ns.store(since_ns, Ordering::Relaxed);
+        next.held.since_ns.store(since_ns, Ordering::Relaxed);
         Ok(())
     }
 
@@ -206,18 +281,9 @@ impl<S: Rebuild> Adjustable<S> {
     /// Whether no other generation has been published since this one was loaded.
     #[inline]
     fn is_present(&self, generation: &Arc<Generation<S>>) -> bool {
+        let number = generation.held.number;
         // Ordering: Relaxed, after the fence: see the module's text.
-        self.newest.load(Ordering::Relaxed) == generation.number
-            || self.present.load().number == generation.number
-    }
-}
-
-impl<S: Rebuild> Generation<S> {
-    /// The same without its past.
-    fn alone(&self) -> Self {
-        // Ordering: Relaxed, as in `set_quota`.
-        let since_ns = AtomicU64::new(self.since_ns.load(Ordering::Relaxed));
-        Self { number: self.number, store: Arc::clone(&self.store), from: None, since_ns }
+        self.newest.load(Ordering::Relaxed) == number || self.present.load().held.number == number
     }
 }
 
@@ -256,17 +322,17 @@ impl<S: Rebuild + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
 
     #[inline]
     fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
-        // Ordering: Relaxed, as in `set_quota`.
-        if matches!(verb, Verb::Force | Verb::Reserve { .. }) && self.indebted.load(Ordering::Relaxed) == 0 {
-            self.indebted.store(1, Ordering::Relaxed);
-        }
         loop {
             let generation = self.present.load();
+            let when = generation.after_its_beginning(when);
             generation.take_over(key, when);
-            let decision = generation.store.act(key, verb, when, cost);
+            let decision = generation.held.store.act(key, verb, when, cost);
             // A refusal has written nothing.
             if decision.is_denied() || decision.cost() == 0 {
                 return decision;
+            }
+            if matches!(verb, Verb::Force | Verb::Reserve { .. }) {
+                generation.owes(decision.owed(), decision.limit());
             }
             fence_after_rmw();
             if self.is_present(&generation) {
@@ -278,25 +344,39 @@ impl<S: Rebuild + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
     fn look<C: Clock>(&self, key: &Q, when: When<'_, C>, cost: u64) -> Decision {
         let generation = self.present.load();
         generation.take_over(key, when);
-        generation.store.look(key, when, cost)
+        generation.held.store.look(key, when, cost)
     }
 
     fn give_back<C: Clock>(&self, key: &Q, when: When<'_, C>, charge: &Decision, units: u64) -> u64 {
-        let generation = self.present.load();
+        let Held { number, store, since_ns, .. } = &*self.present.load().held;
         // Ordering: Relaxed, as in `set_quota`.
-        let since_ns = generation.since_ns.load(Ordering::Relaxed);
-        if generation.number > 0 && charge.at_ns() <= since_ns {
+        if *number > 0 && charge.at_ns() <= since_ns.load(Ordering::Relaxed) {
             return 0;
         }
-        generation.store.give_back(key, when, charge, units)
+        store.give_back(key, when, charge, units)
     }
 
     fn gives_back(&self) -> bool {
-        self.present.load().store.gives_back()
+        self.present.load().held.store.gives_back()
     }
 
     fn foresees(&self) -> bool {
-        self.present.load().store.foresees()
+        self.present.load().held.store.foresees()
+    }
+}
+
+impl<S> Generation<S> {
+    /// A time by the clock that was read before this generation began, moved up to its beginning, so that the charge is known for
+    /// one of its own. A turn that is asked for as of the one before it has such a time.
+    #[inline]
+    fn after_its_beginning<'c, C>(&self, when: When<'c, C>) -> When<'c, C> {
+        // Ordering: Relaxed, as in `set_quota`.
+        match self.held.since_ns.load(Ordering::Relaxed) {
+            since_ns if !when.given && when.now_ns < since_ns && since_ns < u64::MAX => {
+                When { now_ns: since_ns + 1, ..when }
+            }
+            _ => when,
+        }
     }
 }
 
@@ -304,15 +384,33 @@ impl<S: fmt::Debug> fmt::Debug for Adjustable<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let present = self.present.load();
         f.debug_struct("Adjustable")
-            .field("store", &present.store)
-            .field("changes", &present.number)
+            .field("store", &present.held.store)
+            .field("changes", &present.held.number)
             .finish_non_exhaustive()
     }
 }
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::{Direct, Gcra, ManualClock, Timestamp};
+
+    /// A turn is asked for as of the one before it, which may have been before the change; it is one of the new quota all the
+    /// same, and is given back whole.
+    #[test]
+    fn a_charge_as_of_before_a_change_is_of_the_new_quota() {
+        let clock = ManualClock::new(Timestamp::from_secs(1_000));
+        let store = Adjustable::new(Direct::new(Gcra::new(Quota::per_hour(2).burst(1))));
+        clock.advance(Duration::from_secs(10));
+        store.set_quota(&Quota::per_hour(1), Carry::AsIs, When::read(&clock)).unwrap();
+        clock.advance(Duration::from_secs(10));
+        let before = When { clock: &clock, now_ns: Timestamp::from_secs(1_005).as_nanos(), given: false };
+        let charge = Store::<()>::act(&store, &(), Verb::Check, before, 1);
+        assert!(charge.is_allowed() && charge.at() > Timestamp::from_secs(1_010));
+        assert_eq!(Store::<()>::give_back(&store, &(), When::read(&clock), &charge, 1), 1);
+    }
 
     /// Bucket4j's table, and debts beyond the burst.
     #[test]

@@ -118,6 +118,24 @@ impl<A: Algorithm> Rebuild for Direct<A> {
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
         state::paid_in_ns(&self.algorithm, at_ns, units)
     }
+
+    fn burst(&self) -> u64 {
+        state::burst(&self.algorithm)
+    }
+
+    fn carry_all<C: Clock>(
+        &self,
+        into: &Self,
+        _when: When<'_, C>,
+        at_ns: u64,
+        owed: &dyn Fn(&Decision) -> u64,
+    ) -> bool {
+        let owed = owed(&self.peek(at_ns, 0));
+        if owed > 0 {
+            let _ = into.by(Verb::Seed, at_ns, owed);
+        }
+        true
+    }
 }
 
 impl<A: Algorithm, Q: ?Sized> Inherit<Q> for Direct<A> {

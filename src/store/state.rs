@@ -69,6 +69,14 @@ pub struct Admission {
     fill: Option<Fill>,
 }
 
+/// The most that is ever admitted at once.
+pub(crate) fn burst<A: Algorithm>(algorithm: &A) -> u64 {
+    match algorithm.step(0, |_| 0, 0, 0) {
+        Step::Refuse(decision) | Step::Admit { decision, .. } => decision.limit(),
+        Step::Help(_) => 0,
+    }
+}
+
 /// The time in which `units`, charged to a new key at `at_ns`, are paid, in nanoseconds.
 pub(crate) fn paid_in_ns<A: Algorithm>(algorithm: &A, at_ns: u64, units: u64) -> u64 {
     match algorithm.force(0, |_| 0, at_ns, units) {

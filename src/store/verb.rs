@@ -115,8 +115,21 @@ pub trait Rebuild: Sized {
     /// If it cannot hold the quota.
     fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError>;
 
-    /// The time in which `units`, charged to a new key at `at_ns`, are paid, in nanoseconds; and the most that it can hold.
+    /// The time in which `units`, charged to a new key at `at_ns`, are paid, in nanoseconds.
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64;
+
+    /// The most that is ever admitted at once.
+    fn burst(&self) -> u64;
+
+    /// Charges `owed` of each key's answer as of `at_ns` to the same key in another store, if that has none of it. False if keys
+    /// cannot be listed; then nothing is done.
+    fn carry_all<C: Clock>(
+        &self,
+        into: &Self,
+        when: When<'_, C>,
+        at_ns: u64,
+        owed: &dyn Fn(&Decision) -> u64,
+    ) -> bool;
 }
 
 /// A store that a key can be taken over into, by what it owes. Public in a private module: sealed.

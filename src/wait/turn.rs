@@ -311,8 +311,9 @@ fn turn_behind(seen: &Decision, total: u128, units: u64) -> u64 {
             let ahead = ahead.saturating_add(interval.saturating_mul(total));
             Facts::Ticks { ahead, interval, remainder, num, den, queued }
         }
-        Facts::Batch { used, batch, to_boundary_ns, period_ns } => {
-            Facts::Batch { used: used.saturating_add(total), batch, to_boundary_ns, period_ns }
+        Facts::Batch { used, batch, to_boundary_ns, period_ns, .. } => {
+            let used = used.saturating_add(total);
+            Facts::Batch { used, raised: 0, batch, to_boundary_ns, period_ns }
         }
         Facts::Blend { .. } | Facts::Plain { .. } => {
             return seen.retry_after().map_or(u64::MAX, saturating_nanos);

@@ -145,7 +145,8 @@ impl Narrow for WindowWord {
         // A time before the window that counts is taken as its beginning.
         let (later, used) = (ahead >> self.count_bits, ahead & ((1 << self.count_bits) - 1));
         let to_boundary_ns = until(self.windows.floor(now_ns), later + 1, self.window_ns, now_ns);
-        let facts = Facts::Batch { used, batch: u64::MAX, to_boundary_ns, period_ns: self.window_ns };
+        let (batch, period_ns) = (u64::MAX, self.window_ns);
+        let facts = Facts::Batch { used, raised: 0, batch, to_boundary_ns, period_ns };
         let decision = Decision::new(outcome, cost, self.limit, now_ns, facts);
         if charged { decision } else { decision.uncharged() }
     }

@@ -33,7 +33,7 @@ fn check_carelessly(store: &Shared) -> bool {
     let when = When::read(&Still);
     let generation = store.present.load();
     generation.take_over(&(), when);
-    Store::<()>::act(&*generation.store, &(), Verb::Check, when, 1).is_allowed()
+    Store::<()>::act(&generation.held.store, &(), Verb::Check, when, 1).is_allowed()
 }
 
 fn change(store: &Shared, quota: Quota, carry: Carry) {

@@ -274,6 +274,21 @@ impl<A: CompactAlgorithm, H: BuildHasher + Clone> Rebuild for Compact<A, H> {
         let at = (at_ns, self.word.reference(at_ns));
         saturating_nanos(self.word.decision(Outcome::Allowed, owed, true, at, units).reset_after())
     }
+
+    fn burst(&self) -> u64 {
+        self.word.decision(Outcome::Allowed, 0, false, (0, self.word.reference(0)), 0).limit()
+    }
+
+    /// Of a key no more is kept than finds it.
+    fn carry_all<C: Clock>(
+        &self,
+        _into: &Self,
+        _when: When<'_, C>,
+        _at_ns: u64,
+        _owed: &dyn Fn(&Decision) -> u64,
+    ) -> bool {
+        false
+    }
 }
 
 impl<A, H, Q> Inherit<Q> for Compact<A, H>

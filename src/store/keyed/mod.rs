@@ -548,7 +548,7 @@ where
 
 impl<K, A, H> Rebuild for Keyed<K, A, H>
 where
-    K: Hash + Eq + Send + Sync + 'static,
+    K: Hash + Eq + Clone + Send + Sync + 'static,
     A: Algorithm,
     H: BuildHasher + Clone,
 {
@@ -560,6 +560,26 @@ where
 
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
         state::paid_in_ns(&self.algorithm, at_ns, units)
+    }
+
+    fn burst(&self) -> u64 {
+        state::burst(&self.algorithm)
+    }
+
+    fn carry_all<C: Clock>(
+        &self,
+        into: &Self,
+        when: When<'_, C>,
+        at_ns: u64,
+        owed: &dyn Fn(&Decision) -> u64,
+    ) -> bool {
+        self.for_each(at_ns, |key, before| {
+            let owed = owed(&before);
+            if owed > 0 {
+                let _ = into.act(key, Verb::Seed, When { now_ns: at_ns, ..when }, owed);
+            }
+        });
+        true
     }
 }
 
