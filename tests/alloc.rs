@@ -12,7 +12,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
 use tollgate::sketch::TatSketch;
-use tollgate::{Capacity, Decision, ManualClock, Outcome, Overflow, Quota, RateLimiter, Timestamp};
+use tollgate::{
+    Capacity, Decision, FixedWindow, Gcra, ManualClock, Outcome, Overflow, Quota, RateLimiter, Timestamp,
+    check_all, refund_all,
+};
 
 /// The system's allocator, counting this thread's requests.
 struct Counting;
@@ -179,6 +182,30 @@ fn no_verb_of_a_compact_limiter_allocates() {
 }
 
 /// Any time, also a distant one and one long past.
+/// Several limits on one request: admitted, refused by either, and looking at keys for the first time.
+#[test]
+fn several_limits_on_one_request_allocate_nothing() {
+    let clock = ManualClock::new(Timestamp::from_secs(1_000));
+    let gcra = |limit| RateLimiter::builder(Gcra::new(Quota::per_hour(limit))).clock(clock.clone());
+    let (direct, compact) = (gcra(200).direct(), gcra(2).compact().expect("an ordinary quota"));
+    let window = RateLimiter::builder(FixedWindow::new(Quota::per_hour(3))).clock(clock.clone());
+    let window = window.compact().expect("an ordinary quota");
+    let mut seen = [0; 2];
+    let count = allocations(|| {
+        for key in 0_u64..50 {
+            for _ in 0..3 {
+                let tuple = check_all((direct.on(), compact.on(&key), window.on(&key)));
+                seen[usize::from(tuple.is_allowed())] += 1;
+                assert!(tuple.refused_by() != Some(0) && tuple.remaining() <= 3);
+            }
+            let (other, next) = (key + 100, key + 200);
+            let array = check_all([compact.on(&other), compact.on(&next)]);
+            refund_all([compact.on(&other), compact.on(&next)], &array);
+        }
+    });
+    assert_eq!((count, seen), (0, [50, 100]));
+}
+
 fn clock_of(step: u64) -> Timestamp {
     Timestamp::from_nanos(if step.is_multiple_of(50) { step } else { 1_700_000_000 * SEC + step })
 }

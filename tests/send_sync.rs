@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate::sketch::TatSketch;
 use tollgate::{
-    Capacity, CapacityError, Clock, CoarseClock, Compact, Decision, Direct, FixedWindow, Gauges, Gcra, Keyed,
-    LeakyBucketMeter, LeakyBucketQueue, ManualClock, MinimumSpacing, Outcome, Overflow, QuantaClock, Quota,
-    QuotaError, RateLimiter, Saturation, Sketch, SlidingLog, SlidingWindow, SnapshotError, StdClock,
-    SubWindow, Tier, Timestamp, TokenBucket, WhenFull,
+    Adjustable, Capacity, CapacityError, Carry, Clock, CoarseClock, Compact, Decision, Direct, FixedWindow,
+    Gauges, Gcra, Jitter, JointDecision, Keyed, LeakyBucketMeter, LeakyBucketQueue, ManualClock,
+    MinimumSpacing, NotReady, On, Outcome, Overflow, QuantaClock, Quota, QuotaError, RateLimiter, Saturation,
+    Sketch, SlidingLog, SlidingWindow, SnapshotError, StdClock, SubWindow, Tier, Timestamp, TokenBucket,
+    WhenFull,
 };
 
 fn shared<T: Send + Sync + Debug + 'static>() {}
@@ -58,6 +59,13 @@ fn everything_is_shareable_and_printable() {
     shared::<RateLimiter<Direct<SlidingLog>, StdClock>>();
     shared::<RateLimiter<Keyed<IpAddr>>>();
     shared::<RateLimiter<Keyed<(u64, String), SubWindow>, ManualClock>>();
+    shared::<RateLimiter<Adjustable<Compact>>>();
+    shared::<RateLimiter<Adjustable<Keyed<String, SlidingLog>>, StdClock>>();
+    small::<Carry>();
+    small::<JointDecision<[Decision; 3]>>();
+    small::<Jitter>();
+    value::<On<'static, Compact, StdClock, str>>();
+    value::<NotReady>();
 }
 
 #[test]
@@ -66,6 +74,7 @@ fn errors_are_errors() {
     error::<QuotaError>();
     error::<CapacityError>();
     error::<SnapshotError>();
+    error::<NotReady>();
 }
 
 #[test]
