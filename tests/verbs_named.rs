@@ -174,6 +174,21 @@ fn of_requests_that_wait_only_the_last_is_taken_back() {
     assert_eq!(posts.refund(&second), 1);
     clock.advance(2 * SEC);
     assert!(posts.check().is_allowed());
+
+    let (bucket, _) = direct(TokenBucket::interval(Quota::per_minute(2)));
+    assert!(bucket.check_n(2).is_allowed());
+    let turns: Vec<Decision> = (0..3).map(|_| bucket.reserve(1, 600 * SEC)).collect();
+    assert_eq!(turns.iter().map(Decision::delay).collect::<Vec<_>>(), [60 * SEC, 60 * SEC, 120 * SEC]);
+    assert_eq!(bucket.refund(&turns[0]), 0);
+    assert_eq!(bucket.refund(&turns[2]), 1);
+    assert_eq!(bucket.reserve(1, 600 * SEC).delay(), 120 * SEC);
+
+    let posts = RateLimiter::builder(MinimumSpacing::new(2 * SEC)).clock(clock).overdraft(3).compact();
+    let posts = posts.expect("it fits");
+    let turns: Vec<Decision> = (0..3).map(|_| posts.reserve("alice", 1, 60 * SEC)).collect();
+    assert_eq!(posts.refund("alice", &turns[1]), 0);
+    assert_eq!(posts.refund("alice", &turns[2]), 1);
+    assert_eq!(posts.reserve("alice", 1, 60 * SEC).delay(), 4 * SEC);
 }
 
 #[test]

@@ -317,7 +317,7 @@ fn reserve(
             assert!(decided.is_allowed(), "{before} within {wait_ns}: {decided:?}");
             if cost > 0 {
                 assert_eq!(decided.delay(), Duration::from_nanos(turn), "delay of {before} within {wait_ns}");
-                oracle.force(at.into(), cost);
+                oracle.reserve(at.into(), cost);
             }
         }
         _ => {

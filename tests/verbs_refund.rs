@@ -15,35 +15,24 @@ mod common;
 
 use common::compact::{COMPACT, Layout, Ticks, compact};
 use common::kinds::{ALL, Kind};
+use common::ledger::{Charge, Verb, chosen, make, never_mints};
 use common::operations::{config, exact_spec, ops, start};
-use common::oracle::{Oracle, Spec};
+use common::oracle::Spec;
 use common::steps::{Op, within_reach};
 use common::subjects::{Subject, direct, keyed};
 use proptest::prelude::*;
-use proptest::sample::Index;
 use proptest::test_runner::TestRunner;
 use std::time::Duration;
 use tollgate::{Algorithm, Decision, Gcra, ManualClock, Quota, RateLimiter, Timestamp};
 
 const KEYS: u32 = 2;
 
-#[derive(Copy, Clone, Debug)]
-enum Verb {
-    Check,
-    Force,
-    Take,
-    /// Of one of the charges so far, a share in sixteenths.
-    Refund(Index, u64),
-    /// Of the last one.
-    RefundLast(u64),
-}
-
 fn verb() -> impl Strategy<Value = Verb> {
     prop_oneof![
         4 => Just(Verb::Check),
         1 => Just(Verb::Force),
         1 => Just(Verb::Take),
-        3 => (any::<Index>(), 1_u64..=16).prop_map(|(index, share)| Verb::Refund(index, share)),
+        3 => (any::<u64>(), 1_u64..=16).prop_map(|(index, share)| Verb::Refund(index, share)),
         1 => (1_u64..=16).prop_map(Verb::RefundLast),
     ]
 }
@@ -54,91 +43,6 @@ fn verbs(keys: u32, backward: bool) -> impl Strategy<Value = Vec<(Op, Verb)>> {
         (Just(ops), prop::collection::vec(verb(), length))
             .prop_map(|(ops, verbs)| ops.into_iter().zip(verbs).collect())
     })
-}
-
-/// A charge that was made.
-#[derive(Copy, Clone, Debug)]
-struct Charge {
-    decision: Decision,
-    now: u64,
-    /// Units taken back.
-    back: u64,
-    refunded: bool,
-}
-
-/// The charge that a refund is of: one that was not refunded yet.
-fn chosen(ledger: &mut [Charge], verb: Verb) -> Option<(&mut Charge, u64)> {
-    let (charge, share) = match verb {
-        Verb::Refund(index, share) if !ledger.is_empty() => {
-            let place = index.index(ledger.len());
-            (&mut ledger[place], share)
-        }
-        Verb::RefundLast(share) => (ledger.last_mut()?, share),
-        _ => return None,
-    };
-    let units = (u128::from(charge.decision.cost()) * u128::from(share)).div_ceil(16);
-    let units = u64::try_from(units).expect("a share");
-    (!charge.refunded).then_some((charge, units))
-}
-
-fn make(limiter: &dyn Subject, verb: Verb, key: u32, cost: u64, now: u64) -> Decision {
-    match verb {
-        Verb::Force => limiter.charge_unchecked_at(key, cost, now),
-        Verb::Take => limiter.take_up_to_at(key, cost, now),
-        _ => limiter.check_at(key, cost, now),
-    }
-}
-
-/// What there would be if nothing that was taken back had been charged.
-fn replay(kind: Kind, spec: Spec, ledger: &[Charge]) -> Box<dyn Oracle> {
-    // A key that was seen has more than one that comes late in its first period.
-    let kind = if let Kind::Adaptive(origin) = kind { Kind::Aligned(origin) } else { kind };
-    let mut oracle = kind.oracle(spec);
-    for charge in ledger {
-        match charge.decision.cost() - charge.back {
-            0 if kind.is_bucket_family() || kind == Kind::Spacing => {}
-            // The time was seen, and an earlier one is taken for its window's.
-            0 => oracle.charge(charge.now.into(), 0),
-            units => assert_eq!(oracle.force(charge.now.into(), units), units),
-        }
-    }
-    oracle
-}
-
-/// What ours admits, the world without the refunded charges admits.
-fn never_mints(kind: Kind, spec: Spec, start: u64, reach: u64, ops: &[(Op, Verb)], limiter: &dyn Subject) {
-    let chooser = kind.oracle(spec);
-    let mut ledgers = [const { Vec::<Charge>::new() }; KEYS as usize];
-    let (mut now, mut newest) = (start, start);
-    for &(op, verb) in ops {
-        now = within_reach(op.step.apply(now, spec, &*chooser), start, kind, spec);
-        now = now.clamp(start.saturating_sub(reach).max(1), start.saturating_add(reach).min(1 << 62));
-        newest = newest.max(now);
-        let ledger = &mut ledgers[op.key as usize];
-        if !limiter.holds(op.key) && !matches!(kind, Kind::Adaptive(_)) {
-            ledger.clear();
-        }
-        if let Some((charge, units)) = chosen(ledger, verb) {
-            charge.refunded = true;
-            charge.back = limiter.refund_n_at(op.key, &charge.decision, units, newest);
-            assert!(charge.back <= units, "{op:?} {verb:?}");
-        } else {
-            let world = replay(kind, spec, ledger);
-            let cost = op.cost.apply(now, &*world).min(chooser.capacity().saturating_mul(2));
-            let decision = make(limiter, verb, op.key, cost, now);
-            let forced = matches!(verb, Verb::Force);
-            if decision.is_allowed() && decision.cost() > 0 {
-                let said = format!("{verb:?} of {cost} at {now}: {decision:?}, {ledger:?}");
-                assert!(forced || world.admits(now.into(), decision.cost()), "minted: {said}");
-                ledger.push(Charge { decision, now, back: 0, refunded: false });
-            }
-        }
-        let world = replay(kind, spec, ledger);
-        if kind != Kind::Spacing {
-            let ours = limiter.peek_at(op.key, 0, newest).remaining();
-            assert!(ours <= world.remaining(newest), "{ours} left after {verb:?} at {newest}: {ledger:?}");
-        }
-    }
 }
 
 /// No interval sees more than the bound, of what was not taken back.
@@ -169,6 +73,10 @@ fn within_the_bound(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Verb)], limi
             }
         }
     }
+}
+
+fn nth(index: u64, length: usize) -> usize {
+    usize::try_from(index % length as u64).expect("below a length")
 }
 
 /// How arrival times are counted: in fractions of a nanosecond, or in ticks.
@@ -274,7 +182,7 @@ fn to_the_tick(
             *line = Line::default();
         }
         let place = match verb {
-            Verb::Refund(index, _) if !line.spans.is_empty() => Some(index.index(line.spans.len())),
+            Verb::Refund(index, _) if !line.spans.is_empty() => Some(nth(index, line.spans.len())),
             Verb::RefundLast(_) => line.spans.len().checked_sub(1),
             _ => None,
         };
@@ -492,7 +400,7 @@ fn a_refund_that_steps_back_gives_back_the_step_at_most() {
         for (op, verb) in ops {
             now = op.step.apply(now, spec, &*chooser).min(start + (1 << 50));
             let place = match verb {
-                Verb::Refund(index, _) if !line.spans.is_empty() => index.index(line.spans.len()),
+                Verb::Refund(index, _) if !line.spans.is_empty() => nth(index, line.spans.len()),
                 _ => {
                     let cost = op.cost.apply(now, &*chooser).min(spec.burst);
                     let decision = limiter.check_at(0, cost, now);

@@ -7,6 +7,7 @@ mod verbs;
 #[macro_use]
 pub(crate) mod compact;
 pub(crate) mod kinds;
+pub(crate) mod ledger;
 #[path = "oracle.rs"]
 pub(crate) mod oracle;
 #[macro_use]

@@ -12,6 +12,7 @@ mod verbs;
 #[macro_use]
 pub(crate) mod compact;
 pub(crate) mod kinds;
+pub(crate) mod ledger;
 #[macro_use]
 pub(crate) mod lease;
 pub(crate) mod operations;

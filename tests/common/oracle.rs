@@ -88,6 +88,11 @@ pub(crate) trait Oracle: std::fmt::Debug + Send {
         cost
     }
 
+    /// Charges a `cost` that goes when it is admitted, as it would be charged then if nothing else came before.
+    fn reserve(&mut self, now: u128, cost: u64) {
+        self.force(now, cost);
+    }
+
     /// The most that any closed interval of `t` nanoseconds can see admitted, while time does not step back.
     fn most_in(&self, t: u128) -> u128;
 

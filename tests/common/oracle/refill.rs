@@ -31,6 +31,15 @@ impl Interval {
     }
 }
 
+/// Tokens after a reservation of `cost`, as of now: the batches until its turn come yet, and what they would add beyond the
+/// capacity is lost.
+fn reserved(tokens: i128, cost: u64, batch: u128, capacity: i128) -> i128 {
+    let (cost, batch) = (i128::from(cost), signed(batch));
+    let coming = (cost - tokens).max(0).unsigned_abs().div_ceil(batch.unsigned_abs());
+    let coming = signed(coming) * batch;
+    capacity.min(tokens + coming) - cost - coming
+}
+
 impl Oracle for Interval {
     fn copy(&self) -> Box<dyn Oracle> {
         Box::new(self.clone())
@@ -47,6 +56,11 @@ impl Oracle for Interval {
     fn charge(&mut self, now: u128, cost: u64) {
         let (origin, ended, tokens) = self.view(now);
         self.taken = Some((origin, ended, tokens - i128::from(cost)));
+    }
+
+    fn reserve(&mut self, now: u128, cost: u64) {
+        let (origin, ended, tokens) = self.view(now);
+        self.taken = Some((origin, ended, reserved(tokens, cost, self.batch, self.capacity)));
     }
 
     fn most_in(&self, t: u128) -> u128 {
@@ -137,6 +151,11 @@ impl Oracle for Aligned {
     fn charge(&mut self, now: u128, cost: u64) {
         let (index, tokens) = self.view(now);
         self.taken = Some((index, tokens - i128::from(cost)));
+    }
+
+    fn reserve(&mut self, now: u128, cost: u64) {
+        let (index, tokens) = self.view(now);
+        self.taken = Some((index, reserved(tokens, cost, self.batch, self.capacity)));
     }
 
     fn most_in(&self, t: u128) -> u128 {

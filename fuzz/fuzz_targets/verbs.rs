@@ -1,0 +1,97 @@
+//! Checks, forced charges and refunds in any order, of any size and at any time: with the refunded charges left out, nothing is
+//! admitted that its oracle would refuse. And turns that are the oracle's.
+
+#![no_main]
+
+#[macro_use]
+#[path = "../../tests/common/fuzzing.rs"]
+mod common;
+
+use arbitrary::Unstructured;
+use common::Case;
+use common::compact::compact;
+use common::kinds::Kind;
+use common::ledger::{Verb, never_mints};
+use common::oracle::Verdict;
+use common::steps::{Op, within_reach};
+use common::subjects::direct;
+use libfuzzer_sys::{Corpus, fuzz_target};
+use std::time::Duration;
+
+fn verb(bytes: &mut Unstructured<'_>) -> arbitrary::Result<Verb> {
+    Ok(match bytes.int_in_range(0..=7)? {
+        0..=2 => Verb::Check,
+        3 => Verb::Force,
+        4 => Verb::Take,
+        5 => Verb::RefundLast(bytes.int_in_range(1..=16)?),
+        _ => Verb::Refund(bytes.arbitrary::<u8>()?.into(), bytes.int_in_range(1..=16)?),
+    })
+}
+
+/// Debts here last for months and not for centuries: no word is full.
+fn is_short(Case { spec, .. }: &Case) -> bool {
+    let (num, den) = spec.interval();
+    num.max(den * u128::from(spec.period_ns)) * u128::from(spec.burst.max(spec.limit)) < 1 << 52
+}
+
+/// Turns within any wait, one after another: as the oracle says when.
+fn reserve(Case { kind, spec, start, ops }: &Case, waits: &[u64]) {
+    let Some(limiter) = direct(*kind, *spec) else { return };
+    let (mut oracle, mut now) = (kind.oracle(*spec), *start);
+    for (op, wait) in ops.iter().zip(waits) {
+        // A step back of years would fill a word of fractions.
+        now = within_reach(op.step.apply(now, *spec, &*oracle), *start, *kind, *spec).max(now);
+        let cost = op.cost.apply(now, &*oracle);
+        let turn = match oracle.peek(now, cost) {
+            Verdict::Never => None,
+            Verdict::Denied if *kind == Kind::Queue => None,
+            Verdict::Allowed if *kind == Kind::Queue => Some(oracle.delay(now.into())),
+            _ => oracle.retry_after(now, cost),
+        };
+        let decision = limiter.reserve_at(0, cost, Duration::from_nanos(*wait), now);
+        let expected = turn.filter(|turn| *turn <= u128::from(*wait) || cost == 0);
+        assert_eq!(decision.is_allowed(), expected.is_some(), "{cost} at {now} within {wait}: {oracle:?}");
+        if let (Some(turn), true) = (expected, cost > 0) {
+            assert_eq!(decision.delay().as_nanos(), turn, "{cost} at {now} within {wait}: {oracle:?}");
+            oracle.reserve(now.into(), cost);
+        }
+    }
+}
+
+fn play(bytes: &mut Unstructured<'_>, case: &Case) -> arbitrary::Result<Corpus> {
+    let Case { kind, spec, start, ops } = case;
+    if !is_short(case) {
+        return Ok(Corpus::Reject);
+    }
+    if kind.is_bucket_family() && bytes.ratio(1, 3)? {
+        let waits: Vec<u64> =
+            ops.iter().map(|_| bytes.int_in_range(0..=1 << 44)).collect::<Result<_, _>>()?;
+        reserve(case, &waits);
+        return Ok(Corpus::Keep);
+    }
+    // Of periods from first use, the world without what was refunded may have others.
+    if matches!(kind, Kind::Interval | Kind::FirstUse) {
+        return Ok(Corpus::Reject);
+    }
+    let ops: Vec<(Op, Verb)> = ops.iter().map(|op| Ok((*op, verb(bytes)?))).collect::<Result<_, _>>()?;
+    // Not at time zero, whose word in fractions is put off by one.
+    let start = (*start).max(1);
+    if let Some(limiter) = direct(*kind, *spec) {
+        never_mints(*kind, *spec, start, start - 1, &ops, &*limiter);
+    }
+    if matches!(kind, Kind::Fixed | Kind::Sliding | Kind::SlidingStrict)
+        && let Some(Ok((limiter, layout))) = compact(*kind, *spec)
+    {
+        never_mints(*kind, *spec, start, layout.reach() / 2, &ops, &*limiter);
+    }
+    Ok(Corpus::Keep)
+}
+
+fuzz_target!(|bytes: &[u8]| -> Corpus {
+    // The operations take what there is of the first half.
+    let (first, second) = bytes.split_at(bytes.len() / 2);
+    match Case::read(&mut Unstructured::new(first), 1, true) {
+        Ok(case) => play(&mut Unstructured::new(second), &case).unwrap_or(Corpus::Reject),
+        Err(_) => Corpus::Reject,
+    }
+});

@@ -1,0 +1,111 @@
+//! What was charged and what of it was taken back, in the order of effects; and the world in which that was never charged.
+
+use super::kinds::Kind;
+use super::oracle::{Oracle, Spec};
+use super::steps::{Op, within_reach};
+use super::subjects::Subject;
+use tollgate::Decision;
+
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum Verb {
+    Check,
+    Force,
+    Take,
+    /// Of one of the charges so far, a share in sixteenths.
+    Refund(u64, u64),
+    /// Of the last one.
+    RefundLast(u64),
+}
+
+/// A charge that was made.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Charge {
+    pub(crate) decision: Decision,
+    pub(crate) now: u64,
+    /// Units taken back.
+    pub(crate) back: u64,
+    pub(crate) refunded: bool,
+}
+
+/// The charge that a refund is of: one that was not refunded yet.
+pub(crate) fn chosen(ledger: &mut [Charge], verb: Verb) -> Option<(&mut Charge, u64)> {
+    let (charge, share) = match verb {
+        Verb::Refund(index, share) if !ledger.is_empty() => {
+            let place = index % ledger.len() as u64;
+            (&mut ledger[usize::try_from(place).expect("below a length")], share)
+        }
+        Verb::RefundLast(share) => (ledger.last_mut()?, share),
+        _ => return None,
+    };
+    let units = (u128::from(charge.decision.cost()) * u128::from(share)).div_ceil(16);
+    let units = u64::try_from(units).expect("a share");
+    (!charge.refunded).then_some((charge, units))
+}
+
+pub(crate) fn make(limiter: &dyn Subject, verb: Verb, key: u32, cost: u64, now: u64) -> Decision {
+    match verb {
+        Verb::Force => limiter.charge_unchecked_at(key, cost, now),
+        Verb::Take => limiter.take_up_to_at(key, cost, now),
+        _ => limiter.check_at(key, cost, now),
+    }
+}
+
+/// What there would be if nothing that was taken back had been charged.
+fn replay(kind: Kind, spec: Spec, ledger: &[Charge]) -> Box<dyn Oracle> {
+    // A key that was seen has more than one that comes late in its first period.
+    let kind = if let Kind::Adaptive(origin) = kind { Kind::Aligned(origin) } else { kind };
+    let mut oracle = kind.oracle(spec);
+    for charge in ledger {
+        match charge.decision.cost() - charge.back {
+            0 if kind.is_bucket_family() || kind == Kind::Spacing => {}
+            // The time was seen, and an earlier one is taken for its window's.
+            0 => oracle.charge(charge.now.into(), 0),
+            units => assert_eq!(oracle.force(charge.now.into(), units), units),
+        }
+    }
+    oracle
+}
+
+/// What ours admits, the world without the refunded charges admits.
+pub(crate) fn never_mints(
+    kind: Kind,
+    spec: Spec,
+    start: u64,
+    reach: u64,
+    ops: &[(Op, Verb)],
+    limiter: &dyn Subject,
+) {
+    let chooser = kind.oracle(spec);
+    let keys = ops.iter().map(|(op, _)| op.key + 1).max().unwrap_or(0);
+    let mut ledgers: Vec<Vec<Charge>> = (0..keys).map(|_| Vec::new()).collect();
+    let (mut now, mut newest) = (start, start);
+    for &(op, verb) in ops {
+        now = within_reach(op.step.apply(now, spec, &*chooser), start, kind, spec);
+        now = now.clamp(start.saturating_sub(reach).max(1), start.saturating_add(reach).min(1 << 62));
+        newest = newest.max(now);
+        let ledger = &mut ledgers[op.key as usize];
+        if !limiter.holds(op.key) && !matches!(kind, Kind::Adaptive(_)) {
+            ledger.clear();
+        }
+        if let Some((charge, units)) = chosen(ledger, verb) {
+            charge.refunded = true;
+            charge.back = limiter.refund_n_at(op.key, &charge.decision, units, newest);
+            assert!(charge.back <= units, "{op:?} {verb:?}");
+        } else {
+            let world = replay(kind, spec, ledger);
+            let cost = op.cost.apply(now, &*world).min(chooser.capacity().saturating_mul(2));
+            let decision = make(limiter, verb, op.key, cost, now);
+            let forced = matches!(verb, Verb::Force);
+            if decision.is_allowed() && decision.cost() > 0 {
+                let said = format!("{verb:?} of {cost} at {now}: {decision:?}, {ledger:?}");
+                assert!(forced || world.admits(now.into(), decision.cost()), "minted: {said}");
+                ledger.push(Charge { decision, now, back: 0, refunded: false });
+            }
+        }
+        let world = replay(kind, spec, ledger);
+        if kind != Kind::Spacing {
+            let ours = limiter.peek_at(op.key, 0, newest).remaining();
+            assert!(ours <= world.remaining(newest), "{ours} left after {verb:?} at {newest}: {ledger:?}");
+        }
+    }
+}
