@@ -43,6 +43,8 @@ pub enum Outcome {
 pub struct Decision {
     outcome: Outcome,
     charge: Charge,
+    /// Which of the quotas of a limiter was in force, if they change.
+    generation: u32,
     cost: u64,
     limit: u64,
     /// The time as of which it was decided.
@@ -54,8 +56,8 @@ pub struct Decision {
 impl PartialEq for Decision {
     fn eq(&self, other: &Self) -> bool {
         let said = |decision: &Self| {
-            let &Self { outcome, charge: _, cost, limit, at_ns, facts } = decision;
-            (outcome, cost, limit, at_ns, facts)
+            let &Self { outcome, charge: _, generation: _, cost, limit, at_ns, facts } = decision;
+            (outcome, cost, limit, at_ns, facts, decision.delay())
         };
         said(self) == said(other)
     }
@@ -96,7 +98,21 @@ pub(crate) enum Facts {
 
 impl Decision {
     pub(crate) const fn new(outcome: Outcome, cost: u64, limit: u64, at_ns: u64, facts: Facts) -> Self {
-        Self { outcome, charge: Charge::Made, cost, limit, at_ns, facts }
+        Self { outcome, charge: Charge::Made, generation: 0, cost, limit, at_ns, facts }
+    }
+
+    /// The same, under one of the quotas of a limiter that changes them.
+    pub(crate) const fn of_generation(self, generation: u32) -> Self {
+        Self { generation, ..self }
+    }
+
+    pub(crate) const fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// The same for a request of another cost.
+    pub(crate) const fn for_cost(self, cost: u64) -> Self {
+        Self { cost, ..self }
     }
 
     /// The same of a request that was not asked whether there is room.
@@ -213,8 +229,22 @@ impl Decision {
                 ahead.div_ceil(interval)
             }
             Facts::Batch { used, .. } => used,
-            Facts::Blend { .. } | Facts::Plain { .. } => self.limit.saturating_sub(self.remaining()),
+            Facts::Blend { previous, current, left_ns, window_ns, .. } => {
+                let weighted = (u128::from(previous) * u128::from(left_ns)).div_ceil(u128::from(window_ns));
+                current.saturating_add(saturate(weighted))
+            }
+            Facts::Plain { .. } => self.limit.saturating_sub(self.remaining()),
         }
+    }
+
+    /// The time as of which what is owed is owed: later than the decision's, if it was decided by a window that begins later.
+    pub(crate) fn owed_as_of_ns(&self) -> u64 {
+        let (to_end_ns, window_ns) = match self.facts {
+            Facts::Batch { to_boundary_ns, period_ns, .. } => (to_boundary_ns, period_ns),
+            Facts::Blend { to_end_ns, window_ns, .. } => (to_end_ns, window_ns),
+            _ => (0, 0),
+        };
+        self.at_ns.saturating_add(to_end_ns.saturating_sub(window_ns))
     }
 
     /// How long until the same request could be admitted, if nothing else is until then.

@@ -116,7 +116,9 @@ pub use clock::{Clock, CoarseClock, ManualClock, QuantaClock, StdClock, Timestam
 pub use decision::{Decision, Denied, Outcome};
 pub use lease::{Lease, LeaseAlgorithm, LeaseRequest, LeaseSource, Leases, Striped};
 pub use limiter::{Builder, RateLimiter};
-pub use policy::{JointDecision, Limits, On, check_all, check_all_at, peek_all, peek_all_at, refund_all};
+pub use policy::{
+    JointDecision, Limits, On, check_all, check_all_at, peek_all, peek_all_at, refund_all, refund_all_at,
+};
 pub use quota::{Quota, QuotaError};
 pub use store::{
     Adjustable, Capacity, CapacityError, Carry, Compact, Direct, Gauges, HashedStore, Keyed, Lookup,

@@ -100,6 +100,11 @@ pub trait Limit {
 
     /// Asks for the key's memory.
     fn approach(&self) -> Self::Place;
+    /// The time by this limit's clock, if that was asked, and not before another.
+    fn after(&self, at: At) -> At {
+        if at.given { at } else { At { now_ns: self.now().now_ns.max(at.now_ns), ..at } }
+    }
+
     /// Decides without charging.
     fn prepare(&self, place: Self::Place, at: At) -> Self::Ticket<'_>;
     /// What that would be.
@@ -125,7 +130,7 @@ pub trait Limit {
 impl<S, C: Clock, Q: ?Sized> On<'_, S, C, Q> {
     #[inline(always)]
     fn when(&self, At { now_ns, given }: At) -> When<'_, C> {
-        When { clock: self.limiter.clock(), now_ns, given }
+        When { clock: self.limiter.clock(), now_ns, given, past: false }
     }
 }
 
@@ -185,7 +190,7 @@ impl<S: Store<Q>, C: Clock, Q: ?Sized> Limit for On<'_, S, C, Q> {
 
     #[inline(always)]
     fn undoes(&self) -> bool {
-        self.limiter.store().gives_back()
+        self.limiter.store().undoes()
     }
 
     #[inline(always)]
@@ -229,10 +234,14 @@ pub trait Together {
 /// # Consistency
 /// No limit ever admits more than its own bound, whatever is charged elsewhere at the same time. If a limit refuses after others
 /// have been charged, since another thread was first, those charges are given back at once; for that instant they may deny
-/// others, by at most this request's cost at each limit. Logs, sketches, and compact stores with
+/// others, by at most this request's cost at each limit. Logs, sketches, queues (but for the last in them) and compact stores with
 /// [`Overflow::Inherit`](crate::Overflow::Inherit) cannot give back and are charged last: a request with two of them may leave its
-/// charge in the first when it loses such a race for the second, against the client. So may a window that turns, and a compact
-/// store that evicts the key, in that instant.
+/// charge in the first when it loses such a race for the second, against the client. So may, in that instant, a window that turns
+/// and a quota that changes; and a compact store that has evicted the key, or has spilled its debt or another's that looks alike.
+/// A thread that is held up between its charge and giving it back gives back what time has not paid of it by then.
+///
+/// A limiter that is named twice with one key is charged twice, or not at all; but each is looked at by itself, so the answer's
+/// figures are those of one, and if it cannot give back it is left with one charge when there is room for one only.
 ///
 /// # Complexity
 /// The sum of the single checks, less all but one clock reading. Never allocates for tuples and arrays.
@@ -281,6 +290,13 @@ pub fn peek_all<L: Limits>(limits: L) -> JointDecision<L::Decisions> {
 #[must_use = "a decision that nobody reads limits nothing"]
 pub fn peek_all_at<L: Limits>(limits: L, now: Timestamp) -> JointDecision<L::Decisions> {
     limits.look(At { now_ns: now.as_nanos(), given: true })
+}
+
+/// [`refund_all`] at a time that the caller says.
+pub fn refund_all_at<L: Limits>(limits: L, charge: &JointDecision<L::Decisions>, now: Timestamp) {
+    if charge.is_allowed() {
+        limits.undo(At { now_ns: now.as_nanos(), given: true }, charge.each());
+    }
 }
 
 /// Takes back all charges of a joint decision, on the same limits, as [`RateLimiter::refund`] does each.

@@ -265,3 +265,149 @@ fn it_goes_with_other_limits() {
     assert_eq!((refused.refused_by(), left(refused.each())), (Some(0), vec![0, 3]));
     assert_eq!(changing.clock().now(), START);
 }
+
+/// Stories of debts that a change once lost.
+mod lost_once {
+    use super::*;
+    use tollgate::{LeakyBucketQueue, WhenFull, refund_all, refund_all_at};
+
+    /// The seed asked for room as of the change, when the other key still owed; then the check made room as of now.
+    #[test]
+    fn a_key_that_finds_no_room_under_a_cap() {
+        let clock = clock();
+        let limiter = build(Gcra::new(Quota::per_hour(10)), &clock).max_keys(1, WhenFull::Deny);
+        let limiter = limiter.keyed::<String>().adjustable();
+        assert!(limiter.check_n("a", 10).is_allowed());
+        limiter.set_quota(&Quota::per_hour(10), Carry::AsIs).unwrap();
+        assert!(limiter.check("b").is_allowed());
+        assert!(limiter.check_n("a", 1).is_denied(), "b has the only place");
+        clock.advance(Duration::from_secs(361));
+        assert!(limiter.check_n("a", 10).is_denied(), "nine are owed");
+        assert!(limiter.check_n("a", 1).is_allowed());
+    }
+
+    /// Spilled debts were looked up as of now, and had been paid at the old rate by then.
+    #[test]
+    fn keys_that_are_spilled() {
+        let clock = clock();
+        let limiter = build(Gcra::new(Quota::per_second(100)), &clock).capacity(4_096);
+        let limiter = limiter.compact().unwrap().adjustable();
+        for key in 0..6_000 {
+            assert!(limiter.check_n(&key, 100).is_allowed() || key > 100);
+        }
+        limiter.set_quota(&Quota::per_hour(100), Carry::AsIs).unwrap();
+        clock.advance(Duration::from_secs(5));
+        let again = (0..6_000).filter(|key| limiter.check_n(key, 90).is_allowed()).count();
+        assert_eq!(again, 0, "nobody has paid more than a unit at the new rate");
+    }
+
+    #[test]
+    fn debts_of_before_it_could_change() {
+        let clock = clock();
+        let limiter = build(Gcra::new(Quota::per_minute(60)), &clock).keyed::<String>();
+        assert_eq!(limiter.charge_unchecked("a", 1_000).cost(), 1_000);
+        let limiter = limiter.adjustable();
+        limiter.set_quota(&Quota::per_minute(60), Carry::AsIs).unwrap();
+        clock.advance(Duration::from_secs(61));
+        assert_eq!(limiter.check("a").retry_after(), Some(Duration::from_secs(1_000 - 61 - 60 + 1)));
+    }
+
+    #[test]
+    fn turns_of_spaced_events() {
+        for compact in [false, true] {
+            let clock = clock();
+            let build = build(MinimumSpacing::new(Duration::from_secs(2)), &clock).overdraft(10);
+            let hour = Duration::from_secs(3_600);
+            let delay = if compact {
+                let limiter = build.compact().unwrap().adjustable();
+                (0..5).for_each(|_| assert!(limiter.reserve("a", 1, hour).is_allowed()));
+                limiter.set_quota(&Quota::per_minute(30), Carry::AsIs).unwrap();
+                limiter.reserve("a", 1, hour).delay()
+            } else {
+                let limiter = build.keyed::<String>().adjustable();
+                (0..5).for_each(|_| assert!(limiter.reserve("a", 1, hour).is_allowed()));
+                limiter.set_quota(&Quota::per_minute(30), Carry::AsIs).unwrap();
+                limiter.reserve("a", 1, hour).delay()
+            };
+            assert_eq!(delay, Duration::from_secs(10), "compact: {compact}");
+        }
+    }
+
+    #[test]
+    fn debts_in_sliding_windows() {
+        let clock = clock();
+        let limiter = build(SlidingWindow::new(Quota::per_minute(10)), &clock).keyed::<String>().adjustable();
+        assert_eq!(limiter.charge_unchecked("a", 30).cost(), 30);
+        limiter.set_quota(&Quota::per_minute(10), Carry::AsIs).unwrap();
+        clock.advance(Duration::from_secs(80));
+        assert_eq!(limiter.peek("a").remaining(), 0, "20 of 30 still weigh");
+    }
+
+    /// By times that are given, and so by a clock that is read before the window turns.
+    #[test]
+    fn charges_of_a_window_after_the_change() {
+        let limiter = build(FixedWindow::new(Quota::per_minute(10)), &clock()).keyed::<String>().adjustable();
+        let at = Timestamp::from_secs;
+        assert!(limiter.check_at("a", 10, at(61)).is_allowed());
+        limiter.set_quota_at(&Quota::per_minute(10), Carry::AsIs, at(59)).unwrap();
+        assert!(limiter.check_at("a", 1, at(62)).is_denied());
+    }
+
+    /// A time more than a burst before the change.
+    #[test]
+    fn a_late_check_of_a_compact_limiter() {
+        let limiter = build(Gcra::new(Quota::per_second(10)), &clock()).compact().unwrap().adjustable();
+        let at = Timestamp::from_secs;
+        assert!(limiter.check_at("a", 10, at(1_000)).is_allowed());
+        limiter.set_quota_at(&Quota::per_second(10), Carry::AsIs, at(1_000)).unwrap();
+        assert!(limiter.check_at("a", 1, at(998)).is_denied());
+        assert!(limiter.check_at("a", 10, at(1_000)).is_denied());
+    }
+
+    #[test]
+    fn a_refund_of_another_quota_by_given_times() {
+        let limiter = build(Gcra::new(Quota::per_day(10)), &clock()).keyed::<String>().adjustable();
+        let charge = limiter.check_n("a", 5);
+        let before = Timestamp::from_secs(19_700 * 86_400 - 1);
+        limiter.set_quota_at(&Quota::per_day(100), Carry::Additive, before).unwrap();
+        assert_eq!(limiter.refund("a", &charge), 0);
+        let charge = limiter.check_n("a", 5);
+        assert_eq!(limiter.refund("a", &charge), 5, "although the clock stands still");
+    }
+
+    /// What a new key may use in its first, partial period is nothing that it owes.
+    #[test]
+    fn new_keys_of_an_adaptive_bucket() {
+        let clock = ManualClock::new(START + Duration::from_secs(1_200));
+        let bucket = TokenBucket::aligned_adaptive(Quota::per_hour(400), START);
+        let limiter = build(bucket, &clock).keyed::<String>().adjustable();
+        assert!(limiter.check_n("alice", 66).is_allowed());
+        limiter.set_quota(&Quota::per_hour(400), Carry::AsIs).unwrap();
+        assert_eq!(limiter.peek("bob").remaining(), 266);
+        assert_eq!(limiter.peek("alice").remaining(), 200);
+    }
+
+    #[test]
+    fn refunds_of_given_times_and_of_queues() {
+        let clock = clock();
+        let queue = build(LeakyBucketQueue::new(Quota::per_second(1).burst(5)), &clock).direct();
+        let day = build(Gcra::new(Quota::per_day(9)), &clock).direct();
+        let limits = (queue.on(), day.on().cost(3));
+        let first = check_all(limits);
+        assert_eq!((first.at(), first.is_allowed()), (START, true));
+        let second = check_all(limits);
+        refund_all(limits, &first);
+        assert_eq!(
+            (queue.peek_n(0).remaining(), day.peek_n(0).remaining()),
+            (3, 6),
+            "who is behind keeps its turn"
+        );
+        refund_all(limits, &second);
+        assert_eq!((queue.peek_n(0).remaining(), day.peek_n(0).remaining()), (4, 9));
+        let yesterday = Timestamp::from_secs(1_000_000);
+        let other = build(Gcra::new(Quota::per_day(9)), &clock).direct();
+        let charge = tollgate::check_all_at((other.on(),), yesterday);
+        refund_all_at((other.on(),), &charge, yesterday);
+        assert_eq!(other.peek_at(0, yesterday).remaining(), 9);
+    }
+}

@@ -203,6 +203,19 @@ impl Batch {
         })
     }
 
+    /// What a key has used that owes `units` from elsewhere: no more than that, whatever a new one would start with.
+    pub(super) fn seed(&self, now_ns: u64, units: u64) -> Step {
+        self.step_by(
+            0,
+            |_| 0,
+            now_ns,
+            |present| {
+                let used = units.min(self.most());
+                self.decide(Outcome::Allowed, now_ns, used, &Present { used, ..*present })
+            },
+        )
+    }
+
     /// Charges units of later batches if they come within `wait_ns`.
     ///
     /// A turn k boundaries away is one in a bucket that was given k batches by then, of which it holds no more than its capacity.

@@ -94,6 +94,10 @@ impl Stepper for FixedWindow {
         self.batch.force(head, read, now_ns, cost)
     }
 
+    fn seed(&self, now_ns: u64, units: u64) -> Step {
+        self.batch.seed(now_ns, units)
+    }
+
     const GIVES_BACK: bool = true;
 
     fn give_back(

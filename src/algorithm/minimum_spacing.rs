@@ -82,6 +82,17 @@ impl Stepper for MinimumSpacing {
         Step::admit(decide(Outcome::Allowed, now_ns, cost, next.saturating_sub(now_ns), delay_ns), next)
     }
 
+    /// One event for each unit.
+    fn seed(&self, now_ns: u64, units: u64) -> Step {
+        let owed_ns = self.spacing_ns.saturating_mul(units);
+        let next = now_ns.saturating_add(owed_ns).min(DEAD - 1);
+        Step::admit(decide(Outcome::Allowed, now_ns, units, next.saturating_sub(now_ns), 0), next)
+    }
+
+    fn owed(&self, decision: &Decision) -> u64 {
+        saturating_nanos(decision.reset_after()).div_ceil(self.spacing_ns.max(1))
+    }
+
     fn reserve(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
         let delay_ns = head.saturating_sub(now_ns);
         let next = self.after(head);

@@ -67,6 +67,8 @@ impl<P: Paced> Stepper for P {
 
     const GIVES_BACK: bool = true;
 
+    const UNDOES: bool = !P::QUEUED;
+
     fn give_back(
         &self,
         head: u64,

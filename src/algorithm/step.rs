@@ -134,6 +134,16 @@ pub trait Stepper {
     /// charged: the decision's cost says how much was.
     fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step;
 
+    /// Charges `units` at `now_ns` to a key that was never seen, as what it owes from elsewhere.
+    fn seed(&self, now_ns: u64, units: u64) -> Step {
+        self.force(0, |_| 0, now_ns, units)
+    }
+
+    /// The units that a key owes by an answer of this algorithm, a part of one as a whole, debts included.
+    fn owed(&self, decision: &Decision) -> u64 {
+        decision.owed()
+    }
+
     /// Whether units of the future can be charged now. Counts of windows say nothing of the future.
     fn foresees(&self) -> bool {
         false
@@ -147,6 +157,9 @@ pub trait Stepper {
 
     /// Whether charges can be taken back at all.
     const GIVES_BACK: bool = false;
+
+    /// Whether they can be taken back whatever was charged since; in a queue only the last one can.
+    const UNDOES: bool = Self::GIVES_BACK;
 
     /// Takes back up to `units` of a charge: those that are still owed at `now_ns`. `None` if none is.
     fn give_back(

@@ -199,8 +199,14 @@ impl Stepper for SubWindow {
         charge: &Decision,
         units: u64,
     ) -> Option<GivenBack> {
-        // A charge that came late was counted in a later sub-window, and stays.
-        self.counts.give_back(head, charge.at_ns() / self.counts.window_ns, units.min(charge.charged()))
+        let &Facts::Plain { reset_ns, .. } = charge.facts() else {
+            return None;
+        };
+        // It was counted in the newest of those that are counted until then: a later one than its time's, if it came late.
+        let counted_until =
+            (u128::from(charge.at_ns()) + u128::from(reset_ns)) / u128::from(self.counts.window_ns);
+        let index = u64::try_from(counted_until).ok()?.checked_sub(u64::from(self.counts.history) + 1)?;
+        self.counts.give_back(head, index, units.min(charge.charged()))
     }
 
     fn reads(&self, other: &Self) -> bool {

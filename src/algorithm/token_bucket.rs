@@ -175,6 +175,13 @@ impl Stepper for TokenBucket {
         true
     }
 
+    fn seed(&self, now_ns: u64, units: u64) -> Step {
+        match &self.refill {
+            Refill::Greedy(pace) => pace.force(0, now_ns, units, false),
+            Refill::Batch(batch) => batch.seed(now_ns, units),
+        }
+    }
+
     const GIVES_BACK: bool = true;
 
     fn give_back(

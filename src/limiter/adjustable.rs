@@ -44,7 +44,7 @@ impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
     /// As making the limiter; and for a keyed one O(keys) if the last change is not paid for yet. A key's first check after the
     /// change looks it up in the old store too.
     pub fn set_quota(&self, quota: &Quota, carry: Carry) -> Result<(), QuotaError> {
-        self.store.set_quota(quota, carry, self.now())
+        self.store.set_quota(quota, carry, || self.now())
     }
 
     /// [`RateLimiter::set_quota`] as of a time that the caller says.
@@ -52,7 +52,7 @@ impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
     /// # Errors
     /// As [`RateLimiter::set_quota`].
     pub fn set_quota_at(&self, quota: &Quota, carry: Carry, now: Timestamp) -> Result<(), QuotaError> {
-        self.store.set_quota(quota, carry, self.given(now))
+        self.store.set_quota(quota, carry, || self.given(now))
     }
 
     /// Frees what is kept of old quotas. Keys that were not asked for since the change owe nothing then.
@@ -140,6 +140,12 @@ impl<A: Algorithm, C: Clock> RateLimiter<Adjustable<Direct<A>>, C> {
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_at(&self, cost: u64, now: Timestamp) -> Decision {
         self.act(&(), Verb::Check, self.given(now), cost)
+    }
+
+    /// Whether [`RateLimiter::check`] would be allowed now, and how things stand, without charging.
+    #[must_use = "a decision that nobody reads limits nothing"]
+    pub fn peek(&self) -> Decision {
+        self.peek_n(1)
     }
 
     /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Together;
+use crate::clock::Timestamp;
 use crate::decision::{Decision, Outcome};
 
 /// The answer to one request under several limits.
@@ -55,7 +56,7 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
         matches!(self.outcome, Outcome::Allowed)
     }
 
-    /// Whether the request must not go. It was charged to none.
+    /// Whether the request must not go. It was charged to none (but see [`check_all`](crate::check_all) on lost races).
     #[inline]
     #[must_use]
     pub const fn is_denied(&self) -> bool {
@@ -110,10 +111,17 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
             .try_fold(Duration::ZERO, |most, wait| Some(most.max(wait?)))
     }
 
-    /// The fewest units that any limit would admit now, after this decision; `u64::MAX` if there is no limit.
+    /// The fewest units that any limit would admit now, after this decision; `u64::MAX` if there is no limit. Where limits count
+    /// different things (requests, bytes), see [`JointDecision::each`].
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.each().iter().map(Decision::remaining).min().unwrap_or(u64::MAX)
+    }
+
+    /// The time as of which the request was decided; the origin, if there is no limit.
+    #[must_use]
+    pub fn at(&self) -> Timestamp {
+        self.each().first().map_or(Timestamp::ZERO, Decision::at)
     }
 
     /// How long until all limits are as good as new, if nothing is admitted until then.

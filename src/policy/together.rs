@@ -35,7 +35,7 @@ impl<L: Limit> Slow for SlowLimit<'_, L> {
             if charge.is_denied() {
                 return;
             }
-            self.limit.undo(self.at, &charge);
+            self.limit.undo(self.limit.after(self.at), &charge);
         }
         self.answer = Some(self.limit.look(self.at));
     }

@@ -89,8 +89,6 @@ struct Generation<S> {
 struct Held<S> {
     number: u64,
     store: S,
-    /// When this generation was surely in use, in nanoseconds: charges up to then may be of another quota.
-    since_ns: AtomicU64,
     /// The most units that a key has owed, if that was more than its burst; else 0.
     most_owed: AtomicU64,
 }
@@ -107,14 +105,32 @@ struct Past<S> {
 }
 
 impl<S: Rebuild> Generation<S> {
-    fn new(number: u64, store: S, from: Option<Past<S>>, since_ns: u64) -> Self {
-        let (since_ns, most_owed) = (AtomicU64::new(since_ns), AtomicU64::new(0));
-        Self { held: Arc::new(Held { number, store, since_ns, most_owed }), from }
+    fn new(number: u64, store: S, from: Option<Past<S>>) -> Self {
+        // Debts beyond the burst that were made before this store could be adjusted may be of any size.
+        let most_owed = AtomicU64::new(if store.is_known() { 0 } else { u64::MAX });
+        Self { held: Arc::new(Held { number, store, most_owed }), from }
     }
 
     /// The same without its past.
     fn alone(&self) -> Self {
         Self { held: Arc::clone(&self.held), from: None }
+    }
+
+    /// The same without those before it that nobody has to ask any more.
+    fn pruned(self: &Arc<Self>, now_ns: u64) -> Arc<Self> {
+        let Some(past) = &self.from else {
+            return Arc::clone(self);
+        };
+        if !self.asks(past, now_ns) {
+            return Arc::new(self.alone());
+        }
+        // Not deeper than `MOST_PENDING`.
+        let last = past.last.pruned(past.at_ns.max(now_ns));
+        // Ordering: Relaxed: what is reckoned too early is reckoned again.
+        let copy = |of: &AtomicU64| AtomicU64::new(of.load(Ordering::Relaxed));
+        let (reckoned, until_ns) = (copy(&past.reckoned), copy(&past.until_ns));
+        let from = Some(Past { last, carry: past.carry, at_ns: past.at_ns, until_ns, reckoned });
+        Arc::new(Self { held: Arc::clone(&self.held), from })
     }
 
     /// How many generations it asks.
@@ -158,42 +174,48 @@ impl<S: Rebuild> Generation<S> {
         now_ns < past.until_ns.load(Ordering::Relaxed)
     }
 
-    /// Takes over what a key owes that has no state here yet.
+    /// Takes over what a key owes that has no state here yet. A refusal, if there is no room for it.
     #[inline]
-    fn take_over<Q: ?Sized, C: Clock>(&self, key: &Q, when: When<'_, C>)
+    fn take_over<Q: ?Sized, C: Clock>(&self, key: &Q, when: When<'_, C>) -> Option<Decision>
     where
         S: Inherit<Q>,
     {
-        if let Some(past) = &self.from
-            && self.asks(past, when.now_ns)
-            && !self.held.store.holds(key)
-        {
-            self.seed(past, key, when);
+        match &self.from {
+            Some(past) if self.asks(past, when.now_ns) && !self.held.store.holds(key) => {
+                self.seed(past, key, when)
+            }
+            _ => None,
         }
     }
 
     #[cold]
-    fn seed<Q: ?Sized, C: Clock>(&self, past: &Past<S>, key: &Q, when: When<'_, C>)
+    fn seed<Q: ?Sized, C: Clock>(&self, past: &Past<S>, key: &Q, when: When<'_, C>) -> Option<Decision>
     where
         S: Inherit<Q>,
     {
-        let then = When { now_ns: past.at_ns, ..when };
+        let then = When { now_ns: past.at_ns, past: true, ..when };
         // Not deeper than `MOST_PENDING`.
-        past.last.take_over(key, then);
+        if let Some(refusal) = past.last.take_over(key, then) {
+            return Some(refusal);
+        }
         // This generation was seen; now the charges of the one before are.
         full_fence();
-        let owed = self.carried(past, &past.last.held.store.look(key, then, 0));
-        if owed > 0 {
-            self.held.store.seed(key, when, past.at_ns, owed);
+        let last = &past.last.held.store;
+        if !last.knew(key) {
+            return None;
+        }
+        match self.carried(past, &last.look(key, then, 0)) {
+            (_, 0) => None,
+            (as_of_ns, owed) => self.held.store.seed(key, when, as_of_ns, owed),
         }
     }
 
-    /// What a key owes here that stood so before.
-    fn carried(&self, past: &Past<S>, before: &Decision) -> u64 {
+    /// What a key owes here that stood so before, and as of when.
+    fn carried(&self, past: &Past<S>, before: &Decision) -> (u64, u64) {
         let burst = self.held.store.burst();
-        let owed = past.carry.owed(before.owed(), before.limit(), burst);
+        let owed = past.carry.owed(past.last.held.store.owed(before), before.limit(), burst);
         self.owes(owed, burst);
-        owed
+        (before.owed_as_of_ns(), owed)
     }
 
     /// The same for all keys at once, if they can be listed; then the past need not be asked any more.
@@ -225,47 +247,48 @@ pub struct Adjustable<S> {
 impl<S: Rebuild> Adjustable<S> {
     pub(crate) fn new(store: S) -> Self {
         Self {
-            present: Swap::new(Generation::new(0, store, None, 0)),
+            present: Swap::new(Generation::new(0, store, None)),
             newest: AtomicU64::new(0),
             changing: Mutex::new(()),
         }
     }
 
     /// Puts another quota in force.
-    pub(crate) fn set_quota<C: Clock>(
+    pub(crate) fn set_quota<'c, C: Clock + 'c>(
         &self,
         quota: &Quota,
         carry: Carry,
-        when: When<'_, C>,
+        now: impl FnOnce() -> When<'c, C>,
     ) -> Result<(), QuotaError> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let last = Arc::clone(&*self.present.load());
         let store = last.held.store.rebuild(quota)?;
+        // What takes time is done.
+        let when = now();
         let at_ns = when.now_ns;
         let from = if carry == Carry::Reset {
             None
         } else {
             let last = match &last.from {
-                Some(past) if !last.asks(past, at_ns) || last.take_over_all(past, when) => {
+                Some(past) if last.asks(past, at_ns) && last.take_over_all(past, when) => {
                     Arc::new(last.alone())
                 }
-                _ => Arc::clone(&last),
+                _ => last.pruned(at_ns),
             };
             if last.pending() >= MOST_PENDING {
                 return Err(Reason::Pending { changes: MOST_PENDING }.into());
             }
-            let until_ns = at_ns.saturating_add(store.paid_in_ns(at_ns, store.burst()));
+            // Twice, for a charge of this very moment may be one of the next window.
+            let paid = |at_ns: u64| at_ns.saturating_add(store.paid_in_ns(at_ns, store.burst()));
+            let until_ns = paid(paid(at_ns));
             let (until_ns, reckoned) = (AtomicU64::new(until_ns), AtomicU64::new(0));
             Some(Past { last, carry, at_ns, until_ns, reckoned })
         };
         let number = last.held.number + 1;
-        let next = Arc::new(Generation::new(number, store, from, u64::MAX));
+        let next = Arc::new(Generation::new(number, store, from));
         // Ordering: Release: before the generation itself, so that whoever has seen that has seen this.
         self.newest.store(number, Ordering::Release);
-        self.present.store(Arc::clone(&next));
-        let since_ns = if when.given { at_ns } else { when.clock.now().as_nanos() };
-        // Ordering: Relaxed. Until it is seen, nothing is given back.
-        next.held.since_ns.store(since_ns, Ordering::Relaxed);
+        self.present.store(next);
         Ok(())
     }
 
@@ -324,15 +347,17 @@ impl<S: Rebuild + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
     fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
         loop {
             let generation = self.present.load();
-            let when = generation.after_its_beginning(when);
-            generation.take_over(key, when);
-            let decision = generation.held.store.act(key, verb, when, cost);
+            if let Some(refusal) = generation.take_over(key, when) {
+                return refusal.for_cost(cost);
+            }
+            let Held { number, store, .. } = &*generation.held;
+            let decision = store.act(key, verb, when, cost).of_generation(truncated(*number));
             // A refusal has written nothing.
             if decision.is_denied() || decision.cost() == 0 {
                 return decision;
             }
             if matches!(verb, Verb::Force | Verb::Reserve { .. }) {
-                generation.owes(decision.owed(), decision.limit());
+                generation.owes(store.owed(&decision), decision.limit());
             }
             fence_after_rmw();
             if self.is_present(&generation) {
@@ -343,21 +368,22 @@ impl<S: Rebuild + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
 
     fn look<C: Clock>(&self, key: &Q, when: When<'_, C>, cost: u64) -> Decision {
         let generation = self.present.load();
-        generation.take_over(key, when);
-        generation.held.store.look(key, when, cost)
+        match generation.take_over(key, when) {
+            Some(refusal) => refusal.for_cost(cost),
+            None => generation.held.store.look(key, when, cost),
+        }
     }
 
     fn give_back<C: Clock>(&self, key: &Q, when: When<'_, C>, charge: &Decision, units: u64) -> u64 {
-        let Held { number, store, since_ns, .. } = &*self.present.load().held;
-        // Ordering: Relaxed, as in `set_quota`.
-        if *number > 0 && charge.at_ns() <= since_ns.load(Ordering::Relaxed) {
+        let Held { number, store, .. } = &*self.present.load().held;
+        if charge.generation() != truncated(*number) {
             return 0;
         }
         store.give_back(key, when, charge, units)
     }
 
-    fn gives_back(&self) -> bool {
-        self.present.load().held.store.gives_back()
+    fn undoes(&self) -> bool {
+        self.present.load().held.store.undoes()
     }
 
     fn foresees(&self) -> bool {
@@ -365,19 +391,10 @@ impl<S: Rebuild + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
     }
 }
 
-impl<S> Generation<S> {
-    /// A time by the clock that was read before this generation began, moved up to its beginning, so that the charge is known for
-    /// one of its own. A turn that is asked for as of the one before it has such a time.
-    #[inline]
-    fn after_its_beginning<'c, C>(&self, when: When<'c, C>) -> When<'c, C> {
-        // Ordering: Relaxed, as in `set_quota`.
-        match self.held.since_ns.load(Ordering::Relaxed) {
-            since_ns if !when.given && when.now_ns < since_ns && since_ns < u64::MAX => {
-                When { now_ns: since_ns + 1, ..when }
-            }
-            _ => when,
-        }
-    }
+/// A generation's number as decisions have it: they are not kept for four billion changes.
+#[expect(clippy::cast_possible_truncation, reason = "its low half")]
+const fn truncated(number: u64) -> u32 {
+    number as u32
 }
 
 impl<S: fmt::Debug> fmt::Debug for Adjustable<S> {
@@ -404,11 +421,12 @@ mod tests {
         let clock = ManualClock::new(Timestamp::from_secs(1_000));
         let store = Adjustable::new(Direct::new(Gcra::new(Quota::per_hour(2).burst(1))));
         clock.advance(Duration::from_secs(10));
-        store.set_quota(&Quota::per_hour(1), Carry::AsIs, When::read(&clock)).unwrap();
+        store.set_quota(&Quota::per_hour(1), Carry::AsIs, || When::read(&clock)).unwrap();
         clock.advance(Duration::from_secs(10));
-        let before = When { clock: &clock, now_ns: Timestamp::from_secs(1_005).as_nanos(), given: false };
+        let before =
+            When { clock: &clock, now_ns: Timestamp::from_secs(1_005).as_nanos(), given: false, past: false };
         let charge = Store::<()>::act(&store, &(), Verb::Check, before, 1);
-        assert!(charge.is_allowed() && charge.at() > Timestamp::from_secs(1_010));
+        assert!(charge.is_allowed() && charge.at() < Timestamp::from_secs(1_010));
         assert_eq!(Store::<()>::give_back(&store, &(), When::read(&clock), &charge, 1), 1);
     }
 

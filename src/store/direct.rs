@@ -101,8 +101,8 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
         self.state.give_back(&self.algorithm, when.now_ns, charge, units).unwrap_or(0)
     }
 
-    fn gives_back(&self) -> bool {
-        A::GIVES_BACK
+    fn undoes(&self) -> bool {
+        A::UNDOES
     }
 
     fn foresees(&self) -> bool {
@@ -128,13 +128,21 @@ impl<A: Algorithm> Rebuild for Direct<A> {
         into: &Self,
         _when: When<'_, C>,
         at_ns: u64,
-        owed: &dyn Fn(&Decision) -> u64,
+        owed: &dyn Fn(&Decision) -> (u64, u64),
     ) -> bool {
-        let owed = owed(&self.peek(at_ns, 0));
-        if owed > 0 {
-            let _ = into.by(Verb::Seed, at_ns, owed);
+        let (as_of_ns, owed) = owed(&self.peek(at_ns, 0));
+        if self.state.is_used() && owed > 0 {
+            let _ = into.by(Verb::Seed, as_of_ns, owed);
         }
         true
+    }
+
+    fn owed(&self, decision: &Decision) -> u64 {
+        self.algorithm.owed(decision)
+    }
+
+    fn is_known(&self) -> bool {
+        !self.state.is_used()
     }
 }
 
@@ -143,8 +151,13 @@ impl<A: Algorithm, Q: ?Sized> Inherit<Q> for Direct<A> {
         self.state.is_used()
     }
 
-    fn seed<C: Clock>(&self, _key: &Q, _when: When<'_, C>, at_ns: u64, units: u64) {
+    fn knew(&self, _key: &Q) -> bool {
+        self.state.is_used()
+    }
+
+    fn seed<C: Clock>(&self, _key: &Q, _when: When<'_, C>, at_ns: u64, units: u64) -> Option<Decision> {
         let _ = self.by(Verb::Seed, at_ns, units);
+        None
     }
 }
 

@@ -92,6 +92,27 @@ impl<C: Clock> Time for Once<'_, C> {
     fn note(&self, _now_ns: u64) {}
 }
 
+/// A time in the past of a store that nobody charges any more: nothing is later.
+pub(crate) struct Frozen(pub(crate) u64);
+
+impl Time for Frozen {
+    const BEGINS_AGAIN: bool = false;
+
+    fn now(&self) -> u64 {
+        self.0
+    }
+
+    fn latest(&self, now_ns: u64) -> u64 {
+        now_ns
+    }
+
+    fn spilled(&self, now_ns: u64) -> u64 {
+        now_ns
+    }
+
+    fn note(&self, _now_ns: u64) {}
+}
+
 /// A time that the caller says, to a limiter with a clock.
 pub(crate) struct Given<'a, C> {
     pub(crate) now_ns: u64,

@@ -48,7 +48,7 @@ impl<A: Algorithm> Ask<'_, A> {
         match verb {
             Verb::Check => step(cost),
             Verb::Force => algorithm.force(head, read, now_ns, cost),
-            Verb::Seed if head == 0 => algorithm.force(head, read, now_ns, cost),
+            Verb::Seed if head == 0 => algorithm.seed(now_ns, cost),
             Verb::Seed => step(0),
             Verb::Reserve { wait_ns } => algorithm.reserve(head, read, now_ns, cost, wait_ns),
             Verb::Take => match step(cost) {

@@ -31,6 +31,8 @@ pub struct When<'c, C> {
     pub(crate) now_ns: u64,
     /// Whether the caller said so, rather than a clock.
     pub(crate) given: bool,
+    /// Whether it is the end of a store that is only looked at.
+    pub(crate) past: bool,
 }
 
 impl<C> Clone for When<'_, C> {
@@ -45,13 +47,13 @@ impl<'c, C: Clock> When<'c, C> {
     /// Now.
     #[inline]
     pub(crate) fn read(clock: &'c C) -> Self {
-        Self { clock, now_ns: clock.now().as_nanos(), given: false }
+        Self { clock, now_ns: clock.now().as_nanos(), given: false, past: false }
     }
 
     /// At the time that the caller says.
     #[inline]
     pub(crate) fn given(clock: &'c C, now: Timestamp) -> Self {
-        Self { clock, now_ns: now.as_nanos(), given: true }
+        Self { clock, now_ns: now.as_nanos(), given: true, past: false }
     }
 }
 
@@ -100,8 +102,8 @@ pub trait Store<Q: ?Sized> {
     /// Takes back what is still owed of up to `units` of a charge: how many units.
     fn give_back<C: Clock>(&self, key: &Q, when: When<'_, C>, charge: &Decision, units: u64) -> u64;
 
-    /// Whether charges can be taken back at all.
-    fn gives_back(&self) -> bool;
+    /// Whether charges can be taken back whatever was charged since.
+    fn undoes(&self) -> bool;
 
     /// Whether units of the future can be charged now ([`Verb::Reserve`]).
     fn foresees(&self) -> bool;
@@ -121,14 +123,20 @@ pub trait Rebuild: Sized {
     /// The most that is ever admitted at once.
     fn burst(&self) -> u64;
 
-    /// Charges `owed` of each key's answer as of `at_ns` to the same key in another store, if that has none of it. False if keys
-    /// cannot be listed; then nothing is done.
+    /// The units that a key owes by an answer of this store.
+    fn owed(&self, decision: &Decision) -> u64;
+
+    /// Whether no key owes more than the burst.
+    fn is_known(&self) -> bool;
+
+    /// Charges what `owed` says of each key's answer as of `at_ns`, and as of when, to the same key in another store, if that has
+    /// none of it. False if keys cannot be listed, or there is no room for some.
     fn carry_all<C: Clock>(
         &self,
         into: &Self,
         when: When<'_, C>,
         at_ns: u64,
-        owed: &dyn Fn(&Decision) -> u64,
+        owed: &dyn Fn(&Decision) -> (u64, u64),
     ) -> bool;
 }
 
@@ -137,8 +145,11 @@ pub trait Inherit<Q: ?Sized>: Store<Q> {
     /// Whether the key has a state here.
     fn holds(&self, key: &Q) -> bool;
 
-    /// Charges `units` as of `at_ns` to a key that has no state here; else nothing.
-    fn seed<C: Clock>(&self, key: &Q, when: When<'_, C>, at_ns: u64, units: u64);
+    /// Whether the key was ever charged here, as far as can be told.
+    fn knew(&self, key: &Q) -> bool;
+
+    /// Charges `units` as of `at_ns` to a key that has no state here; else nothing. A refusal, if there is no room for the key.
+    fn seed<C: Clock>(&self, key: &Q, when: When<'_, C>, at_ns: u64, units: u64) -> Option<Decision>;
 }
 
 /// A store of many keys. Public in a private module: sealed.

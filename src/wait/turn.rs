@@ -273,7 +273,7 @@ where
     }
 
     fn when(&self, now_ns: u64) -> When<'a, C> {
-        When { clock: self.clock, now_ns, given: false }
+        When { clock: self.clock, now_ns, given: false, past: false }
     }
 
     /// At a time that is not after the deadline.

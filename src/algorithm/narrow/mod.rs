@@ -100,6 +100,16 @@ pub trait Narrow: Copy + Debug + Send + Sync + 'static {
     /// Charges as much of `cost` as the state can hold, room or not: how far that puts it ahead, and how much it was.
     fn force(&self, ahead: u64, now_ns: u64, cost: u64) -> (u64, u64);
 
+    /// Charges `units` to a key that owes nothing, as what it owes from elsewhere: how far ahead that puts it.
+    fn seed(&self, now_ns: u64, units: u64) -> u64 {
+        self.force(0, now_ns, units).0
+    }
+
+    /// Whether a charge can be taken back whatever was charged since; in a queue only the last one can.
+    fn undoes(&self) -> bool {
+        true
+    }
+
     /// Whether units of the future can be charged now.
     const FORESEES: bool;
 

@@ -189,6 +189,15 @@ impl Narrow for TatWord {
         }
     }
 
+    /// One event for each unit.
+    fn seed(&self, _now_ns: u64, units: u64) -> u64 {
+        units.saturating_mul(self.interval).min(self.horizon)
+    }
+
+    fn undoes(&self) -> bool {
+        self.kind != Kind::Queue
+    }
+
     const FORESEES: bool = true;
 
     fn reserve(&self, ahead: u64, (now_ns, reference): (u64, u64), cost: u64, wait_ns: u64) -> Verdict {

@@ -32,12 +32,12 @@ fn check(store: &Shared, cost: u64) -> bool {
 fn check_carelessly(store: &Shared) -> bool {
     let when = When::read(&Still);
     let generation = store.present.load();
-    generation.take_over(&(), when);
+    let _ = generation.take_over(&(), when);
     Store::<()>::act(&generation.held.store, &(), Verb::Check, when, 1).is_allowed()
 }
 
 fn change(store: &Shared, quota: Quota, carry: Carry) {
-    store.set_quota(&quota, carry, When::read(&Still)).unwrap();
+    store.set_quota(&quota, carry, || When::read(&Still)).unwrap();
 }
 
 /// What a thread is admitted while another changes the quota and then asks too.

@@ -29,7 +29,7 @@ use crate::clock::{Clock, saturating_nanos};
 use crate::decision::{Decision, Outcome};
 use crate::quota::{Quota, QuotaError, Reason};
 use crate::store::by_hash::ByHash;
-use crate::store::latest::{Clocked, Given, Latest, Once, Time};
+use crate::store::latest::{Clocked, Frozen, Given, Latest, Once, Time};
 use crate::store::verb::{Inherit, ManyKeys, Rebuild, Store, Verb, When};
 
 /// Slots in a bucket; see the design text for what 16 cost and gave.
@@ -238,7 +238,9 @@ where
 
     fn look<C: Clock>(&self, key: &Q, when: When<'_, C>, cost: u64) -> Decision {
         let hash = self.hash(key);
-        if when.given {
+        if when.past {
+            self.table.peek(&self.word, hash, &Frozen(when.now_ns), cost)
+        } else if when.given {
             self.table.peek(&self.word, hash, &self.given(when.clock, when.now_ns), cost)
         } else {
             self.table.peek(&self.word, hash, &Once::of(when), cost)
@@ -255,8 +257,8 @@ where
         }
     }
 
-    fn gives_back(&self) -> bool {
-        self.table.gives_back()
+    fn undoes(&self) -> bool {
+        self.table.gives_back() && self.word.undoes()
     }
 
     fn foresees(&self) -> bool {
@@ -270,7 +272,7 @@ impl<A: CompactAlgorithm, H: BuildHasher + Clone> Rebuild for Compact<A, H> {
     }
 
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
-        let (owed, _) = self.word.force(0, at_ns, units);
+        let owed = self.word.seed(at_ns, units);
         let at = (at_ns, self.word.reference(at_ns));
         saturating_nanos(self.word.decision(Outcome::Allowed, owed, true, at, units).reset_after())
     }
@@ -279,13 +281,21 @@ impl<A: CompactAlgorithm, H: BuildHasher + Clone> Rebuild for Compact<A, H> {
         self.word.decision(Outcome::Allowed, 0, false, (0, self.word.reference(0)), 0).limit()
     }
 
+    fn owed(&self, decision: &Decision) -> u64 {
+        decision.owed()
+    }
+
+    fn is_known(&self) -> bool {
+        (self.layout.overdraft == 0 && self.layout.tiers.is_empty()) || self.table.is_new()
+    }
+
     /// Of a key no more is kept than finds it.
     fn carry_all<C: Clock>(
         &self,
         _into: &Self,
         _when: When<'_, C>,
         _at_ns: u64,
-        _owed: &dyn Fn(&Decision) -> u64,
+        _owed: &dyn Fn(&Decision) -> (u64, u64),
     ) -> bool {
         false
     }
@@ -301,13 +311,19 @@ where
         self.table.holds(self.hash(key))
     }
 
-    fn seed<C: Clock>(&self, key: &Q, when: When<'_, C>, at_ns: u64, units: u64) {
+    /// Of a key that is spilled nothing is here but its debt.
+    fn knew(&self, _key: &Q) -> bool {
+        true
+    }
+
+    fn seed<C: Clock>(&self, key: &Q, when: When<'_, C>, at_ns: u64, units: u64) -> Option<Decision> {
         let hash = self.hash(key);
         if when.given {
             self.table.seed(&self.word, hash, &self.given(when.clock, when.now_ns), at_ns, units);
         } else {
             self.table.seed(&self.word, hash, &Once::of(when), at_ns, units);
         }
+        None
     }
 }
 

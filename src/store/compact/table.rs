@@ -494,6 +494,11 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
         }
     }
 
+    /// Whether no key was ever put in.
+    pub(super) fn is_new(&self) -> bool {
+        self.slots().all(|slot| slot.load(Relaxed) == EMPTY)
+    }
+
     /// Whether a key has a slot.
     pub(super) fn holds(&self, hash: u64) -> bool {
         let place = self.place(hash);
@@ -503,20 +508,23 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     /// Puts a key in that has no slot, with `units` charged as of `then_ns`; unless they are paid by now, or it owes more.
     pub(super) fn seed<T: Time>(&self, word: &N, hash: u64, time: &T, then_ns: u64, units: u64) {
         let place = self.place(hash);
-        let (owed, _) = word.force(0, then_ns, units);
-        let state = word.reference(then_ns).wrapping_add(owed);
+        let state = word.reference(then_ns).wrapping_add(word.seed(then_ns, units));
         self.until_done(word, time.now(), |at| {
             let Found::Absent { slot, word: seen, ahead } = self.find(word, place, at, time)? else {
                 return Ok(());
             };
-            let Standing::Ahead(left) = standing::<STATE_BITS>(state, at.reference, self.horizon) else {
+            // Further ahead than any state is for a thread that lags.
+            let (Standing::Ahead(left) | Standing::Unsure(left)) =
+                standing::<STATE_BITS>(state, at.reference, self.horizon)
+            else {
                 return Ok(());
             };
             let started = self.debt(word, place, ahead, at, time);
             if left <= started {
                 return Ok(());
             }
-            time.note(at.now_ns);
+            // The state is one of then.
+            time.note(at.now_ns.max(then_ns));
             let newcomer = Newcomer { place, next: Word::pack(place.fingerprint, state), started };
             self.put_in(word, newcomer, (slot, seen, ahead), at, time)
         });

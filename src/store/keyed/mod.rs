@@ -182,6 +182,14 @@ where
     where
         Q: Lookup<K> + ?Sized,
     {
+        self.first_sight_at(ask.now_ns, ask, key, hash, guard)
+    }
+
+    /// The same with the time as of which keys may give way.
+    fn first_sight_at<Q>(&self, now_ns: u64, ask: &Ask<'_, A>, key: &Q, hash: u64, guard: &Guard) -> Decision
+    where
+        Q: Lookup<K> + ?Sized,
+    {
         let decision = self.fresh(ask);
         if decision.cost() == 0 || decision.is_denied() {
             // Nothing to remember. But it may be there after all.
@@ -190,8 +198,8 @@ where
                 None => decision,
             };
         }
-        let Some(room) = self.reserve(hash, ask.now_ns, guard) else {
-            return self.beyond_cap(ask, key, hash, decision, guard);
+        let Some(room) = self.reserve(hash, now_ns, guard) else {
+            return self.beyond_cap(now_ns, ask, key, hash, decision, guard);
         };
         self.insert(ask, key, hash, decision, guard, room)
     }
@@ -270,11 +278,18 @@ where
     }
 
     /// The answer for a key that there is no room for.
-    fn beyond_cap<Q>(&self, ask: &Ask<'_, A>, key: &Q, hash: u64, fresh: Decision, guard: &Guard) -> Decision
+    fn beyond_cap<Q>(
+        &self,
+        now_ns: u64,
+        ask: &Ask<'_, A>,
+        key: &Q,
+        hash: u64,
+        fresh: Decision,
+        guard: &Guard,
+    ) -> Decision
     where
         Q: Lookup<K> + ?Sized,
     {
-        let now_ns = ask.now_ns;
         // Another thread may have taken the last place for this very key.
         if let Some(node) = self.live(key, hash, guard)
             && let Ok(decision) = node.state.act(ask)
@@ -537,8 +552,8 @@ where
         self.live(key, hash, &guard).and_then(give_back).unwrap_or(0)
     }
 
-    fn gives_back(&self) -> bool {
-        A::GIVES_BACK
+    fn undoes(&self) -> bool {
+        A::UNDOES
     }
 
     fn foresees(&self) -> bool {
@@ -571,15 +586,22 @@ where
         into: &Self,
         when: When<'_, C>,
         at_ns: u64,
-        owed: &dyn Fn(&Decision) -> u64,
+        owed: &dyn Fn(&Decision) -> (u64, u64),
     ) -> bool {
+        let mut all = true;
         self.for_each(at_ns, |key, before| {
-            let owed = owed(&before);
-            if owed > 0 {
-                let _ = into.act(key, Verb::Seed, When { now_ns: at_ns, ..when }, owed);
-            }
+            let (as_of_ns, owed) = owed(&before);
+            all &= owed == 0 || into.seed(key, when, as_of_ns, owed).is_none();
         });
-        true
+        all
+    }
+
+    fn owed(&self, decision: &Decision) -> u64 {
+        self.algorithm.owed(decision)
+    }
+
+    fn is_known(&self) -> bool {
+        self.len() == 0
     }
 }
 
@@ -594,8 +616,20 @@ where
         self.contains(key)
     }
 
-    fn seed<C: Clock>(&self, key: &Q, when: When<'_, C>, at_ns: u64, units: u64) {
-        let _ = self.act(key, Verb::Seed, When { now_ns: at_ns, ..when }, units);
+    fn knew(&self, key: &Q) -> bool {
+        self.contains(key)
+    }
+
+    /// Room under the cap is made as of now.
+    fn seed<C: Clock>(&self, key: &Q, when: When<'_, C>, at_ns: u64, units: u64) -> Option<Decision> {
+        let hash = self.hasher.hash_one(key);
+        let guard = epoch::pin();
+        let ask = Ask { algorithm: &self.algorithm, verb: Verb::Seed, now_ns: at_ns, cost: units };
+        if self.live(key, hash, &guard).is_some_and(|node| node.state.act(&ask).is_ok()) {
+            return None;
+        }
+        let seeded = self.first_sight_at(when.now_ns, &ask, key, hash, &guard);
+        seeded.is_denied().then_some(seeded)
     }
 }
 

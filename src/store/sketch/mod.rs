@@ -435,7 +435,7 @@ where
         0
     }
 
-    fn gives_back(&self) -> bool {
+    fn undoes(&self) -> bool {
         false
     }
 
