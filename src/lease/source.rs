@@ -66,9 +66,13 @@ pub trait LeaseSource {
 
     /// How things stand for `cost` units at `now`, without charging and without what was leased already.
     ///
-    /// Default: that nothing is known to remain, for sources that would have to ask elsewhere.
+    /// It says how long a denial has to wait where stripes hold a part of its cost, if that is longer than the
+    /// wait for the rest, which was refused. If it is [never](Decision::is_never), so is that.
+    ///
+    /// Default: that nothing is known to remain, and a millisecond to wait, for sources that would have to ask
+    /// elsewhere.
     fn peek(&self, cost: u64, now: Timestamp) -> Decision {
-        Decision::denied(cost, self.limit(), 0, Duration::ZERO, now)
+        Decision::denied(cost, self.limit(), 0, Duration::from_millis(1), now)
     }
 }
 
