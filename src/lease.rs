@@ -71,29 +71,36 @@ const MAX_STRIPES: usize = 1024;
 /// cache line, and two of them are together slower than one alone. Here each thread has a *stripe* (threads
 /// take turns in choosing, so up to the number of stripes each has its own). A check takes from it what was
 /// charged for at the source in a block; once a block is used up, the next one is charged. So the shared word
-/// is written once a block.
+/// is written once a block. (Threads get their turns when they first use any such limiter, for all of them:
+/// two that use this one can share a stripe while another is free.)
 ///
 /// Made by [`Builder::striped`](crate::Builder::striped), or by [`Builder::leases`](crate::Builder::leases)
 /// for a source of your own. Worth it for a limit that several cores hit hundreds of thousands of times a
-/// second; for all others [`Direct`] is exact, and as fast.
+/// second; for all others [`Direct`] is exact, and as fast, and can do more: here nobody can wait for a turn,
+/// reserve, refund, settle or adjust the quota, and policies have no leases.
 ///
 /// # What is guaranteed
 ///
 /// - **Nothing is admitted that was not charged.** A block may be spent until its lease expires,
-///   [`lease_life`](crate::Builder::lease_life) after it was charged (10 ms unless said otherwise; up to a
-///   sixteenth less, as expiries are kept in ticks). So in any interval of length `t` no more is admitted than
-///   the algorithm admits in `t + life`: for GCRA `burst + (t + life) / T`. A time that lags by up to a life
-///   finds the leases that were taken since, and adds its lag to that; earlier times find none.
+///   [`lease_life`](crate::Builder::lease_life) after it was charged (10 ms unless said otherwise; less by up
+///   to a sixteenth, or by up to 4.1 µs if that is more, as expiries are kept in ticks). So in any interval
+///   of length `t` no more is admitted than the algorithm admits in `t + life`: for GCRA `burst + (t + life)
+///   / T`. For windows of the calendar this means that one can see its limit and, just after it has begun,
+///   what was charged to the one before and is still held: up to half a limit more (what stripes can hold,
+///   see below).
+/// - **Late times.** A time that lags by up to a life finds the leases that were taken since, and adds its
+///   lag to that interval. Leases that a source of your own has made shorter are found by times that lag for
+///   longer than a life: by all that are less than two lives before the expiry. Earlier times find none.
 /// - **A check is denied only if the source and all stripes together do not hold its cost.** Before it
 ///   denies, a call looks into the other stripes, and takes from them. Units that another call has in its
 ///   hands at that very moment, between two exchanges, are not seen.
 /// - **What is stranded is bounded.** Units left when a lease expires are lost. They are at most the sum of
 ///   the blocks last charged, one for each stripe. A block is at most
-///   [`max_block`](crate::Builder::max_block), about what the stripe lately used up in one life (it doubles while
-///   blocks last for less than half of one, and halves when one expires unspent, and for every idle life),
-///   and, with a state in this process, the stripe's share of half of what remained when it was charged: all
-///   stripes together never strand more than half of a limit. The only exception is a request that itself
-///   costs more, which is spent at once.
+///   [`max_block`](crate::Builder::max_block), about what the stripe lately used up in one life (it doubles
+///   while blocks last for less than half of one, and halves when one expires unspent, and for every idle
+///   life), and, with a state in this process, the stripe's share of half of what remained when it was
+///   charged: all stripes together never strand more than half of a limit. The only exception is a request
+///   that itself costs more, which is spent at once.
 /// - A denial writes nothing, unless a race gave it part of its cost: that part goes to its own stripe, with
 ///   the earliest expiry of its pieces.
 /// - Lock-free, like every call here. No check is denied because of contention.

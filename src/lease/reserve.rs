@@ -1,10 +1,11 @@
 //! What was deposited from outside, for all stripes to draw from.
 //!
-//! A slot is a word as a stripe's is, without a block. Deposits of different expiries are kept apart as long as
-//! there are slots. After that, and to fill up slots of the same expiry, units are joined, under the earlier
-//! expiry as everywhere. What units are worth is their number times the time that they may still be spent for;
-//! a deposit goes where the worth of all slots grows most by it, and what is left of it to the next best, until
-//! there would be no growth. So it is never joined to where it takes away more than it brings.
+//! A slot is a word as a stripe's is, without a block. Deposits of different expiries are kept apart as long
+//! as there are slots. After that, and to fill up slots of the same expiry, units are joined, under the
+//! earlier expiry as everywhere. What units are worth is their number times the time that they may still be
+//! spent for; a deposit goes where the worth of all slots grows most by it, and what is left of it to the
+//! next best, until there would be no growth. So it is never joined to where it takes away more than it
+//! brings.
 
 use super::word::Layout;
 use super::{Hand, exchange};

@@ -104,8 +104,8 @@ impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
     /// the earlier of two expiries, where the least is lost by it, in units times time; units that would take
     /// away more than they bring are not kept. A slot holds at most a unit for each 512 to 1,024 ns of the
     /// limiter's [`lease_life`](crate::Builder::lease_life) (at least 127: 16,383 for 10 ms), and a larger
-    /// deposit takes several. A deposit of no more than [`RateLimiter::wanted`], made at once and for the whole
-    /// life, is kept whole.
+    /// deposit takes several. A deposit of no more than [`RateLimiter::wanted`], made at once and for the
+    /// whole life, is kept whole.
     ///
     /// # Complexity
     /// O(slots) for each slot that it takes. Lock-free.
