@@ -84,10 +84,10 @@ const MAX_STRIPES: usize = 1024;
 /// - **Nothing is admitted that was not charged.** A block may be spent until its lease expires,
 ///   [`lease_life`](crate::Builder::lease_life) after it was charged (10 ms unless said otherwise; less by up
 ///   to a sixteenth, or by up to 4.1 µs if that is more, as expiries are kept in ticks). So in any interval
-///   of length `t` no more is admitted than the algorithm admits in `t + life`: for GCRA `burst + (t + life)
-///   / T`. For windows of the calendar this means that one can see its limit and, just after it has begun,
-///   what was charged to the one before and is still held: up to half a limit more (what stripes can hold,
-///   see below).
+///   of length `t` no more is admitted than the algorithm admits in `t + life`: for GCRA
+///   `burst + (t + life) / T`. For windows of the calendar this means that one can see its limit and, just
+///   after it has begun, what was charged to the one before and is still held: up to half a limit more (what
+///   stripes can hold, see below).
 /// - **Late times.** A time that lags by up to a life finds the leases that were taken since, and adds its
 ///   lag to that interval. Leases that a source of your own has made shorter are found by times that lag for
 ///   longer than a life: by all that are less than two lives before the expiry. Earlier times find none.
