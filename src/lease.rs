@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `word` | one stripe's word; when a lease is alive; how large the next block is |
 //! | `source` | what grants leases, and the direct store as one that does |
+//! | `reserve` | what was deposited from outside |
 //! | here | stripes: spending, refilling, taking from others, putting back |
 //!
 //! ```text
@@ -40,6 +41,7 @@
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
+mod reserve;
 mod source;
 mod word;
 
@@ -48,6 +50,7 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
+use self::reserve::Reserve;
 pub use self::source::{Lease, LeaseAlgorithm, LeaseRequest, LeaseSource};
 use self::word::Layout;
 use crate::algorithm::Gcra;
@@ -60,9 +63,6 @@ use crate::sync::{AtomicU64, Ordering, thread_number};
 /// [`Builder::striped`](crate::Builder::striped).
 pub type Striped<A = Gcra> = Leases<Direct<A>>;
 
-/// Slots for what is deposited from outside, so that units with different expiries need seldom be put
-/// together.
-const RESERVE: usize = 4;
 const MAX_STRIPES: usize = 1024;
 
 /// One limit in stripes, each with units that were charged beforehand at a [`LeaseSource`].
@@ -71,29 +71,36 @@ const MAX_STRIPES: usize = 1024;
 /// cache line, and two of them are together slower than one alone. Here each thread has a *stripe* (threads
 /// take turns in choosing, so up to the number of stripes each has its own). A check takes from it what was
 /// charged for at the source in a block; once a block is used up, the next one is charged. So the shared word
-/// is written once a block.
+/// is written once a block. (Threads get their turns when they first use any such limiter, for all of them:
+/// two that use this one can share a stripe while another is free.)
 ///
 /// Made by [`Builder::striped`](crate::Builder::striped), or by [`Builder::leases`](crate::Builder::leases)
 /// for a source of your own. Worth it for a limit that several cores hit hundreds of thousands of times a
-/// second; for all others [`Direct`] is exact, and as fast.
+/// second; for all others [`Direct`] is exact, and as fast, and can do more: here nobody can wait for a turn,
+/// reserve, refund, settle or adjust the quota, and policies have no leases.
 ///
 /// # What is guaranteed
 ///
 /// - **Nothing is admitted that was not charged.** A block may be spent until its lease expires,
-///   [`lease_life`](crate::Builder::lease_life) after it was charged (10 ms unless said otherwise; up to a
-///   sixteenth less, as expiries are kept in ticks). So in any interval of length `t` no more is admitted than
-///   the algorithm admits in `t + life`: for GCRA `burst + (t + life) / T`. A time that lags by up to a life
-///   finds the leases that were taken since, and adds its lag to that; earlier times find none.
+///   [`lease_life`](crate::Builder::lease_life) after it was charged (10 ms unless said otherwise; less by up
+///   to a sixteenth, or by up to 4.1 µs if that is more, as expiries are kept in ticks). So in any interval
+///   of length `t` no more is admitted than the algorithm admits in `t + life`: for GCRA
+///   `burst + (t + life) / T`. For windows of the calendar this means that one can see its limit and, just
+///   after it has begun, what was charged to the one before and is still held: up to half a limit more (what
+///   stripes can hold, see below).
+/// - **Late times.** A time that lags by up to a life finds the leases that were taken since, and adds its
+///   lag to that interval. Leases that a source of your own has made shorter are found by times that lag for
+///   longer than a life: by all that are less than two lives before the expiry. Earlier times find none.
 /// - **A check is denied only if the source and all stripes together do not hold its cost.** Before it
 ///   denies, a call looks into the other stripes, and takes from them. Units that another call has in its
 ///   hands at that very moment, between two exchanges, are not seen.
 /// - **What is stranded is bounded.** Units left when a lease expires are lost. They are at most the sum of
 ///   the blocks last charged, one for each stripe. A block is at most
-///   [`max_block`](crate::Builder::max_block), about what the stripe lately used up in one life (it doubles while
-///   blocks last for less than half of one, and halves when one expires unspent, and for every idle life),
-///   and, with a state in this process, the stripe's share of half of what remained when it was charged: all
-///   stripes together never strand more than half of a limit. The only exception is a request that itself
-///   costs more, which is spent at once.
+///   [`max_block`](crate::Builder::max_block), about what the stripe lately used up in one life (it doubles
+///   while blocks last for less than half of one, and halves when one expires unspent, and for every idle
+///   life), and, with a state in this process, the stripe's share of half of what remained when it was
+///   charged: all stripes together never strand more than half of a limit. The only exception is a request
+///   that itself costs more, which is spent at once.
 /// - A denial writes nothing, unless a race gave it part of its cost: that part goes to its own stripe, with
 ///   the earliest expiry of its pieces.
 /// - Lock-free, like every call here. No check is denied because of contention.
@@ -134,14 +141,6 @@ pub struct Leases<P = Direct> {
     reserve: CachePadded<Reserve>,
 }
 
-/// What was deposited from outside.
-#[derive(Debug)]
-struct Reserve {
-    /// The latest expiry of all deposits: after that nobody needs to look at the slots.
-    until_ns: AtomicU64,
-    slots: [AtomicU64; RESERVE],
-}
-
 /// What a builder says about leases.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -167,8 +166,10 @@ impl Hand {
     const EMPTY: Self = Self { units: 0, expiry: u64::MAX };
 
     fn add(&mut self, units: u64, expiry: u64) {
-        self.units = self.units.saturating_add(units);
-        self.expiry = self.expiry.min(expiry);
+        if units > 0 {
+            self.units = self.units.saturating_add(units);
+            self.expiry = self.expiry.min(expiry);
+        }
     }
 }
 
@@ -191,10 +192,7 @@ impl<P: LeaseSource> Leases<P> {
             layout,
             max_block_log2: options.max_block.clamp(1, layout.most()).ilog2(),
             stripes: (0..stripes).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
-            reserve: CachePadded::new(Reserve {
-                until_ns: AtomicU64::new(0),
-                slots: std::array::from_fn(|_| AtomicU64::new(0)),
-            }),
+            reserve: CachePadded::new(Reserve::new()),
         }
     }
 
@@ -240,7 +238,7 @@ impl<P: LeaseSource> Leases<P> {
         let mut hand = Hand::EMPTY;
         let mut standing = None;
         loop {
-            let missing = match self.settle(home, now_ns, cost, hand, log2) {
+            let mut missing = match self.settle(home, now_ns, cost, hand, log2) {
                 Settled::Spent { left } => {
                     let decision = self.spent(now_ns, cost, left);
                     return standing.map_or(decision, |standing| decision.with_figures_of(standing));
@@ -266,6 +264,7 @@ impl<P: LeaseSource> Leases<P> {
                     if lease.units() >= missing {
                         continue;
                     }
+                    missing -= lease.units();
                     self.source.peek(missing, request.now)
                 }
                 Err(refused) => refused,
@@ -311,7 +310,7 @@ impl<P: LeaseSource> Leases<P> {
     /// Takes a block from the reserve, if a slot holds what is missing: of those the one that expires first.
     fn draw(&self, now_ns: u64, missing: u64, wanted: u64, hand: &mut Hand) -> bool {
         loop {
-            let words = self.reserve(now_ns).iter().map(|slot| (slot, slot.load(Ordering::Relaxed)));
+            let words = self.reserve.slots(now_ns).iter().map(|slot| (slot, slot.load(Ordering::Relaxed)));
             let enough = words.filter(|(_, word)| self.layout.held(*word, now_ns) >= missing);
             let Some((slot, word)) = enough.min_by_key(|(_, word)| self.layout.expiry_of(*word)) else {
                 return false;
@@ -371,21 +370,33 @@ impl<P: LeaseSource> Leases<P> {
 
     /// A denial of `missing` out of `cost` units, where stripes hold `held`.
     fn denied(&self, now_ns: u64, cost: u64, held: u64, missing: u64, refused: Decision) -> Decision {
-        // The wait for the whole: what stripes hold now may have expired by then.
-        let refused =
+        // The wait for the whole: what stripes hold now may have expired by then. But for no less than what
+        // was refused: a peek may know of nothing.
+        let whole =
             if missing == cost { refused } else { self.source.peek(cost, Timestamp::from_nanos(now_ns)) };
-        self.with_held(Outcome::Denied, now_ns, cost, refused, held)
+        let outcome = if whole.is_never() || refused.is_never() { Outcome::Never } else { Outcome::Denied };
+        self.with_held(outcome, now_ns, cost, [whole, refused], held)
     }
 
-    /// An answer that charges nothing: the source's, with what stripes hold.
-    fn with_held(&self, outcome: Outcome, now_ns: u64, cost: u64, source: Decision, held: u64) -> Decision {
-        if held == 0 && (source.outcome(), source.cost()) == (outcome, cost) {
-            return source;
+    /// An answer that charges nothing: what the source says, with what stripes hold. If the source has said
+    /// something twice, the longer of its waits.
+    fn with_held(
+        &self,
+        outcome: Outcome,
+        now_ns: u64,
+        cost: u64,
+        source: [Decision; 2],
+        held: u64,
+    ) -> Decision {
+        let [whole, other] = source;
+        if held == 0 && (whole.outcome(), whole.cost()) == (outcome, cost) {
+            return whole;
         }
+        let longer = |wait: fn(Decision) -> Duration| saturating_nanos(wait(whole).max(wait(other)));
         let facts = Facts::Plain {
-            remaining: source.remaining().saturating_add(held).min(self.limit),
-            retry_ns: source.retry_after().map_or(0, saturating_nanos),
-            reset_ns: saturating_nanos(source.reset_after()),
+            remaining: whole.remaining().saturating_add(held).min(self.limit),
+            retry_ns: longer(|decision| decision.retry_after().unwrap_or_default()),
+            reset_ns: longer(|decision| decision.reset_after()),
             delay_ns: 0,
         };
         Decision::new(outcome, cost, self.limit, now_ns, facts)
@@ -398,36 +409,29 @@ impl<P: LeaseSource> Leases<P> {
             Outcome::Never
         } else if cost == 0 || source.is_allowed() || source.remaining().saturating_add(held) >= cost {
             Outcome::Allowed
+        } else if source.is_never() {
+            Outcome::Never
         } else {
             Outcome::Denied
         };
-        self.with_held(outcome, now_ns, cost, source, held)
+        self.with_held(outcome, now_ns, cost, [source; 2], held)
     }
 
-    /// Puts a lease where all stripes find it.
-    pub(crate) fn deposit(&self, lease: Lease, granted_ns: u64, now_ns: u64) {
-        let mut hand = Hand::EMPTY;
-        hand.add(lease.units(), self.layout.expiry(granted_ns, lease.life_ns()));
-        if !self.layout.is_alive(hand.expiry, now_ns) {
-            return;
-        }
-        self.reserve.until_ns.fetch_max(hand.expiry, Ordering::Relaxed);
-        // Into an empty slot; else where the expiries differ least: to the one that expires last.
-        let key = |slot: &&AtomicU64| {
-            let word = slot.load(Ordering::Relaxed);
-            (self.layout.held(word, now_ns) > 0, std::cmp::Reverse(self.layout.expiry_of(word)))
-        };
-        if let Some(slot) = self.reserve.slots.iter().min_by_key(key) {
-            self.put_back(slot, now_ns, hand);
-        }
+    /// Puts a lease where all stripes find it. Returns how many of its units.
+    pub(crate) fn deposit(&self, lease: Lease, asked_ns: u64, now_ns: u64) -> u64 {
+        // A time of asking that is yet to come would make the life longer.
+        let expiry = self.layout.expiry(asked_ns.min(now_ns), lease.life_ns());
+        self.reserve.deposit(&self.layout, Hand { units: lease.units(), expiry }, now_ns)
     }
 
-    /// How many units would be wanted so that every stripe in use has a block after the one it has.
+    /// How many units would be wanted so that every stripe in use has a block after the one it has, as far as
+    /// there is room.
     pub(crate) fn wanted(&self, now_ns: u64) -> u64 {
         let recent = |word: &u64| self.layout.is_recent(*word, now_ns);
         let words = || self.stripes.iter().map(|stripe| stripe.load(Ordering::Relaxed));
         let blocks = words().filter(recent).map(|word| 1 << self.layout.block_log2(word)).sum::<u64>();
-        blocks.saturating_mul(2).saturating_sub(self.held(now_ns))
+        let wanted = blocks.saturating_mul(2).saturating_sub(self.held(now_ns));
+        wanted.min(self.reserve.room(&self.layout, now_ns))
     }
 
     /// How many stripes there are.
@@ -435,16 +439,10 @@ impl<P: LeaseSource> Leases<P> {
         self.stripes.len() as u64
     }
 
-    /// The slots of the reserve, if anything in them may be alive.
-    fn reserve(&self, now_ns: u64) -> &[AtomicU64] {
-        let until_ns = self.reserve.until_ns.load(Ordering::Relaxed);
-        if until_ns > now_ns { &self.reserve.slots } else { &[] }
-    }
-
     /// All words but one.
     fn others(&self, home: &AtomicU64, now_ns: u64) -> impl Iterator<Item = &AtomicU64> {
         let home: *const AtomicU64 = home;
-        let all = self.stripes.iter().map(|stripe| &**stripe).chain(self.reserve(now_ns));
+        let all = self.stripes.iter().map(|stripe| &**stripe).chain(self.reserve.slots(now_ns));
         all.filter(move |word| !std::ptr::eq(*word, home))
     }
 
@@ -457,7 +455,7 @@ impl<P: LeaseSource> Leases<P> {
     /// The units of all words.
     fn held(&self, now_ns: u64) -> u64 {
         let stripes = self.stripes.iter().map(|stripe| &**stripe);
-        let words = stripes.chain(self.reserve(now_ns)).map(|word| word.load(Ordering::Relaxed));
+        let words = stripes.chain(self.reserve.slots(now_ns)).map(|word| word.load(Ordering::Relaxed));
         words.map(|word| self.layout.held(word, now_ns)).fold(0, u64::saturating_add)
     }
 }

@@ -450,6 +450,92 @@ fn sources_that_break_their_word_do_no_harm() {
 }
 
 #[test]
+fn what_a_source_grants_short_counts() {
+    /// Grants what is in its list, one item a call, and says that much is left.
+    struct Scripted(RefCell<Vec<(u64, Duration)>>);
+    impl LeaseSource for Scripted {
+        fn limit(&self) -> u64 {
+            100
+        }
+        fn lease(&self, request: &LeaseRequest) -> Result<Lease, Decision> {
+            let refused = Decision::denied(request.least, 100, 0, Duration::from_secs(1), request.now);
+            self.0.borrow_mut().pop().map(|(units, life)| Lease::new(units, life)).ok_or(refused)
+        }
+        fn peek(&self, cost: u64, now: Timestamp) -> Decision {
+            Decision::denied(cost, 100, 50, Duration::from_secs(1), now)
+        }
+    }
+    let scripted = |mut grants: Vec<(u64, Duration)>| {
+        grants.reverse();
+        leasing(Scripted(grants.into()), 2, 64)
+    };
+    let long = Duration::MAX;
+    // Two more than the other stripe's three are five. Nobody believes in what is said to be left.
+    let limiter = scripted(vec![(4, long), (2, long), (0, long)]);
+    assert!(limiter.check_on(1, 1, at(START)).is_allowed());
+    assert!(limiter.check_on(0, 5, at(START)).is_allowed());
+    assert_eq!(limiter.source().0.borrow().len(), 1, "it was asked once for each");
+
+    // Nothing, for no time at all, takes nothing from the life of what is in the hand.
+    let limiter = scripted(vec![(2, long), (2, long), (0, Duration::ZERO)]);
+    assert!(limiter.check_on(1, 1, at(START)).is_allowed());
+    assert!(limiter.check_on(0, 5, at(START)).is_denied());
+    assert!(limiter.check_on(0, 3, at(START)).is_allowed(), "two and one");
+}
+
+/// Whatever a peek knows, a denial says no shorter wait than the refusal it comes from.
+#[test]
+fn a_denial_waits_for_the_longer_of_refusal_and_peek() {
+    struct Refusing {
+        refusal: Duration,
+        peek: Option<Duration>,
+        never: bool,
+    }
+    impl Refusing {
+        fn denied(&self, cost: u64, retry_after: Duration, now: Timestamp) -> Decision {
+            if self.never {
+                let small = RateLimiter::builder(Gcra::new(Quota::per_day(1))).clock(ManualClock::new(now));
+                return small.direct().peek_n(2);
+            }
+            Decision::denied(cost, 1_000, 0, retry_after, now)
+        }
+    }
+    impl LeaseSource for Refusing {
+        fn limit(&self) -> u64 {
+            1_000
+        }
+        fn lease(&self, request: &LeaseRequest) -> Result<Lease, Decision> {
+            Err(self.denied(request.least, self.refusal, request.now))
+        }
+        fn peek(&self, cost: u64, now: Timestamp) -> Decision {
+            self.denied(cost, self.peek.unwrap_or_default(), now)
+        }
+    }
+    let ms = Duration::from_millis;
+    for (refusal, peek) in [(5, 0), (0, 5), (3, 8), (8, 3)] {
+        let limiter = leasing(Refusing { refusal: ms(refusal), peek: Some(ms(peek)), never: false }, 1, 64);
+        limiter.deposit(Lease::new(100, ms(10)), at(START));
+        // Of a block of two, one is left in the stripe: the source is asked for the rest.
+        assert!(limiter.check().is_allowed() && limiter.check().is_allowed());
+        let denied = limiter.check_n(150);
+        assert!(denied.is_denied());
+        let expected = refusal.max(peek);
+        assert_eq!(denied.retry_after(), Some(ms(expected)), "{refusal} {peek}");
+        assert!(denied.reset_after() >= ms(expected));
+    }
+    // What can never be is never, with and without anything held.
+    let limiter = leasing(Refusing { refusal: ms(1), peek: None, never: true }, 1, 64);
+    assert!(limiter.check_n(60).is_never() && limiter.peek_n(60).is_never());
+    limiter.deposit(Lease::new(100, ms(10)), at(START));
+    assert!(limiter.check().is_allowed() && limiter.check().is_allowed());
+    assert!(limiter.peek_n(150).is_never() && limiter.check_n(150).is_never());
+    assert!(limiter.peek_n(98).is_allowed());
+    // By default a peek knows of nothing, but not that there is no wait.
+    let limiter = leasing(Fake::new(0, 16), 1, 64);
+    assert!(limiter.peek().is_denied() && limiter.peek().retry_after() > Some(Duration::ZERO));
+}
+
+#[test]
 fn a_source_that_fails_grants_nothing_until_it_is_back() {
     let limiter = leasing(Fake::new(0, 16), 2, 64);
     let decision = limiter.check();
@@ -484,21 +570,143 @@ fn deposits_are_found_by_all_stripes_until_they_expire() {
     assert!(limiter.check().is_denied(), "it came too late");
 }
 
+/// The length of a tick of expiries: what is taken at a whole one expires at a whole one.
+const TICK: u64 = 1 << 19;
+const WHOLE: u64 = START / TICK * TICK;
+const SLOTS: u64 = 16;
+
+/// A deposit for so many ticks from `WHOLE`.
+fn deposit_for(limiter: &Limiter<Fake>, units: u64, ticks: u64) -> u64 {
+    limiter.deposit(Lease::new(units, Duration::from_nanos(ticks * TICK)), at(WHOLE))
+}
+
+/// What each tick from `WHOLE` has, and the next one has no more: `ticks` and units.
+fn expiries(limiter: &Limiter<Fake>) -> Vec<(u64, u64)> {
+    let held = |ticks| limiter.peek_at(0, at(WHOLE + ticks * TICK)).remaining();
+    (1..40).map(|ticks| (ticks, held(ticks - 1) - held(ticks))).filter(|(_, units)| *units > 0).collect()
+}
+
+fn deposited(stripes: usize) -> Limiter<Fake> {
+    let limiter = leasing(Fake::new(0, 16), stripes, 4096);
+    limiter.clock().set(at(WHOLE));
+    limiter
+}
+
 #[test]
-fn many_deposits_are_joined_under_the_earlier_expiry() {
-    let limiter = leasing(Fake::new(0, 16), 1, 64);
-    for ms in 1..=6 {
-        limiter.deposit(Lease::new(10, Duration::from_millis(ms)), at(START));
+fn deposits_of_different_expiries_are_kept_apart() {
+    let limiter = deposited(1);
+    for ticks in 1..=SLOTS {
+        assert_eq!(deposit_for(&limiter, 10 * ticks, ticks), 10 * ticks);
     }
-    let held = |ns| limiter.peek_at(1, at(START + ns)).remaining();
-    assert_eq!(held(0), 60);
-    let mut before = 60;
-    for ms in 1..=6 {
-        let now = held(ms * MS);
-        assert!(now <= 60 - 10 * ms, "{now} units after {ms} ms");
-        assert!(now <= before);
-        before = now;
+    assert_eq!(expiries(&limiter), (1..=SLOTS).map(|ticks| (ticks, 10 * ticks)).collect::<Vec<_>>());
+    // More of the same take no other slot.
+    for ticks in 1..=SLOTS {
+        assert_eq!(deposit_for(&limiter, 1, ticks), 1);
     }
+    assert_eq!(expiries(&limiter), (1..=SLOTS).map(|ticks| (ticks, 10 * ticks + 1)).collect::<Vec<_>>());
+    // Beyond that, under the earlier expiry.
+    assert_eq!(deposit_for(&limiter, 5, SLOTS + 2), 5);
+    assert_eq!(expiries(&limiter).last(), Some(&(SLOTS, 10 * SLOTS + 1 + 5)));
+}
+
+#[test]
+fn a_late_deposit_takes_away_less_than_it_brings() {
+    let limiter = deposited(1);
+    for ticks in 3..3 + SLOTS {
+        assert_eq!(deposit_for(&limiter, 1_000, ticks), 1_000);
+    }
+    // Of units that expire first, one would cost a thousand others a tick of theirs.
+    assert_eq!(deposit_for(&limiter, 1, 2), 0);
+    assert_eq!(limiter.peek().remaining(), 1_000 * SLOTS);
+    // Five thousand are worth it, where the least time is lost.
+    assert_eq!(deposit_for(&limiter, 5_000, 2), 5_000);
+    let mut expected: Vec<_> = (3..3 + SLOTS).map(|ticks| (ticks, 1_000)).collect();
+    expected[0] = (2, 6_000);
+    assert_eq!(expiries(&limiter), expected);
+}
+
+#[test]
+fn a_deposit_takes_as_many_slots_as_it_needs() {
+    let most = TICK / 32 - 1;
+    let limiter = deposited(4);
+    assert_eq!(deposit_for(&limiter, 100_000, 16), 100_000);
+    assert_eq!(limiter.peek().remaining(), 100_000);
+    assert!(limiter.check_on(1, 40_000, at(WHOLE)).is_allowed(), "more than one slot holds");
+    assert_eq!(deposit_for(&limiter, 40_000, 16), 40_000, "into what has been freed");
+    let room = SLOTS * most - 100_000;
+    assert_eq!(deposit_for(&limiter, u64::MAX, 18), room, "and no more than there is room for");
+    assert_eq!(limiter.peek().remaining(), SLOTS * most);
+    assert_eq!(deposit_for(&limiter, 1, 16), 0);
+    // Joining two is no way to lose anything either.
+    let limiter = deposited(4);
+    for _ in 0..SLOTS {
+        assert_eq!(deposit_for(&limiter, most - 1, 16), most - 1);
+    }
+    assert_eq!(deposit_for(&limiter, SLOTS + 1, 16), SLOTS);
+}
+
+/// What is wanted can be deposited.
+#[test]
+fn no_more_is_wanted_than_there_is_room_for() {
+    let limiter = deposited(64);
+    let clock = limiter.clock().clone();
+    let (mut most, mut denied) = (0, 0);
+    for step in 0..100 {
+        let wanted = limiter.wanted().max(if step < 4 { 64 } else { 0 });
+        most = most.max(wanted);
+        assert_eq!(limiter.deposit(Lease::new(wanted, Duration::MAX), clock.now()), wanted, "{step}");
+        for thread in 0..64 {
+            denied += (0..400).filter(|_| limiter.check_on(thread, 1, clock.now()).is_denied()).count();
+        }
+        denied = if step < 50 { 0 } else { denied };
+        clock.advance(Duration::from_millis(1));
+    }
+    assert!(most <= SLOTS * (TICK / 32 - 1), "{most}");
+    assert_eq!(denied, 0);
+}
+
+#[test]
+fn nothing_is_wanted_at_time_zero() {
+    let limiter = leasing(Fake::new(0, 16), 8, 64);
+    for now in [0, 1, LIFE - 1, LIFE, 3 * LIFE] {
+        limiter.clock().set(at(now));
+        assert_eq!(limiter.wanted(), 0, "{now}");
+    }
+    limiter.clock().set(at(0));
+    limiter.deposit(Lease::new(100, Duration::MAX), at(0));
+    assert!(limiter.check_on(0, 1, at(0)).is_allowed());
+    assert!(limiter.deposit(Lease::new(1, Duration::MAX), at(0)) == 1);
+}
+
+/// A time of asking that is yet to come makes no longer life.
+#[test]
+fn what_was_asked_for_in_the_future_was_asked_for_now() {
+    let limiter = deposited(2);
+    let ahead = Duration::from_nanos(LIFE - 1);
+    assert_eq!(limiter.deposit(Lease::new(100, Duration::MAX), limiter.clock().now() + ahead), 100);
+    limiter.clock().advance(Duration::from_nanos(LIFE));
+    assert_eq!(limiter.peek().remaining(), 0);
+}
+
+/// What is fetched after one check is there at the next, if leases live longer than from the one to the
+/// other.
+#[test]
+fn seldom_checks_need_long_lives() {
+    let fetched_for_the_next = |gap_ms: u64| {
+        let limiter = deposited(2);
+        let clock = limiter.clock().clone();
+        let mut admitted = 0;
+        for check in 0..100 {
+            admitted += u32::from(limiter.check_on(check % 2, 1, clock.now()).is_allowed());
+            let asked = clock.now();
+            clock.advance(Duration::from_millis(1));
+            limiter.deposit(Lease::new(10, Duration::MAX), asked);
+            clock.advance(Duration::from_millis(gap_ms - 1));
+        }
+        admitted
+    };
+    assert_eq!(fetched_for_the_next(9), 99, "all but the first");
+    assert_eq!(fetched_for_the_next(10), 0);
 }
 
 /// A task that asks now and then, and fetches what is wanted, keeps up with what is spent without a call

@@ -298,6 +298,47 @@ fn control_putting_back_under_the_later_expiry_extends_leases() {
     });
 }
 
+/// One thread draws the unit of a slot, while the other deposits two of the same expiry.
+fn deposit_against_draw(deposit: fn(&Leases<Pot>) -> u64) {
+    let leases = of_pot(0, 1);
+    assert_eq!(leases.deposit(Lease::new(1, HOUR), T1, T1), 1);
+    let (leases, a, b) = both(leases, |l| l.check(0, T1, 1), deposit);
+    assert_eq!((a, b), (1, 2), "a unit is there, and room for two");
+    let spent = a + leases.drain(T1);
+    assert!(spent <= 3, "no unit of a slot that is joined is spent twice: {spent} > 3");
+    assert_eq!(spent, 3, "and none is lost");
+}
+
+#[test]
+fn a_deposit_races_with_a_draw() {
+    model(|| deposit_against_draw(|l| l.deposit(Lease::new(2, HOUR), T1, T1)));
+}
+
+#[test]
+#[should_panic(expected = "no unit of a slot that is joined is spent twice")]
+fn control_depositing_by_a_plain_store_spends_twice() {
+    model(|| {
+        deposit_against_draw(|l| {
+            let slots = l.reserve.slots(T1);
+            let slot = slots.iter().find(|slot| slot.load(Ordering::SeqCst) > 0).unwrap_or(&slots[0]);
+            let word = slot.load(Ordering::SeqCst);
+            let units = l.layout.held(word, T1) + 2;
+            slot.store(l.layout.pack(l.layout.expiry(T1, LIFE), 0, units), Ordering::SeqCst);
+            2
+        });
+    });
+}
+
+#[test]
+fn two_deposits_lose_nothing() {
+    model(|| {
+        let deposit = |units| move |l: &Leases<Pot>| l.deposit(Lease::new(units, HOUR), T1, T1);
+        let (leases, a, b) = both(of_pot(0, 1), deposit(1), deposit(2));
+        assert_eq!((a, b), (1, 2), "there is room for all");
+        assert_eq!(leases.drain(T1), 3, "what is kept is there");
+    });
+}
+
 /// The limit of what a denial has seen: two units, of which one call carries both for a moment, are not both
 /// had at once.
 #[test]

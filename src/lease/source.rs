@@ -17,36 +17,65 @@ use crate::store::Direct;
 ///
 /// What a source grants is charged, whether it is spent or not: nothing is ever given back to it.
 ///
+/// # Sources that are filled from outside
+/// Where units are too far away for a check to wait for them, a source denies and takes note of what was
+/// wanted. A task fetches that, or what [`RateLimiter::wanted`](crate::RateLimiter::wanted) says if it is
+/// more, and hands it over by [`RateLimiter::deposit`](crate::RateLimiter::deposit). Checks never wait for
+/// it: they spend what is there.
+///
+/// A lease's life begins when it was asked for. So [`lease_life`](crate::Builder::lease_life) must exceed the
+/// time from one check to the next and the way there and back, with a sixteenth to spare; else what is
+/// fetched after one check has expired at the next, and every check is denied. The 10 ms that it is by
+/// default are meant for states in this process; here it is rather a second.
+///
 /// # Examples
-/// A source that is filled from outside. A task asks [`RateLimiter::wanted`](crate::RateLimiter::wanted) now
-/// and then, gets so many units from wherever they are, and hands them over by
-/// [`RateLimiter::deposit`](crate::RateLimiter::deposit). Checks never wait for it: they spend what is there.
 /// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
 /// use std::time::Duration;
 /// use tollgate::{Clock, Decision, Lease, LeaseRequest, LeaseSource, ManualClock, RateLimiter};
 ///
-/// /// A thousand units at once, of which this process holds what it was sent.
-/// struct Elsewhere;
+/// /// Units come from a counter that processes share.
+/// #[derive(Default)]
+/// struct Elsewhere {
+///     /// What checks have found missing since the task looked.
+///     noted: AtomicU64,
+/// }
 ///
 /// impl LeaseSource for Elsewhere {
 ///     fn limit(&self) -> u64 {
 ///         1_000
 ///     }
 ///     fn lease(&self, request: &LeaseRequest) -> Result<Lease, Decision> {
-///         // Here the task would be woken: somebody has just run out of units.
+///         // Somebody has just run out of units. Here the task would be woken, too.
+///         self.noted.fetch_max(request.wanted, Ordering::Relaxed);
 ///         let retry_after = Duration::from_millis(5);
 ///         Err(Decision::denied(request.least, self.limit(), 0, retry_after, request.now))
 ///     }
 /// }
 ///
-/// let limiter = RateLimiter::leasing(Elsewhere).clock(ManualClock::default()).leases();
-/// assert!(limiter.check().is_denied());
+/// let (clock, life) = (ManualClock::default(), Duration::from_secs(1));
+/// let limiter = RateLimiter::leasing(Elsewhere::default()).clock(clock.clone()).lease_life(life).leases();
+/// let mut left_elsewhere = 1_000;
+/// let mut admitted = 0;
+/// for _ in 0..100 {
+///     // What the program does, for 10 ms: 20 checks.
+///     admitted += (0..20).filter(|_| limiter.check().is_allowed()).count();
+///     clock.advance(Duration::from_millis(10));
 ///
-/// let asked = limiter.clock().now();
-/// limiter.deposit(Lease::new(100, Duration::from_millis(10)), asked); // once the answer has come
-/// assert!(limiter.check_n(60).is_allowed());
-/// assert!(limiter.check_n(60).is_denied());
-/// assert!(limiter.check_n(40).is_allowed());
+///     // What the task does.
+///     let noted = limiter.source().noted.swap(0, Ordering::Relaxed);
+///     let wanted = limiter.wanted().max(noted);
+///     if wanted > 0 {
+///         let asked = clock.now();
+///         let granted = wanted.min(left_elsewhere); // asks the counter, and waits for its answer
+///         left_elsewhere -= granted;
+///         clock.advance(Duration::from_millis(2));
+///         let kept = limiter.deposit(Lease::new(granted, life), asked);
+///         assert_eq!(kept, granted);
+///     }
+/// }
+/// // Blocks began with one unit, and have grown with use. In the end all was spent that was there.
+/// assert_eq!((admitted, left_elsewhere), (1_000, 0));
 /// ```
 pub trait LeaseSource {
     /// The most that can ever be admitted at once. Costs above it are answered [`never`](Decision::is_never)
@@ -56,19 +85,26 @@ pub trait LeaseSource {
     /// Charges a block of units: at least `request.least`, or nothing at all.
     ///
     /// Called by the thread whose stripe has too few units left, so it should not wait long. A source that
-    /// cannot know in time denies, and has units [deposited](crate::RateLimiter::deposit) later.
+    /// cannot know in time denies, and has units [deposited](crate::RateLimiter::deposit) later. What it
+    /// grants beyond what was wanted is lost where a stripe's word has no room for it: at most a unit for
+    /// each 512 to 1,024 ns of [`lease_life`](crate::Builder::lease_life).
     ///
     /// # Errors
     /// A denial of `request.least` units ([`Decision::denied`]), which is passed on unless other stripes hold
     /// enough. Its [`remaining`](Decision::remaining) is believed, up to one less than what was refused: it
-    /// counts towards what all together hold. Nothing may have been charged.
+    /// counts towards what all together hold. Its wait should not be zero: it is passed on. Nothing may have
+    /// been charged.
     fn lease(&self, request: &LeaseRequest) -> Result<Lease, Decision>;
 
     /// How things stand for `cost` units at `now`, without charging and without what was leased already.
     ///
-    /// Default: that nothing is known to remain, for sources that would have to ask elsewhere.
+    /// It says how long a denial has to wait where stripes hold a part of its cost, if that is longer than
+    /// the wait for the rest, which was refused. If it is [never](Decision::is_never), so is that.
+    ///
+    /// Default: that nothing is known to remain, and a millisecond to wait, for sources that would have to
+    /// ask elsewhere.
     fn peek(&self, cost: u64, now: Timestamp) -> Decision {
-        Decision::denied(cost, self.limit(), 0, Duration::ZERO, now)
+        Decision::denied(cost, self.limit(), 0, Duration::from_millis(1), now)
     }
 }
 

@@ -71,7 +71,7 @@ impl Layout {
         }
     }
 
-    /// A lease. Units beyond what a word can hold are lost.
+    /// A lease. Units beyond what a word can hold are lost (deposits are spread before).
     #[inline]
     pub(super) const fn pack(&self, expiry: u64, block_log2: u32, units: u64) -> u64 {
         let units = if units < self.units { units } else { self.units };
@@ -105,8 +105,9 @@ impl Layout {
 
     /// Whether the stripe's lease is alive, or was within the last life.
     pub(super) const fn is_recent(&self, word: u64, now_ns: u64) -> bool {
-        self.is_alive(word, now_ns)
-            || self.expiry_of(word) <= now_ns && now_ns - self.expiry_of(word) < self.life_ns
+        let expiry = self.expiry_of(word);
+        // No lease expires at time zero: a stripe without one is not in use, then either.
+        self.is_alive(word, now_ns) || expiry > 0 && expiry <= now_ns && now_ns - expiry < self.life_ns
     }
 
     /// The logarithm of the next block, when the last one does not suffice at `now_ns`: twice as large if it
@@ -215,6 +216,9 @@ mod tests {
         assert!(layout.is_recent(word, expiry + (16 << 20) - 1));
         assert!(!layout.is_recent(word, expiry + (16 << 20)));
         assert!(!layout.is_recent(0, 1 << 50));
+        assert!(!layout.is_recent(0, 0) && !layout.is_recent(0, 1 << 20), "never used");
+        let first = layout.pack(layout.expiry(0, u64::MAX), 5, 0);
+        assert!(layout.is_recent(first, 0) && layout.is_recent(first, (32 << 20) - 1));
         assert!(!layout.is_recent(word, 0));
     }
 }

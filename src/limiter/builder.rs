@@ -65,7 +65,8 @@ impl<A, C, H> Builder<A, C, H> {
 
     /// For leases: how long what was charged may be spent. Default: 10 ms. What is admitted in any interval can be
     /// ahead of the algorithm by what that admits in one life; shorter ones need a block more often. Below 4 µs nothing is
-    /// held at all, and above an hour it is an hour.
+    /// held at all, and above an hour it is an hour. Where units are [deposited](crate::RateLimiter::deposit), it must exceed
+    /// the time from one check to the next and the way to their source and back, with a sixteenth to spare.
     pub fn lease_life(mut self, life: Duration) -> Self {
         self.options.leases.life = life;
         self

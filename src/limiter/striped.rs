@@ -81,10 +81,10 @@ impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
 
     /// How many units should be fetched now, so that every stripe that is in use finds a block when it has
     /// used up the one it has: twice the present blocks of the stripes that leased in the last life, less
-    /// what is there.
+    /// what is there; and no more than a [`deposit`](RateLimiter::deposit) has room for.
     ///
-    /// For sources that are filled by [`RateLimiter::deposit`]. Zero while nothing is spent: the first call
-    /// after that asks the source, which knows by it that units are wanted again.
+    /// For sources that are filled by deposits. Zero while nothing is spent: the first call after that asks
+    /// the source, which knows by it that units are wanted again.
     ///
     /// # Complexity
     /// O(stripes); reads only.
@@ -94,16 +94,26 @@ impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
     }
 
     /// Hands over a lease that was charged without being asked for by a check, for all stripes to draw from.
+    /// Returns how many of its units could be kept; the others are lost.
     ///
     /// `asked` is the limiter's time ([`RateLimiter::clock`]) when the lease was asked for: its life begins
-    /// there, since it may have been charged as early as that. A lease that has expired by now is dropped. Up
-    /// to four deposits of different expiries are kept apart; of more, units are joined under the earlier
-    /// one.
+    /// there, since it may have been charged as early as that; now, if that is earlier. Of a lease that has
+    /// expired by now nothing is kept.
+    ///
+    /// Sixteen slots keep deposits of different expiries apart. When all are in use, units are joined under
+    /// the earlier of two expiries, where the least is lost by it, in units times time; units that would take
+    /// away more than they bring are not kept. A slot holds at most a unit for each 512 to 1,024 ns of the
+    /// limiter's [`lease_life`](crate::Builder::lease_life) (at least 127: 16,383 for 10 ms), and a larger
+    /// deposit takes several. A deposit of no more than [`RateLimiter::wanted`], made at once and for the
+    /// whole life, is kept whole.
+    ///
+    /// # Complexity
+    /// O(slots) for each slot that it takes. Lock-free.
     ///
     /// # Examples
     /// See [`LeaseSource`].
-    pub fn deposit(&self, lease: Lease, asked: Timestamp) {
-        self.store.deposit(lease, asked.as_nanos(), self.now_ns());
+    pub fn deposit(&self, lease: Lease, asked: Timestamp) -> u64 {
+        self.store.deposit(lease, asked.as_nanos(), self.now_ns())
     }
 
     /// The source.
