@@ -17,7 +17,11 @@ fn models_who_comes_while_the_head_asks_is_not_refused_for_its_units_twice() {
         let store = Direct::new(Gcra::new(Quota::per_second(1).burst(5)));
         let full = store.act(&(), Verb::Check, When::read(&clock), 5);
         assert!(full.is_allowed());
-        let shared = Arc::new((store, clock, Lines::new()));
+        let lines = Lines::new();
+        // The table is made: loom knows nothing of std's lock that it is made under.
+        let (place, _) = lines.join(&(), 0, 0, Waker::noop().clone());
+        lines.leave(place, 0, 0);
+        let shared = Arc::new((store, clock, lines));
         let head = thread::spawn({
             let shared = Arc::clone(&shared);
             move || {
