@@ -1,11 +1,12 @@
 //! Threads that wait. Real time, so nothing here says how late anything may be.
 
-use std::sync::{Barrier, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 use tollgate::{
     Clock, Decision, FixedWindow, Gcra, Jitter, ManualClock, NotReady, Quota, RateLimiter, StdClock,
-    Timestamp,
+    Timestamp, WhenFull,
 };
 
 fn ms(n: u64) -> Duration {
@@ -112,4 +113,53 @@ fn many_threads_wait_for_few_keys() {
     // Of each key all units but the first have waited for an interval.
     assert!(limiter.clock().now() >= start + Duration::from_micros(500) * (THREADS / 2 * EACH - 1));
     assert_eq!((limiter.waiting(), limiter.waiting_lines()), (0, 0));
+}
+
+/// A real clock that counts how often it is read, and may stand for a while.
+#[derive(Clone, Default)]
+struct Counting {
+    real: StdClock,
+    /// Until this time it stands a nanosecond before `then`.
+    stands: Option<(Timestamp, Timestamp)>,
+    reads: Arc<AtomicU64>,
+}
+
+impl Clock for Counting {
+    fn now(&self) -> Timestamp {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let now = self.real.now();
+        match self.stands {
+            Some((until, then)) if now < until => Timestamp::from_nanos(then.as_nanos() - 1),
+            _ => now,
+        }
+    }
+}
+
+#[test]
+fn a_thread_does_not_spin_while_the_clock_stands_just_before_its_turn() {
+    let real = StdClock::new();
+    let start = real.now();
+    let clock =
+        Counting { real: real.clone(), stands: Some((start + ms(200), start)), reads: Arc::default() };
+    let build = RateLimiter::builder(Gcra::new(Quota::per_second(1_000).burst(1)));
+    let limiter = build.clock(clock.clone()).direct();
+    let before = Timestamp::from_nanos(start.as_nanos() - 1_000_000);
+    assert!(limiter.check_at(1, before).is_allowed());
+    admitted(limiter.wait().block());
+    // A sleep may be longer than a millisecond, and but for the first ones is not shorter.
+    let slept = real.now().duration_since(start).as_millis();
+    let reads = u128::from(clock.reads.load(Ordering::Relaxed));
+    assert!(reads < slept + 40, "{reads} readings in {slept} ms");
+}
+
+#[test]
+fn a_thread_does_not_spin_where_a_store_without_room_tells_it_to_come_back_at_once() {
+    let clock = Counting::default();
+    let build = RateLimiter::builder(Gcra::new(Quota::per_hour(5))).clock(clock.clone());
+    let limiter = build.max_keys(0, WhenFull::Deny).keyed::<u64>();
+    let start = clock.real.now();
+    assert!(limiter.wait(&2).within(ms(200)).block().is_err());
+    let slept = clock.real.now().duration_since(start).as_millis();
+    let reads = u128::from(clock.reads.load(Ordering::Relaxed));
+    assert!(reads < 4 * slept + 100, "{reads} readings in {slept} ms");
 }

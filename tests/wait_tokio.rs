@@ -4,6 +4,8 @@
 mod common;
 #[path = "wait/behaviour.rs"]
 mod behaviour;
+#[path = "wait/edges.rs"]
+mod edges;
 #[path = "wait/line.rs"]
 mod line;
 #[path = "wait/schedule.rs"]

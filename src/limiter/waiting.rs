@@ -142,7 +142,8 @@ impl<A: Algorithm, C: Clock> RateLimiter<Adjustable<Direct<A>>, C> {
 
 /// For every store.
 impl<S, C> RateLimiter<S, C> {
-    /// How many threads and tasks are in line now, for all keys. An estimate while they come and go.
+    /// How many threads and tasks are in line now, for all keys. An estimate while they come and go. Zero for limiters
+    /// that cannot be waited for, as those of leases.
     pub fn waiting(&self) -> usize {
         self.lines.waiters()
     }

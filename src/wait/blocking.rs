@@ -13,6 +13,11 @@ use crate::decision::Decision;
 use crate::store::Store;
 use crate::sync::{Condvar, Mutex};
 
+/// The first sleep while a clock stands, and the longest: each is twice the one before. The second is how late a thread may
+/// be once the clock goes on, which is what tokio's timer allows itself.
+const SHORTEST_NS: u64 = 1_000;
+const LONGEST_NS: u64 = 1_000_000;
+
 /// A wait of the calling thread for its turn, made by [`RateLimiter::wait`](crate::RateLimiter::wait); [`Wait::block`] waits.
 ///
 /// See [`guide::waiting`](crate::guide::waiting) for how lines are served.
@@ -61,10 +66,20 @@ where
         }
         let alarm = Arc::new(Alarm::default());
         let waker = Waker::from(Arc::clone(&alarm));
+        let (mut slept_at_ns, mut least_ns) = (None, 0_u64);
         loop {
             match self.0.advance(&waker) {
                 Next::Done(result) => return result,
-                Next::Sleep { now_ns, until_ns } => alarm.sleep(until_ns - now_ns),
+                Next::Sleep { now_ns, until_ns } => {
+                    // A clock that stands does so for longer than is missing: it may be a nanosecond.
+                    least_ns = if slept_at_ns == Some(now_ns) {
+                        least_ns.saturating_mul(2).clamp(SHORTEST_NS, LONGEST_NS)
+                    } else {
+                        0
+                    };
+                    slept_at_ns = Some(now_ns);
+                    alarm.sleep((until_ns - now_ns).max(least_ns));
+                }
             }
         }
     }

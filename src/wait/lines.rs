@@ -67,16 +67,19 @@ struct Line {
     units: u128,
     /// When the place of the head became free: the turn of the one before, or the time at which that one gave up.
     since_ns: u64,
-    /// When the head means to go; [`u64::MAX`] if it has not asked yet.
+    /// When the head means to go; if it has not asked yet, `since_ns`: no earlier than that.
     turn_ns: u64,
+    /// When the line last moved, by the clock: a turn is seen late.
+    moved_ns: u64,
 }
 
 #[derive(Debug)]
 struct Waiter {
     /// `None` once it was called.
     waker: Option<Waker>,
-    /// Not charged yet.
     units: u64,
+    /// Whether they are charged, or about to be: then the line does not count them.
+    charged: bool,
 }
 
 /// A place in a line.
@@ -86,13 +89,22 @@ pub(crate) struct Place {
     ticket: u64,
 }
 
+/// What is in line before a place.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Ahead {
+    /// Not charged yet.
+    pub(crate) units: u128,
+    /// No unit in line goes before this.
+    pub(crate) turn_ns: u64,
+}
+
 /// How a place stands.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Standing {
     /// At the head of the line, which nobody held since.
     Head { since_ns: u64 },
-    /// Behind a head that means to go at this time.
-    Behind { turn_ns: u64 },
+    /// Behind a head that goes at `turn_ns`, or no earlier if it has not asked yet, in a line that last moved at `moved_ns`.
+    Behind { turn_ns: u64, moved_ns: u64 },
 }
 
 impl Lines {
@@ -121,8 +133,8 @@ impl Lines {
         shard.waiting.load(Ordering::Relaxed) > 0 && shard.with(|held| held.lines.contains_key(&hash))
     }
 
-    /// A place at the end of the key's line, and the uncharged units before it; `None` if it is the head.
-    pub(crate) fn join<Q>(&self, key: &Q, units: u64, waker: Waker) -> (Place, Option<u128>)
+    /// A place at the end of the key's line, and what is before it; `None` if it is the head.
+    pub(crate) fn join<Q>(&self, key: &Q, units: u64, now_ns: u64, waker: Waker) -> (Place, Option<Ahead>)
     where
         Q: Hash + ?Sized,
     {
@@ -135,11 +147,13 @@ impl Lines {
             let line = held.lines.entry(hash).or_insert_with(|| Line {
                 waiters: BTreeMap::new(),
                 units: 0,
-                since_ns: 0,
-                turn_ns: u64::MAX,
+                since_ns: now_ns,
+                turn_ns: now_ns,
+                moved_ns: now_ns,
             });
-            let before = (!line.waiters.is_empty()).then_some(line.units);
-            line.waiters.insert(ticket, Waiter { waker: Some(waker), units });
+            let ahead = Ahead { units: line.units, turn_ns: line.turn_ns };
+            let before = (!line.waiters.is_empty()).then_some(ahead);
+            line.waiters.insert(ticket, Waiter { waker: Some(waker), units, charged: false });
             line.units += u128::from(units);
             // Ordering: Relaxed, as in `has`.
             shard.waiting.fetch_add(1, Ordering::Relaxed);
@@ -158,24 +172,27 @@ impl Lines {
             if let Some(waiter) = line.waiters.get_mut(&place.ticket) {
                 std::mem::swap(&mut waiter.waker, &mut waker);
             }
-            Standing::Behind { turn_ns: line.turn_ns }
+            Standing::Behind { turn_ns: line.turn_ns, moved_ns: line.moved_ns }
         })
         // A place is in a line from `join` to `leave`.
         .unwrap_or(Standing::Head { since_ns: 0 })
+    }
+
+    /// Notes that the head is about to ask: from now on its units are looked for among the charged ones.
+    pub(crate) fn asks(&self, place: Place) {
+        self.with(place, |line| line.set_charged(place, true));
     }
 
     /// Notes when the head means to go, and whether it is charged for it already.
     pub(crate) fn mean_to_go(&self, place: Place, turn_ns: u64, charged: bool) {
         self.with(place, |line| {
             line.turn_ns = turn_ns;
-            if charged && let Some(waiter) = line.waiters.get_mut(&place.ticket) {
-                line.units -= u128::from(std::mem::take(&mut waiter.units));
-            }
+            line.set_charged(place, charged);
         });
     }
 
-    /// Gives the place up, at `at_ns`, and wakes the next one if it was the head's.
-    pub(crate) fn leave(&self, place: Place, at_ns: u64) {
+    /// Gives the place up at `now_ns`, and wakes the next one if it was the head's: whose place is free from `free_ns` on.
+    pub(crate) fn leave(&self, place: Place, free_ns: u64, now_ns: u64) {
         let shard = self.table().shard(place.hash);
         let (left, next) = shard.with(|held| {
             let Entry::Occupied(mut entry) = held.lines.entry(place.hash) else {
@@ -186,7 +203,9 @@ impl Lines {
             let Some(left) = line.waiters.remove(&place.ticket) else {
                 return (None, None);
             };
-            line.units -= u128::from(left.units);
+            if !left.charged {
+                line.units -= u128::from(left.units);
+            }
             // Ordering: Relaxed, as in `has`.
             shard.waiting.fetch_sub(1, Ordering::Relaxed);
             if line.waiters.is_empty() {
@@ -196,8 +215,9 @@ impl Lines {
             if !was_head {
                 return (left.waker, None);
             }
-            line.since_ns = line.since_ns.max(at_ns);
-            line.turn_ns = u64::MAX;
+            line.since_ns = line.since_ns.max(free_ns);
+            line.turn_ns = line.since_ns;
+            line.moved_ns = line.moved_ns.max(now_ns);
             let next = line.waiters.first_entry().and_then(|mut next| next.get_mut().waker.take());
             (left.waker, next)
         });
@@ -248,5 +268,17 @@ impl Shard {
 impl Line {
     fn is_head(&self, place: Place) -> bool {
         self.waiters.first_key_value().is_some_and(|(&first, _)| first == place.ticket)
+    }
+
+    fn set_charged(&mut self, place: Place, charged: bool) {
+        let Some(waiter) = self.waiters.get_mut(&place.ticket) else {
+            return;
+        };
+        let units = u128::from(waiter.units);
+        match (std::mem::replace(&mut waiter.charged, charged), charged) {
+            (false, true) => self.units -= units,
+            (true, false) => self.units += units,
+            _ => {}
+        }
     }
 }

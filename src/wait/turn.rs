@@ -22,15 +22,19 @@
 //! checks may overtake it; who waits may not.
 //!
 //! *Refused at once* is who comes too late as things stand: behind the units that the limiter has admitted and those before it
-//! in line. The figures are read before the line is joined, so that what is counted is never counted twice; what the algorithm
-//! does not say of those in line is left out, and then the deadline decides.
+//! in line. The figures are read before the line is joined, and a head takes its units off the line before it charges
+//! them, so that what is counted is never counted twice: at worst not at all. What the algorithm does not say of those in line
+//! is left out as well. Then the deadline decides.
+
+#[cfg(all(test, tollgate_loom))]
+mod models;
 
 use std::fmt;
 use std::hash::Hash;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::lines::{Lines, Place, Standing};
+use super::lines::{Ahead, Lines, Place, Standing};
 use super::{Jitter, NotReady};
 use crate::clock::{Clock, saturating_nanos};
 use crate::decision::{Decision, Facts, Outcome};
@@ -40,8 +44,12 @@ use crate::store::{Store, Verb, When};
 /// system call that it sleeps in.
 const LATE_NS: u64 = 2_000_000;
 
-/// How long a deadline waits for a head that goes at that very moment.
+/// How long a deadline waits for a line that is still on its way at that very moment: from the deadline, or from when the line
+/// last moved.
 const GRACE_NS: u64 = 1_000_000;
+
+/// The first and the longest pause of a head that is told again and again to come back at once.
+const PAUSES_NS: (u64, u64) = (1_000, 1_000_000);
 
 /// A wait for `cost` units of `key`.
 pub(crate) struct Turn<'a, S, C, Q>
@@ -71,6 +79,8 @@ enum Stage {
     Polling {
         place: Place,
         told_ns: u64,
+        /// If denied again then, no earlier than after this.
+        pause_ns: u64,
     },
     /// At the head, charged.
     Reserved {
@@ -149,19 +159,19 @@ where
             Stage::InLine(place) => match self.lines.look(place, waker) {
                 Standing::Head { since_ns } => {
                     let since_ns = since_ns.max(self.arrived_ns);
-                    self.ask(place, since_ns, now_ns);
+                    self.ask(place, since_ns, now_ns, 0);
                     None
                 }
-                Standing::Behind { turn_ns } => self.patience(place, turn_ns, now_ns),
+                Standing::Behind { turn_ns, moved_ns } => self.patience(place, turn_ns, moved_ns, now_ns),
             },
             Stage::Polling { told_ns, .. } if now_ns < told_ns => Some(told_ns),
-            Stage::Polling { place, told_ns } => {
-                self.ask(place, told_ns, now_ns);
+            Stage::Polling { place, told_ns, pause_ns } => {
+                self.ask(place, told_ns, now_ns, pause_ns);
                 None
             }
             Stage::Reserved { turn_ns, .. } if now_ns < turn_ns => Some(turn_ns),
             Stage::Reserved { place, charge, turn_ns } => {
-                self.lines.leave(place, turn_ns);
+                self.lines.leave(place, turn_ns, now_ns);
                 let extra = match self.jitter {
                     Some(jitter) if turn_ns > self.arrived_ns => jitter.nanos(self.lines.random(place)),
                     _ => 0,
@@ -189,7 +199,7 @@ where
             let verb = Verb::Reserve { wait_ns: 0 };
             let decision = self.store.act(self.key, verb, self.when(now_ns), self.cost);
             if decision.is_allowed() {
-                self.stage = Stage::Done(Ok(decision));
+                self.stage = Stage::Done(Ok(if self.cost > 0 { decision } else { at_once(&decision) }));
                 return;
             }
             decision
@@ -200,24 +210,28 @@ where
         }
         // Above the limit only for spacings, where a request is one event whatever it costs.
         let units = self.cost.min(seen.limit());
-        let (place, before) = self.lines.join(self.key, units, waker.clone());
+        let (place, before) = self.lines.join(self.key, units, now_ns, waker.clone());
         self.stage = Stage::InLine(place);
-        if let Some(before) = before
+        if let Some(Ahead { units: before, turn_ns }) = before
             && self.deadline_ns < u64::MAX
         {
+            // Those before it may be reckoned from a turn that has passed, and who has not seen it yet.
+            let late_ns = now_ns.saturating_sub(turn_ns).min(LATE_NS);
             let turn_ns = turn_behind(&seen, before.saturating_add(u128::from(units)), units);
+            let turn_ns = turn_ns.saturating_sub(late_ns);
             if turn_ns > self.within_ns {
                 self.refuse(place, NotReady::new(seen, turn_ns), now_ns);
             }
         }
     }
 
-    /// Asks for the turn, as the head of the line since `since_ns`.
-    fn ask(&mut self, place: Place, since_ns: u64, now_ns: u64) {
+    /// Asks for the turn, as the head of the line since `since_ns`; if told to come back, no earlier than after `pause_ns`.
+    fn ask(&mut self, place: Place, since_ns: u64, now_ns: u64, pause_ns: u64) {
         let since_ns = since_ns.max(now_ns.saturating_sub(LATE_NS)).min(now_ns);
         if since_ns > self.deadline_ns {
             return self.give_up(place, now_ns);
         }
+        self.lines.asks(place);
         let mut decision = self.reserve(since_ns);
         if decision.outcome() == Outcome::Denied && since_ns < now_ns && now_ns <= self.deadline_ns {
             // What the store did not foresee may have come since.
@@ -230,30 +244,33 @@ where
                 self.stage = Stage::Reserved { place, charge: decision, turn_ns };
             }
             Outcome::Never => self.refuse(place, NotReady::new(decision, u64::MAX), now_ns),
-            Outcome::Denied => self.come_back(place, decision, now_ns),
+            Outcome::Denied => self.come_back(place, &decision, now_ns, pause_ns),
         }
     }
 
     /// Denied, since the turn is after the deadline, or since the store does not foresee it.
-    fn come_back(&mut self, place: Place, denied: Decision, now_ns: u64) {
+    fn come_back(&mut self, place: Place, denied: &Decision, now_ns: u64, pause_ns: u64) {
         // A queue says here how long it is; as the answer to a reservation, only when to ask again.
         let turn_ns = turn(&self.look(denied.at().as_nanos()), self.cost);
         let retry_ns = denied.retry_after().map_or(u64::MAX, saturating_nanos).max(1);
-        let told_ns = later(&denied, retry_ns).min(self.deadline_ns);
-        if later(&denied, turn_ns) > self.deadline_ns || told_ns <= now_ns {
-            return self.refuse(place, NotReady::new(denied, turn_ns.max(retry_ns)), now_ns);
+        let told_ns = later(denied, retry_ns.max(pause_ns)).min(self.deadline_ns);
+        if later(denied, turn_ns) > self.deadline_ns || told_ns <= now_ns {
+            return self.refuse(place, NotReady::new(*denied, turn_ns.max(retry_ns)), now_ns);
         }
         self.lines.mean_to_go(place, told_ns, false);
-        self.stage = Stage::Polling { place, told_ns };
+        // A store without room does not know when it will have some.
+        let pause_ns = pause_ns.saturating_mul(2).clamp(PAUSES_NS.0, PAUSES_NS.1);
+        self.stage = Stage::Polling { place, told_ns, pause_ns };
     }
 
-    /// Behind a head that goes at `turn_ns`: until when to wait for it, if not in vain.
-    fn patience(&mut self, place: Place, turn_ns: u64, now_ns: u64) -> Option<u64> {
+    /// Behind a head that goes at `turn_ns` or has yet to ask: until when to wait for it, if not in vain.
+    fn patience(&mut self, place: Place, turn_ns: u64, moved_ns: u64, now_ns: u64) -> Option<u64> {
         if now_ns < self.deadline_ns || self.deadline_ns == u64::MAX {
             return Some(self.deadline_ns);
         }
-        // If the head goes at the deadline or before, it is on its way out, and this one's turn may be the same moment.
-        let until_ns = self.deadline_ns.saturating_add(GRACE_NS);
+        // If the head goes at the deadline or before, it is on its way out, and this one's turn may be the same moment. So is
+        // who came to be the head by then: each that leaves gives the next one time to.
+        let until_ns = self.deadline_ns.max(moved_ns).saturating_add(GRACE_NS);
         if turn_ns <= self.deadline_ns && now_ns < until_ns {
             return Some(until_ns);
         }
@@ -268,7 +285,7 @@ where
     }
 
     fn refuse(&mut self, place: Place, error: NotReady, now_ns: u64) {
-        self.lines.leave(place, now_ns);
+        self.lines.leave(place, now_ns, now_ns);
         self.stage = Stage::Done(Err(error));
     }
 
@@ -290,6 +307,17 @@ where
 /// So long after the decision's time.
 fn later(decision: &Decision, ns: u64) -> u64 {
     decision.at().as_nanos().saturating_add(ns)
+}
+
+/// What allowed a cost of nothing, without the delay that others have.
+fn at_once(seen: &Decision) -> Decision {
+    let facts = Facts::Plain {
+        remaining: seen.remaining(),
+        retry_ns: 0,
+        reset_ns: saturating_nanos(seen.reset_after()),
+        delay_ns: 0,
+    };
+    Decision::new(Outcome::Allowed, seen.cost(), seen.limit(), seen.at().as_nanos(), facts)
 }
 
 /// How long after an uncharged decision `cost` units could go.
@@ -337,15 +365,30 @@ where
             Stage::Reserved { place, charge, .. } => (Some(place), Some(charge)),
             Stage::Jitter { charge, .. } => (None, Some(charge)),
         };
+        let mut leaving = Leaving { lines: self.lines, place, now_ns: 0 };
         let now_ns = self.clock.now().as_nanos();
+        leaving.now_ns = now_ns;
         if let Some(charge) = charge {
             // Of a turn that was waited for only the newest is given back, and then nothing has happened to the key since: so as
             // of its own time, as if it had never been. What has passed since has paid nothing of what nobody did.
             let at_ns = if charge.delay().is_zero() { now_ns } else { charge.at().as_nanos() };
             self.store.give_back(self.key, self.when(at_ns), &charge, charge.cost());
         }
-        if let Some(place) = place {
-            self.lines.leave(place, now_ns);
+    }
+}
+
+/// Leaves the line when dropped, though a clock or a key panicked: nobody behind it waits for ever.
+struct Leaving<'a> {
+    lines: &'a Lines,
+    place: Option<Place>,
+    /// The beginning of time, if it is not known.
+    now_ns: u64,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            self.lines.leave(place, self.now_ns, self.now_ns);
         }
     }
 }

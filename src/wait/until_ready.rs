@@ -66,7 +66,7 @@ where
     }
 
     /// Waits a random time longer than until the turn, but not beyond the deadline; whoever need not wait goes at once.
-    /// Default: none.
+    /// Default: none. No effect once the turn has come.
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.turn.jitter(jitter);
         self

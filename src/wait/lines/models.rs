@@ -33,14 +33,14 @@ fn is_head(lines: &Lines, place: Place) -> bool {
 fn models_who_joins_as_the_head_leaves_is_head_or_called() {
     explore(3, || {
         let lines = Arc::new(Lines::new());
-        let (head, before) = lines.join("key", 1, Waker::noop().clone());
+        let (head, before) = lines.join("key", 1, 0, Waker::noop().clone());
         assert!(before.is_none());
         let leaver = thread::spawn({
             let lines = Arc::clone(&lines);
-            move || lines.leave(head, 5)
+            move || lines.leave(head, 5, 5)
         });
         let (waker, calls) = waker();
-        let (place, _) = lines.join("key", 1, Waker::noop().clone());
+        let (place, _) = lines.join("key", 1, 0, Waker::noop().clone());
         let standing = lines.look(place, &waker);
         leaver.join().unwrap();
         assert!(is_head(&lines, place), "the only one left is the head");
@@ -48,7 +48,7 @@ fn models_who_joins_as_the_head_leaves_is_head_or_called() {
             matches!(standing, Standing::Head { .. }) || called(&calls),
             "who was told to be behind is called when it is not any more"
         );
-        lines.leave(place, 6);
+        lines.leave(place, 6, 6);
         assert_eq!((lines.len(), lines.waiters()), (0, 0), "a line goes with its last waiter");
     });
 }
@@ -57,19 +57,19 @@ fn models_who_joins_as_the_head_leaves_is_head_or_called() {
 fn models_of_two_that_leave_one_calls_the_third() {
     explore(3, || {
         let lines = Arc::new(Lines::new());
-        let [first, second] = [0, 1].map(|_| lines.join("key", 1, Waker::noop().clone()).0);
+        let [first, second] = [0, 1].map(|_| lines.join("key", 1, 0, Waker::noop().clone()).0);
         let (waker, calls) = waker();
-        let (third, _) = lines.join("key", 1, waker);
+        let (third, _) = lines.join("key", 1, 0, waker);
         let leaver = thread::spawn({
             let lines = Arc::clone(&lines);
-            move || lines.leave(first, 5)
+            move || lines.leave(first, 5, 5)
         });
         // Gives up, woken or not.
-        lines.leave(second, 4);
+        lines.leave(second, 4, 4);
         leaver.join().unwrap();
         assert!(is_head(&lines, third), "the only one left is the head");
         assert!(called(&calls), "whoever leaves last before it calls it");
-        lines.leave(third, 6);
+        lines.leave(third, 6, 6);
         assert_eq!((lines.len(), lines.waiters()), (0, 0), "a line goes with its last waiter");
     });
 }
@@ -79,13 +79,13 @@ fn models_of_two_that_leave_one_calls_the_third() {
 fn models_control_to_leave_a_waker_without_a_look_loses_calls() {
     explore(3, || {
         let lines = Arc::new(Lines::new());
-        let (head, _) = lines.join("key", 1, Waker::noop().clone());
+        let (head, _) = lines.join("key", 1, 0, Waker::noop().clone());
         let leaver = thread::spawn({
             let lines = Arc::clone(&lines);
-            move || lines.leave(head, 5)
+            move || lines.leave(head, 5, 5)
         });
         let (waker, calls) = waker();
-        let (place, _) = lines.join("key", 1, Waker::noop().clone());
+        let (place, _) = lines.join("key", 1, 0, Waker::noop().clone());
         // Looks first, and leaves its waker in another critical section.
         let standing = lines.look(place, Waker::noop());
         if let Standing::Behind { .. } = standing {

@@ -1,0 +1,159 @@
+//! Deadlines at the very moment of a turn, and what must not hold up a line.
+
+use std::future::Future;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::time::advance;
+use tollgate::{
+    Clock, FixedWindow, Gcra, LeakyBucketQueue, ManualClock, Quota, RateLimiter, Timestamp, TokenBucket,
+    TokioClock,
+};
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn us(n: u64) -> Duration {
+    Duration::from_micros(n)
+}
+
+/// Polled once, in whatever order the test says.
+fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_due_at_the_deadline_goes_though_the_head_has_gone_and_the_next_has_not_asked() {
+    // All three can go in the next window, which begins at their deadline. Between the first one's going and the second one's
+    // asking nobody knows when the second goes.
+    let window = FixedWindow::new(Quota::per_second(3));
+    let limiter = RateLimiter::builder(window).clock(TokioClock::starting_at(Timestamp::ZERO)).direct();
+    assert!(limiter.check_n(3).is_allowed());
+    let mut first = limiter.until_ready();
+    let [mut second, mut third] = [(); 2].map(|()| limiter.until_ready().within(ms(1_000)));
+    assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending() && poll(&mut third).is_pending());
+    advance(ms(1_000)).await;
+    assert!(matches!(poll(&mut first), Poll::Ready(Ok(_))));
+    assert!(poll(&mut third).is_pending(), "the line is on its way");
+    assert!(matches!(poll(&mut second), Poll::Ready(Ok(_))));
+    assert!(matches!(poll(&mut third), Poll::Ready(Ok(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_that_goes_at_the_deadline_gives_the_next_one_time() {
+    let clock = ManualClock::new(Timestamp::ZERO);
+    let limiter = RateLimiter::builder(FixedWindow::new(Quota::per_second(4))).clock(clock.clone()).direct();
+    assert!(limiter.check_n(4).is_allowed());
+    let mut waits = [(); 4].map(|()| limiter.until_ready().within(ms(1_000)));
+    assert!(waits.iter_mut().all(|wait| poll(wait).is_pending()));
+    clock.set(Timestamp::from_secs(1));
+    let [first, second, _, fourth] = &mut waits;
+    clock.advance(us(700));
+    assert!(matches!(poll(first), Poll::Ready(Ok(_))));
+    clock.advance(us(700));
+    assert!(poll(fourth).is_pending(), "0.7 ms ago the line moved");
+    assert!(matches!(poll(second), Poll::Ready(Ok(_))));
+    // A line that does not move keeps nobody longer than a millisecond.
+    clock.advance(us(999));
+    assert!(poll(fourth).is_pending());
+    clock.advance(us(1));
+    assert!(matches!(poll(fourth), Poll::Ready(Err(_))));
+    drop(waits);
+    assert_eq!(limiter.waiting_lines(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_behind_a_turn_that_passed_unseen_is_reckoned_from_it() {
+    let clock = ManualClock::new(Timestamp::from_secs(1_000));
+    for woken in [true, false] {
+        let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(1_000).burst(1)));
+        let limiter = limiter.clock(clock.clone()).direct();
+        assert!(limiter.check().is_allowed());
+        let [mut first, mut second] = [(); 2].map(|()| limiter.until_ready());
+        assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
+        clock.advance(ms(1));
+        assert!(!woken || poll(&mut first).is_ready());
+        clock.advance(us(1_900));
+        // The second one goes as of 2 ms after the check, so the third as of 3 ms: a tenth of one from now.
+        let mut third = limiter.until_ready().within(us(500));
+        assert!(poll(&mut third).is_pending(), "{woken}");
+        assert!(woken || poll(&mut first).is_ready());
+        assert!(poll(&mut second).is_ready());
+        clock.advance(us(100));
+        assert!(matches!(poll(&mut third), Poll::Ready(Ok(_))), "{woken}");
+    }
+}
+
+/// Whether keys or clocks panic now. Of one test only.
+static KEYS_PANIC: AtomicBool = AtomicBool::new(false);
+static CLOCKS_PANIC: AtomicBool = AtomicBool::new(false);
+
+#[derive(Clone, PartialEq, Eq)]
+struct Trap;
+
+impl Hash for Trap {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        assert!(!KEYS_PANIC.load(Ordering::Relaxed), "a key that panics");
+        1.hash(state);
+    }
+}
+
+struct Broken(TokioClock);
+
+impl Clock for Broken {
+    fn now(&self) -> Timestamp {
+        assert!(!CLOCKS_PANIC.load(Ordering::Relaxed), "a clock that panics");
+        self.0.now()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_is_dropped_leaves_its_line_though_a_key_or_the_clock_panics() {
+    for panics in [&KEYS_PANIC, &CLOCKS_PANIC] {
+        let build = RateLimiter::builder(Gcra::new(Quota::per_second(10).burst(1)));
+        let limiter = build.clock(Broken(TokioClock::new())).keyed::<Trap>();
+        assert!(limiter.check(&Trap).is_allowed());
+        let [mut head, mut next] = [(); 2].map(|()| limiter.until_ready(&Trap));
+        assert!(poll(&mut head).is_pending() && poll(&mut next).is_pending());
+        panics.store(true, Ordering::Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(head))).is_err());
+        panics.store(false, Ordering::Relaxed);
+        assert_eq!(limiter.waiting(), 1);
+        let next = tokio::time::timeout(ms(1_000), next).await;
+        assert!(next.is_ok_and(|next| next.is_ok()), "it does not wait for ever");
+        assert_eq!(limiter.waiting_lines(), 0);
+    }
+}
+
+/// A wait for nothing, of a limiter whose head has a reservation.
+macro_rules! nothing_behind_a_reservation {
+    ($algorithm:expr) => {{
+        let limiter = RateLimiter::builder($algorithm).clock(TokioClock::new()).direct();
+        while limiter.check().is_allowed() {}
+        let mut head = limiter.until_ready();
+        assert!(poll(&mut head).is_pending());
+        let seen = limiter.peek();
+        let Poll::Ready(Ok(nothing)) = poll(&mut limiter.until_ready_n(0)) else {
+            panic!("a cost of nothing waits for nobody: {}", stringify!($algorithm));
+        };
+        assert_eq!((nothing.cost(), nothing.delay()), (0, Duration::ZERO), "{}", stringify!($algorithm));
+        assert_eq!((nothing.remaining(), nothing.limit()), (seen.remaining(), seen.limit()));
+        assert_eq!(nothing.reset_after(), seen.reset_after());
+        assert_eq!(limiter.refund(&nothing), 0);
+        assert_eq!(limiter.peek(), seen);
+    }};
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cost_of_nothing_is_answered_without_the_delay_of_a_reservation() {
+    let quota = Quota::per_second(1).burst(2);
+    nothing_behind_a_reservation!(Gcra::new(quota));
+    nothing_behind_a_reservation!(TokenBucket::new(quota));
+    nothing_behind_a_reservation!(TokenBucket::interval(quota));
+    nothing_behind_a_reservation!(LeakyBucketQueue::new(quota));
+    nothing_behind_a_reservation!(FixedWindow::new(Quota::per_second(2)));
+}
