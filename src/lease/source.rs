@@ -30,7 +30,7 @@ use crate::store::Direct;
 ///
 /// # Examples
 /// ```
-/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use std::sync::Mutex;
 /// use std::time::Duration;
 /// use tollgate::{Clock, Decision, Lease, LeaseRequest, LeaseSource, ManualClock, RateLimiter};
 ///
@@ -38,7 +38,7 @@ use crate::store::Direct;
 /// #[derive(Default)]
 /// struct Elsewhere {
 ///     /// What checks have found missing since the task looked.
-///     noted: AtomicU64,
+///     noted: Mutex<u64>,
 /// }
 ///
 /// impl LeaseSource for Elsewhere {
@@ -47,7 +47,8 @@ use crate::store::Direct;
 ///     }
 ///     fn lease(&self, request: &LeaseRequest) -> Result<Lease, Decision> {
 ///         // Somebody has just run out of units. Here the task would be woken, too.
-///         self.noted.fetch_max(request.wanted, Ordering::Relaxed);
+///         let mut noted = self.noted.lock().unwrap();
+///         *noted = request.wanted.max(*noted);
 ///         let retry_after = Duration::from_millis(5);
 ///         Err(Decision::denied(request.least, self.limit(), 0, retry_after, request.now))
 ///     }
@@ -63,7 +64,7 @@ use crate::store::Direct;
 ///     clock.advance(Duration::from_millis(10));
 ///
 ///     // What the task does.
-///     let noted = limiter.source().noted.swap(0, Ordering::Relaxed);
+///     let noted = std::mem::take(&mut *limiter.source().noted.lock().unwrap());
 ///     let wanted = limiter.wanted().max(noted);
 ///     if wanted > 0 {
 ///         let asked = clock.now();
