@@ -316,14 +316,14 @@ fn a_deposit_races_with_a_draw() {
 
 #[test]
 #[should_panic(expected = "no unit of a slot that is joined is spent twice")]
-fn control_depositing_by_a_plain_store_spends_twice() {
+fn control_depositing_by_overwriting_spends_twice() {
     model(|| {
         deposit_against_draw(|l| {
             let slots = l.reserve.slots(T1);
             let slot = slots.iter().find(|slot| slot.load(Ordering::SeqCst) > 0).unwrap_or(&slots[0]);
             let word = slot.load(Ordering::SeqCst);
             let units = l.layout.held(word, T1) + 2;
-            slot.store(l.layout.pack(l.layout.expiry(T1, LIFE), 0, units), Ordering::SeqCst);
+            slot.swap(l.layout.pack(l.layout.expiry(T1, LIFE), 0, units), Ordering::SeqCst);
             2
         });
     });
