@@ -125,7 +125,8 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
 
     /// For compact stores: how many units a key may owe beyond its burst (its limit, for windows), by
     /// [`charge_unchecked`](RateLimiter::charge_unchecked), [`settle`](RateLimiter::settle) and
-    /// [`reserve`](RateLimiter::reserve). Default: 0, and what goes beyond is not charged. Other stores hold any debt.
+    /// [`reserve`](RateLimiter::reserve). Default: 0, and what goes beyond is not charged. Other stores hold what
+    /// [`charge_unchecked`](RateLimiter::charge_unchecked) says.
     pub fn overdraft(mut self, units: u64) -> Self {
         self.options.overdraft = units;
         self
