@@ -50,7 +50,11 @@ fn deposited(stripes: usize) -> Limiter<Fake> {
 #[test]
 fn deposits_of_different_expiries_are_kept_apart() {
     let limiter = deposited(1);
-    for ticks in 1..=SLOTS {
+    // Whichever slot is free again.
+    assert_eq!(deposit_for(&limiter, 3, 1) + deposit_for(&limiter, 10 * SLOTS, SLOTS), 3 + 10 * SLOTS);
+    assert!(limiter.check_on(0, 3, at(WHOLE)).is_allowed());
+    assert_eq!(deposit_for(&limiter, 1, SLOTS), 1);
+    for ticks in 1..SLOTS {
         assert_eq!(deposit_for(&limiter, 10 * ticks, ticks), 10 * ticks);
         // More of the same take no other slot.
         assert_eq!(deposit_for(&limiter, 1, ticks), 1);
