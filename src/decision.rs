@@ -52,12 +52,12 @@ pub struct Decision {
     facts: Facts,
 }
 
-/// Equal are decisions that say the same, whether or not there is a charge to take back.
+/// Equal are decisions that say the same, at whatever time, and whether or not there is a charge to take back.
 impl PartialEq for Decision {
     fn eq(&self, other: &Self) -> bool {
         let said = |decision: &Self| {
-            let &Self { outcome, charge: _, generation: _, cost, limit, at_ns, facts } = decision;
-            (outcome, cost, limit, at_ns, facts, decision.delay())
+            let &Self { outcome, charge: _, generation: _, cost, limit, at_ns: _, facts } = decision;
+            (outcome, cost, limit, facts, decision.delay())
         };
         said(self) == said(other)
     }
