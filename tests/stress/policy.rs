@@ -189,8 +189,8 @@ fn quotas_change_under_load() {
 #[test]
 #[ignore = "larger, for sanitizers"]
 fn heavy() {
-    users_and_routes(60);
-    one_key(80);
-    spaced(100);
-    changing_quotas(30);
+    users_and_routes(30);
+    one_key(40);
+    spaced(60);
+    changing_quotas(15);
 }

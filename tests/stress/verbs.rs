@@ -167,5 +167,5 @@ fn turns_that_are_given_out_at_once_are_distinct() {
 #[test]
 #[ignore = "minutes long; for sanitizers"]
 fn heavy_given_back() {
-    all_charged_and_given_back(200);
+    all_charged_and_given_back(80);
 }
