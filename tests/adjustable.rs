@@ -333,6 +333,23 @@ mod lost_once {
         }
     }
 
+    /// The old state was asked for as long as one spacing takes, as if five turns were one.
+    #[test]
+    fn turns_of_spaced_events_that_are_asked_for_late() {
+        let clock = clock();
+        let limiter =
+            build(MinimumSpacing::new(Duration::from_secs(2)), &clock).keyed::<String>().adjustable();
+        let hour = Duration::from_secs(3_600);
+        (0..5).for_each(|_| assert!(limiter.reserve("a", 1, hour).is_allowed()));
+        limiter.set_quota(&Quota::per_minute(30), Carry::AsIs).unwrap();
+        clock.advance(Duration::from_secs(9));
+        assert_eq!(
+            limiter.reserve("a", 1, hour).delay(),
+            Duration::from_secs(1),
+            "five turns of two seconds"
+        );
+    }
+
     #[test]
     fn debts_in_sliding_windows() {
         let clock = clock();

@@ -79,7 +79,7 @@ pub(crate) fn burst<A: Algorithm>(algorithm: &A) -> u64 {
 
 /// The time in which `units`, charged to a new key at `at_ns`, are paid, in nanoseconds.
 pub(crate) fn paid_in_ns<A: Algorithm>(algorithm: &A, at_ns: u64, units: u64) -> u64 {
-    match algorithm.force(0, |_| 0, at_ns, units) {
+    match algorithm.seed(at_ns, units) {
         Step::Refuse(decision) | Step::Admit { decision, .. } => saturating_nanos(decision.reset_after()),
         Step::Help(_) => 0,
     }
