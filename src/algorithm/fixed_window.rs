@@ -98,7 +98,7 @@ impl Stepper for FixedWindow {
         self.batch.seed(now_ns, units)
     }
 
-    const GIVES_BACK: bool = true;
+    const UNDOES: bool = true;
 
     fn give_back(
         &self,

@@ -104,11 +104,7 @@ impl Stepper for MinimumSpacing {
         Step::admit(decision, next)
     }
 
-    fn foresees(&self) -> bool {
-        true
-    }
-
-    const GIVES_BACK: bool = true;
+    const UNDOES: bool = true;
 
     /// An event is taken back whole, if it was the last.
     fn give_back(

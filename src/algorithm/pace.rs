@@ -61,12 +61,6 @@ impl<P: Paced> Stepper for P {
         self.pace().reserve(head, now_ns, cost, wait_ns, P::QUEUED)
     }
 
-    fn foresees(&self) -> bool {
-        true
-    }
-
-    const GIVES_BACK: bool = true;
-
     const UNDOES: bool = !P::QUEUED;
 
     fn give_back(

@@ -140,7 +140,7 @@ impl Stepper for SlidingWindow {
         self.counts.admit(&sight.view, decision, head, cost)
     }
 
-    const GIVES_BACK: bool = true;
+    const UNDOES: bool = true;
 
     fn give_back(
         &self,

@@ -144,22 +144,14 @@ pub trait Stepper {
         decision.owed()
     }
 
-    /// Whether units of the future can be charged now. Counts of windows say nothing of the future.
-    fn foresees(&self) -> bool {
-        false
-    }
-
     /// Decides `cost` units that may go within `wait_ns` from now, charged now. As a step, if it does not foresee.
     fn reserve(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
         let _ = wait_ns;
         self.step(head, read, now_ns, cost)
     }
 
-    /// Whether charges can be taken back at all.
-    const GIVES_BACK: bool = false;
-
-    /// Whether they can be taken back whatever was charged since; in a queue only the last one can.
-    const UNDOES: bool = Self::GIVES_BACK;
+    /// Whether a charge can be taken back whatever was charged since; in a queue only the last one can.
+    const UNDOES: bool = false;
 
     /// Takes back up to `units` of a charge: those that are still owed at `now_ns`. `None` if none is.
     fn give_back(

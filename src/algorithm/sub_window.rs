@@ -189,7 +189,7 @@ impl Stepper for SubWindow {
         self.admit(&sight, head, now_ns, cost)
     }
 
-    const GIVES_BACK: bool = true;
+    const UNDOES: bool = true;
 
     fn give_back(
         &self,

@@ -171,10 +171,6 @@ impl Stepper for TokenBucket {
         }
     }
 
-    fn foresees(&self) -> bool {
-        true
-    }
-
     fn seed(&self, now_ns: u64, units: u64) -> Step {
         match &self.refill {
             Refill::Greedy(pace) => pace.force(0, now_ns, units, false),
@@ -182,7 +178,7 @@ impl Stepper for TokenBucket {
         }
     }
 
-    const GIVES_BACK: bool = true;
+    const UNDOES: bool = true;
 
     fn give_back(
         &self,

@@ -385,10 +385,6 @@ impl<S: Rebuild + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
     fn undoes(&self) -> bool {
         self.present.load().held.store.undoes()
     }
-
-    fn foresees(&self) -> bool {
-        self.present.load().held.store.foresees()
-    }
 }
 
 /// A generation's number as decisions have it: they are not kept for four billion changes.

@@ -104,10 +104,6 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
     fn undoes(&self) -> bool {
         A::UNDOES
     }
-
-    fn foresees(&self) -> bool {
-        self.algorithm.foresees()
-    }
 }
 
 impl<A: Algorithm> Rebuild for Direct<A> {

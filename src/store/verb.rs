@@ -104,9 +104,6 @@ pub trait Store<Q: ?Sized> {
 
     /// Whether charges can be taken back whatever was charged since.
     fn undoes(&self) -> bool;
-
-    /// Whether units of the future can be charged now ([`Verb::Reserve`]).
-    fn foresees(&self) -> bool;
 }
 
 /// A store whose quota can change while it is in use. Public in a private module: sealed.

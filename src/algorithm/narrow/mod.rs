@@ -110,9 +110,6 @@ pub trait Narrow: Copy + Debug + Send + Sync + 'static {
         true
     }
 
-    /// Whether units of the future can be charged now.
-    const FORESEES: bool;
-
     /// Decides `cost` units that may go within `wait_ns`, charged now; as [`Narrow::judge`], if it does not foresee.
     fn reserve(&self, ahead: u64, at: (u64, u64), cost: u64, wait_ns: u64) -> Verdict {
         let _ = wait_ns;

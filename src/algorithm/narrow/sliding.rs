@@ -141,8 +141,6 @@ impl Narrow for SlidingWord {
         (((later + 1) << (2 * self.count_bits)) | counts, units)
     }
 
-    const FORESEES: bool = false;
-
     fn give_back(
         &self,
         ahead: u64,

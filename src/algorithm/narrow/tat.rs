@@ -198,8 +198,6 @@ impl Narrow for TatWord {
         self.kind != Kind::Queue
     }
 
-    const FORESEES: bool = true;
-
     fn reserve(&self, ahead: u64, (now_ns, reference): (u64, u64), cost: u64, wait_ns: u64) -> Verdict {
         let units = if self.kind == Kind::Event { 1 } else { cost };
         if cost == 0 || units > self.burst {

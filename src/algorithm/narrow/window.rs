@@ -157,8 +157,6 @@ impl Narrow for WindowWord {
         (ahead + units, units)
     }
 
-    const FORESEES: bool = false;
-
     fn give_back(
         &self,
         ahead: u64,

@@ -260,10 +260,6 @@ where
     fn undoes(&self) -> bool {
         self.table.gives_back() && self.word.undoes()
     }
-
-    fn foresees(&self) -> bool {
-        A::Narrow::FORESEES
-    }
 }
 
 impl<A: CompactAlgorithm, H: BuildHasher + Clone> Rebuild for Compact<A, H> {

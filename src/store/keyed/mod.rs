@@ -555,10 +555,6 @@ where
     fn undoes(&self) -> bool {
         A::UNDOES
     }
-
-    fn foresees(&self) -> bool {
-        self.algorithm.foresees()
-    }
 }
 
 impl<K, A, H> Rebuild for Keyed<K, A, H>

@@ -438,10 +438,6 @@ where
     fn undoes(&self) -> bool {
         false
     }
-
-    fn foresees(&self) -> bool {
-        false
-    }
 }
 
 impl<A: WindowAlgorithm, H: BuildHasher> ByHash for Sketch<A, H> {
