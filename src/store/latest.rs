@@ -64,12 +64,6 @@ impl<'a, C: Clock> Once<'a, C> {
     pub(crate) fn read(clock: &'a C) -> Self {
         Self { clock, now_ns: clock.now().as_nanos() }
     }
-
-    /// A time that was read from the clock.
-    #[inline]
-    pub(crate) fn of(when: When<'a, C>) -> Self {
-        Self { clock: when.clock, now_ns: when.now_ns }
-    }
 }
 
 impl<C: Clock> Time for Once<'_, C> {
@@ -89,27 +83,6 @@ impl<C: Clock> Time for Once<'_, C> {
     }
 
     #[inline(always)]
-    fn note(&self, _now_ns: u64) {}
-}
-
-/// A time in the past of a store that nobody charges any more: nothing is later.
-pub(crate) struct Frozen(pub(crate) u64);
-
-impl Time for Frozen {
-    const BEGINS_AGAIN: bool = false;
-
-    fn now(&self) -> u64 {
-        self.0
-    }
-
-    fn latest(&self, now_ns: u64) -> u64 {
-        now_ns
-    }
-
-    fn spilled(&self, now_ns: u64) -> u64 {
-        now_ns
-    }
-
     fn note(&self, _now_ns: u64) {}
 }
 
@@ -142,6 +115,52 @@ impl<C: Clock> Time for Given<'_, C> {
     #[inline(always)]
     fn note(&self, now_ns: u64) {
         self.latest.note(now_ns);
+    }
+}
+
+/// The time of a request, however it came to be known: given, read from the clock, or the end of a store that nobody charges
+/// any more, to which nothing is later.
+pub(crate) struct Timed<'a, C> {
+    pub(crate) when: When<'a, C>,
+    pub(crate) latest: &'a Latest,
+}
+
+impl<C: Clock> Timed<'_, C> {
+    #[inline(always)]
+    fn given(&self) -> Given<'_, C> {
+        Given { now_ns: self.when.now_ns, latest: self.latest, clock: self.when.clock }
+    }
+}
+
+impl<C: Clock> Time for Timed<'_, C> {
+    const BEGINS_AGAIN: bool = false;
+
+    #[inline(always)]
+    fn now(&self) -> u64 {
+        self.when.now_ns
+    }
+
+    fn latest(&self, now_ns: u64) -> u64 {
+        match self.when {
+            When { past: true, .. } => now_ns,
+            When { given: true, .. } => self.given().latest(now_ns),
+            When { clock, .. } => Clocked(clock).latest(now_ns),
+        }
+    }
+
+    fn spilled(&self, now_ns: u64) -> u64 {
+        match self.when {
+            When { past: true, .. } => now_ns,
+            When { given: true, .. } => self.given().spilled(now_ns),
+            When { clock, .. } => Clocked(clock).spilled(now_ns),
+        }
+    }
+
+    #[inline(always)]
+    fn note(&self, now_ns: u64) {
+        if self.when.given && !self.when.past {
+            self.given().note(now_ns);
+        }
     }
 }
 

@@ -29,7 +29,7 @@ use crate::clock::{Clock, saturating_nanos};
 use crate::decision::{Decision, Outcome};
 use crate::quota::{Quota, QuotaError, Reason};
 use crate::store::by_hash::ByHash;
-use crate::store::latest::{Clocked, Frozen, Given, Latest, Once, Time};
+use crate::store::latest::{Clocked, Given, Latest, Once, Time, Timed};
 use crate::store::verb::{Inherit, ManyKeys, Rebuild, Store, Verb, When};
 
 /// Slots in a bucket; see the design text for what 16 cost and gave.
@@ -150,6 +150,11 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         Given { now_ns, latest: &self.latest, clock }
     }
 
+    #[inline(always)]
+    fn timed<'a, C>(&'a self, when: When<'a, C>) -> Timed<'a, C> {
+        Timed { when, latest: &self.latest }
+    }
+
     /// Forgets what a key owes; whether it owed anything.
     pub(crate) fn reset(&self, hash: u64, clock: &impl Clock) -> bool {
         self.table.reset(&self.word, hash, &Clocked(clock))
@@ -196,11 +201,7 @@ where
         when: When<'_, C>,
         cost: u64,
     ) -> table::Ticket<'_> {
-        if when.given {
-            self.table.prepare(&self.word, place, &self.given(when.clock, when.now_ns), cost)
-        } else {
-            self.table.prepare(&self.word, place, &Once::of(when), cost)
-        }
+        self.table.prepare(&self.word, place, &self.timed(when), cost)
     }
 
     #[inline(always)]
@@ -210,11 +211,7 @@ where
 
     #[inline(always)]
     fn exchange<C: Clock>(&self, when: When<'_, C>, ticket: &table::Ticket<'_>) -> bool {
-        if when.given {
-            table::Table::<A::Narrow, WAYS>::exchange(&self.given(when.clock, when.now_ns), ticket)
-        } else {
-            table::Table::<A::Narrow, WAYS>::exchange(&Once::of(when), ticket)
-        }
+        Table::<A::Narrow, WAYS>::exchange(&self.timed(when), ticket)
     }
 
     #[inline(always)]
@@ -228,33 +225,15 @@ where
     }
 
     fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
-        let hash = self.hash(key);
-        if when.given {
-            self.table.act(&self.word, verb, hash, &self.given(when.clock, when.now_ns), cost)
-        } else {
-            self.table.act(&self.word, verb, hash, &Once::of(when), cost)
-        }
+        self.table.act(&self.word, verb, self.hash(key), &self.timed(when), cost)
     }
 
     fn look<C: Clock>(&self, key: &Q, when: When<'_, C>, cost: u64) -> Decision {
-        let hash = self.hash(key);
-        if when.past {
-            self.table.peek(&self.word, hash, &Frozen(when.now_ns), cost)
-        } else if when.given {
-            self.table.peek(&self.word, hash, &self.given(when.clock, when.now_ns), cost)
-        } else {
-            self.table.peek(&self.word, hash, &Once::of(when), cost)
-        }
+        self.table.peek(&self.word, self.hash(key), &self.timed(when), cost)
     }
 
     fn give_back<C: Clock>(&self, key: &Q, when: When<'_, C>, charge: &Decision, units: u64) -> u64 {
-        let hash = self.hash(key);
-        if when.given {
-            let time = self.given(when.clock, when.now_ns);
-            self.table.give_back(&self.word, hash, &time, charge, units)
-        } else {
-            self.table.give_back(&self.word, hash, &Once::of(when), charge, units)
-        }
+        self.table.give_back(&self.word, self.hash(key), &self.timed(when), charge, units)
     }
 
     fn undoes(&self) -> bool {
@@ -313,12 +292,9 @@ where
     }
 
     fn seed<C: Clock>(&self, key: &Q, when: When<'_, C>, at_ns: u64, units: u64) -> Option<Decision> {
-        let hash = self.hash(key);
-        if when.given {
-            self.table.seed(&self.word, hash, &self.given(when.clock, when.now_ns), at_ns, units);
-        } else {
-            self.table.seed(&self.word, hash, &Once::of(when), at_ns, units);
-        }
+        // Something is written, so this store is not past, even if it is asked for what another takes over.
+        let time = self.timed(When { past: false, ..when });
+        self.table.seed(&self.word, self.hash(key), &time, at_ns, units);
         None
     }
 }

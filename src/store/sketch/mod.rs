@@ -45,7 +45,7 @@ use crate::sketch::window::{
 };
 use crate::store::Capacity;
 use crate::store::by_hash::ByHash;
-use crate::store::latest::{Clocked, Given, Latest, Once, Time};
+use crate::store::latest::{Clocked, Given, Latest, Once, Time, Timed};
 use crate::store::verb::{ManyKeys, Store, Verb, When};
 use crate::sync::fence_after_rmw;
 
@@ -413,21 +413,11 @@ where
     }
 
     fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
-        let hash = self.hash(key);
-        if when.given {
-            self.charge_by(hash, &self.given(when.clock, when.now_ns), (verb, cost))
-        } else {
-            self.charge_by(hash, &Once::of(when), (verb, cost))
-        }
+        self.charge_by(self.hash(key), &Timed { when, latest: &self.latest }, (verb, cost))
     }
 
     fn look<C: Clock>(&self, key: &Q, when: When<'_, C>, cost: u64) -> Decision {
-        let hash = self.hash(key);
-        if when.given {
-            self.look_by(hash, &self.given(when.clock, when.now_ns), cost)
-        } else {
-            self.look_by(hash, &Once::of(when), cost)
-        }
+        self.look_by(self.hash(key), &Timed { when, latest: &self.latest }, cost)
     }
 
     /// Counters that keys share cannot be lowered.
