@@ -72,14 +72,21 @@ pub mod cli;
 mod algorithm;
 mod clock;
 mod decision;
+#[cfg(feature = "http")]
+pub mod http;
 mod lease;
 mod limiter;
 mod memory;
 mod policy;
 mod quota;
+#[cfg(feature = "rules")]
+pub mod rules;
 pub mod sketch;
 mod store;
 mod sync;
+pub mod telemetry;
+#[cfg(feature = "tower")]
+pub mod tower;
 mod wait;
 mod word;
 

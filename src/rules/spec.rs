@@ -1,0 +1,123 @@
+//! What a rule says, once it has been read and checked.
+
+use std::time::Duration;
+
+use crate::{Capacity, Quota};
+
+/// One limit on the requests that one descriptor of the file matches.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Rule {
+    /// What it is known by when the file is loaded again: the entries that lead to it, and which limit of them it is. A rule
+    /// whose identity stays keeps what its clients have used when its numbers change.
+    pub identity: Box<str>,
+    /// Its name in header fields, problem documents, logs and metrics: `rate_limit.name`, or else as its metrics are called.
+    pub name: Box<str>,
+    /// Whether `name` was written in the file, so that `replaces` of other rules can mean it.
+    pub is_named: bool,
+    /// How much.
+    pub limit: Limit,
+    /// From how many units in use on a request is marked, though it goes through; above every limit if there is no soft one.
+    pub soft: u64,
+    /// Whether it is counted and reported, but refuses nobody.
+    pub shadow: bool,
+    /// Whether a request is refused only if all such rules of it refuse.
+    pub quota_mode: bool,
+    /// For how many of a million keys it refuses; for the others it is as `shadow`.
+    pub enforced_per_million: u32,
+    /// Named rules of the same request that this one switches off.
+    pub replaces: Vec<Box<str>>,
+    /// Which entries' values in the request have a counter of their own, the first entry's in the lowest bit. None: all requests
+    /// share one.
+    pub counted_by: u32,
+    /// How its metrics are called.
+    pub metric: Metric,
+    /// Where it stands, from 1.
+    pub line: usize,
+}
+
+/// How much a rule lets through.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Limit {
+    /// Everything, uncounted.
+    Unlimited,
+    /// Nothing: `requests_per_unit: 0`.
+    Blocked {
+        /// The unit.
+        period: Duration,
+    },
+    /// So much.
+    Quota {
+        /// The limit, its period, and the burst for those algorithms that have one.
+        quota: Quota,
+        /// By which algorithm.
+        algorithm: Algorithm,
+        /// In which store; `None` is the default: a compact one of 1 MiB, or a keyed one for what that cannot hold.
+        store: Option<Store>,
+    },
+}
+
+/// The algorithms by their names in rules.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// `fixed-window`, aligned to the Unix epoch, as Envoy's service counts: the default.
+    #[default]
+    FixedWindow,
+    /// `gcra`.
+    Gcra,
+    /// `token-bucket`, refilled continuously.
+    TokenBucket,
+    /// `leaky-bucket`, as a meter.
+    LeakyBucket,
+    /// `sliding-window`: two counts.
+    SlidingWindow {
+        /// `strict: true`.
+        strict: bool,
+    },
+    /// `sub-window`.
+    SubWindow {
+        /// `parts: 60`.
+        parts: u32,
+        /// `strict: true`.
+        strict: bool,
+    },
+    /// `sliding-log`.
+    SlidingLog,
+}
+
+/// The stores by their names in rules.
+#[derive(Copy, Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Store {
+    /// `compact`.
+    Compact(Capacity),
+    /// `keyed`, of at most so many keys.
+    Keyed {
+        /// The cap, if there is one; beyond it new keys push idle ones out, and are else forgotten.
+        max_keys: Option<usize>,
+    },
+    /// `sketch`.
+    Sketch(Capacity),
+}
+
+/// What a rule charges requests that it refuses.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Charging {
+    /// All limits of a request are charged, or none; a refused request costs nothing. The default.
+    #[default]
+    AllOrNothing,
+    /// Every limit counts every request, refused ones too, and judges afterwards: as Envoy's service does.
+    CountFirst,
+}
+
+/// How a rule's metrics are called: the levels of its path, joined by dots.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Metric {
+    /// Each level's key, with the value if it was written in the file; the pattern for wildcards.
+    pub levels: Vec<Box<str>>,
+    /// Levels to which the request's value is added, the first in the lowest bit.
+    pub with_value: u32,
+}
