@@ -73,6 +73,14 @@ pub(crate) fn full_fence() {
 #[derive(Debug)]
 pub(crate) struct Swap<T>(arc_swap::ArcSwap<T>);
 
+/// A value of a [`Swap`] that is held.
+#[cfg(not(tollgate_loom))]
+pub(crate) type Loaded<T> = arc_swap::Guard<std::sync::Arc<T>>;
+
+/// A value of a [`Swap`] that is held.
+#[cfg(tollgate_loom)]
+pub(crate) type Loaded<T> = Box<std::sync::Arc<T>>;
+
 #[cfg(not(tollgate_loom))]
 impl<T> Swap<T> {
     pub(crate) fn new(value: T) -> Self {
@@ -81,7 +89,7 @@ impl<T> Swap<T> {
 
     /// The present value, which stays as long as it is held.
     #[inline]
-    pub(crate) fn load(&self) -> impl std::ops::Deref<Target = std::sync::Arc<T>> {
+    pub(crate) fn load(&self) -> Loaded<T> {
         self.0.load()
     }
 
@@ -106,7 +114,7 @@ impl<T> Swap<T> {
         Self { present: AtomicUsize::new(0), values }
     }
 
-    pub(crate) fn load(&self) -> impl std::ops::Deref<Target = std::sync::Arc<T>> {
+    pub(crate) fn load(&self) -> Loaded<T> {
         let present = self.present.load(Ordering::Acquire);
         Box::new(self.values.lock().unwrap()[present].clone())
     }

@@ -34,14 +34,16 @@ impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
     /// both quotas, and then find its own charge carried over. The algorithm stays of its kind: windows stay aligned, a sub-window counter has as many parts.
     ///
     /// The old states are kept until the next change or [`RateLimiter::forget_past`], so memory is doubled meanwhile. A compact
-    /// limiter that is changed again before the most that any key owed would be paid keeps those of each such change.
+    /// limiter that had to [spill](crate::Overflow::Spill) debts, and is changed again before the most that any key owed would be
+    /// paid, keeps those of each such change.
     ///
     /// # Errors
-    /// If the algorithm or the store cannot hold the quota; for a compact limiter also if sixteen changes are not paid for yet. Then
+    /// If the algorithm or the store cannot hold the quota; for a compact limiter that is short of room also if sixteen changes are
+    /// not paid for yet. Then
     /// nothing is changed.
     ///
     /// # Complexity
-    /// As making the limiter; and for a keyed one O(keys) if the last change is not paid for yet. A key's first check after the
+    /// As making the limiter; and O(keys), or slots, if the last change is not paid for yet. A key's first check after the
     /// change looks it up in the old store too.
     pub fn set_quota(&self, quota: &Quota, carry: Carry) -> Result<(), QuotaError> {
         self.store.set_quota(quota, carry, || self.now())

@@ -9,8 +9,8 @@
 //! A change makes an empty store for the new quota, and publishes it. Nothing is moved: a key that is not there yet is looked up
 //! in the store before, as of the time of the change, and *seeded* with what it owes now by what the change [carries
 //! over](Carry). Once the most that anybody could owe would be paid under the new quota, the old store is not asked any more. If the
-//! quota changes again before that, a store whose keys can be listed takes over all of them first; so only compact stores are ever
-//! asked several deep.
+//! quota changes again before that, the store takes over all of them first; so only compact stores that have spilled are ever asked
+//! several deep.
 //!
 //! # A charge that is made while the quota changes
 //! could land in the old store after its key was looked up there, and be lost. So whoever charges looks afterwards whether its
@@ -25,11 +25,11 @@ mod models;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::verb::{Inherit, ManyKeys, Rebuild, Store, Verb, When};
+use super::verb::{Carries, Inherit, ManyKeys, Rebuild, Store, Verb, When};
 use crate::clock::Clock;
 use crate::decision::{Decision, Outcome};
 use crate::quota::{Quota, QuotaError, Reason};
-use crate::sync::{AtomicU64, Ordering, Swap, fence_after_rmw, full_fence};
+use crate::sync::{AtomicU64, Loaded, Ordering, Swap, fence_after_rmw, full_fence};
 
 /// What a key owes under a new quota, by what it owed under the old one; see
 /// [`RateLimiter::set_quota`](crate::RateLimiter::set_quota).
@@ -42,6 +42,7 @@ use crate::sync::{AtomicU64, Ordering, Swap, fence_after_rmw, full_fence};
 /// | proportional | 80 | 8 |
 /// | additive | 140 | 20 |
 /// | reset | 200 | 20 |
+/// | used | 140 | 0 |
 ///
 /// A key that owes nothing is new under any of them: it has the whole new burst. Parts of units are rounded against the client.
 /// For window algorithms the burst is the limit.
@@ -56,6 +57,8 @@ pub enum Carry {
     Additive,
     /// Nobody owes anything.
     Reset,
+    /// As many units are used as before, at most the new burst.
+    Used,
 }
 
 impl Carry {
@@ -70,17 +73,18 @@ impl Carry {
             Self::Additive if new >= old => u128::from(owed),
             Self::Additive => moved,
             Self::Reset => 0,
+            Self::Used => u128::from(owed.min(new)),
         };
         u64::try_from(carried).unwrap_or(u64::MAX)
     }
 }
 
-/// Changes that are carried over from at once, of a store whose keys cannot be listed.
+/// Changes that are carried over from at once, of a store whose debts cannot all be listed.
 const MOST_PENDING: u32 = 16;
 
 /// A store under one quota, and where what keys owed under the one before is looked up.
 #[derive(Debug)]
-struct Generation<S> {
+pub(crate) struct Generation<S> {
     held: Arc<Held<S>>,
     from: Option<Past<S>>,
 }
@@ -104,7 +108,47 @@ struct Past<S> {
     reckoned: AtomicU64,
 }
 
-impl<S: Rebuild> Generation<S> {
+impl<S: Carries> Generation<S> {
+    /// The first of a store.
+    pub(crate) fn first(store: S) -> Self {
+        Self::new(0, store, None)
+    }
+
+    /// The one after this one, in force from `when` on. What keys owe is carried over.
+    pub(crate) fn next<C: Clock>(
+        self: &Arc<Self>,
+        store: S,
+        carry: Carry,
+        when: When<'_, C>,
+    ) -> Result<Self, QuotaError> {
+        let at_ns = when.now_ns;
+        let from = if carry == Carry::Reset {
+            None
+        } else {
+            let last = match &self.from {
+                Some(past) if self.asks(past, at_ns) && self.take_over_all(past, when) => {
+                    Arc::new(self.alone())
+                }
+                _ => self.pruned(at_ns),
+            };
+            if last.pending() >= MOST_PENDING {
+                return Err(Reason::Pending { changes: MOST_PENDING }.into());
+            }
+            // Twice, for a charge of this very moment may be one of the next window.
+            let paid = |at_ns: u64| at_ns.saturating_add(store.paid_in_ns(at_ns, store.burst()));
+            let until_ns = paid(paid(at_ns));
+            let (until_ns, reckoned) = (AtomicU64::new(until_ns), AtomicU64::new(0));
+            Some(Past { last, carry, at_ns, until_ns, reckoned })
+        };
+        Ok(Self::new(self.held.number + 1, store, from))
+    }
+
+    /// Its store.
+    #[cfg(feature = "rules")]
+    pub(crate) fn store(&self) -> &S {
+        &self.held.store
+    }
+
     fn new(number: u64, store: S, from: Option<Past<S>>) -> Self {
         // Debts beyond the burst that were made before this store could be adjusted may be of any size.
         let most_owed = AtomicU64::new(if store.is_known() { 0 } else { u64::MAX });
@@ -176,7 +220,7 @@ impl<S: Rebuild> Generation<S> {
 
     /// Takes over what a key owes that has no state here yet. A refusal, if there is no room for it.
     #[inline]
-    fn take_over<Q: ?Sized, C: Clock>(&self, key: &Q, when: When<'_, C>) -> Option<Decision>
+    pub(crate) fn take_over<Q: ?Sized, C: Clock>(&self, key: &Q, when: When<'_, C>) -> Option<Decision>
     where
         S: Inherit<Q>,
     {
@@ -220,6 +264,14 @@ impl<S: Rebuild> Generation<S> {
 
     /// The same for all keys at once, if they can be listed; then the past need not be asked any more.
     fn take_over_all<C: Clock>(&self, past: &Past<S>, when: When<'_, C>) -> bool {
+        let then = When { now_ns: past.at_ns, past: true, ..when };
+        // Not deeper than `MOST_PENDING`.
+        if let Some(older) = &past.last.from
+            && past.last.asks(older, past.at_ns)
+            && !past.last.take_over_all(older, then)
+        {
+            return false;
+        }
         full_fence();
         let carried = |before: &Decision| self.carried(past, before);
         past.last.held.store.carry_all(&self.held.store, when, past.at_ns, &carried)
@@ -237,20 +289,61 @@ impl<S: Rebuild> Generation<S> {
 /// made twice, or deny the very request that made it. A charge that was made under an old quota is not given back any more
 /// ([`refund`](crate::RateLimiter::refund)).
 pub struct Adjustable<S> {
-    present: Swap<Generation<S>>,
-    /// The number of the present generation, or the next one's for a moment.
-    newest: AtomicU64,
+    present: Published<Generation<S>>,
     /// One change at a time. Checks never take it.
     changing: Mutex<()>,
 }
 
+/// A value that is replaced while it is used, of which whoever used it can tell whether it still was the present one.
+#[derive(Debug)]
+pub(crate) struct Published<T> {
+    present: Swap<T>,
+    /// The number of the present value, or the next one's for a moment.
+    newest: AtomicU64,
+}
+
+/// A value that is published, by its number: each has a higher one than those before.
+pub(crate) trait Numbered {
+    /// Its number.
+    fn number(&self) -> u64;
+}
+
+impl<S> Numbered for Generation<S> {
+    fn number(&self) -> u64 {
+        self.held.number
+    }
+}
+
+impl<T: Numbered> Published<T> {
+    pub(crate) fn new(first: T) -> Self {
+        let newest = AtomicU64::new(first.number());
+        Self { present: Swap::new(first), newest }
+    }
+
+    #[inline]
+    pub(crate) fn load(&self) -> Loaded<T> {
+        self.present.load()
+    }
+
+    /// Puts the next one in its place. One thread at a time.
+    pub(crate) fn publish(&self, next: Arc<T>) {
+        // Ordering: Release: before the value itself, so that whoever has seen that has seen this.
+        self.newest.store(next.number(), Ordering::Release);
+        self.present.store(next);
+    }
+
+    /// Whether no other one has been published since this one was loaded; to be asked after a fence.
+    #[inline]
+    pub(crate) fn is_present(&self, value: &T) -> bool {
+        // Ordering: Relaxed, after the fence: see the module's text.
+        self.newest.load(Ordering::Relaxed) == value.number()
+            || self.present.load().number() == value.number()
+    }
+}
+
 impl<S: Rebuild> Adjustable<S> {
     pub(crate) fn new(store: S) -> Self {
-        Self {
-            present: Swap::new(Generation::new(0, store, None)),
-            newest: AtomicU64::new(0),
-            changing: Mutex::new(()),
-        }
+        Self { present: Published::new(Generation::first(store)), changing: Mutex::new(()) }
     }
 
     /// Puts another quota in force.
@@ -264,31 +357,7 @@ impl<S: Rebuild> Adjustable<S> {
         let last = Arc::clone(&*self.present.load());
         let store = last.held.store.rebuild(quota)?;
         // What takes time is done.
-        let when = now();
-        let at_ns = when.now_ns;
-        let from = if carry == Carry::Reset {
-            None
-        } else {
-            let last = match &last.from {
-                Some(past) if last.asks(past, at_ns) && last.take_over_all(past, when) => {
-                    Arc::new(last.alone())
-                }
-                _ => last.pruned(at_ns),
-            };
-            if last.pending() >= MOST_PENDING {
-                return Err(Reason::Pending { changes: MOST_PENDING }.into());
-            }
-            // Twice, for a charge of this very moment may be one of the next window.
-            let paid = |at_ns: u64| at_ns.saturating_add(store.paid_in_ns(at_ns, store.burst()));
-            let until_ns = paid(paid(at_ns));
-            let (until_ns, reckoned) = (AtomicU64::new(until_ns), AtomicU64::new(0));
-            Some(Past { last, carry, at_ns, until_ns, reckoned })
-        };
-        let number = last.held.number + 1;
-        let next = Arc::new(Generation::new(number, store, from));
-        // Ordering: Release: before the generation itself, so that whoever has seen that has seen this.
-        self.newest.store(number, Ordering::Release);
-        self.present.store(next);
+        self.present.publish(Arc::new(last.next(store, carry, now())?));
         Ok(())
     }
 
@@ -297,22 +366,14 @@ impl<S: Rebuild> Adjustable<S> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let present = Arc::clone(&*self.present.load());
         if present.from.is_some() {
-            self.present.store(Arc::new(present.alone()));
+            self.present.publish(Arc::new(present.alone()));
         }
-    }
-
-    /// Whether no other generation has been published since this one was loaded.
-    #[inline]
-    fn is_present(&self, generation: &Arc<Generation<S>>) -> bool {
-        let number = generation.held.number;
-        // Ordering: Relaxed, after the fence: see the module's text.
-        self.newest.load(Ordering::Relaxed) == number || self.present.load().held.number == number
     }
 }
 
 impl<S: ManyKeys> ManyKeys for Adjustable<S> {}
 
-impl<S: Rebuild + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
+impl<S: Carries + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
     type Ticket<'s>
         = Decision
     where
@@ -360,7 +421,7 @@ impl<S: Rebuild + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
                 generation.owes(store.owed(&decision), decision.limit());
             }
             fence_after_rmw();
-            if self.is_present(&generation) {
+            if self.present.is_present(&generation) {
                 return decision;
             }
         }
@@ -433,6 +494,7 @@ mod tests {
             i128::from(new) - i128::from(carry.owed(owed, old, new))
         };
         for (carry, of_200, of_20) in [
+            (Carry::Used, 140, 0),
             (Carry::AsIs, 40, 20),
             (Carry::Proportional, 80, 8),
             (Carry::Additive, 140, 20),
@@ -445,7 +507,7 @@ mod tests {
         assert_eq!(left(Carry::Additive, 150, 100, 200), 50);
         assert_eq!(left(Carry::AsIs, 150, 100, 20), -50);
         assert_eq!(Carry::Proportional.owed(1, 3, 1), 1, "against the client");
-        for carry in [Carry::AsIs, Carry::Proportional, Carry::Additive, Carry::Reset] {
+        for carry in [Carry::AsIs, Carry::Proportional, Carry::Additive, Carry::Reset, Carry::Used] {
             assert_eq!(carry.owed(0, 100, 200), 0, "who owes nothing is new");
             let _ = carry.owed(u64::MAX, 0, u64::MAX);
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use crossbeam_utils::CachePadded;
 
 use super::state::{self, Admission, Ask, Dead, State};
-use super::verb::{Inherit, Rebuild, Store, Verb, When};
+use super::verb::{Carries, Inherit, Rebuild, Store, Verb, When};
 use crate::algorithm::{Algorithm, Gcra};
 use crate::clock::Clock;
 use crate::decision::{Decision, Outcome};
@@ -106,11 +106,7 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
     }
 }
 
-impl<A: Algorithm> Rebuild for Direct<A> {
-    fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        Ok(Self::new(self.algorithm.with_quota(quota)?))
-    }
-
+impl<A: Algorithm> Carries for Direct<A> {
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
         state::paid_in_ns(&self.algorithm, at_ns, units)
     }
@@ -139,6 +135,12 @@ impl<A: Algorithm> Rebuild for Direct<A> {
 
     fn is_known(&self) -> bool {
         !self.state.is_used()
+    }
+}
+
+impl<A: Algorithm> Rebuild for Direct<A> {
+    fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        Ok(Self::new(self.algorithm.with_quota(quota)?))
     }
 }
 

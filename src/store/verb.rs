@@ -106,14 +106,8 @@ pub trait Store<Q: ?Sized> {
     fn undoes(&self) -> bool;
 }
 
-/// A store whose quota can change while it is in use. Public in a private module: sealed.
-pub trait Rebuild: Sized {
-    /// An empty store of the same kind and size with another quota.
-    ///
-    /// # Errors
-    /// If it cannot hold the quota.
-    fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError>;
-
+/// A store from which, and into which, what keys owe can be carried over. Public in a private module: sealed.
+pub trait Carries: Sized {
     /// The time in which `units`, charged to a new key at `at_ns`, are paid, in nanoseconds.
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64;
 
@@ -135,6 +129,15 @@ pub trait Rebuild: Sized {
         at_ns: u64,
         owed: &dyn Fn(&Decision) -> (u64, u64),
     ) -> bool;
+}
+
+/// A store whose quota can change while it is in use. Public in a private module: sealed.
+pub trait Rebuild: Carries {
+    /// An empty store of the same kind and size with another quota.
+    ///
+    /// # Errors
+    /// If it cannot hold the quota.
+    fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError>;
 }
 
 /// A store that a key can be taken over into, by what it owes. Public in a private module: sealed.

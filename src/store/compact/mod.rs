@@ -30,7 +30,7 @@ use crate::decision::{Decision, Outcome};
 use crate::quota::{Quota, QuotaError, Reason};
 use crate::store::by_hash::ByHash;
 use crate::store::latest::{Clocked, Given, Latest, Once, Time, Timed};
-use crate::store::verb::{Inherit, ManyKeys, Rebuild, Store, Verb, When};
+use crate::store::verb::{Carries, Inherit, ManyKeys, Rebuild, Store, Verb, When};
 
 /// Slots in a bucket; see the design text for what 16 cost and gave.
 pub(crate) const WAYS: usize = 16;
@@ -173,6 +173,26 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
     }
 }
 
+impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
+    /// Charges what each key owes to the same key in a store with the same hasher, which may be of another algorithm. False if
+    /// the other is of another size, or debts are not in slots alone: then not all of them are found.
+    pub(crate) fn carry_into<B: CompactAlgorithm, C: Clock>(
+        &self,
+        into: &Compact<B, H>,
+        when: When<'_, C>,
+        at_ns: u64,
+        owed: &dyn Fn(&Decision) -> (u64, u64),
+    ) -> bool {
+        let then = self.timed(When { now_ns: at_ns, past: true, ..when });
+        let into_time = into.timed(When { past: false, ..when });
+        self.table.has_places_of(&into.table)
+            && self.table.for_each(&self.word, &then, |hash, before| match owed(before) {
+                (_, 0) => {}
+                (as_of_ns, owed) => into.table.seed(&into.word, hash, &into_time, as_of_ns, owed),
+            })
+    }
+}
+
 impl<A: CompactAlgorithm, H> ManyKeys for Compact<A, H> {}
 
 impl<A, H, Q> Store<Q> for Compact<A, H>
@@ -241,11 +261,7 @@ where
     }
 }
 
-impl<A: CompactAlgorithm, H: BuildHasher + Clone> Rebuild for Compact<A, H> {
-    fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        Self::new(self.algorithm.with_quota(quota)?, self.hasher.clone(), &self.layout)
-    }
-
+impl<A: CompactAlgorithm, H: BuildHasher> Carries for Compact<A, H> {
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
         let owed = self.word.seed(at_ns, units);
         let at = (at_ns, self.word.reference(at_ns));
@@ -264,15 +280,21 @@ impl<A: CompactAlgorithm, H: BuildHasher + Clone> Rebuild for Compact<A, H> {
         (self.layout.overdraft == 0 && self.layout.tiers.is_empty()) || self.table.is_new()
     }
 
-    /// Of a key no more is kept than finds it.
+    /// Slot by slot.
     fn carry_all<C: Clock>(
         &self,
-        _into: &Self,
-        _when: When<'_, C>,
-        _at_ns: u64,
-        _owed: &dyn Fn(&Decision) -> (u64, u64),
+        into: &Self,
+        when: When<'_, C>,
+        at_ns: u64,
+        owed: &dyn Fn(&Decision) -> (u64, u64),
     ) -> bool {
-        false
+        self.carry_into(into, when, at_ns, owed)
+    }
+}
+
+impl<A: CompactAlgorithm, H: BuildHasher + Clone> Rebuild for Compact<A, H> {
+    fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        Self::new(self.algorithm.with_quota(quota)?, self.hasher.clone(), &self.layout)
     }
 }
 

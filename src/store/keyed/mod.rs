@@ -37,7 +37,7 @@ use self::cells::Unlinked;
 use self::list::Node;
 use self::table::{GRACE_NS, Table};
 use super::state::{self, Admission, Ask, Dead, State};
-use super::verb::{Inherit, ManyKeys, Rebuild, Store, Verb, When};
+use super::verb::{Carries, Inherit, ManyKeys, Rebuild, Store, Verb, When};
 use crate::algorithm::step::Step;
 use crate::algorithm::{Algorithm, Gcra};
 use crate::clock::Clock;
@@ -557,18 +557,12 @@ where
     }
 }
 
-impl<K, A, H> Rebuild for Keyed<K, A, H>
+impl<K, A, H> Carries for Keyed<K, A, H>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     A: Algorithm,
-    H: BuildHasher + Clone,
+    H: BuildHasher,
 {
-    fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        let cap = self.cap.as_ref().map(|cap| (cap.max, cap.overflow));
-        let layout = Layout { capacity: self.len(), cap };
-        Ok(Self::new(self.algorithm.with_quota(quota)?, self.hasher.clone(), layout))
-    }
-
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
         state::paid_in_ns(&self.algorithm, at_ns, units)
     }
@@ -598,6 +592,19 @@ where
 
     fn is_known(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl<K, A, H> Rebuild for Keyed<K, A, H>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    A: Algorithm,
+    H: BuildHasher + Clone,
+{
+    fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        let cap = self.cap.as_ref().map(|cap| (cap.max, cap.overflow));
+        let layout = Layout { capacity: self.len(), cap };
+        Ok(Self::new(self.algorithm.with_quota(quota)?, self.hasher.clone(), layout))
     }
 }
 

@@ -1,10 +1,11 @@
 //! A table as it is at one time, for snapshots.
 
 use super::{Full, Moment, Table};
-use crate::algorithm::narrow::Narrow;
+use crate::algorithm::narrow::{Narrow, STATE_BITS};
+use crate::decision::Decision;
 use crate::store::latest::Time;
 use crate::sync::Ordering::{Acquire, Release};
-use crate::word::{EMPTY, Word};
+use crate::word::{EMPTY, FINGERPRINT_BITS, Word};
 
 /// What a table holds at one time: only what is ahead.
 #[derive(Debug, Default)]
@@ -86,5 +87,48 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                 spill.doorkeeper().open(reference);
             }
         }
+    }
+
+    /// Whether a key's place is the same in another table.
+    pub(in crate::store::compact) fn has_places_of<M: Narrow>(&self, other: &Table<M, WAYS>) -> bool {
+        self.len() == other.len()
+    }
+
+    /// Calls `visit` with a hash that leads to each key that owes, and how it stands. False if keys can owe what is in no slot
+    /// (debts that were spilled or inherited), or nothing but the whole hash leads to a place.
+    ///
+    /// Such a hash has the key's bucket and fingerprint; its home is the slot that the key is in, which may not be the key's own.
+    /// So who puts a key in by one, while others do by the key, takes another slot than they; which is found out and taken back
+    /// as for any two that do not see the same words, but not under [`Full::Inherit`].
+    pub(in crate::store::compact) fn for_each<T: Time>(
+        &self,
+        word: &N,
+        time: &T,
+        mut visit: impl FnMut(u64, &Decision),
+    ) -> bool {
+        match &self.full {
+            Full::Inherit => return false,
+            Full::Spill(spill) if spill.is_used(word.reference(time.now())) => return false,
+            Full::Spill(_) | Full::Forget => {}
+        }
+        let width = u64::MAX / self.buckets.len() as u64;
+        for (index, slot) in (0_u64..).zip(self.slots()) {
+            let seen = slot.load(Acquire);
+            if seen == EMPTY {
+                continue;
+            }
+            let (bucket, home) = (index / WAYS as u64, index % WAYS as u64);
+            let low = home << FINGERPRINT_BITS | Word::unpack(seen).fingerprint;
+            // The middle of the bucket's hashes, whose low bits do not matter to it.
+            let top = bucket.saturating_mul(width).saturating_add(bucket).saturating_add(width / 2);
+            let hash = top & !(u64::MAX >> (STATE_BITS - WAYS.ilog2())) | low;
+            let place = self.place(hash);
+            if place.bucket as u64 != bucket || place.fingerprint != Word::unpack(seen).fingerprint {
+                return false;
+            }
+            visit(hash, &self.peek(word, hash, time, 0));
+        }
+        // Whatever was spilled meanwhile.
+        !matches!(&self.full, Full::Spill(spill) if spill.is_used(word.reference(time.now())))
     }
 }
