@@ -225,9 +225,8 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
         K: Hash + Eq + Send + Sync + 'static,
         H: BuildHasher,
     {
-        let capacity = self.options.capacity.map_or(0, |capacity| capacity.keys());
-        let layout = keyed::Layout { capacity, cap: self.options.max_keys };
-        RateLimiter::of(Keyed::new(self.algorithm, self.hasher, layout), self.clock)
+        let (store, clock) = self.keyed_parts();
+        RateLimiter::of(store, clock)
     }
 
     /// A limiter that keeps a fingerprint of each key, in fixed memory.
@@ -240,10 +239,8 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
         A: CompactAlgorithm,
         H: BuildHasher,
     {
-        let Options { capacity, overflow, tiers, overdraft, .. } = self.options;
-        let layout = compact::Layout { capacity: capacity.unwrap_or_default(), overflow, tiers, overdraft };
-        let store = Compact::new(self.algorithm, self.hasher, &layout)?;
-        Ok(RateLimiter::of(store, self.clock))
+        let (store, clock) = self.compact_parts()?;
+        Ok(RateLimiter::of(store, clock))
     }
 
     /// A limiter that counts windows in a sketch, in constant memory whatever the number of keys.
@@ -256,9 +253,37 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
         A: WindowAlgorithm,
         H: BuildHasher,
     {
+        let (store, clock) = self.sketch_parts()?;
+        Ok(RateLimiter::of(store, clock))
+    }
+}
+
+/// Stores, and the clock that is to go with them.
+impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
+    pub(crate) fn keyed_parts<K>(self) -> (Keyed<K, A, H>, C)
+    where
+        K: Hash + Eq + Send + Sync + 'static,
+    {
+        let capacity = self.options.capacity.map_or(0, |capacity| capacity.keys());
+        let layout = keyed::Layout { capacity, cap: self.options.max_keys };
+        (Keyed::new(self.algorithm, self.hasher, layout), self.clock)
+    }
+
+    pub(crate) fn compact_parts(self) -> Result<(Compact<A, H>, C), QuotaError>
+    where
+        A: CompactAlgorithm,
+    {
+        let Options { capacity, overflow, tiers, overdraft, .. } = self.options;
+        let layout = compact::Layout { capacity: capacity.unwrap_or_default(), overflow, tiers, overdraft };
+        Ok((Compact::new(self.algorithm, self.hasher, &layout)?, self.clock))
+    }
+
+    pub(crate) fn sketch_parts(self) -> Result<(Sketch<A, H>, C), QuotaError>
+    where
+        A: WindowAlgorithm,
+    {
         let capacity = self.options.capacity.unwrap_or_default();
-        let store = Sketch::new(self.algorithm, self.hasher, capacity)?;
-        Ok(RateLimiter::of(store, self.clock))
+        Ok((Sketch::new(self.algorithm, self.hasher, capacity)?, self.clock))
     }
 }
 

@@ -25,9 +25,9 @@ mod models;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::verb::{Carries, Inherit, ManyKeys, Rebuild, Store, Verb, When};
+use super::verb::{Carries, Inherit, ManyKeys, Rebuild, Store, Verb, When, answers_are_tickets};
 use crate::clock::Clock;
-use crate::decision::{Decision, Outcome};
+use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError, Reason};
 use crate::sync::{AtomicU64, Loaded, Ordering, Swap, fence_after_rmw, full_fence};
 
@@ -220,7 +220,7 @@ impl<S: Carries> Generation<S> {
 
     /// Takes over what a key owes that has no state here yet. A refusal, if there is no room for it.
     #[inline]
-    pub(crate) fn take_over<Q: ?Sized, C: Clock>(&self, key: &Q, when: When<'_, C>) -> Option<Decision>
+    fn take_over<Q: ?Sized, C: Clock>(&self, key: &Q, when: When<'_, C>) -> Option<Decision>
     where
         S: Inherit<Q>,
     {
@@ -229,6 +229,41 @@ impl<S: Carries> Generation<S> {
                 self.seed(past, key, when)
             }
             _ => None,
+        }
+    }
+
+    /// Decides and charges. Whoever charged must look afterwards whether it still is the present one.
+    #[inline]
+    pub(crate) fn act<Q: ?Sized, C: Clock>(
+        &self,
+        key: &Q,
+        verb: Verb,
+        when: When<'_, C>,
+        cost: u64,
+    ) -> Decision
+    where
+        S: Inherit<Q>,
+    {
+        if let Some(refusal) = self.take_over(key, when) {
+            return refusal.for_cost(cost);
+        }
+        let Held { number, store, .. } = &*self.held;
+        let decision = store.act(key, verb, when, cost).of_generation(truncated(*number));
+        let goes_beyond = matches!(verb, Verb::Force | Verb::Reserve { .. });
+        if goes_beyond && decision.is_allowed() && decision.cost() > 0 {
+            self.owes(store.owed(&decision), decision.limit());
+        }
+        decision
+    }
+
+    /// Decides, and charges nothing.
+    pub(crate) fn look<Q: ?Sized, C: Clock>(&self, key: &Q, when: When<'_, C>, cost: u64) -> Decision
+    where
+        S: Inherit<Q>,
+    {
+        match self.take_over(key, when) {
+            Some(refusal) => refusal.for_cost(cost),
+            None => self.held.store.look(key, when, cost),
         }
     }
 
@@ -374,51 +409,17 @@ impl<S: Rebuild> Adjustable<S> {
 impl<S: ManyKeys> ManyKeys for Adjustable<S> {}
 
 impl<S: Carries + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
-    type Ticket<'s>
-        = Decision
-    where
-        Self: 's;
-
-    type Place = ();
-
-    fn approach(&self, _key: &Q) {}
-
-    fn prepare<C: Clock>(&self, key: &Q, (): (), when: When<'_, C>, cost: u64) -> Decision {
-        self.look(key, when, cost)
-    }
-
-    fn outcome(ticket: &Decision) -> Outcome {
-        ticket.outcome()
-    }
-
-    /// Never: who charges must look whether the quota changed.
-    fn exchange<C: Clock>(&self, _when: When<'_, C>, _ticket: &Decision) -> bool {
-        false
-    }
-
-    fn charged<C: Clock>(&self, _when: When<'_, C>, ticket: &Decision, _cost: u64) -> Decision {
-        *ticket
-    }
-
-    fn uncharged<C: Clock>(&self, _when: When<'_, C>, ticket: &Decision, _cost: u64) -> Decision {
-        *ticket
-    }
+    // Who charges must look whether the quota changed.
+    answers_are_tickets!(Q);
 
     #[inline]
     fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
         loop {
             let generation = self.present.load();
-            if let Some(refusal) = generation.take_over(key, when) {
-                return refusal.for_cost(cost);
-            }
-            let Held { number, store, .. } = &*generation.held;
-            let decision = store.act(key, verb, when, cost).of_generation(truncated(*number));
+            let decision = generation.act(key, verb, when, cost);
             // A refusal has written nothing.
             if decision.is_denied() || decision.cost() == 0 {
                 return decision;
-            }
-            if matches!(verb, Verb::Force | Verb::Reserve { .. }) {
-                generation.owes(store.owed(&decision), decision.limit());
             }
             fence_after_rmw();
             if self.present.is_present(&generation) {
@@ -428,11 +429,7 @@ impl<S: Carries + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
     }
 
     fn look<C: Clock>(&self, key: &Q, when: When<'_, C>, cost: u64) -> Decision {
-        let generation = self.present.load();
-        match generation.take_over(key, when) {
-            Some(refusal) => refusal.for_cost(cost),
-            None => generation.held.store.look(key, when, cost),
-        }
+        self.present.load().look(key, when, cost)
     }
 
     fn give_back<C: Clock>(&self, key: &Q, when: When<'_, C>, charge: &Decision, units: u64) -> u64 {

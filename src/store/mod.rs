@@ -2,6 +2,8 @@
 
 pub(crate) mod adjustable;
 mod by_hash;
+#[cfg(feature = "rules")]
+pub(crate) mod chosen;
 pub(crate) mod compact;
 mod direct;
 pub(crate) mod keyed;

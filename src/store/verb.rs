@@ -154,3 +154,40 @@ pub trait Inherit<Q: ?Sized>: Store<Q> {
 
 /// A store of many keys. Public in a private module: sealed.
 pub trait ManyKeys {}
+
+/// For stores of which a charge is more than one exchange: what is kept between the look and the charge is the answer, and the
+/// charge is made anew.
+macro_rules! answers_are_tickets {
+    ($key:ty) => {
+        type Ticket<'s>
+            = Decision
+        where
+            Self: 's;
+
+        type Place = ();
+
+        fn approach(&self, _key: &$key) {}
+
+        fn prepare<C: Clock>(&self, key: &$key, (): (), when: When<'_, C>, cost: u64) -> Decision {
+            Store::look(self, key, when, cost)
+        }
+
+        fn outcome(ticket: &Decision) -> crate::decision::Outcome {
+            ticket.outcome()
+        }
+
+        fn exchange<C: Clock>(&self, _when: When<'_, C>, _ticket: &Decision) -> bool {
+            false
+        }
+
+        fn charged<C: Clock>(&self, _when: When<'_, C>, ticket: &Decision, _cost: u64) -> Decision {
+            *ticket
+        }
+
+        fn uncharged<C: Clock>(&self, _when: When<'_, C>, ticket: &Decision, _cost: u64) -> Decision {
+            *ticket
+        }
+    };
+}
+
+pub(super) use answers_are_tickets;

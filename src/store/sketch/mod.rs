@@ -33,6 +33,7 @@ mod sizes;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
 
 pub use self::saturation::Saturation;
 use crate::algorithm::FixedWindow;
@@ -46,7 +47,7 @@ use crate::sketch::window::{
 use crate::store::Capacity;
 use crate::store::by_hash::ByHash;
 use crate::store::latest::{Clocked, Given, Latest, Once, Time, Timed};
-use crate::store::verb::{ManyKeys, Store, Verb, When};
+use crate::store::verb::{ManyKeys, Store, Verb, When, answers_are_tickets};
 use crate::sync::fence_after_rmw;
 
 /// Keys whose lines are asked for before they are checked.
@@ -87,6 +88,13 @@ pub struct Sketch<A: WindowAlgorithm = FixedWindow, H = ahash::RandomState> {
     algorithm: A,
     word: A::Narrow,
     hasher: H,
+    /// Shared with those that count the same windows for other limits.
+    shared: Arc<Shared>,
+}
+
+/// What does not depend on the limit.
+#[derive(Debug)]
+struct Shared {
     tables: Tables,
     latest: Latest,
 }
@@ -274,20 +282,39 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         // The doorkeeper has the first of them.
         let counters = Counters::new(sizes.counters, word.limit() - 1, last, &windows).ok_or_else(refused)?;
         let latest = Latest::within(0, windows.trust_ns());
-        Ok(Self { algorithm, word, hasher, tables: Tables { windows, seen, counters }, latest })
+        let shared = Arc::new(Shared { tables: Tables { windows, seen, counters }, latest });
+        Ok(Self { algorithm, word, hasher, shared })
+    }
+
+    /// The same counts under another limit; `None` if the windows are others, or the counters cannot hold it.
+    #[cfg(feature = "rules")]
+    pub(crate) fn with_limit_of(&self, algorithm: &A) -> Option<Self>
+    where
+        H: Clone,
+    {
+        let word = algorithm.narrow(&[], 0).ok()?;
+        let fits = word.window_ns() == self.word.window_ns()
+            && word.limit() - 1 <= self.shared.tables.counters.most();
+        let (algorithm, hasher, shared) = (algorithm.clone(), self.hasher.clone(), Arc::clone(&self.shared));
+        fits.then_some(Self { algorithm, word, hasher, shared })
     }
 
     pub(crate) fn algorithm(&self) -> &A {
         &self.algorithm
     }
 
+    #[cfg(feature = "rules")]
+    pub(crate) fn limit(&self) -> u64 {
+        self.word.limit()
+    }
+
     pub(crate) fn saturation(&self, now_ns: u64) -> Saturation {
-        let Tables { windows, seen, counters } = &self.tables;
+        let Tables { windows, seen, counters } = &self.shared.tables;
         Saturation::of(windows, seen, counters, windows.index(now_ns), self.word.limit())
     }
 
     fn given<'a, C>(&'a self, clock: &'a C, now_ns: u64) -> Given<'a, C> {
-        Given { now_ns, latest: &self.latest, clock }
+        Given { now_ns, latest: &self.shared.latest, clock }
     }
 
     #[inline(always)]
@@ -299,13 +326,13 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         ask: (Verb, u64),
     ) -> Decision {
         time.note(now_ns);
-        let mut moment = self.tables.windows.moment(now_ns);
+        let mut moment = self.shared.tables.windows.moment(now_ns);
         loop {
-            let latest = || self.tables.windows.index(time.latest(moment.now_ns));
-            match self.tables.attempt(&self.word, key, moment, &latest, ask) {
+            let latest = || self.shared.tables.windows.index(time.latest(moment.now_ns));
+            match self.shared.tables.attempt(&self.word, key, moment, &latest, ask) {
                 Ok(Some(decision)) => return decision,
                 Ok(None) => {}
-                Err(late) => moment = self.tables.windows.catch_up(time, moment, late),
+                Err(late) => moment = self.shared.tables.windows.catch_up(time, moment, late),
             }
         }
     }
@@ -314,11 +341,11 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
     #[inline(always)]
     fn charge_by(&self, hash: u64, time: &impl Time, ask: (Verb, u64)) -> Decision {
         // The lines come while the clock is read.
-        if self.tables.counters.is_together() {
-            let key = self.tables.approach::<2, 2>(hash);
+        if self.shared.tables.counters.is_together() {
+            let key = self.shared.tables.approach::<2, 2>(hash);
             self.decide(&key, time, time.now(), ask)
         } else {
-            let key = self.tables.approach::<4, 1>(hash);
+            let key = self.shared.tables.approach::<4, 1>(hash);
             self.decide(&key, time, time.now(), ask)
         }
     }
@@ -329,21 +356,21 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         time: &impl Time,
         cost: u64,
     ) -> Decision {
-        let mut moment = self.tables.windows.moment(time.now());
+        let mut moment = self.shared.tables.windows.moment(time.now());
         loop {
-            let latest = || self.tables.windows.index(time.latest(moment.now_ns));
-            match self.tables.look(&self.word, key, moment, &latest, cost) {
+            let latest = || self.shared.tables.windows.index(time.latest(moment.now_ns));
+            match self.shared.tables.look(&self.word, key, moment, &latest, cost) {
                 Ok(decision) => return decision,
-                Err(late) => moment = self.tables.windows.catch_up(time, moment, late),
+                Err(late) => moment = self.shared.tables.windows.catch_up(time, moment, late),
             }
         }
     }
 
     fn look_by(&self, hash: u64, time: &impl Time, cost: u64) -> Decision {
-        if self.tables.counters.is_together() {
-            self.look(&self.tables.approach::<2, 2>(hash), time, cost)
+        if self.shared.tables.counters.is_together() {
+            self.look(&self.shared.tables.approach::<2, 2>(hash), time, cost)
         } else {
-            self.look(&self.tables.approach::<4, 1>(hash), time, cost)
+            self.look(&self.shared.tables.approach::<4, 1>(hash), time, cost)
         }
     }
 
@@ -361,7 +388,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
             let mut len = 0;
             while len < BATCH {
                 let Some((hash, cost)) = requests.next() else { break };
-                batch[len] = Some((self.tables.approach::<N, PER>(hash), cost));
+                batch[len] = Some((self.shared.tables.approach::<N, PER>(hash), cost));
                 len += 1;
             }
             for (key, cost) in batch[..len].iter().flatten() {
@@ -382,42 +409,15 @@ where
     H: BuildHasher,
     Q: Hash + ?Sized,
 {
-    type Ticket<'s>
-        = Decision
-    where
-        Self: 's;
-
-    type Place = ();
-
-    fn approach(&self, _key: &Q) {}
-
-    fn prepare<C: Clock>(&self, key: &Q, (): (), when: When<'_, C>, cost: u64) -> Decision {
-        Store::look(self, key, when, cost)
-    }
-
-    fn outcome(ticket: &Decision) -> Outcome {
-        ticket.outcome()
-    }
-
-    /// Never: charging is more than one exchange.
-    fn exchange<C: Clock>(&self, _when: When<'_, C>, _ticket: &Decision) -> bool {
-        false
-    }
-
-    fn charged<C: Clock>(&self, _when: When<'_, C>, ticket: &Decision, _cost: u64) -> Decision {
-        *ticket
-    }
-
-    fn uncharged<C: Clock>(&self, _when: When<'_, C>, ticket: &Decision, _cost: u64) -> Decision {
-        *ticket
-    }
+    // Charging is more than one exchange.
+    answers_are_tickets!(Q);
 
     fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
-        self.charge_by(self.hash(key), &Timed { when, latest: &self.latest }, (verb, cost))
+        self.charge_by(self.hash(key), &Timed { when, latest: &self.shared.latest }, (verb, cost))
     }
 
     fn look<C: Clock>(&self, key: &Q, when: When<'_, C>, cost: u64) -> Decision {
-        self.look_by(self.hash(key), &Timed { when, latest: &self.latest }, cost)
+        self.look_by(self.hash(key), &Timed { when, latest: &self.shared.latest }, cost)
     }
 
     /// Counters that keys share cannot be lowered.
@@ -462,7 +462,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> ByHash for Sketch<A, H> {
         decided: impl FnMut(Decision),
     ) {
         let time = Once::read(clock);
-        if self.tables.counters.is_together() {
+        if self.shared.tables.counters.is_together() {
             self.each::<2, 2>(requests, &time, decided);
         } else {
             self.each::<4, 1>(requests, &time, decided);
@@ -470,12 +470,12 @@ impl<A: WindowAlgorithm, H: BuildHasher> ByHash for Sketch<A, H> {
     }
 
     fn clear(&self) {
-        self.tables.seen.clear();
-        self.tables.counters.clear();
+        self.shared.tables.seen.clear();
+        self.shared.tables.counters.clear();
     }
 
     fn state_bytes(&self) -> usize {
-        self.tables.bytes()
+        self.shared.tables.bytes()
     }
 }
 
@@ -483,7 +483,7 @@ impl<A: WindowAlgorithm, H> fmt::Debug for Sketch<A, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sketch")
             .field("algorithm", &self.algorithm)
-            .field("state_bytes", &self.tables.bytes())
+            .field("state_bytes", &self.shared.tables.bytes())
             .finish_non_exhaustive()
     }
 }

@@ -274,12 +274,14 @@ impl Time for Careless {
 fn control_without_asking_for_the_latest_time_a_window_is_taken_for_the_past() {
     fn careless(sketch: &Sketch, clock: &Running) -> bool {
         let time = Careless(clock.now().as_nanos());
-        sketch.decide::<2, 2>(&sketch.tables.approach(X), &time, time.now(), (Verb::Check, 1)).is_allowed()
+        sketch
+            .decide::<2, 2>(&sketch.shared.tables.approach(X), &time, time.now(), (Verb::Check, 1))
+            .is_allowed()
     }
     model(|| {
         let sketch = fixed(1);
         // Others are further still, so the newest window does not say it either.
-        sketch.tables.windows.begin(NOW / SEC + 9);
+        sketch.shared.tables.windows.begin(NOW / SEC + 9);
         held_up(sketch, 2, careless);
     });
 }
@@ -307,16 +309,19 @@ fn a_sliding_window_admits_no_more_at_its_turn() {
 
 /// Charges, and does not look again.
 fn without_a_second_look(sketch: &Sketch<SlidingWindow>, now: u64, cost: u64) -> bool {
-    let (key, latest) = (sketch.tables.approach::<2, 2>(X), || sketch.tables.windows.index(now));
-    let mut moment = sketch.tables.windows.moment(now);
+    let (key, latest) =
+        (sketch.shared.tables.approach::<2, 2>(X), || sketch.shared.tables.windows.index(now));
+    let mut moment = sketch.shared.tables.windows.moment(now);
     loop {
-        let charged = sketch.tables.used::<SlidingWord, 2, 2>(&key, moment.window, &latest);
+        let charged = sketch.shared.tables.used::<SlidingWord, 2, 2>(&key, moment.window, &latest);
         let charged = charged.and_then(|used| {
             let ahead = sketch.word.ahead(moment.later, used.last, used.current);
             match sketch.word.judge(ahead, now, cost) {
-                Verdict::Admit(_) => {
-                    sketch.tables.charge(&key, moment.window, used.read.as_ref(), cost, &latest).map(Some)
-                }
+                Verdict::Admit(_) => sketch
+                    .shared
+                    .tables
+                    .charge(&key, moment.window, used.read.as_ref(), cost, &latest)
+                    .map(Some),
                 Verdict::Deny | Verdict::Never => Ok(None),
             }
         });
