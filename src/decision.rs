@@ -294,6 +294,29 @@ impl Decision {
         }
     }
 
+    /// A refusal of everything, for ever.
+    #[cfg(feature = "http")]
+    pub(crate) const fn nothing(at_ns: u64) -> Self {
+        let facts = Facts::Plain { remaining: 0, retry_ns: 0, reset_ns: 0, delay_ns: 0 };
+        Self::new(Outcome::Never, 1, 0, at_ns, facts)
+    }
+
+    /// How long until one unit fits, if none does after this decision. Later, if the algorithm has only said when a greater cost
+    /// fits.
+    #[cfg(feature = "http")]
+    pub(crate) fn until_one_ns(&self) -> u64 {
+        self.for_cost(1).retry_ns()
+    }
+
+    /// How long this window lasts, if units come back at its end, all or a batch of them at once.
+    #[cfg(feature = "http")]
+    pub(crate) const fn window_left_ns(&self) -> Option<u64> {
+        match self.facts {
+            Facts::Batch { to_boundary_ns, .. } => Some(to_boundary_ns),
+            _ => None,
+        }
+    }
+
     /// How long until the key is as good as new, if nothing is admitted until then.
     #[must_use]
     pub fn reset_after(&self) -> Duration {

@@ -95,6 +95,10 @@ pub mod guide {
     pub mod decisions {
         #![doc = include_str!("guide/decisions.md")]
     }
+    #[cfg(feature = "http")]
+    pub mod http {
+        #![doc = include_str!("guide/http.md")]
+    }
     pub mod overflow {
         #![doc = include_str!("guide/overflow.md")]
     }

@@ -1,1 +1,30 @@
-//! What a client is told.
+//! What a client is told: `RateLimit` fields in their dialects, `Retry-After`, and problem documents.
+//!
+//! ```
+//! use http::HeaderMap;
+//! use tollgate::http::{Fields, Policy};
+//! use tollgate::{Quota, RateLimiter};
+//!
+//! let quota = Quota::per_minute(100);
+//! let limiter = RateLimiter::new(quota);
+//! let decision = limiter.check("203.0.113.7");
+//!
+//! let mut headers = HeaderMap::new();
+//! Fields::default().write(&mut headers, &[Policy::new("burst", &quota, decision)]);
+//! assert_eq!(headers["ratelimit-policy"], "\"burst\";q=100;w=60");
+//! assert_eq!(headers["ratelimit"], "\"burst\";r=99;t=60");
+//! ```
+//!
+//! [`Policy`] is one limit and what it decided, [`Fields`] writes them in a [`Dialect`], and [`problem`] makes a refusal's body.
+//! [`guide::http`](crate::guide::http) says which dialect to choose and what the numbers mean.
+
+mod dialect;
+mod fields;
+mod line;
+mod policy;
+mod problem;
+
+pub use self::dialect::{Dialect, Reset};
+pub use self::fields::{Fields, retry_after};
+pub use self::policy::{Available, Policy, Unit};
+pub use self::problem::{PROBLEM_JSON, problem};

@@ -1,0 +1,57 @@
+//! Which header fields carry the numbers, and how they are written.
+
+/// How rate limits are written in header fields.
+///
+/// The IETF draft has changed its fields three times, so the form is chosen by the draft's number and does not change under a
+/// client. One more form is the `X-RateLimit-*` habit, which has no standard.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// Drafts 08 to 11: `RateLimit-Policy: "burst";q=100;w=60` and `RateLimit: "burst";r=50;t=30`, lists of all policies.
+    #[default]
+    Draft11,
+    /// Draft 07: `RateLimit: limit=100, remaining=50, reset=30` of one policy, and `RateLimit-Policy: 100;w=60` of all.
+    Draft07,
+    /// Drafts 00 to 06: `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` of one policy, and `RateLimit-Policy:
+    /// 100;w=60` of all (which is from draft 04; older clients pass over it).
+    Draft06,
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` of one policy.
+    Legacy {
+        /// What `X-RateLimit-Reset` counts.
+        reset: Reset,
+    },
+    /// No such fields. Refusals still carry `Retry-After`.
+    Off,
+}
+
+impl Dialect {
+    /// The form of the draft of this number (`draft-ietf-httpapi-ratelimit-headers-NN`); `None` if it is not known.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::http::Dialect;
+    ///
+    /// assert_eq!(Dialect::draft(6), Some(Dialect::Draft06));
+    /// assert_eq!(Dialect::draft(10), Some(Dialect::Draft11));
+    /// assert_eq!(Dialect::draft(99), None);
+    /// ```
+    #[must_use]
+    pub const fn draft(number: u8) -> Option<Self> {
+        match number {
+            0..=6 => Some(Self::Draft06),
+            7 => Some(Self::Draft07),
+            8..=11 => Some(Self::Draft11),
+            _ => None,
+        }
+    }
+}
+
+/// What `X-RateLimit-Reset` counts.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Reset {
+    /// Seconds since 1970, as GitHub's: the default.
+    #[default]
+    Epoch,
+    /// Seconds from now.
+    Delta,
+}

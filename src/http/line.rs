@@ -1,0 +1,159 @@
+//! One field's value while it is written: on the stack, unless it is long.
+
+use http::HeaderValue;
+
+/// The largest integer of a structured field (RFC 9651 §3.3.1): fifteen digits.
+pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
+
+/// What fits without the heap: about six policies.
+const INLINE: usize = 256;
+
+/// A field's value, all of it printable ASCII.
+pub(super) struct Line {
+    inline: [u8; INLINE],
+    len: usize,
+    /// All of it, once it is longer.
+    long: Vec<u8>,
+}
+
+impl Line {
+    pub(super) const fn new() -> Self {
+        Self { inline: [0; INLINE], len: 0, long: Vec::new() }
+    }
+
+    /// Appends ASCII text.
+    pub(super) fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        if self.long.is_empty() {
+            if let Some(room) = self.inline.get_mut(self.len..self.len + bytes.len()) {
+                room.copy_from_slice(bytes);
+                self.len += bytes.len();
+                return;
+            }
+            self.long.reserve(2 * INLINE + bytes.len());
+            self.long.extend_from_slice(&self.inline[..self.len]);
+        }
+        self.long.extend_from_slice(bytes);
+    }
+
+    /// What separates members of a list, if this is not the first.
+    pub(super) fn comma(&mut self) {
+        if self.len > 0 {
+            self.text(", ");
+        }
+    }
+
+    /// Appends a number, at most [`MAX_INTEGER`].
+    pub(super) fn number(&mut self, number: u64) {
+        let mut digits = [b'0'; 15];
+        let mut rest = number.min(MAX_INTEGER);
+        let mut first = digits.len();
+        while rest > 0 || first == digits.len() {
+            first -= 1;
+            digits[first] += (rest % 10) as u8;
+            rest /= 10;
+        }
+        self.bytes(&digits[first..]);
+    }
+
+    /// Appends a name as a quoted string.
+    pub(super) fn name(&mut self, name: &str) {
+        self.text("\"");
+        escape(name, |bytes| self.bytes(bytes));
+        self.text("\"");
+    }
+
+    /// Appends bytes as a byte sequence: base64 between colons.
+    pub(super) fn sequence(&mut self, bytes: &[u8]) {
+        const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        self.text(":");
+        for chunk in bytes.chunks(3) {
+            let at = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
+            let bits = at(0) << 16 | at(1) << 8 | at(2);
+            let mut four = [18, 12, 6, 0].map(|shift| ALPHABET[((bits >> shift) & 63) as usize]);
+            four[chunk.len() + 1..].fill(b'=');
+            self.bytes(&four);
+        }
+        self.text(":");
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        if self.long.is_empty() { &self.inline[..self.len] } else { &self.long }
+    }
+
+    /// The value; `None` if nothing was written.
+    pub(super) fn value(&self) -> Option<HeaderValue> {
+        // Never an error: the bytes are printable ASCII.
+        HeaderValue::from_bytes(self.as_bytes()).ok().filter(|value| !value.is_empty())
+    }
+}
+
+/// A policy's name as clients see it, piece by piece, as a quoted string of a structured field or of JSON holds it. Those are
+/// the same: quotes and backslashes take a backslash, and all but printable ASCII, and `%`, is percent-encoded UTF-8.
+pub(super) fn escape(name: &str, mut push: impl FnMut(&[u8])) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in name.as_bytes() {
+        match byte {
+            b'"' | b'\\' => push(&[b'\\', byte]),
+            b'%' | 0..0x20 | 0x7F.. => {
+                push(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+            }
+            _ => push(&[byte]),
+        }
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    fn written(write: impl Fn(&mut Line)) -> String {
+        let mut line = Line::new();
+        write(&mut line);
+        String::from_utf8(line.as_bytes().to_vec()).expect("ASCII")
+    }
+
+    #[test]
+    fn numbers_have_at_most_fifteen_digits() {
+        for (number, text) in
+            [(0, "0"), (10, "10"), (MAX_INTEGER, "999999999999999"), (u64::MAX, "999999999999999")]
+        {
+            assert_eq!(written(|line| line.number(number)), text);
+        }
+    }
+
+    #[test]
+    fn byte_sequences_are_base64() {
+        // RFC 4648 §10.
+        for (bytes, text) in
+            [("", "::"), ("f", ":Zg==:"), ("fo", ":Zm8=:"), ("foo", ":Zm9v:"), ("foobar", ":Zm9vYmFy:")]
+        {
+            assert_eq!(written(|line| line.sequence(bytes.as_bytes())), text);
+        }
+    }
+
+    #[test]
+    fn names_hold_what_quoted_strings_can() {
+        for (name, text) in [
+            ("per user", "\"per user\""),
+            ("say \"hi\" \\ bye", "\"say \\\"hi\\\" \\\\ bye\""),
+            ("größe\r\n\0\u{7f}", "\"gr%C3%B6%C3%9Fe%0D%0A%00%7F\""),
+            ("50%", "\"50%25\""),
+            ("", "\"\""),
+        ] {
+            assert_eq!(written(|line| line.name(name)), text);
+        }
+    }
+
+    #[test]
+    fn a_long_value_is_whole() {
+        for length in [INLINE - 1, INLINE, INLINE + 1, 10 * INLINE] {
+            let bytes = "x".repeat(length);
+            assert_eq!(written(|line| bytes.split("").for_each(|byte| line.text(byte))), bytes);
+            assert_eq!(written(|line| line.text(&bytes)), bytes);
+        }
+    }
+}

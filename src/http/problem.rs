@@ -1,0 +1,49 @@
+//! The body of a refusal: a problem document (RFC 9457).
+
+use http::HeaderValue;
+
+use super::line::escape;
+use super::policy::Policy;
+
+/// The media type of [`problem`]'s text: `application/problem+json`.
+pub const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// The problem document of a refusal, in JSON: which policies refused.
+///
+/// Names are as in the fields of draft 11 (see [`Fields`](super::Fields)), so that both compare equal. Policies that are not
+/// violated, or not enforced, are left out.
+///
+/// # Examples
+/// ```
+/// use tollgate::http::{Policy, problem};
+/// use tollgate::{Quota, RateLimiter};
+///
+/// let quota = Quota::per_minute(1);
+/// let limiter = RateLimiter::new(quota);
+/// let _ = limiter.check("alice");
+/// let body = problem(&[Policy::new("burst", &quota, limiter.check("alice"))]);
+/// assert_eq!(
+///     body,
+///     r##"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","##.to_owned()
+///         + r##""title":"Request cannot be satisfied as assigned quota has been exceeded","##
+///         + r##""status":429,"violated-policies":["burst"]}"##
+/// );
+/// ```
+#[must_use]
+pub fn problem(policies: &[Policy<'_>]) -> String {
+    const HEAD: &str = "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\
+        \"title\":\"Request cannot be satisfied as assigned quota has been exceeded\",\
+        \"status\":429,\"violated-policies\":[";
+    let violated = || policies.iter().filter(|policy| policy.is_violated()).map(Policy::name);
+    let names: usize = violated().map(|name| name.len() + 3).sum();
+    let mut body = String::with_capacity(HEAD.len() + names + 2);
+    body.push_str(HEAD);
+    for (index, name) in violated().enumerate() {
+        body.push_str(if index == 0 { "\"" } else { ",\"" });
+        // All ASCII, each byte a character.
+        escape(name, |bytes| body.extend(bytes.iter().copied().map(char::from)));
+        body.push('"');
+    }
+    body.push_str("]}");
+    body
+}
