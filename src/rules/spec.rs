@@ -17,7 +17,7 @@ pub struct Rule {
     pub is_named: bool,
     /// How much.
     pub limit: Limit,
-    /// From how many units in use on a request is marked, though it goes through; above every limit if there is no soft one.
+    /// A request that leaves more units in use than this is marked, though it goes through; `u64::MAX` if there is no soft limit.
     pub soft: u64,
     /// Whether it is counted and reported, but refuses nobody.
     pub shadow: bool,
@@ -27,8 +27,8 @@ pub struct Rule {
     pub enforced_per_million: u32,
     /// Named rules of the same request that this one switches off.
     pub replaces: Vec<Box<str>>,
-    /// Which entries' values in the request have a counter of their own, the first entry's in the lowest bit. None: all requests
-    /// share one.
+    /// Which of the request's entries have a counter of their own by key and value, the first entry in the lowest bit. None: all
+    /// requests share one.
     pub counted_by: u32,
     /// How its metrics are called.
     pub metric: Metric,
@@ -116,8 +116,9 @@ pub enum Charging {
 /// How a rule's metrics are called: the levels of its path, joined by dots.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Metric {
-    /// Each level's key, with the value if it was written in the file; the pattern for wildcards.
+    /// Each level's key, with the value if it was written in the file; the pattern for wildcards. After them, for tiers and for
+    /// several limits of one descriptor, which of them it is.
     pub levels: Vec<Box<str>>,
-    /// Levels to which the request's value is added, the first in the lowest bit.
+    /// Levels that show the request's own key and value instead, the first in the lowest bit.
     pub with_value: u32,
 }

@@ -1,0 +1,126 @@
+//! JSON to nodes: serde_json says whether it is JSON, and reads its strings; the places are found here.
+
+use serde_json::value::RawValue;
+
+use super::node::{self, Kind, Lines, MAX_DEPTH, Node, Place, Scalar};
+use super::problem::Problems;
+
+/// The document; problems are told, and `None` means that nothing can be said of the rest.
+pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
+    if let Err(error) = serde_json::from_str::<&RawValue>(text) {
+        let at = Place { line: error.line(), column: error.column() };
+        problems.add(at, "", format!("this is no JSON: {}", reason(&error)), "");
+        return None;
+    }
+    let lines = Lines::of(text);
+    Reader { text, lines: &lines, offset: 0, problems }.value(0)
+}
+
+/// Without the line and column, which are told anyway.
+fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+/// Goes through a text that is JSON.
+struct Reader<'t, 'p> {
+    text: &'t str,
+    lines: &'t Lines<'t>,
+    offset: usize,
+    problems: &'p mut Problems,
+}
+
+impl Reader<'_, '_> {
+    /// The next byte that is no space; nothing at the end.
+    fn peek(&mut self) -> Option<u8> {
+        let bytes = self.text.as_bytes().get(self.offset..)?;
+        let spaces = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        self.offset += spaces;
+        bytes.get(spaces).copied()
+    }
+
+    fn value(&mut self, depth: usize) -> Option<Node> {
+        let first = self.peek()?;
+        let at = self.lines.place(self.offset);
+        if depth > MAX_DEPTH {
+            self.problems.add(
+                at,
+                "",
+                format!("more than {MAX_DEPTH} lists and maps lie in each other here"),
+                "",
+            );
+            return None;
+        }
+        let kind = match first {
+            b'{' => {
+                self.offset += 1;
+                let mut entries = Vec::new();
+                while self.peek()? != b'}' {
+                    let key = self.value(depth + 1)?;
+                    self.skip(b':');
+                    entries.push((key, self.value(depth + 1)?));
+                    self.skip(b',');
+                }
+                self.offset += 1;
+                node::map(entries, self.problems)
+            }
+            b'[' => {
+                self.offset += 1;
+                let mut items = Vec::new();
+                while self.peek()? != b']' {
+                    items.push(self.value(depth + 1)?);
+                    self.skip(b',');
+                }
+                self.offset += 1;
+                Kind::List(items)
+            }
+            b'"' => self.string(at)?,
+            _ => self.word(),
+        };
+        Some(Node::new(at, kind))
+    }
+
+    fn skip(&mut self, byte: u8) {
+        if self.peek() == Some(byte) {
+            self.offset += 1;
+        }
+    }
+
+    fn string(&mut self, at: Place) -> Option<Kind> {
+        let bytes = self.text.as_bytes();
+        let mut end = self.offset + 1;
+        while *bytes.get(end)? != b'"' {
+            end += if bytes[end] == b'\\' { 2 } else { 1 };
+        }
+        let raw = self.text.get(self.offset..=end)?;
+        self.offset = end + 1;
+        match serde_json::from_str::<String>(raw) {
+            Ok(text) => Some(Kind::Scalar(Scalar::Quoted, text.into())),
+            // Half a character by \u, which only shows when it is to be one.
+            Err(error) => {
+                self.problems.add(at, "", format!("this is no JSON: {}", reason(&error)), "");
+                None
+            }
+        }
+    }
+
+    /// A number, `true`, `false` or `null`.
+    fn word(&mut self) -> Kind {
+        let rest = &self.text[self.offset..];
+        let end = rest
+            .find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '+' | '-' | '.'))
+            .unwrap_or(rest.len());
+        let word = &rest[..end];
+        self.offset += end.max(1);
+        let scalar = match word {
+            "null" => return Kind::Null,
+            "true" | "false" => Scalar::Bool,
+            _ if word.contains(['.', 'e', 'E']) => Scalar::Float,
+            _ => Scalar::Integer,
+        };
+        Kind::Scalar(scalar, word.into())
+    }
+}

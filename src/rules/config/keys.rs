@@ -1,0 +1,265 @@
+//! Which keys a map may have: Envoy's, which its service accepts anywhere, and ours, each in its place.
+
+use std::fmt;
+
+use super::node::{Kind, Node, Scalar, quoted};
+use super::problem::Problems;
+
+/// Where in the file a value is, for messages: `descriptors[2].rate_limit.unit`.
+#[derive(Copy, Clone, Debug)]
+pub(super) enum Path<'p> {
+    Root,
+    Key(&'p Path<'p>, &'p str),
+    Index(&'p Path<'p>, usize),
+}
+
+impl<'p> Path<'p> {
+    pub(super) fn key(&'p self, key: &'p str) -> Path<'p> {
+        Path::Key(self, key)
+    }
+
+    pub(super) fn index(&'p self, index: usize) -> Path<'p> {
+        Path::Index(self, index)
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Key(Self::Root, key) => write!(f, "{}", short(key)),
+            Self::Key(above, key) => write!(f, "{above}.{}", short(key)),
+            Self::Index(above, index) => write!(f, "{above}[{index}]"),
+        }
+    }
+}
+
+/// A key of any length, as far as a path has room for it.
+fn short(key: &str) -> &str {
+    key.char_indices().nth(40).map_or(key, |(end, _)| &key[..end])
+}
+
+/// The kinds of maps in a file.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Room {
+    Root,
+    Settings,
+    Descriptor,
+    RateLimit,
+    Replaced,
+    Tier,
+}
+
+const ROOMS: [Room; 6] =
+    [Room::Root, Room::Settings, Room::Descriptor, Room::RateLimit, Room::Replaced, Room::Tier];
+
+impl Room {
+    /// Keys of Envoy's language that mean something here.
+    fn envoys(self) -> &'static [&'static str] {
+        match self {
+            Self::Root => &["domain", "descriptors"],
+            Self::Descriptor => &[
+                "key",
+                "value",
+                "rate_limit",
+                "descriptors",
+                "shadow_mode",
+                "quota_mode",
+                "detailed_metric",
+                "value_to_metric",
+                "share_threshold",
+                "metadata",
+            ],
+            Self::RateLimit => &["unit", "requests_per_unit", "unlimited", "name", "replaces"],
+            Self::Replaced => &["name"],
+            Self::Settings | Self::Tier => &[],
+        }
+    }
+
+    /// Keys of our own that mean something here.
+    fn ours(self) -> &'static [&'static str] {
+        match self {
+            Self::Root => &["tollgate"],
+            Self::Settings => &["charging", "algorithm", "store", "memory", "shadow", "enforced"],
+            Self::Descriptor => &["rate_limits", "tiers"],
+            Self::RateLimit => &[
+                "algorithm",
+                "burst",
+                "every",
+                "strict",
+                "parts",
+                "store",
+                "memory",
+                "max_keys",
+                "soft",
+                "enforced",
+            ],
+            Self::Tier => &["members", "rate_limit", "rate_limits"],
+            Self::Replaced => &[],
+        }
+    }
+
+    fn called(self) -> &'static str {
+        match self {
+            Self::Root => "the top of the file",
+            Self::Settings => "tollgate",
+            Self::Descriptor => "a descriptor",
+            Self::RateLimit => "rate_limit",
+            Self::Replaced => "replaces",
+            Self::Tier => "a tier",
+        }
+    }
+
+    fn of_envoy(key: &str) -> Option<Self> {
+        ROOMS.into_iter().find(|room| room.envoys().contains(&key))
+    }
+
+    fn of_ours(key: &str) -> Option<Self> {
+        ROOMS.into_iter().find(|room| room.ours().contains(&key))
+    }
+}
+
+/// A map whose keys have been checked.
+#[derive(Debug)]
+pub(super) struct Fields<'n> {
+    node: &'n Node,
+    entries: Vec<(&'n str, &'n Node)>,
+}
+
+impl<'n> Fields<'n> {
+    /// The value of a key; none if that is nothing.
+    pub(super) fn get(&self, key: &str) -> Option<&'n Node> {
+        self.entry(key).filter(|node| !matches!(node.kind, Kind::Null))
+    }
+
+    /// The same, if it may be nothing.
+    pub(super) fn entry(&self, key: &str) -> Option<&'n Node> {
+        self.entries.iter().find(|(name, _)| *name == key).map(|&(_, node)| node)
+    }
+
+    pub(super) fn node(&self) -> &'n Node {
+        self.node
+    }
+}
+
+/// Where problems go, and whether our own keys were asked for.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) problems: Problems,
+    pub(super) warnings: Problems,
+    pub(super) extended: bool,
+}
+
+impl Context {
+    /// A map and its keys; `None` if it is none, which is told.
+    pub(super) fn fields<'n>(&mut self, node: &'n Node, room: Room, path: &Path<'_>) -> Option<Fields<'n>> {
+        let Kind::Map(map) = &node.kind else {
+            let message = format!("{} is no map", node.shown());
+            let keys = [room.envoys(), if self.extended { room.ours() } else { &[] }].concat().join(", ");
+            self.problems.add(node.at, path, message, format!("write a map of {keys}"));
+            return None;
+        };
+        let mut entries = Vec::with_capacity(map.len());
+        for (key, value) in map {
+            let Some(name) = self.name(key, path) else { continue };
+            let ours = self.extended || name == "tollgate";
+            if room.envoys().contains(&name) || (ours && room.ours().contains(&name)) {
+                entries.push((name, value));
+            } else if let Some(right) = Room::of_envoy(name).filter(|_| room != Room::Settings) {
+                let place = right.called();
+                let message = format!("{name} has no effect in {}", room.called());
+                self.warnings.add(key.at, path.key(name), message, format!("it belongs into {place}"));
+                self.known(value, &path.key(name), name);
+            } else {
+                self.unknown(key, name, room, path);
+            }
+        }
+        Some(Fields { node, entries })
+    }
+
+    /// The text of a key, which must be one.
+    fn name<'n>(&mut self, key: &'n Node, path: &Path<'_>) -> Option<&'n str> {
+        let name = key.as_key();
+        if name.is_none() {
+            let message = match &key.kind {
+                Kind::Scalar(_, text) => format!("the key {text} is no text"),
+                _ => format!("{} cannot be a key", key.shown()),
+            };
+            self.problems.add(key.at, path, message, "keys are words such as key, value or rate_limit");
+        }
+        name
+    }
+
+    fn unknown(&mut self, key: &Node, name: &str, room: Room, path: &Path<'_>) {
+        let message = format!("{} is no key of {}", quoted(name), room.called());
+        let remedy = match Room::of_ours(name) {
+            Some(right) if !self.extended => format!(
+                "it is one of ours, of {}; to use those, add `tollgate: {{}}` at the top of the file",
+                right.called()
+            ),
+            Some(right) => format!("it belongs into {}", right.called()),
+            None if name == "<<" => "merge keys are not read; write the keys out".to_owned(),
+            None => {
+                let keys = [room.envoys(), if self.extended { room.ours() } else { &[] }].concat();
+                match nearest(name, &keys) {
+                    Some(meant) => format!("did you mean {meant}?"),
+                    None => format!("use {}", keys.join(", ")),
+                }
+            }
+        };
+        self.problems.add(key.at, path.key(name), message, remedy);
+    }
+
+    /// What stands where it has no effect: still no other keys than Envoy's, as its service checks them.
+    fn known(&mut self, node: &Node, path: &Path<'_>, name: &str) {
+        match &node.kind {
+            _ if name == "metadata" => {}
+            Kind::Null => {}
+            Kind::Scalar(scalar, text) => {
+                if *scalar == Scalar::Float {
+                    self.problems.add(
+                        node.at,
+                        path,
+                        format!("{text} is no whole number"),
+                        "put it in quotes",
+                    );
+                }
+            }
+            Kind::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    let path = path.index(index);
+                    match item.kind {
+                        Kind::Map(_) => self.known(item, &path, ""),
+                        _ => self.problems.add(
+                            item.at,
+                            path,
+                            format!("{} is no map", item.shown()),
+                            "write a map",
+                        ),
+                    }
+                }
+            }
+            Kind::Map(entries) => {
+                for (key, value) in entries {
+                    let Some(name) = self.name(key, path) else { continue };
+                    if Room::of_envoy(name).is_some() {
+                        self.known(value, &path.key(name), name);
+                    } else {
+                        let message = format!("{} is no key", quoted(name));
+                        self.problems.add(key.at, path.key(name), message, "remove it");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The key that was probably meant.
+fn nearest(name: &str, keys: &[&'static str]) -> Option<&'static str> {
+    // Long names are no misspelt keys, and would take long.
+    let likeness = |key: &&'static str| (strsim::jaro_winkler(name, key), *key);
+    let all = keys.iter().filter(|_| name.len() <= 64).map(likeness);
+    all.filter(|&(likeness, _)| likeness > 0.8)
+        .max_by(|one, other| one.0.total_cmp(&other.0))
+        .map(|best| best.1)
+}

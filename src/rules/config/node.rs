@@ -1,0 +1,157 @@
+//! What a file says, whatever its format: a tree in which each value knows its line and column.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::problem::Problems;
+
+/// Where something stands in its file. Ordered as a reader meets it.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) struct Place {
+    /// From 1.
+    pub(crate) line: usize,
+    /// In characters, from 1.
+    pub(crate) column: usize,
+}
+
+/// A value.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) at: Place,
+    pub(super) kind: Kind,
+}
+
+/// What a value is.
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    /// Nothing: an empty value, `~` or `null`.
+    Null,
+    /// A scalar with its text as it is written; texts are shared by what YAML's aliases repeat.
+    Scalar(Scalar, Rc<str>),
+    List(Vec<Node>),
+    /// In the order of the file.
+    Map(Vec<(Node, Node)>),
+}
+
+/// What a scalar would be to a reader who knows no rules.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Scalar {
+    /// In quotes.
+    Quoted,
+    /// Without quotes, and nothing else.
+    Text,
+    Bool,
+    Integer,
+    Float,
+    /// TOML's dates and times.
+    Time,
+}
+
+/// How deep values may lie in each other. Rules end before, at 32 levels of descriptors; only `metadata` could go on.
+pub(super) const MAX_DEPTH: usize = 100;
+/// The longest file that is read.
+pub(super) const MAX_BYTES: usize = 64 << 20;
+
+impl Node {
+    pub(super) fn new(at: Place, kind: Kind) -> Self {
+        Self { at, kind }
+    }
+
+    /// As a message calls it.
+    pub(super) fn shown(&self) -> String {
+        match &self.kind {
+            Kind::Null => "nothing".to_owned(),
+            Kind::Scalar(_, text) => quoted(text),
+            Kind::List(_) => "a list".to_owned(),
+            Kind::Map(_) => "a map".to_owned(),
+        }
+    }
+
+    /// The text of a map's key.
+    pub(super) fn as_key(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Scalar(Scalar::Text | Scalar::Quoted, text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// A text in quotes, cut to what a message has room for.
+pub(super) fn quoted(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}
+
+/// A map, without the keys that were there before.
+pub(super) fn map(entries: Vec<(Node, Node)>, problems: &mut Problems) -> Kind {
+    let mut first: HashMap<Rc<str>, usize> = HashMap::with_capacity(entries.len());
+    let unique = entries.into_iter().filter(|(key, _)| {
+        let Kind::Scalar(_, text) = &key.kind else { return true };
+        match first.entry(Rc::clone(text)) {
+            std::collections::hash_map::Entry::Vacant(free) => {
+                free.insert(key.at.line);
+                true
+            }
+            std::collections::hash_map::Entry::Occupied(taken) => {
+                let message = format!("the key {} is here twice", quoted(text));
+                problems.add(key.at, "", message, format!("remove it, or the one in line {}", taken.get()));
+                false
+            }
+        }
+    });
+    Kind::Map(unique.collect())
+}
+
+/// Finds line and column of an offset in bytes, for readers that know no more.
+pub(super) struct Lines<'t> {
+    text: &'t str,
+    starts: Vec<usize>,
+}
+
+impl<'t> Lines<'t> {
+    pub(super) fn of(text: &'t str) -> Self {
+        let after = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n').map(|(at, _)| at + 1);
+        Self { text, starts: std::iter::once(0).chain(after).collect() }
+    }
+
+    pub(super) fn place(&self, offset: usize) -> Place {
+        let line = self.starts.partition_point(|&start| start <= offset);
+        let start = line.checked_sub(1).and_then(|line| self.starts.get(line)).copied().unwrap_or(0);
+        // Columns are counted only where something is reported or kept; lines are short, but for a whole file in one.
+        let column = self
+            .text
+            .get(start..offset)
+            .map_or(0, |before| if before.len() > 1 << 12 { before.len() } else { before.chars().count() });
+        Place { line: line.max(1), column: column + 1 }
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_are_lines_and_columns() {
+        let lines = Lines::of("ab\nçd\n\nx");
+        let place = |offset| {
+            let Place { line, column } = lines.place(offset);
+            (line, column)
+        };
+        assert_eq!(place(0), (1, 1));
+        assert_eq!(place(2), (1, 3));
+        assert_eq!(place(3), (2, 1));
+        assert_eq!(place(5), (2, 2));
+        assert_eq!(place(8), (4, 1));
+        assert_eq!(place(9), (4, 2));
+        // Out of the text, and inside of a character: somewhere near, without a panic.
+        assert_eq!((place(99).0, place(4).0), (4, 2));
+    }
+
+    #[test]
+    fn long_texts_are_cut_in_messages() {
+        assert_eq!(quoted("a\nb"), "\"a\\nb\"");
+        assert!(quoted(&"ü".repeat(10_000)).chars().count() < 90);
+    }
+}

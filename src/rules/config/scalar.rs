@@ -1,0 +1,198 @@
+//! Scalars: texts, numbers, yes and no, shares.
+
+use super::keys::{Context, Path};
+use super::node::{Kind, Node, Scalar, quoted};
+
+/// All of them, in the parts that shares are counted in.
+pub(super) const MILLION: u32 = 1_000_000;
+
+impl Context {
+    /// A text. Whole numbers, true and false may go without quotes; fractions may not, since `1.10` would be `1.1` to others.
+    pub(super) fn text<'n>(&mut self, node: &'n Node, path: &Path<'_>) -> Option<&'n str> {
+        match &node.kind {
+            Kind::Scalar(Scalar::Float | Scalar::Time, text) => {
+                self.problems.add(
+                    node.at,
+                    path,
+                    format!("{text} is no text"),
+                    format!("put it in quotes: \"{text}\""),
+                );
+                None
+            }
+            Kind::Scalar(_, text) => Some(text),
+            Kind::Null | Kind::List(_) | Kind::Map(_) => {
+                self.problems.add(node.at, path, format!("{} is no text", node.shown()), "write a text");
+                None
+            }
+        }
+    }
+
+    /// True or false.
+    pub(super) fn yes(&mut self, node: &Node, path: &Path<'_>) -> Option<bool> {
+        if let Kind::Scalar(Scalar::Bool, text) = &node.kind {
+            return Some(matches!(
+                text.as_bytes(),
+                [b't' | b'T' | b'y' | b'Y', ..] | [b'o' | b'O', b'n' | b'N']
+            ));
+        }
+        let remedy = match &node.kind {
+            Kind::Scalar(Scalar::Quoted, text) if matches!(&**text, "true" | "false") => "remove the quotes",
+            _ => "write true or false",
+        };
+        self.problems.add(node.at, path, format!("{} is neither true nor false", node.shown()), remedy);
+        None
+    }
+
+    /// A whole number from `least` to `most`.
+    pub(super) fn number(&mut self, node: &Node, path: &Path<'_>, least: u64, most: u64) -> Option<u64> {
+        let range = format!("write a whole number from {least} to {most}");
+        let (message, remedy) = match &node.kind {
+            Kind::Scalar(Scalar::Integer, text) => match whole(text) {
+                Ok(number) if (least..=most).contains(&number) => return Some(number),
+                Ok(number) if number < least => (format!("{number} is less than {least}"), range),
+                Ok(_) | Err(Bad::TooLarge) => (format!("{} is more than {most}", short(text)), range),
+                Err(Bad::Negative) => (format!("{} is negative", short(text)), range),
+                Err(Bad::Octal) => {
+                    let remedy = "write it without the zero, or as 0o17 if it is octal".to_owned();
+                    (format!("{} begins with a zero, which some read as octal", short(text)), remedy)
+                }
+                Err(Bad::Other) => (format!("{} is no whole number", quoted(text)), range),
+            },
+            Kind::Scalar(Scalar::Quoted, text) if whole(text).is_ok() => {
+                (format!("{} is a text", quoted(text)), "remove the quotes".to_owned())
+            }
+            _ => (format!("{} is no whole number", node.shown()), range),
+        };
+        self.problems.add(node.at, path, message, remedy);
+        None
+    }
+
+    /// A share, in millionths.
+    pub(super) fn share(&mut self, node: &Node, path: &Path<'_>) -> Option<u32> {
+        let text = self.text(node, path)?;
+        let share = millionths(text);
+        if share.is_none() {
+            let message = format!("{} is no share from 0% to 100%", quoted(text));
+            self.problems.add(
+                node.at,
+                path,
+                message,
+                "write a percentage with at most four decimals, as 25% or 0.5%",
+            );
+        }
+        share
+    }
+}
+
+fn short(text: &str) -> &str {
+    text.get(..40).unwrap_or(text)
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Bad {
+    Negative,
+    TooLarge,
+    Octal,
+    Other,
+}
+
+/// A whole number as YAML and TOML write it.
+fn whole(text: &str) -> Result<u64, Bad> {
+    if text.strip_prefix('-').is_some_and(|zeros| !zeros.is_empty() && zeros.bytes().all(|byte| byte == b'0'))
+    {
+        return Ok(0);
+    }
+    let unsigned = text.strip_prefix('+').unwrap_or(text);
+    if unsigned.starts_with('-') {
+        return Err(Bad::Negative);
+    }
+    let (digits, radix) = match unsigned.get(..2) {
+        Some("0x" | "0X") => (&unsigned[2..], 16),
+        Some("0o" | "0O") => (&unsigned[2..], 8),
+        Some("0b" | "0B") => (&unsigned[2..], 2),
+        _ => (unsigned, 10),
+    };
+    if radix == 10 && digits.len() > 1 && digits.starts_with('0') {
+        return Err(Bad::Octal);
+    }
+    let mut value: Option<u64> = None;
+    for c in digits.chars() {
+        match c.to_digit(radix) {
+            Some(digit) => {
+                let next = value.unwrap_or(0).checked_mul(u64::from(radix));
+                let next = next.and_then(|next| next.checked_add(u64::from(digit)));
+                value = Some(next.ok_or(Bad::TooLarge)?);
+            }
+            None if c == '_' && value.is_some() => {}
+            None => return Err(Bad::Other),
+        }
+    }
+    value.ok_or(Bad::Other)
+}
+
+/// A percentage, exactly.
+fn millionths(text: &str) -> Option<u32> {
+    let number = text.trim().strip_suffix('%')?.trim_end();
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || whole.len() > 3 || fraction.len() > 4 || !digits(whole) || !digits(fraction) {
+        return None;
+    }
+    if number.ends_with('.') {
+        return None;
+    }
+    let share: u32 = format!("{whole}{fraction:0<4}").parse().ok()?;
+    (share <= MILLION).then_some(share)
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_they_are_written() {
+        for (text, number) in [
+            ("0", 0),
+            ("+5", 5),
+            ("-0", 0),
+            ("1_000", 1000),
+            ("0x1F", 31),
+            ("0o17", 15),
+            ("0b101", 5),
+            ("18446744073709551615", u64::MAX),
+        ] {
+            assert_eq!(whole(text), Ok(number), "{text}");
+        }
+        for (text, bad) in [
+            ("-1", Bad::Negative),
+            ("010", Bad::Octal),
+            ("18446744073709551616", Bad::TooLarge),
+            ("", Bad::Other),
+            ("-", Bad::Negative),
+            ("_1", Bad::Other),
+            ("0x", Bad::Other),
+            ("1.0", Bad::Other),
+        ] {
+            assert_eq!(whole(text), Err(bad), "{text}");
+        }
+    }
+
+    #[test]
+    fn shares_are_exact() {
+        for (text, share) in [
+            ("25%", 250_000),
+            ("100%", 1_000_000),
+            ("0%", 0),
+            ("0.0001%", 1),
+            ("12.5 %", 125_000),
+            ("100.0000%", 1_000_000),
+        ] {
+            assert_eq!(millionths(text), Some(share), "{text}");
+        }
+        for text in
+            ["", "%", "25", "0.25", "101%", "100.0001%", "0.00001%", "-1%", ".5%", "5.%", "1e1%", "1.2.3%"]
+        {
+            assert_eq!(millionths(text), None, "{text}");
+        }
+    }
+}

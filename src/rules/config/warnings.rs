@@ -1,0 +1,86 @@
+//! What is allowed, but hardly meant.
+
+use std::collections::HashSet;
+
+use super::check::Branch;
+use super::node::quoted;
+use super::problem::Problems;
+use crate::rules::Rule;
+use crate::rules::tree::Wild;
+
+/// Looks through a file that can be used.
+pub(super) fn look(branches: &[Branch], rules: &[Rule], warnings: &mut Problems) {
+    let names: HashSet<&str> = rules.iter().filter(|rule| rule.is_named).map(|rule| &*rule.name).collect();
+    let mut told = HashSet::new();
+    for rule in rules {
+        for name in rule.replaces.iter().filter(|name| !names.contains(&***name)) {
+            if told.insert(&**name) {
+                let at = super::node::Place { line: rule.line, column: 1 };
+                let message =
+                    format!("no rule of this file is named {}, which is replaced here", quoted(name));
+                warnings.add(at, "", message, "");
+            }
+        }
+    }
+    level(branches, warnings);
+}
+
+fn level(branches: &[Branch], warnings: &mut Problems) {
+    unreached(branches, warnings);
+    hidden(branches, warnings);
+    for branch in branches {
+        if branch.own.is_empty()
+            && branch.tiers.is_empty()
+            && branch.children.is_empty()
+            && branch.value.is_none()
+        {
+            let message = format!("{} says nothing: no limit, no descriptors", branch.shown());
+            warnings.add(branch.at, "", message, "");
+        }
+        level(&branch.children, warnings);
+    }
+}
+
+/// Wildcards of which an earlier one catches everything. A pattern that matches another one's text matches all that the other
+/// matches, since only a `*` can stand for the other's.
+fn unreached(branches: &[Branch], warnings: &mut Problems) {
+    let numbered = (0_u32..).zip(branches).filter(|(_, branch)| branch.is_wildcard());
+    let wild = Wild::new(numbered.clone().map(|(at, branch)| (&*branch.key, branch.value.as_deref(), at)));
+    for (at, branch) in numbered {
+        let first = wild.first(&branch.key, branch.value.as_deref().unwrap_or("*"));
+        let Some(first) = first.filter(|&first| first < at) else { continue };
+        if let Some(earlier) = branches.get(first as usize) {
+            let message = format!(
+                "{} is never reached: the first wildcard that matches counts, and {} in line {} matches all of it",
+                branch.shown(),
+                earlier.shown(),
+                earlier.at.line
+            );
+            warnings.add(branch.at, "", message, "move it before that one");
+        }
+    }
+}
+
+/// An entry without a limit of its own, beside one that would have limited the same requests. Without descriptors either it
+/// is meant to let them through.
+fn hidden(branches: &[Branch], warnings: &mut Problems) {
+    let limited: Vec<&Branch> =
+        branches.iter().filter(|branch| branch.value.is_none() && !branch.own.is_empty()).collect();
+    for branch in branches {
+        if branch.value.is_none()
+            || !branch.own.is_empty()
+            || !branch.tiers.is_empty()
+            || branch.children.is_empty()
+        {
+            continue;
+        }
+        if let Some(sibling) = limited.iter().find(|sibling| sibling.key == branch.key) {
+            let message = format!(
+                "requests that are just {} have no limit: that of line {} is for other values",
+                branch.shown(),
+                sibling.at.line
+            );
+            warnings.add(branch.at, "", message, "if they should have one, write it here too");
+        }
+    }
+}

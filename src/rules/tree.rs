@@ -1,0 +1,210 @@
+//! Rules of one domain, compiled for matching.
+//!
+//! ```text
+//! at each level   the exact (key, value)            one look-up by hash
+//!                 else the wildcards, first declared  by their literal beginning or end
+//!                 else the key without a value       one look-up by hash
+//! ```
+//! A level is a number; an exact entry is found in one table for all levels, by the hash of level, key and value, so that what is
+//! asked need not be copied. There is no way back: what a level finds first is what counts, as in Envoy's service.
+
+mod affixes;
+mod pattern;
+mod wild;
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use ahash::RandomState;
+use hashbrown::HashTable;
+
+use self::affixes::NONE;
+pub(super) use self::pattern::Pattern;
+pub(super) use self::wild::Wild;
+use super::config::Branch;
+
+/// Entries of the file, to be asked which of them a request is.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    hasher: RandomState,
+    nodes: Vec<Node>,
+    levels: Vec<Level>,
+    /// Nodes by level, key and value.
+    exact: HashTable<u32>,
+    /// Nodes without a value, by level and key.
+    bare: HashTable<u32>,
+}
+
+#[derive(Debug)]
+struct Node {
+    /// The level that it stands on.
+    level: u32,
+    key: Box<str>,
+    value: Option<Box<str>>,
+    own: Found,
+    tiers: Box<[(Box<str>, Found)]>,
+    /// Values that are of a tier.
+    members: Option<Box<HashMap<Box<str>, Found, RandomState>>>,
+    /// The level of its children.
+    below: u32,
+}
+
+#[derive(Debug, Default)]
+struct Level {
+    has_exact: bool,
+    has_bare: bool,
+    wild: Option<Box<Wild>>,
+}
+
+/// The rules that limit a request: some that follow each other in the domain's. None: nothing limits it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Found {
+    first: u32,
+    end: u32,
+}
+
+impl Found {
+    fn of(rules: &Range<usize>, offset: usize) -> Self {
+        let index = |at: usize| u32::try_from(at.saturating_add(offset)).unwrap_or(NONE);
+        Self { first: index(rules.start), end: index(rules.end) }
+    }
+
+    /// Their places in the domain's rules.
+    #[inline]
+    pub(crate) fn rules(self) -> Range<usize> {
+        self.first as usize..self.end as usize
+    }
+}
+
+impl Tree {
+    /// Of the entries of several files, each with the place where the file's rules begin in the domain's.
+    pub(crate) fn new<'b>(files: impl IntoIterator<Item = (&'b [Branch], usize)>) -> Self {
+        let mut tree = Self {
+            hasher: RandomState::new(),
+            nodes: Vec::new(),
+            levels: vec![Level::default()],
+            exact: HashTable::new(),
+            bare: HashTable::new(),
+        };
+        let mut top = Vec::new();
+        for (branches, offset) in files {
+            top.extend(branches.iter().map(|branch| (branch, offset)));
+        }
+        tree.fill(0, &top);
+        tree
+    }
+
+    fn fill(&mut self, level: u32, branches: &[(&Branch, usize)]) {
+        let mut wild = Vec::new();
+        let mut nodes = Vec::with_capacity(branches.len());
+        for &(branch, offset) in branches {
+            let node = self.add(level, branch, offset);
+            nodes.push(node);
+            if branch.is_wildcard() {
+                wild.push((&*branch.key, branch.value.as_deref(), node));
+            }
+        }
+        if let Some(here) = self.levels.get_mut(level as usize).filter(|_| !wild.is_empty()) {
+            here.wild = Some(Box::new(Wild::new(wild)));
+        }
+        for (&(branch, offset), node) in branches.iter().zip(nodes) {
+            if !branch.children.is_empty() {
+                let below = u32::try_from(self.levels.len()).unwrap_or(NONE);
+                self.levels.push(Level::default());
+                self.nodes[node as usize].below = below;
+                let children: Vec<_> = branch.children.iter().map(|child| (child, offset)).collect();
+                self.fill(below, &children);
+            }
+        }
+    }
+
+    fn add(&mut self, level: u32, branch: &Branch, offset: usize) -> u32 {
+        let number = u32::try_from(self.nodes.len()).unwrap_or(NONE);
+        let tiers: Box<[_]> =
+            branch.tiers.iter().map(|tier| (tier.name.clone(), Found::of(&tier.rules, offset))).collect();
+        let mut members = HashMap::with_hasher(self.hasher.clone());
+        for tier in &branch.tiers {
+            let found = Found::of(&tier.rules, offset);
+            members.extend(tier.members.iter().map(|member| (member.clone(), found)));
+        }
+        self.nodes.push(Node {
+            level,
+            key: branch.key.clone(),
+            value: branch.value.clone(),
+            own: Found::of(&branch.own, offset),
+            tiers,
+            members: (!members.is_empty()).then(|| Box::new(members)),
+            below: NONE,
+        });
+        let (key, value) = (&*branch.key, branch.value.as_deref());
+        let Self { hasher, nodes, .. } = self;
+        let again = |&at: &u32| {
+            let node = &nodes[at as usize];
+            match &node.value {
+                Some(value) => hasher.hash_one((node.level, &*node.key, &**value)),
+                None => hasher.hash_one((node.level, &*node.key)),
+            }
+        };
+        let Some(here) = self.levels.get_mut(level as usize) else { return number };
+        // A wildcard is found as its own text too: the first look-up knows nothing of patterns.
+        if let Some(value) = value {
+            here.has_exact = true;
+            self.exact.insert_unique(hasher.hash_one((level, key, value)), number, again);
+        } else {
+            here.has_bare = true;
+            self.bare.insert_unique(hasher.hash_one((level, key)), number, again);
+        }
+        number
+    }
+
+    /// The rules for a request's entries, in their order. Nothing is allocated.
+    ///
+    /// A tier that the request names comes first, if the entry has it; then one that counts the value among its members; then
+    /// the entry's own limit.
+    pub(crate) fn find(&self, entries: &[(&str, &str)], tier: Option<&str>) -> Found {
+        let Some(&(_, last)) = entries.last() else { return Found::default() };
+        let mut level = 0;
+        let mut found = None;
+        for &(key, value) in entries {
+            found = self.step(level, key, value);
+            let Some(node) = found else { return Found::default() };
+            level = node.below;
+        }
+        let Some(node) = found else { return Found::default() };
+        if let Some(tier) = tier {
+            if let Some((_, rules)) = node.tiers.iter().find(|(name, _)| **name == *tier) {
+                return *rules;
+            }
+        }
+        node.members.as_ref().and_then(|members| members.get(last)).copied().unwrap_or(node.own)
+    }
+
+    #[inline]
+    fn step(&self, level: u32, key: &str, value: &str) -> Option<&Node> {
+        let here = self.levels.get(level as usize)?;
+        if here.has_exact {
+            let hash = self.hasher.hash_one((level, key, value));
+            let same = |&at: &u32| {
+                let node = &self.nodes[at as usize];
+                node.level == level && node.value.as_deref() == Some(value) && *node.key == *key
+            };
+            if let Some(&at) = self.exact.find(hash, same) {
+                return self.nodes.get(at as usize);
+            }
+        }
+        if let Some(at) = here.wild.as_ref().and_then(|wild| wild.first(key, value)) {
+            return self.nodes.get(at as usize);
+        }
+        if here.has_bare {
+            let hash = self.hasher.hash_one((level, key));
+            let same = |&at: &u32| {
+                let node = &self.nodes[at as usize];
+                node.level == level && *node.key == *key
+            };
+            if let Some(&at) = self.bare.find(hash, same) {
+                return self.nodes.get(at as usize);
+            }
+        }
+        None
+    }
+}
