@@ -147,6 +147,22 @@ impl Decision {
         self.at_ns
     }
 
+    /// The same of a limit that is one unit less than its store's, by which that tells whether it is exceeded. Of a request that is
+    /// denied it is a look for one unit more than it costs.
+    #[cfg(feature = "rules")]
+    pub(crate) fn judged(self, outcome: Outcome, cost: u64, limit: u64) -> Self {
+        let facts = match self.facts {
+            Facts::Pace { ahead, interval, capacity, scale, queued } => {
+                Facts::Pace { ahead, interval, capacity: capacity.saturating_sub(interval), scale, queued }
+            }
+            Facts::Plain { remaining, retry_ns, reset_ns, delay_ns } => {
+                Facts::Plain { remaining: remaining.saturating_sub(1), retry_ns, reset_ns, delay_ns }
+            }
+            others @ (Facts::Ticks { .. } | Facts::Batch { .. } | Facts::Blend { .. }) => others,
+        };
+        Self { outcome, cost, limit, facts, ..self }
+    }
+
     /// This outcome, with the figures of a decision that charged nothing.
     pub(crate) const fn with_figures_of(self, uncharged: Self) -> Self {
         Self { facts: uncharged.facts, ..self }.uncharged()

@@ -1,8 +1,382 @@
 //! Rules in the language of Envoy's rate limit service, which reload while requests are decided.
+//!
+//! ```
+//! use tollgate::rules::{Descriptor, Rules};
+//!
+//! let rules = Rules::from_yaml("
+//! domain: edge
+//! descriptors:
+//!   - key: remote_address
+//!     rate_limit: { unit: second, requests_per_unit: 10 }
+//!   - key: path
+//!     value: /login
+//!     descriptors:
+//!       - key: remote_address
+//!         rate_limit: { unit: minute, requests_per_unit: 5 }
+//! ")?;
+//! let answer = rules.check("edge", &[
+//!     Descriptor::new(&[("remote_address", "192.0.2.1")]),
+//!     Descriptor::new(&[("path", "/login"), ("remote_address", "192.0.2.1")]),
+//! ]);
+//! assert!(answer.is_allowed());
+//! assert_eq!(answer.limits().map(|limit| limit.remaining()).collect::<Vec<_>>(), [9, 4]);
+//! # Ok::<(), tollgate::rules::RulesError>(())
+//! ```
+//!
+//! [The guide](crate::guide::rules) has the language. A request that several rules apply to is charged to all of them or to none,
+//! as by [`check_all`](crate::check_all), unless the file says `charging: count-first`.
+//!
+//! # How rules are replaced
+//! ```text
+//! Rules ──► Live n: trees, and for each rule the generation that counts for it
+//!              │ a rule that is as before keeps its generation
+//!              ▼ a rule whose numbers, algorithm or store changed: one that takes over what clients have used, by units
+//!           Live n − 1
+//! ```
+//! All rules are published by one pointer, so a request is decided by the old ones or the new ones, never by some of each. Who has
+//! charged looks afterwards whether the pointer has moved, and if what it charged does not count any more, gives it back and decides
+//! anew: so no charge is lost, as with [`Adjustable`](crate::Adjustable) limiters, whose generations these are.
 
+mod answer;
 mod config;
+mod decide;
+mod error;
+mod live;
+mod request;
 mod spec;
 mod tree;
 
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use self::answer::{Answer, Applied, Code, Status, Verdict};
 pub use self::config::{Config, ConfigError, Domain, Problem};
+use self::decide::Asks;
+pub use self::error::RulesError;
+use self::live::Live;
+pub use self::request::Descriptor;
+use self::request::Key;
 pub use self::spec::{Algorithm, Charging, Limit, Metric, Rule, Store};
+use crate::clock::{Clock, QuantaClock, Timestamp};
+use crate::decision::Outcome;
+use crate::store::adjustable::Published;
+use crate::store::chosen::Hasher;
+use crate::store::verb::{Store as _, When};
+use crate::sync::{AtomicU64, Ordering, fence_after_rmw};
+
+/// Rules, and what their clients have used.
+///
+/// Shared by reference or in an `Arc`; every method takes `&self`. A check takes no lock.
+///
+/// # Consistency
+/// Each request is decided by all rules of one load. What is charged is never lost in a reload; a request that is under way in one
+/// may be charged twice by rules that cannot give back (logs, sketches), against the client.
+pub struct Rules<C = QuantaClock> {
+    live: Published<Live>,
+    /// One load at a time. Checks never take it.
+    loading: Mutex<Loading>,
+    options: Options,
+    hasher: Hasher,
+    clock: C,
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Loading {
+    files: Vec<PathBuf>,
+    last_error: Option<RulesError>,
+}
+
+#[derive(Copy, Clone, Debug, Default)]
+struct Options {
+    merge_domains: bool,
+    shadow: bool,
+    charging: Option<Charging>,
+}
+
+/// Sets what is optional about rules; made by [`Rules::builder`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until rules are loaded"]
+pub struct RulesBuilder<C = ()> {
+    options: Options,
+    clock: C,
+}
+
+/// How loads went, since the rules were made; see [`Rules::reloads`].
+#[derive(Clone, Debug)]
+pub struct Reloads {
+    /// Loads that succeeded, the first included.
+    pub succeeded: u64,
+    /// Loads that failed, and changed nothing.
+    pub failed: u64,
+    /// Why the last load failed; `None` if it succeeded.
+    pub last_error: Option<RulesError>,
+}
+
+impl Rules {
+    /// Rules by the default clock, from YAML.
+    ///
+    /// # Errors
+    /// If the text is not what the [language](crate::guide::rules) says: with all that is wrong, by line.
+    pub fn from_yaml(text: &str) -> Result<Self, RulesError> {
+        Self::builder().load([Config::from_yaml("rules", text)?])
+    }
+
+    /// Rules by the default clock, from a YAML, JSON or TOML file, by its extension.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is not what the [language](crate::guide::rules) says.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, RulesError> {
+        Self::builder().read([path])
+    }
+
+    /// Rules with another clock, from several files, or for a dry run.
+    pub fn builder() -> RulesBuilder {
+        RulesBuilder { options: Options::default(), clock: () }
+    }
+}
+
+impl<C> RulesBuilder<C> {
+    /// The clock. Default: [`QuantaClock`]. It should tell the time since the Unix epoch, as ours do, for windows to be those of
+    /// the calendar.
+    pub fn clock<D>(self, clock: D) -> RulesBuilder<D> {
+        RulesBuilder { options: self.options, clock }
+    }
+
+    /// Whether several files may have rules of one domain. Default: no, that is an error.
+    pub fn merge_domains(mut self, merge: bool) -> Self {
+        self.options.merge_domains = merge;
+        self
+    }
+
+    /// What is charged for requests that are refused, whatever the files say. Default: as each file says, and
+    /// [`Charging::AllOrNothing`] if it says nothing.
+    pub fn charging(mut self, charging: Charging) -> Self {
+        self.options.charging = Some(charging);
+        self
+    }
+
+    /// Whether to refuse nothing at all, and only report: a dry run of everything. Default: no.
+    pub fn shadow(mut self, shadow: bool) -> Self {
+        self.options.shadow = shadow;
+        self
+    }
+}
+
+impl RulesBuilder {
+    /// Loads rules from files, which [`Rules::reload`] reads again.
+    ///
+    /// # Errors
+    /// As [`Rules::read`].
+    pub fn read<P: AsRef<Path>>(self, files: impl IntoIterator<Item = P>) -> Result<Rules, RulesError> {
+        self.clock(QuantaClock::new()).read(files)
+    }
+
+    /// Loads rules that have been read.
+    ///
+    /// # Errors
+    /// If two files have rules of one domain, or there is no memory for a rule's store.
+    pub fn load(self, configs: impl IntoIterator<Item = Config>) -> Result<Rules, RulesError> {
+        self.clock(QuantaClock::new()).load(configs)
+    }
+}
+
+impl<C: Clock> RulesBuilder<C> {
+    /// Loads rules from files, which [`Rules::reload`] reads again.
+    ///
+    /// # Errors
+    /// As [`Rules::read`].
+    pub fn read<P: AsRef<Path>>(self, files: impl IntoIterator<Item = P>) -> Result<Rules<C>, RulesError> {
+        let files: Vec<PathBuf> = files.into_iter().map(|file| file.as_ref().to_owned()).collect();
+        let rules = self.build();
+        rules.loading.lock().unwrap_or_else(PoisonError::into_inner).files = files;
+        rules.reload()?;
+        Ok(rules)
+    }
+
+    /// Loads rules that have been read.
+    ///
+    /// # Errors
+    /// If two files have rules of one domain, or there is no memory for a rule's store.
+    pub fn load(self, configs: impl IntoIterator<Item = Config>) -> Result<Rules<C>, RulesError> {
+        let rules = self.build();
+        rules.replace(configs)?;
+        Ok(rules)
+    }
+
+    fn build(self) -> Rules<C> {
+        let hasher = Hasher::new();
+        Rules {
+            live: Published::new(Live::empty(&hasher)),
+            loading: Mutex::default(),
+            options: self.options,
+            hasher,
+            clock: self.clock,
+            succeeded: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }
+    }
+}
+
+impl<C: Clock> Rules<C> {
+    /// Decides a request that says this of itself, and charges it: to all rules that apply, or none.
+    ///
+    /// A domain without rules, and descriptors that no rule applies to, allow.
+    ///
+    /// # Complexity
+    /// For each descriptor a search by its entries (constant but for wildcards that begin with `*`), and for each rule that
+    /// applies a check of its store. Never allocates for up to two rules with short keys. Takes no lock.
+    #[must_use = "an answer that nobody reads limits nothing"]
+    pub fn check(&self, domain: &str, descriptors: &[Descriptor<'_>]) -> Answer {
+        self.check_n(domain, descriptors, 1)
+    }
+
+    /// [`Rules::check`] of a request that costs `hits`, where its descriptors do not say otherwise; 0 only looks.
+    #[must_use = "an answer that nobody reads limits nothing"]
+    pub fn check_n(&self, domain: &str, descriptors: &[Descriptor<'_>], hits: u64) -> Answer {
+        self.decide(domain, descriptors, hits, When::read(&self.clock))
+    }
+
+    /// [`Rules::check_n`] at a time that the caller says.
+    #[must_use = "an answer that nobody reads limits nothing"]
+    pub fn check_at(
+        &self,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+        hits: u64,
+        now: Timestamp,
+    ) -> Answer {
+        self.decide(domain, descriptors, hits, When::given(&self.clock, now))
+    }
+
+    fn decide(&self, name: &str, descriptors: &[Descriptor<'_>], hits: u64, when: When<'_, C>) -> Answer {
+        loop {
+            let live = self.live.load();
+            let Some((place, domain)) = live.domain(name) else {
+                let shadow = self.options.shadow;
+                let decided = smallvec::SmallVec::new();
+                return Answer { live, domain: None, outcome: Outcome::Allowed, shadow, decided };
+            };
+            let mut asks = Asks::find(domain, descriptors, hits, when.now_ns, &self.hasher);
+            let outcome = asks.decide(domain.charging, when);
+            if asks.charged() {
+                fence_after_rmw();
+                if !self.live.is_present(&live)
+                    && !asks.still_count_in(self.live.load().domain(name).map(|(_, domain)| domain))
+                {
+                    asks.undo(when);
+                    continue;
+                }
+            }
+            let (decided, shadow) = (asks.decided(), self.options.shadow || domain.shadow);
+            return Answer { live, domain: Some(place), outcome, shadow, decided };
+        }
+    }
+
+    /// Takes back what an answer has charged, as far as that is possible: as [`refund_all`](crate::refund_all). The descriptors are
+    /// those of the request. Nothing is given back by rules that count first, nor by those that have changed since.
+    pub fn refund(&self, descriptors: &[Descriptor<'_>], answer: &Answer) {
+        let when = When::read(&self.clock);
+        let Some(domain) = answer.domain.and_then(|place| answer.live.domain_at(place)) else { return };
+        if domain.charging == Charging::CountFirst || answer.outcome != Outcome::Allowed {
+            return;
+        }
+        let live = self.live.load();
+        for decided in &answer.decided {
+            let active = domain.active(decided.rule);
+            let now =
+                live.domain(&domain.name).and_then(|(_, domain)| domain.by_identity(&active.rule.identity));
+            let (Some(limiter), Some(now)) = (active.limiter(), now.and_then(live::Active::limiter)) else {
+                continue;
+            };
+            if let (Some(charge), Some(descriptor)) =
+                (&decided.decision, descriptors.get(decided.descriptor as usize))
+                && charge.charged() > 0
+                && Arc::ptr_eq(&limiter.generation, &now.generation)
+            {
+                let key = Key::new(descriptor.entries(), active.rule.counted_by, active.keys_vary);
+                limiter.generation.store().give_back(key.as_str(), when, charge, charge.charged());
+            }
+        }
+    }
+
+    /// Reads the files again and puts their rules in force; clients keep what they have used under rules that stay.
+    ///
+    /// A rule stays if its keys and values do, whatever becomes of its numbers. If those change, or its algorithm or store, what
+    /// clients have used is carried over by units, at most the new limit: see [`Carry::Used`](crate::Carry::Used).
+    ///
+    /// # Errors
+    /// If a file cannot be read or is wrong, or these rules were not read from files. Then nothing is changed, and the failure is
+    /// counted.
+    pub fn reload(&self) -> Result<(), RulesError> {
+        self.load(|loading| {
+            if loading.files.is_empty() {
+                return Err(RulesError::no_source());
+            }
+            Ok(ConfigError::of_all(loading.files.iter().map(Config::read))?)
+        })
+    }
+
+    /// Puts other rules in force, as [`Rules::reload`] does those of its files.
+    ///
+    /// # Errors
+    /// As [`Rules::reload`].
+    pub fn replace(&self, configs: impl IntoIterator<Item = Config>) -> Result<(), RulesError> {
+        self.load(|_| Ok(configs.into_iter().collect()))
+    }
+
+    fn load(&self, read: impl FnOnce(&Loading) -> Result<Vec<Config>, RulesError>) -> Result<(), RulesError> {
+        let mut loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.live.load();
+        let next = read(&loading)
+            .and_then(|configs| Ok(Domain::merge(configs, self.options.merge_domains)?))
+            .and_then(|domains| {
+                last.after(domains, self.options.charging, &self.hasher, || When::read(&self.clock))
+            });
+        // Ordering: Relaxed: for people.
+        match next {
+            Ok(next) => {
+                self.live.publish(Arc::new(next));
+                self.succeeded.fetch_add(1, Ordering::Relaxed);
+                loading.last_error = None;
+                Ok(())
+            }
+            Err(error) => {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                loading.last_error = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// How loads went.
+    #[must_use]
+    pub fn reloads(&self) -> Reloads {
+        let loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        Reloads {
+            succeeded: self.succeeded.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            last_error: loading.last_error.clone(),
+        }
+    }
+
+    /// The clock.
+    #[must_use]
+    pub const fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// Calls `visit` with the name of each domain and each rule in force.
+    pub fn for_each(&self, mut visit: impl FnMut(&str, &Rule)) {
+        for domain in self.live.load().domains() {
+            domain.rules().iter().for_each(|active| visit(&domain.name, &active.rule));
+        }
+    }
+}
+
+impl<C> std::fmt::Debug for Rules<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rules").field("live", &*self.live.load()).finish_non_exhaustive()
+    }
+}

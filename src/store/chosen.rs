@@ -185,18 +185,6 @@ impl Chosen {
         each_that_carries!(self, _store => true, false)
     }
 
-    /// Whether it has one state for all keys.
-    pub(crate) fn is_direct(&self) -> bool {
-        matches!(
-            self,
-            Self::DirectFixed(_)
-                | Self::DirectGcra(_)
-                | Self::DirectSliding(_)
-                | Self::DirectSub(_)
-                | Self::DirectLog(_)
-        )
-    }
-
     /// Keys that are held, if they are.
     pub(crate) fn keys(&self) -> Option<usize> {
         match self {

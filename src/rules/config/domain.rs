@@ -87,6 +87,11 @@ impl Domain {
         Some(Self { name, charging, shadow, rules, tree })
     }
 
+    /// Its name, rules, and what finds them.
+    pub(in crate::rules) fn into_parts(self) -> (Box<str>, Vec<Rule>, Tree) {
+        (self.name, self.rules, self.tree)
+    }
+
     /// What requests call it.
     #[must_use]
     pub fn name(&self) -> &str {

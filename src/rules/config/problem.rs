@@ -100,6 +100,18 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
+    /// All of them, or what is wrong with any.
+    pub(in crate::rules) fn of_all<T>(each: impl Iterator<Item = Result<T, Self>>) -> Result<Vec<T>, Self> {
+        let (mut all, mut problems) = (Vec::new(), Vec::new());
+        for one in each {
+            match one {
+                Ok(one) => all.push(one),
+                Err(error) => problems.extend(error.problems),
+            }
+        }
+        if problems.is_empty() { Ok(all) } else { Err(Self { problems }) }
+    }
+
     /// What is wrong, by line; one problem at least, and at most the first 100 of a file.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {

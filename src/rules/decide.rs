@@ -1,0 +1,323 @@
+//! How the rules that apply to one request decide together.
+
+use smallvec::SmallVec;
+
+use super::answer::{Decided, Few, Part};
+use super::live::{Active, Gate, InForce, Limiter};
+use super::request::{Descriptor, Key};
+use super::spec::Charging;
+use crate::clock::{Clock, saturating_nanos};
+use crate::decision::{Decision, Facts, Outcome};
+use crate::store::chosen::Hasher;
+use crate::store::verb::{Carries, Store, Verb, When};
+
+/// Parts of a million.
+const MILLION: u32 = 1_000_000;
+
+/// A rule that applies to a request.
+#[derive(Debug)]
+pub(super) struct Ask<'r> {
+    index: u32,
+    active: &'r Active,
+    descriptor: u32,
+    key: Key<'r>,
+    cost: u64,
+    part: Part,
+    decision: Option<Decision>,
+    charged: bool,
+}
+
+/// The rules that apply to a request, decided together.
+#[derive(Debug)]
+pub(super) struct Asks<'r>(SmallVec<[Ask<'r>; 2]>);
+
+impl<'r> Asks<'r> {
+    /// Those that apply to any of the descriptors.
+    pub(super) fn find(
+        domain: &'r InForce,
+        descriptors: &[Descriptor<'r>],
+        cost: u64,
+        now_ns: u64,
+        hasher: &Hasher,
+    ) -> Self {
+        let mut asks = SmallVec::new();
+        for (place, descriptor) in (0..).zip(descriptors) {
+            for index in domain.find(descriptor) {
+                let active = domain.active(index);
+                let key = Key::new(descriptor.entries(), active.rule.counted_by, active.keys_vary);
+                let part = part(active, &key, index, now_ns, hasher);
+                let cost = descriptor.cost(cost);
+                asks.push(Ask {
+                    index,
+                    active,
+                    descriptor: place,
+                    key,
+                    cost,
+                    part,
+                    decision: None,
+                    charged: false,
+                });
+            }
+        }
+        let mut asks = Self(asks);
+        asks.replace();
+        asks
+    }
+
+    /// Switches those off that others replace.
+    fn replace(&mut self) {
+        if self.0.iter().all(|ask| ask.active.rule.replaces.is_empty()) {
+            return;
+        }
+        let is_replaced = |ask: &Ask<'_>| {
+            let Ask { active: Active { rule, .. }, .. } = ask;
+            rule.is_named && self.0.iter().any(|other| other.active.rule.replaces.contains(&rule.name))
+        };
+        let replaced: SmallVec<[bool; 8]> = self.0.iter().map(is_replaced).collect();
+        for (ask, replaced) in self.0.iter_mut().zip(replaced) {
+            if replaced {
+                ask.part = Part::Replaced;
+            }
+        }
+    }
+
+    /// Decides, and charges what is admitted.
+    pub(super) fn decide<C: Clock>(&mut self, charging: Charging, when: When<'_, C>) -> Outcome {
+        match charging {
+            Charging::AllOrNothing => self.all_or_nothing(when),
+            Charging::CountFirst => self.0.iter_mut().for_each(|ask| ask.count(when)),
+        }
+        self.outcome()
+    }
+
+    /// What they say together: of those that refuse one may say never.
+    fn outcome(&self) -> Outcome {
+        let mut outcome = Outcome::Allowed;
+        for ask in self.of(Part::Enforced) {
+            outcome = worse(outcome, ask.outcome());
+        }
+        if self.all_quotas_refuse() {
+            for ask in self.of(Part::Quota) {
+                outcome = worse(outcome, ask.outcome());
+            }
+        }
+        outcome
+    }
+
+    fn of(&self, part: Part) -> impl Iterator<Item = &Ask<'r>> {
+        self.0.iter().filter(move |ask| ask.part == part)
+    }
+
+    fn all_quotas_refuse(&self) -> bool {
+        self.of(Part::Quota).count() > 0 && self.of(Part::Quota).all(|ask| ask.outcome() != Outcome::Allowed)
+    }
+
+    /// Charges all that are enforced, and of those with `quota_mode` the ones that have room, at least one; or none.
+    fn all_or_nothing<C: Clock>(&mut self, when: When<'_, C>) {
+        // One limit alone is charged at once.
+        let several = self.0.iter().filter(|ask| ask.refuses()).count() > 1;
+        if several {
+            self.look_at_all(when);
+        }
+        let admitted = (!several || self.outcome() == Outcome::Allowed) && self.charge_all(when);
+        if several && !admitted {
+            self.undo(when);
+            self.look_at_all(when);
+        }
+        for ask in self.0.iter_mut().filter(|ask| ask.part == Part::Shadow) {
+            if admitted {
+                ask.charge(when);
+            } else {
+                ask.look(when);
+            }
+        }
+    }
+
+    fn look_at_all<C: Clock>(&mut self, when: When<'_, C>) {
+        self.0.iter_mut().filter(|ask| ask.refuses()).for_each(|ask| ask.look(when));
+    }
+
+    /// Those that can be taken back first. Whether the request may go.
+    fn charge_all<C: Clock>(&mut self, when: When<'_, C>) -> bool {
+        for undoes in [true, false] {
+            for ask in &mut self.0 {
+                if ask.part == Part::Enforced && ask.undoes() == undoes {
+                    ask.charge(when);
+                    if ask.outcome() != Outcome::Allowed {
+                        return false;
+                    }
+                }
+            }
+        }
+        self.0.iter_mut().filter(|ask| ask.part == Part::Quota).for_each(|ask| ask.charge(when));
+        !self.all_quotas_refuse()
+    }
+
+    /// Whether anything was charged.
+    pub(super) fn charged(&self) -> bool {
+        self.0.iter().any(|ask| ask.charged)
+    }
+
+    /// Takes back what was charged, as far as it can be.
+    pub(super) fn undo<C: Clock>(&mut self, when: When<'_, C>) {
+        for ask in &mut self.0 {
+            if std::mem::take(&mut ask.charged)
+                && let (Some(limiter), Some(charge)) = (ask.active.limiter(), &ask.decision)
+            {
+                let store = limiter.generation.store();
+                store.give_back(ask.key.as_str(), when, charge, charge.charged());
+            }
+        }
+    }
+
+    /// Whether the rules of a newer load count for all of them where these do.
+    pub(super) fn still_count_in(&self, domain: Option<&InForce>) -> bool {
+        self.0.iter().filter(|ask| ask.charged).all(|ask| {
+            let now = domain.and_then(|domain| domain.by_identity(&ask.active.rule.identity));
+            match (now.and_then(Active::limiter), ask.active.limiter()) {
+                (Some(now), Some(then)) => std::sync::Arc::ptr_eq(&now.generation, &then.generation),
+                _ => false,
+            }
+        })
+    }
+
+    /// What is kept of them.
+    pub(super) fn decided(self) -> Few<Decided> {
+        self.0
+            .into_iter()
+            .map(|ask| {
+                let Ask { index, active, descriptor, part, decision, .. } = ask;
+                let in_use = |decision: &Decision| match active.limiter() {
+                    Some(limiter) => limiter.generation.store().owed(decision),
+                    None => 0,
+                };
+                let soft = decision.is_some_and(|decision| {
+                    decision.is_allowed()
+                        && active.rule.soft < u64::MAX
+                        && in_use(&decision) > active.rule.soft
+                });
+                Decided { rule: index, descriptor, part, soft, decision }
+            })
+            .collect()
+    }
+}
+
+/// How a rule takes part. Of those that refuse some keys only, which are those is chosen by the key; where all requests share one,
+/// by the time.
+fn part(active: &Active, key: &Key<'_>, index: u32, now_ns: u64, hasher: &Hasher) -> Part {
+    let rule = &active.rule;
+    let reports_only = || {
+        rule.enforced_per_million < MILLION && {
+            let hash = match key.as_str() {
+                "" => hasher.hash_one((index, now_ns)),
+                key => hasher.hash_one((&rule.identity, key)),
+            };
+            // The top of the hash as a part of a million.
+            let part = (u128::from(hash) * u128::from(MILLION)) >> u64::BITS;
+            part >= u128::from(rule.enforced_per_million)
+        }
+    };
+    if rule.shadow || reports_only() {
+        Part::Shadow
+    } else if rule.quota_mode {
+        Part::Quota
+    } else {
+        Part::Enforced
+    }
+}
+
+fn worse(one: Outcome, other: Outcome) -> Outcome {
+    match (one, other) {
+        (Outcome::Never, _) | (_, Outcome::Never) => Outcome::Never,
+        (Outcome::Denied, _) | (_, Outcome::Denied) => Outcome::Denied,
+        _ => Outcome::Allowed,
+    }
+}
+
+impl Ask<'_> {
+    /// Whether it can refuse the request.
+    fn refuses(&self) -> bool {
+        matches!(self.part, Part::Enforced | Part::Quota)
+    }
+
+    fn outcome(&self) -> Outcome {
+        self.decision.map_or(Outcome::Allowed, |decision| decision.outcome())
+    }
+
+    fn undoes(&self) -> bool {
+        self.active.limiter().is_some_and(|limiter| limiter.generation.store().undoes())
+    }
+
+    fn charge<C: Clock>(&mut self, when: When<'_, C>) {
+        self.decision = match &self.active.gate {
+            Gate::Limited(limiter) => {
+                let decision = limiter.generation.act(self.key.as_str(), Verb::Check, when, self.cost);
+                self.charged = decision.charged() > 0;
+                Some(decision)
+            }
+            gate => without_store(gate, self.cost, when.now_ns),
+        };
+    }
+
+    fn look<C: Clock>(&mut self, when: When<'_, C>) {
+        self.decision = match &self.active.gate {
+            Gate::Limited(limiter) => Some(limiter.generation.look(self.key.as_str(), when, self.cost)),
+            gate => without_store(gate, self.cost, when.now_ns),
+        };
+    }
+
+    /// Counts it, and judges afterwards.
+    fn count<C: Clock>(&mut self, when: When<'_, C>) {
+        if self.part == Part::Replaced {
+            return;
+        }
+        self.decision = match &self.active.gate {
+            Gate::Limited(limiter) => {
+                let (decision, charged) = limiter.count(self.key.as_str(), self.cost, when);
+                self.charged = charged;
+                Some(decision)
+            }
+            gate => without_store(gate, self.cost, when.now_ns),
+        };
+    }
+}
+
+/// The answer of a rule that counts nothing.
+fn without_store(gate: &Gate, cost: u64, now_ns: u64) -> Option<Decision> {
+    let Gate::Blocked { period } = gate else { return None };
+    let outcome = if cost == 0 { Outcome::Allowed } else { Outcome::Never };
+    let reset_ns = match saturating_nanos(*period) {
+        0 => 0,
+        period_ns => period_ns - now_ns % period_ns,
+    };
+    let facts = Facts::Plain { remaining: 0, retry_ns: reset_ns, reset_ns, delay_ns: 0 };
+    Some(Decision::new(outcome, cost, 0, now_ns, facts))
+}
+
+impl Limiter {
+    /// Counts a request first and judges it afterwards, in a store that has room for one unit more than may be in use: whether
+    /// that is taken says that the limit is exceeded, by however much. Whether anything was charged.
+    fn count<C: Clock>(&self, key: &str, cost: u64, when: When<'_, C>) -> (Decision, bool) {
+        let Self { generation, most, .. } = self;
+        let taken = match cost {
+            0 => generation.look(key, when, 0),
+            _ => generation.act(key, Verb::Take, when, cost),
+        };
+        // As the algorithm itself rounds.
+        let in_use = taken.limit().saturating_sub(taken.remaining());
+        let outcome = if in_use <= *most && (cost == 0 || taken.is_allowed() && taken.cost() == cost) {
+            Outcome::Allowed
+        } else if cost > *most {
+            Outcome::Never
+        } else {
+            Outcome::Denied
+        };
+        let judged = if outcome == Outcome::Denied {
+            // When there is room for the request and the unit that tells.
+            generation.look(key, when, cost.saturating_add(1))
+        } else {
+            taken
+        };
+        (judged.judged(outcome, cost, *most), taken.charged() > 0)
+    }
+}

@@ -1,0 +1,78 @@
+//! Why rules are not in force.
+
+use std::error::Error;
+use std::fmt;
+
+use super::{ConfigError, Rule};
+use crate::store::chosen::NoStore;
+
+/// Why rules could not be loaded. Those that were in force stay so.
+#[derive(Clone, Debug)]
+pub struct RulesError(Why);
+
+#[derive(Clone, Debug)]
+enum Why {
+    Config(ConfigError),
+    Store {
+        rule: Box<str>,
+        line: usize,
+        why: NoStore,
+    },
+    /// Nothing says what to load.
+    NoSource,
+}
+
+impl RulesError {
+    pub(super) fn store(rule: &Rule, why: NoStore) -> Self {
+        Self(Why::Store { rule: rule.identity.clone(), line: rule.line, why })
+    }
+
+    pub(super) const fn no_source() -> Self {
+        Self(Why::NoSource)
+    }
+
+    /// What is wrong in the files, if that is why.
+    #[must_use]
+    pub fn config(&self) -> Option<&ConfigError> {
+        match &self.0 {
+            Why::Config(error) => Some(error),
+            Why::Store { .. } | Why::NoSource => None,
+        }
+    }
+}
+
+impl From<ConfigError> for RulesError {
+    fn from(error: ConfigError) -> Self {
+        Self(Why::Config(error))
+    }
+}
+
+impl fmt::Display for RulesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Why::Config(error) => error.fmt(f),
+            Why::Store { rule, line, why: NoStore::Quota(error) } => {
+                write!(f, "line {line}: rule {rule:?}: {error}")
+            }
+            Why::Store { rule, line, why: NoStore::Algorithm } => {
+                write!(
+                    f,
+                    "line {line}: rule {rule:?}: its store does not hold its algorithm; leave `store` out, or take `keyed`"
+                )
+            }
+            Why::NoSource => {
+                f.write_str("these rules were not read from files: give the new ones to `replace`")
+            }
+        }
+    }
+}
+
+impl Error for RulesError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.0 {
+            Why::Config(error) => Some(error),
+            Why::Store { why: NoStore::Quota(error), .. } => Some(error),
+            Why::Store { .. } | Why::NoSource => None,
+        }
+    }
+}

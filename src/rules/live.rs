@@ -1,0 +1,332 @@
+//! The rules that are in force: matched by trees, each with its limiter.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::RulesError;
+use super::spec::{self, Charging, Limit, Rule};
+use super::tree::Tree;
+use super::{Descriptor, Domain};
+use crate::algorithm::{FixedWindow, Gcra, SlidingLog, SlidingWindow, SubWindow};
+use crate::clock::Clock;
+use crate::quota::{Quota, QuotaError};
+use crate::store::adjustable::{Carry, Generation, Numbered};
+use crate::store::chosen::{AnyAlgorithm, Chosen, Hasher, Kind, NoStore};
+use crate::store::{Capacity, When, WhenFull};
+
+/// What a compact store of a rule takes, unless the rule says otherwise: eighty thousand busy keys.
+const MEMORY: &str = "1MiB";
+
+/// Keys of a keyed store that was taken because no compact one holds the limit.
+const MAX_KEYS: usize = 100_000;
+
+/// All rules of all domains, as they were loaded together.
+#[derive(Debug)]
+pub(super) struct Live {
+    number: u64,
+    names: HashMap<Box<str>, u32, Hasher>,
+    domains: Vec<InForce>,
+}
+
+/// The rules of one domain.
+#[derive(Debug)]
+pub(super) struct InForce {
+    pub(super) name: Box<str>,
+    pub(super) charging: Charging,
+    /// A dry run of all its rules.
+    pub(super) shadow: bool,
+    tree: Tree,
+    rules: Vec<Active>,
+    by_identity: HashMap<Box<str>, u32, Hasher>,
+}
+
+/// A rule, and what counts for it.
+#[derive(Debug)]
+pub(super) struct Active {
+    pub(super) rule: Rule,
+    pub(super) gate: Gate,
+    /// What could pass from full, and in what time so much passes.
+    pub(super) quota: u64,
+    pub(super) window: Duration,
+    /// Whether requests with other keys count apart.
+    pub(super) keys_vary: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Gate {
+    Unlimited,
+    Blocked { period: Duration },
+    Limited(Limiter),
+}
+
+/// Where a rule's requests are counted.
+#[derive(Clone, Debug)]
+pub(super) struct Limiter {
+    pub(super) generation: Arc<Generation<Chosen>>,
+    /// The most that may be in use. The store of a rule that counts first has room for one more, by which it tells.
+    pub(super) most: u64,
+    /// By which it was made.
+    made: Made,
+}
+
+#[derive(Copy, Clone, PartialEq, Debug)]
+struct Made {
+    quota: Quota,
+    algorithm: spec::Algorithm,
+    store: Option<spec::Store>,
+    charging: Charging,
+    counted_by: u32,
+}
+
+impl Numbered for Live {
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// A rule whose store is made, and not in force yet.
+enum Ready {
+    Done(Gate),
+    /// In force from the moment of the change on: what keys owe is carried over from the last one.
+    After {
+        last: Arc<Generation<Chosen>>,
+        store: Chosen,
+        most: u64,
+        made: Made,
+    },
+}
+
+impl Live {
+    /// No rules.
+    pub(super) fn empty(hasher: &Hasher) -> Self {
+        Self { number: 0, names: HashMap::with_hasher(hasher.clone()), domains: Vec::new() }
+    }
+
+    /// The rules of these domains, with what clients have used under the rules in force now. Fails as a whole.
+    pub(super) fn after<'c, C: Clock + 'c>(
+        &self,
+        domains: Vec<Domain>,
+        charging: Option<Charging>,
+        hasher: &Hasher,
+        now: impl FnOnce() -> When<'c, C>,
+    ) -> Result<Self, RulesError> {
+        let mut made = Vec::with_capacity(domains.len());
+        for domain in domains {
+            let charging = charging.unwrap_or(domain.charging());
+            let before = self.domain(domain.name()).map(|(_, domain)| domain);
+            let ready = domain
+                .rules()
+                .iter()
+                .map(|rule| {
+                    let last = before.and_then(|before| before.by_identity(&rule.identity));
+                    ready(rule, charging, last, hasher).map_err(|error| RulesError::store(rule, error))
+                })
+                .collect::<Result<Vec<_>, _>>()?;
+            made.push((domain, charging, ready));
+        }
+        // What takes time is done.
+        let when = now();
+        let mut live = Self { number: self.number + 1, ..Self::empty(hasher) };
+        for (domain, charging, ready) in made {
+            live.add(domain, charging, ready, when, hasher)?;
+        }
+        Ok(live)
+    }
+
+    fn add<C: Clock>(
+        &mut self,
+        domain: Domain,
+        charging: Charging,
+        ready: Vec<Ready>,
+        when: When<'_, C>,
+        hasher: &Hasher,
+    ) -> Result<(), RulesError> {
+        let shadow = domain.is_shadow();
+        let (name, rules, tree) = domain.into_parts();
+        let mut by_identity = HashMap::with_capacity_and_hasher(rules.len(), hasher.clone());
+        by_identity.extend((0..).zip(&rules).map(|(index, rule)| (rule.identity.clone(), index)));
+        let rules = rules
+            .into_iter()
+            .zip(ready)
+            .map(|(rule, ready)| {
+                let gate = ready.gate(when).map_err(|error| RulesError::store(&rule, error))?;
+                Ok(Active::new(rule, gate))
+            })
+            .collect::<Result<Vec<_>, RulesError>>()?;
+        let place = u32::try_from(self.domains.len()).unwrap_or(u32::MAX);
+        self.names.insert(name.clone(), place);
+        self.domains.push(InForce { name, charging, shadow, tree, rules, by_identity });
+        Ok(())
+    }
+
+    pub(super) fn domain(&self, name: &str) -> Option<(u32, &InForce)> {
+        let place = *self.names.get(name)?;
+        Some((place, self.domain_at(place)?))
+    }
+
+    pub(super) fn domain_at(&self, place: u32) -> Option<&InForce> {
+        self.domains.get(place as usize)
+    }
+
+    pub(super) fn domains(&self) -> impl Iterator<Item = &InForce> {
+        self.domains.iter()
+    }
+}
+
+impl InForce {
+    pub(super) fn active(&self, rule: u32) -> &Active {
+        &self.rules[rule as usize]
+    }
+
+    /// The places of the rules that apply to a request.
+    pub(super) fn find(&self, descriptor: &Descriptor<'_>) -> impl Iterator<Item = u32> + use<> {
+        let found = self.tree.find(descriptor.entries(), descriptor.tier_name()).rules();
+        // There are never so many.
+        found.filter_map(|place| u32::try_from(place).ok())
+    }
+
+    pub(super) fn rules(&self) -> &[Active] {
+        &self.rules
+    }
+
+    pub(super) fn by_identity(&self, identity: &str) -> Option<&Active> {
+        Some(self.active(*self.by_identity.get(identity)?))
+    }
+}
+
+impl Active {
+    fn new(rule: Rule, gate: Gate) -> Self {
+        let (quota, window) = match &rule.limit {
+            Limit::Unlimited => (u64::MAX, Duration::ZERO),
+            Limit::Blocked { period } => (0, *period),
+            Limit::Quota { quota, algorithm, .. } if algorithm.has_burst() => {
+                (quota.burst_size(), refill_time(quota))
+            }
+            Limit::Quota { quota, .. } => (quota.limit(), quota.period()),
+        };
+        let keys_vary = rule.metric.levels.iter().any(|level| level.contains('*'));
+        Self { rule, gate, quota, window, keys_vary }
+    }
+
+    pub(super) fn limiter(&self) -> Option<&Limiter> {
+        match &self.gate {
+            Gate::Limited(limiter) => Some(limiter),
+            Gate::Unlimited | Gate::Blocked { .. } => None,
+        }
+    }
+}
+
+impl Ready {
+    fn gate<C: Clock>(self, when: When<'_, C>) -> Result<Gate, NoStore> {
+        Ok(match self {
+            Self::Done(gate) => gate,
+            Self::After { last, store, most, made } => {
+                let generation = Arc::new(last.next(store, Carry::Used, when)?);
+                Gate::Limited(Limiter { generation, most, made })
+            }
+        })
+    }
+}
+
+/// Makes what counts for a rule, if the last rule of this identity does not count for it.
+fn ready(rule: &Rule, charging: Charging, last: Option<&Active>, hasher: &Hasher) -> Result<Ready, NoStore> {
+    let &Limit::Quota { quota, algorithm, store } = &rule.limit else {
+        return Ok(Ready::Done(match rule.limit {
+            Limit::Blocked { period } => Gate::Blocked { period },
+            _ => Gate::Unlimited,
+        }));
+    };
+    let made = Made { quota, algorithm, store, charging, counted_by: rule.counted_by };
+    let last = last.and_then(Active::limiter).filter(|last| last.made.counted_by == made.counted_by);
+    if let Some(last) = last
+        && last.made == made
+    {
+        return Ok(Ready::Done(Gate::Limited(last.clone())));
+    }
+    let most = if algorithm.has_burst() { quota.burst_size() } else { quota.limit() };
+    let counted = match charging {
+        Charging::AllOrNothing => quota,
+        Charging::CountFirst => one_more(&quota, algorithm)?,
+    };
+    let chosen = algorithm.build(counted)?;
+    let of = |store: Chosen| {
+        let generation = Arc::new(Generation::first(store));
+        Ready::Done(Gate::Limited(Limiter { generation, most, made }))
+    };
+    if let Some(last) = last
+        && last.made.store == made.store
+        && let Some(same) = last.generation.store().with_limit_of(&chosen)
+    {
+        return Ok(of(same));
+    }
+    let fresh = make(rule.counted_by, store, chosen, hasher)?;
+    Ok(match last {
+        Some(last) if last.generation.store().carries() && fresh.carries() => {
+            Ready::After { last: Arc::clone(&last.generation), store: fresh, most, made }
+        }
+        _ => of(fresh),
+    })
+}
+
+/// A quota with room for one unit more: of the limit for windows, which have no other room, and else of the burst.
+fn one_more(quota: &Quota, algorithm: spec::Algorithm) -> Result<Quota, QuotaError> {
+    if algorithm.has_burst() {
+        quota.try_burst(quota.burst_size().saturating_add(1))
+    } else {
+        Quota::try_new(quota.limit().saturating_add(1), quota.period())
+    }
+}
+
+/// The time in which a full burst passes, rounded up.
+fn refill_time(quota: &Quota) -> Duration {
+    let ns =
+        (u128::from(quota.burst_size()) * u128::from(quota.period_ns())).div_ceil(u128::from(quota.limit()));
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
+fn make(
+    counted_by: u32,
+    store: Option<spec::Store>,
+    algorithm: AnyAlgorithm,
+    hasher: &Hasher,
+) -> Result<Chosen, NoStore> {
+    let kind = match store {
+        _ if counted_by == 0 => Kind::Direct,
+        Some(spec::Store::Compact(capacity)) => Kind::Compact(capacity),
+        Some(spec::Store::Keyed { max_keys }) => Kind::Keyed(max_keys.map(|max| (max, WhenFull::Forget))),
+        Some(spec::Store::Sketch(capacity)) => Kind::Sketch(capacity),
+        None => {
+            let capacity: Capacity = MEMORY.parse().map_err(|_| NoStore::Algorithm)?;
+            if let Ok(compact) = Chosen::new(Kind::Compact(capacity), algorithm, hasher) {
+                return Ok(compact);
+            }
+            Kind::Keyed(Some((MAX_KEYS, WhenFull::Forget)))
+        }
+    };
+    Chosen::new(kind, algorithm, hasher)
+}
+
+impl spec::Algorithm {
+    /// Whether a burst of its own means anything to it: windows count up to the limit.
+    pub(crate) fn has_burst(self) -> bool {
+        matches!(self, Self::Gcra | Self::TokenBucket | Self::LeakyBucket)
+    }
+
+    /// It with a quota.
+    pub(crate) fn build(self, quota: Quota) -> Result<AnyAlgorithm, QuotaError> {
+        Ok(match self {
+            Self::FixedWindow => AnyAlgorithm::FixedWindow(FixedWindow::try_new(quota)?),
+            Self::Gcra | Self::TokenBucket | Self::LeakyBucket => AnyAlgorithm::Gcra(Gcra::new(quota)),
+            Self::SlidingWindow { strict } => {
+                let window = SlidingWindow::try_new(quota)?;
+                AnyAlgorithm::SlidingWindow(if strict { window.strict() } else { window })
+            }
+            Self::SubWindow { parts, strict } => {
+                let window = SubWindow::try_new(quota, parts)?;
+                AnyAlgorithm::SubWindow(if strict { window.strict() } else { window })
+            }
+            Self::SlidingLog => AnyAlgorithm::SlidingLog(SlidingLog::try_new(quota)?),
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! What a request says of itself.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+/// What one request says of itself to be matched with rules: a list of keys and values, in order. A request has one or more.
+///
+/// # Examples
+/// ```
+/// use tollgate::rules::Descriptor;
+///
+/// let entries = [("path", "/login"), ("remote_address", "203.0.113.7")];
+/// let descriptor = Descriptor::new(&entries).hits(2).tier("premium");
+/// assert_eq!(descriptor.entries().len(), 2);
+/// ```
+#[derive(Copy, Clone, Debug)]
+pub struct Descriptor<'a> {
+    entries: &'a [(&'a str, &'a str)],
+    hits: Option<u64>,
+    tier: Option<&'a str>,
+    limit: Option<Override>,
+}
+
+/// A limit that a request brings along.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Override {
+    pub(crate) requests: u32,
+    pub(crate) period: Duration,
+}
+
+impl<'a> Descriptor<'a> {
+    /// A descriptor of these keys and values.
+    #[must_use]
+    pub const fn new(entries: &'a [(&'a str, &'a str)]) -> Self {
+        Self { entries, hits: None, tier: None, limit: None }
+    }
+
+    /// What the request costs under the limits of this descriptor; 0 only looks. Default: what the request costs, which is 1
+    /// unless [said otherwise](super::Rules::check_n).
+    #[must_use]
+    pub const fn hits(mut self, hits: u64) -> Self {
+        self.hits = Some(hits);
+        self
+    }
+
+    /// The client's tier: a rule that has limits of its own for it applies those.
+    #[must_use]
+    pub const fn tier(mut self, tier: &'a str) -> Self {
+        self.tier = Some(tier);
+        self
+    }
+
+    /// The keys and values.
+    #[must_use]
+    pub const fn entries(&self) -> &'a [(&'a str, &'a str)] {
+        self.entries
+    }
+
+    pub(super) fn cost(&self, default: u64) -> u64 {
+        self.hits.unwrap_or(default)
+    }
+
+    pub(super) const fn tier_name(&self) -> Option<&'a str> {
+        self.tier
+    }
+}
+
+/// What a rule counts a request by: the values of some entries.
+#[derive(Clone, Debug)]
+pub(super) enum Key<'a> {
+    /// One value, or none.
+    Whole(&'a str),
+    /// Several, each after its length.
+    Joined(SmallVec<[u8; 96]>),
+}
+
+impl<'a> Key<'a> {
+    /// The values of the entries of which a bit is set, and their keys too where those vary.
+    pub(super) fn new(entries: &'a [(&'a str, &'a str)], counted_by: u32, keys_vary: bool) -> Self {
+        let counted = || (0..u32::BITS).zip(entries).filter(move |(bit, _)| counted_by >> bit & 1 == 1);
+        match counted_by.count_ones() {
+            0 => Self::Whole(""),
+            1 if !keys_vary => Self::Whole(counted().next().map_or("", |(_, (_, value))| value)),
+            _ => {
+                let mut joined = SmallVec::new();
+                for (_, (key, value)) in counted() {
+                    if keys_vary {
+                        push(&mut joined, key);
+                    }
+                    push(&mut joined, value);
+                }
+                Self::Joined(joined)
+            }
+        }
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        match self {
+            Self::Whole(value) => value,
+            // Texts and digits, one after the other.
+            Self::Joined(joined) => std::str::from_utf8(joined).unwrap_or_default(),
+        }
+    }
+}
+
+/// A text after its length, which tells ("a", "bc") from ("ab", "c").
+fn push(joined: &mut SmallVec<[u8; 96]>, text: &str) {
+    let mut digits = [0_u8; 20];
+    let mut at = digits.len();
+    let mut rest = text.len();
+    loop {
+        at -= 1;
+        // A digit.
+        digits[at] = b'0' + u8::try_from(rest % 10).unwrap_or_default();
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    joined.extend_from_slice(&digits[at..]);
+    joined.push(b':');
+    joined.extend_from_slice(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(entries: &[(&str, &str)], counted_by: u32) -> String {
+        Key::new(entries, counted_by, false).as_str().to_owned()
+    }
+
+    #[test]
+    fn values_are_joined_so_that_no_two_lists_are_one() {
+        assert_eq!(key(&[("a", "x"), ("b", "y")], 0), "");
+        assert_eq!(key(&[("a", "x"), ("b", "y")], 0b10), "y");
+        assert_eq!(key(&[("a", "x"), ("b", "y")], 0b11), "1:x1:y");
+        assert_eq!(key(&[("a", "x"), ("b", "1:y")], 0b11), "1:x3:1:y");
+        let long = "ü".repeat(200);
+        assert_eq!(key(&[("a", &long), ("b", ""), ("c", "z")], 0b111), format!("400:{long}0:1:z"));
+        assert_eq!(Key::new(&[("a", "x")], 1, true).as_str(), "1:a1:x");
+        assert_eq!(key(&[("a", "x")], 0b1000), "", "a level that the request does not have");
+    }
+}

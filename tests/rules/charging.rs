@@ -1,0 +1,147 @@
+//! What is charged, and when.
+
+use std::time::Duration;
+
+use tollgate::rules::{Code, Descriptor, Verdict};
+
+use crate::{Scene, left};
+
+const TWO: &str = "
+domain: d
+descriptors:
+  - key: a
+    rate_limit: { unit: minute, requests_per_unit: 10 }
+  - key: b
+    rate_limit: { unit: hour, requests_per_unit: 2 }
+";
+
+#[test]
+fn all_or_nothing_charges_none_of_a_refused_request() {
+    let scene = Scene::new(TWO);
+    let (a, b) = ([("a", "x")], [("b", "x")]);
+    assert!(scene.ask_both(&a, &b).is_allowed());
+    assert!(scene.ask_both(&a, &b).is_allowed());
+    for _ in 0..50 {
+        let answer = scene.ask_both(&a, &b);
+        assert_eq!(answer.retry_after(), Some(Duration::from_secs(3_600)));
+        assert_eq!(
+            answer.limits().map(|limit| limit.verdict()).collect::<Vec<_>>(),
+            [Verdict::Allowed, Verdict::Denied]
+        );
+    }
+    assert_eq!((left(&scene, &a), left(&scene, &b)), (8, 0));
+}
+
+/// Envoy's service counts a request and then judges it, so what it refuses fills the window.
+#[test]
+fn count_first_fills_the_window_with_what_it_refuses() {
+    let scene = Scene::counting_first(TWO);
+    let a = [("a", "x")];
+    assert!(scene.ask_n(&a, 8).is_allowed());
+    assert_eq!(scene.ask_n(&a, 5).code(), Code::OverLimit);
+    assert_eq!(scene.ask(&a).code(), Code::OverLimit, "two were left, and were counted");
+    scene.advance(60);
+    assert_eq!(left(&scene, &a), 10, "nothing runs over into the next window");
+    // A look is over only beyond the limit.
+    assert!(scene.ask_n(&a, 10).is_allowed());
+    let look = scene.ask_n(&a, 0);
+    assert_eq!((look.code(), look.status(0).remaining()), (Code::Ok, 0));
+    assert_eq!(scene.ask(&a).code(), Code::OverLimit);
+    assert_eq!(scene.ask_n(&a, 0).code(), Code::OverLimit);
+    // More than the limit at once.
+    scene.advance(60);
+    let never = scene.ask_n(&a, 11);
+    assert!(never.is_never() && never.retry_after().is_none());
+    assert_eq!(scene.ask(&a).retry_after(), Some(Duration::from_secs(60)), "and it was counted");
+}
+
+/// The same by every algorithm that can be named: as many as the limit, and a refused one is told a time at which it is admitted.
+#[test]
+fn count_first_holds_with_every_algorithm() {
+    for algorithm in [
+        "fixed-window",
+        "gcra",
+        "token-bucket",
+        "leaky-bucket",
+        "sliding-window",
+        "sub-window",
+        "sliding-log",
+    ] {
+        for shared in ["*", "x*"] {
+            let scene = Scene::counting_first(&format!(
+                "
+domain: d
+tollgate: {{}}
+descriptors:
+  - key: a
+    value: \"{shared}\"
+    rate_limit: {{ unit: minute, requests_per_unit: 10, algorithm: {algorithm} }}
+"
+            ));
+            let x = [("a", "x1")];
+            assert_eq!(scene.admitted(&x, 10), 10, "{algorithm}");
+            let refused = scene.ask(&x);
+            assert!(refused.is_denied(), "{algorithm}");
+            let wait = refused.retry_after().unwrap();
+            assert!(wait > Duration::ZERO && wait <= Duration::from_secs(120), "{algorithm} {wait:?}");
+            scene.clock.advance(wait - Duration::from_nanos(1));
+            assert!(scene.ask_n(&x, 0).is_denied() || left(&scene, &x) == 0, "{algorithm}: not before");
+            scene.clock.advance(Duration::from_nanos(1) + Duration::from_millis(1));
+            assert!(scene.ask(&x).is_allowed(), "{algorithm}: {wait:?}");
+        }
+    }
+}
+
+#[test]
+fn two_equal_descriptors_are_charged_twice() {
+    for scene in [Scene::new(TWO), Scene::counting_first(TWO)] {
+        let a = [("a", "x")];
+        assert!(scene.ask_both(&a, &a).is_allowed());
+        assert_eq!(left(&scene, &a), 8);
+    }
+}
+
+#[test]
+fn hits_of_a_descriptor_come_before_those_of_the_request() {
+    let scene = Scene::new(TWO);
+    let (a, b) = ([("a", "x")], [("b", "x")]);
+    let descriptors = [Descriptor::new(&a).hits(4), Descriptor::new(&b)];
+    assert!(scene.rules.check_n("d", &descriptors, 2).is_allowed());
+    assert_eq!((left(&scene, &a), left(&scene, &b)), (6, 0));
+    let look = [Descriptor::new(&a), Descriptor::new(&b).hits(0)];
+    assert!(scene.rules.check("d", &look).is_allowed(), "0 is a look");
+    assert_eq!((left(&scene, &a), left(&scene, &b)), (5, 0));
+}
+
+#[test]
+fn a_refund_gives_back_what_was_charged() {
+    let scene = Scene::new(TWO);
+    let (a, b) = ([("a", "x")], [("b", "x")]);
+    let descriptors = [Descriptor::new(&a).hits(4), Descriptor::new(&b)];
+    let answer = scene.rules.check("d", &descriptors);
+    assert_eq!((left(&scene, &a), left(&scene, &b)), (6, 1));
+    scene.rules.refund(&descriptors, &answer);
+    assert_eq!((left(&scene, &a), left(&scene, &b)), (10, 2));
+    assert!(scene.ask_n(&b, 2).is_allowed());
+    let refused = scene.rules.check("d", &descriptors);
+    scene.rules.refund(&descriptors, &refused);
+    assert_eq!((left(&scene, &a), left(&scene, &b)), (10, 0), "nothing was charged");
+}
+
+/// Limits with several keys: values are told apart whatever they are made of.
+#[test]
+fn values_are_counted_together_without_mixing_them_up() {
+    let scene = Scene::new(
+        "
+domain: d
+descriptors:
+  - key: a
+    descriptors:
+      - key: b
+        rate_limit: { unit: minute, requests_per_unit: 1 }
+",
+    );
+    for (a, b) in [("x", "yz"), ("xy", "z"), ("", "xyz"), ("xyz", ""), ("1:x", "y"), ("", "1:x1:y")] {
+        assert_eq!(scene.admitted(&[("a", a), ("b", b)], 2), 1, "{a:?} {b:?}");
+    }
+}
