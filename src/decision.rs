@@ -147,16 +147,18 @@ impl Decision {
         self.at_ns
     }
 
-    /// The same of a limit that is one unit less than its store's, by which that tells whether it is exceeded. Of a request that is
-    /// denied it is a look for one unit more than it costs.
+    /// The same of a limit that is `spare` units less than its store's. Of a request that is denied it is a decision about its cost
+    /// and those units.
     #[cfg(feature = "rules")]
-    pub(crate) fn judged(self, outcome: Outcome, cost: u64, limit: u64) -> Self {
+    pub(crate) fn judged(self, outcome: Outcome, cost: u64, spare: u64) -> Self {
+        let limit = self.limit.saturating_sub(spare);
         let facts = match self.facts {
             Facts::Pace { ahead, interval, capacity, scale, queued } => {
-                Facts::Pace { ahead, interval, capacity: capacity.saturating_sub(interval), scale, queued }
+                let capacity = capacity.saturating_sub(interval.saturating_mul(spare));
+                Facts::Pace { ahead, interval, capacity, scale, queued }
             }
             Facts::Plain { remaining, retry_ns, reset_ns, delay_ns } => {
-                Facts::Plain { remaining: remaining.saturating_sub(1), retry_ns, reset_ns, delay_ns }
+                Facts::Plain { remaining: remaining.saturating_sub(spare), retry_ns, reset_ns, delay_ns }
             }
             others @ (Facts::Ticks { .. } | Facts::Batch { .. } | Facts::Blend { .. }) => others,
         };

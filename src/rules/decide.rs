@@ -251,7 +251,7 @@ impl Ask<'_> {
     fn charge<C: Clock>(&mut self, when: When<'_, C>) {
         self.decision = match &self.active.gate {
             Gate::Limited(limiter) => {
-                let decision = limiter.generation.act(self.key.as_str(), Verb::Check, when, self.cost);
+                let decision = limiter.charge(self.key.as_str(), self.cost, when);
                 self.charged = decision.charged() > 0;
                 Some(decision)
             }
@@ -261,7 +261,7 @@ impl Ask<'_> {
 
     fn look<C: Clock>(&mut self, when: When<'_, C>) {
         self.decision = match &self.active.gate {
-            Gate::Limited(limiter) => Some(limiter.generation.look(self.key.as_str(), when, self.cost)),
+            Gate::Limited(limiter) => Some(limiter.look(self.key.as_str(), self.cost, when)),
             gate => without_store(gate, self.cost, when.now_ns),
         };
     }
@@ -295,29 +295,46 @@ fn without_store(gate: &Gate, cost: u64, now_ns: u64) -> Option<Decision> {
 }
 
 impl Limiter {
+    /// Charges a request, if that leaves the spare units free.
+    fn charge<C: Clock>(&self, key: &str, cost: u64, when: When<'_, C>) -> Decision {
+        let &Self { ref generation, spare, .. } = self;
+        if spare == 0 {
+            return generation.act(key, Verb::Check, when, cost);
+        }
+        let decision = generation.act(key, Verb::Within { spare }, when, cost);
+        decision.judged(decision.outcome(), cost, spare)
+    }
+
+    /// What that would be.
+    fn look<C: Clock>(&self, key: &str, cost: u64, when: When<'_, C>) -> Decision {
+        let &Self { ref generation, spare, .. } = self;
+        // A look for nothing is always allowed.
+        let more = if cost == 0 { 0 } else { spare };
+        let decision = generation.look(key, when, cost.saturating_add(more));
+        decision.judged(decision.outcome(), cost, spare)
+    }
+
     /// Counts a request first and judges it afterwards, in a store that has room for one unit more than may be in use: whether
     /// that is taken says that the limit is exceeded, by however much. Whether anything was charged.
     fn count<C: Clock>(&self, key: &str, cost: u64, when: When<'_, C>) -> (Decision, bool) {
-        let Self { generation, most, .. } = self;
+        let &Self { ref generation, spare, .. } = self;
         let taken = match cost {
             0 => generation.look(key, when, 0),
-            _ => generation.act(key, Verb::Take, when, cost),
+            // All but one of the spare units are for what is owed from before.
+            _ => generation.act(key, Verb::TakeWithin { spare: spare.saturating_sub(1) }, when, cost),
         };
-        // As the algorithm itself rounds.
-        let in_use = taken.limit().saturating_sub(taken.remaining());
-        let outcome = if in_use <= *most && (cost == 0 || taken.is_allowed() && taken.cost() == cost) {
-            Outcome::Allowed
-        } else if cost > *most {
-            Outcome::Never
-        } else {
-            Outcome::Denied
+        let charged = taken.charged();
+        let is_over = taken.remaining() < spare || (cost > 0 && charged < cost);
+        let outcome = match is_over {
+            false => Outcome::Allowed,
+            true if cost > taken.limit().saturating_sub(spare) => Outcome::Never,
+            true => Outcome::Denied,
         };
-        let judged = if outcome == Outcome::Denied {
-            // When there is room for the request and the unit that tells.
-            generation.look(key, when, cost.saturating_add(1))
-        } else {
-            taken
+        let judged = match outcome {
+            // When there is room for the request and the spare units.
+            Outcome::Denied => generation.look(key, when, cost.saturating_add(spare)),
+            _ => taken,
         };
-        (judged.judged(outcome, cost, *most), taken.charged() > 0)
+        (judged.judged(outcome, cost, spare), charged > 0)
     }
 }

@@ -64,8 +64,9 @@ pub(super) enum Gate {
 #[derive(Clone, Debug)]
 pub(super) struct Limiter {
     pub(super) generation: Arc<Generation<Chosen>>,
-    /// The most that may be in use. The store of a rule that counts first has room for one more, by which it tells.
-    pub(super) most: u64,
+    /// How many units the store has room for beyond the most that may be in use: one by which a rule that counts first tells that
+    /// its limit is exceeded, and those that clients may owe from a load whose limit was higher.
+    pub(super) spare: u64,
     /// By which it was made.
     made: Made,
 }
@@ -92,7 +93,7 @@ enum Ready {
     After {
         last: Arc<Generation<Chosen>>,
         store: Chosen,
-        most: u64,
+        spare: u64,
         made: Made,
     },
 }
@@ -109,8 +110,9 @@ impl Live {
         domains: Vec<Domain>,
         charging: Option<Charging>,
         hasher: &Hasher,
-        now: impl FnOnce() -> When<'c, C>,
+        now: impl Fn() -> When<'c, C>,
     ) -> Result<Self, RulesError> {
+        let begun_ns = now().now_ns;
         let mut made = Vec::with_capacity(domains.len());
         for domain in domains {
             let charging = charging.unwrap_or(domain.charging());
@@ -120,7 +122,8 @@ impl Live {
                 .iter()
                 .map(|rule| {
                     let last = before.and_then(|before| before.by_identity(&rule.identity));
-                    ready(rule, charging, last, hasher).map_err(|error| RulesError::store(rule, error))
+                    ready(rule, charging, last, begun_ns, hasher)
+                        .map_err(|error| RulesError::store(rule, error))
                 })
                 .collect::<Result<Vec<_>, _>>()?;
             made.push((domain, charging, ready));
@@ -221,16 +224,22 @@ impl Ready {
     fn gate<C: Clock>(self, when: When<'_, C>) -> Result<Gate, NoStore> {
         Ok(match self {
             Self::Done(gate) => gate,
-            Self::After { last, store, most, made } => {
+            Self::After { last, store, spare, made } => {
                 let generation = Arc::new(last.next(store, Carry::Used, when)?);
-                Gate::Limited(Limiter { generation, most, made })
+                Gate::Limited(Limiter { generation, spare, made })
             }
         })
     }
 }
 
 /// Makes what counts for a rule, if the last rule of this identity does not count for it.
-fn ready(rule: &Rule, charging: Charging, last: Option<&Active>, hasher: &Hasher) -> Result<Ready, NoStore> {
+fn ready(
+    rule: &Rule,
+    charging: Charging,
+    last: Option<&Active>,
+    now_ns: u64,
+    hasher: &Hasher,
+) -> Result<Ready, NoStore> {
     let &Limit::Quota { quota, algorithm, store } = &rule.limit else {
         return Ok(Ready::Done(match rule.limit {
             Limit::Blocked { period } => Gate::Blocked { period },
@@ -244,37 +253,53 @@ fn ready(rule: &Rule, charging: Charging, last: Option<&Active>, hasher: &Hasher
     {
         return Ok(Ready::Done(Gate::Limited(last.clone())));
     }
-    let most = if algorithm.has_burst() { quota.burst_size() } else { quota.limit() };
-    let counted = match charging {
-        Charging::AllOrNothing => quota,
-        Charging::CountFirst => one_more(&quota, algorithm)?,
-    };
-    let chosen = algorithm.build(counted)?;
-    let of = |store: Chosen| {
+    let tells = u64::from(charging == Charging::CountFirst);
+    let of = |store: Chosen, spare: u64| {
         let generation = Arc::new(Generation::first(store));
-        Ready::Done(Gate::Limited(Limiter { generation, most, made }))
+        Ready::Done(Gate::Limited(Limiter { generation, spare, made }))
     };
-    if let Some(last) = last
-        && last.made.store == made.store
-        && let Some(same) = last.generation.store().with_limit_of(&chosen)
-    {
-        return Ok(of(same));
+    let chosen = algorithm.build(with_more(&quota, algorithm, tells)?)?;
+    let Some(last) = last else {
+        return Ok(of(make(rule.counted_by, store, chosen, hasher)?, tells));
+    };
+    let before = last.generation.store();
+    if let Some(same) = before.with_limit_of(&chosen).filter(|_| last.made.store == store) {
+        return Ok(of(same, tells));
     }
-    let fresh = make(rule.counted_by, store, chosen, hasher)?;
-    Ok(match last {
-        Some(last) if last.generation.store().carries() && fresh.carries() => {
-            Ready::After { last: Arc::clone(&last.generation), store: fresh, most, made }
-        }
-        _ => of(fresh),
+    // What is used stays used, also beyond the new limit; with room for that in the store, windows forget it at their end as they
+    // forget all.
+    let most = made.most();
+    let owed =
+        last.made.most().saturating_add(if last.generation.is_taking_over(now_ns) { last.spare } else { 0 });
+    let spare = tells.max(owed.saturating_sub(most));
+    let roomy = with_more(&quota, algorithm, spare)
+        .and_then(|quota| algorithm.build(quota))
+        .map_err(NoStore::from)
+        .and_then(|chosen| make(rule.counted_by, store, chosen, hasher));
+    let (fresh, spare) = match roomy {
+        Ok(fresh) => (fresh, spare),
+        Err(_) => (make(rule.counted_by, store, chosen, hasher)?, tells),
+    };
+    Ok(if before.carries() && fresh.carries() {
+        Ready::After { last: Arc::clone(&last.generation), store: fresh, spare, made }
+    } else {
+        of(fresh, spare)
     })
 }
 
-/// A quota with room for one unit more: of the limit for windows, which have no other room, and else of the burst.
-fn one_more(quota: &Quota, algorithm: spec::Algorithm) -> Result<Quota, QuotaError> {
+impl Made {
+    /// The most that may be in use.
+    fn most(&self) -> u64 {
+        if self.algorithm.has_burst() { self.quota.burst_size() } else { self.quota.limit() }
+    }
+}
+
+/// A quota with room for so many units more: of the limit for windows, which have no other room, and else of the burst.
+fn with_more(quota: &Quota, algorithm: spec::Algorithm, more: u64) -> Result<Quota, QuotaError> {
     if algorithm.has_burst() {
-        quota.try_burst(quota.burst_size().saturating_add(1))
+        quota.try_burst(quota.burst_size().saturating_add(more))
     } else {
-        Quota::try_new(quota.limit().saturating_add(1), quota.period())
+        Quota::try_new(quota.limit().saturating_add(more), quota.period())
     }
 }
 

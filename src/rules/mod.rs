@@ -304,7 +304,11 @@ impl<C: Clock> Rules<C> {
     /// Reads the files again and puts their rules in force; clients keep what they have used under rules that stay.
     ///
     /// A rule stays if its keys and values do, whatever becomes of its numbers. If those change, or its algorithm or store, what
-    /// clients have used is carried over by units, at most the new limit: see [`Carry::Used`](crate::Carry::Used).
+    /// clients have used stays used, unit for unit, also beyond a lower limit; it is paid as the new algorithm says, windows
+    /// at their end. A client may be ahead of the new rule by what it used under the old one, and by nothing else.
+    ///
+    /// What a sketch has counted stays if the windows do and its counters have room for the new limit, and begins anew else. So does
+    /// what a rule has counted whose `share_threshold` is switched.
     ///
     /// # Errors
     /// If a file cannot be read or is wrong, or these rules were not read from files. Then nothing is changed, and the failure is

@@ -143,6 +143,12 @@ impl<S: Carries> Generation<S> {
         Ok(Self::new(self.held.number + 1, store, from))
     }
 
+    /// Whether keys can still owe what was carried over.
+    #[cfg(feature = "rules")]
+    pub(crate) fn is_taking_over(&self, now_ns: u64) -> bool {
+        self.from.as_ref().is_some_and(|past| self.asks(past, now_ns))
+    }
+
     /// Its store.
     #[cfg(feature = "rules")]
     pub(crate) fn store(&self) -> &S {

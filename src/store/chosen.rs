@@ -153,7 +153,9 @@ impl Chosen {
             (Kind::Compact(size), Gcra(algorithm)) => {
                 Self::CompactGcra(Box::new(builder(algorithm, hasher).capacity(size).compact_parts()?.0))
             }
+            // As many slots as the others have, so that what is owed can be carried over slot by slot.
             (Kind::Compact(size), SlidingWindow(algorithm)) => {
+                let size = size.beside_spill();
                 Self::CompactSliding(Box::new(builder(algorithm, hasher).capacity(size).compact_parts()?.0))
             }
             (Kind::Sketch(size), FixedWindow(algorithm)) => {

@@ -55,6 +55,17 @@ impl<A: Algorithm> Ask<'_, A> {
                 Step::Refuse(decision) => step(decision.remaining().max(1)),
                 other => other,
             },
+            #[cfg(feature = "rules")]
+            Verb::Within { spare } => match step(cost.saturating_add(spare)) {
+                Step::Admit { .. } => step(cost),
+                refused => refused,
+            },
+            #[cfg(feature = "rules")]
+            Verb::TakeWithin { spare } => match step(cost.saturating_add(spare)) {
+                Step::Admit { .. } => step(cost),
+                Step::Refuse(decision) if decision.remaining() > spare => step(decision.remaining() - spare),
+                refused => refused,
+            },
         }
     }
 }

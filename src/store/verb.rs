@@ -9,6 +9,18 @@ use crate::quota::{Quota, QuotaError};
 pub enum Verb {
     /// All of the cost if there is room now, or nothing.
     Check,
+    /// All of the cost if there is room now for that and so many units more, or nothing. A refusal is of both.
+    #[cfg(feature = "rules")]
+    Within {
+        /// The units that stay free.
+        spare: u64,
+    },
+    /// As much of the cost as leaves so many units free; denied if that is nothing.
+    #[cfg(feature = "rules")]
+    TakeWithin {
+        /// The units that stay free.
+        spare: u64,
+    },
     /// All of the cost, room or not.
     Force,
     /// As much of the cost as there is room for; denied if that is nothing.

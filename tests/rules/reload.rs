@@ -12,7 +12,8 @@ fn one(limit: &str) -> String {
 
 const X: [(&str, &str); 1] = [("a", "x")];
 
-/// What is used stays used when the numbers change, in every store and by every algorithm.
+/// What is used stays used when the numbers change, in every store and by every algorithm, whether what is refused is counted or
+/// not.
 #[test]
 fn what_is_used_stays_used() {
     let kinds = [
@@ -33,10 +34,12 @@ fn what_is_used_stays_used() {
         assert_eq!(scene.admitted(&X, 10), 10);
         scene.reload(&of(50));
         assert_eq!(left(&scene, &X), 0, "{kind}");
+        assert!(scene.ask(&X).is_denied());
         scene.reload(&of(100));
-        assert_eq!(left(&scene, &X), 50, "{kind}: no more than a full limit is carried over");
+        assert_eq!(left(&scene, &X), 30, "{kind}: a lower limit forgot nothing");
         scene.reload(&of(100));
-        assert_eq!(left(&scene, &X), 50, "{kind}: nothing has changed");
+        assert_eq!(left(&scene, &X), 30, "{kind}: nothing has changed");
+        assert_eq!(scene.admitted(&X, 100), 30, "{kind}");
         assert_eq!(left(&scene, &[("a", "y")]), 100);
     }
 }
@@ -87,15 +90,24 @@ fn an_algorithm_may_change() {
     }
 }
 
-/// A smaller burst owes no more than itself.
+/// What is used beyond a smaller burst is paid first; beyond a lower limit of windows it is gone with its window.
 #[test]
-fn a_smaller_burst_is_used_up_and_no_more() {
+fn what_is_beyond_a_lower_limit_is_owed_as_the_algorithm_says() {
     let scene = Scene::new(&one("{ unit: minute, requests_per_unit: 60 }"));
     assert_eq!(scene.admitted(&X, 60), 60);
     scene.reload(&one("{ unit: minute, requests_per_unit: 60, algorithm: gcra, burst: 5 }"));
-    assert_eq!(left(&scene, &X), 0);
-    scene.advance(5);
-    assert_eq!(left(&scene, &X), 5, "a second for each");
+    assert_eq!(scene.ask(&X).retry_after(), Some(std::time::Duration::from_secs(56)), "a second for each");
+    scene.advance(56);
+    assert_eq!(left(&scene, &X), 1);
+    scene.advance(9);
+    assert_eq!(left(&scene, &X), 5);
+
+    let scene = Scene::new(&one("{ unit: minute, requests_per_unit: 60 }"));
+    assert_eq!(scene.admitted(&X, 60), 60);
+    scene.reload(&one("{ unit: minute, requests_per_unit: 20 }"));
+    assert_eq!(scene.ask(&X).retry_after(), Some(std::time::Duration::from_secs(60)));
+    scene.advance(60);
+    assert_eq!(scene.admitted(&X, 60), 20, "as in any window");
 }
 
 /// A store of another kind: compact ones have no keys to list, and are asked until all is paid.

@@ -250,6 +250,21 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
             }
             Verb::Seed => unreachable!("see `seed`"),
             Verb::Reserve { wait_ns } => (word.reserve(ahead, at, cost, wait_ns), cost),
+            #[cfg(feature = "rules")]
+            Verb::Within { spare } | Verb::TakeWithin { spare } => {
+                let both = cost.saturating_add(spare);
+                let refused = match word.judge(ahead, at.0, both) {
+                    Verdict::Admit(_) => return (word.judge(ahead, at.0, cost), cost),
+                    refused => refused,
+                };
+                let remaining = word.decision(Outcome::Denied, ahead, false, at, both).remaining();
+                match remaining.saturating_sub(spare) {
+                    room @ 1.. if matches!(verb, Verb::TakeWithin { .. }) => {
+                        (word.judge(ahead, at.0, room), room)
+                    }
+                    _ => (refused, both),
+                }
+            }
             Verb::Take => match word.judge(ahead, at.0, cost) {
                 admitted @ Verdict::Admit(_) => (admitted, cost),
                 _ => {

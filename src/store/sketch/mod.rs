@@ -195,18 +195,34 @@ impl Tables {
             Verb::Seed => unreachable!("the quota of a sketch does not change"),
             // More than the limit no counter holds.
             Verb::Force => cost.min(word.limit().saturating_sub(used.current)),
+            #[cfg(feature = "rules")]
+            Verb::Within { .. } => cost,
+            #[cfg(feature = "rules")]
+            Verb::TakeWithin { spare } => {
+                let remaining = decision(word, moment, Outcome::Denied, (ahead, false), cost).remaining();
+                cost.min(remaining.saturating_sub(spare).max(1))
+            }
             Verb::Take if matches!(word.judge(ahead, now_ns, cost), Verdict::Admit(_)) => cost,
             Verb::Take => {
                 decision(word, moment, Outcome::Denied, (ahead, false), cost).remaining().max(1).min(cost)
             }
         };
-        let verdict = match verb {
-            Verb::Force => Verdict::Admit(word.ahead(moment.later, used.last, used.current + cost)),
-            _ => word.judge(ahead, now_ns, cost),
+        let spare = match verb {
+            #[cfg(feature = "rules")]
+            Verb::Within { spare } | Verb::TakeWithin { spare } => spare,
+            _ => 0,
+        };
+        let room_for = |ahead: u64| match word.judge(ahead, now_ns, cost.saturating_add(spare)) {
+            Verdict::Admit(_) if spare > 0 => (word.judge(ahead, now_ns, cost), cost),
+            verdict => (verdict, cost.saturating_add(spare)),
+        };
+        let (verdict, asked) = match verb {
+            Verb::Force => (Verdict::Admit(word.ahead(moment.later, used.last, used.current + cost)), cost),
+            _ => room_for(ahead),
         };
         let after = match verdict {
             Verdict::Admit(after) if cost > 0 => after,
-            uncharged => return Ok(Some(decision(word, moment, uncharged.outcome(), (ahead, false), cost))),
+            uncharged => return Ok(Some(decision(word, moment, uncharged.outcome(), (ahead, false), asked))),
         };
         if !self.charge(key, window, used.read.as_ref(), cost, latest)? {
             return Ok(None);
@@ -216,10 +232,10 @@ impl Tables {
             // The doorkeeper's word of the last window is that of the next one, if it has begun: then this is late.
             let last = self.last::<A, N, PER>(key, window, latest)?;
             if last > used.last && verb != Verb::Force {
-                let again = word.judge(word.ahead(moment.later, last, used.current), now_ns, cost);
+                let (again, asked) = room_for(word.ahead(moment.later, last, used.current));
                 let ahead = word.ahead(moment.later, last, used.current + cost);
                 let charged = matches!(again, Verdict::Admit(_));
-                return Ok(Some(decision(word, moment, again.outcome(), (ahead, charged), cost)));
+                return Ok(Some(decision(word, moment, again.outcome(), (ahead, charged), asked)));
             }
         }
         Ok(Some(decision(word, moment, Outcome::Allowed, (after, true), cost)))
