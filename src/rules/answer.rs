@@ -125,7 +125,7 @@ impl Answer {
     pub fn limits(&self) -> impl Iterator<Item = Applied<'_>> {
         let domain = self.domain();
         self.decided.iter().filter_map(move |decided| {
-            Some(Applied { active: domain?.active(decided.rule), decided, shadow: self.shadow })
+            Some(Applied { active: domain?.active(decided.rule)?, decided, shadow: self.shadow })
         })
     }
 
@@ -236,7 +236,7 @@ impl<'a> Applied<'a> {
     /// What could pass from full: the burst, or the limit of windows; `u64::MAX` without a limit.
     #[must_use]
     pub fn quota(&self) -> u64 {
-        self.active.quota
+        self.decided.decision.map_or(self.active.quota, |decision| decision.limit())
     }
 
     /// The time in which so much passes: the period of windows.

@@ -1,9 +1,12 @@
 //! How the rules that apply to one request decide together.
 
+use std::time::Duration;
+
 use smallvec::SmallVec;
 
 use super::answer::{Decided, Few, Part};
 use super::live::{Active, Gate, InForce, Limiter};
+use super::overrides::Overrides;
 use super::request::{Descriptor, Key};
 use super::spec::Charging;
 use crate::clock::{Clock, saturating_nanos};
@@ -23,6 +26,8 @@ pub(super) struct Ask<'r> {
     key: Key<'r>,
     cost: u64,
     part: Part,
+    /// The limit that the request brings along.
+    own: Option<u32>,
     decision: Option<Decision>,
     charged: bool,
 }
@@ -42,9 +47,25 @@ impl<'r> Asks<'r> {
     ) -> Self {
         let mut asks = SmallVec::new();
         for (place, descriptor) in (0..).zip(descriptors) {
+            if let Some((requests, unit)) = descriptor.own_limit() {
+                if let Some(active) = domain.override_of(unit, hasher) {
+                    asks.push(Ask {
+                        index: Overrides::place(unit),
+                        active,
+                        descriptor: place,
+                        key: Key::of(&domain.name, descriptor, active),
+                        cost: descriptor.cost(cost),
+                        part: Part::Enforced,
+                        own: Some(requests),
+                        decision: None,
+                        charged: false,
+                    });
+                }
+                continue;
+            }
             for index in domain.find(descriptor) {
-                let active = domain.active(index);
-                let key = Key::new(descriptor.entries(), active.rule.counted_by, active.keys_vary);
+                let Some(active) = domain.active(index) else { continue };
+                let key = Key::of(&domain.name, descriptor, active);
                 let part = part(active, &key, index, now_ns, hasher);
                 let cost = descriptor.cost(cost);
                 asks.push(Ask {
@@ -54,6 +75,7 @@ impl<'r> Asks<'r> {
                     key,
                     cost,
                     part,
+                    own: None,
                     decision: None,
                     charged: false,
                 });
@@ -172,13 +194,8 @@ impl<'r> Asks<'r> {
 
     /// Whether the rules of a newer load count for all of them where these do.
     pub(super) fn still_count_in(&self, domain: Option<&InForce>) -> bool {
-        self.0.iter().filter(|ask| ask.charged).all(|ask| {
-            let now = domain.and_then(|domain| domain.by_identity(&ask.active.rule.identity));
-            match (now.and_then(Active::limiter), ask.active.limiter()) {
-                (Some(now), Some(then)) => std::sync::Arc::ptr_eq(&now.generation, &then.generation),
-                _ => false,
-            }
-        })
+        let mut charged = self.0.iter().filter(|ask| ask.charged && ask.own.is_none());
+        charged.all(|ask| ask.active.counts_in(domain))
     }
 
     /// What is kept of them.
@@ -248,21 +265,38 @@ impl Ask<'_> {
         self.active.limiter().is_some_and(|limiter| limiter.generation.store().undoes())
     }
 
+    /// Where it is counted, and how many units are to stay free there; `None` of a rule that counts nothing.
+    fn limiter(&self) -> Option<(&Limiter, u64)> {
+        let limiter = self.active.limiter()?;
+        match self.own {
+            None => Some((limiter, limiter.spare)),
+            Some(0) => None,
+            Some(own) => Some((limiter, self.active.quota.saturating_sub(own.into()))),
+        }
+    }
+
+    /// The answer of a rule that counts nothing.
+    fn uncounted(&self, now_ns: u64) -> Option<Decision> {
+        match self.active.gate {
+            Gate::Unlimited => None,
+            Gate::Blocked { period } => Some(blocked(period, self.cost, now_ns)),
+            // A request that brings a limit of nothing along.
+            Gate::Limited(_) => Some(blocked(self.active.window, self.cost, now_ns)),
+        }
+    }
+
     fn charge<C: Clock>(&mut self, when: When<'_, C>) {
-        self.decision = match &self.active.gate {
-            Gate::Limited(limiter) => {
-                let decision = limiter.charge(self.key.as_str(), self.cost, when);
-                self.charged = decision.charged() > 0;
-                Some(decision)
-            }
-            gate => without_store(gate, self.cost, when.now_ns),
+        self.decision = match self.limiter() {
+            Some((limiter, spare)) => Some(limiter.charge(self.key.as_str(), self.cost, spare, when)),
+            None => self.uncounted(when.now_ns),
         };
+        self.charged = self.decision.is_some_and(|decision| decision.charged() > 0);
     }
 
     fn look<C: Clock>(&mut self, when: When<'_, C>) {
-        self.decision = match &self.active.gate {
-            Gate::Limited(limiter) => Some(limiter.look(self.key.as_str(), self.cost, when)),
-            gate => without_store(gate, self.cost, when.now_ns),
+        self.decision = match self.limiter() {
+            Some((limiter, spare)) => Some(limiter.look(self.key.as_str(), self.cost, spare, when)),
+            None => self.uncounted(when.now_ns),
         };
     }
 
@@ -271,33 +305,32 @@ impl Ask<'_> {
         if self.part == Part::Replaced {
             return;
         }
-        self.decision = match &self.active.gate {
-            Gate::Limited(limiter) => {
-                let (decision, charged) = limiter.count(self.key.as_str(), self.cost, when);
-                self.charged = charged;
-                Some(decision)
+        let (decision, charged) = match self.limiter() {
+            Some((limiter, spare)) => {
+                let (decision, charged) = limiter.count(self.key.as_str(), self.cost, spare, when);
+                (Some(decision), charged)
             }
-            gate => without_store(gate, self.cost, when.now_ns),
+            None => (self.uncounted(when.now_ns), false),
         };
+        (self.decision, self.charged) = (decision, charged);
     }
 }
 
-/// The answer of a rule that counts nothing.
-fn without_store(gate: &Gate, cost: u64, now_ns: u64) -> Option<Decision> {
-    let Gate::Blocked { period } = gate else { return None };
+/// The answer of a limit of nothing.
+fn blocked(period: Duration, cost: u64, now_ns: u64) -> Decision {
     let outcome = if cost == 0 { Outcome::Allowed } else { Outcome::Never };
-    let reset_ns = match saturating_nanos(*period) {
+    let reset_ns = match saturating_nanos(period) {
         0 => 0,
         period_ns => period_ns - now_ns % period_ns,
     };
     let facts = Facts::Plain { remaining: 0, retry_ns: reset_ns, reset_ns, delay_ns: 0 };
-    Some(Decision::new(outcome, cost, 0, now_ns, facts))
+    Decision::new(outcome, cost, 0, now_ns, facts).uncharged()
 }
 
 impl Limiter {
     /// Charges a request, if that leaves the spare units free.
-    fn charge<C: Clock>(&self, key: &str, cost: u64, when: When<'_, C>) -> Decision {
-        let &Self { ref generation, spare, .. } = self;
+    fn charge<C: Clock>(&self, key: &str, cost: u64, spare: u64, when: When<'_, C>) -> Decision {
+        let generation = &self.generation;
         if spare == 0 {
             return generation.act(key, Verb::Check, when, cost);
         }
@@ -306,8 +339,8 @@ impl Limiter {
     }
 
     /// What that would be.
-    fn look<C: Clock>(&self, key: &str, cost: u64, when: When<'_, C>) -> Decision {
-        let &Self { ref generation, spare, .. } = self;
+    fn look<C: Clock>(&self, key: &str, cost: u64, spare: u64, when: When<'_, C>) -> Decision {
+        let generation = &self.generation;
         // A look for nothing is always allowed.
         let more = if cost == 0 { 0 } else { spare };
         let decision = generation.look(key, when, cost.saturating_add(more));
@@ -316,8 +349,8 @@ impl Limiter {
 
     /// Counts a request first and judges it afterwards, in a store that has room for one unit more than may be in use: whether
     /// that is taken says that the limit is exceeded, by however much. Whether anything was charged.
-    fn count<C: Clock>(&self, key: &str, cost: u64, when: When<'_, C>) -> (Decision, bool) {
-        let &Self { ref generation, spare, .. } = self;
+    fn count<C: Clock>(&self, key: &str, cost: u64, spare: u64, when: When<'_, C>) -> (Decision, bool) {
+        let generation = &self.generation;
         let taken = match cost {
             0 => generation.look(key, when, 0),
             // All but one of the spare units are for what is owed from before.

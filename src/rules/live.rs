@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::RulesError;
-use super::spec::{self, Charging, Limit, Rule};
+use super::overrides::Overrides;
+use super::spec::{self, Charging, Limit, Rule, Unit};
 use super::tree::Tree;
 use super::{Descriptor, Domain};
 use crate::algorithm::{FixedWindow, Gcra, SlidingLog, SlidingWindow, SubWindow};
@@ -26,6 +27,7 @@ const MAX_KEYS: usize = 100_000;
 pub(super) struct Live {
     number: u64,
     names: HashMap<Box<str>, u32, Hasher>,
+    overrides: Arc<Overrides>,
     domains: Vec<InForce>,
 }
 
@@ -38,6 +40,7 @@ pub(super) struct InForce {
     pub(super) shadow: bool,
     tree: Tree,
     rules: Vec<Active>,
+    overrides: Arc<Overrides>,
     by_identity: HashMap<Box<str>, u32, Hasher>,
 }
 
@@ -101,7 +104,8 @@ enum Ready {
 impl Live {
     /// No rules.
     pub(super) fn empty(hasher: &Hasher) -> Self {
-        Self { number: 0, names: HashMap::with_hasher(hasher.clone()), domains: Vec::new() }
+        let names = HashMap::with_hasher(hasher.clone());
+        Self { number: 0, names, overrides: Arc::default(), domains: Vec::new() }
     }
 
     /// The rules of these domains, with what clients have used under the rules in force now. Fails as a whole.
@@ -130,7 +134,8 @@ impl Live {
         }
         // What takes time is done.
         let when = now();
-        let mut live = Self { number: self.number + 1, ..Self::empty(hasher) };
+        let overrides = Arc::clone(&self.overrides);
+        let mut live = Self { number: self.number + 1, overrides, ..Self::empty(hasher) };
         for (domain, charging, ready) in made {
             live.add(domain, charging, ready, when, hasher)?;
         }
@@ -159,7 +164,8 @@ impl Live {
             .collect::<Result<Vec<_>, RulesError>>()?;
         let place = u32::try_from(self.domains.len()).unwrap_or(u32::MAX);
         self.names.insert(name.clone(), place);
-        self.domains.push(InForce { name, charging, shadow, tree, rules, by_identity });
+        let overrides = Arc::clone(&self.overrides);
+        self.domains.push(InForce { name, charging, shadow, tree, rules, overrides, by_identity });
         Ok(())
     }
 
@@ -178,8 +184,14 @@ impl Live {
 }
 
 impl InForce {
-    pub(super) fn active(&self, rule: u32) -> &Active {
-        &self.rules[rule as usize]
+    /// The rule in a place that was found here.
+    pub(super) fn active(&self, rule: u32) -> Option<&Active> {
+        self.rules.get(rule as usize).or_else(|| self.overrides.at(rule))
+    }
+
+    /// The rule by which limits that requests bring along are counted.
+    pub(super) fn override_of(&self, unit: Unit, hasher: &Hasher) -> Option<&Active> {
+        self.overrides.rule(unit, hasher)
     }
 
     /// The places of the rules that apply to a request.
@@ -194,11 +206,19 @@ impl InForce {
     }
 
     pub(super) fn by_identity(&self, identity: &str) -> Option<&Active> {
-        Some(self.active(*self.by_identity.get(identity)?))
+        self.active(*self.by_identity.get(identity)?)
     }
 }
 
 impl Active {
+    /// A rule that was never in force before.
+    pub(super) fn made(rule: Rule, hasher: &Hasher) -> Option<Self> {
+        match ready(&rule, Charging::AllOrNothing, None, 0, hasher) {
+            Ok(Ready::Done(gate)) => Some(Self::new(rule, gate)),
+            Ok(Ready::After { .. }) | Err(_) => None,
+        }
+    }
+
     fn new(rule: Rule, gate: Gate) -> Self {
         let (quota, window) = match &rule.limit {
             Limit::Unlimited => (u64::MAX, Duration::ZERO),
@@ -210,6 +230,15 @@ impl Active {
         };
         let keys_vary = rule.metric.levels.iter().any(|level| level.contains('*'));
         Self { rule, gate, quota, window, keys_vary }
+    }
+
+    /// Whether the rules that are in force now count for this one where it does.
+    pub(super) fn counts_in(&self, domain: Option<&InForce>) -> bool {
+        let now = domain.and_then(|domain| domain.by_identity(&self.rule.identity));
+        match (now.and_then(Self::limiter), self.limiter()) {
+            (Some(now), Some(then)) => Arc::ptr_eq(&now.generation, &then.generation),
+            _ => false,
+        }
     }
 
     pub(super) fn limiter(&self) -> Option<&Limiter> {

@@ -42,6 +42,7 @@ mod config;
 mod decide;
 mod error;
 mod live;
+mod overrides;
 mod request;
 mod spec;
 mod tree;
@@ -56,7 +57,7 @@ pub use self::error::RulesError;
 use self::live::Live;
 pub use self::request::Descriptor;
 use self::request::Key;
-pub use self::spec::{Algorithm, Charging, Limit, Metric, Rule, Store};
+pub use self::spec::{Algorithm, Charging, Limit, Metric, Rule, Store, Unit};
 use crate::clock::{Clock, QuantaClock, Timestamp};
 use crate::decision::Outcome;
 use crate::store::adjustable::Published;
@@ -283,19 +284,17 @@ impl<C: Clock> Rules<C> {
             return;
         }
         let live = self.live.load();
+        let now = live.domain(&domain.name).map(|(_, domain)| domain);
         for decided in &answer.decided {
-            let active = domain.active(decided.rule);
-            let now =
-                live.domain(&domain.name).and_then(|(_, domain)| domain.by_identity(&active.rule.identity));
-            let (Some(limiter), Some(now)) = (active.limiter(), now.and_then(live::Active::limiter)) else {
+            let Some(descriptor) = descriptors.get(decided.descriptor as usize) else { continue };
+            let (Some(active), Some(charge)) = (domain.active(decided.rule), &decided.decision) else {
                 continue;
             };
-            if let (Some(charge), Some(descriptor)) =
-                (&decided.decision, descriptors.get(decided.descriptor as usize))
+            if let Some(limiter) = active.limiter()
                 && charge.charged() > 0
-                && Arc::ptr_eq(&limiter.generation, &now.generation)
+                && (descriptor.own_limit().is_some() || active.counts_in(now))
             {
-                let key = Key::new(descriptor.entries(), active.rule.counted_by, active.keys_vary);
+                let key = Key::of(&domain.name, descriptor, active);
                 limiter.generation.store().give_back(key.as_str(), when, charge, charge.charged());
             }
         }

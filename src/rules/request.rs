@@ -1,8 +1,9 @@
 //! What a request says of itself.
 
-use std::time::Duration;
-
 use smallvec::SmallVec;
+
+use super::live::Active;
+use super::spec::Unit;
 
 /// What one request says of itself to be matched with rules: a list of keys and values, in order. A request has one or more.
 ///
@@ -19,14 +20,7 @@ pub struct Descriptor<'a> {
     entries: &'a [(&'a str, &'a str)],
     hits: Option<u64>,
     tier: Option<&'a str>,
-    limit: Option<Override>,
-}
-
-/// A limit that a request brings along.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Override {
-    pub(crate) requests: u32,
-    pub(crate) period: Duration,
+    limit: Option<(u32, Unit)>,
 }
 
 impl<'a> Descriptor<'a> {
@@ -49,6 +43,22 @@ impl<'a> Descriptor<'a> {
     pub const fn tier(mut self, tier: &'a str) -> Self {
         self.tier = Some(tier);
         self
+    }
+
+    /// A limit of the request's own, which comes before those of the rules: so many a unit, counted for these keys and values
+    /// in windows that are aligned to the Unix epoch, as Envoy's service does. The [domain](super::Rules::check) must have rules all
+    /// the same.
+    ///
+    /// Requests of the same keys, values and unit share a counter, whatever limits they say. The last hundred thousand such are
+    /// kept for each unit.
+    #[must_use]
+    pub const fn limit(mut self, requests: u32, unit: Unit) -> Self {
+        self.limit = Some((requests, unit));
+        self
+    }
+
+    pub(super) const fn own_limit(&self) -> Option<(u32, Unit)> {
+        self.limit
     }
 
     /// The keys and values.
@@ -76,8 +86,16 @@ pub(super) enum Key<'a> {
 }
 
 impl<'a> Key<'a> {
+    /// What a request is counted by under a rule of a domain.
+    pub(super) fn of(domain: &str, descriptor: &Descriptor<'a>, active: &Active) -> Self {
+        match descriptor.own_limit() {
+            Some(_) => Self::of_all(domain, descriptor.entries()),
+            None => Self::new(descriptor.entries(), active.rule.counted_by, active.keys_vary),
+        }
+    }
+
     /// The values of the entries of which a bit is set, and their keys too where those vary.
-    pub(super) fn new(entries: &'a [(&'a str, &'a str)], counted_by: u32, keys_vary: bool) -> Self {
+    fn new(entries: &'a [(&'a str, &'a str)], counted_by: u32, keys_vary: bool) -> Self {
         let counted = || (0..u32::BITS).zip(entries).filter(move |(bit, _)| counted_by >> bit & 1 == 1);
         match counted_by.count_ones() {
             0 => Self::Whole(""),
@@ -93,6 +111,17 @@ impl<'a> Key<'a> {
                 Self::Joined(joined)
             }
         }
+    }
+
+    /// A domain with the keys and values of all entries.
+    fn of_all(domain: &str, entries: &[(&str, &str)]) -> Self {
+        let mut joined = SmallVec::new();
+        push(&mut joined, domain);
+        for (key, value) in entries {
+            push(&mut joined, key);
+            push(&mut joined, value);
+        }
+        Self::Joined(joined)
     }
 
     pub(super) fn as_str(&self) -> &str {

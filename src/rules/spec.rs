@@ -122,3 +122,36 @@ pub struct Metric {
     /// Levels that show the request's own key and value instead, the first in the lowest bit.
     pub with_value: u32,
 }
+
+/// Envoy's units.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Unit {
+    /// A second.
+    Second,
+    /// A minute.
+    Minute,
+    /// An hour.
+    Hour,
+    /// A day of 24 hours.
+    Day,
+    /// Seven days.
+    Week,
+    /// 30 days.
+    Month,
+    /// 365 days.
+    Year,
+}
+
+impl std::fmt::Display for Unit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Second => "second",
+            Self::Minute => "minute",
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+            Self::Year => "year",
+        })
+    }
+}

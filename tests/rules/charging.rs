@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::rules::{Code, Descriptor, Verdict};
+use tollgate::rules::{Code, Descriptor, Unit, Verdict};
 
 use crate::{Scene, left};
 
@@ -144,4 +144,39 @@ descriptors:
     for (a, b) in [("x", "yz"), ("xy", "z"), ("", "xyz"), ("xyz", ""), ("1:x", "y"), ("", "1:x1:y")] {
         assert_eq!(scene.admitted(&[("a", a), ("b", b)], 2), 1, "{a:?} {b:?}");
     }
+}
+
+/// A request may bring a limit along, which comes before the file's, and counts by keys, values and unit.
+#[test]
+fn a_limit_of_the_request_comes_before_the_file() {
+    for scene in [Scene::new(TWO), Scene::counting_first(TWO)] {
+        let a = [("a", "x")];
+        let ask = |requests: u32, unit: Unit| {
+            let answer = scene.rules.check("d", &[Descriptor::new(&a).limit(requests, unit)]);
+            (answer.is_allowed(), answer.status(0).remaining(), answer.limits().next().unwrap().quota())
+        };
+        assert_eq!(ask(2, Unit::Minute), (true, 1, 2));
+        assert_eq!(ask(2, Unit::Minute), (true, 0, 2));
+        assert_eq!(ask(5, Unit::Minute), (true, 2, 5), "one counter, whatever the limit");
+        assert!(!ask(2, Unit::Minute).0);
+        assert_eq!(ask(2, Unit::Hour), (true, 1, 2), "another unit is another counter");
+        assert!(!ask(0, Unit::Second).0, "a limit of nothing");
+        assert!(ask(u32::MAX, Unit::Second).0 && ask(u32::MAX, Unit::Year).0);
+        assert_eq!(left(&scene, &a), 10, "the file's counts nothing meanwhile");
+        let unknown = [("nobody", "knows")];
+        let answer = scene.rules.check("d", &[Descriptor::new(&unknown).limit(1, Unit::Day)]);
+        assert_eq!(answer.limits().next().unwrap().name(), "requested per day");
+        let nope = scene.rules.check("nope", &[Descriptor::new(&a).limit(0, Unit::Day)]);
+        assert!(nope.is_allowed(), "the domain must exist");
+        scene.advance(60);
+        assert_eq!(ask(2, Unit::Minute), (true, 1, 2));
+        scene.reload(TWO);
+        assert_eq!(ask(2, Unit::Minute), (true, 0, 2), "a reload does not touch it");
+    }
+    let scene = Scene::new(TWO);
+    let a = [("a", "x")];
+    let own = [Descriptor::new(&a).limit(2, Unit::Minute)];
+    let answer = scene.rules.check("d", &own);
+    scene.rules.refund(&own, &answer);
+    assert_eq!(scene.rules.check("d", &own).status(0).remaining(), 1);
 }
