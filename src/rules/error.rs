@@ -20,6 +20,9 @@ enum Why {
     },
     /// Nothing says what to load.
     NoSource,
+    /// The system cannot watch files.
+    #[cfg(feature = "watch")]
+    Watch(Box<str>),
 }
 
 impl RulesError {
@@ -31,12 +34,17 @@ impl RulesError {
         Self(Why::NoSource)
     }
 
+    #[cfg(feature = "watch")]
+    pub(super) fn watch(error: &str) -> Self {
+        Self(Why::Watch(error.into()))
+    }
+
     /// What is wrong in the files, if that is why.
     #[must_use]
     pub fn config(&self) -> Option<&ConfigError> {
         match &self.0 {
             Why::Config(error) => Some(error),
-            Why::Store { .. } | Why::NoSource => None,
+            _ => None,
         }
     }
 }
@@ -60,6 +68,8 @@ impl fmt::Display for RulesError {
                     "line {line}: rule {rule:?}: its store does not hold its algorithm; leave `store` out, or take `keyed`"
                 )
             }
+            #[cfg(feature = "watch")]
+            Why::Watch(error) => write!(f, "the rules' files cannot be watched: {error}"),
             Why::NoSource => {
                 f.write_str("these rules were not read from files: give the new ones to `replace`")
             }
@@ -72,7 +82,7 @@ impl Error for RulesError {
         match &self.0 {
             Why::Config(error) => Some(error),
             Why::Store { why: NoStore::Quota(error), .. } => Some(error),
-            Why::Store { .. } | Why::NoSource => None,
+            _ => None,
         }
     }
 }

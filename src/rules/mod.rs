@@ -40,12 +40,15 @@
 mod answer;
 mod config;
 mod decide;
+mod descriptors;
 mod error;
 mod live;
 mod overrides;
 mod request;
 mod spec;
 mod tree;
+#[cfg(feature = "watch")]
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,11 +56,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub use self::answer::{Answer, Applied, Code, Status, Verdict};
 pub use self::config::{Config, ConfigError, Domain, Problem};
 use self::decide::Asks;
+pub use self::descriptors::{Added, Descriptors};
 pub use self::error::RulesError;
 use self::live::Live;
 pub use self::request::Descriptor;
 use self::request::Key;
 pub use self::spec::{Algorithm, Charging, Limit, Metric, Rule, Store, Unit};
+#[cfg(feature = "watch")]
+pub use self::watch::Watcher;
 use crate::clock::{Clock, QuantaClock, Timestamp};
 use crate::decision::Outcome;
 use crate::store::adjustable::Published;
