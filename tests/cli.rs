@@ -12,6 +12,8 @@ mod formats;
 mod limits;
 #[path = "cli/outputs.rs"]
 mod outputs;
+#[path = "cli/rules_check.rs"]
+mod rules_check;
 #[path = "cli/several.rs"]
 mod several;
 #[path = "cli/sketch.rs"]

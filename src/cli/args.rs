@@ -13,6 +13,7 @@ use super::human;
 use super::input::Selection;
 use super::input::fields::{FieldList, Format};
 use super::input::time::TimeFormat;
+use super::rules::RulesCommand;
 use super::storage::StoreArgs;
 use crate::{Quota, QuotaError};
 
@@ -43,6 +44,13 @@ pub enum Command {
     /// limits that are to be in force together if several periods are given.
     #[command(after_help = SUGGEST_EXAMPLES)]
     Suggest(SuggestArgs),
+    /// Check files of rate limiting rules
+    #[command(arg_required_else_help = true)]
+    Rules {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: RulesCommand,
+    },
 }
 
 const REPLAY_EXAMPLES_SHORT: &str = "Examples and details: tollgate replay --help";
@@ -414,7 +422,7 @@ mod tests {
             .command
         {
             Command::Replay(args) => args,
-            Command::Suggest(_) => unreachable!("replay was asked for"),
+            Command::Suggest(_) | Command::Rules { .. } => unreachable!("replay was asked for"),
         };
         let args = parse(&["--json", "access.log"]);
         assert_eq!((args.json, args.input.files), (Some("-".into()), vec!["access.log".into()]));

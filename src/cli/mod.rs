@@ -7,6 +7,7 @@
 //! | `synthetic` | the made-up day |
 //! | `storage` | which store, and how large |
 //! | `algorithms`, `stores`, `replay`, `suggest` | the work |
+//! | `rules` | files of rules: what they say, and what is wrong |
 //! | `report`, `fared`, `compact`, `sketch`, `chart`, `axis`, `human` | what people and programs see of it |
 //!
 //! It is a module of the library, hidden from its documentation, so that tests and fuzz targets reach the parsers.
@@ -24,6 +25,7 @@ pub mod human;
 pub mod input;
 pub mod replay;
 pub mod report;
+pub mod rules;
 pub mod sketch;
 pub mod storage;
 pub mod stores;
@@ -51,6 +53,7 @@ pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Replay(args) => run_replay(&args),
         Command::Suggest(args) => run_suggest(&args),
+        Command::Rules { command } => rules::run(&command, say),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -104,7 +104,12 @@ impl Config {
         };
         match std::fs::read_to_string(path) {
             Ok(text) => Self::from_text(&path.display().to_string(), &text, read),
-            Err(error) => Err(problem::unreadable(path, format!("cannot be read: {error}"), "")),
+            Err(error) => {
+                let text = error.to_string();
+                // Without "(os error 2)", which helps nobody.
+                let reason = text.split(" (os error").next().unwrap_or_default().to_lowercase();
+                Err(problem::unreadable(path, format!("cannot be read: {reason}"), ""))
+            }
         }
     }
 

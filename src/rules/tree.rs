@@ -12,7 +12,6 @@ mod affixes;
 mod pattern;
 mod wild;
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use ahash::RandomState;
@@ -33,6 +32,15 @@ pub(crate) struct Tree {
     exact: HashTable<u32>,
     /// Nodes without a value, by level and key.
     bare: HashTable<u32>,
+    /// Values that are of a tier, by node.
+    members: HashTable<Member>,
+}
+
+#[derive(Debug)]
+struct Member {
+    node: u32,
+    value: Box<str>,
+    rules: Found,
 }
 
 #[derive(Debug)]
@@ -43,8 +51,7 @@ struct Node {
     value: Option<Box<str>>,
     own: Found,
     tiers: Box<[(Box<str>, Found)]>,
-    /// Values that are of a tier.
-    members: Option<Box<HashMap<Box<str>, Found, RandomState>>>,
+    has_members: bool,
     /// The level of its children.
     below: u32,
 }
@@ -85,6 +92,7 @@ impl Tree {
             levels: vec![Level::default()],
             exact: HashTable::new(),
             bare: HashTable::new(),
+            members: HashTable::new(),
         };
         let mut top = Vec::new();
         for (branches, offset) in files {
@@ -122,10 +130,13 @@ impl Tree {
         let number = u32::try_from(self.nodes.len()).unwrap_or(NONE);
         let tiers: Box<[_]> =
             branch.tiers.iter().map(|tier| (tier.name.clone(), Found::of(&tier.rules, offset))).collect();
-        let mut members = HashMap::with_hasher(self.hasher.clone());
         for tier in &branch.tiers {
-            let found = Found::of(&tier.rules, offset);
-            members.extend(tier.members.iter().map(|member| (member.clone(), found)));
+            let rules = Found::of(&tier.rules, offset);
+            for value in &tier.members {
+                let hash = self.hasher.hash_one((number, &**value));
+                let again = |member: &Member| self.hasher.hash_one((member.node, &*member.value));
+                self.members.insert_unique(hash, Member { node: number, value: value.clone(), rules }, again);
+            }
         }
         self.nodes.push(Node {
             level,
@@ -133,7 +144,7 @@ impl Tree {
             value: branch.value.clone(),
             own: Found::of(&branch.own, offset),
             tiers,
-            members: (!members.is_empty()).then(|| Box::new(members)),
+            has_members: branch.tiers.iter().any(|tier| !tier.members.is_empty()),
             below: NONE,
         });
         let (key, value) = (&*branch.key, branch.value.as_deref());
@@ -162,25 +173,29 @@ impl Tree {
     /// A tier that the request names comes first, if the entry has it; then one that counts the value among its members; then
     /// the entry's own limit.
     pub(crate) fn find(&self, entries: &[(&str, &str)], tier: Option<&str>) -> Found {
-        let Some(&(_, last)) = entries.last() else { return Found::default() };
-        let mut level = 0;
-        let mut found = None;
+        let (mut level, mut found) = (0, None);
         for &(key, value) in entries {
             found = self.step(level, key, value);
-            let Some(node) = found else { return Found::default() };
+            let Some((_, node)) = found else { return Found::default() };
             level = node.below;
         }
-        let Some(node) = found else { return Found::default() };
-        if let Some(tier) = tier {
-            if let Some((_, rules)) = node.tiers.iter().find(|(name, _)| **name == *tier) {
-                return *rules;
+        let (Some((at, node)), Some(&(_, last))) = (found, entries.last()) else { return Found::default() };
+        let named = tier.and_then(|tier| node.tiers.iter().find(|(name, _)| **name == *tier));
+        if let Some(&(_, rules)) = named {
+            return rules;
+        }
+        if node.has_members {
+            let hash = self.hasher.hash_one((at, last));
+            if let Some(member) = self.members.find(hash, |one| one.node == at && *one.value == *last) {
+                return member.rules;
             }
         }
-        node.members.as_ref().and_then(|members| members.get(last)).copied().unwrap_or(node.own)
+        node.own
     }
 
     #[inline]
-    fn step(&self, level: u32, key: &str, value: &str) -> Option<&Node> {
+    fn step(&self, level: u32, key: &str, value: &str) -> Option<(u32, &Node)> {
+        let node = |at: u32| self.nodes.get(at as usize).map(|node| (at, node));
         let here = self.levels.get(level as usize)?;
         if here.has_exact {
             let hash = self.hasher.hash_one((level, key, value));
@@ -189,11 +204,11 @@ impl Tree {
                 node.level == level && node.value.as_deref() == Some(value) && *node.key == *key
             };
             if let Some(&at) = self.exact.find(hash, same) {
-                return self.nodes.get(at as usize);
+                return node(at);
             }
         }
         if let Some(at) = here.wild.as_ref().and_then(|wild| wild.first(key, value)) {
-            return self.nodes.get(at as usize);
+            return node(at);
         }
         if here.has_bare {
             let hash = self.hasher.hash_one((level, key));
@@ -202,7 +217,7 @@ impl Tree {
                 node.level == level && *node.key == *key
             };
             if let Some(&at) = self.bare.find(hash, same) {
-                return self.nodes.get(at as usize);
+                return node(at);
             }
         }
         None

@@ -227,10 +227,11 @@ impl Checker {
         flags: Flags,
     ) -> Range<usize> {
         let start = self.rules.len();
-        if let Some(node) = fields.get("rate_limit") {
-            if let Some(draft) = self.context.limit(node, &path.key("rate_limit"), &self.settings) {
-                self.rule(draft, way, tier, None, flags);
-            }
+        let sole = fields.get("rate_limit");
+        if let Some(draft) =
+            sole.and_then(|node| self.context.limit(node, &path.key("rate_limit"), &self.settings))
+        {
+            self.rule(draft, way, tier, None, flags);
         }
         if let Some(node) = fields.get("rate_limits") {
             let path = path.key("rate_limits");

@@ -1,11 +1,13 @@
 //! Patterns: `*` stands for zero or more characters, anywhere and any number of times.
 
+use memchr::memmem::Finder;
+
 /// A text with a `*`, or with several.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     first: Box<str>,
     /// None of them empty.
-    middle: Box<[Box<str>]>,
+    middle: Box<[Finder<'static>]>,
     last: Box<str>,
 }
 
@@ -14,7 +16,11 @@ impl Pattern {
     pub(crate) fn new(text: &str) -> Option<Self> {
         let (first, rest) = text.split_once('*')?;
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-        let middle = middle.split('*').filter(|part| !part.is_empty()).map(Box::from).collect();
+        let middle = middle
+            .split('*')
+            .filter(|part| !part.is_empty())
+            .map(|part| Finder::new(part).into_owned())
+            .collect();
         Some(Self { first: first.into(), middle, last: last.into() })
     }
 
@@ -42,10 +48,11 @@ impl Pattern {
     /// the others could only be less.
     pub(crate) fn matches(&self, text: &str) -> bool {
         let Some(rest) = text.strip_prefix(&*self.first) else { return false };
-        let Some(mut rest) = rest.strip_suffix(&*self.last) else { return false };
-        self.middle.iter().all(|part| match rest.find(&**part) {
+        let Some(rest) = rest.strip_suffix(&*self.last) else { return false };
+        let mut rest = rest.as_bytes();
+        self.middle.iter().all(|part| match part.find(rest) {
             Some(at) => {
-                rest = rest.get(at + part.len()..).unwrap_or_default();
+                rest = rest.get(at + part.needle().len()..).unwrap_or_default();
                 true
             }
             None => false,

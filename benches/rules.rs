@@ -1,0 +1,144 @@
+//! What does it cost to find the rules of a request, with ten rules and with a thousand?
+//!
+//! ```text
+//! cargo bench --features rules --bench rules                 the table
+//! cargo bench --features rules --bench rules -- --quick      fewer, shorter rounds
+//! cargo bench --features rules --bench rules -- --json FILE  and the same as JSON
+//! ```
+//! * **ns** is wall time / matches on one thread; the median over rounds, in which the sizes take turns. The ratio is the median of
+//!   the rounds' own ratios.
+//! * Requests go through all rules of the file in a random order; 1,024 requests are made beforehand, so that each has its own texts.
+//! * exact: one key, as many values. bare: as many keys, without values. prefix: as many patterns `/v1/…*` of one key. suffix: `*….ext`.
+//!   middle: `/v1/…*/edit`, of which all end alike. nested: under ten values of a first level, each with its part of exact values.
+//!   linear: `*…*`, which no index helps with.
+//! * Known bias: a tight loop keeps the tree in the caches, as far as it fits them.
+
+#[path = "peers/summary.rs"]
+#[allow(dead_code, reason = "made for peers.rs")]
+mod summary;
+mod support;
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use summary::{Summary, float};
+use support::{XorShift, count, has, length, option, stopwatch};
+use tollgate::rules::{Config, Domain};
+
+const SIZES: [u64; 2] = [10, 1_000];
+const REQUESTS: u64 = 1_024;
+const KINDS: [(&str, Kind); 7] = [
+    ("exact", |n, _| {
+        (vec![("path", Some(format!("/v1/items/{n:06}")))], vec![text("path", format!("/v1/items/{n:06}"))])
+    }),
+    ("bare", |n, _| {
+        (vec![(leak(format!("key-{n:06}")), None)], vec![text(&format!("key-{n:06}"), "x".to_owned())])
+    }),
+    ("prefix", |n, _| {
+        (
+            vec![("path", Some(format!("/v1/items/{n:06}*")))],
+            vec![text("path", format!("/v1/items/{n:06}/edit"))],
+        )
+    }),
+    ("suffix", |n, _| {
+        (vec![("path", Some(format!("*/{n:06}.png")))], vec![text("path", format!("/static/{n:06}.png"))])
+    }),
+    ("middle", |n, _| {
+        (vec![("path", Some(format!("/v1/{n:06}*/edit")))], vec![text("path", format!("/v1/{n:06}/a/edit"))])
+    }),
+    ("nested", |n, size| {
+        let (outer, inner) = (n / (size / 10), n % (size / 10));
+        let rule =
+            vec![("tenant", Some(format!("t{outer}"))), ("path", Some(format!("/v1/items/{inner:06}")))];
+        (rule, vec![text("tenant", format!("t{outer}")), text("path", format!("/v1/items/{inner:06}"))])
+    }),
+    ("linear", |n, _| {
+        (vec![("path", Some(format!("*/{n:06}/*")))], vec![text("path", format!("/static/{n:06}/x"))])
+    }),
+];
+
+type Rule = Vec<(&'static str, Option<String>)>;
+type Request = Vec<(String, String)>;
+/// The rule with this number of so many, and a request that it limits.
+type Kind = fn(u64, u64) -> (Rule, Request);
+
+fn text(key: &str, value: String) -> (String, String) {
+    (key.to_owned(), value)
+}
+
+/// Keys of a bench live as long as it.
+fn leak(text: String) -> &'static str {
+    Box::leak(text.into_boxed_str())
+}
+
+struct Subject {
+    domain: Domain,
+    requests: Vec<Request>,
+}
+
+impl Subject {
+    fn new(kind: Kind, size: u64) -> Self {
+        let mut yaml = "domain: bench\ndescriptors:\n".to_owned();
+        let mut outer = String::new();
+        for n in 0..size {
+            let (rule, _) = kind(n, size);
+            for (level, (key, value)) in rule.iter().enumerate() {
+                let (indent, last) = (" ".repeat(2 + 4 * level), level + 1 == rule.len());
+                let head = format!("{indent}- key: {key}\n");
+                let value =
+                    value.as_ref().map_or(String::new(), |value| format!("{indent}  value: \"{value}\"\n"));
+                if last {
+                    let limit = format!("{indent}  rate_limit: {{ unit: second, requests_per_unit: 10 }}\n");
+                    write!(yaml, "{head}{value}{limit}").expect("a String takes any text");
+                } else if outer != value {
+                    write!(yaml, "{head}{value}{indent}  descriptors:\n").expect("a String takes any text");
+                    outer = value;
+                }
+            }
+        }
+        let config = Config::from_yaml("bench.yaml", &yaml).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(count(config.rules().len()), size);
+        let domain = Domain::merge([config], false).expect("one file has no clash").remove(0);
+        let mut random = XorShift::new(7);
+        let requests = (0..REQUESTS).map(|_| kind(random.below(size), size).1).collect();
+        Self { domain, requests }
+    }
+
+    /// Nanoseconds a match.
+    fn run(&self, matches: u64) -> f64 {
+        let requests: Vec<Vec<(&str, &str)>> = self
+            .requests
+            .iter()
+            .map(|request| request.iter().map(|(key, value)| (&**key, &**value)).collect())
+            .collect();
+        let start = stopwatch();
+        let mut found = 0;
+        for request in requests.iter().cycle().take(length(matches)) {
+            found += std::hint::black_box(self.domain.matching(std::hint::black_box(request), None)).len();
+        }
+        let ns = start.elapsed().as_nanos();
+        assert_eq!(count(found), matches, "each request has one rule");
+        float(u64::try_from(ns).expect("a round is short")) / float(matches)
+    }
+}
+
+fn main() {
+    let (rounds, matches) = if has("--quick") { (5, 20_000) } else { (31, 200_000) };
+    println!("{:<8} {:>9} {:>9} {:>7}   ns a match, one thread", "kind", "10 rules", "1,000", "ratio");
+    let mut rows: Vec<Value> = Vec::new();
+    for (name, kind) in KINDS {
+        let [few, many] = SIZES.map(|size| Subject::new(kind, size));
+        let matches = if name == "linear" { matches / 20 } else { matches };
+        let pairs: Vec<(f64, f64)> = (0..rounds).map(|_| (few.run(matches), many.run(matches))).collect();
+        let few = Summary::of(pairs.iter().map(|pair| pair.0)).median;
+        let many = Summary::of(pairs.iter().map(|pair| pair.1)).median;
+        let ratio = Summary::of(pairs.iter().map(|pair| pair.1 / pair.0)).median;
+        println!("{name:<8} {few:>9.1} {many:>9.1} {ratio:>7.2}");
+        rows.push(json!({ "kind": name, "few_ns": few, "many_ns": many, "ratio": ratio }));
+    }
+    if let Some(path) = option("--json") {
+        let json = json!({ "few": SIZES[0], "many": SIZES[1], "rows": rows });
+        std::fs::write(&path, json.to_string())
+            .unwrap_or_else(|error| panic!("cannot write {path}: {error}"));
+    }
+}

@@ -1,0 +1,125 @@
+//! `tollgate rules check`: the table, the JSON, and what is said of files that are wrong.
+
+use crate::support::Place;
+
+const EDGE: &str = "\
+domain: edge
+tollgate: { memory: 2MiB }
+descriptors:
+  - key: remote_address
+    rate_limit: { unit: second, requests_per_unit: 10, algorithm: gcra, burst: 20, soft: 15, name: calls }
+  - key: remote_address
+    value: 203.0.113.7
+    rate_limit: { unit: second, requests_per_unit: 0 }
+  - key: path
+    shadow_mode: true
+    rate_limit: { unit: hour, requests_per_unit: 1000, store: keyed, max_keys: 5000, enforced: 12.5% }
+  - key: path
+    value: /free
+    rate_limit: { unlimited: true, replaces: [{ name: calls }] }
+";
+const WRONG: &str = "\
+domain: wrong
+descriptors:
+  - key: a
+    rate_limit: { unit: fortnight, requests_per_unit: 10 }
+  - key: b
+    rate_limit: { unit: second, requests_per_unit: -1 }
+";
+
+#[test]
+fn good_rules_are_a_table() {
+    let place = Place::new();
+    place.file("edge.yaml", EDGE);
+    let run = place.run("rules check edge.yaml").ok();
+    let line = |needle: &str| {
+        let found = run.stdout.lines().find(|line| line.contains(needle));
+        found.unwrap_or_else(|| panic!("{needle} is not in {}", run.stdout)).to_owned()
+    };
+    assert_eq!(line("Domain"), "Domain edge: 4 rules, charged all-or-nothing");
+    for (rule, parts) in [
+        ("edge|remote_address ", &["10/s burst 20", "gcra", "compact 2MiB", "named calls; soft 15", " 5"][..]),
+        ("edge|remote_address=203.0.113.7", &["refuses all"]),
+        ("edge|path ", &["1000/h", "fixed-window", "keyed, 5,000 keys", "shadow; enforced 12.50 %"]),
+        ("edge|path=/free", &["none", "replaces calls"]),
+    ] {
+        let line = line(rule);
+        for part in parts {
+            assert!(line.contains(part), "{part:?} is not in {line:?}");
+        }
+    }
+    assert_eq!(run.stderr, "");
+}
+
+#[test]
+fn good_rules_are_json() {
+    let place = Place::new();
+    place.file("edge.yaml", EDGE);
+    let json = place.run("rules check edge.yaml --json").json();
+    let rules = &json["domains"][0]["rules"];
+    assert_eq!(rules.as_array().unwrap().len(), 4);
+    assert_eq!(rules[0]["identity"], "edge|remote_address");
+    assert_eq!(rules[0]["name"], "calls");
+    assert_eq!(rules[0]["burst"], 20);
+    assert_eq!(rules[0]["memory_bytes"], 2 << 20);
+    assert_eq!(rules[0]["soft"], 15);
+    assert_eq!(rules[1]["limit"], 0);
+    assert_eq!(rules[2]["period_ns"], 3_600_000_000_000_u64);
+    assert_eq!(rules[2]["enforced_per_million"], 125_000);
+    assert_eq!(rules[2]["max_keys"], 5000);
+    assert_eq!(rules[3]["unlimited"], true);
+    assert_eq!(rules[3]["replaces"][0], "calls");
+    assert_eq!(json["errors"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn all_that_is_wrong_is_told_with_its_place() {
+    let place = Place::new();
+    place.file("edge.yaml", EDGE).file("wrong.yaml", WRONG);
+    place.run("rules check edge.yaml wrong.yaml missing.toml notes.txt").fails(
+        1,
+        &[
+            "error: wrong.yaml:4:25: descriptors[0].rate_limit.unit: \"fortnight\" is no unit; use second,",
+            "error: wrong.yaml:6:52: descriptors[1].rate_limit.requests_per_unit: -1 is negative",
+            "error: missing.toml: cannot be read: no such file or directory",
+            "error: notes.txt: the name says no format; end it in .yaml",
+            "error: 4 problems in 4 files",
+        ],
+    );
+    let run = place.run("rules check wrong.yaml --json");
+    assert_eq!(run.code, 1);
+    let json: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(json["errors"][0]["line"], 4);
+    assert_eq!(json["errors"][0]["path"], "descriptors[0].rate_limit.unit");
+    assert_eq!(json["domains"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn warnings_do_not_fail() {
+    let place = Place::new();
+    place.file("a.yaml", "domain: a\ndescriptors: [{ key: k, rate_limit: { unit: day } }]");
+    let run = place.run("rules check a.yaml").ok();
+    assert!(run.stderr.starts_with("warning: a.yaml:2:"), "{}", run.stderr);
+    assert!(run.stderr.contains("refuses every request"), "{}", run.stderr);
+}
+
+#[test]
+fn domains_are_merged_if_that_is_asked_for() {
+    let place = Place::new();
+    let rule = |key| format!("domain: a\ndescriptors: [{{ key: {key}, rate_limit: {{ unit: day, requests_per_unit: 1 }} }}]");
+    place.file("one.yaml", rule("x")).file("two.yaml", rule("y")).file("three.yaml", rule("x"));
+    place.run("rules check one.yaml two.yaml").fails(1, &["two.yaml:1:9:", "one.yaml:1", "merge domains"]);
+    let run = place.run("rules check one.yaml two.yaml --merge-domains").ok();
+    assert!(run.stdout.contains("Domain a: 2 rules"), "{}", run.stdout);
+    place
+        .run("rules check one.yaml two.yaml three.yaml --merge-domains")
+        .fails(1, &["three.yaml:2:15:", "key \"x\" without a value is in one.yaml:2 too"]);
+}
+
+#[test]
+fn the_command_line_is_explained() {
+    let place = Place::new();
+    place.run("rules check").fails(2, &["FILE"]);
+    let help = place.run("rules check --help").ok().stdout;
+    assert!(help.contains("requests_per_unit: 5") && help.contains("--merge-domains"), "{help}");
+}
