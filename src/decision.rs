@@ -92,7 +92,7 @@ pub(crate) enum Facts {
     /// Two windows. The previous one weighs `left_ns` of `window_ns`, rounded up if `ceil`; the current one ends
     /// in `to_end_ns`, which is more than `left_ns` if time stepped back before it.
     Blend { previous: u64, current: u64, left_ns: u64, to_end_ns: u64, window_ns: u64, ceil: bool },
-    /// Worked out already.
+    /// Worked out already. `retry_ns` of one that was not denied: the time until a unit fits, if none does.
     Plain { remaining: u64, retry_ns: u64, reset_ns: u64, delay_ns: u64 },
 }
 

@@ -36,6 +36,7 @@ pub(super) struct Counts {
 }
 
 /// What the words say at a time.
+#[derive(Copy, Clone)]
 pub(super) struct View {
     /// The window that counts as the present one.
     pub(super) index: u64,

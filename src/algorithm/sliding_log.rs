@@ -142,6 +142,26 @@ impl SlidingLog {
 }
 
 impl SlidingLog {
+    /// When, from now, there will be room for one unit more, if there is none once `cost` more are admitted at `time_ns`.
+    #[inline]
+    fn room_ns(
+        &self,
+        head: u64,
+        read: impl Fn(usize) -> u64,
+        (now_ns, time_ns): (u64, u64),
+        cost: u64,
+        remaining: u64,
+    ) -> u64 {
+        if remaining > 0 {
+            return 0;
+        }
+        // Nothing remains, so `limit` units are held; the oldest of them is one of those admitted just now if it is not below the
+        // head.
+        let oldest = head.saturating_add(cost).saturating_sub(self.limit);
+        let came_ns = if oldest < head { read(self.place(oldest)) >> 1 } else { time_ns };
+        came_ns.saturating_add(self.window_ns).saturating_sub(now_ns)
+    }
+
     /// The time of the newest unit, or what is owed first.
     #[inline]
     #[expect(clippy::result_large_err, reason = "a step is what is returned in either case")]
@@ -172,11 +192,20 @@ impl SlidingLog {
     }
 
     #[inline]
-    fn admit(&self, head: u64, now_ns: u64, newest_ns: u64, cost: u64, remaining: u64) -> Step {
+    fn admit(
+        &self,
+        head: u64,
+        read: impl Fn(usize) -> u64,
+        now_ns: u64,
+        newest_ns: u64,
+        cost: u64,
+        remaining: u64,
+    ) -> Step {
         let time_ns = now_ns.max(newest_ns);
         let newest_ns = if cost > 0 { time_ns } else { newest_ns };
-        let decision =
-            self.decide(Outcome::Allowed, now_ns, cost, remaining.saturating_sub(cost), 0, newest_ns);
+        let remaining = remaining.saturating_sub(cost);
+        let room_ns = self.room_ns(head, read, (now_ns, time_ns), cost, remaining);
+        let decision = self.decide(Outcome::Allowed, now_ns, cost, remaining, room_ns, newest_ns);
         if cost == 0 {
             return Step::admit(decision, head);
         }
@@ -203,10 +232,12 @@ impl Stepper for SlidingLog {
             self.decide(outcome, now_ns, cost, remaining, retry_ns, newest_ns)
         };
         if cost > self.limit {
-            return Step::Refuse(decide(Outcome::Never, remaining, 0, newest_ns));
+            let room_ns = self.room_ns(head, &read, (now_ns, newest_ns), 0, remaining);
+            return Step::Refuse(decide(Outcome::Never, remaining, room_ns, newest_ns));
         }
         if cost == 0 {
-            return Step::admit(decide(Outcome::Allowed, remaining, 0, newest_ns), head);
+            let room_ns = self.room_ns(head, &read, (now_ns, newest_ns), 0, remaining);
+            return Step::admit(decide(Outcome::Allowed, remaining, room_ns, newest_ns), head);
         }
         // At the end of time nothing leaves any more.
         if now_ns == LAST_NS {
@@ -219,7 +250,7 @@ impl Stepper for SlidingLog {
                 return Step::Refuse(decide(Outcome::Denied, remaining, leaves_ns - now_ns, newest_ns));
             }
         }
-        self.admit(head, now_ns, newest_ns, cost, remaining)
+        self.admit(head, &read, now_ns, newest_ns, cost, remaining)
     }
 
     /// Charges what there is room for: a place is claimed only once its unit of the round before has left, which is what tells a
@@ -229,7 +260,7 @@ impl Stepper for SlidingLog {
         match self.newest(head, &read, now_ns) {
             Ok(newest_ns) => {
                 let remaining = self.remaining(head, &read, now_ns);
-                self.admit(head, now_ns, newest_ns, cost.min(remaining), remaining)
+                self.admit(head, &read, now_ns, newest_ns, cost.min(remaining), remaining)
             }
             Err(help) => help,
         }

@@ -106,6 +106,14 @@ impl SubWindow {
         0
     }
 
+    /// When, from now, there will be room for one unit more, if there is none with all that is used.
+    fn room_ns(&self, view: &View, read: impl Fn(usize) -> u64, now_ns: u64, used: u64) -> u64 {
+        match used.checked_sub(self.counts.limit) {
+            None => 0,
+            Some(over) => self.retry_ns(view, read, now_ns, used, over.saturating_add(1)),
+        }
+    }
+
     /// When, from now, nothing will be counted.
     fn reset_ns(&self, newest: Option<u64>, now_ns: u64) -> u64 {
         newest.map_or(0, |newest| {
@@ -151,11 +159,15 @@ impl SubWindow {
         Decision::new(outcome, cost, self.counts.limit, now_ns, facts)
     }
 
-    fn admit(&self, sight: &Sight, head: u64, now_ns: u64, cost: u64) -> Step {
+    fn admit(&self, sight: &Sight, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
         let Sight { view, used, newest } = sight;
         let newest = if cost > 0 { Some(view.index) } else { *newest };
-        let remaining = self.counts.limit.saturating_sub(used.saturating_add(cost));
-        let decision = self.decide(Outcome::Allowed, now_ns, cost, remaining, 0, newest);
+        let used = used.saturating_add(cost);
+        let remaining = self.counts.limit.saturating_sub(used);
+        let mut after = *view;
+        after.current = after.current.saturating_add(cost);
+        let room_ns = self.room_ns(&after, read, now_ns, used);
+        let decision = self.decide(Outcome::Allowed, now_ns, cost, remaining, room_ns, newest);
         self.counts.admit(view, decision, head, cost)
     }
 }
@@ -173,20 +185,21 @@ impl Stepper for SubWindow {
         let Sight { view, used, newest } = &sight;
         let remaining = limit.saturating_sub(*used);
         if cost > limit {
-            return Step::Refuse(self.decide(Outcome::Never, now_ns, cost, remaining, 0, *newest));
+            let room_ns = self.room_ns(view, &read, now_ns, *used);
+            return Step::Refuse(self.decide(Outcome::Never, now_ns, cost, remaining, room_ns, *newest));
         }
         if cost > remaining {
             let excess = cost - remaining + used.saturating_sub(limit);
             let retry_ns = self.retry_ns(view, &read, now_ns, *used, excess);
             return Step::Refuse(self.decide(Outcome::Denied, now_ns, cost, remaining, retry_ns, *newest));
         }
-        self.admit(&sight, head, now_ns, cost)
+        self.admit(&sight, head, &read, now_ns, cost)
     }
 
     fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
         let sight = self.sight(head, &read, now_ns);
         let cost = self.counts.fitting(&sight.view, cost);
-        self.admit(&sight, head, now_ns, cost)
+        self.admit(&sight, head, &read, now_ns, cost)
     }
 
     const UNDOES: bool = true;

@@ -1,1 +1,52 @@
-//! What operators see.
+//! What operators see: counters for each rule, gauges of stores, the keys that are denied most, an event for each refusal.
+//!
+//! | what | without a feature | with `metrics` | with `tracing` |
+//! |---|---|---|---|
+//! | [`Meters`], one for each rule | [`Meters::counts`] | counters, fed by the same call | |
+//! | [`Readings`] of a limiter | [`Readings::readings`] | `publish`, called when metrics are scraped | |
+//! | [`Reloads`] of rules | [`Reloads::counts`] | counters and gauges | an event for each |
+//! | [`TopDenied`] | [`TopDenied::top`] | | |
+//! | [`RefusalLog`] | | | an event for each refusal |
+//!
+//! Labels are rules, which are few, and never keys, which are not. Nothing here starts a thread.
+//!
+//! # Metrics
+//! | name | labels | |
+//! |---|---|---|
+//! | `tollgate_requests_total` | `domain`, `rule`, `decision` | requests, by what became of them; see [`Event`] |
+//! | `tollgate_hits_total` | `domain`, `rule` | units that were asked for |
+//! | `tollgate_near_limit_total` | `domain`, `rule` | units that went through above four fifths of the limit |
+//! | `tollgate_over_limit_total` | `domain`, `rule` | units above the limit |
+//! | `tollgate_soft_limited_total` | `domain`, `rule` | units that went through above the soft limit |
+//! | `tollgate_keys` | `limiter` | keys that are held |
+//! | `tollgate_slots` | `limiter` | keys for which there is room |
+//! | `tollgate_evictions_total` | `limiter` | keys that owed and gave way to others |
+//! | `tollgate_debt_denials_total` | `limiter` | new keys that were denied for a debt that may not have been theirs |
+//! | `tollgate_sketch_false_positive_estimate` | `limiter` | see [`Saturation::mistaken`](crate::Saturation::mistaken) |
+//! | `tollgate_sketch_estimated_error` | `limiter` | see [`Saturation::overcounted`](crate::Saturation::overcounted) |
+//! | `tollgate_sketch_false_denial_estimate` | `limiter` | see [`Saturation::denied`](crate::Saturation::denied) |
+//! | `tollgate_reload_total` | `result` | loads of rules: `success`, `error` |
+//! | `tollgate_reload_last_success_timestamp_seconds` | | when rules were last loaded, in Unix time |
+//! | `tollgate_rules` | | rules in force |
+//!
+//! Values of labels are cleaned as Envoy's service cleans its names: `:`, `|` and the dots of IPv4 addresses become `_`.
+
+#[cfg(feature = "metrics")]
+mod clean;
+#[cfg(feature = "metrics")]
+mod facade;
+mod gauges;
+mod log;
+mod meters;
+mod reload;
+mod shares;
+mod top;
+
+#[cfg(feature = "metrics")]
+pub use self::facade::{describe, publish};
+pub use self::gauges::{Reading, Readings};
+pub use self::log::{Level, Refusal, RefusalLog};
+pub use self::meters::{Counts, Event, Meters};
+pub use self::reload::{ReloadCounts, Reloads};
+pub use self::shares::Shares;
+pub use self::top::{DeniedKey, TopDenied};

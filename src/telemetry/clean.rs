@@ -1,0 +1,59 @@
+//! Names as labels.
+
+use std::borrow::Cow;
+use std::net::Ipv4Addr;
+
+/// The name with `_` for each `:` and `|`, and for the dots of IPv4 addresses.
+pub(super) fn clean(name: &str) -> Cow<'_, str> {
+    if !name.contains([':', '|']) && !words(name).any(is_address) {
+        return Cow::Borrowed(name);
+    }
+    let mut clean = String::with_capacity(name.len());
+    for word in words(name) {
+        if is_address(word) {
+            clean.extend(word.chars().map(|c| if c == '.' { '_' } else { c }));
+        } else {
+            clean.extend(word.chars().map(|c| if matches!(c, ':' | '|') { '_' } else { c }));
+        }
+    }
+    Cow::Owned(clean)
+}
+
+/// The name in pieces: runs of digits and dots, and what is between them.
+fn words(name: &str) -> impl Iterator<Item = &str> {
+    let is_numeric = |c: char| c.is_ascii_digit() || c == '.';
+    let mut rest = name;
+    std::iter::from_fn(move || {
+        let first = is_numeric(rest.chars().next()?);
+        let end = rest.find(|c| is_numeric(c) != first).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        rest = after;
+        Some(word)
+    })
+}
+
+fn is_address(word: &str) -> bool {
+    word.parse::<Ipv4Addr>().is_ok()
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::clean;
+
+    #[test]
+    fn separators_and_addresses_are_replaced_and_nothing_else() {
+        for (name, expected) in [
+            ("", ""),
+            ("path_/api/v1.2", "path_/api/v1.2"),
+            ("a:b|c", "a_b_c"),
+            ("remote_address_10.0.0.255", "remote_address_10_0_0_255"),
+            ("10.0.0.1:443", "10_0_0_1_443"),
+            ("1.2.3", "1.2.3"),
+            ("1.2.3.4.5", "1.2.3.4.5"),
+            ("256.0.0.1", "256.0.0.1"),
+            ("größe|€", "größe_€"),
+        ] {
+            assert_eq!(clean(name), expected);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The `metrics` facade: handles that are registered once, descriptions, and figures that are published when scraped.
+
+use metrics::{Counter, Gauge, Key, Label, Level, Metadata, SharedString, Unit, with_recorder};
+
+use super::clean::clean;
+use super::gauges::{
+    DEBT_DENIALS, ERROR, EVICTIONS, FALSE_DENIAL, FALSE_POSITIVE, KEYS, Reading, Readings, SLOTS,
+};
+use super::meters::Event;
+
+static METADATA: Metadata<'static> = Metadata::new("tollgate", Level::INFO, None);
+
+const REQUESTS: &str = "tollgate_requests_total";
+const HITS: &str = "tollgate_hits_total";
+const RELOADS: &str = "tollgate_reload_total";
+const LAST_SUCCESS: &str = "tollgate_reload_last_success_timestamp_seconds";
+const RULES: &str = "tollgate_rules";
+
+const fn mark(event: Event) -> &'static str {
+    match event {
+        Event::NearLimit => "tollgate_near_limit_total",
+        Event::OverLimit => "tollgate_over_limit_total",
+        _ => "tollgate_soft_limited_total",
+    }
+}
+
+fn counter(name: &'static str, labels: Vec<Label>) -> Counter {
+    let key = Key::from_parts(name, labels);
+    with_recorder(|recorder| recorder.register_counter(&key, &METADATA))
+}
+
+fn gauge(name: &'static str, labels: Vec<Label>) -> Gauge {
+    let key = Key::from_parts(name, labels);
+    with_recorder(|recorder| recorder.register_gauge(&key, &METADATA))
+}
+
+/// The value of a label. Shared by all metrics that have it.
+fn value(name: &str) -> SharedString {
+    SharedString::from(std::sync::Arc::<str>::from(&*clean(name)))
+}
+
+/// A rule's counters.
+pub(super) struct Handles {
+    /// In the order of [`Event::index`].
+    events: [Counter; Event::DECISIONS.len() + Event::MARKS.len()],
+    hits: Counter,
+}
+
+impl Handles {
+    pub(super) fn register(domain: &str, rule: &str) -> Self {
+        let (domain, rule) = (value(domain), value(rule));
+        let labels = || vec![Label::new("domain", domain.clone()), Label::new("rule", rule.clone())];
+        let events = std::array::from_fn(|index| match Event::DECISIONS.get(index) {
+            Some(event) => {
+                let mut labels = labels();
+                labels.push(Label::from_static_parts("decision", event.as_str()));
+                counter(REQUESTS, labels)
+            }
+            None => counter(mark(Event::MARKS[index - Event::DECISIONS.len()]), labels()),
+        });
+        Self { events, hits: counter(HITS, labels()) }
+    }
+
+    #[inline]
+    pub(super) fn record(&self, event: Event, hits: u64) {
+        if event.is_decision() {
+            self.events[event.index()].increment(1);
+            self.hits.increment(hits);
+        } else {
+            self.events[event.index()].increment(hits);
+        }
+    }
+}
+
+/// What is known of loads of rules.
+pub(super) struct ReloadHandles {
+    success: Counter,
+    error: Counter,
+    last_success: Gauge,
+    rules: Gauge,
+}
+
+impl ReloadHandles {
+    pub(super) fn register() -> Self {
+        let result = |result| counter(RELOADS, vec![Label::from_static_parts("result", result)]);
+        Self {
+            success: result("success"),
+            error: result("error"),
+            last_success: gauge(LAST_SUCCESS, Vec::new()),
+            rules: gauge(RULES, Vec::new()),
+        }
+    }
+
+    pub(super) fn loaded(&self, rules: u32, unix_seconds: f64) {
+        self.success.increment(1);
+        self.rules.set(rules);
+        self.last_success.set(unix_seconds);
+    }
+
+    pub(super) fn failed(&self) {
+        self.error.increment(1);
+    }
+}
+
+/// Publishes a limiter's [`Readings`] under the label `limiter`. Call it when metrics are scraped, or now and then.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Quota, RateLimiter, telemetry};
+///
+/// let limiter = RateLimiter::new(Quota::per_minute(60));
+/// // In the handler of /metrics, before it renders:
+/// telemetry::publish("per-ip", &limiter);
+/// ```
+pub fn publish(name: &str, limiter: &(impl Readings + ?Sized)) {
+    let name = value(name);
+    for reading in limiter.readings() {
+        let labels = vec![Label::new("limiter", name.clone())];
+        match reading {
+            Reading::Gauge(metric, value) => gauge(metric, labels).set(value),
+            Reading::Counter(metric, value) => counter(metric, labels).absolute(value),
+        }
+    }
+}
+
+/// Gives the recorder the units and descriptions of all of this crate's metrics. Call it once, after the recorder is installed.
+pub fn describe() {
+    let counters = [
+        (REQUESTS, "Requests under a rule, by what became of them"),
+        (HITS, "Units that requests under a rule asked for"),
+        (mark(Event::NearLimit), "Units that went through above four fifths of the limit"),
+        (mark(Event::OverLimit), "Units above the limit"),
+        (mark(Event::SoftLimited), "Units that went through above the soft limit"),
+        (EVICTIONS, "Keys that owed and gave way to others for want of room"),
+        (DEBT_DENIALS, "New keys that were denied for a debt that may not have been theirs"),
+        (RELOADS, "Loads of rules, by result"),
+    ];
+    let gauges = [
+        (KEYS, Unit::Count, "Keys that are held"),
+        (SLOTS, Unit::Count, "Keys for which there is room"),
+        (FALSE_POSITIVE, Unit::Count, "Chance that a key's first request is taken for a later one"),
+        (ERROR, Unit::Count, "Chance that a key is counted at least one unit more than it used"),
+        (FALSE_DENIAL, Unit::Count, "Chance that a key is denied below half of its limit"),
+        (LAST_SUCCESS, Unit::Seconds, "When rules were last loaded, in Unix time"),
+        (RULES, Unit::Count, "Rules in force"),
+    ];
+    with_recorder(|recorder| {
+        for (name, text) in counters {
+            recorder.describe_counter(name.into(), Some(Unit::Count), text.into());
+        }
+        for (name, unit, text) in gauges {
+            recorder.describe_gauge(name.into(), Some(unit), text.into());
+        }
+    });
+}

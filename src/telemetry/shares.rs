@@ -1,0 +1,89 @@
+//! Which units of a cost lie near a limit, and which above it.
+
+/// How a cost divides at two lines: four fifths of the limit, and the limit.
+///
+/// # Examples
+/// ```
+/// use tollgate::telemetry::Shares;
+///
+/// // Of a limit of 10, near is above 8. The units 7 to 12: two below, two near, two above.
+/// assert_eq!(Shares::of(10, 12, 6), Shares { near: 2, over: 2 });
+/// ```
+///
+/// # Source
+/// envoyproxy/ratelimit, `src/limiter/base_limiter.go`.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Shares {
+    /// Units above ⌊0.8 × limit⌋ and not above the limit.
+    pub near: u64,
+    /// Units above the limit.
+    pub over: u64,
+}
+
+impl Shares {
+    /// The shares of the last `cost` units of `used`, where all of them are counted, also those that were refused.
+    #[must_use]
+    pub const fn of(limit: u64, used: u64, cost: u64) -> Self {
+        let before = used.saturating_sub(cost);
+        let over = above(limit, before, used);
+        Self { near: above(near(limit), before, used) - over, over }
+    }
+}
+
+/// ⌊0.8 × limit⌋.
+const fn near(limit: u64) -> u64 {
+    limit - limit.div_ceil(5)
+}
+
+/// How many of the units after `before` up to `used` are above a line.
+const fn above(line: u64, before: u64, used: u64) -> u64 {
+    let from = if before > line { before } else { line };
+    used.saturating_sub(from)
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_is_four_fifths_rounded_down() {
+        for (limit, line) in [(0, 0), (1, 0), (2, 1), (4, 3), (5, 4), (6, 4), (10, 8), (15, 12), (20, 16)] {
+            assert_eq!(near(limit), line, "{limit}");
+        }
+        assert_eq!(u128::from(near(u64::MAX)), u128::from(u64::MAX) * 4 / 5);
+    }
+
+    /// As the tests of Envoy's service: a cost that crosses a line is split there.
+    #[test]
+    fn costs_are_split_where_they_cross() {
+        let of = |limit, used, cost| {
+            let Shares { near, over } = Shares::of(limit, used, cost);
+            (near, over)
+        };
+        // One at a time, of 10.
+        assert_eq!([8, 9, 10, 11].map(|used| of(10, used, 1)), [(0, 0), (1, 0), (1, 0), (0, 1)]);
+        // Of 20: from 13 to 16, to 17, to 20, to 22.
+        assert_eq!([16, 17, 20, 22].map(|used| of(20, used, used - 13)), [(0, 0), (1, 0), (4, 0), (4, 2)]);
+        // From within what is near, and from above.
+        assert_eq!((of(20, 21, 3), of(20, 25, 3)), ((2, 1), (0, 3)));
+        // From nothing, past everything.
+        assert_eq!(of(20, 47, 47), (4, 27));
+    }
+
+    #[test]
+    fn each_unit_is_in_one_share() {
+        for limit in 0..12_u64 {
+            for used in 0..20 {
+                for cost in 0..=used {
+                    let one = |unit: u64| unit > near(limit) && unit <= limit;
+                    let units = used - cost + 1..=used;
+                    let near = units.clone().filter(|unit| one(*unit)).count() as u64;
+                    let over = units.filter(|unit| *unit > limit).count() as u64;
+                    assert_eq!(Shares::of(limit, used, cost), Shares { near, over }, "{limit} {used} {cost}");
+                }
+            }
+        }
+        assert_eq!(Shares::of(u64::MAX, u64::MAX, u64::MAX).over, 0);
+        assert_eq!(Shares::of(0, u64::MAX, u64::MAX).over, u64::MAX);
+    }
+}

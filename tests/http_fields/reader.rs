@@ -1,0 +1,88 @@
+//! A client: reads fields by RFC 9651, and names as they were before they were written.
+
+use http::{HeaderMap, HeaderName};
+use sfv::{BareItem, Dictionary, Item, List, ListEntry, Parser};
+
+/// One member of a list: its value, and its parameters.
+pub(crate) struct Member(Item);
+
+/// The members of a list field, in all of its lines.
+pub(crate) fn list(headers: &HeaderMap, name: &str) -> Vec<Member> {
+    let lines: Vec<&str> = lines(headers, name);
+    let list: List =
+        Parser::new(&lines.join(",")).parse().unwrap_or_else(|error| panic!("{lines:?}: {error}"));
+    list.into_iter()
+        .map(|entry| match entry {
+            ListEntry::Item(item) => Member(item),
+            ListEntry::InnerList(inner) => panic!("an inner list: {inner:?}"),
+        })
+        .collect()
+}
+
+/// An integer of a dictionary field.
+pub(crate) fn entry(headers: &HeaderMap, name: &str, key: &str) -> u64 {
+    let lines = lines(headers, name);
+    let entries: Dictionary =
+        Parser::new(&lines.join(",")).parse().unwrap_or_else(|error| panic!("{lines:?}: {error}"));
+    match entries.get(key) {
+        Some(ListEntry::Item(item)) => integer(&item.bare_item).expect("an integer"),
+        other => panic!("{key} is {other:?}"),
+    }
+}
+
+/// An integer that is the whole field.
+pub(crate) fn number(headers: &HeaderMap, name: &str) -> u64 {
+    let lines = lines(headers, name);
+    assert_eq!(lines.len(), 1, "{name}");
+    let item: Item = Parser::new(lines[0]).parse().expect("an item");
+    assert!(item.params.is_empty());
+    integer(&item.bare_item).expect("an integer")
+}
+
+fn lines<'h>(headers: &'h HeaderMap, name: &str) -> Vec<&'h str> {
+    let name: HeaderName = name.parse().expect("a name");
+    headers.get_all(name).iter().map(|value| value.to_str().expect("visible ASCII")).collect()
+}
+
+fn integer(item: &BareItem) -> Option<u64> {
+    item.as_integer().and_then(|integer| u64::try_from(i64::from(integer)).ok())
+}
+
+impl Member {
+    /// The policy's name, with what was percent-encoded as it was.
+    pub(crate) fn name(&self) -> String {
+        percent_decoded(self.0.bare_item.as_string().expect("a string").as_str())
+    }
+
+    /// The value, where it is a number.
+    pub(crate) fn value(&self) -> u64 {
+        integer(&self.0.bare_item).expect("an integer")
+    }
+
+    pub(crate) fn number(&self, key: &str) -> Option<u64> {
+        self.0.params.get(key).map(|item| integer(item).expect("an integer"))
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+        self.0.params.get(key).map(|item| item.as_string().expect("a string").as_str())
+    }
+
+    pub(crate) fn bytes(&self, key: &str) -> Option<&[u8]> {
+        self.0.params.get(key).map(|item| item.as_byte_sequence().expect("a byte sequence"))
+    }
+}
+
+pub(crate) fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let hex = [rest.next().expect("a digit"), rest.next().expect("a digit")];
+            let hex = std::str::from_utf8(&hex).expect("ASCII");
+            bytes.push(u8::from_str_radix(hex, 16).expect("hexadecimal"));
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).expect("UTF-8")
+}

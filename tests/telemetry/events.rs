@@ -1,0 +1,102 @@
+//! Events, as a subscriber sees them.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tollgate::telemetry::{Level, Refusal, RefusalLog, Reloads};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+/// An event: level, target and fields.
+type Seen = (tracing::Level, String, BTreeMap<String, String>);
+
+#[derive(Clone, Default)]
+struct Listener(Arc<Mutex<Vec<Seen>>>);
+
+struct Fields(BTreeMap<String, String>);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}"));
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Listener {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut fields = Fields(BTreeMap::new());
+        event.record(&mut fields);
+        let metadata = event.metadata();
+        let seen = (*metadata.level(), metadata.target().to_owned(), fields.0);
+        self.0.lock().expect("no panic").push(seen);
+    }
+}
+
+fn events(run: impl FnOnce()) -> Vec<Seen> {
+    let listener = Listener::default();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(listener.clone()), run);
+    let mut seen = listener.0.lock().expect("no panic");
+    std::mem::take(&mut *seen)
+}
+
+fn fields<const N: usize>(fields: [(&str, &str); N]) -> BTreeMap<String, String> {
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+const REFUSAL: Refusal<'static> = Refusal {
+    domain: "api",
+    rule: "per-ip",
+    retry_after: Some(Duration::from_micros(1_500)),
+    shadow: false,
+    key: "203.0.113.7",
+};
+
+#[test]
+fn a_refusal_is_an_event_without_its_key() {
+    let seen = events(|| RefusalLog::default().record(&REFUSAL));
+    let expected = fields([
+        ("domain", "\"api\""),
+        ("rule", "\"per-ip\""),
+        ("retry_after_ms", "2"),
+        ("shadow", "false"),
+        ("message", "rate limited"),
+    ]);
+    assert_eq!(seen, [(tracing::Level::DEBUG, "tollgate".to_owned(), expected)]);
+}
+
+#[test]
+fn keys_are_logged_if_asked_for() {
+    let log = RefusalLog::at(Level::Warn).with_keys(true);
+    let seen = events(|| log.record(&Refusal { retry_after: None, shadow: true, ..REFUSAL }));
+    let expected = fields([
+        ("domain", "\"api\""),
+        ("rule", "\"per-ip\""),
+        ("shadow", "true"),
+        ("key", "\"203.0.113.7\""),
+        ("message", "rate limited"),
+    ]);
+    assert_eq!(seen, [(tracing::Level::WARN, "tollgate".to_owned(), expected)]);
+}
+
+#[test]
+fn the_level_is_the_one_that_was_set() {
+    let levels = [Level::Error, Level::Warn, Level::Info, Level::Debug, Level::Trace];
+    let seen = events(|| levels.map(RefusalLog::at).iter().for_each(|log| log.record(&REFUSAL)));
+    let seen: Vec<tracing::Level> = seen.into_iter().map(|(level, ..)| level).collect();
+    use tracing::Level as L;
+    assert_eq!(seen, [L::ERROR, L::WARN, L::INFO, L::DEBUG, L::TRACE]);
+}
+
+#[test]
+fn loads_of_rules_are_events() {
+    let seen = events(|| {
+        let reloads = Reloads::new();
+        reloads.loaded(7);
+        reloads.failed(&"rules.yaml:3:5: no");
+    });
+    let [(good, _, loaded), (bad, target, failed)] = &seen[..] else { panic!("{seen:?}") };
+    assert_eq!((*good, loaded["rules"].as_str()), (tracing::Level::INFO, "7"));
+    assert_eq!((*bad, target.as_str()), (tracing::Level::WARN, "tollgate"));
+    assert_eq!(failed["error"], "rules.yaml:3:5: no");
+}

@@ -1,0 +1,213 @@
+//! Counters and gauges, and what the `metrics` facade is told.
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+use tollgate::telemetry::{Event, Meters, Reading, Readings, Reloads, Shares, describe, publish};
+use tollgate::{Capacity, FixedWindow, Gcra, ManualClock, Quota, RateLimiter, Timestamp};
+
+/// Runs a test with a recorder of its own.
+fn recorded(run: impl FnOnce(&dyn Fn() -> BTreeMap<String, f64>)) {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || run(&|| values(&snapshotter)));
+}
+
+/// Every metric as `name{label=value,…}`. (A snapshot takes counters back to zero.)
+fn values(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {
+    let metrics = snapshotter.snapshot().into_vec().into_iter();
+    metrics
+        .map(|(key, _, _, value)| {
+            let key = key.key();
+            let labels: Vec<String> =
+                key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+            let value = match value {
+                DebugValue::Counter(count) => f64::from(u32::try_from(count).expect("small")),
+                DebugValue::Gauge(value) => value.into_inner(),
+                DebugValue::Histogram(_) => panic!("there is none"),
+            };
+            (format!("{}{{{}}}", key.name(), labels.join(",")), value)
+        })
+        .collect()
+}
+
+fn clock() -> ManualClock {
+    ManualClock::new(Timestamp::from_secs(1_700_000_000))
+}
+
+#[test]
+fn a_rules_requests_are_counted_by_what_became_of_them() {
+    recorded(|values| {
+        let meters = Meters::new("api", "per-ip");
+        let limiter = RateLimiter::builder(FixedWindow::new(Quota::per_minute(10))).clock(clock()).direct();
+        meters.observe(&limiter.check_n(7), false); // below eight
+        meters.observe(&limiter.check_n(2), false); // the ninth is near
+        meters.observe(&limiter.check(), false); // near
+        meters.observe(&limiter.check_n(3), false); // denied
+        meters.observe(&limiter.check_n(4), true); // would have been
+        meters.observe(&limiter.check_n(11), false); // never
+        meters.record(Event::Unlimited, 5);
+        meters.record(Event::SoftLimited, 2);
+
+        let counts = meters.counts();
+        assert_eq!((counts.allowed, counts.denied, counts.shadow_denied, counts.unlimited), (3, 2, 1, 1));
+        assert_eq!((counts.requests(), counts.hits), (7, 7 + 2 + 1 + 3 + 4 + 11 + 5));
+        assert_eq!((counts.near_limit, counts.over_limit, counts.soft_limited), (2, 18, 2));
+
+        let values = values();
+        let of = |name: &str, decision: &str| {
+            let labels = if decision.is_empty() { String::new() } else { format!(",decision={decision}") };
+            values[&format!("tollgate_{name}_total{{domain=api,rule=per-ip{labels}}}")]
+        };
+        assert_eq!((of("requests", "allowed"), of("requests", "denied")), (3.0, 2.0));
+        assert_eq!((of("requests", "shadow_denied"), of("requests", "unlimited")), (1.0, 1.0));
+        assert_eq!((of("requests", "error_open"), of("requests", "error_closed")), (0.0, 0.0));
+        assert_eq!((of("requests", "error_local"), of("hits", "")), (0.0, 33.0));
+        assert_eq!((of("near_limit", ""), of("over_limit", ""), of("soft_limited", "")), (2.0, 18.0, 2.0));
+        assert_eq!(values.len(), 7 + 4, "and no others");
+    });
+}
+
+/// Who counts refused requests too, as Envoy's service does, splits them.
+#[test]
+fn shares_are_recorded_where_there_are_some() {
+    recorded(|values| {
+        let meters = Meters::new("d", "r");
+        meters.record_shares(Shares::of(20, 10, 10));
+        assert!(values().values().all(|value| *value == 0.0));
+        meters.record_shares(Shares::of(20, 22, 9));
+        assert_eq!((meters.counts().near_limit, meters.counts().over_limit), (4, 2));
+        assert_eq!(meters.counts().requests(), 0);
+    });
+}
+
+#[test]
+fn labels_are_cleaned() {
+    recorded(|values| {
+        Meters::new("a|b", "remote_10.0.0.1:443/größe").record(Event::Allowed, 1);
+        let labels = "{domain=a_b,rule=remote_10_0_0_1_443/größe";
+        assert_eq!(values()[&format!("tollgate_hits_total{labels}}}")], 1.0);
+    });
+}
+
+/// However many keys there are, a rule has as many metrics.
+#[test]
+fn keys_make_no_metrics() {
+    recorded(|values| {
+        let meters = Meters::new("d", "r");
+        let limiter = RateLimiter::new(Quota::per_minute(1));
+        for key in 0..1_000 {
+            meters.observe(&limiter.check(&key), false);
+        }
+        publish("l", &limiter);
+        assert_eq!(values().len(), 7 + 4 + 4);
+    });
+}
+
+#[test]
+fn no_count_is_lost_between_threads() {
+    const EACH: u64 = if cfg!(miri) { 20 } else { 5_000 };
+    let meters = Meters::new("d", "r");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..EACH).for_each(|_| meters.record(Event::Allowed, 3)));
+        }
+    });
+    assert_eq!((meters.counts().allowed, meters.counts().hits), (4 * EACH, 12 * EACH));
+}
+
+#[test]
+fn a_limiters_figures_are_published_when_asked_for() {
+    recorded(|values| {
+        let gcra = Gcra::new(Quota::per_hour(1));
+        let compact = RateLimiter::builder(gcra).clock(clock()).capacity(Capacity::slots(64)).compact();
+        let compact = compact.expect("it fits");
+        for key in 0..1_000 {
+            let _ = compact.check(&key);
+        }
+        publish("small", &compact);
+        let first = values();
+        let gauges = compact.gauges();
+        let number = |number: u64| f64::from(u32::try_from(number).expect("small"));
+        let size = |number: usize| f64::from(u32::try_from(number).expect("small"));
+        assert!(gauges.evicted > 0);
+        assert_eq!(first["tollgate_evictions_total{limiter=small}"], number(gauges.evicted));
+        assert_eq!(first["tollgate_debt_denials_total{limiter=small}"], number(gauges.denied_for_debt));
+        assert_eq!(first["tollgate_slots{limiter=small}"], size(gauges.slots));
+        assert_eq!(first["tollgate_keys{limiter=small}"], size(compact.live_slots()));
+
+        let keyed = RateLimiter::builder(gcra).clock(clock()).keyed::<u32>();
+        let _ = (keyed.check(&1), keyed.check(&2));
+        publish("exact", &keyed);
+        let sketch = RateLimiter::builder(FixedWindow::new(Quota::per_minute(10))).clock(clock());
+        let sketch = sketch.capacity(Capacity::memory(1 << 16)).sketch().expect("it fits");
+        for key in 0..20_000 {
+            let _ = sketch.check_n(&key, 4);
+        }
+        publish("rough", &sketch);
+        let values = values();
+        assert_eq!(values["tollgate_keys{limiter=exact}"], 2.0);
+        let saturation = sketch.saturation();
+        assert!(saturation.overcounted > 0.0);
+        for (name, expected) in [
+            ("false_positive_estimate", saturation.mistaken),
+            ("estimated_error", saturation.overcounted),
+            ("false_denial_estimate", saturation.denied),
+        ] {
+            assert_eq!(values[&format!("tollgate_sketch_{name}{{limiter=rough}}")], expected, "{name}");
+        }
+        assert!(sketch.readings().iter().all(|reading| matches!(reading, Reading::Gauge(..))));
+    });
+}
+
+#[test]
+fn loads_of_rules_are_counted() {
+    recorded(|values| {
+        let before = SystemTime::now() - Duration::from_secs(1);
+        let reloads = Reloads::new();
+        assert_eq!(reloads.counts().last_success, None);
+        reloads.loaded(3);
+        reloads.failed(&"line 3: no");
+        reloads.loaded(5);
+        let counts = reloads.counts();
+        assert_eq!((counts.successes, counts.errors, counts.rules), (2, 1, 5));
+        assert!(counts.last_success.is_some_and(|time| time > before));
+        let values = values();
+        assert_eq!(values["tollgate_reload_total{result=success}"], 2.0);
+        assert_eq!(values["tollgate_reload_total{result=error}"], 1.0);
+        assert_eq!(values["tollgate_rules{}"], 5.0);
+        let epoch = before.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs_f64();
+        assert!(values["tollgate_reload_last_success_timestamp_seconds{}"] >= epoch);
+    });
+}
+
+/// Every metric that there is has a description and a unit.
+#[test]
+fn all_are_described() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        describe();
+        Meters::new("d", "r").record(Event::Allowed, 1);
+        Reloads::new().loaded(1);
+        publish("compact", &RateLimiter::new(Quota::per_minute(1)));
+        let window = FixedWindow::new(Quota::per_minute(10));
+        publish("sketch", &RateLimiter::builder(window).sketch().expect("it fits"));
+    });
+    let all = snapshotter.snapshot().into_vec();
+    assert_eq!(all.len(), 7 + 4 + 4 + 4 + 3);
+    for (key, unit, text, _) in all {
+        assert!(unit.is_some() && text.is_some_and(|text| !text.is_empty()), "{}", key.key().name());
+        assert!(key.key().name().starts_with("tollgate_"));
+    }
+}
+
+/// Counting works without any recorder.
+#[test]
+fn nothing_needs_a_recorder() {
+    let meters = Meters::new("d", "r");
+    meters.record(Event::ErrorOpen, 1);
+    describe();
+    publish("l", &RateLimiter::new(Quota::per_minute(1)));
+    assert_eq!(meters.counts().error_open, 1);
+}
