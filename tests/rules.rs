@@ -7,6 +7,8 @@ mod charging;
 mod modes;
 #[path = "rules/reload.rs"]
 mod reload;
+#[path = "rules/report.rs"]
+mod report;
 #[path = "rules/samples.rs"]
 mod samples;
 

@@ -75,7 +75,7 @@ fn no_charge_is_lost_in_a_hundred_loads() {
                 .map(|client| each.iter().map(|admitted| admitted[client]).sum::<usize>())
                 .collect::<Vec<_>>()
         });
-        assert_eq!(rules.reloads().succeeded, 1 + LOADS as u64);
+        assert_eq!(rules.reloads().successes, 1 + LOADS as u64);
         if key == "shared" {
             let all: usize = admitted.iter().sum();
             assert!(all <= 40_000, "{key}: {all}");

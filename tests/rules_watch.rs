@@ -56,7 +56,7 @@ fn a_changed_file_is_loaded() {
     fs::write(&path, "domain: [").unwrap();
     until(&told, |error| error.as_ref().is_some_and(|error| error.contains("limits.yaml")));
     assert_eq!(quota(&rules), 9);
-    assert!(rules.reloads().failed >= 1 && rules.reloads().last_error.is_some());
+    assert!(rules.reloads().errors >= 1 && rules.last_error().is_some());
 
     fs::write(&path, text(11)).unwrap();
     until(&told, |error| error.is_none() && quota(&rules) == 11);

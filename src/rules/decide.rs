@@ -1,5 +1,6 @@
 //! How the rules that apply to one request decide together.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -13,6 +14,14 @@ use crate::clock::{Clock, saturating_nanos};
 use crate::decision::{Decision, Facts, Outcome};
 use crate::store::chosen::Hasher;
 use crate::store::verb::{Carries, Store, Verb, When};
+use crate::telemetry::{Event, Refusal, RefusalLog, TopDenied};
+
+/// Who is told of refusals.
+#[derive(Debug, Default)]
+pub(super) struct Observers {
+    pub(super) top: Option<TopDenied>,
+    pub(super) log: RefusalLog,
+}
 
 /// Parts of a million.
 const MILLION: u32 = 1_000_000;
@@ -23,6 +32,7 @@ pub(super) struct Ask<'r> {
     index: u32,
     active: &'r Active,
     descriptor: u32,
+    entries: &'r [(&'r str, &'r str)],
     key: Key<'r>,
     cost: u64,
     part: Part,
@@ -53,6 +63,7 @@ impl<'r> Asks<'r> {
                         index: Overrides::place(unit),
                         active,
                         descriptor: place,
+                        entries: descriptor.entries(),
                         key: Key::of(&domain.name, descriptor, active),
                         cost: descriptor.cost(cost),
                         part: Part::Enforced,
@@ -72,6 +83,7 @@ impl<'r> Asks<'r> {
                     index,
                     active,
                     descriptor: place,
+                    entries: descriptor.entries(),
                     key,
                     cost,
                     part,
@@ -198,21 +210,20 @@ impl<'r> Asks<'r> {
         charged.all(|ask| ask.active.counts_in(domain))
     }
 
+    /// Tells what came of each.
+    pub(super) fn report(&self, domain: &InForce, outcome: Outcome, shadow: bool, to: &Observers) {
+        for ask in &self.0 {
+            ask.report(domain, outcome, shadow, to);
+        }
+    }
+
     /// What is kept of them.
     pub(super) fn decided(self) -> Few<Decided> {
         self.0
             .into_iter()
             .map(|ask| {
-                let Ask { index, active, descriptor, part, decision, .. } = ask;
-                let in_use = |decision: &Decision| match active.limiter() {
-                    Some(limiter) => limiter.generation.store().owed(decision),
-                    None => 0,
-                };
-                let soft = decision.is_some_and(|decision| {
-                    decision.is_allowed()
-                        && active.rule.soft < u64::MAX
-                        && in_use(&decision) > active.rule.soft
-                });
+                let soft = ask.is_soft_limited();
+                let Ask { index, descriptor, part, decision, .. } = ask;
                 Decided { rule: index, descriptor, part, soft, decision }
             })
             .collect()
@@ -255,6 +266,59 @@ impl Ask<'_> {
     /// Whether it can refuse the request.
     fn refuses(&self) -> bool {
         matches!(self.part, Part::Enforced | Part::Quota)
+    }
+
+    /// Whether more is in use than the soft limit.
+    fn is_soft_limited(&self) -> bool {
+        let &Ask { active, ref decision, .. } = self;
+        active.rule.soft < u64::MAX
+            && decision.as_ref().is_some_and(|decision| {
+                let in_use = || Some(active.limiter()?.generation.store().owed(decision));
+                decision.is_allowed() && in_use().unwrap_or(0) > active.rule.soft
+            })
+    }
+
+    /// What it is counted by, for people.
+    fn shown(&self) -> Cow<'_, str> {
+        match &self.key {
+            Key::Whole(value) => Cow::Borrowed(value),
+            Key::Joined(_) => {
+                let pairs: Vec<String> =
+                    self.entries.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                Cow::Owned(pairs.join(","))
+            }
+        }
+    }
+
+    /// Tells what came of it. A look is nothing to tell of; and of a request that another rule refused nothing was charged here, so
+    /// nothing is counted either, unless refused requests are charged too.
+    fn report(&self, domain: &InForce, outcome: Outcome, shadow: bool, to: &Observers) {
+        let Self { active, cost, part, .. } = self;
+        if *cost == 0 || *part == Part::Replaced {
+            return;
+        }
+        let Some(decision) = &self.decision else {
+            active.meters.record(Event::Unlimited, *cost);
+            return;
+        };
+        if decision.is_allowed() {
+            if outcome == Outcome::Allowed || shadow || domain.charging == Charging::CountFirst {
+                active.meters.observe(decision, false);
+                if self.is_soft_limited() {
+                    active.meters.record(Event::SoftLimited, *cost);
+                }
+            }
+            return;
+        }
+        let shadow = shadow || *part == Part::Shadow || outcome == Outcome::Allowed;
+        active.meters.observe(decision, shadow);
+        let key = self.shown();
+        let rule = &*active.rule.name;
+        if let (Some(top), false) = (&to.top, shadow) {
+            top.record(rule, &key);
+        }
+        let retry_after = decision.retry_after();
+        to.log.record(&Refusal { domain: &domain.name, rule, retry_after, shadow, key: &key });
     }
 
     fn outcome(&self) -> Outcome {

@@ -78,7 +78,9 @@ impl Descriptors {
         for (key, value) in entries {
             let key = self.text(|texts| texts.push_str(key.as_ref()));
             // Writing to a text does not fail, unless a value's own code says so: then what it has written counts.
-            let value = self.text(|texts| drop(write!(texts, "{value}")));
+            let value = self.text(|texts| {
+                let _ = write!(texts, "{value}");
+            });
             self.entries.push((key, value));
         }
         self.each.push(One { end: place(self.entries.len()), hits: None });

@@ -15,6 +15,7 @@ use crate::quota::{Quota, QuotaError};
 use crate::store::adjustable::{Carry, Generation, Numbered};
 use crate::store::chosen::{AnyAlgorithm, Chosen, Hasher, Kind, NoStore};
 use crate::store::{Capacity, When, WhenFull};
+use crate::telemetry::Meters;
 
 /// What a compact store of a rule takes, unless the rule says otherwise: eighty thousand busy keys.
 const MEMORY: &str = "1MiB";
@@ -54,6 +55,7 @@ pub(super) struct Active {
     pub(super) window: Duration,
     /// Whether requests with other keys count apart.
     pub(super) keys_vary: bool,
+    pub(super) meters: Arc<Meters>,
 }
 
 #[derive(Debug)]
@@ -137,7 +139,8 @@ impl Live {
         let overrides = Arc::clone(&self.overrides);
         let mut live = Self { number: self.number + 1, overrides, ..Self::empty(hasher) };
         for (domain, charging, ready) in made {
-            live.add(domain, charging, ready, when, hasher)?;
+            let before = self.domain(domain.name()).map(|(_, domain)| domain);
+            live.add(domain, before, (charging, ready), when, hasher)?;
         }
         Ok(live)
     }
@@ -145,8 +148,8 @@ impl Live {
     fn add<C: Clock>(
         &mut self,
         domain: Domain,
-        charging: Charging,
-        ready: Vec<Ready>,
+        before: Option<&InForce>,
+        (charging, ready): (Charging, Vec<Ready>),
         when: When<'_, C>,
         hasher: &Hasher,
     ) -> Result<(), RulesError> {
@@ -159,7 +162,13 @@ impl Live {
             .zip(ready)
             .map(|(rule, ready)| {
                 let gate = ready.gate(when).map_err(|error| RulesError::store(&rule, error))?;
-                Ok(Active::new(rule, gate))
+                let before = before.and_then(|before| before.by_identity(&rule.identity));
+                let same = before.filter(|before| before.rule.name == rule.name);
+                let meters = match same {
+                    Some(same) => Arc::clone(&same.meters),
+                    None => Arc::new(Meters::new(&name, &rule.name)),
+                };
+                Ok(Active::new(rule, gate, meters))
             })
             .collect::<Result<Vec<_>, RulesError>>()?;
         let place = u32::try_from(self.domains.len()).unwrap_or(u32::MAX);
@@ -214,12 +223,15 @@ impl Active {
     /// A rule that was never in force before.
     pub(super) fn made(rule: Rule, hasher: &Hasher) -> Option<Self> {
         match ready(&rule, Charging::AllOrNothing, None, 0, hasher) {
-            Ok(Ready::Done(gate)) => Some(Self::new(rule, gate)),
+            Ok(Ready::Done(gate)) => {
+                let meters = Arc::new(Meters::new("", &rule.name));
+                Some(Self::new(rule, gate, meters))
+            }
             Ok(Ready::After { .. }) | Err(_) => None,
         }
     }
 
-    fn new(rule: Rule, gate: Gate) -> Self {
+    fn new(rule: Rule, gate: Gate, meters: Arc<Meters>) -> Self {
         let (quota, window) = match &rule.limit {
             Limit::Unlimited => (u64::MAX, Duration::ZERO),
             Limit::Blocked { period } => (0, *period),
@@ -229,7 +241,7 @@ impl Active {
             Limit::Quota { quota, .. } => (quota.limit(), quota.period()),
         };
         let keys_vary = rule.metric.levels.iter().any(|level| level.contains('*'));
-        Self { rule, gate, quota, window, keys_vary }
+        Self { rule, gate, quota, window, keys_vary, meters }
     }
 
     /// Whether the rules that are in force now count for this one where it does.

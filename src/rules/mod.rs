@@ -55,7 +55,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use self::answer::{Answer, Applied, Code, Status, Verdict};
 pub use self::config::{Config, ConfigError, Domain, Problem};
-use self::decide::Asks;
+use self::decide::{Asks, Observers};
 pub use self::descriptors::{Added, Descriptors};
 pub use self::error::RulesError;
 use self::live::Live;
@@ -69,7 +69,8 @@ use crate::decision::Outcome;
 use crate::store::adjustable::Published;
 use crate::store::chosen::Hasher;
 use crate::store::verb::{Store as _, When};
-use crate::sync::{AtomicU64, Ordering, fence_after_rmw};
+use crate::sync::fence_after_rmw;
+use crate::telemetry::{Counts, DeniedKey, Reading, RefusalLog, ReloadCounts, Reloads, TopDenied};
 
 /// Rules, and what their clients have used.
 ///
@@ -85,8 +86,8 @@ pub struct Rules<C = QuantaClock> {
     options: Options,
     hasher: Hasher,
     clock: C,
-    succeeded: AtomicU64,
-    failed: AtomicU64,
+    reloads: Reloads,
+    observers: Observers,
 }
 
 #[derive(Debug, Default)]
@@ -103,22 +104,12 @@ struct Options {
 }
 
 /// Sets what is optional about rules; made by [`Rules::builder`].
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[must_use = "a builder does nothing until rules are loaded"]
 pub struct RulesBuilder<C = ()> {
     options: Options,
+    observers: Observers,
     clock: C,
-}
-
-/// How loads went, since the rules were made; see [`Rules::reloads`].
-#[derive(Clone, Debug)]
-pub struct Reloads {
-    /// Loads that succeeded, the first included.
-    pub succeeded: u64,
-    /// Loads that failed, and changed nothing.
-    pub failed: u64,
-    /// Why the last load failed; `None` if it succeeded.
-    pub last_error: Option<RulesError>,
 }
 
 impl Rules {
@@ -140,7 +131,7 @@ impl Rules {
 
     /// Rules with another clock, from several files, or for a dry run.
     pub fn builder() -> RulesBuilder {
-        RulesBuilder { options: Options::default(), clock: () }
+        RulesBuilder { options: Options::default(), observers: Observers::default(), clock: () }
     }
 }
 
@@ -148,7 +139,7 @@ impl<C> RulesBuilder<C> {
     /// The clock. Default: [`QuantaClock`]. It should tell the time since the Unix epoch, as ours do, for windows to be those of
     /// the calendar.
     pub fn clock<D>(self, clock: D) -> RulesBuilder<D> {
-        RulesBuilder { options: self.options, clock }
+        RulesBuilder { options: self.options, observers: self.observers, clock }
     }
 
     /// Whether several files may have rules of one domain. Default: no, that is an error.
@@ -161,6 +152,18 @@ impl<C> RulesBuilder<C> {
     /// [`Charging::AllOrNothing`] if it says nothing.
     pub fn charging(mut self, charging: Charging) -> Self {
         self.options.charging = Some(charging);
+        self
+    }
+
+    /// Keeps the keys that are refused most, for [`Rules::top_denied`]. Default: none are.
+    pub fn top_denied(mut self, top: TopDenied) -> Self {
+        self.observers.top = Some(top);
+        self
+    }
+
+    /// How refusals are logged, with feature `tracing`. Default: at the level DEBUG, without keys.
+    pub fn log(mut self, log: RefusalLog) -> Self {
+        self.observers.log = log;
         self
     }
 
@@ -220,8 +223,8 @@ impl<C: Clock> RulesBuilder<C> {
             options: self.options,
             hasher,
             clock: self.clock,
-            succeeded: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
+            reloads: Reloads::new(),
+            observers: self.observers,
         }
     }
 }
@@ -261,6 +264,7 @@ impl<C: Clock> Rules<C> {
         loop {
             let live = self.live.load();
             let Some((place, domain)) = live.domain(name) else {
+                self.reloads.unknown_domain();
                 let shadow = self.options.shadow;
                 let decided = smallvec::SmallVec::new();
                 return Answer { live, domain: None, outcome: Outcome::Allowed, shadow, decided };
@@ -276,7 +280,9 @@ impl<C: Clock> Rules<C> {
                     continue;
                 }
             }
-            let (decided, shadow) = (asks.decided(), self.options.shadow || domain.shadow);
+            let shadow = self.options.shadow || domain.shadow;
+            asks.report(domain, outcome, shadow, &self.observers);
+            let decided = asks.decided();
             return Answer { live, domain: Some(place), outcome, shadow, decided };
         }
     }
@@ -343,31 +349,38 @@ impl<C: Clock> Rules<C> {
             .and_then(|domains| {
                 last.after(domains, self.options.charging, &self.hasher, || When::read(&self.clock))
             });
-        // Ordering: Relaxed: for people.
         match next {
             Ok(next) => {
+                let rules = next.domains().map(|domain| domain.rules().len()).sum::<usize>();
                 self.live.publish(Arc::new(next));
-                self.succeeded.fetch_add(1, Ordering::Relaxed);
+                self.reloads.loaded(u32::try_from(rules).unwrap_or(u32::MAX));
                 loading.last_error = None;
                 Ok(())
             }
             Err(error) => {
-                self.failed.fetch_add(1, Ordering::Relaxed);
+                self.reloads.failed(&error);
                 loading.last_error = Some(error.clone());
                 Err(error)
             }
         }
     }
 
-    /// How loads went.
+    /// How loads went, the first included.
     #[must_use]
-    pub fn reloads(&self) -> Reloads {
-        let loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        Reloads {
-            succeeded: self.succeeded.load(Ordering::Relaxed),
-            failed: self.failed.load(Ordering::Relaxed),
-            last_error: loading.last_error.clone(),
-        }
+    pub fn reloads(&self) -> ReloadCounts {
+        self.reloads.counts()
+    }
+
+    /// Why the last load failed; `None` if it succeeded.
+    #[must_use]
+    pub fn last_error(&self) -> Option<RulesError> {
+        self.loading.lock().unwrap_or_else(PoisonError::into_inner).last_error.clone()
+    }
+
+    /// The keys that were refused most, and by which rule, if they are [kept](RulesBuilder::top_denied).
+    #[must_use]
+    pub fn top_denied(&self, most: usize) -> Vec<DeniedKey> {
+        self.observers.top.as_ref().map(|top| top.top(most)).unwrap_or_default()
     }
 
     /// The clock.
@@ -376,10 +389,43 @@ impl<C: Clock> Rules<C> {
         &self.clock
     }
 
-    /// Calls `visit` with the name of each domain and each rule in force.
-    pub fn for_each(&self, mut visit: impl FnMut(&str, &Rule)) {
+    /// Calls `visit` with the name of each domain, each rule in force, and what was counted of it since it came in force: a rule
+    /// that stays in a reload goes on counting.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::rules::{Descriptor, Rules};
+    ///
+    /// let rules = Rules::from_yaml("{ domain: edge, descriptors: [ { key: a, rate_limit: { unit: hour, requests_per_unit: 1 } } ] }")?;
+    /// for _ in 0..3 {
+    ///     let _ = rules.check("edge", &[Descriptor::new(&[("a", "x")])]);
+    /// }
+    /// rules.for_each(|domain, rule, counts| {
+    ///     assert_eq!((domain, &*rule.name, counts.allowed, counts.denied), ("edge", "edge.a", 1, 2));
+    /// });
+    /// # Ok::<(), tollgate::rules::RulesError>(())
+    /// ```
+    pub fn for_each(&self, mut visit: impl FnMut(&str, &Rule, Counts)) {
         for domain in self.live.load().domains() {
-            domain.rules().iter().for_each(|active| visit(&domain.name, &active.rule));
+            for active in domain.rules() {
+                visit(&domain.name, &active.rule, active.meters.counts());
+            }
+        }
+    }
+
+    /// Calls `visit` with the name of each rule and what its store says of itself: keys, evictions, how full it is. For gauges, when
+    /// they are scraped; with feature `metrics`, [`publish_rules`](crate::telemetry::publish_rules) does that.
+    ///
+    /// # Complexity
+    /// O(slots) of all compact stores.
+    pub fn readings(&self, mut visit: impl FnMut(&str, &[Reading])) {
+        let now_ns = self.clock.now().as_nanos();
+        for domain in self.live.load().domains() {
+            for active in domain.rules() {
+                if let Some(limiter) = active.limiter() {
+                    visit(&active.rule.name, &limiter.generation.store().readings(now_ns));
+                }
+            }
         }
     }
 }

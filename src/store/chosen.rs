@@ -6,12 +6,13 @@
 use std::fmt;
 
 use super::verb::{Carries, Inherit, Store, Verb, When, answers_are_tickets};
-use super::{Capacity, Compact, Direct, Gauges, Keyed, Saturation, Sketch, WhenFull};
+use super::{Capacity, Compact, Direct, Gauges, Keyed, Sketch, WhenFull};
 use crate::algorithm::{Algorithm, FixedWindow, Gcra, SlidingLog, SlidingWindow, SubWindow};
 use crate::clock::Clock;
 use crate::decision::Decision;
 use crate::limiter::{Builder, RateLimiter};
 use crate::quota::QuotaError;
+use crate::telemetry::{Reading, readings_of};
 
 /// Where states are kept.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -187,34 +188,22 @@ impl Chosen {
         each_that_carries!(self, _store => true, false)
     }
 
-    /// Keys that are held, if they are.
-    pub(crate) fn keys(&self) -> Option<usize> {
+    /// What it says of itself.
+    pub(crate) fn readings(&self, now_ns: u64) -> Vec<Reading> {
+        let compact = |live: usize, gauges: Gauges| readings_of(Some(live), Some(gauges), None);
+        let keyed = |keys: usize| readings_of(Some(keys), None, None);
         match self {
-            Self::KeyedFixed(store) => Some(store.len()),
-            Self::KeyedGcra(store) => Some(store.len()),
-            Self::KeyedSliding(store) => Some(store.len()),
-            Self::KeyedSub(store) => Some(store.len()),
-            Self::KeyedLog(store) => Some(store.len()),
-            _ => None,
-        }
-    }
-
-    /// The gauges of a compact store.
-    pub(crate) fn gauges(&self) -> Option<Gauges> {
-        match self {
-            Self::CompactFixed(store) => Some(store.gauges()),
-            Self::CompactGcra(store) => Some(store.gauges()),
-            Self::CompactSliding(store) => Some(store.gauges()),
-            _ => None,
-        }
-    }
-
-    /// How full a sketch is.
-    pub(crate) fn saturation(&self, now_ns: u64) -> Option<Saturation> {
-        match self {
-            Self::SketchFixed(store) => Some(store.saturation(now_ns)),
-            Self::SketchSliding(store) => Some(store.saturation(now_ns)),
-            _ => None,
+            Self::CompactFixed(store) => compact(store.live_slots(now_ns), store.gauges()),
+            Self::CompactGcra(store) => compact(store.live_slots(now_ns), store.gauges()),
+            Self::CompactSliding(store) => compact(store.live_slots(now_ns), store.gauges()),
+            Self::KeyedFixed(store) => keyed(store.len()),
+            Self::KeyedGcra(store) => keyed(store.len()),
+            Self::KeyedSliding(store) => keyed(store.len()),
+            Self::KeyedSub(store) => keyed(store.len()),
+            Self::KeyedLog(store) => keyed(store.len()),
+            Self::SketchFixed(store) => readings_of(None, None, Some(store.saturation(now_ns))),
+            Self::SketchSliding(store) => readings_of(None, None, Some(store.saturation(now_ns))),
+            _ => Vec::new(),
         }
     }
 }

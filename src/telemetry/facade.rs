@@ -15,6 +15,7 @@ const HITS: &str = "tollgate_hits_total";
 const RELOADS: &str = "tollgate_reload_total";
 const LAST_SUCCESS: &str = "tollgate_reload_last_success_timestamp_seconds";
 const RULES: &str = "tollgate_rules";
+const UNKNOWN_DOMAINS: &str = "tollgate_domain_not_found_total";
 
 const fn mark(event: Event) -> &'static str {
     match event {
@@ -78,6 +79,7 @@ pub(super) struct ReloadHandles {
     error: Counter,
     last_success: Gauge,
     rules: Gauge,
+    unknown_domains: Counter,
 }
 
 impl ReloadHandles {
@@ -88,6 +90,7 @@ impl ReloadHandles {
             error: result("error"),
             last_success: gauge(LAST_SUCCESS, Vec::new()),
             rules: gauge(RULES, Vec::new()),
+            unknown_domains: counter(UNKNOWN_DOMAINS, Vec::new()),
         }
     }
 
@@ -99,6 +102,10 @@ impl ReloadHandles {
 
     pub(super) fn failed(&self) {
         self.error.increment(1);
+    }
+
+    pub(super) fn unknown_domain(&self) {
+        self.unknown_domains.increment(1);
     }
 }
 
@@ -113,8 +120,21 @@ impl ReloadHandles {
 /// telemetry::publish("per-ip", &limiter);
 /// ```
 pub fn publish(name: &str, limiter: &(impl Readings + ?Sized)) {
+    publish_readings(name, &limiter.readings());
+}
+
+/// Publishes the readings of all rules' stores, each under its rule's name.
+///
+/// # Complexity
+/// As [`Rules::readings`](crate::rules::Rules::readings).
+#[cfg(feature = "rules")]
+pub fn publish_rules<C: crate::Clock>(rules: &crate::rules::Rules<C>) {
+    rules.readings(publish_readings);
+}
+
+fn publish_readings(name: &str, readings: &[Reading]) {
     let name = value(name);
-    for reading in limiter.readings() {
+    for &reading in readings {
         let labels = vec![Label::new("limiter", name.clone())];
         match reading {
             Reading::Gauge(metric, value) => gauge(metric, labels).set(value),
@@ -134,6 +154,7 @@ pub fn describe() {
         (EVICTIONS, "Keys that owed and gave way to others for want of room"),
         (DEBT_DENIALS, "New keys that were denied for a debt that may not have been theirs"),
         (RELOADS, "Loads of rules, by result"),
+        (UNKNOWN_DOMAINS, "Requests of a domain that there are no rules for"),
     ];
     let gauges = [
         (KEYS, Unit::Count, "Keys that are held"),

@@ -28,6 +28,7 @@
 //! | `tollgate_reload_total` | `result` | loads of rules: `success`, `error` |
 //! | `tollgate_reload_last_success_timestamp_seconds` | | when rules were last loaded, in Unix time |
 //! | `tollgate_rules` | | rules in force |
+//! | `tollgate_domain_not_found_total` | | requests of a domain that there are no rules for |
 //!
 //! Values of labels are cleaned as Envoy's service cleans its names: `:`, `|` and the dots of IPv4 addresses become `_`.
 
@@ -42,8 +43,12 @@ mod reload;
 mod shares;
 mod top;
 
+#[cfg(all(feature = "metrics", feature = "rules"))]
+pub use self::facade::publish_rules;
 #[cfg(feature = "metrics")]
 pub use self::facade::{describe, publish};
+#[cfg(feature = "rules")]
+pub(crate) use self::gauges::readings_of;
 pub use self::gauges::{Reading, Readings};
 pub use self::log::{Level, Refusal, RefusalLog};
 pub use self::meters::{Counts, Event, Meters};

@@ -18,6 +18,8 @@ pub struct ReloadCounts {
     pub rules: u64,
     /// When rules last came in force.
     pub last_success: Option<SystemTime>,
+    /// Requests of a domain that there are no rules for.
+    pub unknown_domains: u64,
 }
 
 /// Counts loads of rules, and tells of them: by `tollgate_reload_total` and others with feature `metrics`, and by an event each with
@@ -40,6 +42,7 @@ pub struct Reloads {
     rules: AtomicU64,
     /// In milliseconds since 1970, 0 if never.
     last_ms: AtomicU64,
+    unknown_domains: AtomicU64,
     #[cfg(feature = "metrics")]
     handles: super::facade::ReloadHandles,
 }
@@ -60,12 +63,13 @@ impl Reloads {
     /// Nothing loaded yet. Registers its metrics: install the recorder before.
     #[must_use]
     pub fn new() -> Self {
-        let [successes, errors, rules, last_ms] = std::array::from_fn(|_| AtomicU64::new(0));
+        let [successes, errors, rules, last_ms, unknown_domains] = std::array::from_fn(|_| AtomicU64::new(0));
         Self {
             successes,
             errors,
             rules,
             last_ms,
+            unknown_domains,
             #[cfg(feature = "metrics")]
             handles: super::facade::ReloadHandles::register(),
         }
@@ -96,6 +100,13 @@ impl Reloads {
         let _ = error;
     }
 
+    /// A request said a domain that there are no rules for.
+    pub fn unknown_domain(&self) {
+        self.unknown_domains.fetch_add(1, Relaxed);
+        #[cfg(feature = "metrics")]
+        self.handles.unknown_domain();
+    }
+
     /// What was counted so far.
     #[must_use]
     pub fn counts(&self) -> ReloadCounts {
@@ -104,6 +115,7 @@ impl Reloads {
             successes: self.successes.load(Relaxed),
             errors: self.errors.load(Relaxed),
             rules: self.rules.load(Relaxed),
+            unknown_domains: self.unknown_domains.load(Relaxed),
             last_success: (last_ms > 0)
                 .then(|| UNIX_EPOCH.checked_add(Duration::from_millis(last_ms)))
                 .flatten(),

@@ -170,7 +170,7 @@ descriptors:
         }
     }
     assert_eq!(left(&scene, &[("d", "shared")]), 400);
-    assert_eq!(scene.rules.reloads().succeeded, 201);
+    assert_eq!(scene.rules.reloads().successes, 201);
 }
 
 /// A rule that goes is forgotten; one that comes begins anew; the others stay.
@@ -222,21 +222,21 @@ fn a_failed_load_keeps_the_rules() {
     assert!(error.config().is_some());
     assert_eq!(ask().status(0).remaining(), 3);
     let reloads = rules.reloads();
-    assert_eq!((reloads.succeeded, reloads.failed), (1, 1));
-    assert_eq!(reloads.last_error.unwrap().to_string(), error.to_string());
+    assert_eq!((reloads.successes, reloads.errors), (1, 1));
+    assert_eq!(rules.last_error().unwrap().to_string(), error.to_string());
     fs::remove_file(&path).unwrap();
     assert!(rules.reload().unwrap_err().to_string().contains("limits.yaml"));
     fs::write(&path, one("{ unit: hour, requests_per_unit: 9 }")).unwrap();
     rules.reload().unwrap();
     assert_eq!(ask().status(0).remaining(), 6);
-    assert!(rules.reloads().last_error.is_none());
+    assert!(rules.last_error().is_none());
 }
 
 #[test]
 fn rules_without_files_cannot_be_read_again() {
     let scene = Scene::new(&one("{ unit: hour, requests_per_unit: 5 }"));
     assert!(scene.rules.reload().unwrap_err().to_string().contains("replace"));
-    assert_eq!(scene.rules.reloads().failed, 1);
+    assert_eq!(scene.rules.reloads().errors, 1);
 }
 
 #[test]
