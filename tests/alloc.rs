@@ -373,3 +373,52 @@ fn a_sketch_never_allocates() {
     assert_eq!(count, 0);
     assert!(seen.0[0] > 10 && seen.0[1] > 10);
 }
+
+/// One for each value, if the header map has room.
+#[cfg(feature = "http")]
+#[test]
+fn a_header_field_allocates_its_value_only() {
+    use http::HeaderMap;
+    use tollgate::http::{Dialect, Fields, Policy, Reset};
+
+    let (minute, day) = (Quota::per_minute(100), Quota::per_day(1_000));
+    let [burst, daily] = [minute, day].map(|quota| RateLimiter::direct(Gcra::new(quota)).check());
+    let policies = [Policy::new("burst", &minute, burst), Policy::new("daily", &day, daily)];
+    for (dialect, most) in [
+        (Dialect::Draft11, 2),
+        (Dialect::Draft07, 2),
+        (Dialect::Draft06, 4),
+        (Dialect::Legacy { reset: Reset::Epoch }, 3),
+        (Dialect::Off, 0),
+    ] {
+        let fields = Fields::new(dialect);
+        let mut headers = HeaderMap::with_capacity(16);
+        let count = allocations(|| fields.write(&mut headers, &policies));
+        assert!(count <= most, "{dialect:?}: {count}");
+        assert_eq!(headers.len() as u64, most);
+    }
+}
+
+#[test]
+fn meters_and_denied_keys_never_allocate() {
+    use tollgate::telemetry::{Meters, TopDenied};
+
+    let limiter = RateLimiter::direct(Gcra::new(Quota::per_minute(100)));
+    let (meters, denied) = (Meters::new("api", "per-ip"), TopDenied::try_new(10, 1).expect("memory"));
+    let hashed = TopDenied::try_new(10, 1).expect("memory").hashed(b"secret");
+    // The first one makes the hasher of the process.
+    denied.record("per-ip", "");
+    let keys = ["203.0.113.7", "198.51.100.1", &"x".repeat(1_000)];
+    let count = allocations(|| {
+        for request in 0..1_000 {
+            let decision = limiter.check();
+            meters.observe(&decision, false);
+            if decision.is_denied() {
+                denied.record("per-ip", keys[request % 3]);
+                hashed.record("per-ip", keys[request % 3]);
+            }
+        }
+    });
+    assert_eq!(count, 0);
+    assert!(meters.counts().denied >= 800);
+}

@@ -164,8 +164,8 @@ impl Fields {
         let _ = headers.try_insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         match wait {
             Some(wait) => {
-                let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0));
-                let _ = headers.try_insert(RETRY_AFTER, HeaderValue::from(seconds.clamp(1, MAX_INTEGER)));
+                let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
+                insert(headers, RETRY_AFTER, |line| line.number(seconds));
             }
             None => {
                 headers.remove(RETRY_AFTER);
@@ -328,6 +328,6 @@ fn insert(headers: &mut HeaderMap, name: HeaderName, write: impl FnOnce(&mut Lin
 
 fn three(headers: &mut HeaderMap, Three(names): Three, numbers: [u64; 3]) {
     for (name, number) in names.into_iter().zip(numbers) {
-        let _ = headers.try_insert(name, HeaderValue::from(number));
+        insert(headers, name, |line| line.number(number));
     }
 }

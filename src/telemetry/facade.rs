@@ -1,6 +1,6 @@
 //! The `metrics` facade: handles that are registered once, descriptions, and figures that are published when scraped.
 
-use metrics::{Counter, Gauge, Key, Label, Level, Metadata, SharedString, Unit, with_recorder};
+use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, SharedString, Unit, with_recorder};
 
 use super::clean::clean;
 use super::gauges::{
@@ -12,6 +12,7 @@ static METADATA: Metadata<'static> = Metadata::new("tollgate", Level::INFO, None
 
 const REQUESTS: &str = "tollgate_requests_total";
 const HITS: &str = "tollgate_hits_total";
+const CHECK_DURATION: &str = "tollgate_check_duration_seconds";
 const RELOADS: &str = "tollgate_reload_total";
 const LAST_SUCCESS: &str = "tollgate_reload_last_success_timestamp_seconds";
 const RULES: &str = "tollgate_rules";
@@ -71,6 +72,12 @@ impl Handles {
             self.events[event.index()].increment(hits);
         }
     }
+}
+
+/// The histogram of the checks of a domain.
+pub(super) fn check_duration(domain: &str) -> Histogram {
+    let key = Key::from_parts(CHECK_DURATION, vec![Label::new("domain", value(domain))]);
+    with_recorder(|recorder| recorder.register_histogram(&key, &METADATA))
 }
 
 /// What is known of loads of rules.
@@ -172,5 +179,7 @@ pub fn describe() {
         for (name, unit, text) in gauges {
             recorder.describe_gauge(name.into(), Some(unit), text.into());
         }
+        let text = "How long checks take, of a sample";
+        recorder.describe_histogram(CHECK_DURATION.into(), Some(Unit::Seconds), text.into());
     });
 }

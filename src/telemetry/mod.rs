@@ -6,6 +6,7 @@
 //! | [`Readings`] of a limiter | [`Readings::readings`] | `publish`, called when metrics are scraped | |
 //! | [`Reloads`] of rules | [`Reloads::counts`] | counters and gauges | an event for each |
 //! | [`TopDenied`] | [`TopDenied::top`] | | |
+//! | [`CheckTimer`] | | a histogram of a sample | |
 //! | [`RefusalLog`] | | | an event for each refusal |
 //!
 //! Labels are rules, which are few, and never keys, which are not. Nothing here starts a thread.
@@ -18,6 +19,7 @@
 //! | `tollgate_near_limit_total` | `domain`, `rule` | units that went through above four fifths of the limit |
 //! | `tollgate_over_limit_total` | `domain`, `rule` | units above the limit |
 //! | `tollgate_soft_limited_total` | `domain`, `rule` | units that went through above the soft limit |
+//! | `tollgate_check_duration_seconds` | `domain` | how long checks take, of a sample |
 //! | `tollgate_keys` | `limiter` | keys that are held |
 //! | `tollgate_slots` | `limiter` | keys for which there is room |
 //! | `tollgate_evictions_total` | `limiter` | keys that owed and gave way to others |
@@ -41,6 +43,7 @@ mod log;
 mod meters;
 mod reload;
 mod shares;
+mod timer;
 mod top;
 
 #[cfg(all(feature = "metrics", feature = "rules"))]
@@ -54,4 +57,5 @@ pub use self::log::{Level, Refusal, RefusalLog};
 pub use self::meters::{Counts, Event, Meters};
 pub use self::reload::{ReloadCounts, Reloads};
 pub use self::shares::Shares;
+pub use self::timer::CheckTimer;
 pub use self::top::{DeniedKey, TopDenied};

@@ -3,7 +3,7 @@
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
-use tollgate::telemetry::{Event, Meters, Reading, Readings, Reloads, Shares, describe, publish};
+use tollgate::telemetry::{CheckTimer, Event, Meters, Reading, Readings, Reloads, Shares, describe, publish};
 use tollgate::{Capacity, FixedWindow, Gcra, ManualClock, Quota, RateLimiter, Timestamp};
 
 /// Runs a test with a recorder of its own.
@@ -24,7 +24,8 @@ fn values(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {
             let value = match value {
                 DebugValue::Counter(count) => f64::from(u32::try_from(count).expect("small")),
                 DebugValue::Gauge(value) => value.into_inner(),
-                DebugValue::Histogram(_) => panic!("there is none"),
+                // How many were timed.
+                DebugValue::Histogram(times) => f64::from(u32::try_from(times.len()).expect("small")),
             };
             (format!("{}{{{}}}", key.name(), labels.join(",")), value)
         })
@@ -181,6 +182,21 @@ fn loads_of_rules_are_counted() {
     });
 }
 
+#[test]
+fn one_check_in_so_many_is_timed() {
+    recorded(|values| {
+        for (every, timed) in [(1, 100.0), (10, 10.0), (101, 0.0), (0, 0.0)] {
+            // Registered here, where the recorder is; used in a new thread, whose turns begin at zero.
+            let timer = CheckTimer::new(&every.to_string(), every);
+            std::thread::scope(|scope| {
+                let calls = scope.spawn(|| (0..100).filter(|_| timer.time(|| true)).count());
+                assert_eq!(calls.join().expect("no panic"), 100, "each is done");
+            });
+            assert_eq!(values()[&format!("tollgate_check_duration_seconds{{domain={every}}}")], timed);
+        }
+    });
+}
+
 /// Every metric that there is has a description and a unit.
 #[test]
 fn all_are_described() {
@@ -190,12 +206,13 @@ fn all_are_described() {
         describe();
         Meters::new("d", "r").record(Event::Allowed, 1);
         Reloads::new().loaded(1);
+        CheckTimer::new("d", 1).time(|| ());
         publish("compact", &RateLimiter::new(Quota::per_minute(1)));
         let window = FixedWindow::new(Quota::per_minute(10));
         publish("sketch", &RateLimiter::builder(window).sketch().expect("it fits"));
     });
     let all = snapshotter.snapshot().into_vec();
-    assert_eq!(all.len(), 7 + 4 + 4 + 4 + 3);
+    assert_eq!(all.len(), 7 + 4 + 4 + 1 + 4 + 3);
     for (key, unit, text, _) in all {
         assert!(unit.is_some() && text.is_some_and(|text| !text.is_empty()), "{}", key.key().name());
         assert!(key.key().name().starts_with("tollgate_"));
