@@ -212,7 +212,7 @@ fn all_are_described() {
         publish("sketch", &RateLimiter::builder(window).sketch().expect("it fits"));
     });
     let all = snapshotter.snapshot().into_vec();
-    assert_eq!(all.len(), 7 + 4 + 4 + 1 + 4 + 3);
+    assert_eq!(all.len(), 7 + 4 + 4 + 2 + 4 + 3);
     for (key, unit, text, _) in all {
         assert!(unit.is_some() && text.is_some_and(|text| !text.is_empty()), "{}", key.key().name());
         assert!(key.key().name().starts_with("tollgate_"));
