@@ -3,4 +3,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 RUSTFLAGS="${RUSTFLAGS:-} --cfg tollgate_loom" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
-    cargo test --lib --profile loom models "$@"
+    cargo test --lib --features rules --profile loom models "$@"

@@ -15,10 +15,13 @@ use crate::quota::{Quota, QuotaError};
 use crate::store::adjustable::{Carry, Generation, Numbered};
 use crate::store::chosen::{AnyAlgorithm, Chosen, Hasher, Kind, NoStore};
 use crate::store::{Capacity, When, WhenFull};
-use crate::telemetry::Meters;
+use crate::telemetry::{CheckTimer, Meters};
 
 /// What a compact store of a rule takes, unless the rule says otherwise: eighty thousand busy keys.
 const MEMORY: &str = "1MiB";
+
+/// One check in so many of each thread is timed.
+const TIMED: u32 = 128;
 
 /// Keys of a keyed store that was taken because no compact one holds the limit.
 const MAX_KEYS: usize = 100_000;
@@ -42,6 +45,7 @@ pub(super) struct InForce {
     tree: Tree,
     rules: Vec<Active>,
     overrides: Arc<Overrides>,
+    pub(super) timer: CheckTimer,
     by_identity: HashMap<Box<str>, u32, Hasher>,
 }
 
@@ -174,7 +178,8 @@ impl Live {
         let place = u32::try_from(self.domains.len()).unwrap_or(u32::MAX);
         self.names.insert(name.clone(), place);
         let overrides = Arc::clone(&self.overrides);
-        self.domains.push(InForce { name, charging, shadow, tree, rules, overrides, by_identity });
+        let timer = CheckTimer::new(&name, TIMED);
+        self.domains.push(InForce { timer, name, charging, shadow, tree, rules, overrides, by_identity });
         Ok(())
     }
 

@@ -43,6 +43,8 @@ mod decide;
 mod descriptors;
 mod error;
 mod live;
+#[cfg(all(test, tollgate_loom))]
+mod models;
 mod overrides;
 mod request;
 mod spec;
@@ -269,8 +271,11 @@ impl<C: Clock> Rules<C> {
                 let decided = smallvec::SmallVec::new();
                 return Answer { live, domain: None, outcome: Outcome::Allowed, shadow, decided };
             };
-            let mut asks = Asks::find(domain, descriptors, hits, when.now_ns, &self.hasher);
-            let outcome = asks.decide(domain.charging, when);
+            let (mut asks, outcome) = domain.timer.time(|| {
+                let mut asks = Asks::find(domain, descriptors, hits, when.now_ns, &self.hasher);
+                let outcome = asks.decide(domain.charging, when);
+                (asks, outcome)
+            });
             if asks.charged() {
                 fence_after_rmw();
                 if !self.live.is_present(&live)

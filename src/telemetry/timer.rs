@@ -1,11 +1,13 @@
 //! How long checks take, of a sample of them.
 
+#[cfg(feature = "metrics")]
 use std::cell::Cell;
 use std::fmt;
 
 #[cfg(feature = "metrics")]
 use crate::clock::{Clock, QuantaClock};
 
+#[cfg(feature = "metrics")]
 thread_local!(static TURN: Cell<u32> = const { Cell::new(0) });
 
 /// Times one in so many checks of each thread, and feeds `tollgate_check_duration_seconds` with feature `metrics`. Without, it only
@@ -56,10 +58,15 @@ impl CheckTimer {
     /// Does `check`, and times it if it is its turn.
     #[inline]
     pub fn time<T>(&self, check: impl FnOnce() -> T) -> T {
-        if self.is_turn() { self.timed(check) } else { check() }
+        #[cfg(feature = "metrics")]
+        if self.is_turn() {
+            return self.timed(check);
+        }
+        check()
     }
 
     /// Whether this call is the thread's next in so many.
+    #[cfg(feature = "metrics")]
     fn is_turn(&self) -> bool {
         let turn = TURN.get().saturating_add(1);
         let is_turn = self.every > 0 && turn >= self.every;
@@ -73,10 +80,5 @@ impl CheckTimer {
         let answer = check();
         self.histogram.record(self.clock.now().duration_since(start));
         answer
-    }
-
-    #[cfg(not(feature = "metrics"))]
-    fn timed<T>(&self, check: impl FnOnce() -> T) -> T {
-        check()
     }
 }
