@@ -38,7 +38,10 @@ fn good_rules_are_a_table() {
     };
     assert_eq!(line("Domain"), "Domain edge: 4 rules, charged all-or-nothing");
     for (rule, parts) in [
-        ("edge|remote_address ", &["10/s burst 20", "gcra", "compact 2MiB", "named calls; soft 15", " 5"][..]),
+        (
+            "edge|remote_address ",
+            &["10/s burst 20", "gcra", "compact 2MiB", "named calls; soft 15", " 5"][..],
+        ),
         ("edge|remote_address=203.0.113.7", &["refuses all"]),
         ("edge|path ", &["1000/h", "fixed-window", "keyed, 5,000 keys", "shadow; enforced 12.50 %"]),
         ("edge|path=/free", &["none", "replaces calls"]),
@@ -106,7 +109,11 @@ fn warnings_do_not_fail() {
 #[test]
 fn domains_are_merged_if_that_is_asked_for() {
     let place = Place::new();
-    let rule = |key| format!("domain: a\ndescriptors: [{{ key: {key}, rate_limit: {{ unit: day, requests_per_unit: 1 }} }}]");
+    let rule = |key| {
+        format!(
+            "domain: a\ndescriptors: [{{ key: {key}, rate_limit: {{ unit: day, requests_per_unit: 1 }} }}]"
+        )
+    };
     place.file("one.yaml", rule("x")).file("two.yaml", rule("y")).file("three.yaml", rule("x"));
     place.run("rules check one.yaml two.yaml").fails(1, &["two.yaml:1:9:", "one.yaml:1", "merge domains"]);
     let run = place.run("rules check one.yaml two.yaml --merge-domains").ok();
