@@ -61,7 +61,7 @@ fn write_level(text: &mut String, entries: &[Entry], depth: usize, number: &mut 
     }
     let _ = writeln!(text, "{indent}descriptors:");
     for entry in entries {
-        let quoted = |text: &str| serde_json::to_string(text).expect("any text can be JSON");
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
         let name = *number;
         *number += 1;
         let _ = writeln!(text, "{indent}  - key: {}", quoted(&entry.key));
