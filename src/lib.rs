@@ -105,6 +105,10 @@ pub mod guide {
     pub mod pingora {
         #![doc = include_str!("guide/pingora.md")]
     }
+    #[cfg(feature = "rules")]
+    pub mod rules {
+        #![doc = include_str!("guide/rules.md")]
+    }
     pub mod sketches {
         #![doc = include_str!("guide/sketches.md")]
         #![doc = include_str!("guide/sketch_accuracy.svg")]

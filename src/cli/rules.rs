@@ -155,7 +155,7 @@ impl<'a> RuleJson<'a> {
                 json.store = store.map(|store| store.to_string());
                 match store {
                     Some(Store::Compact(memory) | Store::Sketch(memory)) => {
-                        json.memory_bytes = memory.bytes()
+                        json.memory_bytes = memory.bytes();
                     }
                     Some(Store::Keyed { max_keys }) => json.max_keys = *max_keys,
                     None => {}

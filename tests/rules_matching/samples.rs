@@ -2,62 +2,12 @@
 
 use std::time::Duration;
 
-use tollgate::rules::{Config, Domain, Limit, Rule};
+use tollgate::rules::{Domain, Limit, Rule};
 
-pub(crate) const EDGE: &str = "
-domain: edge
-descriptors:
-  - key: remote_address
-    rate_limit: { unit: second, requests_per_unit: 10 }
-  - key: remote_address
-    value: 203.0.113.7
-    rate_limit: { unit: second, requests_per_unit: 0 }
-  - key: remote_address
-    value: 198.51.100.20          # allow-listed: no limit, no children
-  - key: path
-    value: /login
-    descriptors:
-      - key: remote_address
-        rate_limit: { unit: Minute, requests_per_unit: 5 }
-      - key: remote_address
-        value: 198.51.100.20
-        rate_limit: { unlimited: true }
-  - key: path
-    rate_limit: { unit: HOUR, requests_per_unit: 1000 }
-";
+use crate::support::domain;
+use crate::texts::{EDGE, FILES};
 
-pub(crate) const FILES: &str = "
-domain: files
-descriptors:
-  - key: path
-    value: /v1/public
-    rate_limit: { unit: minute, requests_per_unit: 100 }
-  - key: path
-    value: /v1/*
-    share_threshold: true
-    rate_limit: { unit: minute, requests_per_unit: 20 }
-  - key: path
-    value: /v1/admin/*            # never reached: /v1/* is declared first
-    rate_limit: { unit: minute, requests_per_unit: 1 }
-  - key: path
-    value: /*/export/*
-    detailed_metric: true
-    rate_limit: { unit: hour, requests_per_unit: 3 }
-  - key: tenant
-    value_to_metric: true
-    descriptors:
-      - key: method
-        rate_limit: { unit: second, requests_per_unit: 50 }
-      - key: method
-        value: DELETE
-        shadow_mode: true
-        rate_limit: { unit: minute, requests_per_unit: 2 }
-";
-
-pub(crate) fn domain(text: &str) -> Domain {
-    let config = Config::from_yaml("test.yaml", text).unwrap_or_else(|error| panic!("{error}"));
-    Domain::merge([config], false).unwrap().remove(0)
-}
+type Entries<'a> = &'a [(&'a str, &'a str)];
 
 /// The one rule of a request, as a limit and its period in seconds.
 fn limit(rule: &Rule) -> (u64, u64) {
@@ -85,7 +35,7 @@ fn the_first_sample_is_matched_as_by_envoy() {
     let edge = domain(EDGE);
     assert_eq!(edge.name(), "edge");
     let ra = "remote_address";
-    let rows: [(&[(&str, &str)], Option<(u64, u64)>); 10] = [
+    let rows: [(Entries<'_>, Option<(u64, u64)>); 10] = [
         (&[(ra, "192.0.2.1")], Some((10, 1))),
         (&[(ra, "203.0.113.7")], Some((0, 1))),
         (&[(ra, "198.51.100.20")], None),
@@ -120,7 +70,7 @@ fn values_count_apart_unless_they_share() {
 #[test]
 fn the_second_sample_is_matched_as_by_envoy() {
     let files = domain(FILES);
-    let rows: [(&[(&str, &str)], Option<(u64, u64)>, &str); 11] = [
+    let rows: [(Entries<'_>, Option<(u64, u64)>, &str); 11] = [
         (&[("path", "/v1/public")], Some((100, 60)), "files.path_/v1/public"),
         (&[("path", "/v1/a")], Some((20, 60)), "files.path_/v1/*"),
         (&[("path", "/v1/admin/x")], Some((20, 60)), "files.path_/v1/*"),

@@ -190,8 +190,8 @@ impl Checker {
         let own = self.limits(&fields, path, way, None, flags);
         let tiers = match fields.get("tiers") {
             Some(node) => {
-                let many = value.is_none() || wildcard;
-                self.tiers(node, &path.key("tiers"), way, many.then_some((key, value)), flags)
+                let many = value.is_none_or(|value| value.contains('*'));
+                self.tiers(node, &path.key("tiers"), way, many.then(|| value.and_then(Pattern::new)), flags)
             }
             None => Vec::new(),
         };
@@ -293,13 +293,13 @@ impl Checker {
         });
     }
 
-    /// `tiers`; of an entry that many values match, or none of whose values could be a member.
+    /// `tiers`; of an entry for these values, or for one only.
     fn tiers(
         &mut self,
         node: &Node,
         path: &Path<'_>,
         way: &Way,
-        many: Option<(&str, Option<&str>)>,
+        values: Option<Option<Pattern>>,
         flags: Flags,
     ) -> Vec<Tier> {
         let Kind::Map(entries) = &node.kind else {
@@ -334,11 +334,10 @@ impl Checker {
             let mut members = Vec::new();
             if let Some(node) = fields.get("members") {
                 let path = path.key("members");
-                let pattern = many.map(|(_, value)| value.and_then(Pattern::new));
                 for (index, item) in self.context.list(node, &path).unwrap_or_default().iter().enumerate() {
                     let path = path.index(index);
                     let Some(member) = self.context.text(item, &path) else { continue };
-                    self.member(item, member, &path, pattern.as_ref());
+                    self.member(item, member, &path, values.as_ref());
                     if let Some(other) = whose.insert(member.into(), name.into()) {
                         let message =
                             format!("{} is a member already, of {}", quoted(member), quoted(&other));
