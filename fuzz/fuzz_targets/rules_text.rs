@@ -1,0 +1,43 @@
+//! Rules as text in any format: never a panic, every refusal says where, and what loads can be matched.
+
+#![no_main]
+
+use libfuzzer_sys::{Corpus, fuzz_target};
+use tollgate::rules::{Config, Domain};
+
+fuzz_target!(|data: &[u8]| -> Corpus {
+    let Some((&format, text)) = data.split_first() else { return Corpus::Reject };
+    let Ok(text) = std::str::from_utf8(text) else { return Corpus::Reject };
+    let read = match format % 3 {
+        0 => Config::from_yaml("fuzz", text),
+        1 => Config::from_json("fuzz", text),
+        _ => Config::from_toml("fuzz", text),
+    };
+    match read {
+        Ok(config) => {
+            for warning in config.warnings() {
+                assert!(warning.line() > 0 && !warning.message().is_empty(), "{warning}");
+            }
+            // Requests of the rules' own words, which the identities have.
+            let words: Vec<String> =
+                config.rules().iter().take(8).map(|rule| rule.identity.to_string()).collect();
+            let domain = Domain::merge([config], true).expect("one file has no clash").remove(0);
+            for word in &words {
+                let entries: Vec<(&str, &str)> =
+                    word.split('|').skip(1).map(|step| step.split_once('=').unwrap_or((step, "x"))).collect();
+                let rules = domain.matching(&entries, Some("premium"));
+                assert!(rules.len() <= domain.rules().len());
+                rules.iter().for_each(|rule| assert!(rule.metric_name("d", &entries).starts_with("d.")));
+            }
+        }
+        Err(error) => {
+            assert!(!error.problems().is_empty());
+            for problem in error.problems() {
+                // A file's line, or the count of what is left out.
+                assert!(problem.line() > 0 || problem.message().starts_with("and "), "{problem}");
+                assert!(problem.line() <= text.split(['\n', '\r']).count() + 1, "{problem}");
+            }
+        }
+    }
+    Corpus::Keep
+});
