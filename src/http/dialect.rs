@@ -2,7 +2,7 @@
 
 /// How rate limits are written in header fields.
 ///
-/// The IETF draft has changed its fields three times, so the form is chosen by the draft's number and does not change under a
+/// The IETF draft has changed its fields twice, so the form is chosen by the draft's number and does not change under a
 /// client. One more form is the `X-RateLimit-*` habit, which has no standard.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
