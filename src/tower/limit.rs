@@ -5,6 +5,7 @@
 //! trait nor the layer's types would change for it.
 
 use std::borrow::Cow;
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::http::Policy;
 use crate::lease::{LeaseSource, Leases};
 use crate::limiter::RateLimiter;
 use crate::quota::Quota;
-use crate::store::{Adjustable, Compact, Direct, Keyed, Sketch, Store, Verb, When};
+use crate::store::{Adjustable, Compact, Direct, Keyed, Lookup, Sketch, Store, Verb, When};
 
 /// What decides about requests with keys of type `K`. Every [`RateLimiter`] does, whatever its store, and an [`Arc`] of one.
 ///
@@ -141,18 +142,21 @@ impl<K: ?Sized, L: Limit<K, Ruling = Decision>> Limit<K> for Named<L> {
     }
 }
 
+/// A limiter is a limit for the keys that its store is asked for.
 macro_rules! limit {
-    ($store:ty $(, $parameter:ident $(: $bound:ident)?)*) => {
-        impl<Q: ?Sized, C, $($parameter $(: $bound)?),*> Limit<Q> for RateLimiter<$store, C>
+    ([$($parameters:tt)*] $store:ty, [$($bounds:tt)*], |$limiter:ident, $key:ident, $cost:ident| $check:expr) => {
+        impl<Q: ?Sized, C, $($parameters)*> Limit<Q> for RateLimiter<$store, C>
         where
             $store: Store<Q> + Send + Sync + 'static,
             C: Clock + Send + Sync + 'static,
+            $($bounds)*
         {
             type Ruling = Decision;
 
             #[inline]
-            fn check(&self, key: &Q, cost: u64) -> Decision {
-                self.store().act(key, Verb::Check, When::read(self.clock()), cost)
+            fn check(&self, $key: &Q, $cost: u64) -> Decision {
+                let $limiter = self;
+                $check
             }
 
             fn refund(&self, key: &Q, ruling: &Decision) {
@@ -167,11 +171,21 @@ macro_rules! limit {
     };
 }
 
-limit!(Compact<A, H>, A: CompactAlgorithm, H);
-limit!(Keyed<K, A, H>, K, A: Algorithm, H);
-limit!(Sketch<A, H>, A: WindowAlgorithm, H);
-limit!(Adjustable<S>, S);
-limit!(Direct<A>, A: Algorithm);
+limit!([A: CompactAlgorithm, H: BuildHasher] Compact<A, H>, [Q: Hash], |limiter, key, cost| {
+    limiter.check_n(key, cost)
+});
+limit!([A: WindowAlgorithm, H: BuildHasher] Sketch<A, H>, [Q: Hash], |limiter, key, cost| {
+    limiter.check_n(key, cost)
+});
+limit!(
+    [K, A: Algorithm, H: BuildHasher] Keyed<K, A, H>,
+    [Q: Lookup<K>, K: Hash + Eq + Send + Sync + 'static],
+    |limiter, key, cost| limiter.check_n(key, cost)
+);
+limit!([A: Algorithm] Direct<A>, [], |limiter, _key, cost| limiter.check_n(cost));
+limit!([S] Adjustable<S>, [], |limiter, key, cost| {
+    limiter.store().act(key, Verb::Check, When::read(limiter.clock()), cost)
+});
 
 /// Whatever the key. What a lease was charged is not given back.
 impl<Q: ?Sized, P, C> Limit<Q> for RateLimiter<Leases<P>, C>
