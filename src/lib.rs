@@ -99,6 +99,10 @@ pub mod guide {
     pub mod http {
         #![doc = include_str!("guide/http.md")]
     }
+    #[cfg(feature = "tower")]
+    pub mod middleware {
+        #![doc = include_str!("guide/middleware.md")]
+    }
     pub mod overflow {
         #![doc = include_str!("guide/overflow.md")]
     }

@@ -1,1 +1,39 @@
-//! Middleware for tower.
+//! Middleware for tower, and so for axum, hyper and tonic.
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use tollgate::tower::{ClientIp, Proxies, RateLimitLayer};
+//! use tollgate::{Quota, RateLimiter};
+//!
+//! const PER_CLIENT: Quota = Quota::per_second(10).burst(50);
+//!
+//! let by_client = ClientIp::x_forwarded_for(Proxies::hops(1)); // one proxy of ours, always
+//! let layer = RateLimitLayer::new(RateLimiter::new(PER_CLIENT), by_client).policy("per-client", PER_CLIENT);
+//! let app: Router = Router::new().route("/", get(async || "hello")).layer(layer);
+//! # drop(app);
+//! ```
+//!
+//! A [`RateLimitLayer`] is made of a [`Limit`], which every [`RateLimiter`](crate::RateLimiter) is, and a [`Key`], by which requests are
+//! told apart: [`ClientIp`], [`Header`], [`Route`], [`Global`], a closure, or two of these. The rest has defaults.
+//! [`guide::middleware`](crate::guide::middleware) says how to choose, and what to look out for.
+
+mod body;
+mod client;
+mod forwarded;
+mod head;
+mod key;
+mod layer;
+mod limit;
+mod refusal;
+mod service;
+
+pub use ipnet::IpNet;
+
+pub use self::body::Body;
+pub use self::client::{ClientIp, PeerAddr, PrefixError, Proxies};
+pub use self::head::Head;
+pub use self::key::{Global, Header, HeaderKey, Key, Missing, Route};
+pub use self::layer::RateLimitLayer;
+pub use self::limit::{Limit, Named, Ruling};
+pub use self::refusal::Refused;
+pub use self::service::{RateLimit, ResponseFuture};

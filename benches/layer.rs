@@ -1,0 +1,264 @@
+//! What does the layer cost a request to an axum server?
+//!
+//! ```text
+//! cargo bench --features tower --bench layer               the tables
+//! cargo bench --features tower --bench layer -- --quick    fewer rounds
+//! cargo bench --features tower --bench layer -- --json FILE   and the same as JSON
+//! ```
+//! * **Over loopback**: one server for each row, HTTP/1.1, on connections that stay open. Requests go to the rows in turn, each
+//!   timed from its first byte written to the last byte of its answer; all in one thread, the servers too. With several connections
+//!   as many requests are sent at once, and the time is divided by their number. Medians of each round; the ratio is the
+//!   median of the rounds' ratios, with the least and the most.
+//! * **In process**: the router is called without a network; the difference is the layer's own time.
+//! * Every request is admitted, and has one of 1,000 clients' addresses where a header says it. The client sends and reads bytes:
+//!   with a client that parses, a request would cost more and the layer's share be less.
+//! * Known bias: the layer's tables stay in the caches of a server that does nothing else.
+
+mod support;
+
+use std::hint::black_box;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::routing::get;
+use axum::{Router, serve};
+use http::{Extensions, Request, StatusCode};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tollgate::tower::{ClientIp, IpNet, Proxies, RateLimitLayer};
+use tollgate::{Quota, RateLimiter};
+use tower::Service;
+use tower::util::MapRequestLayer;
+
+/// More than any client takes.
+const PLENTY: Quota = Quota::per_second(1_000_000).burst(2_000_000);
+const CLIENTS: usize = 1_000;
+const ANSWER: &[u8] = b"hello";
+const OFF: &str = "without";
+const NOTHING: &str = "one that does nothing";
+const ON: &str = "by peer";
+
+fn connected(extensions: &Extensions) -> Option<IpAddr> {
+    Some(extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip())
+}
+
+fn by_peer() -> ClientIp {
+    ClientIp::peer().peer_from(connected)
+}
+
+fn by_header() -> ClientIp {
+    let networks: [IpNet; 2] = ["127.0.0.0/8", "10.0.0.0/8"].map(|text| text.parse().expect("a network"));
+    ClientIp::x_forwarded_for(Proxies::networks(networks)).peer_from(connected)
+}
+
+fn hello() -> Router {
+    Router::new().route("/", get(async || "hello"))
+}
+
+/// The layer as in `examples/axum.rs`.
+fn limited(client: ClientIp, fields_on_allowed: bool) -> Router {
+    let layer = RateLimitLayer::new(RateLimiter::new(PLENTY), client).policy("per-client", PLENTY);
+    let layer = layer.exempt(|head| head.path() == "/health").fields_on_allowed(fields_on_allowed);
+    hello().layer(layer)
+}
+
+fn rows() -> [(&'static str, Router); 5] {
+    [
+        (OFF, hello()),
+        (NOTHING, hello().layer(MapRequestLayer::new(|request: Request<Body>| request))),
+        (ON, limited(by_peer(), false)),
+        ("by X-Forwarded-For", limited(by_header(), false)),
+        ("by peer, with fields", limited(by_peer(), true)),
+    ]
+}
+
+fn forwarded_for(client: usize) -> String {
+    format!("203.0.{}.{}, 10.0.0.1", client / 250, client % 250)
+}
+
+/// A row's server, and connections to it.
+struct Served {
+    name: &'static str,
+    connections: Vec<TcpStream>,
+}
+
+impl Served {
+    async fn start(name: &'static str, app: Router, connections: usize) -> std::io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let service = app.into_make_service_with_connect_info::<SocketAddr>();
+        tokio::spawn(serve(listener, service).into_future());
+        let mut streams = Vec::new();
+        for _ in 0..connections {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            streams.push(stream);
+        }
+        Ok(Self { name, connections: streams })
+    }
+
+    /// One request on each connection: nanoseconds for one.
+    async fn ask(&mut self, request: &[u8]) -> std::io::Result<f64> {
+        let start = support::stopwatch();
+        for stream in &mut self.connections {
+            stream.write_all(request).await?;
+        }
+        let mut answer = [0; 1_024];
+        for stream in &mut self.connections {
+            let mut length = 0;
+            while !answer[..length].ends_with(ANSWER) {
+                match stream.read(&mut answer[length..]).await? {
+                    0 => return Err(std::io::Error::other("the server hung up")),
+                    more => length += more,
+                }
+            }
+            assert!(answer.starts_with(b"HTTP/1.1 200"), "{}: {}", self.name, answer.escape_ascii());
+        }
+        Ok(start.elapsed().as_secs_f64() * 1e9 / self.connections.len() as f64)
+    }
+}
+
+/// A row's medians, one for each round.
+struct Row {
+    name: &'static str,
+    rounds: Vec<f64>,
+}
+
+struct Table {
+    title: String,
+    rows: Vec<Row>,
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+impl Table {
+    fn new(title: String) -> Self {
+        Self { title, rows: rows().map(|(name, _)| Row { name, rounds: Vec::new() }).into() }
+    }
+
+    /// The ratios to the first row, round by round.
+    fn ratios(&self, row: &Row) -> Vec<f64> {
+        row.rounds.iter().zip(&self.rows[0].rounds).map(|(round, base)| round / base).collect()
+    }
+
+    fn print(&self) {
+        println!("\n## {}\n", self.title);
+        println!("| layer | ns | ratio | least | most |");
+        println!("|---|---:|---:|---:|---:|");
+        for row in &self.rows {
+            let ratios = self.ratios(row);
+            let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = ratios.iter().copied().fold(0.0, f64::max);
+            let ns = median(row.rounds.clone());
+            println!("| {} | {ns:.0} | {:.3} | {least:.3} | {most:.3} |", row.name, median(ratios));
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let rows = self.rows.iter().map(|row| {
+            json!({ "layer": row.name, "ns": median(row.rounds.clone()), "ratio": median(self.ratios(row)) })
+        });
+        json!({ "title": self.title, "rows": rows.collect::<Vec<_>>() })
+    }
+}
+
+async fn loopback(connections: usize, rounds: usize, requests: usize) -> std::io::Result<Table> {
+    let mut servers = Vec::new();
+    for (name, app) in rows() {
+        servers.push(Served::start(name, app, connections).await?);
+    }
+    let texts: Vec<String> = (0..CLIENTS)
+        .map(|client| {
+            format!("GET / HTTP/1.1\r\nhost: localhost\r\nx-forwarded-for: {}\r\n\r\n", forwarded_for(client))
+        })
+        .collect();
+    let mut table = Table::new(format!("Over loopback, {connections} connection(s)"));
+    // The first round warms up.
+    for round in 0..=rounds {
+        let mut times = vec![Vec::with_capacity(requests); servers.len()];
+        for number in 0..requests {
+            for turn in 0..servers.len() {
+                // Each row follows each other one equally often.
+                let row = if number % 2 == 0 { turn } else { servers.len() - 1 - turn };
+                let row = (row + number / 2) % servers.len();
+                times[row].push(servers[row].ask(texts[number % CLIENTS].as_bytes()).await?);
+            }
+        }
+        if round > 0 {
+            for (row, times) in table.rows.iter_mut().zip(times) {
+                row.rounds.push(median(times));
+            }
+        }
+    }
+    Ok(table)
+}
+
+fn request(client: usize) -> Request<Body> {
+    let peer = SocketAddr::from(([127, 0, 0, 1], 9));
+    let request = Request::builder().header("x-forwarded-for", forwarded_for(client));
+    request.extension(ConnectInfo(peer)).body(Body::empty()).expect("a request")
+}
+
+/// Small batches, timed without the making of their requests.
+async fn in_process(rounds: usize, batch: usize) -> Table {
+    let mut routers = rows();
+    let mut table = Table::new("In process".to_owned());
+    for round in 0..=rounds {
+        for turn in 0..routers.len() {
+            let row = (turn + round) % routers.len();
+            let router = &mut routers[row].1;
+            let requests: Vec<_> = (0..batch).map(|number| request(number % CLIENTS)).collect();
+            let start = support::stopwatch();
+            for request in requests {
+                let response = router.call(request).await.expect("it does not fail");
+                assert_eq!(black_box(response).status(), StatusCode::OK);
+            }
+            let ns = start.elapsed().as_secs_f64() * 1e9 / batch as f64;
+            if round > 0 {
+                table.rows[row].rounds.push(ns);
+            }
+        }
+    }
+    table
+}
+
+fn main() -> std::io::Result<()> {
+    // Cargo passes `--bench` when benching; without it (`cargo test --benches`) this only shows that all rows run.
+    let smoke = !support::has("--bench");
+    let (rounds, requests) = match (smoke, support::has("--quick")) {
+        (true, _) => (1, 20),
+        (false, true) => (11, 1_000),
+        (false, false) => (31, 4_000),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let tables = runtime.block_on(async {
+        let mut tables = Vec::new();
+        for connections in [1, 16] {
+            tables.push(loopback(connections, rounds, requests / connections.min(4)).await?);
+        }
+        // So few that requests which are made beforehand stay in the caches.
+        tables.push(in_process(rounds * requests / 100 + 1, 100).await);
+        std::io::Result::Ok(tables)
+    })?;
+    tables.iter().for_each(Table::print);
+    // What must hold: by peer without fields, over loopback.
+    println!("\n## Targets\n");
+    for table in &tables[..2] {
+        let Some(row) = table.rows.iter().find(|row| row.name == ON) else { continue };
+        let ratio = median(table.ratios(row));
+        let verdict = if ratio <= 1.03 { "holds" } else { "does not hold" };
+        println!("- {}: {ratio:.3} of the cost without, at most 1.030: {verdict}", table.title);
+    }
+    if let Some(path) = support::option("--json") {
+        let report = json!({ "tables": tables.iter().map(Table::json).collect::<Vec<_>>() });
+        std::fs::write(&path, format!("{report:#}\n"))?;
+    }
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! A tonic server with a limit for each client: `cargo run --example tonic --features tower`.
+//!
+//! Serves on a free port of this machine, calls itself more often than it allows, and ends.
+
+#[path = "tonic/echo.rs"]
+mod echo;
+
+use echo::{EchoClient, EchoServer};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tollgate::tower::{ClientIp, RateLimitLayer};
+use tollgate::{Quota, RateLimiter};
+use tonic::transport::server::{TcpConnectInfo, TcpIncoming};
+use tonic::transport::{Endpoint, Server};
+
+const PER_CLIENT: Quota = Quota::per_hour(3);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // tonic puts the peer's address where this finds it.
+    let by_client = ClientIp::peer()
+        .peer_from(|extensions| Some(extensions.get::<TcpConnectInfo>()?.remote_addr()?.ip()));
+    let layer = RateLimitLayer::new(RateLimiter::new(PER_CLIENT), by_client).policy("per-client", PER_CLIENT);
+
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let server = Server::builder().layer(layer).add_service(EchoServer).serve_with_incoming_shutdown(
+        TcpIncoming::from(listener),
+        async {
+            stopped.await.ok();
+        },
+    );
+    let server = tokio::spawn(server);
+
+    let mut client = EchoClient::new(Endpoint::from_shared(format!("http://{address}"))?.connect().await?);
+    for call in 1..=5 {
+        match client.say("hello").await {
+            Ok(text) => println!("call {call}: {text}"),
+            Err(status) => {
+                let retry_after = status.metadata().get("retry-after");
+                println!(
+                    "call {call}: {:?}, {}; retry-after {retry_after:?}",
+                    status.code(),
+                    status.message()
+                );
+            }
+        }
+    }
+
+    drop(client);
+    let _ = stop.send(());
+    server.await??;
+    Ok(())
+}

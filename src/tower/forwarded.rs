@@ -1,0 +1,329 @@
+//! Addresses in `X-Forwarded-For` and `Forwarded`, read from the right.
+//!
+//! Each proxy appends what it saw, so the right end is written by one's own proxies, and everything to the left of that by whoever
+//! sent the request. Reading from the right, nothing that a client writes can change how the part is read that it did not write:
+//!
+//! - Several header lines are one list, in order. A quoted string ends within its line.
+//! - `Forwarded` has quoted strings, in which a comma separates nothing. What the proxies appended is well formed, so each
+//!   quotation mark is paired with the next one to its left; in a quoted string one is preceded by an odd number of backslashes,
+//!   and the one that opens it by `=`.
+//! - An element that is no address is an answer too: the reader says so, and the caller stops there.
+//!
+//! Work is bounded: an element longer than any that a proxy writes is not read to its end.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The longest element that is read. A proxy's has an address and a port; in `Forwarded` two of these, a host and a protocol.
+const LONGEST: usize = 1_024;
+
+/// The longest address with a port: `"[" 39 or 45 characters "]" ":" 5 or an obfuscated port`.
+const LONGEST_NODE: usize = 128;
+
+/// How the elements of a field are written.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Syntax {
+    /// `X-Forwarded-For: 203.0.113.7, 10.0.0.1`.
+    Addresses,
+    /// `Forwarded: for=203.0.113.7;proto=https, for="[2001:db8::1]:4711"` (RFC 7239).
+    Pairs,
+}
+
+/// The elements of a list field from the right: the address of each, or `None` for one that has none. Ends after an element
+/// that is too long.
+#[derive(Debug)]
+pub(super) struct FromRight<'h, I> {
+    syntax: Syntax,
+    lines: I,
+    rest: Option<&'h [u8]>,
+}
+
+impl<'h, I: DoubleEndedIterator<Item = &'h [u8]>> FromRight<'h, I> {
+    /// Of the lines of the field, in order.
+    pub(super) fn new(syntax: Syntax, lines: I) -> Self {
+        Self { syntax, lines, rest: None }
+    }
+}
+
+impl<'h, I: DoubleEndedIterator<Item = &'h [u8]>> Iterator for FromRight<'h, I> {
+    type Item = Option<IpAddr>;
+
+    fn next(&mut self) -> Option<Option<IpAddr>> {
+        let line = match self.rest.take() {
+            Some(rest) => rest,
+            None => self.lines.next_back()?,
+        };
+        let Some(start) = last_element(line, self.syntax == Syntax::Pairs) else {
+            // Nothing further to the left is in its place.
+            while self.lines.next_back().is_some() {}
+            return Some(None);
+        };
+        let element = &line[start..];
+        self.rest = start.checked_sub(1).map(|comma| &line[..comma]);
+        Some(match self.syntax {
+            Syntax::Addresses => node(element.trim_ascii()),
+            Syntax::Pairs => pairs(element.trim_ascii()),
+        })
+    }
+}
+
+/// Where the last element of a line begins; `None` if it is too long, or its quotation marks do not match.
+fn last_element(line: &[u8], quotes: bool) -> Option<usize> {
+    let mut quoted = false;
+    let mut at = line.len();
+    let end = line.len().saturating_sub(LONGEST);
+    while at > end {
+        match line[at - 1] {
+            b',' if !quoted => return Some(at),
+            b'"' if quotes => {
+                let backslashes = line[end..at - 1].iter().rev().take_while(|&&byte| byte == b'\\').count();
+                quoted = !quoted || backslashes % 2 == 1;
+            }
+            _ => {}
+        }
+        at -= 1;
+    }
+    (at == 0 && !quoted).then_some(0)
+}
+
+/// The address in `for` of an element of `Forwarded`.
+fn pairs(element: &[u8]) -> Option<IpAddr> {
+    let mut rest = element;
+    let mut found = None;
+    loop {
+        rest = rest.trim_ascii_start();
+        let equals = rest.iter().position(|&byte| byte == b'=')?;
+        let name = &rest[..equals];
+        if name.is_empty() || !name.iter().copied().all(is_token) {
+            return None;
+        }
+        let is_for = name.eq_ignore_ascii_case(b"for");
+        if is_for && found.is_some() {
+            return None;
+        }
+        let mut value = Value::default();
+        rest = value.read(&rest[equals + 1..])?.trim_ascii_start();
+        if is_for {
+            found = Some(value);
+        }
+        match rest.split_first() {
+            None => break,
+            Some((b';', after)) => rest = after,
+            Some(_) => return None,
+        }
+    }
+    node(found?.bytes()?)
+}
+
+/// A value without its quotation marks, if it is short enough for an address.
+struct Value {
+    bytes: [u8; LONGEST_NODE],
+    len: usize,
+}
+
+impl Default for Value {
+    fn default() -> Self {
+        Self { bytes: [0; LONGEST_NODE], len: 0 }
+    }
+}
+
+impl Value {
+    fn push(&mut self, byte: u8) {
+        if let Some(place) = self.bytes.get_mut(self.len) {
+            *place = byte;
+        }
+        self.len = self.len.saturating_add(1);
+    }
+
+    /// `None` if it was too long.
+    fn bytes(&self) -> Option<&[u8]> {
+        self.bytes.get(..self.len)
+    }
+
+    /// Reads a token or a quoted string, and returns what follows it. Tokens may have the signs of addresses: not all proxies quote
+    /// them.
+    fn read<'v>(&mut self, text: &'v [u8]) -> Option<&'v [u8]> {
+        let Some((b'"', mut rest)) = text.split_first() else {
+            let is_value = |byte: u8| is_token(byte) || matches!(byte, b':' | b'[' | b']');
+            let len = text.iter().position(|&byte| !is_value(byte)).unwrap_or(text.len());
+            text[..len].iter().for_each(|&byte| self.push(byte));
+            return (len > 0).then(|| &text[len..]);
+        };
+        loop {
+            let (&byte, after) = rest.split_first()?;
+            rest = after;
+            match byte {
+                b'"' => return Some(rest),
+                b'\\' => {
+                    let (&escaped, after) = rest.split_first()?;
+                    rest = after;
+                    self.push(escaped);
+                }
+                byte => self.push(byte),
+            }
+        }
+    }
+}
+
+/// A character of a token (RFC 9110 §5.6.2).
+const fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'!' | b'#'
+                | b'$'
+                | b'%'
+                | b'&'
+                | b'\''
+                | b'*'
+                | b'+'
+                | b'-'
+                | b'.'
+                | b'^'
+                | b'_'
+                | b'`'
+                | b'|'
+                | b'~'
+        )
+}
+
+/// An address, IPv6 in brackets or not, with or without a port. `unknown` and obfuscated names (`_gateway`) are none; nor are
+/// addresses with a zone, nor 0.0.0.0 and `::`.
+pub(super) fn node(text: &[u8]) -> Option<IpAddr> {
+    if text.len() > LONGEST_NODE {
+        return None;
+    }
+    let text = str::from_utf8(text).ok()?;
+    if let Some(inner) = text.strip_prefix('[') {
+        let (address, after) = inner.split_once(']')?;
+        if !after.is_empty() {
+            port(after.strip_prefix(':')?)?;
+        }
+        return known(address.parse::<Ipv6Addr>().ok()?.into());
+    }
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return known(address);
+    }
+    let (address, after) = text.split_once(':')?;
+    port(after)?;
+    known(address.parse::<Ipv4Addr>().ok()?.into())
+}
+
+/// A port, in digits or obfuscated (RFC 7239 §6.2).
+fn port(text: &str) -> Option<()> {
+    let is_number = text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_obfuscated = text
+        .strip_prefix('_')
+        .is_some_and(|name| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)));
+    (text.len() > usize::from(is_obfuscated) && (is_number || is_obfuscated)).then_some(())
+}
+
+/// An address as it is compared: IPv4 in IPv6 is IPv4, and the unspecified one is nobody's.
+pub(super) fn known(address: IpAddr) -> Option<IpAddr> {
+    let address = address.to_canonical();
+    (!address.is_unspecified()).then_some(address)
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    fn read(syntax: Syntax, lines: &[&str]) -> Vec<Option<String>> {
+        let lines = lines.iter().map(|line| line.as_bytes());
+        FromRight::new(syntax, lines).map(|address| address.map(|address| address.to_string())).collect()
+    }
+
+    fn some(addresses: &[&str]) -> Vec<Option<String>> {
+        addresses.iter().map(|&address| (!address.is_empty()).then(|| address.to_owned())).collect()
+    }
+
+    #[test]
+    fn addresses_in_all_spellings() {
+        let cases = [
+            ("203.0.113.7", "203.0.113.7"),
+            ("203.0.113.7:80", "203.0.113.7"),
+            ("203.0.113.7:_port", "203.0.113.7"),
+            ("2001:db8::1", "2001:db8::1"),
+            ("[2001:DB8::1]", "2001:db8::1"),
+            ("[2001:db8::1]:4711", "2001:db8::1"),
+            ("::ffff:203.0.113.7", "203.0.113.7"),
+            ("[::ffff:cb00:7107]:1", "203.0.113.7"),
+            ("", ""),
+            ("unknown", ""),
+            ("_hidden", ""),
+            ("_SEVKISEK:80", ""),
+            ("0.0.0.0", ""),
+            ("[::]", ""),
+            ("::ffff:0.0.0.0", ""),
+            ("203.0.113.07", ""),
+            ("203.0.113.7:", ""),
+            ("203.0.113.7:x", ""),
+            ("203.0.113.7:123456", ""),
+            ("203.0.113.7:_", ""),
+            ("203.0.113.7 8", ""),
+            ("[2001:db8::1", ""),
+            ("[2001:db8::1]4711", ""),
+            ("[203.0.113.7]", ""),
+            ("fe80::1%eth0", ""),
+            ("localhost", ""),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(read(Syntax::Addresses, &[text]), some(&[expected]), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn lists_are_read_from_the_right_over_all_lines() {
+        let lines = ["10.0.0.1, 10.0.0.2", "10.0.0.3", " 10.0.0.4 ,\t10.0.0.5"];
+        let expected = ["10.0.0.5", "10.0.0.4", "10.0.0.3", "10.0.0.2", "10.0.0.1"];
+        assert_eq!(read(Syntax::Addresses, &lines), some(&expected));
+        assert_eq!(read(Syntax::Addresses, &[]), some(&[]));
+        assert_eq!(read(Syntax::Addresses, &["10.0.0.1,,"]), some(&["", "", "10.0.0.1"]));
+    }
+
+    #[test]
+    fn an_element_that_is_too_long_ends_the_list() {
+        let long = format!("10.0.0.1, {}9", " ".repeat(LONGEST));
+        assert_eq!(read(Syntax::Addresses, &["10.0.0.3", &long, "10.0.0.2"]), some(&["10.0.0.2", ""]));
+    }
+
+    #[test]
+    fn forwarded_in_all_spellings() {
+        let cases = [
+            ("for=192.0.2.60;proto=http;by=203.0.113.43", "192.0.2.60"),
+            ("For=\"[2001:db8:cafe::17]:4711\"", "2001:db8:cafe::17"),
+            ("proto=https;FOR=\"192.0.2.60:80\"", "192.0.2.60"),
+            ("for=192.0.2.60:80", "192.0.2.60"),
+            ("for=[2001:db8::1]", "2001:db8::1"),
+            ("for=\"192\\.0.2.60\"", "192.0.2.60"),
+            ("host=\"a, for=10.0.0.1\";for=192.0.2.60", "192.0.2.60"),
+            ("host=\"\\\", for=10.0.0.1\";for=192.0.2.60", "192.0.2.60"),
+            ("for=192.0.2.60 ; by=_x", "192.0.2.60"),
+            ("for=\"_gazonk\"", ""),
+            ("for=unknown", ""),
+            ("for=", ""),
+            ("for=\"\"", ""),
+            ("=192.0.2.60", ""),
+            ("for", ""),
+            ("", ""),
+            ("by=192.0.2.60", ""),
+            ("for=192.0.2.60;for=192.0.2.61", ""),
+            ("for=192.0.2.60;", ""),
+            ("for=192.0.2.60;by", ""),
+            ("for=\"192.0.2.60\"x", ""),
+            ("for =192.0.2.60", ""),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(read(Syntax::Pairs, &[text]), some(&[expected]), "{text:?}");
+        }
+    }
+
+    /// Whatever a client writes, what a proxy appends is read as it is.
+    #[test]
+    fn an_unfinished_quotation_hides_nothing_to_its_right() {
+        for left in ["for=\"", "\"", "\\", "for=\"\\", "for=\"a\\\"", ",,,", "x=\"\\\\"] {
+            let line = format!("{left}, for=\"[2001:db8::1]:80\";host=\"x\\\\\", for=192.0.2.60");
+            let read = read(Syntax::Pairs, &[&line]);
+            assert_eq!(read[..2], some(&["192.0.2.60", "2001:db8::1"])[..], "{left:?}");
+        }
+    }
+}

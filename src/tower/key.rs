@@ -1,0 +1,184 @@
+//! By what requests are told apart.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue, Method};
+
+use super::Head;
+
+/// By what requests are told apart: those with equal keys share a limit.
+///
+/// Implemented by [`ClientIp`](super::ClientIp), [`Header`], [`Route`], [`Global`], by closures `Fn(Head<'_>) -> Option<K>`, and by
+/// pairs of these: a pair has a key where both have.
+///
+/// # Examples
+/// ```
+/// use tollgate::tower::{ClientIp, Head, Key};
+///
+/// #[derive(Clone)]
+/// struct Tenant(u64);
+///
+/// fn keyed<X: Key>(_: X) {}
+/// keyed(|head: Head<'_>| head.extensions().get::<Tenant>().map(|tenant| tenant.0));
+/// keyed((ClientIp::peer(), |head: Head<'_>| Some(head.method().clone())));
+/// ```
+pub trait Key: Send + Sync + 'static {
+    /// The key's type.
+    type Key;
+
+    /// The key of a request; `None` if it has none, for which see [`Missing`].
+    fn key(&self, head: Head<'_>) -> Option<Self::Key>;
+}
+
+impl<F, K> Key for F
+where
+    F: Fn(Head<'_>) -> Option<K> + Send + Sync + 'static,
+{
+    type Key = K;
+
+    #[inline]
+    fn key(&self, head: Head<'_>) -> Option<K> {
+        self(head)
+    }
+}
+
+impl<X: Key, Y: Key> Key for (X, Y) {
+    type Key = (X::Key, Y::Key);
+
+    fn key(&self, head: Head<'_>) -> Option<Self::Key> {
+        Some((self.0.key(head)?, self.1.key(head)?))
+    }
+}
+
+/// What happens to requests that have no key.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Missing<K> {
+    /// They are refused. The default, since it is noticed when a server is set up wrongly: nobody is unlimited, and nobody
+    /// shares a limit, unless you say so.
+    #[default]
+    Deny,
+    /// They pass, uncounted.
+    Allow,
+    /// They share this key.
+    Shared(K),
+}
+
+/// One limit for all requests.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Global;
+
+impl Key for Global {
+    type Key = ();
+
+    #[inline]
+    fn key(&self, _head: Head<'_>) -> Option<()> {
+        Some(())
+    }
+}
+
+/// The value of a header field, such as an API key. A request that has none, or several, has no key.
+///
+/// Clients write header fields: a value that is not checked to be somebody's is a key for each request, if a client likes. Put
+/// the layer behind what checks it, or limit addresses too.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Header {
+    name: HeaderName,
+}
+
+impl Header {
+    /// By the header field of this name.
+    #[must_use]
+    pub const fn new(name: HeaderName) -> Self {
+        Self { name }
+    }
+}
+
+impl Key for Header {
+    type Key = HeaderKey;
+
+    fn key(&self, head: Head<'_>) -> Option<HeaderKey> {
+        head.only(&self.name).cloned().map(HeaderKey)
+    }
+}
+
+/// The key of [`Header`]: its value, of any bytes.
+///
+/// Shares the request's memory. A clone, which is what a keyed limiter keeps, has memory of its own: it does not keep the
+/// buffer alive that the request was read into.
+#[derive(PartialEq, Eq, Hash, Debug)]
+pub struct HeaderKey(HeaderValue);
+
+impl HeaderKey {
+    /// The bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl Clone for HeaderKey {
+    fn clone(&self) -> Self {
+        // Bytes that were a value are one.
+        Self(HeaderValue::from_bytes(self.0.as_bytes()).unwrap_or_else(|_| self.0.clone()))
+    }
+}
+
+type Normalise = dyn for<'p> Fn(&'p str) -> Cow<'p, str> + Send + Sync;
+
+/// The method and the path. Allocates the path.
+///
+/// Paths are written by clients, and there are as many as they like: a limit by path alone limits nobody who varies it. Pair it with
+/// the client's address, and reduce paths to routes by [`Route::normalise`]; in axum, a closure that reads its `MatchedPath` does.
+#[derive(Clone, Default)]
+pub struct Route {
+    normalise: Option<Arc<Normalise>>,
+}
+
+impl Route {
+    /// By method and path as they are; without the query.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reduces paths to fewer: `/users/7` and `/users/8` to `/users/:id`.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::borrow::Cow;
+    /// use tollgate::tower::Route;
+    ///
+    /// let by_first_segment = Route::new().normalise(|path| {
+    ///     Cow::Borrowed(path.split('/').nth(1).unwrap_or_default())
+    /// });
+    /// # drop(by_first_segment);
+    /// ```
+    #[must_use]
+    pub fn normalise(
+        mut self,
+        normalise: impl for<'p> Fn(&'p str) -> Cow<'p, str> + Send + Sync + 'static,
+    ) -> Self {
+        self.normalise = Some(Arc::new(normalise));
+        self
+    }
+}
+
+impl Key for Route {
+    type Key = (Method, String);
+
+    fn key(&self, head: Head<'_>) -> Option<Self::Key> {
+        let path = match &self.normalise {
+            Some(normalise) => normalise(head.path()).into_owned(),
+            None => head.path().to_owned(),
+        };
+        Some((head.method().clone(), path))
+    }
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Route").field("normalised", &self.normalise.is_some()).finish()
+    }
+}

@@ -1,0 +1,204 @@
+//! The seam between the layer and what decides.
+//!
+//! The layer asks once for each request, on the thread that calls the service, and never awaits: what decides is in this process.
+//! A limit that has to be awaited would be a second trait, with a service of its own that clones the inner one; neither this
+//! trait nor the layer's types would change for it.
+
+use std::borrow::Cow;
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::algorithm::{Algorithm, CompactAlgorithm, WindowAlgorithm};
+use crate::clock::Clock;
+use crate::decision::Decision;
+use crate::http::Policy;
+use crate::lease::{LeaseSource, Leases};
+use crate::limiter::RateLimiter;
+use crate::quota::Quota;
+use crate::store::{Adjustable, Compact, Direct, Keyed, Lookup, Sketch, Store, Verb, When};
+
+/// What decides about requests with keys of type `K`. Every [`RateLimiter`] does, whatever its store, and an [`Arc`] of one.
+///
+/// # Examples
+/// A limit of your own, which lets nobody in twice:
+/// ```
+/// use std::collections::HashSet;
+/// use std::net::IpAddr;
+/// use std::sync::Mutex;
+/// use std::time::Duration;
+/// use tollgate::tower::{ClientIp, Limit, RateLimitLayer, Ruling};
+///
+/// struct Once(Mutex<HashSet<IpAddr>>);
+/// struct First(bool);
+///
+/// impl Limit<IpAddr> for Once {
+///     type Ruling = First;
+///     fn check(&self, key: &IpAddr, _cost: u64) -> First {
+///         First(self.0.lock().unwrap().insert(*key))
+///     }
+///     fn refund(&self, key: &IpAddr, _ruling: &First) {
+///         self.0.lock().unwrap().remove(key);
+///     }
+/// }
+///
+/// impl Ruling for First {
+///     fn is_allowed(&self) -> bool {
+///         self.0
+///     }
+///     fn retry_after(&self) -> Option<Duration> {
+///         None // never
+///     }
+/// }
+///
+/// let layer = RateLimitLayer::new(Once(Mutex::default()), ClientIp::peer());
+/// # drop(layer);
+/// ```
+pub trait Limit<K: ?Sized>: Send + Sync + 'static {
+    /// The answer. It is kept until the response is there, if the request is admitted.
+    type Ruling: Ruling;
+
+    /// Decides about a request of `cost` units, 1 or more, and charges it if it is admitted. Must not block for long: it runs on
+    /// the server's own threads.
+    fn check(&self, key: &K, cost: u64) -> Self::Ruling;
+
+    /// Takes the charge of an admitted request back, as far as that can be done. Called at most once for a ruling, with its key.
+    fn refund(&self, key: &K, ruling: &Self::Ruling);
+
+    /// Tells which policies the request was subject to, and what each decided: for header fields and problem documents. Calls
+    /// `tell` once. Default: none.
+    fn policies(&self, ruling: &Self::Ruling, tell: &mut dyn FnMut(&[Policy<'_>])) {
+        let _ = ruling;
+        tell(&[]);
+    }
+}
+
+/// The answer of a [`Limit`].
+pub trait Ruling {
+    /// Whether the request is admitted.
+    fn is_allowed(&self) -> bool;
+
+    /// For a refusal, how long until the same request could be admitted; `None` if it never can, or if nobody knows.
+    fn retry_after(&self) -> Option<Duration>;
+}
+
+impl Ruling for Decision {
+    #[inline]
+    fn is_allowed(&self) -> bool {
+        Self::is_allowed(self)
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        Self::retry_after(self)
+    }
+}
+
+impl<K: ?Sized, L: Limit<K> + ?Sized> Limit<K> for Arc<L> {
+    type Ruling = L::Ruling;
+
+    #[inline]
+    fn check(&self, key: &K, cost: u64) -> L::Ruling {
+        (**self).check(key, cost)
+    }
+
+    fn refund(&self, key: &K, ruling: &L::Ruling) {
+        (**self).refund(key, ruling);
+    }
+
+    fn policies(&self, ruling: &L::Ruling, tell: &mut dyn FnMut(&[Policy<'_>])) {
+        (**self).policies(ruling, tell);
+    }
+}
+
+/// A limiter with its name and quota, which clients are told: see [`RateLimitLayer::policy`](super::RateLimitLayer::policy).
+#[derive(Clone, Debug)]
+pub struct Named<L> {
+    limit: L,
+    name: Cow<'static, str>,
+    quota: Quota,
+}
+
+impl<L> Named<L> {
+    /// A limiter of this quota, by this name.
+    pub fn new(name: impl Into<Cow<'static, str>>, quota: Quota, limit: L) -> Self {
+        Self { limit, name: name.into(), quota }
+    }
+}
+
+impl<K: ?Sized, L: Limit<K, Ruling = Decision>> Limit<K> for Named<L> {
+    type Ruling = Decision;
+
+    #[inline]
+    fn check(&self, key: &K, cost: u64) -> Decision {
+        self.limit.check(key, cost)
+    }
+
+    fn refund(&self, key: &K, ruling: &Decision) {
+        self.limit.refund(key, ruling);
+    }
+
+    fn policies(&self, ruling: &Decision, tell: &mut dyn FnMut(&[Policy<'_>])) {
+        tell(&[Policy::new(&self.name, &self.quota, *ruling)]);
+    }
+}
+
+/// A limiter is a limit for the keys that its store is asked for.
+macro_rules! limit {
+    ([$($parameters:tt)*] $store:ty, [$($bounds:tt)*], |$limiter:ident, $key:ident, $cost:ident| $check:expr) => {
+        impl<Q: ?Sized, C, $($parameters)*> Limit<Q> for RateLimiter<$store, C>
+        where
+            $store: Store<Q> + Send + Sync + 'static,
+            C: Clock + Send + Sync + 'static,
+            $($bounds)*
+        {
+            type Ruling = Decision;
+
+            #[inline]
+            fn check(&self, $key: &Q, $cost: u64) -> Decision {
+                let $limiter = self;
+                $check
+            }
+
+            fn refund(&self, key: &Q, ruling: &Decision) {
+                match ruling.charged() {
+                    0 => {}
+                    units => {
+                        self.store().give_back(key, When::read(self.clock()), ruling, units);
+                    }
+                }
+            }
+        }
+    };
+}
+
+limit!([A: CompactAlgorithm, H: BuildHasher] Compact<A, H>, [Q: Hash], |limiter, key, cost| {
+    limiter.check_n(key, cost)
+});
+limit!([A: WindowAlgorithm, H: BuildHasher] Sketch<A, H>, [Q: Hash], |limiter, key, cost| {
+    limiter.check_n(key, cost)
+});
+limit!(
+    [K, A: Algorithm, H: BuildHasher] Keyed<K, A, H>,
+    [Q: Lookup<K>, K: Hash + Eq + Send + Sync + 'static],
+    |limiter, key, cost| limiter.check_n(key, cost)
+);
+limit!([A: Algorithm] Direct<A>, [], |limiter, _key, cost| limiter.check_n(cost));
+limit!([S] Adjustable<S>, [], |limiter, key, cost| {
+    limiter.store().act(key, Verb::Check, When::read(limiter.clock()), cost)
+});
+
+/// Whatever the key. What a lease was charged is not given back.
+impl<Q: ?Sized, P, C> Limit<Q> for RateLimiter<Leases<P>, C>
+where
+    P: LeaseSource + Send + Sync + 'static,
+    C: Clock + Send + Sync + 'static,
+{
+    type Ruling = Decision;
+
+    #[inline]
+    fn check(&self, _key: &Q, cost: u64) -> Decision {
+        self.check_n(cost)
+    }
+
+    fn refund(&self, _key: &Q, _ruling: &Decision) {}
+}

@@ -1,0 +1,254 @@
+//! One request: asked about, and then handed on or refused.
+//!
+//! ```text
+//! call ── exempt, or of no cost, or without a key that is needed ──► handed on
+//!      ── admitted ── nothing to do with the response ──► handed on
+//!      │           └─ fields or a refund ──► handed on; then the ruling is looked at again
+//!      └─ refused ──► answered
+//! ```
+//! The decision is made in `call`, on the service that was polled ready; the future is private inside, so that it can have more states.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+use super::key::{Key, Missing};
+use super::layer::Settings;
+use super::limit::{Limit, Ruling};
+use super::refusal::{Refused, Wait};
+use super::{Body, Head};
+use crate::http::Policy;
+
+/// A service whose requests are limited; made by [`RateLimitLayer`](super::RateLimitLayer).
+pub struct RateLimit<S, L, X: Key> {
+    pub(super) inner: S,
+    pub(super) settings: Arc<Settings<L, X>>,
+}
+
+impl<S, L, X: Key> RateLimit<S, L, X> {
+    /// The inner service.
+    pub const fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// The inner service.
+    pub const fn inner_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The inner service, no longer limited.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S: Clone, L, X: Key> Clone for RateLimit<S, L, X> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), settings: Arc::clone(&self.settings) }
+    }
+}
+
+impl<S: fmt::Debug, L: fmt::Debug, X: Key + fmt::Debug> fmt::Debug for RateLimit<S, L, X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit").field("inner", &self.inner).field("settings", &self.settings).finish()
+    }
+}
+
+impl<S, L, X, B, R> Service<Request<B>> for RateLimit<S, L, X>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    X: Key,
+    L: Limit<X::Key>,
+{
+    type Response = Response<Body<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future, L, X>;
+
+    #[inline]
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> ResponseFuture<S::Future, L, X> {
+        match self.settings.decide(Head::of(&request)) {
+            Verdict::Uncounted => ResponseFuture::handed_on(self.inner.call(request), None),
+            Verdict::Refused(response) => {
+                ResponseFuture { state: State::Refused { response: Some(response) } }
+            }
+            Verdict::Admitted(client, ruling) => {
+                let settings = &*self.settings;
+                let is_looked_at =
+                    settings.fields_on_allowed || settings.refund.is_some() || settings.refund_errors;
+                let pending =
+                    is_looked_at.then(|| Pending { settings: Arc::clone(&self.settings), client, ruling });
+                ResponseFuture::handed_on(self.inner.call(request), pending)
+            }
+        }
+    }
+}
+
+/// By what a request is limited.
+enum Client<K> {
+    Own(K),
+    /// The key in [`Missing::Shared`].
+    Shared,
+}
+
+enum Verdict<K, R> {
+    Uncounted,
+    Admitted(Client<K>, R),
+    /// Boxed, so that the future of an admitted request is no larger for it.
+    Refused(Box<Response<Bytes>>),
+}
+
+impl<L: Limit<X::Key>, X: Key> Settings<L, X> {
+    #[inline]
+    fn decide(&self, head: Head<'_>) -> Verdict<X::Key, L::Ruling> {
+        if self.exempt.as_ref().is_some_and(|exempt| exempt(head)) {
+            return Verdict::Uncounted;
+        }
+        let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
+        if cost == 0 {
+            return Verdict::Uncounted;
+        }
+        let client = match (self.key.key(head), &*self.missing) {
+            (Some(key), _) => Client::Own(key),
+            (None, Missing::Shared(_)) => Client::Shared,
+            (None, Missing::Allow) => return Verdict::Uncounted,
+            (None, Missing::Deny) => return Verdict::Refused(self.refuse(head, &[], None)),
+        };
+        let Some(key) = self.key_of(&client) else { return Verdict::Uncounted };
+        let ruling = self.limit.check(key, cost);
+        if ruling.is_allowed() {
+            return Verdict::Admitted(client, ruling);
+        }
+        Verdict::Refused(self.refuse_for(head, &ruling))
+    }
+
+    fn key_of<'k>(&'k self, client: &'k Client<X::Key>) -> Option<&'k X::Key> {
+        match (client, &*self.missing) {
+            (Client::Own(key), _) | (Client::Shared, Missing::Shared(key)) => Some(key),
+            (Client::Shared, Missing::Allow | Missing::Deny) => None,
+        }
+    }
+
+    #[cold]
+    fn refuse_for(&self, head: Head<'_>, ruling: &L::Ruling) -> Box<Response<Bytes>> {
+        let wait = Some(ruling.retry_after());
+        let mut response = None;
+        self.limit.policies(ruling, &mut |policies| response = Some(self.refuse(head, policies, wait)));
+        response.unwrap_or_else(|| self.refuse(head, &[], wait))
+    }
+
+    #[cold]
+    fn refuse(&self, head: Head<'_>, policies: &[Policy<'_>], wait: Option<Wait>) -> Box<Response<Bytes>> {
+        let refused = Refused { head, fields: &self.fields, policies, wait };
+        let response = match &self.on_refused {
+            Some(on_refused) => on_refused(&refused),
+            None => refused.response(),
+        };
+        Box::new(refused.without_body_if_head(response))
+    }
+}
+
+/// What is done once there is a response.
+struct Pending<L: Limit<X::Key>, X: Key> {
+    settings: Arc<Settings<L, X>>,
+    client: Client<X::Key>,
+    ruling: L::Ruling,
+}
+
+impl<L: Limit<X::Key>, X: Key> Pending<L, X> {
+    fn responded<R>(self, response: &mut Response<R>) {
+        if self.settings.fields_on_allowed {
+            let (fields, headers) = (&self.settings.fields, response.headers_mut());
+            self.settings.limit.policies(&self.ruling, &mut |policies| fields.write(headers, policies));
+        }
+        if self.settings.refund.as_ref().is_some_and(|refund| refund(response.status())) {
+            self.refund();
+        }
+    }
+
+    fn failed(self) {
+        if self.settings.refund_errors {
+            self.refund();
+        }
+    }
+
+    fn refund(self) {
+        if let Some(key) = self.settings.key_of(&self.client) {
+            self.settings.limit.refund(key, &self.ruling);
+        }
+    }
+}
+
+pin_project! {
+    /// The response of a [`RateLimit`].
+    pub struct ResponseFuture<F, L: Limit<X::Key>, X: Key> {
+        #[pin]
+        state: State<F, L, X>,
+    }
+}
+
+pin_project! {
+    #[project = Projected]
+    enum State<F, L: Limit<X::Key>, X: Key> {
+        HandedOn { #[pin] response: F, pending: Option<Pending<L, X>> },
+        Refused { response: Option<Box<Response<Bytes>>> },
+    }
+}
+
+impl<F, L: Limit<X::Key>, X: Key> ResponseFuture<F, L, X> {
+    const fn handed_on(response: F, pending: Option<Pending<L, X>>) -> Self {
+        Self { state: State::HandedOn { response, pending } }
+    }
+}
+
+impl<F, R, E, L, X> Future for ResponseFuture<F, L, X>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    X: Key,
+    L: Limit<X::Key>,
+{
+    type Output = Result<Response<Body<R>>, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().state.project() {
+            Projected::HandedOn { response, pending } => {
+                let result = ready!(response.poll(context));
+                let pending = pending.take();
+                Poll::Ready(match result {
+                    Ok(mut response) => {
+                        if let Some(pending) = pending {
+                            pending.responded(&mut response);
+                        }
+                        Ok(response.map(Body::inner))
+                    }
+                    Err(error) => {
+                        if let Some(pending) = pending {
+                            pending.failed();
+                        }
+                        Err(error)
+                    }
+                })
+            }
+            Projected::Refused { response } => match response.take() {
+                Some(response) => Poll::Ready(Ok((*response).map(Body::refusal))),
+                // Polled again after it was ready, which a future may answer as it likes.
+                None => Poll::Pending,
+            },
+        }
+    }
+}
+
+impl<F, L: Limit<X::Key>, X: Key> fmt::Debug for ResponseFuture<F, L, X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}

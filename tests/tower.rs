@@ -1,0 +1,430 @@
+//! The layer around plain services: whom it lets through, what it charges, and what it says.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use tollgate::http::{Dialect, Fields};
+use tollgate::tower::{
+    ClientIp, Global, Head, Header, Key, Limit, Missing, PeerAddr, Proxies, RateLimitLayer, Route,
+};
+use tollgate::{
+    Decision, FixedWindow, Gcra, Keyed, ManualClock, Quota, RateLimiter, StdClock, Timestamp, WhenFull,
+};
+use tower::{Layer, Service, ServiceExt};
+
+const QUOTA: Quota = Quota::per_hour(3);
+
+fn manual() -> ManualClock {
+    ManualClock::new(Timestamp::from_secs(1_000))
+}
+
+fn limiter(clock: &ManualClock) -> RateLimiter<tollgate::Compact<Gcra>, ManualClock> {
+    RateLimiter::builder(Gcra::new(QUOTA)).clock(clock.clone()).compact().expect("it fits")
+}
+
+type Answer = Response<Full<Bytes>>;
+
+/// Answers what its request's `x-status` says.
+#[derive(Clone)]
+struct Inner;
+
+impl Service<Request<()>> for Inner {
+    type Response = Answer;
+    type Error = &'static str;
+    type Future = Ready<Result<Answer, &'static str>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<()>) -> Self::Future {
+        let status =
+            request.headers().get("x-status").map_or("200", |status| status.to_str().expect("ASCII"));
+        let mut response = Response::new(Full::from("inner"));
+        let Ok(status) = status.parse() else { return ready(Err("it failed")) };
+        *response.status_mut() = status;
+        ready(Ok(response))
+    }
+}
+
+fn from(peer: &str) -> Request<()> {
+    let mut request = Request::new(());
+    request.extensions_mut().insert(PeerAddr(format!("{peer}:1").parse().expect("an address")));
+    request
+}
+
+fn with(mut request: Request<()>, name: &'static str, value: &str) -> Request<()> {
+    request.headers_mut().append(HeaderName::from_static(name), value.parse().expect("a value"));
+    request
+}
+
+/// The response of a ready future.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("nothing here waits"),
+    }
+}
+
+fn ask<L: Limit<X::Key>, X: Key>(
+    layer: &RateLimitLayer<L, X>,
+    request: Request<()>,
+) -> Response<tollgate::tower::Body<Full<Bytes>>> {
+    now(layer.layer(Inner).oneshot(request)).expect("it does not fail")
+}
+
+fn status<L: Limit<X::Key>, X: Key>(layer: &RateLimitLayer<L, X>, request: Request<()>) -> u16 {
+    ask(layer, request).status().as_u16()
+}
+
+fn text<B: http_body::Body<Data = Bytes, Error: std::fmt::Debug>>(response: Response<B>) -> String {
+    let bytes = now(response.into_body().collect()).expect("a body").to_bytes();
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+fn header<B>(response: &Response<B>, name: &str) -> Option<String> {
+    response.headers().get(name).map(|value| value.to_str().expect("ASCII").to_owned())
+}
+
+#[test]
+fn a_client_is_refused_at_its_limit_and_told_when_to_come_back() {
+    let clock = manual();
+    let layer = RateLimitLayer::new(limiter(&clock), ClientIp::peer()).policy("per-client", QUOTA);
+    for _ in 0..3 {
+        let response = ask(&layer, from("203.0.113.7"));
+        assert_eq!(response.status(), StatusCode::OK);
+        assert!(response.headers().is_empty());
+        assert_eq!(text(response), "inner");
+    }
+    clock.advance(Duration::from_millis(500));
+    let response = ask(&layer, from("203.0.113.7"));
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    let of = |name| header(&response, name).unwrap_or_default();
+    assert_eq!(of("retry-after"), "1200");
+    assert_eq!(of("content-type"), "application/problem+json");
+    assert_eq!(of("cache-control"), "no-store");
+    assert_eq!(of("ratelimit-policy"), "\"per-client\";q=3;w=3600");
+    assert_eq!(of("ratelimit"), "\"per-client\";r=0;t=1200");
+    assert!(text(response).ends_with("\"status\":429,\"violated-policies\":[\"per-client\"]}"));
+
+    assert_eq!(status(&layer, from("203.0.113.8")), 200);
+    clock.advance(Duration::from_secs(1_200));
+    assert_eq!(status(&layer, from("203.0.113.7")), 200);
+    assert_eq!(status(&layer, from("203.0.113.7")), 429);
+}
+
+#[test]
+fn clones_and_services_share_the_limit() {
+    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer());
+    let mut services = [layer.layer(Inner), layer.clone().layer(Inner), layer.layer(Inner).clone()];
+    let mut statuses = Vec::new();
+    for _ in 0..2 {
+        for service in &mut services {
+            statuses
+                .push(now(service.ready()).map(|_| ()).and_then(|()| now(service.call(from("203.0.113.7")))));
+        }
+    }
+    let admitted = statuses.iter().flatten().filter(|response| response.status() == 200).count();
+    assert_eq!((statuses.len(), admitted), (6, 3));
+}
+
+#[test]
+fn fields_on_admitted_requests_if_asked_for() {
+    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).policy("per-client", QUOTA);
+    let layer = layer.fields_on_allowed(true);
+    let response = ask(&layer, from("203.0.113.7"));
+    assert_eq!(header(&response, "ratelimit").as_deref(), Some("\"per-client\";r=2;t=2400"));
+    assert_eq!(header(&response, "retry-after"), None);
+
+    let layer = layer.fields(Fields::new(Dialect::Draft06));
+    let response = ask(&layer, from("203.0.113.7"));
+    assert_eq!(header(&response, "ratelimit-remaining").as_deref(), Some("1"));
+    assert_eq!(header(&response, "ratelimit"), None);
+}
+
+#[test]
+fn without_a_policy_a_refusal_still_says_when() {
+    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).cost(|_| 3);
+    assert_eq!(status(&layer, from("203.0.113.7")), 200);
+    let response = ask(&layer, from("203.0.113.7"));
+    assert_eq!(header(&response, "retry-after").as_deref(), Some("3600"));
+    assert_eq!(header(&response, "ratelimit"), None);
+
+    let layer = layer.cost(|_| 4);
+    let response = ask(&layer, from("203.0.113.8"));
+    assert_eq!((response.status().as_u16(), header(&response, "retry-after")), (429, None));
+}
+
+#[test]
+fn requests_without_a_key_are_denied_or_allowed_or_share_one() {
+    let layer = || RateLimitLayer::new(limiter(&manual()), ClientIp::peer());
+    let five = |layer: RateLimitLayer<_, ClientIp>| [(); 5].map(|()| status(&layer, Request::new(())));
+    assert_eq!(five(layer()), [403; 5]);
+    assert_eq!(five(layer().missing(Missing::Deny)), [403; 5]);
+    assert_eq!(five(layer().missing(Missing::Allow)), [200; 5]);
+    let shared = layer().missing(Missing::Shared(IpAddr::from([0, 0, 0, 0])));
+    assert_eq!(five(shared.clone()), [200, 200, 200, 429, 429]);
+    assert_eq!(status(&shared, from("0.0.0.0")), 429);
+    assert_eq!(status(&shared, from("203.0.113.7")), 200);
+
+    let refused = ask(&layer(), Request::new(()));
+    assert_eq!(header(&refused, "retry-after"), None);
+    assert_eq!(header(&refused, "content-type").as_deref(), Some("application/problem+json"));
+    assert!(text(refused).contains("\"status\":403"));
+}
+
+#[test]
+fn the_exempt_and_the_free_are_not_counted() {
+    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer())
+        .exempt(|head| head.method() == Method::OPTIONS)
+        .cost(|head| if head.headers().contains_key("x-free") { 0 } else { 2 });
+    let options = || {
+        let mut request = Request::new(());
+        *request.method_mut() = Method::OPTIONS;
+        request
+    };
+    for _ in 0..5 {
+        assert_eq!(status(&layer, options()), 200);
+        assert_eq!(status(&layer, with(Request::new(()), "x-free", "")), 200);
+    }
+    assert_eq!([(); 2].map(|()| status(&layer, from("203.0.113.7"))), [200, 429]);
+}
+
+#[test]
+fn charges_are_taken_back_by_status() {
+    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer())
+        .missing(Missing::Shared(IpAddr::from([0, 0, 0, 0])))
+        .refund(|status| status.is_server_error());
+    for _ in 0..9 {
+        assert_eq!(status(&layer, with(from("203.0.113.7"), "x-status", "503")), 503);
+        assert_eq!(status(&layer, with(Request::new(()), "x-status", "500")), 500);
+    }
+    let client = || with(from("203.0.113.7"), "x-status", "404");
+    assert_eq!([(); 4].map(|()| status(&layer, client())), [404, 404, 404, 429]);
+    let unknown = || Request::new(());
+    assert_eq!([(); 4].map(|()| status(&layer, unknown())), [200, 200, 200, 429]);
+}
+
+#[test]
+fn errors_pass_and_are_charged_unless_one_says_so() {
+    let failing = || with(from("203.0.113.7"), "x-status", "-");
+    let fail =
+        |layer: &RateLimitLayer<_, ClientIp>| now(layer.layer(Inner).oneshot(failing())).map(|r| r.status());
+    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).refund(|_| true);
+    for expected in [Err("it failed"), Err("it failed"), Err("it failed"), Ok(StatusCode::TOO_MANY_REQUESTS)]
+    {
+        assert_eq!(fail(&layer), expected);
+    }
+    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).refund_errors(true);
+    assert!((0..9).all(|_| fail(&layer) == Err("it failed")));
+}
+
+#[test]
+fn who_hangs_up_stays_charged() {
+    let layer =
+        RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).refund(|_| true).refund_errors(true);
+    for _ in 0..3 {
+        drop(layer.layer(Inner).call(from("203.0.113.7")));
+    }
+    assert_eq!(status(&layer, from("203.0.113.7")), 429);
+}
+
+#[test]
+fn a_refusal_of_ones_own() {
+    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).policy("per-client", QUOTA);
+    let layer = layer.on_refused(|refused| {
+        let names: Vec<&str> = refused.policies().iter().map(|policy| policy.name()).collect();
+        let path = refused.head().path();
+        let text = format!("{path} {names:?} {:?} {}", refused.retry_after(), refused.is_unknown());
+        let mut response = refused.response().map(|_| Bytes::from(text));
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        response
+    });
+    let statuses = [(); 3].map(|()| status(&layer, from("203.0.113.7")));
+    assert_eq!(statuses, [200; 3]);
+    let response = ask(&layer, from("203.0.113.7"));
+    assert_eq!(
+        (response.status().as_u16(), header(&response, "retry-after").as_deref()),
+        (503, Some("1200"))
+    );
+    assert_eq!(text(response), "/ [\"per-client\"] Some(1200s) false");
+    assert_eq!(text(ask(&layer, Request::new(()))), "/ [] None true");
+}
+
+#[test]
+fn a_refused_head_has_no_body_but_its_length() {
+    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer());
+    let mut request = Request::new(());
+    let get = text(ask(&layer, request.clone()));
+    *request.method_mut() = Method::HEAD;
+    let head = ask(&layer, request);
+    assert_eq!(header(&head, "content-length"), Some(get.len().to_string()));
+    assert!(!get.is_empty() && http_body::Body::is_end_stream(head.body()));
+    assert_eq!(text(head), "");
+}
+
+#[test]
+fn a_call_of_grpc_is_refused_in_its_words() {
+    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).policy("calls", QUOTA).cost(|_| 3);
+    let call = || with(from("203.0.113.7"), "content-type", "application/grpc+proto");
+    assert_eq!(status(&layer, call()), 200);
+    let refused = ask(&layer, call());
+    let of = |name| header(&refused, name).unwrap_or_default();
+    assert_eq!((refused.status().as_u16(), of("grpc-status").as_str()), (200, "8"));
+    assert_eq!((of("content-type").as_str(), of("retry-after").as_str()), ("application/grpc+proto", "3600"));
+    assert_eq!(text(refused), "");
+    let unknown = ask(&layer, with(Request::new(()), "content-type", "Application/gRPC"));
+    assert_eq!((unknown.status().as_u16(), header(&unknown, "grpc-status").as_deref()), (200, Some("7")));
+}
+
+#[test]
+fn keys_of_all_kinds() {
+    let statuses = |layer: &dyn Fn(Request<()>) -> u16, requests: [Request<()>; 4]| requests.map(layer);
+    let one = Quota::per_hour(1);
+    let by =
+        |clock: ManualClock| RateLimiter::builder(Gcra::new(one)).clock(clock).compact().expect("it fits");
+    let path = |path: &str| Request::builder().uri(path).body(()).expect("a request");
+    let key = |request, key: &str| with(request, "x-api-key", key);
+
+    let api_key = Header::new(HeaderName::from_static("x-api-key"));
+    let layer = RateLimitLayer::new(by(manual()), api_key.clone());
+    let request = || Request::new(());
+    let requests =
+        [key(request(), "a"), key(request(), "b"), key(request(), "a"), key(key(request(), "c"), "c")];
+    assert_eq!(statuses(&|request| status(&layer, request), requests), [200, 200, 429, 403]);
+
+    let layer = RateLimitLayer::new(by(manual()), Route::new());
+    let requests = ["/a/1", "/a/2", "/a/1?q", "/b"].map(path);
+    assert_eq!(statuses(&|request| status(&layer, request), requests), [200, 200, 429, 200]);
+
+    let first = Route::new().normalise(|path| path.split('/').nth(1).unwrap_or_default().into());
+    let layer = RateLimitLayer::new(by(manual()), first);
+    let requests = ["/a/1", "/a/2", "/a/1?q", "/b"].map(path);
+    assert_eq!(statuses(&|request| status(&layer, request), requests), [200, 429, 429, 200]);
+
+    let layer = RateLimitLayer::new(by(manual()), Global);
+    let requests = ["/a", "/b", "/c", "/d"].map(path);
+    assert_eq!(statuses(&|request| status(&layer, request), requests), [200, 429, 429, 429]);
+
+    let layer = RateLimitLayer::new(by(manual()), |head: Head<'_>| head.uri().query().map(str::len));
+    let requests = ["/a?x", "/b?y", "/c?xx", "/d"].map(path);
+    assert_eq!(statuses(&|request| status(&layer, request), requests), [200, 429, 200, 403]);
+
+    let layer = RateLimitLayer::new(by(manual()), (ClientIp::peer(), api_key));
+    let (a, b) = ("203.0.113.7", "203.0.113.8");
+    let requests = [key(from(a), "k"), key(from(b), "k"), key(from(a), "k"), from(a)];
+    assert_eq!(statuses(&|request| status(&layer, request), requests), [200, 200, 429, 403]);
+}
+
+/// What a keyed limiter keeps of a header does not keep the request's memory.
+#[test]
+fn a_kept_header_has_memory_of_its_own() {
+    let limiter = Arc::new(RateLimiter::keyed::<tollgate::tower::HeaderKey, _>(Gcra::new(QUOTA)));
+    let layer = RateLimitLayer::new(Arc::clone(&limiter), Header::new(HeaderName::from_static("x-api-key")));
+    let buffer = Bytes::from(vec![b'k'; 64]);
+    let mut request = Request::new(());
+    let value = http::HeaderValue::from_maybe_shared(buffer.slice(..8)).expect("a value");
+    request.headers_mut().insert("x-api-key", value);
+    assert_eq!(status(&layer, request), 200);
+    assert!(buffer.try_into_mut().is_ok(), "somebody keeps the buffer");
+}
+
+/// Every limiter is a limit.
+#[test]
+fn all_stores_limit() {
+    fn three<L: Limit<IpAddr>>(limit: L) {
+        let layer = RateLimitLayer::new(limit, ClientIp::peer()).refund(|status| status.is_server_error());
+        let statuses = [(); 4].map(|()| status(&layer, from("203.0.113.7")));
+        assert_eq!(statuses, [200, 200, 200, 429]);
+    }
+    let clock = manual();
+    let builder = || RateLimiter::builder(Gcra::new(QUOTA)).clock(clock.clone());
+    let window = || RateLimiter::builder(FixedWindow::new(QUOTA)).clock(clock.clone());
+    three(builder().compact().expect("it fits"));
+    three(builder().compact().expect("it fits").adjustable());
+    three(Arc::new(builder().keyed::<IpAddr>()));
+    three(builder().keyed::<IpAddr>().adjustable());
+    three(builder().max_keys(10, WhenFull::Forget).keyed::<IpAddr>());
+    three(window().sketch().expect("it fits"));
+    three(builder().direct());
+    three(builder().direct().adjustable());
+    three(builder().striped());
+}
+
+/// A service that is ready once.
+#[derive(Clone)]
+struct Reserving {
+    is_ready: Arc<std::sync::Mutex<Cell<u32>>>,
+    reserved: bool,
+}
+
+impl Service<Request<()>> for Reserving {
+    type Response = Answer;
+    type Error = Infallible;
+    type Future = Ready<Result<Answer, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        let permits = self.is_ready.lock().expect("unpoisoned");
+        if self.reserved {
+            return Poll::Ready(Ok(()));
+        }
+        match permits.get().checked_sub(1) {
+            None => Poll::Pending,
+            Some(left) => {
+                permits.set(left);
+                self.reserved = true;
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        assert!(std::mem::take(&mut self.reserved), "called without being ready");
+        ready(Ok(Response::new(Full::default())))
+    }
+}
+
+/// The service that was ready is the one that is called; a refusal leaves it ready.
+#[test]
+fn readiness_is_the_inner_services() {
+    let is_ready = Arc::new(std::sync::Mutex::new(Cell::new(2)));
+    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer());
+    let mut service = layer.layer(Reserving { is_ready, reserved: false });
+    let mut poll = || service.poll_ready(&mut Context::from_waker(std::task::Waker::noop())).is_ready();
+    assert!(poll() && poll());
+    let refused = now(service.call(Request::new(()))).map(|response| response.status().as_u16());
+    assert_eq!(refused, Ok(403));
+    for _ in 0..2 {
+        assert_eq!(now(service.ready()).map(|_| ()), Ok(()));
+        assert_eq!(
+            now(service.call(from("203.0.113.7"))).map(|response| response.status().as_u16()),
+            Ok(200)
+        );
+    }
+    assert!(service.poll_ready(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
+}
+
+/// What servers and their frameworks ask of layers and services.
+#[test]
+fn layers_services_and_futures_can_be_sent() {
+    fn sent<T: Clone + Send + Sync + 'static>(_: &T) {}
+    fn future<T: Send + 'static>(_: T) {}
+    let limiter: Arc<RateLimiter<Keyed<IpAddr>, StdClock>> =
+        Arc::new(RateLimiter::builder(Gcra::new(QUOTA)).clock(StdClock::new()).keyed());
+    let layer = RateLimitLayer::new(limiter, ClientIp::x_forwarded_for(Proxies::hops(1)));
+    let service = layer.layer(Inner);
+    sent(&layer);
+    sent(&service);
+    future(service.clone().call(from("203.0.113.7")));
+    assert!(format!("{layer:?}").contains("x-forwarded-for"));
+    let _: &dyn Fn(&Decision) -> bool = &tollgate::tower::Ruling::is_allowed;
+}
