@@ -245,6 +245,18 @@ impl<'a> Applied<'a> {
         self.active.window
     }
 
+    /// Whether it could have refused the request: it does not only report, and no other rule replaces it.
+    #[must_use]
+    pub fn is_enforced(&self) -> bool {
+        matches!(self.decided.part, Part::Enforced | Part::Quota) && !self.shadow
+    }
+
+    /// Whether it is a limit that the [request brought along](super::Descriptor::limit).
+    #[must_use]
+    pub fn is_of_request(&self) -> bool {
+        super::overrides::is_place(self.decided.rule)
+    }
+
     fn refuses(&self) -> bool {
         matches!(self.decided.part, Part::Enforced | Part::Quota)
             && self.decided.decision.is_some_and(|decision| decision.is_denied())

@@ -44,14 +44,29 @@ struct One {
     hits: Option<u64>,
 }
 
-/// A descriptor that has just been added, to be given hits.
+/// A descriptor that has just been added, to be given entries and hits.
 #[derive(Debug)]
-pub struct Added<'a>(Option<&'a mut One>);
+pub struct Added<'a>(&'a mut Descriptors);
 
 impl Added<'_> {
+    /// Adds a key and its value, behind those that it has.
+    pub fn entry(self, key: &str, value: impl fmt::Display) -> Self {
+        let key = self.0.text(|texts| texts.push_str(key));
+        let value = self.0.text(|texts| {
+            // Writing to a text does not fail, unless a value's own code says so: then what it has written counts.
+            let _ = write!(texts, "{value}");
+        });
+        self.0.entries.push((key, value));
+        let end = place(self.0.entries.len());
+        if let Some(one) = self.0.each.last_mut() {
+            one.end = end;
+        }
+        self
+    }
+
     /// What the request costs under the limits of this descriptor; 0 only looks. Default: what the request costs.
     pub fn hits(self, hits: u64) {
-        if let Some(one) = self.0 {
+        if let Some(one) = self.0.each.last_mut() {
             one.hits = Some(hits);
         }
     }
@@ -70,21 +85,30 @@ impl Descriptors {
         Self::default()
     }
 
-    /// Adds a descriptor of these keys and values, in order. Values are anything that can be written: texts, addresses, numbers.
+    /// Adds a descriptor without entries, to be given some. Values are anything that can be written: texts, addresses, numbers.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::net::Ipv4Addr;
+    /// use tollgate::rules::Descriptors;
+    ///
+    /// let mut descriptors = Descriptors::new();
+    /// descriptors.begin().entry("path", "/login").entry("remote_address", Ipv4Addr::LOCALHOST);
+    /// descriptors.with(|descriptors| {
+    ///     assert_eq!(descriptors[0].entries(), [("path", "/login"), ("remote_address", "127.0.0.1")]);
+    /// });
+    /// ```
+    pub fn begin(&mut self) -> Added<'_> {
+        self.each.push(One { end: place(self.entries.len()), hits: None });
+        Added(self)
+    }
+
+    /// Adds a descriptor of these keys and values, in order.
     pub fn add<K: AsRef<str>, V: fmt::Display>(
         &mut self,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Added<'_> {
-        for (key, value) in entries {
-            let key = self.text(|texts| texts.push_str(key.as_ref()));
-            // Writing to a text does not fail, unless a value's own code says so: then what it has written counts.
-            let value = self.text(|texts| {
-                let _ = write!(texts, "{value}");
-            });
-            self.entries.push((key, value));
-        }
-        self.each.push(One { end: place(self.entries.len()), hits: None });
-        Added(self.each.last_mut())
+        entries.into_iter().fold(self.begin(), |added, (key, value)| added.entry(key.as_ref(), value))
     }
 
     /// The client's tier, for all of them; see [`Descriptor::tier`].

@@ -15,6 +15,11 @@ use crate::store::chosen::Hasher;
 /// The first place of those rules, behind all rules of any file.
 const FIRST: u32 = u32::MAX - 7;
 
+/// Whether it is the place of one of these.
+pub(super) const fn is_place(place: u32) -> bool {
+    place >= FIRST
+}
+
 /// Clients whose own limits are counted, for each unit.
 const MAX_KEYS: usize = 100_000;
 

@@ -80,7 +80,16 @@ pub trait Ruling {
 
     /// For a refusal, how long until the same request could be admitted; `None` if it never can, or if nobody knows.
     fn retry_after(&self) -> Option<Duration>;
+
+    /// Whether an admitted request is beyond a soft limit: then it goes on with [`SoftLimited`] among its extensions. Default: no.
+    fn is_soft_limited(&self) -> bool {
+        false
+    }
 }
+
+/// Among the extensions of requests that are admitted beyond a soft limit: their services may do less for them.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct SoftLimited;
 
 impl Ruling for Decision {
     #[inline]

@@ -25,6 +25,8 @@ mod key;
 mod layer;
 mod limit;
 mod refusal;
+#[cfg(feature = "rules")]
+mod rules;
 mod service;
 
 pub use ipnet::IpNet;
@@ -34,6 +36,8 @@ pub use self::client::{ClientIp, PeerAddr, PrefixError, Proxies};
 pub use self::head::Head;
 pub use self::key::{Global, Header, HeaderKey, Key, Missing, Route};
 pub use self::layer::RateLimitLayer;
-pub use self::limit::{Limit, Named, Ruling};
+pub use self::limit::{Limit, Named, Ruling, SoftLimited};
 pub use self::refusal::Refused;
+#[cfg(feature = "rules")]
+pub use self::rules::{Describe, InDomain};
 pub use self::service::{RateLimit, ResponseFuture};

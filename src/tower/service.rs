@@ -20,7 +20,7 @@ use tower_service::Service;
 
 use super::key::{Key, Missing};
 use super::layer::Settings;
-use super::limit::{Limit, Ruling};
+use super::limit::{Limit, Ruling, SoftLimited};
 use super::refusal::{Refused, Wait};
 use super::{Body, Head};
 use crate::http::Policy;
@@ -75,13 +75,16 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<B>) -> ResponseFuture<S::Future, L, X> {
+    fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S::Future, L, X> {
         match self.settings.decide(Head::of(&request)) {
             Verdict::Uncounted => ResponseFuture::handed_on(self.inner.call(request), None),
             Verdict::Refused(response) => {
                 ResponseFuture { state: State::Refused { response: Some(response) } }
             }
             Verdict::Admitted(client, ruling) => {
+                if ruling.is_soft_limited() {
+                    request.extensions_mut().insert(SoftLimited);
+                }
                 let settings = &*self.settings;
                 let is_looked_at =
                     settings.fields_on_allowed || settings.refund.is_some() || settings.refund_errors;

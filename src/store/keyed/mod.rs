@@ -16,6 +16,7 @@ compile_error!(
     "the keyed store keeps tags in the low bits of 64-bit pointers, and counts in the width of one"
 );
 
+mod carry;
 mod cells;
 mod links;
 mod list;
@@ -36,13 +37,13 @@ use crossbeam_utils::CachePadded;
 use self::cells::Unlinked;
 use self::list::Node;
 use self::table::{GRACE_NS, Table};
-use super::state::{self, Admission, Ask, Dead, State};
-use super::verb::{Carries, Inherit, ManyKeys, Rebuild, Store, Verb, When};
+use super::state::{Admission, Ask, Dead, State};
+use super::verb::{ManyKeys, Store, Verb, When};
 use crate::algorithm::step::Step;
 use crate::algorithm::{Algorithm, Gcra};
 use crate::clock::Clock;
 use crate::decision::{Decision, Facts, Outcome};
-use crate::quota::{Quota, QuotaError};
+
 use crate::sync::epoch::{self, Guard};
 use crate::sync::{AtomicUsize, Ordering};
 
@@ -554,85 +555,6 @@ where
 
     fn undoes(&self) -> bool {
         A::UNDOES
-    }
-}
-
-impl<K, A, H> Carries for Keyed<K, A, H>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    A: Algorithm,
-    H: BuildHasher,
-{
-    fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
-        state::paid_in_ns(&self.algorithm, at_ns, units)
-    }
-
-    fn burst(&self) -> u64 {
-        state::burst(&self.algorithm)
-    }
-
-    fn carry_all<C: Clock>(
-        &self,
-        into: &Self,
-        when: When<'_, C>,
-        at_ns: u64,
-        owed: &dyn Fn(&Decision) -> (u64, u64),
-    ) -> bool {
-        let mut all = true;
-        self.for_each(at_ns, |key, before| {
-            let (as_of_ns, owed) = owed(&before);
-            all &= owed == 0 || into.seed(key, when, as_of_ns, owed).is_none();
-        });
-        all
-    }
-
-    fn owed(&self, decision: &Decision) -> u64 {
-        self.algorithm.owed(decision)
-    }
-
-    fn is_known(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-impl<K, A, H> Rebuild for Keyed<K, A, H>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    A: Algorithm,
-    H: BuildHasher + Clone,
-{
-    fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        let cap = self.cap.as_ref().map(|cap| (cap.max, cap.overflow));
-        let layout = Layout { capacity: self.len(), cap };
-        Ok(Self::new(self.algorithm.with_quota(quota)?, self.hasher.clone(), layout))
-    }
-}
-
-impl<K, A, H, Q> Inherit<Q> for Keyed<K, A, H>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    A: Algorithm,
-    H: BuildHasher,
-    Q: Lookup<K> + ?Sized,
-{
-    fn holds(&self, key: &Q) -> bool {
-        self.contains(key)
-    }
-
-    fn knew(&self, key: &Q) -> bool {
-        self.contains(key)
-    }
-
-    /// Room under the cap is made as of now.
-    fn seed<C: Clock>(&self, key: &Q, when: When<'_, C>, at_ns: u64, units: u64) -> Option<Decision> {
-        let hash = self.hasher.hash_one(key);
-        let guard = epoch::pin();
-        let ask = Ask { algorithm: &self.algorithm, verb: Verb::Seed, now_ns: at_ns, cost: units };
-        if self.live(key, hash, &guard).is_some_and(|node| node.state.act(&ask).is_ok()) {
-            return None;
-        }
-        let seeded = self.first_sight_at(when.now_ns, &ask, key, hash, &guard);
-        seeded.is_denied().then_some(seeded)
     }
 }
 

@@ -1,0 +1,140 @@
+//! Rules as what decides.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::key::Key;
+use super::limit::{Limit, Ruling};
+use super::{Head, RateLimitLayer};
+use crate::clock::Clock;
+use crate::http::Policy;
+use crate::quota::Quota;
+use crate::rules::{Answer, Applied, Descriptors, Limit as RuleLimit, Rules};
+
+/// The rules of one domain, as what a layer asks.
+pub struct InDomain<C> {
+    rules: Arc<Rules<C>>,
+    domain: Box<str>,
+}
+
+impl<C> fmt::Debug for InDomain<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InDomain").field("domain", &self.domain).field("rules", &self.rules).finish()
+    }
+}
+
+impl<C: Clock + Send + Sync + 'static> Limit<Descriptors> for InDomain<C> {
+    type Ruling = Answer;
+
+    fn check(&self, key: &Descriptors, cost: u64) -> Answer {
+        key.with(|descriptors| self.rules.check_n(&self.domain, descriptors, cost))
+    }
+
+    fn refund(&self, key: &Descriptors, ruling: &Answer) {
+        key.with(|descriptors| self.rules.refund(descriptors, ruling));
+    }
+
+    fn policies(&self, ruling: &Answer, tell: &mut dyn FnMut(&[Policy<'_>])) {
+        let policies: SmallVec<[Policy<'_>; 4]> =
+            ruling.limits().filter_map(|limit| policy(&limit)).collect();
+        tell(&policies);
+    }
+}
+
+impl Ruling for Answer {
+    fn is_allowed(&self) -> bool {
+        Self::is_allowed(self)
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        Self::retry_after(self)
+    }
+
+    fn is_soft_limited(&self) -> bool {
+        Self::is_soft_limited(self)
+    }
+}
+
+/// What a client is told of a rule: nothing of one without a limit, and nothing of one that only reports.
+fn policy<'a>(limit: &Applied<'a>) -> Option<Policy<'a>> {
+    let decision = *limit.decision()?;
+    let policy = match &limit.rule().limit {
+        RuleLimit::Unlimited => return None,
+        RuleLimit::Blocked { period } => Policy::blocked(limit.name(), *period, decision.at()),
+        // A request's own limit is another than its rule's.
+        RuleLimit::Quota { quota, .. } => match Quota::try_new(limit.quota(), limit.window()) {
+            Ok(own) if limit.is_of_request() => Policy::new(limit.name(), &own, decision),
+            _ => Policy::new(limit.name(), quota, decision),
+        },
+    };
+    Some(policy.enforced(limit.is_enforced()))
+}
+
+/// A request's descriptors, by a function.
+#[derive(Clone)]
+pub struct Describe<F>(F);
+
+impl<F> fmt::Debug for Describe<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Describe")
+    }
+}
+
+impl<F> Key for Describe<F>
+where
+    F: Fn(Head<'_>, &mut Descriptors) + Send + Sync + 'static,
+{
+    type Key = Descriptors;
+
+    fn key(&self, head: Head<'_>) -> Option<Descriptors> {
+        let mut descriptors = Descriptors::new();
+        (self.0)(head, &mut descriptors);
+        Some(descriptors)
+    }
+}
+
+impl<C, F> RateLimitLayer<InDomain<C>, Describe<F>>
+where
+    C: Clock + Send + Sync + 'static,
+    F: Fn(Head<'_>, &mut Descriptors) + Send + Sync + 'static,
+{
+    /// A layer of the [rules](Rules) of a domain. `describe` says what a request is: its descriptors. A request without any goes, and
+    /// so does one that no rule is for.
+    ///
+    /// The rules stay yours to load again, watch and publish. Requests beyond a rule's soft limit go on with
+    /// [`SoftLimited`](super::SoftLimited) among their extensions.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::Arc;
+    /// use tollgate::rules::Rules;
+    /// use tollgate::tower::{ClientIp, Key, RateLimitLayer};
+    ///
+    /// let rules = Arc::new(Rules::from_yaml("
+    /// domain: edge
+    /// descriptors:
+    ///   - key: remote_address
+    ///     rate_limit: { unit: second, requests_per_unit: 10 }
+    ///   - key: path
+    ///     value: /login
+    ///     descriptors:
+    ///       - key: remote_address
+    ///         rate_limit: { unit: minute, requests_per_unit: 5 }
+    /// ")?);
+    /// let client = ClientIp::peer();
+    /// let layer = RateLimitLayer::rules(Arc::clone(&rules), "edge", move |head, descriptors| {
+    ///     let Some(address) = client.key(head) else { return };
+    ///     descriptors.begin().entry("remote_address", address);
+    ///     descriptors.begin().entry("path", head.path()).entry("remote_address", address);
+    /// });
+    /// # drop(layer);
+    /// # Ok::<(), tollgate::rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn rules(rules: Arc<Rules<C>>, domain: impl Into<Box<str>>, describe: F) -> Self {
+        Self::new(InDomain { rules, domain: domain.into() }, Describe(describe))
+    }
+}

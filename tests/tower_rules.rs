@@ -1,0 +1,176 @@
+//! Rules in front of a service: what is refused, and what clients are told.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use tollgate::http::{Dialect, Fields};
+use tollgate::rules::{Config, Descriptors, Rules};
+use tollgate::tower::{Head, RateLimitLayer, SoftLimited};
+use tollgate::{ManualClock, Timestamp};
+use tower::{Layer as _, ServiceExt as _, service_fn};
+
+const START: Timestamp = Timestamp::from_secs(3_600 * 500_000);
+
+fn rules(text: &str) -> Arc<Rules<ManualClock>> {
+    let config = Config::from_yaml("test.yaml", text).unwrap();
+    Arc::new(Rules::builder().clock(ManualClock::new(START)).load([config]).unwrap())
+}
+
+const TEXT: &str = "
+domain: api
+tollgate: {}
+descriptors:
+  - key: client
+    rate_limits:
+      - { unit: minute, requests_per_unit: 4, soft: 3, name: per-minute }
+      - { unit: day, requests_per_unit: 100, algorithm: gcra, burst: 10, name: per-day }
+  - key: path
+    shadow_mode: true
+    rate_limit: { unit: hour, requests_per_unit: 1, name: dry }
+  - key: path
+    value: /closed
+    rate_limit: { unit: hour, requests_per_unit: 0, name: closed }
+";
+
+fn describe(head: Head<'_>, descriptors: &mut Descriptors) {
+    if let Some(client) = head.headers().get("client").and_then(|client| client.to_str().ok()) {
+        descriptors.begin().entry("client", client);
+    }
+    descriptors.begin().entry("path", head.path());
+}
+
+fn request(client: Option<&str>, path: &str) -> Request<String> {
+    let request = Request::builder().method(Method::GET).uri(path);
+    match client {
+        Some(client) => request.header("client", client),
+        None => request,
+    }
+    .body(String::new())
+    .unwrap()
+}
+
+/// Answers 200, or 503 if the request's path says so; and tells whether the request was marked.
+async fn serve(request: Request<String>) -> Result<Response<String>, Infallible> {
+    let status = if request.uri().path() == "/down" { 503 } else { 200 };
+    let marked = request.extensions().get::<SoftLimited>().is_some();
+    Ok(Response::builder().status(status).header("marked", marked.to_string()).body(String::new()).unwrap())
+}
+
+#[tokio::test]
+async fn refusals_name_the_rules_that_refuse() {
+    let layer = RateLimitLayer::rules(rules(TEXT), "api", describe).fields_on_allowed(true);
+    let service = layer.layer(service_fn(serve));
+    let ask = async |client: Option<&str>, path: &str| {
+        service.clone().oneshot(request(client, path)).await.unwrap()
+    };
+    for (left, marked) in [(3, "false"), (2, "false"), (1, "false"), (0, "true")] {
+        let response = ask(Some("alice"), "/").await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["ratelimit-policy"], r#""per-minute";q=4;w=60, "per-day";q=10;w=8640"#);
+        let day = 6 + left;
+        let expected = format!(r#""per-minute";r={left};t=60, "per-day";r={day};t={}"#, day * 864);
+        assert_eq!(response.headers()["ratelimit"], expected, "a dry run is nothing to tell");
+        assert_eq!(response.headers()["marked"], marked);
+    }
+    let response = ask(Some("alice"), "/").await;
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(response.headers()["retry-after"], "60");
+    assert_eq!(response.headers()["ratelimit"], r#""per-minute";r=0;t=60"#);
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(problem["violated-policies"], serde_json::json!(["per-minute"]));
+    assert_eq!(ask(Some("bob"), "/").await.status(), StatusCode::OK, "another client");
+    for _ in 0..9 {
+        assert_eq!(ask(None, "/").await.status(), StatusCode::OK, "a dry run refuses nobody");
+    }
+}
+
+/// Nothing helps a request that can never be admitted, so it is not told to come back.
+#[tokio::test]
+async fn a_rule_of_nothing_says_never() {
+    let service = RateLimitLayer::rules(rules(TEXT), "api", describe).layer(service_fn(serve));
+    let response = service.oneshot(request(Some("alice"), "/closed")).await.unwrap();
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(!response.headers().contains_key("retry-after"));
+    assert_eq!(
+        response.headers()["ratelimit-policy"],
+        r#""per-minute";q=4;w=60, "per-day";q=10;w=8640, "closed";q=0;w=3600"#
+    );
+}
+
+/// A request that failed is given back to every rule; what those are charged then is what others find.
+#[tokio::test]
+async fn refunds_go_to_every_rule() {
+    let rules = rules(TEXT);
+    let layer =
+        RateLimitLayer::rules(Arc::clone(&rules), "api", describe).refund(|status| status.is_server_error());
+    let service = layer.layer(service_fn(serve));
+    for _ in 0..20 {
+        let response = service.clone().oneshot(request(Some("alice"), "/down")).await.unwrap();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    }
+    let mut descriptors = Descriptors::new();
+    descriptors.begin().entry("client", "alice");
+    let left: Vec<u64> = descriptors.with(|descriptors| {
+        rules.check_n("api", descriptors, 0).limits().map(|limit| limit.remaining()).collect()
+    });
+    assert_eq!(left, [4, 10]);
+}
+
+#[tokio::test]
+async fn the_cost_of_a_request_is_its_hits() {
+    let rules = rules(TEXT);
+    let layer = RateLimitLayer::rules(rules, "api", describe)
+        .cost(|head| if head.path() == "/big" { 3 } else { 1 })
+        .fields(Fields::new(Dialect::Draft06))
+        .fields_on_allowed(true);
+    let service = layer.layer(service_fn(serve));
+    let ask = async |path: &str| service.clone().oneshot(request(Some("alice"), path)).await.unwrap();
+    assert_eq!(ask("/big").await.headers()["ratelimit-remaining"], "1");
+    assert_eq!(ask("/big").await.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(ask("/").await.status(), StatusCode::OK);
+}
+
+/// Rules are loaded again while requests are served: no request is left without an answer, and none is answered by anything but
+/// the rules.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_reload_under_requests() {
+    let of = |limit: usize| {
+        format!(
+            "{{ domain: api, descriptors: [ {{ key: client, rate_limit: {{ unit: day, requests_per_unit: {limit} }} }} ] }}"
+        )
+    };
+    let rules = rules(&of(100));
+    let service = RateLimitLayer::rules(Arc::clone(&rules), "api", describe).layer(service_fn(serve));
+    let done = Arc::new(AtomicBool::new(false));
+    let loads = {
+        let (rules, done) = (Arc::clone(&rules), Arc::clone(&done));
+        tokio::task::spawn_blocking(move || {
+            for load in 1..=100 {
+                rules.replace([Config::from_yaml("test.yaml", &of(100 + load % 2)).unwrap()]).unwrap();
+            }
+            done.store(true, Ordering::Release);
+        })
+    };
+    let mut admitted = [0; 20];
+    let mut asked = 0;
+    while !done.load(Ordering::Acquire) || asked < 20 * 400 {
+        let client = asked % 20;
+        let response = service.clone().oneshot(request(Some(&client.to_string()), "/")).await.unwrap();
+        match response.status() {
+            StatusCode::OK => admitted[client] += 1,
+            StatusCode::TOO_MANY_REQUESTS => {}
+            other => panic!("{other}"),
+        }
+        asked += 1;
+    }
+    loads.await.unwrap();
+    assert_eq!(rules.reloads().successes, 101);
+    assert!(admitted.iter().all(|&admitted| (95..=101).contains(&admitted)), "{admitted:?}");
+    rules.clock().advance(Duration::from_secs(86_400));
+    assert_eq!(service.oneshot(request(Some("0"), "/")).await.unwrap().status(), StatusCode::OK);
+}
