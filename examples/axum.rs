@@ -1,50 +1,84 @@
-//! An axum server with limits for each client: `cargo run --example axum --features tower`.
+//! An axum server whose limits are in a file that is read again when it changes, with metrics for Prometheus:
+//! `cargo run --example axum --features tower,watch,metrics`.
 //!
-//! Listens on port 3000 of this machine; try `curl -i http://127.0.0.1:3000/`, and `/search` a few times. With `-- --once` it
-//! takes a free port, makes some requests to itself, shows the answers, and ends.
+//! Listens on port 3000 of this machine. Try `curl -i http://127.0.0.1:3000/search` a few times, with and without
+//! `-H 'tier: premium'`; then change a number in `examples/limits.yaml` and try again; and look at `/metrics`. With `-- --once` it
+//! takes a free port, makes some requests to itself, shows the answers, and ends. (A layer without rules is in `axum_layer.rs`.)
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::extract::ConnectInfo;
 use axum::routing::get;
-use axum::{Router, serve};
+use axum::{Extension, Router, serve};
 use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
-use tollgate::tower::{ClientIp, RateLimitLayer};
-use tollgate::{Quota, RateLimiter};
+use tollgate::rules::{Descriptors, Rules};
+use tollgate::telemetry;
+use tollgate::tower::{ClientIp, Head, Key as _, RateLimitLayer, SoftLimited};
 
-const PER_CLIENT: Quota = Quota::per_second(100).burst(200);
-const SEARCHES: Quota = Quota::per_minute(3);
+const LIMITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/limits.yaml");
 
-fn app() -> Router {
-    // Clients connect to this server directly. Behind a proxy it would be
-    // `ClientIp::x_forwarded_for(Proxies::hops(1))`, and nothing to adapt.
+/// What a request is, to the rules: by its client, and by its path and client. Clients connect to this server directly; behind a
+/// proxy it would be `ClientIp::x_forwarded_for(Proxies::hops(1))`.
+fn describe(by_client: &ClientIp, head: Head<'_>, descriptors: &mut Descriptors) {
+    let Some(address) = by_client.key(head) else { return };
+    descriptors.begin().entry("remote_address", address);
+    descriptors.begin().entry("path", head.path()).entry("remote_address", address);
+    descriptors.begin().entry("path", head.path());
+    // A real server would take this from what it knows of the account, and not from what the client says.
+    if let Some(tier) = head.headers().get("tier").and_then(|tier| tier.to_str().ok()) {
+        descriptors.tier(tier);
+    }
+}
+
+async fn search(marked: Option<Extension<SoftLimited>>) -> &'static str {
+    match marked {
+        None => "all that was found\n",
+        Some(_) => "the first ten; more in a minute\n",
+    }
+}
+
+fn app(rules: Arc<Rules>) -> Router {
     let by_client =
         ClientIp::peer().peer_from(|extensions| Some(extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip()));
+    let limits =
+        RateLimitLayer::rules(Arc::clone(&rules), "shop", move |head, to| describe(&by_client, head, to))
+            .fields_on_allowed(true)
+            .refund(|status| status.is_server_error());
 
-    let everything = RateLimitLayer::new(RateLimiter::new(PER_CLIENT), by_client.clone())
-        .policy("per-client", PER_CLIENT)
-        .exempt(|head| head.path() == "/health");
-    let searches = RateLimitLayer::new(RateLimiter::new(SEARCHES), by_client)
-        .policy("searches", SEARCHES)
-        .fields_on_allowed(true)
-        .refund(|status| status.is_server_error());
-
+    // Counters feed it as they count; gauges are published when somebody looks.
+    let metrics = get(async move |Extension(prometheus): Extension<PrometheusHandle>| {
+        telemetry::publish_rules(&rules);
+        prometheus.render()
+    });
     Router::new()
-        .route("/search", get(async || "found\n").layer(searches))
         .route("/", get(async || "hello\n"))
-        .route("/health", get(async || "ok\n"))
-        .layer(everything)
+        .route("/search", get(search))
+        .layer(limits)
+        .route("/metrics", metrics)
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Before the rules, whose counters are registered when they are made.
+    let prometheus = PrometheusBuilder::new().install_recorder()?;
+    telemetry::describe();
+
+    let rules = Arc::new(Rules::read(LIMITS)?);
+    let _watcher = Rules::watch(&rules, |loaded| match loaded {
+        Ok(()) => println!("limits are loaded"),
+        Err(error) => println!("limits are as before:\n{error}"),
+    })?;
+    let app = app(rules).layer(Extension(prometheus));
+
     // The connection's address comes with each request.
-    let service = app().into_make_service_with_connect_info::<SocketAddr>();
+    let service = app.into_make_service_with_connect_info::<SocketAddr>();
     if !std::env::args().any(|argument| argument == "--once") {
         let listener = TcpListener::bind("127.0.0.1:3000").await?;
         println!("http://{}", listener.local_addr()?);
@@ -60,9 +94,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = tokio::spawn(server.into_future());
 
     let client = Client::builder(TokioExecutor::new()).build_http();
-    for path in ["/", "/search", "/search", "/search", "/search", "/health"] {
-        let request = Request::get(format!("http://{address}{path}")).body(Empty::<bytes::Bytes>::new())?;
-        let response = client.request(request).await?;
+    let requests = [
+        ("/", ""),
+        ("/search", ""),
+        ("/search", ""),
+        ("/search", ""),
+        ("/search", ""),
+        ("/search", "premium"),
+    ];
+    for (path, tier) in requests.into_iter().chain([("/", ""), ("/metrics", "")]) {
+        let request = Request::get(format!("http://{address}{path}")).header("tier", tier);
+        let response = client.request(request.body(Empty::<bytes::Bytes>::new())?).await?;
         println!("GET {path}: {}", response.status());
         for (name, value) in response.headers() {
             println!("    {name}: {}", value.to_str()?);

@@ -7,10 +7,11 @@ use std::thread;
 use tollgate::rules::{Config, Descriptor, Rules};
 use tollgate::{ManualClock, Timestamp};
 
-const KEYS: usize = 400;
+/// Fewer where fewer checks are made, so that all reach their limits.
+const KEYS: usize = CHECKS / 2_500;
 const LOADS: usize = 100;
 const THREADS: usize = 4;
-const CHECKS: usize = 1_000_000;
+const CHECKS: usize = if cfg!(tollgate_tsan) { 200_000 } else { 1_000_000 };
 
 /// Every load changes all numbers, and some the algorithm or the store of a rule.
 fn config(load: usize) -> Config {
@@ -79,7 +80,10 @@ fn no_charge_is_lost_in_a_hundred_loads() {
         if key == "shared" {
             let all: usize = admitted.iter().sum();
             assert!(all <= 40_000, "{key}: {all}");
-            assert!(all >= 30_000 - 2 * LOADS * THREADS, "{key}: {all}");
+            assert!(
+                all >= 30_000 - 2 * LOADS * THREADS,
+                "{key}: {all} of 30,000 at least, but for those charged twice in a load"
+            );
             continue;
         }
         let highest = if key == "same" { 300 } else { 400 };
