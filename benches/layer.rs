@@ -8,7 +8,7 @@
 //! * **Over loopback**: one server for each row, HTTP/1.1, on connections that stay open. Requests go to the rows in turn, each
 //!   timed from its first byte written to the last byte of its answer; all in one thread, the servers too. With several connections
 //!   as many requests are sent at once, and the time is divided by their number. Medians of each round; the ratio is the
-//!   median of the rounds' ratios, with the least and the most.
+//!   median of the rounds' ratios, with what a tenth of them is below, and a tenth above.
 //! * **In process**: the router is called without a network; the difference is the layer's own time.
 //! * Every request is admitted, and has one of 1,000 clients' addresses where a header says it. The client sends and reads bytes:
 //!   with a client that parses, a request would cost more and the layer's share be less.
@@ -132,9 +132,13 @@ struct Table {
     rows: Vec<Row>,
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+fn quantile(mut values: Vec<f64>, tenths: usize) -> f64 {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    values.get(values.len() * tenths / 10).copied().unwrap_or(f64::NAN)
+}
+
+fn median(values: Vec<f64>) -> f64 {
+    quantile(values, 5)
 }
 
 impl Table {
@@ -149,14 +153,13 @@ impl Table {
 
     fn print(&self) {
         println!("\n## {}\n", self.title);
-        println!("| layer | ns | ratio | least | most |");
+        println!("| layer | ns | ratio | 10 % | 90 % |");
         println!("|---|---:|---:|---:|---:|");
         for row in &self.rows {
             let ratios = self.ratios(row);
-            let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-            let most = ratios.iter().copied().fold(0.0, f64::max);
+            let at = |tenths| quantile(ratios.clone(), tenths);
             let ns = median(row.rounds.clone());
-            println!("| {} | {ns:.0} | {:.3} | {least:.3} | {most:.3} |", row.name, median(ratios));
+            println!("| {} | {ns:.0} | {:.3} | {:.3} | {:.3} |", row.name, at(5), at(1), at(9));
         }
     }
 

@@ -137,6 +137,38 @@ fn clones_and_services_share_the_limit() {
     assert_eq!((statuses.len(), admitted), (6, 3));
 }
 
+/// Options of a clone are its own, and keep those that were set before; so does naming the limit.
+#[test]
+fn options_are_kept() {
+    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer())
+        .missing(Missing::Allow)
+        .exempt(|head| head.path() == "/exempt")
+        .cost(|_| 2)
+        .refund(|status| status == StatusCode::NOT_FOUND)
+        .refund_errors(true)
+        .on_refused(|refused| Response::new(refused.policies().len().to_string().into()))
+        .fields_on_allowed(true);
+    let kept = layer.clone();
+    let changed = layer.clone().fields(Fields::new(Dialect::Off)).policy("calls", QUOTA);
+    let _ = layer.missing(Missing::Deny).cost(|_| 9).exempt(|_| false).refund_errors(false);
+    let failing = || with(from("203.0.113.7"), "x-status", "-");
+    for round in 0..9 {
+        assert!(now(kept.layer(Inner).oneshot(failing())).is_err(), "{round}");
+        assert!(now(changed.layer(Inner).oneshot(failing())).is_err(), "{round}");
+        let missing = || with(from("203.0.113.7"), "x-status", "404");
+        assert_eq!((status(&kept, missing()), status(&changed, missing())), (404, 404), "{round}");
+        assert_eq!((status(&kept, Request::new(())), status(&changed, Request::new(()))), (200, 200));
+    }
+    let exempt = || Request::builder().uri("/exempt").body(()).expect("a request");
+    assert_eq!((status(&kept, exempt()), status(&changed, exempt())), (200, 200));
+    // They share the limit, of which a request costs two of three.
+    assert_eq!(text(ask(&kept, from("203.0.113.7"))), "inner");
+    assert_eq!(text(ask(&kept, from("203.0.113.7"))), "0");
+    assert_eq!(text(ask(&changed, from("203.0.113.7"))), "1");
+    let admitted = ask(&changed, from("203.0.113.8"));
+    assert!(admitted.headers().is_empty(), "{:?}", admitted.headers());
+}
+
 #[test]
 fn fields_on_admitted_requests_if_asked_for() {
     let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).policy("per-client", QUOTA);

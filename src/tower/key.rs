@@ -81,7 +81,8 @@ impl Key for Global {
 /// The value of a header field, such as an API key. A request that has none, or several, has no key.
 ///
 /// Clients write header fields: a value that is not checked to be somebody's is a key for each request, if a client likes. Put
-/// the layer behind what checks it, or limit addresses too.
+/// the layer behind what checks it, or limit addresses too. A value is as long as the server lets it be, and a keyed limiter keeps it
+/// whole; a compact one keeps its hash.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
     name: HeaderName,

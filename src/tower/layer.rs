@@ -121,6 +121,8 @@ impl<L, X: Key> RateLimitLayer<L, X> {
 
     /// Names the limit, and says its quota: what clients are told in `RateLimit-Policy`, `RateLimit` and problem documents. Without,
     /// they are told when to come back only. Default: without.
+    ///
+    /// Clients are told this quota's period also after the limiter's [changes](crate::Adjustable).
     #[must_use]
     pub fn policy(self, name: impl Into<Cow<'static, str>>, quota: Quota) -> RateLimitLayer<Named<Arc<L>>, X>
     where

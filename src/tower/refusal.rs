@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Version};
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 
 use super::Head;
 use crate::http::{Fields, PROBLEM_JSON, Policy, problem};
@@ -111,9 +111,6 @@ impl<'a> Refused<'a> {
         if *self.head.method() == Method::HEAD {
             let body = std::mem::take(response.body_mut());
             response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| body.len().into());
-        }
-        if self.head.version() == Version::HTTP_10 {
-            *response.version_mut() = Version::HTTP_10;
         }
         response
     }

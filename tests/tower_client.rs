@@ -1,0 +1,157 @@
+//! Who the client is, by header fields that it wrote a part of. Properties:
+//!
+//! - What a client writes, whatever bytes and lines, does not change what is read of the proxies' part.
+//! - The proxies' part is read alike whether it stands in one line or in several, with ports or without.
+//! - Of what a proxy quotes, nothing but `for` is read.
+//! - A key is the address cut to its prefix, and a key of itself.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use http::{HeaderName, HeaderValue, Request};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed};
+use tollgate::tower::{ClientIp, Head, IpNet, Key, PeerAddr, Proxies};
+
+fn runs(cases: u32) -> Config {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
+    Config { cases, rng_seed: RngSeed::Fixed(0x7011_6A7E), failure_persistence: None, ..Config::default() }
+}
+
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+fn ours() -> Vec<IpNet> {
+    ["10.0.0.0/8", "fd00::/8"].map(|text| text.parse().expect("a network")).into()
+}
+
+/// Addresses of clients and of proxies.
+fn address() -> impl Strategy<Value = IpAddr> {
+    prop_oneof![
+        any::<Ipv4Addr>().prop_map(IpAddr::V4),
+        any::<Ipv6Addr>().prop_map(IpAddr::V6),
+        any::<[u8; 3]>().prop_map(|[a, b, c]| IpAddr::from([10, a, b, c])),
+        any::<u64>().prop_map(|low| IpAddr::V6(Ipv6Addr::from_bits(0xfd << 120 | u128::from(low)))),
+        any::<Ipv4Addr>().prop_map(|v4| IpAddr::V6(v4.to_ipv6_mapped())),
+    ]
+}
+
+/// What a client writes: bytes of any kind, mostly those that mean something.
+fn written() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let byte = prop_oneof![
+        4 => prop::sample::select(b",\"\\;=:[] \tfor10.".to_vec()),
+        1 => any::<u8>(),
+    ];
+    let line = prop::collection::vec(byte, 0..60);
+    prop::collection::vec(line.prop_filter("a value", |line| HeaderValue::from_bytes(line).is_ok()), 0..4)
+}
+
+#[derive(Clone, Debug)]
+struct Appended {
+    address: Option<IpAddr>,
+    port: Option<u16>,
+    host: String,
+    own_line: bool,
+}
+
+fn appended() -> impl Strategy<Value = Vec<Appended>> {
+    let host = "[ -~]{0,20}";
+    let one = (prop::option::weighted(0.9, address()), any::<Option<u16>>(), host, any::<bool>());
+    let one = one.prop_map(|(address, port, host, own_line)| Appended { address, port, host, own_line });
+    prop::collection::vec(one, 1..6)
+}
+
+fn element(appended: &Appended, forwarded: bool) -> String {
+    let node = match (appended.address, appended.port) {
+        (None, _) => "unknown".to_owned(),
+        (Some(IpAddr::V6(v6)), Some(port)) => format!("[{v6}]:{port}"),
+        (Some(IpAddr::V6(v6)), None) if forwarded => format!("[{v6}]"),
+        (Some(v4), Some(port)) => format!("{v4}:{port}"),
+        (Some(address), None) => address.to_string(),
+    };
+    if !forwarded {
+        return node;
+    }
+    let host = appended.host.replace('\\', "\\\\").replace('"', "\\\"");
+    format!("proto=https;host=\"{host}\";for=\"{node}\"")
+}
+
+fn lines(left: &[Vec<u8>], right: &[Appended], forwarded: bool, alone: bool) -> Vec<Vec<u8>> {
+    let mut lines = left.to_vec();
+    for appended in right {
+        let element = element(appended, forwarded);
+        match lines.last_mut().filter(|_| !alone && !appended.own_line) {
+            Some(line) => {
+                line.extend_from_slice(b", ");
+                line.extend_from_slice(element.as_bytes());
+            }
+            None => lines.push(element.into_bytes()),
+        }
+    }
+    lines
+}
+
+fn request(name: &HeaderName, lines: &[Vec<u8>]) -> Request<()> {
+    let mut request = Request::new(());
+    for line in lines {
+        request.headers_mut().append(name, HeaderValue::from_bytes(line).expect("a value"));
+    }
+    request.extensions_mut().insert(PeerAddr(SocketAddr::new(PEER, 1)));
+    request
+}
+
+/// The client by the proxies' part, if that says it.
+fn expected(right: &[Appended], hops: Option<usize>) -> Option<Option<IpAddr>> {
+    let known = |address: IpAddr| Some(address.to_canonical()).filter(|address| !address.is_unspecified());
+    let mut addresses = right.iter().rev().map(|appended| appended.address.and_then(known));
+    match hops {
+        Some(0) => Some(Some(PEER)),
+        Some(hops) => addresses.nth(hops - 1),
+        None => {
+            let is_ours = |address: &IpAddr| ours().iter().any(|network| network.contains(address));
+            addresses.find(|address| !address.as_ref().is_some_and(is_ours))
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(runs(500))]
+
+    #[test]
+    fn nothing_that_a_client_writes_has_a_say(
+        left in written(),
+        right in appended(),
+        hops in prop::option::of(0_usize..7),
+        forwarded: bool,
+    ) {
+        let proxies = hops.map_or_else(|| Proxies::networks(ours()), Proxies::hops);
+        let (name, client) = match forwarded {
+            true => ("forwarded", ClientIp::forwarded(proxies)),
+            false => ("x-forwarded-for", ClientIp::x_forwarded_for(proxies)),
+        };
+        let name = HeaderName::from_static(name);
+        let read = |lines: &[Vec<u8>]| client.address(Head::of(&request(&name, lines)));
+        let (together, alone) = (lines(&left, &right, forwarded, false), lines(&left, &right, forwarded, true));
+        if let Some(expected) = expected(&right, hops) {
+            prop_assert_eq!(read(&together), expected);
+            prop_assert_eq!(read(&alone), expected);
+        } else if left.is_empty() {
+            // Ours all the way: the last of them; or fewer proxies than there must be.
+            let last = right.first().and_then(|appended| appended.address).map(|address| address.to_canonical());
+            prop_assert_eq!(read(&together), if hops.is_some() { None } else { last });
+        }
+    }
+
+    #[test]
+    fn a_key_is_a_network(address in address(), v4 in 0_u8..=32, v6 in 0_u8..=128) {
+        let client = ClientIp::peer().ipv4_prefix(v4).and_then(|client| client.ipv6_prefix(v6)).expect("prefixes");
+        let key = |address: IpAddr| {
+            let mut request = Request::new(());
+            request.extensions_mut().insert(PeerAddr(SocketAddr::new(address, 1)));
+            client.key(Head::of(&request))
+        };
+        let address = address.to_canonical();
+        let bits = if address.is_ipv4() { v4 } else { v6 };
+        let network = IpNet::new(address, bits).expect("a prefix").network();
+        prop_assert_eq!(key(address), (!address.is_unspecified()).then_some(network));
+        prop_assert!(network.is_unspecified() || network != network.to_canonical() || key(network) == Some(network));
+    }
+}
