@@ -26,8 +26,8 @@ const LIMITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/limits.yaml"
 
 /// What a request is, to the rules: by its client, and by its path and client. Clients connect to this server directly; behind a
 /// proxy it would be `ClientIp::x_forwarded_for(Proxies::hops(1))`.
-fn describe(by_client: &ClientIp, head: Head<'_>, descriptors: &mut Descriptors) {
-    let Some(address) = by_client.key(head) else { return };
+fn describe(by_client: &ClientIp, head: Head<'_>, descriptors: &mut Descriptors) -> Option<()> {
+    let address = by_client.key(head)?;
     descriptors.begin().entry("remote_address", address);
     descriptors.begin().entry("path", head.path()).entry("remote_address", address);
     descriptors.begin().entry("path", head.path());
@@ -35,6 +35,7 @@ fn describe(by_client: &ClientIp, head: Head<'_>, descriptors: &mut Descriptors)
     if let Some(tier) = head.headers().get("tier").and_then(|tier| tier.to_str().ok()) {
         descriptors.tier(tier);
     }
+    Some(())
 }
 
 async fn search(marked: Option<Extension<SoftLimited>>) -> &'static str {

@@ -9,7 +9,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use tollgate::http::{Dialect, Fields};
 use tollgate::rules::{Config, Descriptors, Rules};
-use tollgate::tower::{Head, RateLimitLayer, SoftLimited};
+use tollgate::tower::{Head, Missing, RateLimitLayer, SoftLimited};
 use tollgate::{ManualClock, Timestamp};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -36,11 +36,12 @@ descriptors:
     rate_limit: { unit: hour, requests_per_unit: 0, name: closed }
 ";
 
-fn describe(head: Head<'_>, descriptors: &mut Descriptors) {
+fn describe(head: Head<'_>, descriptors: &mut Descriptors) -> Option<()> {
     if let Some(client) = head.headers().get("client").and_then(|client| client.to_str().ok()) {
         descriptors.begin().entry("client", client);
     }
     descriptors.begin().entry("path", head.path());
+    Some(())
 }
 
 fn request(client: Option<&str>, path: &str) -> Request<String> {
@@ -173,4 +174,29 @@ async fn rules_reload_under_requests() {
     assert!(admitted.iter().all(|&admitted| (95..=101).contains(&admitted)), "{admitted:?}");
     rules.clock().advance(Duration::from_secs(86_400));
     assert_eq!(service.oneshot(request(Some("0"), "/")).await.unwrap().status(), StatusCode::OK);
+}
+
+/// Whoever cannot be told from others is refused, unless the server says otherwise.
+#[tokio::test]
+async fn a_request_of_nobody_is_missing() {
+    let known = |head: Head<'_>, descriptors: &mut Descriptors| {
+        let client = head.headers().get("client")?.to_str().ok()?;
+        descriptors.begin().entry("client", client);
+        Some(())
+    };
+    let mut nobody = Descriptors::new();
+    nobody.begin().entry("client", "nobody");
+    for (missing, admitted) in [(Missing::Deny, 0), (Missing::Allow, 9), (Missing::Shared(nobody), 4)] {
+        let unknown = if matches!(missing, Missing::Deny) { 403 } else { 429 };
+        let service =
+            RateLimitLayer::rules(rules(TEXT), "api", known).missing(missing).layer(service_fn(serve));
+        let mut of_nobody = 0;
+        for _ in 0..9 {
+            let status = service.clone().oneshot(request(None, "/")).await.unwrap().status();
+            assert!(status == StatusCode::OK || status.as_u16() == unknown, "{status}");
+            of_nobody += usize::from(status == StatusCode::OK);
+        }
+        assert_eq!(of_nobody, admitted);
+        assert_eq!(service.oneshot(request(Some("alice"), "/")).await.unwrap().status(), StatusCode::OK);
+    }
 }

@@ -85,13 +85,13 @@ impl<F> fmt::Debug for Describe<F> {
 
 impl<F> Key for Describe<F>
 where
-    F: Fn(Head<'_>, &mut Descriptors) + Send + Sync + 'static,
+    F: Fn(Head<'_>, &mut Descriptors) -> Option<()> + Send + Sync + 'static,
 {
     type Key = Descriptors;
 
     fn key(&self, head: Head<'_>) -> Option<Descriptors> {
         let mut descriptors = Descriptors::new();
-        (self.0)(head, &mut descriptors);
+        (self.0)(head, &mut descriptors)?;
         Some(descriptors)
     }
 }
@@ -99,10 +99,11 @@ where
 impl<C, F> RateLimitLayer<InDomain<C>, Describe<F>>
 where
     C: Clock + Send + Sync + 'static,
-    F: Fn(Head<'_>, &mut Descriptors) + Send + Sync + 'static,
+    F: Fn(Head<'_>, &mut Descriptors) -> Option<()> + Send + Sync + 'static,
 {
-    /// A layer of the [rules](Rules) of a domain. `describe` says what a request is: its descriptors. A request without any goes, and
-    /// so does one that no rule is for.
+    /// A layer of the [rules](Rules) of a domain. `describe` says what a request is: its descriptors. If it cannot, since the request
+    /// does not say whose it is, it answers `None`, and [`RateLimitLayer::missing`] says what happens: by default the request is
+    /// refused. A request that no rule is for goes.
     ///
     /// The rules stay yours to load again, watch and publish. Requests beyond a rule's soft limit go on with
     /// [`SoftLimited`](super::SoftLimited) among their extensions.
@@ -126,9 +127,10 @@ where
     /// ")?);
     /// let client = ClientIp::peer();
     /// let layer = RateLimitLayer::rules(Arc::clone(&rules), "edge", move |head, descriptors| {
-    ///     let Some(address) = client.key(head) else { return };
+    ///     let address = client.key(head)?;
     ///     descriptors.begin().entry("remote_address", address);
     ///     descriptors.begin().entry("path", head.path()).entry("remote_address", address);
+    ///     Some(())
     /// });
     /// # drop(layer);
     /// # Ok::<(), tollgate::rules::RulesError>(())
