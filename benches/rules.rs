@@ -91,7 +91,7 @@ impl Subject {
                     let limit = format!("{indent}  rate_limit: {{ unit: second, requests_per_unit: 10 }}\n");
                     write!(yaml, "{head}{value}{limit}").expect("a String takes any text");
                 } else if outer != value {
-                    write!(yaml, "{head}{value}{indent}  descriptors:\n").expect("a String takes any text");
+                    writeln!(yaml, "{head}{value}{indent}  descriptors:").expect("a String takes any text");
                     outer = value;
                 }
             }

@@ -374,3 +374,39 @@ fn meters_and_denied_keys_never_allocate() {
     assert_eq!(count, 0);
     assert!(meters.counts().denied >= 800);
 }
+
+/// Every way of matching: exact, by wildcards of all kinds, without a value, by a tier, by membership, and not at all.
+#[cfg(feature = "rules")]
+#[test]
+fn finding_a_requests_rules_allocates_nothing() {
+    let day = "rate_limit: { unit: day, requests_per_unit: 1 }";
+    let text = format!(
+        "
+domain: d
+tollgate: {{}}
+descriptors:
+  - {{ key: a, value: exact, descriptors: [{{ key: b, {day}, tiers: {{ t: {{ members: [m], {day} }} }} }}] }}
+  - {{ key: a, value: '/v*/x*', {day} }}
+  - {{ key: a, value: '*.png', {day} }}
+  - {{ key: a, value: '*mid*', {day} }}
+  - {{ key: 'k*', {day} }}
+"
+    );
+    let config = tollgate::rules::Config::from_yaml("test", &text).unwrap();
+    let domain = tollgate::rules::Domain::merge([config], false).unwrap().remove(0);
+    type Entries<'a> = &'a [(&'a str, &'a str)];
+    let requests: [(Entries<'_>, Option<&str>, usize); 8] = [
+        (&[("a", "exact"), ("b", "x")], None, 1),
+        (&[("a", "exact"), ("b", "x")], Some("t"), 1),
+        (&[("a", "exact"), ("b", "m")], Some("u"), 1),
+        (&[("a", "/v1/xy")], None, 1),
+        (&[("a", "cat.png")], None, 1),
+        (&[("a", "amidst")], None, 1),
+        (&[("key", "")], None, 1),
+        (&[("a", "none")], None, 0),
+    ];
+    for (entries, tier, found) in requests {
+        let count = allocations(|| assert_eq!(domain.matching(entries, tier).len(), found));
+        assert_eq!(count, 0, "{entries:?} {tier:?}");
+    }
+}

@@ -10,6 +10,8 @@ use tollgate::rules::{Config, ConfigError, Domain};
 
 use crate::support::good;
 
+type Read = fn(&str, &str) -> Result<Config, ConfigError>;
+
 fn runs(cases: u32) -> Runs {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
     Runs { cases, rng_seed: RngSeed::Fixed(0x7011_6A7E), failure_persistence: None, ..Runs::default() }
@@ -89,9 +91,7 @@ proptest! {
 
     #[test]
     fn any_text_is_read_or_refused(text in text()) {
-        let read: [fn(&str, &str) -> Result<Config, ConfigError>; 3] =
-            [Config::from_yaml, Config::from_json, Config::from_toml];
-        for read in read {
+        for read in [Config::from_yaml as Read, Config::from_json, Config::from_toml] {
             match read("any", &text) {
                 Ok(config) => {
                     let domains = Domain::merge([config], false).expect("one file has no clash");

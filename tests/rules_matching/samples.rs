@@ -8,6 +8,8 @@ use crate::support::domain;
 use crate::texts::{EDGE, FILES};
 
 type Entries<'a> = &'a [(&'a str, &'a str)];
+/// Entries, the limit and its period, and the metric's name.
+type Row<'a> = (Entries<'a>, Option<(u64, u64)>, &'a str);
 
 /// The one rule of a request, as a limit and its period in seconds.
 fn limit(rule: &Rule) -> (u64, u64) {
@@ -70,7 +72,7 @@ fn values_count_apart_unless_they_share() {
 #[test]
 fn the_second_sample_is_matched_as_by_envoy() {
     let files = domain(FILES);
-    let rows: [(Entries<'_>, Option<(u64, u64)>, &str); 11] = [
+    let rows: [Row<'_>; 11] = [
         (&[("path", "/v1/public")], Some((100, 60)), "files.path_/v1/public"),
         (&[("path", "/v1/a")], Some((20, 60)), "files.path_/v1/*"),
         (&[("path", "/v1/admin/x")], Some((20, 60)), "files.path_/v1/*"),
