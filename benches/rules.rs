@@ -11,12 +11,16 @@
 //! * exact: one key, as many values. bare: as many keys, without values. prefix: as many patterns `/v1/…*` of one key. suffix: `*….ext`.
 //!   middle: `/v1/…*/edit`, of which all end alike. nested: under ten values of a first level, each with its part of exact values.
 //!   linear: `*…*`, which no index helps with.
+//! * The second table is of whole checks: matching, deciding, counting; beside the limiter alone.
 //! * Known bias: a tight loop keeps the tree in the caches, as far as it fits them.
 
 #[path = "peers/summary.rs"]
 #[allow(dead_code, reason = "made for peers.rs")]
 mod summary;
 mod support;
+
+#[path = "rules/checks.rs"]
+mod checks;
 
 use std::fmt::Write as _;
 
@@ -136,8 +140,11 @@ fn main() {
         println!("{name:<8} {few:>9.1} {many:>9.1} {ratio:>7.2}");
         rows.push(json!({ "kind": name, "few_ns": few, "many_ns": many, "ratio": ratio }));
     }
+    let checks = checks::run(rounds, matches);
+    let checks: Vec<Value> =
+        checks.iter().map(|(name, ns, ratio)| json!({ "kind": name, "ns": ns, "ratio": ratio })).collect();
     if let Some(path) = option("--json") {
-        let json = json!({ "few": SIZES[0], "many": SIZES[1], "rows": rows });
+        let json = json!({ "few": SIZES[0], "many": SIZES[1], "rows": rows, "checks": checks });
         std::fs::write(&path, json.to_string())
             .unwrap_or_else(|error| panic!("cannot write {path}: {error}"));
     }

@@ -26,51 +26,44 @@ pub(super) struct Observers {
 /// Parts of a million.
 const MILLION: u32 = 1_000_000;
 
-/// A rule that applies to a request.
+/// A rule that applies to a request, and what it is asked.
 #[derive(Debug)]
 pub(super) struct Ask<'r> {
-    index: u32,
     active: &'r Active,
-    descriptor: u32,
-    entries: &'r [(&'r str, &'r str)],
     key: Key<'r>,
     cost: u64,
-    part: Part,
     /// The limit that the request brings along.
     own: Option<u32>,
-    decision: Option<Decision>,
     charged: bool,
 }
 
-/// The rules that apply to a request, decided together.
-#[derive(Debug)]
-pub(super) struct Asks<'r>(SmallVec<[Ask<'r>; 2]>);
+/// The rules that apply to a request, decided together: what each is asked, and what it says, in place, for it is large.
+#[derive(Debug, Default)]
+pub(super) struct Asks<'r> {
+    asks: SmallVec<[Ask<'r>; 2]>,
+    said: Few<Decided>,
+}
 
 impl<'r> Asks<'r> {
     /// Those that apply to any of the descriptors.
+    #[inline]
     pub(super) fn find(
+        &mut self,
         domain: &'r InForce,
         descriptors: &[Descriptor<'r>],
         cost: u64,
         now_ns: u64,
         hasher: &Hasher,
-    ) -> Self {
-        let mut asks = SmallVec::new();
-        for (place, descriptor) in (0..).zip(descriptors) {
+    ) {
+        let mut replaces = false;
+        for (descriptor, place) in descriptors.iter().zip(0..) {
+            let cost = descriptor.cost(cost);
+            let said = |rule, part| Decided { rule, descriptor: place, part, soft: false, decision: None };
             if let Some((requests, unit)) = descriptor.own_limit() {
                 if let Some(active) = domain.override_of(unit, hasher) {
-                    asks.push(Ask {
-                        index: Overrides::place(unit),
-                        active,
-                        descriptor: place,
-                        entries: descriptor.entries(),
-                        key: Key::of(&domain.name, descriptor, active),
-                        cost: descriptor.cost(cost),
-                        part: Part::Enforced,
-                        own: Some(requests),
-                        decision: None,
-                        charged: false,
-                    });
+                    let key = Key::of(&domain.name, descriptor, active);
+                    self.asks.push(Ask { active, key, cost, own: Some(requests), charged: false });
+                    self.said.push(said(Overrides::place(unit), Part::Enforced));
                 }
                 continue;
             }
@@ -78,48 +71,41 @@ impl<'r> Asks<'r> {
                 let Some(active) = domain.active(index) else { continue };
                 let key = Key::of(&domain.name, descriptor, active);
                 let part = part(active, &key, index, now_ns, hasher);
-                let cost = descriptor.cost(cost);
-                asks.push(Ask {
-                    index,
-                    active,
-                    descriptor: place,
-                    entries: descriptor.entries(),
-                    key,
-                    cost,
-                    part,
-                    own: None,
-                    decision: None,
-                    charged: false,
-                });
+                replaces |= !active.rule.replaces.is_empty();
+                self.asks.push(Ask { active, key, cost, own: None, charged: false });
+                self.said.push(said(index, part));
             }
         }
-        let mut asks = Self(asks);
-        asks.replace();
-        asks
+        if replaces {
+            self.replace();
+        }
     }
 
     /// Switches those off that others replace.
+    #[cold]
     fn replace(&mut self) {
-        if self.0.iter().all(|ask| ask.active.rule.replaces.is_empty()) {
-            return;
-        }
-        let is_replaced = |ask: &Ask<'_>| {
-            let Ask { active: Active { rule, .. }, .. } = ask;
-            rule.is_named && self.0.iter().any(|other| other.active.rule.replaces.contains(&rule.name))
-        };
-        let replaced: SmallVec<[bool; 8]> = self.0.iter().map(is_replaced).collect();
-        for (ask, replaced) in self.0.iter_mut().zip(replaced) {
-            if replaced {
-                ask.part = Part::Replaced;
+        for (ask, said) in self.asks.iter().zip(&mut self.said) {
+            let rule = &ask.active.rule;
+            let by = |other: &Ask<'_>| other.active.rule.replaces.contains(&rule.name);
+            if rule.is_named && self.asks.iter().any(by) {
+                said.part = Part::Replaced;
             }
         }
     }
 
     /// Decides, and charges what is admitted.
+    #[inline]
     pub(super) fn decide<C: Clock>(&mut self, charging: Charging, when: When<'_, C>) -> Outcome {
+        // The usual case.
+        if let ([ask], [said], Charging::AllOrNothing) = (&mut self.asks[..], &mut self.said[..], charging)
+            && said.part == Part::Enforced
+        {
+            ask.charge(said, when);
+            return said.outcome();
+        }
         match charging {
             Charging::AllOrNothing => self.all_or_nothing(when),
-            Charging::CountFirst => self.0.iter_mut().for_each(|ask| ask.count(when)),
+            Charging::CountFirst => self.each(|_| true).for_each(|(ask, said)| ask.count(said, when)),
         }
         self.outcome()
     }
@@ -127,76 +113,78 @@ impl<'r> Asks<'r> {
     /// What they say together: of those that refuse one may say never.
     fn outcome(&self) -> Outcome {
         let mut outcome = Outcome::Allowed;
-        for ask in self.of(Part::Enforced) {
-            outcome = worse(outcome, ask.outcome());
+        for said in self.of(Part::Enforced) {
+            outcome = worse(outcome, said.outcome());
         }
         if self.all_quotas_refuse() {
-            for ask in self.of(Part::Quota) {
-                outcome = worse(outcome, ask.outcome());
+            for said in self.of(Part::Quota) {
+                outcome = worse(outcome, said.outcome());
             }
         }
         outcome
     }
 
-    fn of(&self, part: Part) -> impl Iterator<Item = &Ask<'r>> {
-        self.0.iter().filter(move |ask| ask.part == part)
+    fn of(&self, part: Part) -> impl Iterator<Item = &Decided> {
+        self.said.iter().filter(move |said| said.part == part)
+    }
+
+    /// Those that take part so.
+    fn each(&mut self, part: impl Fn(Part) -> bool) -> impl Iterator<Item = (&mut Ask<'r>, &mut Decided)> {
+        self.asks.iter_mut().zip(&mut self.said).filter(move |(_, said)| part(said.part))
     }
 
     fn all_quotas_refuse(&self) -> bool {
-        self.of(Part::Quota).count() > 0 && self.of(Part::Quota).all(|ask| ask.outcome() != Outcome::Allowed)
+        self.of(Part::Quota).count() > 0
+            && self.of(Part::Quota).all(|said| said.outcome() != Outcome::Allowed)
     }
 
     /// Charges all that are enforced, and of those with `quota_mode` the ones that have room, at least one; or none.
     fn all_or_nothing<C: Clock>(&mut self, when: When<'_, C>) {
         // One limit alone is charged at once.
-        let several = self.0.iter().filter(|ask| ask.refuses()).count() > 1;
+        let several = self.each(refuses).count() > 1;
         if several {
-            self.look_at_all(when);
+            self.each(refuses).for_each(|(ask, said)| ask.look(said, when));
         }
         let admitted = (!several || self.outcome() == Outcome::Allowed) && self.charge_all(when);
         if several && !admitted {
             self.undo(when);
-            self.look_at_all(when);
+            self.each(refuses).for_each(|(ask, said)| ask.look(said, when));
         }
-        for ask in self.0.iter_mut().filter(|ask| ask.part == Part::Shadow) {
+        for (ask, said) in self.each(|part| part == Part::Shadow) {
             if admitted {
-                ask.charge(when);
+                ask.charge(said, when);
             } else {
-                ask.look(when);
+                ask.look(said, when);
             }
         }
-    }
-
-    fn look_at_all<C: Clock>(&mut self, when: When<'_, C>) {
-        self.0.iter_mut().filter(|ask| ask.refuses()).for_each(|ask| ask.look(when));
     }
 
     /// Those that can be taken back first. Whether the request may go.
     fn charge_all<C: Clock>(&mut self, when: When<'_, C>) -> bool {
         for undoes in [true, false] {
-            for ask in &mut self.0 {
-                if ask.part == Part::Enforced && ask.undoes() == undoes {
-                    ask.charge(when);
-                    if ask.outcome() != Outcome::Allowed {
+            for (ask, said) in self.each(|part| part == Part::Enforced) {
+                if ask.undoes() == undoes {
+                    ask.charge(said, when);
+                    if said.outcome() != Outcome::Allowed {
                         return false;
                     }
                 }
             }
         }
-        self.0.iter_mut().filter(|ask| ask.part == Part::Quota).for_each(|ask| ask.charge(when));
+        self.each(|part| part == Part::Quota).for_each(|(ask, said)| ask.charge(said, when));
         !self.all_quotas_refuse()
     }
 
     /// Whether anything was charged.
     pub(super) fn charged(&self) -> bool {
-        self.0.iter().any(|ask| ask.charged)
+        self.asks.iter().any(|ask| ask.charged)
     }
 
     /// Takes back what was charged, as far as it can be.
     pub(super) fn undo<C: Clock>(&mut self, when: When<'_, C>) {
-        for ask in &mut self.0 {
+        for (ask, said) in self.each(|_| true) {
             if std::mem::take(&mut ask.charged)
-                && let (Some(limiter), Some(charge)) = (ask.active.limiter(), &ask.decision)
+                && let (Some(limiter), Some(charge)) = (ask.active.limiter(), &said.decision)
             {
                 let store = limiter.generation.store();
                 store.give_back(ask.key.as_str(), when, charge, charge.charged());
@@ -206,28 +194,41 @@ impl<'r> Asks<'r> {
 
     /// Whether the rules of a newer load count for all of them where these do.
     pub(super) fn still_count_in(&self, domain: Option<&InForce>) -> bool {
-        let mut charged = self.0.iter().filter(|ask| ask.charged && ask.own.is_none());
+        let mut charged = self.asks.iter().filter(|ask| ask.charged && ask.own.is_none());
         charged.all(|ask| ask.active.counts_in(domain))
     }
 
     /// Tells what came of each.
-    pub(super) fn report(&self, domain: &InForce, outcome: Outcome, shadow: bool, to: &Observers) {
-        for ask in &self.0 {
-            ask.report(domain, outcome, shadow, to);
+    pub(super) fn report(
+        &mut self,
+        domain: &InForce,
+        descriptors: &[Descriptor<'_>],
+        (outcome, shadow): (Outcome, bool),
+        to: &Observers,
+    ) {
+        for (ask, said) in self.each(|part| part != Part::Replaced) {
+            said.soft = ask.is_soft_limited(said);
+            if let Some(shadow) = ask.report(said, domain, outcome, shadow) {
+                ask.tell(said, domain, descriptors, shadow, to);
+            }
         }
     }
 
     /// What is kept of them.
-    pub(super) fn decided(self) -> Few<Decided> {
-        self.0
-            .into_iter()
-            .map(|ask| {
-                let soft = ask.is_soft_limited();
-                let Ask { index, descriptor, part, decision, .. } = ask;
-                Decided { rule: index, descriptor, part, soft, decision }
-            })
-            .collect()
+    pub(super) fn said(self) -> Few<Decided> {
+        self.said
     }
+}
+
+impl Decided {
+    fn outcome(&self) -> Outcome {
+        self.decision.as_ref().map_or(Outcome::Allowed, Decision::outcome)
+    }
+}
+
+/// Whether it can refuse the request.
+fn refuses(part: Part) -> bool {
+    matches!(part, Part::Enforced | Part::Quota)
 }
 
 /// How a rule takes part. Of those that refuse some keys only, which are those is chosen by the key; where all requests share one,
@@ -263,66 +264,65 @@ fn worse(one: Outcome, other: Outcome) -> Outcome {
 }
 
 impl Ask<'_> {
-    /// Whether it can refuse the request.
-    fn refuses(&self) -> bool {
-        matches!(self.part, Part::Enforced | Part::Quota)
-    }
-
     /// Whether more is in use than the soft limit.
-    fn is_soft_limited(&self) -> bool {
-        let &Ask { active, ref decision, .. } = self;
-        active.rule.soft < u64::MAX
-            && decision.as_ref().is_some_and(|decision| {
-                let in_use = || Some(active.limiter()?.generation.store().owed(decision));
-                decision.is_allowed() && in_use().unwrap_or(0) > active.rule.soft
-            })
+    fn is_soft_limited(&self, said: &Decided) -> bool {
+        let Some((decision, limiter)) = said.decision.as_ref().zip(self.active.limiter()) else {
+            return false;
+        };
+        let soft = self.active.rule.soft;
+        soft < u64::MAX && decision.is_allowed() && limiter.generation.store().owed(decision) > soft
     }
 
-    /// What it is counted by, for people.
-    fn shown(&self) -> Cow<'_, str> {
-        match &self.key {
-            Key::Whole(value) => Cow::Borrowed(value),
-            Key::Joined(_) => {
-                let pairs: Vec<String> =
-                    self.entries.iter().map(|(key, value)| format!("{key}={value}")).collect();
-                Cow::Owned(pairs.join(","))
-            }
+    /// Counts what came of it; of a refusal whether that only reports. A look is nothing to count; and of a request
+    /// that another rule refused nothing was charged here, so nothing is counted either, unless refused requests are charged too.
+    fn report(&self, said: &Decided, domain: &InForce, outcome: Outcome, shadow: bool) -> Option<bool> {
+        let Self { active, cost, .. } = self;
+        if *cost == 0 {
+            return None;
         }
-    }
-
-    /// Tells what came of it. A look is nothing to tell of; and of a request that another rule refused nothing was charged here, so
-    /// nothing is counted either, unless refused requests are charged too.
-    fn report(&self, domain: &InForce, outcome: Outcome, shadow: bool, to: &Observers) {
-        let Self { active, cost, part, .. } = self;
-        if *cost == 0 || *part == Part::Replaced {
-            return;
-        }
-        let Some(decision) = &self.decision else {
+        let Some(decision) = &said.decision else {
             active.meters.record(Event::Unlimited, *cost);
-            return;
+            return None;
         };
         if decision.is_allowed() {
             if outcome == Outcome::Allowed || shadow || domain.charging == Charging::CountFirst {
                 active.meters.observe(decision, false);
-                if self.is_soft_limited() {
+                if said.soft {
                     active.meters.record(Event::SoftLimited, *cost);
                 }
             }
-            return;
+            return None;
         }
-        let shadow = shadow || *part == Part::Shadow || outcome == Outcome::Allowed;
+        let shadow = shadow || said.part == Part::Shadow || outcome == Outcome::Allowed;
         active.meters.observe(decision, shadow);
-        let key = self.shown();
-        let rule = &*active.rule.name;
+        Some(shadow)
+    }
+
+    /// Tells of a refusal.
+    #[cold]
+    fn tell(
+        &self,
+        said: &Decided,
+        domain: &InForce,
+        descriptors: &[Descriptor<'_>],
+        shadow: bool,
+        to: &Observers,
+    ) {
+        let key = match &self.key {
+            Key::Whole(value) => Cow::Borrowed(*value),
+            Key::Joined(_) => {
+                let entries = descriptors.get(said.descriptor as usize).map_or(&[][..], Descriptor::entries);
+                let pairs: Vec<String> =
+                    entries.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                Cow::Owned(pairs.join(","))
+            }
+        };
+        let rule = &*self.active.rule.name;
         if let (Some(top), false) = (&to.top, shadow) {
             top.record(rule, &key);
         }
-        let retry_after = decision.retry_after();
+        let retry_after = said.decision.and_then(|decision| decision.retry_after());
         to.log.record(&Refusal { domain: &domain.name, rule, retry_after, shadow, key: &key });
-    }
-
-    fn outcome(&self) -> Outcome {
-        self.decision.map_or(Outcome::Allowed, |decision| decision.outcome())
     }
 
     fn undoes(&self) -> bool {
@@ -349,34 +349,34 @@ impl Ask<'_> {
         }
     }
 
-    fn charge<C: Clock>(&mut self, when: When<'_, C>) {
-        self.decision = match self.limiter() {
+    #[inline]
+    fn charge<C: Clock>(&mut self, said: &mut Decided, when: When<'_, C>) {
+        said.decision = match self.limiter() {
             Some((limiter, spare)) => Some(limiter.charge(self.key.as_str(), self.cost, spare, when)),
             None => self.uncounted(when.now_ns),
         };
-        self.charged = self.decision.is_some_and(|decision| decision.charged() > 0);
+        self.charged = said.decision.as_ref().is_some_and(|decision| decision.charged() > 0);
     }
 
-    fn look<C: Clock>(&mut self, when: When<'_, C>) {
-        self.decision = match self.limiter() {
+    fn look<C: Clock>(&mut self, said: &mut Decided, when: When<'_, C>) {
+        said.decision = match self.limiter() {
             Some((limiter, spare)) => Some(limiter.look(self.key.as_str(), self.cost, spare, when)),
             None => self.uncounted(when.now_ns),
         };
     }
 
     /// Counts it, and judges afterwards.
-    fn count<C: Clock>(&mut self, when: When<'_, C>) {
-        if self.part == Part::Replaced {
+    fn count<C: Clock>(&mut self, said: &mut Decided, when: When<'_, C>) {
+        if said.part == Part::Replaced {
             return;
         }
-        let (decision, charged) = match self.limiter() {
+        (said.decision, self.charged) = match self.limiter() {
             Some((limiter, spare)) => {
                 let (decision, charged) = limiter.count(self.key.as_str(), self.cost, spare, when);
                 (Some(decision), charged)
             }
             None => (self.uncounted(when.now_ns), false),
         };
-        (self.decision, self.charged) = (decision, charged);
     }
 }
 

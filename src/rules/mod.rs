@@ -238,7 +238,7 @@ impl<C: Clock> Rules<C> {
     ///
     /// # Complexity
     /// For each descriptor a search by its entries (constant but for wildcards that begin with `*`), and for each rule that
-    /// applies a check of its store. Never allocates for up to two rules with short keys. Takes no lock.
+    /// applies a check of its store. Never allocates for up to two rules that count by one value each. Takes no lock.
     #[must_use = "an answer that nobody reads limits nothing"]
     pub fn check(&self, domain: &str, descriptors: &[Descriptor<'_>]) -> Answer {
         self.check_n(domain, descriptors, 1)
@@ -271,11 +271,9 @@ impl<C: Clock> Rules<C> {
                 let decided = smallvec::SmallVec::new();
                 return Answer { live, domain: None, outcome: Outcome::Allowed, shadow, decided };
             };
-            let (mut asks, outcome) = domain.timer.time(|| {
-                let mut asks = Asks::find(domain, descriptors, hits, when.now_ns, &self.hasher);
-                let outcome = asks.decide(domain.charging, when);
-                (asks, outcome)
-            });
+            let mut asks = Asks::default();
+            asks.find(domain, descriptors, hits, when.now_ns, &self.hasher);
+            let outcome = domain.timer.time(|| asks.decide(domain.charging, when));
             if asks.charged() {
                 fence_after_rmw();
                 if !self.live.is_present(&live)
@@ -286,8 +284,8 @@ impl<C: Clock> Rules<C> {
                 }
             }
             let shadow = self.options.shadow || domain.shadow;
-            asks.report(domain, outcome, shadow, &self.observers);
-            let decided = asks.decided();
+            asks.report(domain, descriptors, (outcome, shadow), &self.observers);
+            let decided = asks.said();
             return Answer { live, domain: Some(place), outcome, shadow, decided };
         }
     }

@@ -58,7 +58,8 @@ fn check_carelessly(rules: &Shared) -> bool {
     let entries = [("a", "x")];
     let descriptors = [Descriptor::new(&entries)];
     let when = When::read(&rules.clock);
-    let mut asks = Asks::find(domain, &descriptors, 1, when.now_ns, &rules.hasher);
+    let mut asks = Asks::default();
+    asks.find(domain, &descriptors, 1, when.now_ns, &rules.hasher);
     asks.decide(domain.charging, when) == Outcome::Allowed
 }
 

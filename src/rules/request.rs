@@ -1,6 +1,6 @@
 //! What a request says of itself.
 
-use smallvec::SmallVec;
+use std::fmt::Write as _;
 
 use super::live::Active;
 use super::spec::Unit;
@@ -82,7 +82,7 @@ pub(super) enum Key<'a> {
     /// One value, or none.
     Whole(&'a str),
     /// Several, each after its length.
-    Joined(SmallVec<[u8; 96]>),
+    Joined(String),
 }
 
 impl<'a> Key<'a> {
@@ -101,7 +101,7 @@ impl<'a> Key<'a> {
             0 => Self::Whole(""),
             1 if !keys_vary => Self::Whole(counted().next().map_or("", |(_, (_, value))| value)),
             _ => {
-                let mut joined = SmallVec::new();
+                let mut joined = String::new();
                 for (_, (key, value)) in counted() {
                     if keys_vary {
                         push(&mut joined, key);
@@ -115,7 +115,7 @@ impl<'a> Key<'a> {
 
     /// A domain with the keys and values of all entries.
     fn of_all(domain: &str, entries: &[(&str, &str)]) -> Self {
-        let mut joined = SmallVec::new();
+        let mut joined = String::new();
         push(&mut joined, domain);
         for (key, value) in entries {
             push(&mut joined, key);
@@ -127,29 +127,15 @@ impl<'a> Key<'a> {
     pub(super) fn as_str(&self) -> &str {
         match self {
             Self::Whole(value) => value,
-            // Texts and digits, one after the other.
-            Self::Joined(joined) => std::str::from_utf8(joined).unwrap_or_default(),
+            Self::Joined(joined) => joined,
         }
     }
 }
 
 /// A text after its length, which tells ("a", "bc") from ("ab", "c").
-fn push(joined: &mut SmallVec<[u8; 96]>, text: &str) {
-    let mut digits = [0_u8; 20];
-    let mut at = digits.len();
-    let mut rest = text.len();
-    loop {
-        at -= 1;
-        // A digit.
-        digits[at] = b'0' + u8::try_from(rest % 10).unwrap_or_default();
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    joined.extend_from_slice(&digits[at..]);
-    joined.push(b':');
-    joined.extend_from_slice(text.as_bytes());
+fn push(joined: &mut String, text: &str) {
+    // Writing to a text does not fail.
+    let _ = write!(joined, "{}:{text}", text.len());
 }
 
 #[cfg(test)]

@@ -245,7 +245,10 @@ where
     }
 
     fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
-        self.table.act(&self.word, verb, self.hash(key), &self.timed(when), cost)
+        match verb {
+            Verb::Check => self.table.charge(&self.word, self.hash(key), &self.timed(when), cost),
+            _ => self.table.act(&self.word, verb, self.hash(key), &self.timed(when), cost),
+        }
     }
 
     fn look<C: Clock>(&self, key: &Q, when: When<'_, C>, cost: u64) -> Decision {

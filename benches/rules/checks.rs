@@ -1,0 +1,85 @@
+//! What does a whole check by rules cost, beside the limiter that a server without rules would ask?
+
+use tollgate::rules::{Config, Descriptor, Rules};
+use tollgate::{FixedWindow, Quota, RateLimiter, check_all};
+
+use super::summary::{Summary, float};
+use super::support::{XorShift, count, length, stopwatch};
+
+const KEYS: u64 = 1_000;
+
+fn rules(limits: &str) -> Rules {
+    let text = format!("{{ domain: bench, tollgate: {{}}, descriptors: [ {limits} ] }}");
+    let config = Config::from_yaml("bench.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
+    Rules::builder().load([config]).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Admits a request of a client, by its address.
+type Check = Box<dyn Fn(&str) -> bool>;
+
+/// Limits that nobody reaches. In order: what the others are compared with comes before them.
+fn subjects() -> Vec<(&'static str, usize, Check)> {
+    const ADDRESS: &str =
+        "{ key: remote_address, rate_limit: { unit: minute, requests_per_unit: 1000000, algorithm: gcra } }";
+    const WINDOW: &str = "{ key: remote_address, rate_limit: { unit: minute, requests_per_unit: 1000000 } }";
+    const CLIENT: &str = "{ key: client, rate_limit: { unit: hour, requests_per_unit: 10000000 } }";
+    let quota = Quota::per_minute(1_000_000);
+    let windows = |quota| RateLimiter::builder(FixedWindow::new(quota)).compact().expect("it fits");
+    let bucket = RateLimiter::new(quota);
+    let window = windows(quota);
+    let pair = (windows(quota), windows(Quota::per_hour(10_000_000)));
+    let of_rules = |limits: &str| {
+        let rules = rules(limits);
+        let check = move |client: &str| {
+            rules.check("bench", &[Descriptor::new(&[("remote_address", client)])]).is_allowed()
+        };
+        Box::new(check) as Check
+    };
+    let both = rules(&format!("{WINDOW}, {CLIENT}"));
+    vec![
+        ("limiter, gcra", 0, Box::new(move |client| bucket.check(client).is_allowed())),
+        ("rule, gcra", 0, of_rules(ADDRESS)),
+        ("limiter, fixed window", 2, Box::new(move |client| window.check(client).is_allowed())),
+        ("rule, fixed window", 2, of_rules(WINDOW)),
+        (
+            "two limiters, check_all",
+            4,
+            Box::new(move |client| check_all((pair.0.on(client), pair.1.on(client))).is_allowed()),
+        ),
+        (
+            "two rules",
+            4,
+            Box::new(move |client| {
+                let (one, other) = ([("remote_address", client)], [("client", client)]);
+                both.check("bench", &[Descriptor::new(&one), Descriptor::new(&other)]).is_allowed()
+            }),
+        ),
+    ]
+}
+
+/// Prints the table; name, nanoseconds, and the ratio to the subject that each is compared with.
+pub fn run(rounds: usize, checks: u64) -> Vec<(&'static str, f64, f64)> {
+    let mut random = XorShift::new(11);
+    let clients: Vec<String> =
+        (0..KEYS).map(|_| format!("203.0.{}.{}", random.below(256), random.below(256))).collect();
+    let subjects = subjects();
+    let mut all: Vec<Vec<f64>> = vec![Vec::new(); subjects.len()];
+    for _ in 0..rounds {
+        for ((_, _, check), ns) in subjects.iter().zip(&mut all) {
+            let start = stopwatch();
+            let admitted = clients.iter().cycle().take(length(checks)).filter(|client| check(client)).count();
+            let elapsed = u64::try_from(start.elapsed().as_nanos()).expect("a round is short");
+            assert_eq!(count(admitted), checks, "nobody reaches the limit");
+            ns.push(float(elapsed) / float(checks));
+        }
+    }
+    println!("\n{:<26} {:>7} {:>7}   ns a check of 1,000 keys, one thread", "", "ns", "ratio");
+    let mut rows = Vec::new();
+    for ((name, beside, _), ns) in subjects.iter().zip(&all) {
+        let median = Summary::of(ns.iter().copied()).median;
+        let ratio = Summary::of(ns.iter().zip(&all[*beside]).map(|(own, other)| own / other)).median;
+        println!("{name:<26} {median:>7.1} {ratio:>7.2}");
+        rows.push((*name, median, ratio));
+    }
+    rows
+}
