@@ -91,10 +91,10 @@ Files of rules, as limits.yaml:
             rate_limit: { unit: minute, requests_per_unit: 5 }
   Rules decide by descriptors: lists of keys and values that a request says of itself. Which fields of a log they are is worked
   out from the keys, or said:
-    tollgate replay access.log --rules limits.yaml \
+    tollgate replay access.log --rules limits.yaml \\
       --descriptor remote_address=ip --descriptor path=bare_path,remote_address=ip
   Nested JSON, a constant, tiers, and a picture:
-    tollgate replay requests.jsonl --rules limits.yaml --rules more.toml --domain api \
+    tollgate replay requests.jsonl --rules limits.yaml --rules more.toml --domain api \\
       --descriptor generic_key:=api,tenant=user.tenant --tier user.plan --chart denied.svg
   The same rules, charged as Envoy's service does, with results for a program and a byte a request:
     tollgate replay access.log --rules limits.yaml --charging count-first --json --decisions out.bin
@@ -138,7 +138,7 @@ pub struct InputArgs {
     #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
     pub key: Option<FieldList>,
 
-    /// Cut IPv6 addresses in keys to this many bits, and treat ::ffff:192.0.2.1 as 192.0.2.1 [default: off]
+    /// Cut IPv6 addresses in keys and descriptors to this many bits, and treat ::ffff:192.0.2.1 as 192.0.2.1 [default: off]
     #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(0..=128), help_heading = "Input")]
     pub ipv6_prefix: Option<u8>,
 
