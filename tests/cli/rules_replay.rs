@@ -316,6 +316,17 @@ fn constants_are_given_or_worked_out() {
     assert_eq!(place.read("out"), b"1111000000");
     assert_eq!(place.decisions("log --rules rules.yaml --descriptor generic_key:='a,b'"), "1111000000");
     assert_eq!(place.decisions("log --rules rules.yaml --descriptor generic_key:=a"), "1111111111");
+    place.file(
+        "two.yaml",
+        "domain: d\ndescriptors:\n\
+         - { key: generic_key, value: a, rate_limit: { unit: hour, requests_per_unit: 4 } }\n\
+         - { key: generic_key, value: b, rate_limit: { unit: hour, requests_per_unit: 3 } }\n\
+         - { key: generic_key, rate_limit: { unit: hour, requests_per_unit: 1 } }\n",
+    );
+    let run = place.run("replay log --rules two.yaml --decisions out").ok();
+    assert!(run.stdout.contains("Note     the rules have 2 constants"), "{}", run.stdout);
+    assert!(run.stdout.contains("Note     rule d|generic_key: its key has no field"), "{}", run.stdout);
+    assert_eq!(place.read("out"), b"1110000000");
 }
 
 #[test]
@@ -337,6 +348,7 @@ fn the_made_up_day_has_clients() {
     let run = place.run("replay --rules edge.yaml --chart out.svg").ok();
     assert!(run.stdout.contains("Asked as remote_address=client"), "{}", run.stdout);
     assert!(run.stdout.contains("Note     no field is known to be path"), "{}", run.stdout);
+    assert_eq!(row(&run, "path=?"), "path=?,remote_address=client 0 0");
     let chart = String::from_utf8(place.read("out.svg")).unwrap();
     assert!(chart.contains("edge.yaml") && chart.contains("3 rules"), "{chart:.500}");
 }

@@ -273,7 +273,13 @@ impl Mapping {
         fields
     }
 
-    /// A descriptor with the fields that were found; and the keys for which there is none.
+    /// How many different texts are part of descriptors.
+    #[must_use]
+    pub fn constants(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// A descriptor with the fields that were found, or `?`; and the keys for which there is none.
     #[must_use]
     pub fn shown(&self, descriptor: usize, fields: &Fields) -> (DescriptorArg, Vec<String>) {
         let mut lacking = Vec::new();
@@ -283,7 +289,7 @@ impl Mapping {
                 Source::Text(text) => Value::Text(fields.text(text).to_owned()),
                 Source::Field(at) => Value::Field(fields.found(at).0.unwrap_or_else(|| {
                     lacking.push(key.clone());
-                    self.wanted.get(at).and_then(|wanted| wanted.names.first()).cloned().unwrap_or_default()
+                    "?".to_owned()
                 })),
             };
             (key.clone(), value)

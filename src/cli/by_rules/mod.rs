@@ -170,8 +170,17 @@ fn about(trace: &Trace, mapping: &Mapping, loaded: &Loaded, args: &ReplayArgs) -
             "no field of the input is known to be a key of the rules ({keys}); say which with --descriptor KEY=FIELD"
         )));
     }
-    let how = if mapping.derived { " (worked out from the rules; see --descriptor)" } else { "" };
-    described.iter().for_each(|shown| about += &format!("Asked as {shown}{how}\n"));
+    for (at, shown) in described.iter().enumerate() {
+        let derived =
+            if mapping.derived && at == 0 { " (worked out from the rules; see --descriptor)" } else { "" };
+        about += &format!("Asked as {shown}{derived}\n");
+    }
+    if mapping.derived && mapping.constants() > 1 {
+        about += &format!(
+            "Note     the rules have {} constants, and every request is asked as with each of them; say which with --descriptor\n",
+            mapping.constants()
+        );
+    }
     if !lacking.is_empty() {
         about += &format!(
             "Note     no field is known to be {}, so rules for it are not asked; say which with --descriptor\n",

@@ -128,16 +128,11 @@ impl<'a> Told<'a> {
             let Counted { domain, rule, .. } = self.rules.get(key.rule)?;
             Some(RuleKeyJson { domain, rule: &rule.identity, key: self.key_json(key) })
         };
+        let each = self.rules.iter().zip(&tally.by_rule).zip(self.keys_by_rule());
         report::to_json(&Json {
             input: InputJson::new(self.trace),
             descriptors: self.descriptors(),
-            rules: self
-                .rules
-                .iter()
-                .zip(&tally.by_rule)
-                .enumerate()
-                .map(|(at, rule)| self.rule_json(at, rule))
-                .collect(),
+            rules: each.map(|((counted, by_rule), keys)| self.rule_json(counted, by_rule, keys)).collect(),
             results: ResultJson {
                 admitted: tally.admitted(),
                 denied: tally.denied,
@@ -153,9 +148,19 @@ impl<'a> Told<'a> {
         })
     }
 
-    fn rule_json(&self, at: usize, (counted, by_rule): (&'a Counted, &ByRule)) -> RuleJson<'a> {
+    /// Of each rule, the keys to be listed.
+    fn keys_by_rule(&self) -> Vec<Vec<&'a DeniedKey>> {
+        let mut each = vec![Vec::new(); self.rules.len()];
+        for key in &self.tally.denied_keys {
+            if let Some(keys) = each.get_mut(key.rule).filter(|keys| keys.len() < self.top) {
+                keys.push(key);
+            }
+        }
+        each
+    }
+
+    fn rule_json(&self, counted: &'a Counted, by_rule: &ByRule, keys: Vec<&DeniedKey>) -> RuleJson<'a> {
         let Counted { domain, rule, file, counts } = counted;
-        let keys = self.tally.denied_keys.iter().filter(|key| key.rule == at);
         RuleJson {
             domain,
             rule: &rule.identity,
@@ -177,7 +182,7 @@ impl<'a> Told<'a> {
             keys_denied: by_rule.keys_denied,
             keys_shadow_denied: by_rule.keys_shadow_denied,
             longest_wait_ns: report::nanos(by_rule.longest_wait),
-            top_denied: keys.take(self.top).map(|key| self.key_json(key)).collect(),
+            top_denied: keys.into_iter().map(|key| self.key_json(key)).collect(),
         }
     }
 

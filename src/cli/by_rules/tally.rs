@@ -232,7 +232,8 @@ impl<'t> Run<'t> {
                 }
             }
             shadow |= !refuses;
-            if let Some(number) = descriptor {
+            // A look is nothing that a rule counts.
+            if let Some(number) = descriptor.filter(|_| record.cost > 0) {
                 self.count_key(record, rule, &applied, number, refuses);
             }
         }
