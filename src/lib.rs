@@ -46,6 +46,11 @@
 //! change while in use: see [`guide::decisions`]. Waiting for a turn, first come, first served, in threads and in tokio's tasks:
 //! see [`guide::waiting`].
 //!
+//! # In front of a server
+//!
+//! Rules from files that reload (`guide::rules`), middleware for tower (`guide::middleware`), what clients are told
+//! (`guide::http`), what operators see ([`telemetry`]): each a feature of its own.
+//!
 //! # Guarantees
 //!
 //! - What is admitted never exceeds the algorithm's bound (stated at its type), for any key and interval and under any

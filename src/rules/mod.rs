@@ -419,7 +419,7 @@ impl<C: Clock> Rules<C> {
     }
 
     /// Calls `visit` with the name of each rule and what its store says of itself: keys, evictions, how full it is. For gauges, when
-    /// they are scraped; with feature `metrics`, [`publish_rules`](crate::telemetry::publish_rules) does that.
+    /// they are scraped; with feature `metrics`, `telemetry::publish_rules` does that.
     ///
     /// # Complexity
     /// O(slots) of all compact stores.
