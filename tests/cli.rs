@@ -14,6 +14,8 @@ mod limits;
 mod outputs;
 #[path = "cli/rules_check.rs"]
 mod rules_check;
+#[path = "cli/rules_replay.rs"]
+mod rules_replay;
 #[path = "cli/several.rs"]
 mod several;
 #[path = "cli/sketch.rs"]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use super::algorithms::{Choice, Options};
+use super::by_rules::args::RulesArgs;
 use super::decimal;
 use super::error::Error;
 use super::human;
@@ -71,10 +72,32 @@ Examples:
     tollgate replay access.log --limit 100/60s --store compact --memory 64KiB
   The same for counters that clients share, with more clients than that has room for:
     tollgate replay access.log --limit 100/60s --store sketch --memory 64KiB
+  Which requests a file of rules would deny, by which rule and for which key; see below:
+    tollgate replay access.log --rules limits.yaml
   Which limit would deny one request in a thousand:
     tollgate suggest access.log --deny-requests 0.1%
   The same for a limit an hour and one a second beside it, so that an hour's units are not gone in a second:
     tollgate suggest access.log --deny-requests 0.1% --period 1h --period 1s
+
+Files of rules, as limits.yaml:
+    domain: edge
+    descriptors:
+      - key: remote_address             # each address apart
+        rate_limit: { unit: second, requests_per_unit: 10 }
+      - key: path
+        value: /login
+        descriptors:                    # requests with both entries, in this order
+          - key: remote_address
+            rate_limit: { unit: minute, requests_per_unit: 5 }
+  Rules decide by descriptors: lists of keys and values that a request says of itself. Which fields of a log they are is worked
+  out from the keys, or said:
+    tollgate replay access.log --rules limits.yaml \\
+      --descriptor remote_address=ip --descriptor path=bare_path,remote_address=ip
+  Nested JSON, a constant, tiers, and a picture:
+    tollgate replay requests.jsonl --rules limits.yaml --rules more.toml --domain api \\
+      --descriptor generic_key:=api,tenant=user.tenant --tier user.plan --chart denied.svg
+  The same rules, charged as Envoy's service does, with results for a program and a byte a request:
+    tollgate replay access.log --rules limits.yaml --charging count-first --json --decisions out.bin
 
 Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong.";
 
@@ -115,7 +138,7 @@ pub struct InputArgs {
     #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
     pub key: Option<FieldList>,
 
-    /// Cut IPv6 addresses in keys to this many bits, and treat ::ffff:192.0.2.1 as 192.0.2.1 [default: off]
+    /// Cut IPv6 addresses in keys and descriptors to this many bits, and treat ::ffff:192.0.2.1 as 192.0.2.1 [default: off]
     #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(0..=128), help_heading = "Input")]
     pub ipv6_prefix: Option<u8>,
 
@@ -212,12 +235,22 @@ pub struct ReplayArgs {
     #[command(flatten)]
     pub algorithms: AlgorithmArgs,
 
+    /// Files of rules instead.
+    #[command(flatten)]
+    pub by_rules: RulesArgs,
+
     /// Print the results as JSON instead of a table; with =FILE, write them there as well as the table
     ///
     /// Durations are in nanoseconds. Each entry of a result's "limits" has the number of requests "refused" by that limit; one
     /// that several refuse counts where the wait is longest. With --store compact each result has the store's counters in an object "compact", with
     /// --store sketch in an object "sketch": memory_bytes, wrongly_denied, wrongly_admitted and, as chances from 0 to 1,
     /// saturation (mistaken, overcounted, denied); see --store.
+    ///
+    /// With --rules, "results" is one object, and "rules" says of each rule what it says and what it did: "matched" requests, of which
+    /// it "allowed", "denied", or would have denied ("shadow_denied"); "unlimited_allowed" went through uncounted, and "uncharged"
+    /// were refused by another rule, or this one was replaced, or they cost nothing. "hits", "near_limit", "over_limit" and
+    /// "soft_limited" are in units, as in the library's metrics. Keys are what the rule counts by; "" if all requests share one.
+    /// Of the results, "unmatched" requests met no rule, and of them "undescribed" lack a field for every descriptor.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", help_heading = "Output")]
     pub json: Option<PathBuf>,
 

@@ -38,17 +38,41 @@ const PANEL_TITLE: i32 = 30;
 const PANEL_GAP: i32 = 16;
 const MOST_COLUMNS: u64 = 300;
 
+/// What one panel shows.
+#[derive(Copy, Clone, Debug)]
+pub struct Series<'a> {
+    /// What decided.
+    pub title: &'a str,
+    /// A byte a record: `1` admitted, `0` denied.
+    pub decisions: &'a [u8],
+}
+
 /// Draws the outcomes of a trace to a file, in the format that its extension says.
 ///
 /// # Errors
 /// If drawing or writing fails.
 pub fn draw(path: &Path, trace: &Trace, outcomes: &[Outcome]) -> Result<(), Error> {
+    let quotas = outcomes.first().map_or(&[][..], |outcome| &outcome.quotas);
+    let limits: Vec<String> = quotas.iter().map(Quota::to_string).collect();
+    let series = |outcome| {
+        let Outcome { kind, tally, .. }: &Outcome = outcome;
+        Series { title: kind.as_str(), decisions: &tally.decisions }
+    };
+    let series: Vec<_> = outcomes.iter().map(series).collect();
+    draw_series(path, trace, &format!("{} for each key", limits.join(" and ")), &series)
+}
+
+/// Draws decisions on a trace to a file, in the format that its extension says. `limits` says what decided.
+///
+/// # Errors
+/// If drawing or writing fails.
+pub fn draw_series(path: &Path, trace: &Trace, limits: &str, series: &[Series<'_>]) -> Result<(), Error> {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
         // It fails only for bytes that are no font; then drawing text says so.
         let _ = register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT);
     });
-    let chart = Chart::new(trace, outcomes);
+    let chart = Chart::new(trace, limits, series);
     let png = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
     let bytes = if png { chart.png()? } else { chart.svg()? };
     write_to(path, &bytes)
@@ -70,10 +94,10 @@ struct Chart {
 }
 
 impl Chart {
-    fn new(trace: &Trace, outcomes: &[Outcome]) -> Self {
+    fn new(trace: &Trace, limits: &str, series: &[Series<'_>]) -> Self {
         let times = || trace.records.iter().map(|record| record.at);
         let axis = TimeAxis::new(times().min().unwrap_or(0), times().max().unwrap_or(0), MOST_COLUMNS);
-        let panels: Vec<Panel> = outcomes.iter().map(|outcome| Panel::new(trace, outcome, &axis)).collect();
+        let panels: Vec<Panel> = series.iter().map(|&series| Panel::new(trace, series, &axis)).collect();
         let highest = panels.first().map_or(0, |panel| {
             panel
                 .admitted
@@ -83,17 +107,10 @@ impl Chart {
                 .max()
                 .unwrap_or(0)
         });
-        let limits: Vec<String> = outcomes
-            .first()
-            .map_or(&[][..], |outcome| &outcome.quotas)
-            .iter()
-            .map(Quota::to_string)
-            .collect();
         let subtitle = format!(
-            "{} for each key · {} of {} · each column is {}",
-            limits.join(" and "),
+            "{limits} · {} of {} · each column is {}",
             human::counted(trace.records.len() as u64, "request"),
-            human::counted(trace.keys.len() as u64, "key"),
+            human::counted(trace.distinct(), trace.distinct_what()),
             human::duration(axis.column()),
         );
         Self { subtitle, axis, panels, highest }
@@ -214,21 +231,21 @@ impl Chart {
 }
 
 impl Panel {
-    fn new(trace: &Trace, outcome: &Outcome, axis: &TimeAxis) -> Self {
+    fn new(trace: &Trace, series: Series<'_>, axis: &TimeAxis) -> Self {
         let columns = usize::try_from(axis.columns()).unwrap_or(0);
         let (mut admitted, mut denied) = (vec![0; columns], vec![0; columns]);
-        for (record, decision) in trace.records.iter().zip(&outcome.tally.decisions) {
+        for (record, decision) in trace.records.iter().zip(series.decisions) {
             let column = axis.column_of(record.at);
             if *decision == b'1' { admitted[column] += 1 } else { denied[column] += 1 }
         }
-        let total = trace.records.len() as u64;
+        let (let_in, refused): (u64, u64) = (admitted.iter().sum(), denied.iter().sum());
         let figures = format!(
             "{} admitted, {} denied ({})",
-            human::count(outcome.tally.admitted()),
-            human::count(outcome.tally.denied),
-            human::share(outcome.tally.denied, total),
+            human::count(let_in),
+            human::count(refused),
+            human::share(refused, let_in + refused),
         );
-        Self { title: outcome.kind.as_str().to_owned(), figures, admitted, denied }
+        Self { title: series.title.to_owned(), figures, admitted, denied }
     }
 }
 

@@ -7,6 +7,7 @@
 //! | `synthetic` | the made-up day |
 //! | `storage` | which store, and how large |
 //! | `algorithms`, `stores`, `replay`, `suggest` | the work |
+//! | `by_rules/` | replay through files of rules |
 //! | `rules` | files of rules: what they say, and what is wrong |
 //! | `report`, `fared`, `compact`, `sketch`, `chart`, `axis`, `human` | what people and programs see of it |
 //!
@@ -16,6 +17,7 @@
 pub mod algorithms;
 pub mod args;
 pub mod axis;
+pub mod by_rules;
 pub mod chart;
 pub mod compact;
 pub mod decimal;
@@ -42,7 +44,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use self::algorithms::{Kind, chosen};
 use self::args::{Cli, Command, InputArgs, ReplayArgs, Share, SuggestArgs};
 use self::error::Error;
-use self::input::Trace;
+use self::input::{Selection, Trace};
 use self::replay::Setup;
 use self::storage::Storage;
 use self::suggest::{Goal, Search};
@@ -72,6 +74,9 @@ fn say(text: &str) {
 }
 
 fn run_replay(args: &ReplayArgs) -> Result<(), Error> {
+    if !args.by_rules.rules.is_empty() {
+        return by_rules::run(args);
+    }
     let quotas = args.quotas()?;
     let by_name = args.algorithms.by_name();
     let storage = args.algorithms.stores.storage(quotas.len())?;
@@ -176,9 +181,18 @@ fn read(input: &InputArgs, json: Option<&Path>) -> Result<Trace, Error> {
     if input.files.is_empty() {
         return Ok(synthetic::day());
     }
+    with_bar(input, json, input::load)
+}
+
+/// Reads files, while a bar shows how far that is.
+fn with_bar(
+    input: &InputArgs,
+    json: Option<&Path>,
+    load: impl FnOnce(&Selection, &ProgressBar) -> Result<Trace, Error>,
+) -> Result<Trace, Error> {
     let size = |path: &std::path::PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     let progress = bar(input.files.iter().map(size).sum(), "reading");
-    let trace = input::load(&input.selection(), &progress);
+    let trace = load(&input.selection(), &progress);
     progress.finish_and_clear();
     match (trace, &input.files[..]) {
         // `--json out.json` names a second input, which is seldom what was meant.

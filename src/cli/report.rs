@@ -83,7 +83,7 @@ impl InputJson {
         Self {
             records: trace.records.len() as u64,
             skipped: trace.skipped,
-            keys: trace.keys.len() as u64,
+            keys: trace.distinct(),
             first_ns,
             last_ns,
             out_of_order: trace.out_of_order,
@@ -160,7 +160,7 @@ pub fn input_lines(trace: &Trace, no_sort: bool) -> String {
         let _ = writeln!(text, "Input    {note}");
     }
     let records = human::counted(trace.records.len() as u64, "request");
-    let keys = human::counted(trace.keys.len() as u64, "key");
+    let keys = human::counted(trace.distinct(), trace.distinct_what());
     let length = human::duration(Duration::from_nanos(last - first));
     let _ = writeln!(text, "Replayed {records} of {keys}");
     let _ = writeln!(text, "Time     {} to {} UTC ({length})", human::utc(first), human::utc(last));

@@ -85,6 +85,13 @@ struct RuleJson<'a> {
     identity: &'a str,
     name: &'a str,
     line: usize,
+    #[serde(flatten)]
+    says: SaysJson<'a>,
+}
+
+/// What a rule says.
+#[derive(Serialize, Debug)]
+pub struct SaysJson<'a> {
     unlimited: bool,
     limit: Option<u64>,
     period_ns: Option<u64>,
@@ -126,11 +133,16 @@ impl<'a> ProblemJson<'a> {
 
 impl<'a> RuleJson<'a> {
     fn of(rule: &'a Rule) -> Self {
+        Self { identity: &rule.identity, name: &rule.name, line: rule.line, says: SaysJson::of(rule) }
+    }
+}
+
+impl<'a> SaysJson<'a> {
+    /// Of a rule.
+    #[must_use]
+    pub fn of(rule: &'a Rule) -> Self {
         let nanos = |period: std::time::Duration| u64::try_from(period.as_nanos()).ok();
         let mut json = Self {
-            identity: &rule.identity,
-            name: &rule.name,
-            line: rule.line,
             unlimited: false,
             limit: None,
             period_ns: None,
@@ -173,9 +185,10 @@ struct Checked {
     errors: Vec<Problem>,
 }
 
-fn check(args: &CheckArgs) -> Checked {
+/// Files that were read, what looks wrong in them, and what is.
+pub(super) fn read(files: &[PathBuf]) -> (Vec<Config>, Vec<Problem>, Vec<Problem>) {
     let (mut configs, mut warnings, mut errors) = (Vec::new(), Vec::new(), Vec::new());
-    for file in &args.files {
+    for file in files {
         match Config::read(file) {
             Ok(config) => {
                 warnings.extend_from_slice(config.warnings());
@@ -184,6 +197,11 @@ fn check(args: &CheckArgs) -> Checked {
             Err(error) => errors.extend_from_slice(error.problems()),
         }
     }
+    (configs, warnings, errors)
+}
+
+fn check(args: &CheckArgs) -> Checked {
+    let (configs, warnings, mut errors) = read(&args.files);
     let domains = Domain::merge(configs, args.merge_domains).unwrap_or_else(|error| {
         errors.extend_from_slice(error.problems());
         Vec::new()
@@ -198,8 +216,7 @@ fn check(args: &CheckArgs) -> Checked {
 pub fn run(command: &RulesCommand, say: impl Fn(&str)) -> Result<(), Error> {
     let RulesCommand::Check(args) = command;
     let Checked { domains, warnings, errors } = check(args);
-    warnings.iter().for_each(|warning| say(&format!("warning: {warning}\n")));
-    errors.iter().for_each(|error| say(&format!("error: {error}\n")));
+    say_problems(&warnings, &errors, &say);
     if args.json {
         let json = CheckJson {
             domains: domains.iter().filter(|_| errors.is_empty()).map(domain_json).collect(),
@@ -215,8 +232,19 @@ pub fn run(command: &RulesCommand, say: impl Fn(&str)) -> Result<(), Error> {
     if errors.is_empty() {
         return Ok(());
     }
-    let files = human::counted(args.files.len() as u64, "file");
-    Err(Error::run(format!("{} in {files}; see above", human::counted(errors.len() as u64, "problem"))))
+    Err(too_wrong(errors.len(), args.files.len()))
+}
+
+/// Tells problems, each with its place.
+pub(super) fn say_problems(warnings: &[Problem], errors: &[Problem], say: impl Fn(&str)) {
+    warnings.iter().for_each(|warning| say(&format!("warning: {warning}\n")));
+    errors.iter().for_each(|error| say(&format!("error: {error}\n")));
+}
+
+/// The end of a run whose files cannot be used, after what is wrong was said.
+pub(super) fn too_wrong(errors: usize, files: usize) -> Error {
+    let (errors, files) = (human::counted(errors as u64, "problem"), human::counted(files as u64, "file"));
+    Error::run(format!("{errors} in {files}; see above"))
 }
 
 fn domain_json(domain: &Domain) -> DomainJson<'_> {

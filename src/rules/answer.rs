@@ -117,6 +117,12 @@ impl Answer {
         if self.is_allowed() { Code::Ok } else { Code::OverLimit }
     }
 
+    /// The place of its domain among those in force.
+    #[cfg(feature = "cli")]
+    pub(crate) fn domain_place(&self) -> Option<usize> {
+        self.domain.map(|place| place as usize)
+    }
+
     fn domain(&self) -> Option<&InForce> {
         self.live.domain_at(self.domain?)
     }
@@ -200,6 +206,12 @@ impl<'a> Applied<'a> {
     #[must_use]
     pub fn name(&self) -> &'a str {
         &self.active.rule.name
+    }
+
+    /// The place of the rule among its domain's.
+    #[cfg(feature = "cli")]
+    pub(crate) fn place(&self) -> usize {
+        self.decided.rule as usize
     }
 
     /// Which of the request's descriptors it applies to.

@@ -64,3 +64,62 @@ fn times_keep_their_microseconds() {
     assert_eq!(json["input"]["first_ns"], 1_655_056_416_228_417_000_u64);
     assert_eq!(json["input"]["last_ns"], 1_656_021_487_290_393_000_u64);
 }
+
+/// Rules decide real requests in both forms of the log alike, and each rule's figures add up.
+#[test]
+fn rules_on_honeynet_httpd_2004() {
+    let source = trace("honeynet_httpd_2004.log.gz");
+    let normalized = trace("normalized/honeynet_httpd_2004.tsv.gz");
+    let (Some(source), Some(normalized)) = (source, normalized) else { return };
+    let place = Place::new();
+    place.file(
+        "rules.yaml",
+        "domain: web\ndescriptors:\n\
+         - key: remote_address\n  rate_limit: { unit: minute, requests_per_unit: 60 }\n\
+         - key: path\n  value: /cgi-bin/*\n  descriptors:\n  \
+         - key: remote_address\n    rate_limit: { unit: hour, requests_per_unit: 2, name: cgi }\n\
+         - key: path\n  value: /\n  shadow_mode: true\n  rate_limit: { unit: day, requests_per_unit: 2 }\n",
+    );
+    let decide = |path: &Path, ip: &str, resource: &str| {
+        let args = format!(
+            "--descriptor remote_address={ip} --descriptor path={resource},remote_address={ip} --descriptor path={resource}"
+        );
+        let out = "--json --decisions out --top 100000";
+        let run = format!("replay {} --rules rules.yaml {args} {out}", path.display());
+        (place.run(&run).json(), place.read("out"))
+    };
+    let (json, decisions) = decide(&source, "ip", "path");
+    assert_eq!(decisions.len(), 38_487);
+    let count = |value: &serde_json::Value| value.as_u64().unwrap();
+    let results = &json["results"];
+    assert_eq!(
+        count(&results["denied"]),
+        decisions.iter().filter(|&&decision| decision == b'0').count() as u64
+    );
+    assert_eq!(count(&results["admitted"]) + count(&results["denied"]), 38_487);
+    assert_eq!(results["unmatched"], 0);
+    let rules = json["rules"].as_array().unwrap();
+    assert_eq!(rules[0]["matched"], 38_487);
+    for rule in rules {
+        let parts = ["allowed", "denied", "shadow_denied", "unlimited_allowed", "uncharged"];
+        let sum: u64 = parts.iter().map(|part| count(&rule[part])).sum();
+        assert_eq!(count(&rule["matched"]), sum, "{}", rule["rule"]);
+        assert!(count(&rule["allowed"]) > 0, "{}", rule["rule"]);
+        let listed = rule["top_denied"].as_array().unwrap();
+        assert_eq!(listed.len() as u64, count(&rule["keys_denied"]) + count(&rule["keys_shadow_denied"]));
+        for what in ["denied", "shadow_denied"] {
+            let sum: u64 = listed.iter().map(|key| count(&key[what])).sum();
+            assert_eq!(sum, count(&rule[what]), "{what} of {}", rule["rule"]);
+        }
+    }
+    assert!(count(&rules[0]["denied"]) > 0 && count(&rules[1]["denied"]) > 0);
+    assert!(count(&rules[2]["shadow_denied"]) > 0 && rules[2]["denied"] == 0);
+
+    // The normalized form cuts long paths, which changes no decision here.
+    let (_, again) = decide(&normalized, "client", "resource");
+    assert!(
+        decisions == again,
+        "first difference at {:?}",
+        decisions.iter().zip(&again).position(|(a, b)| a != b)
+    );
+}

@@ -119,6 +119,7 @@ pub enum Field {
     Request,
     Method,
     Path,
+    BarePath,
     Protocol,
     Status,
     Bytes,
@@ -127,7 +128,7 @@ pub enum Field {
 }
 
 /// Every field's name, in the order of the line.
-pub const FIELDS: [(&str, Field); 12] = [
+pub const FIELDS: [(&str, Field); 13] = [
     ("ip", Field::Ip),
     ("ident", Field::Ident),
     ("user", Field::User),
@@ -135,6 +136,7 @@ pub const FIELDS: [(&str, Field); 12] = [
     ("request", Field::Request),
     ("method", Field::Method),
     ("path", Field::Path),
+    ("bare_path", Field::BarePath),
     ("protocol", Field::Protocol),
     ("status", Field::Status),
     ("bytes", Field::Bytes),
@@ -143,7 +145,7 @@ pub const FIELDS: [(&str, Field); 12] = [
 ];
 
 /// Other names that logs and people use for the same fields.
-const ALIASES: [(&str, Field); 14] = [
+const ALIASES: [(&str, Field); 16] = [
     ("host", Field::Ip),
     ("client", Field::Ip),
     ("client_ip", Field::Ip),
@@ -155,6 +157,8 @@ const ALIASES: [(&str, Field); 14] = [
     ("size", Field::Bytes),
     ("body_bytes_sent", Field::Bytes),
     ("url", Field::Path),
+    ("request_uri", Field::Path),
+    ("cs-uri-stem", Field::BarePath),
     ("referrer", Field::Referer),
     ("user_agent", Field::Agent),
     ("http_user_agent", Field::Agent),
@@ -180,6 +184,8 @@ impl Field {
             Self::Request => line.request,
             Self::Method => part(0),
             Self::Path => part(1),
+            // Without the query.
+            Self::BarePath => part(1).split(|&b| b == b'?').next().unwrap_or(b"-"),
             Self::Protocol => part(2),
             Self::Status => line.status,
             // No body is no bytes.
@@ -197,6 +203,7 @@ pub struct Columns {
     time: Vec<Field>,
     key: Vec<Field>,
     cost: Option<Field>,
+    others: Vec<Option<Field>>,
 }
 
 impl Columns {
@@ -209,7 +216,14 @@ impl Columns {
             Some(name) => Some(Field::by_name(name)?),
             None => None,
         };
-        Some(Self { time: all(time)?, key: all(key)?, cost })
+        Some(Self { time: all(time)?, key: all(key)?, cost, others: Vec::new() })
+    }
+
+    /// Takes these fields as well; `None` is always missing, as is a name that is none of this format's.
+    #[must_use]
+    pub fn with_others(mut self, names: &[Option<String>]) -> Self {
+        self.others = names.iter().map(|name| name.as_deref().and_then(Field::by_name)).collect();
+        self
     }
 
     /// Takes the fields of one line.
@@ -222,6 +236,9 @@ impl Columns {
         self.key.iter().for_each(|field| row.add_key(field.of(&line)));
         if let Some(field) = self.cost {
             row.set_cost(field.of(&line));
+        }
+        for field in &self.others {
+            row.add_field(field.map(|field| field.of(&line)));
         }
         Ok(())
     }
@@ -279,9 +296,25 @@ mod tests {
     }
 
     #[test]
+    fn the_bare_path_has_no_query() {
+        for (request, path, bare) in [
+            ("GET /a?b=c?d HTTP/1.0", "/a?b=c?d", "/a"),
+            ("GET /a HTTP/1.0", "/a", "/a"),
+            ("GET ?x", "?x", ""),
+            ("-", "-", "-"),
+        ] {
+            let line = format!("h - - [10/Oct/2000:13:55:36 -0700] \"{request}\" 200 1");
+            let line = parse(line.as_bytes()).unwrap();
+            assert_eq!(Field::Path.of(&line), path.as_bytes());
+            assert_eq!(Field::BarePath.of(&line), bare.as_bytes());
+        }
+    }
+
+    #[test]
     fn names_and_aliases() {
         assert_eq!(Field::by_name("Remote_Addr"), Some(Field::Ip));
         assert_eq!(Field::by_name("path"), Some(Field::Path));
+        assert_eq!(Field::by_name("CS-URI-Stem"), Some(Field::BarePath));
         assert_eq!(Field::by_name("cookie"), None);
     }
 }

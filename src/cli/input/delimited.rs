@@ -10,6 +10,7 @@ pub struct Columns {
     time: Vec<usize>,
     key: Vec<usize>,
     cost: Option<usize>,
+    others: Vec<Option<usize>>,
     names: Vec<String>,
 }
 
@@ -24,14 +25,17 @@ impl Columns {
         key: &[String],
         cost: Option<&str>,
     ) -> Result<Self, String> {
-        let find = |name: &str| {
-            let same = header.iter().position(|known| known == name);
-            same.or_else(|| header.iter().position(|known| known.eq_ignore_ascii_case(name)))
-                .ok_or_else(|| name.to_owned())
-        };
+        let find = |name: &str| position(&header, name).ok_or_else(|| name.to_owned());
         let all = |names: &[String]| names.iter().map(|name| find(name)).collect::<Result<Vec<_>, _>>();
         let (time, key, cost) = (all(time)?, all(key)?, cost.map(find).transpose()?);
-        Ok(Self { time, key, cost, names: header })
+        Ok(Self { time, key, cost, others: Vec::new(), names: header })
+    }
+
+    /// Takes these columns as well; `None` is always missing, as is a name that the header does not have.
+    #[must_use]
+    pub fn with_others(mut self, names: &[Option<String>]) -> Self {
+        self.others = names.iter().map(|name| position(&self.names, name.as_deref()?)).collect();
+        self
     }
 
     /// Takes the fields of one record, of which `field` gives each column.
@@ -60,8 +64,15 @@ impl Columns {
         if let Some(column) = self.cost {
             row.set_cost(get(column)?);
         }
+        self.others.iter().for_each(|&column| row.add_field(column.and_then(&field)));
         Ok(())
     }
+}
+
+/// The column of this name: with the same case or, if there is none, any.
+fn position(header: &[String], name: &str) -> Option<usize> {
+    let same = header.iter().position(|known| known == name);
+    same.or_else(|| header.iter().position(|known| known.eq_ignore_ascii_case(name)))
 }
 
 /// A header's names; what is not text is shown in escapes.

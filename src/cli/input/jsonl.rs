@@ -18,13 +18,21 @@ pub struct Columns {
     time: Vec<String>,
     key: Vec<String>,
     cost: Option<String>,
+    others: Vec<Option<String>>,
 }
 
 impl Columns {
     /// Fields by name or path.
     #[must_use]
     pub fn new(time: Vec<String>, key: Vec<String>, cost: Option<String>) -> Self {
-        Self { time, key, cost }
+        Self { time, key, cost, others: Vec::new() }
+    }
+
+    /// Takes these fields as well; `None` is always missing. So is what an object does not have, or no plain value.
+    #[must_use]
+    pub fn with_others(mut self, names: Vec<Option<String>>) -> Self {
+        self.others = names;
+        self
     }
 
     /// Takes the fields of one object.
@@ -42,6 +50,10 @@ impl Columns {
         if let Some(field) = &self.cost {
             row.set_cost(&object.text(field, line)?);
         }
+        for field in &self.others {
+            let value = field.as_ref().and_then(|field| plain_text(object.find(field)?));
+            row.add_field(value.as_deref());
+        }
         Ok(())
     }
 
@@ -50,7 +62,8 @@ impl Columns {
         let leads_to = |field: &String| {
             field.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        self.time.iter().chain(&self.key).chain(&self.cost).any(leads_to)
+        let others = self.others.iter().flatten();
+        self.time.iter().chain(&self.key).chain(&self.cost).chain(others).any(leads_to)
     }
 }
 

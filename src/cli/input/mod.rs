@@ -11,6 +11,7 @@ pub mod jsonl;
 pub mod keys;
 pub mod row;
 pub mod time;
+pub mod wanted;
 
 use std::path::PathBuf;
 
@@ -22,6 +23,7 @@ use self::fields::{Chosen, FieldList, Format, choose};
 use self::keys::Keys;
 use self::row::{Reason, Row, printable};
 use self::time::{TimeFormat, TimeParser};
+use self::wanted::Fields;
 use crate::cli::decimal;
 use crate::cli::error::Error;
 use crate::cli::human;
@@ -36,7 +38,7 @@ pub struct Record {
     pub at: u64,
     /// How many units it asks for.
     pub cost: u64,
-    /// Who, as a number in [`Trace::keys`].
+    /// Who, as a number in [`Trace::keys`]; or what is known of the request, as one in [`Trace::fields`] if there are any.
     pub key: u32,
 }
 
@@ -47,6 +49,8 @@ pub struct Trace {
     pub records: Vec<Record>,
     /// The keys' texts.
     pub keys: Keys,
+    /// Fields that are taken instead of a key.
+    pub fields: Option<Fields>,
     /// Lines that did not parse.
     pub skipped: u64,
     /// The first of them.
@@ -100,7 +104,20 @@ pub struct Selection {
 /// # Errors
 /// If a file cannot be read to its end, its format or fields cannot be told, or it holds no record.
 pub fn load(selection: &Selection, progress: &ProgressBar) -> Result<Trace, Error> {
-    let mut trace = Trace::default();
+    load_into(Trace::default(), selection, progress)
+}
+
+/// [`load`] of these fields instead of a key.
+///
+/// # Errors
+/// As [`load`]; and if no record has a field that was named.
+pub fn load_fields(selection: &Selection, fields: Fields, progress: &ProgressBar) -> Result<Trace, Error> {
+    let trace = load_into(Trace { fields: Some(fields), ..Trace::default() }, selection, progress)?;
+    trace.fields.as_ref().map_or(Ok(()), |fields| fields.all_found(&names(&selection.files)))?;
+    Ok(trace)
+}
+
+fn load_into(mut trace: Trace, selection: &Selection, progress: &ProgressBar) -> Result<Trace, Error> {
     for path in &selection.files {
         load_source(Source::open(path, progress)?, selection, &mut trace)?;
     }
@@ -160,8 +177,13 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
         format => format,
     };
     let (present, header_line) = present_fields(&source, format)?;
-    let chosen =
-        choose(selection.time.as_ref(), selection.key.as_ref(), selection.cost.as_deref(), &present, &name)?;
+    let no_key = FieldList(Vec::new());
+    let wanted_key = if trace.fields.is_some() { Some(&no_key) } else { selection.key.as_ref() };
+    let chosen = choose(selection.time.as_ref(), wanted_key, selection.cost.as_deref(), &present, &name)?;
+    let others = match &mut trace.fields {
+        Some(fields) => fields.resolve(format, &present, &name)?,
+        None => Vec::new(),
+    };
     let missing = |field: &str| {
         Error::run(format!("{name}: there is no field {field:?}; the fields are: {}", present.join(", ")))
     };
@@ -177,23 +199,27 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
     match format {
         Format::Csv => {
             let columns = delimited::Columns::new(present.clone(), time, key, cost.as_deref())
-                .map_err(|field| missing(&field))?;
+                .map_err(|field| missing(&field))?
+                .with_others(&others);
             reader.read_csv(source, &columns)?;
         }
         _ => {
             let extractor = match format {
                 Format::Clf => {
-                    Extractor::Clf(clf::Columns::new(time, key, cost.as_deref()).ok_or_else(|| {
+                    let columns = clf::Columns::new(time, key, cost.as_deref()).ok_or_else(|| {
                         let known = |field: &&String| clf::Field::by_name(field).is_none();
                         missing(time.iter().chain(key).chain(cost).find(known).map_or("", String::as_str))
-                    })?)
+                    })?;
+                    Extractor::Clf(columns.with_others(&others))
                 }
                 Format::Jsonl => {
-                    Extractor::Jsonl(jsonl::Columns::new(time.clone(), key.clone(), cost.clone()))
+                    let columns = jsonl::Columns::new(time.clone(), key.clone(), cost.clone());
+                    Extractor::Jsonl(columns.with_others(others))
                 }
                 _ => Extractor::Tsv(
                     delimited::Columns::new(present.clone(), time, key, cost.as_deref())
-                        .map_err(|field| missing(&field))?,
+                        .map_err(|field| missing(&field))?
+                        .with_others(&others),
                     TsvLine::default(),
                 ),
             };
@@ -203,11 +229,11 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
     let time_format = reader.time.format().clone();
     let read = trace.records.len() - before;
     trace.notes.push(format!(
-        "{name}: {} ({}), time from {:?} ({time_format}), key from {:?}{}",
+        "{name}: {} ({}), time from {:?} ({time_format}){}{}",
         human::counted(read as u64, "record"),
         format.as_str(),
         chosen.time.join("+"),
-        chosen.key.join("+"),
+        if chosen.key.is_empty() { String::new() } else { format!(", key from {:?}", chosen.key.join("+")) },
         chosen.cost.map_or(String::new(), |cost| format!(", cost from {cost:?}")),
     ));
     Ok(())
@@ -310,8 +336,11 @@ impl FileReader<'_> {
                 _ => return Err(Reason::Cost(printable(text, 60))),
             },
         };
-        let key = self.row.key().ok_or(Reason::EmptyKey)?;
-        let key = self.trace.keys.intern(key).ok_or(Reason::TooLong)?;
+        let key = match &mut self.trace.fields {
+            Some(fields) => fields.intern(&self.row),
+            None => self.trace.keys.intern(self.row.key().ok_or(Reason::EmptyKey)?),
+        };
+        let key = key.ok_or(Reason::TooLong)?;
         self.trace.records.push(Record { at, cost, key });
         Ok(())
     }
@@ -329,5 +358,19 @@ impl FileReader<'_> {
             self.trace.bad.push(bad());
         }
         Ok(())
+    }
+}
+
+impl Trace {
+    /// How many different keys there are, or combinations of fields.
+    #[must_use]
+    pub fn distinct(&self) -> u64 {
+        self.fields.as_ref().map_or(self.keys.len(), Fields::len) as u64
+    }
+
+    /// What [`Trace::distinct`] counts.
+    #[must_use]
+    pub fn distinct_what(&self) -> &'static str {
+        if self.fields.is_some() { "combination" } else { "key" }
     }
 }

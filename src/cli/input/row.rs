@@ -16,6 +16,10 @@ pub struct Row {
     key_parts: usize,
     empty_part: bool,
     cost: Option<Vec<u8>>,
+    /// Values of other fields, one after the other.
+    fields: Vec<u8>,
+    /// Where each ends; `None` of one that is missing.
+    field_ends: Vec<Option<usize>>,
     ipv6_prefix: Option<u8>,
 }
 
@@ -32,6 +36,8 @@ impl Row {
         self.key.clear();
         self.key_parts = 0;
         self.empty_part = false;
+        self.fields.clear();
+        self.field_ends.clear();
         if let Some(cost) = &mut self.cost {
             cost.clear();
         }
@@ -56,6 +62,28 @@ impl Row {
             Some(network) => self.key.extend_from_slice(network.as_bytes()),
             None => self.key.extend_from_slice(part),
         }
+    }
+
+    /// Adds the value of another field, if the record has it. One that is empty or `-` is missing too, as logs write what there
+    /// is not.
+    pub fn add_field(&mut self, value: Option<&[u8]>) {
+        let Some(value) = value.filter(|&value| !matches!(value, b"" | b"-")) else {
+            return self.field_ends.push(None);
+        };
+        match self.ipv6_prefix.and_then(|prefix| fold_address(value, prefix)) {
+            Some(network) => self.fields.extend_from_slice(network.as_bytes()),
+            None => self.fields.extend_from_slice(value),
+        }
+        self.field_ends.push(Some(self.fields.len()));
+    }
+
+    /// The values of other fields, in the order in which they were added.
+    pub fn fields(&self) -> impl Iterator<Item = Option<&[u8]>> {
+        self.field_ends.iter().scan(0, |begin, &end| {
+            let value = end.map(|end| &self.fields[*begin..end]);
+            *begin = end.unwrap_or(*begin);
+            Some(value)
+        })
     }
 
     /// Sets the cost.

@@ -162,9 +162,58 @@ impl Rule {
     }
 }
 
+/// The keys, each with its value if it has one, that an identity leads through: the way back from [`Way::identity`].
+#[cfg(any(feature = "cli", test))]
+fn path_of(identity: &str) -> Vec<(String, Option<String>)> {
+    let mut path: Vec<(String, Option<String>)> = Vec::new();
+    let mut chars = identity.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '|' => path.push((String::new(), None)),
+            '#' => break,
+            '=' => {
+                if let Some((_, value)) = path.last_mut() {
+                    *value = Some(String::new());
+                }
+            }
+            c => {
+                let c = if c == '\\' { chars.next() } else { Some(c) };
+                // The domain's text comes before all levels.
+                if let Some((key, value)) = path.last_mut() {
+                    value.as_mut().unwrap_or(key).extend(c);
+                }
+            }
+        }
+    }
+    path
+}
+
+#[cfg(feature = "cli")]
+impl Rule {
+    /// The keys that lead to it, each with its value if the file has one.
+    pub(crate) fn path(&self) -> Vec<(String, Option<String>)> {
+        path_of(&self.identity)
+    }
+}
+
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_identity_leads_back_to_its_path() {
+        let manner = Manner { wildcard: false, share_threshold: false, value_to_metric: false };
+        let mut way = Way::new(r"d|=\#");
+        let steps = [("a", Some(r"x|y=\#")), (r"b|=\#", None), ("c", Some(""))];
+        steps.iter().for_each(|(key, value)| way.push(key, *value, manner));
+        for (tier, which) in
+            [(None, None), (Some("t|u=v"), None), (Some("t"), Some(&Which::Unit("day".into())))]
+        {
+            let path = path_of(&way.identity(tier, which));
+            let path: Vec<_> = path.iter().map(|(key, value)| (key.as_str(), value.as_deref())).collect();
+            assert_eq!(path, steps);
+        }
+    }
 
     #[test]
     fn identities_cannot_be_mistaken() {

@@ -1,0 +1,371 @@
+//! From the fields of a log to the descriptors of rules.
+//!
+//! ```text
+//! descriptor = entry { "," entry }
+//! entry      = word "=" word        key and field
+//!            | word ":=" word       key and text
+//! word       = bare | "'" { any but "'" | "''" } "'"
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::cli::error::Error;
+use crate::cli::input::wanted::{Fields, Wanted};
+use crate::rules::Rule;
+
+/// Where an entry's value comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Value {
+    /// The log.
+    Field(String),
+    /// The command line, or the rules.
+    Text(String),
+}
+
+/// `--descriptor`: keys, each with where its value comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DescriptorArg(pub Vec<(String, Value)>);
+
+impl FromStr for DescriptorArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut entries = Vec::new();
+        let mut rest = text;
+        loop {
+            let (key, after) = word(rest, |text| {
+                text.find(['=', ',']).map(|at| at - usize::from(text[..at].ends_with(':')))
+            })?;
+            let expected =
+                || format!("{:?}: expected KEY=FIELD or KEY:=TEXT, as remote_address=ip", rest.trim());
+            if key.is_empty() {
+                return Err(expected());
+            }
+            let (is_text, after) = match (after.strip_prefix(":="), after.strip_prefix('=')) {
+                (Some(after), _) => (true, after),
+                (None, Some(after)) => (false, after),
+                (None, None) => return Err(expected()),
+            };
+            let quoted = after.trim_start().starts_with('\'');
+            let (value, after) = word(after, |text| text.find(','))?;
+            if value.is_empty() && !(is_text && quoted) {
+                let what = if is_text { "text; an empty one is written ''" } else { "field" };
+                return Err(format!("{key:?} has no {what}"));
+            }
+            entries.push((key, if is_text { Value::Text(value) } else { Value::Field(value) }));
+            match after.strip_prefix(',') {
+                Some(after) => rest = after,
+                None if after.is_empty() => return Ok(Self(entries)),
+                None => {
+                    return Err(format!("{after:?} follows a quoted text; entries are separated by commas"));
+                }
+            }
+        }
+    }
+}
+
+/// A word in quotes, or up to where `end` says, without the spaces around it; and what follows.
+fn word(text: &str, end: impl Fn(&str) -> Option<usize>) -> Result<(String, &str), String> {
+    let trimmed = text.trim_start();
+    let Some(mut rest) = trimmed.strip_prefix('\'') else {
+        let (word, rest) = text.split_at(end(text).unwrap_or(text.len()));
+        return Ok((word.trim().to_owned(), rest));
+    };
+    let mut word = String::new();
+    loop {
+        let Some((part, after)) = rest.split_once('\'') else {
+            return Err(format!("{trimmed:?}: the quote is not closed"));
+        };
+        word.push_str(part);
+        match after.strip_prefix('\'') {
+            Some(after) => {
+                word.push('\'');
+                rest = after;
+            }
+            None => return Ok((word, after.trim_start())),
+        }
+    }
+}
+
+/// A word as it is written in a descriptor.
+fn written(word: &str) -> String {
+    let bare =
+        !word.is_empty() && word.trim() == word && !word.contains(['=', ',', '\'']) && !word.ends_with(':');
+    if bare { word.to_owned() } else { format!("'{}'", word.replace('\'', "''")) }
+}
+
+impl fmt::Display for DescriptorArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (key, value)) in self.0.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            let (sign, value) = match value {
+                Value::Field(field) => ("=", field),
+                Value::Text(text) => (":=", text),
+            };
+            write!(f, "{comma}{}{sign}{}", written(key), written(value))?;
+        }
+        Ok(())
+    }
+}
+
+/// Keys that have the same value for every request that has them: the one in the rules.
+const CONSTANT: [&str; 2] = ["generic_key", "header_match"];
+
+/// Usual names of the field that has a key's value, the surest first, where that is not the key.
+const USUAL: [(&[&str], &[&str]); 6] = [
+    (
+        &["remote_address", "masked_remote_address", "client_ip", "ip"],
+        &[
+            "ip",
+            "client",
+            "client_ip",
+            "clientip",
+            "client_addr",
+            "remote_addr",
+            "remote_ip",
+            "remote_host",
+            "src_ip",
+            "srcip",
+            "source_ip",
+            "sourceipaddress",
+            "c-ip",
+            "id.orig_h",
+            "src",
+            "ip_address",
+        ],
+    ),
+    (&["path", "route"], &["bare_path", "path", "cs-uri-stem", "uri", "url", "request_path", "resource"]),
+    (&[":path"], &["path", "url", "request_uri", "uri", "resource"]),
+    (&["method", ":method"], &["method", "request_method", "http_method", "cs-method", "verb"]),
+    (&["user", "user_id"], &["user", "user_id", "username", "remote_user", "account", "actor"]),
+    (&["user_agent", "user-agent"], &["agent", "user_agent", "http_user_agent"]),
+];
+
+/// What the field of a key may be called.
+fn usual_names(key: &str) -> Vec<String> {
+    let usual = USUAL.iter().find(|(keys, _)| keys.iter().any(|known| known.eq_ignore_ascii_case(key)));
+    let mut names: Vec<String> =
+        usual.map_or(&[][..], |(_, names)| names).iter().map(|&name| name.to_owned()).collect();
+    names.retain(|name| name != key);
+    // The key itself is surest. But a path with its query is seldom what rules mean.
+    let better = names.first().is_some_and(|name| name == "bare_path");
+    names.insert(usize::from(better), key.to_owned());
+    names
+}
+
+/// Where an entry's value comes from, by number.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// A field that is wanted.
+    Field(usize),
+    /// A text in [`Fields`].
+    Text(u32),
+}
+
+/// Descriptors of every request.
+#[derive(Debug, Default)]
+pub struct Mapping {
+    /// Each one's keys, with their sources.
+    pub descriptors: Vec<Vec<(String, Source)>>,
+    /// The field of the tier.
+    pub tier: Option<usize>,
+    /// The field of the domain.
+    pub domain: Option<usize>,
+    /// Whether they were worked out from the rules.
+    pub derived: bool,
+    /// Paths of rules for which no descriptor could be worked out.
+    pub left_out: Vec<String>,
+    wanted: Vec<Wanted>,
+    texts: Vec<String>,
+}
+
+impl Mapping {
+    /// As the command line says.
+    ///
+    /// # Errors
+    /// If two descriptors are the same.
+    pub fn new(args: &[DescriptorArg], tier: Option<&str>, domain: Option<&str>) -> Result<Self, Error> {
+        let mut mapping = Self::default();
+        for (at, arg) in args.iter().enumerate() {
+            if args[..at].contains(arg) {
+                return Err(Error::usage(format!(
+                    "--descriptor {arg} is there twice, but a request that is counted twice is seldom meant"
+                )));
+            }
+            let entries = arg.0.iter().map(|(key, value)| {
+                let source = match value {
+                    Value::Field(name) => mapping.named(name),
+                    Value::Text(text) => mapping.text(text),
+                };
+                (key.clone(), source)
+            });
+            let entries = entries.collect();
+            mapping.descriptors.push(entries);
+        }
+        mapping.tier = tier.map(|name| mapping.field(vec![name.to_owned()], false));
+        mapping.domain = domain.map(|name| mapping.field(vec![name.to_owned()], false));
+        Ok(mapping)
+    }
+
+    /// Adds a descriptor for each list of keys that leads to a rule.
+    pub fn derive<'r>(&mut self, rules: impl Iterator<Item = &'r Rule>) {
+        self.derived = true;
+        for rule in rules {
+            let path = rule.path();
+            let entries: Option<Vec<_>> =
+                path.iter().map(|(key, value)| self.entry(key, value.as_deref())).collect();
+            match entries {
+                Some(entries) if !self.descriptors.contains(&entries) => self.descriptors.push(entries),
+                Some(_) => {}
+                None => self.left_out.push(rule.identity.to_string()),
+            }
+        }
+    }
+
+    fn entry(&mut self, key: &str, value: Option<&str>) -> Option<(String, Source)> {
+        if key.contains('*') {
+            return None;
+        }
+        let source = match value {
+            Some(value) if CONSTANT.contains(&key) => {
+                if value.contains('*') {
+                    return None;
+                }
+                self.text(value)
+            }
+            None if CONSTANT.contains(&key) => return None,
+            _ => Source::Field(self.field(usual_names(key), true)),
+        };
+        Some((key.to_owned(), source))
+    }
+
+    fn named(&mut self, name: &str) -> Source {
+        Source::Field(self.field(vec![name.to_owned()], false))
+    }
+
+    fn field(&mut self, names: Vec<String>, guessed: bool) -> usize {
+        let wanted = Wanted { names, guessed };
+        let known = self.wanted.iter().position(|known| *known == wanted);
+        known.unwrap_or_else(|| {
+            self.wanted.push(wanted);
+            self.wanted.len() - 1
+        })
+    }
+
+    fn text(&mut self, text: &str) -> Source {
+        let at = self.texts.iter().position(|known| known == text).unwrap_or_else(|| {
+            self.texts.push(text.to_owned());
+            self.texts.len() - 1
+        });
+        Source::Text(u32::try_from(at).unwrap_or(u32::MAX))
+    }
+
+    /// What is to be read, in which the texts have their numbers already.
+    #[must_use]
+    pub fn fields(&self) -> Fields {
+        let mut fields = Fields::new(self.wanted.clone());
+        // Texts are distinct, so their numbers are their places.
+        for text in &self.texts {
+            // There are too few of them to run out of numbers.
+            let _ = fields.text_number(text.as_bytes());
+        }
+        fields
+    }
+
+    /// How many different texts are part of descriptors.
+    #[must_use]
+    pub fn constants(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// A descriptor with the fields that were found, or `?`; and the keys for which there is none.
+    #[must_use]
+    pub fn shown(&self, descriptor: usize, fields: &Fields) -> (DescriptorArg, Vec<String>) {
+        let mut lacking = Vec::new();
+        let entries = self.descriptors.get(descriptor).map_or(&[][..], Vec::as_slice);
+        let entries = entries.iter().map(|(key, source)| {
+            let value = match *source {
+                Source::Text(text) => Value::Text(fields.text(text).to_owned()),
+                Source::Field(at) => Value::Field(fields.found(at).0.unwrap_or_else(|| {
+                    lacking.push(key.clone());
+                    "?".to_owned()
+                })),
+            };
+            (key.clone(), value)
+        });
+        let entries = entries.collect();
+        (DescriptorArg(entries), lacking)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Vec<(String, Value)>, String> {
+        text.parse::<DescriptorArg>().map(|arg| arg.0)
+    }
+
+    fn field(key: &str, field: &str) -> (String, Value) {
+        (key.to_owned(), Value::Field(field.to_owned()))
+    }
+
+    fn text(key: &str, text: &str) -> (String, Value) {
+        (key.to_owned(), Value::Text(text.to_owned()))
+    }
+
+    #[test]
+    fn descriptors_are_keys_with_fields_or_texts() {
+        assert_eq!(parsed("a=b"), Ok(vec![field("a", "b")]));
+        assert_eq!(parsed(" a = b , c=d.e"), Ok(vec![field("a", "b"), field("c", "d.e")]));
+        assert_eq!(parsed("g:=api,a=b"), Ok(vec![text("g", "api"), field("a", "b")]));
+        assert_eq!(
+            parsed("g:='a,b=''c''' ,'k,=:'='f,'"),
+            Ok(vec![text("g", "a,b='c'"), field("k,=:", "f,")])
+        );
+        assert_eq!(parsed("g:=''"), Ok(vec![text("g", "")]));
+        assert_eq!(parsed(":path=path,a=b=c"), Ok(vec![field(":path", "path"), field("a", "b=c")]));
+        assert_eq!(parsed("ключ:=é"), Ok(vec![text("ключ", "é")]));
+    }
+
+    #[test]
+    fn what_is_no_descriptor_is_told() {
+        for (wrong, part) in [
+            ("", "expected KEY=FIELD"),
+            ("a", "expected KEY=FIELD"),
+            ("=b", "expected KEY=FIELD"),
+            (":=b", "expected KEY=FIELD"),
+            ("a=b,", "expected KEY=FIELD"),
+            ("a,b=c", "\"a,b=c\": expected"),
+            ("a=", "\"a\" has no field"),
+            ("a=''", "\"a\" has no field"),
+            ("a:=", "an empty one is written ''"),
+            ("a:='x", "not closed"),
+            ("'a=x", "not closed"),
+            ("a:='x'y", "\"y\" follows"),
+        ] {
+            let error = parsed(wrong).unwrap_err();
+            assert!(error.contains(part), "{wrong:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_can_be_read() {
+        for entries in [
+            vec![field("a", "b"), text("c", "d")],
+            vec![text("a:", "x,y"), field(" b ", "it's"), text("c", "")],
+        ] {
+            let shown = DescriptorArg(entries.clone()).to_string();
+            assert_eq!(parsed(&shown), Ok(entries), "{shown}");
+        }
+    }
+
+    #[test]
+    fn usual_names_begin_with_the_surest() {
+        assert_eq!(usual_names("remote_address")[..3], ["remote_address", "ip", "client"]);
+        assert_eq!(usual_names("client_ip")[..3], ["client_ip", "ip", "client"]);
+        assert_eq!(usual_names("path")[..2], ["bare_path", "path"]);
+        assert_eq!(usual_names("tenant"), ["tenant"]);
+    }
+}
