@@ -249,7 +249,7 @@ pub struct ReplayArgs {
     /// With --rules, "results" is one object, and "rules" says of each rule what it says and what it did: "matched" requests, of which
     /// it "allowed", "denied", or would have denied ("shadow_denied"); "unlimited_allowed" went through uncounted, and "uncharged"
     /// were refused by another rule, or this one was replaced, or they cost nothing. "hits", "near_limit", "over_limit" and
-    /// "soft_limited" are in units, as in the library's metrics. Keys are what the rule counts by; "" if all requests share one.
+    /// "soft_limited" are in units, as in the library's metrics; "evictions" and "debt_denials" are those of a compact store. Keys are what the rule counts by; "" if all requests share one.
     /// Of the results, "unmatched" requests met no rule, and of them "undescribed" lack a field for every descriptor.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", help_heading = "Output")]
     pub json: Option<PathBuf>,

@@ -342,6 +342,39 @@ fn requests_are_in_the_order_of_time_unless_that_is_unwanted() {
     place.run("replay log.csv --rules rules.yaml --strict").fails(1, &["log.csv:5:", "--strict"]);
 }
 
+/// A store that is too small says so, instead of passing its denials off as the rule's.
+#[test]
+fn a_store_that_is_short_of_room_is_told() {
+    let place = Place::new();
+    let requests: String =
+        (0..60_000).map(|n| format!("{},user-{}\n", 100 + n / 1_000, n % 20_000)).collect();
+    let rules = |settings: &str| {
+        format!(
+            "domain: d\ntollgate: {{ {settings} }}\ndescriptors:\n\
+             - {{ key: ip, rate_limit: {{ unit: hour, requests_per_unit: 2, algorithm: gcra }} }}\n"
+        )
+    };
+    place.file("log.csv", format!("ts,ip\n{requests}"));
+    for (name, settings) in [("small", "memory: 4KiB"), ("roomy", "memory: 8MiB"), ("keyed", "store: keyed")]
+    {
+        place.file(&format!("{name}.yaml"), rules(settings));
+    }
+    let small = place.run("replay log.csv --rules small.yaml --json");
+    assert!(small.stderr.contains("Note     rule d|ip: its store was short of room"), "{}", small.stderr);
+    let small = small.json();
+    let count = |name: &str| small["rules"][0][name].as_u64().unwrap();
+    assert!(count("evictions") > 0 && count("debt_denials") > 0, "{small:#}");
+    assert!(count("denied") > 20_000, "{small:#}");
+    let roomy = place.run("replay log.csv --rules roomy.yaml --json");
+    assert!(!roomy.stderr.contains("short of room"), "{}", roomy.stderr);
+    has(
+        &roomy.json()["rules"][0],
+        &json!({ "evictions": 0, "debt_denials": 0, "denied": 20_000, "keys_denied": 20_000 }),
+    );
+    let keyed = place.run("replay log.csv --rules keyed.yaml --json").json();
+    has(&keyed["rules"][0], &json!({ "evictions": null, "debt_denials": null, "denied": 20_000 }));
+}
+
 #[test]
 fn the_made_up_day_has_clients() {
     let place = place();

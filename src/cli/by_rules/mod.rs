@@ -21,7 +21,8 @@ use super::human;
 use super::input::{self, Trace};
 use super::{report, rules, say, synthetic};
 use crate::ManualClock;
-use crate::rules::{Config, Domain, Rules, RulesError};
+use crate::rules::{Config, Domain, Limit, Rules, RulesError};
+use crate::telemetry::Reading;
 
 /// The rules, and what is to be known of them.
 struct Loaded {
@@ -45,7 +46,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
         mapping.derive(asked.flat_map(|domain| domain.rules()));
     }
     let trace = read(args, &mapping)?;
-    let about = about(&trace, &mapping, &loaded, args)?;
+    let mut about = about(&trace, &mapping, &loaded, args)?;
 
     let progress = super::bar(trace.records.len() as u64, "replaying");
     let sizes: Vec<usize> = loaded.domains.iter().map(|domain| domain.rules().len()).collect();
@@ -53,11 +54,17 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     progress.finish_and_clear();
     say(&report::skipped_lines(&trace));
 
-    let mut counted = Vec::new();
-    loaded.rules.for_each(|domain, rule, counts| {
-        let file = loaded.files.get(&rule.identity).cloned().unwrap_or_default();
-        counted.push(Counted { domain: domain.to_owned(), rule: rule.clone(), file, counts });
-    });
+    let counted = counted(&loaded);
+    for Counted { rule, pressed, .. } in &counted {
+        if let Some((_, denials @ 1..)) = pressed {
+            about += &format!(
+                "Note     rule {}: its store was short of room, and denied {} for debts that may not have been theirs; give it \
+                 more memory\n",
+                rule.identity,
+                human::counted(*denials, "new key")
+            );
+        }
+    }
     // Files first: if standard output is closed early, they are complete.
     if let Some(path) = &args.decisions {
         report::write_to(path, &tally.decisions)?;
@@ -101,6 +108,29 @@ fn load(args: &RulesArgs) -> Result<Loaded, Error> {
         builder = builder.charging(charging.into());
     }
     Ok(Loaded { rules: builder.load(configs).map_err(|error| wrong(&error))?, domains, files })
+}
+
+/// What each rule counted.
+fn counted(Loaded { rules, files, .. }: &Loaded) -> Vec<Counted> {
+    let mut all = Vec::new();
+    rules.for_each(|domain, rule, counts| {
+        let file = files.get(&rule.identity).cloned().unwrap_or_default();
+        all.push(Counted { domain: domain.to_owned(), rule: rule.clone(), file, counts, pressed: None });
+    });
+    // In the same order, of those rules that have a store.
+    let mut stored = all.iter_mut().filter(|counted| matches!(counted.rule.limit, Limit::Quota { .. }));
+    rules.readings(|_, readings| {
+        let counter = |wanted: &str| {
+            readings.iter().find_map(|reading| match reading {
+                Reading::Counter(name, value) if *name == wanted => Some(*value),
+                _ => None,
+            })
+        };
+        if let Some(counted) = stored.next() {
+            counted.pressed = counter("tollgate_evictions_total").zip(counter("tollgate_debt_denials_total"));
+        }
+    });
+    all
 }
 
 /// The domain of all requests; empty if each says its own.

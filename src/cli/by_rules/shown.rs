@@ -27,6 +27,9 @@ pub struct Counted {
     pub file: String,
     /// As its metrics would say.
     pub counts: Counts,
+    /// Of a store of fixed size, the keys that gave way to others, and the new keys that were denied for a debt that may not have
+    /// been theirs.
+    pub pressed: Option<(u64, u64)>,
 }
 
 /// All that there is to tell.
@@ -84,6 +87,8 @@ struct RuleJson<'a> {
     never: u64,
     keys_denied: u64,
     keys_shadow_denied: u64,
+    evictions: Option<u64>,
+    debt_denials: Option<u64>,
     longest_wait_ns: u64,
     top_denied: Vec<KeyJson>,
 }
@@ -160,7 +165,7 @@ impl<'a> Told<'a> {
     }
 
     fn rule_json(&self, counted: &'a Counted, by_rule: &ByRule, keys: Vec<&DeniedKey>) -> RuleJson<'a> {
-        let Counted { domain, rule, file, counts } = counted;
+        let Counted { domain, rule, file, counts, pressed } = counted;
         RuleJson {
             domain,
             rule: &rule.identity,
@@ -181,6 +186,8 @@ impl<'a> Told<'a> {
             never: by_rule.never,
             keys_denied: by_rule.keys_denied,
             keys_shadow_denied: by_rule.keys_shadow_denied,
+            evictions: pressed.map(|(evictions, _)| evictions),
+            debt_denials: pressed.map(|(_, denials)| denials),
             longest_wait_ns: report::nanos(by_rule.longest_wait),
             top_denied: keys.into_iter().map(|key| self.key_json(key)).collect(),
         }
