@@ -11,6 +11,8 @@ mod reload;
 mod report;
 #[path = "rules/samples.rs"]
 mod samples;
+#[path = "rules/together.rs"]
+mod together;
 
 use std::time::Duration;
 

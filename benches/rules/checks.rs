@@ -58,7 +58,7 @@ fn subjects() -> Vec<(&'static str, usize, Check)> {
 }
 
 /// Prints the table; name, nanoseconds, and the ratio to the subject that each is compared with.
-pub fn run(rounds: usize, checks: u64) -> Vec<(&'static str, f64, f64)> {
+pub(crate) fn run(rounds: usize, checks: u64) -> Vec<(&'static str, f64, f64)> {
     let mut random = XorShift::new(11);
     let clients: Vec<String> =
         (0..KEYS).map(|_| format!("203.0.{}.{}", random.below(256), random.below(256))).collect();

@@ -110,6 +110,12 @@ impl Reason {
 }
 
 impl QuotaError {
+    /// Whether only earlier changes are in the way.
+    #[cfg(feature = "rules")]
+    pub(crate) const fn is_pending(&self) -> bool {
+        matches!(self.reason, Reason::Pending { .. })
+    }
+
     pub(crate) fn in_text(reason: Reason, text: &str) -> Self {
         // A text of any length may come from a file; an error message is for people.
         let cut: String = text.chars().take(80).collect();

@@ -29,7 +29,7 @@ pub enum Verdict {
     SoftLimited,
     /// There was none.
     Denied,
-    /// There was none, but the rule only reports.
+    /// There was none, but the rule refuses nobody: it only reports, or another one with `quota_mode` had room.
     ShadowDenied,
     /// The rule lets all through, uncounted.
     Unlimited,
@@ -71,6 +71,10 @@ pub struct Answer {
     pub(super) outcome: Outcome,
     /// Whether nothing is refused: a dry run.
     pub(super) shadow: bool,
+    /// Whether there are rules with `quota_mode`, and none had room.
+    pub(super) quotas_refuse: bool,
+    /// How long those that admitted a refused request, and counted it all the same, would refuse the same one now.
+    pub(super) wait_besides: Duration,
     pub(super) decided: Few<Decided>,
 }
 
@@ -131,7 +135,8 @@ impl Answer {
     pub fn limits(&self) -> impl Iterator<Item = Applied<'_>> {
         let domain = self.domain();
         self.decided.iter().filter_map(move |decided| {
-            Some(Applied { active: domain?.active(decided.rule)?, decided, shadow: self.shadow })
+            let active = domain?.active(decided.rule)?;
+            Some(Applied { active, decided, shadow: self.shadow, quotas_refuse: self.quotas_refuse })
         })
     }
 
@@ -160,13 +165,19 @@ impl Answer {
     }
 
     /// How long until the same request could be admitted, if nothing else is until then: as the rule says that refuses for
-    /// longest. Zero if it was allowed, `None` if it can never be.
+    /// longest; of those with `quota_mode` the one that refuses for the shortest time. Zero if it was allowed, `None` if it can never be.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.refused_by()
-            .filter_map(|limit| limit.decided.decision)
-            .map(|decision| decision.retry_after())
-            .try_fold(Duration::ZERO, |most, wait| Some(most.max(wait?)))
+        if self.is_never() {
+            return None;
+        }
+        let waits = |part: Part| {
+            let refuses = self.refused_by().filter(move |limit| limit.decided.part == part);
+            refuses.filter_map(|limit| limit.decided.decision?.retry_after())
+        };
+        let enforced = waits(Part::Enforced).max();
+        let besides = if self.is_denied() { self.wait_besides } else { Duration::ZERO };
+        Some(enforced.max(waits(Part::Quota).min()).unwrap_or_default().max(besides))
     }
 
     /// Whether any rule marks it: more is in use than its soft limit.
@@ -181,7 +192,7 @@ impl Answer {
         let applied = self.limits().filter(|limit| limit.descriptor() == descriptor);
         let strictest = applied.filter(|limit| limit.decided.part != Part::Replaced).min_by_key(|limit| {
             let is_ok = limit.code() == Code::Ok;
-            (is_ok, limit.remaining())
+            (is_ok, limit.decided.part == Part::Shadow, limit.remaining())
         });
         Status { strictest }
     }
@@ -193,6 +204,7 @@ pub struct Applied<'a> {
     active: &'a Active,
     decided: &'a Decided,
     shadow: bool,
+    quotas_refuse: bool,
 }
 
 impl<'a> Applied<'a> {
@@ -220,15 +232,15 @@ impl<'a> Applied<'a> {
         self.decided.descriptor as usize
     }
 
-    /// What came of it.
+    /// What came of it. Of a request that another rule refused, what would have.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self.decided.decision {
             None => Verdict::Unlimited,
             Some(decision) if decision.is_allowed() && self.decided.soft => Verdict::SoftLimited,
             Some(decision) if decision.is_allowed() => Verdict::Allowed,
-            Some(_) if self.decided.part == Part::Shadow || self.shadow => Verdict::ShadowDenied,
-            Some(_) => Verdict::Denied,
+            Some(_) if self.refuses() && !self.shadow => Verdict::Denied,
+            Some(_) => Verdict::ShadowDenied,
         }
     }
 
@@ -242,7 +254,11 @@ impl<'a> Applied<'a> {
     /// The units that would be admitted now; `u64::MAX` without a limit, 0 of a rule that only reports and would refuse.
     #[must_use]
     pub fn remaining(&self) -> u64 {
-        self.decided.decision.map_or(u64::MAX, |decision| decision.remaining())
+        match &self.decided.decision {
+            None => u64::MAX,
+            Some(decision) if decision.is_denied() && !self.refuses() => 0,
+            Some(decision) => decision.remaining(),
+        }
     }
 
     /// What could pass from full: the burst, or the limit of windows; `u64::MAX` without a limit.
@@ -270,8 +286,12 @@ impl<'a> Applied<'a> {
     }
 
     fn refuses(&self) -> bool {
-        matches!(self.decided.part, Part::Enforced | Part::Quota)
-            && self.decided.decision.is_some_and(|decision| decision.is_denied())
+        let is_denied = self.decided.decision.as_ref().is_some_and(Decision::is_denied);
+        match self.decided.part {
+            Part::Enforced => is_denied,
+            Part::Quota => is_denied && self.quotas_refuse,
+            Part::Shadow | Part::Replaced => false,
+        }
     }
 
     fn code(&self) -> Code {

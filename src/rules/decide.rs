@@ -1,6 +1,7 @@
 //! How the rules that apply to one request decide together.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -14,7 +15,7 @@ use crate::clock::{Clock, saturating_nanos};
 use crate::decision::{Decision, Facts, Outcome};
 use crate::store::chosen::Hasher;
 use crate::store::verb::{Carries, Store, Verb, When};
-use crate::telemetry::{Event, Refusal, RefusalLog, TopDenied};
+use crate::telemetry::{Event, Refusal, RefusalLog, Shares, TopDenied};
 
 /// Who is told of refusals.
 #[derive(Debug, Default)]
@@ -35,6 +36,8 @@ pub(super) struct Ask<'r> {
     /// The limit that the request brings along.
     own: Option<u32>,
     charged: bool,
+    /// What was in use before, if requests are counted first.
+    before: u64,
 }
 
 /// The rules that apply to a request, decided together: what each is asked, and what it says, in place, for it is large.
@@ -62,7 +65,7 @@ impl<'r> Asks<'r> {
             if let Some((requests, unit)) = descriptor.own_limit() {
                 if let Some(active) = domain.override_of(unit, hasher) {
                     let key = Key::of(&domain.name, descriptor, active);
-                    self.asks.push(Ask { active, key, cost, own: Some(requests), charged: false });
+                    self.asks.push(Ask { active, key, cost, own: Some(requests), charged: false, before: 0 });
                     self.said.push(said(Overrides::place(unit), Part::Enforced));
                 }
                 continue;
@@ -72,7 +75,7 @@ impl<'r> Asks<'r> {
                 let key = Key::of(&domain.name, descriptor, active);
                 let part = part(active, &key, index, now_ns, hasher);
                 replaces |= !active.rule.replaces.is_empty();
-                self.asks.push(Ask { active, key, cost, own: None, charged: false });
+                self.asks.push(Ask { active, key, cost, own: None, charged: false, before: 0 });
                 self.said.push(said(index, part));
             }
         }
@@ -84,10 +87,15 @@ impl<'r> Asks<'r> {
     /// Switches those off that others replace.
     #[cold]
     fn replace(&mut self) {
+        // A rule that only reports switches none off that refuses.
+        let parts: SmallVec<[Part; 8]> = self.said.iter().map(|said| said.part).collect();
         for (ask, said) in self.asks.iter().zip(&mut self.said) {
             let rule = &ask.active.rule;
-            let by = |other: &Ask<'_>| other.active.rule.replaces.contains(&rule.name);
-            if rule.is_named && self.asks.iter().any(by) {
+            let by = |(other, part): (&Ask<'_>, &Part)| {
+                other.active.rule.replaces.contains(&rule.name)
+                    && (*part != Part::Shadow || said.part == Part::Shadow)
+            };
+            if rule.is_named && self.asks.iter().zip(&parts).any(by) {
                 said.part = Part::Replaced;
             }
         }
@@ -117,11 +125,22 @@ impl<'r> Asks<'r> {
             outcome = worse(outcome, said.outcome());
         }
         if self.all_quotas_refuse() {
-            for said in self.of(Part::Quota) {
-                outcome = worse(outcome, said.outcome());
-            }
+            // One of them is enough.
+            let is_never = self.of(Part::Quota).all(|said| said.outcome() == Outcome::Never);
+            outcome = worse(outcome, if is_never { Outcome::Never } else { Outcome::Denied });
         }
         outcome
+    }
+
+    /// How long until all of those that admitted a request which was refused, and counted it all the same, would admit it again.
+    #[cold]
+    pub(super) fn wait_besides<C: Clock>(&mut self, when: When<'_, C>) -> Duration {
+        let admitted = |said: &Decided| said.part == Part::Enforced && said.outcome() == Outcome::Allowed;
+        let waits = self.each(|_| true).filter(|(_, said)| admitted(said)).filter_map(|(ask, _)| {
+            let (limiter, spare) = ask.limiter()?;
+            limiter.look(ask.key.as_str(), ask.cost, spare, when).retry_after()
+        });
+        waits.max().unwrap_or_default()
     }
 
     fn of(&self, part: Part) -> impl Iterator<Item = &Decided> {
@@ -133,7 +152,8 @@ impl<'r> Asks<'r> {
         self.asks.iter_mut().zip(&mut self.said).filter(move |(_, said)| part(said.part))
     }
 
-    fn all_quotas_refuse(&self) -> bool {
+    /// Whether there are rules with `quota_mode`, and none has room.
+    pub(super) fn all_quotas_refuse(&self) -> bool {
         self.of(Part::Quota).count() > 0
             && self.of(Part::Quota).all(|said| said.outcome() != Outcome::Allowed)
     }
@@ -143,18 +163,36 @@ impl<'r> Asks<'r> {
         // One limit alone is charged at once.
         let several = self.each(refuses).count() > 1;
         if several {
-            self.each(refuses).for_each(|(ask, said)| ask.look(said, when));
+            self.look_together(when);
         }
         let admitted = (!several || self.outcome() == Outcome::Allowed) && self.charge_all(when);
-        if several && !admitted {
+        if several && !admitted && self.charged() {
             self.undo(when);
-            self.each(refuses).for_each(|(ask, said)| ask.look(said, when));
+            // What refused stays what it said: by now it might admit, but nothing is charged for that.
+            let admits = |said: &Decided| refuses(said.part) && said.outcome() == Outcome::Allowed;
+            for (ask, said) in self.each(|_| true).filter(|(_, said)| admits(said)) {
+                ask.look(said, 0, when);
+            }
         }
         for (ask, said) in self.each(|part| part == Part::Shadow) {
             if admitted {
                 ask.charge(said, when);
             } else {
-                ask.look(said, when);
+                ask.look(said, 0, when);
+            }
+        }
+    }
+
+    /// Looks at all that can refuse; at one that counts what another before it counts too, for the cost of both.
+    fn look_together<C: Clock>(&mut self, when: When<'_, C>) {
+        for place in 0..self.asks.len() {
+            let (before, rest) = self.asks.split_at_mut(place);
+            if let (Some(ask), Some(said)) = (rest.first_mut(), self.said.get_mut(place))
+                && refuses(said.part)
+            {
+                let same = before.iter().filter(|other| other.counts_the_same(ask));
+                let besides = same.fold(0_u64, |sum, other| sum.saturating_add(other.cost));
+                ask.look(said, besides, when);
             }
         }
     }
@@ -206,9 +244,11 @@ impl<'r> Asks<'r> {
         (outcome, shadow): (Outcome, bool),
         to: &Observers,
     ) {
+        let quotas_refuse = self.all_quotas_refuse();
         for (ask, said) in self.each(|part| part != Part::Replaced) {
-            said.soft = ask.is_soft_limited(said);
-            if let Some(shadow) = ask.report(said, domain, outcome, shadow) {
+            let beyond_soft = ask.beyond_soft(said, shadow);
+            said.soft = beyond_soft > 0;
+            if let Some(shadow) = ask.report(said, domain, (outcome, shadow, quotas_refuse), beyond_soft) {
                 ask.tell(said, domain, descriptors, shadow, to);
             }
         }
@@ -237,9 +277,9 @@ fn part(active: &Active, key: &Key<'_>, index: u32, now_ns: u64, hasher: &Hasher
     let rule = &active.rule;
     let reports_only = || {
         rule.enforced_per_million < MILLION && {
-            let hash = match key.as_str() {
-                "" => hasher.hash_one((index, now_ns)),
-                key => hasher.hash_one((&rule.identity, key)),
+            let hash = match rule.counted_by {
+                0 => hasher.hash_one((index, now_ns)),
+                _ => hasher.hash_one((&rule.identity, key.as_str())),
             };
             // The top of the hash as a part of a million.
             let part = (u128::from(hash) * u128::from(MILLION)) >> u64::BITS;
@@ -264,18 +304,25 @@ fn worse(one: Outcome, other: Outcome) -> Outcome {
 }
 
 impl Ask<'_> {
-    /// Whether more is in use than the soft limit.
-    fn is_soft_limited(&self, said: &Decided) -> bool {
-        let Some((decision, limiter)) = said.decision.as_ref().zip(self.active.limiter()) else {
-            return false;
-        };
+    /// How many units of its cost are in use beyond the soft limit. None of a rule that only reports: that marks nobody.
+    fn beyond_soft(&self, said: &Decided, shadow: bool) -> u64 {
+        let Some((decision, limiter)) = said.decision.as_ref().zip(self.active.limiter()) else { return 0 };
         let soft = self.active.rule.soft;
-        soft < u64::MAX && decision.is_allowed() && limiter.generation.store().owed(decision) > soft
+        if soft == u64::MAX || decision.is_denied() || shadow || !refuses(said.part) {
+            return 0;
+        }
+        limiter.generation.store().owed(decision).saturating_sub(soft).min(self.cost)
     }
 
     /// Counts what came of it; of a refusal whether that only reports. A look is nothing to count; and of a request
     /// that another rule refused nothing was charged here, so nothing is counted either, unless refused requests are charged too.
-    fn report(&self, said: &Decided, domain: &InForce, outcome: Outcome, shadow: bool) -> Option<bool> {
+    fn report(
+        &self,
+        said: &Decided,
+        domain: &InForce,
+        (outcome, shadow, quotas_refuse): (Outcome, bool, bool),
+        beyond_soft: u64,
+    ) -> Option<bool> {
         let Self { active, cost, .. } = self;
         if *cost == 0 {
             return None;
@@ -284,17 +331,28 @@ impl Ask<'_> {
             active.meters.record(Event::Unlimited, *cost);
             return None;
         };
+        let counts_first = domain.charging == Charging::CountFirst;
         if decision.is_allowed() {
-            if outcome == Outcome::Allowed || shadow || domain.charging == Charging::CountFirst {
+            if outcome == Outcome::Allowed || shadow || counts_first {
                 active.meters.observe(decision, false);
-                if said.soft {
-                    active.meters.record(Event::SoftLimited, *cost);
+                if beyond_soft > 0 {
+                    active.meters.record(Event::SoftLimited, beyond_soft);
                 }
             }
             return None;
         }
-        let shadow = shadow || said.part == Part::Shadow || outcome == Outcome::Allowed;
-        active.meters.observe(decision, shadow);
+        let shadow = shadow || said.part == Part::Shadow || (said.part == Part::Quota && !quotas_refuse);
+        if counts_first {
+            // Of a cost that crosses a line, a part is on either side.
+            active.meters.record(if shadow { Event::ShadowDenied } else { Event::Denied }, *cost);
+            active.meters.record_shares(Shares::of(
+                decision.limit(),
+                self.before.saturating_add(*cost),
+                *cost,
+            ));
+        } else {
+            active.meters.observe(decision, shadow);
+        }
         Some(shadow)
     }
 
@@ -309,6 +367,7 @@ impl Ask<'_> {
         to: &Observers,
     ) {
         let key = match &self.key {
+            _ if to.top.is_none() && !to.log.has_keys() => Cow::Borrowed(""),
             Key::Whole(value) => Cow::Borrowed(*value),
             Key::Joined(_) => {
                 let entries = descriptors.get(said.descriptor as usize).map_or(&[][..], Descriptor::entries);
@@ -342,8 +401,8 @@ impl Ask<'_> {
     /// The answer of a rule that counts nothing.
     fn uncounted(&self, now_ns: u64) -> Option<Decision> {
         match self.active.gate {
-            Gate::Unlimited => None,
-            Gate::Blocked { period } => Some(blocked(period, self.cost, now_ns)),
+            Gate::Unlimited(_) => None,
+            Gate::Blocked { period, .. } => Some(blocked(period, self.cost, now_ns)),
             // A request that brings a limit of nothing along.
             Gate::Limited(_) => Some(blocked(self.active.window, self.cost, now_ns)),
         }
@@ -358,11 +417,23 @@ impl Ask<'_> {
         self.charged = said.decision.as_ref().is_some_and(|decision| decision.charged() > 0);
     }
 
-    fn look<C: Clock>(&mut self, said: &mut Decided, when: When<'_, C>) {
+    /// What charging it would say, if so much is charged besides.
+    fn look<C: Clock>(&mut self, said: &mut Decided, besides: u64, when: When<'_, C>) {
+        let cost = if self.cost == 0 { 0 } else { self.cost.saturating_add(besides) };
         said.decision = match self.limiter() {
-            Some((limiter, spare)) => Some(limiter.look(self.key.as_str(), self.cost, spare, when)),
+            Some((limiter, spare)) => Some(limiter.look(self.key.as_str(), cost, spare, when)),
             None => self.uncounted(when.now_ns),
         };
+    }
+
+    /// Whether both are counted in one place.
+    fn counts_the_same(&self, other: &Self) -> bool {
+        match (self.active.limiter(), other.active.limiter()) {
+            (Some(one), Some(two)) => {
+                Arc::ptr_eq(&one.generation, &two.generation) && self.key.as_str() == other.key.as_str()
+            }
+            _ => false,
+        }
     }
 
     /// Counts it, and judges afterwards.
@@ -370,13 +441,20 @@ impl Ask<'_> {
         if said.part == Part::Replaced {
             return;
         }
-        (said.decision, self.charged) = match self.limiter() {
+        match self.limiter() {
             Some((limiter, spare)) => {
-                let (decision, charged) = limiter.count(self.key.as_str(), self.cost, spare, when);
-                (Some(decision), charged)
+                // Where limits of requests are counted there is room for any, so all of it is counted.
+                let verb = match self.own {
+                    Some(_) => Verb::Force,
+                    // All but one of the spare units are for what is owed from before.
+                    None => Verb::TakeWithin { spare: spare.saturating_sub(1) },
+                };
+                let counted = limiter.count(self.key.as_str(), verb, self.cost, spare, when);
+                (said.decision, self.charged) = (Some(counted.decision), counted.charged > 0);
+                self.before = counted.before;
             }
-            None => (self.uncounted(when.now_ns), false),
-        };
+            None => said.decision = self.uncounted(when.now_ns),
+        }
     }
 }
 
@@ -395,6 +473,9 @@ impl Limiter {
     /// Charges a request, if that leaves the spare units free.
     fn charge<C: Clock>(&self, key: &str, cost: u64, spare: u64, when: When<'_, C>) -> Decision {
         let generation = &self.generation;
+        if cost == 0 {
+            return self.look(key, 0, spare, when);
+        }
         if spare == 0 {
             return generation.act(key, Verb::Check, when, cost);
         }
@@ -412,13 +493,12 @@ impl Limiter {
     }
 
     /// Counts a request first and judges it afterwards, in a store that has room for one unit more than may be in use: whether
-    /// that is taken says that the limit is exceeded, by however much. Whether anything was charged.
-    fn count<C: Clock>(&self, key: &str, cost: u64, spare: u64, when: When<'_, C>) -> (Decision, bool) {
+    /// that is taken says that the limit is exceeded, by however much.
+    fn count<C: Clock>(&self, key: &str, verb: Verb, cost: u64, spare: u64, when: When<'_, C>) -> Counted {
         let generation = &self.generation;
         let taken = match cost {
             0 => generation.look(key, when, 0),
-            // All but one of the spare units are for what is owed from before.
-            _ => generation.act(key, Verb::TakeWithin { spare: spare.saturating_sub(1) }, when, cost),
+            _ => generation.act(key, verb, when, cost),
         };
         let charged = taken.charged();
         let is_over = taken.remaining() < spare || (cost > 0 && charged < cost);
@@ -432,6 +512,16 @@ impl Limiter {
             Outcome::Denied => generation.look(key, when, cost.saturating_add(spare)),
             _ => taken,
         };
-        (judged.judged(outcome, cost, spare), charged > 0)
+        let in_use = taken.limit().saturating_sub(taken.remaining());
+        let before = in_use.saturating_sub(charged);
+        Counted { decision: judged.judged(outcome, cost, spare), charged, before }
     }
+}
+
+/// What came of counting a request first.
+struct Counted {
+    decision: Decision,
+    charged: u64,
+    /// What was in use before.
+    before: u64,
 }

@@ -59,6 +59,13 @@ impl fmt::Display for RulesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Why::Config(error) => error.fmt(f),
+            Why::Store { rule, line, why: NoStore::Quota(error) } if error.is_pending() => {
+                write!(
+                    f,
+                    "line {line}: rule {rule:?} has changed so often, in a store that cannot list who owes, that what clients \
+                     owe from before is not paid yet; give it more `memory`, or change it again later"
+                )
+            }
             Why::Store { rule, line, why: NoStore::Quota(error) } => {
                 write!(f, "line {line}: rule {rule:?}: {error}")
             }

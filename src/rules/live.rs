@@ -64,8 +64,13 @@ pub(super) struct Active {
 
 #[derive(Debug)]
 pub(super) enum Gate {
-    Unlimited,
-    Blocked { period: Duration },
+    /// Counts nothing; what was counted before is kept for when it does again.
+    Unlimited(Option<Limiter>),
+    /// The same of a limit of nothing.
+    Blocked {
+        period: Duration,
+        last: Option<Limiter>,
+    },
     Limited(Limiter),
 }
 
@@ -261,7 +266,15 @@ impl Active {
     pub(super) fn limiter(&self) -> Option<&Limiter> {
         match &self.gate {
             Gate::Limited(limiter) => Some(limiter),
-            Gate::Unlimited | Gate::Blocked { .. } => None,
+            Gate::Unlimited(_) | Gate::Blocked { .. } => None,
+        }
+    }
+
+    /// Where it was counted last, whether or not it is now.
+    fn last_limiter(&self) -> Option<&Limiter> {
+        match &self.gate {
+            Gate::Limited(limiter) => Some(limiter),
+            Gate::Unlimited(last) | Gate::Blocked { last, .. } => last.as_ref(),
         }
     }
 }
@@ -286,14 +299,13 @@ fn ready(
     now_ns: u64,
     hasher: &Hasher,
 ) -> Result<Ready, NoStore> {
-    let &Limit::Quota { quota, algorithm, store } = &rule.limit else {
-        return Ok(Ready::Done(match rule.limit {
-            Limit::Blocked { period } => Gate::Blocked { period },
-            _ => Gate::Unlimited,
-        }));
+    let last = last.and_then(Active::last_limiter).filter(|last| last.made.counted_by == rule.counted_by);
+    let (quota, algorithm, store) = match rule.limit {
+        Limit::Quota { quota, algorithm, store } => (quota, algorithm, store),
+        Limit::Blocked { period } => return Ok(Ready::Done(Gate::Blocked { period, last: last.cloned() })),
+        Limit::Unlimited => return Ok(Ready::Done(Gate::Unlimited(last.cloned()))),
     };
     let made = Made { quota, algorithm, store, charging, counted_by: rule.counted_by };
-    let last = last.and_then(Active::limiter).filter(|last| last.made.counted_by == made.counted_by);
     if let Some(last) = last
         && last.made == made
     {

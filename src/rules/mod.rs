@@ -54,6 +54,7 @@ mod watch;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 pub use self::answer::{Answer, Applied, Code, Status, Verdict};
 pub use self::config::{Config, ConfigError, Domain, Problem};
@@ -80,7 +81,8 @@ use crate::telemetry::{Counts, DeniedKey, Reading, RefusalLog, ReloadCounts, Rel
 ///
 /// # Consistency
 /// Each request is decided by all rules of one load. What is charged is never lost in a reload; a request that is under way in one
-/// may be charged twice by rules that cannot give back (logs, sketches), against the client.
+/// may be charged twice, against the client: by rules that cannot give back (logs, sketches), by those that count first, and if the
+/// charge was carried over before it could be given back.
 pub struct Rules<C = QuantaClock> {
     live: Published<Live>,
     /// One load at a time. Checks never take it.
@@ -250,7 +252,7 @@ impl<C: Clock> Rules<C> {
         self.decide(domain, descriptors, hits, When::read(&self.clock))
     }
 
-    /// [`Rules::check_n`] at a time that the caller says.
+    /// [`Rules::check_n`] at a time that the caller says. If rules are loaded in between, use [`Rules::replace_at`].
     #[must_use = "an answer that nobody reads limits nothing"]
     pub fn check_at(
         &self,
@@ -269,7 +271,15 @@ impl<C: Clock> Rules<C> {
                 self.reloads.unknown_domain();
                 let shadow = self.options.shadow;
                 let decided = smallvec::SmallVec::new();
-                return Answer { live, domain: None, outcome: Outcome::Allowed, shadow, decided };
+                return Answer {
+                    live,
+                    domain: None,
+                    outcome: Outcome::Allowed,
+                    shadow,
+                    quotas_refuse: false,
+                    wait_besides: Duration::ZERO,
+                    decided,
+                };
             };
             let mut asks = Asks::default();
             asks.find(domain, descriptors, hits, when.now_ns, &self.hasher);
@@ -284,9 +294,15 @@ impl<C: Clock> Rules<C> {
                 }
             }
             let shadow = self.options.shadow || domain.shadow;
+            let quotas_refuse = asks.all_quotas_refuse();
             asks.report(domain, descriptors, (outcome, shadow), &self.observers);
+            let wait_besides = match (domain.charging, outcome) {
+                (Charging::CountFirst, Outcome::Denied) => asks.wait_besides(when),
+                _ => Duration::ZERO,
+            };
             let decided = asks.said();
-            return Answer { live, domain: Some(place), outcome, shadow, decided };
+            let domain = Some(place);
+            return Answer { live, domain, outcome, shadow, quotas_refuse, wait_besides, decided };
         }
     }
 
@@ -344,14 +360,33 @@ impl<C: Clock> Rules<C> {
         self.load(|_| Ok(configs.into_iter().collect()))
     }
 
+    /// [`Rules::replace`] as of a time that the caller says: for requests whose times are [given](Rules::check_at). What those have
+    /// used is looked up as of then.
+    ///
+    /// # Errors
+    /// As [`Rules::reload`].
+    pub fn replace_at(
+        &self,
+        configs: impl IntoIterator<Item = Config>,
+        now: Timestamp,
+    ) -> Result<(), RulesError> {
+        self.load_at(|| When::given(&self.clock, now), |_| Ok(configs.into_iter().collect()))
+    }
+
     fn load(&self, read: impl FnOnce(&Loading) -> Result<Vec<Config>, RulesError>) -> Result<(), RulesError> {
+        self.load_at(|| When::read(&self.clock), read)
+    }
+
+    fn load_at<'s>(
+        &'s self,
+        now: impl Fn() -> When<'s, C>,
+        read: impl FnOnce(&Loading) -> Result<Vec<Config>, RulesError>,
+    ) -> Result<(), RulesError> {
         let mut loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         let last = self.live.load();
         let next = read(&loading)
             .and_then(|configs| Ok(Domain::merge(configs, self.options.merge_domains)?))
-            .and_then(|domains| {
-                last.after(domains, self.options.charging, &self.hasher, || When::read(&self.clock))
-            });
+            .and_then(|domains| last.after(domains, self.options.charging, &self.hasher, now));
         match next {
             Ok(next) => {
                 let rules = next.domains().map(|domain| domain.rules().len()).sum::<usize>();
@@ -435,6 +470,10 @@ impl<C: Clock> Rules<C> {
 
 impl<C> std::fmt::Debug for Rules<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rules").field("live", &*self.live.load()).finish_non_exhaustive()
+        // Not the rules themselves, whose values may be customers' names and keys.
+        let live = self.live.load();
+        let domains: Vec<(&str, usize)> =
+            live.domains().map(|domain| (&*domain.name, domain.rules().len())).collect();
+        f.debug_struct("Rules").field("rules_by_domain", &domains).finish_non_exhaustive()
     }
 }

@@ -101,7 +101,11 @@ impl<'a> Key<'a> {
             0 => Self::Whole(""),
             1 if !keys_vary => Self::Whole(counted().next().map_or("", |(_, (_, value))| value)),
             _ => {
-                let mut joined = String::new();
+                // Lengths take three digits at most, nearly always.
+                let of = |text: &str| text.len() + 4;
+                let length =
+                    counted().map(|(_, (key, value))| of(value) + if keys_vary { of(key) } else { 0 }).sum();
+                let mut joined = String::with_capacity(length);
                 for (_, (key, value)) in counted() {
                     if keys_vary {
                         push(&mut joined, key);

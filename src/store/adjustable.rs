@@ -80,7 +80,7 @@ impl Carry {
 }
 
 /// Changes that are carried over from at once, of a store whose debts cannot all be listed.
-const MOST_PENDING: u32 = 16;
+const MOST_PENDING: u32 = 64;
 
 /// A store under one quota, and where what keys owed under the one before is looked up.
 #[derive(Debug)]

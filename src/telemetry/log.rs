@@ -71,6 +71,12 @@ impl RefusalLog {
         Self { keys, ..self }
     }
 
+    /// Whether events name who was refused.
+    #[cfg(feature = "rules")]
+    pub(crate) const fn has_keys(&self) -> bool {
+        cfg!(feature = "tracing") && self.keys
+    }
+
     /// Writes an event, if anybody listens.
     #[inline]
     pub fn record(&self, refusal: &Refusal<'_>) {

@@ -117,3 +117,18 @@ descriptors:
         seen[2]
     );
 }
+
+/// A cost that crosses a line is divided there: by Envoy's words, of 8 and 6 more under 10 two are near the limit, and four over it.
+#[test]
+fn a_cost_is_divided_where_it_crosses_a_line() {
+    let text = "{ domain: d, tollgate: {}, descriptors: [ { key: a, rate_limit: { unit: hour, requests_per_unit: 10 } } ] }";
+    let scene = Scene::counting_first(text);
+    assert!(scene.ask_n(&[("a", "x")], 8).is_allowed());
+    assert!(scene.ask_n(&[("a", "x")], 6).is_denied());
+    let counted = counts(&scene, "d.a");
+    assert_eq!((counted.near_limit, counted.over_limit), (2, 4));
+    // Of a soft limit too.
+    let scene = Scene::new(&text.replace("requests_per_unit: 10", "requests_per_unit: 10, soft: 5"));
+    assert!(scene.ask_n(&[("a", "x")], 6).is_soft_limited());
+    assert_eq!(counts(&scene, "d.a").soft_limited, 1);
+}
