@@ -202,6 +202,7 @@ fn many_changes_do_not_pile_up() {
     }
     let error = change().unwrap_err().to_string();
     assert!(error.contains("16 earlier changes") && error.contains("forget_past"), "{error}");
+    assert!(!error.contains("  "), "one line: {error}");
     assert!(left <= 40 && compact.peek("alice").remaining() <= left, "sixteen stores deep");
     compact.set_quota(&Quota::per_day(50), Carry::Reset).unwrap();
     assert_eq!(compact.peek("alice").remaining(), 50);
