@@ -314,6 +314,24 @@ mod lost_once {
         assert_eq!(again, 0, "nobody has paid more than a unit at the new rate");
     }
 
+    /// The store in between was asked as of the second change, but forgot the first one's debts as of the third.
+    #[test]
+    fn spilled_keys_of_a_quota_two_changes_ago() {
+        let clock = clock();
+        let limiter = build(Gcra::new(Quota::per_minute(100)), &clock).capacity(64);
+        let limiter = limiter.compact().unwrap().adjustable();
+        (0..2_000).for_each(|key| assert!(!limiter.check_n(&key, 100).is_never()));
+        assert_eq!(limiter.peek(&77_777).remaining(), 0, "its debts are all of the sketch's cells");
+        for per_minute in [90, 1] {
+            limiter.set_quota(&Quota::per_minute(per_minute).burst(100), Carry::Used).unwrap();
+        }
+        clock.advance(Duration::from_secs(180));
+        limiter.set_quota(&Quota::per_minute(100), Carry::Used).unwrap();
+        for key in (0..2_000).chain([77_777]) {
+            assert!(limiter.peek(&key).remaining() <= 3, "{key}: one unit a minute was paid, not ninety");
+        }
+    }
+
     #[test]
     fn debts_of_before_it_could_change() {
         let clock = clock();
