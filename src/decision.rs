@@ -148,16 +148,19 @@ impl Decision {
     }
 
     /// The same of a limit that is `spare` units less than its store's. Of a request that is denied it is a decision about its cost
-    /// and those units.
+    /// and those units. `next` looks for one unit and those: the store has said when there is room for one.
     #[cfg(feature = "rules")]
-    pub(crate) fn judged(self, outcome: Outcome, cost: u64, spare: u64) -> Self {
+    pub(crate) fn judged(self, outcome: Outcome, cost: u64, spare: u64, next: impl FnOnce() -> Self) -> Self {
         let limit = self.limit.saturating_sub(spare);
         let facts = match self.facts {
             Facts::Pace { ahead, interval, capacity, scale, queued } => {
                 let capacity = capacity.saturating_sub(interval.saturating_mul(spare));
                 Facts::Pace { ahead, interval, capacity, scale, queued }
             }
-            Facts::Plain { remaining, retry_ns, reset_ns, delay_ns } => {
+            Facts::Plain { remaining, mut retry_ns, reset_ns, delay_ns } => {
+                if outcome != Outcome::Denied && spare > 0 && remaining <= spare {
+                    retry_ns = next().retry_ns();
+                }
                 Facts::Plain { remaining: remaining.saturating_sub(spare), retry_ns, reset_ns, delay_ns }
             }
             others @ (Facts::Ticks { .. } | Facts::Batch { .. } | Facts::Blend { .. }) => others,

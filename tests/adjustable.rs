@@ -197,16 +197,17 @@ fn many_changes_do_not_pile_up() {
     (0..400_u64).for_each(|key| assert!(!compact.check_n(&key, 90).is_never()));
     let left = compact.peek("alice").remaining();
     let change = || compact.set_quota(&Quota::per_day(100), Carry::AsIs);
-    for _ in 0..16 {
+    for _ in 0..64 {
         change().unwrap();
     }
     let error = change().unwrap_err().to_string();
-    assert!(error.contains("16 earlier changes") && error.contains("forget_past"), "{error}");
-    assert!(left <= 40 && compact.peek("alice").remaining() <= left, "sixteen stores deep");
+    assert!(error.contains("64 earlier changes") && error.contains("forget_past"), "{error}");
+    assert!(!error.contains("  "), "one line: {error}");
+    assert!(left <= 40 && compact.peek("alice").remaining() <= left, "64 stores deep");
     compact.set_quota(&Quota::per_day(50), Carry::Reset).unwrap();
     assert_eq!(compact.peek("alice").remaining(), 50);
     clock.advance(Duration::from_secs(86_400));
-    for _ in 0..40 {
+    for _ in 0..100 {
         change().unwrap();
         clock.advance(Duration::from_secs(86_400));
     }
@@ -311,6 +312,24 @@ mod lost_once {
         clock.advance(Duration::from_secs(5));
         let again = (0..6_000).filter(|key| limiter.check_n(key, 90).is_allowed()).count();
         assert_eq!(again, 0, "nobody has paid more than a unit at the new rate");
+    }
+
+    /// The store in between was asked as of the second change, but forgot the first one's debts as of the third.
+    #[test]
+    fn spilled_keys_of_a_quota_two_changes_ago() {
+        let clock = clock();
+        let limiter = build(Gcra::new(Quota::per_minute(100)), &clock).capacity(64);
+        let limiter = limiter.compact().unwrap().adjustable();
+        (0..2_000).for_each(|key| assert!(!limiter.check_n(&key, 100).is_never()));
+        assert_eq!(limiter.peek(&77_777).remaining(), 0, "its debts are all of the sketch's cells");
+        for per_minute in [90, 1] {
+            limiter.set_quota(&Quota::per_minute(per_minute).burst(100), Carry::Used).unwrap();
+        }
+        clock.advance(Duration::from_secs(180));
+        limiter.set_quota(&Quota::per_minute(100), Carry::Used).unwrap();
+        for key in (0..2_000).chain([77_777]) {
+            assert!(limiter.peek(&key).remaining() <= 3, "{key}: one unit a minute was paid, not ninety");
+        }
     }
 
     #[test]

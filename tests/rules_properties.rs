@@ -111,7 +111,7 @@ fn while_time_stands_still_used_is_what_was_charged() {
                 "{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, {value} rate_limit: {limit} }} ] }}"
             )
         };
-        proptest!(cases(80), |(ops in prop::collection::vec(op.clone(), 1..40))| {
+        proptest!(cases(50), |(ops in prop::collection::vec(op.clone(), 1..40))| {
             let (rules, _clock) = rules(&text(0, 10), charging);
             let (mut limit, mut used) = (10, HashMap::<u64, u64>::new());
             for &op in &ops {
@@ -174,7 +174,7 @@ fn the_refused_are_admitted_when_they_are_told() {
                 clock.advance(Duration::from_nanos(later_ns));
                 Some((answer, rules.check_n("d", &[Descriptor::new(&X)], hits).is_allowed()))
             };
-            let outcome = TestRunner::new(cases(25)).run(&prop::collection::vec(op.clone(), 1..25), |ops| {
+            let outcome = TestRunner::new(cases(12)).run(&prop::collection::vec(op.clone(), 1..25), |ops| {
                 for end in 1..=ops.len() {
                     let ops = &ops[..end];
                     let (Some(Op::Ask { .. }), Some((answer, _))) = (ops.last(), replay(ops, 0)) else {
@@ -203,7 +203,7 @@ fn nothing_panics() {
     let kinds: Vec<&str> =
         KINDS.into_iter().chain(SKETCHES).chain([", algorithm: gcra, burst: 4294967295"]).collect();
     let op = (0_u8..4, 0..kinds.len(), 0_usize..7, 0_usize..6, 0_usize..7, 0_usize..7);
-    proptest!(cases(80), |(first in any::<bool>(), ops in prop::collection::vec(op, 1..20))| {
+    proptest!(cases(50), |(first in any::<bool>(), ops in prop::collection::vec(op, 1..20))| {
         let (rules, _) = rules(&one("{ unit: hour, requests_per_unit: 10 }"), BOTH[usize::from(first)]);
         for &(what, kind, unit, limit, time, hits) in &ops {
             if what == 0 {

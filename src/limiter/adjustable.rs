@@ -38,7 +38,7 @@ impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
     /// paid, keeps those of each such change.
     ///
     /// # Errors
-    /// If the algorithm or the store cannot hold the quota; for a compact limiter that is short of room also if sixteen changes are
+    /// If the algorithm or the store cannot hold the quota; for a compact limiter that is short of room also if 64 changes are
     /// not paid for yet. Then
     /// nothing is changed.
     ///

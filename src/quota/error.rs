@@ -192,7 +192,8 @@ impl fmt::Display for QuotaError {
             }
             Reason::Pending { changes } => write!(
                 f,
-                "what keys owe is carried over from {changes} earlier changes still; change it less often than a burst                  refills, with Carry::Reset, or after forget_past"
+                "what keys owe is carried over from {changes} earlier changes still; change it less often than a burst \
+                 refills, with Carry::Reset, or after forget_past"
             )?,
             Reason::Syntax { expected } => write!(f, "expected {expected}")?,
             Reason::NumberTooLarge => write!(f, "a number is above {}", u64::MAX)?,

@@ -480,7 +480,7 @@ impl Limiter {
             return generation.act(key, Verb::Check, when, cost);
         }
         let decision = generation.act(key, Verb::Within { spare }, when, cost);
-        decision.judged(decision.outcome(), cost, spare)
+        decision.judged(decision.outcome(), cost, spare, || self.next(key, spare, when))
     }
 
     /// What that would be.
@@ -489,7 +489,12 @@ impl Limiter {
         // A look for nothing is always allowed.
         let more = if cost == 0 { 0 } else { spare };
         let decision = generation.look(key, when, cost.saturating_add(more));
-        decision.judged(decision.outcome(), cost, spare)
+        decision.judged(decision.outcome(), cost, spare, || self.next(key, spare, when))
+    }
+
+    /// Whether there is room for one unit, and when.
+    fn next<C: Clock>(&self, key: &str, spare: u64, when: When<'_, C>) -> Decision {
+        self.generation.look(key, when, spare.saturating_add(1))
     }
 
     /// Counts a request first and judges it afterwards, in a store that has room for one unit more than may be in use: whether
@@ -514,7 +519,8 @@ impl Limiter {
         };
         let in_use = taken.limit().saturating_sub(taken.remaining());
         let before = in_use.saturating_sub(charged);
-        Counted { decision: judged.judged(outcome, cost, spare), charged, before }
+        let decision = judged.judged(outcome, cost, spare, || self.next(key, spare, when));
+        Counted { decision, charged, before }
     }
 }
 

@@ -166,7 +166,7 @@ impl<S: Carries> Generation<S> {
         Self { held: Arc::clone(&self.held), from: None }
     }
 
-    /// The same without those before it that nobody has to ask any more.
+    /// The same without those before it that nobody has to ask any more who asks it as of now.
     fn pruned(self: &Arc<Self>, now_ns: u64) -> Arc<Self> {
         let Some(past) = &self.from else {
             return Arc::clone(self);
@@ -174,8 +174,8 @@ impl<S: Carries> Generation<S> {
         if !self.asks(past, now_ns) {
             return Arc::new(self.alone());
         }
-        // Not deeper than `MOST_PENDING`.
-        let last = past.last.pruned(past.at_ns.max(now_ns));
+        // Not deeper than `MOST_PENDING`. The last one is asked as of the change, so what was not paid by then still counts.
+        let last = past.last.pruned(past.at_ns);
         // Ordering: Relaxed: what is reckoned too early is reckoned again.
         let copy = |of: &AtomicU64| AtomicU64::new(of.load(Ordering::Relaxed));
         let (reckoned, until_ns) = (copy(&past.reckoned), copy(&past.until_ns));

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "http")]
+use tollgate::Quota;
 use tollgate::rules::{Code, Descriptor, Unit, Verdict};
 
 use crate::{Scene, left};
@@ -179,4 +181,48 @@ fn a_limit_of_the_request_comes_before_the_file() {
     let answer = scene.rules.check("d", &own);
     scene.rules.refund(&own, &answer);
     assert_eq!(scene.rules.check("d", &own).status(0).remaining(), 1);
+}
+
+/// A key that has nothing left is told when it has a unit again: one of its own, not of those that its store has room for besides, for
+/// what is counted of refused requests or was used before the limit was lowered.
+#[cfg(feature = "http")]
+#[test]
+fn the_time_of_the_next_unit_is_told_where_none_is_left() {
+    const KINDS: [&str; 6] = [
+        "",
+        "algorithm: gcra",
+        "algorithm: sliding-window",
+        "algorithm: sub-window",
+        "algorithm: sub-window, strict: true",
+        "algorithm: sliding-log",
+    ];
+    let x = [("a", "x")];
+    let of = |limit: u32, kind: &str| {
+        format!(
+            "{{ domain: d, tollgate: {{}}, descriptors: [ \
+             {{ key: a, rate_limit: {{ unit: hour, requests_per_unit: {limit}, {kind} }} }} ] }}"
+        )
+    };
+    // With the last unit, a look after it, and a request of more than there ever is.
+    for (kind, asked) in KINDS.into_iter().flat_map(|kind| [1, 0, 4].map(|asked| (kind, asked))) {
+        for (new, before) in
+            [Scene::new, Scene::counting_first].into_iter().flat_map(|new| [(new, 3), (new, 9)])
+        {
+            let scene = new(&of(before, kind));
+            for _ in 0..2 {
+                assert!(scene.ask(&x).is_allowed());
+                scene.advance(100);
+            }
+            scene.reload(&of(3, kind));
+            assert!(asked == 1 || scene.ask(&x).is_allowed());
+            let answer = scene.ask_n(&x, asked);
+            let decision = *answer.limits().next().unwrap().decision().unwrap();
+            let told = tollgate::http::Policy::new("p", &Quota::per_hour(3), decision).available();
+            assert_eq!(told.units, 0, "{kind}");
+            scene.advance(told.seconds - 1);
+            assert_eq!(left(&scene, &x), 0, "{kind}: {before} before, {asked} asked, {told:?}");
+            scene.advance(1);
+            assert!(left(&scene, &x) > 0, "{kind}: {before} before, {asked} asked, {told:?}");
+        }
+    }
 }

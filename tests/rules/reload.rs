@@ -1,6 +1,7 @@
 //! Rules that are loaded again: who keeps what.
 
 use std::fs;
+use std::time::Duration;
 
 use tollgate::rules::{Code, Config, Descriptor, Rules};
 
@@ -69,6 +70,40 @@ fn a_sketch_goes_on_counting() {
     }
 }
 
+/// A count above the new limit reached into the bits of the window's number, so that a lower limit admitted as much again.
+#[test]
+fn a_sketch_under_a_limit_that_is_lower_than_its_counts() {
+    let nanosecond = Duration::from_nanos(1);
+    // A sliding window has room again once a quarter of what was used weighs less than the new limit.
+    let three_quarters = Duration::from_secs(3_600 + 2_700) + nanosecond;
+    for (algorithm, room_after) in
+        [("fixed-window", Duration::from_secs(3_600)), ("sliding-window", three_quarters)]
+    {
+        let of = |limit: u32| {
+            one(&format!(
+                "{{ unit: hour, requests_per_unit: {limit}, algorithm: {algorithm}, store: sketch }}"
+            ))
+        };
+        for (high, used) in [(100, 64), (128, 128), (60_000, 60_000)] {
+            let low = used / 4;
+            for scene in [Scene::new(&of(high)), Scene::counting_first(&of(high))] {
+                assert!(scene.ask_n(&X, used.into()).is_allowed());
+                for limit in [low, 1, high / 2, high, low] {
+                    scene.reload(&of(limit));
+                    let expected = limit.saturating_sub(used);
+                    assert_eq!(left(&scene, &X), expected, "{algorithm}: {used} of {high}, now {limit}");
+                }
+                let refused = scene.ask(&X);
+                assert_eq!(refused.retry_after(), Some(room_after), "{algorithm} {used} of {high}");
+                scene.clock.advance(room_after - nanosecond);
+                assert_eq!(left(&scene, &X), 0, "{algorithm} {used} of {high}");
+                scene.clock.advance(nanosecond);
+                assert_eq!(left(&scene, &X), if algorithm == "fixed-window" { low } else { 1 });
+            }
+        }
+    }
+}
+
 /// A window becomes a token bucket for a flash sale, and a window again.
 #[test]
 fn an_algorithm_may_change() {
@@ -97,7 +132,7 @@ fn what_is_beyond_a_lower_limit_is_owed_as_the_algorithm_says() {
     let scene = Scene::new(&one("{ unit: minute, requests_per_unit: 60 }"));
     assert_eq!(scene.admitted(&X, 60), 60);
     scene.reload(&one("{ unit: minute, requests_per_unit: 60, algorithm: gcra, burst: 5 }"));
-    assert_eq!(scene.ask(&X).retry_after(), Some(std::time::Duration::from_secs(56)), "a second for each");
+    assert_eq!(scene.ask(&X).retry_after(), Some(Duration::from_secs(56)), "a second for each");
     scene.advance(56);
     assert_eq!(left(&scene, &X), 1);
     scene.advance(9);
@@ -106,7 +141,7 @@ fn what_is_beyond_a_lower_limit_is_owed_as_the_algorithm_says() {
     let scene = Scene::new(&one("{ unit: minute, requests_per_unit: 60 }"));
     assert_eq!(scene.admitted(&X, 60), 60);
     scene.reload(&one("{ unit: minute, requests_per_unit: 20 }"));
-    assert_eq!(scene.ask(&X).retry_after(), Some(std::time::Duration::from_secs(60)));
+    assert_eq!(scene.ask(&X).retry_after(), Some(Duration::from_secs(60)));
     scene.advance(60);
     assert_eq!(scene.admitted(&X, 60), 20, "as in any window");
 }

@@ -22,8 +22,13 @@ pub trait Counted: Narrow {
     /// How many units a window has room for.
     fn limit(&self) -> u64;
 
+    /// The same with room for counts that `other` has room for, of windows as long.
+    #[cfg(feature = "rules")]
+    #[must_use]
+    fn with_room_of(self, other: &Self) -> Self;
+
     /// How far ahead a state is in which the window that counts is `later` windows after now's, with these counts of the
-    /// window before it and of it.
+    /// window before it and of it. Of more than the word has room for, which is more than the limit, it is as much as that.
     fn ahead(&self, later: u64, last: u64, used: u64) -> u64;
 
     /// The count of the window that counts, in a state so far ahead.
@@ -41,9 +46,15 @@ impl Counted for WindowWord {
         self.limit
     }
 
+    #[cfg(feature = "rules")]
+    fn with_room_of(mut self, other: &Self) -> Self {
+        self.count_bits = self.count_bits.max(other.count_bits);
+        self
+    }
+
     #[inline]
     fn ahead(&self, later: u64, _last: u64, used: u64) -> u64 {
-        (later << self.count_bits) | used
+        (later << self.count_bits) | used.min((1 << self.count_bits) - 1)
     }
 
     #[inline]
@@ -63,10 +74,17 @@ impl Counted for SlidingWord {
         self.limit
     }
 
+    #[cfg(feature = "rules")]
+    fn with_room_of(mut self, other: &Self) -> Self {
+        self.count_bits = self.count_bits.max(other.count_bits);
+        self
+    }
+
     /// The reference is the window before now's, so that one later is now's.
     #[inline]
     fn ahead(&self, later: u64, last: u64, used: u64) -> u64 {
-        ((later + 1) << (2 * self.count_bits)) | (last << self.count_bits) | used
+        let most = (1 << self.count_bits) - 1;
+        ((later + 1) << (2 * self.count_bits)) | (last.min(most) << self.count_bits) | used.min(most)
     }
 
     #[inline]

@@ -311,6 +311,8 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         let word = algorithm.narrow(&[], 0).ok()?;
         let fits = word.window_ns() == self.word.window_ns()
             && word.limit() - 1 <= self.shared.tables.counters.most();
+        // What was counted for a higher limit is read by this one too.
+        let word = word.with_room_of(&self.word);
         let (algorithm, hasher, shared) = (algorithm.clone(), self.hasher.clone(), Arc::clone(&self.shared));
         fits.then_some(Self { algorithm, word, hasher, shared })
     }
