@@ -58,20 +58,51 @@ fn hello() -> Router {
     Router::new().route("/", get(async || "hello"))
 }
 
-/// The layer as in `examples/axum.rs`.
+/// The layer as in `examples/axum_layer.rs`.
 fn limited(client: ClientIp, fields_on_allowed: bool) -> Router {
     let layer = RateLimitLayer::new(RateLimiter::new(PLENTY), client).policy("per-client", PLENTY);
     let layer = layer.exempt(|head| head.path() == "/health").fields_on_allowed(fields_on_allowed);
     hello().layer(layer)
 }
 
-fn rows() -> [(&'static str, Router); 5] {
-    [
+/// By two rules of a file: the client's, and the client's at this path.
+#[cfg(feature = "rules")]
+fn by_rules() -> Router {
+    use tollgate::rules::{Config, Rules};
+    use tollgate::tower::Key as _;
+
+    let text = "
+domain: bench
+tollgate: {}
+descriptors:
+  - key: remote_address
+    rate_limit: { unit: second, requests_per_unit: 1000000, algorithm: gcra, burst: 2000000 }
+  - key: path
+    value: /
+    descriptors:
+      - key: remote_address
+        rate_limit: { unit: minute, requests_per_unit: 100000000 }
+";
+    let config = Config::from_yaml("bench.yaml", text).unwrap_or_else(|error| panic!("{error}"));
+    let rules = Rules::builder().load([config]).unwrap_or_else(|error| panic!("{error}"));
+    let client = by_peer();
+    hello().layer(RateLimitLayer::rules(std::sync::Arc::new(rules), "bench", move |head, descriptors| {
+        let address = client.key(head)?;
+        descriptors.begin().entry("remote_address", address);
+        descriptors.begin().entry("path", head.path()).entry("remote_address", address);
+        Some(())
+    }))
+}
+
+fn rows() -> Vec<(&'static str, Router)> {
+    vec![
         (OFF, hello()),
         (NOTHING, hello().layer(MapRequestLayer::new(|request: Request<Body>| request))),
         (ON, limited(by_peer(), false)),
         ("by X-Forwarded-For", limited(by_header(), false)),
         ("by peer, with fields", limited(by_peer(), true)),
+        #[cfg(feature = "rules")]
+        ("by two rules, by peer", by_rules()),
     ]
 }
 
@@ -143,7 +174,7 @@ fn median(values: Vec<f64>) -> f64 {
 
 impl Table {
     fn new(title: String) -> Self {
-        Self { title, rows: rows().map(|(name, _)| Row { name, rounds: Vec::new() }).into() }
+        Self { title, rows: rows().into_iter().map(|(name, _)| Row { name, rounds: Vec::new() }).collect() }
     }
 
     /// The ratios to the first row, round by round.

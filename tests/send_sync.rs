@@ -106,3 +106,24 @@ fn what_is_printed_names_its_type() {
         assert!(text.contains(name), "{text}");
     }
 }
+
+#[cfg(feature = "rules")]
+#[test]
+fn rules_are_shareable_and_printable() {
+    use tollgate::rules::{
+        Answer, Applied, Config, ConfigError, Descriptor, Descriptors, Domain, Rule, Rules, RulesError,
+        Status,
+    };
+    shared::<Rules>();
+    shared::<Rules<ManualClock>>();
+    shared::<Answer>();
+    shared::<Domain>();
+    shared::<Applied<'static>>();
+    shared::<Status<'static>>();
+    value::<Config>();
+    value::<ConfigError>();
+    value::<RulesError>();
+    value::<Rule>();
+    value::<Descriptors>();
+    value::<Descriptor<'static>>();
+}
