@@ -329,7 +329,7 @@ fn ready(
     let most = made.most();
     let owed =
         last.made.most().saturating_add(if last.generation.is_taking_over(now_ns) { last.spare } else { 0 });
-    let spare = tells.max(owed.saturating_sub(most));
+    let spare = tells.max(owed.min(algorithm.most_room(most)).saturating_sub(most));
     let roomy = with_more(&quota, algorithm, spare)
         .and_then(|quota| algorithm.build(quota))
         .map_err(NoStore::from)
@@ -394,6 +394,15 @@ impl spec::Algorithm {
     /// Whether a burst of its own means anything to it: windows count up to the limit.
     pub(crate) fn has_burst(self) -> bool {
         matches!(self, Self::Gcra | Self::TokenBucket | Self::LeakyBucket)
+    }
+
+    /// The most units that a store of this limit has room for, when clients may have used more under another one. A log takes memory
+    /// for each of them, for every key, for as long as the rule stays.
+    fn most_room(self, limit: u64) -> u64 {
+        match self {
+            Self::SlidingLog => limit.saturating_mul(4).clamp(1_024, SlidingLog::MAX_LIMIT),
+            _ => u64::MAX,
+        }
     }
 
     /// It with a quota.

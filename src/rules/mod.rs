@@ -337,6 +337,10 @@ impl<C: Clock> Rules<C> {
     /// clients have used stays used, unit for unit, also beyond a lower limit; it is paid as the new algorithm says, windows
     /// at their end. A client may be ahead of the new rule by what it used under the old one, and by nothing else.
     ///
+    /// What is used beyond a lower limit is cut to what the new store holds. A sliding log, which keeps a time for each unit, holds four
+    /// times its limit or 1,024 units, whichever is more, but no more than [its largest limit](crate::SlidingLog::MAX_LIMIT). Where no
+    /// word of the new algorithm or store holds the higher limit, it holds the lower one, and all beyond that is forgotten.
+    ///
     /// What a sketch has counted stays if the windows do and its counters have room for the new limit, and begins anew else. So does
     /// what a rule has counted whose `share_threshold` is switched.
     ///

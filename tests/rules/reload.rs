@@ -104,6 +104,33 @@ fn a_sketch_under_a_limit_that_is_lower_than_its_counts() {
     }
 }
 
+/// A log had a place for each unit of the old limit, for every key: half a megabyte each of a log of ten. And where nothing holds
+/// as much as the old limit, the new one is all that stays used.
+#[test]
+fn what_is_used_beyond_a_lower_limit_is_cut_to_what_the_store_holds() {
+    const LOG: &str = "algorithm: sliding-log";
+    const SLIDING: &str = "algorithm: sliding-window, store: compact";
+    let wide = |limit: u32| one(&format!("{{ unit: hour, requests_per_unit: {limit}, store: compact }}"));
+    for (high, low, kind, kept) in [
+        (1_000, 10, LOG, 1_000),
+        (60_000, 10, LOG, 1_024),
+        (60_000, 300, LOG, 1_200),
+        (60_000, 15_000, LOG, 60_000),
+        (100_000, 10, LOG, 1_024),
+        (100_000, 20_000, LOG, 65_536),
+        (60_000, 1_000, SLIDING, 60_000),
+        (100_000, 1_000, SLIDING, 1_000),
+    ] {
+        let scene = Scene::new(&wide(high));
+        assert!(scene.ask_n(&X, high.into()).is_allowed());
+        scene.reload(&one(&format!("{{ unit: hour, requests_per_unit: {low}, {kind} }}")));
+        assert!(scene.ask(&X).is_denied(), "{low} of {high}, {kind}");
+        assert_eq!(left(&scene, &[("a", "new")]), low);
+        scene.reload(&wide(high));
+        assert_eq!(left(&scene, &X), high - kept, "{low} of {high}, {kind}");
+    }
+}
+
 /// A window becomes a token bucket for a flash sale, and a window again.
 #[test]
 fn an_algorithm_may_change() {
