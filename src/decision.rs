@@ -5,6 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
+#[cfg(feature = "http")]
+use crate::quota::Quota;
 
 /// Whether a request may go.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -94,6 +96,31 @@ pub(crate) enum Facts {
     Blend { previous: u64, current: u64, left_ns: u64, to_end_ns: u64, window_ns: u64, ceil: bool },
     /// Worked out already. `retry_ns` of one that was not denied: the time until a unit fits, if none does.
     Plain { remaining: u64, retry_ns: u64, reset_ns: u64, delay_ns: u64 },
+}
+
+/// So many units in so many nanoseconds, which may be rounded up: by less than this.
+#[cfg(feature = "http")]
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Rate {
+    pub(crate) units: u64,
+    pub(crate) ns: u128,
+    pub(crate) rounded_ns: u128,
+}
+
+#[cfg(feature = "http")]
+impl Rate {
+    /// Whether it is that of a quota, but for the rounding.
+    fn is_of(&self, quota: &Quota) -> bool {
+        let limit = u128::from(quota.limit());
+        let asked = u128::from(quota.period_ns()).checked_mul(self.units.into());
+        let (most, least) =
+            (limit.checked_mul(self.ns), limit.checked_mul(self.ns.saturating_sub(self.rounded_ns)));
+        match (asked, least, most) {
+            (Some(asked), Some(least), Some(most)) => (least..=most).contains(&asked),
+            // Beyond what there are quotas for.
+            _ => true,
+        }
+    }
 }
 
 impl Decision {
@@ -336,6 +363,30 @@ impl Decision {
             Facts::Batch { to_boundary_ns, .. } => Some(to_boundary_ns),
             _ => None,
         }
+    }
+
+    /// The sustained rate by which it was decided, if the algorithm says it, and it is not that of the quota.
+    #[cfg(feature = "http")]
+    pub(crate) fn rate_unlike(&self, quota: &Quota) -> Option<Rate> {
+        let rate = match self.facts {
+            Facts::Pace { interval, scale, .. } => {
+                Rate { units: scale.into(), ns: interval.into(), rounded_ns: 1 }
+            }
+            Facts::Ticks { interval, num, den, .. } => {
+                Rate { units: num, ns: u128::from(interval) * u128::from(den), rounded_ns: 0 }
+            }
+            // No more than fits comes back.
+            Facts::Batch { batch, period_ns, .. } => {
+                Rate { units: batch.min(self.limit), ns: period_ns.into(), rounded_ns: 0 }
+            }
+            Facts::Blend { window_ns, .. } => Rate { units: self.limit, ns: window_ns.into(), rounded_ns: 0 },
+            // A log's, or sub-windows', of a lower limit: not a burst, nor one event at a time. The period is not known.
+            Facts::Plain { .. } if self.limit > 1 && self.limit < quota.limit().min(quota.burst_size()) => {
+                Rate { units: self.limit, ns: quota.period_ns().into(), rounded_ns: 0 }
+            }
+            Facts::Plain { .. } => return None,
+        };
+        (rate.units > 0 && !rate.is_of(quota)).then_some(rate)
     }
 
     /// How long until the key is as good as new, if nothing is admitted until then.

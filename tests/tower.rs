@@ -16,7 +16,7 @@ use tollgate::tower::{
     ClientIp, Global, Head, Header, Key, Limit, Missing, PeerAddr, Proxies, RateLimitLayer, Route,
 };
 use tollgate::{
-    Decision, FixedWindow, Gcra, Keyed, ManualClock, Quota, RateLimiter, StdClock, Timestamp, WhenFull,
+    Carry, Decision, FixedWindow, Gcra, Keyed, ManualClock, Quota, RateLimiter, StdClock, Timestamp, WhenFull,
 };
 use tower::{Layer, Service, ServiceExt};
 
@@ -459,4 +459,94 @@ fn layers_services_and_futures_can_be_sent() {
     future(service.clone().call(from("203.0.113.7")));
     assert!(format!("{layer:?}").contains("x-forwarded-for"));
     let _: &dyn Fn(&Decision) -> bool = &tollgate::tower::Ruling::is_allowed;
+}
+
+/// Cause: the policy's own quota was taken for the rate. Symptom: after 100 a minute became 10, nine times the rate was advertised.
+#[test]
+fn clients_are_told_the_quota_that_is_in_force() {
+    let quota = Quota::per_minute(100);
+    let clock = manual();
+    let builder = RateLimiter::builder(Gcra::new(quota)).clock(clock.clone());
+    let limiter = Arc::new(builder.compact().expect("it fits").adjustable());
+    let layer = RateLimitLayer::new(Arc::clone(&limiter), Global).policy("x", quota).fields_on_allowed(true);
+    let told = |layer: &_| {
+        let response = ask(layer, Request::new(()));
+        [header(&response, "ratelimit-policy"), header(&response, "ratelimit")].map(Option::unwrap_or_default)
+    };
+    assert_eq!(told(&layer), ["\"x\";q=100;w=60", "\"x\";r=99;t=60"]);
+    for (per_minute, expected) in [
+        (10, ["\"x\";q=10;w=60", "\"x\";r=9;t=54"]),
+        (1_000, ["\"x\";q=1000;w=60", "\"x\";r=999;t=60"]),
+        (100, ["\"x\";q=100;w=60", "\"x\";r=99;t=60"]),
+    ] {
+        clock.advance(Duration::from_secs(3_600));
+        limiter.set_quota(&Quota::per_minute(per_minute), Carry::AsIs).expect("it fits");
+        assert_eq!(told(&layer), expected, "{per_minute}");
+    }
+}
+
+/// Cause: the outer layer, which admitted the request, wrote its numbers over those of the inner one.
+#[test]
+fn an_outer_layer_leaves_the_numbers_of_a_refusal_and_of_less() {
+    let layer = |name, quota: Quota, dialect| {
+        let limiter = RateLimiter::builder(Gcra::new(quota)).clock(manual()).compact().expect("it fits");
+        RateLimitLayer::new(limiter, Global)
+            .policy(name, quota)
+            .fields(Fields::new(dialect))
+            .fields_on_allowed(true)
+    };
+    for (dialect, name, of_inner, of_refusal, of_outer) in [
+        (Dialect::Draft06, "ratelimit-remaining", "1", "0", "9"),
+        (Dialect::Legacy { reset: Default::default() }, "x-ratelimit-remaining", "1", "0", "9"),
+        (
+            Dialect::Draft07,
+            "ratelimit",
+            "limit=2, remaining=1, reset=30",
+            "limit=2, remaining=0, reset=30",
+            "limit=10, remaining=9, reset=54",
+        ),
+    ] {
+        let wide = layer("wide", Quota::per_minute(10), dialect);
+        let narrow = layer("narrow", Quota::per_minute(2), dialect);
+        let service = wide.layer(narrow.layer(Inner));
+        let answer = |request| {
+            let response = now(service.clone().oneshot(request)).expect("it does not fail");
+            (response.status().as_u16(), header(&response, name).unwrap_or_default())
+        };
+        assert_eq!(answer(from("203.0.113.7")), (200, of_inner.to_owned()), "{dialect:?}");
+        assert_eq!(answer(from("203.0.113.7")), (200, of_refusal.to_owned()), "{dialect:?}");
+        assert_eq!(answer(from("203.0.113.7")), (429, of_refusal.to_owned()), "{dialect:?}");
+        let call = with(from("203.0.113.7"), "content-type", "application/grpc");
+        assert_eq!(answer(call), (200, of_refusal.to_owned()), "{dialect:?}");
+        // The other way around, what is less is written over what is more.
+        let (wide, narrow) =
+            (layer("wide", Quota::per_minute(10), dialect), layer("narrow", Quota::per_minute(2), dialect));
+        let response = now(narrow.layer(wide.layer(Inner)).oneshot(from("203.0.113.7"))).expect("it answers");
+        assert_eq!(header(&response, name).as_deref(), Some(of_inner), "{dialect:?}");
+        let alone = layer("wide", Quota::per_minute(10), dialect);
+        assert_eq!(header(&ask(&alone, from("203.0.113.7")), name).as_deref(), Some(of_outer), "{dialect:?}");
+    }
+    // A list has room for both, but not on a refusal, which names those that refuse.
+    let wide = layer("wide", Quota::per_minute(10), Dialect::Draft11);
+    let service = wide.layer(layer("narrow", Quota::per_minute(1), Dialect::Draft11).layer(Inner));
+    let lines = || {
+        let response = now(service.clone().oneshot(from("203.0.113.7"))).expect("it does not fail");
+        response.headers().get_all("ratelimit").iter().count()
+    };
+    assert_eq!([lines(), lines()], [2, 1]);
+}
+
+/// Cause: an admitted request was told what is left in its stripe, which is mostly nothing.
+#[test]
+fn a_striped_limiter_says_nothing_of_what_is_left() {
+    let quota = Quota::per_hour(3);
+    let limiter = RateLimiter::builder(Gcra::new(quota)).clock(manual()).striped();
+    let layer = RateLimitLayer::new(limiter, Global).policy("x", quota).fields_on_allowed(true);
+    for _ in 0..3 {
+        let response = ask(&layer, Request::new(()));
+        assert_eq!((response.status().as_u16(), header(&response, "ratelimit")), (200, None));
+    }
+    let response = ask(&layer, Request::new(()));
+    assert_eq!(response.status(), 429);
+    assert_eq!(header(&response, "ratelimit").as_deref(), Some("\"x\";r=0;t=1200"));
 }

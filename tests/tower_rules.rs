@@ -103,6 +103,26 @@ async fn a_rule_of_nothing_says_never() {
     );
 }
 
+/// A look at a rule of nothing is not what refuses a request.
+#[tokio::test]
+async fn a_look_at_a_rule_of_nothing_violates_nothing() {
+    let look = |head: Head<'_>, descriptors: &mut Descriptors| {
+        descriptors.begin().entry("path", "/closed").hits(0);
+        describe(head, descriptors)
+    };
+    let service = RateLimitLayer::rules(rules(TEXT), "api", look).layer(service_fn(serve));
+    for _ in 0..4 {
+        let response = service.clone().oneshot(request(Some("alice"), "/")).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+    }
+    let response = service.oneshot(request(Some("alice"), "/")).await.unwrap();
+    assert_eq!(response.headers()["retry-after"], "60");
+    assert_eq!(response.headers()["ratelimit"], r#""per-minute";r=0;t=60"#);
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(problem["violated-policies"], serde_json::json!(["per-minute"]));
+}
+
 /// A request that failed is given back to every rule; what those are charged then is what others find.
 #[tokio::test]
 async fn refunds_go_to_every_rule() {

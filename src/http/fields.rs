@@ -130,6 +130,33 @@ impl Fields {
         self.put(headers, policies, false);
     }
 
+    /// The same, beside the fields of somebody further in who may know less to be left: in dialects with room for one, those stay.
+    #[cfg(feature = "tower")]
+    pub(crate) fn write_unless_nearer(&self, headers: &mut HeaderMap, policies: &[Policy<'_>]) {
+        let nearest = enforced(policies).min_by_key(|policy| distance(policy));
+        let ours = nearest.map(|policy| policy.available().units);
+        match self.remaining_in(headers).zip(ours) {
+            Some((theirs, ours)) if theirs < ours => {}
+            _ => self.write(headers, policies),
+        }
+    }
+
+    /// What is left by the fields that are there, if they hold one policy.
+    #[cfg(feature = "tower")]
+    fn remaining_in(&self, headers: &HeaderMap) -> Option<u64> {
+        let text = |name: &HeaderName| headers.get(name)?.to_str().ok();
+        let (Three([_, draft_06, _]), Three([_, legacy, _])) = (RATELIMIT_THREE, X_RATELIMIT_THREE);
+        match self.dialect {
+            Dialect::Draft07 => {
+                let members = text(&RATELIMIT)?.split(',');
+                members.filter_map(|member| member.trim().strip_prefix("remaining=")).next()?.parse().ok()
+            }
+            Dialect::Draft06 => text(&draft_06)?.trim().parse().ok(),
+            Dialect::Legacy { .. } => text(&legacy)?.trim().parse().ok(),
+            Dialect::Draft11 | Dialect::Off => None,
+        }
+    }
+
     /// Writes the fields of a refusal: those of [`Fields::write`], `Cache-Control: no-store`, and `Retry-After` with
     /// [`retry_after`]'s seconds.
     pub fn refuse(&self, headers: &mut HeaderMap, policies: &[Policy<'_>]) {

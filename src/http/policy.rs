@@ -65,7 +65,7 @@ pub struct Policy<'a> {
     name: &'a str,
     /// Units of the sustained rate in a period.
     limit: u64,
-    period_ns: u64,
+    period_ns: u128,
     decision: Decision,
     enforced: bool,
     unit: Unit,
@@ -75,10 +75,16 @@ pub struct Policy<'a> {
 impl<'a> Policy<'a> {
     /// The limit `name` of the quota by which `decision` was made.
     ///
-    /// If the limiter's quota [changes](crate::Adjustable), give the one that is in force.
+    /// If the limiter's quota [changes](crate::Adjustable), this may be an old one: a decision knows by what rate it was made, and
+    /// that is what is told. The exceptions are [`SlidingLog`](crate::SlidingLog) and [`SubWindow`](crate::SubWindow), of whose
+    /// decisions it is taken that the period is as the quota says, and [leases](crate::Leases); for these give the quota that
+    /// is in force.
     #[must_use]
-    pub const fn new(name: &'a str, quota: &Quota, decision: Decision) -> Self {
-        let (limit, period_ns) = (quota.limit(), quota.period_ns());
+    pub fn new(name: &'a str, quota: &Quota, decision: Decision) -> Self {
+        let (limit, period_ns) = match decision.rate_unlike(quota) {
+            Some(rate) => (rate.units, rate.ns.max(1)),
+            None => (quota.limit(), quota.period_ns().into()),
+        };
         Self { name, limit, period_ns, decision, enforced: true, unit: Unit::Requests, partition: None }
     }
 
@@ -86,12 +92,13 @@ impl<'a> Policy<'a> {
     ///
     /// Its decision is [`Outcome::Never`], so a refusal says nothing about when to come back.
     #[must_use]
-    pub const fn blocked(name: &'a str, period: Duration, now: Timestamp) -> Self {
-        let decision = Decision::nothing(now.as_nanos());
-        let period_ns = match crate::clock::saturating_nanos(period) {
-            0 => 1,
-            period_ns => period_ns,
-        };
+    pub fn blocked(name: &'a str, period: Duration, now: Timestamp) -> Self {
+        Self::blocked_by(name, period, Decision::nothing(now.as_nanos()))
+    }
+
+    /// The same, with what it decided: a look, which costs nothing, is not refused.
+    pub(crate) fn blocked_by(name: &'a str, period: Duration, decision: Decision) -> Self {
+        let period_ns = period.as_nanos().max(1);
         Self { name, limit: 1, period_ns, decision, enforced: true, unit: Unit::Requests, partition: None }
     }
 
@@ -179,7 +186,7 @@ impl<'a> Policy<'a> {
         let ns = self.decision.window_left_ns().map_or_else(|| self.sustained_ns(units), u128::from);
         match (self.decision.outcome(), self.decision.retry_after()) {
             (Outcome::Denied, Some(retry)) if retry.as_nanos() < ns => {
-                let until = retry.as_nanos() * u128::from(self.limit) / u128::from(self.period_ns);
+                let until = retry.as_nanos() * u128::from(self.limit) / self.period_ns;
                 (units.min(saturate(until)), retry.as_nanos())
             }
             _ => (units, ns),
@@ -194,7 +201,7 @@ impl<'a> Policy<'a> {
 
     /// The time of so many units at the sustained rate, rounded up.
     fn sustained_ns(&self, units: u64) -> u128 {
-        (u128::from(units) * u128::from(self.period_ns)).div_ceil(u128::from(self.limit))
+        u128::from(units).saturating_mul(self.period_ns).div_ceil(u128::from(self.limit))
     }
 
     /// The window in whole seconds, rounded up.

@@ -455,17 +455,17 @@ impl<C: Clock> Rules<C> {
         }
     }
 
-    /// Calls `visit` with the name of each rule and what its store says of itself: keys, evictions, how full it is. For gauges, when
+    /// Calls `visit` with the domain and the name of each rule and what its store says of itself: keys, evictions, how full it is. For gauges, when
     /// they are scraped; with feature `metrics`, `telemetry::publish_rules` does that.
     ///
     /// # Complexity
     /// O(slots) of all compact stores.
-    pub fn readings(&self, mut visit: impl FnMut(&str, &[Reading])) {
+    pub fn readings(&self, mut visit: impl FnMut(&str, &str, &[Reading])) {
         let now_ns = self.clock.now().as_nanos();
         for domain in self.live.load().domains() {
             for active in domain.rules() {
                 if let Some(limiter) = active.limiter() {
-                    visit(&active.rule.name, &limiter.generation.store().readings(now_ns));
+                    visit(&domain.name, &active.rule.name, &limiter.generation.store().readings(now_ns));
                 }
             }
         }

@@ -51,7 +51,7 @@ pub(super) struct Handles {
 impl Handles {
     pub(super) fn register(domain: &str, rule: &str) -> Self {
         let (domain, rule) = (value(domain), value(rule));
-        let labels = || vec![Label::new("domain", domain.clone()), Label::new("rule", rule.clone())];
+        let labels = || rule_labels(&domain, &rule);
         let events = std::array::from_fn(|index| match Event::DECISIONS.get(index) {
             Some(event) => {
                 let mut labels = labels();
@@ -127,26 +127,36 @@ impl ReloadHandles {
 /// telemetry::publish("per-ip", &limiter);
 /// ```
 pub fn publish(name: &str, limiter: &(impl Readings + ?Sized)) {
-    publish_readings(name, &limiter.readings());
+    let name = value(name);
+    publish_readings(&limiter.readings(), || vec![Label::new("limiter", name.clone())]);
 }
 
-/// Publishes the readings of all rules' stores, each under its rule's name.
+/// Publishes the readings of all rules' stores, each under its domain's and its rule's name, as its counters are. Of rules of one name
+/// in a domain, which loading [warns](crate::rules::Config::warnings) of, one is seen: give each a name of its own.
 ///
 /// # Complexity
 /// As [`Rules::readings`](crate::rules::Rules::readings).
 #[cfg(feature = "rules")]
 pub fn publish_rules<C: crate::Clock>(rules: &crate::rules::Rules<C>) {
-    rules.readings(publish_readings);
+    rules.readings(|domain, rule, readings| {
+        let (domain, rule) = (value(domain), value(rule));
+        publish_readings(readings, || rule_labels(&domain, &rule));
+    });
 }
 
-fn publish_readings(name: &str, readings: &[Reading]) {
-    let name = value(name);
+fn rule_labels(domain: &SharedString, rule: &SharedString) -> Vec<Label> {
+    vec![Label::new("domain", domain.clone()), Label::new("rule", rule.clone())]
+}
+
+fn publish_readings(readings: &[Reading], labels: impl Fn() -> Vec<Label>) {
     for &reading in readings {
-        let labels = vec![Label::new("limiter", name.clone())];
-        match reading {
-            Reading::Gauge(metric, value) => gauge(metric, labels).set(value),
-            Reading::Counter(metric, value) => counter(metric, labels).absolute(value),
-        }
+        let (metric, value) = match reading {
+            Reading::Gauge(metric, value) => (metric, value),
+            // A counter of the facade never goes back, and this begins anew with the store.
+            #[expect(clippy::cast_precision_loss, reason = "a gauge; exact below 2^53")]
+            Reading::Counter(metric, value) => (metric, value as f64),
+        };
+        gauge(metric, labels()).set(value);
     }
 }
 
@@ -158,14 +168,22 @@ pub fn describe() {
         (mark(Event::NearLimit), "Units that went through above four fifths of the limit"),
         (mark(Event::OverLimit), "Units above the limit"),
         (mark(Event::SoftLimited), "Units that went through above the soft limit"),
-        (EVICTIONS, "Keys that owed and gave way to others for want of room"),
-        (DEBT_DENIALS, "New keys that were denied for a debt that may not have been theirs"),
         (RELOADS, "Loads of rules, by result"),
         (UNKNOWN_DOMAINS, "Requests of a domain that there are no rules for"),
     ];
     let gauges = [
         (KEYS, Unit::Count, "Keys that are held"),
         (SLOTS, Unit::Count, "Keys for which there is room"),
+        (
+            EVICTIONS,
+            Unit::Count,
+            "Keys that owed and gave way to others for want of room, since the store was made",
+        ),
+        (
+            DEBT_DENIALS,
+            Unit::Count,
+            "New keys that were denied for a debt that may not have been theirs, since the store was made",
+        ),
         (FALSE_POSITIVE, Unit::Count, "Chance that a key's first request is taken for a later one"),
         (ERROR, Unit::Count, "Chance that a key is counted at least one unit more than it used"),
         (FALSE_DENIAL, Unit::Count, "Chance that a key is denied below half of its limit"),

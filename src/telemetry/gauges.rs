@@ -13,7 +13,8 @@ use crate::store::{Compact, Gauges, Keyed, Saturation, Sketch};
 pub enum Reading {
     /// What stands at this value now.
     Gauge(&'static str, f64),
-    /// What has been counted since the limiter was made.
+    /// What has been counted since the store was made. Published as a gauge: the store of a rule is made anew by some reloads, and what
+    /// was counted begins at zero again.
     Counter(&'static str, u64),
 }
 
@@ -29,8 +30,8 @@ impl Reading {
 
 pub(super) const KEYS: &str = "tollgate_keys";
 pub(super) const SLOTS: &str = "tollgate_slots";
-pub(super) const EVICTIONS: &str = "tollgate_evictions_total";
-pub(super) const DEBT_DENIALS: &str = "tollgate_debt_denials_total";
+pub(super) const EVICTIONS: &str = "tollgate_evictions";
+pub(super) const DEBT_DENIALS: &str = "tollgate_debt_denials";
 pub(super) const FALSE_POSITIVE: &str = "tollgate_sketch_false_positive_estimate";
 pub(super) const ERROR: &str = "tollgate_sketch_estimated_error";
 pub(super) const FALSE_DENIAL: &str = "tollgate_sketch_false_denial_estimate";

@@ -20,17 +20,20 @@
 //! | `tollgate_over_limit_total` | `domain`, `rule` | units above the limit |
 //! | `tollgate_soft_limited_total` | `domain`, `rule` | units that went through above the soft limit |
 //! | `tollgate_check_duration_seconds` | `domain` | how long checks take, of a sample |
-//! | `tollgate_keys` | `limiter` | keys that are held |
-//! | `tollgate_slots` | `limiter` | keys for which there is room |
-//! | `tollgate_evictions_total` | `limiter` | keys that owed and gave way to others |
-//! | `tollgate_debt_denials_total` | `limiter` | new keys that were denied for a debt that may not have been theirs |
-//! | `tollgate_sketch_false_positive_estimate` | `limiter` | see [`Saturation::mistaken`](crate::Saturation::mistaken) |
-//! | `tollgate_sketch_estimated_error` | `limiter` | see [`Saturation::overcounted`](crate::Saturation::overcounted) |
-//! | `tollgate_sketch_false_denial_estimate` | `limiter` | see [`Saturation::denied`](crate::Saturation::denied) |
+//! | `tollgate_keys` | whose | keys that are held |
+//! | `tollgate_slots` | whose | keys for which there is room |
+//! | `tollgate_evictions` | whose | a gauge: keys that owed and gave way to others, since the store was made |
+//! | `tollgate_debt_denials` | whose | a gauge: new keys that were denied for a debt that may not have been theirs, since the store was made |
+//! | `tollgate_sketch_false_positive_estimate` | whose | see [`Saturation::mistaken`](crate::Saturation::mistaken) |
+//! | `tollgate_sketch_estimated_error` | whose | see [`Saturation::overcounted`](crate::Saturation::overcounted) |
+//! | `tollgate_sketch_false_denial_estimate` | whose | see [`Saturation::denied`](crate::Saturation::denied) |
 //! | `tollgate_reload_total` | `result` | loads of rules: `success`, `error` |
 //! | `tollgate_reload_last_success_timestamp_seconds` | | when rules were last loaded, in Unix time |
 //! | `tollgate_rules` | | rules in force |
 //! | `tollgate_domain_not_found_total` | | requests of a domain that there are no rules for |
+//!
+//! *Whose* are the labels `domain` and `rule` of a rule's store (`publish_rules`), and `limiter` of a limiter (`publish`). A rule's store is
+//! made anew by reloads that change its kind or its algorithm.
 //!
 //! Values of labels are cleaned as Envoy's service cleans its names: `:`, `|` and the dots of IPv4 addresses become `_`.
 

@@ -8,12 +8,30 @@ use std::fmt;
 use crate::clock::{Clock, QuantaClock};
 
 #[cfg(feature = "metrics")]
-thread_local!(static TURN: Cell<u32> = const { Cell::new(0) });
+// Of xorshift64; 0 before the thread's first.
+thread_local!(static RANDOM: Cell<u64> = const { Cell::new(0) });
 
-/// Times one in so many checks of each thread, and feeds `tollgate_check_duration_seconds` with feature `metrics`. Without, it only
+/// The thread's next random number, good enough for a sample: xorshift64* (Vigna 2016).
+#[cfg(feature = "metrics")]
+fn random() -> u64 {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut state = match RANDOM.get() {
+        // Another sequence for each thread; never 0, since the factor is odd.
+        0 => GOLDEN.wrapping_mul(2 * crate::sync::thread_number() as u64 + 1),
+        state => state,
+    };
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    RANDOM.set(state);
+    state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+}
+
+/// Times one in so many checks, by chance, and feeds `tollgate_check_duration_seconds` with feature `metrics`. Without, it only
 /// calls what it is given.
 ///
-/// A check takes tens of nanoseconds and two readings of the clock as much again, so not every one is timed.
+/// A check takes tens of nanoseconds and two readings of the clock as much again, so not every one is timed. By chance, since a count
+/// could keep step with the calls: of two timers that a thread asks in turn, one would never be timed.
 ///
 /// # Examples
 /// ```
@@ -40,7 +58,7 @@ impl fmt::Debug for CheckTimer {
 }
 
 impl CheckTimer {
-    /// Times one check in `every`, under the label `domain`; all if it is 1, none if it is 0. Registers its metric: install the
+    /// Times one check in `every` on average, under the label `domain`; all if it is 1, none if it is 0. Registers its metric: install the
     /// recorder before.
     #[must_use]
     pub fn new(domain: &str, every: u32) -> Self {
@@ -65,13 +83,11 @@ impl CheckTimer {
         check()
     }
 
-    /// Whether this call is the thread's next in so many.
+    /// Whether this call is one in so many.
     #[cfg(feature = "metrics")]
     fn is_turn(&self) -> bool {
-        let turn = TURN.get().saturating_add(1);
-        let is_turn = self.every > 0 && turn >= self.every;
-        TURN.set(if is_turn { 0 } else { turn });
-        is_turn
+        // The upper half of a random number, as a fraction of `every`.
+        self.every > 0 && (random() >> 32) * u64::from(self.every) >> 32 == 0
     }
 
     #[cfg(feature = "metrics")]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::{Extensions, HeaderName, HeaderValue, header};
 use ipnet::{IpNet, Ipv4Net};
 
-use super::forwarded::{FromRight, Syntax, known, node};
+use super::forwarded::{FromRight, Syntax, embedded, known, node};
 use super::{Head, Key};
 
 /// The address at the other end of a connection, as an extension of a request; [`ClientIp`] looks for it, and servers put it there.
@@ -52,12 +52,10 @@ impl Proxies {
     }
 }
 
-/// A network of IPv4 addresses in IPv6 as one of IPv4, as addresses are.
+/// A network of IPv4 addresses in IPv6, mapped or translated, as one of IPv4, as addresses are.
 fn folded(network: IpNet) -> IpNet {
     match network {
-        IpNet::V6(v6) if v6.prefix_len() >= 96 => v6
-            .addr()
-            .to_ipv4_mapped()
+        IpNet::V6(v6) if v6.prefix_len() >= 96 => embedded(v6.addr())
             .and_then(|v4| Ipv4Net::new(v4, v6.prefix_len() - 96).ok())
             .map_or(network, IpNet::V4),
         network => network,
@@ -89,7 +87,7 @@ type PeerOf = dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync;
 /// an obfuscated name, nonsense) makes the client unknown: nothing further to the left is tried, because clients
 /// write that. See [`Missing`](super::Missing) for what happens to such requests.
 ///
-/// IPv4 addresses in IPv6 (`::ffff:203.0.113.7`) are IPv4 addresses. A client that has an IPv6 network has 2⁶⁴ addresses or more, so
+/// IPv4 addresses in IPv6 (`::ffff:203.0.113.7`, and `64:ff9b::203.0.113.7` of a NAT64) are IPv4 addresses. A client that has an IPv6 network has 2⁶⁴ addresses or more, so
 /// addresses are cut to the network ([`ClientIp::ipv6_prefix`]).
 ///
 /// # Complexity
@@ -177,6 +175,10 @@ impl ClientIp {
     }
 
     /// How many leading bits of an IPv6 address tell clients apart. Default: 64. Providers give customers 56 or 48 too.
+    ///
+    /// IPv4 addresses that are written as IPv6 addresses are not cut by this but by [`ClientIp::ipv4_prefix`]: mapped ones
+    /// (`::ffff:0:0/96`), and those of a NAT64 with the well-known prefix (`64:ff9b::/96`, RFC 6052), which would else be one client.
+    /// A NAT64 with a prefix of its own is not known here: its clients need a prefix of 128 bits.
     ///
     /// # Errors
     /// If there are more than 128.
@@ -385,6 +387,8 @@ mod tests {
         let client = ClientIp::peer();
         assert_eq!(key(&client, "2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
         assert_eq!(key(&client, "::ffff:203.0.113.7"), "203.0.113.7");
+        assert_eq!(key(&client, "64:ff9b::203.0.113.7"), "203.0.113.7");
+        assert_eq!(key(&client, "64:ff9b::203.0.113.8"), "203.0.113.8");
         for (bits, expected) in [(0, "::"), (1, "::"), (48, "2001:db8:1::"), (128, "2001:db8:1:2:3:4:5:6")] {
             let client = ClientIp::peer().ipv6_prefix(bits).unwrap();
             assert_eq!(key(&client, "2001:db8:1:2:3:4:5:6"), expected, "{bits}");

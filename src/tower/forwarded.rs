@@ -9,12 +9,13 @@
 //!   and the one that opens it by `=`.
 //! - An element that is no address is an answer too: the reader says so, and the caller stops there.
 //!
-//! Work is bounded: an element longer than any that a proxy writes is not read to its end.
+//! Work is bounded, and linear in what is read: an element longer than servers take is not read to its end.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The longest element that is read. A proxy's has an address and a port; in `Forwarded` two of these, a host and a protocol.
-const LONGEST: usize = 1_024;
+/// The longest element that is read. In `Forwarded` it may have a host that the client wrote, which must not hide its address: so it is
+/// as long as the heads that servers take.
+const LONGEST: usize = 64 * 1_024;
 
 /// The longest address with a port: `"[" 39 or 45 characters "]" ":" 5 or an obfuscated port`.
 const LONGEST_NODE: usize = 128;
@@ -91,6 +92,15 @@ fn pairs(element: &[u8]) -> Option<IpAddr> {
     let mut found = None;
     loop {
         rest = rest.trim_ascii_start();
+        // Pairs may be left out (RFC 7239 §4: `[ forwarded-pair ] *( ";" [ forwarded-pair ] )`).
+        match rest.split_first() {
+            None => break,
+            Some((b';', after)) => {
+                rest = after;
+                continue;
+            }
+            Some(_) => {}
+        }
         let equals = rest.iter().position(|&byte| byte == b'=')?;
         let name = &rest[..equals];
         if name.is_empty() || !name.iter().copied().all(is_token) {
@@ -217,9 +227,23 @@ fn port(text: &str) -> Option<()> {
     (text.len() > usize::from(is_obfuscated) && (is_number || is_obfuscated)).then_some(())
 }
 
+/// The well-known prefix of IPv4 addresses that a NAT64 translates (RFC 6052 §2.1): 64:ff9b::/96.
+const NAT64: u128 = 0x0064_ff9b << 96;
+
+/// The IPv4 address that an IPv6 address stands for: mapped (`::ffff:0:0/96`) or translated (`64:ff9b::/96`).
+pub(super) fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let bits = address.to_bits();
+    #[expect(clippy::cast_possible_truncation, reason = "the last 32 bits")]
+    let translated = (bits >> 32 == NAT64 >> 32).then(|| Ipv4Addr::from_bits(bits as u32));
+    address.to_ipv4_mapped().or(translated)
+}
+
 /// An address as it is compared: IPv4 in IPv6 is IPv4, and the unspecified one is nobody's.
 pub(super) fn known(address: IpAddr) -> Option<IpAddr> {
-    let address = address.to_canonical();
+    let address = match address {
+        IpAddr::V6(v6) => embedded(v6).map_or(address, IpAddr::V4),
+        IpAddr::V4(_) => address,
+    };
     (!address.is_unspecified()).then_some(address)
 }
 
@@ -247,6 +271,12 @@ mod tests {
             ("[2001:db8::1]:4711", "2001:db8::1"),
             ("::ffff:203.0.113.7", "203.0.113.7"),
             ("[::ffff:cb00:7107]:1", "203.0.113.7"),
+            ("64:ff9b::203.0.113.7", "203.0.113.7"),
+            ("[64:ff9b::cb00:7107]:443", "203.0.113.7"),
+            ("64:ff9b::", ""),
+            // A network's own prefix (RFC 8215), not the well-known one.
+            ("64:ff9b:1::cb00:7107", "64:ff9b:1::cb00:7107"),
+            ("64:ff9b::1:cb00:7107", "64:ff9b::1:cb00:7107"),
             ("", ""),
             ("unknown", ""),
             ("_hidden", ""),
@@ -286,6 +316,15 @@ mod tests {
         assert_eq!(read(Syntax::Addresses, &["10.0.0.3", &long, "10.0.0.2"]), some(&["10.0.0.2", ""]));
     }
 
+    /// What a client writes, and a proxy copies, beside its address does not hide that.
+    #[test]
+    fn a_long_host_hides_nobody() {
+        for length in [1_100, 60_000] {
+            let line = format!("proto=http;host=\"{}\";for=203.0.113.7", "\\\"".repeat(length / 2));
+            assert_eq!(read(Syntax::Pairs, &[&line]), some(&["203.0.113.7"]), "{length}");
+        }
+    }
+
     #[test]
     fn forwarded_in_all_spellings() {
         let cases = [
@@ -307,7 +346,12 @@ mod tests {
             ("", ""),
             ("by=192.0.2.60", ""),
             ("for=192.0.2.60;for=192.0.2.61", ""),
-            ("for=192.0.2.60;", ""),
+            // Empty pairs.
+            ("for=192.0.2.60;", "192.0.2.60"),
+            (";for=192.0.2.60", "192.0.2.60"),
+            ("for=192.0.2.60; ;proto=https ;; ", "192.0.2.60"),
+            (";", ""),
+            (";;for=192.0.2.60;;for=192.0.2.61", ""),
             ("for=192.0.2.60;by", ""),
             ("for=\"192.0.2.60\"x", ""),
             ("for =192.0.2.60", ""),

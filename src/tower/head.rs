@@ -72,11 +72,50 @@ impl<'r> Head<'r> {
         if values.next().is_some() { None } else { first }
     }
 
-    /// Whether it is a gRPC call: its content type begins with `application/grpc`, gRPC-Web included.
+    /// Whether it is a gRPC call: its content type is `application/grpc`, gRPC-Web's `application/grpc-web` or
+    /// `application/grpc-web-text`, with or without a format (`+proto`).
     #[must_use]
     pub fn is_grpc(&self) -> bool {
         let content_type = self.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-        let prefix = content_type.and_then(|value| value.get(..b"application/grpc".len()));
-        prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(b"application/grpc"))
+        let after = content_type.and_then(|value| without_prefix(value, b"application/grpc"));
+        after.is_some_and(|after| {
+            let after = without_prefix(after, b"-web").unwrap_or(after);
+            let after = without_prefix(after, b"-text").unwrap_or(after);
+            matches!(after.trim_ascii_start().first(), None | Some(b'+' | b';'))
+        })
+    }
+}
+
+/// What follows a prefix, in upper or lower case.
+fn without_prefix<'v>(value: &'v [u8], prefix: &[u8]) -> Option<&'v [u8]> {
+    let (begins, after) = value.split_at_checked(prefix.len())?;
+    begins.eq_ignore_ascii_case(prefix).then_some(after)
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_grpc_are_known_by_their_whole_content_type() {
+        for (content_type, expected) in [
+            ("application/grpc", true),
+            ("Application/gRPC", true),
+            ("application/grpc+proto", true),
+            ("application/grpc; charset=x", true),
+            ("application/grpc ;x=y", true),
+            ("application/grpc-web", true),
+            ("application/grpc-web+json", true),
+            ("application/grpc-web-text;x=y", true),
+            ("application/grpc-webinar", false),
+            ("application/grpcish", false),
+            ("application/grp", false),
+            ("application/json", false),
+            ("", false),
+        ] {
+            let request = Request::builder().header(header::CONTENT_TYPE, content_type).body(()).unwrap();
+            assert_eq!(Head::of(&request).is_grpc(), expected, "{content_type:?}");
+        }
+        assert!(!Head::of(&Request::new(())).is_grpc());
     }
 }

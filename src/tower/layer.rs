@@ -122,7 +122,11 @@ impl<L, X: Key> RateLimitLayer<L, X> {
     /// Names the limit, and says its quota: what clients are told in `RateLimit-Policy`, `RateLimit` and problem documents. Without,
     /// they are told when to come back only. Default: without.
     ///
-    /// Clients are told this quota's period also after the limiter's [changes](crate::Adjustable).
+    /// If the limiter's quota [changes](crate::Adjustable), clients are told the one that is in force, with the exceptions that
+    /// [`Policy::new`](crate::http::Policy::new) names.
+    ///
+    /// A [striped](crate::Builder::striped) limiter does not know what is left where it admits: its clients are told of it on
+    /// refusals only.
     #[must_use]
     pub fn policy(self, name: impl Into<Cow<'static, str>>, quota: Quota) -> RateLimitLayer<Named<Arc<L>>, X>
     where
@@ -188,7 +192,12 @@ impl<L, X: Key> RateLimitLayer<L, X> {
 
     /// Writes the fields of admitted requests too, so that clients know how much they have left. Default: false.
     ///
-    /// There are none without a [policy](RateLimitLayer::policy).
+    /// There are none without a [policy](RateLimitLayer::policy), and none of a limit that does not
+    /// [know what is left](Limit::knows_remaining), such as a [striped](crate::Builder::striped) limiter.
+    ///
+    /// A response that is a refusal already, by another layer further in or by the service itself, keeps the fields that it has: those
+    /// of status 429, with a `Retry-After`, or with `grpc-status` 8. So does, in dialects that hold one policy, a response whose fields
+    /// say that less is left than this layer would say. In draft 11 ours are appended.
     #[must_use]
     pub fn fields_on_allowed(self, fields_on_allowed: bool) -> Self {
         self.with(|settings| settings.fields_on_allowed = fields_on_allowed)

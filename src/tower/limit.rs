@@ -71,6 +71,12 @@ pub trait Limit<K: ?Sized>: Send + Sync + 'static {
         let _ = ruling;
         tell(&[]);
     }
+
+    /// Whether the rulings of admitted requests know what is left: else [`RateLimitLayer::policy`](super::RateLimitLayer::policy) tells
+    /// of refusals only. Default: they do.
+    fn knows_remaining(&self) -> bool {
+        true
+    }
 }
 
 /// The answer of a [`Limit`].
@@ -117,6 +123,10 @@ impl<K: ?Sized, L: Limit<K> + ?Sized> Limit<K> for Arc<L> {
     fn policies(&self, ruling: &L::Ruling, tell: &mut dyn FnMut(&[Policy<'_>])) {
         (**self).policies(ruling, tell);
     }
+
+    fn knows_remaining(&self) -> bool {
+        (**self).knows_remaining()
+    }
 }
 
 /// A limiter with its name and quota, which clients are told: see [`RateLimitLayer::policy`](super::RateLimitLayer::policy).
@@ -147,7 +157,14 @@ impl<K: ?Sized, L: Limit<K, Ruling = Decision>> Limit<K> for Named<L> {
     }
 
     fn policies(&self, ruling: &Decision, tell: &mut dyn FnMut(&[Policy<'_>])) {
+        if ruling.is_allowed() && !self.limit.knows_remaining() {
+            return tell(&[]);
+        }
         tell(&[Policy::new(&self.name, &self.quota, *ruling)]);
+    }
+
+    fn knows_remaining(&self) -> bool {
+        self.limit.knows_remaining()
     }
 }
 
@@ -196,7 +213,7 @@ limit!([S] Adjustable<S>, [], |limiter, key, cost| {
     limiter.store().act(key, Verb::Check, When::read(limiter.clock()), cost)
 });
 
-/// Whatever the key. What a lease was charged is not given back.
+/// Whatever the key. What a lease was charged is not given back, and an admitted request does not know what is left.
 impl<Q: ?Sized, P, C> Limit<Q> for RateLimiter<Leases<P>, C>
 where
     P: LeaseSource + Send + Sync + 'static,
@@ -210,4 +227,9 @@ where
     }
 
     fn refund(&self, _key: &Q, _ruling: &Decision) {}
+
+    /// What is left is spread over the stripes, and a request sees one of them.
+    fn knows_remaining(&self) -> bool {
+        false
+    }
 }

@@ -10,7 +10,9 @@ use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use super::Head;
 use crate::http::{Fields, PROBLEM_JSON, Policy, problem};
 
-const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+/// The code of a refusal for a limit.
+pub(super) const RESOURCE_EXHAUSTED: &str = "8";
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
 const UNKNOWN_CLIENT: &str = "{\"type\":\"about:blank\",\"title\":\"Forbidden\",\"status\":403,\
@@ -81,7 +83,7 @@ impl<'a> Refused<'a> {
     #[must_use]
     pub fn grpc(&self) -> Response<Bytes> {
         let (status, message) = match self.wait {
-            Some(_) => ("8", "rate limit exceeded"),
+            Some(_) => (RESOURCE_EXHAUSTED, "rate limit exceeded"),
             None => ("7", "no key to limit this request by"),
         };
         let mut response = Response::new(Bytes::new());

@@ -63,6 +63,9 @@ fn policy<'a>(limit: &Applied<'a>) -> Option<Policy<'a>> {
     let decision = *limit.decision()?;
     let policy = match &limit.rule().limit {
         RuleLimit::Unlimited => return None,
+        RuleLimit::Blocked { period } if decision.is_allowed() => {
+            Policy::blocked_by(limit.name(), *period, decision)
+        }
         RuleLimit::Blocked { period } => Policy::blocked(limit.name(), *period, decision.at()),
         // A request's own limit is another than its rule's.
         RuleLimit::Quota { quota, .. } => match Quota::try_new(limit.quota(), limit.window()) {

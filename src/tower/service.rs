@@ -14,14 +14,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::RETRY_AFTER;
+use http::{Request, Response, StatusCode};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::key::{Key, Missing};
 use super::layer::Settings;
 use super::limit::{Limit, Ruling, SoftLimited};
-use super::refusal::{Refused, Wait};
+use super::refusal::{GRPC_STATUS, RESOURCE_EXHAUSTED, Refused, Wait};
 use super::{Body, Head};
 use crate::http::Policy;
 
@@ -170,8 +171,13 @@ struct Pending<L: Limit<X::Key>, X: Key> {
 impl<L: Limit<X::Key>, X: Key> Pending<L, X> {
     fn responded<R>(self, response: &mut Response<R>) {
         if self.settings.fields_on_allowed {
-            let (fields, headers) = (&self.settings.fields, response.headers_mut());
-            self.settings.limit.policies(&self.ruling, &mut |policies| fields.write(headers, policies));
+            let fields = &self.settings.fields;
+            if !is_refusal(response) {
+                let headers = response.headers_mut();
+                self.settings
+                    .limit
+                    .policies(&self.ruling, &mut |policies| fields.write_unless_nearer(headers, policies));
+            }
         }
         if self.settings.refund.as_ref().is_some_and(|refund| refund(response.status())) {
             self.refund();
@@ -189,6 +195,14 @@ impl<L: Limit<X::Key>, X: Key> Pending<L, X> {
             self.settings.limit.refund(key, &self.ruling);
         }
     }
+}
+
+/// Whether somebody further in refused the request, whose fields are to stay.
+fn is_refusal<R>(response: &Response<R>) -> bool {
+    let headers = response.headers();
+    response.status() == StatusCode::TOO_MANY_REQUESTS
+        || headers.contains_key(RETRY_AFTER)
+        || headers.get(GRPC_STATUS).is_some_and(|status| status == RESOURCE_EXHAUSTED)
 }
 
 pin_project! {

@@ -5,8 +5,8 @@ use http::HeaderMap;
 use std::time::Duration;
 use tollgate::http::{Dialect, Fields, Policy, Reset, Unit};
 use tollgate::{
-    Algorithm, Decision, FixedWindow, Gcra, ManualClock, Quota, RateLimiter, SlidingLog, SlidingWindow,
-    SubWindow, Timestamp, TokenBucket,
+    Algorithm, Decision, FixedWindow, Gcra, ManualClock, MinimumSpacing, Quota, RateLimiter, SlidingLog,
+    SlidingWindow, SubWindow, Timestamp, TokenBucket,
 };
 
 /// A Monday, at the beginning of a minute, an hour and not of a day.
@@ -251,4 +251,29 @@ fn a_full_header_map_is_left_as_it_is() {
         Fields::new(dialect).refuse(&mut headers, &two());
     }
     assert_eq!(headers.len(), full);
+}
+
+/// A decision knows by what rate it was made, whatever quota is said beside it; a rate that is rounded in the limiter is told as it
+/// was asked for.
+#[test]
+fn the_rate_is_the_decisions() {
+    fn shown(decision: Decision, quota: Quota) -> String {
+        fields(Dialect::Draft11, &[Policy::new("x", &quota, decision)])[0].replace("ratelimit-policy: ", "")
+    }
+    let (old, new) = (Quota::per_minute(100), Quota::per_minute(10));
+    assert_eq!(shown(after(Gcra::new(new), 0, 1, 0), old), "\"x\";q=10;w=60");
+    let compact = RateLimiter::builder(Gcra::new(new)).clock(ManualClock::default()).compact().unwrap();
+    assert_eq!(shown(compact.check("a"), old), "\"x\";q=10;w=60");
+    assert_eq!(shown(after(FixedWindow::new(new), 0, 1, 0), old), "\"x\";q=10;w=60");
+    assert_eq!(shown(after(SlidingWindow::new(new), 0, 1, 0), old), "\"x\";q=10;w=60");
+    assert_eq!(shown(after(TokenBucket::new(new.burst(40)), 0, 1, 0), old), "\"x\";q=40;w=240");
+    // Of these the period is the quota's.
+    assert_eq!(shown(after(SlidingLog::new(new), 0, 1, 0), old), "\"x\";q=10;w=60");
+    assert_eq!(shown(after(SubWindow::new(new, 10), 0, 1, 0), old), "\"x\";q=10;w=60");
+    assert_eq!(shown(after(MinimumSpacing::new(Duration::from_secs(6)), 0, 1, 0), new), "\"x\";q=1;w=6");
+    // 1/33 of a second is no whole number of ticks, and is rounded up in the limiter.
+    for limit in [7, 33, 97, 1_013, 999_983] {
+        let quota = Quota::per_second(limit);
+        assert_eq!(shown(after(Gcra::new(quota), 0, 1, 0), quota), format!("\"x\";q={limit};w=1"));
+    }
 }

@@ -107,10 +107,14 @@ descriptors:
         }
     }
     let mut seen = Vec::new();
-    scene.rules.readings(|name, readings| seen.push((name.to_owned(), readings.to_vec())));
+    scene.rules.readings(|domain, name, readings| {
+        assert_eq!(domain, "d");
+        seen.push((name.to_owned(), readings.to_vec()));
+    });
     assert_eq!(seen.len(), 3);
     assert_eq!(seen[0], ("d.a".to_owned(), vec![Reading::Gauge("tollgate_keys", 2.0)]));
     assert!(seen[1].1.contains(&Reading::Gauge("tollgate_keys", 2.0)), "{:?}", seen[1]);
+    assert!(seen[1].1.contains(&Reading::Counter("tollgate_evictions", 0)), "{:?}", seen[1]);
     assert!(
         seen[2].1.iter().any(|reading| reading.name() == "tollgate_sketch_estimated_error"),
         "{:?}",

@@ -110,3 +110,29 @@ descriptors:
 ";
     warned(text, &[&["no rule of this file is named \"b\""]]);
 }
+
+#[test]
+fn rules_of_one_name_cannot_be_told_apart() {
+    let text = "
+domain: d
+descriptors:
+  - { key: a, rate_limit: { name: x, unit: day, requests_per_unit: 1 } }
+  - { key: b, rate_limit: { name: y, unit: day, requests_per_unit: 1 } }
+  - { key: c, rate_limit: { name: x, unit: day, requests_per_unit: 1 } }
+";
+    warned(text, &[&["test.yaml:6:1: this rule is called \"x\", like that of line 4", "name of its own"]]);
+}
+
+#[test]
+fn names_of_metrics_have_no_values() {
+    let text = format!(
+        "
+domain: d
+descriptors:
+  - {{ key: a, {DAY} }}
+  - {{ key: b, value_to_metric: true, descriptors: [{{ key: c, {DAY} }}] }}
+  - {{ key: e, detailed_metric: true, {DAY} }}
+"
+    );
+    warned(&text, &[&["test.yaml:5:1: value_to_metric and detailed_metric are read, but labels"]]);
+}

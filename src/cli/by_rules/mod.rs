@@ -119,7 +119,7 @@ fn counted(Loaded { rules, files, .. }: &Loaded) -> Vec<Counted> {
     });
     // In the same order, of those rules that have a store.
     let mut stored = all.iter_mut().filter(|counted| matches!(counted.rule.limit, Limit::Quota { .. }));
-    rules.readings(|_, readings| {
+    rules.readings(|_, _, readings| {
         let counter = |wanted: &str| {
             readings.iter().find_map(|reading| match reading {
                 Reading::Counter(name, value) if *name == wanted => Some(*value),
@@ -127,7 +127,7 @@ fn counted(Loaded { rules, files, .. }: &Loaded) -> Vec<Counted> {
             })
         };
         if let Some(counted) = stored.next() {
-            counted.pressed = counter("tollgate_evictions_total").zip(counter("tollgate_debt_denials_total"));
+            counted.pressed = counter("tollgate_evictions").zip(counter("tollgate_debt_denials"));
         }
     });
     all

@@ -1,6 +1,7 @@
 //! What is allowed, but hardly meant.
 
 use std::collections::HashSet;
+use std::collections::hash_map::{Entry, HashMap};
 
 use super::check::Branch;
 use super::node::quoted;
@@ -22,7 +23,45 @@ pub(super) fn look(branches: &[Branch], rules: &[Rule], warnings: &mut Problems)
             }
         }
     }
+    same_names(rules, warnings);
+    shown_values(rules, warnings);
     level(branches, warnings);
+}
+
+/// Rules that metrics, logs and clients cannot tell apart.
+fn same_names(rules: &[Rule], warnings: &mut Problems) {
+    let mut first: HashMap<&str, usize> = HashMap::new();
+    for rule in rules {
+        match first.entry(&rule.name) {
+            Entry::Vacant(entry) => {
+                entry.insert(rule.line);
+            }
+            Entry::Occupied(entry) => {
+                let message = format!(
+                    "this rule is called {}, like that of line {}: metrics have the counts of both as one, and the gauges of one",
+                    quoted(&rule.name),
+                    entry.get()
+                );
+                let at = super::node::Place { line: rule.line, column: 1 };
+                warnings.add(at, "", message, "give it a name of its own, by `name` in its rate_limit");
+            }
+        }
+    }
+}
+
+/// A name with values that it never has while requests are counted: keys are no labels. Said once, however many rules have it.
+fn shown_values(rules: &[Rule], warnings: &mut Problems) {
+    if let Some(rule) = rules.iter().find(|rule| rule.metric.with_value != 0) {
+        let at = super::node::Place { line: rule.line, column: 1 };
+        let message =
+            "value_to_metric and detailed_metric are read, but labels of metrics never hold requests' values";
+        warnings.add(
+            at,
+            "",
+            message.to_owned(),
+            "write a rule for each value that is to be counted by itself",
+        );
+    }
 }
 
 fn level(branches: &[Branch], warnings: &mut Problems) {
