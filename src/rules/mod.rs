@@ -97,6 +97,9 @@ pub struct Rules<C = QuantaClock> {
 #[derive(Debug, Default)]
 struct Loading {
     files: Vec<PathBuf>,
+    /// What the files were when they were read last.
+    #[cfg(feature = "watch")]
+    seen: Vec<Option<u64>>,
     last_error: Option<RulesError>,
 }
 
@@ -352,6 +355,11 @@ impl<C: Clock> Rules<C> {
             if loading.files.is_empty() {
                 return Err(RulesError::no_source());
             }
+            // Before they are read, so that a change between the two is one more load, and never one too few.
+            #[cfg(feature = "watch")]
+            {
+                loading.seen = watch::seen(&loading.files);
+            }
             Ok(ConfigError::of_all(loading.files.iter().map(Config::read))?)
         })
     }
@@ -377,18 +385,21 @@ impl<C: Clock> Rules<C> {
         self.load_at(|| When::given(&self.clock, now), |_| Ok(configs.into_iter().collect()))
     }
 
-    fn load(&self, read: impl FnOnce(&Loading) -> Result<Vec<Config>, RulesError>) -> Result<(), RulesError> {
+    fn load(
+        &self,
+        read: impl FnOnce(&mut Loading) -> Result<Vec<Config>, RulesError>,
+    ) -> Result<(), RulesError> {
         self.load_at(|| When::read(&self.clock), read)
     }
 
     fn load_at<'s>(
         &'s self,
         now: impl Fn() -> When<'s, C>,
-        read: impl FnOnce(&Loading) -> Result<Vec<Config>, RulesError>,
+        read: impl FnOnce(&mut Loading) -> Result<Vec<Config>, RulesError>,
     ) -> Result<(), RulesError> {
         let mut loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         let last = self.live.load();
-        let next = read(&loading)
+        let next = read(&mut loading)
             .and_then(|configs| Ok(Domain::merge(configs, self.options.merge_domains)?))
             .and_then(|domains| last.after(domains, self.options.charging, &self.hasher, now));
         match next {

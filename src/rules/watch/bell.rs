@@ -1,0 +1,154 @@
+//! Tells the thread that watches of changes: a burst is one.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long nothing may happen before files are read.
+const QUIET: Duration = Duration::from_millis(200);
+
+/// How long files may go on changing before they are read all the same.
+const LATEST: Duration = Duration::from_secs(2);
+
+/// What the system's thread rings, and the thread that watches waits for. However much happens, this takes no more memory.
+#[derive(Debug, Default)]
+pub(super) struct Bell {
+    heard: Mutex<Heard>,
+    rung: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    /// How often it has rung since it was waited for.
+    rings: u64,
+    anew: bool,
+    stopped: bool,
+}
+
+/// What [`Bell::wait`] has waited for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[must_use]
+pub(super) enum Woken {
+    /// Files may have changed. If `anew`, one of what is watched may be another by now, of the same name.
+    Changed { anew: bool },
+    /// Nothing is to be watched any more.
+    Stopped,
+}
+
+impl Bell {
+    fn lock(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something has happened.
+    pub(super) fn ring(&self, anew: bool) {
+        let mut heard = self.lock();
+        heard.rings = heard.rings.saturating_add(1);
+        heard.anew |= anew;
+        self.rung.notify_one();
+    }
+
+    /// Whoever waits, now or later, has [`Woken::Stopped`].
+    pub(super) fn stop(&self) {
+        self.lock().stopped = true;
+        self.rung.notify_one();
+    }
+
+    /// Sleeps until it has rung and then was silent for a while, or has rung for long; or `retry` is over, which asks for all to be
+    /// watched anew.
+    pub(super) fn wait(&self, retry: Option<Duration>) -> Woken {
+        let mut heard = self.lock();
+        let nothing = |heard: &mut Heard| !heard.stopped && heard.rings == 0;
+        if let Some(retry) = retry {
+            let waited = self.rung.wait_timeout_while(heard, retry, nothing);
+            let timeout;
+            (heard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            heard.anew |= timeout.timed_out();
+        } else {
+            heard = self.rung.wait_while(heard, nothing).unwrap_or_else(PoisonError::into_inner);
+        }
+        if heard.rings > 0 {
+            let begin = now();
+            loop {
+                let rings = heard.rings;
+                let left = LATEST.saturating_sub(now().saturating_duration_since(begin)).min(QUIET);
+                let more = |heard: &mut Heard| !heard.stopped && heard.rings == rings;
+                let waited = self.rung.wait_timeout_while(heard, left, more);
+                let timeout;
+                (heard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                if heard.stopped || timeout.timed_out() || left.is_zero() {
+                    break;
+                }
+            }
+        }
+        if heard.stopped {
+            return Woken::Stopped;
+        }
+        heard.rings = 0;
+        Woken::Changed { anew: std::mem::take(&mut heard.anew) }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "editors and the system write by the real time, whatever the rules' clock says"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_burst_is_one_and_keeps_what_it_asks_for() {
+        let bell = Bell::default();
+        bell.ring(false);
+        bell.ring(true);
+        bell.ring(false);
+        assert_eq!(bell.wait(None), Woken::Changed { anew: true });
+        // The burst is over: only the retry wakes.
+        assert_eq!(bell.wait(Some(Duration::ZERO)), Woken::Changed { anew: true });
+        bell.ring(false);
+        assert_eq!(bell.wait(None), Woken::Changed { anew: false });
+    }
+
+    #[test]
+    fn who_stops_it_wakes_whoever_waits() {
+        let bell = Arc::new(Bell::default());
+        let waits = std::thread::spawn({
+            let bell = Arc::clone(&bell);
+            move || bell.wait(None)
+        });
+        bell.stop();
+        assert_eq!(waits.join().unwrap(), Woken::Stopped);
+        bell.ring(true);
+        assert_eq!(bell.wait(None), Woken::Stopped, "it stays stopped");
+    }
+
+    /// A bell that never is silent for [`QUIET`] is heard all the same.
+    #[test]
+    fn continuous_ringing_is_heard() {
+        let bell = Arc::new(Bell::default());
+        let (tell, told) = channel();
+        let waits = std::thread::spawn({
+            let bell = Arc::clone(&bell);
+            move || tell.send(bell.wait(None))
+        });
+        let mut woken = None;
+        // Rings until it is heard, or for far longer than that takes.
+        for _ in 0..60_000 {
+            bell.ring(false);
+            woken = told.recv_timeout(Duration::from_millis(1)).ok();
+            if woken.is_some() {
+                break;
+            }
+        }
+        bell.stop();
+        assert_eq!(woken, Some(Woken::Changed { anew: false }));
+        let _ = waits.join();
+    }
+}

@@ -1,0 +1,198 @@
+//! What is watched, for files and all links on the way to them.
+
+use std::collections::{BTreeSet, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
+
+/// How many links may be on the way to a file; Linux' own limit.
+const MAX_LINKS: usize = 40;
+
+/// Where something may happen that matters.
+///
+/// ```text
+/// /etc/limits.yaml ──► ..data/limits.yaml      folder /etc for the names `limits.yaml` and `..data`,
+/// /etc/..data ──► ..2026                       folder /etc/..2026 for the name `limits.yaml`,
+///                                              and the file itself: it may have other names, or be a mount of its own
+/// ```
+/// Of what does not exist, the nearest folder that does is watched, for the name of what is missing in it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Places {
+    pub(super) folders: BTreeSet<PathBuf>,
+    pub(super) files: BTreeSet<PathBuf>,
+    names: HashSet<OsString>,
+}
+
+impl Places {
+    pub(super) fn of(files: &[PathBuf]) -> Self {
+        let mut places = Self::default();
+        for file in files {
+            // Relative to the present folder, as for whoever reads it.
+            places.add(&std::path::absolute(file).unwrap_or_else(|_| file.clone()));
+        }
+        places
+    }
+
+    fn add(&mut self, file: &Path) {
+        let mut rest = backwards(file);
+        let mut links = 0;
+        // Without links, so that its parent is the folder above.
+        let mut at = PathBuf::new();
+        while let Some(part) = rest.pop() {
+            match Path::new(&part).components().next() {
+                Some(Component::Normal(name)) => {
+                    let here = at.join(name);
+                    let kind = fs::symlink_metadata(&here).map(|metadata| metadata.file_type());
+                    match kind {
+                        Ok(kind) if kind.is_symlink() => {
+                            self.look_in(&at, name);
+                            links += 1;
+                            match fs::read_link(&here) {
+                                Ok(target) if links <= MAX_LINKS => rest.extend(backwards(&target)),
+                                _ => return,
+                            }
+                        }
+                        Ok(kind) if kind.is_dir() && !rest.is_empty() => at = here,
+                        Ok(_) => {
+                            self.look_in(&at, name);
+                            self.files.insert(here);
+                            return;
+                        }
+                        Err(_) => return self.look_in(&at, name),
+                    }
+                }
+                Some(Component::ParentDir) => {
+                    at.pop();
+                }
+                Some(Component::CurDir) | None => {}
+                // An absolute path begins anew.
+                Some(part @ (Component::RootDir | Component::Prefix(_))) => at.push(part),
+            }
+        }
+    }
+
+    fn look_in(&mut self, folder: &Path, name: &OsStr) {
+        // There, to watch a folder is to be told of all below it; and what lies in the root are links of the system.
+        if cfg!(target_os = "macos") && folder.parent().is_none() {
+            return;
+        }
+        self.folders.insert(folder.to_owned());
+        self.names.insert(name.to_owned());
+        // The folder itself may go, which bears its own name.
+        self.names.extend(folder.file_name().map(ToOwned::to_owned));
+    }
+
+    /// Whether an event matters, and if so, whether what is watched may have become another of the same name.
+    pub(super) fn concerns(&self, event: &notify::Result<notify::Event>) -> Option<bool> {
+        // Something was missed.
+        let Ok(event) = event else { return Some(true) };
+        if event.need_rescan() {
+            return Some(true);
+        }
+        let anew = match event.kind {
+            EventKind::Access(AccessKind::Close(AccessMode::Write))
+            | EventKind::Modify(ModifyKind::Data(_)) => false,
+            // Reading: we do that ourselves.
+            EventKind::Access(_) => return None,
+            _ => true,
+        };
+        let named = |path: &PathBuf| path.file_name().is_none_or(|name| self.names.contains(name));
+        event.paths.iter().any(named).then_some(anew)
+    }
+}
+
+/// The parts of a path, the last one first.
+fn backwards(path: &Path) -> Vec<OsString> {
+    path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use notify::Event;
+    use notify::event::{DataChange, Flag, ModifyKind, RemoveKind};
+
+    use super::*;
+
+    fn names(places: &Places, wanted: &[&str]) -> bool {
+        wanted.iter().all(|name| places.names.contains(OsStr::new(name)))
+    }
+
+    #[test]
+    fn what_is_missing_is_awaited_where_it_would_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let places = Places::of(&[root.join("a/b/limits.yaml")]);
+        assert_eq!(places.folders, BTreeSet::from([root.clone()]));
+        assert!(names(&places, &["a"]) && places.files.is_empty());
+
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        let places = Places::of(&[root.join("a/b/limits.yaml")]);
+        assert_eq!(places.folders, BTreeSet::from([root.join("a/b")]));
+        assert!(names(&places, &["b", "limits.yaml"]));
+
+        fs::write(root.join("a/b/limits.yaml"), "").unwrap();
+        let places = Places::of(&[root.join("a/../a/./b/limits.yaml")]);
+        assert_eq!(places.files, BTreeSet::from([root.join("a/b/limits.yaml")]));
+    }
+
+    #[test]
+    fn a_name_alone_is_in_the_present_folder() {
+        let here = std::env::current_dir().unwrap().canonicalize().unwrap();
+        let places = Places::of(&[PathBuf::from("Cargo.toml")]);
+        assert!(
+            names(&places, &["Cargo.toml"]) && places.files.iter().any(|file| file.ends_with("Cargo.toml"))
+        );
+        if cfg!(unix) {
+            assert!(places.folders.contains(&here), "{places:?}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("there/v1")).unwrap();
+        fs::create_dir(root.join("here")).unwrap();
+        fs::write(root.join("there/v1/real.yaml"), "").unwrap();
+        symlink("v1", root.join("there/now")).unwrap();
+        symlink("../there/now/real.yaml", root.join("here/limits.yaml")).unwrap();
+        let places = Places::of(&[root.join("here/limits.yaml")]);
+        assert_eq!(
+            places.folders,
+            BTreeSet::from([root.join("here"), root.join("there"), root.join("there/v1")])
+        );
+        assert_eq!(places.files, BTreeSet::from([root.join("there/v1/real.yaml")]));
+        assert!(names(&places, &["limits.yaml", "now", "real.yaml"]));
+
+        // Absolute, and to itself.
+        symlink(root.join("there/v1/real.yaml"), root.join("here/absolute.yaml")).unwrap();
+        let places = Places::of(&[root.join("here/absolute.yaml")]);
+        assert_eq!(places.files, BTreeSet::from([root.join("there/v1/real.yaml")]));
+        symlink("circle.yaml", root.join("here/circle.yaml")).unwrap();
+        let places = Places::of(&[root.join("here/circle.yaml")]);
+        assert_eq!(places.folders, BTreeSet::from([root.join("here")]));
+    }
+
+    #[test]
+    fn events_that_matter() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let places = Places::of(&[root.join("limits.yaml")]);
+        let of = |kind, path: &Path| places.concerns(&Ok(Event::new(kind).add_path(path.to_owned())));
+        let file = root.join("limits.yaml");
+        let written = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+        assert_eq!(of(written, &file), Some(false));
+        assert_eq!(of(written, &root.join("other.yaml")), None);
+        assert_eq!(of(EventKind::Access(AccessKind::Open(AccessMode::Any)), &file), None);
+        assert_eq!(of(EventKind::Access(AccessKind::Close(AccessMode::Read)), &file), None);
+        assert_eq!(of(EventKind::Access(AccessKind::Close(AccessMode::Write)), &file), Some(false));
+        assert_eq!(of(EventKind::Remove(RemoveKind::File), &file), Some(true));
+        assert_eq!(of(EventKind::Remove(RemoveKind::Folder), &root), Some(true));
+        assert_eq!(places.concerns(&Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan))), Some(true));
+        assert_eq!(places.concerns(&Err(notify::Error::generic("lost"))), Some(true));
+    }
+}
