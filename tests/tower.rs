@@ -214,6 +214,66 @@ fn requests_without_a_key_are_denied_or_allowed_or_share_one() {
     assert!(text(refused).contains("\"status\":403"));
 }
 
+/// Cause: two values were no key, which is no limit where requests without one pass. Symptom: a client sent its field twice.
+#[test]
+fn a_field_that_is_sent_twice_is_refused_in_any_case() {
+    let name = HeaderName::from_static("x-key");
+    let twice = || with(with(from("203.0.113.7"), "x-key", "a"), "x-key", "b");
+    let layer = || RateLimitLayer::new(limiter(&manual()), Header::new(name.clone()));
+    let shared = with(Request::new(()), "x-key", "shared");
+    let shared = Missing::Shared(Header::new(name.clone()).key(Head::of(&shared)).expect("it has one"));
+    for missing in [Missing::Deny, Missing::Allow, shared.clone()] {
+        assert_eq!(status(&layer().missing(missing), twice()), 403);
+    }
+    for missing in [Missing::Allow, shared] {
+        assert_eq!(status(&layer().missing(missing), from("203.0.113.7")), 200, "none is another thing");
+    }
+    let pair = RateLimitLayer::new(limiter(&manual()), (ClientIp::peer(), Header::new(name)));
+    let pair = pair.missing(Missing::Allow);
+    assert_eq!([twice(), from("203.0.113.7")].map(|request| status(&pair, request)), [403, 200]);
+    let single = ClientIp::header(HeaderName::from_static("x-key"), Proxies::hops(1));
+    let single = RateLimitLayer::new(limiter(&manual()), single).missing(Missing::Allow);
+    assert_eq!([twice(), from("203.0.113.7")].map(|request| status(&single, request)), [403, 200]);
+}
+
+#[test]
+fn requests_without_a_key_are_counted_and_told_what_they_lack() {
+    fn check<X: Key<Key: Clone>>(key: X, shared: X::Key, detail: &str)
+    where
+        RateLimiter<tollgate::Compact<Gcra>, ManualClock>: Limit<X::Key>,
+    {
+        let layer = RateLimitLayer::new(limiter(&manual()), key);
+        let answer = text(ask(&layer, Request::new(())));
+        assert!(answer.contains(&format!("\"detail\":\"This request has no{detail}, so its")), "{answer}");
+        let counts = layer.clone().without_key();
+        assert_eq!((counts.refused, counts.allowed, counts.shared), (1, 0, 0));
+        assert_eq!(status(&layer.clone().missing(Missing::Allow), Request::new(())), 200);
+        for _ in 0..5 {
+            let _ = status(&layer.clone().missing(Missing::Shared(shared.clone())), Request::new(()));
+        }
+        let counts = layer.without_key();
+        assert_eq!((counts.refused, counts.allowed, counts.shared), (1, 1, 5));
+    }
+    let nobody = IpAddr::from([0, 0, 0, 0]);
+    let peer = " peer address that its server passed on (see PeerAddr and ClientIp::peer_from)";
+    check(ClientIp::peer(), nobody, peer);
+    check(ClientIp::x_forwarded_for(Proxies::hops(2)), nobody, " client address in x-forwarded-for");
+    check(
+        ClientIp::forwarded(Proxies::networks([])),
+        nobody,
+        &format!(" client address in forwarded, or no{peer}"),
+    );
+    check(|_: Head<'_>| None, 7, "thing to tell its client by");
+    check((ClientIp::peer(), |_: Head<'_>| Some(7)), (nobody, 7), peer);
+
+    let header = RateLimitLayer::new(limiter(&manual()), Header::new(HeaderName::from_static("x-key")));
+    let answer = text(ask(&header, Request::new(())));
+    assert!(answer.contains("This request has no header field x-key, or several, so its"), "{answer}");
+    let known = RateLimitLayer::new(limiter(&manual()), ClientIp::peer());
+    assert_eq!(status(&known, from("203.0.113.7")), 200);
+    assert_eq!(known.without_key(), Default::default());
+}
+
 #[test]
 fn the_exempt_and_the_free_are_not_counted() {
     let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer())

@@ -27,4 +27,6 @@ mod problem;
 pub use self::dialect::{Dialect, Reset};
 pub use self::fields::{Fields, retry_after};
 pub use self::policy::{Available, Policy, Unit};
+#[cfg(feature = "tower")]
+pub(crate) use self::problem::unknown_client;
 pub use self::problem::{PROBLEM_JSON, problem};

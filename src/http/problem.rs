@@ -8,6 +8,24 @@ use super::policy::Policy;
 /// The media type of [`problem`]'s text: `application/problem+json`.
 pub const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
+/// The problem document of a request that has nothing to limit it by; `what`: what it has none of.
+#[cfg(feature = "tower")]
+pub(crate) fn unknown_client(what: Option<&str>) -> String {
+    let mut body = "{\"type\":\"about:blank\",\"title\":\"Forbidden\",\"status\":403,\
+        \"detail\":\"This request has no"
+        .to_owned();
+    // All ASCII, each byte a character.
+    match what {
+        Some(what) => {
+            body.push(' ');
+            escape(what, |bytes| body.extend(bytes.iter().copied().map(char::from)));
+        }
+        None => body.push_str("thing to tell its client by"),
+    }
+    body.push_str(", so its rate limit is not known\"}");
+    body
+}
+
 /// The problem document of a refusal, in JSON: which policies refused.
 ///
 /// Names are as in the fields of draft 11 (see [`Fields`](super::Fields)), so that both compare equal. Policies that are not

@@ -16,6 +16,8 @@ const CHECK_DURATION: &str = "tollgate_check_duration_seconds";
 const RELOADS: &str = "tollgate_reload_total";
 const LAST_SUCCESS: &str = "tollgate_reload_last_success_timestamp_seconds";
 const RULES: &str = "tollgate_rules";
+#[cfg(feature = "tower")]
+const WITHOUT_KEY: &str = "tollgate_requests_without_key_total";
 const UNKNOWN_DOMAINS: &str = "tollgate_domain_not_found_total";
 
 const fn mark(event: Event) -> &'static str {
@@ -116,6 +118,12 @@ impl ReloadHandles {
     }
 }
 
+/// Requests without a key, by what became of them.
+#[cfg(feature = "tower")]
+pub(crate) fn without_key(outcome: &'static str) -> Counter {
+    counter(WITHOUT_KEY, vec![Label::from_static_parts("outcome", outcome)])
+}
+
 /// Publishes a limiter's [`Readings`] under the label `limiter`. Call it when metrics are scraped, or now and then.
 ///
 /// # Examples
@@ -168,6 +176,8 @@ pub fn describe() {
         (mark(Event::NearLimit), "Units that went through above four fifths of the limit"),
         (mark(Event::OverLimit), "Units above the limit"),
         (mark(Event::SoftLimited), "Units that went through above the soft limit"),
+        #[cfg(feature = "tower")]
+        (WITHOUT_KEY, "Requests without a key to limit them by, by what became of them"),
         (RELOADS, "Loads of rules, by result"),
         (UNKNOWN_DOMAINS, "Requests of a domain that there are no rules for"),
     ];

@@ -30,6 +30,7 @@
 //! | `tollgate_reload_total` | `result` | loads of rules: `success`, `error` |
 //! | `tollgate_reload_last_success_timestamp_seconds` | | when rules were last loaded, in Unix time |
 //! | `tollgate_rules` | | rules in force |
+//! | `tollgate_requests_without_key_total` | `outcome` | requests that a layer found no key in: `refused`, `allowed`, `shared` |
 //! | `tollgate_domain_not_found_total` | | requests of a domain that there are no rules for |
 //!
 //! *Whose* are the labels `domain` and `rule` of a rule's store (`publish_rules`), and `limiter` of a limiter (`publish`). A rule's store is
@@ -51,6 +52,8 @@ mod top;
 
 #[cfg(all(feature = "metrics", feature = "rules"))]
 pub use self::facade::publish_rules;
+#[cfg(all(feature = "metrics", feature = "tower"))]
+pub(crate) use self::facade::without_key;
 #[cfg(feature = "metrics")]
 pub use self::facade::{describe, publish};
 #[cfg(feature = "rules")]

@@ -1,5 +1,6 @@
 //! Who the client is: its address, as far as it can be believed.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -156,7 +157,7 @@ impl ClientIp {
     ///
     /// It counts if the peer is one of the proxies: [by its network](Proxies::networks), or by your word, with one
     /// [hop](Proxies::hops) or more. A request whose peer is not has the peer's address; one that has the field more than
-    /// once, or not at all, has none.
+    /// once, or not at all, has none; more than once, it is refused whatever [`Missing`](super::Missing) says.
     #[must_use]
     pub fn header(name: HeaderName, proxies: Proxies) -> Self {
         Self::of(Source::Single { name, proxies })
@@ -276,6 +277,26 @@ impl Key for ClientIp {
         Some(match self.address(head)? {
             IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & self.v4_mask).into(),
             IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & self.v6_mask).into(),
+        })
+    }
+
+    fn is_ambiguous(&self, head: Head<'_>) -> bool {
+        match &self.source {
+            Source::Single { name, .. } => head.headers().get_all(name).iter().nth(1).is_some(),
+            Source::Peer | Source::List { .. } => false,
+        }
+    }
+
+    fn what(&self) -> Option<Cow<'_, str>> {
+        const PEER: &str = "peer address that its server passed on (see PeerAddr and ClientIp::peer_from)";
+        Some(match &self.source {
+            Source::Peer | Source::List { proxies: Proxies(Trust::Hops(0)), .. } => PEER.into(),
+            Source::List { name, proxies: Proxies(Trust::Hops(_)), .. } => {
+                format!("client address in {name}").into()
+            }
+            Source::List { name, .. } | Source::Single { name, .. } => {
+                format!("client address in {name}, or no {PEER}").into()
+            }
         })
     }
 }

@@ -30,6 +30,19 @@ pub trait Key: Send + Sync + 'static {
 
     /// The key of a request; `None` if it has none, for which see [`Missing`].
     fn key(&self, head: Head<'_>) -> Option<Self::Key>;
+
+    /// Whether a request that has no key says several. Then it is refused whatever [`Missing`] says, since a client can do that on
+    /// purpose. Default: no.
+    fn is_ambiguous(&self, head: Head<'_>) -> bool {
+        let _ = head;
+        false
+    }
+
+    /// What a request without a key has none of, for the answer to it and those who look into why: *This request has no …*. Clients read
+    /// it. Default: a text that says nothing about the server.
+    fn what(&self) -> Option<Cow<'_, str>> {
+        None
+    }
 }
 
 impl<F, K> Key for F
@@ -50,6 +63,17 @@ impl<X: Key, Y: Key> Key for (X, Y) {
     fn key(&self, head: Head<'_>) -> Option<Self::Key> {
         Some((self.0.key(head)?, self.1.key(head)?))
     }
+
+    fn is_ambiguous(&self, head: Head<'_>) -> bool {
+        self.0.is_ambiguous(head) || self.1.is_ambiguous(head)
+    }
+
+    fn what(&self) -> Option<Cow<'_, str>> {
+        match (self.0.what(), self.1.what()) {
+            (Some(one), Some(other)) => Some(format!("{one}, or no {other}").into()),
+            (one, other) => one.or(other),
+        }
+    }
 }
 
 /// What happens to requests that have no key.
@@ -59,9 +83,11 @@ pub enum Missing<K> {
     /// shares a limit, unless you say so.
     #[default]
     Deny,
-    /// They pass, uncounted.
+    /// They pass, uncounted. Whoever can make a request that has no key has no limit: take it only if clients cannot, as where your own
+    /// proxy always writes what the key is read from. (A field that is sent several times is refused all the same: see [`Header`].)
     Allow,
-    /// They share this key.
+    /// They share this key. Whoever can make requests without a key can use up this limit, so that none is left for others who have
+    /// none.
     Shared(K),
 }
 
@@ -78,7 +104,8 @@ impl Key for Global {
     }
 }
 
-/// The value of a header field, such as an API key. A request that has none, or several, has no key.
+/// The value of a header field, such as an API key. A request that has none has no key. One that has several has none either, and is
+/// refused also under [`Missing::Allow`] and [`Missing::Shared`], since of two values what checks them may take the other one.
 ///
 /// Clients write header fields: a value that is not checked to be somebody's is a key for each request, if a client likes. Put
 /// the layer behind what checks it, or limit addresses too. A value is as long as the server lets it be, and a keyed limiter keeps it
@@ -101,6 +128,14 @@ impl Key for Header {
 
     fn key(&self, head: Head<'_>) -> Option<HeaderKey> {
         head.only(&self.name).cloned().map(HeaderKey)
+    }
+
+    fn is_ambiguous(&self, head: Head<'_>) -> bool {
+        head.headers().get_all(&self.name).iter().nth(1).is_some()
+    }
+
+    fn what(&self) -> Option<Cow<'_, str>> {
+        Some(format!("header field {}, or several", self.name).into())
     }
 }
 

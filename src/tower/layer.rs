@@ -11,6 +11,7 @@ use tower_layer::Layer;
 use super::key::{Key, Missing};
 use super::limit::{Limit, Named};
 use super::refusal::Refused;
+use super::unknown::{Unknown, WithoutKey};
 use super::{Head, RateLimit};
 use crate::decision::Decision;
 use crate::http::Fields;
@@ -66,6 +67,7 @@ pub(super) struct Settings<L, X: Key> {
     pub(super) limit: Arc<L>,
     pub(super) key: Arc<X>,
     pub(super) missing: Arc<Missing<X::Key>>,
+    pub(super) unknown: Arc<Unknown>,
     pub(super) exempt: Option<Arc<Exempt>>,
     pub(super) cost: Option<Arc<Cost>>,
     pub(super) refund: Option<Arc<Refund>>,
@@ -81,6 +83,7 @@ impl<L, X: Key> Clone for Settings<L, X> {
             limit: Arc::clone(&self.limit),
             key: Arc::clone(&self.key),
             missing: Arc::clone(&self.missing),
+            unknown: Arc::clone(&self.unknown),
             exempt: self.exempt.clone(),
             cost: self.cost.clone(),
             refund: self.refund.clone(),
@@ -94,6 +97,8 @@ impl<L, X: Key> Clone for Settings<L, X> {
 
 impl<L: Limit<X::Key>, X: Key> RateLimitLayer<L, X> {
     /// A layer of this limit, for keys by `key`. An [`Arc`] of a limiter is one too: keep the other to list, reset or adjust.
+    ///
+    /// With feature `metrics` this registers `tollgate_requests_without_key_total`: install the recorder before.
     #[must_use]
     pub fn new(limit: L, key: X) -> Self {
         Self {
@@ -101,6 +106,7 @@ impl<L: Limit<X::Key>, X: Key> RateLimitLayer<L, X> {
                 limit: Arc::new(limit),
                 key: Arc::new(key),
                 missing: Arc::new(Missing::Deny),
+                unknown: Arc::new(Unknown::new()),
                 exempt: None,
                 cost: None,
                 refund: None,
@@ -138,6 +144,7 @@ impl<L, X: Key> RateLimitLayer<L, X> {
                 limit: Arc::new(Named::new(name, quota, settings.limit)),
                 key: settings.key,
                 missing: settings.missing,
+                unknown: settings.unknown,
                 exempt: settings.exempt,
                 cost: settings.cost,
                 refund: settings.refund,
@@ -153,6 +160,22 @@ impl<L, X: Key> RateLimitLayer<L, X> {
     #[must_use]
     pub fn missing(self, missing: Missing<X::Key>) -> Self {
         self.with(|settings| settings.missing = Arc::new(missing))
+    }
+
+    /// How many requests had no key so far, and what became of them: of this layer, its clones and their services together. With feature
+    /// `metrics` they are counted by `tollgate_requests_without_key_total{outcome}` too.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::tower::{ClientIp, RateLimitLayer};
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// let layer = RateLimitLayer::new(RateLimiter::new(Quota::per_second(9)), ClientIp::peer());
+    /// assert_eq!(layer.without_key().refused, 0);
+    /// ```
+    #[must_use]
+    pub fn without_key(&self) -> WithoutKey {
+        self.settings.unknown.counts()
     }
 
     /// Requests that are not limited, and not asked for a key. Default: none.

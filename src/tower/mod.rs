@@ -28,6 +28,7 @@ mod refusal;
 #[cfg(feature = "rules")]
 mod rules;
 mod service;
+mod unknown;
 
 pub use ipnet::IpNet;
 
@@ -41,3 +42,4 @@ pub use self::refusal::Refused;
 #[cfg(feature = "rules")]
 pub use self::rules::{Describe, InDomain};
 pub use self::service::{RateLimit, ResponseFuture};
+pub use self::unknown::WithoutKey;

@@ -8,15 +8,12 @@ use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 
 use super::Head;
-use crate::http::{Fields, PROBLEM_JSON, Policy, problem};
+use crate::http::{Fields, PROBLEM_JSON, Policy, problem, unknown_client};
 
 pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 /// The code of a refusal for a limit.
 pub(super) const RESOURCE_EXHAUSTED: &str = "8";
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-
-const UNKNOWN_CLIENT: &str = "{\"type\":\"about:blank\",\"title\":\"Forbidden\",\"status\":403,\
-    \"detail\":\"This request has nothing to tell its client by, so its rate limit is not known\"}";
 
 /// A request that is refused, and why: what a refusal of your own
 /// ([`RateLimitLayer::on_refused`](super::RateLimitLayer::on_refused)) is made from.
@@ -27,6 +24,8 @@ pub struct Refused<'a> {
     pub(super) policies: &'a [Policy<'a>],
     /// `None` if the request has no key.
     pub(super) wait: Option<Wait>,
+    /// What it has none of, if it has no key.
+    pub(super) what: Option<&'a str>,
 }
 
 /// How long until the same request could be admitted, if that is known.
@@ -64,12 +63,12 @@ impl<'a> Refused<'a> {
     }
 
     /// Status 429 with a problem document (RFC 9457), `Retry-After`, and the fields of the layer's dialect. 403 if the request
-    /// has no key: it would be refused again.
+    /// has no key: it would be refused again. Its `detail` says [what](super::Key::what) is missing.
     #[must_use]
     pub fn problem(&self) -> Response<Bytes> {
         let (status, body) = match self.wait {
             Some(_) => (StatusCode::TOO_MANY_REQUESTS, Bytes::from(problem(self.policies))),
-            None => (StatusCode::FORBIDDEN, Bytes::from_static(UNKNOWN_CLIENT.as_bytes())),
+            None => (StatusCode::FORBIDDEN, Bytes::from(unknown_client(self.what))),
         };
         let mut response = Response::new(body);
         *response.status_mut() = status;

@@ -23,6 +23,7 @@ use super::key::{Key, Missing};
 use super::layer::Settings;
 use super::limit::{Limit, Ruling, SoftLimited};
 use super::refusal::{GRPC_STATUS, RESOURCE_EXHAUSTED, Refused, Wait};
+use super::unknown::Outcome;
 use super::{Body, Head};
 use crate::http::Policy;
 
@@ -123,9 +124,11 @@ impl<L: Limit<X::Key>, X: Key> Settings<L, X> {
         }
         let client = match (self.key.key(head), &*self.missing) {
             (Some(key), _) => Client::Own(key),
-            (None, Missing::Shared(_)) => Client::Shared,
-            (None, Missing::Allow) => return Verdict::Uncounted,
-            (None, Missing::Deny) => return Verdict::Refused(self.refuse(head, &[], None)),
+            (None, missing) => match self.unknown(head, missing) {
+                Outcome::Shared => Client::Shared,
+                Outcome::Allowed => return Verdict::Uncounted,
+                Outcome::Refused => return Verdict::Refused(self.refuse(head, &[], None)),
+            },
         };
         let Some(key) = self.key_of(&client) else { return Verdict::Uncounted };
         let ruling = self.limit.check(key, cost);
@@ -133,6 +136,19 @@ impl<L: Limit<X::Key>, X: Key> Settings<L, X> {
             return Verdict::Admitted(client, ruling);
         }
         Verdict::Refused(self.refuse_for(head, &ruling))
+    }
+
+    /// What becomes of a request without a key.
+    #[cold]
+    fn unknown(&self, head: Head<'_>, missing: &Missing<X::Key>) -> Outcome {
+        let outcome = match missing {
+            Missing::Deny => Outcome::Refused,
+            _ if self.key.is_ambiguous(head) => Outcome::Refused,
+            Missing::Allow => Outcome::Allowed,
+            Missing::Shared(_) => Outcome::Shared,
+        };
+        self.unknown.record(outcome);
+        outcome
     }
 
     fn key_of<'k>(&'k self, client: &'k Client<X::Key>) -> Option<&'k X::Key> {
@@ -152,7 +168,8 @@ impl<L: Limit<X::Key>, X: Key> Settings<L, X> {
 
     #[cold]
     fn refuse(&self, head: Head<'_>, policies: &[Policy<'_>], wait: Option<Wait>) -> Box<Response<Bytes>> {
-        let refused = Refused { head, fields: &self.fields, policies, wait };
+        let what = if wait.is_none() { self.key.what() } else { None };
+        let refused = Refused { head, fields: &self.fields, policies, wait, what: what.as_deref() };
         let response = match &self.on_refused {
             Some(on_refused) => on_refused(&refused),
             None => refused.response(),

@@ -1,13 +1,17 @@
 //! Counters and gauges, and what the `metrics` facade is told.
 
+use http::{Request, Response};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use std::collections::BTreeMap;
+use std::future::ready;
 use std::time::{Duration, SystemTime};
 use tollgate::rules::{Config, Descriptor, Rules};
 use tollgate::telemetry::{
     CheckTimer, Event, Meters, Reading, Readings, Reloads, Shares, describe, publish, publish_rules,
 };
+use tollgate::tower::{Global, Head, Missing, RateLimitLayer};
 use tollgate::{Capacity, FixedWindow, Gcra, ManualClock, Quota, RateLimiter, Timestamp};
+use tower::{Layer as _, Service as _};
 
 /// Runs a test with a recorder of its own.
 fn recorded(run: impl FnOnce(&dyn Fn() -> BTreeMap<String, f64>)) {
@@ -214,6 +218,27 @@ fn timers_that_are_asked_in_turn_are_all_timed() {
     });
 }
 
+#[test]
+fn requests_without_a_key_are_counted_by_outcome() {
+    recorded(|values| {
+        let layer = RateLimitLayer::new(RateLimiter::new(Quota::per_minute(1)), |_: Head<'_>| None::<u32>);
+        let ask = |layer: &RateLimitLayer<_, _>| {
+            let service =
+                tower::service_fn(|_: Request<()>| ready(Ok::<_, ()>(Response::new(String::new()))));
+            let _answered = layer.layer(service).call(Request::new(()));
+        };
+        ask(&layer);
+        ask(&layer.clone().missing(Missing::Allow));
+        ask(&layer.clone().missing(Missing::Allow));
+        (0..3).for_each(|_| ask(&layer.clone().missing(Missing::Shared(1))));
+        let values = values();
+        for (outcome, expected) in [("refused", 1.0), ("allowed", 2.0), ("shared", 3.0)] {
+            let name = format!("tollgate_requests_without_key_total{{outcome={outcome}}}");
+            assert_eq!(values[&name], expected, "{outcome}");
+        }
+    });
+}
+
 /// Every metric that there is has a description and a unit.
 #[test]
 fn all_are_described() {
@@ -222,6 +247,7 @@ fn all_are_described() {
     metrics::with_local_recorder(&recorder, || {
         describe();
         Meters::new("d", "r").record(Event::Allowed, 1);
+        let _layer = RateLimitLayer::new(RateLimiter::new(Quota::per_minute(1)), Global);
         Reloads::new().loaded(1);
         CheckTimer::new("d", 1).time(|| ());
         publish("compact", &RateLimiter::new(Quota::per_minute(1)));
@@ -229,7 +255,7 @@ fn all_are_described() {
         publish("sketch", &RateLimiter::builder(window).sketch().expect("it fits"));
     });
     let all = snapshotter.snapshot().into_vec();
-    assert_eq!(all.len(), 7 + 4 + 4 + 2 + 4 + 3);
+    assert_eq!(all.len(), 7 + 4 + 3 + 4 + 2 + 4 + 3);
     for (key, unit, text, _) in all {
         assert!(unit.is_some() && text.is_some_and(|text| !text.is_empty()), "{}", key.key().name());
         assert!(key.key().name().starts_with("tollgate_"));
