@@ -11,6 +11,8 @@ mod reload;
 mod report;
 #[path = "rules/samples.rs"]
 mod samples;
+#[path = "rules_matching/texts.rs"]
+mod texts;
 #[path = "rules/together.rs"]
 mod together;
 
