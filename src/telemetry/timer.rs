@@ -87,7 +87,7 @@ impl CheckTimer {
     #[cfg(feature = "metrics")]
     fn is_turn(&self) -> bool {
         // The upper half of a random number, as a fraction of `every`.
-        self.every > 0 && (random() >> 32) * u64::from(self.every) >> 32 == 0
+        self.every > 0 && ((random() >> 32) * u64::from(self.every)) >> 32 == 0
     }
 
     #[cfg(feature = "metrics")]
