@@ -249,7 +249,8 @@ impl<C: Clock> Rules<C> {
         self.check_n(domain, descriptors, 1)
     }
 
-    /// [`Rules::check`] of a request that costs `hits`, where its descriptors do not say otherwise; 0 only looks.
+    /// [`Rules::check`] of a request that costs `hits`, where its descriptors do not say otherwise; 0 only looks. (A server of
+    /// Envoy's protocol has to say 1 where a request's `hits_addend` is 0, and 0 where a descriptor's is.)
     #[must_use = "an answer that nobody reads limits nothing"]
     pub fn check_n(&self, domain: &str, descriptors: &[Descriptor<'_>], hits: u64) -> Answer {
         self.decide(domain, descriptors, hits, When::read(&self.clock))
