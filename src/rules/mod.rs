@@ -348,6 +348,9 @@ impl<C: Clock> Rules<C> {
     /// What a sketch has counted stays if the windows do and its counters have room for the new limit, and begins anew else. So does
     /// what a rule has counted whose `share_threshold` is switched.
     ///
+    /// # Memory
+    /// A rule that changed keeps its old states, from which keys are taken over as they come, until it changes again.
+    ///
     /// # Errors
     /// If a file cannot be read or is wrong, or these rules were not read from files. Then nothing is changed, and the failure is
     /// counted.
