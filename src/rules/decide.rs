@@ -236,19 +236,19 @@ impl<'r> Asks<'r> {
         charged.all(|ask| ask.active.counts_in(domain))
     }
 
-    /// Tells what came of each.
+    /// Tells what came of each: of a request of this outcome, whether that is a dry run, and whether all quotas refuse.
     pub(super) fn report(
         &mut self,
         domain: &InForce,
         descriptors: &[Descriptor<'_>],
-        (outcome, shadow): (Outcome, bool),
+        came_of_it: (Outcome, bool, bool),
         to: &Observers,
     ) {
-        let quotas_refuse = self.all_quotas_refuse();
+        let (_, shadow, _) = came_of_it;
         for (ask, said) in self.each(|part| part != Part::Replaced) {
             let beyond_soft = ask.beyond_soft(said, shadow);
             said.soft = beyond_soft > 0;
-            if let Some(shadow) = ask.report(said, domain, (outcome, shadow, quotas_refuse), beyond_soft) {
+            if let Some(shadow) = ask.report(said, domain, came_of_it, beyond_soft) {
                 ask.tell(said, domain, descriptors, shadow, to);
             }
         }

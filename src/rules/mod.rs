@@ -299,7 +299,7 @@ impl<C: Clock> Rules<C> {
             }
             let shadow = self.options.shadow || domain.shadow;
             let quotas_refuse = asks.all_quotas_refuse();
-            asks.report(domain, descriptors, (outcome, shadow), &self.observers);
+            asks.report(domain, descriptors, (outcome, shadow, quotas_refuse), &self.observers);
             let wait_besides = match (domain.charging, outcome) {
                 (Charging::CountFirst, Outcome::Denied) => asks.wait_besides(when),
                 _ => Duration::ZERO,
