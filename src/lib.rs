@@ -84,6 +84,8 @@ mod limiter;
 mod memory;
 mod policy;
 mod quota;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(feature = "rules")]
 pub mod rules;
 pub mod sketch;

@@ -1,0 +1,75 @@
+//! What can fail.
+
+use std::fmt;
+
+/// Why the shared state gave no answer.
+#[derive(Clone, Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    what: Box<str>,
+}
+
+/// The kinds of failures; each is counted by its name.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// `address`: the address is none.
+    Address,
+    /// `unreachable`: there is no connection.
+    Unreachable,
+    /// `timeout`: no answer came in time. It may have been charged.
+    Timeout,
+    /// `breaker`: the server was not asked, since it has failed just now.
+    Breaker,
+    /// `refused`: the server answered with an error: out of memory, a replica, a cluster that is down.
+    Refused,
+    /// `reply`: the answer is none of ours.
+    Reply,
+}
+
+impl ErrorKind {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Address, Self::Unreachable, Self::Timeout, Self::Breaker, Self::Refused, Self::Reply];
+
+    /// Its name, for metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Address => "address",
+            Self::Unreachable => "unreachable",
+            Self::Timeout => "timeout",
+            Self::Breaker => "breaker",
+            Self::Refused => "refused",
+            Self::Reply => "reply",
+        }
+    }
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, what: impl Into<Box<str>>) -> Self {
+        Self { kind, what: what.into() }
+    }
+
+    /// Of which kind it is.
+    #[must_use]
+    pub const fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            ErrorKind::Address => "no address of a server",
+            ErrorKind::Unreachable => "the server cannot be reached",
+            ErrorKind::Timeout => "the server did not answer in time",
+            ErrorKind::Breaker => "the server is not asked after failures",
+            ErrorKind::Refused => "the server refused",
+            ErrorKind::Reply => "the server answered what no script of ours does",
+        };
+        write!(f, "{kind}: {}", self.what)
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,158 @@
+//! Where the state of a limiter's key is kept.
+//!
+//! ```text
+//! tollgate:v1:{api|192.0.2.1}:g0
+//!    │     │    │   │         └ algorithm and place of the limit, if the limiter has several; what else belongs to the key
+//!    │     │    │   └ the limiter's key, escaped
+//!    │     │    └ the limiter's name, escaped
+//!    │     └ of the format: another one never reads this one's states
+//!    └ prefix
+//! ```
+//! What is between the braces is all that Cluster hashes: everything of one key is in one slot, and different keys are spread over
+//! all of them. Names and keys are escaped, so no text of a client can hold a brace or the separator. Long keys are hashed.
+
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use sha2::{Digest, Sha256};
+
+/// The version of the format of keys and states.
+pub(super) const VERSION: &str = "v1";
+/// Escaped keys that are longer are replaced by 128 bits of their SHA-256.
+const LONGEST: usize = 96;
+
+/// What a shared limiter can be asked about.
+///
+/// All processes must write the same bytes for the same key.
+pub trait Key {
+    /// The key's bytes. Distinct keys of one limiter have distinct bytes.
+    fn bytes(&self) -> Cow<'_, [u8]>;
+}
+
+impl Key for str {
+    fn bytes(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(self.as_bytes())
+    }
+}
+
+impl Key for String {
+    fn bytes(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(self.as_bytes())
+    }
+}
+
+impl Key for [u8] {
+    fn bytes(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(self)
+    }
+}
+
+/// One state for all.
+impl Key for () {
+    fn bytes(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&[])
+    }
+}
+
+impl<K: Key + ?Sized> Key for &K {
+    fn bytes(&self) -> Cow<'_, [u8]> {
+        (**self).bytes()
+    }
+}
+
+macro_rules! as_text {
+    ($($key:ty),+) => {
+        $(impl Key for $key {
+            fn bytes(&self) -> Cow<'_, [u8]> {
+                Cow::Owned(self.to_string().into_bytes())
+            }
+        })+
+    };
+}
+
+as_text!(IpAddr, Ipv4Addr, Ipv6Addr, u16, u32, u64, u128, i32, i64);
+
+/// Appends bytes so that no two texts are written alike, and none has a brace, a bar, or what is hard to read.
+fn escape(bytes: &[u8], out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    for &byte in bytes {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' | b':' | b'/' | b'@' => {
+                out.push(byte)
+            }
+            _ => out.extend([b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]),
+        }
+    }
+}
+
+/// All that keys of one limiter begin with.
+pub(super) fn head(prefix: &str, name: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    escape(prefix.as_bytes(), &mut out);
+    out.push(b':');
+    out.extend(VERSION.as_bytes());
+    out.extend(b":{");
+    escape(name.as_bytes(), &mut out);
+    out.push(b'|');
+    out
+}
+
+/// The whole of a key in Redis, but for what is appended for each of its limits: up to and with the closing brace.
+pub(super) fn tagged(head: &[u8], key: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(head.len() + key.len() + 8);
+    out.extend(head);
+    escape(key, &mut out);
+    if out.len() - head.len() > LONGEST {
+        out.truncate(head.len());
+        // No escaped key begins so.
+        out.push(b'#');
+        for byte in &Sha256::digest(key)[..16] {
+            escape_hex(*byte, &mut out);
+        }
+    }
+    out.push(b'}');
+    out
+}
+
+fn escape_hex(byte: u8, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.extend([HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    fn text(key: &[u8]) -> String {
+        String::from_utf8(tagged(&head("tollgate", "api"), key)).unwrap()
+    }
+
+    #[test]
+    fn keys_are_readable_and_distinct() {
+        assert_eq!(text(b"192.0.2.1"), "tollgate:v1:{api|192.0.2.1}");
+        assert_eq!(text(b""), "tollgate:v1:{api|}");
+        assert_eq!(text(b"a}b{c|d%e"), "tollgate:v1:{api|a%7db%7bc%7cd%25e}");
+        assert_ne!(text(b"%7d"), text(b"}"));
+        assert_eq!(text("é".as_bytes()), "tollgate:v1:{api|%c3%a9}");
+        assert_eq!(String::from_utf8(head("my app", "a|b")).unwrap(), "my%20app:v1:{a%7cb|");
+    }
+
+    #[test]
+    fn long_keys_are_hashed() {
+        let (long, other) = (vec![b'x'; 97], vec![b'x'; 98]);
+        assert_eq!(text(&long).len(), "tollgate:v1:{api|#}".len() + 32);
+        assert_ne!(text(&long), text(&other));
+        assert_eq!(text(&long), text(&long));
+        assert!(text(&[b'x'; 96]).ends_with("xx}"));
+        assert!(text(&[0xff; 40]).contains("|#"), "escaped it is longer");
+    }
+
+    #[test]
+    fn a_tag_has_one_brace_of_each_kind() {
+        for key in [&b"{"[..], b"}", b"{}", b"", &[0, 255, b'{'], b"#1"] {
+            let text = text(key);
+            assert_eq!((text.matches('{').count(), text.matches('}').count()), (1, 1), "{text}");
+        }
+        assert!(text(b"#1").contains("%23"), "nothing looks like a hash that is none");
+    }
+}

@@ -1,0 +1,22 @@
+//! One limit for many machines, by Redis or Valkey.
+//!
+//! | part | holds |
+//! |---|---|
+//! | `limit`, `key` | what is limited, and where its state is kept |
+//! | `call` | what is asked of the shared state, and what it answers; all else is built on these few words |
+//! | `settings`, `error`, `answer` | what users set, what can fail, what they are told |
+//! | `table` | a bounded table of keys in this process, for the modes that hold units here |
+
+mod answer;
+mod call;
+mod error;
+mod key;
+mod limit;
+mod settings;
+mod table;
+
+pub use self::answer::{Answer, DecidedBy};
+pub use self::error::{Error, ErrorKind};
+pub use self::key::Key;
+pub use self::limit::{Limit, LimitKind};
+pub use self::settings::{Breaker, Builder, OnFailure};
