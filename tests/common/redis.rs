@@ -1,0 +1,381 @@
+//! Servers of the tests' own: each on a free port of the loopback, in a directory of its own, stopped by its process id.
+
+#![allow(dead_code, reason = "each test file is a crate of its own and uses a part")]
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// How long a server may take to come up, or a cluster to agree.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server that is stopped when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    process: Child,
+    port: u16,
+    dir: TempDir,
+    options: Vec<String>,
+}
+
+impl Server {
+    /// A server, or `None`, said loudly, if there is no `redis-server` here.
+    pub(crate) fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    /// A server with options of its command line.
+    pub(crate) fn start_with(options: &[&str]) -> Option<Self> {
+        if let Err(error) = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status() {
+            eprintln!(
+                "SKIPPED: no redis-server could be run ({error}); install it (Debian: apt-get install redis-server)"
+            );
+            return None;
+        }
+        let dir = tempfile::tempdir().expect("a directory for the server");
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        // Somebody else may take a port between its choice and its use.
+        for _ in 0..20 {
+            let port = free_port();
+            let mut process = spawn(port, dir.path(), &options);
+            if comes_up(&mut process, port) {
+                return Some(Self { process, port, dir, options });
+            }
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        panic!("redis-server does not start: {}", log(dir.path()));
+    }
+
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// A connection for the test's own commands.
+    pub(crate) fn connection(&self) -> redis::Connection {
+        let client = redis::Client::open(self.url()).expect("an address");
+        client.get_connection().expect("the server is up")
+    }
+
+    /// One command of the test's own.
+    pub(crate) fn command<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        for word in &words[1..] {
+            command.arg(*word);
+        }
+        command.query(&mut self.connection()).expect("the server answers")
+    }
+
+    /// Ends it at once, without saving anything.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().expect("it runs");
+        self.process.wait().expect("it ends");
+    }
+
+    /// Stops it where it stands: connections stay, nothing is answered.
+    pub(crate) fn pause(&self) {
+        self.signal("STOP");
+    }
+
+    /// Goes on after a pause.
+    pub(crate) fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.process.id().to_string();
+        let status = Command::new("kill").args(["-s", signal, &pid]).status().expect("kill can be run");
+        assert!(status.success(), "process {pid} takes a signal");
+    }
+
+    /// Starts it again on its port, empty.
+    pub(crate) fn restart(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let started = Instant::now();
+        while started.elapsed() < PATIENCE {
+            self.process = spawn(self.port, self.dir.path(), &self.options);
+            if comes_up(&mut self.process, self.port) {
+                return;
+            }
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
+        panic!("the server does not come up again: {}", log(self.dir.path()));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A port that nobody listens on, and that a cluster's nodes can have too, whose second port is 10,000 above.
+fn free_port() -> u16 {
+    loop {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = listener.local_addr().expect("it has one").port();
+        if port < 55_000 {
+            return port;
+        }
+    }
+}
+
+fn spawn(port: u16, dir: &Path, options: &[String]) -> Child {
+    let log = File::options().create(true).append(true).open(dir.join("log")).expect("a file for its log");
+    let port = port.to_string();
+    let own =
+        ["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no"];
+    let mut command = Command::new("redis-server");
+    command.args(own).arg("--dir").arg(dir).args(options);
+    command.stdin(Stdio::null()).stderr(log.try_clone().expect("a second handle")).stdout(log);
+    command.spawn().expect("redis-server can be run")
+}
+
+fn comes_up(process: &mut Child, port: u16) -> bool {
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE {
+        if process.try_wait().expect("it is ours").is_some() {
+            return false;
+        }
+        if is_up(port) {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+/// Whether a server answers there.
+fn is_up(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return false };
+    let _ = stream.set_read_timeout(Some(Duration::from_millis(500)));
+    let mut answer = [0; 5];
+    stream.write_all(b"PING\r\n").is_ok() && stream.read_exact(&mut answer).is_ok() && &answer == b"+PONG"
+}
+
+fn log(dir: &Path) -> String {
+    std::fs::read_to_string(dir.join("log")).unwrap_or_default()
+}
+
+/// A cluster of three masters, each with so many replicas; stopped when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) nodes: Vec<Server>,
+}
+
+impl Cluster {
+    /// Three masters, or `None`, said loudly, if there is no `redis-server` here.
+    pub(crate) fn start() -> Option<Self> {
+        Self::start_with_replicas(0)
+    }
+
+    /// Three masters with replicas each, which take over after about a second.
+    pub(crate) fn start_with_replicas(replicas: usize) -> Option<Self> {
+        let options =
+            ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0"];
+        let nodes: Option<Vec<Server>> =
+            (0..3 + 3 * replicas).map(|_| Server::start_with(&options)).collect();
+        let cluster = Self { nodes: nodes? };
+        let addresses = cluster.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port));
+        let mut create = Command::new("redis-cli");
+        create.args(["--cluster", "create"]).args(addresses);
+        create.args(["--cluster-replicas", &replicas.to_string(), "--cluster-yes"]);
+        let output = create.output().expect("redis-cli can be run");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        cluster.until(|node| node.contains("cluster_state:ok"));
+        Some(cluster)
+    }
+
+    /// The addresses of all nodes.
+    pub(crate) fn urls(&self) -> Vec<String> {
+        self.nodes.iter().map(Server::url).collect()
+    }
+
+    /// Waits until all nodes that are up say so of the cluster.
+    pub(crate) fn until(&self, says: impl Fn(&str) -> bool) {
+        let started = Instant::now();
+        while started.elapsed() < PATIENCE {
+            let up = self.nodes.iter().filter(|node| is_up(node.port));
+            if up.into_iter().all(|node| says(&node.command::<String>(&["CLUSTER", "INFO"]))) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        panic!("the cluster does not agree within {PATIENCE:?}");
+    }
+}
+
+/// A network between a client and a server that can be slow, or fail.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    port: u16,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    server: u16,
+    /// Of every piece in either direction, in microseconds.
+    delay_us: AtomicU64,
+    /// Whether pieces are swallowed.
+    silent: AtomicBool,
+    /// Whether new connections are closed at once.
+    refusing: AtomicBool,
+    /// How many bytes of answers go through before everything is cut; `u64::MAX` is no such bound.
+    cut_after: AtomicU64,
+    done: AtomicBool,
+    streams: Mutex<Vec<TcpStream>>,
+}
+
+impl Proxy {
+    /// A network to a server's port, at first as good as none.
+    pub(crate) fn start(server: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = listener.local_addr().expect("it has one").port();
+        let shared = Arc::new(Shared {
+            server,
+            delay_us: AtomicU64::new(0),
+            silent: AtomicBool::new(false),
+            refusing: AtomicBool::new(false),
+            cut_after: AtomicU64::new(u64::MAX),
+            done: AtomicBool::new(false),
+            streams: Mutex::default(),
+        });
+        let accepting = Arc::clone(&shared);
+        thread::spawn(move || accepting.accept(&listener));
+        Self { port, shared }
+    }
+
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// Delays every piece, there and back.
+    pub(crate) fn delay(&self, delay: Duration) {
+        self.shared.delay_us.store(delay.as_micros().try_into().expect("a short delay"), Ordering::SeqCst);
+    }
+
+    /// Swallows everything from now on, on old and new connections, or no longer.
+    pub(crate) fn silence(&self, silent: bool) {
+        self.shared.silent.store(silent, Ordering::SeqCst);
+    }
+
+    /// Cuts all connections, and refuses new ones until told otherwise.
+    pub(crate) fn refuse(&self, refusing: bool) {
+        self.shared.refusing.store(refusing, Ordering::SeqCst);
+        if refusing {
+            self.cut();
+        }
+    }
+
+    /// Cuts all connections now; new ones are as before.
+    pub(crate) fn cut(&self) {
+        self.shared.cut();
+    }
+
+    /// Lets so many more bytes of answers through, and then cuts all connections once: in the middle of an answer.
+    pub(crate) fn cut_after(&self, bytes: u64) {
+        self.shared.cut_after.store(bytes, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.done.store(true, Ordering::SeqCst);
+        self.shared.cut();
+        // Wakes the thread that accepts.
+        let _ = TcpStream::connect_timeout(
+            &SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)),
+            Duration::from_secs(1),
+        );
+    }
+}
+
+impl Shared {
+    fn cut(&self) {
+        for stream in self.streams.lock().expect("nobody panics with it").drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn accept(self: &Arc<Self>, listener: &TcpListener) {
+        for client in listener.incoming() {
+            if self.done.load(Ordering::SeqCst) {
+                return;
+            }
+            let Ok(client) = client else { continue };
+            if self.refusing.load(Ordering::SeqCst) {
+                continue;
+            }
+            let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, self.server)) else { continue };
+            let mut streams = self.streams.lock().expect("nobody panics with it");
+            for (from, to, answers) in [(&client, &server, false), (&server, &client, true)] {
+                let _ = from.set_nodelay(true);
+                let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else { continue };
+                let shared = Arc::clone(self);
+                thread::spawn(move || shared.carry(from, to, answers));
+            }
+            streams.extend([client, server]);
+        }
+    }
+
+    fn carry(&self, mut from: TcpStream, mut to: TcpStream, answers: bool) {
+        let mut piece = [0; 16 * 1024];
+        loop {
+            let length = match from.read(&mut piece) {
+                Ok(0) => break,
+                Ok(length) => length,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => break,
+            };
+            let delay = self.delay_us.load(Ordering::SeqCst);
+            if delay > 0 {
+                thread::sleep(Duration::from_micros(delay));
+            }
+            if self.silent.load(Ordering::SeqCst) {
+                continue;
+            }
+            let through = if answers { self.through(length) } else { length };
+            if to.write_all(&piece[..through]).is_err() {
+                break;
+            }
+            if through < length {
+                self.cut();
+                break;
+            }
+        }
+        let _ = from.shutdown(Shutdown::Both);
+        let _ = to.shutdown(Shutdown::Both);
+    }
+
+    /// How many bytes of an answer of this length go through.
+    fn through(&self, length: usize) -> usize {
+        let left = self.cut_after.load(Ordering::SeqCst);
+        if left == u64::MAX {
+            return length;
+        }
+        let through = length.min(usize::try_from(left).unwrap_or(usize::MAX));
+        let next = if through < length { u64::MAX } else { left - through as u64 };
+        self.cut_after.store(next, Ordering::SeqCst);
+        through
+    }
+}
