@@ -1,5 +1,7 @@
 //! The servers and the network that the tests of `redis` use: that they do what those tests believe.
 
+#![allow(clippy::disallowed_methods, reason = "real servers take real time")]
+
 #[path = "common/redis.rs"]
 mod servers;
 

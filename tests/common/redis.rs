@@ -1,6 +1,10 @@
 //! Servers of the tests' own: each on a free port of the loopback, in a directory of its own, stopped by its process id.
 
-#![allow(dead_code, reason = "each test file is a crate of its own and uses a part")]
+#![allow(
+    dead_code,
+    clippy::disallowed_methods,
+    reason = "each test file is a crate of its own and uses a part; real servers take real time"
+)]
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
