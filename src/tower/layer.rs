@@ -8,12 +8,12 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use tower_layer::Layer;
 
+use super::awaited::{AwaitedLayer, AwaitedLimit};
 use super::key::{Key, Missing};
-use super::limit::{Limit, Named};
+use super::limit::Named;
 use super::refusal::Refused;
 use super::unknown::{Unknown, WithoutKey};
 use super::{Head, RateLimit};
-use crate::decision::Decision;
 use crate::http::Fields;
 use crate::quota::Quota;
 
@@ -22,11 +22,11 @@ type Cost = dyn Fn(Head<'_>) -> u64 + Send + Sync;
 type Refund = dyn Fn(StatusCode) -> bool + Send + Sync;
 type OnRefused = dyn Fn(&Refused<'_>) -> Response<Bytes> + Send + Sync;
 
-/// Limits requests to a service: those that the [limit](Limit) does not admit are answered with status 429 and do not reach it.
+/// Limits requests to a service: those that the [limit](super::Limit) does not admit are answered with status 429 and do not reach it.
 ///
 /// Clones, and all services that they are laid on, share the limit. Takes any body; a response's becomes a
 /// [`Body`](super::Body). Errors are the inner service's. Waits for nothing: a request whose turn comes later by a queueing
-/// algorithm ([`Decision::delay`]) goes at once.
+/// algorithm ([`Decision::delay`](crate::Decision::delay)) goes at once.
 ///
 /// # Complexity
 /// A request that is admitted costs the key and the check, and allocates nothing beyond those two; with
@@ -95,8 +95,10 @@ impl<L, X: Key> Clone for Settings<L, X> {
     }
 }
 
-impl<L: Limit<X::Key>, X: Key> RateLimitLayer<L, X> {
+impl<L, X: Key> RateLimitLayer<L, X> {
     /// A layer of this limit, for keys by `key`. An [`Arc`] of a limiter is one too: keep the other to list, reset or adjust.
+    ///
+    /// The limit is a [`Limit`](super::Limit), or an [`AwaitedLimit`] if the layer ends with [`awaited`](RateLimitLayer::awaited).
     ///
     /// With feature `metrics` this registers `tollgate_requests_without_key_total`: install the recorder before.
     #[must_use]
@@ -134,10 +136,11 @@ impl<L, X: Key> RateLimitLayer<L, X> {
     /// A [striped](crate::Builder::striped) limiter does not know what is left where it admits: its clients are told of it on
     /// refusals only.
     #[must_use]
-    pub fn policy(self, name: impl Into<Cow<'static, str>>, quota: Quota) -> RateLimitLayer<Named<Arc<L>>, X>
-    where
-        L: Limit<X::Key, Ruling = Decision>,
-    {
+    pub fn policy(
+        self,
+        name: impl Into<Cow<'static, str>>,
+        quota: Quota,
+    ) -> RateLimitLayer<Named<Arc<L>>, X> {
         let settings = Arc::unwrap_or_clone(self.settings);
         RateLimitLayer {
             settings: Arc::new(Settings {
@@ -216,7 +219,7 @@ impl<L, X: Key> RateLimitLayer<L, X> {
     /// Writes the fields of admitted requests too, so that clients know how much they have left. Default: false.
     ///
     /// There are none without a [policy](RateLimitLayer::policy), and none of a limit that does not
-    /// [know what is left](Limit::knows_remaining), such as a [striped](crate::Builder::striped) limiter.
+    /// [know what is left](super::Limit::knows_remaining), such as a [striped](crate::Builder::striped) limiter.
     ///
     /// A response that is a refusal already, by another layer further in or by the service itself, keeps the fields that it has: those
     /// of status 429, with a `Retry-After`, or with `grpc-status` 8. So does, in dialects that hold one policy, a response whose fields
@@ -248,6 +251,15 @@ impl<L, X: Key> RateLimitLayer<L, X> {
         on_refused: impl Fn(&Refused<'_>) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Self {
         self.with(|settings| settings.on_refused = Some(Arc::new(on_refused)))
+    }
+
+    /// The same layer of a limit that is awaited: one that asks a server. Last of all, when everything else is set.
+    #[must_use]
+    pub fn awaited(self) -> AwaitedLayer<L, X>
+    where
+        L: AwaitedLimit<X::Key>,
+    {
+        AwaitedLayer { settings: self.settings }
     }
 }
 

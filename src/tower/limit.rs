@@ -1,8 +1,7 @@
 //! The seam between the layer and what decides.
 //!
 //! The layer asks once for each request, on the thread that calls the service, and never awaits: what decides is in this process.
-//! A limit that has to be awaited would be a second trait, with a service of its own that clones the inner one; neither this
-//! trait nor the layer's types would change for it.
+//! A limit that has to be awaited is an [`AwaitedLimit`](super::AwaitedLimit).
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hash};
@@ -91,6 +90,12 @@ pub trait Ruling {
     fn is_soft_limited(&self) -> bool {
         false
     }
+
+    /// The one decision that it is, if it is one: what [`RateLimitLayer::policy`](super::RateLimitLayer::policy) tells clients.
+    /// Default: none.
+    fn decision(&self) -> Option<Decision> {
+        None
+    }
 }
 
 /// Among the extensions of requests that are admitted beyond a soft limit: their services may do less for them.
@@ -105,6 +110,10 @@ impl Ruling for Decision {
 
     fn retry_after(&self) -> Option<Duration> {
         Self::retry_after(self)
+    }
+
+    fn decision(&self) -> Option<Decision> {
+        Some(*self)
     }
 }
 
@@ -132,7 +141,7 @@ impl<K: ?Sized, L: Limit<K> + ?Sized> Limit<K> for Arc<L> {
 /// A limiter with its name and quota, which clients are told: see [`RateLimitLayer::policy`](super::RateLimitLayer::policy).
 #[derive(Clone, Debug)]
 pub struct Named<L> {
-    limit: L,
+    pub(super) limit: L,
     name: Cow<'static, str>,
     quota: Quota,
 }
@@ -142,25 +151,37 @@ impl<L> Named<L> {
     pub fn new(name: impl Into<Cow<'static, str>>, quota: Quota, limit: L) -> Self {
         Self { limit, name: name.into(), quota }
     }
+
+    /// Tells the policy, unless nobody knows what is left.
+    pub(super) fn tell(
+        &self,
+        ruling: &impl Ruling,
+        knows_remaining: bool,
+        tell: &mut dyn FnMut(&[Policy<'_>]),
+    ) {
+        match ruling.decision() {
+            Some(decision) if knows_remaining || decision.is_denied() => {
+                tell(&[Policy::new(&self.name, &self.quota, decision)]);
+            }
+            _ => tell(&[]),
+        }
+    }
 }
 
-impl<K: ?Sized, L: Limit<K, Ruling = Decision>> Limit<K> for Named<L> {
-    type Ruling = Decision;
+impl<K: ?Sized, L: Limit<K>> Limit<K> for Named<L> {
+    type Ruling = L::Ruling;
 
     #[inline]
-    fn check(&self, key: &K, cost: u64) -> Decision {
+    fn check(&self, key: &K, cost: u64) -> L::Ruling {
         self.limit.check(key, cost)
     }
 
-    fn refund(&self, key: &K, ruling: &Decision) {
+    fn refund(&self, key: &K, ruling: &L::Ruling) {
         self.limit.refund(key, ruling);
     }
 
-    fn policies(&self, ruling: &Decision, tell: &mut dyn FnMut(&[Policy<'_>])) {
-        if ruling.is_allowed() && !self.limit.knows_remaining() {
-            return tell(&[]);
-        }
-        tell(&[Policy::new(&self.name, &self.quota, *ruling)]);
+    fn policies(&self, ruling: &L::Ruling, tell: &mut dyn FnMut(&[Policy<'_>])) {
+        self.tell(ruling, self.limit.knows_remaining(), tell);
     }
 
     fn knows_remaining(&self) -> bool {

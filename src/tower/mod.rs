@@ -17,6 +17,7 @@
 //! told apart: [`ClientIp`], [`Header`], [`Route`], [`Global`], a closure, or two of these. The rest has defaults.
 //! [`guide::middleware`](crate::guide::middleware) says how to choose, and what to look out for.
 
+mod awaited;
 mod body;
 mod client;
 mod forwarded;
@@ -32,6 +33,7 @@ mod unknown;
 
 pub use ipnet::IpNet;
 
+pub use self::awaited::{AwaitedLayer, AwaitedLimit, AwaitedRateLimit};
 pub use self::body::Body;
 pub use self::client::{ClientIp, PeerAddr, PrefixError, Proxies};
 pub use self::head::Head;

@@ -12,6 +12,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
@@ -78,64 +79,65 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S::Future, L, X> {
-        match self.settings.decide(Head::of(&request)) {
-            Verdict::Uncounted => ResponseFuture::handed_on(self.inner.call(request), None),
-            Verdict::Refused(response) => {
-                ResponseFuture { state: State::Refused { response: Some(response) } }
-            }
-            Verdict::Admitted(client, ruling) => {
-                if ruling.is_soft_limited() {
-                    request.extensions_mut().insert(SoftLimited);
-                }
-                let settings = &*self.settings;
-                let is_looked_at =
-                    settings.fields_on_allowed || settings.refund.is_some() || settings.refund_errors;
-                let pending =
-                    is_looked_at.then(|| Pending { settings: Arc::clone(&self.settings), client, ruling });
-                ResponseFuture::handed_on(self.inner.call(request), pending)
-            }
+        let settings = &*self.settings;
+        let (client, cost) = match settings.ask(Head::of(&request)) {
+            Asked::Uncounted => return ResponseFuture::handed_on(self.inner.call(request), None),
+            Asked::Refused(response) => return ResponseFuture::refused(response),
+            Asked::Limited(client, cost) => (client, cost),
+        };
+        let Some(key) = settings.key_of(&client) else {
+            return ResponseFuture::handed_on(self.inner.call(request), None);
+        };
+        let ruling = settings.limit.check(key, cost);
+        if !ruling.is_allowed() {
+            return ResponseFuture::refused(settings.refuse_for(Head::of(&request), &ruling));
         }
+        if ruling.is_soft_limited() {
+            request.extensions_mut().insert(SoftLimited);
+        }
+        let pending = settings.looks_at_responses().then(|| Pending {
+            settings: Arc::clone(&self.settings),
+            client,
+            ruling,
+        });
+        ResponseFuture::handed_on(self.inner.call(request), pending)
     }
 }
 
 /// By what a request is limited.
-enum Client<K> {
+pub(super) enum Client<K> {
     Own(K),
     /// The key in [`Missing::Shared`].
     Shared,
 }
 
-enum Verdict<K, R> {
+/// What is known of a request before its limit is asked.
+pub(super) enum Asked<K> {
     Uncounted,
-    Admitted(Client<K>, R),
+    /// By whom, and its cost.
+    Limited(Client<K>, u64),
     /// Boxed, so that the future of an admitted request is no larger for it.
     Refused(Box<Response<Bytes>>),
 }
 
-impl<L: Limit<X::Key>, X: Key> Settings<L, X> {
+impl<L, X: Key> Settings<L, X> {
     #[inline]
-    fn decide(&self, head: Head<'_>) -> Verdict<X::Key, L::Ruling> {
+    pub(super) fn ask(&self, head: Head<'_>) -> Asked<X::Key> {
         if self.exempt.as_ref().is_some_and(|exempt| exempt(head)) {
-            return Verdict::Uncounted;
+            return Asked::Uncounted;
         }
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
         if cost == 0 {
-            return Verdict::Uncounted;
+            return Asked::Uncounted;
         }
-        let client = match (self.key.key(head), &*self.missing) {
-            (Some(key), _) => Client::Own(key),
+        match (self.key.key(head), &*self.missing) {
+            (Some(key), _) => Asked::Limited(Client::Own(key), cost),
             (None, missing) => match self.unknown(head, missing) {
-                Outcome::Shared => Client::Shared,
-                Outcome::Allowed => return Verdict::Uncounted,
-                Outcome::Refused => return Verdict::Refused(self.refuse(head, &[], None)),
+                Outcome::Shared => Asked::Limited(Client::Shared, cost),
+                Outcome::Allowed => Asked::Uncounted,
+                Outcome::Refused => Asked::Refused(self.refuse(head, &[], None)),
             },
-        };
-        let Some(key) = self.key_of(&client) else { return Verdict::Uncounted };
-        let ruling = self.limit.check(key, cost);
-        if ruling.is_allowed() {
-            return Verdict::Admitted(client, ruling);
         }
-        Verdict::Refused(self.refuse_for(head, &ruling))
     }
 
     /// What becomes of a request without a key.
@@ -151,19 +153,46 @@ impl<L: Limit<X::Key>, X: Key> Settings<L, X> {
         outcome
     }
 
-    fn key_of<'k>(&'k self, client: &'k Client<X::Key>) -> Option<&'k X::Key> {
+    pub(super) fn key_of<'k>(&'k self, client: &'k Client<X::Key>) -> Option<&'k X::Key> {
         match (client, &*self.missing) {
             (Client::Own(key), _) | (Client::Shared, Missing::Shared(key)) => Some(key),
             (Client::Shared, Missing::Allow | Missing::Deny) => None,
         }
     }
 
+    /// Whether something is done with the response of an admitted request.
+    pub(super) fn looks_at_responses(&self) -> bool {
+        self.fields_on_allowed || self.refund.is_some() || self.refund_errors
+    }
+
+    /// Whether a response of this status is refunded.
+    pub(super) fn refunds(&self, status: StatusCode) -> bool {
+        self.refund.as_ref().is_some_and(|refund| refund(status))
+    }
+
+    /// Writes the fields of an admitted request, of which `policies` tells.
+    pub(super) fn write_fields<R>(
+        &self,
+        response: &mut Response<R>,
+        policies: impl FnOnce(&mut dyn FnMut(&[Policy<'_>])),
+    ) {
+        if self.fields_on_allowed && !is_refusal(response) {
+            let headers = response.headers_mut();
+            policies(&mut |policies| self.fields.write_unless_nearer(headers, policies));
+        }
+    }
+
+    /// The answer to a request that a limit refused, of which `policies` tells.
     #[cold]
-    fn refuse_for(&self, head: Head<'_>, ruling: &L::Ruling) -> Box<Response<Bytes>> {
-        let wait = Some(ruling.retry_after());
+    pub(super) fn refuse_by(
+        &self,
+        head: Head<'_>,
+        wait: Option<Duration>,
+        policies: impl FnOnce(&mut dyn FnMut(&[Policy<'_>])),
+    ) -> Box<Response<Bytes>> {
         let mut response = None;
-        self.limit.policies(ruling, &mut |policies| response = Some(self.refuse(head, policies, wait)));
-        response.unwrap_or_else(|| self.refuse(head, &[], wait))
+        policies(&mut |policies| response = Some(self.refuse(head, policies, Some(wait))));
+        response.unwrap_or_else(|| self.refuse(head, &[], Some(wait)))
     }
 
     #[cold]
@@ -178,6 +207,13 @@ impl<L: Limit<X::Key>, X: Key> Settings<L, X> {
     }
 }
 
+impl<L: Limit<X::Key>, X: Key> Settings<L, X> {
+    #[cold]
+    fn refuse_for(&self, head: Head<'_>, ruling: &L::Ruling) -> Box<Response<Bytes>> {
+        self.refuse_by(head, ruling.retry_after(), |tell| self.limit.policies(ruling, tell))
+    }
+}
+
 /// What is done once there is a response.
 struct Pending<L: Limit<X::Key>, X: Key> {
     settings: Arc<Settings<L, X>>,
@@ -187,16 +223,9 @@ struct Pending<L: Limit<X::Key>, X: Key> {
 
 impl<L: Limit<X::Key>, X: Key> Pending<L, X> {
     fn responded<R>(self, response: &mut Response<R>) {
-        if self.settings.fields_on_allowed {
-            let fields = &self.settings.fields;
-            if !is_refusal(response) {
-                let headers = response.headers_mut();
-                self.settings
-                    .limit
-                    .policies(&self.ruling, &mut |policies| fields.write_unless_nearer(headers, policies));
-            }
-        }
-        if self.settings.refund.as_ref().is_some_and(|refund| refund(response.status())) {
+        let settings = &*self.settings;
+        settings.write_fields(response, |tell| settings.limit.policies(&self.ruling, tell));
+        if settings.refunds(response.status()) {
             self.refund();
         }
     }
@@ -241,6 +270,10 @@ pin_project! {
 impl<F, L: Limit<X::Key>, X: Key> ResponseFuture<F, L, X> {
     const fn handed_on(response: F, pending: Option<Pending<L, X>>) -> Self {
         Self { state: State::HandedOn { response, pending } }
+    }
+
+    const fn refused(response: Box<Response<Bytes>>) -> Self {
+        Self { state: State::Refused { response: Some(response) } }
     }
 }
 
