@@ -86,6 +86,9 @@ mod policy;
 mod quota;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(all(test, tollgate_loom, not(feature = "redis")))]
+#[path = "redis/modelled.rs"]
+mod redis;
 #[cfg(feature = "rules")]
 pub mod rules;
 pub mod sketch;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::decision::Decision;
+use crate::telemetry::Event;
 
 /// A decision, and who made it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -33,6 +34,17 @@ impl DecidedBy {
     #[must_use]
     pub const fn is_failure(self) -> bool {
         matches!(self, Self::Open | Self::Closed | Self::Local)
+    }
+
+    /// What [`Meters`](crate::telemetry::Meters) record of it, if the server could not be asked; else it is for the decision to say.
+    #[must_use]
+    pub const fn event(self) -> Option<Event> {
+        match self {
+            Self::Open => Some(Event::ErrorOpen),
+            Self::Closed => Some(Event::ErrorClosed),
+            Self::Local => Some(Event::ErrorLocal),
+            Self::Server | Self::Held => None,
+        }
     }
 }
 

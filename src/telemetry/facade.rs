@@ -3,6 +3,8 @@
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, SharedString, Unit, with_recorder};
 
 use super::clean::clean;
+#[cfg(feature = "redis")]
+use super::gauges::{BREAKER_STATE, PARTITIONED};
 use super::gauges::{
     DEBT_DENIALS, ERROR, EVICTIONS, FALSE_DENIAL, FALSE_POSITIVE, KEYS, Reading, Readings, SLOTS,
 };
@@ -18,6 +20,12 @@ const LAST_SUCCESS: &str = "tollgate_reload_last_success_timestamp_seconds";
 const RULES: &str = "tollgate_rules";
 #[cfg(feature = "tower")]
 const WITHOUT_KEY: &str = "tollgate_requests_without_key_total";
+#[cfg(feature = "redis")]
+const SYNC_DURATION: &str = "tollgate_sync_duration_seconds";
+#[cfg(feature = "redis")]
+const SYNC_ERRORS: &str = "tollgate_sync_errors_total";
+#[cfg(feature = "redis")]
+const UNDECIDED: &str = "tollgate_failure_decisions_total";
 const UNKNOWN_DOMAINS: &str = "tollgate_domain_not_found_total";
 
 const fn mark(event: Event) -> &'static str {
@@ -124,6 +132,56 @@ pub(crate) fn without_key(outcome: &'static str) -> Counter {
     counter(WITHOUT_KEY, vec![Label::from_static_parts("outcome", outcome)])
 }
 
+/// The server of a shared limiter.
+#[cfg(feature = "redis")]
+pub(crate) struct SharedHandles {
+    duration: Histogram,
+    /// In the order of [`ErrorKind::ALL`](crate::redis::ErrorKind::ALL).
+    errors: [Counter; crate::redis::ErrorKind::ALL.len()],
+    /// Open, closed, local.
+    decided: [Counter; 3],
+}
+
+#[cfg(feature = "redis")]
+impl SharedHandles {
+    const DECIDED: [Event; 3] = [Event::ErrorOpen, Event::ErrorClosed, Event::ErrorLocal];
+
+    pub(crate) fn register(limiter: &str) -> Self {
+        let name = value(limiter);
+        let labels = |label: Option<(&'static str, &'static str)>| {
+            let label = label.map(|(label, value)| Label::from_static_parts(label, value));
+            std::iter::once(Label::new("limiter", name.clone())).chain(label).collect::<Vec<_>>()
+        };
+        let key = Key::from_parts(SYNC_DURATION, labels(None));
+        Self {
+            duration: with_recorder(|recorder| recorder.register_histogram(&key, &METADATA)),
+            errors: crate::redis::ErrorKind::ALL
+                .map(|kind| counter(SYNC_ERRORS, labels(Some(("kind", kind.as_str()))))),
+            decided: Self::DECIDED
+                .map(|event| counter(UNDECIDED, labels(Some(("decision", event.as_str()))))),
+        }
+    }
+
+    pub(crate) fn took(&self, duration: std::time::Duration) {
+        self.duration.record(duration);
+    }
+
+    /// `index`: of the kind, in the order of all.
+    pub(crate) fn error(&self, index: usize) {
+        if let Some(errors) = self.errors.get(index) {
+            errors.increment(1);
+        }
+    }
+
+    pub(crate) fn decided(&self, event: Event) {
+        for (decided, counter) in Self::DECIDED.iter().zip(&self.decided) {
+            if *decided == event {
+                counter.increment(1);
+            }
+        }
+    }
+}
+
 /// Publishes a limiter's [`Readings`] under the label `limiter`. Call it when metrics are scraped, or now and then.
 ///
 /// # Examples
@@ -178,6 +236,10 @@ pub fn describe() {
         (mark(Event::SoftLimited), "Units that went through above the soft limit"),
         #[cfg(feature = "tower")]
         (WITHOUT_KEY, "Requests without a key to limit them by, by what became of them"),
+        #[cfg(feature = "redis")]
+        (SYNC_ERRORS, "Calls to the shared state that failed or were not sent, by kind"),
+        #[cfg(feature = "redis")]
+        (UNDECIDED, "Requests that were decided without the shared state, since it could not be asked"),
         (RELOADS, "Loads of rules, by result"),
         (UNKNOWN_DOMAINS, "Requests of a domain that there are no rules for"),
     ];
@@ -197,6 +259,14 @@ pub fn describe() {
         (FALSE_POSITIVE, Unit::Count, "Chance that a key's first request is taken for a later one"),
         (ERROR, Unit::Count, "Chance that a key is counted at least one unit more than it used"),
         (FALSE_DENIAL, Unit::Count, "Chance that a key is denied below half of its limit"),
+        #[cfg(feature = "redis")]
+        (PARTITIONED, Unit::Count, "1 while the shared state, or a part of it, is not asked after failures"),
+        #[cfg(feature = "redis")]
+        (
+            BREAKER_STATE,
+            Unit::Count,
+            "0: the shared state is asked; 1: one request asks it; 2: it is not asked",
+        ),
         (LAST_SUCCESS, Unit::Seconds, "When rules were last loaded, in Unix time"),
         (RULES, Unit::Count, "Rules in force"),
     ];
@@ -209,5 +279,10 @@ pub fn describe() {
         }
         let text = "How long checks take, of a sample";
         recorder.describe_histogram(CHECK_DURATION.into(), Some(Unit::Seconds), text.into());
+        #[cfg(feature = "redis")]
+        {
+            let text = "How long calls to the shared state take, answered or not";
+            recorder.describe_histogram(SYNC_DURATION.into(), Some(Unit::Seconds), text.into());
+        }
     });
 }

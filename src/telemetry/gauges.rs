@@ -35,6 +35,10 @@ pub(super) const DEBT_DENIALS: &str = "tollgate_debt_denials";
 pub(super) const FALSE_POSITIVE: &str = "tollgate_sketch_false_positive_estimate";
 pub(super) const ERROR: &str = "tollgate_sketch_estimated_error";
 pub(super) const FALSE_DENIAL: &str = "tollgate_sketch_false_denial_estimate";
+#[cfg(feature = "redis")]
+pub(crate) const PARTITIONED: &str = "tollgate_partitioned";
+#[cfg(feature = "redis")]
+pub(crate) const BREAKER_STATE: &str = "tollgate_breaker_state";
 
 /// A limiter that says how full it is.
 ///

@@ -31,6 +31,11 @@
 //! | `tollgate_reload_last_success_timestamp_seconds` | | when rules were last loaded, in Unix time |
 //! | `tollgate_rules` | | rules in force |
 //! | `tollgate_requests_without_key_total` | `outcome` | requests that a layer found no key in: `refused`, `allowed`, `shared` |
+//! | `tollgate_sync_duration_seconds` | `limiter` | how long calls to the shared state take, answered or not |
+//! | `tollgate_sync_errors_total` | `limiter`, `kind` | calls to it that failed, or (`breaker`) were not sent after failures |
+//! | `tollgate_failure_decisions_total` | `limiter`, `decision` | requests decided without it: `error_open`, `error_closed`, `error_local` |
+//! | `tollgate_partitioned` | `limiter` | 1 while it is not asked after failures |
+//! | `tollgate_breaker_state` | `limiter` | 0 closed, 1 half-open, 2 open |
 //! | `tollgate_domain_not_found_total` | | requests of a domain that there are no rules for |
 //!
 //! *Whose* are the labels `domain` and `rule` of a rule's store (`publish_rules`), and `limiter` of a limiter (`publish`). A rule's store is
@@ -50,6 +55,8 @@ mod shares;
 mod timer;
 mod top;
 
+#[cfg(all(feature = "metrics", feature = "redis"))]
+pub(crate) use self::facade::SharedHandles;
 #[cfg(all(feature = "metrics", feature = "rules"))]
 pub use self::facade::publish_rules;
 #[cfg(all(feature = "metrics", feature = "tower"))]
@@ -58,6 +65,8 @@ pub(crate) use self::facade::without_key;
 pub use self::facade::{describe, publish};
 #[cfg(feature = "rules")]
 pub(crate) use self::gauges::readings_of;
+#[cfg(feature = "redis")]
+pub(crate) use self::gauges::{BREAKER_STATE, PARTITIONED};
 pub use self::gauges::{Reading, Readings};
 pub use self::log::{Level, Refusal, RefusalLog};
 pub use self::meters::{Counts, Event, Meters};

@@ -1,0 +1,231 @@
+//! Between the modes and the server: asks it as long as it answers, and decides what becomes of a request while it does not.
+//!
+//! | error | a failure of the server's? |
+//! |---|---|
+//! | timeout, unreachable, refused | yes: the breaker counts it |
+//! | reply (not one of our scripts'), address | no: it is there, or was never meant to be; pauses mend neither |
+//! | breaker | no: it was not asked |
+//!
+//! *Callers that go away.* A future that is dropped before there was an answer says nothing of the server if it was dropped at once (clients that
+//! hang up could else open the breaker), and much if it had waited: after a quarter of the time-out it counts as a failure. So
+//! callers with shorter time-outs than ours open the breaker as well.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::answer::{Answer, DecidedBy};
+use super::breaker::{BreakerState, Change, Circuit, Permit};
+use super::call::{BlockingTransport, Call, Reply, Transport};
+use super::error::{Error, ErrorKind};
+use super::health::{Health, Tallies, Tally};
+use super::limit::Limit;
+use super::local::Local;
+use super::settings::{OnFailure, Settings};
+use crate::clock::{Clock, Timestamp, saturating_nanos};
+use crate::decision::{Decision, Facts, Outcome};
+use crate::wait::TokioClock;
+
+/// When to come back, if nothing says when the server is asked again.
+const A_SECOND_NS: u64 = 1_000_000_000;
+
+/// One for each limiter; see the module's text.
+pub(crate) struct Guard {
+    circuit: Circuit,
+    timeout: Duration,
+    on_failure: OnFailure,
+    limits: Arc<[Limit]>,
+    /// The most that is ever admitted at once by all limits.
+    most: u64,
+    max_keys: usize,
+    /// Made when it is first needed; `None` if no algorithm fits a limit.
+    local: OnceLock<Option<Local>>,
+    tallies: Tallies,
+    /// Of pauses: monotonic, and tokio's, so that tests can pause it.
+    clock: TokioClock,
+    random: ahash::RandomState,
+}
+
+impl Guard {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let clock = TokioClock::new();
+        let breaker = settings.breaker;
+        // A probe has as long as a call; whoever has not reported by twice that is gone. Not sooner than a pause, so that callers
+        // that all go away ask no more often than those that stay.
+        let probe = settings.timeout.saturating_mul(2).max(breaker.pause);
+        Self {
+            circuit: Circuit::new(breaker.failures, breaker.pause, probe, clock.now().as_nanos()),
+            timeout: settings.timeout,
+            on_failure: settings.on_failure,
+            limits: Arc::clone(&settings.limits),
+            most: settings.limits.iter().map(Limit::most).min().unwrap_or(u64::MAX),
+            max_keys: settings.max_keys,
+            local: OnceLock::new(),
+            tallies: Tallies::new(&settings.name),
+            clock,
+            random: ahash::RandomState::new(),
+        }
+    }
+
+    /// Asks the server, unless it has failed just now, and waits for no longer than the time-out, whatever the transport does.
+    pub(crate) async fn ask<T: Transport>(&self, transport: &T, call: &Call) -> Result<Reply, Error> {
+        let flight = self.take_off()?;
+        let asked = tokio::time::timeout(self.timeout, transport.call(call, self.timeout)).await;
+        flight.land(asked.unwrap_or_else(|_| Err(self.timed_out())))
+    }
+
+    /// The same for threads that may wait. The transport keeps the time-out.
+    pub(crate) fn ask_blocking<T: BlockingTransport>(
+        &self,
+        transport: &T,
+        call: &Call,
+    ) -> Result<Reply, Error> {
+        let flight = self.take_off()?;
+        let asked = transport.call(call, self.timeout);
+        flight.land(asked)
+    }
+
+    fn timed_out(&self) -> Error {
+        Error::new(ErrorKind::Timeout, format!("{:?} passed", self.timeout))
+    }
+
+    fn take_off(&self) -> Result<Flight<'_>, Error> {
+        let now_ns = self.clock.now().as_nanos();
+        let permit = self.circuit.admit(now_ns).map_err(|ns| {
+            self.tallies.error(ErrorKind::Breaker);
+            let left = Duration::from_millis(ns.div_ceil(1_000_000));
+            Error::new(ErrorKind::Breaker, format!("asked again in {left:?}"))
+        })?;
+        self.tallies.count(Tally::Asked);
+        if permit.is_probe() {
+            self.tallies.count(Tally::Probe);
+        }
+        Ok(Flight { guard: self, permit, began_ns: now_ns, landed: false })
+    }
+
+    /// The call was answered, or failed for a reason that is not the server's.
+    fn succeeded(&self, permit: &Permit) {
+        self.note(self.circuit.succeeded(permit));
+    }
+
+    fn failed(&self, permit: &Permit, now_ns: u64) {
+        let random = self.random.hash_one((now_ns, crate::sync::thread_number()));
+        self.note(self.circuit.failed(permit, now_ns, random));
+    }
+
+    fn note(&self, change: Change) {
+        match change {
+            Change::Nothing => {}
+            Change::Closed => {
+                #[cfg(feature = "tracing")]
+                tracing::info!(target: "tollgate", "the shared state is asked again");
+            }
+            Change::Opened { pause_ns } => {
+                self.tallies.count(Tally::Opened);
+                #[cfg(feature = "tracing")]
+                tracing::warn!(
+                    target: "tollgate",
+                    pause_ms = pause_ns / 1_000_000,
+                    "the shared state is not asked for a while, after failures"
+                );
+                #[cfg(not(feature = "tracing"))]
+                let _ = pause_ns;
+            }
+        }
+    }
+
+    /// What becomes of a request that the server could not be asked about, as the limiter's [`OnFailure`] says. `key` as the limiter
+    /// was asked for it.
+    pub(crate) fn fallback(&self, key: &[u8], cost: u64, now: Timestamp) -> Answer {
+        let (decision, by) = match self.on_failure {
+            OnFailure::Open => (self.undecided(Outcome::Allowed, cost, now), DecidedBy::Open),
+            OnFailure::Closed => (self.refusal(cost, now), DecidedBy::Closed),
+            OnFailure::Local { processes } => (self.local(processes, key, cost, now), DecidedBy::Local),
+        };
+        self.tallies.decided(by);
+        Answer::new(decision, by)
+    }
+
+    fn local(&self, processes: u32, key: &[u8], cost: u64, now: Timestamp) -> Decision {
+        let make = || Local::new(&self.limits, processes, self.max_keys).ok();
+        let decision = self.local.get_or_init(make).as_ref().and_then(|local| local.check(key, cost, now));
+        match decision {
+            // More than the share, but not than the limit: the server may admit it when it is back.
+            Some(decision) if !decision.is_never() => decision,
+            _ => self.refusal(cost, now),
+        }
+    }
+
+    /// Until the server is asked again; for ever, if it would never be admitted.
+    fn refusal(&self, cost: u64, now: Timestamp) -> Decision {
+        let outcome = if cost > self.most { Outcome::Never } else { Outcome::Denied };
+        self.undecided(outcome, cost, now)
+    }
+
+    fn undecided(&self, outcome: Outcome, cost: u64, now: Timestamp) -> Decision {
+        let wait_ns = match self.circuit.state(self.clock.now().as_nanos()) {
+            (BreakerState::Closed, _) | (_, 0) => A_SECOND_NS,
+            (_, ns) => ns,
+        };
+        let facts = Facts::Plain { remaining: 0, retry_ns: wait_ns, reset_ns: wait_ns, delay_ns: 0 };
+        Decision::new(outcome, cost, self.most, now.as_nanos(), facts).uncharged()
+    }
+
+    /// How the server fares.
+    pub(crate) fn health(&self) -> Health {
+        self.tallies.health(self.circuit.state(self.clock.now().as_nanos()).0)
+    }
+}
+
+/// A call that was sent.
+struct Flight<'g> {
+    guard: &'g Guard,
+    permit: Permit,
+    began_ns: u64,
+    landed: bool,
+}
+
+impl Flight<'_> {
+    fn land(mut self, answer: Result<Reply, Error>) -> Result<Reply, Error> {
+        self.landed = true;
+        let now_ns = self.now_ns();
+        match &answer {
+            Ok(_) => {
+                self.guard.tallies.count(Tally::Answered);
+                self.guard.succeeded(&self.permit);
+            }
+            Err(error) => {
+                self.guard.tallies.error(error.kind());
+                match error.kind() {
+                    ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Refused => {
+                        self.guard.failed(&self.permit, now_ns);
+                    }
+                    ErrorKind::Address | ErrorKind::Breaker | ErrorKind::Reply => {
+                        self.guard.succeeded(&self.permit);
+                    }
+                }
+            }
+        }
+        answer
+    }
+
+    /// The time; and how long it took is recorded.
+    fn now_ns(&self) -> u64 {
+        let now_ns = self.guard.clock.now().as_nanos();
+        #[cfg(feature = "metrics")]
+        self.guard.tallies.took(Duration::from_nanos(now_ns.saturating_sub(self.began_ns)));
+        now_ns
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        if self.landed {
+            return;
+        }
+        self.guard.tallies.count(Tally::Abandoned);
+        let now_ns = self.now_ns();
+        if now_ns.saturating_sub(self.began_ns) >= saturating_nanos(self.guard.timeout) / 4 {
+            self.guard.failed(&self.permit, now_ns);
+        }
+    }
+}
