@@ -4,19 +4,26 @@
 //! |---|---|
 //! | `limit`, `key` | what is limited, and where its state is kept |
 //! | `call` | what is asked of the shared state, and what it answers; all else is built on these few words |
+//! | `plan`, `figures` | a limit as the integers that all reckon with; what a reply means for a request |
+//! | `model`, `in_process` | what the script does, in Rust, and a server of it in this process |
 //! | `settings`, `error`, `answer` | what users set, what can fail, what they are told |
 //! | `table` | a bounded table of keys in this process, for the modes that hold units here |
 
 mod answer;
 mod call;
 mod error;
+mod figures;
+mod in_process;
 mod key;
 mod limit;
+mod model;
+mod plan;
 mod settings;
 mod table;
 
 pub use self::answer::{Answer, DecidedBy};
 pub use self::error::{Error, ErrorKind};
+pub use self::in_process::{BlockingInProcess, InProcess};
 pub use self::key::Key;
 pub use self::limit::{Limit, LimitKind};
 pub use self::settings::{Breaker, Builder, OnFailure};
