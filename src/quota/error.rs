@@ -3,6 +3,9 @@
 use std::error::Error;
 use std::fmt;
 
+#[cfg(feature = "redis")]
+use super::Quota;
+
 /// A quota that cannot be: what was read, and what would be right.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QuotaError {
@@ -75,6 +78,20 @@ pub(crate) enum Reason {
     Pending {
         changes: u32,
     },
+    /// More than a shared state counts exactly.
+    #[cfg(feature = "redis")]
+    Shared {
+        algorithm: &'static str,
+        quota: Quota,
+        what: &'static str,
+        max: u64,
+    },
+    /// A window that does not end on a whole microsecond.
+    #[cfg(feature = "redis")]
+    SharedPeriod {
+        algorithm: &'static str,
+        quota: Quota,
+    },
     Syntax {
         expected: &'static str,
     },
@@ -103,6 +120,10 @@ impl Reason {
             Self::Overflow => "overflow: two counts can only be forgotten",
             Self::Layout { .. } => "quota: differs from the limiter's in a part that must be the same",
             Self::Pending { .. } => "quota: too many changes are not paid for yet",
+            #[cfg(feature = "redis")]
+            Self::Shared { .. } => "quota: out of what a shared state counts exactly",
+            #[cfg(feature = "redis")]
+            Self::SharedPeriod { .. } => "quota: the period must be whole microseconds",
             Self::Syntax { .. } => "quota: expected LIMIT/PERIOD [burst N]",
             Self::NumberTooLarge => "quota: a number is above 18446744073709551615",
         }
@@ -194,6 +215,24 @@ impl fmt::Display for QuotaError {
                 f,
                 "what keys owe is carried over from {changes} earlier changes still; change it less often than a burst \
                  refills, with Carry::Reset, or after forget_past"
+            )?,
+            #[cfg(feature = "redis")]
+            Reason::Shared { algorithm, quota, what, max: 0 } => write!(
+                f,
+                "shared {algorithm} of {quota}: no {what} fits; a shared state counts in whole microseconds and exactly \
+                 only below 2^53"
+            )?,
+            #[cfg(feature = "redis")]
+            Reason::Shared { algorithm, quota, what, max } => write!(
+                f,
+                "shared {algorithm} of {quota}: the {what} can be at most {max} here, since a shared state counts exactly \
+                 only below 2^53"
+            )?,
+            #[cfg(feature = "redis")]
+            Reason::SharedPeriod { algorithm, quota } => write!(
+                f,
+                "shared {algorithm} of {quota}: the period must be a whole number of microseconds, in which servers tell the \
+                 time, and at most 71 years"
             )?,
             Reason::Syntax { expected } => write!(f, "expected {expected}")?,
             Reason::NumberTooLarge => write!(f, "a number is above {}", u64::MAX)?,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::error::Error;
-use super::limit::Limit;
+use super::plan::Plan;
 use crate::clock::Timestamp;
 
 /// One question about one key of a limiter.
@@ -19,7 +19,7 @@ pub(crate) struct Call {
     /// As [`tagged`](super::key::tagged) wrote it.
     pub(crate) tag: Vec<u8>,
     /// The limits of the limiter: all are charged, or none.
-    pub(crate) limits: Arc<[Limit]>,
+    pub(crate) plan: Arc<Plan>,
     /// The question.
     pub(crate) ask: Ask,
     /// The time as of which it is decided; `None` is the server's own.
@@ -59,12 +59,18 @@ pub(crate) enum Ask {
         share: u64,
     },
     /// Charges what one process has let through already, room or not: all that `total` exceeds what was posted before by this
-    /// process in this epoch. So a call whose answer was lost can be sent again.
+    /// process in this epoch. So a call whose answer was lost can be sent again, and come late or twice.
+    ///
+    /// Of each process the two highest epochs are remembered, for GCRA for an hour (and the time in which a full burst is refilled)
+    /// after the last post for the key: so a process begins a new epoch for a key that it posts to again after longer. A post of an
+    /// epoch before those two charges nothing. All limits are charged by the same epoch: where their windows differ, post to each by
+    /// [`Plan::single`].
     Post {
         /// A number that no other process has.
         process: u64,
-        /// Totals begin anew with each. For windows, the window (the server's time over the period): one that is over is not
-        /// charged. For GCRA, whatever the process counts by.
+        /// Totals begin anew with each; later ones are greater, and below 2^53. For windows, the window (the server's time over the
+        /// period): one that is over is not charged, but for the one before the present of a sliding window. For GCRA, whatever
+        /// the process counts by.
         epoch: u64,
         /// All that this process let through in this epoch.
         total: u64,
@@ -74,7 +80,8 @@ pub(crate) enum Ask {
 /// What the shared state answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Reply {
-    /// The units that this call charged to each of the limits; 0 if it was refused. Of a refund, those that were taken back.
+    /// The units that this call charged to each of the limits; 0 if it was refused. Of a refund, those that were taken back. Where
+    /// limits differ (a post to a window that is over, a debt beyond 2^52) the most of them.
     pub(crate) granted: u64,
     /// The time as of which it was decided, in microseconds since the Unix epoch.
     pub(crate) now_us: u64,
@@ -92,9 +99,11 @@ pub(crate) enum Standing {
     },
     /// Units in the present window, and in the one before.
     Windows {
+        /// When the present window begins: later than `now_us`, if the server's time stepped back before it.
+        start_us: u64,
         /// Of the window before; 0 for fixed windows.
         previous: u64,
-        /// Of the window that `now_us` is in.
+        /// Of the present window.
         current: u64,
     },
 }

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `limit`, `key` | what is limited, and where its state is kept |
 //! | `call` | what is asked of the shared state, and what it answers; all else is built on these few words |
+//! | `plan`, `figures` | a limit as the integers that all reckon with; what a reply means for a request |
+//! | `model`, `in_process` | what the script does, in Rust, and a server of it in this process |
 //! | `settings`, `error`, `answer` | what users set, what can fail, what they are told |
 //! | `guard`, `breaker`, `local`, `health` | what is done while the server does not answer, and what of it is counted |
 //! | `table` | a bounded table of keys in this process, for the modes that hold units here |
@@ -12,11 +14,15 @@ mod answer;
 mod breaker;
 mod call;
 mod error;
+mod figures;
 mod guard;
 mod health;
+mod in_process;
 mod key;
 mod limit;
 mod local;
+mod model;
+mod plan;
 mod settings;
 mod table;
 
@@ -24,6 +30,7 @@ pub use self::answer::{Answer, DecidedBy};
 pub use self::breaker::BreakerState;
 pub use self::error::{Error, ErrorKind};
 pub use self::health::Health;
+pub use self::in_process::{BlockingInProcess, InProcess};
 pub use self::key::Key;
 pub use self::limit::{Limit, LimitKind};
 pub use self::settings::{Breaker, Builder, OnFailure};
