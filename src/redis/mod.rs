@@ -6,13 +6,19 @@
 //! | `call` | what is asked of the shared state, and what it answers; all else is built on these few words |
 //! | `plan`, `figures` | a limit as the integers that all reckon with; what a reply means for a request |
 //! | `model`, `in_process` | what the script does, in Rust, and a server of it in this process |
+//! | `script` | what answers on a server, and what is sent to it |
+//! | `client`, `blocking` | connections |
 //! | `settings`, `error`, `answer` | what users set, what can fail, what they are told |
 //! | `guard`, `breaker`, `local`, `health` | what is done while the server does not answer, and what of it is counted |
 //! | `table` | a bounded table of keys in this process, for the modes that hold units here |
 
+#[cfg(all(test, not(tollgate_loom)))]
+mod against_server;
 mod answer;
 mod breaker;
+mod blocking;
 mod call;
+mod client;
 mod error;
 mod figures;
 mod guard;
@@ -23,11 +29,14 @@ mod limit;
 mod local;
 mod model;
 mod plan;
+mod script;
 mod settings;
 mod table;
 
 pub use self::answer::{Answer, DecidedBy};
 pub use self::breaker::BreakerState;
+pub use self::blocking::BlockingClient;
+pub use self::client::Client;
 pub use self::error::{Error, ErrorKind};
 pub use self::health::Health;
 pub use self::in_process::{BlockingInProcess, InProcess};
