@@ -119,6 +119,10 @@ pub mod guide {
     pub mod pingora {
         #![doc = include_str!("guide/pingora.md")]
     }
+    #[cfg(feature = "redis")]
+    pub mod redis_failure {
+        #![doc = include_str!("guide/redis_failure.md")]
+    }
     #[cfg(feature = "rules")]
     pub mod rules {
         #![doc = include_str!("guide/rules.md")]

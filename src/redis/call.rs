@@ -112,10 +112,21 @@ pub(crate) enum Standing {
 pub(crate) trait Transport: Send + Sync + 'static {
     /// Asks, and waits no longer than this for the answer.
     fn call(&self, call: &Call, timeout: Duration) -> impl Future<Output = Result<Reply, Error>> + Send;
+
+    /// Which part of the shared state this call is about, where parts fail by themselves, as the nodes of a cluster do: each has a
+    /// breaker of its own. Any number: parts that are alike modulo [`PARTS`](super::guard::PARTS) share one.
+    fn part(&self, _call: &Call) -> usize {
+        0
+    }
 }
 
 /// What carries calls from threads that may wait.
 pub(crate) trait BlockingTransport: Send + Sync + 'static {
     /// Asks, and waits no longer than this for the answer.
     fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error>;
+
+    /// As [`Transport::part`].
+    fn part(&self, _call: &Call) -> usize {
+        0
+    }
 }

@@ -9,9 +9,15 @@
 //! *Callers that go away.* A future that is dropped before there was an answer says nothing of the server if it was dropped at once (clients that
 //! hang up could else open the breaker), and much if it had waited: after a quarter of the time-out it counts as a failure. So
 //! callers with shorter time-outs than ours open the breaker as well.
+//!
+//! *Clusters.* A node that is down must not keep requests from the others; and failures in a row are seldom in a row where others
+//! succeed between them. So there are a few breakers, by the part of the shared state that a call is about: in a cluster, by ranges of
+//! slots, since nodes hold ranges of them. A range that two nodes share fails for both.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+use crossbeam_utils::CachePadded;
 
 use super::answer::{Answer, DecidedBy};
 use super::breaker::{BreakerState, Change, Circuit, Permit};
@@ -25,12 +31,15 @@ use crate::clock::{Clock, Timestamp, saturating_nanos};
 use crate::decision::{Decision, Facts, Outcome};
 use crate::wait::TokioClock;
 
+/// Breakers of a limiter: in a cluster, for 1,024 slots each.
+pub(crate) const PARTS: usize = 16;
+
 /// When to come back, if nothing says when the server is asked again.
 const A_SECOND_NS: u64 = 1_000_000_000;
 
 /// One for each limiter; see the module's text.
 pub(crate) struct Guard {
-    circuit: Circuit,
+    circuits: [CachePadded<Circuit>; PARTS],
     timeout: Duration,
     on_failure: OnFailure,
     limits: Arc<[Limit]>,
@@ -53,7 +62,9 @@ impl Guard {
         // that all go away ask no more often than those that stay.
         let probe = settings.timeout.saturating_mul(2).max(breaker.pause);
         Self {
-            circuit: Circuit::new(breaker.failures, breaker.pause, probe, clock.now().as_nanos()),
+            circuits: std::array::from_fn(|_| {
+                Circuit::new(breaker.failures, breaker.pause, probe, clock.now().as_nanos()).into()
+            }),
             timeout: settings.timeout,
             on_failure: settings.on_failure,
             limits: Arc::clone(&settings.limits),
@@ -68,7 +79,7 @@ impl Guard {
 
     /// Asks the server, unless it has failed just now, and waits for no longer than the time-out, whatever the transport does.
     pub(crate) async fn ask<T: Transport>(&self, transport: &T, call: &Call) -> Result<Reply, Error> {
-        let flight = self.take_off()?;
+        let flight = self.take_off(transport.part(call))?;
         let asked = tokio::time::timeout(self.timeout, transport.call(call, self.timeout)).await;
         flight.land(asked.unwrap_or_else(|_| Err(self.timed_out())))
     }
@@ -79,7 +90,7 @@ impl Guard {
         transport: &T,
         call: &Call,
     ) -> Result<Reply, Error> {
-        let flight = self.take_off()?;
+        let flight = self.take_off(transport.part(call))?;
         let asked = transport.call(call, self.timeout);
         flight.land(asked)
     }
@@ -88,9 +99,10 @@ impl Guard {
         Error::new(ErrorKind::Timeout, format!("{:?} passed", self.timeout))
     }
 
-    fn take_off(&self) -> Result<Flight<'_>, Error> {
+    fn take_off(&self, part: usize) -> Result<Flight<'_>, Error> {
+        let circuit = &*self.circuits[part % PARTS];
         let now_ns = self.clock.now().as_nanos();
-        let permit = self.circuit.admit(now_ns).map_err(|ns| {
+        let permit = circuit.admit(now_ns).map_err(|ns| {
             self.tallies.error(ErrorKind::Breaker);
             let left = Duration::from_millis(ns.div_ceil(1_000_000));
             Error::new(ErrorKind::Breaker, format!("asked again in {left:?}"))
@@ -99,17 +111,7 @@ impl Guard {
         if permit.is_probe() {
             self.tallies.count(Tally::Probe);
         }
-        Ok(Flight { guard: self, permit, began_ns: now_ns, landed: false })
-    }
-
-    /// The call was answered, or failed for a reason that is not the server's.
-    fn succeeded(&self, permit: &Permit) {
-        self.note(self.circuit.succeeded(permit));
-    }
-
-    fn failed(&self, permit: &Permit, now_ns: u64) {
-        let random = self.random.hash_one((now_ns, crate::sync::thread_number()));
-        self.note(self.circuit.failed(permit, now_ns, random));
+        Ok(Flight { guard: self, circuit, permit, began_ns: now_ns, landed: false })
     }
 
     fn note(&self, change: Change) {
@@ -162,7 +164,7 @@ impl Guard {
     }
 
     fn undecided(&self, outcome: Outcome, cost: u64, now: Timestamp) -> Decision {
-        let wait_ns = match self.circuit.state(self.clock.now().as_nanos()) {
+        let wait_ns = match self.worst() {
             (BreakerState::Closed, _) | (_, 0) => A_SECOND_NS,
             (_, ns) => ns,
         };
@@ -170,15 +172,23 @@ impl Guard {
         Decision::new(outcome, cost, self.most, now.as_nanos(), facts).uncharged()
     }
 
+    /// The state of the breaker that stays open for longest, and for how many nanoseconds.
+    fn worst(&self) -> (BreakerState, u64) {
+        let now_ns = self.clock.now().as_nanos();
+        let states = self.circuits.iter().map(|circuit| circuit.state(now_ns));
+        states.max().unwrap_or_default()
+    }
+
     /// How the server fares.
     pub(crate) fn health(&self) -> Health {
-        self.tallies.health(self.circuit.state(self.clock.now().as_nanos()).0)
+        self.tallies.health(self.worst().0)
     }
 }
 
 /// A call that was sent.
 struct Flight<'g> {
     guard: &'g Guard,
+    circuit: &'g Circuit,
     permit: Permit,
     began_ns: u64,
     landed: bool,
@@ -191,21 +201,31 @@ impl Flight<'_> {
         match &answer {
             Ok(_) => {
                 self.guard.tallies.count(Tally::Answered);
-                self.guard.succeeded(&self.permit);
+                self.succeeded();
             }
             Err(error) => {
                 self.guard.tallies.error(error.kind());
                 match error.kind() {
                     ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Refused => {
-                        self.guard.failed(&self.permit, now_ns);
+                        self.failed(now_ns);
                     }
                     ErrorKind::Address | ErrorKind::Breaker | ErrorKind::Reply => {
-                        self.guard.succeeded(&self.permit);
+                        self.succeeded();
                     }
                 }
             }
         }
         answer
+    }
+
+    /// The call was answered, or failed for a reason that is not the server's.
+    fn succeeded(&self) {
+        self.guard.note(self.circuit.succeeded(&self.permit));
+    }
+
+    fn failed(&self, now_ns: u64) {
+        let random = self.guard.random.hash_one((now_ns, crate::sync::thread_number()));
+        self.guard.note(self.circuit.failed(&self.permit, now_ns, random));
     }
 
     /// The time; and how long it took is recorded.
@@ -225,7 +245,10 @@ impl Drop for Flight<'_> {
         self.guard.tallies.count(Tally::Abandoned);
         let now_ns = self.now_ns();
         if now_ns.saturating_sub(self.began_ns) >= saturating_nanos(self.guard.timeout) / 4 {
-            self.guard.failed(&self.permit, now_ns);
+            self.failed(now_ns);
         }
     }
 }
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests;

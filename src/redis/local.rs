@@ -42,7 +42,7 @@ const LEAST: Quota = Quota::new(1, Duration::from_nanos(Quota::MAX_REFILL_NS));
 fn share_of(limit: &Limit, processes: u32) -> Quota {
     let (quota, parts) = (limit.quota(), u64::from(processes.max(1)));
     let times = |parts: u64| Duration::from_nanos(quota.period_ns().saturating_mul(parts));
-    let share = match limit.kind() {
+    match limit.kind() {
         LimitKind::Gcra => {
             // The period is divided, for limits seldom are multiples. A burst at the end of what can be said may not fit then.
             let burst = (quota.burst_size() / parts).max(1);
@@ -55,8 +55,7 @@ fn share_of(limit: &Limit, processes: u32) -> Quota {
             0 => Quota::try_new(1, times(parts.div_ceil(quota.limit()))).unwrap_or(LEAST),
             limit => Quota::try_new(limit, times(1)).unwrap_or(LEAST),
         },
-    };
-    share
+    }
 }
 
 /// So many units in a period, of which another number may come at once.

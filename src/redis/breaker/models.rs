@@ -141,7 +141,7 @@ fn a_probes_success_closes_whatever_comes_late() {
 }
 
 #[test]
-#[should_panic]
+#[should_panic(expected = "probe")]
 fn control_a_late_failure_that_opens() {
     success(|circuit, _, now_ns| {
         let (open, _) = circuit.open(0, 0, now_ns, 0);
