@@ -68,7 +68,7 @@ impl Plan {
     pub(crate) fn window_left_us(&self, reply: &Reply) -> Option<u64> {
         let left = |(part, standing): (&Part, &Standing)| match (part.kind, standing) {
             (Kind::Windows(windows), Standing::Windows { start_us, .. }) => {
-                Some(windows.to_end_us(*start_us, reply.now_us))
+                Some(windows.until_end_us(*start_us, reply.now_us))
             }
             _ => None,
         };
@@ -86,7 +86,7 @@ impl Part {
         match (self.kind, *standing) {
             (Kind::Pace(pace), Standing::Pace { ahead }) => pace.left(ahead),
             (Kind::Windows(windows), Standing::Windows { start_us, previous, current }) => {
-                let left_us = windows.to_end_us(start_us, now_us).min(windows.period_us);
+                let left_us = windows.until_end_us(start_us, now_us).min(windows.period_us);
                 windows.limit.saturating_sub(current).saturating_sub(windows.weighed(previous, left_us))
             }
             _ => 0,
@@ -98,7 +98,7 @@ impl Part {
         let facts = match (self.kind, *standing) {
             (Kind::Pace(pace), Standing::Pace { ahead }) => pace.facts(ahead, remaining, outcome, cost),
             (Kind::Windows(windows), Standing::Windows { start_us, previous, current }) => {
-                let to_end_us = windows.to_end_us(start_us, now_us);
+                let to_end_us = windows.until_end_us(start_us, now_us);
                 if windows.slides {
                     windows.facts(previous, current, to_end_us, remaining, outcome, cost)
                 } else {
@@ -147,7 +147,7 @@ impl Pace {
 }
 
 impl Windows {
-    fn to_end_us(&self, start_us: u64, now_us: u64) -> u64 {
+    fn until_end_us(&self, start_us: u64, now_us: u64) -> u64 {
         start_us.saturating_add(self.period_us).saturating_sub(now_us)
     }
 

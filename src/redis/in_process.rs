@@ -105,7 +105,7 @@ impl InProcess {
         }
         let at_us = call.now.map_or(now_us, |now| now.as_nanos() / 1_000);
         let margin_us = MARGINS_US[usize::from(call.now.is_some())];
-        let mut answer = |entry: &mut Entry| {
+        let answer = |entry: &mut Entry| {
             if entry.over_us <= now_us {
                 entry.held = Held::default();
             }

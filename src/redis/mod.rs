@@ -8,6 +8,7 @@
 //! | `model`, `in_process` | what the script does, in Rust, and a server of it in this process |
 //! | `script` | what answers on a server, and what is sent to it |
 //! | `client`, `blocking` | connections |
+//! | `atomic` | the mode in which the server decides every request |
 //! | `settings`, `error`, `answer` | what users set, what can fail, what they are told |
 //! | `guard`, `breaker`, `local`, `health` | what is done while the server does not answer, and what of it is counted |
 //! | `table` | a bounded table of keys in this process, for the modes that hold units here |
@@ -15,8 +16,9 @@
 #[cfg(all(test, not(tollgate_loom)))]
 mod against_server;
 mod answer;
-mod breaker;
+mod atomic;
 mod blocking;
+mod breaker;
 mod call;
 mod client;
 mod error;
@@ -34,8 +36,9 @@ mod settings;
 mod table;
 
 pub use self::answer::{Answer, DecidedBy};
-pub use self::breaker::BreakerState;
+pub use self::atomic::AtomicLimiter;
 pub use self::blocking::BlockingClient;
+pub use self::breaker::BreakerState;
 pub use self::client::Client;
 pub use self::error::{Error, ErrorKind};
 pub use self::health::Health;

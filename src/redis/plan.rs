@@ -191,7 +191,7 @@ impl Windows {
     fn new(quota: &Quota, slides: Option<bool>) -> Result<Self, Reason> {
         let algorithm = if slides.is_some() { "sliding window" } else { "fixed window" };
         let (limit, period_us) = (quota.limit(), quota.period_ns() / 1_000);
-        if quota.period_ns() % 1_000 != 0 || period_us > MOST {
+        if !quota.period_ns().is_multiple_of(1_000) || period_us > MOST {
             return Err(Reason::SharedPeriod { algorithm, quota: *quota });
         }
         let mut windows =
