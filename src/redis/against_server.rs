@@ -276,8 +276,11 @@ fn a_cluster_answers_for_all_keys() {
     let blocking = BlockingClient::cluster(urls.iter().map(String::as_str)).unwrap();
     let client = Client::cluster(urls.iter().map(String::as_str)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut connection = ::redis::Client::open(urls[0].as_str()).unwrap().get_connection().unwrap();
     for key in 0..60 {
-        let tag = format!("{{{key}}}");
+        let tag = format!("tollgate:v1:{{{key}}}");
+        let slot: u16 = ::redis::cmd("CLUSTER").arg("KEYSLOT").arg(&tag).query(&mut connection).unwrap();
+        assert_eq!(slot::of(tag.as_bytes()), slot);
         let check = call(&tag, &plan, Ask::Check { cost: 1 }, None);
         let by_thread = blocking.call(&check, WAIT).unwrap().granted;
         let by_task = runtime.block_on(call::Transport::call(&client, &check, WAIT)).unwrap().granted;

@@ -133,7 +133,7 @@ impl<T> Shared<T> {
             let now = now.unwrap_or_else(|| self.clock.now());
             return match verb {
                 Verb::Check => self.guard.fallback(key, cost, now),
-                Verb::Peek => would_be(self.guard.fallback(key, 0, now), cost),
+                Verb::Peek => self.would_be(self.guard.fallback(key, 0, now), cost),
             };
         };
         let at = Timestamp::from_nanos(reply.now_us.saturating_mul(1_000));
@@ -144,6 +144,19 @@ impl<T> Shared<T> {
         Answer::new(decision, DecidedBy::Server)
     }
 
+    /// What an answer about no units means for so many. More than this process's share may be admitted when the server is back.
+    fn would_be(&self, answer: Answer, cost: u64) -> Answer {
+        let decision = answer.decision();
+        let outcome = match answer.by() {
+            _ if cost > self.plan.most() && decision.is_denied() => Outcome::Never,
+            DecidedBy::Local if cost > self.plan.most() => Outcome::Never,
+            DecidedBy::Local if cost > decision.remaining() => Outcome::Denied,
+            _ => decision.outcome(),
+        };
+        let (limit, at_ns) = (decision.limit(), decision.at().as_nanos());
+        Answer::new(Decision::new(outcome, cost, limit, at_ns, *decision.facts()).uncharged(), answer.by())
+    }
+
     /// What there is to take back of an answer.
     fn refund(&self, key: &[u8], answer: &Answer, now: Option<Timestamp>) -> Option<Call> {
         let decision = answer.decision();
@@ -151,18 +164,6 @@ impl<T> Shared<T> {
         (answer.by() == DecidedBy::Server && units > 0)
             .then(|| self.call(key, Ask::Refund { units, at_us }, now))
     }
-}
-
-/// What an answer about no units means for so many.
-fn would_be(answer: Answer, cost: u64) -> Answer {
-    let decision = answer.decision();
-    let outcome = match answer.by() {
-        DecidedBy::Local if cost > decision.limit() => Outcome::Never,
-        DecidedBy::Local if cost > decision.remaining() => Outcome::Denied,
-        _ => decision.outcome(),
-    };
-    let (limit, at_ns) = (decision.limit(), decision.at().as_nanos());
-    Answer::new(Decision::new(outcome, cost, limit, at_ns, *decision.facts()).uncharged(), answer.by())
 }
 
 macro_rules! limiter {

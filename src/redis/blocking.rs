@@ -265,4 +265,11 @@ impl BlockingTransport for BlockingClient {
     fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error> {
         self.pool.call(call, timeout)
     }
+
+    fn part(&self, call: &Call) -> usize {
+        match self.pool.to {
+            To::One(_) => 0,
+            To::Cluster(_) => client::part(call),
+        }
+    }
 }

@@ -22,9 +22,11 @@ use tokio::time::timeout_at;
 
 use super::call::{Call, Reply, Transport};
 use super::error::{Error, ErrorKind};
+use super::guard::PARTS;
 use super::limit::Limit;
 use super::script::{self, By};
 use super::settings::Builder;
+use super::slot;
 use crate::clock::{Clock, StdClock};
 
 /// The longest that one attempt to connect takes.
@@ -293,6 +295,11 @@ pub(super) fn cluster<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Clu
         .map_err(|error| address(&error))
 }
 
+/// Nodes hold ranges of slots.
+pub(super) fn part(call: &Call) -> usize {
+    usize::from(slot::of(&call.tag)) * PARTS / 16_384
+}
+
 fn address(error: &RedisError) -> Error {
     let what = if error.kind() == ::redis::ErrorKind::InvalidClientConfig && error.to_string().contains("TLS")
     {
@@ -317,6 +324,13 @@ impl Transport for Client {
         match &self.link {
             Link::One(slot) => slot.call(call, timeout).await,
             Link::Cluster(slot) => slot.call(call, timeout).await,
+        }
+    }
+
+    fn part(&self, call: &Call) -> usize {
+        match self.link {
+            Link::One(_) => 0,
+            Link::Cluster(_) => part(call),
         }
     }
 }

@@ -7,7 +7,7 @@
 //! | `plan`, `figures` | a limit as the integers that all reckon with; what a reply means for a request |
 //! | `model`, `in_process` | what the script does, in Rust, and a server of it in this process |
 //! | `script` | what answers on a server, and what is sent to it |
-//! | `client`, `blocking` | connections |
+//! | `client`, `blocking`, `slot` | connections; where a Cluster keeps a key |
 //! | `atomic` | the mode in which the server decides every request |
 //! | `settings`, `error`, `answer` | what users set, what can fail, what they are told |
 //! | `guard`, `breaker`, `local`, `health` | what is done while the server does not answer, and what of it is counted |
@@ -33,6 +33,7 @@ mod model;
 mod plan;
 mod script;
 mod settings;
+mod slot;
 mod table;
 
 pub use self::answer::{Answer, DecidedBy};
