@@ -1,0 +1,239 @@
+//! What clients do when the server is down, comes up, goes away, hangs or forgets; and that they give no password away.
+
+#![allow(clippy::disallowed_methods, reason = "real servers take real time")]
+
+#[path = "common/redis.rs"]
+mod servers;
+
+use std::io::Read;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use servers::{Cluster, Proxy, Server};
+use tollgate::Quota;
+use tollgate::redis::{
+    AtomicLimiter, BlockingClient, Breaker, Client, DecidedBy, Error, ErrorKind, Limit, OnFailure,
+};
+
+/// A limiter that asks whenever it can.
+macro_rules! limiter {
+    ($client:expr, $timeout:expr) => {
+        $client
+            .limiter("api", Limit::gcra(Quota::per_day(1_000_000)))
+            .timeout($timeout)
+            .breaker(Breaker::new(u32::MAX, Duration::ZERO))
+            .on_failure(OnFailure::Closed)
+            .atomic()
+            .unwrap()
+    };
+}
+
+const SOON: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// Asks until the server answers.
+fn until_answered(mut ask: impl FnMut() -> DecidedBy, what: &str) {
+    let began = Instant::now();
+    while ask() != DecidedBy::Server {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        thread::yield_now();
+    }
+}
+
+fn outlives_its_server(url: &str, mut server: Server, check: impl Fn() -> DecidedBy) {
+    server.kill();
+    assert_eq!(check(), DecidedBy::Closed, "{url}");
+    server.restart();
+    until_answered(&check, "it comes up");
+    for _ in 0..5 {
+        assert_eq!(check(), DecidedBy::Server);
+    }
+    server.restart();
+    until_answered(&check, "it is another one now");
+    server.pause();
+    // Until the connection is given up, and while a new one cannot be made.
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(1_500) {
+        assert_eq!(check(), DecidedBy::Closed);
+    }
+    server.resume();
+    until_answered(&check, "it goes on");
+    server.command::<()>(&["CLIENT", "KILL", "TYPE", "normal"]);
+    until_answered(&check, "connections are cut");
+}
+
+#[test]
+fn a_client_outlives_its_server() {
+    let Some(server) = Server::start() else { return };
+    let url = server.url();
+    let limiter = limiter!(Client::open(&url).unwrap(), SOON);
+    let runtime = runtime();
+    outlives_its_server(&url, server, || runtime.block_on(limiter.check("k")).by());
+}
+
+#[test]
+fn a_blocking_client_outlives_its_server() {
+    let Some(server) = Server::start() else { return };
+    let url = server.url();
+    let limiter = limiter!(BlockingClient::open(&url).unwrap(), SOON);
+    outlives_its_server(&url, server, || limiter.check("k").by());
+}
+
+#[test]
+fn a_client_outlives_a_runtime() {
+    let Some(server) = Server::start() else { return };
+    let limiter = limiter!(Client::open(&server.url()).unwrap(), SOON);
+    for _ in 0..3 {
+        let runtime = runtime();
+        until_answered(|| runtime.block_on(limiter.check("k")).by(), "a runtime of its own");
+    }
+}
+
+/// A listener that takes connections and answers none, and how many it took.
+fn deaf() -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (url, taken) =
+        (format!("redis://{}/", listener.local_addr().unwrap()), Arc::new(AtomicUsize::new(0)));
+    let counts = Arc::clone(&taken);
+    thread::spawn(move || {
+        // Ends with the process of the test.
+        let mut kept = Vec::new();
+        for connection in listener.incoming().flatten() {
+            counts.fetch_add(1, Ordering::SeqCst);
+            kept.push(connection);
+        }
+    });
+    (url, taken)
+}
+
+#[test]
+fn many_callers_make_one_attempt() {
+    let (url, taken) = deaf();
+    let blocking = limiter!(BlockingClient::open(&url).unwrap(), SOON);
+    thread::scope(|scope| {
+        for _ in 0..32 {
+            scope.spawn(|| assert_eq!(blocking.check("k").by(), DecidedBy::Closed));
+        }
+    });
+    assert_eq!(taken.load(Ordering::SeqCst), 1, "of threads");
+
+    let (url, taken) = deaf();
+    let limiter = limiter!(Client::open(&url).unwrap(), SOON);
+    runtime().block_on(async {
+        let calls: Vec<_> = (0..32)
+            .map(|_| {
+                let limiter = limiter.clone();
+                tokio::spawn(async move { limiter.check("k").await.by() })
+            })
+            .collect();
+        for call in calls {
+            assert_eq!(call.await.unwrap(), DecidedBy::Closed);
+        }
+    });
+    assert_eq!(taken.load(Ordering::SeqCst), 1, "of tasks");
+}
+
+#[test]
+fn threads_do_not_wait_for_each_others_answers() {
+    let Some(server) = Server::start() else { return };
+    let network = Proxy::start(server.port());
+    let limiter = limiter!(BlockingClient::open(&network.url()).unwrap(), PATIENCE);
+    let round = |threads: usize| {
+        let began = Instant::now();
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| assert_eq!(limiter.check("k").by(), DecidedBy::Server));
+            }
+        });
+        began.elapsed()
+    };
+    round(16);
+    let delay = Duration::from_millis(200);
+    network.delay(delay);
+    round(16);
+    // There are connections for all by now: one after another it would take sixteen delays each way.
+    let took = round(16);
+    assert!(took < delay * 8, "{took:?}");
+}
+
+#[test]
+fn a_cluster_outlives_a_node() {
+    let Some(cluster) = Cluster::start() else { return };
+    let urls = cluster.urls();
+    let blocking = limiter!(BlockingClient::cluster(urls.iter().map(String::as_str)).unwrap(), PATIENCE);
+    let limiter = limiter!(Client::cluster(urls.iter().map(String::as_str)).unwrap(), PATIENCE);
+    let runtime = runtime();
+    for key in 0..100_u64 {
+        assert_eq!(blocking.check(&key).by(), DecidedBy::Server);
+        let answer = runtime.block_on(limiter.check(&key));
+        assert_eq!((answer.by(), answer.decision().remaining()), (DecidedBy::Server, 999_998));
+    }
+}
+
+#[test]
+fn addresses_are_checked_and_never_told() {
+    for (url, names) in [
+        ("no address", "redis://"),
+        ("http://user:hunter2@host/", "redis://"),
+        ("redis://user:hunter2@host:port/", "redis://"),
+        ("rediss://user:hunter2@host/", "TLS"),
+        ("redis://user:hunter2@host/not-a-number", "redis://"),
+    ] {
+        let errors: [Error; 2] =
+            [Client::open(url).unwrap_err(), BlockingClient::cluster([url]).unwrap_err()];
+        for error in errors {
+            assert_eq!(error.kind(), ErrorKind::Address, "{url}");
+            assert!(error.to_string().contains(names), "{error}");
+            assert!(!format!("{error:?} {error}").contains("hunter2"));
+        }
+    }
+    assert_eq!(Client::cluster([]).unwrap_err().kind(), ErrorKind::Address);
+    let url = "redis://user:hunter2@127.0.0.1:1/";
+    let client = Client::open(url).unwrap();
+    let limiter = client.limiter("api", Limit::gcra(Quota::per_second(1)));
+    let blocking = BlockingClient::open(url).unwrap();
+    assert!(
+        !format!("{client:?} {limiter:?} {blocking:?} {:?}", limiter.clone().atomic().unwrap())
+            .contains("hunter2")
+    );
+}
+
+#[test]
+fn a_password_is_sent_and_a_wrong_one_refused() {
+    let Some(server) = Server::start() else { return };
+    server.command::<()>(&["ACL", "SETUSER", "limits", "on", ">hunter2", "~tollgate:*", "+@all"]);
+    let url = |password: &str| format!("redis://limits:{password}@127.0.0.1:{}/", server.port());
+    let right = limiter!(BlockingClient::open(&url("hunter2")).unwrap(), PATIENCE);
+    assert_eq!(right.check("k").by(), DecidedBy::Server);
+    let wrong: AtomicLimiter<_> = limiter!(BlockingClient::open(&url("wrong")).unwrap(), SOON);
+    assert_eq!(wrong.check("k").by(), DecidedBy::Closed);
+    let health = wrong.health();
+    assert_eq!((health.asked, health.errors(ErrorKind::Refused)), (1, 1), "{health:?}");
+}
+
+/// Something that speaks, but not the protocol.
+#[test]
+fn what_is_no_server_is_told_apart() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}/", listener.local_addr().unwrap());
+    let other = thread::spawn(move || {
+        let (mut connection, _) = listener.accept().unwrap();
+        std::io::Write::write_all(&mut connection, b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+        let _ = connection.read(&mut [0; 1_024]);
+    });
+    let limiter = limiter!(BlockingClient::open(&url).unwrap(), PATIENCE);
+    assert_eq!(limiter.check("k").by(), DecidedBy::Closed);
+    let health = limiter.health();
+    let seen = health.errors(ErrorKind::Reply)
+        + health.errors(ErrorKind::Unreachable)
+        + health.errors(ErrorKind::Refused);
+    assert_eq!(seen, 1, "{health:?}");
+    other.join().unwrap();
+}
