@@ -164,16 +164,25 @@ fn threads_do_not_wait_for_each_others_answers() {
 }
 
 #[test]
-fn a_cluster_outlives_a_node() {
-    let Some(cluster) = Cluster::start() else { return };
+fn clients_of_a_cluster_find_the_replica_that_takes_over() {
+    let Some(mut cluster) = Cluster::start_with_replicas(1) else { return };
     let urls = cluster.urls();
-    let blocking = limiter!(BlockingClient::cluster(urls.iter().map(String::as_str)).unwrap(), PATIENCE);
-    let limiter = limiter!(Client::cluster(urls.iter().map(String::as_str)).unwrap(), PATIENCE);
+    let blocking = limiter!(BlockingClient::cluster(urls.iter().map(String::as_str)).unwrap(), SOON);
+    let limiter = limiter!(Client::cluster(urls.iter().map(String::as_str)).unwrap(), SOON);
     let runtime = runtime();
-    for key in 0..100_u64 {
+    let all_answer = |when: &str| {
+        for key in 0..50_u64 {
+            until_answered(|| blocking.check(&key).by(), when);
+            until_answered(|| runtime.block_on(limiter.check(&key)).by(), when);
+        }
+    };
+    all_answer("at first");
+    cluster.nodes[0].kill();
+    all_answer("after a failover");
+    cluster.until(|node| node.contains("cluster_state:ok"));
+    for key in 0..50_u64 {
         assert_eq!(blocking.check(&key).by(), DecidedBy::Server);
-        let answer = runtime.block_on(limiter.check(&key));
-        assert_eq!((answer.by(), answer.decision().remaining()), (DecidedBy::Server, 999_998));
+        assert_eq!(runtime.block_on(limiter.check(&key)).by(), DecidedBy::Server);
     }
 }
 
