@@ -12,6 +12,8 @@
 //! | `settings`, `error`, `answer` | what users set, what can fail, what they are told |
 //! | `guard`, `breaker`, `local`, `health` | what is done while the server does not answer, and what of it is counted |
 //! | `table` | a bounded table of keys in this process, for the modes that hold units here |
+//! | `write_back` | the mode that decides here and tells the server later |
+//! | `simulation` | the modes that decide here, in virtual time |
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod against_server;
@@ -33,7 +35,10 @@ mod model;
 mod plan;
 mod script;
 mod settings;
+#[doc(hidden)]
+pub mod simulation;
 mod table;
+mod write_back;
 
 pub use self::answer::{Answer, DecidedBy};
 pub use self::atomic::AtomicLimiter;
@@ -46,3 +51,6 @@ pub use self::in_process::{BlockingInProcess, InProcess};
 pub use self::key::Key;
 pub use self::limit::{Limit, LimitKind};
 pub use self::settings::{Breaker, Builder, OnFailure};
+pub use self::write_back::{
+    BlockingWriteBackLimiter, WriteBackBuildError, WriteBackBuilder, WriteBackLimiter, WriteBackStats,
+};

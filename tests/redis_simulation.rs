@@ -1,0 +1,63 @@
+//! What the modes that decide in the process admit, against what their texts say, in virtual time.
+
+use std::time::Duration;
+
+use tollgate::Quota;
+use tollgate::redis::Limit;
+use tollgate::redis::simulation::{Faults, Mode, Network, Outcome, Pattern, Setup, run};
+
+fn setup(limit: Limit, nodes: u32, pattern: Pattern, network: Network) -> Setup {
+    Setup {
+        mode: Mode::WriteBack,
+        limit,
+        nodes,
+        pattern,
+        per_second: 300,
+        seconds: 30,
+        interval: Duration::from_secs(1),
+        network,
+        faults: Faults::default(),
+        seed: 7,
+    }
+}
+
+fn limits() -> [Limit; 3] {
+    let quota = Quota::new(1_000, Duration::from_secs(10));
+    [
+        Limit::fixed_window(quota),
+        Limit::gcra(quota.burst(200)),
+        Limit::fixed_window(Quota::new(20, Duration::from_secs(10))),
+    ]
+}
+
+fn say(setup: &Setup, outcome: &Outcome) {
+    println!(
+        "{:?} {:5} {:10} {:6} {:?}",
+        setup.limit.kind(),
+        setup.nodes,
+        setup.pattern.name(),
+        setup.network.name(),
+        outcome
+    );
+}
+
+#[test]
+fn what_is_admitted_is_within_the_bound() {
+    for limit in limits() {
+        for nodes in [1, 4, 25] {
+            for pattern in Pattern::ALL {
+                for network in [Network::Lan, Network::Regions] {
+                    let setup = setup(limit, nodes, pattern, network);
+                    let outcome = run(&setup);
+                    say(&setup, &outcome);
+                    assert!(outcome.over <= outcome.bound, "{setup:?}: {outcome:?}");
+                    assert_eq!(
+                        outcome.charged + outcome.dropped + outcome.pending,
+                        outcome.admitted,
+                        "every unit is charged once, or counted as dropped: {setup:?}"
+                    );
+                }
+            }
+        }
+    }
+}
