@@ -61,3 +61,28 @@ fn what_is_admitted_is_within_the_bound() {
         }
     }
 }
+
+#[test]
+fn faults_cost_no_more_than_the_bound_says() {
+    for limit in limits() {
+        for pattern in Pattern::ALL {
+            for (lost, partition_ms) in [(20, None), (0, Some((3_000, 7_000))), (5, Some((6_000, 21_000)))] {
+                let mut setup = setup(limit, 10, pattern, Network::Lan);
+                setup.faults = Faults { lost, partition_ms };
+                let outcome = run(&setup);
+                say(&setup, &outcome);
+                assert!(outcome.over <= outcome.bound, "{setup:?}: {outcome:?}");
+                assert!(outcome.charged <= outcome.admitted, "nothing is charged twice: {outcome:?}");
+                let found = outcome.charged + outcome.dropped + outcome.pending;
+                assert!(found >= outcome.admitted, "nothing is lost: {outcome:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_is_what_its_seed_says() {
+    let setup = setup(limits()[0], 4, Pattern::Zipf, Network::Lan);
+    assert_eq!(run(&setup), run(&setup));
+    assert_ne!(run(&setup), run(&Setup { seed: 8, ..setup }));
+}

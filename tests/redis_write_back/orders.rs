@@ -56,7 +56,7 @@ fn play(steps: &mut Steps, ops: &[Op]) {
 }
 
 proptest! {
-    #![proptest_config(config(400))]
+    #![proptest_config(config(150))]
 
     #[test]
     fn units_are_charged_once_or_counted_as_dropped(

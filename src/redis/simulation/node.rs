@@ -19,6 +19,9 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// All of them.
+    pub const ALL: [Self; 1] = [Self::WriteBack];
+
     /// Its name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -93,9 +96,9 @@ impl Node {
         }
     }
 
-    pub(super) fn failed(&self, asked: &Asked) {
+    pub(super) fn failed(&self, asked: &Asked, now_ns: u64) {
         match (self, asked) {
-            (Self::WriteBack(book), Asked::WriteBack(post)) => book.failed(post),
+            (Self::WriteBack(book), Asked::WriteBack(post)) => book.failed(post, now_ns),
         }
     }
 

@@ -138,7 +138,7 @@ impl Steps {
             Some(reply) if !is_lost => _ = self.books[sent.node].posted(&sent.post, &reply, self.now_ns),
             reply => {
                 self.lost += reply.map_or(0, |reply| reply.granted);
-                self.books[sent.node].failed(&sent.post);
+                self.books[sent.node].failed(&sent.post, self.now_ns);
                 self.late.push(sent.post);
             }
         }

@@ -173,9 +173,11 @@ fn bound(setup: &Setup) -> u64 {
     let (limit, nodes) = (setup.limit.most(), u64::from(setup.nodes));
     let partitioned = if setup.faults.partition_ms.is_some() { nodes / 2 } else { 0 };
     let interval = setup.interval + Duration::from_nanos(3 * setup.network.way_ns());
+    let partition = setup.faults.partition_ms.map_or(0, |(from, until)| until.saturating_sub(from));
+    let partition = Duration::from_millis(partition).as_secs_f64() * partitioned as f64 / nodes as f64;
     match setup.mode {
-        Mode::WriteBack => crate::redis::write_back::over_at_most(limit, nodes)
-            .saturating_add(match setup.limit.kind() {
+        Mode::WriteBack => {
+            let refilled = match setup.limit.kind() {
                 LimitKind::Gcra => {
                     let quota = setup.limit.quota();
                     let rate = quota.limit() as f64 / quota.period().as_secs_f64();
@@ -184,12 +186,16 @@ fn bound(setup: &Setup) -> u64 {
                         clippy::cast_sign_loss,
                         reason = "a count of units"
                     )]
-                    let units = (rate * interval.as_secs_f64()).ceil() as u64;
+                    let units = (rate * (interval.as_secs_f64() + partition)).ceil() as u64;
                     units
                 }
                 _ => 0,
-            })
-            .saturating_add(partitioned * (limit / nodes).max(1)),
+            };
+            let alone = partitioned * (limit / nodes).max(1);
+            crate::redis::write_back::over_at_most(limit, nodes)
+                .saturating_add(refilled)
+                .saturating_add(alone)
+        }
     }
 }
 
@@ -267,7 +273,7 @@ impl World {
             }
             Event::Lost(node, id) => {
                 let asked = self.asked.get_mut(id)?.take()?;
-                self.nodes[node as usize].failed(&asked);
+                self.nodes[node as usize].failed(&asked, at + self.skew(node));
             }
         }
         None

@@ -182,11 +182,6 @@ impl Account {
         }
     }
 
-    /// Units of this epoch.
-    pub(super) const fn total(&self) -> u64 {
-        self.total
-    }
-
     /// Of the limits of this kind, what one process alone may let through in a window while the server cannot be asked: no less is
     /// left then, unless the last answer said that there is no room.
     pub(super) fn go_alone(&mut self, cost: u64, processes: u64) {
@@ -322,6 +317,11 @@ impl Account {
         }
         self.sent = Some(sent);
         Some(sent)
+    }
+
+    /// While nothing is heard of the others, no more comes back here than one part of it.
+    pub(super) fn fall_back(&mut self, processes: u64) {
+        self.share = self.share.min(WHOLE / processes.max(1));
     }
 
     /// A post, or a question, was not answered. A post is sent again, with the same total or more, if that can still be charged.

@@ -513,13 +513,16 @@ impl Book {
     }
 
     /// There was no answer; it may have been charged.
-    pub(crate) fn failed(&self, post: &Post) {
+    pub(crate) fn failed(&self, post: &Post, now_ns: u64) {
         count(&self.tallies.failures, 1);
         // Ordering: Relaxed; see `is_failing`.
         self.failing.store(1, Ordering::Relaxed);
         let mut ledger = post.entry.ledger();
+        let (_, dropped) = post.entry.settle(&mut ledger, self.terms(), now_ns);
+        count(&self.tallies.dropped, dropped.0);
         if let Some(account) = ledger.accounts.get_mut(post.index) {
             count(&self.tallies.dropped, account.failed(post.sent).0);
+            account.fall_back(self.options.processes);
         }
         drop(ledger);
         let mut queue = self.queue();

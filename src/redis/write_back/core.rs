@@ -101,7 +101,7 @@ impl<C: Clock> Core<C> {
         match reply {
             Ok(reply) => self.book.posted(post, &reply, self.now_ns()) || self.book.next_ns() == 0,
             Err(_) => {
-                self.book.failed(post);
+                self.book.failed(post, self.now_ns());
                 false
             }
         }

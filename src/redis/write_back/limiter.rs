@@ -80,9 +80,9 @@ struct Shared<C> {
 ///   charged to another (of a sliding window, to the one before the present still). What is dropped so is
 ///   [counted](WriteBackStats::evicted_pending).
 /// - **While the server cannot be asked** a process goes on by what it has: the rest of its allowance, and of each new window `L/N`; by
-///   GCRA its share of the rate. With [`OnFailure::Local`](crate::redis::OnFailure::Local) it may let through up to `L/N` in the window in
-///   which the server was lost, which adds at most `L/N` for each such process in that window. With `Open` and `Closed`, what is beyond
-///   the allowance is as they say, and with `Closed` nothing is handed out anew.
+///   GCRA 1/N of the rate. So a partition of `P` processes that lasts `t` adds, in the window in which it begins and with
+///   [`OnFailure::Local`](crate::redis::OnFailure::Local), at most `P · max(1, L/N)`, and by GCRA `P/N · (B + r · t)`. With `Open` and
+///   `Closed`, what is beyond the allowance is as they say, and with `Closed` nothing is handed out anew.
 /// - **Windows** are the server's: each answer bounds the difference of the clocks, and within that difference around a window's
 ///   end only what is of both windows' allowances is spent. Before the first answer, clocks are taken to agree.
 ///
