@@ -496,3 +496,117 @@ fn fine(units: u64) -> i64 {
     // At most 2^40, so 2^60 after the shift.
     i64::try_from(units.min(MOST) << FINE).unwrap_or(i64::MAX)
 }
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use smallvec::smallvec;
+
+    use super::*;
+    use crate::quota::Quota;
+    use crate::redis::limit::Limit;
+    use crate::redis::plan::Plan;
+
+    fn account(limit: Limit, processes: u64) -> Account {
+        Account::new(Plan::new(&[limit]).unwrap().parts()[0], 1, 0, processes, true, 0)
+    }
+
+    fn windows(granted: u64, current: u64) -> Reply {
+        let limits = smallvec![Standing::Windows { start_us: 0, previous: 0, current }];
+        Reply { granted, now_us: 1, limits }
+    }
+
+    #[test]
+    fn shares_are_bounded_sums() {
+        assert_eq!(share(0, 0, 100, 4), WHOLE / 4);
+        assert_eq!(share(100, 100, 100, 1), WHOLE);
+        assert_eq!(share(50, 50, 100, 2), 2 * WHOLE / 3);
+        for processes in [1, 3, 1_000, u64::from(u32::MAX)] {
+            for used in [0, 1, 99, u64::MAX >> 1] {
+                for own in [0, used / 2, used] {
+                    for limit in [1, 100, 1 << 51] {
+                        assert!(share(own, used, limit, processes) <= WHOLE);
+                    }
+                }
+            }
+        }
+        // The proof's integral: each of ten processes posts a tenth, one after another, and is handed out its share.
+        let handed: u64 = (1..=10).map(|turn| scaled(share(100, 100 * turn, 1_000, 10), 1_000 - 100 * turn)).sum();
+        assert!(handed <= 1_387, "{handed}");
+    }
+
+    #[test]
+    fn an_answer_hands_out_a_share_of_what_is_left() {
+        let mut account = account(Limit::fixed_window(Quota::per_minute(100)), 10);
+        assert_eq!(account.left(), 10);
+        account.spend(10);
+        let sent = account.post();
+        assert_eq!(sent, Some(Sent { process: 1, epoch: 0, total: 10 }));
+        assert_eq!((account.post(), account.peek()), (None, false), "one at a time");
+        account.spend(2);
+        let learnt = account.answered(sent, &windows(10, 40), 10, 1, 0);
+        assert!(learnt.is_present && learnt.overshoot == 0);
+        // (10 + 10) / (40 + 100) of 60 are 8; two are spent.
+        assert_eq!((account.left(), account.pending()), (6, 2));
+        let sent = account.post();
+        let learnt = account.answered(sent, &windows(2, 105), 10, 1, 0);
+        assert_eq!((learnt.overshoot, account.left(), account.pending()), (2, 0, 0));
+    }
+
+    #[test]
+    fn at_least_what_was_asked_for_is_handed_out_if_it_is_there() {
+        let mut account = account(Limit::fixed_window(Quota::per_minute(100)), 1_000);
+        let least = |account: &mut Account, least, current| {
+            assert!(account.peek());
+            let _ = account.answered(None, &windows(0, current), 1_000, least, 0);
+            account.left()
+        };
+        assert_eq!(least(&mut account, 1, 0), 1);
+        assert_eq!(least(&mut account, 30, 0), 30);
+        assert_eq!(least(&mut account, 30, 90), 10);
+        assert_eq!(least(&mut account, 30, 100), 0);
+    }
+
+    #[test]
+    fn gcra_comes_back_by_share_and_a_debt_is_paid_first() {
+        const SECOND: u64 = 1_000_000_000;
+        let mut account = account(Limit::gcra(Quota::per_second(10).burst(20)), 2);
+        assert_eq!(account.left(), 10);
+        account.spend(10);
+        account.refill(SECOND);
+        assert_eq!(account.left(), 5, "half of the rate");
+        account.refill(9 * SECOND);
+        assert_eq!(account.left(), 10, "half of the burst");
+        let sent = account.post();
+        // Four units beyond the burst, 100,000 ticks each.
+        let reply = Reply { granted: 10, now_us: 1, limits: smallvec![Standing::Pace { ahead: 2_400_000 }] };
+        let learnt = account.answered(sent, &reply, 2, 1, 9 * SECOND);
+        assert_eq!((learnt.overshoot, account.left(), account.pending()), (4, 0, 0));
+        assert!(account.until_refilled_ns(1) > SECOND / 5, "the debt is paid first");
+        assert_eq!(account.post(), None);
+    }
+
+    #[test]
+    fn a_window_that_is_over_is_not_posted_to() {
+        let mut account = account(Limit::fixed_window(Quota::per_minute(100)), 10);
+        account.spend(3);
+        let sent = account.post();
+        account.spend(2);
+        assert_eq!(account.turn(1, 10, true), Dropped(2), "what is under way may still be in time");
+        assert_eq!((account.left(), account.pending()), (10, 3));
+        assert_eq!(account.failed(sent), Dropped(3));
+        assert_eq!(account.post(), None);
+        account.spend(4);
+        assert_eq!(account.post(), Some(Sent { process: 1, epoch: 1, total: 4 }));
+    }
+
+    #[test]
+    fn around_a_windows_end_only_what_is_of_both_is_spent() {
+        let mut account = account(Limit::fixed_window(Quota::per_minute(100)), 10);
+        account.spend(7);
+        assert_eq!(account.turn_early(1, 10, true), Dropped(7));
+        assert_eq!(account.left(), 3);
+        account.spend(3);
+        account.begin(10, true);
+        assert_eq!((account.left(), account.epoch()), (7, 1));
+    }
+}
