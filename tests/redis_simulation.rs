@@ -6,9 +6,9 @@ use tollgate::Quota;
 use tollgate::redis::Limit;
 use tollgate::redis::simulation::{Faults, Mode, Network, Outcome, Pattern, Setup, run};
 
-fn setup(limit: Limit, nodes: u32, pattern: Pattern, network: Network) -> Setup {
+fn setup(mode: Mode, limit: Limit, nodes: u32, pattern: Pattern, network: Network) -> Setup {
     Setup {
-        mode: Mode::WriteBack,
+        mode,
         limit,
         nodes,
         pattern,
@@ -30,9 +30,14 @@ fn limits() -> [Limit; 3] {
     ]
 }
 
+fn cells() -> impl Iterator<Item = (Mode, Network)> {
+    Mode::ALL.into_iter().flat_map(|mode| [(mode, Network::Lan), (mode, Network::Regions)])
+}
+
 fn say(setup: &Setup, outcome: &Outcome) {
     println!(
-        "{:?} {:5} {:10} {:6} {:?}",
+        "{:10} {:?} {:5} {:10} {:6} {:?}",
+        setup.mode.name(),
         setup.limit.kind(),
         setup.nodes,
         setup.pattern.name(),
@@ -46,11 +51,18 @@ fn what_is_admitted_is_within_the_bound() {
     for limit in limits() {
         for nodes in [1, 4, 25] {
             for pattern in Pattern::ALL {
-                for network in [Network::Lan, Network::Regions] {
-                    let setup = setup(limit, nodes, pattern, network);
+                for (mode, network) in cells() {
+                    let setup = setup(mode, limit, nodes, pattern, network);
                     let outcome = run(&setup);
                     say(&setup, &outcome);
                     assert!(outcome.over <= outcome.bound, "{setup:?}: {outcome:?}");
+                    if mode == Mode::Lease {
+                        assert!(
+                            outcome.charged >= outcome.admitted,
+                            "only what is charged is spent: {outcome:?}"
+                        );
+                        continue;
+                    }
                     assert_eq!(
                         outcome.charged + outcome.dropped + outcome.pending,
                         outcome.admitted,
@@ -67,7 +79,7 @@ fn faults_cost_no_more_than_the_bound_says() {
     for limit in limits() {
         for pattern in Pattern::ALL {
             for (lost, partition_ms) in [(20, None), (0, Some((3_000, 7_000))), (5, Some((6_000, 21_000)))] {
-                let mut setup = setup(limit, 10, pattern, Network::Lan);
+                let mut setup = setup(Mode::WriteBack, limit, 10, pattern, Network::Lan);
                 setup.faults = Faults { lost, partition_ms };
                 let outcome = run(&setup);
                 say(&setup, &outcome);
@@ -75,6 +87,10 @@ fn faults_cost_no_more_than_the_bound_says() {
                 assert!(outcome.charged <= outcome.admitted, "nothing is charged twice: {outcome:?}");
                 let found = outcome.charged + outcome.dropped + outcome.pending;
                 assert!(found >= outcome.admitted, "nothing is lost: {outcome:?}");
+                let leases = Setup { mode: Mode::Lease, ..setup };
+                let outcome = run(&leases);
+                say(&leases, &outcome);
+                assert!(outcome.over <= outcome.bound, "{leases:?}: {outcome:?}");
             }
         }
     }
@@ -82,7 +98,7 @@ fn faults_cost_no_more_than_the_bound_says() {
 
 #[test]
 fn a_run_is_what_its_seed_says() {
-    let setup = setup(limits()[0], 4, Pattern::Zipf, Network::Lan);
+    let setup = setup(Mode::WriteBack, limits()[0], 4, Pattern::Zipf, Network::Lan);
     assert_eq!(run(&setup), run(&setup));
     assert_ne!(run(&setup), run(&Setup { seed: 8, ..setup }));
 }

@@ -175,25 +175,23 @@ fn bound(setup: &Setup) -> u64 {
     let interval = setup.interval + Duration::from_nanos(3 * setup.network.way_ns());
     let partition = setup.faults.partition_ms.map_or(0, |(from, until)| until.saturating_sub(from));
     let partition = Duration::from_millis(partition).as_secs_f64() * partitioned as f64 / nodes as f64;
+    let refilled = |seconds: f64| match setup.limit.kind() {
+        LimitKind::Gcra => {
+            let quota = setup.limit.quota();
+            let rate = quota.limit() as f64 / quota.period().as_secs_f64();
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of units")]
+            let units = (rate * seconds).ceil() as u64;
+            units
+        }
+        _ => 0,
+    };
     match setup.mode {
+        // A unit lives for as long, at most.
+        Mode::Lease => refilled(setup.interval.as_secs_f64()),
         Mode::WriteBack => {
-            let refilled = match setup.limit.kind() {
-                LimitKind::Gcra => {
-                    let quota = setup.limit.quota();
-                    let rate = quota.limit() as f64 / quota.period().as_secs_f64();
-                    #[expect(
-                        clippy::cast_possible_truncation,
-                        clippy::cast_sign_loss,
-                        reason = "a count of units"
-                    )]
-                    let units = (rate * (interval.as_secs_f64() + partition)).ceil() as u64;
-                    units
-                }
-                _ => 0,
-            };
             let alone = partitioned * (limit / nodes).max(1);
             crate::redis::write_back::over_at_most(limit, nodes)
-                .saturating_add(refilled)
+                .saturating_add(refilled(interval.as_secs_f64() + partition))
                 .saturating_add(alone)
         }
     }
@@ -246,7 +244,8 @@ impl World {
             }
             Event::Due(node) => {
                 self.send(node, at);
-                let next = self.nodes[node as usize].next_ns().saturating_sub(self.skew(node));
+                let skew = self.skew(node);
+                let next = self.nodes[node as usize].next_ns(at + skew).saturating_sub(skew);
                 // As late as a timer may be.
                 let next = next.max(at + 100_000) + self.random.below(1_000_000);
                 self.at(next, Event::Due(node));

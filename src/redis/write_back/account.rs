@@ -530,7 +530,8 @@ mod tests {
             }
         }
         // The proof's integral: each of ten processes posts a tenth, one after another, and is handed out its share.
-        let handed: u64 = (1..=10).map(|turn| scaled(share(100, 100 * turn, 1_000, 10), 1_000 - 100 * turn)).sum();
+        let handed: u64 =
+            (1..=10).map(|turn| scaled(share(100, 100 * turn, 1_000, 10), 1_000 - 100 * turn)).sum();
         assert!(handed <= 1_387, "{handed}");
     }
 
