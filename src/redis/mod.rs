@@ -37,9 +37,9 @@ mod model;
 mod plan;
 mod script;
 mod settings;
-mod slot;
 #[doc(hidden)]
 pub mod simulation;
+mod slot;
 mod table;
 mod write_back;
 
