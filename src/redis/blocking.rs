@@ -18,6 +18,7 @@ use super::error::{Error, ErrorKind};
 use super::limit::Limit;
 use super::script::{self, By};
 use super::settings::Builder;
+use super::slot;
 use crate::clock::{Clock, StdClock, saturating_nanos};
 
 /// The most connections of one client.
@@ -264,5 +265,12 @@ impl fmt::Debug for BlockingClient {
 impl BlockingTransport for BlockingClient {
     fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error> {
         self.pool.call(call, timeout)
+    }
+
+    fn part(&self, call: &Call) -> usize {
+        match &self.pool.to {
+            To::One(_) => 0,
+            To::Cluster(_) => slot::part(&call.tag),
+        }
     }
 }

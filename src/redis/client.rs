@@ -25,6 +25,7 @@ use super::error::{Error, ErrorKind};
 use super::limit::Limit;
 use super::script::{self, By};
 use super::settings::Builder;
+use super::slot;
 use crate::clock::{Clock, StdClock};
 
 /// The longest that one attempt to connect takes.
@@ -317,6 +318,13 @@ impl Transport for Client {
         match &self.link {
             Link::One(slot) => slot.call(call, timeout).await,
             Link::Cluster(slot) => slot.call(call, timeout).await,
+        }
+    }
+
+    fn part(&self, call: &Call) -> usize {
+        match &self.link {
+            Link::One(_) => 0,
+            Link::Cluster(_) => slot::part(&call.tag),
         }
     }
 }

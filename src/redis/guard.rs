@@ -37,6 +37,9 @@ pub(crate) const PARTS: usize = 16;
 /// When to come back, if nothing says when the server is asked again.
 const A_SECOND_NS: u64 = 1_000_000_000;
 
+/// Asks this process's share for a key and a cost.
+type LocalVerb = fn(&Local, &[u8], u64, Timestamp) -> Option<Decision>;
+
 /// One for each limiter; see the module's text.
 pub(crate) struct Guard {
     circuits: [CachePadded<Circuit>; PARTS],
@@ -138,23 +141,34 @@ impl Guard {
     /// What becomes of a request that the server could not be asked about, as the limiter's [`OnFailure`] says. `key` as the limiter
     /// was asked for it.
     pub(crate) fn fallback(&self, key: &[u8], cost: u64, now: Timestamp) -> Answer {
+        self.without_server(key, cost, now, Local::check)
+    }
+
+    /// The same for a look: charges nothing.
+    pub(crate) fn fallback_peek(&self, key: &[u8], cost: u64, now: Timestamp) -> Answer {
+        self.without_server(key, cost, now, Local::peek)
+    }
+
+    fn without_server(&self, key: &[u8], cost: u64, now: Timestamp, verb: LocalVerb) -> Answer {
         let (decision, by) = match self.on_failure {
             OnFailure::Open => (self.undecided(Outcome::Allowed, cost, now), DecidedBy::Open),
             OnFailure::Closed => (self.refusal(cost, now), DecidedBy::Closed),
-            OnFailure::Local { processes } => (self.local(processes, key, cost, now), DecidedBy::Local),
+            OnFailure::Local { processes } => (
+                self.local(processes, |local| verb(local, key, cost, now))
+                    .unwrap_or_else(|| self.refusal(cost, now)),
+                DecidedBy::Local,
+            ),
         };
         self.tallies.decided(by);
         Answer::new(decision, by)
     }
 
-    fn local(&self, processes: u32, key: &[u8], cost: u64, now: Timestamp) -> Decision {
+    /// What the share says; `None` of what is more than the share ever admits: the server may admit it when it is back, if
+    /// it is not more than the limit.
+    fn local(&self, processes: u32, verb: impl FnOnce(&Local) -> Option<Decision>) -> Option<Decision> {
         let make = || Local::new(&self.limits, processes, self.max_keys).ok();
-        let decision = self.local.get_or_init(make).as_ref().and_then(|local| local.check(key, cost, now));
-        match decision {
-            // More than the share, but not than the limit: the server may admit it when it is back.
-            Some(decision) if !decision.is_never() => decision,
-            _ => self.refusal(cost, now),
-        }
+        let decision = self.local.get_or_init(make).as_ref().and_then(verb);
+        decision.filter(|decision| !decision.is_never())
     }
 
     /// Until the server is asked again; for ever, if it would never be admitted.

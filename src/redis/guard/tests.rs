@@ -301,6 +301,12 @@ async fn local_decides_by_its_share() {
     assert_eq!((check(5).decision().is_never(), check(5).retry_after()), (false, Some(SECOND)));
     assert!(check(9).decision().is_never());
     assert_eq!(guard.health().local, 25);
+    // A look charges nothing.
+    for _ in 0..3 {
+        let look = guard.fallback_peek(b"c", 3, NOW);
+        assert_eq!((look.is_allowed(), look.decision().remaining(), look.decision().charged()), (true, 4, 0));
+    }
+    assert!(guard.fallback_peek(b"c", 9, NOW).decision().is_never());
 }
 
 /// Names of metrics are what operators build on.
