@@ -7,6 +7,8 @@
 //! - of a key, no more is admitted than the limit and this process's share of it together, and once more the limit if the server has
 //!   lost what it knew.
 
+#![expect(clippy::disallowed_methods, reason = "real servers take real time")]
+
 #[path = "common/redis.rs"]
 mod servers;
 
