@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
+use tokio::runtime::Handle;
 
 use super::answer::{Answer, DecidedBy};
 use super::breaker::{BreakerState, Change, Circuit, Permit};
@@ -81,10 +82,19 @@ impl Guard {
     }
 
     /// Asks the server, unless it has failed just now, and waits for no longer than the time-out, whatever the transport does.
+    ///
+    /// # Panics
+    /// In a tokio runtime that was built without its timer, as all of tokio's time does.
     pub(crate) async fn ask<T: Transport>(&self, transport: &T, call: &Call) -> Result<Reply, Error> {
         let flight = self.take_off(transport.part(call))?;
-        let asked = tokio::time::timeout(self.timeout, transport.call(call, self.timeout)).await;
-        flight.land(asked.unwrap_or_else(|_| Err(self.timed_out())))
+        let asked = transport.call(call, self.timeout);
+        // Without a runtime there is no timer: what needs one says so itself, and what needs none answers.
+        let answer = if Handle::try_current().is_ok() {
+            tokio::time::timeout(self.timeout, asked).await.unwrap_or_else(|_| Err(self.timed_out()))
+        } else {
+            asked.await
+        };
+        flight.land(answer)
     }
 
     /// The same for threads that may wait. The transport keeps the time-out.
@@ -105,10 +115,10 @@ impl Guard {
     fn take_off(&self, part: usize) -> Result<Flight<'_>, Error> {
         let circuit = &*self.circuits[part % PARTS];
         let now_ns = self.clock.now().as_nanos();
-        let permit = circuit.admit(now_ns).map_err(|ns| {
+        let permit = circuit.admit(now_ns).map_err(|_| {
             self.tallies.error(ErrorKind::Breaker);
-            let left = Duration::from_millis(ns.div_ceil(1_000_000));
-            Error::new(ErrorKind::Breaker, format!("asked again in {left:?}"))
+            // Without a text, which would be made for each request meanwhile.
+            Error::new(ErrorKind::Breaker, "")
         })?;
         self.tallies.count(Tally::Asked);
         if permit.is_probe() {

@@ -241,6 +241,17 @@ async fn a_part_that_is_down_keeps_no_requests_from_the_others() {
 }
 
 #[test]
+fn no_runtime_is_no_panic() {
+    use futures_util::FutureExt as _;
+
+    let (guard, server) = (guard(OnFailure::Open), Fake::new(Does::Answer));
+    assert_eq!(ask(&guard, &server).now_or_never(), Some(Ok(())));
+    let client = crate::redis::Client::open("redis://127.0.0.1:1").unwrap();
+    let answer = guard.ask(&client, &call_of(0)).now_or_never().expect("at once");
+    assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unreachable);
+}
+
+#[test]
 fn threads_are_guarded_alike() {
     let (guard, server) = (guard(OnFailure::Closed), Fake::new(Does::Hang));
     let ask = || guard.ask_blocking(&server, &call_of(0)).map(drop).map_err(|error| error.kind());
@@ -248,8 +259,10 @@ fn threads_are_guarded_alike() {
         assert_eq!(ask(), Err(ErrorKind::Timeout));
     }
     assert_eq!(ask(), Err(ErrorKind::Breaker));
+    let error = guard.ask_blocking(&server, &call_of(0)).unwrap_err();
+    assert_eq!(error.to_string(), "the server is not asked after failures");
     assert_eq!(server.asked(), 3);
-    assert_eq!(guard.health().errors(ErrorKind::Breaker), 1);
+    assert_eq!(guard.health().errors(ErrorKind::Breaker), 2);
 }
 
 #[tokio::test(start_paused = true)]
