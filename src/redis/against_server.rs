@@ -280,7 +280,7 @@ fn a_cluster_answers_for_all_keys() {
     for key in 0..60 {
         let tag = format!("tollgate:v1:{{{key}}}");
         let slot: u16 = ::redis::cmd("CLUSTER").arg("KEYSLOT").arg(&tag).query(&mut connection).unwrap();
-        assert_eq!(slot::of(tag.as_bytes()), slot);
+        assert_eq!(slot::slot(tag.as_bytes()), slot);
         let check = call(&tag, &plan, Ask::Check { cost: 1 }, None);
         let by_thread = blocking.call(&check, WAIT).unwrap().granted;
         let by_task = runtime.block_on(call::Transport::call(&client, &check, WAIT)).unwrap().granted;
