@@ -7,8 +7,11 @@
 use loom::sync::Arc;
 use loom::thread;
 
+use super::account::{Hand, exchange};
 use super::*;
+use crate::clock::Timestamp;
 use crate::quota::Quota;
+use crate::sync::{AtomicU64, Ordering};
 
 const LIFE: u64 = 1 << 20;
 const HOUR: Duration = Duration::from_secs(3600);
@@ -66,8 +69,8 @@ impl<P: LeaseSource> Leases<P> {
     /// So many units in a stripe, taken at a time; the next block is of `1 << log2`, if it is asked for in
     /// the first half of the life, twice that.
     fn fill(&self, stripe: usize, taken_ns: u64, log2: u32, units: u64) {
-        let word = self.layout.pack(self.layout.expiry(taken_ns, LIFE), log2, units);
-        self.stripes[stripe].store(word, Ordering::SeqCst);
+        let word = self.terms.layout.pack(self.terms.layout.expiry(taken_ns, LIFE), log2, units);
+        self.words.stripes[stripe].store(word, Ordering::SeqCst);
     }
 
     fn check(&self, thread: usize, now_ns: u64, cost: u64) -> u64 {
@@ -81,11 +84,13 @@ impl<P: LeaseSource> Leases<P> {
 
     /// What a call takes from the source and the state of its stripe before; for controls.
     fn charged(&self, home: usize, now_ns: u64, missing: u64, wanted: u64) -> (u64, Option<Hand>) {
-        let word = self.stripes[home].load(Ordering::SeqCst);
+        let word = self.words.stripes[home].load(Ordering::SeqCst);
         let now = Timestamp::from_nanos(now_ns);
         let lease = self.source.lease(&LeaseRequest { least: missing, wanted, holders: 2, now });
-        let hand = lease
-            .map(|lease| Hand { units: lease.units(), expiry: self.layout.expiry(now_ns, lease.life_ns()) });
+        let hand = lease.map(|lease| Hand {
+            units: lease.units(),
+            expiry: self.terms.layout.expiry(now_ns, lease.life_ns()),
+        });
         (word, hand.ok())
     }
 }
@@ -150,8 +155,8 @@ fn control_refilling_by_a_plain_store_spends_twice() {
         refill_against_spend(|l| {
             let (word, hand) = l.charged(0, T1, 1, 2);
             let Some(hand) = hand else { return 0 };
-            let rest = l.layout.held(word, T1) + hand.units - 2;
-            l.stripes[0].store(l.layout.pack(hand.expiry, 0, rest), Ordering::SeqCst);
+            let rest = l.terms.layout.held(word, T1) + hand.units - 2;
+            l.words.stripes[0].store(l.terms.layout.pack(hand.expiry, 0, rest), Ordering::SeqCst);
             2
         });
     });
@@ -178,12 +183,12 @@ fn a_steal_races_with_a_spend() {
 fn control_stealing_by_a_plain_store_spends_twice() {
     model(|| {
         steal_against_spend(|l| {
-            let word = l.stripes[1].load(Ordering::SeqCst);
-            let held = l.layout.held(word, T1);
+            let word = l.words.stripes[1].load(Ordering::SeqCst);
+            let held = l.terms.layout.held(word, T1);
             if held < 2 {
                 return 0;
             }
-            l.stripes[1].store(word - held, Ordering::SeqCst);
+            l.words.stripes[1].store(word - held, Ordering::SeqCst);
             2
         });
     });
@@ -250,10 +255,10 @@ fn control_joining_under_the_later_expiry_extends_leases() {
         refills_at_two_times(|l| {
             let Some(hand) = l.charged(0, T2, 1, 2).1 else { return 0 };
             loop {
-                let word = l.stripes[0].load(Ordering::SeqCst);
-                let units = l.layout.held(word, T2) + hand.units - 1;
-                let expiry = l.layout.expiry_of(word).max(hand.expiry);
-                if exchange(&l.stripes[0], word, l.layout.pack(expiry, 1, units)) {
+                let word = l.words.stripes[0].load(Ordering::SeqCst);
+                let units = l.terms.layout.held(word, T2) + hand.units - 1;
+                let expiry = l.terms.layout.expiry_of(word).max(hand.expiry);
+                if exchange(&l.words.stripes[0], word, l.terms.layout.pack(expiry, 1, units)) {
                     return 1;
                 }
             }
@@ -282,17 +287,17 @@ fn a_hand_that_is_put_back_lives_no_longer() {
 fn control_putting_back_under_the_later_expiry_extends_leases() {
     model(|| {
         put_back_of_two_expiries(|l| {
-            let home = &l.stripes[0];
-            if l.held_by_others(home, T2) < 3 {
+            let home = &l.words.stripes[0];
+            if l.account().held_by_others(home, T2) < 3 {
                 return 0;
             }
             let mut hand = Hand::EMPTY;
-            l.take_from_others(home, T2, 3, &mut hand);
+            l.account().take_from_others(home, T2, 3, &mut hand);
             if hand.units == 3 {
                 return 3;
             }
-            hand.expiry = l.layout.expiry(T2, LIFE);
-            l.put_back(home, T2, hand);
+            hand.expiry = l.terms.layout.expiry(T2, LIFE);
+            l.account().put_back(home, T2, hand);
             0
         });
     });
@@ -319,11 +324,11 @@ fn a_deposit_races_with_a_draw() {
 fn control_depositing_by_overwriting_spends_twice() {
     model(|| {
         deposit_against_draw(|l| {
-            let slots = l.reserve.slots(T1);
+            let slots = l.words.reserve().slots(T1);
             let slot = slots.iter().find(|slot| slot.load(Ordering::SeqCst) > 0).unwrap_or(&slots[0]);
             let word = slot.load(Ordering::SeqCst);
-            let units = l.layout.held(word, T1) + 2;
-            slot.swap(l.layout.pack(l.layout.expiry(T1, LIFE), 0, units), Ordering::SeqCst);
+            let units = l.terms.layout.held(word, T1) + 2;
+            slot.swap(l.terms.layout.pack(l.terms.layout.expiry(T1, LIFE), 0, units), Ordering::SeqCst);
             2
         });
     });
@@ -336,6 +341,67 @@ fn two_deposits_lose_nothing() {
         let (leases, a, b) = both(of_pot(0, 1), deposit(1), deposit(2));
         assert_eq!((a, b), (1, 2), "there is room for all");
         assert_eq!(leases.drain(T1), 3, "what is kept is there");
+    });
+}
+
+/// What a key of many has: one stripe, and a reserve.
+struct OneOfMany {
+    pot: Pot,
+    terms: Terms,
+    words: Small,
+}
+
+impl OneOfMany {
+    fn account(&self) -> Account<'_, Pot, Small> {
+        Account { source: &self.pot, terms: &self.terms, words: &self.words }
+    }
+
+    fn spend(&self, cost: u64) -> u64 {
+        if self.account().charge_on(0, T1, cost).0.is_allowed() { cost } else { 0 }
+    }
+}
+
+/// A key's units are spent by one thread, and taken out by another while a third deposits.
+fn giving_back(take: fn(&OneOfMany) -> u64) {
+    let pot = Pot { left: AtomicU64::new(0), late: AtomicU64::new(0) };
+    let of = OneOfMany { pot, terms: Terms::new(1_000, Duration::from_nanos(LIFE), 8), words: Small::new() };
+    of.account().deposit(Lease::new(2, HOUR), T1, T1);
+    assert_eq!(of.spend(1), 1, "one is in the stripe, or in the reserve");
+    let of = Arc::new(of);
+    let (spender, depositor) = (of.clone(), of.clone());
+    let spender = thread::spawn(move || spender.spend(1));
+    let depositor = thread::spawn(move || depositor.account().deposit(Lease::new(1, HOUR), T1, T1));
+    let taken = take(&of);
+    let (spent, deposited) = (spender.join().unwrap(), depositor.join().unwrap());
+    let left = of.account().held(T1);
+    assert!(taken + spent + left <= 1 + deposited, "no unit is both given back and spent");
+    assert_eq!(taken + spent + left, 2, "and none is lost");
+}
+
+#[test]
+fn units_are_given_back_or_spent() {
+    model(|| {
+        giving_back(|of| {
+            let mut taken = 0;
+            of.account().take_all(T1, |units, _| taken += units);
+            taken
+        });
+    });
+}
+
+#[test]
+#[should_panic(expected = "no unit is both given back and spent")]
+fn control_taking_out_by_a_plain_store_gives_back_what_is_spent() {
+    model(|| {
+        giving_back(|of| {
+            let places = of.words.stripes().chain(of.words.reserve().slots(T1));
+            let take = |place: &AtomicU64| {
+                let units = of.terms.layout.held(place.load(Ordering::SeqCst), T1);
+                place.store(0, Ordering::SeqCst);
+                units
+            };
+            places.map(take).sum()
+        });
     });
 }
 

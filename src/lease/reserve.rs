@@ -7,18 +7,22 @@
 //! next best, until there would be no growth. So it is never joined to where it takes away more than it
 //! brings.
 
+use super::account::{Hand, exchange};
 use super::word::Layout;
-use super::{Hand, exchange};
 use crate::sync::{AtomicU64, Ordering};
 
-/// As many as there are ticks in a life, nearly: seldom need units with different expiries be put together.
-const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 16 };
-
 #[derive(Debug)]
-pub(super) struct Reserve {
+pub(super) struct Reserve<const SLOTS: usize> {
     /// The latest expiry of all deposits: after that nobody needs to look at the slots.
     until_ns: AtomicU64,
     slots: [AtomicU64; SLOTS],
+}
+
+/// A reserve of however many slots.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Slots<'a> {
+    until_ns: &'a AtomicU64,
+    slots: &'a [AtomicU64],
 }
 
 /// What a deposit would do to a slot.
@@ -33,26 +37,32 @@ struct Joined {
     gain: u128,
 }
 
-impl Reserve {
+impl<const SLOTS: usize> Reserve<SLOTS> {
     pub(super) fn new() -> Self {
         Self { until_ns: AtomicU64::new(0), slots: std::array::from_fn(|_| AtomicU64::new(0)) }
     }
 
+    pub(super) fn slots_of(&self) -> Slots<'_> {
+        Slots { until_ns: &self.until_ns, slots: &self.slots }
+    }
+}
+
+impl<'a> Slots<'a> {
     /// The slots, if anything in them may be alive.
-    pub(super) fn slots(&self, now_ns: u64) -> &[AtomicU64] {
+    pub(super) fn slots(self, now_ns: u64) -> &'a [AtomicU64] {
         // Ordering: Relaxed, here and below; see the text of `lease`.
         let until_ns = self.until_ns.load(Ordering::Relaxed);
-        if until_ns > now_ns { &self.slots } else { &[] }
+        if until_ns > now_ns { self.slots } else { &[] }
     }
 
     /// How many more units there is room for.
-    pub(super) fn room(&self, layout: &Layout, now_ns: u64) -> u64 {
+    pub(super) fn room(self, layout: &Layout, now_ns: u64) -> u64 {
         let words = self.slots.iter().map(|slot| slot.load(Ordering::Relaxed));
         words.map(|word| layout.most() - layout.held(word, now_ns)).fold(0, u64::saturating_add)
     }
 
     /// Puts units into slots. Returns how many of them.
-    pub(super) fn deposit(&self, layout: &Layout, mut hand: Hand, now_ns: u64) -> u64 {
+    pub(super) fn deposit(self, layout: &Layout, mut hand: Hand, now_ns: u64) -> u64 {
         if !layout.is_alive(hand.expiry, now_ns) {
             return 0;
         }
@@ -60,7 +70,7 @@ impl Reserve {
         let mut kept = 0;
         // Each exchange but the last fills a slot up.
         while hand.units > 0 {
-            let choices = (0..SLOTS).map(|slot| self.join(slot, layout, hand, now_ns));
+            let choices = (0..self.slots.len()).map(|slot| self.join(slot, layout, hand, now_ns));
             // Rather to a slot of the same expiry than to an empty one.
             let best = choices.max_by_key(|choice| (choice.gain, choice.next & layout.most()));
             let Some(Joined { slot, word, next, units, gain: 1.. }) = best else { break };
@@ -73,7 +83,7 @@ impl Reserve {
     }
 
     /// What a slot would become by units that are alive.
-    fn join(&self, slot: usize, layout: &Layout, hand: Hand, now_ns: u64) -> Joined {
+    fn join(self, slot: usize, layout: &Layout, hand: Hand, now_ns: u64) -> Joined {
         let word = self.slots[slot].load(Ordering::Relaxed);
         let (own, expiry) = (layout.held(word, now_ns), layout.expiry_of(word));
         let units = hand.units.min(layout.most() - own);

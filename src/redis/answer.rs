@@ -11,6 +11,8 @@ use crate::telemetry::Event;
 pub struct Answer {
     decision: Decision,
     by: DecidedBy,
+    /// Of units of a lease: when they would have expired. Else 0.
+    until_ns: u64,
 }
 
 /// Who decided.
@@ -50,7 +52,17 @@ impl DecidedBy {
 
 impl Answer {
     pub(crate) const fn new(decision: Decision, by: DecidedBy) -> Self {
-        Self { decision, by }
+        Self { decision, by, until_ns: 0 }
+    }
+
+    /// Of units that were leased until a time.
+    pub(super) const fn leased(decision: Decision, by: DecidedBy, until_ns: u64) -> Self {
+        Self { decision, by, until_ns }
+    }
+
+    /// Until when the units were leased; 0 if they were not.
+    pub(super) const fn leased_until_ns(&self) -> u64 {
+        self.until_ns
     }
 
     /// The decision. If nobody decided ([`DecidedBy::Open`], [`DecidedBy::Closed`]), what remains is not known, and said to be nothing.

@@ -11,6 +11,8 @@
 //! | `atomic` | the mode in which the server decides every request |
 //! | `settings`, `error`, `answer` | what users set, what can fail, what they are told |
 //! | `guard`, `breaker`, `slot`, `local`, `health` | what is done while the server does not answer, and what of it is counted |
+//! | `guard`, `breaker`, `local`, `health` | what is done while the server does not answer, and what of it is counted |
+//! | `lease` | a mode: units are charged in blocks, and spent here |
 //! | `table` | a bounded table of keys in this process, for the modes that hold units here |
 
 #[cfg(all(test, not(tollgate_loom)))]
@@ -27,6 +29,7 @@ mod guard;
 mod health;
 mod in_process;
 mod key;
+mod lease;
 mod limit;
 mod local;
 mod model;
@@ -45,5 +48,6 @@ pub use self::error::{Error, ErrorKind};
 pub use self::health::Health;
 pub use self::in_process::{BlockingInProcess, InProcess};
 pub use self::key::Key;
+pub use self::lease::{BlockingLeaseLimiter, LeaseBuildError, LeaseBuilder, LeaseCounters, LeaseLimiter};
 pub use self::limit::{Limit, LimitKind};
 pub use self::settings::{Breaker, Builder, OnFailure};

@@ -2,6 +2,7 @@
 //!
 //! The map is a library's: reads take no lock, and what is removed is freed once nobody looks at it. Here is the bound.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::sync::{AtomicUsize, Ordering};
@@ -67,6 +68,12 @@ impl<V: Send + Sync + 'static> Table<V> {
     /// How many keys there are.
     pub(super) fn len(&self) -> usize {
         self.map.len()
+    }
+}
+
+impl<V> fmt::Debug for Table<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("max", &self.max).finish_non_exhaustive()
     }
 }
 

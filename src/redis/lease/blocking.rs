@@ -1,0 +1,329 @@
+//! The lease limiter of threads that may wait.
+
+use std::fmt;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::book::{Checked, Due};
+use super::core::{Asked, Core};
+use super::counters::LeaseCounters;
+use super::options::{LeaseBuildError, LeaseBuilder};
+use crate::clock::{Clock, QuantaClock, Timestamp};
+use crate::decision::Decision;
+use crate::redis::answer::{Answer, DecidedBy};
+use crate::redis::blocking::BlockingClient;
+use crate::redis::call::{Ask, BlockingTransport, Call, Reply};
+use crate::redis::error::Error;
+use crate::redis::health::Health;
+use crate::redis::in_process::BlockingInProcess;
+use crate::redis::key::Key;
+use crate::redis::plan::Plan;
+use crate::sync::{Condvar, Mutex, Ordering};
+
+/// So often a call waits for units that others ask for, before it asks for its own alone.
+const ROUNDS: usize = 4;
+
+type Carry<C> = Box<dyn Fn(&Core<C>, &Call) -> Result<Reply, Error> + Send + Sync>;
+
+struct Shared<C> {
+    core: Core<C>,
+    carry: Carry<C>,
+    signals: Arc<Signals>,
+}
+
+/// What threads wait for.
+#[derive(Default)]
+struct Signals {
+    /// Whether something became due since the thread looked.
+    due: Mutex<bool>,
+    wake: Condvar,
+    /// How many answers there were.
+    answers: Mutex<u64>,
+    answered: Condvar,
+}
+
+impl Signals {
+    fn due(&self) -> MutexGuard<'_, bool> {
+        // Neither value can be left half changed.
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        *self.due() = true;
+        self.wake.notify_one();
+    }
+
+    /// Waits until something is due, but no longer than this.
+    fn wait_due(&self, most: Duration) {
+        let mut due = self.due();
+        if !*due {
+            due = self.wake.wait_timeout(due, most).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *due = false;
+    }
+
+    fn answers(&self) -> MutexGuard<'_, u64> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self) {
+        let mut answers = self.answers();
+        *answers = answers.wrapping_add(1);
+        drop(answers);
+        self.answered.notify_all();
+    }
+}
+
+/// [`LeaseLimiter`](super::LeaseLimiter) for threads: a thread of its own fetches units, and ends when the last copy is dropped.
+///
+/// All that is said there holds here. The thread asks for one key after another, so what it fetches beforehand is bounded by round
+/// trips; checks that [may wait](BlockingLeaseLimiter::check_wait) ask in their own threads.
+///
+/// # Examples
+/// ```
+/// use tollgate::redis::{InProcess, Limit};
+/// use tollgate::Quota;
+///
+/// let server = InProcess::default().blocking(); // or a `BlockingClient`
+/// let limiter = server.limiter("api", Limit::gcra(Quota::per_second(100))).leases().build()?;
+/// assert!(limiter.check_wait("203.0.113.7").is_allowed());
+/// limiter.close();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct BlockingLeaseLimiter<C = QuantaClock> {
+    shared: Arc<Shared<C>>,
+    /// Dropped with the last copy.
+    _owner: Arc<Owner>,
+}
+
+/// Stops the thread, and waits for its end: for no longer than its last question takes.
+struct Owner {
+    stop: Box<dyn Fn() + Send + Sync>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        (self.stop)();
+        if let Some(thread) = self.thread.take() {
+            // If it panicked there is nothing left to stop.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<C> Clone for BlockingLeaseLimiter<C> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), _owner: Arc::clone(&self._owner) }
+    }
+}
+
+impl<C> fmt::Debug for BlockingLeaseLimiter<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BlockingLeaseLimiter").field(&self.shared.core).finish()
+    }
+}
+
+fn make<T: BlockingTransport, C: Clock + Send + Sync + 'static>(
+    builder: LeaseBuilder<T, C>,
+) -> Result<BlockingLeaseLimiter<C>, LeaseBuildError> {
+    let LeaseBuilder { builder, options, clock } = builder;
+    let (settings, signals) = (builder.settings(), Arc::new(Signals::default()));
+    let plan = Plan::new(&settings.limits)?;
+    let waker = Arc::clone(&signals);
+    let transport = builder.client;
+    let shared = Arc::new(Shared {
+        core: Core::new(&settings, &options, plan, clock, move || waker.wake()),
+        carry: Box::new(move |core: &Core<C>, call: &Call| core.guard.ask_blocking(&transport, call)),
+        signals,
+    });
+    let (fetcher, owned) = (Arc::clone(&shared), Arc::clone(&shared));
+    let thread = std::thread::Builder::new()
+        .name("tollgate-leases".to_owned())
+        .spawn(move || fetcher.fetch())
+        .map_err(LeaseBuildError::Thread)?;
+    let owner = Owner { stop: Box::new(move || owned.stop()), thread: Some(thread) };
+    Ok(BlockingLeaseLimiter { shared, _owner: Arc::new(owner) })
+}
+
+macro_rules! builds {
+    ($($client:ty),+) => {
+        $(
+            impl LeaseBuilder<$client> {
+                /// Makes the limiter, and starts its thread.
+                ///
+                /// # Errors
+                /// The thread cannot be started, or a quota is beyond what the shared state can reckon with.
+                pub fn build(self) -> Result<BlockingLeaseLimiter, LeaseBuildError> {
+                    make(self.clock(QuantaClock::new()))
+                }
+            }
+
+            impl<C: Clock + Send + Sync + 'static> LeaseBuilder<$client, C> {
+                /// Makes the limiter, and starts its thread.
+                ///
+                /// # Errors
+                /// The thread cannot be started, or a quota is beyond what the shared state can reckon with.
+                pub fn build(self) -> Result<BlockingLeaseLimiter<C>, LeaseBuildError> {
+                    make(self)
+                }
+            }
+        )+
+    };
+}
+
+builds!(BlockingClient, BlockingInProcess);
+
+impl<C: Clock> Shared<C> {
+    /// Fetches what is due until it is over.
+    fn fetch(&self) {
+        let core = &self.core;
+        let life_ns = core.book.life_ns();
+        let mut swept_ns = core.now().as_nanos();
+        while !core.is_stopped() {
+            self.signals.wait_due(Duration::from_nanos(life_ns));
+            let now_ns = core.now().as_nanos();
+            for mut due in core.book.due(now_ns) {
+                if core.is_stopped() {
+                    core.book.failed(&due, now_ns);
+                    continue;
+                }
+                // Those before it have taken their time.
+                due.asked_ns = core.now().as_nanos();
+                let _ = self.ask(&due);
+            }
+            if now_ns.abs_diff(swept_ns) >= life_ns {
+                core.book.sweep(now_ns);
+                swept_ns = now_ns;
+            }
+        }
+    }
+
+    fn ask(&self, due: &Due) -> Asked {
+        let call = self.core.call(&due.key, due.ask);
+        let reply = (self.carry)(&self.core, &call);
+        let asked = self.core.land(due, reply);
+        self.signals.tell();
+        asked
+    }
+
+    fn check(&self, key: &[u8], cost: u64) -> Answer {
+        let core = &self.core;
+        for _ in 0..ROUNDS {
+            let now = core.now();
+            let now_ns = now.as_nanos();
+            let holding = match core.book.check(key, cost, now_ns) {
+                Checked::Decided(decision, until_ns) => {
+                    return Answer::leased(decision, DecidedBy::Held, until_ns);
+                }
+                Checked::Failing => return core.guard.fallback(key, cost, now),
+                Checked::Full => break,
+                Checked::Missing(_, holding) => holding,
+            };
+            if let Some(due) = core.book.claim(key, &holding, cost, now_ns) {
+                match self.ask(&due) {
+                    Asked::Answered(answer) => return answer,
+                    Asked::Late | Asked::Fetched => {}
+                    Asked::Failed => return core.guard.fallback(key, cost, core.now()),
+                }
+            } else {
+                let waiting = core.book.wait(&holding, cost, now_ns);
+                let mut answers = self.signals.answers();
+                // Whoever is done tells so under this lock, afterwards.
+                while !waiting.is_over() {
+                    let most = core.timeout.saturating_mul(2);
+                    let waited = self
+                        .signals
+                        .answered
+                        .wait_timeout(answers, most)
+                        .unwrap_or_else(PoisonError::into_inner);
+                    answers = waited.0;
+                    if waited.1.timed_out() {
+                        break;
+                    }
+                }
+            }
+        }
+        // There is no room for the key; or others took all of it, again and again.
+        let call = core.call(key, Ask::Check { cost });
+        let reply = (self.carry)(core, &call);
+        core.exact(key, cost, reply)
+    }
+}
+
+impl<C> Shared<C> {
+    fn stop(&self) {
+        // Ordering: Relaxed. The thread is woken by what follows, under a lock, and looks then.
+        self.core.stopped.store(1, Ordering::Relaxed);
+        self.signals.wake();
+    }
+}
+
+impl<C: Clock + Send + Sync + 'static> BlockingLeaseLimiter<C> {
+    /// Checks one unit of a key by what is held, and charges it if it is allowed. Never waits.
+    ///
+    /// As [`LeaseLimiter::check`](super::LeaseLimiter::check).
+    #[inline]
+    pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
+        self.check_n(key, 1)
+    }
+
+    /// As [`check`](BlockingLeaseLimiter::check), of `cost` units: all of them or none.
+    #[inline]
+    pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+        self.shared.core.check(key, cost, self.shared.core.now())
+    }
+
+    /// As [`check_n`](BlockingLeaseLimiter::check_n), at a time that the caller read from [`clock`](LeaseBuilder::clock).
+    #[inline]
+    pub fn check_at<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
+        self.shared.core.check(key, cost, now)
+    }
+
+    /// Checks one unit of a key: by what is held, or else by the server, and waits for it. What most servers should use.
+    ///
+    /// As [`LeaseLimiter::check_async`](super::LeaseLimiter::check_async).
+    pub fn check_wait<K: Key + ?Sized>(&self, key: &K) -> Answer {
+        self.check_n_wait(key, 1)
+    }
+
+    /// As [`check_wait`](BlockingLeaseLimiter::check_wait), of `cost` units: all of them or none.
+    pub fn check_n_wait<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+        self.shared.check(&key.bytes(), cost)
+    }
+
+    /// How things stand in this process, without charging. As [`LeaseLimiter::peek`](super::LeaseLimiter::peek).
+    #[must_use]
+    pub fn peek<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Decision {
+        self.shared.core.peek(key, cost)
+    }
+
+    /// Takes back the units of an answer. As [`LeaseLimiter::refund`](super::LeaseLimiter::refund).
+    pub fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> u64 {
+        self.shared.core.give(&key.bytes(), answer)
+    }
+
+    /// What became of units so far. O(keys).
+    #[must_use]
+    pub fn counters(&self) -> LeaseCounters {
+        self.shared.core.counters()
+    }
+
+    /// How the server fares.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.shared.core.guard.health()
+    }
+
+    /// Stops fetching, and gives back to the server what is held. As [`LeaseLimiter::close`](super::LeaseLimiter::close).
+    pub fn close(self) {
+        self.shared.stop();
+        for call in self.shared.core.returns() {
+            if (self.shared.carry)(&self.shared.core, &call).is_err() {
+                // What is not given back expires.
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What leases count about themselves.
+
+use crossbeam_utils::CachePadded;
+
+use crate::sync::{AtomicU64, Ordering, thread_number};
+
+/// What became of the units that a lease limiter was granted, since it was made.
+///
+/// `granted = spent + returned + held + stranded`; estimates while other threads are at work.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct LeaseCounters {
+    /// Questions that were sent to the server for units.
+    pub asked: u64,
+    /// Of them, those that are under way.
+    pub in_flight: u64,
+    /// Of them, those that the server had nothing for.
+    pub refused: u64,
+    /// Of them, those that were not answered: what they were charged, if anything, is in none of the sums here.
+    pub lost: u64,
+    /// Units that the server granted.
+    pub granted: u64,
+    /// Units that checks spent.
+    pub spent: u64,
+    /// Units that were given back to the server.
+    pub returned: u64,
+    /// Units that are there to be spent.
+    pub held: u64,
+    /// Units that expired before anybody spent them, or came too late.
+    pub stranded: u64,
+    /// Keys that are held.
+    pub keys: u64,
+    /// Checks of keys that there was no room for.
+    pub full: u64,
+}
+
+/// What checks write: as many as there may be threads at once, so that they seldom share a line.
+const STRIPES: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Counters {
+    spent: Box<[CachePadded<AtomicU64>]>,
+    unspent: AtomicU64,
+    asked: AtomicU64,
+    landed: AtomicU64,
+    refused: AtomicU64,
+    lost: AtomicU64,
+    granted: AtomicU64,
+    returned: AtomicU64,
+    full: AtomicU64,
+}
+
+// Ordering: Relaxed throughout. Tallies, which publish nothing.
+impl Counters {
+    pub(super) fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            spent: (0..STRIPES).map(|_| CachePadded::new(zero())).collect(),
+            unspent: zero(),
+            asked: zero(),
+            landed: zero(),
+            refused: zero(),
+            lost: zero(),
+            granted: zero(),
+            returned: zero(),
+            full: zero(),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn spent(&self, units: u64) {
+        self.spent[thread_number() % STRIPES].fetch_add(units, Ordering::Relaxed);
+    }
+
+    /// What was spent is there again.
+    pub(super) fn unspent(&self, units: u64) {
+        self.unspent.fetch_add(units, Ordering::Relaxed);
+    }
+
+    pub(super) fn asked(&self) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn landed(&self) {
+        self.landed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn lost(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn granted(&self, units: u64) {
+        self.granted.fetch_add(units, Ordering::Relaxed);
+    }
+
+    pub(super) fn returned(&self, units: u64) {
+        self.returned.fetch_add(units, Ordering::Relaxed);
+    }
+
+    pub(super) fn full(&self) {
+        self.full.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// All of them.
+    pub(super) fn sum(&self, held: u64, keys: usize) -> LeaseCounters {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let spent = self.spent.iter().map(|stripe| read(stripe)).fold(0, u64::wrapping_add);
+        let spent = spent.wrapping_sub(read(&self.unspent));
+        let (granted, returned) = (read(&self.granted), read(&self.returned));
+        LeaseCounters {
+            asked: read(&self.asked),
+            in_flight: read(&self.asked).saturating_sub(read(&self.landed)),
+            refused: read(&self.refused),
+            lost: read(&self.lost),
+            granted,
+            spent,
+            returned,
+            held,
+            stranded: granted.saturating_sub(spent).saturating_sub(returned).saturating_sub(held),
+            keys: u64::try_from(keys).unwrap_or(u64::MAX),
+            full: read(&self.full),
+        }
+    }
+}

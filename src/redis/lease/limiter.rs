@@ -1,0 +1,349 @@
+//! The lease limiter of async code.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
+
+use super::book::{Checked, Due};
+use super::core::{Asked, Core};
+use super::counters::LeaseCounters;
+use super::options::{LeaseBuildError, LeaseBuilder};
+use crate::clock::{Clock, QuantaClock, Timestamp};
+use crate::decision::Decision;
+use crate::redis::answer::{Answer, DecidedBy};
+use crate::redis::call::{Ask, Call, Reply, Transport};
+use crate::redis::client::Client;
+use crate::redis::error::Error;
+use crate::redis::health::Health;
+use crate::redis::in_process::InProcess;
+use crate::redis::key::Key;
+use crate::redis::plan::Plan;
+use crate::sync::Ordering;
+
+/// Waiters of keys share these.
+const BELLS: usize = 256;
+/// So often a call waits for units that others ask for, before it asks for its own alone.
+const ROUNDS: usize = 4;
+
+type Boxed<R> = Pin<Box<dyn Future<Output = R> + Send>>;
+type Carry<C> = Box<dyn Fn(Arc<Shared<C>>, Call) -> Boxed<Result<Reply, Error>> + Send + Sync>;
+
+struct Shared<C> {
+    core: Core<C>,
+    carry: Carry<C>,
+    runtime: Handle,
+    /// Something is due, or it is over.
+    due: Arc<Notify>,
+    bells: Box<[Notify]>,
+    hasher: ahash::RandomState,
+}
+
+/// A limiter that is charged for units in blocks at the server, and spends them in this process. By [`Builder::leases`].
+///
+/// A check costs what one in this process does, most of the time: no round trip, no lock. Each key's units are charged
+/// beforehand and live for a [`life`](LeaseBuilder::life); when few are left, a task fetches the next block, which is about what
+/// the key uses in a quarter of a life. Keys that are used seldom are charged only for what is asked for.
+///
+/// Copies are the same limiter. The task ends when the last one is dropped; [`LeaseLimiter::close`] gives back what is held before.
+///
+/// # What is guaranteed
+/// `N` processes, a limit of `L` (for GCRA: `B` at once and `r` a second), a life `l`:
+///
+/// - **Nothing is admitted that was not charged.** In any interval of length `t` all processes together admit, by GCRA, at most
+///   `B + r · (t + l)`. Of windows, no more than the limit in any: a unit lives no longer than what was left of its window when it
+///   was charged, counted from before the question was sent. What differs is only how fast clocks run in one life. A clock that
+///   steps back adds its step, at most a life.
+/// - **Lost answers are the client's loss.** What may have been charged and was not heard of is never spent; nor is what is
+///   heard of after its life.
+/// - **What is stranded is bounded.** A process holds of a key at most [`max_block`](LeaseBuilder::max_block) units, at most twice
+///   its last block, and about what the key used in a quarter of a life; it is granted at most one part in
+///   `2 · processes` of what is left. What it holds when the key falls idle expires unspent: at most
+///   `N · min(max_block, use of a process in l/4 and two round trips)` units a key, and never more than three quarters of a limit if
+///   there are no more processes than said. Under steady use next to nothing is stranded: a block is used up in a quarter
+///   of its life.
+/// - **The end of a quota is used up.** Blocks shrink with what is left, down to single units, so the last unit goes to whoever asks
+///   first.
+/// - A refusal of the server is remembered until the units should be there, but for no less than a 64th of a life (an eighth of the time in
+///   which the limit is refilled, if that is less; a round trip, if that is more) and up to an eighth longer, so that a flood on a key
+///   that is used up does not ask each time. [`Answer::retry_after`] says until when.
+/// - While the server cannot be asked, what is held is spent first; then it is as [`OnFailure`](crate::redis::OnFailure) says.
+///
+/// # More keys than there is room for
+/// Beyond [`max_keys`](crate::redis::Builder::max_keys) a new key has no place here. [`check_async`](LeaseLimiter::check_async) then
+/// asks the server for exactly the cost; [`check`](LeaseLimiter::check), which cannot wait, refuses. Keys that hold nothing and were not
+/// used for four lives are forgotten.
+///
+/// # Examples
+/// ```
+/// use tollgate::redis::{InProcess, Limit};
+/// use tollgate::Quota;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = InProcess::default(); // or a `Client`
+/// let limiter = server.limiter("api", Limit::gcra(Quota::per_second(100))).leases().build()?;
+/// // Asks the server if nothing is held; most calls decide here.
+/// let answer = limiter.check_async("203.0.113.7").await;
+/// assert!(answer.is_allowed());
+/// limiter.close().await;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// [`Builder::leases`]: crate::redis::Builder::leases
+pub struct LeaseLimiter<C = QuantaClock> {
+    shared: Arc<Shared<C>>,
+    /// Dropped with the last copy.
+    _owner: Arc<Owner>,
+}
+
+struct Owner(Box<dyn Fn() + Send + Sync>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+impl<C> Clone for LeaseLimiter<C> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), _owner: Arc::clone(&self._owner) }
+    }
+}
+
+impl<C> fmt::Debug for LeaseLimiter<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LeaseLimiter").field(&self.shared.core).finish()
+    }
+}
+
+fn make<T: Transport, C: Clock + Send + Sync + 'static>(
+    builder: LeaseBuilder<T, C>,
+) -> Result<LeaseLimiter<C>, LeaseBuildError> {
+    let LeaseBuilder { builder, options, clock } = builder;
+    let runtime = Handle::try_current().map_err(|_| LeaseBuildError::NoRuntime)?;
+    let (settings, due) = (builder.settings(), Arc::new(Notify::new()));
+    let plan = Plan::new(&settings.limits)?;
+    let wake = {
+        let due = Arc::clone(&due);
+        move || due.notify_one()
+    };
+    let transport = Arc::new(builder.client);
+    let carry = move |shared: Arc<Shared<C>>, call: Call| -> Boxed<Result<Reply, Error>> {
+        let transport = Arc::clone(&transport);
+        Box::pin(async move { shared.core.guard.ask(&*transport, &call).await })
+    };
+    let shared = Arc::new(Shared {
+        core: Core::new(&settings, &options, plan, clock, wake),
+        carry: Box::new(carry),
+        runtime,
+        due,
+        bells: (0..BELLS).map(|_| Notify::new()).collect(),
+        hasher: ahash::RandomState::new(),
+    });
+    shared.runtime.spawn(fetch(Arc::clone(&shared)));
+    let owned = Arc::clone(&shared);
+    Ok(LeaseLimiter { shared, _owner: Arc::new(Owner(Box::new(move || owned.stop()))) })
+}
+
+macro_rules! builds {
+    ($($client:ty),+) => {
+        $(
+            impl LeaseBuilder<$client> {
+                /// Makes the limiter. Its task is spawned on the present tokio runtime.
+                ///
+                /// # Errors
+                /// There is no runtime, or a quota is beyond what the shared state can reckon with.
+                pub fn build(self) -> Result<LeaseLimiter, LeaseBuildError> {
+                    make(self.clock(QuantaClock::new()))
+                }
+            }
+
+            impl<C: Clock + Send + Sync + 'static> LeaseBuilder<$client, C> {
+                /// Makes the limiter. Its task is spawned on the present tokio runtime.
+                ///
+                /// # Errors
+                /// There is no runtime, or a quota is beyond what the shared state can reckon with.
+                pub fn build(self) -> Result<LeaseLimiter<C>, LeaseBuildError> {
+                    make(self)
+                }
+            }
+        )+
+    };
+}
+
+builds!(Client, InProcess);
+
+/// Fetches what is due until it is over.
+async fn fetch<C: Clock + Send + Sync + 'static>(shared: Arc<Shared<C>>) {
+    let core = &shared.core;
+    let mut swept_ns = core.now().as_nanos();
+    while !core.is_stopped() {
+        let every = Duration::from_nanos(core.book.life_ns());
+        // Either way there may be something to do.
+        let _ = tokio::time::timeout(every, shared.due.notified()).await;
+        let now_ns = core.now().as_nanos();
+        for due in core.book.due(now_ns) {
+            shared.spawn(due);
+        }
+        if now_ns.abs_diff(swept_ns) >= core.book.life_ns() {
+            core.book.sweep(now_ns);
+            swept_ns = now_ns;
+        }
+    }
+}
+
+impl<C: Clock + Send + Sync + 'static> Shared<C> {
+    fn bell(&self, key: &[u8]) -> &Notify {
+        let hash = self.hasher.hash_one(key);
+        #[expect(clippy::cast_possible_truncation, reason = "less than there are bells")]
+        let index = (hash % BELLS as u64) as usize;
+        &self.bells[index]
+    }
+
+    /// Asks in a task of its own, which goes on if nobody waits for it any more: what it brings is there for others.
+    fn spawn(self: &Arc<Self>, due: Due) -> oneshot::Receiver<Asked> {
+        let (tell, told) = oneshot::channel();
+        let shared = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let call = shared.core.call(&due.key, due.ask);
+            let reply = (shared.carry)(Arc::clone(&shared), call).await;
+            let asked = shared.core.land(&due, reply);
+            if let Err(Asked::Answered(answer)) = tell.send(asked) {
+                shared.core.give(&due.key, &answer);
+            }
+            shared.bell(&due.key).notify_waiters();
+        });
+        told
+    }
+
+    async fn check(self: &Arc<Self>, key: &[u8], cost: u64) -> Answer {
+        let core = &self.core;
+        for _ in 0..ROUNDS {
+            let now = core.now();
+            let now_ns = now.as_nanos();
+            let holding = match core.book.check(key, cost, now_ns) {
+                Checked::Decided(decision, until_ns) => {
+                    return Answer::leased(decision, DecidedBy::Held, until_ns);
+                }
+                Checked::Failing => return core.guard.fallback(key, cost, now),
+                Checked::Full => break,
+                Checked::Missing(_, holding) => holding,
+            };
+            if let Some(due) = core.book.claim(key, &holding, cost, now_ns) {
+                match self.spawn(due).await {
+                    Ok(Asked::Answered(answer)) => return answer,
+                    Ok(Asked::Late | Asked::Fetched) => {}
+                    // The runtime is being shut down, if there is nothing at all.
+                    Ok(Asked::Failed) | Err(_) => return core.guard.fallback(key, cost, core.now()),
+                }
+            } else {
+                let waiting = core.book.wait(&holding, cost, now_ns);
+                let mut bell = pin!(self.bell(key).notified());
+                // From here on it is heard; so whoever was done before is seen here.
+                bell.as_mut().enable();
+                while !waiting.is_over() {
+                    if tokio::time::timeout(core.timeout.saturating_mul(2), bell.as_mut()).await.is_err() {
+                        break;
+                    }
+                    bell.set(self.bell(key).notified());
+                    bell.as_mut().enable();
+                }
+            }
+        }
+        // There is no room for the key; or others took all of it, again and again.
+        let call = core.call(key, Ask::Check { cost });
+        let reply = (self.carry)(Arc::clone(self), call).await;
+        core.exact(key, cost, reply)
+    }
+}
+
+impl<C> Shared<C> {
+    fn stop(&self) {
+        // Ordering: Relaxed. The task is woken by what follows, and looks then.
+        self.core.stopped.store(1, Ordering::Relaxed);
+        self.due.notify_one();
+    }
+}
+
+impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
+    /// Checks one unit of a key by what is held, and charges it if it is allowed. Never waits.
+    ///
+    /// If too little is held the answer is a denial with a short [`retry_after`](Answer::retry_after), and a task fetches what is
+    /// missing meanwhile: so it is with the first check of each key. For requests that can wait for a round trip there is
+    /// [`check_async`](LeaseLimiter::check_async).
+    ///
+    /// # Complexity
+    /// O(1): a look-up, a load, an exchange, and a count. Lock-free, but for the check that finds that little is left.
+    #[inline]
+    pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
+        self.check_n(key, 1)
+    }
+
+    /// As [`check`](LeaseLimiter::check), of `cost` units: all of them or none.
+    #[inline]
+    pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+        self.shared.core.check(key, cost, self.shared.core.now())
+    }
+
+    /// As [`check_n`](LeaseLimiter::check_n), at a time that the caller read from [`clock`](LeaseBuilder::clock).
+    #[inline]
+    pub fn check_at<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
+        self.shared.core.check(key, cost, now)
+    }
+
+    /// Checks one unit of a key: by what is held, or else by the server. What most servers should use.
+    ///
+    /// The first check of a key waits for a round trip; later ones seldom do. Calls that miss units of one key at the same time share
+    /// one question. A future that is dropped loses nothing: what the server grants is there for others.
+    pub async fn check_async<K: Key + ?Sized>(&self, key: &K) -> Answer {
+        self.check_n_async(key, 1).await
+    }
+
+    /// As [`check_async`](LeaseLimiter::check_async), of `cost` units: all of them or none.
+    pub async fn check_n_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+        self.shared.check(&key.bytes(), cost).await
+    }
+
+    /// How things stand in this process, without charging: what it holds of a key, and when it is worth while to come back if
+    /// that is too little. The server may have more.
+    #[must_use]
+    pub fn peek<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Decision {
+        self.shared.core.peek(key, cost)
+    }
+
+    /// Takes back the units of an answer, for checks of this process to spend until they would have expired. Returns how
+    /// many; 0 if they have expired, or if the server could not be asked for them. Once for each answer.
+    pub fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> u64 {
+        self.shared.core.give(&key.bytes(), answer)
+    }
+
+    /// What became of units so far. O(keys).
+    #[must_use]
+    pub fn counters(&self) -> LeaseCounters {
+        self.shared.core.counters()
+    }
+
+    /// How the server fares.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.shared.core.guard.health()
+    }
+
+    /// Stops fetching, and gives back to the server what is held: units that have been paid for meanwhile are not taken back, nor
+    /// are those that may have been charged to a window that is over. Checks after this find nothing held.
+    pub async fn close(self) {
+        self.shared.stop();
+        for call in self.shared.core.returns() {
+            if (self.shared.carry)(Arc::clone(&self.shared), call).await.is_err() {
+                // What is not given back expires.
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! Lease limiters, by their public face.
+//!
+//! Properties of delays, losses and clocks are in `src/redis/lease/simulated.rs`, in virtual time. Here: what calls answer, what becomes
+//! of a limiter that is closed or dropped, what is done while the server is gone, and limiters in threads and tasks on a real server.
+
+#[path = "common/redis.rs"]
+mod server;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use server::Server;
+use tollgate::redis::{
+    BlockingClient, BlockingLeaseLimiter, Client, DecidedBy, InProcess, LeaseBuildError, LeaseLimiter, Limit,
+    OnFailure,
+};
+use tollgate::{ManualClock, Quota, Timestamp};
+
+fn hour(limit: u64) -> Limit {
+    Limit::fixed_window(Quota::per_hour(limit))
+}
+
+fn start() -> ManualClock {
+    ManualClock::new(Timestamp::from_secs(1_700_000_000))
+}
+
+/// One runtime that goes on when its test yields.
+fn in_runtime<R>(run: impl Future<Output = R>) -> R {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap()
+        .block_on(run)
+}
+
+/// Lets the task do what it has to.
+async fn settle() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn limiter(server: &InProcess, clock: &ManualClock, limit: Limit) -> LeaseLimiter<ManualClock> {
+    server.limiter("api", limit).leases().clock(clock.clone()).build().unwrap()
+}
+
+#[test]
+fn without_a_runtime_there_is_no_task() {
+    let error = InProcess::default().limiter("api", hour(10)).leases().build().unwrap_err();
+    assert!(matches!(error, LeaseBuildError::NoRuntime));
+    assert!(error.to_string().contains("tokio runtime"), "{error}");
+}
+
+#[test]
+fn a_check_that_never_waits_is_refused_until_units_are_there() {
+    in_runtime(async {
+        let clock = start();
+        let server = InProcess::new(clock.clone());
+        let limiter = limiter(&server, &clock, hour(100));
+        let first = limiter.check("a");
+        assert!(first.is_denied() && first.retry_after().unwrap() <= Duration::from_millis(2));
+        settle().await;
+        let second = limiter.check("a");
+        assert!(second.is_allowed());
+        assert_eq!(second.by(), DecidedBy::Held);
+        assert_eq!(limiter.counters().spent, 1);
+    });
+}
+
+#[test]
+fn a_check_that_waits_asks_once_and_then_decides_here() {
+    in_runtime(async {
+        let clock = start();
+        let server = InProcess::new(clock.clone());
+        let limiter = limiter(&server, &clock, Limit::gcra(Quota::per_second(10_000)));
+        let answer = limiter.check_async("a").await;
+        assert!(answer.is_allowed());
+        assert_eq!(answer.by(), DecidedBy::Server);
+        for _ in 0..2_000 {
+            clock.advance(Duration::from_millis(1));
+            assert!(limiter.check_async("a").await.is_allowed());
+            tokio::task::yield_now().await;
+        }
+        let counters = limiter.counters();
+        assert_eq!(counters.spent, 2_001);
+        assert!(counters.asked < 60, "{counters:?}");
+        assert!(counters.stranded < 20, "{counters:?}");
+    });
+}
+
+#[test]
+fn callers_that_wait_at_once_share_questions() {
+    in_runtime(async {
+        let clock = start();
+        let server = InProcess::new(clock.clone());
+        let limiter = limiter(&server, &clock, hour(100_000));
+        let tasks: Vec<_> = (0..500)
+            .map(|_| {
+                let limiter = limiter.clone();
+                tokio::spawn(async move { limiter.check_async("a").await.is_allowed() })
+            })
+            .collect();
+        for task in tasks {
+            assert!(task.await.unwrap());
+        }
+        let counters = limiter.counters();
+        assert_eq!(counters.spent, 500);
+        assert!(counters.asked <= 10, "{counters:?}");
+    });
+}
+
+#[test]
+fn a_caller_that_goes_away_loses_no_units() {
+    in_runtime(async {
+        let clock = start();
+        let server = InProcess::new(clock.clone());
+        let limiter = limiter(&server, &clock, hour(10));
+        {
+            let mut check = Box::pin(limiter.check_n_async("a", 3));
+            // Polled once, so that it has asked; then dropped.
+            futures_util::future::poll_fn(|context| {
+                assert!(check.as_mut().poll(context).is_pending());
+                std::task::Poll::Ready(())
+            })
+            .await;
+        }
+        settle().await;
+        let counters = limiter.counters();
+        assert_eq!((counters.granted, counters.held, counters.in_flight), (3, 3, 0), "{counters:?}");
+        assert!(limiter.check_n("a", 3).is_allowed());
+    });
+}
+
+#[test]
+fn what_is_used_up_is_refused_here_until_it_should_be_there() {
+    in_runtime(async {
+        let clock = start();
+        let server = InProcess::new(clock.clone());
+        let limiter = limiter(&server, &clock, Limit::gcra(Quota::per_second(1).burst(3)));
+        for _ in 0..3 {
+            assert!(limiter.check_async("a").await.is_allowed());
+        }
+        let asked = limiter.counters().asked;
+        let denied = limiter.check_async("a").await;
+        assert!(denied.is_denied());
+        for _ in 0..1_000 {
+            assert!(limiter.check_async("a").await.is_denied() && limiter.check("a").is_denied());
+        }
+        assert!(limiter.counters().asked <= asked + 1, "a flood does not ask");
+        let wait = denied.retry_after().unwrap();
+        assert!((Duration::from_secs(1)..Duration::from_millis(1_126)).contains(&wait), "{wait:?}");
+        clock.advance(wait);
+        assert!(limiter.check_async("a").await.is_allowed(), "what is told is true");
+        assert!(limiter.check_n_async("a", 4).await.decision().is_never());
+    });
+}
+
+#[test]
+fn units_that_are_taken_back_live_no_longer_than_they_would_have() {
+    in_runtime(async {
+        let clock = start();
+        let server = InProcess::new(clock.clone());
+        let limiter = limiter(&server, &clock, hour(1));
+        let answer = limiter.check_async("a").await;
+        assert!(answer.is_allowed());
+        assert!(limiter.check("a").is_denied());
+        assert_eq!(limiter.refund("a", &answer), 1);
+        let again = limiter.check("a");
+        assert!(again.is_allowed());
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(limiter.refund("a", &again), 0, "expired meanwhile");
+        let denied = limiter.check("a");
+        assert!(denied.is_denied());
+        assert_eq!(limiter.refund("a", &denied), 0);
+    });
+}
+
+#[test]
+fn closing_gives_back_what_is_held() {
+    in_runtime(async {
+        let clock = start();
+        let server = InProcess::new(clock.clone());
+        let limit = hour(1_000);
+        let one = limiter(&server, &clock, limit);
+        let mut admitted = 0;
+        for _ in 0..300 {
+            admitted += u64::from(one.check_async("a").await.is_allowed());
+            clock.advance(Duration::from_millis(1));
+            settle().await;
+        }
+        assert_eq!(admitted, 300);
+        let held = one.counters().held;
+        assert!(held > 0, "else there is nothing to see");
+        one.close().await;
+        let exact = server.limiter("api", limit).atomic().unwrap();
+        assert_eq!(exact.peek("a").await.decision().remaining(), 700);
+    });
+}
+
+#[test]
+fn the_task_ends_with_the_last_copy() {
+    in_runtime(async {
+        let clock = start();
+        let server = InProcess::new(clock.clone());
+        let limiter = limiter(&server, &clock, hour(10));
+        let copy = limiter.clone();
+        settle().await;
+        let metrics = tokio::runtime::Handle::current().metrics();
+        assert_eq!(metrics.num_alive_tasks(), 1);
+        drop(limiter);
+        settle().await;
+        assert_eq!(metrics.num_alive_tasks(), 1);
+        drop(copy);
+        settle().await;
+        assert_eq!(metrics.num_alive_tasks(), 0);
+    });
+}
+
+#[test]
+fn more_keys_than_there_is_room_for_are_decided_by_the_server() {
+    in_runtime(async {
+        let clock = start();
+        let server = InProcess::new(clock.clone());
+        let limiter =
+            server.limiter("api", hour(2)).max_keys(10).leases().clock(clock.clone()).build().unwrap();
+        for key in 0..50_u64 {
+            let mut allowed = 0;
+            for _ in 0..3 {
+                allowed += u64::from(limiter.check_async(&key).await.is_allowed());
+            }
+            assert_eq!(allowed, 2, "key {key}");
+        }
+        let counters = limiter.counters();
+        assert_eq!((counters.keys, counters.full), (10, 120), "{counters:?}");
+        assert!(limiter.check(&99_u64).is_denied(), "one that cannot wait is refused");
+        // Forgotten when they were not used for a while, and so there is room.
+        clock.advance(Duration::from_secs(3_600));
+        let _ = limiter.check(&1_u64);
+        settle().await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        settle().await;
+        assert!(limiter.counters().keys < 10, "{:?}", limiter.counters());
+    });
+}
+
+#[test]
+fn a_server_that_is_gone_leaves_what_is_held_and_then_the_policy() {
+    in_runtime(async {
+        let clock = start();
+        let nobody = Client::open("redis://127.0.0.1:1").unwrap();
+        let limiter = nobody
+            .limiter("api", hour(8))
+            .on_failure(OnFailure::Local { processes: 2 })
+            .leases()
+            .clock(clock.clone())
+            .build()
+            .unwrap();
+        let first = limiter.check_async("a").await;
+        assert_eq!((first.by(), first.is_allowed()), (DecidedBy::Local, true));
+        let mut allowed = 1;
+        for _ in 0..20 {
+            let answer = limiter.check("a");
+            assert_eq!(answer.by(), DecidedBy::Local);
+            allowed += u64::from(answer.is_allowed());
+        }
+        assert_eq!(allowed, 4, "half of the limit");
+        assert!(limiter.counters().lost > 0);
+    });
+}
+
+/// Eight blocking limiters, as in eight processes, on one key until nothing is left.
+#[test]
+fn eight_limiters_share_a_window_on_a_server() {
+    let Some(server) = Server::start() else { return };
+    let (limit, admitted) = (5_000, AtomicU64::new(0));
+    // Not across an hour's end.
+    let limit_of = Limit::fixed_window(Quota::new(limit, Duration::from_secs(86_400 * 365)));
+    let limiters: Vec<BlockingLeaseLimiter> = (0..8)
+        .map(|_| {
+            let client = BlockingClient::open(&server.url()).unwrap();
+            client.limiter("api", limit_of).timeout(Duration::from_secs(5)).leases().build().unwrap()
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for limiter in &limiters {
+            scope.spawn(|| {
+                let mut refused = 0;
+                // Others hold the last units for a moment: nobody is done before it was told often enough.
+                while refused < 20_000 {
+                    let answer = limiter.check_wait("one");
+                    assert!(!answer.by().is_failure(), "{answer:?} {:?}", limiter.health());
+                    if answer.is_allowed() {
+                        admitted.fetch_add(1, Ordering::Relaxed);
+                    } else {
+                        refused += 1;
+                    }
+                }
+            });
+        }
+    });
+    let (admitted, counters) = (admitted.into_inner(), limiters.iter().map(BlockingLeaseLimiter::counters));
+    let left: u64 = counters.map(|counters| counters.held + counters.stranded).sum();
+    assert!(admitted <= limit, "{admitted}");
+    assert_eq!(admitted + left, limit, "each unit was admitted, or is held or stranded");
+    assert!(left <= limit / 50, "{left} are stranded");
+}
+
+#[test]
+fn tasks_share_a_key_on_a_server() {
+    let Some(server) = Server::start() else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let limit = 3_000;
+        let limit_of = Limit::fixed_window(Quota::new(limit, Duration::from_secs(86_400 * 365)));
+        let client = Client::open(&server.url()).unwrap();
+        let limiter = client
+            .limiter("api", limit_of)
+            .timeout(Duration::from_secs(5))
+            .leases()
+            .stripes(2)
+            .build()
+            .unwrap();
+        let tasks: Vec<_> = (0..8)
+            .map(|_| {
+                let limiter = limiter.clone();
+                tokio::spawn(async move {
+                    let mut allowed = 0;
+                    for _ in 0..1_000 {
+                        let answer = limiter.check_async(&()).await;
+                        assert!(!answer.by().is_failure(), "{answer:?}");
+                        allowed += u64::from(answer.is_allowed());
+                    }
+                    allowed
+                })
+            })
+            .collect();
+        let mut admitted = 0;
+        for task in tasks {
+            admitted += task.await.unwrap();
+        }
+        let counters = limiter.counters();
+        assert!(admitted <= limit);
+        assert_eq!(admitted + counters.held + counters.stranded, limit, "{counters:?}");
+        assert!(counters.asked < 1_000, "{counters:?}");
+        limiter.close().await;
+    });
+}
+
+#[test]
+fn what_is_held_is_spent_while_the_server_is_down() {
+    let Some(mut server) = Server::start() else { return };
+    let clock = start();
+    let client = BlockingClient::open(&server.url()).unwrap();
+    let limiter = client
+        .limiter("api", Limit::gcra(Quota::per_second(1_000)))
+        .on_failure(OnFailure::Closed)
+        .timeout(Duration::from_secs(5))
+        .leases()
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    // Its clock stands still but for this, so that nothing expires and blocks grow.
+    let mut spent = 0;
+    while limiter.counters().held < 20 {
+        assert!(limiter.check_wait("a").is_allowed());
+        clock.advance(Duration::from_millis(1));
+        spent += 1;
+        assert!(spent < 900, "{:?}", limiter.counters());
+    }
+    server.kill();
+    let held = limiter.counters().held;
+    let (mut allowed, mut last) = (0, None);
+    for _ in 0..held + 5 {
+        let answer = limiter.check_wait("a");
+        allowed += u64::from(answer.is_allowed());
+        last = Some(answer);
+    }
+    assert!(allowed >= held, "{allowed} of {held} that were held");
+    assert!(allowed <= held + 5);
+    assert_eq!(last.unwrap().by(), DecidedBy::Closed);
+}
