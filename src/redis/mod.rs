@@ -14,6 +14,8 @@
 //! | `guard`, `breaker`, `local`, `health` | what is done while the server does not answer, and what of it is counted |
 //! | `lease` | a mode: units are charged in blocks, and spent here |
 //! | `table` | a bounded table of keys in this process, for the modes that hold units here |
+//! | `write_back` | the mode that decides here and tells the server later |
+//! | `simulation` | the modes that decide here, in virtual time |
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod against_server;
@@ -37,7 +39,10 @@ mod plan;
 mod script;
 mod settings;
 mod slot;
+#[doc(hidden)]
+pub mod simulation;
 mod table;
+mod write_back;
 
 pub use self::answer::{Answer, DecidedBy};
 pub use self::atomic::AtomicLimiter;
@@ -51,3 +56,6 @@ pub use self::key::Key;
 pub use self::lease::{BlockingLeaseLimiter, LeaseBuildError, LeaseBuilder, LeaseCounters, LeaseLimiter};
 pub use self::limit::{Limit, LimitKind};
 pub use self::settings::{Breaker, Builder, OnFailure};
+pub use self::write_back::{
+    BlockingWriteBackLimiter, WriteBackBuildError, WriteBackBuilder, WriteBackLimiter, WriteBackStats,
+};

@@ -2,3 +2,5 @@
 #![allow(dead_code, unreachable_pub, reason = "models use the protocols only")]
 
 mod breaker;
+#[path = "write_back/word.rs"]
+mod write_back;

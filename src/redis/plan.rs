@@ -121,6 +121,14 @@ impl Plan {
 }
 
 impl Part {
+    /// The period of its windows, in microseconds, if it has any.
+    pub(super) const fn window_us(&self) -> Option<u64> {
+        match self.kind {
+            Kind::Windows(windows) => Some(windows.period_us),
+            Kind::Pace(_) => None,
+        }
+    }
+
     /// What its states' names end with: the algorithm, so that no other reads them, and its place.
     pub(super) const fn letter(&self) -> char {
         match self.kind {

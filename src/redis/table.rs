@@ -58,6 +58,18 @@ impl<V: Send + Sync + 'static> Table<V> {
         }
     }
 
+    /// Removes a key if it has this very value still. Others may have it in their hands.
+    pub(super) fn remove(&self, key: &[u8], value: &Arc<V>) -> bool {
+        let map = self.map.pin();
+        let removed = map.remove_if(key, |_, present| Arc::ptr_eq(present, value));
+        let is_removed = matches!(removed, Ok(Some(_)));
+        if is_removed {
+            // Ordering: Relaxed; see above.
+            self.held.fetch_sub(1, Ordering::Relaxed);
+        }
+        is_removed
+    }
+
     /// Calls `visit` with each. O(keys).
     pub(super) fn for_each(&self, mut visit: impl FnMut(&[u8], &Arc<V>)) {
         for (key, value) in &self.map.pin() {

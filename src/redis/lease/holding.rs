@@ -58,7 +58,7 @@ impl LeaseSource for Away {
 
 /// A key. See the module's text.
 #[derive(Debug)]
-pub(super) struct Holding {
+pub(crate) struct Holding {
     purse: Purse,
     state: AtomicU64,
     /// The fewest units of which one call was short since the last question, and the sum of all; `u64::MAX` and 0 if there was none.

@@ -20,6 +20,7 @@ mod options;
 mod simulated;
 
 pub use self::blocking::BlockingLeaseLimiter;
+pub(crate) use self::book::{Book, Checked, Due, Granted, Habits};
 pub use self::counters::LeaseCounters;
 pub use self::limiter::LeaseLimiter;
 pub use self::options::{LeaseBuildError, LeaseBuilder};

@@ -1,0 +1,280 @@
+//! The write-back limiter of threads that may wait.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder as Thread, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::book::Verdict;
+use super::core::Core;
+use super::options::{WriteBackBuildError, WriteBackBuilder};
+use super::stats::WriteBackStats;
+use crate::clock::{Clock, QuantaClock};
+use crate::redis::answer::Answer;
+use crate::redis::blocking::BlockingClient;
+use crate::redis::call::{BlockingTransport, Call, Reply};
+use crate::redis::error::Error;
+use crate::redis::health::Health;
+use crate::redis::in_process::BlockingInProcess;
+use crate::redis::key::Key;
+use crate::redis::plan::Plan;
+
+/// As often as in async code.
+const ROUNDS: usize = 4;
+
+type Carry<C> = Box<dyn Fn(&Core<C>, &Call) -> Result<Reply, Error> + Send + Sync>;
+
+struct Shared<C> {
+    core: Core<C>,
+    carry: Carry<C>,
+    bell: Mutex<Bell>,
+    /// Something is due, or it is over.
+    due: Condvar,
+    /// Answers came.
+    told: Condvar,
+}
+
+#[derive(Default)]
+struct Bell {
+    is_due: bool,
+    answers: u64,
+}
+
+/// As [`WriteBackLimiter`](super::WriteBackLimiter), for threads: one thread posts for all. By
+/// [`Builder::write_back`](crate::redis::Builder::write_back).
+///
+/// Copies are the same limiter. The thread ends when the last one is dropped, after a last post; [`close`](Self::close) waits for that.
+///
+/// # Examples
+/// ```
+/// use tollgate::redis::{InProcess, Limit};
+/// use tollgate::Quota;
+///
+/// let server = InProcess::default().blocking(); // or a `BlockingClient`
+/// let limit = Limit::fixed_window(Quota::per_minute(600));
+/// let limiter = server.limiter("api", limit).write_back().processes(4).build()?;
+/// assert!(limiter.check("203.0.113.7").is_allowed()); // decided here
+/// assert_eq!(limiter.close(), 0); // nothing is left to be posted
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct BlockingWriteBackLimiter<C: Clock + Send + Sync + 'static = QuantaClock> {
+    shared: Arc<Shared<C>>,
+    /// Dropped with the last copy.
+    owner: Arc<Owner<C>>,
+}
+
+struct Owner<C: Clock + Send + Sync + 'static> {
+    shared: Arc<Shared<C>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl<C: Clock + Send + Sync + 'static> Drop for Owner<C> {
+    fn drop(&mut self) {
+        self.shared.core.stop();
+        self.shared.wake();
+    }
+}
+
+impl<C: Clock + Send + Sync + 'static> Clone for BlockingWriteBackLimiter<C> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), owner: Arc::clone(&self.owner) }
+    }
+}
+
+impl<C: Clock + Send + Sync + 'static> fmt::Debug for BlockingWriteBackLimiter<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockingWriteBackLimiter").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+fn make<T: BlockingTransport, C: Clock + Send + Sync + 'static>(
+    builder: WriteBackBuilder<T, C>,
+) -> Result<BlockingWriteBackLimiter<C>, WriteBackBuildError> {
+    let WriteBackBuilder { builder, options, clock } = builder;
+    let settings = builder.settings();
+    let plan = Plan::new(&settings.limits)?;
+    let transport = builder.client;
+    let carry = move |core: &Core<C>, call: &Call| core.guard.ask_blocking(&transport, call);
+    let shared = Arc::new(Shared {
+        core: Core::new(&settings, &options, plan, clock),
+        carry: Box::new(carry),
+        bell: Mutex::default(),
+        due: Condvar::new(),
+        told: Condvar::new(),
+    });
+    let posts = Arc::clone(&shared);
+    let thread = Thread::new().name("tollgate-write-back".to_owned()).spawn(move || posts.post());
+    let thread = Mutex::new(Some(thread.map_err(WriteBackBuildError::Thread)?));
+    let owner = Arc::new(Owner { shared: Arc::clone(&shared), thread });
+    Ok(BlockingWriteBackLimiter { shared, owner })
+}
+
+macro_rules! builds {
+    ($($client:ty),+) => {
+        $(
+            impl WriteBackBuilder<$client> {
+                /// Makes the limiter, and starts its thread.
+                ///
+                /// # Errors
+                /// The thread cannot be started, or a quota is beyond what the shared state can reckon with.
+                pub fn build(self) -> Result<BlockingWriteBackLimiter, WriteBackBuildError> {
+                    make(self.clock(QuantaClock::new()))
+                }
+            }
+
+            impl<C: Clock + Send + Sync + 'static> WriteBackBuilder<$client, C> {
+                /// Makes the limiter, and starts its thread.
+                ///
+                /// # Errors
+                /// The thread cannot be started, or a quota is beyond what the shared state can reckon with.
+                pub fn build(self) -> Result<BlockingWriteBackLimiter<C>, WriteBackBuildError> {
+                    make(self)
+                }
+            }
+        )+
+    };
+}
+
+builds!(BlockingClient, BlockingInProcess);
+
+impl<C: Clock> Shared<C> {
+    fn bell(&self) -> MutexGuard<'_, Bell> {
+        self.bell.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        self.bell().is_due = true;
+        self.due.notify_one();
+    }
+
+    /// Posts what is due until it is over, and once more.
+    fn post(&self) {
+        while !self.core.is_stopped() {
+            self.send();
+            let mut bell = self.bell();
+            if !bell.is_due && !self.core.is_stopped() {
+                let waited = self.due.wait_timeout(bell, self.core.rest());
+                bell = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(bell, _)| bell);
+            }
+            bell.is_due = false;
+        }
+        self.flush();
+    }
+
+    /// Whether anything was sent.
+    fn send(&self) -> bool {
+        let mut sent = false;
+        loop {
+            let posts = self.core.book.due(self.core.now_ns());
+            if posts.is_empty() {
+                return sent;
+            }
+            sent = true;
+            for post in posts {
+                let reply = (self.carry)(&self.core, &post.call);
+                self.core.land(&post, reply);
+                self.bell().answers += 1;
+                self.told.notify_all();
+            }
+        }
+    }
+
+    fn flush(&self) -> u64 {
+        let pending = || self.core.book.counted(self.core.now_ns()).pending;
+        let mut last = u64::MAX;
+        loop {
+            self.core.book.hurry();
+            let sent = self.send();
+            let left = pending();
+            if left == 0 || !sent || left >= last {
+                return left;
+            }
+            last = left;
+        }
+    }
+}
+
+impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
+    /// Decides about one unit, here and now. Never waits.
+    pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
+        self.check_n(key, 1)
+    }
+
+    /// Decides about `cost` units, here and now; all or nothing. Never waits.
+    pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+        let (core, key, now) = (&self.shared.core, key.bytes(), self.shared.core.now());
+        let checked = core.check(&key, cost, now);
+        if checked.wakes {
+            self.shared.wake();
+        }
+        core.answer(checked, &key, cost, now)
+    }
+
+    /// As [`check`](Self::check), but waits for the server where this process has spent what it may: no longer than the time-out.
+    pub fn check_waiting<K: Key + ?Sized>(&self, key: &K) -> Answer {
+        self.check_n_waiting(key, 1)
+    }
+
+    /// As [`check_n`](Self::check_n), but waits for the server where this process has spent what it may: no longer than the time-out.
+    pub fn check_n_waiting<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+        let (shared, key) = (&self.shared, key.bytes());
+        let core = &shared.core;
+        let began = Instant::now();
+        for _ in 0..ROUNDS {
+            let answers = shared.bell().answers;
+            let now = core.now();
+            let checked = core.check(&key, cost, now);
+            if checked.wakes {
+                shared.wake();
+            }
+            match checked.verdict {
+                Verdict::Asked => {}
+                Verdict::Full => {
+                    let reply = (shared.carry)(core, &core.exactly(&key, cost));
+                    return core.exact(reply, &key, cost);
+                }
+                Verdict::Held | Verdict::Alone | Verdict::Failing => {
+                    return core.answer(checked, &key, cost, now);
+                }
+            }
+            let left = core.timeout.saturating_sub(began.elapsed());
+            let is_silent = |bell: &mut Bell| bell.answers == answers;
+            let waited = shared.told.wait_timeout_while(shared.bell(), left, is_silent);
+            if left == Duration::ZERO || waited.is_ok_and(|(_, waited)| waited.timed_out()) {
+                break;
+            }
+        }
+        let now = core.now();
+        core.answer(core.check(&key, cost, now), &key, cost, now)
+    }
+
+    /// Posts all that is not posted, in this thread. Returns how many units could not be.
+    pub fn flush(&self) -> u64 {
+        self.shared.flush()
+    }
+
+    /// Posts all that is not posted and ends the thread, for all copies: later checks go on by what this process has, and nothing more is
+    /// posted. Returns how many units could not be.
+    pub fn close(self) -> u64 {
+        self.shared.core.stop();
+        self.shared.wake();
+        let thread = self.owner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // One that panicked has posted what it could.
+            let _ = thread.join();
+        }
+        self.shared.core.stats().pending
+    }
+
+    /// What was counted, and what is not posted. O(keys).
+    #[must_use]
+    pub fn stats(&self) -> WriteBackStats {
+        self.shared.core.stats()
+    }
+
+    /// How the server fares.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.shared.core.guard.health()
+    }
+}

@@ -1,0 +1,333 @@
+//! The write-back limiter of async code.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::book::{Post, Verdict};
+use super::core::Core;
+use super::options::{WriteBackBuildError, WriteBackBuilder};
+use super::stats::WriteBackStats;
+use crate::clock::{Clock, QuantaClock};
+use crate::redis::answer::Answer;
+use crate::redis::call::{Call, Reply, Transport};
+use crate::redis::client::Client;
+use crate::redis::error::Error;
+use crate::redis::health::Health;
+use crate::redis::in_process::InProcess;
+use crate::redis::key::Key;
+use crate::redis::plan::Plan;
+
+/// Waiters of keys share these.
+const BELLS: usize = 256;
+/// So often a call waits for an answer about its key before it takes what it has got.
+const ROUNDS: usize = 4;
+/// A flush goes on for no longer than so many rounds of posts that bring nothing new.
+const FLUSH_ROUNDS: usize = 3;
+
+type Boxed<R> = Pin<Box<dyn Future<Output = R> + Send>>;
+type Carry<C> = Box<dyn Fn(Arc<Shared<C>>, Call) -> Boxed<Result<Reply, Error>> + Send + Sync>;
+
+struct Shared<C> {
+    core: Core<C>,
+    carry: Carry<C>,
+    runtime: Handle,
+    /// Something is due, or it is over.
+    due: Notify,
+    /// The task has ended.
+    ended: Notify,
+    bells: Box<[Notify]>,
+    hasher: ahash::RandomState,
+}
+
+/// A limiter that decides in this process, and tells the server afterwards what it let through. By [`Builder::write_back`].
+///
+/// A check is one compare-exchange, and never waits. Each [`interval`](WriteBackBuilder::interval) a task posts what was let through,
+/// key by key, and learns how all processes together stand; keys that are new, and those whose allowance is spent, are posted at once.
+/// So it costs the server a call for each key in use, process and interval, however many requests there are; and **it admits more than the
+/// limit**, by a bounded amount. Where none may be, use leases or ask for each request.
+///
+/// Copies are the same limiter. The task ends when the last one is dropped, after a last post if the runtime lasts so long;
+/// [`close`](Self::close) waits for that.
+///
+/// # What is guaranteed
+/// `N` processes, a limit of `L` (for GCRA: `B` at once and `r` a second), an interval `T`, a round trip `d`, requests of at most `c`
+/// units.
+///
+/// - **The cap.** After an answer that `R` units are left, a process lets through at most `max(c, share · R)` until the next, and asks
+///   at once when that is spent. `share = (own + L/N) / (used + L)`, of `used` units that the shared state counts, `own` of them this
+///   process's: 1/N where nothing is known, and its part of the traffic later. Of a new key or window it is `max(1, L/N)`.
+/// - **Over-admission in a window** is at most `2 ln 2 · L + c · N`, about `1.39 · L + c · N`, whatever the traffic, and however many
+///   requests come. *Proof sketch.* Nothing is handed out after an answer that says `R = 0`; so what is over is at most what was
+///   handed out by each process's last answer before the limit was reached. Order those answers by time. An answer that came when
+///   `u` units were counted handed out at most `(own + L/N)(L − u)/(u + L)`, or `c`. The `own` of different processes are different units
+///   of those `u`; so the sum over the processes is at most `∫ (L − u)/(u + L) du` from 0 to `L`, which is `(2 ln 2 − 1) L`, and the
+///   parts `L/N` add no more than `L`. Without the cap it would be `(N − 1) · L`.
+/// - **At a rate `λ` of requests** it is also at most about `λ · (T + d)`: whatever is let through is told within that, and a process
+///   that was idle tells at once when it is used again. That is the smaller number where windows are long:
+///   1,000 a minute by ten processes, offered 17 a second: 17, or 1.7 %.
+/// - **By GCRA**, over an interval of length `t` all processes admit at most `B + r · t`, and `2 ln 2 · B + c · N + r · (T + d)` more.
+///   The surplus is debited: what is posted beyond the limit is owed, and paid before anything more is admitted, so the rate is
+///   kept in the long run. Posts come late, so what was idle may be charged up to `r · T` more than was due: never less.
+/// - **Nothing is counted twice.** Posts are totals of this process, window by window: a lost answer, a post sent again or late
+///   changes nothing. What cannot be posted is kept, and sent again with the next; until its window is over, for it is never
+///   charged to another (of a sliding window, to the one before the present still). What is dropped so is
+///   [counted](WriteBackStats::evicted_pending).
+/// - **While the server cannot be asked** a process goes on by what it has: the rest of its allowance, and of each new window `L/N`; by
+///   GCRA 1/N of the rate. So a partition of `P` processes that lasts `t` adds, in the window in which it begins and with
+///   [`OnFailure::Local`](crate::redis::OnFailure::Local), at most `P · max(1, L/N)`, and by GCRA `P/N · (B + r · t)`. With `Open` and
+///   `Closed`, what is beyond the allowance is as they say, and with `Closed` nothing is handed out anew.
+/// - **Windows** are the server's: each answer bounds the difference of the clocks, and within that difference around a window's
+///   end only what is of both windows' allowances is spent. Before the first answer, clocks are taken to agree.
+///
+/// The price is early refusals: [`check`](Self::check) refuses when the allowance is spent, until the answer comes.
+/// [`check_async`](Self::check_async) waits for it.
+///
+/// # More keys than there is room for
+/// Beyond [`max_keys`](crate::redis::Builder::max_keys) a new key has no place here. `check_async` then asks the server for this very
+/// request; `check` refuses. Idle keys are forgotten, earlier if more than half of the room is used.
+///
+/// # Examples
+/// ```
+/// use tollgate::redis::{InProcess, Limit};
+/// use tollgate::Quota;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = InProcess::default(); // or a `Client`
+/// let limit = Limit::fixed_window(Quota::per_minute(600));
+/// let limiter = server.limiter("api", limit).write_back().processes(4).build()?;
+/// assert!(limiter.check("203.0.113.7").is_allowed()); // decided here
+/// assert_eq!(limiter.flush().await, 0); // nothing is left to be posted
+/// assert_eq!(limiter.stats().posts, 1);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// [`Builder::write_back`]: crate::redis::Builder::write_back
+pub struct WriteBackLimiter<C: Clock + Send + Sync + 'static = QuantaClock> {
+    shared: Arc<Shared<C>>,
+    /// Dropped with the last copy.
+    owner: Arc<Owner<C>>,
+}
+
+struct Owner<C: Clock>(Arc<Shared<C>>);
+
+impl<C: Clock> Drop for Owner<C> {
+    fn drop(&mut self) {
+        self.0.core.stop();
+        self.0.due.notify_one();
+    }
+}
+
+impl<C: Clock + Send + Sync + 'static> Clone for WriteBackLimiter<C> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), owner: Arc::clone(&self.owner) }
+    }
+}
+
+impl<C: Clock + Send + Sync + 'static> fmt::Debug for WriteBackLimiter<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteBackLimiter").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+fn make<T: Transport, C: Clock + Send + Sync + 'static>(
+    builder: WriteBackBuilder<T, C>,
+) -> Result<WriteBackLimiter<C>, WriteBackBuildError> {
+    let WriteBackBuilder { builder, options, clock } = builder;
+    let runtime = Handle::try_current().map_err(|_| WriteBackBuildError::NoRuntime)?;
+    let settings = builder.settings();
+    let plan = Plan::new(&settings.limits)?;
+    let transport = Arc::new(builder.client);
+    let carry = move |shared: Arc<Shared<C>>, call: Call| -> Boxed<Result<Reply, Error>> {
+        let transport = Arc::clone(&transport);
+        Box::pin(async move { shared.core.guard.ask(&*transport, &call).await })
+    };
+    let shared = Arc::new(Shared {
+        core: Core::new(&settings, &options, plan, clock),
+        carry: Box::new(carry),
+        runtime,
+        due: Notify::new(),
+        ended: Notify::new(),
+        bells: (0..BELLS).map(|_| Notify::new()).collect(),
+        hasher: ahash::RandomState::new(),
+    });
+    shared.runtime.spawn(post(Arc::clone(&shared)));
+    let owner = Arc::new(Owner(Arc::clone(&shared)));
+    Ok(WriteBackLimiter { shared, owner })
+}
+
+macro_rules! builds {
+    ($($client:ty),+) => {
+        $(
+            impl WriteBackBuilder<$client> {
+                /// Makes the limiter. Its task is spawned on the present tokio runtime.
+                ///
+                /// # Errors
+                /// There is no runtime, or a quota is beyond what the shared state can reckon with.
+                pub fn build(self) -> Result<WriteBackLimiter, WriteBackBuildError> {
+                    make(self.clock(QuantaClock::new()))
+                }
+            }
+
+            impl<C: Clock + Send + Sync + 'static> WriteBackBuilder<$client, C> {
+                /// Makes the limiter. Its task is spawned on the present tokio runtime.
+                ///
+                /// # Errors
+                /// There is no runtime, or a quota is beyond what the shared state can reckon with.
+                pub fn build(self) -> Result<WriteBackLimiter<C>, WriteBackBuildError> {
+                    make(self)
+                }
+            }
+        )+
+    };
+}
+
+builds!(Client, InProcess);
+
+/// Posts what is due until it is over, and once more.
+async fn post<C: Clock + Send + Sync + 'static>(shared: Arc<Shared<C>>) {
+    let core = &shared.core;
+    while !core.is_stopped() {
+        for post in core.book.due(core.now_ns()) {
+            shared.runtime.spawn(Arc::clone(&shared).send(post));
+        }
+        // Either way there may be something to do.
+        let _ = tokio::time::timeout(core.rest(), shared.due.notified()).await;
+    }
+    shared.flush().await;
+    shared.ended.notify_one();
+}
+
+impl<C: Clock + Send + Sync + 'static> Shared<C> {
+    fn bell(&self, key: &[u8]) -> &Notify {
+        let hash = self.hasher.hash_one(key);
+        #[expect(clippy::cast_possible_truncation, reason = "less than there are bells")]
+        let index = (hash % BELLS as u64) as usize;
+        &self.bells[index]
+    }
+
+    async fn send(self: Arc<Self>, post: Post) {
+        let reply = (self.carry)(Arc::clone(&self), post.call.clone()).await;
+        if self.core.land(&post, reply) {
+            self.due.notify_one();
+        }
+        self.bell(post.key()).notify_waiters();
+    }
+
+    async fn flush(self: &Arc<Self>) -> u64 {
+        let mut last = u64::MAX;
+        let mut rounds = 0;
+        while rounds < FLUSH_ROUNDS {
+            self.core.book.hurry();
+            let mut posts = JoinSet::new();
+            for post in self.core.book.due(self.core.now_ns()) {
+                posts.spawn(Arc::clone(self).send(post));
+            }
+            if posts.is_empty() && self.core.book.in_flight() > 0 {
+                // By the task.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            while posts.join_next().await.is_some() {}
+            let pending = self.core.book.counted(self.core.now_ns()).pending;
+            if pending == 0 {
+                return 0;
+            }
+            rounds = if pending < last || self.core.book.in_flight() > 0 { 0 } else { rounds + 1 };
+            last = pending;
+        }
+        last
+    }
+}
+
+impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
+    /// Decides about one unit, here and now. Never waits.
+    pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
+        self.check_n(key, 1)
+    }
+
+    /// Decides about `cost` units, here and now; all or nothing. Never waits.
+    pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+        let (core, key, now) = (&self.shared.core, key.bytes(), self.shared.core.now());
+        let checked = core.check(&key, cost, now);
+        if checked.wakes {
+            self.shared.due.notify_one();
+        }
+        core.answer(checked, &key, cost, now)
+    }
+
+    /// As [`check`](Self::check), but waits for the server where this process has spent what it may: no longer than the time-out.
+    pub async fn check_async<K: Key + ?Sized>(&self, key: &K) -> Answer {
+        self.check_n_async(key, 1).await
+    }
+
+    /// As [`check_n`](Self::check_n), but waits for the server where this process has spent what it may: no longer than the time-out.
+    ///
+    /// A future that is dropped has charged nothing, unless it was about to be ready.
+    pub async fn check_n_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+        let (shared, key) = (&self.shared, key.bytes());
+        let core = &shared.core;
+        let deadline = tokio::time::Instant::now() + core.timeout;
+        for _ in 0..ROUNDS {
+            let mut told = pin!(shared.bell(&key).notified());
+            // From here on no bell is missed.
+            told.as_mut().enable();
+            let now = core.now();
+            let checked = core.check(&key, cost, now);
+            if checked.wakes {
+                shared.due.notify_one();
+            }
+            match checked.verdict {
+                Verdict::Asked => {}
+                Verdict::Full => {
+                    let reply = (shared.carry)(Arc::clone(shared), core.exactly(&key, cost)).await;
+                    return core.exact(reply, &key, cost);
+                }
+                Verdict::Held | Verdict::Alone | Verdict::Failing => {
+                    return core.answer(checked, &key, cost, now);
+                }
+            }
+            if tokio::time::timeout_at(deadline, told).await.is_err() {
+                break;
+            }
+        }
+        let now = core.now();
+        core.answer(core.check(&key, cost, now), &key, cost, now)
+    }
+
+    /// Posts all that is not posted. Returns how many units could not be.
+    pub async fn flush(&self) -> u64 {
+        self.shared.flush().await
+    }
+
+    /// Posts all that is not posted and ends the task, for all copies: later checks go on by what this process has, and nothing more is
+    /// posted. Returns how many units could not be.
+    pub async fn close(self) -> u64 {
+        let shared = Arc::clone(&self.shared);
+        shared.core.stop();
+        shared.due.notify_one();
+        shared.ended.notified().await;
+        // For others that close.
+        shared.ended.notify_one();
+        shared.core.stats().pending
+    }
+
+    /// What was counted, and what is not posted. O(keys).
+    #[must_use]
+    pub fn stats(&self) -> WriteBackStats {
+        self.shared.core.stats()
+    }
+
+    /// How the server fares.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.shared.core.guard.health()
+    }
+}

@@ -1,0 +1,104 @@
+//! What the modes that decide in the process admit, against what their texts say, in virtual time.
+
+use std::time::Duration;
+
+use tollgate::Quota;
+use tollgate::redis::Limit;
+use tollgate::redis::simulation::{Faults, Mode, Network, Outcome, Pattern, Setup, run};
+
+fn setup(mode: Mode, limit: Limit, nodes: u32, pattern: Pattern, network: Network) -> Setup {
+    Setup {
+        mode,
+        limit,
+        nodes,
+        pattern,
+        per_second: 300,
+        seconds: 30,
+        interval: Duration::from_secs(1),
+        network,
+        faults: Faults::default(),
+        seed: 7,
+    }
+}
+
+fn limits() -> [Limit; 3] {
+    let quota = Quota::new(1_000, Duration::from_secs(10));
+    [
+        Limit::fixed_window(quota),
+        Limit::gcra(quota.burst(200)),
+        Limit::fixed_window(Quota::new(20, Duration::from_secs(10))),
+    ]
+}
+
+fn cells() -> impl Iterator<Item = (Mode, Network)> {
+    Mode::ALL.into_iter().flat_map(|mode| [(mode, Network::Lan), (mode, Network::Regions)])
+}
+
+fn say(setup: &Setup, outcome: &Outcome) {
+    println!(
+        "{:10} {:?} {:5} {:10} {:6} {:?}",
+        setup.mode.name(),
+        setup.limit.kind(),
+        setup.nodes,
+        setup.pattern.name(),
+        setup.network.name(),
+        outcome
+    );
+}
+
+#[test]
+fn what_is_admitted_is_within_the_bound() {
+    for limit in limits() {
+        for nodes in [1, 4, 25] {
+            for pattern in Pattern::ALL {
+                for (mode, network) in cells() {
+                    let setup = setup(mode, limit, nodes, pattern, network);
+                    let outcome = run(&setup);
+                    say(&setup, &outcome);
+                    assert!(outcome.over <= outcome.bound, "{setup:?}: {outcome:?}");
+                    if mode == Mode::Lease {
+                        assert!(
+                            outcome.charged >= outcome.admitted,
+                            "only what is charged is spent: {outcome:?}"
+                        );
+                        continue;
+                    }
+                    assert_eq!(
+                        outcome.charged + outcome.dropped + outcome.pending,
+                        outcome.admitted,
+                        "every unit is charged once, or counted as dropped: {setup:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn faults_cost_no_more_than_the_bound_says() {
+    for limit in limits() {
+        for pattern in Pattern::ALL {
+            for (lost, partition_ms) in [(20, None), (0, Some((3_000, 7_000))), (5, Some((6_000, 21_000)))] {
+                let mut setup = setup(Mode::WriteBack, limit, 10, pattern, Network::Lan);
+                setup.faults = Faults { lost, partition_ms };
+                let outcome = run(&setup);
+                say(&setup, &outcome);
+                assert!(outcome.over <= outcome.bound, "{setup:?}: {outcome:?}");
+                assert!(outcome.charged <= outcome.admitted, "nothing is charged twice: {outcome:?}");
+                let found = outcome.charged + outcome.dropped + outcome.pending;
+                assert!(found >= outcome.admitted, "nothing is lost: {outcome:?}");
+                let leases = Setup { mode: Mode::Lease, ..setup };
+                let outcome = run(&leases);
+                say(&leases, &outcome);
+                assert!(outcome.over <= outcome.bound, "{leases:?}: {outcome:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_is_what_its_seed_says() {
+    let setup = setup(Mode::WriteBack, limits()[0], 4, Pattern::Zipf, Network::Lan);
+    assert_eq!(run(&setup), run(&setup));
+    assert_ne!(run(&setup), run(&Setup { seed: 8, ..setup }));
+}

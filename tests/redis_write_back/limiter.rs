@@ -1,0 +1,181 @@
+//! The limiters, with a server in this process and a clock that is set.
+
+use std::time::Duration;
+
+use tollgate::redis::{DecidedBy, InProcess, Limit, OnFailure, WriteBackBuildError, WriteBackLimiter};
+use tollgate::{ManualClock, Quota, Timestamp};
+
+const START: Timestamp = Timestamp::from_secs(1_699_999_200);
+
+fn clock() -> ManualClock {
+    let clock = ManualClock::default();
+    clock.set(START);
+    clock
+}
+
+fn limiter(
+    server: &InProcess,
+    clock: &ManualClock,
+    limit: Limit,
+    processes: u32,
+) -> WriteBackLimiter<ManualClock> {
+    let builder = server.limiter("api", limit).write_back().processes(processes);
+    builder.clock(clock.clone()).build().unwrap()
+}
+
+fn admitted(limiter: &WriteBackLimiter<ManualClock>, times: usize) -> usize {
+    (0..times).filter(|_| limiter.check("a").is_allowed()).count()
+}
+
+#[test]
+fn a_runtime_is_needed() {
+    let server = InProcess::default();
+    let limit = Limit::gcra(Quota::per_second(1));
+    let error = server.limiter("api", limit).write_back().build().unwrap_err();
+    assert!(matches!(error, WriteBackBuildError::NoRuntime));
+    assert!(error.to_string().contains("tokio runtime"), "{error}");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn processes_learn_of_each_other() {
+    let (clock, limit) = (clock(), Limit::fixed_window(Quota::per_minute(100)));
+    let server = InProcess::new(clock.clone());
+    let [one, two] = [(); 2].map(|()| limiter(&server, &clock, limit, 2));
+    assert_eq!((admitted(&one, 100), admitted(&two, 100)), (50, 50), "a half each, before anything is known");
+    assert_eq!((one.flush().await, two.flush().await), (0, 0));
+    assert_eq!(admitted(&two, 100), 0, "the limit is used up");
+    // The first asked when half was left, and had posted all of what was used: (50 + 100 / 2) / (50 + 100) of 50.
+    assert_eq!(admitted(&one, 100), 33);
+    assert_eq!((one.flush().await, admitted(&one, 100)), (0, 0));
+    let stats = one.stats();
+    assert_eq!((stats.keys, stats.pending, stats.failures, stats.evicted_pending), (1, 0, 0, 0));
+    assert_eq!((stats.overshoot, two.stats().overshoot), (33, 0), "what was too much is known");
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(admitted(&one, 100), 50, "the next window is another");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn one_that_has_all_the_traffic_gets_nearly_all() {
+    let (clock, limit) = (clock(), Limit::fixed_window(Quota::per_minute(1_000)));
+    let server = InProcess::new(clock.clone());
+    let busy = limiter(&server, &clock, limit, 10);
+    let (mut admitted, mut posts) = (0, 0);
+    while posts < 60 && admitted < 1_000 {
+        admitted += (0..1_000).filter(|_| busy.check("a").is_allowed()).count();
+        assert_eq!(busy.flush().await, 0);
+        posts += 1;
+    }
+    assert_eq!(admitted, 1_000, "all of it");
+    assert!(posts < 40, "in {posts} posts");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn whoever_may_wait_is_told_when_the_allowance_is_spent() {
+    let (clock, limit) = (clock(), Limit::fixed_window(Quota::per_minute(100)));
+    let server = InProcess::new(clock.clone());
+    let limiter = limiter(&server, &clock, limit, 10);
+    let mut allowed = 0;
+    for _ in 0..150 {
+        let answer = limiter.check_async("a").await;
+        assert_eq!(answer.by(), DecidedBy::Held);
+        allowed += u64::from(answer.is_allowed());
+    }
+    assert_eq!(allowed, 100, "none is refused while there is room");
+    let answer = limiter.check_async("a").await;
+    assert_eq!(answer.retry_after(), Some(Duration::from_secs(60)));
+    // More than this process's share, though not than the limit.
+    assert!(limiter.check_n_async("b", 60).await.is_allowed());
+    assert!(limiter.check_n_async("b", 60).await.is_denied());
+    assert!(limiter.check_n_async("b", 101).await.decision().is_never());
+    assert!(limiter.check_n("b", 0).is_allowed());
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn every_limit_is_posted_to_by_its_own_windows() {
+    let clock = clock();
+    let server = InProcess::new(clock.clone());
+    let make = || {
+        let builder = server.limiter("api", Limit::fixed_window(Quota::per_second(10)));
+        let builder =
+            builder.and(Limit::fixed_window(Quota::per_hour(25))).and(Limit::gcra(Quota::per_minute(600)));
+        builder.write_back().clock(clock.clone()).build().unwrap()
+    };
+    let one = make();
+    for admits in [10, 10, 5, 0] {
+        assert_eq!(admitted(&one, 20), admits, "the hour's limit outlasts the second's windows");
+        assert_eq!(one.flush().await, 0);
+        clock.advance(Duration::from_secs(1));
+    }
+    let two = make();
+    assert!(two.check_async("a").await.is_allowed(), "what is not known yet is its own part");
+    assert_eq!(two.flush().await, 0);
+    assert!(two.check_async("a").await.is_denied());
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn what_is_let_through_is_posted_before_the_end() {
+    let (clock, limit) = (clock(), Limit::fixed_window(Quota::per_minute(100)));
+    let server = InProcess::new(clock.clone());
+    let closed = limiter(&server, &clock, limit, 1);
+    let copy = closed.clone();
+    assert_eq!(admitted(&copy, 30), 30);
+    assert_eq!(closed.close().await, 0);
+    let dropped = limiter(&server, &clock, limit, 2);
+    assert_eq!(admitted(&dropped, 30), 30);
+    drop(dropped);
+    // The task posts once more when the last copy is gone.
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    let last = limiter(&server, &clock, limit, 2);
+    assert!(last.check("a").is_allowed());
+    assert_eq!(last.flush().await, 0);
+    let rest = (0..1_000).filter(|_| last.check("a").is_allowed()).count();
+    let mut rest = rest + 1;
+    while last.check_async("a").await.is_allowed() {
+        rest += 1;
+    }
+    assert_eq!(rest, 40, "30 and 30 were posted");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_key_without_a_place_is_asked_about() {
+    let (clock, limit) = (clock(), Limit::fixed_window(Quota::per_minute(2)));
+    let server = InProcess::new(clock.clone());
+    let builder = server.limiter("api", limit).max_keys(1).on_failure(OnFailure::Closed);
+    let limiter = builder.write_back().clock(clock.clone()).build().unwrap();
+    assert!(limiter.check("a").is_allowed());
+    assert!(limiter.check("b").is_denied(), "there is no place for it");
+    for allowed in [true, true, false] {
+        let answer = limiter.check_async("b").await;
+        assert_eq!((answer.is_allowed(), answer.by()), (allowed, DecidedBy::Server));
+    }
+    // Once the first is idle, there is.
+    assert_eq!(limiter.flush().await, 0);
+    clock.advance(Duration::from_secs(180));
+    assert_eq!(limiter.flush().await, 0);
+    assert!(limiter.check("b").is_allowed());
+}
+
+#[test]
+fn threads_have_the_same() {
+    let (clock, limit) = (clock(), Limit::fixed_window(Quota::per_minute(100)));
+    let server = InProcess::new(clock.clone()).blocking();
+    let make = || {
+        let builder = server.limiter("api", limit).write_back().processes(10);
+        builder.clock(clock.clone()).build().unwrap()
+    };
+    let one = make();
+    let allowed = (0..150).filter(|_| one.check_waiting("a").is_allowed()).count();
+    assert_eq!(allowed, 100, "none is refused while there is room");
+    assert_eq!(one.flush(), 0);
+    let two = make();
+    assert!((0..20).filter(|_| two.check("a").is_allowed()).count() <= 10);
+    assert_eq!(two.flush(), 0);
+    assert!(two.check("a").is_denied());
+    let stats = two.stats();
+    assert_eq!(stats.pending, 0);
+    assert!(stats.overshoot > 0, "{stats:?}");
+    assert_eq!((one.clone().close(), two.close()), (0, 0));
+    assert_eq!(one.close(), 0);
+}
