@@ -17,6 +17,8 @@ mod ours;
 mod properties;
 #[path = "rules_config/refused.rs"]
 mod refused;
+#[path = "rules_config/shared.rs"]
+mod shared;
 #[path = "rules_config/support.rs"]
 mod support;
 #[path = "rules_config/warned.rs"]

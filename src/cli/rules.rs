@@ -10,7 +10,7 @@ use super::human;
 use super::input::row::printable;
 use super::report;
 use super::storage::Memory;
-use crate::rules::{Config, Domain, Limit, Problem, Rule, Store};
+use crate::rules::{Config, Domain, Limit, Problem, Rule, Shared, Store};
 
 /// `tollgate rules`.
 #[derive(Subcommand, Debug)]
@@ -89,6 +89,26 @@ struct RuleJson<'a> {
     says: SaysJson<'a>,
 }
 
+/// How a limit is shared between processes.
+#[derive(Serialize, Debug)]
+struct SharedJson {
+    mode: String,
+    on_failure: String,
+    processes: u32,
+    timeout_ms: u64,
+}
+
+impl SharedJson {
+    fn of(shared: &Shared) -> Self {
+        Self {
+            mode: shared.mode.to_string(),
+            on_failure: shared.on_failure.to_string(),
+            processes: shared.processes,
+            timeout_ms: u64::try_from(shared.timeout.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
 /// What a rule says.
 #[derive(Serialize, Debug)]
 pub struct SaysJson<'a> {
@@ -100,6 +120,8 @@ pub struct SaysJson<'a> {
     store: Option<String>,
     memory_bytes: Option<usize>,
     max_keys: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared: Option<SharedJson>,
     soft: Option<u64>,
     shadow: bool,
     quota_mode: bool,
@@ -151,6 +173,7 @@ impl<'a> SaysJson<'a> {
             store: None,
             memory_bytes: None,
             max_keys: None,
+            shared: None,
             soft: Some(rule.soft).filter(|&soft| soft < u64::MAX),
             shadow: rule.shadow,
             quota_mode: rule.quota_mode,
@@ -170,6 +193,7 @@ impl<'a> SaysJson<'a> {
                         json.memory_bytes = memory.bytes();
                     }
                     Some(Store::Keyed { max_keys }) => json.max_keys = *max_keys,
+                    Some(Store::Redis(shared)) => json.shared = Some(SharedJson::of(shared)),
                     None => {}
                 }
             }
@@ -288,6 +312,11 @@ fn kept(store: &Store) -> String {
         }
         Store::Keyed { max_keys: Some(most) } => format!("keyed, {}", human::counted(*most as u64, "key")),
         Store::Keyed { max_keys: None } => "keyed".to_owned(),
+        Store::Redis(shared) => {
+            let of = human::counted(shared.processes.into(), "process");
+            let of = if shared.processes == 1 { of } else { format!("{of}es") };
+            format!("redis, {}, {of}", shared.mode)
+        }
     }
 }
 

@@ -107,6 +107,14 @@ impl<T> AtomicLimiter<T> {
     }
 }
 
+#[cfg(feature = "rules")]
+impl<T> AtomicLimiter<T> {
+    /// What becomes of a request of who cannot wait for the server: as if that could not be asked.
+    pub(crate) fn unasked<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+        self.shared.guard.fallback(&key.bytes(), cost, self.shared.clock.now())
+    }
+}
+
 impl<T> Shared<T> {
     fn call(&self, key: &[u8], ask: Ask, now: Option<Timestamp>) -> Call {
         Call { tag: key::tagged(&self.head, key), plan: Arc::clone(&self.plan), ask, now }

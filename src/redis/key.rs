@@ -60,6 +60,15 @@ impl<K: Key + ?Sized> Key for &K {
     }
 }
 
+/// Both, the first one after its length.
+impl<A: Key, B: Key> Key for (A, B) {
+    fn bytes(&self) -> Cow<'_, [u8]> {
+        let (one, other) = (self.0.bytes(), self.1.bytes());
+        let length = one.len().to_string();
+        Cow::Owned([length.as_bytes(), b":", &one, &other].concat())
+    }
+}
+
 macro_rules! as_text {
     ($($key:ty),+) => {
         $(impl Key for $key {
@@ -145,6 +154,15 @@ mod tests {
         assert_eq!(text(&long), text(&long));
         assert!(text(&[b'x'; 96]).ends_with("xx}"));
         assert!(text(&[0xff; 40]).contains("|#"), "escaped it is longer");
+    }
+
+    #[test]
+    fn pairs_are_not_run_together() {
+        let pair = |one: &'static str, other: &'static str| (one, other).bytes().into_owned();
+        assert_eq!(pair("GET", "/a"), b"3:GET/a");
+        assert_ne!(pair("ab", "c"), pair("a", "bc"));
+        assert_ne!(pair("1:a", ""), pair("", "1:a"));
+        assert_eq!((("a", "b"), 7_u32).bytes(), b"4:1:ab7".as_slice());
     }
 
     #[test]

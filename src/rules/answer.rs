@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::live::{Active, InForce, Live};
+use super::live::{Active, Gate, InForce, Live};
+use super::shared::DecidedBy;
 use super::spec::{Limit, Rule};
 use crate::decision::{Decision, Outcome};
 use crate::sync::Loaded;
@@ -33,6 +34,8 @@ pub enum Verdict {
     ShadowDenied,
     /// The rule lets all through, uncounted.
     Unlimited,
+    /// The rule is shared by processes, and was not asked: another one refused the request already, or it costs nothing.
+    NotAsked,
 }
 
 /// How a rule takes part in a request.
@@ -54,8 +57,10 @@ pub(super) struct Decided {
     pub(super) descriptor: u32,
     pub(super) part: Part,
     pub(super) soft: bool,
-    /// None of a rule without a limit.
+    /// None of a rule without a limit, and of a shared one that was not asked.
     pub(super) decision: Option<Decision>,
+    /// Who decided, of a shared rule.
+    pub(super) by: Option<DecidedBy>,
 }
 
 /// Rules of one request: mostly one or two.
@@ -236,6 +241,7 @@ impl<'a> Applied<'a> {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self.decided.decision {
+            None if self.is_unasked() => Verdict::NotAsked,
             None => Verdict::Unlimited,
             Some(decision) if decision.is_allowed() && self.decided.soft => Verdict::SoftLimited,
             Some(decision) if decision.is_allowed() => Verdict::Allowed,
@@ -244,17 +250,36 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// Its decision; `None` of a rule that has no limit, or that another one replaces. Of a request that another rule refused, it
+    /// Its decision; `None` of a rule that has no limit, that another one replaces, or that was [not asked](Verdict::NotAsked). Of a request that another rule refused, it
     /// says what this one would have decided.
     #[must_use]
     pub fn decision(&self) -> Option<&'a Decision> {
         self.decided.decision.as_ref()
     }
 
-    /// The units that would be admitted now; `u64::MAX` without a limit, 0 of a rule that only reports and would refuse.
+    /// Who decided, of a rule that processes share; `None` of others, and of one that was not asked.
+    #[cfg(feature = "redis")]
+    #[must_use]
+    pub fn decided_by(&self) -> Option<DecidedBy> {
+        self.decided.by
+    }
+
+    /// Whether its figures mean nothing: the server could not be asked, and nobody decided.
+    #[cfg(feature = "tower")]
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.decided.by.is_some_and(super::shared::is_undecided)
+    }
+
+    fn is_unasked(&self) -> bool {
+        matches!(self.active.gate, Gate::Shared(_)) && self.decided.part != Part::Replaced
+    }
+
+    /// The units that would be admitted now; `u64::MAX` without a limit, 0 of a rule that only reports and would refuse, and of one
+    /// that was not asked.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         match &self.decided.decision {
+            None if self.is_unasked() => 0,
             None => u64::MAX,
             Some(decision) if decision.is_denied() && !self.refuses() => 0,
             Some(decision) => decision.remaining(),

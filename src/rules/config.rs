@@ -15,6 +15,7 @@ mod node;
 mod problem;
 mod scalar;
 mod settings;
+mod shared;
 mod toml;
 mod warnings;
 mod yaml;

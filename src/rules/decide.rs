@@ -10,6 +10,7 @@ use super::answer::{Decided, Few, Part};
 use super::live::{Active, Gate, InForce, Limiter};
 use super::overrides::Overrides;
 use super::request::{Descriptor, Key};
+use super::shared;
 use super::spec::Charging;
 use crate::clock::{Clock, saturating_nanos};
 use crate::decision::{Decision, Facts, Outcome};
@@ -30,12 +31,12 @@ const MILLION: u32 = 1_000_000;
 /// A rule that applies to a request, and what it is asked.
 #[derive(Debug)]
 pub(super) struct Ask<'r> {
-    active: &'r Active,
-    key: Key<'r>,
-    cost: u64,
+    pub(super) active: &'r Active,
+    pub(super) key: Key<'r>,
+    pub(super) cost: u64,
     /// The limit that the request brings along.
     own: Option<u32>,
-    charged: bool,
+    pub(super) charged: bool,
     /// What was in use before, if requests are counted first.
     before: u64,
 }
@@ -43,7 +44,7 @@ pub(super) struct Ask<'r> {
 /// The rules that apply to a request, decided together: what each is asked, and what it says, in place, for it is large.
 #[derive(Debug, Default)]
 pub(super) struct Asks<'r> {
-    asks: SmallVec<[Ask<'r>; 2]>,
+    pub(super) asks: SmallVec<[Ask<'r>; 2]>,
     said: Few<Decided>,
 }
 
@@ -61,7 +62,8 @@ impl<'r> Asks<'r> {
         let mut replaces = false;
         for (descriptor, place) in descriptors.iter().zip(0..) {
             let cost = descriptor.cost(cost);
-            let said = |rule, part| Decided { rule, descriptor: place, part, soft: false, decision: None };
+            let said =
+                |rule, part| Decided { rule, descriptor: place, part, soft: false, decision: None, by: None };
             if let Some((requests, unit)) = descriptor.own_limit() {
                 if let Some(active) = domain.override_of(unit, hasher) {
                     let key = Key::of(&domain.name, descriptor, active);
@@ -119,7 +121,7 @@ impl<'r> Asks<'r> {
     }
 
     /// What they say together: of those that refuse one may say never.
-    fn outcome(&self) -> Outcome {
+    pub(super) fn outcome(&self) -> Outcome {
         let mut outcome = Outcome::Allowed;
         for said in self.of(Part::Enforced) {
             outcome = worse(outcome, said.outcome());
@@ -148,7 +150,10 @@ impl<'r> Asks<'r> {
     }
 
     /// Those that take part so.
-    fn each(&mut self, part: impl Fn(Part) -> bool) -> impl Iterator<Item = (&mut Ask<'r>, &mut Decided)> {
+    pub(super) fn each(
+        &mut self,
+        part: impl Fn(Part) -> bool,
+    ) -> impl Iterator<Item = (&mut Ask<'r>, &mut Decided)> {
         self.asks.iter_mut().zip(&mut self.said).filter(move |(_, said)| part(said.part))
     }
 
@@ -168,12 +173,22 @@ impl<'r> Asks<'r> {
         let admitted = (!several || self.outcome() == Outcome::Allowed) && self.charge_all(when);
         if several && !admitted && self.charged() {
             self.undo(when);
-            // What refused stays what it said: by now it might admit, but nothing is charged for that.
-            let admits = |said: &Decided| refuses(said.part) && said.outcome() == Outcome::Allowed;
-            for (ask, said) in self.each(|_| true).filter(|(_, said)| admits(said)) {
-                ask.look(said, 0, when);
-            }
+            self.look_again(when);
         }
+        self.report_only(admitted, when);
+    }
+
+    /// Looks again at what was charged and given back. What refused stays what it said: by now it might admit, but nothing is charged
+    /// for that.
+    pub(super) fn look_again<C: Clock>(&mut self, when: When<'_, C>) {
+        let admits = |said: &Decided| refuses(said.part) && said.outcome() == Outcome::Allowed;
+        for (ask, said) in self.each(|_| true).filter(|(_, said)| admits(said)) {
+            ask.look(said, 0, when);
+        }
+    }
+
+    /// Decides those that only report: they are charged if the request is admitted.
+    pub(super) fn report_only<C: Clock>(&mut self, admitted: bool, when: When<'_, C>) {
         for (ask, said) in self.each(|part| part == Part::Shadow) {
             if admitted {
                 ask.charge(said, when);
@@ -184,7 +199,7 @@ impl<'r> Asks<'r> {
     }
 
     /// Looks at all that can refuse; at one that counts what another before it counts too, for the cost of both.
-    fn look_together<C: Clock>(&mut self, when: When<'_, C>) {
+    pub(super) fn look_together<C: Clock>(&mut self, when: When<'_, C>) {
         for place in 0..self.asks.len() {
             let (before, rest) = self.asks.split_at_mut(place);
             if let (Some(ask), Some(said)) = (rest.first_mut(), self.said.get_mut(place))
@@ -198,7 +213,7 @@ impl<'r> Asks<'r> {
     }
 
     /// Those that can be taken back first. Whether the request may go.
-    fn charge_all<C: Clock>(&mut self, when: When<'_, C>) -> bool {
+    pub(super) fn charge_all<C: Clock>(&mut self, when: When<'_, C>) -> bool {
         for undoes in [true, false] {
             for (ask, said) in self.each(|part| part == Part::Enforced) {
                 if ask.undoes() == undoes {
@@ -221,11 +236,14 @@ impl<'r> Asks<'r> {
     /// Takes back what was charged, as far as it can be.
     pub(super) fn undo<C: Clock>(&mut self, when: When<'_, C>) {
         for (ask, said) in self.each(|_| true) {
-            if std::mem::take(&mut ask.charged)
-                && let (Some(limiter), Some(charge)) = (ask.active.limiter(), &said.decision)
-            {
+            if !std::mem::take(&mut ask.charged) {
+                continue;
+            }
+            if let (Some(limiter), Some(charge)) = (ask.active.limiter(), &said.decision) {
                 let store = limiter.generation.store();
                 store.give_back(ask.key.as_str(), when, charge, charge.charged());
+            } else if let (Some(shared), Some(charge)) = (ask.active.shared(), &said.decision) {
+                shared.limiter.refund(ask.key.as_str(), charge, said.by);
             }
         }
     }
@@ -267,7 +285,7 @@ impl Decided {
 }
 
 /// Whether it can refuse the request.
-fn refuses(part: Part) -> bool {
+pub(super) fn refuses(part: Part) -> bool {
     matches!(part, Part::Enforced | Part::Quota)
 }
 
@@ -279,6 +297,10 @@ fn part(active: &Active, key: &Key<'_>, index: u32, now_ns: u64, hasher: &Hasher
         rule.enforced_per_million < MILLION && {
             let hash = match rule.counted_by {
                 0 => hasher.hash_one((index, now_ns)),
+                // The same keys in all processes that share it.
+                _ if rule.is_shared() => {
+                    Hasher::with_seeds(1, 2, 3, 4).hash_one((&rule.identity, key.as_str()))
+                }
                 _ => hasher.hash_one((&rule.identity, key.as_str())),
             };
             // The top of the hash as a part of a million.
@@ -306,12 +328,18 @@ fn worse(one: Outcome, other: Outcome) -> Outcome {
 impl Ask<'_> {
     /// How many units of its cost are in use beyond the soft limit. None of a rule that only reports: that marks nobody.
     fn beyond_soft(&self, said: &Decided, shadow: bool) -> u64 {
-        let Some((decision, limiter)) = said.decision.as_ref().zip(self.active.limiter()) else { return 0 };
+        let Some(decision) = &said.decision else { return 0 };
         let soft = self.active.rule.soft;
         if soft == u64::MAX || decision.is_denied() || shadow || !refuses(said.part) {
             return 0;
         }
-        limiter.generation.store().owed(decision).saturating_sub(soft).min(self.cost)
+        let owed = match &self.active.gate {
+            Gate::Limited(limiter) => limiter.generation.store().owed(decision),
+            // Of those that nobody decided, it is not known.
+            Gate::Shared(_) if !said.by.is_some_and(shared::is_failure) => decision.owed(),
+            _ => return 0,
+        };
+        owed.saturating_sub(soft).min(self.cost)
     }
 
     /// Counts what came of it; of a refusal whether that only reports. A look is nothing to count; and of a request
@@ -328,10 +356,21 @@ impl Ask<'_> {
             return None;
         }
         let Some(decision) = &said.decision else {
-            active.meters.record(Event::Unlimited, *cost);
+            if active.shared().is_none() {
+                active.meters.record(Event::Unlimited, *cost);
+            }
             return None;
         };
         let counts_first = domain.charging == Charging::CountFirst;
+        if let Some(event) = said.by.and_then(shared::event) {
+            let is_allowed = decision.is_allowed();
+            if !is_allowed || outcome == Outcome::Allowed || shadow || counts_first {
+                active.meters.record(event, *cost);
+            }
+            let refuses_none =
+                shadow || said.part == Part::Shadow || (said.part == Part::Quota && !quotas_refuse);
+            return (!is_allowed).then_some(refuses_none);
+        }
         if decision.is_allowed() {
             if outcome == Outcome::Allowed || shadow || counts_first {
                 active.meters.observe(decision, false);
@@ -385,7 +424,11 @@ impl Ask<'_> {
     }
 
     fn undoes(&self) -> bool {
-        self.active.limiter().is_some_and(|limiter| limiter.generation.store().undoes())
+        match &self.active.gate {
+            Gate::Limited(limiter) => limiter.generation.store().undoes(),
+            Gate::Shared(_) => true,
+            Gate::Unlimited(_) | Gate::Blocked { .. } => false,
+        }
     }
 
     /// Where it is counted, and how many units are to stay free there; `None` of a rule that counts nothing.
@@ -405,13 +448,32 @@ impl Ask<'_> {
             Gate::Blocked { period, .. } => Some(blocked(period, self.cost, now_ns)),
             // A request that brings a limit of nothing along.
             Gate::Limited(_) => Some(blocked(self.active.window, self.cost, now_ns)),
+            Gate::Shared(_) => None,
         }
+    }
+
+    /// Asks a rule that processes share, without waiting for longer than its mode does, unless it has answered already.
+    #[cold]
+    fn ask_shared(&mut self, said: &mut Decided) {
+        let Some(shared) = self.active.shared() else { return };
+        if said.decision.is_none() && self.cost > 0 {
+            self.hear(said, shared.limiter.check(self.key.as_str(), self.cost));
+        }
+    }
+
+    /// Takes the answer of a rule that processes share.
+    pub(super) fn hear(&mut self, said: &mut Decided, (decision, by): shared::Said) {
+        self.charged = decision.charged() > 0;
+        self.before =
+            decision.limit().saturating_sub(decision.remaining()).saturating_sub(decision.charged());
+        (said.decision, said.by) = (Some(decision), Some(by));
     }
 
     #[inline]
     fn charge<C: Clock>(&mut self, said: &mut Decided, when: When<'_, C>) {
         said.decision = match self.limiter() {
             Some((limiter, spare)) => Some(limiter.charge(self.key.as_str(), self.cost, spare, when)),
+            None if self.is_shared() => return self.ask_shared(said),
             None => self.uncounted(when.now_ns),
         };
         self.charged = said.decision.as_ref().is_some_and(|decision| decision.charged() > 0);
@@ -422,6 +484,8 @@ impl Ask<'_> {
         let cost = if self.cost == 0 { 0 } else { self.cost.saturating_add(besides) };
         said.decision = match self.limiter() {
             Some((limiter, spare)) => Some(limiter.look(self.key.as_str(), cost, spare, when)),
+            // It is asked once; what it said and was charged for has been taken back.
+            None if self.is_shared() => said.decision.map(Decision::uncharged),
             None => self.uncounted(when.now_ns),
         };
     }
@@ -437,7 +501,7 @@ impl Ask<'_> {
     }
 
     /// Counts it, and judges afterwards.
-    fn count<C: Clock>(&mut self, said: &mut Decided, when: When<'_, C>) {
+    pub(super) fn count<C: Clock>(&mut self, said: &mut Decided, when: When<'_, C>) {
         if said.part == Part::Replaced {
             return;
         }
@@ -453,8 +517,13 @@ impl Ask<'_> {
                 (said.decision, self.charged) = (Some(counted.decision), counted.charged > 0);
                 self.before = counted.before;
             }
+            None if self.is_shared() => self.ask_shared(said),
             None => said.decision = self.uncounted(when.now_ns),
         }
+    }
+
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self.active.gate, Gate::Shared(_))
     }
 }
 

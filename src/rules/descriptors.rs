@@ -139,11 +139,19 @@ impl Descriptors {
 
     /// Calls `use_them` with the descriptors, for [`Rules::check`](super::Rules::check) or [`Rules::refund`](super::Rules::refund).
     pub fn with<R>(&self, use_them: impl FnOnce(&[Descriptor<'_>]) -> R) -> R {
-        let entries: SmallVec<[(&str, &str); 4]> =
-            self.entries.iter().map(|(key, value)| (self.slice(key), self.slice(value))).collect();
+        let entries = self.pairs();
+        use_them(&self.each_of(&entries))
+    }
+
+    /// Keys and values of all of them.
+    pub(crate) fn pairs(&self) -> SmallVec<[(&str, &str); 4]> {
+        self.entries.iter().map(|(key, value)| (self.slice(key), self.slice(value))).collect()
+    }
+
+    /// Each, of those keys and values.
+    pub(crate) fn each_of<'a>(&'a self, entries: &'a [(&'a str, &'a str)]) -> SmallVec<[Descriptor<'a>; 2]> {
         let mut begin = 0;
-        let descriptors: SmallVec<[Descriptor<'_>; 2]> = self
-            .each
+        self.each
             .iter()
             .map(|one| {
                 let end = one.end as usize;
@@ -157,8 +165,7 @@ impl Descriptors {
                     None => descriptor,
                 }
             })
-            .collect();
-        use_them(&descriptors)
+            .collect()
     }
 
     fn text(&mut self, write: impl FnOnce(&mut String)) -> Range<u32> {

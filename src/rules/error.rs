@@ -18,6 +18,11 @@ enum Why {
         line: usize,
         why: NoStore,
     },
+    /// It is shared by processes, and nothing is known of a server.
+    NoServer {
+        rule: Box<str>,
+        line: usize,
+    },
     /// Nothing says what to load.
     NoSource,
     /// The system cannot watch files.
@@ -28,6 +33,10 @@ enum Why {
 impl RulesError {
     pub(super) fn store(rule: &Rule, why: NoStore) -> Self {
         Self(Why::Store { rule: rule.identity.clone(), line: rule.line, why })
+    }
+
+    pub(super) fn no_server(rule: &Rule) -> Self {
+        Self(Why::NoServer { rule: rule.identity.clone(), line: rule.line })
     }
 
     pub(super) const fn no_source() -> Self {
@@ -73,6 +82,17 @@ impl fmt::Display for RulesError {
                 write!(
                     f,
                     "line {line}: rule {rule:?}: its store does not hold its algorithm; leave `store` out, or take `keyed`"
+                )
+            }
+            Why::NoServer { rule, line } => {
+                let why = if cfg!(feature = "redis") {
+                    "was given no server: give one to `RulesBuilder::redis`"
+                } else {
+                    "was built without Redis: build it with the feature `redis`"
+                };
+                write!(
+                    f,
+                    "line {line}: rule {rule:?} says store: redis, and this program {why}, or choose another store"
                 )
             }
             #[cfg(feature = "watch")]

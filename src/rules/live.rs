@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::error::RulesError;
 use super::overrides::Overrides;
+use super::shared::{Servers, SharedLimiter};
 use super::spec::{self, Charging, Limit, Rule, Unit};
 use super::tree::Tree;
 use super::{Descriptor, Domain};
@@ -72,6 +73,16 @@ pub(super) enum Gate {
         last: Option<Limiter>,
     },
     Limited(Limiter),
+    /// Counted with other processes.
+    Shared(Shared),
+}
+
+/// Where a rule's requests are counted together with those of other processes.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) limiter: Arc<SharedLimiter>,
+    /// By which it was made.
+    made: Made,
 }
 
 /// Where a rule's requests are counted.
@@ -124,7 +135,7 @@ impl Live {
         &self,
         domains: Vec<Domain>,
         charging: Option<Charging>,
-        hasher: &Hasher,
+        (hasher, servers): (&Hasher, &Servers),
         now: impl Fn() -> When<'c, C>,
     ) -> Result<Self, RulesError> {
         let begun_ns = now().now_ns;
@@ -137,7 +148,10 @@ impl Live {
                 .iter()
                 .map(|rule| {
                     let last = before.and_then(|before| before.by_identity(&rule.identity));
-                    ready(rule, charging, last, begun_ns, hasher)
+                    if rule.is_shared() && !servers.knows_how() {
+                        return Err(RulesError::no_server(rule));
+                    }
+                    ready(rule, charging, last, begun_ns, (hasher, servers))
                         .map_err(|error| RulesError::store(rule, error))
                 })
                 .collect::<Result<Vec<_>, _>>()?;
@@ -232,7 +246,7 @@ impl InForce {
 impl Active {
     /// A rule that was never in force before.
     pub(super) fn made(rule: Rule, hasher: &Hasher) -> Option<Self> {
-        match ready(&rule, Charging::AllOrNothing, None, 0, hasher) {
+        match ready(&rule, Charging::AllOrNothing, None, 0, (hasher, &Servers::default())) {
             Ok(Ready::Done(gate)) => {
                 let meters = Arc::new(Meters::new("", &rule.name));
                 Some(Self::new(rule, gate, meters))
@@ -259,14 +273,24 @@ impl Active {
         let now = domain.and_then(|domain| domain.by_identity(&self.rule.identity));
         match (now.and_then(Self::limiter), self.limiter()) {
             (Some(now), Some(then)) => Arc::ptr_eq(&now.generation, &then.generation),
-            _ => false,
+            _ => match (now.and_then(Self::shared), self.shared()) {
+                (Some(now), Some(then)) => Arc::ptr_eq(&now.limiter, &then.limiter),
+                _ => false,
+            },
+        }
+    }
+
+    pub(super) fn shared(&self) -> Option<&Shared> {
+        match &self.gate {
+            Gate::Shared(shared) => Some(shared),
+            Gate::Limited(_) | Gate::Unlimited(_) | Gate::Blocked { .. } => None,
         }
     }
 
     pub(super) fn limiter(&self) -> Option<&Limiter> {
         match &self.gate {
             Gate::Limited(limiter) => Some(limiter),
-            Gate::Unlimited(_) | Gate::Blocked { .. } => None,
+            Gate::Unlimited(_) | Gate::Blocked { .. } | Gate::Shared(_) => None,
         }
     }
 
@@ -275,6 +299,7 @@ impl Active {
         match &self.gate {
             Gate::Limited(limiter) => Some(limiter),
             Gate::Unlimited(last) | Gate::Blocked { last, .. } => last.as_ref(),
+            Gate::Shared(_) => None,
         }
     }
 }
@@ -297,15 +322,24 @@ fn ready(
     charging: Charging,
     last: Option<&Active>,
     now_ns: u64,
-    hasher: &Hasher,
+    (hasher, servers): (&Hasher, &Servers),
 ) -> Result<Ready, NoStore> {
+    let last_shared = last.and_then(Active::shared);
     let last = last.and_then(Active::last_limiter).filter(|last| last.made.counted_by == rule.counted_by);
     let (quota, algorithm, store) = match rule.limit {
         Limit::Quota { quota, algorithm, store } => (quota, algorithm, store),
         Limit::Blocked { period } => return Ok(Ready::Done(Gate::Blocked { period, last: last.cloned() })),
         Limit::Unlimited => return Ok(Ready::Done(Gate::Unlimited(last.cloned()))),
     };
+    let store = store.filter(|store| !matches!(store, spec::Store::Redis(_)) || !servers.alone());
     let made = Made { quota, algorithm, store, charging, counted_by: rule.counted_by };
+    if let Some(spec::Store::Redis(how)) = store {
+        if let Some(last) = last_shared.filter(|last| last.made == made) {
+            return Ok(Ready::Done(Gate::Shared(last.clone())));
+        }
+        let limiter = Arc::new(servers.limiter(&rule.identity, quota, algorithm, how)?);
+        return Ok(Ready::Done(Gate::Shared(Shared { limiter, made })));
+    }
     if let Some(last) = last
         && last.made == made
     {
@@ -379,7 +413,8 @@ fn make(
         Some(spec::Store::Compact(capacity)) => Kind::Compact(capacity),
         Some(spec::Store::Keyed { max_keys }) => Kind::Keyed(max_keys.map(|max| (max, WhenFull::Forget))),
         Some(spec::Store::Sketch(capacity)) => Kind::Sketch(capacity),
-        None => {
+        // What is shared is not here.
+        None | Some(spec::Store::Redis(_)) => {
             let capacity: Capacity = MEMORY.parse().map_err(|_| NoStore::Algorithm)?;
             if let Ok(compact) = Chosen::new(Kind::Compact(capacity), algorithm, hasher) {
                 return Ok(compact);

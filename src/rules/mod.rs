@@ -38,6 +38,8 @@
 //! anew: so no charge is lost, as with [`Adjustable`](crate::Adjustable) limiters, whose generations these are.
 
 mod answer;
+#[cfg(feature = "redis")]
+mod awaited;
 mod config;
 mod decide;
 mod descriptors;
@@ -47,6 +49,11 @@ mod live;
 mod models;
 mod overrides;
 mod request;
+#[cfg(feature = "redis")]
+mod shared;
+#[cfg(not(feature = "redis"))]
+#[path = "unshared.rs"]
+mod shared;
 mod spec;
 mod tree;
 #[cfg(feature = "watch")]
@@ -56,23 +63,27 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use self::answer::Decided;
 pub use self::answer::{Answer, Applied, Code, Status, Verdict};
 pub use self::config::{Config, ConfigError, Domain, Problem};
 use self::decide::{Asks, Observers};
 pub use self::descriptors::{Added, Descriptors};
 pub use self::error::RulesError;
-use self::live::Live;
+use self::live::{Active, InForce, Live};
 pub use self::request::Descriptor;
 use self::request::Key;
-pub use self::spec::{Algorithm, Charging, Limit, Metric, Rule, Store, Unit};
+#[cfg(feature = "redis")]
+pub use self::shared::Server;
+use self::shared::Servers;
+pub use self::spec::{Algorithm, Charging, Limit, Metric, Mode, OnFailure, Rule, Shared, Store, Unit};
 #[cfg(feature = "watch")]
 pub use self::watch::Watcher;
 use crate::clock::{Clock, QuantaClock, Timestamp};
-use crate::decision::Outcome;
+use crate::decision::{Decision, Outcome};
 use crate::store::adjustable::Published;
 use crate::store::chosen::Hasher;
 use crate::store::verb::{Store as _, When};
-use crate::sync::fence_after_rmw;
+use crate::sync::{Loaded, fence_after_rmw};
 use crate::telemetry::{Counts, DeniedKey, Reading, RefusalLog, ReloadCounts, Reloads, TopDenied};
 
 /// Rules, and what their clients have used.
@@ -92,6 +103,7 @@ pub struct Rules<C = QuantaClock> {
     clock: C,
     reloads: Reloads,
     observers: Observers,
+    servers: Servers,
 }
 
 #[derive(Debug, Default)]
@@ -116,6 +128,7 @@ struct Options {
 pub struct RulesBuilder<C = ()> {
     options: Options,
     observers: Observers,
+    servers: Servers,
     clock: C,
 }
 
@@ -138,7 +151,12 @@ impl Rules {
 
     /// Rules with another clock, from several files, or for a dry run.
     pub fn builder() -> RulesBuilder {
-        RulesBuilder { options: Options::default(), observers: Observers::default(), clock: () }
+        RulesBuilder {
+            options: Options::default(),
+            observers: Observers::default(),
+            servers: Servers::default(),
+            clock: (),
+        }
     }
 }
 
@@ -146,7 +164,8 @@ impl<C> RulesBuilder<C> {
     /// The clock. Default: [`QuantaClock`]. It should tell the time since the Unix epoch, as ours do, for windows to be those of
     /// the calendar.
     pub fn clock<D>(self, clock: D) -> RulesBuilder<D> {
-        RulesBuilder { options: self.options, observers: self.observers, clock }
+        let Self { options, observers, servers, clock: _ } = self;
+        RulesBuilder { options, observers, servers, clock }
     }
 
     /// Whether several files may have rules of one domain. Default: no, that is an error.
@@ -171,6 +190,24 @@ impl<C> RulesBuilder<C> {
     /// How refusals are logged, with feature `tracing`. Default: at the level DEBUG, without keys.
     pub fn log(mut self, log: RefusalLog) -> Self {
         self.observers.log = log;
+        self
+    }
+
+    /// The server in which rules with `store: redis` are counted: a [`Client`](crate::redis::Client) for async code, a
+    /// [`BlockingClient`](crate::redis::BlockingClient) for threads that may wait, or an [`InProcess`](crate::redis::InProcess), which
+    /// models one for tests. Default: none, and such rules are refused.
+    ///
+    /// Rules of the same [identity](Rule::identity) on one server are one, whichever process has them.
+    #[cfg(feature = "redis")]
+    pub fn redis(mut self, server: impl Into<Server>) -> Self {
+        self.servers.set(server.into());
+        self
+    }
+
+    /// Whether rules with `store: redis` are counted in this process alone, without a server: for tests, and to look at what rules
+    /// would have done. Default: no.
+    pub fn alone(mut self, alone: bool) -> Self {
+        self.servers.set_alone(alone);
         self
     }
 
@@ -232,6 +269,7 @@ impl<C: Clock> RulesBuilder<C> {
             clock: self.clock,
             reloads: Reloads::new(),
             observers: self.observers,
+            servers: self.servers,
         }
     }
 }
@@ -272,18 +310,7 @@ impl<C: Clock> Rules<C> {
         loop {
             let live = self.live.load();
             let Some((place, domain)) = live.domain(name) else {
-                self.reloads.unknown_domain();
-                let shadow = self.options.shadow;
-                let decided = smallvec::SmallVec::new();
-                return Answer {
-                    live,
-                    domain: None,
-                    outcome: Outcome::Allowed,
-                    shadow,
-                    quotas_refuse: false,
-                    wait_besides: Duration::ZERO,
-                    decided,
-                };
+                return self.unknown(live);
             };
             let mut asks = Asks::default();
             asks.find(domain, descriptors, hits, when.now_ns, &self.hasher);
@@ -297,36 +324,82 @@ impl<C: Clock> Rules<C> {
                     continue;
                 }
             }
-            let shadow = self.options.shadow || domain.shadow;
-            let quotas_refuse = asks.all_quotas_refuse();
-            asks.report(domain, descriptors, (outcome, shadow, quotas_refuse), &self.observers);
-            let wait_besides = match (domain.charging, outcome) {
-                (Charging::CountFirst, Outcome::Denied) => asks.wait_besides(when),
-                _ => Duration::ZERO,
-            };
+            let ((outcome, shadow, quotas_refuse), wait_besides) =
+                self.come_of(domain, &mut asks, outcome, descriptors, when);
             let decided = asks.said();
             let domain = Some(place);
             return Answer { live, domain, outcome, shadow, quotas_refuse, wait_besides, decided };
         }
     }
 
+    /// What came of a request, which is told: its outcome, whether that is a dry run, and whether all quotas refuse; and how long those
+    /// that admitted and counted it all the same would refuse it now.
+    #[inline]
+    fn come_of(
+        &self,
+        domain: &InForce,
+        asks: &mut Asks<'_>,
+        outcome: Outcome,
+        descriptors: &[Descriptor<'_>],
+        when: When<'_, C>,
+    ) -> ((Outcome, bool, bool), Duration) {
+        let shadow = self.options.shadow || domain.shadow;
+        let came_of_it = (outcome, shadow, asks.all_quotas_refuse());
+        asks.report(domain, descriptors, came_of_it, &self.observers);
+        let wait_besides = match (domain.charging, outcome) {
+            (Charging::CountFirst, Outcome::Denied) => asks.wait_besides(when),
+            _ => Duration::ZERO,
+        };
+        (came_of_it, wait_besides)
+    }
+
+    /// The answer to a request of a domain without rules.
+    fn unknown(&self, live: Loaded<Live>) -> Answer {
+        self.reloads.unknown_domain();
+        Answer {
+            live,
+            domain: None,
+            outcome: Outcome::Allowed,
+            shadow: self.options.shadow,
+            quotas_refuse: false,
+            wait_besides: Duration::ZERO,
+            decided: smallvec::SmallVec::new(),
+        }
+    }
+
     /// Takes back what an answer has charged, as far as that is possible: as [`refund_all`](crate::refund_all). The descriptors are
     /// those of the request. Nothing is given back by rules that count first, nor by those that have changed since.
+    ///
+    /// A shared rule of the mode `atomic` gives back only through a `BlockingClient`, which waits, or
+    /// by `refund_async`.
     pub fn refund(&self, descriptors: &[Descriptor<'_>], answer: &Answer) {
-        let when = When::read(&self.clock);
-        let Some(domain) = answer.domain.and_then(|place| answer.live.domain_at(place)) else { return };
-        if domain.charging == Charging::CountFirst || answer.outcome != Outcome::Allowed {
-            return;
-        }
+        self.refund_local(descriptors, answer);
+        let Some(domain) = self.refundable(answer) else { return };
         let live = self.live.load();
         let now = live.domain(&domain.name).map(|(_, domain)| domain);
-        for decided in &answer.decided {
-            let Some(descriptor) = descriptors.get(decided.descriptor as usize) else { continue };
-            let (Some(active), Some(charge)) = (domain.active(decided.rule), &decided.decision) else {
-                continue;
-            };
+        for (descriptor, active, decided, charge) in charges(domain, descriptors, answer) {
+            if let Some(shared) = active.shared().filter(|_| active.counts_in(now)) {
+                let key = Key::of(&domain.name, descriptor, active);
+                shared.limiter.refund(key.as_str(), charge, decided.by);
+            }
+        }
+    }
+
+    /// The domain in which an answer's charges can be taken back.
+    fn refundable<'a>(&self, answer: &'a Answer) -> Option<&'a InForce> {
+        let domain = answer.live.domain_at(answer.domain?)?;
+        let refunds = domain.charging != Charging::CountFirst && answer.outcome == Outcome::Allowed;
+        refunds.then_some(domain)
+    }
+
+    /// What was charged in this process.
+    fn refund_local(&self, descriptors: &[Descriptor<'_>], answer: &Answer) {
+        let Some(domain) = self.refundable(answer) else { return };
+        let when = When::read(&self.clock);
+        let live = self.live.load();
+        let now = live.domain(&domain.name).map(|(_, domain)| domain);
+        for (descriptor, active, _, charge) in charges(domain, descriptors, answer) {
             if let Some(limiter) = active.limiter()
-                && charge.charged() > 0
                 && (descriptor.own_limit().is_some() || active.counts_in(now))
             {
                 let key = Key::of(&domain.name, descriptor, active);
@@ -405,7 +478,9 @@ impl<C: Clock> Rules<C> {
         let last = self.live.load();
         let next = read(&mut loading)
             .and_then(|configs| Ok(Domain::merge(configs, self.options.merge_domains)?))
-            .and_then(|domains| last.after(domains, self.options.charging, &self.hasher, now));
+            .and_then(|domains| {
+                last.after(domains, self.options.charging, (&self.hasher, &self.servers), now)
+            });
         match next {
             Ok(next) => {
                 let rules = next.domains().map(|domain| domain.rules().len()).sum::<usize>();
@@ -481,10 +556,25 @@ impl<C: Clock> Rules<C> {
             for active in domain.rules() {
                 if let Some(limiter) = active.limiter() {
                     visit(&domain.name, &active.rule.name, &limiter.generation.store().readings(now_ns));
+                } else if let Some(shared) = active.shared() {
+                    visit(&domain.name, &active.rule.name, &shared.limiter.readings());
                 }
             }
         }
     }
+}
+
+/// The rules that an answer has charged, each with its descriptor and what it was charged.
+fn charges<'a>(
+    domain: &'a InForce,
+    descriptors: &'a [Descriptor<'a>],
+    answer: &'a Answer,
+) -> impl Iterator<Item = (&'a Descriptor<'a>, &'a Active, &'a Decided, &'a Decision)> {
+    answer.decided.iter().filter_map(move |decided| {
+        let charge = decided.decision.as_ref().filter(|charge| charge.charged() > 0)?;
+        let descriptor = descriptors.get(decided.descriptor as usize)?;
+        Some((descriptor, domain.active(decided.rule)?, decided, charge))
+    })
 }
 
 impl<C> std::fmt::Debug for Rules<C> {

@@ -36,6 +36,14 @@ pub struct Rule {
     pub line: usize,
 }
 
+impl Rule {
+    /// Whether processes share it: `store: redis`.
+    #[must_use]
+    pub const fn is_shared(&self) -> bool {
+        matches!(self.limit, Limit::Quota { store: Some(Store::Redis(_)), .. })
+    }
+}
+
 /// How much a rule lets through.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
@@ -100,6 +108,48 @@ pub enum Store {
     },
     /// `sketch`.
     Sketch(Capacity),
+    /// `redis`: shared with other processes.
+    Redis(Shared),
+}
+
+/// How a limit is kept that several processes share.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Shared {
+    /// Who decides: the server each time, or this process by what it holds.
+    pub mode: Mode,
+    /// What is done while the server cannot be asked.
+    pub on_failure: OnFailure,
+    /// How many processes share the limit, 1 or more: for what each may do alone, and for what each leases at most.
+    pub processes: u32,
+    /// How long to wait for the server.
+    pub timeout: Duration,
+}
+
+/// The modes of shared limits by their names in rules.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum Mode {
+    /// `atomic`: the server decides each request. Exact; a round trip each.
+    Atomic,
+    /// `lease`: this process takes units in blocks, and decides by them. Never more than the limit; the default.
+    #[default]
+    Lease,
+    /// `write-back`: this process decides, and tells the server afterwards. Within a bound that is stated.
+    WriteBack,
+}
+
+/// What is done while the server cannot be asked, by its name in rules.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum OnFailure {
+    /// `open`: requests are admitted, uncounted.
+    Open,
+    /// `closed`: they are refused.
+    Closed,
+    /// `local`: this process decides alone, by its part of the limit. The default.
+    #[default]
+    Local,
 }
 
 /// What a rule charges requests that it refuses.

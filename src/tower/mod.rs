@@ -25,6 +25,8 @@ mod head;
 mod key;
 mod layer;
 mod limit;
+#[cfg(feature = "redis")]
+mod redis;
 mod refusal;
 #[cfg(feature = "rules")]
 mod rules;

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+#[cfg(feature = "redis")]
+use super::awaited::AwaitedLimit;
 use super::key::Key;
 use super::limit::{Limit, Ruling};
 use super::{Head, RateLimitLayer};
@@ -38,9 +40,32 @@ impl<C: Clock + Send + Sync + 'static> Limit<Descriptors> for InDomain<C> {
     }
 
     fn policies(&self, ruling: &Answer, tell: &mut dyn FnMut(&[Policy<'_>])) {
-        let policies: SmallVec<[Policy<'_>; 4]> =
-            ruling.limits().filter_map(|limit| policy(&limit)).collect();
-        tell(&policies);
+        tell_policies(ruling, tell);
+    }
+}
+
+fn tell_policies(ruling: &Answer, tell: &mut dyn FnMut(&[Policy<'_>])) {
+    let policies: SmallVec<[Policy<'_>; 4]> = ruling.limits().filter_map(|limit| policy(&limit)).collect();
+    tell(&policies);
+}
+
+/// Rules that processes share ask their server: [`RateLimitLayer::awaited`].
+#[cfg(feature = "redis")]
+impl<C: Clock + Send + Sync + 'static> AwaitedLimit<Descriptors> for InDomain<C> {
+    type Ruling = Answer;
+
+    async fn check(&self, key: &Descriptors, cost: u64) -> Answer {
+        let entries = key.pairs();
+        self.rules.check_n_async(&self.domain, &key.each_of(&entries), cost).await
+    }
+
+    async fn refund(&self, key: &Descriptors, ruling: &Answer) {
+        let entries = key.pairs();
+        self.rules.refund_async(&key.each_of(&entries), ruling).await;
+    }
+
+    fn policies(&self, ruling: &Answer, tell: &mut dyn FnMut(&[Policy<'_>])) {
+        tell_policies(ruling, tell);
     }
 }
 
@@ -58,9 +83,10 @@ impl Ruling for Answer {
     }
 }
 
-/// What a client is told of a rule: nothing of one without a limit, and nothing of one that only reports.
+/// What a client is told of a rule: nothing of one without a limit, nothing of one that only reports, and nothing of one
+/// that nobody decided, since its server could not be asked.
 fn policy<'a>(limit: &Applied<'a>) -> Option<Policy<'a>> {
-    let decision = *limit.decision()?;
+    let decision = *limit.decision().filter(|_| !limit.is_undecided())?;
     let policy = match &limit.rule().limit {
         RuleLimit::Unlimited => return None,
         RuleLimit::Blocked { period } if decision.is_allowed() => {

@@ -149,7 +149,7 @@ domain: d
 descriptors: [{ key: a, rate_limit: { unit: day, requests_per_unit: 10, algorithm: sub-window } }]
 tollgate: { store: compact }
 ";
-    refused(text, &[&["the compact store cannot hold, the file's default, sub-window"]]);
+    refused(text, &[&["the compact store, the file's default, cannot hold sub-window"]]);
     refused(
         "domain: d\ntollgate: { store: keyed, memory: 1MiB }",
         &[&["tollgate.memory: the keyed store has no fixed size"]],

@@ -103,7 +103,16 @@ fn load(args: &RulesArgs) -> Result<Loaded, Error> {
     if !errors.is_empty() {
         return Err(rules::too_wrong(errors.len(), args.rules.len()));
     }
-    let mut builder = Rules::builder().clock(ManualClock::default()).merge_domains(args.merge_domains);
+    let shared = domains.iter().flat_map(Domain::rules).filter(|rule| rule.is_shared()).count();
+    if shared > 0 {
+        let rules = human::counted(shared as u64, "rule");
+        say(&format!(
+            "Note     {rules} with store: redis: counted as of one machine alone, without a server\n"
+        ));
+    }
+    // A trace is of one machine, and is decided at its own times.
+    let builder = Rules::builder().clock(ManualClock::default()).alone(true);
+    let mut builder = builder.merge_domains(args.merge_domains);
     if let Some(charging) = args.charging {
         builder = builder.charging(charging.into());
     }

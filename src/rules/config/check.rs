@@ -130,7 +130,17 @@ impl Checker {
             Some(node) => self.descriptors(node, &path.key("descriptors"), &mut way),
             None => Vec::new(),
         };
+        if let Some(node) = fields.get("tollgate") {
+            self.shares_nothing(node, &path.key("tollgate"));
+        }
         Some((self.domain.clone(), at, branches))
+    }
+
+    /// Says so if the file says how limits are shared, and none is.
+    fn shares_nothing(&mut self, node: &Node, path: &Path<'_>) {
+        if self.context.problems.is_empty() && !self.rules.iter().any(Rule::is_shared) {
+            self.context.unshared_file(node, path);
+        }
     }
 
     fn descriptors(&mut self, node: &Node, path: &Path<'_>, way: &mut Way) -> Vec<Branch> {

@@ -11,6 +11,10 @@ const ENOUGH: usize = 1 << 10;
 
 /// The limiter that the engine would make.
 pub(super) fn check(quota: Quota, algorithm: Algorithm, store: Option<Store>) -> Result<(), QuotaError> {
+    #[cfg(feature = "redis")]
+    if let Some(Store::Redis(_)) = store {
+        crate::rules::shared::check(quota, algorithm)?;
+    }
     match algorithm {
         Algorithm::FixedWindow => window(FixedWindow::try_new(quota)?, store),
         Algorithm::Gcra => compact(Gcra::new(quota), store),

@@ -80,7 +80,18 @@ impl Room {
     fn ours(self) -> &'static [&'static str] {
         match self {
             Self::Root => &["tollgate"],
-            Self::Settings => &["charging", "algorithm", "store", "memory", "shadow", "enforced"],
+            Self::Settings => &[
+                "charging",
+                "algorithm",
+                "store",
+                "memory",
+                "shadow",
+                "enforced",
+                "mode",
+                "on_failure",
+                "processes",
+                "timeout",
+            ],
             Self::Descriptor => &["rate_limits", "tiers"],
             Self::RateLimit => &[
                 "algorithm",
@@ -93,6 +104,10 @@ impl Room {
                 "max_keys",
                 "soft",
                 "enforced",
+                "mode",
+                "on_failure",
+                "processes",
+                "timeout",
             ],
             Self::Tier => &["members", "rate_limit", "rate_limits"],
             Self::Replaced => &[],

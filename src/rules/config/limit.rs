@@ -7,6 +7,7 @@ use super::identity::Which;
 use super::keys::{Context, Fields, Path, Room};
 use super::node::{Kind, Node, quoted};
 use super::settings::{Place, Settings, Word};
+use super::shared;
 use crate::rules::{Algorithm, Limit, Store};
 use crate::{Capacity, Quota};
 
@@ -116,9 +117,9 @@ impl Context {
     }
 
     fn nothing_else(&mut self, fields: &Fields<'_>, path: &Path<'_>) {
-        for key in
-            ["unit", "every", "algorithm", "burst", "strict", "parts", "store", "memory", "max_keys", "soft"]
-        {
+        let ours =
+            ["unit", "every", "algorithm", "burst", "strict", "parts", "store", "memory", "max_keys", "soft"];
+        for key in ours.into_iter().chain(shared::KEYS) {
             let Some(node) = fields.get(key) else { continue };
             if matches!(&node.kind, Kind::Scalar(_, text) if text.is_empty()) {
                 continue;
@@ -252,35 +253,56 @@ impl Context {
             (None, None, Some(_)) if word.is_none_or(Word::is_compact) => Some(Place::Compact),
             (None, None, _) => None,
         };
-        let place = named.or(defaults.store).or(implied)?;
+        let said = self.shared(fields, path);
+        let place = named.or(defaults.store).or(implied);
+        if place != Some(Place::Redis) {
+            self.unshared(fields, path);
+        }
+        let place = place?;
         let at = |key: &str| fields.get(key).unwrap_or(fields.node()).at;
         if let Some(word) = word {
             let refused = match place {
-                Place::Compact if !word.is_compact() => Some("compact store cannot hold"),
-                Place::Sketch if !word.is_sketched() => Some("sketch cannot count by"),
+                Place::Compact if !word.is_compact() => Some(("compact store", "cannot hold")),
+                Place::Sketch if !word.is_sketched() => Some(("sketch", "cannot count by")),
+                Place::Redis if !word.is_shared() => Some(("script in redis", "does not know")),
                 _ => None,
             };
-            if let Some(why) = refused {
+            if let Some((what, why)) = refused {
                 let whose =
                     if named.is_none() && defaults.store.is_some() { ", the file's default," } else { "" };
                 let holds = match place {
                     Place::Sketch => "fixed-window or sliding-window, or another store",
+                    Place::Redis => {
+                        "fixed-window, sliding-window, gcra, token-bucket or leaky-bucket, or another store"
+                    }
                     _ => "store: keyed",
                 };
                 self.problems.add(
                     at("store"),
                     path.key("store"),
-                    format!("the {why}{whose} {word}"),
+                    format!("the {what}{whose} {why} {word}"),
                     format!("use {holds}"),
                 );
             }
+        }
+        if place == Place::Redis && fields.get("memory").is_some() {
+            let remedy = "remove it, or use store: compact or sketch";
+            self.problems.add(
+                at("memory"),
+                path.key("memory"),
+                "redis is not of this process's memory",
+                remedy,
+            );
         }
         if place == Place::Keyed && fields.get("memory").is_some() {
             let remedy = "remove it, or use store: compact or sketch; for a cap on keys write max_keys";
             self.problems.add(at("memory"), path.key("memory"), "the keyed store has no fixed size", remedy);
         }
         if place != Place::Keyed && fields.get("max_keys").is_some() {
-            let remedy = "remove it, or use store: keyed; for the size of this store write memory";
+            let remedy = match place {
+                Place::Redis => "remove it, or use store: keyed",
+                _ => "remove it, or use store: keyed; for the size of this store write memory",
+            };
             self.problems.add(
                 at("max_keys"),
                 path.key("max_keys"),
@@ -293,6 +315,7 @@ impl Context {
             Place::Compact => Store::Compact(memory),
             Place::Keyed => Store::Keyed { max_keys },
             Place::Sketch => Store::Sketch(memory),
+            Place::Redis => Store::Redis(said.or(defaults.shared).shared()),
         })
     }
 

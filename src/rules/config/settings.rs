@@ -5,6 +5,7 @@ use std::fmt;
 use super::keys::{Context, Path, Room};
 use super::node::{Node, quoted};
 use super::scalar::MILLION;
+use super::shared::Said;
 use crate::Capacity;
 use crate::rules::{Algorithm, Charging, Store};
 
@@ -17,6 +18,8 @@ pub(super) struct Settings {
     pub(super) store: Option<Place>,
     pub(super) memory: Option<Capacity>,
     pub(super) enforced: u32,
+    /// Of limits that processes share.
+    pub(super) shared: Said,
 }
 
 impl Default for Settings {
@@ -28,6 +31,7 @@ impl Default for Settings {
             store: None,
             memory: None,
             enforced: MILLION,
+            shared: Said::default(),
         }
     }
 }
@@ -70,6 +74,11 @@ impl Word {
     pub(super) fn is_sketched(self) -> bool {
         matches!(self, Self::FixedWindow | Self::SlidingWindow)
     }
+
+    /// Whether the script in Redis knows it.
+    pub(super) fn is_shared(self) -> bool {
+        !matches!(self, Self::SubWindow | Self::SlidingLog)
+    }
 }
 
 impl fmt::Display for Word {
@@ -85,10 +94,15 @@ pub(super) enum Place {
     Compact,
     Keyed,
     Sketch,
+    Redis,
 }
 
-const STORES: [(&str, Place); 3] =
-    [("compact", Place::Compact), ("keyed", Place::Keyed), ("sketch", Place::Sketch)];
+const STORES: [(&str, Place); 4] = [
+    ("compact", Place::Compact),
+    ("keyed", Place::Keyed),
+    ("sketch", Place::Sketch),
+    ("redis", Place::Redis),
+];
 
 impl fmt::Display for Algorithm {
     /// Its name in rules.
@@ -112,6 +126,7 @@ impl fmt::Display for Store {
             Self::Compact(_) => "compact",
             Self::Keyed { .. } => "keyed",
             Self::Sketch(_) => "sketch",
+            Self::Redis(_) => "redis",
         })
     }
 }
@@ -186,9 +201,14 @@ impl Context {
         if let Some(node) = fields.get("memory") {
             let path = path.key("memory");
             settings.memory = self.memory(node, &path);
-            if settings.store == Some(Place::Keyed) {
+            let sizeless = match settings.store {
+                Some(Place::Keyed) => Some("the keyed store has no fixed size"),
+                Some(Place::Redis) => Some("redis is not of this process's memory"),
+                _ => None,
+            };
+            if let Some(message) = sizeless {
                 let remedy = "remove it, or use store: compact or sketch";
-                self.problems.add(node.at, path, "the keyed store has no fixed size", remedy);
+                self.problems.add(node.at, path, message, remedy);
             }
         }
         settings.shadow =
@@ -196,6 +216,7 @@ impl Context {
         if let Some(share) = fields.get("enforced").and_then(|node| self.share(node, &path.key("enforced"))) {
             settings.enforced = share;
         }
+        settings.shared = self.shared(&fields, path);
         settings
     }
 }

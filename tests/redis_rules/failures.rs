@@ -1,0 +1,96 @@
+//! A server that cannot be asked.
+
+use std::net::{Ipv4Addr, TcpListener};
+
+use tollgate::redis::{BlockingClient, Client, DecidedBy};
+use tollgate::rules::Verdict;
+use tollgate::telemetry::Reading;
+
+use super::*;
+
+/// An address where nobody listens.
+fn nowhere() -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    format!("redis://127.0.0.1:{}/", listener.local_addr().expect("it has one").port())
+}
+
+fn three(mode: &str) -> String {
+    let each = ["open", "closed", "local, processes: 2"];
+    let rules = each.map(|on_failure| {
+        let key = &on_failure[..1];
+        rule(key, &format!("requests_per_unit: 4, on_failure: {on_failure}"))
+    });
+    file(&format!("store: redis, mode: {mode}, timeout: 500ms"), &rules)
+}
+
+/// What each rule counted: allowed, denied, and the three kinds of failures.
+fn counts(rules: &Rules<ManualClock>) -> Vec<[u64; 5]> {
+    let mut all = Vec::new();
+    rules.for_each(|_, _, counts| {
+        let failures = [counts.error_open, counts.error_closed, counts.error_local];
+        all.push([counts.allowed, counts.denied, failures[0], failures[1], failures[2]]);
+    });
+    all
+}
+
+async fn each_goes_on_as_it_says(rules: &Rules<ManualClock>) {
+    assert_eq!(admitted(rules, &[("o", "x")], 9).await, 9);
+    assert_eq!(admitted(rules, &[("c", "x")], 9).await, 0);
+    assert_eq!(admitted(rules, &[("l", "x")], 9).await, 2, "its half of the limit");
+    assert_eq!(counts(rules), [[0, 0, 9, 0, 0], [0, 0, 0, 9, 0], [0, 0, 0, 0, 9]]);
+    let by = [("o", DecidedBy::Open), ("c", DecidedBy::Closed), ("l", DecidedBy::Local)];
+    for (key, by) in by {
+        let answer = ask(rules, &[(key, "y")]).await;
+        assert_eq!(answer.limits().next().unwrap().decided_by(), Some(by));
+    }
+    let answer = ask(rules, &[("c", "x")]).await;
+    assert!(answer.retry_after().is_some_and(|wait| !wait.is_zero()), "it may be back soon");
+    assert_eq!(answer.limits().next().unwrap().verdict(), Verdict::Denied);
+}
+
+#[test]
+fn without_a_server_each_rule_goes_on_as_it_says() {
+    let clock = clock();
+    let rules = process(Client::open(&nowhere()).unwrap(), &clock, &three("atomic"));
+    run(each_goes_on_as_it_says(&rules));
+    let threads = process(BlockingClient::open(&nowhere()).unwrap(), &clock, &three("atomic"));
+    run(each_goes_on_as_it_says(&threads));
+    // After five failures it is not asked any more.
+    let mut partitioned = 0;
+    rules.readings(|_, _, readings| {
+        partitioned += usize::from(readings.contains(&Reading::Gauge("tollgate_partitioned", 1.0)));
+    });
+    assert_eq!(partitioned, 3);
+}
+
+#[test]
+fn one_that_cannot_be_asked_refuses_for_all() {
+    let clock = clock();
+    let text = file(
+        "store: redis, mode: atomic, timeout: 500ms",
+        &[
+            rule("c", "requests_per_unit: 4, on_failure: closed"),
+            rule("o", "requests_per_unit: 4, on_failure: open"),
+            rule("near", "requests_per_unit: 4, store: keyed"),
+        ],
+    );
+    let rules = process(Client::open(&nowhere()).unwrap(), &clock, &text);
+    run(async {
+        assert_eq!(admitted(&rules, &[("c", "x"), ("o", "x"), ("near", "x")], 9).await, 0);
+        assert_eq!(admitted(&rules, &[("near", "x")], 9).await, 4, "nothing was charged here");
+        // What went through by `open` went nowhere, since the other one refused.
+        assert_eq!(counts(&rules), [[0, 0, 0, 9, 0], [0, 0, 0, 0, 0], [4, 5, 0, 0, 0]]);
+    });
+}
+
+/// Who asks a client for async code without waiting gets what is done without the server, and it is counted so.
+#[test]
+fn a_check_that_cannot_wait_goes_by_the_policy() {
+    let clock = clock();
+    let (server, _) = in_process(&clock);
+    let rules = process(server.clone(), &clock, &three("atomic"));
+    let admitted = |key: &str| (0..9).filter(|_| ask_now(&rules, &[(key, "x")]).is_allowed()).count();
+    assert_eq!(["o", "c", "l"].map(admitted), [9, 0, 2]);
+    assert_eq!(counts(&rules), [[0, 0, 9, 0, 0], [0, 0, 0, 9, 0], [0, 0, 0, 0, 9]]);
+    assert_eq!(server.keys(), 0);
+}
