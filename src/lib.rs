@@ -123,6 +123,14 @@ pub mod guide {
     pub mod redis_failure {
         #![doc = include_str!("guide/redis_failure.md")]
     }
+    #[cfg(feature = "redis")]
+    pub mod redis {
+        #![doc = include_str!("guide/redis.md")]
+    }
+    #[cfg(feature = "redis")]
+    pub mod redis_failure {
+        #![doc = include_str!("guide/redis_failure.md")]
+    }
     #[cfg(feature = "rules")]
     pub mod rules {
         #![doc = include_str!("guide/rules.md")]

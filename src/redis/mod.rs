@@ -11,7 +11,6 @@
 //! | `atomic` | the mode in which the server decides every request |
 //! | `settings`, `error`, `answer` | what users set, what can fail, what they are told |
 //! | `guard`, `breaker`, `slot`, `local`, `health` | what is done while the server does not answer, and what of it is counted |
-//! | `guard`, `breaker`, `local`, `health` | what is done while the server does not answer, and what of it is counted |
 //! | `lease` | a mode: units are charged in blocks, and spent here |
 //! | `table` | a bounded table of keys in this process, for the modes that hold units here |
 //! | `write_back` | the mode that decides here and tells the server later |
@@ -38,9 +37,9 @@ mod model;
 mod plan;
 mod script;
 mod settings;
-mod slot;
 #[doc(hidden)]
 pub mod simulation;
+mod slot;
 mod table;
 mod write_back;
 
