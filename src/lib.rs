@@ -120,10 +120,6 @@ pub mod guide {
         #![doc = include_str!("guide/pingora.md")]
     }
     #[cfg(feature = "redis")]
-    pub mod redis_failure {
-        #![doc = include_str!("guide/redis_failure.md")]
-    }
-    #[cfg(feature = "redis")]
     pub mod redis {
         #![doc = include_str!("guide/redis.md")]
     }
