@@ -325,6 +325,8 @@ async fn local_decides_by_its_share() {
 #[cfg(feature = "metrics")]
 #[test]
 fn the_facade_is_told() {
+    use std::collections::BTreeMap;
+
     use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
     let recorder = DebuggingRecorder::new();
