@@ -190,7 +190,7 @@ mod tests {
     fn numbers_and_addresses_are_written_alike_on_the_stack() {
         fn alike<K: Key>(key: K) {
             key.with_bytes(|bytes| assert_eq!(bytes, &*key.bytes()));
-            (&key).with_bytes(|bytes| assert_eq!(bytes, &*key.bytes()));
+            <&K as Key>::with_bytes(&&key, |bytes| assert_eq!(bytes, &*key.bytes()));
         }
         alike(0_u16);
         alike(u64::MAX);
