@@ -127,6 +127,10 @@ pub mod guide {
     pub mod redis_failure {
         #![doc = include_str!("guide/redis_failure.md")]
     }
+    #[cfg(feature = "redis")]
+    pub mod redis_lease {
+        #![doc = include_str!("guide/redis_lease.md")]
+    }
     #[cfg(feature = "rules")]
     pub mod rules {
         #![doc = include_str!("guide/rules.md")]
