@@ -120,8 +120,16 @@ pub mod guide {
         #![doc = include_str!("guide/pingora.md")]
     }
     #[cfg(feature = "redis")]
+    pub mod redis {
+        #![doc = include_str!("guide/redis.md")]
+    }
+    #[cfg(feature = "redis")]
     pub mod redis_failure {
         #![doc = include_str!("guide/redis_failure.md")]
+    }
+    #[cfg(feature = "redis")]
+    pub mod redis_lease {
+        #![doc = include_str!("guide/redis_lease.md")]
     }
     #[cfg(feature = "rules")]
     pub mod rules {

@@ -56,6 +56,8 @@ enum Asked {
     Plain(Ask),
     /// A refund of a charge made at most so many steps ago.
     Refund(u64, usize),
+    /// A check of so many sixteenths of the most, and so many units more.
+    Share(u64, u64),
     /// A post to a window so many before the present one.
     Post(u64, i64, u64),
 }
@@ -76,12 +78,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => (0_i64..2_000_000).prop_map(Move::Us),
         4 => (0_i64..=16).prop_map(Move::Share),
         1 => (0_i64..1 << 50).prop_map(Move::Us),
+        1 => Just(Move::Us(1 << 52)),
         2 => (-3_000_000_i64..0).prop_map(Move::Us),
         1 => (-40_i64..0).prop_map(Move::Share),
         1 => (-(1_i64 << 50)..0).prop_map(Move::Us),
     ];
     let ask = prop_oneof![
         8 => units().prop_map(|cost| Asked::Plain(Ask::Check { cost })),
+        4 => (0_u64..=16, 0_u64..=3).prop_map(|(share, more)| Asked::Share(share, more)),
         1 => Just(Asked::Plain(Ask::Peek)),
         2 => units().prop_map(|cost| Asked::Plain(Ask::Force { cost })),
         2 => (units(), 0_usize..4).prop_map(|(units, ago)| Asked::Refund(units, ago)),
@@ -97,7 +101,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn quota() -> impl Strategy<Value = Quota> {
-    let limit = prop_oneof![6 => 1_u64..=12, 2 => 1_u64..=2_000, 1 => select(vec![1_000_000, 1_000_000_007, 1 << 40])];
+    let limit = prop_oneof![6 => 1_u64..=12, 2 => 1_u64..=2_000, 2 => select(vec![1_000_000, 1_000_000_007, 1_234_567_890, 1 << 40])];
     let period_us =
         select(vec![1, 7, 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000, 1_u64 << 48]);
     let burst = prop_oneof![2 => Just(None), 1 => (1_u64..=3_000).prop_map(Some)];
@@ -146,6 +150,36 @@ fn the_script_is_the_model() {
     }
 }
 
+/// Counts so large that time is weighed in units of more than a microsecond.
+#[test]
+fn the_script_is_the_model_in_coarse_units_too() {
+    let Some(server) = Server::start() else { return };
+    let client = BlockingClient::open(&server.url()).unwrap();
+    let quota = Quota::new(1_000_000, Duration::from_secs(86_400));
+    for (tag, limit) in
+        [("{floor}", Limit::sliding_window(quota)), ("{ceil}", Limit::sliding_window(quota).strict())]
+    {
+        let (plan, model) = (plan(&[limit]), InProcess::new(crate::ManualClock::default()));
+        let day_us = 86_400_000_000;
+        let mut asked = 0;
+        let mut both = |ask, now_us: u64| {
+            let call = call(tag, &plan, ask, Some(Timestamp::from_nanos(now_us * 1_000)));
+            let theirs = client.call(&call, WAIT).unwrap();
+            assert_eq!(theirs, model.answer_at(&call, 0), "{ask:?} at {now_us}");
+            asked += 1;
+            theirs.granted
+        };
+        assert_eq!(both(Ask::Check { cost: 1_000_000 }, day_us * 20_000 - 1), 1_000_000);
+        // One unit comes back each 86,400 us, which are no whole number of tens more: all of it must have passed.
+        for unit in 1..40_u64 {
+            for by_us in [-20, -11, -10, -9, -1, 0, 1, 9, 10] {
+                both(Ask::Check { cost: 1 }, (day_us * 20_001 + unit * 86_405).saturating_add_signed(by_us));
+            }
+        }
+        assert!(asked > 300);
+    }
+}
+
 fn redis_keys(connection: &mut ::redis::Connection) -> Vec<String> {
     ::redis::cmd("KEYS").arg("*").query(connection).unwrap()
 }
@@ -165,10 +199,13 @@ fn same(
             Move::Us(by) => by,
             Move::Share(share) => (i64::try_from(plan.refill_us()).unwrap() / 16).saturating_mul(share),
         };
-        now_us = now_us.saturating_add_signed(by).min(1 << 53);
+        now_us = now_us.saturating_add_signed(by).min(1 << 54);
         times.push(now_us);
         let ask = match step.ask {
             Asked::Plain(ask) => ask,
+            Asked::Share(share, more) => {
+                Ask::Check { cost: (plan.most() / 16).saturating_mul(share).saturating_add(more) }
+            }
             Asked::Refund(units, ago) => {
                 Ask::Refund { units, at_us: times[times.len().saturating_sub(1 + ago)] }
             }
@@ -280,7 +317,7 @@ fn a_cluster_answers_for_all_keys() {
     for key in 0..60 {
         let tag = format!("tollgate:v1:{{{key}}}");
         let slot: u16 = ::redis::cmd("CLUSTER").arg("KEYSLOT").arg(&tag).query(&mut connection).unwrap();
-        assert_eq!(slot::of(tag.as_bytes()), slot);
+        assert_eq!(slot::slot(tag.as_bytes()), slot);
         let check = call(&tag, &plan, Ask::Check { cost: 1 }, None);
         let by_thread = blocking.call(&check, WAIT).unwrap().granted;
         let by_task = runtime.block_on(call::Transport::call(&client, &check, WAIT)).unwrap().granted;

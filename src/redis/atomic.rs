@@ -15,7 +15,6 @@ use super::key::{self, Key};
 use super::plan::Plan;
 use super::settings::Builder;
 use crate::clock::{Clock, StdClock, Timestamp};
-use crate::decision::{Decision, Outcome};
 use crate::quota::QuotaError;
 
 /// A limiter of which every request is decided by the server, in one step and one round trip.
@@ -141,7 +140,7 @@ impl<T> Shared<T> {
             let now = now.unwrap_or_else(|| self.clock.now());
             return match verb {
                 Verb::Check => self.guard.fallback(key, cost, now),
-                Verb::Peek => self.would_be(self.guard.fallback(key, 0, now), cost),
+                Verb::Peek => self.guard.fallback_peek(key, cost, now),
             };
         };
         let at = Timestamp::from_nanos(reply.now_us.saturating_mul(1_000));
@@ -150,19 +149,6 @@ impl<T> Shared<T> {
             _ => self.plan.looked(&reply, cost, at),
         };
         Answer::new(decision, DecidedBy::Server)
-    }
-
-    /// What an answer about no units means for so many. More than this process's share may be admitted when the server is back.
-    fn would_be(&self, answer: Answer, cost: u64) -> Answer {
-        let decision = answer.decision();
-        let outcome = match answer.by() {
-            _ if cost > self.plan.most() && decision.is_denied() => Outcome::Never,
-            DecidedBy::Local if cost > self.plan.most() => Outcome::Never,
-            DecidedBy::Local if cost > decision.remaining() => Outcome::Denied,
-            _ => decision.outcome(),
-        };
-        let (limit, at_ns) = (decision.limit(), decision.at().as_nanos());
-        Answer::new(Decision::new(outcome, cost, limit, at_ns, *decision.facts()).uncharged(), answer.by())
     }
 
     /// What there is to take back of an answer.

@@ -18,6 +18,7 @@ use super::error::{Error, ErrorKind};
 use super::limit::Limit;
 use super::script::{self, By};
 use super::settings::Builder;
+use super::slot;
 use crate::clock::{Clock, StdClock, saturating_nanos};
 
 /// The most connections of one client.
@@ -267,9 +268,9 @@ impl BlockingTransport for BlockingClient {
     }
 
     fn part(&self, call: &Call) -> usize {
-        match self.pool.to {
+        match &self.pool.to {
             To::One(_) => 0,
-            To::Cluster(_) => client::part(call),
+            To::Cluster(_) => slot::part(&call.tag),
         }
     }
 }

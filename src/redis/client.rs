@@ -22,7 +22,6 @@ use tokio::time::timeout_at;
 
 use super::call::{Call, Reply, Transport};
 use super::error::{Error, ErrorKind};
-use super::guard::PARTS;
 use super::limit::Limit;
 use super::script::{self, By};
 use super::settings::Builder;
@@ -295,11 +294,6 @@ pub(super) fn cluster<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Clu
         .map_err(|error| address(&error))
 }
 
-/// Nodes hold ranges of slots.
-pub(super) fn part(call: &Call) -> usize {
-    usize::from(slot::of(&call.tag)) * PARTS / 16_384
-}
-
 fn address(error: &RedisError) -> Error {
     let what = if error.kind() == ::redis::ErrorKind::InvalidClientConfig && error.to_string().contains("TLS")
     {
@@ -328,9 +322,9 @@ impl Transport for Client {
     }
 
     fn part(&self, call: &Call) -> usize {
-        match self.link {
+        match &self.link {
             Link::One(_) => 0,
-            Link::Cluster(_) => part(call),
+            Link::Cluster(_) => slot::part(&call.tag),
         }
     }
 }

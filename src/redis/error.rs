@@ -68,7 +68,8 @@ impl fmt::Display for Error {
             ErrorKind::Refused => "the server refused",
             ErrorKind::Reply => "the server answered what no script of ours does",
         };
-        write!(f, "{kind}: {}", self.what)
+        f.write_str(kind)?;
+        if self.what.is_empty() { Ok(()) } else { write!(f, ": {}", self.what) }
     }
 }
 

@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
+use tokio::runtime::Handle;
 
 use super::answer::{Answer, DecidedBy};
 use super::breaker::{BreakerState, Change, Circuit, Permit};
@@ -36,6 +37,9 @@ pub(crate) const PARTS: usize = 16;
 
 /// When to come back, if nothing says when the server is asked again.
 const A_SECOND_NS: u64 = 1_000_000_000;
+
+/// Asks this process's share for a key and a cost.
+type LocalVerb = fn(&Local, &[u8], u64, Timestamp) -> Option<Decision>;
 
 /// One for each limiter; see the module's text.
 pub(crate) struct Guard {
@@ -78,10 +82,19 @@ impl Guard {
     }
 
     /// Asks the server, unless it has failed just now, and waits for no longer than the time-out, whatever the transport does.
+    ///
+    /// # Panics
+    /// In a tokio runtime that was built without its timer, as all of tokio's time does.
     pub(crate) async fn ask<T: Transport>(&self, transport: &T, call: &Call) -> Result<Reply, Error> {
         let flight = self.take_off(transport.part(call))?;
-        let asked = tokio::time::timeout(self.timeout, transport.call(call, self.timeout)).await;
-        flight.land(asked.unwrap_or_else(|_| Err(self.timed_out())))
+        let asked = transport.call(call, self.timeout);
+        // Without a runtime there is no timer: what needs one says so itself, and what needs none answers.
+        let answer = if Handle::try_current().is_ok() {
+            tokio::time::timeout(self.timeout, asked).await.unwrap_or_else(|_| Err(self.timed_out()))
+        } else {
+            asked.await
+        };
+        flight.land(answer)
     }
 
     /// The same for threads that may wait. The transport keeps the time-out.
@@ -102,10 +115,10 @@ impl Guard {
     fn take_off(&self, part: usize) -> Result<Flight<'_>, Error> {
         let circuit = &*self.circuits[part % PARTS];
         let now_ns = self.clock.now().as_nanos();
-        let permit = circuit.admit(now_ns).map_err(|ns| {
+        let permit = circuit.admit(now_ns).map_err(|_| {
             self.tallies.error(ErrorKind::Breaker);
-            let left = Duration::from_millis(ns.div_ceil(1_000_000));
-            Error::new(ErrorKind::Breaker, format!("asked again in {left:?}"))
+            // Without a text, which would be made for each request meanwhile.
+            Error::new(ErrorKind::Breaker, "")
         })?;
         self.tallies.count(Tally::Asked);
         if permit.is_probe() {
@@ -138,23 +151,34 @@ impl Guard {
     /// What becomes of a request that the server could not be asked about, as the limiter's [`OnFailure`] says. `key` as the limiter
     /// was asked for it.
     pub(crate) fn fallback(&self, key: &[u8], cost: u64, now: Timestamp) -> Answer {
+        self.without_server(key, cost, now, Local::check)
+    }
+
+    /// The same for a look: charges nothing.
+    pub(crate) fn fallback_peek(&self, key: &[u8], cost: u64, now: Timestamp) -> Answer {
+        self.without_server(key, cost, now, Local::peek)
+    }
+
+    fn without_server(&self, key: &[u8], cost: u64, now: Timestamp, verb: LocalVerb) -> Answer {
         let (decision, by) = match self.on_failure {
             OnFailure::Open => (self.undecided(Outcome::Allowed, cost, now), DecidedBy::Open),
             OnFailure::Closed => (self.refusal(cost, now), DecidedBy::Closed),
-            OnFailure::Local { processes } => (self.local(processes, key, cost, now), DecidedBy::Local),
+            OnFailure::Local { processes } => (
+                self.local(processes, |local| verb(local, key, cost, now))
+                    .unwrap_or_else(|| self.refusal(cost, now)),
+                DecidedBy::Local,
+            ),
         };
         self.tallies.decided(by);
         Answer::new(decision, by)
     }
 
-    fn local(&self, processes: u32, key: &[u8], cost: u64, now: Timestamp) -> Decision {
+    /// What the share says; `None` of what is more than the share ever admits: the server may admit it when it is back, if
+    /// it is not more than the limit.
+    fn local(&self, processes: u32, verb: impl FnOnce(&Local) -> Option<Decision>) -> Option<Decision> {
         let make = || Local::new(&self.limits, processes, self.max_keys).ok();
-        let decision = self.local.get_or_init(make).as_ref().and_then(|local| local.check(key, cost, now));
-        match decision {
-            // More than the share, but not than the limit: the server may admit it when it is back.
-            Some(decision) if !decision.is_never() => decision,
-            _ => self.refusal(cost, now),
-        }
+        let decision = self.local.get_or_init(make).as_ref().and_then(verb);
+        decision.filter(|decision| !decision.is_never())
     }
 
     /// Until the server is asked again; for ever, if it would never be admitted.

@@ -12,6 +12,7 @@
 //! all of them. Names and keys are escaped, so no text of a client can hold a brace or the separator. Long keys are hashed.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sha2::{Digest, Sha256};
@@ -27,6 +28,31 @@ const LONGEST: usize = 96;
 pub trait Key {
     /// The key's bytes. Distinct keys of one limiter have distinct bytes.
     fn bytes(&self) -> Cow<'_, [u8]>;
+
+    /// Calls `act` with the key's bytes. Where they must be written first, an implementation can do that without an allocation.
+    #[inline]
+    fn with_bytes<R>(&self, act: impl FnOnce(&[u8]) -> R) -> R {
+        act(&self.bytes())
+    }
+}
+
+/// Text of numbers and addresses, on the stack.
+struct Text {
+    bytes: [u8; LONGEST_TEXT],
+    len: usize,
+}
+
+/// The longest is that of an address: `ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255`; with a sign, `u128` has 40.
+const LONGEST_TEXT: usize = 48;
+
+impl fmt::Write for Text {
+    #[inline]
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.len.saturating_add(text.len());
+        self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
+    }
 }
 
 impl Key for str {
@@ -58,6 +84,11 @@ impl<K: Key + ?Sized> Key for &K {
     fn bytes(&self) -> Cow<'_, [u8]> {
         (**self).bytes()
     }
+
+    #[inline]
+    fn with_bytes<R>(&self, act: impl FnOnce(&[u8]) -> R) -> R {
+        (**self).with_bytes(act)
+    }
 }
 
 /// Both, the first one after its length.
@@ -75,6 +106,15 @@ macro_rules! as_text {
             fn bytes(&self) -> Cow<'_, [u8]> {
                 Cow::Owned(self.to_string().into_bytes())
             }
+
+            #[inline]
+            fn with_bytes<R>(&self, act: impl FnOnce(&[u8]) -> R) -> R {
+                let mut text = Text { bytes: [0; LONGEST_TEXT], len: 0 };
+                match fmt::write(&mut text, format_args!("{self}")) {
+                    Ok(()) => act(text.bytes.get(..text.len).unwrap_or_default()),
+                    Err(_) => act(&self.bytes()),
+                }
+            }
         })+
     };
 }
@@ -87,7 +127,7 @@ fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     for &byte in bytes {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' | b':' | b'/' | b'@' => {
-                out.push(byte)
+                out.push(byte);
             }
             _ => out.extend([b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]),
         }
@@ -144,6 +184,24 @@ mod tests {
         assert_ne!(text(b"%7d"), text(b"}"));
         assert_eq!(text("é".as_bytes()), "tollgate:v1:{api|%c3%a9}");
         assert_eq!(String::from_utf8(head("my app", "a|b")).unwrap(), "my%20app:v1:{a%7cb|");
+    }
+
+    #[test]
+    fn numbers_and_addresses_are_written_alike_on_the_stack() {
+        fn alike<K: Key>(key: K) {
+            key.with_bytes(|bytes| assert_eq!(bytes, &*key.bytes()));
+            <&K as Key>::with_bytes(&&key, |bytes| assert_eq!(bytes, &*key.bytes()));
+        }
+        alike(0_u16);
+        alike(u64::MAX);
+        alike(u128::MAX);
+        alike(i64::MIN);
+        alike(Ipv4Addr::BROADCAST);
+        alike(Ipv6Addr::from(u128::MAX));
+        alike(IpAddr::from(Ipv4Addr::BROADCAST.to_ipv6_mapped()));
+        alike(Ipv6Addr::from(0xffff_ffff));
+        alike("text");
+        alike(());
     }
 
     #[test]

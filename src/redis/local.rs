@@ -108,13 +108,17 @@ impl Local {
         Ok(Self { shares: shares.collect::<Result<_, _>>()? })
     }
 
+    /// What [`check`](Self::check) would decide, uncharged.
+    pub(super) fn peek(&self, key: &[u8], cost: u64, now: Timestamp) -> Option<Decision> {
+        self.shares.iter().map(|share| share.peek(key, cost, now)).reduce(tighter)
+    }
+
     /// Charges all limits, or none. The answer is that of the limit that refuses for longest, or else has least left.
     pub(super) fn check(&self, key: &[u8], cost: u64, now: Timestamp) -> Option<Decision> {
         if let [share] = &*self.shares {
             return Some(share.check(key, cost, now));
         }
-        let looks = self.shares.iter().map(|share| share.peek(key, cost, now));
-        if let Some(refusal) = looks.filter(Decision::is_denied).reduce(tighter) {
+        if let Some(refusal) = self.peek(key, cost, now).filter(Decision::is_denied) {
             return Some(refusal);
         }
         let mut charges = Vec::with_capacity(self.shares.len());

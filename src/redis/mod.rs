@@ -10,7 +10,7 @@
 //! | `client`, `blocking`, `slot` | connections; where a Cluster keeps a key |
 //! | `atomic` | the mode in which the server decides every request |
 //! | `settings`, `error`, `answer` | what users set, what can fail, what they are told |
-//! | `guard`, `breaker`, `local`, `health` | what is done while the server does not answer, and what of it is counted |
+//! | `guard`, `breaker`, `slot`, `local`, `health` | what is done while the server does not answer, and what of it is counted |
 //! | `lease` | a mode: units are charged in blocks, and spent here |
 //! | `table` | a bounded table of keys in this process, for the modes that hold units here |
 //! | `write_back` | the mode that decides here and tells the server later |

@@ -353,3 +353,175 @@ impl View {
         }
     }
 }
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::quota::Quota;
+    use crate::redis::Limit;
+
+    const SEC: u64 = 1_000_000;
+    const NOW: u64 = 1_700_000_000 * SEC;
+
+    struct Key(Plan, Held);
+
+    impl Key {
+        fn new(limit: Limit) -> Self {
+            Self(Plan::new(&[limit]).unwrap(), Held::default())
+        }
+
+        fn ask(&mut self, ask: Ask, now_us: u64) -> u64 {
+            answer(&self.0, &mut self.1, now_us, &ask).granted
+        }
+
+        fn check(&mut self, cost: u64, now_us: u64) -> bool {
+            self.ask(Ask::Check { cost }, now_us) == cost
+        }
+
+        fn remaining(&mut self, now_us: u64) -> u64 {
+            self.0.remaining(&answer(&self.0, &mut self.1, now_us, &Ask::Peek))
+        }
+
+        fn post(&mut self, process: u64, epoch: u64, total: u64, now_us: u64) -> u64 {
+            self.ask(Ask::Post { process, epoch, total }, now_us)
+        }
+
+        /// The same key, by processes that have another quota.
+        fn under(&mut self, limit: Limit) {
+            self.0 = Plan::new(&[limit]).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_step_back_denies_by_less_than_the_step_and_a_great_one_is_healed() {
+        let mut key = Key::new(Limit::gcra(Quota::per_second(1).burst(10)));
+        assert!(key.check(10, NOW));
+        assert!(!key.check(1, NOW - 3 * SEC), "what is owed is owed then too");
+        assert!(!key.check(1, NOW + SEC - 1) && key.check(1, NOW + SEC));
+        // Further back than the burst is refilled in: a refusal brings it back, and it is paid from there.
+        let back = NOW - 3_600 * SEC;
+        assert!(!key.check(1, back) && !key.check(1, back + SEC - 1));
+        assert!(key.check(1, back + SEC));
+        for limit in [Limit::fixed_window(Quota::per_minute(5)), Limit::sliding_window(Quota::per_minute(5))]
+        {
+            let (mut key, start) = (Key::new(limit), NOW / (60 * SEC) * 60 * SEC);
+            assert!(key.check(5, start) && !key.check(1, start - 1), "the window has begun");
+            assert!(!key.check(1, start - 7_200 * SEC), "it is brought back with its units");
+            assert!(key.check(1, start - 7_000 * SEC), "and is over there");
+        }
+    }
+
+    #[test]
+    fn a_changed_quota_carries_units_over_rounded_up() {
+        let mut key = Key::new(Limit::gcra(Quota::per_second(10)));
+        assert!(key.check(10, NOW));
+        key.under(Limit::gcra(Quota::per_second(4).burst(20)));
+        assert_eq!(key.remaining(NOW), 10);
+        assert!(key.check(10, NOW) && !key.check(1, NOW));
+        key.under(Limit::gcra(Quota::per_hour(30).burst(25)));
+        assert_eq!(key.remaining(NOW), 5);
+        // Half a unit is paid, and half a unit owed under any quota.
+        key.under(Limit::gcra(Quota::per_second(4).burst(25)));
+        assert_eq!((key.remaining(NOW), key.remaining(NOW + SEC / 8)), (5, 5));
+        assert_eq!(key.remaining(NOW + SEC / 4), 6);
+        let mut key = Key::new(Limit::sliding_window(Quota::per_minute(10)));
+        let start = NOW / (3_600 * SEC) * 3_600 * SEC;
+        assert!(key.check(3, start - 1) && key.check(4, start));
+        key.under(Limit::sliding_window(Quota::per_hour(10)));
+        assert_eq!(key.remaining(start + 1), 3);
+        assert_eq!(key.remaining(start + 61 * SEC), 6, "what was in the minute before");
+        assert_eq!(key.remaining(start + 121 * SEC), 10, "two minutes later nothing of the minute weighs");
+    }
+
+    #[test]
+    fn posts_count_once_whatever_order_they_come_in() {
+        let mut key = Key::new(Limit::gcra(Quota::per_day(10)));
+        assert_eq!((key.post(1, 5, 4, NOW), key.post(1, 5, 4, NOW), key.post(1, 5, 3, NOW)), (4, 0, 0));
+        assert_eq!((key.post(2, 5, 1, NOW), key.post(1, 5, 6, NOW)), (1, 2));
+        assert_eq!((key.post(1, 7, 2, NOW), key.post(1, 5, 8, NOW)), (2, 2), "the epoch before goes on");
+        assert_eq!((key.post(1, 6, 1, NOW), key.post(1, 6, 1, NOW)), (1, 0), "one between comes late");
+        assert_eq!(
+            (key.post(1, 5, 9, NOW), key.post(1, 7, 2, NOW)),
+            (0, 0),
+            "one before those two is not known any more"
+        );
+        assert_eq!(key.remaining(NOW), 0, "a debt");
+        for (limit, previous) in [
+            (Limit::fixed_window(Quota::per_minute(10)), 0),
+            (Limit::sliding_window(Quota::per_minute(10)), 3),
+        ] {
+            let mut key = Key::new(limit);
+            let window = NOW / (60 * SEC);
+            let start = window * 60 * SEC;
+            assert_eq!((key.post(1, window, 2, start), key.post(1, window - 1, 3, start)), (2, previous));
+            assert_eq!((key.post(1, window - 2, 5, start), key.post(1, window + 1, 5, start)), (0, 0));
+            assert_eq!(key.remaining(start), 8 - previous);
+        }
+    }
+
+    #[test]
+    fn a_lease_is_a_share_of_what_is_left() {
+        let mut key = Key::new(Limit::fixed_window(Quota::per_day(100)));
+        let lease = |least, wanted, share| Ask::Lease { least, wanted, share };
+        assert_eq!(key.ask(lease(1, 10, 4), NOW), 10);
+        assert_eq!(key.ask(lease(1, 50, 4), NOW), 22);
+        assert_eq!(key.ask(lease(30, 50, 4), NOW), 30, "the least, though it is more than the share");
+        assert_eq!(key.ask(lease(39, 50, 1), NOW), 0);
+        assert_eq!(key.ask(lease(0, 0, 0), NOW), 1, "never none");
+        assert_eq!(key.ask(lease(1, u64::MAX, u64::MAX), NOW), 1);
+        assert_eq!(key.ask(lease(1, u64::MAX, 1), NOW), 36);
+    }
+
+    #[test]
+    fn a_refund_is_of_what_is_owed_still() {
+        let mut key = Key::new(Limit::gcra(Quota::per_second(1).burst(10)));
+        assert!(key.check(6, NOW));
+        let refund = |units, at_us| Ask::Refund { units, at_us };
+        assert_eq!(key.ask(refund(6, NOW), NOW + 4 * SEC), 2);
+        assert_eq!((key.remaining(NOW + 4 * SEC), key.ask(refund(6, NOW), NOW + 4 * SEC)), (10, 0));
+        let mut key = Key::new(Limit::fixed_window(Quota::per_day(10)));
+        assert!(key.check(6, NOW));
+        assert_eq!((key.ask(refund(4, NOW), NOW), key.ask(refund(4, NOW), NOW)), (4, 2));
+        assert!(key.check(6, NOW));
+        assert_eq!(key.ask(refund(4, NOW), NOW + 86_400 * SEC), 0, "the window is over");
+    }
+
+    #[test]
+    fn nothing_overflows() {
+        let limits = [
+            Limit::gcra(Quota::new(32_000, Duration::from_micros(1))),
+            Limit::gcra(Quota::per_day(1).burst(26_062)),
+            Limit::gcra(Quota::per_second(1_000_003).burst(999_983)),
+            Limit::fixed_window(Quota::new(1 << 51, Duration::from_secs(2_000_000_000))),
+            Limit::sliding_window(Quota::new(1_000_000_000, Duration::from_secs(86_400))).strict(),
+            Limit::sliding_window(Quota::new(1, Duration::from_micros(1))),
+        ];
+        let many = [0, 1, 1 << 52, (1 << 53) + 1, u64::MAX];
+        for limit in limits {
+            for first in limits.iter().filter(|other| other.kind() == limit.kind()) {
+                for (units, more) in many.iter().flat_map(|&units| many.map(|more| (units, more))) {
+                    let mut key = Key::new(*first);
+                    for now_us in [0, NOW, u64::MAX, 0] {
+                        for ask in [
+                            Ask::Force { cost: units },
+                            Ask::Check { cost: more },
+                            Ask::Refund { units, at_us: more },
+                            Ask::Lease { least: units, wanted: more, share: units },
+                            Ask::Post { process: more, epoch: units, total: more },
+                            Ask::Force { cost: more },
+                        ] {
+                            key.ask(ask, now_us);
+                            assert!(
+                                key.remaining(now_us) <= first.most().max(limit.most()),
+                                "{ask:?} of {limit:?}"
+                            );
+                        }
+                        key.under(limit);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -45,7 +45,7 @@ pub(super) fn command(call: &Call, by: By) -> ::redis::Cmd {
         }
     }
     match call.now {
-        Some(now) => command.arg((now.as_nanos() / 1_000).min(LAST_US)),
+        Some(now) => command.arg(now.as_nanos() / 1_000),
         None => command.arg(""),
     };
     command.arg(ask);

@@ -1,24 +1,53 @@
-//! Where a Cluster keeps a key.
+//! The slot of a Cluster that a key is in, by which requests to nodes that are down are told from others.
+//!
+//! Where a call goes is the client library's business. This only says which calls fail together.
 
-/// The slot of a tag: CRC-16 (XMODEM) of what is between the braces, modulo 16,384, as the Cluster specification says.
-pub(super) fn of(tag: &[u8]) -> u16 {
-    let begin = tag.iter().position(|&byte| byte == b'{').map_or(0, |brace| brace + 1);
-    let hashed = tag.get(begin..tag.len().saturating_sub(1)).unwrap_or(tag);
-    let crc = hashed.iter().fold(0_u16, |crc, &byte| {
-        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
-            (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
-        })
+use super::guard::PARTS;
+
+/// Slots of a Cluster.
+const SLOTS: u16 = 1 << 14;
+
+/// The slot of a key: by what is between its first braces, if there is anything.
+///
+/// # Source
+/// Redis Cluster specification, "Hash tags": CRC-16/XMODEM modulo 16,384.
+pub(super) fn slot(key: &[u8]) -> u16 {
+    let braces = key.iter().position(|&byte| byte == b'{').and_then(|open| {
+        let inside = &key[open + 1..];
+        let close = inside.iter().position(|&byte| byte == b'}').filter(|&close| close > 0)?;
+        Some(&inside[..close])
     });
-    crc % 16_384
+    crc16(braces.unwrap_or(key)) % SLOTS
+}
+
+/// The part that a key is in, as [`Transport::part`](super::call::Transport::part) means it: a range of slots.
+pub(super) fn part(key: &[u8]) -> usize {
+    usize::from(slot(key)) * PARTS / usize::from(SLOTS)
+}
+
+/// Bit by bit: a microsecond for a key, beside a round trip.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, &byte| {
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
+            let next = crc << 1;
+            if crc & 0x8000 == 0 { next } else { next ^ 0x1021 }
+        })
+    })
 }
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
+    use super::*;
+
+    /// As the specification says of "123456789", and as `CLUSTER KEYSLOT` does of the others.
     #[test]
-    fn slots_are_those_of_the_specification() {
-        // The check value of CRC-16/XMODEM.
-        assert_eq!(super::of(b"x{123456789}"), 0x31C3 % 16_384);
-        assert_eq!(super::of(b"{}"), 0);
-        assert_eq!(super::of(b""), 0);
+    fn slots_are_those_of_redis() {
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        assert_eq!(slot(b"foo"), 12_182);
+        assert_eq!(slot(b"x{foo}y{bar}"), 12_182);
+        assert_eq!(slot(b"{}foo"), crc16(b"{}foo") % SLOTS, "empty braces are none");
+        assert_eq!(slot(b"{foo"), crc16(b"{foo") % SLOTS);
+        assert_eq!(slot(b""), 0);
+        assert_eq!((part(b"foo"), part(b"")), (12_182 / 1_024, 0));
     }
 }

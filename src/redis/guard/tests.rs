@@ -1,6 +1,5 @@
 //! The guard before servers that do as they are told, in paused time.
 
-use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Mutex;
 
@@ -241,6 +240,17 @@ async fn a_part_that_is_down_keeps_no_requests_from_the_others() {
 }
 
 #[test]
+fn no_runtime_is_no_panic() {
+    use futures_util::FutureExt as _;
+
+    let (guard, server) = (guard(OnFailure::Open), Fake::new(Does::Answer));
+    assert_eq!(ask(&guard, &server).now_or_never(), Some(Ok(())));
+    let client = crate::redis::Client::open("redis://127.0.0.1:1").unwrap();
+    let answer = guard.ask(&client, &call_of(0)).now_or_never().expect("at once");
+    assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unreachable);
+}
+
+#[test]
 fn threads_are_guarded_alike() {
     let (guard, server) = (guard(OnFailure::Closed), Fake::new(Does::Hang));
     let ask = || guard.ask_blocking(&server, &call_of(0)).map(drop).map_err(|error| error.kind());
@@ -248,8 +258,10 @@ fn threads_are_guarded_alike() {
         assert_eq!(ask(), Err(ErrorKind::Timeout));
     }
     assert_eq!(ask(), Err(ErrorKind::Breaker));
+    let error = guard.ask_blocking(&server, &call_of(0)).unwrap_err();
+    assert_eq!(error.to_string(), "the server is not asked after failures");
     assert_eq!(server.asked(), 3);
-    assert_eq!(guard.health().errors(ErrorKind::Breaker), 1);
+    assert_eq!(guard.health().errors(ErrorKind::Breaker), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,12 +313,20 @@ async fn local_decides_by_its_share() {
     assert_eq!((check(5).decision().is_never(), check(5).retry_after()), (false, Some(SECOND)));
     assert!(check(9).decision().is_never());
     assert_eq!(guard.health().local, 25);
+    // A look charges nothing.
+    for _ in 0..3 {
+        let look = guard.fallback_peek(b"c", 3, NOW);
+        assert_eq!((look.is_allowed(), look.decision().remaining(), look.decision().charged()), (true, 4, 0));
+    }
+    assert!(guard.fallback_peek(b"c", 9, NOW).decision().is_never());
 }
 
 /// Names of metrics are what operators build on.
 #[cfg(feature = "metrics")]
 #[test]
 fn the_facade_is_told() {
+    use std::collections::BTreeMap;
+
     use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
     let recorder = DebuggingRecorder::new();

@@ -92,11 +92,10 @@ impl<C: Clock> Core<C> {
     /// Decides by what is held, and has what is missing fetched.
     #[inline]
     pub(super) fn check<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
-        let bytes = key.bytes();
-        match self.book.check(&bytes, cost, now.as_nanos()) {
+        key.with_bytes(|bytes| match self.book.check(bytes, cost, now.as_nanos()) {
             Checked::Decided(decision, until_ns) => Answer::leased(decision, DecidedBy::Held, until_ns),
-            other => self.undecided(&bytes, cost, now, &other),
-        }
+            other => self.undecided(bytes, cost, now, &other),
+        })
     }
 
     #[cold]

@@ -348,3 +348,94 @@ pub(super) type Keyed = (Box<[u8]>, Arc<Holding>);
 pub(super) fn is_never(decision: &Decision) -> bool {
     decision.outcome() == Outcome::Never
 }
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn terms() -> Terms {
+        Terms::new(1_000_000, std::time::Duration::from_secs(1), 4_096)
+    }
+
+    const HABIT: Habit = Habit { max_block: 4_096, processes: 8, trip_ns: MS };
+
+    /// Grants what is wished for.
+    fn grant(holding: &Holding, terms: &Terms, wish: &Wish, now_ns: u64) {
+        let lease = Lease::new(wish.wanted, std::time::Duration::from_secs(1));
+        assert_eq!(holding.deposit(terms, lease, now_ns, now_ns), wish.wanted);
+        holding.mark(terms, wish, wish.wanted, now_ns);
+    }
+
+    #[test]
+    fn a_key_is_small() {
+        assert!(size_of::<Holding>() <= 160, "{}", size_of::<Holding>());
+    }
+
+    #[test]
+    fn blocks_follow_use() {
+        let (terms, mut now_ns) = (terms(), 1 << 50);
+        let holding = Holding::new(None, now_ns);
+        // A unit each 2 ms: blocks double until they last for a quarter of a second.
+        let mut wanted = Vec::new();
+        for _ in 0..2_000 {
+            now_ns += 2 * MS;
+            if holding.spend(&terms, 1, now_ns, 1).0.is_denied() {
+                let wish = holding.wish(&terms, HABIT, 1, now_ns).unwrap();
+                wanted.push(wish.wanted);
+                grant(&holding, &terms, &wish, now_ns);
+                assert!(holding.spend(&terms, 1, now_ns, 1).0.is_allowed());
+            }
+        }
+        assert_eq!(wanted[..6], [1, 2, 4, 8, 16, 32]);
+        assert!(wanted[8..].iter().all(|wanted| (120..=130).contains(wanted)), "{wanted:?}");
+        // One each 2 s: just that.
+        for _ in 0..5 {
+            now_ns += 2_000 * MS;
+            let wish = holding.wish(&terms, HABIT, 1, now_ns).unwrap();
+            grant(&holding, &terms, &wish, now_ns);
+            assert!(holding.spend(&terms, 1, now_ns, 1).0.is_allowed());
+            assert!(wish.wanted <= 64, "halved at least: {wish:?}");
+        }
+        let wish = holding.wish(&terms, HABIT, 1, now_ns + 2_000 * MS).unwrap();
+        assert_eq!((wish.wanted, wish.low), (1, 0), "nothing is fetched beforehand");
+    }
+
+    #[test]
+    fn who_waits_is_provided_for_at_once() {
+        let (terms, now_ns) = (terms(), 1 << 50);
+        let holding = Holding::new(None, now_ns);
+        holding.wait(70);
+        holding.note(70);
+        let wish = holding.wish(&terms, HABIT, 3, now_ns).unwrap();
+        assert_eq!((wish.least, wish.wanted, wish.share), (3, 73, 16));
+        holding.waited(70);
+    }
+
+    #[test]
+    fn a_question_is_asked_by_one() {
+        let holding = Holding::new(None, 0);
+        assert!(!holding.take_up());
+        assert!(holding.queue() && !holding.queue() && !holding.claim());
+        assert!(holding.take_up() && !holding.take_up() && !holding.queue() && !holding.is_idle());
+        holding.release();
+        assert!(holding.claim() && !holding.claim());
+    }
+
+    #[test]
+    fn pauses_end_and_are_not_of_other_times() {
+        let (terms, from) = (terms(), 1 << 50);
+        let holding = Holding::new(None, from);
+        assert_eq!(holding.pause(&terms, 1, from), None);
+        holding.pause_refused(5, from, from + 9_000 * MS);
+        let refused = Some(Pause::Refused { until_ns: from + 9_000 * MS });
+        assert_eq!(holding.pause(&terms, 5, from), refused);
+        assert_eq!(holding.pause(&terms, 4, from), None, "so few were not refused");
+        assert_eq!(holding.pause(&terms, 5, from - 1_000 * MS), refused, "to a late time");
+        assert_eq!(holding.pause(&terms, 5, from - 1_001 * MS), None, "the clock has stepped back");
+        assert_eq!(holding.pause(&terms, 5, from + 9_000 * MS), None);
+        holding.pause_failing(from, from + MS);
+        assert_eq!(holding.pause(&terms, 1, from), Some(Pause::Failing));
+    }
+}

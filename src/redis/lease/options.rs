@@ -60,7 +60,7 @@ impl<T, C> LeaseBuilder<T, C> {
 
     /// So many stripes (rounded up to a power of two, at most 1,024) for each key, as those of
     /// [`striped`](crate::Builder::striped) limiters: for the one key that all cores hit at once. Each takes 128 bytes; without
-    /// this, a key takes less than 200 bytes in all.
+    /// this, a key takes about 200 bytes, and its text.
     pub fn stripes(mut self, stripes: usize) -> Self {
         self.options.stripes = Some(stripes.clamp(1, 1_024).next_power_of_two());
         self

@@ -1,0 +1,379 @@
+//! What does a limit that machines share cost a check?
+//!
+//! ```text
+//! cargo bench --features redis --bench redis               the tables
+//! cargo bench --features redis --bench redis -- --quick    fewer rounds
+//! cargo bench --features redis --bench redis -- --json FILE   and the same as JSON
+//! ```
+//! Starts a redis-server of its own on a free port of the loopback, and stops it.
+//!
+//! * **One at a time**: each row asks once, in turn, on one connection, and waits for its answer. The base is a bare EVALSHA: a
+//!   script that returns one number, so what is left is the round trip. Percentiles of all rounds; the ratio is the median of the
+//!   rounds' ratios of medians.
+//! * **Sixty-four at once**: as many tasks ask on one connection, each as fast as it is answered. Checks a second.
+//! * **Held here**: leases and write-back beside the limiter of one process, which knows nothing of other machines: nanoseconds
+//!   a check, in batches, clock reading included.
+//! * **The server stopped** (SIGSTOP): how long decisions take that are made here once the breaker is open.
+//!
+//! Peers: *GCRA in Lua, floats* is what the libraries do that keep a theoretical arrival time in a script (redis_rate for Go and its
+//! ports); *INCRBY, EXPIRE* is the pipeline of Envoy's service, one window's count and no denial without a write.
+
+mod support;
+
+#[allow(unreachable_pub, reason = "shared with the tests")]
+#[path = "../tests/common/redis.rs"]
+mod servers;
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use redis::Script;
+use redis::aio::MultiplexedConnection;
+use serde_json::{Value, json};
+use servers::Server;
+use tollgate::redis::{AtomicLimiter, Client, LeaseLimiter, Limit, OnFailure, WriteBackLimiter};
+use tollgate::{Keyed, Quota, RateLimiter};
+
+/// More than anyone takes.
+const PLENTY: Quota = Quota::per_second(10_000_000);
+const AT_ONCE: usize = 64;
+
+const GCRA_IN_LUA: &str = "
+local now = redis.call('TIME')
+now = (now[1] - 1483228800) + now[2] / 1000000
+local interval = ARGV[2] / ARGV[1]
+local burst_offset = interval * ARGV[1]
+local tat = tonumber(redis.call('GET', KEYS[1]) or now)
+tat = math.max(tat, now)
+local new = tat + interval
+local diff = now - (new - burst_offset)
+local remaining = diff / interval
+if remaining < 0 then
+  return { 0, 0, tostring(tat - now), tostring(tat - now) }
+end
+local reset_after = new - now
+if reset_after > 0 then
+  redis.call('SET', KEYS[1], new, 'EX', math.ceil(reset_after))
+end
+return { 1, remaining, '-1', tostring(reset_after) }
+";
+
+/// What asks the server once for a key.
+enum Subject {
+    Bare(Script),
+    Lua(Script),
+    Increments,
+    Atomic(AtomicLimiter<Client>),
+}
+
+struct Row {
+    name: &'static str,
+    subject: Subject,
+}
+
+impl Row {
+    async fn ask(&self, connection: &mut MultiplexedConnection, key: &str) {
+        match &self.subject {
+            Subject::Bare(script) => {
+                let one: i64 = script.key(key).invoke_async(connection).await.expect("an answer");
+                assert_eq!(one, 1);
+            }
+            Subject::Lua(script) => {
+                let asked = script.key(key).arg(10_000_000).arg(1).invoke_async(connection).await;
+                let (allowed, ..): (i64, i64, String, String) = asked.expect("an answer");
+                assert_eq!(allowed, 1);
+            }
+            Subject::Increments => {
+                let mut pipeline = redis::pipe();
+                pipeline.incr(key, 1).expire(key, 1).ignore();
+                let (count,): (i64,) = pipeline.query_async(connection).await.expect("an answer");
+                assert!(count > 0);
+            }
+            Subject::Atomic(limiter) => assert!(limiter.check(key).await.is_allowed()),
+        }
+    }
+}
+
+fn rows(client: &Client) -> Vec<Row> {
+    let atomic = |name: &'static str, limiter: &str, limit: Limit| Row {
+        name,
+        subject: Subject::Atomic(
+            client.limiter(limiter, limit).timeout(Duration::from_secs(5)).atomic().expect("it fits"),
+        ),
+    };
+    let two = client.limiter("two", Limit::gcra(PLENTY)).and(Limit::fixed_window(PLENTY));
+    vec![
+        Row { name: "bare EVALSHA", subject: Subject::Bare(Script::new("return 1")) },
+        atomic("atomic, GCRA", "gcra", Limit::gcra(PLENTY)),
+        atomic("atomic, fixed window", "fixed", Limit::fixed_window(PLENTY)),
+        atomic("atomic, sliding window", "sliding", Limit::sliding_window(PLENTY)),
+        Row {
+            name: "atomic, two limits",
+            subject: Subject::Atomic(two.timeout(Duration::from_secs(5)).atomic().expect("they fit")),
+        },
+        Row { name: "GCRA in Lua, floats", subject: Subject::Lua(Script::new(GCRA_IN_LUA)) },
+        Row { name: "INCRBY, EXPIRE", subject: Subject::Increments },
+    ]
+}
+
+fn keys(count: usize) -> Vec<String> {
+    (0..support::count(count)).map(support::text).collect()
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new(3).expect("three digits")
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+fn nanos(elapsed: Duration) -> u64 {
+    u64::try_from(elapsed.as_nanos()).expect("no round takes centuries")
+}
+
+/// What was measured of one row.
+struct Measured {
+    name: &'static str,
+    all: Histogram<u64>,
+    ratios: Vec<f64>,
+}
+
+async fn one_at_a_time(
+    server: &Server,
+    rows: &[Row],
+    keys: &[String],
+    rounds: usize,
+    asks: usize,
+) -> Vec<Measured> {
+    let client = redis::Client::open(server.url()).expect("an address");
+    let mut connection = client.get_multiplexed_async_connection().await.expect("a connection");
+    let mut measured: Vec<Measured> =
+        rows.iter().map(|row| Measured { name: row.name, all: histogram(), ratios: Vec::new() }).collect();
+    // The first round warms up.
+    for round in 0..=rounds {
+        let mut times: Vec<Vec<f64>> = rows.iter().map(|_| Vec::with_capacity(asks)).collect();
+        for number in 0..asks {
+            for turn in 0..rows.len() {
+                // Each row follows each other one equally often.
+                let row = if number % 2 == 0 { turn } else { rows.len() - 1 - turn };
+                let row = (row + number / 2) % rows.len();
+                let start = support::stopwatch();
+                rows[row].ask(&mut connection, &keys[number % keys.len()]).await;
+                let elapsed = nanos(start.elapsed());
+                times[row].push(elapsed as f64);
+                if round > 0 {
+                    measured[row].all.saturating_record(elapsed);
+                }
+            }
+        }
+        if round > 0 {
+            let medians: Vec<f64> = times.into_iter().map(median).collect();
+            for (measured, own) in measured.iter_mut().zip(&medians) {
+                measured.ratios.push(own / medians[0]);
+            }
+        }
+    }
+    measured
+}
+
+fn print_latencies(title: &str, measured: &[Measured]) -> Value {
+    println!("\n## {title}\n");
+    println!("| check | p50 µs | p99 | p99.9 | of a bare EVALSHA |");
+    println!("|---|---:|---:|---:|---:|");
+    let mut json = Vec::new();
+    for row in measured {
+        let at = |quantile| us(row.all.value_at_quantile(quantile));
+        let ratio = median(row.ratios.clone());
+        println!("| {} | {:.1} | {:.1} | {:.1} | {ratio:.3} |", row.name, at(0.5), at(0.99), at(0.999));
+        json.push(json!({ "check": row.name, "p50_us": at(0.5), "p99_us": at(0.99), "p999_us": at(0.999), "ratio": ratio }));
+    }
+    json!({ "title": title, "rows": json })
+}
+
+/// Checks a second, of each row.
+async fn at_once(server: &Server, rows: Vec<Row>, keys: &[String], asks: usize) -> Vec<(&'static str, f64)> {
+    let client = redis::Client::open(server.url()).expect("an address");
+    let mut rates = Vec::new();
+    for row in rows {
+        let connection = client.get_multiplexed_async_connection().await.expect("a connection");
+        let name = row.name;
+        let row = std::sync::Arc::new(row);
+        let start = support::stopwatch();
+        let tasks: Vec<_> = (0..AT_ONCE)
+            .map(|task| {
+                let (row, mut connection, keys) =
+                    (std::sync::Arc::clone(&row), connection.clone(), keys.to_vec());
+                tokio::spawn(async move {
+                    for number in 0..asks / AT_ONCE {
+                        row.ask(&mut connection, &keys[(task + number) % keys.len()]).await;
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("it asks");
+        }
+        rates.push((name, (asks / AT_ONCE * AT_ONCE) as f64 / start.elapsed().as_secs_f64()));
+    }
+    rates
+}
+
+/// Nanoseconds a check, by rounds.
+fn batch(keys: &[String], checks: usize, mut check: impl FnMut(&str) -> bool) -> f64 {
+    let mut allowed = 0_usize;
+    let start = support::stopwatch();
+    for number in 0..checks {
+        allowed += usize::from(check(black_box(&keys[number % keys.len()])));
+    }
+    let elapsed = start.elapsed();
+    black_box(allowed);
+    elapsed.as_secs_f64() * 1e9 / checks as f64
+}
+
+struct Held {
+    name: &'static str,
+    ns: Vec<f64>,
+    ratios: Vec<f64>,
+    denied: usize,
+}
+
+/// Leases and write-back beside the limiter of one process.
+async fn held(client: &Client, count: usize, rounds: usize, checks: usize) -> Vec<Held> {
+    let keys = keys(count);
+    let here: RateLimiter<Keyed<String>> = RateLimiter::keyed(PLENTY);
+    let lease: LeaseLimiter =
+        client.limiter("lease", Limit::gcra(PLENTY)).lease().build().expect("in a runtime");
+    let back: WriteBackLimiter =
+        client.limiter("back", Limit::gcra(PLENTY)).write_back().build().expect("in a runtime");
+    let mut rows: Vec<Held> = ["in this process (keyed)", "lease", "write-back"]
+        .into_iter()
+        .map(|name| Held { name, ns: Vec::new(), ratios: Vec::new(), denied: 0 })
+        .collect();
+    for key in &keys {
+        let _ = lease.check_async(key.as_str()).await;
+        let _ = back.check_async(key.as_str()).await;
+    }
+    for round in 0..=rounds {
+        let mut ns = [0.0; 3];
+        for turn in 0..3 {
+            let row = (turn + round) % 3;
+            let mut denied = 0;
+            ns[row] = batch(&keys, checks, |key| {
+                let allowed = match row {
+                    0 => here.check(key).is_allowed(),
+                    1 => lease.check(key).is_allowed(),
+                    _ => back.check(key).is_allowed(),
+                };
+                denied += usize::from(!allowed);
+                allowed
+            });
+            if round > 0 {
+                rows[row].denied += denied;
+            }
+            // The tasks that fetch and post have their turn between batches, as they have while a server waits for requests.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        if round > 0 {
+            for (row, own) in rows.iter_mut().zip(ns) {
+                row.ns.push(own);
+                row.ratios.push(own / ns[0]);
+            }
+        }
+    }
+    rows
+}
+
+/// How long decisions take while the server stands still.
+async fn stopped(server: &Server, client: &Client, decisions: usize) -> Histogram<u64> {
+    let limiter = client
+        .limiter("stopped", Limit::gcra(PLENTY))
+        .timeout(Duration::from_millis(40))
+        .on_failure(OnFailure::Local { processes: 2 })
+        .atomic()
+        .expect("it fits");
+    let keys = keys(100);
+    let _ = limiter.check(keys[0].as_str()).await;
+    server.pause();
+    // Until the breaker is open.
+    for _ in 0..10 {
+        let _ = limiter.check(keys[0].as_str()).await;
+    }
+    let mut times = histogram();
+    for number in 0..decisions {
+        let start = support::stopwatch();
+        let answer = limiter.check(keys[number % keys.len()].as_str()).await;
+        times.saturating_record(nanos(start.elapsed()));
+        assert!(answer.by().is_failure());
+    }
+    server.resume();
+    times
+}
+
+fn main() -> std::io::Result<()> {
+    // Cargo passes `--bench` when benching; without it (`cargo test --benches`) this only shows that all rows run.
+    let smoke = !support::has("--bench");
+    let (rounds, asks) = match (smoke, support::has("--quick")) {
+        (true, _) => (1, 20),
+        (false, true) => (11, 400),
+        (false, false) => (31, 2_000),
+    };
+    let Some(server) = Server::start() else { return Ok(()) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let report = runtime.block_on(async {
+        let client = Client::open(&server.url()).expect("an address");
+        let mut report = Vec::new();
+        let mut targets = Vec::new();
+        for count in [1, 100] {
+            let keys = keys(count);
+            let measured = one_at_a_time(&server, &rows(&client), &keys, rounds, asks).await;
+            report.push(print_latencies(&format!("One at a time, {count} key(s)"), &measured));
+            let ratio = median(measured[1].ratios.clone());
+            targets.push((format!("atomic, {count} key(s): {ratio:.3} of a bare EVALSHA"), 1.10, ratio));
+            let title = format!("{AT_ONCE} at once on one connection, {count} key(s)");
+            println!("\n## {title}\n\n| check | a second |\n|---|---:|");
+            let rates = at_once(&server, rows(&client), &keys, rounds * asks).await;
+            for (name, rate) in &rates {
+                println!("| {name} | {rate:.0} |");
+            }
+            report.push(json!({ "title": title, "a_second": rates }));
+        }
+        for count in [1, 100] {
+            let title = format!("Held here, {count} key(s)");
+            println!("\n## {title}\n\n| check | ns | of the limiter of one process | denied for want of units |\n|---|---:|---:|---:|");
+            let rows = held(&client, count, rounds, asks * 50).await;
+            for row in &rows {
+                let (ns, ratio) = (median(row.ns.clone()), median(row.ratios.clone()));
+                println!("| {} | {ns:.1} | {ratio:.2} | {} |", row.name, row.denied);
+            }
+            let ratio = median(rows[1].ratios.clone());
+            targets.push((format!("lease, {count} key(s): {ratio:.2} of the check in this process"), 2.0, ratio));
+            report.push(json!({
+                "title": title,
+                "rows": rows.iter().map(|row| json!({ "check": row.name, "ns": median(row.ns.clone()), "ratio": median(row.ratios.clone()) })).collect::<Vec<_>>(),
+            }));
+        }
+        let times = stopped(&server, &client, asks * 100).await;
+        let at = |quantile| us(times.value_at_quantile(quantile));
+        println!("\n## The server stopped, decided here\n\n| p50 µs | p99 | p99.9 | worst |\n|---:|---:|---:|---:|");
+        println!("| {:.1} | {:.1} | {:.1} | {:.1} |", at(0.5), at(0.99), at(0.999), us(times.max()));
+        report.push(json!({ "title": "stopped", "p50_us": at(0.5), "p99_us": at(0.99), "worst_us": us(times.max()) }));
+        targets.push((format!("stopped, p99: {:.1} µs", at(0.99)), 1_000.0, at(0.99)));
+        println!("\n## Targets\n");
+        for (what, most, got) in &targets {
+            println!("- {what}, at most {most}: {}", if got <= most { "holds" } else { "does not hold" });
+        }
+        report
+    });
+    if let Some(path) = support::option("--json") {
+        std::fs::write(&path, format!("{:#}\n", json!({ "tables": report })))?;
+    }
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    Ok(())
+}

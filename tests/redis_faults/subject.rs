@@ -1,0 +1,179 @@
+//! Limiters of both kinds under one name.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+use tollgate::Quota;
+use tollgate::redis::{
+    Answer, AtomicLimiter, BlockingClient, Breaker, Client, DecidedBy, Health, Limit, OnFailure,
+};
+
+pub(crate) const TIMEOUT: Duration = Duration::from_millis(100);
+/// What a call may take, on a machine that has more to do.
+const SLACK: Duration = Duration::from_secs(1);
+pub(crate) const FAILURES: u32 = 3;
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+/// How long a server may take to be used again.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Ten at once, and one in six minutes after.
+pub(crate) const LIMIT: u64 = 10;
+/// One of two processes.
+pub(crate) const SHARE: u64 = LIMIT / 2;
+
+pub(crate) const LOCAL: OnFailure = OnFailure::Local { processes: 2 };
+pub(crate) const POLICIES: [OnFailure; 3] = [OnFailure::Open, OnFailure::Closed, LOCAL];
+
+enum Kind {
+    Async(Runtime, AtomicLimiter<Client>),
+    Blocking(AtomicLimiter<BlockingClient>),
+}
+
+pub(crate) struct Subject {
+    kind: Kind,
+    policy: OnFailure,
+    longest: Cell<Duration>,
+}
+
+/// What was answered of several.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) by_server: u64,
+    pub(crate) by_policy: u64,
+    /// By the server.
+    pub(crate) admitted: u64,
+    /// By the policy.
+    pub(crate) let_through: u64,
+}
+
+fn limit() -> Limit {
+    Limit::gcra(Quota::per_hour(LIMIT))
+}
+
+macro_rules! build {
+    ($client:expr, $policy:expr) => {
+        $client
+            .limiter("faults", limit())
+            .timeout(TIMEOUT)
+            .breaker(Breaker::new(FAILURES, PAUSE))
+            .on_failure($policy)
+            .atomic()
+            .expect("a limit that can be counted")
+    };
+}
+
+impl Subject {
+    fn of(kind: Kind, policy: OnFailure) -> Self {
+        Self { kind, policy, longest: Cell::default() }
+    }
+
+    /// One of each kind, for a server.
+    pub(crate) fn both(url: &str, policy: OnFailure) -> [Self; 2] {
+        let client = Client::open(url).expect("an address");
+        let blocking = BlockingClient::open(url).expect("an address");
+        [Self::of_async(&client, policy), Self::of_blocking(&blocking, policy)]
+    }
+
+    /// One of each kind, for a cluster.
+    pub(crate) fn both_of_cluster(urls: &[String], policy: OnFailure) -> [Self; 2] {
+        let urls = || urls.iter().map(String::as_str);
+        let client = Client::cluster(urls()).expect("addresses");
+        let blocking = BlockingClient::cluster(urls()).expect("addresses");
+        [Self::of_async(&client, policy), Self::of_blocking(&blocking, policy)]
+    }
+
+    fn of_async(client: &Client, policy: OnFailure) -> Self {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build().expect("a runtime");
+        Self::of(Kind::Async(runtime, build!(client, policy)), policy)
+    }
+
+    fn of_blocking(client: &BlockingClient, policy: OnFailure) -> Self {
+        Self::of(Kind::Blocking(build!(client, policy)), policy)
+    }
+
+    pub(crate) fn name(&self) -> String {
+        let kind = match self.kind {
+            Kind::Async(..) => "async",
+            Kind::Blocking(_) => "blocking",
+        };
+        format!("{kind}, {:?}", self.policy)
+    }
+
+    /// A check, which must not hang.
+    pub(crate) fn check(&self, key: &str) -> Answer {
+        let began = Instant::now();
+        let answer = match &self.kind {
+            Kind::Async(runtime, limiter) => runtime.block_on(limiter.check(key)),
+            Kind::Blocking(limiter) => limiter.check(key),
+        };
+        let took = began.elapsed();
+        self.longest.set(self.longest.get().max(took));
+        assert!(took < TIMEOUT + SLACK, "{}: a call took {took:?}", self.name());
+        self.verify(&answer);
+        answer
+    }
+
+    /// Whether it is what the policy says, if the policy decided.
+    fn verify(&self, answer: &Answer) {
+        let name = self.name();
+        match (answer.by(), self.policy) {
+            (DecidedBy::Server, _) => {}
+            (DecidedBy::Open, OnFailure::Open) => assert!(answer.is_allowed(), "{name}"),
+            (DecidedBy::Closed, OnFailure::Closed) => {
+                assert!(answer.is_denied(), "{name}");
+                let wait = answer.retry_after().expect("not never");
+                assert!(wait > Duration::ZERO && wait <= 10 * PAUSE.max(TIMEOUT), "{name}: {wait:?}");
+            }
+            (DecidedBy::Local, OnFailure::Local { .. }) => {}
+            (by, _) => panic!("{name}: decided by {by:?}"),
+        }
+    }
+
+    pub(crate) fn check_times(&self, key: &str, times: u64) -> Tally {
+        let mut tally = Tally::default();
+        for _ in 0..times {
+            let answer = self.check(key);
+            let allowed = u64::from(answer.is_allowed());
+            if answer.by() == DecidedBy::Server {
+                tally.by_server += 1;
+                tally.admitted += allowed;
+            } else {
+                tally.by_policy += 1;
+                tally.let_through += allowed;
+            }
+        }
+        tally
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        match &self.kind {
+            Kind::Async(_, limiter) => limiter.health(),
+            Kind::Blocking(limiter) => limiter.health(),
+        }
+    }
+
+    /// Asks about keys of its own until the server decides, as often as it takes.
+    pub(crate) fn until_server(&self) {
+        self.until("the server decides", |answer, _| answer.by() == DecidedBy::Server);
+        assert!(!self.health().is_partitioned(), "{}", self.name());
+    }
+
+    /// Asks about keys of its own until the breaker is open.
+    pub(crate) fn until_open(&self) {
+        self.until("the breaker opens", |_, health| health.is_partitioned());
+    }
+
+    fn until(&self, what: &str, is_so: impl Fn(&Answer, &Health) -> bool) {
+        let began = Instant::now();
+        for key in 0.. {
+            let answer = self.check(&format!("{what} {key}"));
+            if is_so(&answer, &self.health()) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{}: not until {what}: {:?}", self.name(), self.health());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
