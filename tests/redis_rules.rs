@@ -4,6 +4,8 @@
 
 #[path = "redis_rules/failures.rs"]
 mod failures;
+#[path = "redis_rules/modes.rs"]
+mod modes;
 #[path = "redis_rules/real.rs"]
 mod real;
 #[path = "common/redis.rs"]

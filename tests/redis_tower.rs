@@ -200,3 +200,41 @@ async fn rules_that_nobody_decided_tell_no_figures() {
     assert!(response.headers().contains_key("retry-after"));
     assert!(!response.headers().contains_key("ratelimit"), "{:?}", response.headers());
 }
+
+/// What this process holds decides; what is left nobody knows, so only refusals are told of.
+#[tokio::test]
+async fn leases_and_write_back_are_limits_and_are_awaited() {
+    let year = Quota::per_day(8).burst(8);
+    for mode in ["lease", "write-back"] {
+        let server = InProcess::default();
+        let layer = |is_lease: bool| {
+            let builder = server.limiter(mode, Limit::gcra(year));
+            is_lease.then(|| builder.clone().leases().build().unwrap()).ok_or(builder)
+        };
+        let mut admitted = 0;
+        macro_rules! ask {
+            ($limiter:expr) => {{
+                let layer = RateLimitLayer::new($limiter, ClientIp::peer()).policy("held", year);
+                let service = layer.fields_on_allowed(true).awaited().layer(service_fn(inner));
+                for _ in 0..30 {
+                    let (status, response) = status(&service, request("/", "200")).await;
+                    admitted += u32::from(status == 200);
+                    assert_eq!(response.headers().contains_key("ratelimit"), status == 429);
+                }
+            }};
+        }
+        match layer(mode == "lease") {
+            Ok(leases) => {
+                ask!(leases.clone());
+                // Without waiting it goes by what is held.
+                let layer = RateLimitLayer::new(leases, ClientIp::peer());
+                assert_eq!(status(&layer.layer(service_fn(inner)), request("/", "200")).await.0, 429);
+                assert_eq!(admitted, 8);
+            }
+            Err(builder) => {
+                ask!(builder.write_back().build().unwrap());
+                assert!((4..=13).contains(&admitted), "{admitted}");
+            }
+        }
+    }
+}

@@ -56,12 +56,12 @@ impl Answer {
     }
 
     /// Of units that were leased until a time.
-    pub(super) const fn leased(decision: Decision, by: DecidedBy, until_ns: u64) -> Self {
+    pub(crate) const fn leased(decision: Decision, by: DecidedBy, until_ns: u64) -> Self {
         Self { decision, by, until_ns }
     }
 
     /// Until when the units were leased; 0 if they were not.
-    pub(super) const fn leased_until_ns(&self) -> u64 {
+    pub(crate) const fn leased_until_ns(&self) -> u64 {
         self.until_ns
     }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::live::{Active, Gate, InForce, Live};
-use super::shared::DecidedBy;
+use super::shared::By;
+
 use super::spec::{Limit, Rule};
 use crate::decision::{Decision, Outcome};
 use crate::sync::Loaded;
@@ -60,7 +61,7 @@ pub(super) struct Decided {
     /// None of a rule without a limit, and of a shared one that was not asked.
     pub(super) decision: Option<Decision>,
     /// Who decided, of a shared rule.
-    pub(super) by: Option<DecidedBy>,
+    pub(super) by: Option<By>,
 }
 
 /// Rules of one request: mostly one or two.
@@ -260,14 +261,16 @@ impl<'a> Applied<'a> {
     /// Who decided, of a rule that processes share; `None` of others, and of one that was not asked.
     #[cfg(feature = "redis")]
     #[must_use]
-    pub fn decided_by(&self) -> Option<DecidedBy> {
-        self.decided.by
+    pub fn decided_by(&self) -> Option<crate::redis::DecidedBy> {
+        self.decided.by.map(By::decided_by)
     }
 
-    /// Whether its figures mean nothing: the server could not be asked, and nobody decided.
+    /// Whether a client can be told its figures: not if the server could not be asked, so that nobody decided, nor if it was admitted
+    /// by the part that this process holds.
     #[cfg(feature = "tower")]
-    pub(crate) fn is_undecided(&self) -> bool {
-        self.decided.by.is_some_and(super::shared::is_undecided)
+    pub(crate) fn knows_remaining(&self) -> bool {
+        let is_denied = self.decided.decision.is_some_and(|decision| decision.is_denied());
+        self.decided.by.is_none_or(|by| by.knows_remaining() || (is_denied && !by.is_undecided()))
     }
 
     fn is_unasked(&self) -> bool {

@@ -117,7 +117,7 @@ impl<'r> Asks<'r> {
         match charging {
             Charging::AllOrNothing => self.all_or_nothing_async(clock).await,
             Charging::CountFirst => {
-                self.ask_all(|part| part != Part::Replaced).await;
+                self.ask_all(|_, part| part != Part::Replaced).await;
                 let when = When::read(clock);
                 self.each(|_| true).for_each(|(ask, said)| ask.count(said, when));
             }
@@ -130,7 +130,11 @@ impl<'r> Asks<'r> {
         self.look_together(When::read(clock));
         let mut admitted = self.outcome() == Outcome::Allowed;
         if admitted {
-            self.ask_all(refuses).await;
+            self.ask_all(|ask, part| refuses(part) && ask.undoes()).await;
+            if self.outcome() == Outcome::Allowed {
+                // What was charged to these is not given back.
+                self.ask_all(|ask, part| refuses(part) && !ask.undoes()).await;
+            }
             admitted = self.outcome() == Outcome::Allowed && self.charge_all(When::read(clock));
             if !admitted && self.charged() {
                 self.undo_async(clock).await;
@@ -138,14 +142,16 @@ impl<'r> Asks<'r> {
             }
         }
         if admitted {
-            self.ask_all(|part| part == Part::Shadow).await;
+            self.ask_all(|_, part| part == Part::Shadow).await;
         }
         self.report_only(admitted, When::read(clock));
     }
 
     /// Asks all shared ones that take part so, at the same time.
-    async fn ask_all(&mut self, part: impl Fn(Part) -> bool) {
-        let asked = self.each(part).filter(|(ask, _)| ask.is_shared() && ask.cost > 0);
+    async fn ask_all(&mut self, takes_part: impl Fn(&Ask<'_>, Part) -> bool) {
+        let asked = self.each(|_| true).filter(|(ask, said)| {
+            ask.is_shared() && ask.cost > 0 && said.decision.is_none() && takes_part(ask, said.part)
+        });
         let asked: Vec<_> = asked.map(|(ask, said)| ask.ask_async(said)).collect();
         join_all(asked).await;
     }

@@ -10,7 +10,7 @@ use super::answer::{Decided, Few, Part};
 use super::live::{Active, Gate, InForce, Limiter};
 use super::overrides::Overrides;
 use super::request::{Descriptor, Key};
-use super::shared;
+use super::shared::{By, Said};
 use super::spec::Charging;
 use crate::clock::{Clock, saturating_nanos};
 use crate::decision::{Decision, Facts, Outcome};
@@ -335,8 +335,8 @@ impl Ask<'_> {
         }
         let owed = match &self.active.gate {
             Gate::Limited(limiter) => limiter.generation.store().owed(decision),
-            // Of those that nobody decided, it is not known.
-            Gate::Shared(_) if !said.by.is_some_and(shared::is_failure) => decision.owed(),
+            // Where this process decides by a part, it is not known.
+            Gate::Shared(_) if said.by.is_some_and(By::knows_remaining) => decision.owed(),
             _ => return 0,
         };
         owed.saturating_sub(soft).min(self.cost)
@@ -362,7 +362,7 @@ impl Ask<'_> {
             return None;
         };
         let counts_first = domain.charging == Charging::CountFirst;
-        if let Some(event) = said.by.and_then(shared::event) {
+        if let Some(event) = said.by.and_then(By::event) {
             let is_allowed = decision.is_allowed();
             if !is_allowed || outcome == Outcome::Allowed || shadow || counts_first {
                 active.meters.record(event, *cost);
@@ -373,7 +373,11 @@ impl Ask<'_> {
         }
         if decision.is_allowed() {
             if outcome == Outcome::Allowed || shadow || counts_first {
-                active.meters.observe(decision, false);
+                match said.by {
+                    // How near the limit it is, nobody knows.
+                    Some(by) if !by.knows_remaining() => active.meters.record(Event::Allowed, *cost),
+                    _ => active.meters.observe(decision, false),
+                }
                 if beyond_soft > 0 {
                     active.meters.record(Event::SoftLimited, beyond_soft);
                 }
@@ -423,10 +427,10 @@ impl Ask<'_> {
         to.log.record(&Refusal { domain: &domain.name, rule, retry_after, shadow, key: &key });
     }
 
-    fn undoes(&self) -> bool {
+    pub(super) fn undoes(&self) -> bool {
         match &self.active.gate {
             Gate::Limited(limiter) => limiter.generation.store().undoes(),
-            Gate::Shared(_) => true,
+            Gate::Shared(shared) => shared.limiter.undoes(),
             Gate::Unlimited(_) | Gate::Blocked { .. } => false,
         }
     }
@@ -462,7 +466,7 @@ impl Ask<'_> {
     }
 
     /// Takes the answer of a rule that processes share.
-    pub(super) fn hear(&mut self, said: &mut Decided, (decision, by): shared::Said) {
+    pub(super) fn hear(&mut self, said: &mut Decided, (decision, by): Said) {
         self.charged = decision.charged() > 0;
         self.before =
             decision.limit().saturating_sub(decision.remaining()).saturating_sub(decision.charged());

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
+use super::shared::Unmade;
 use super::{ConfigError, Rule};
 use crate::store::chosen::NoStore;
 
@@ -23,6 +24,13 @@ enum Why {
         rule: Box<str>,
         line: usize,
     },
+    /// It is shared by processes, and what fetches or posts for it could not be started.
+    #[cfg(feature = "redis")]
+    Task {
+        rule: Box<str>,
+        line: usize,
+        why: Box<str>,
+    },
     /// Nothing says what to load.
     NoSource,
     /// The system cannot watch files.
@@ -33,6 +41,14 @@ enum Why {
 impl RulesError {
     pub(super) fn store(rule: &Rule, why: NoStore) -> Self {
         Self(Why::Store { rule: rule.identity.clone(), line: rule.line, why })
+    }
+
+    pub(super) fn unmade(rule: &Rule, why: Unmade) -> Self {
+        match why {
+            Unmade::Store(why) => Self::store(rule, why),
+            #[cfg(feature = "redis")]
+            Unmade::Task(why) => Self(Why::Task { rule: rule.identity.clone(), line: rule.line, why }),
+        }
     }
 
     pub(super) fn no_server(rule: &Rule) -> Self {
@@ -95,6 +111,8 @@ impl fmt::Display for RulesError {
                     "line {line}: rule {rule:?} says store: redis, and this program {why}, or choose another store"
                 )
             }
+            #[cfg(feature = "redis")]
+            Why::Task { rule, line, why } => write!(f, "line {line}: rule {rule:?}: {why}"),
             #[cfg(feature = "watch")]
             Why::Watch(error) => write!(f, "the rules' files cannot be watched: {error}"),
             Why::NoSource => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::error::RulesError;
 use super::overrides::Overrides;
-use super::shared::{Servers, SharedLimiter};
+use super::shared::{Servers, SharedLimiter, Unmade};
 use super::spec::{self, Charging, Limit, Rule, Unit};
 use super::tree::Tree;
 use super::{Descriptor, Domain};
@@ -152,7 +152,7 @@ impl Live {
                         return Err(RulesError::no_server(rule));
                     }
                     ready(rule, charging, last, begun_ns, (hasher, servers))
-                        .map_err(|error| RulesError::store(rule, error))
+                        .map_err(|error| RulesError::unmade(rule, error))
                 })
                 .collect::<Result<Vec<_>, _>>()?;
             made.push((domain, charging, ready));
@@ -323,7 +323,7 @@ fn ready(
     last: Option<&Active>,
     now_ns: u64,
     (hasher, servers): (&Hasher, &Servers),
-) -> Result<Ready, NoStore> {
+) -> Result<Ready, Unmade> {
     let last_shared = last.and_then(Active::shared);
     let last = last.and_then(Active::last_limiter).filter(|last| last.made.counted_by == rule.counted_by);
     let (quota, algorithm, store) = match rule.limit {

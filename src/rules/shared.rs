@@ -6,12 +6,15 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::pin::Pin;
 
+use tokio::runtime::Handle;
+
 use super::spec::{self, Mode, OnFailure, Shared};
 use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError};
-pub(super) use crate::redis::DecidedBy;
 use crate::redis::{
-    Answer, AtomicLimiter, BlockingClient, BlockingInProcess, Builder, Client, Health, InProcess, Limit,
+    Answer, AtomicLimiter, BlockingClient, BlockingInProcess, BlockingLeaseLimiter, BlockingWriteBackLimiter,
+    Builder, Client, DecidedBy, Health, InProcess, LeaseBuildError, LeaseLimiter, Limit, WriteBackBuildError,
+    WriteBackLimiter,
 };
 use crate::store::chosen::NoStore;
 use crate::telemetry::{Event, Reading, Readings};
@@ -43,33 +46,91 @@ macro_rules! from {
 from!(Client => Client, BlockingClient => Blocking, InProcess => InProcess, BlockingInProcess => BlockingInProcess);
 
 /// What a shared limiter says.
-pub(super) type Said = (Decision, DecidedBy);
+pub(super) type Said = (Decision, By);
 
-pub(super) const fn is_failure(by: DecidedBy) -> bool {
-    by.is_failure()
+/// Who decided, and until when the units were leased.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct By {
+    by: DecidedBy,
+    until_ns: u64,
 }
 
-/// Whether nobody decided, so that its figures mean nothing.
-#[cfg(feature = "tower")]
-pub(super) const fn is_undecided(by: DecidedBy) -> bool {
-    matches!(by, DecidedBy::Open | DecidedBy::Closed)
+impl By {
+    pub(super) const fn decided_by(self) -> DecidedBy {
+        self.by
+    }
+
+    /// Whether the decision's figures are those of the limit: it is the server that made it, and not a part that this process holds.
+    pub(super) const fn knows_remaining(self) -> bool {
+        matches!(self.by, DecidedBy::Server)
+    }
+
+    /// Whether nobody decided, so that its figures mean nothing.
+    #[cfg(feature = "tower")]
+    pub(super) const fn is_undecided(self) -> bool {
+        matches!(self.by, DecidedBy::Open | DecidedBy::Closed)
+    }
+
+    /// What is recorded of it in the place of its decision.
+    pub(super) const fn event(self) -> Option<Event> {
+        self.by.event()
+    }
+
+    const fn answer(self, charge: Decision) -> Answer {
+        Answer::leased(charge, self.by, self.until_ns)
+    }
 }
 
-/// What is recorded of it in the place of its decision.
-pub(super) const fn event(by: DecidedBy) -> Option<Event> {
-    by.event()
+/// Why a rule's limiter could not be made.
+pub(super) enum Unmade {
+    Store(NoStore),
+    /// Its task or thread could not be started.
+    Task(Box<str>),
+}
+
+impl From<NoStore> for Unmade {
+    fn from(error: NoStore) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<QuotaError> for Unmade {
+    fn from(error: QuotaError) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl From<LeaseBuildError> for Unmade {
+    fn from(error: LeaseBuildError) -> Self {
+        match error {
+            LeaseBuildError::Quota(error) => error.into(),
+            other => Self::Task(other.to_string().into()),
+        }
+    }
+}
+
+impl From<WriteBackBuildError> for Unmade {
+    fn from(error: WriteBackBuildError) -> Self {
+        match error {
+            WriteBackBuildError::Quota(error) => error.into(),
+            other => Self::Task(other.to_string().into()),
+        }
+    }
 }
 
 /// Where shared rules are counted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Servers {
     server: Option<Server>,
+    /// In which the server was named.
+    runtime: Option<Handle>,
     alone: bool,
 }
 
 impl Servers {
     pub(super) fn set(&mut self, server: Server) {
         self.server = Some(server);
+        self.runtime = Handle::try_current().ok();
     }
 
     pub(super) fn set_alone(&mut self, alone: bool) {
@@ -93,17 +154,24 @@ impl Servers {
         quota: Quota,
         algorithm: spec::Algorithm,
         how: Shared,
-    ) -> Result<SharedLimiter, NoStore> {
+    ) -> Result<SharedLimiter, Unmade> {
         let limit = limit(quota, algorithm).ok_or(NoStore::Algorithm)?;
+        // Those that fetch and post do it by tasks; whoever loads rules again may be a thread that knows of no runtime.
+        let _entered = self.runtime.as_ref().map(Handle::enter);
         macro_rules! of {
-            ($client:expr) => {
-                match how.mode {
-                    Mode::Atomic => Box::new(set($client.limiter(name, limit), how).atomic()?),
-                    Mode::Lease | Mode::WriteBack => return Err(NoStore::Algorithm),
-                }
-            };
+            ($client:expr) => {{
+                let builder = set($client.limiter(name, limit), how);
+                let counts: Box<dyn Counts> = match how.mode {
+                    Mode::Atomic => Box::new(builder.atomic()?),
+                    // One is the default of a file that does not say: the mode's own is more cautious.
+                    Mode::Lease if how.processes == 1 => Box::new(builder.leases().build()?),
+                    Mode::Lease => Box::new(builder.leases().processes(how.processes).build()?),
+                    Mode::WriteBack => Box::new(builder.write_back().processes(how.processes).build()?),
+                };
+                counts
+            }};
         }
-        let counts: Box<dyn Counts> = match self.server.as_ref().ok_or(NoStore::Algorithm)? {
+        let counts = match self.server.as_ref().ok_or(NoStore::Algorithm)? {
             Server::Client(client) => of!(client),
             Server::InProcess(server) => of!(server),
             Server::Blocking(client) => of!(client),
@@ -163,18 +231,23 @@ impl SharedLimiter {
     }
 
     /// Takes a charge back, as far as that needs no waiting.
-    pub(super) fn refund(&self, key: &str, charge: &Decision, by: Option<DecidedBy>) {
+    pub(super) fn refund(&self, key: &str, charge: &Decision, by: Option<By>) {
         if let Some(by) = by {
-            self.0.refund(key, &Answer::new(*charge, by));
+            self.0.refund(key, &by.answer(*charge));
         }
     }
 
     /// The same for who may wait.
-    pub(super) async fn refund_async(&self, key: &str, charge: &Decision, by: Option<DecidedBy>) {
+    pub(super) async fn refund_async(&self, key: &str, charge: &Decision, by: Option<By>) {
         if let Some(by) = by {
-            let answer = Answer::new(*charge, by);
+            let answer = by.answer(*charge);
             self.0.refund_async(key, &answer).await;
         }
+    }
+
+    /// Whether a charge can be taken back.
+    pub(super) fn undoes(&self) -> bool {
+        self.0.undoes()
     }
 
     /// How the server fares.
@@ -184,7 +257,7 @@ impl SharedLimiter {
 }
 
 fn said(answer: Answer) -> Said {
-    (answer.decision(), answer.by())
+    (answer.decision(), By { by: answer.by(), until_ns: answer.leased_until_ns() })
 }
 
 type Awaited<'a, R> = Pin<Box<dyn Future<Output = R> + Send + 'a>>;
@@ -195,6 +268,10 @@ trait Counts: Send + Sync {
     fn check_async<'a>(&'a self, key: &'a str, cost: u64) -> Awaited<'a, Answer>;
     fn refund(&self, key: &str, answer: &Answer);
     fn refund_async<'a>(&'a self, key: &'a str, answer: &'a Answer) -> Awaited<'a, ()>;
+    /// Whether a charge can be taken back.
+    fn undoes(&self) -> bool {
+        true
+    }
     fn health(&self) -> Health;
 }
 
@@ -256,3 +333,54 @@ macro_rules! blocks {
 }
 
 blocks!(BlockingClient, BlockingInProcess);
+
+/// What this process holds decides, and a check that may wait asks for more. Units of write-back are not given back: it has
+/// told nobody yet, or has told them already.
+macro_rules! holds {
+    ($limiter:ty, $wait:ident $(, $await:tt)?; undoes: $undoes:literal, |$held:ident, $key:ident, $answer:ident| $refund:expr) => {
+        impl Counts for $limiter {
+            holds!(@check $wait $($await)?);
+
+            fn refund(&self, $key: &str, $answer: &Answer) {
+                let $held = self;
+                $refund;
+            }
+
+            fn undoes(&self) -> bool {
+                $undoes
+            }
+
+            fn refund_async<'a>(&'a self, key: &'a str, answer: &'a Answer) -> Awaited<'a, ()> {
+                Counts::refund(self, key, answer);
+                Box::pin(ready(()))
+            }
+
+            fn health(&self) -> Health {
+                self.health()
+            }
+        }
+    };
+    (@check $wait:ident await) => {
+        fn check(&self, key: &str, cost: u64) -> Answer {
+            self.check_n(key, cost)
+        }
+
+        fn check_async<'a>(&'a self, key: &'a str, cost: u64) -> Awaited<'a, Answer> {
+            Box::pin(self.$wait(key, cost))
+        }
+    };
+    (@check $wait:ident) => {
+        fn check(&self, key: &str, cost: u64) -> Answer {
+            self.$wait(key, cost)
+        }
+
+        fn check_async<'a>(&'a self, key: &'a str, cost: u64) -> Awaited<'a, Answer> {
+            Box::pin(ready(self.$wait(key, cost)))
+        }
+    };
+}
+
+holds!(LeaseLimiter, check_n_async, await; undoes: true, |held, key, answer| held.refund(key, answer));
+holds!(BlockingLeaseLimiter, check_n_wait; undoes: true, |held, key, answer| held.refund(key, answer));
+holds!(WriteBackLimiter, check_n_async, await; undoes: false, |_held, _key, _answer| ());
+holds!(BlockingWriteBackLimiter, check_n_waiting; undoes: false, |_held, _key, _answer| ());

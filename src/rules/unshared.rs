@@ -2,27 +2,47 @@
 
 use super::spec::{Algorithm, Shared};
 use crate::decision::Decision;
-use crate::quota::Quota;
+use crate::quota::{Quota, QuotaError};
 use crate::store::chosen::NoStore;
 use crate::telemetry::{Event, Reading};
 
-/// Who decided, of a rule that processes share.
+/// Who decided, of a rule that processes share; nobody.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct DecidedBy;
+pub(super) struct By;
+
 /// What a shared limiter says; none does.
-pub(super) type Said = (Decision, DecidedBy);
+pub(super) type Said = (Decision, By);
 
-pub(super) const fn is_failure(_by: DecidedBy) -> bool {
-    false
+impl By {
+    pub(super) const fn knows_remaining(self) -> bool {
+        false
+    }
+
+    #[cfg(feature = "tower")]
+    pub(super) const fn is_undecided(self) -> bool {
+        false
+    }
+
+    pub(super) const fn event(self) -> Option<Event> {
+        None
+    }
 }
 
-#[cfg(feature = "tower")]
-pub(super) const fn is_undecided(_by: DecidedBy) -> bool {
-    false
+/// Why a rule's limiter could not be made.
+pub(super) enum Unmade {
+    Store(NoStore),
 }
 
-pub(super) const fn event(_by: DecidedBy) -> Option<Event> {
-    None
+impl From<NoStore> for Unmade {
+    fn from(error: NoStore) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<QuotaError> for Unmade {
+    fn from(error: QuotaError) -> Self {
+        Self::Store(error.into())
+    }
 }
 
 /// Whether rules are counted in this process that other processes would share.
@@ -51,8 +71,8 @@ impl Servers {
         _quota: Quota,
         _algorithm: Algorithm,
         _how: Shared,
-    ) -> Result<SharedLimiter, NoStore> {
-        Err(NoStore::Algorithm)
+    ) -> Result<SharedLimiter, Unmade> {
+        Err(Unmade::Store(NoStore::Algorithm))
     }
 }
 
@@ -65,7 +85,11 @@ impl SharedLimiter {
         match *self {}
     }
 
-    pub(super) const fn refund(&self, _key: &str, _charge: &Decision, _by: Option<DecidedBy>) {
+    pub(super) const fn refund(&self, _key: &str, _charge: &Decision, _by: Option<By>) {
+        match *self {}
+    }
+
+    pub(super) const fn undoes(&self) -> bool {
         match *self {}
     }
 

@@ -7,9 +7,13 @@ use http::Method;
 
 use super::awaited::AwaitedLimit;
 use super::key::HeaderKey;
-use super::limit::Ruling;
+use super::limit::{Limit, Ruling};
+use crate::clock::Clock;
 use crate::decision::Decision;
-use crate::redis::{Answer, AtomicLimiter, Client, DecidedBy, InProcess, Key};
+use crate::redis::{
+    Answer, AtomicLimiter, BlockingLeaseLimiter, BlockingWriteBackLimiter, Client, DecidedBy, InProcess, Key,
+    LeaseLimiter, WriteBackLimiter,
+};
 
 impl Ruling for Answer {
     fn is_allowed(&self) -> bool {
@@ -48,6 +52,61 @@ macro_rules! awaited {
 }
 
 awaited!(Client, InProcess);
+
+macro_rules! held {
+    ($($limiter:ident),+; |$held:ident, $key:ident, $ruling:ident| $refund:expr) => {
+        $(
+            /// Decides by what this process holds, and never waits. An admitted request does not know what is left.
+            impl<K: Key + ?Sized, C: Clock + Send + Sync + 'static> Limit<K> for $limiter<C> {
+                type Ruling = Answer;
+
+                #[inline]
+                fn check(&self, key: &K, cost: u64) -> Answer {
+                    self.check_n(key, cost)
+                }
+
+                fn refund(&self, $key: &K, $ruling: &Answer) {
+                    let $held = self;
+                    $refund;
+                }
+
+                fn knows_remaining(&self) -> bool {
+                    false
+                }
+            }
+        )+
+    };
+}
+
+held!(LeaseLimiter, BlockingLeaseLimiter; |held, key, ruling| held.refund(key, ruling));
+// What was let through is told to the server, and not taken back.
+held!(WriteBackLimiter, BlockingWriteBackLimiter; |_held, _key, _ruling| ());
+
+macro_rules! held_awaited {
+    ($limiter:ident, |$held:ident, $key:ident, $ruling:ident| $refund:expr) => {
+        /// Decides by what this process holds, and waits for the server where that is too little. An admitted request does not know
+        /// what is left.
+        impl<K: Key + Sync + ?Sized, C: Clock + Send + Sync + 'static> AwaitedLimit<K> for $limiter<C> {
+            type Ruling = Answer;
+
+            async fn check(&self, key: &K, cost: u64) -> Answer {
+                self.check_n_async(key, cost).await
+            }
+
+            async fn refund(&self, $key: &K, $ruling: &Answer) {
+                let $held = self;
+                $refund;
+            }
+
+            fn knows_remaining(&self) -> bool {
+                false
+            }
+        }
+    };
+}
+
+held_awaited!(LeaseLimiter, |held, key, ruling| held.refund(key, ruling));
+held_awaited!(WriteBackLimiter, |_held, _key, _ruling| ());
 
 impl Key for HeaderKey {
     fn bytes(&self) -> Cow<'_, [u8]> {

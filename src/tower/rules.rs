@@ -84,9 +84,9 @@ impl Ruling for Answer {
 }
 
 /// What a client is told of a rule: nothing of one without a limit, nothing of one that only reports, and nothing of one
-/// that nobody decided, since its server could not be asked.
+/// of which nobody knows: since its server could not be asked, or since this process holds a part of it only.
 fn policy<'a>(limit: &Applied<'a>) -> Option<Policy<'a>> {
-    let decision = *limit.decision().filter(|_| !limit.is_undecided())?;
+    let decision = *limit.decision().filter(|_| limit.knows_remaining())?;
     let policy = match &limit.rule().limit {
         RuleLimit::Unlimited => return None,
         RuleLimit::Blocked { period } if decision.is_allowed() => {

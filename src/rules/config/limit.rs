@@ -8,7 +8,7 @@ use super::keys::{Context, Fields, Path, Room};
 use super::node::{Kind, Node, quoted};
 use super::settings::{Place, Settings, Word};
 use super::shared;
-use crate::rules::{Algorithm, Limit, Store};
+use crate::rules::{Algorithm, Limit, Mode, Store};
 use crate::{Capacity, Quota};
 
 const DAY: u64 = 86_400;
@@ -367,6 +367,13 @@ impl Context {
             let message = format!("{soft} is above the {what} of {most}, so nothing would be marked");
             self.problems.add(node.at, path.key("soft"), message, format!("write a number below {most}"));
             return None;
+        }
+        if let (Some(Store::Redis(how)), Some(node)) = (store, fields.get("soft"))
+            && how.mode != Mode::Atomic
+        {
+            let message =
+                format!("has no effect in the mode {}, where no process knows what is in use", how.mode);
+            self.warnings.add(node.at, path.key("soft"), message, "remove it, or write mode: atomic");
         }
         Some((Limit::Quota { quota, algorithm, store }, soft.unwrap_or(u64::MAX)))
     }

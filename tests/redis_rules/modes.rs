@@ -1,0 +1,159 @@
+//! Rules that this process decides by what it holds. Their units live in real time, so limits here are of a year.
+
+use std::thread;
+
+use tollgate::redis::DecidedBy;
+use tollgate::rules::{Descriptor, Verdict};
+use tollgate::telemetry::Counts;
+
+use super::*;
+
+fn text(mode: &str, limit: u32) -> String {
+    format!(
+        "
+domain: d
+tollgate: {{ store: redis, mode: {mode}, processes: 2, timeout: 5s }}
+descriptors:
+  - {{ key: a, rate_limit: {{ unit: year, requests_per_unit: {limit} }} }}
+  - {{ key: far, rate_limit: {{ unit: year, requests_per_unit: 2, mode: atomic }} }}
+  - {{ key: near, rate_limit: {{ unit: year, requests_per_unit: 3, store: keyed }} }}
+"
+    )
+}
+
+/// One process, by the system's clock.
+fn real(server: impl Into<Server>, text: &str) -> Rules<tollgate::StdClock> {
+    Rules::builder().clock(tollgate::StdClock::new()).redis(server).load([config(text)]).unwrap()
+}
+
+async fn ask_real(rules: &Rules<tollgate::StdClock>, keys: &[&str]) -> Answer {
+    let entries: Vec<[(&str, &str); 1]> = keys.iter().map(|key| [(*key, "x")]).collect();
+    let descriptors: Vec<Descriptor<'_>> = entries.iter().map(|entry| Descriptor::new(entry)).collect();
+    rules.check_async("d", &descriptors).await
+}
+
+fn counts_of(rules: &Rules<tollgate::StdClock>, name: &str) -> Counts {
+    let mut found = None;
+    rules.for_each(|_, rule, counts| {
+        if &*rule.name == name {
+            found = Some(counts);
+        }
+    });
+    found.expect("there is such a rule")
+}
+
+/// How many both admit of so many requests to each, in turn.
+fn shared_by_two(mode: &str, of: u32) -> u32 {
+    run(async {
+        let server = InProcess::default();
+        let processes = [real(server.clone(), &text(mode, 20)), real(server, &text(mode, 20))];
+        let mut admitted = 0;
+        for _ in 0..of {
+            for rules in &processes {
+                admitted += u32::from(ask_real(rules, &["a"]).await.is_allowed());
+            }
+        }
+        let failures: u64 =
+            processes.iter().map(|rules| counts_of(rules, "d.a")).map(|counts| counts.error_local).sum();
+        assert_eq!(failures, 0);
+        admitted
+    })
+}
+
+#[test]
+fn leases_never_admit_more_than_the_limit() {
+    let admitted = shared_by_two("lease", 40);
+    assert!((10..=20).contains(&admitted), "{admitted}");
+}
+
+#[test]
+fn write_back_admits_more_by_its_bound_at_most() {
+    let admitted = shared_by_two("write-back", 40);
+    // 2 ln 2 · L + c · N
+    assert!((10..=29).contains(&admitted), "{admitted}");
+}
+
+#[test]
+fn threads_wait_for_their_units() {
+    let (_, blocking) = in_process(&ManualClock::default());
+    for mode in ["lease", "write-back"] {
+        let rules = real(blocking.clone(), &text(mode, 100));
+        let entries = [("a", mode)];
+        let answer = rules.check("d", &[Descriptor::new(&entries)]);
+        assert!(answer.is_allowed(), "{mode}: {answer:?}");
+    }
+}
+
+/// A check that does not wait finds no units of a key at first, is refused for a moment, and is no failure of the server.
+#[test]
+fn a_check_that_does_not_wait_goes_by_what_is_held() {
+    run(async {
+        let rules = real(InProcess::default(), &text("lease", 1_000));
+        let entries = [("a", "x")];
+        let answer = rules.check("d", &[Descriptor::new(&entries)]);
+        assert!(answer.is_denied());
+        let limit = answer.limits().next().unwrap();
+        assert_eq!((limit.verdict(), limit.decided_by()), (Verdict::Denied, Some(DecidedBy::Held)));
+        assert!(answer.retry_after().is_some_and(|wait| wait.as_secs() < 60), "{:?}", answer.retry_after());
+        assert!(ask_real(&rules, &["a"]).await.is_allowed());
+        let counts = counts_of(&rules, "d.a");
+        assert_eq!((counts.allowed, counts.denied, counts.requests(), counts.near_limit), (1, 1, 2, 0));
+    });
+}
+
+/// Requests that another rule refuses cost the leased one nothing, whether that rule is here or there.
+#[test]
+fn what_others_refuse_is_put_back() {
+    for other in ["far", "near"] {
+        run(async {
+            let rules = real(InProcess::default(), &text("lease", 10));
+            let most = if other == "far" { 2 } else { 3 };
+            let mut admitted = 0;
+            for _ in 0..30 {
+                admitted += u32::from(ask_real(&rules, &["a", other]).await.is_allowed());
+            }
+            assert_eq!(admitted, most, "{other}");
+            let mut left = 0;
+            for _ in 0..30 {
+                left += u32::from(ask_real(&rules, &["a"]).await.is_allowed());
+            }
+            assert_eq!(left, 10 - most, "{other}");
+        });
+    }
+}
+
+#[test]
+fn a_reload_of_other_numbers_goes_on_with_what_was_charged() {
+    run(async {
+        let server = InProcess::default();
+        let rules = real(server.clone(), &text("lease", 8));
+        let mut admitted = 0;
+        for _ in 0..20 {
+            admitted += u32::from(ask_real(&rules, &["a"]).await.is_allowed());
+        }
+        assert_eq!(admitted, 8);
+        rules.replace([config(&text("lease", 12))]).unwrap();
+        for _ in 0..20 {
+            admitted += u32::from(ask_real(&rules, &["a"]).await.is_allowed());
+        }
+        assert!((9..=12).contains(&admitted), "{admitted}");
+    });
+}
+
+/// Modes with a task of their own need tokio once, where the server is named; later loads may come from any thread.
+#[test]
+fn rules_are_loaded_again_by_a_thread_without_a_runtime() {
+    let outside = Rules::builder().redis(InProcess::default()).load([config(&text("lease", 5))]);
+    let error = outside.unwrap_err().to_string();
+    assert!(error.contains("line 5") && error.contains("\"d|a\"") && error.contains("tokio"), "{error}");
+    run(async {
+        for mode in ["lease", "write-back"] {
+            let rules = real(InProcess::default(), &text(mode, 5));
+            thread::scope(|scope| {
+                let loader = scope.spawn(|| rules.replace([config(&text(mode, 6))]));
+                loader.join().unwrap().unwrap_or_else(|error| panic!("{error}"));
+            });
+            assert!(ask_real(&rules, &["a"]).await.is_allowed());
+        }
+    });
+}
