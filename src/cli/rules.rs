@@ -313,8 +313,10 @@ fn kept(store: &Store) -> String {
         Store::Keyed { max_keys: Some(most) } => format!("keyed, {}", human::counted(*most as u64, "key")),
         Store::Keyed { max_keys: None } => "keyed".to_owned(),
         Store::Redis(shared) => {
-            let of = human::counted(shared.processes.into(), "process");
-            let of = if shared.processes == 1 { of } else { format!("{of}es") };
+            let of = match shared.processes {
+                1 => "1 process".to_owned(),
+                several => format!("{} processes", human::count(several.into())),
+            };
             format!("redis, {}, {of}", shared.mode)
         }
     }

@@ -75,6 +75,27 @@ fn good_rules_are_json() {
     assert_eq!(json["errors"].as_array().unwrap().len(), 0);
 }
 
+/// Without a server, and whether or not the program knows of Redis.
+#[test]
+fn rules_in_redis_are_checked() {
+    let place = Place::new();
+    let text = "domain: d\ntollgate: { store: redis, mode: atomic, processes: 3, timeout: 25ms }\ndescriptors:\n  \
+        - { key: a, rate_limit: { unit: hour, requests_per_unit: 2 } }\n  \
+        - { key: b, rate_limit: { unit: hour, requests_per_unit: 2, processes: 1, on_failure: open } }\n";
+    place.file("shared.yaml", text);
+    let run = place.run("rules check shared.yaml").ok();
+    assert!(run.stdout.contains("redis, atomic, 3 processes "), "{}", run.stdout);
+    assert!(run.stdout.contains("redis, atomic, 1 process "), "{}", run.stdout);
+    let json = place.run("rules check shared.yaml --json").json();
+    let shared =
+        serde_json::json!({ "mode": "atomic", "on_failure": "local", "processes": 3, "timeout_ms": 25 });
+    assert_eq!(json["domains"][0]["rules"][0]["shared"], shared);
+    assert_eq!(json["domains"][0]["rules"][0]["store"], "redis");
+    place.file("wrong.yaml", text.replace("unit: hour", "unit: hour, algorithm: sliding-log"));
+    let run = place.run("rules check wrong.yaml");
+    assert!(run.code != 0 && run.stderr.contains("does not know sliding-log"), "{}", run.stderr);
+}
+
 #[test]
 fn all_that_is_wrong_is_told_with_its_place() {
     let place = Place::new();

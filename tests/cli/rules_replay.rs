@@ -228,6 +228,20 @@ fn shadow_rules_tell_and_let_through() {
     );
 }
 
+/// A trace is one machine's: rules that machines share decide as if they were its own, and that is said.
+#[test]
+fn rules_in_redis_count_as_of_one_machine() {
+    let place = place();
+    place.file("shared.yaml", format!("tollgate: {{ store: redis, mode: atomic, processes: 4 }}\n{EDGE}"));
+    assert_eq!(place.decisions("log --rules shared.yaml"), DECIDED);
+    let run = place.run("replay log --rules shared.yaml").ok();
+    assert!(
+        run.stderr.contains("2 rules with store: redis: counted as of one machine alone"),
+        "{}",
+        run.stderr
+    );
+}
+
 #[test]
 fn one_key_refuses_and_another_does_not() {
     let place = Place::new();
