@@ -432,14 +432,12 @@ impl Account {
         if self.sent == Some(sent) {
             self.sent = None;
         }
-        if let Some(before) = &mut self.before {
-            if before.epoch == sent.epoch {
-                before.acked = before.acked.max(sent.total.min(before.total));
-                if before.acked >= before.total {
-                    self.before = None;
-                }
-                return 0;
+        if let Some(before) = self.before.as_mut().filter(|before| before.epoch == sent.epoch) {
+            before.acked = before.acked.max(sent.total.min(before.total));
+            if before.acked >= before.total {
+                self.before = None;
             }
+            return 0;
         }
         if sent.epoch != self.epoch {
             return 0;
