@@ -2,7 +2,7 @@
 #![allow(missing_docs, reason = "tests")]
 
 use std::convert::Infallible;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +11,12 @@ use http::{HeaderName, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use tollgate::redis::{Client, InProcess, Limit, OnFailure};
 use tollgate::rules::{Config, Rules};
-use tollgate::tower::{ClientIp, Global, Header, Key as _, PeerAddr, RateLimitLayer, Route};
+use tollgate::tower::{AwaitedLimit, ClientIp, Global, Header, Key as _, PeerAddr, RateLimitLayer, Route};
 use tollgate::{ManualClock, Quota, Timestamp};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 const QUOTA: Quota = Quota::per_hour(3);
+const BURST: Quota = Quota::per_day(8);
 
 fn clock() -> ManualClock {
     ManualClock::new(Timestamp::from_secs(3_600 * 1_000))
@@ -201,40 +202,28 @@ async fn rules_that_nobody_decided_tell_no_figures() {
     assert!(!response.headers().contains_key("ratelimit"), "{:?}", response.headers());
 }
 
-/// What this process holds decides; what is left nobody knows, so only refusals are told of.
+/// Asks thirty times, and says how many were admitted; only refusals are told of, since what is left nobody knows.
+async fn admitted_untold<L: AwaitedLimit<IpAddr>>(limit: L) -> u32 {
+    let layer = RateLimitLayer::new(limit, ClientIp::peer()).policy("held", BURST).fields_on_allowed(true);
+    let service = layer.awaited().layer(service_fn(inner));
+    let mut admitted = 0;
+    for _ in 0..30 {
+        let (code, response) = status(&service, request("/", "200")).await;
+        admitted += u32::from(code == 200);
+        assert_eq!(response.headers().contains_key("ratelimit"), code == 429);
+    }
+    admitted
+}
+
 #[tokio::test]
 async fn leases_and_write_back_are_limits_and_are_awaited() {
-    let year = Quota::per_day(8).burst(8);
-    for mode in ["lease", "write-back"] {
-        let server = InProcess::default();
-        let layer = |is_lease: bool| {
-            let builder = server.limiter(mode, Limit::gcra(year));
-            is_lease.then(|| builder.clone().leases().build().unwrap()).ok_or(builder)
-        };
-        let mut admitted = 0;
-        macro_rules! ask {
-            ($limiter:expr) => {{
-                let layer = RateLimitLayer::new($limiter, ClientIp::peer()).policy("held", year);
-                let service = layer.fields_on_allowed(true).awaited().layer(service_fn(inner));
-                for _ in 0..30 {
-                    let (status, response) = status(&service, request("/", "200")).await;
-                    admitted += u32::from(status == 200);
-                    assert_eq!(response.headers().contains_key("ratelimit"), status == 429);
-                }
-            }};
-        }
-        match layer(mode == "lease") {
-            Ok(leases) => {
-                ask!(leases.clone());
-                // Without waiting it goes by what is held.
-                let layer = RateLimitLayer::new(leases, ClientIp::peer());
-                assert_eq!(status(&layer.layer(service_fn(inner)), request("/", "200")).await.0, 429);
-                assert_eq!(admitted, 8);
-            }
-            Err(builder) => {
-                ask!(builder.write_back().build().unwrap());
-                assert!((4..=13).contains(&admitted), "{admitted}");
-            }
-        }
-    }
+    let server = InProcess::default();
+    let leases = server.limiter("leases", Limit::gcra(BURST)).leases().build().unwrap();
+    assert_eq!(admitted_untold(leases.clone()).await, 8);
+    // Without waiting it goes by what is held: nothing.
+    let service = RateLimitLayer::new(leases, ClientIp::peer()).layer(service_fn(inner));
+    assert_eq!(status(&service, request("/", "200")).await.0, 429);
+    let write_back = server.limiter("write-back", Limit::gcra(BURST)).write_back().build().unwrap();
+    let admitted = admitted_untold(write_back).await;
+    assert!((4..=13).contains(&admitted), "{admitted}");
 }

@@ -279,6 +279,11 @@ impl<C: Clock> Rules<C> {
     ///
     /// A domain without rules, and descriptors that no rule applies to, allow.
     ///
+    /// # Rules that are shared
+    /// This never waits for an async client. **A rule with `store: redis, mode: atomic` is then not asked**: it decides by its
+    /// `on_failure`, as if the server were gone, and is counted so. Rules of the other modes decide by what this process holds.
+    /// Use `check_async` for them; with a blocking client this waits. See [the guide](crate::guide::rules).
+    ///
     /// # Complexity
     /// For each descriptor a search by its entries (constant but for wildcards that begin with `*`), and for each rule that
     /// applies a check of its store. Never allocates for up to two rules that count by one value each. Takes no lock.

@@ -343,7 +343,7 @@ macro_rules! holds {
 
             fn refund(&self, $key: &str, $answer: &Answer) {
                 let $held = self;
-                $refund;
+                let _: u64 = $refund;
             }
 
             fn undoes(&self) -> bool {
@@ -382,5 +382,5 @@ macro_rules! holds {
 
 holds!(LeaseLimiter, check_n_async, await; undoes: true, |held, key, answer| held.refund(key, answer));
 holds!(BlockingLeaseLimiter, check_n_wait; undoes: true, |held, key, answer| held.refund(key, answer));
-holds!(WriteBackLimiter, check_n_async, await; undoes: false, |_held, _key, _answer| ());
-holds!(BlockingWriteBackLimiter, check_n_waiting; undoes: false, |_held, _key, _answer| ());
+holds!(WriteBackLimiter, check_n_async, await; undoes: false, |_held, _key, _answer| 0);
+holds!(BlockingWriteBackLimiter, check_n_waiting; undoes: false, |_held, _key, _answer| 0);

@@ -67,7 +67,7 @@ macro_rules! held {
 
                 fn refund(&self, $key: &K, $ruling: &Answer) {
                     let $held = self;
-                    $refund;
+                    let _: u64 = $refund;
                 }
 
                 fn knows_remaining(&self) -> bool {
@@ -80,7 +80,7 @@ macro_rules! held {
 
 held!(LeaseLimiter, BlockingLeaseLimiter; |held, key, ruling| held.refund(key, ruling));
 // What was let through is told to the server, and not taken back.
-held!(WriteBackLimiter, BlockingWriteBackLimiter; |_held, _key, _ruling| ());
+held!(WriteBackLimiter, BlockingWriteBackLimiter; |_held, _key, _ruling| 0);
 
 macro_rules! held_awaited {
     ($limiter:ident, |$held:ident, $key:ident, $ruling:ident| $refund:expr) => {
@@ -95,7 +95,7 @@ macro_rules! held_awaited {
 
             async fn refund(&self, $key: &K, $ruling: &Answer) {
                 let $held = self;
-                $refund;
+                let _: u64 = $refund;
             }
 
             fn knows_remaining(&self) -> bool {
@@ -106,7 +106,7 @@ macro_rules! held_awaited {
 }
 
 held_awaited!(LeaseLimiter, |held, key, ruling| held.refund(key, ruling));
-held_awaited!(WriteBackLimiter, |_held, _key, _ruling| ());
+held_awaited!(WriteBackLimiter, |_held, _key, _ruling| 0);
 
 impl Key for HeaderKey {
     fn bytes(&self) -> Cow<'_, [u8]> {

@@ -1,6 +1,6 @@
 //! The guide's files load, and mean what it says of them.
 
-use tollgate::rules::{Config, ConfigError, Domain};
+use tollgate::rules::{Config, ConfigError, Domain, Rule};
 
 const GUIDE: &str = include_str!("../../src/guide/rules.md");
 
@@ -14,7 +14,7 @@ fn examples(language: &str) -> Vec<&'static str> {
 fn every_example_loads_without_a_warning() {
     type Read = fn(&str, &str) -> Result<Config, ConfigError>;
     let formats: [(&str, usize, Read); 3] =
-        [("yaml", 2, Config::from_yaml), ("toml", 1, Config::from_toml), ("json", 1, Config::from_json)];
+        [("yaml", 3, Config::from_yaml), ("toml", 1, Config::from_toml), ("json", 1, Config::from_json)];
     for (language, count, read) in formats {
         let texts = examples(language);
         assert_eq!(texts.len(), count, "{language}");
@@ -40,5 +40,7 @@ fn the_examples_mean_what_is_said_of_them() {
     assert_eq!(found(0, &[("path", "/v1/a")], None), ["edge|path=/v1/*"]);
     assert_eq!(found(1, &[("user", "joe")], None), ["api|user#unit=second", "api|user#unit=hour"]);
     assert_eq!(found(1, &[("user", "acme")], None), ["api|user#tier=premium"]);
+    let shared: Vec<bool> = domains[2].rules().iter().map(Rule::is_shared).collect();
+    assert_eq!(shared, [true, true, false]);
     assert_eq!(found(1, &[("user", "acme")], Some("partner")), ["api|user#tier=partner"]);
 }

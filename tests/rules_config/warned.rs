@@ -136,3 +136,18 @@ descriptors:
     );
     warned(&text, &[&["test.yaml:5:1: value_to_metric and detailed_metric are read, but labels"]]);
 }
+
+#[test]
+fn soft_limits_are_known_to_the_server_only() {
+    let soft = |mode: &str| {
+        format!(
+            "domain: d\ntollgate: {{}}\ndescriptors: [{{ key: a, rate_limit: {{ unit: day, requests_per_unit: 9, soft: 5, store: redis{mode} }} }}]"
+        )
+    };
+    warned(&soft(", mode: atomic"), &[]);
+    warned(
+        &soft(", mode: write-back"),
+        &[&["rate_limit.soft: has no effect in the mode write-back", "write mode: atomic"]],
+    );
+    warned(&soft(""), &[&["has no effect in the mode lease"]]);
+}
