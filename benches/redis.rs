@@ -33,7 +33,7 @@ use redis::aio::MultiplexedConnection;
 use serde_json::{Value, json};
 use servers::Server;
 use tollgate::redis::{AtomicLimiter, Client, LeaseLimiter, Limit, OnFailure, WriteBackLimiter};
-use tollgate::{Keyed, Quota, RateLimiter};
+use tollgate::{Gcra, Keyed, Quota, RateLimiter};
 
 /// More than anyone takes.
 const PLENTY: Quota = Quota::per_second(10_000_000);
@@ -247,9 +247,9 @@ struct Held {
 /// Leases and write-back beside the limiter of one process.
 async fn held(client: &Client, count: usize, rounds: usize, checks: usize) -> Vec<Held> {
     let keys = keys(count);
-    let here: RateLimiter<Keyed<String>> = RateLimiter::keyed(PLENTY);
+    let here: RateLimiter<Keyed<String>> = RateLimiter::keyed(Gcra::new(PLENTY));
     let lease: LeaseLimiter =
-        client.limiter("lease", Limit::gcra(PLENTY)).lease().build().expect("in a runtime");
+        client.limiter("lease", Limit::gcra(PLENTY)).leases().build().expect("in a runtime");
     let back: WriteBackLimiter =
         client.limiter("back", Limit::gcra(PLENTY)).write_back().build().expect("in a runtime");
     let mut rows: Vec<Held> = ["in this process (keyed)", "lease", "write-back"]

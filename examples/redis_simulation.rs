@@ -111,7 +111,7 @@ fn draw(path: &str, windows: &[(Setup, Outcome)]) {
         RGBColor(0xCC, 0x79, 0xA7),
     ];
     // Less than this is drawn at it: nothing, on a logarithmic axis.
-    let least = 0.1;
+    let least = 0.01;
     let root = SVGBackend::new(path, (860, 460)).into_drawing_area();
     root.fill(&WHITE).expect("drawing");
     let title = "Write-back: admitted beyond a limit of 10,000 in 10 s, offered three times as much";
@@ -178,7 +178,7 @@ fn draw(path: &str, windows: &[(Setup, Outcome)]) {
         }
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
+            .position(SeriesLabelPosition::LowerRight)
             .background_style(WHITE)
             .border_style(RGBColor(0xDD, 0xDD, 0xDD))
             .label_font(("sans-serif", 13))

@@ -131,6 +131,11 @@ pub mod guide {
     pub mod redis_lease {
         #![doc = include_str!("guide/redis_lease.md")]
     }
+    #[cfg(feature = "redis")]
+    pub mod redis_write_back {
+        #![doc = include_str!("guide/redis_write_back.md")]
+        #![doc = include_str!("guide/redis_simulation.svg")]
+    }
     #[cfg(feature = "rules")]
     pub mod rules {
         #![doc = include_str!("guide/rules.md")]

@@ -170,10 +170,10 @@ fn the_script_is_the_model_in_coarse_units_too() {
             theirs.granted
         };
         assert_eq!(both(Ask::Check { cost: 1_000_000 }, day_us * 20_000 - 1), 1_000_000);
-        // One unit comes back each 86,400 us, which are no whole number of tens more: all of it must have passed.
+        // One unit comes back each 86,400 us, and no sooner than its ten microseconds have passed.
         for unit in 1..40_u64 {
             for by_us in [-20, -11, -10, -9, -1, 0, 1, 9, 10] {
-                both(Ask::Check { cost: 1 }, (day_us * 20_001 + unit * 86_405).saturating_add_signed(by_us));
+                both(Ask::Check { cost: 1 }, (day_us * 20_000 + unit * 86_400).saturating_add_signed(by_us));
             }
         }
         assert!(asked > 300);

@@ -3,7 +3,6 @@
 #![allow(clippy::disallowed_methods, reason = "real servers take real time")]
 
 #[path = "../common/redis.rs"]
-#[allow(dead_code)]
 mod servers;
 
 use std::sync::Arc;

@@ -20,6 +20,9 @@ use super::word::MOST;
 
 /// Levels are counted in parts of a unit, so that a slow refill is not lost: 2^20 of them.
 const FINE: u32 = 20;
+/// Of a burst, one part in so many is not worth a call of its own: at a key that is asked for all the time there would be one for each
+/// unit that comes back.
+const LITTLE: u64 = 64;
 /// Shares are counted in parts of 2^32.
 const WHOLE: u64 = 1 << 32;
 
@@ -196,11 +199,13 @@ impl Account {
         self.known.map(|known| known.room)
     }
 
-    /// Whether asking again at once is worth a call: there is room for so many, and this process's share of it is a unit. Where room
-    /// comes back, a smaller share does too, without asking.
+    /// Whether asking again at once is worth a call: there is room for so many, and where room comes back, which it does here too
+    /// without asking, this process's share of it is a unit and it is more than a little.
     pub(super) fn is_worth_asking(&self, cost: u64) -> bool {
         self.known.is_none_or(|known| {
-            known.room >= cost && (self.windows().is_some() || scaled(self.share, known.room) > 0)
+            let comes_back = self.windows().is_none();
+            let is_little = scaled(self.share, known.room) == 0 || known.room <= self.most() / LITTLE;
+            known.room >= cost && !(comes_back && is_little)
         })
     }
 
@@ -432,14 +437,12 @@ impl Account {
         if self.sent == Some(sent) {
             self.sent = None;
         }
-        if let Some(before) = &mut self.before {
-            if before.epoch == sent.epoch {
-                before.acked = before.acked.max(sent.total.min(before.total));
-                if before.acked >= before.total {
-                    self.before = None;
-                }
-                return 0;
+        if let Some(before) = self.before.as_mut().filter(|before| before.epoch == sent.epoch) {
+            before.acked = before.acked.max(sent.total.min(before.total));
+            if before.acked >= before.total {
+                self.before = None;
             }
+            return 0;
         }
         if sent.epoch != self.epoch {
             return 0;

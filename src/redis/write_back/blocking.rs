@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder as Thread, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::book::Verdict;
 use super::core::Core;
 use super::options::{WriteBackBuildError, WriteBackBuilder};
 use super::stats::WriteBackStats;
-use crate::clock::{Clock, QuantaClock};
+use crate::clock::{Clock, QuantaClock, StdClock};
 use crate::redis::answer::Answer;
 use crate::redis::blocking::BlockingClient;
 use crate::redis::call::{BlockingTransport, Call, Reply};
@@ -219,7 +219,9 @@ impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
     pub fn check_n_waiting<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
         let (shared, key) = (&self.shared, key.bytes());
         let core = &shared.core;
-        let began = Instant::now();
+        // The limiter's own clock may be one that is set.
+        let clock = StdClock::new();
+        let began = clock.now();
         for _ in 0..ROUNDS {
             let answers = shared.bell().answers;
             let now = core.now();
@@ -237,7 +239,7 @@ impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
                     return core.answer(checked, &key, cost, now);
                 }
             }
-            let left = core.timeout.saturating_sub(began.elapsed());
+            let left = core.timeout.saturating_sub(clock.now().duration_since(began));
             let is_silent = |bell: &mut Bell| bell.answers == answers;
             let waited = shared.told.wait_timeout_while(shared.bell(), left, is_silent);
             if left == Duration::ZERO || waited.is_ok_and(|(_, waited)| waited.timed_out()) {
