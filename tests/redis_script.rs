@@ -231,6 +231,23 @@ fn retry_after_is_tight() {
 }
 
 #[test]
+fn what_has_happened_already_is_charged_whether_or_not_there_is_room() {
+    let clock = ManualClock::new(Timestamp::from_secs(86_400 * 10_000));
+    let server = InProcess::new(clock).blocking();
+    let limiter = server.limiter("tokens", Limit::gcra(Quota::per_minute(60))).atomic().unwrap();
+    let answer = limiter.charge_unchecked("a", 90).unwrap();
+    assert!(answer.is_allowed() && answer.decision().remaining() == 0);
+    assert_eq!(
+        limiter.check("a").retry_after(),
+        Some(Duration::from_secs(31)),
+        "30 seconds of debt, and its own"
+    );
+    assert_eq!(limiter.refund("a", &answer).unwrap(), 90);
+    assert!(limiter.check_n("a", 60).is_allowed());
+    assert_eq!(limiter.charge_unchecked("b", 0).unwrap().decision().remaining(), 60);
+}
+
+#[test]
 fn of_several_limits_all_are_charged_or_none() {
     let clock = ManualClock::new(Timestamp::from_secs(86_400 * 20_000));
     let server = InProcess::new(clock.clone()).blocking();

@@ -203,6 +203,25 @@ macro_rules! limiter {
                 self.act(key, Verb::Peek, cost, None)$(.$await)?
             }
 
+            /// Charges `cost` units for `key` now, room or not: for what has happened already. What is owed beyond a limit is paid
+            /// before anything is admitted again (of windows, when they are over). The answer is always allowed, and says how things stand
+            /// afterwards.
+            ///
+            /// # Errors
+            /// If the server does not answer. It may have charged them.
+            pub $($async)? fn charge_unchecked<K: Key + ?Sized>(
+                &self,
+                key: &K,
+                cost: u64,
+            ) -> Result<Answer, Error> {
+                let shared = &*self.shared;
+                let ask = if cost > 0 { Ask::Force { cost } } else { Ask::Peek };
+                let call = shared.call(&key.bytes(), ask, None);
+                let reply = shared.guard.$ask(&shared.transport, &call)$(.$await)??;
+                let at = Timestamp::from_nanos(reply.now_us.saturating_mul(1_000));
+                Ok(Answer::new(shared.plan.forced(&reply, cost, at), DecidedBy::Server))
+            }
+
             /// Takes back what an answer charged and what is not paid meanwhile: of GCRA, what time has not given back yet; of
             /// windows, nothing once the window is over. Returns the units taken back, a part of one as a whole; 0 if the server did not make
             /// the decision. Do it once: nobody remembers.

@@ -41,6 +41,11 @@ impl Plan {
         self.decided(reply, outcome, cost, at).uncharged()
     }
 
+    /// The decision about units that were charged without being asked whether there is room.
+    pub(crate) fn forced(&self, reply: &Reply, cost: u64, at: Timestamp) -> Decision {
+        self.decided(reply, Outcome::Allowed, cost, at).forced()
+    }
+
     fn decided(&self, reply: &Reply, outcome: Outcome, cost: u64, at: Timestamp) -> Decision {
         let each = self.standings(reply).map(|(part, standing)| {
             let own = match outcome {
