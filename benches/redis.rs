@@ -7,9 +7,10 @@
 //! ```
 //! Starts a redis-server of its own on a free port of the loopback, and stops it.
 //!
-//! * **One at a time**: each row asks once, in turn, on one connection, and waits for its answer. The base is a bare EVALSHA: a
-//!   script that returns one number, so what is left is the round trip. Percentiles of all rounds; the ratio is the median of the
-//!   rounds' ratios of medians.
+//! * **One at a time**: each row asks once, in turn, on one connection, and waits for its answer. The base is a bare EVALSHA of the
+//!   script that GCRA uses, with the same words, sent by the client library alone: what is more is ours. Beside it a script that
+//!   returns one number: what is left then is the round trip. Percentiles of all rounds; ratios are the medians of the rounds'
+//!   ratios of medians.
 //! * **Sixty-four at once**: as many tasks ask on one connection, each as fast as it is answered. Checks a second.
 //! * **Held here**: leases and write-back beside the limiter of one process, which knows nothing of other machines: nanoseconds
 //!   a check, in batches, clock reading included.
@@ -25,6 +26,7 @@ mod support;
 mod servers;
 
 use std::hint::black_box;
+use std::io::{BufRead, BufReader, Write};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -38,6 +40,9 @@ use tollgate::{Gcra, Keyed, Quota, RateLimiter};
 /// More than anyone takes.
 const PLENTY: Quota = Quota::per_second(10_000_000);
 const AT_ONCE: usize = 64;
+const FIRST: &str = "the-first";
+/// Rounds until blocks of leases are as large as what is used in a round.
+const GROWTH: usize = 24;
 
 const GCRA_IN_LUA: &str = "
 local now = redis.call('TIME')
@@ -61,7 +66,9 @@ return { 1, remaining, '-1', tostring(reset_after) }
 
 /// What asks the server once for a key.
 enum Subject {
-    Bare(Script),
+    /// The words of a check, as the server saw them, and which of them has the key in it.
+    Bare(Vec<String>),
+    One(Script),
     Lua(Script),
     Increments,
     Atomic(AtomicLimiter<Client>),
@@ -75,7 +82,18 @@ struct Row {
 impl Row {
     async fn ask(&self, connection: &mut MultiplexedConnection, key: &str) {
         match &self.subject {
-            Subject::Bare(script) => {
+            Subject::Bare(words) => {
+                let mut command = redis::cmd(&words[0]);
+                for word in &words[1..] {
+                    match word.split_once(FIRST) {
+                        Some((before, after)) => command.arg(format!("{before}{key}{after}")),
+                        None => command.arg(word),
+                    };
+                }
+                let reply: Vec<i64> = command.query_async(connection).await.expect("an answer");
+                assert_eq!(reply[0], 1);
+            }
+            Subject::One(script) => {
                 let one: i64 = script.key(key).invoke_async(connection).await.expect("an answer");
                 assert_eq!(one, 1);
             }
@@ -86,7 +104,9 @@ impl Row {
             }
             Subject::Increments => {
                 let mut pipeline = redis::pipe();
-                pipeline.incr(key, 1).expire(key, 1).ignore();
+                // A name of its own: the others keep no number there.
+                let key = format!("count:{key}");
+                pipeline.incr(&key, 1).expire(&key, 1).ignore();
                 let (count,): (i64,) = pipeline.query_async(connection).await.expect("an answer");
                 assert!(count > 0);
             }
@@ -95,7 +115,27 @@ impl Row {
     }
 }
 
-fn rows(client: &Client) -> Vec<Row> {
+/// The words of a check by GCRA, of the key `FIRST`.
+async fn words(server: &Server, client: &Client) -> Vec<String> {
+    let limiter = client
+        .limiter("bare", Limit::gcra(PLENTY))
+        .timeout(Duration::from_secs(5))
+        .atomic()
+        .expect("it fits");
+    let _ = limiter.check("first").await;
+    let address = (std::net::Ipv4Addr::LOCALHOST, server.port());
+    let mut monitor = std::net::TcpStream::connect(address).expect("the server is up");
+    monitor.write_all(b"MONITOR\r\n").expect("it listens");
+    let mut lines = BufReader::new(monitor).lines();
+    assert_eq!(lines.next().expect("an answer").expect("a line"), "+OK");
+    assert!(limiter.check(FIRST).await.is_allowed());
+    let line =
+        lines.map(|line| line.expect("a line")).find(|line| line.contains("EVALSHA")).expect("a check");
+    // No word of ours has a quote in it.
+    line.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn rows(client: &Client, words: &[String]) -> Vec<Row> {
     let atomic = |name: &'static str, limiter: &str, limit: Limit| Row {
         name,
         subject: Subject::Atomic(
@@ -104,7 +144,7 @@ fn rows(client: &Client) -> Vec<Row> {
     };
     let two = client.limiter("two", Limit::gcra(PLENTY)).and(Limit::fixed_window(PLENTY));
     vec![
-        Row { name: "bare EVALSHA", subject: Subject::Bare(Script::new("return 1")) },
+        Row { name: "bare EVALSHA of the same", subject: Subject::Bare(words.to_vec()) },
         atomic("atomic, GCRA", "gcra", Limit::gcra(PLENTY)),
         atomic("atomic, fixed window", "fixed", Limit::fixed_window(PLENTY)),
         atomic("atomic, sliding window", "sliding", Limit::sliding_window(PLENTY)),
@@ -113,6 +153,7 @@ fn rows(client: &Client) -> Vec<Row> {
             subject: Subject::Atomic(two.timeout(Duration::from_secs(5)).atomic().expect("they fit")),
         },
         Row { name: "GCRA in Lua, floats", subject: Subject::Lua(Script::new(GCRA_IN_LUA)) },
+        Row { name: "EVALSHA of \"return 1\"", subject: Subject::One(Script::new("return 1")) },
         Row { name: "INCRBY, EXPIRE", subject: Subject::Increments },
     ]
 }
@@ -122,7 +163,7 @@ fn keys(count: usize) -> Vec<String> {
 }
 
 fn histogram() -> Histogram<u64> {
-    Histogram::new(3).expect("three digits")
+    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("three digits of up to a minute")
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -248,8 +289,13 @@ struct Held {
 async fn held(client: &Client, count: usize, rounds: usize, checks: usize) -> Vec<Held> {
     let keys = keys(count);
     let here: RateLimiter<Keyed<String>> = RateLimiter::keyed(Gcra::new(PLENTY));
-    let lease: LeaseLimiter =
-        client.limiter("lease", Limit::gcra(PLENTY)).leases().build().expect("in a runtime");
+    let lease: LeaseLimiter = client
+        .limiter("lease", Limit::gcra(PLENTY))
+        .leases()
+        .life(Duration::from_secs(60))
+        .max_block(1 << 20)
+        .build()
+        .expect("in a runtime");
     let back: WriteBackLimiter =
         client.limiter("back", Limit::gcra(PLENTY)).write_back().build().expect("in a runtime");
     let mut rows: Vec<Held> = ["in this process (keyed)", "lease", "write-back"]
@@ -260,7 +306,8 @@ async fn held(client: &Client, count: usize, rounds: usize, checks: usize) -> Ve
         let _ = lease.check_async(key.as_str()).await;
         let _ = back.check_async(key.as_str()).await;
     }
-    for round in 0..=rounds {
+    // Blocks double from one unit while they are used up.
+    for round in 0..=rounds + GROWTH {
         let mut ns = [0.0; 3];
         for turn in 0..3 {
             let row = (turn + round) % 3;
@@ -274,13 +321,13 @@ async fn held(client: &Client, count: usize, rounds: usize, checks: usize) -> Ve
                 denied += usize::from(!allowed);
                 allowed
             });
-            if round > 0 {
+            if round > GROWTH {
                 rows[row].denied += denied;
             }
             // The tasks that fetch and post have their turn between batches, as they have while a server waits for requests.
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        if round > 0 {
+        if round > GROWTH {
             for (row, own) in rows.iter_mut().zip(ns) {
                 row.ns.push(own);
                 row.ratios.push(own / ns[0]);
@@ -328,17 +375,18 @@ fn main() -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let report = runtime.block_on(async {
         let client = Client::open(&server.url()).expect("an address");
+        let words = words(&server, &client).await;
         let mut report = Vec::new();
         let mut targets = Vec::new();
         for count in [1, 100] {
             let keys = keys(count);
-            let measured = one_at_a_time(&server, &rows(&client), &keys, rounds, asks).await;
+            let measured = one_at_a_time(&server, &rows(&client, &words), &keys, rounds, asks).await;
             report.push(print_latencies(&format!("One at a time, {count} key(s)"), &measured));
             let ratio = median(measured[1].ratios.clone());
             targets.push((format!("atomic, {count} key(s): {ratio:.3} of a bare EVALSHA"), 1.10, ratio));
             let title = format!("{AT_ONCE} at once on one connection, {count} key(s)");
             println!("\n## {title}\n\n| check | a second |\n|---|---:|");
-            let rates = at_once(&server, rows(&client), &keys, rounds * asks).await;
+            let rates = at_once(&server, rows(&client, &words), &keys, rounds * asks).await;
             for (name, rate) in &rates {
                 println!("| {name} | {rate:.0} |");
             }
