@@ -23,6 +23,25 @@ impl Terms {
         Self { layout, limit, max_block_log2: max_block.clamp(1, layout.most()).ilog2() }
     }
 
+    /// Spends a cost from the stripe of a thread of this number, if it is there and nobody comes between: how much is left in the
+    /// stripe, and when that expires. A cost of 0 is not spent.
+    #[inline(always)]
+    pub(crate) fn take<W: Words>(
+        &self,
+        words: &W,
+        thread: usize,
+        now_ns: u64,
+        cost: u64,
+    ) -> Option<(u64, u64)> {
+        let home = words.home(thread);
+        // Ordering: Relaxed, here and below; see the module's text.
+        let word = home.load(Ordering::Relaxed);
+        let held = self.layout.held(word, now_ns);
+        // One comparison for `1 <= cost <= held`.
+        let is_spent = cost.wrapping_sub(1) < held && exchange(home, word, word - cost);
+        is_spent.then(|| (held - cost, self.layout.expiry_of(word)))
+    }
+
     #[cfg(feature = "redis")]
     pub(crate) const fn limit(&self) -> u64 {
         self.limit
@@ -80,15 +99,10 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
     /// would have expired; 0 if nothing was spent.
     #[inline(always)]
     pub(crate) fn charge_on(&self, thread: usize, now_ns: u64, cost: u64) -> (Decision, u64) {
-        let home = self.words.home(thread);
-        // Ordering: Relaxed, here and below; see the module's text.
-        let word = home.load(Ordering::Relaxed);
-        let held = self.terms.layout.held(word, now_ns);
-        // One comparison for `1 <= cost <= held`.
-        if cost.wrapping_sub(1) < held && exchange(home, word, word - cost) {
-            return (self.spent(now_ns, cost, held - cost), self.terms.layout.expiry_of(word));
+        match self.terms.take(self.words, thread, now_ns, cost) {
+            Some((left, expiry)) => (self.spent(now_ns, cost, left), expiry),
+            None => self.gather(self.words.home(thread), now_ns, cost),
         }
-        self.gather(home, now_ns, cost)
     }
 
     fn spent(&self, now_ns: u64, cost: u64, left: u64) -> Decision {

@@ -17,6 +17,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sha2::{Digest, Sha256};
 
+use super::name::Number;
+
 /// The version of the format of keys and states.
 pub(super) const VERSION: &str = "v1";
 /// Escaped keys that are longer are replaced by 128 bits of their SHA-256.
@@ -33,6 +35,31 @@ pub trait Key {
     #[inline]
     fn with_bytes<R>(&self, act: impl FnOnce(&[u8]) -> R) -> R {
         act(&self.bytes())
+    }
+
+    /// The number or address whose text the key's bytes are, if they are that. By default `None`, which is always right.
+    ///
+    /// Limiters that hold keys look them up by it, and write the text only when they ask the server. Keys of one limiter all have
+    /// one, or none has: a key that is asked for both ways is held twice.
+    ///
+    /// ```
+    /// use std::borrow::Cow;
+    /// use tollgate::redis::{Key, Number};
+    ///
+    /// struct Tenant(u64);
+    ///
+    /// impl Key for Tenant {
+    ///     fn bytes(&self) -> Cow<'_, [u8]> {
+    ///         Cow::Owned(self.0.to_string().into_bytes())
+    ///     }
+    ///     fn number(&self) -> Option<Number> {
+    ///         self.0.number()
+    ///     }
+    /// }
+    /// ```
+    #[inline]
+    fn number(&self) -> Option<Number> {
+        None
     }
 }
 
@@ -89,6 +116,11 @@ impl<K: Key + ?Sized> Key for &K {
     fn with_bytes<R>(&self, act: impl FnOnce(&[u8]) -> R) -> R {
         (**self).with_bytes(act)
     }
+
+    #[inline]
+    fn number(&self) -> Option<Number> {
+        (**self).number()
+    }
 }
 
 /// Both, the first one after its length.
@@ -114,6 +146,11 @@ macro_rules! as_text {
                     Ok(()) => act(text.bytes.get(..text.len).unwrap_or_default()),
                     Err(_) => act(&self.bytes()),
                 }
+            }
+
+            #[inline]
+            fn number(&self) -> Option<Number> {
+                Some(Number::from(*self))
             }
         })+
     };
@@ -202,6 +239,32 @@ mod tests {
         alike(Ipv6Addr::from(0xffff_ffff));
         alike("text");
         alike(());
+    }
+
+    #[test]
+    fn a_number_has_the_text_of_its_key() {
+        fn alike<K: Key>(key: K) {
+            let number = key.number().unwrap();
+            assert_eq!(number.to_string().as_bytes(), &*key.bytes());
+            assert_eq!(<&K as Key>::number(&&key), Some(number));
+        }
+        alike(u16::MAX);
+        alike(0_u32);
+        alike(u64::MAX);
+        alike(u128::MAX);
+        alike(-1_i32);
+        alike(i32::MIN);
+        alike(i64::MIN);
+        alike(i64::MAX);
+        alike(Ipv4Addr::new(192, 0, 2, 1));
+        alike(Ipv6Addr::from(u128::MAX - 1));
+        alike(IpAddr::from(Ipv4Addr::BROADCAST));
+        alike(IpAddr::from(Ipv4Addr::BROADCAST.to_ipv6_mapped()));
+        assert_eq!(7_u16.number(), 7_i64.number(), "one text, one number");
+        assert_ne!(Ipv4Addr::from(7).number(), 7_u32.number());
+        assert_ne!(Ipv6Addr::from(7).number(), 7_u32.number());
+        assert_ne!((-1_i64).number(), u64::MAX.number());
+        assert_eq!("7".number(), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! | part | holds |
 //! |---|---|
-//! | `limit`, `key` | what is limited, and where its state is kept |
+//! | `limit`, `key`, `name` | what is limited, where its state is kept, and what this process knows a key by |
 //! | `call` | what is asked of the shared state, and what it answers; all else is built on these few words |
 //! | `plan`, `figures` | a limit as the integers that all reckon with; what a reply means for a request |
 //! | `model`, `in_process` | what the script does, in Rust, and a server of it in this process |
@@ -34,6 +34,7 @@ mod lease;
 mod limit;
 mod local;
 mod model;
+mod name;
 mod plan;
 mod script;
 mod settings;
@@ -54,6 +55,7 @@ pub use self::in_process::{BlockingInProcess, InProcess};
 pub use self::key::Key;
 pub use self::lease::{BlockingLeaseLimiter, LeaseBuildError, LeaseBuilder, LeaseCounters, LeaseLimiter};
 pub use self::limit::{Limit, LimitKind};
+pub use self::name::Number;
 pub use self::settings::{Breaker, Builder, OnFailure};
 pub use self::write_back::{
     BlockingWriteBackLimiter, WriteBackBuildError, WriteBackBuilder, WriteBackLimiter, WriteBackStats,

@@ -5,14 +5,28 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::name::{Held, Known, Name};
 use crate::sync::{AtomicUsize, Ordering};
 
 /// At most so many keys, each with a value that is changed in place.
 pub(super) struct Table<V> {
-    map: papaya::HashMap<Box<[u8]>, Arc<V>, ahash::RandomState>,
+    map: papaya::HashMap<Held, Arc<V>, ahash::RandomState>,
     /// Keys that are in the map or about to be.
     held: AtomicUsize,
     max: usize,
+}
+
+/// See [`Table::look`].
+pub(super) struct Look<'t, V>(
+    papaya::HashMapRef<'t, Held, Arc<V>, ahash::RandomState, papaya::LocalGuard<'t>>,
+);
+
+impl<V> Look<'_, V> {
+    /// The value of a key, if it is there. O(1); takes no lock.
+    #[inline(always)]
+    pub(super) fn get<'k>(&self, name: impl Known<'k>) -> Option<&Arc<V>> {
+        self.0.get(&name)
+    }
 }
 
 impl<V: Send + Sync + 'static> Table<V> {
@@ -21,15 +35,20 @@ impl<V: Send + Sync + 'static> Table<V> {
     }
 
     /// Calls `act` with the value of a key, if it is there. O(1); takes no lock.
-    #[inline]
-    pub(super) fn get<R>(&self, key: &[u8], act: impl FnOnce(&Arc<V>) -> R) -> Option<R> {
-        self.map.pin().get(key).map(act)
+    pub(super) fn get<'k, R>(&self, name: impl Known<'k>, act: impl FnOnce(&Arc<V>) -> R) -> Option<R> {
+        self.look().get(name).map(act)
+    }
+
+    /// A look at the table: as long as it is there, nothing that it found is freed.
+    #[inline(always)]
+    pub(super) fn look(&self) -> Look<'_, V> {
+        Look(self.map.pin())
     }
 
     /// The value of a key, made if it is not there; `None` if there is no room for it.
-    pub(super) fn get_or_make(&self, key: &[u8], make: impl FnOnce() -> V) -> Option<Arc<V>> {
+    pub(super) fn get_or_make(&self, name: Name<'_>, make: impl FnOnce() -> V) -> Option<Arc<V>> {
         let map = self.map.pin();
-        if let Some(value) = map.get(key) {
+        if let Some(value) = map.get(&name) {
             return Some(Arc::clone(value));
         }
         // Ordering: Relaxed. A tally; rooms are taken before an insert and given back after a removal, so there are never more
@@ -38,7 +57,7 @@ impl<V: Send + Sync + 'static> Table<V> {
             self.held.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        match map.try_insert(key.into(), Arc::new(make())) {
+        match map.try_insert(name.to_held(), Arc::new(make())) {
             Ok(value) => Some(Arc::clone(value)),
             Err(there) => {
                 self.held.fetch_sub(1, Ordering::Relaxed);
@@ -48,10 +67,10 @@ impl<V: Send + Sync + 'static> Table<V> {
     }
 
     /// Removes those that `keep` does not want. Others may have one of them in their hands still. O(keys).
-    pub(super) fn retain(&self, mut keep: impl FnMut(&[u8], &Arc<V>) -> bool) {
+    pub(super) fn retain(&self, mut keep: impl FnMut(Name<'_>, &Arc<V>) -> bool) {
         let map = self.map.pin();
         for (key, value) in &map {
-            if !keep(key, value) && map.remove(key).is_some() {
+            if !keep(key.name(), value) && map.remove(key).is_some() {
                 // Ordering: Relaxed; see above.
                 self.held.fetch_sub(1, Ordering::Relaxed);
             }
@@ -59,9 +78,9 @@ impl<V: Send + Sync + 'static> Table<V> {
     }
 
     /// Removes a key if it has this very value still. Others may have it in their hands.
-    pub(super) fn remove(&self, key: &[u8], value: &Arc<V>) -> bool {
+    pub(super) fn remove(&self, name: Name<'_>, value: &Arc<V>) -> bool {
         let map = self.map.pin();
-        let removed = map.remove_if(key, |_, present| Arc::ptr_eq(present, value));
+        let removed = map.remove_if(&name, |_, present| Arc::ptr_eq(present, value));
         let is_removed = matches!(removed, Ok(Some(_)));
         if is_removed {
             // Ordering: Relaxed; see above.
@@ -71,9 +90,9 @@ impl<V: Send + Sync + 'static> Table<V> {
     }
 
     /// Calls `visit` with each. O(keys).
-    pub(super) fn for_each(&self, mut visit: impl FnMut(&[u8], &Arc<V>)) {
+    pub(super) fn for_each(&self, mut visit: impl FnMut(Name<'_>, &Arc<V>)) {
         for (key, value) in &self.map.pin() {
-            visit(key, value);
+            visit(key.name(), value);
         }
     }
 
@@ -96,14 +115,15 @@ mod tests {
     #[test]
     fn a_table_holds_no_more_than_its_bound() {
         let table = Table::new(2);
-        for (key, is_held) in [(b"a", true), (b"b", true), (b"c", false), (b"a", true)] {
-            assert_eq!(table.get_or_make(key, || 1).is_some(), is_held);
+        let [a, b, c] = [b"a", b"b", b"c"].map(|key| Name::Bytes(key));
+        for (name, is_held) in [(a, true), (b, true), (c, false), (a, true)] {
+            assert_eq!(table.get_or_make(name, || 1).is_some(), is_held);
         }
-        assert_eq!((table.len(), table.get(b"c", |_| ())), (2, None));
-        table.retain(|key, _| key != b"a");
-        assert!(table.get_or_make(b"c", || 1).is_some(), "there is room again");
+        assert_eq!((table.len(), table.get(c, |_| ())), (2, None));
+        table.retain(|name, _| name != a);
+        assert!(table.get_or_make(c, || 1).is_some(), "there is room again");
         let mut keys = Vec::new();
-        table.for_each(|key, _| keys.push(key.to_vec()));
+        table.for_each(|name, _| keys.push(name.bytes().into_owned()));
         keys.sort();
         assert_eq!(keys, [b"b", b"c"]);
     }

@@ -18,6 +18,7 @@ use crate::redis::error::Error;
 use crate::redis::health::Health;
 use crate::redis::in_process::BlockingInProcess;
 use crate::redis::key::Key;
+use crate::redis::name::Name;
 use crate::redis::plan::Plan;
 use crate::sync::{Condvar, Mutex, Ordering};
 
@@ -208,7 +209,7 @@ impl<C: Clock> Shared<C> {
         asked
     }
 
-    fn check(&self, key: &[u8], cost: u64) -> Answer {
+    fn check(&self, key: Name<'_>, cost: u64) -> Answer {
         let core = &self.core;
         for _ in 0..ROUNDS {
             let now = core.now();
@@ -217,7 +218,7 @@ impl<C: Clock> Shared<C> {
                 Checked::Decided(decision, until_ns) => {
                     return Answer::leased(decision, DecidedBy::Held, until_ns);
                 }
-                Checked::Failing => return core.guard.fallback(key, cost, now),
+                Checked::Failing => return core.guard.fallback(&key.bytes(), cost, now),
                 Checked::Full => break,
                 Checked::Missing(_, holding) => holding,
             };
@@ -225,7 +226,7 @@ impl<C: Clock> Shared<C> {
                 match self.ask(&due) {
                     Asked::Answered(answer) => return answer,
                     Asked::Late | Asked::Fetched => {}
-                    Asked::Failed => return core.guard.fallback(key, cost, core.now()),
+                    Asked::Failed => return core.guard.fallback(&key.bytes(), cost, core.now()),
                 }
             } else {
                 let waiting = core.book.wait(&holding, cost, now_ns);
@@ -246,9 +247,10 @@ impl<C: Clock> Shared<C> {
             }
         }
         // There is no room for the key; or others took all of it, again and again.
-        let call = core.call(key, Ask::Check { cost });
+        let key = key.bytes();
+        let call = core.call(&key, Ask::Check { cost });
         let reply = (self.carry)(core, &call);
-        core.exact(key, cost, reply)
+        core.exact(&key, cost, reply)
     }
 }
 
@@ -290,7 +292,7 @@ impl<C: Clock + Send + Sync + 'static> BlockingLeaseLimiter<C> {
 
     /// As [`check_wait`](BlockingLeaseLimiter::check_wait), of `cost` units: all of them or none.
     pub fn check_n_wait<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        self.shared.check(&key.bytes(), cost)
+        Name::with(key, |name| self.shared.check(name, cost))
     }
 
     /// How things stand in this process, without charging. As [`LeaseLimiter::peek`](super::LeaseLimiter::peek).
@@ -301,7 +303,7 @@ impl<C: Clock + Send + Sync + 'static> BlockingLeaseLimiter<C> {
 
     /// Takes back the units of an answer. As [`LeaseLimiter::refund`](super::LeaseLimiter::refund).
     pub fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> u64 {
-        self.shared.core.give(&key.bytes(), answer)
+        Name::with(key, |name| self.shared.core.give(name, answer))
     }
 
     /// What became of units so far. O(keys).

@@ -17,9 +17,10 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use super::counters::{Counters, LeaseCounters};
 use super::holding::{Habit, Holding, Keyed, Pause, Wish, is_never};
 use crate::clock::{Timestamp, saturating_nanos};
-use crate::decision::Decision;
+use crate::decision::{Decision, Facts, Outcome};
 use crate::lease::{Lease, Terms};
 use crate::redis::call::{Ask, Reply};
+use crate::redis::name::{Known, Name};
 use crate::redis::plan::Plan;
 use crate::redis::table::Table;
 use crate::sync::{AtomicU64, Mutex, Ordering};
@@ -169,17 +170,47 @@ impl Book {
         Habit { max_block: self.habits.max_block, processes: self.habits.processes, trip_ns }
     }
 
+    /// The common case of [`check`](Self::check): what is spent is there, and nobody comes between. Says how much is left then, and until
+    /// when. Else nothing is done. O(1); takes no lock, but for the call that finds that little is left.
+    #[inline(always)]
+    pub(super) fn take<'k>(&self, key: impl Known<'k>, cost: u64, now_ns: u64) -> Option<(u64, u64)> {
+        let look = self.keys.look();
+        let holding = look.get(key)?;
+        let taken = holding.take(&self.terms, cost, now_ns)?;
+        if taken.0 < holding.low() {
+            self.low(key.into(), holding, now_ns);
+        }
+        // Its end is an exchange, which waits for what was written before.
+        drop(look);
+        self.counters.spent(cost);
+        Some(taken)
+    }
+
+    /// Says that so much was spent, and so much is left.
+    #[inline(always)]
+    pub(super) const fn spent(&self, cost: u64, left: u64, now_ns: u64) -> Decision {
+        let facts = Facts::Plain { remaining: left, retry_ns: 0, reset_ns: 0, delay_ns: 0 };
+        Decision::new(Outcome::Allowed, cost, self.habits.limit, now_ns, facts)
+    }
+
     /// Spends what is held, if it suffices. O(1); takes no lock, but for the call that finds that little is left.
-    #[inline]
-    pub(crate) fn check(&self, key: &[u8], cost: u64, now_ns: u64) -> Checked {
+    pub(crate) fn check<'k>(&self, key: impl Into<Name<'k>>, cost: u64, now_ns: u64) -> Checked {
+        let key = key.into();
+        match self.take(key, cost, now_ns) {
+            Some((left, until_ns)) => Checked::Decided(self.spent(cost, left, now_ns), until_ns),
+            None => self.check_slow(key, cost, now_ns),
+        }
+    }
+
+    #[cold]
+    pub(super) fn check_slow(&self, key: Name<'_>, cost: u64, now_ns: u64) -> Checked {
         match self.keys.get(key, |holding| self.spend(key, holding, cost, now_ns)) {
             Some(checked) => checked,
             None => self.first(key, cost, now_ns),
         }
     }
 
-    #[inline(always)]
-    fn spend(&self, key: &[u8], holding: &Arc<Holding>, cost: u64, now_ns: u64) -> Checked {
+    fn spend(&self, key: Name<'_>, holding: &Arc<Holding>, cost: u64, now_ns: u64) -> Checked {
         let (decision, until_ns) = holding.spend(&self.terms, cost, now_ns, TRIP_NS);
         if decision.is_allowed() {
             if decision.remaining() < holding.low() {
@@ -193,7 +224,7 @@ impl Book {
 
     /// Little is left in a stripe: if that is so of all, the key is queued.
     #[cold]
-    fn low(&self, key: &[u8], holding: &Arc<Holding>, now_ns: u64) {
+    fn low(&self, key: Name<'_>, holding: &Arc<Holding>, now_ns: u64) {
         if holding.is_idle()
             && holding.held(&self.terms, now_ns) < holding.low()
             && holding.pause(&self.terms, 1, now_ns).is_none()
@@ -232,7 +263,7 @@ impl Book {
 
     /// A key that is not there.
     #[cold]
-    fn first(&self, key: &[u8], cost: u64, now_ns: u64) -> Checked {
+    fn first(&self, key: Name<'_>, cost: u64, now_ns: u64) -> Checked {
         if cost == 0 || cost > self.habits.limit {
             // Decided without a state; that needs no place in the table.
             let (decision, _) = Holding::new(None, now_ns).spend(&self.terms, cost, now_ns, TRIP_NS);
@@ -248,7 +279,7 @@ impl Book {
     }
 
     /// How things stand here, without charging: at least so much can be had.
-    pub(crate) fn peek(&self, key: &[u8], cost: u64, now_ns: u64) -> Decision {
+    pub(crate) fn peek<'k>(&self, key: impl Into<Name<'k>>, cost: u64, now_ns: u64) -> Decision {
         let peek = |holding: &Holding| {
             let pause = holding.pause(&self.terms, self.missing(holding, cost, now_ns), now_ns);
             let wait_ns = match pause {
@@ -257,7 +288,7 @@ impl Book {
             };
             holding.peek(&self.terms, cost, now_ns, wait_ns)
         };
-        match self.keys.get(key, |holding| peek(holding)) {
+        match self.keys.get(key.into(), |holding| peek(holding)) {
             Some(decision) => decision,
             None => peek(&Holding::new(None, now_ns)),
         }
@@ -268,10 +299,11 @@ impl Book {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn enqueue(&self, key: &[u8], holding: &Arc<Holding>) {
+    fn enqueue(&self, key: Name<'_>, holding: &Arc<Holding>) {
         if holding.queue() {
+            let text = Box::from(key.bytes());
             let mut queue = self.queue();
-            queue.push((key.into(), Arc::clone(holding)));
+            queue.push((text, Arc::clone(holding)));
             let is_first = queue.len() == 1;
             drop(queue);
             if is_first {
@@ -281,9 +313,9 @@ impl Book {
     }
 
     /// Has more units asked for, after a check that found too little.
-    pub(crate) fn want(&self, key: &[u8], holding: &Arc<Holding>, cost: u64, now_ns: u64) {
+    pub(crate) fn want<'k>(&self, key: impl Into<Name<'k>>, holding: &Arc<Holding>, cost: u64, now_ns: u64) {
         holding.note(self.missing(holding, cost, now_ns));
-        self.enqueue(key, holding);
+        self.enqueue(key.into(), holding);
     }
 
     /// Takes note that somebody waits for so much of a key that is asked for already, as long as what it returns is kept.
@@ -295,11 +327,17 @@ impl Book {
     }
 
     /// A question for a caller that asks by itself, and takes its cost out of the answer; `None` if the key is asked for already.
-    pub(crate) fn claim(&self, key: &[u8], holding: &Arc<Holding>, cost: u64, now_ns: u64) -> Option<Due> {
+    pub(crate) fn claim<'k>(
+        &self,
+        key: impl Into<Name<'k>>,
+        holding: &Arc<Holding>,
+        cost: u64,
+        now_ns: u64,
+    ) -> Option<Due> {
         if !holding.claim() {
             return None;
         }
-        match self.due_for(key.into(), Arc::clone(holding), cost, now_ns) {
+        match self.due_for(key.into().bytes().into(), Arc::clone(holding), cost, now_ns) {
             Some(due) => Some(due),
             None => {
                 holding.release();
@@ -386,11 +424,19 @@ impl Book {
 
     /// Puts units where checks find them: those of a check that is taken back, or of an asker that is gone. They expire when they
     /// would have. How many could be kept.
-    pub(crate) fn give(&self, key: &[u8], units: u64, until_ns: u64, now_ns: u64) -> u64 {
+    pub(crate) fn give<'k>(&self, key: impl Into<Name<'k>>, units: u64, until_ns: u64, now_ns: u64) -> u64 {
+        self.keys.get(key.into(), |holding| self.give_to(holding, units, until_ns, now_ns)).unwrap_or(0)
+    }
+
+    /// The same, for one whose question was answered.
+    pub(crate) fn give_due(&self, due: &Due, units: u64, until_ns: u64, now_ns: u64) -> u64 {
+        self.give_to(&due.holding, units, until_ns, now_ns)
+    }
+
+    fn give_to(&self, holding: &Holding, units: u64, until_ns: u64, now_ns: u64) -> u64 {
         let Some(left_ns) = until_ns.checked_sub(now_ns) else { return 0 };
         let lease = Lease::new(units, std::time::Duration::from_nanos(left_ns));
-        let kept =
-            self.keys.get(key, |holding| holding.deposit(&self.terms, lease, now_ns, now_ns)).unwrap_or(0);
+        let kept = holding.deposit(&self.terms, lease, now_ns, now_ns);
         self.counters.unspent(kept);
         kept
     }
@@ -412,7 +458,9 @@ impl Book {
     pub(crate) fn take_all(&self, now_ns: u64) -> Vec<(Box<[u8]>, u64, u64)> {
         let mut all = Vec::new();
         self.keys.for_each(|key, holding| {
-            holding.take_all(&self.terms, now_ns, |units, until_ns| all.push((key.into(), units, until_ns)));
+            holding.take_all(&self.terms, now_ns, |units, until_ns| {
+                all.push((key.bytes().into(), units, until_ns))
+            });
         });
         let units =
             all.iter().map(|(_, units, _)| units).fold(0, |sum: u64, units| sum.saturating_add(*units));

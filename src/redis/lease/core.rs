@@ -14,6 +14,7 @@ use crate::redis::call::{Ask, Call, Reply};
 use crate::redis::error::Error;
 use crate::redis::guard::Guard;
 use crate::redis::key::{Key, tagged};
+use crate::redis::name::{Bytes, Name};
 use crate::redis::plan::Plan;
 use crate::redis::settings::Settings;
 use crate::sync::{AtomicU64, Ordering};
@@ -92,23 +93,30 @@ impl<C: Clock> Core<C> {
     /// Decides by what is held, and has what is missing fetched.
     #[inline]
     pub(super) fn check<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
-        key.with_bytes(|bytes| match self.book.check(bytes, cost, now.as_nanos()) {
-            Checked::Decided(decision, until_ns) => Answer::leased(decision, DecidedBy::Held, until_ns),
-            other => self.undecided(bytes, cost, now, &other),
-        })
+        let now_ns = now.as_nanos();
+        let taken = match key.number() {
+            Some(number) => self.book.take(number, cost, now_ns),
+            None => key.with_bytes(|bytes| self.book.take(Bytes(bytes), cost, now_ns)),
+        };
+        match taken {
+            Some((left, until_ns)) => {
+                Answer::leased(self.book.spent(cost, left, now_ns), DecidedBy::Held, until_ns)
+            }
+            None => Name::with(key, |name| self.check_slow(name, cost, now)),
+        }
     }
 
     #[cold]
-    fn undecided(&self, key: &[u8], cost: u64, now: Timestamp, checked: &Checked) -> Answer {
-        match checked {
+    #[inline(never)]
+    fn check_slow(&self, key: Name<'_>, cost: u64, now: Timestamp) -> Answer {
+        match self.book.check_slow(key, cost, now.as_nanos()) {
+            Checked::Decided(decision, until_ns) => Answer::leased(decision, DecidedBy::Held, until_ns),
             Checked::Missing(decision, holding) => {
-                self.book.want(key, holding, cost, now.as_nanos());
-                Answer::new(*decision, DecidedBy::Held)
+                self.book.want(key, &holding, cost, now.as_nanos());
+                Answer::new(decision, DecidedBy::Held)
             }
-            Checked::Failing => self.guard.fallback(key, cost, now),
-            Checked::Full | Checked::Decided(..) => {
-                Answer::new(self.book.soon(cost, now.as_nanos()), DecidedBy::Held)
-            }
+            Checked::Failing => self.guard.fallback(&key.bytes(), cost, now),
+            Checked::Full => Answer::new(self.book.soon(cost, now.as_nanos()), DecidedBy::Held),
         }
     }
 
@@ -150,9 +158,15 @@ impl<C: Clock> Core<C> {
     }
 
     /// Puts units back that were leased for an answer which nobody has seen, or wants.
-    pub(super) fn give(&self, key: &[u8], answer: &Answer) -> u64 {
+    pub(super) fn give(&self, key: Name<'_>, answer: &Answer) -> u64 {
         let decision = answer.decision();
         self.book.give(key, decision.charged(), answer.leased_until_ns(), self.now_ns())
+    }
+
+    /// The same, of the one who asked and is gone.
+    pub(super) fn give_due(&self, due: &Due, answer: &Answer) {
+        let decision = answer.decision();
+        self.book.give_due(due, decision.charged(), answer.leased_until_ns(), self.now_ns());
     }
 
     fn learn_offset(&self, reply: &Reply, now_ns: u64) {
@@ -173,7 +187,7 @@ impl<C: Clock> Core<C> {
     }
 
     pub(super) fn peek<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Decision {
-        self.book.peek(&key.bytes(), cost, self.now_ns())
+        Name::with(key, |name| self.book.peek(name, cost, self.now_ns()))
     }
 
     pub(super) fn counters(&self) -> LeaseCounters {

@@ -137,8 +137,16 @@ impl Holding {
         }
     }
 
-    /// Spends a cost, if it is held: until when that could have been done, or 0. `wait_ns` is what a denial says.
+    /// Spends a cost, if this thread's stripe holds it and nobody comes between: how much is left there, and when that expires.
     #[inline(always)]
+    pub(super) fn take(&self, terms: &Terms, cost: u64, now_ns: u64) -> Option<(u64, u64)> {
+        match &self.purse {
+            Purse::One(words) => terms.take(words, 0, now_ns, cost),
+            Purse::Many(words) => terms.take(&**words, thread_number(), now_ns, cost),
+        }
+    }
+
+    /// Spends a cost, if it is held: until when that could have been done, or 0. `wait_ns` is what a denial says.
     pub(super) fn spend(&self, terms: &Terms, cost: u64, now_ns: u64, wait_ns: u64) -> (Decision, u64) {
         let source = &Away { limit: terms.limit(), wait_ns };
         match &self.purse {

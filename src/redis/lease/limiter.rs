@@ -22,6 +22,7 @@ use crate::redis::error::Error;
 use crate::redis::health::Health;
 use crate::redis::in_process::InProcess;
 use crate::redis::key::Key;
+use crate::redis::name::Name;
 use crate::redis::plan::Plan;
 use crate::sync::Ordering;
 
@@ -63,8 +64,9 @@ struct Shared<C> {
 /// - **What is stranded is bounded.** A process holds of a key at most [`max_block`](LeaseBuilder::max_block) units, at most twice
 ///   its last block, and about what the key used in a quarter of a life; it is granted at most one part in
 ///   `2 · processes` of what is left. What it holds when the key falls idle expires unspent: at most
-///   `N · min(max_block, use of a process in l/4 and two round trips)` units a key, and never more than three quarters of a limit if
-///   there are no more processes than said. Under steady use next to nothing is stranded: a block is used up in a quarter
+///   `N · min(max_block, use of a process in l/4 and two round trips)` units a key. A process that has just used up one block after
+///   another at once is granted larger parts, at last all that is left: of a limit that is nearly used up, one process may strand as
+///   much as twice its last block. Under steady use next to nothing is stranded: a block is used up in a quarter
 ///   of its life.
 /// - **The end of a quota is used up.** Blocks shrink with what is left, down to single units, so the last unit goes to whoever asks
 ///   first.
@@ -215,14 +217,14 @@ impl<C: Clock + Send + Sync + 'static> Shared<C> {
             let reply = (shared.carry)(Arc::clone(&shared), call).await;
             let asked = shared.core.land(&due, reply);
             if let Err(Asked::Answered(answer)) = tell.send(asked) {
-                shared.core.give(&due.key, &answer);
+                shared.core.give_due(&due, &answer);
             }
             shared.bell(&due.key).notify_waiters();
         });
         told
     }
 
-    async fn check(self: &Arc<Self>, key: &[u8], cost: u64) -> Answer {
+    async fn check(self: &Arc<Self>, key: Name<'_>, cost: u64) -> Answer {
         let core = &self.core;
         for _ in 0..ROUNDS {
             let now = core.now();
@@ -231,7 +233,7 @@ impl<C: Clock + Send + Sync + 'static> Shared<C> {
                 Checked::Decided(decision, until_ns) => {
                     return Answer::leased(decision, DecidedBy::Held, until_ns);
                 }
-                Checked::Failing => return core.guard.fallback(key, cost, now),
+                Checked::Failing => return core.guard.fallback(&key.bytes(), cost, now),
                 Checked::Full => break,
                 Checked::Missing(_, holding) => holding,
             };
@@ -240,26 +242,28 @@ impl<C: Clock + Send + Sync + 'static> Shared<C> {
                     Ok(Asked::Answered(answer)) => return answer,
                     Ok(Asked::Late | Asked::Fetched) => {}
                     // The runtime is being shut down, if there is nothing at all.
-                    Ok(Asked::Failed) | Err(_) => return core.guard.fallback(key, cost, core.now()),
+                    Ok(Asked::Failed) | Err(_) => return core.guard.fallback(&key.bytes(), cost, core.now()),
                 }
             } else {
                 let waiting = core.book.wait(&holding, cost, now_ns);
-                let mut bell = pin!(self.bell(key).notified());
+                let bytes = key.bytes();
+                let mut bell = pin!(self.bell(&bytes).notified());
                 // From here on it is heard; so whoever was done before is seen here.
                 bell.as_mut().enable();
                 while !waiting.is_over() {
                     if tokio::time::timeout(core.timeout.saturating_mul(2), bell.as_mut()).await.is_err() {
                         break;
                     }
-                    bell.set(self.bell(key).notified());
+                    bell.set(self.bell(&bytes).notified());
                     bell.as_mut().enable();
                 }
             }
         }
         // There is no room for the key; or others took all of it, again and again.
-        let call = core.call(key, Ask::Check { cost });
+        let key = key.bytes();
+        let call = core.call(&key, Ask::Check { cost });
         let reply = (self.carry)(Arc::clone(self), call).await;
-        core.exact(key, cost, reply)
+        core.exact(&key, cost, reply)
     }
 }
 
@@ -307,7 +311,10 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
 
     /// As [`check_async`](LeaseLimiter::check_async), of `cost` units: all of them or none.
     pub async fn check_n_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        self.shared.check(&key.bytes(), cost).await
+        match key.number() {
+            Some(number) => self.shared.check(Name::Number(number), cost).await,
+            None => self.shared.check(Name::Bytes(&key.bytes()), cost).await,
+        }
     }
 
     /// How things stand in this process, without charging: what it holds of a key, and when it is worth while to come back if
@@ -320,7 +327,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// Takes back the units of an answer, for checks of this process to spend until they would have expired. Returns how
     /// many; 0 if they have expired, or if the server could not be asked for them. Once for each answer.
     pub fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> u64 {
-        self.shared.core.give(&key.bytes(), answer)
+        Name::with(key, |name| self.shared.core.give(name, answer))
     }
 
     /// What became of units so far. O(keys).

@@ -15,6 +15,7 @@ use super::word::Spend;
 use crate::decision::{Decision, Facts, Outcome};
 use crate::redis::call::{Ask, Call, Reply};
 use crate::redis::key::tagged;
+use crate::redis::name::Bytes;
 use crate::redis::plan::Plan;
 use crate::redis::settings::OnFailure;
 use crate::redis::table::Table;
@@ -178,34 +179,43 @@ impl Book {
     /// Decides here and now. One compare-exchange, as long as there is an allowance.
     #[inline]
     pub(crate) fn check(&self, key: &[u8], cost: u64, now_ns: u64) -> Checked {
-        if cost <= self.most {
-            let quick = self.table.get(key, |entry| match entry.spend(cost, now_ns) {
-                Spend::Done(left) => Some(self.decide(Outcome::Allowed, cost, left, entry, now_ns, now_ns)),
-                Spend::Short(left) if now_ns < entry.retry_ns() => {
-                    Some(self.decide(Outcome::Denied, cost, left, entry, entry.retry_ns(), now_ns))
-                }
-                Spend::Short(_) | Spend::Over | Spend::Dead => None,
-            });
-            if let Some(Some(decision)) = quick {
-                return Checked { decision, verdict: Verdict::Held, wakes: false };
-            }
+        match self.quick(key, cost, now_ns) {
+            Some(decision) => Checked { decision, verdict: Verdict::Held, wakes: false },
+            None => self.check_slow(key, cost, now_ns),
         }
-        self.check_slow(key, cost, now_ns)
     }
 
+    /// The common case of [`check`](Self::check): there is an allowance, or it is known that more will not be had. Else nothing is done.
+    #[inline(always)]
+    pub(super) fn quick(&self, key: &[u8], cost: u64, now_ns: u64) -> Option<Decision> {
+        if cost > self.most {
+            return None;
+        }
+        let look = self.table.look();
+        let entry = look.get(Bytes(key))?;
+        let (outcome, left, retry_ns) = match entry.spend(cost, now_ns) {
+            Spend::Done(left) => (Outcome::Allowed, left, now_ns),
+            Spend::Short(left) if now_ns < entry.retry_ns() => (Outcome::Denied, left, entry.retry_ns()),
+            Spend::Short(_) | Spend::Over | Spend::Dead => return None,
+        };
+        let reset_ns = entry.reset_ns();
+        Some(self.decide(outcome, cost, left, retry_ns, reset_ns, now_ns))
+    }
+
+    #[inline(always)]
     fn decide(
         &self,
         outcome: Outcome,
         cost: u64,
         remaining: u64,
-        entry: &Entry,
         retry_ns: u64,
+        reset_ns: u64,
         now_ns: u64,
     ) -> Decision {
         let facts = Facts::Plain {
             remaining,
             retry_ns: retry_ns.saturating_sub(now_ns).max(u64::from(outcome == Outcome::Denied)),
-            reset_ns: entry.reset_ns().saturating_sub(now_ns),
+            reset_ns: reset_ns.saturating_sub(now_ns),
             delay_ns: 0,
         };
         Decision::new(outcome, cost, self.most, now_ns, facts)
@@ -219,13 +229,13 @@ impl Book {
     }
 
     #[cold]
-    fn check_slow(&self, key: &[u8], cost: u64, now_ns: u64) -> Checked {
+    pub(super) fn check_slow(&self, key: &[u8], cost: u64, now_ns: u64) -> Checked {
         if cost > self.most {
             let decision = self.refuse(Outcome::Never, cost, now_ns);
             return Checked { decision, verdict: Verdict::Held, wakes: false };
         }
         loop {
-            let Some(entry) = self.table.get_or_make(key, || self.make(key, now_ns)) else {
+            let Some(entry) = self.table.get_or_make(key.into(), || self.make(key, now_ns)) else {
                 let decision = self.refuse(Outcome::Denied, cost, now_ns);
                 return Checked { decision, verdict: Verdict::Full, wakes: false };
             };
@@ -237,7 +247,7 @@ impl Book {
                     return Checked { decision, verdict, wakes: asks };
                 }
                 // Removed meanwhile: the next one is another.
-                None => _ = self.table.remove(key, &entry),
+                None => _ = self.table.remove(key.into(), &entry),
             }
         }
     }
@@ -315,7 +325,8 @@ impl Book {
         }
         asks &= !ledger.is_queued;
         ledger.is_queued |= asks;
-        Some((self.decide(outcome, cost, left, entry, retry_ns, now_ns), verdict, asks))
+        let decision = self.decide(outcome, cost, left, retry_ns, entry.reset_ns(), now_ns);
+        Some((decision, verdict, asks))
     }
 
     /// From when on an answer can say something new about so many units.
@@ -438,7 +449,7 @@ impl Book {
             }
         });
         for entry in &dead {
-            self.table.remove(&entry.key, entry);
+            self.table.remove((&*entry.key).into(), entry);
         }
         if removed_early {
             // Ordering: Relaxed. A key that comes back was looked up after its entry was removed by the map's own ordering.

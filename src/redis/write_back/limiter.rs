@@ -14,8 +14,8 @@ use super::book::{Post, Verdict};
 use super::core::Core;
 use super::options::{WriteBackBuildError, WriteBackBuilder};
 use super::stats::WriteBackStats;
-use crate::clock::{Clock, QuantaClock};
-use crate::redis::answer::Answer;
+use crate::clock::{Clock, QuantaClock, Timestamp};
+use crate::redis::answer::{Answer, DecidedBy};
 use crate::redis::call::{Call, Reply, Transport};
 use crate::redis::client::Client;
 use crate::redis::error::Error;
@@ -255,12 +255,22 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
 
     /// Decides about `cost` units, here and now; all or nothing. Never waits.
     pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        let (core, key, now) = (&self.shared.core, key.bytes(), self.shared.core.now());
-        let checked = core.check(&key, cost, now);
+        let (core, now) = (&self.shared.core, self.shared.core.now());
+        key.with_bytes(|key| match core.book.quick(key, cost, now.as_nanos()) {
+            Some(decision) => Answer::new(decision, DecidedBy::Held),
+            None => self.check_slow(key, cost, now),
+        })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn check_slow(&self, key: &[u8], cost: u64, now: Timestamp) -> Answer {
+        let core = &self.shared.core;
+        let checked = core.book.check_slow(key, cost, now.as_nanos());
         if checked.wakes {
             self.shared.due.notify_one();
         }
-        core.answer(checked, &key, cost, now)
+        core.answer(checked, key, cost, now)
     }
 
     /// As [`check`](Self::check), but waits for the server where this process has spent what it may: no longer than the time-out.
