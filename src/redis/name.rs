@@ -276,7 +276,6 @@ impl papaya::Equivalent<Held> for Number {
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
-    use std::hash::BuildHasher;
 
     use papaya::Equivalent;
 

@@ -459,7 +459,7 @@ impl Book {
         let mut all = Vec::new();
         self.keys.for_each(|key, holding| {
             holding.take_all(&self.terms, now_ns, |units, until_ns| {
-                all.push((key.bytes().into(), units, until_ns))
+                all.push((key.bytes().into(), units, until_ns));
             });
         });
         let units =
