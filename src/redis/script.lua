@@ -8,7 +8,7 @@
 --         f  limit, period, -                                 fixed window
 --         s  limit, period, unit of time in weights           sliding window; S: strict
 -- State g    interval, ticks in a microsecond, time, how far ahead of it the theoretical arrival time is
--- State f s  period, index of the window, its units, those of the window before
+-- State f s  index of the window, its units, those of the window before; the period is in the name of the key
 -- Posts      process -> epoch, total, time, epoch before, its total
 -- Reply      units granted, time; for each limit how far ahead it is, 0, 0; or its window's beginning, units before, units
 local EXACT, OWED, LAST, KEPT = 9007199254740992, 4503599627370496, 4503599627370496, 3600000000
@@ -53,11 +53,11 @@ local function pace(limit, p, scale, t, ahead)
   return floor(max(0, limit.capacity - limit.ahead) / limit.interval)
 end
 
-local function windows(limit, p, index, current, previous)
+local function windows(limit, index, current, previous)
   limit.period = limit.y
   local slides, present = limit.kind ~= 'f', floor(now / limit.period)
   limit.index, limit.current, limit.previous = present, 0, 0
-  if p == limit.period then
+  if index then
     if index > present + 1 then
       limit.healed = true
       limit.current, limit.previous = current, previous
@@ -65,13 +65,6 @@ local function windows(limit, p, index, current, previous)
       limit.index, limit.current, limit.previous = index, current, previous
     elseif index + 1 == present and slides then
       limit.previous = current
-    end
-  elseif p then
-    local past = floor(now / p)
-    if index >= past then
-      limit.current = min(current + previous, OWED)
-    elseif index + 1 == past and slides then
-      limit.current = current
     end
   end
   local room = max(0, limit.x - limit.current)
@@ -93,16 +86,15 @@ end
 for i = 1, count do
   local limit = { kind = ARGV[3 + 4 * i], x = tonumber(ARGV[4 + 4 * i]), y = tonumber(ARGV[5 + 4 * i]), z = tonumber(ARGV[6 + 4 * i]) }
   local state, p, q, r, s = redis.call('GET', KEYS[i]), nil, nil, nil, nil
-  if state then
-    p, q, r, s = string.match(state, '^([1-9]%d*) (%d+) (%d+) (%d+)$')
-    if not p then return redis.error_reply('ERR no state of a limiter in ' .. KEYS[i]) end
-    p, q, r, s = tonumber(p), tonumber(q), tonumber(r), tonumber(s)
-  end
   if limit.kind == 'g' then
-    left = min(left, pace(limit, p, q, r, s))
+    if state then p, q, r, s = string.match(state, '^([1-9]%d*) (%d+) (%d+) (%d+)$') end
+    left = min(left, pace(limit, tonumber(p), tonumber(q), tonumber(r), tonumber(s)))
   else
-    left = min(left, windows(limit, p, q, r, s))
+    if state then p, q, r = string.match(state, '^(%d+) (%d+) (%d+)$') end
+    left = min(left, windows(limit, tonumber(p), tonumber(q), tonumber(r)))
   end
+  -- Without its name, which is of somebody's client.
+  if state and not p then return redis.error_reply('NOTOURS a key holds no state of a limiter') end
   limits[i] = limit
 end
 
@@ -189,7 +181,7 @@ elseif ask == 'post' then
       local hash = KEYS[count + i]
       local known = redis.call('HGET', hash, ARGV[3])
       local units = posted(limit, known)
-      if not units then return redis.error_reply('ERR no posts of a limiter in ' .. hash) end
+      if not units then return redis.error_reply('NOTOURS a key holds no posts of a limiter') end
       if limit.kind == 'g' then
         limit.kept = KEPT + ceil(limit.capacity / limit.scale)
       else
@@ -218,7 +210,7 @@ for i = 1, count do
     lives = limit.ahead / limit.scale
     reply[3 * i], reply[3 * i + 1], reply[3 * i + 2] = limit.ahead, 0, 0
   else
-    state = text(limit.period) .. ' ' .. text(limit.index) .. ' ' .. text(limit.current) .. ' ' .. text(limit.previous)
+    state = text(limit.index) .. ' ' .. text(limit.current) .. ' ' .. text(limit.previous)
     local windows = 2
     if limit.kind == 'f' then windows = 1 end
     lives = (limit.index + windows) * limit.period - now
