@@ -50,11 +50,9 @@ pub(super) fn command(call: &Call, by: By) -> ::redis::Cmd {
         Some(now) => command.arg(now.as_nanos() / 1_000),
         None => command.arg(""),
     };
-    command.arg(ask);
-    for number in numbers {
-        command.arg(number);
-    }
-    command.arg(MARGINS_US[usize::from(call.now.is_some())] / 1_000);
+    command.arg(ask).arg(MARGINS_US[usize::from(call.now.is_some())] / 1_000);
+    let (first, others) = numbers;
+    command.arg(first);
     for part in parts {
         let (kind, numbers) = match part.kind {
             Kind::Pace(Pace { interval, scale, capacity }) => ("g", [interval, scale, capacity]),
@@ -71,6 +69,9 @@ pub(super) fn command(call: &Call, by: By) -> ::redis::Cmd {
         };
         command.arg(kind).arg(&numbers);
     }
+    if let Some(others) = others {
+        command.arg(&others);
+    }
     command
 }
 
@@ -81,19 +82,19 @@ fn key(call: &Call, what: &str, part: &Part) -> Vec<u8> {
     key
 }
 
-/// An ask by name and numbers. Units beyond all that a script counts are as many as it counts.
-fn words(ask: &Ask) -> (&'static str, [u64; 3]) {
+/// An ask by name, its first number, and those that it has beside. Units beyond all that a script counts are as many as it counts.
+fn words(ask: &Ask) -> (&'static str, (u64, Option<[u64; 2]>)) {
     let most = |units: u64| units.min(EXACT - 1);
     match *ask {
-        Ask::Check { cost } => ("check", [most(cost), 0, 0]),
-        Ask::Peek => ("peek", [0, 0, 0]),
-        Ask::Force { cost } => ("force", [most(cost), 0, 0]),
-        Ask::Refund { units, at_us } => ("refund", [most(units), at_us.min(LAST_US), 0]),
+        Ask::Check { cost } => ("check", (most(cost), None)),
+        Ask::Peek => ("peek", (0, None)),
+        Ask::Force { cost } => ("force", (most(cost), None)),
+        Ask::Refund { units, at_us } => ("refund", (most(units), Some([at_us.min(LAST_US), 0]))),
         Ask::Lease { least, wanted, share } => {
-            ("lease", [most(least.max(1)), most(wanted), most(share.max(1))])
+            ("lease", (most(least.max(1)), Some([most(wanted), most(share.max(1))])))
         }
         // The process is a name to the script.
-        Ask::Post { process, epoch, total } => ("post", [process, most(epoch), most(total)]),
+        Ask::Post { process, epoch, total } => ("post", (process, Some([most(epoch), most(total)]))),
     }
 }
 
@@ -109,22 +110,22 @@ pub(super) fn reply(call: &Call, value: &Value) -> Result<Reply, Error> {
         })
         .collect();
     let numbers = numbers.ok_or_else(none_of_ours)?;
-    let (Some(&[granted, now_us]), Some(limits)) = (numbers.first_chunk(), numbers.get(2..)) else {
+    let Some((&[granted, now_us], mut rest)) = numbers.split_first_chunk() else {
         return Err(none_of_ours());
     };
-    let parts = call.plan.parts();
-    if limits.len() != parts.len() * 3 {
-        return Err(none_of_ours());
+    let mut limits = SmallVec::new();
+    for part in call.plan.parts() {
+        let (standing, others) = match (part.kind, rest) {
+            (Kind::Pace(_), &[ahead, ref others @ ..]) => (Standing::Pace { ahead }, others),
+            (Kind::Windows(_), &[start_us, previous, current, ref others @ ..]) => {
+                (Standing::Windows { start_us, previous, current }, others)
+            }
+            _ => return Err(none_of_ours()),
+        };
+        limits.push(standing);
+        rest = others;
     }
-    let standing = |(part, numbers): (&Part, &[u64])| match (part.kind, numbers) {
-        (Kind::Pace(_), &[ahead, ..]) => Some(Standing::Pace { ahead }),
-        (Kind::Windows(_), &[start_us, previous, current]) => {
-            Some(Standing::Windows { start_us, previous, current })
-        }
-        _ => None,
-    };
-    let limits: Option<_> = parts.iter().zip(limits.chunks_exact(3)).map(standing).collect();
-    Ok(Reply { granted, now_us, limits: limits.ok_or_else(none_of_ours)? })
+    if rest.is_empty() { Ok(Reply { granted, now_us, limits }) } else { Err(none_of_ours()) }
 }
 
 /// Whether the server does not know the script: it was restarted, or is another one.
