@@ -1,5 +1,7 @@
 //! Properties of shared limiters that ask the server each time:
 //! - they decide as the crate's own limiters do, wherever both count exactly: outcome, what remains, when to come back, refunds;
+//! - a limit whose period changed is bound by its own windows only, and two versions beside each other each by its own;
+//! - something else under one key costs that key the server, and no other; no error tells a key;
 //! - eight processes that hammer one key are admitted exactly the limit at one time, and never more than burst and rate allow in
 //!   real time, by the server's own clock.
 
@@ -16,7 +18,8 @@ use proptest::sample::select;
 use proptest::test_runner::TestRunner;
 use servers::Server;
 use tollgate::redis::{
-    AtomicLimiter, BlockingClient, BlockingInProcess, DecidedBy, InProcess, Limit, LimitKind, OnFailure,
+    AtomicLimiter, BlockingClient, BlockingInProcess, DecidedBy, ErrorKind, InProcess, Limit, LimitKind,
+    OnFailure,
 };
 use tollgate::{Decision, FixedWindow, Gcra, ManualClock, Quota, RateLimiter, SlidingWindow, Timestamp};
 
@@ -267,6 +270,60 @@ fn of_several_limits_all_are_charged_or_none() {
     assert!(limiter.check_n("k", 3).decision().is_never());
     assert_eq!(limiter.refund("k", &last).unwrap(), 1);
     assert_eq!(limiter.peek("k").decision().remaining(), 1);
+}
+
+/// A limit of a thousand a day, in a program beside which another version has two thousand an hour.
+#[test]
+fn versions_of_different_periods_count_by_themselves() {
+    for kind in [Limit::fixed_window, Limit::sliding_window] {
+        let clock = ManualClock::new(Timestamp::from_secs(86_400 * 20_000));
+        let server = InProcess::new(clock.clone()).blocking();
+        let day = server.limiter("api", kind(Quota::per_day(1_000))).atomic().unwrap();
+        let hour = server.limiter("api", kind(Quota::per_hour(2_000))).atomic().unwrap();
+        let mut admitted = 0;
+        for _ in 0..24 {
+            while day.check_n("k", 100).is_allowed() {
+                admitted += 100;
+            }
+            assert!(hour.check_n("k", 1_000).is_allowed());
+            clock.advance(Duration::from_secs(3_600));
+        }
+        assert_eq!(admitted, 1_000);
+        // Back to a shorter period: nobody waits for the day to end.
+        clock.advance(Duration::from_secs(3_600));
+        let minute = server.limiter("api", kind(Quota::per_minute(10))).atomic().unwrap();
+        assert!(minute.check_n("k", 10).is_allowed());
+        let wait = minute.check("k").retry_after().unwrap();
+        assert!(wait <= Duration::from_secs(66), "{wait:?}");
+        clock.advance(wait);
+        assert!(minute.check("k").is_allowed());
+    }
+}
+
+#[test]
+fn something_else_under_one_key_is_no_failure_of_the_server() {
+    let Some(server) = Server::start() else { return };
+    let client = BlockingClient::open(&server.url()).unwrap();
+    let limiter = client
+        .limiter("api", Limit::gcra(Quota::per_day(1_000)))
+        .timeout(Duration::from_secs(20))
+        .atomic()
+        .unwrap();
+    let charged = limiter.check("s3cret");
+    for foreign in
+        [&["SET", "tollgate:v1:{api|s3cret}:g0", "x"], &["LPUSH", "tollgate:v1:{api|s3cret}:g0", "x"]]
+    {
+        server.command::<()>(&["DEL", "tollgate:v1:{api|s3cret}:g0"]);
+        server.command::<()>(foreign);
+        for _ in 0..20 {
+            assert_eq!(limiter.check("s3cret").by(), DecidedBy::Local);
+        }
+        assert_eq!(limiter.check("good").by(), DecidedBy::Server);
+        let told = limiter.refund("s3cret", &charged).unwrap_err();
+        assert_eq!(told.kind(), ErrorKind::Reply);
+        assert!(!told.to_string().contains("s3cret"), "{told}");
+    }
+    assert_eq!(limiter.health().opened, 0);
 }
 
 /// Whether this process is a child that hammers, and what it is told.

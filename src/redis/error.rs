@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why the shared state gave no answer.
+/// Why the shared state gave no answer. No key is told.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -23,7 +23,7 @@ pub enum ErrorKind {
     Breaker,
     /// `refused`: the server answered with an error: out of memory, a replica, a cluster that is down.
     Refused,
-    /// `reply`: the answer is none of ours.
+    /// `reply`: the answer is none of ours, or something else is kept under this key.
     Reply,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Error {
             ErrorKind::Timeout => "the server did not answer in time",
             ErrorKind::Breaker => "the server is not asked after failures",
             ErrorKind::Refused => "the server refused",
-            ErrorKind::Reply => "the server answered what no script of ours does",
+            ErrorKind::Reply => "the server has what is none of ours",
         };
         f.write_str(kind)?;
         if self.what.is_empty() { Ok(()) } else { write!(f, ": {}", self.what) }

@@ -1,8 +1,8 @@
 //! Where the state of a limiter's key is kept.
 //!
 //! ```text
-//! tollgate:v1:{api|192.0.2.1}:g0
-//!    │     │    │   │         └ algorithm and place of the limit, if the limiter has several; what else belongs to the key
+//! tollgate:v1:{api|192.0.2.1}:f0:1d
+//!    │     │    │   │         └ algorithm and place of the limit, and the period of windows; `p` before that: its posts
 //!    │     │    │   └ the limiter's key, escaped
 //!    │     │    └ the limiter's name, escaped
 //!    │     └ of the format: another one never reads this one's states

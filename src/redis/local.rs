@@ -71,6 +71,8 @@ impl Share {
             LimitKind::FixedWindow => Self::Fixed(keyed(FixedWindow::try_new(quota)?, max_keys)),
             LimitKind::SlidingWindow { strict } => {
                 let window = SlidingWindow::try_new(quota)?;
+                // Rounded down by each process, what the window before weighs could come to nothing in all of them.
+                let strict = strict || processes > 1;
                 Self::Sliding(keyed(if strict { window.strict() } else { window }, max_keys))
             }
         })
@@ -195,6 +197,41 @@ mod tests {
                     let is_least = share.period_ns() == Quota::MAX_REFILL_NS;
                     assert!(rate.saturating_mul(parts) <= whole || is_least, "{quota} {processes}: {share}");
                     assert!(u128::from(share.burst_size()) <= (u128::from(limit.most()) / parts).max(1));
+                }
+            }
+        }
+    }
+
+    /// Small shares lose most by rounding: each would round the same half unit down.
+    #[test]
+    fn shares_of_a_sliding_window_together_admit_what_one_does() {
+        let start = Timestamp::from_secs(1_699_920_000);
+        let end = start + Duration::from_secs(60);
+        for limit in [1, 4, 7, 8, 32] {
+            for processes in [1, 2, 4, 8, 32] {
+                let limits = [Limit::sliding_window(Quota::per_minute(limit))];
+                let locals: Vec<Local> =
+                    (0..processes).map(|_| Local::new(&limits, processes, 10).unwrap()).collect();
+                for after_ms in [100, 900, 15_000, 30_000] {
+                    let (before, after) =
+                        (start + Duration::from_millis(59_900), end + Duration::from_millis(after_ms));
+                    let key = [u8::try_from(after_ms % 251).unwrap()];
+                    let admitted = |now| -> u64 {
+                        let all = locals.iter().map(|local| {
+                            std::iter::repeat_with(|| local.check(&key, 1, now).unwrap())
+                                .take_while(Decision::is_allowed)
+                                .count()
+                        });
+                        u64::try_from(all.sum::<usize>()).unwrap()
+                    };
+                    let (first, second) = (admitted(before), admitted(after));
+                    // What the whole limit admits, whose previous window is rounded down once.
+                    let weighed = first * (60_000 - after_ms) / 60_000;
+                    let bound = limit.max(u64::from(processes));
+                    assert!(
+                        first <= bound && second + weighed <= bound,
+                        "{limit} among {processes}: {first}, and {second} {after_ms} ms later"
+                    );
                 }
             }
         }

@@ -5,12 +5,14 @@
 //! window, is brought back to now, with all that is owed: nobody is shut out until a clock that ran ahead is caught up with. That is
 //! written even if the request is refused.
 //!
-//! *Quotas that change.* A state holds the interval or period by which it was written. Under another one it is carried over unit for
-//! unit, rounded up: of GCRA what is owed is as many units (but for 2^-25 of one) and is paid at the new rate; of a window that is
-//! not over, all that it counted and still weighed is counted in the present one.
+//! *Quotas that change.* A state of GCRA holds the interval by which it was written. Under another one what is owed is carried over
+//! unit for unit, rounded up (but for 2^-25 of a unit), and is paid at the new rate. So limiters of different quotas that share a state, such
+//! as two versions of a program side by side, together admit in any time at most the larger of their bursts and the higher of
+//! their rates times that time. Windows of one period are counted alike under any limit. Those of another period are other windows: the
+//! period is in the name of the state, so each period counts its own, and a changed one begins anew.
 
 use super::call::{Ask, Reply, Standing};
-use super::plan::{EXACT, Kind, LAST_US, MOST_OWED, Pace, Part, Plan, Windows};
+use super::plan::{EXACT, Kind, LAST_US, MOST_OWED, Name, Pace, Part, Plan, Windows};
 
 /// The posts of a key are remembered for so long after the last one, and the refill or the window.
 pub(super) const POSTS_KEPT_US: u64 = 3_600_000_000;
@@ -23,8 +25,7 @@ pub(crate) struct Held {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct HeldLimit {
-    letter: char,
-    index: usize,
+    name: Name,
     state: Option<State>,
     posts: Vec<(u64, Posts)>,
 }
@@ -32,7 +33,7 @@ struct HeldLimit {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum State {
     Pace { t_us: u64, ahead: u64, interval: u64, scale: u64 },
-    Windows { period_us: u64, index: u64, current: u64, previous: u64 },
+    Windows { index: u64, current: u64, previous: u64 },
 }
 
 /// What one process posted: in its highest epoch, and in the next below.
@@ -120,9 +121,7 @@ impl Held {
                 Some(State::Pace { t_us, ahead, scale, .. }) => {
                     t_us.saturating_sub(now_us) + ahead.div_ceil(scale)
                 }
-                Some(State::Windows { period_us, index, .. }) => {
-                    ((index + 2) * period_us).saturating_sub(now_us)
-                }
+                Some(State::Windows { index, .. }) => ((index + 2) * part.period_us()).saturating_sub(now_us),
                 None => 0,
             };
             posts.max(owed)
@@ -131,14 +130,14 @@ impl Held {
     }
 
     fn find(&self, part: &Part) -> Option<&HeldLimit> {
-        self.limits.iter().find(|limit| (limit.letter, limit.index) == (part.letter(), part.index))
+        let name = part.name();
+        self.limits.iter().find(|limit| limit.name == name)
     }
 
     fn make(&mut self, part: &Part) -> &mut HeldLimit {
-        let (letter, index) = (part.letter(), part.index);
-        let at = self.limits.iter().position(|limit| (limit.letter, limit.index) == (letter, index));
-        let at = at.unwrap_or_else(|| {
-            self.limits.push(HeldLimit { letter, index, state: None, posts: Vec::new() });
+        let name = part.name();
+        let at = self.limits.iter().position(|limit| limit.name == name).unwrap_or_else(|| {
+            self.limits.push(HeldLimit { name, state: None, posts: Vec::new() });
             self.limits.len() - 1
         });
         &mut self.limits[at]
@@ -240,27 +239,14 @@ impl Windows {
     fn view(&self, state: Option<State>, now_us: u64) -> View {
         let present = now_us / self.period_us;
         let (mut index, mut current, mut previous, mut healed) = (present, 0, 0, false);
-        match state {
-            Some(State::Windows { period_us, index: of, current: units, previous: before })
-                if period_us == self.period_us =>
-            {
-                if of > present + 1 {
-                    (current, previous, healed) = (units, before, true);
-                } else if of >= present {
-                    (index, current, previous) = (of, units, before);
-                } else if of + 1 == present && self.slides {
-                    previous = units;
-                }
+        if let Some(State::Windows { index: of, current: units, previous: before }) = state {
+            if of > present + 1 {
+                (current, previous, healed) = (units, before, true);
+            } else if of >= present {
+                (index, current, previous) = (of, units, before);
+            } else if of + 1 == present && self.slides {
+                previous = units;
             }
-            Some(State::Windows { period_us, index: of, current: units, previous: before }) => {
-                let then = now_us / period_us;
-                if of >= then {
-                    current = (units + before).min(MOST_OWED);
-                } else if of + 1 == then && self.slides {
-                    current = units;
-                }
-            }
-            _ => {}
         }
         let left_us = if index > present { self.period_us } else { self.period_us - now_us % self.period_us };
         let left = self.limit.saturating_sub(current).saturating_sub(self.weighed(previous, left_us));
@@ -335,9 +321,7 @@ impl View {
             (Now::Pace { ahead }, Kind::Pace(Pace { interval, scale, .. })) => {
                 State::Pace { t_us: now_us, ahead, interval, scale }
             }
-            (Now::Windows { index, current, previous }, _) => {
-                State::Windows { period_us: part.period_us(), index, current, previous }
-            }
+            (Now::Windows { index, current, previous }, _) => State::Windows { index, current, previous },
             (Now::Pace { ahead }, Kind::Windows(_)) => {
                 State::Pace { t_us: now_us, ahead, interval: 1, scale: 1 }
             }
@@ -357,6 +341,10 @@ impl View {
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use std::time::Duration;
+
+    use proptest::prelude::*;
+    use proptest::sample::select;
+    use proptest::test_runner::{Config, RngSeed, TestRunner};
 
     use super::*;
     use crate::quota::Quota;
@@ -426,13 +414,97 @@ mod tests {
         key.under(Limit::gcra(Quota::per_second(4).burst(25)));
         assert_eq!((key.remaining(NOW), key.remaining(NOW + SEC / 8)), (5, 5));
         assert_eq!(key.remaining(NOW + SEC / 4), 6);
-        let mut key = Key::new(Limit::sliding_window(Quota::per_minute(10)));
-        let start = NOW / (3_600 * SEC) * 3_600 * SEC;
-        assert!(key.check(3, start - 1) && key.check(4, start));
-        key.under(Limit::sliding_window(Quota::per_hour(10)));
-        assert_eq!(key.remaining(start + 1), 3);
-        assert_eq!(key.remaining(start + 61 * SEC), 6, "what was in the minute before");
-        assert_eq!(key.remaining(start + 121 * SEC), 10, "two minutes later nothing of the minute weighs");
+    }
+
+    #[test]
+    fn a_changed_limit_keeps_the_windows_and_a_changed_period_begins_anew() {
+        for kind in [Limit::fixed_window, Limit::sliding_window] {
+            let day = |limit| kind(Quota::per_day(limit));
+            let start = NOW / (86_400 * SEC) * 86_400 * SEC;
+            let mut key = Key::new(day(100));
+            assert!(key.check(80, start));
+            key.under(day(90));
+            assert_eq!(key.remaining(start + 1), 10);
+            key.under(day(50));
+            assert_eq!(key.remaining(start + 2), 0);
+            // Nobody waits a day for ten a minute.
+            key.under(kind(Quota::per_minute(10)));
+            assert!(key.check(10, start + 3) && !key.check(1, start + 3));
+            assert!(key.check(1, start + 120 * SEC));
+            // And of the day nothing was forgotten.
+            key.under(day(100));
+            assert_eq!(key.remaining(start + 130 * SEC), 20);
+            assert!(!key.check(21, start + 130 * SEC) && key.check(20, start + 130 * SEC));
+            // A clock that steps back far brings back the state of a period that had begun anew too.
+            key.under(kind(Quota::new(10, Duration::from_secs(30))));
+            assert!(key.check(10, start - 86_400 * 30 * SEC) && !key.check(1, start - 86_400 * 30 * SEC));
+            assert!(key.check(1, start - 86_400 * 30 * SEC + 60 * SEC));
+        }
+    }
+
+    #[test]
+    fn posts_are_to_the_windows_of_a_period() {
+        let mut key = Key::new(Limit::fixed_window(Quota::per_day(10)));
+        let (day, minute) = (NOW / (86_400 * SEC), NOW / (60 * SEC));
+        assert_eq!(key.post(1, day, 4, NOW), 4);
+        key.under(Limit::fixed_window(Quota::per_minute(10)));
+        assert_eq!((key.post(1, minute, 3, NOW), key.post(1, minute, 3, NOW)), (3, 0));
+        assert_eq!(key.remaining(NOW), 7);
+        key.under(Limit::fixed_window(Quota::per_day(10)));
+        assert_eq!((key.post(1, day, 5, NOW), key.remaining(NOW)), (1, 5));
+    }
+
+    fn quota() -> impl Strategy<Value = Quota> {
+        let period_us = select(vec![1_000_u64, 7_777_777, 1_000_000, 60_000_000, 3_600_000_000]);
+        let limit = prop_oneof![4 => 1_u64..=20, 1 => select(vec![999, 1_000_003])];
+        (limit, period_us, 1_u64..=20).prop_map(|(limit, period_us, burst)| {
+            Quota::new(limit, Duration::from_micros(period_us)).burst(burst)
+        })
+    }
+
+    /// Two versions of a program beside each other: in any time no more than the larger burst and the higher rate.
+    #[test]
+    fn two_quotas_of_one_state_together_admit_what_the_larger_of_them_would() {
+        let wait = prop_oneof![3 => Just(0_u64), 2 => 1_u64..5_000, 3 => 1_u64..20_000_000];
+        let step = (wait, 0_usize..2, 1_u64..=4);
+        let asked = ((quota(), quota()), prop::collection::vec(step, 1..80));
+        let config = Config {
+            cases: 500,
+            rng_seed: RngSeed::Fixed(0x5C42),
+            failure_persistence: None,
+            ..Config::default()
+        };
+        TestRunner::new(config)
+            .run(&asked, |((one, two), steps)| {
+                let plans = [one, two].map(|quota| Plan::new(&[Limit::gcra(quota)]).unwrap());
+                let (mut held, mut now_us) = (Held::default(), NOW);
+                let mut admitted: Vec<(u64, u64)> = Vec::new();
+                for (wait_us, which, cost) in steps {
+                    now_us += wait_us;
+                    let units = answer(&plans[which], &mut held, now_us, &Ask::Check { cost }).granted;
+                    admitted.push((now_us, units));
+                    let mut sum = 0;
+                    for &(from_us, units) in admitted.iter().rev() {
+                        sum += units;
+                        // Multiplied out, exactly.
+                        let beyond = u128::from(sum.saturating_sub(one.burst_size().max(two.burst_size())));
+                        let paid = |quota: Quota| {
+                            let gone_ns = u128::from(now_us - from_us) * 1_000;
+                            beyond * u128::from(quota.period_ns()) <= gone_ns * u128::from(quota.limit())
+                        };
+                        prop_assert!(
+                            paid(one) || paid(two),
+                            "{} and {}: {} since {}",
+                            one,
+                            two,
+                            sum,
+                            from_us
+                        );
+                    }
+                }
+                Ok(())
+            })
+            .unwrap();
     }
 
     #[test]

@@ -17,6 +17,8 @@
 //! Times are whole microseconds, rounded down, until the year 2112. Over any interval of real time this admits what the algorithm
 //! does in an interval that is a microsecond longer.
 
+use std::fmt;
+
 use super::limit::{Limit, LimitKind};
 use crate::quota::{Quota, QuotaError, Reason};
 
@@ -48,6 +50,15 @@ pub(crate) struct Part {
     /// Its place among the limits of the limiter.
     pub(super) index: usize,
     pub(super) kind: Kind,
+}
+
+/// What the name of a limit's state ends with. The algorithm, so that no other reads it; its place; and the period of windows, for
+/// those of another period begin and end at other times.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Name {
+    letter: char,
+    index: usize,
+    period_us: Option<u64>,
 }
 
 /// What it reckons with.
@@ -129,13 +140,26 @@ impl Part {
         }
     }
 
-    /// What its states' names end with: the algorithm, so that no other reads them, and its place.
-    pub(super) const fn letter(&self) -> char {
-        match self.kind {
+    pub(super) const fn name(&self) -> Name {
+        let letter = match self.kind {
             Kind::Pace(_) => 'g',
             Kind::Windows(Windows { slides: false, .. }) => 'f',
             Kind::Windows(_) => 's',
-        }
+        };
+        Name { letter, index: self.index, period_us: self.window_us() }
+    }
+}
+
+/// `g0`, `f1:1d`, `s0:1500ms`: the period in the largest unit of which it is a whole number.
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u64, &str); 5] =
+            [(86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1_000, "ms")];
+        write!(f, "{}{}", self.letter, self.index)?;
+        let Some(period_us) = self.period_us else { return Ok(()) };
+        let unit = UNITS.into_iter().find(|(unit, _)| period_us.is_multiple_of(*unit));
+        let (unit_us, unit) = unit.unwrap_or((1, "us"));
+        write!(f, ":{}{unit}", period_us / unit_us)
     }
 }
 
@@ -313,7 +337,31 @@ mod tests {
         let plan = Plan::new(&limits).unwrap();
         assert_eq!((plan.most(), plan.refill_us()), (3, 86_400_000_000));
         let single = plan.single(1).unwrap();
-        assert_eq!((single.parts()[0].index, single.parts()[0].letter()), (1, 'f'));
+        assert_eq!(single.parts()[0].name().to_string(), "f1:1d");
         assert!(plan.single(2).is_none());
+    }
+
+    #[test]
+    fn names_tell_the_period_of_windows_and_nothing_else_of_the_quota() {
+        let name = |limit: Limit| Plan::new(&[limit]).unwrap().parts()[0].name().to_string();
+        for (us, text) in [
+            (1, "1us"),
+            (1_500, "1500us"),
+            (1_000, "1ms"),
+            (1_000_000, "1s"),
+            (61_000_000, "61s"),
+            (60_000_000, "1m"),
+            (5_400_000_000, "90m"),
+            (7_200_000_000, "2h"),
+            (7 * 86_400_000_000, "7d"),
+        ] {
+            for limit in [1, 100] {
+                let quota = Quota::new(limit, Duration::from_micros(us));
+                assert_eq!(name(Limit::fixed_window(quota)), format!("f0:{text}"));
+                assert_eq!(name(Limit::sliding_window(quota)), format!("s0:{text}"));
+                assert_eq!(name(Limit::sliding_window(quota).strict()), format!("s0:{text}"));
+            }
+        }
+        assert_eq!(name(Limit::gcra(Quota::per_day(5))), "g0");
     }
 }

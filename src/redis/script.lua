@@ -2,107 +2,146 @@
 -- tests. All numbers are whole and below 2^53, or only compared. All is read and checked before anything is written.
 --
 -- KEYS  a state for each limit; of a post, then the posts for each limit
--- ARGV  time in microseconds, or nothing for the server's; the ask and its three numbers; how many milliseconds longer than they
---       matter keys live; then for each limit its kind and three numbers:
+-- ARGV  time in microseconds, or nothing for the server's; the ask; how many milliseconds longer than they matter keys live; the ask's
+--       first number; then for each limit its kind and three numbers:
 --         g  interval, ticks in a microsecond, capacity       GCRA
 --         f  limit, period, -                                 fixed window
 --         s  limit, period, unit of time in weights           sliding window; S: strict
+--       then the ask's two other numbers, if it has them
 -- State g    interval, ticks in a microsecond, time, how far ahead of it the theoretical arrival time is
--- State f s  period, index of the window, its units, those of the window before
+-- State f s  index of the window, its units, those of the window before; the period is in the name of the key
 -- Posts      process -> epoch, total, time, epoch before, its total
--- Reply      units granted, time; for each limit how far ahead it is, 0, 0; or its window's beginning, units before, units
-local EXACT, OWED, LAST, KEPT = 9007199254740992, 4503599627370496, 4503599627370496, 3600000000
-local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
-
-local function text(number)
-  return string.format('%.0f', number)
+-- Reply      units granted, time; for each limit how far ahead it is; or its window's beginning, units before, units
+--
+-- A check of one limit is most of what is asked: it makes no table but the reply. `+ 0` makes a number of a text.
+local EXACT, OWED, LAST = 9007199254740992, 4503599627370496, 4503599627370496
+local argv, call, floor, ceil = ARGV, redis.call, math.floor, math.ceil
+local now
+if argv[1] == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = argv[1] + 0
 end
+if now > LAST then now = LAST end
+local ask, margin, a = argv[2], argv[3], argv[4] + 0
+local ours = 'NOTOURS a key holds no state of a limiter'
 
-local now = tonumber(ARGV[1])
-if not now then
-  local time = redis.call('TIME')
-  now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-end
-now = min(now, LAST)
-local ask, a, b, c, margin = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local count = (#ARGV - 6) / 4
-local limits, left = {}, EXACT
-
--- What is owed under another interval, unit for unit, rounded up.
-local function convert(ahead, old, new)
-  local from, to = 1, 1
-  while floor(old / from) >= 67108864 do from = from * 2 end
-  while ceil(new / to) >= 67108864 do to = to * 2 end
-  local part = ceil(ceil((ahead % old) / from) * ceil(new / to) / floor(old / from)) * to
-  return min(min(floor(ahead / old), floor(OWED / new)) * new + part, OWED)
-end
-
-local function pace(limit, p, scale, t, ahead)
-  limit.interval, limit.scale, limit.capacity = limit.x, limit.y, limit.z
-  limit.ahead = 0
-  if p then
-    if p ~= limit.interval or scale ~= limit.scale then ahead = convert(ahead, p, limit.interval) end
-    local step = max(0, t - now) * limit.scale
-    if step > limit.capacity then
-      limit.healed = true
-      limit.ahead = ahead
+-- What is left; how far it is ahead, and whether that was brought back from the future.
+local function pace(state, at)
+  local interval, scale, capacity = argv[at + 1] + 0, argv[at + 2] + 0, argv[at + 3] + 0
+  local ahead, healed = 0, false
+  if state then
+    local p, q, t, owed = string.match(state, '^([1-9]%d*) (%d+) (%d+) (%d+)$')
+    if not p then return nil end
+    ahead = owed + 0
+    if p ~= argv[at + 1] or q ~= argv[at + 2] then
+      -- Owed under another interval: unit for unit, rounded up.
+      local old, from, to = p + 0, 1, 1
+      while floor(old / from) >= 67108864 do from = from * 2 end
+      while ceil(interval / to) >= 67108864 do to = to * 2 end
+      local part = ceil(ceil((ahead % old) / from) * ceil(interval / to) / floor(old / from)) * to
+      ahead = math.min(floor(ahead / old), floor(OWED / interval)) * interval + part
+    end
+    if ahead > OWED then ahead = OWED end
+    local gone = (now - t) * scale
+    if gone >= ahead then
+      ahead = 0
+    elseif -gone > capacity then
+      healed = true
     else
-      limit.ahead = max(0, min(ahead + step, OWED) - max(0, now - t) * limit.scale)
+      ahead = ahead - gone
+      if ahead > OWED then ahead = OWED end
     end
   end
-  return floor(max(0, limit.capacity - limit.ahead) / limit.interval)
+  if ahead >= capacity then return 0, ahead, healed end
+  return floor((capacity - ahead) / interval), ahead, healed
 end
 
-local function windows(limit, p, index, current, previous)
-  limit.period = limit.y
-  local slides, present = limit.kind ~= 'f', floor(now / limit.period)
-  limit.index, limit.current, limit.previous = present, 0, 0
-  if p == limit.period then
-    if index > present + 1 then
-      limit.healed = true
-      limit.current, limit.previous = current, previous
-    elseif index >= present then
-      limit.index, limit.current, limit.previous = index, current, previous
-    elseif index + 1 == present and slides then
-      limit.previous = current
-    end
-  elseif p then
-    local past = floor(now / p)
-    if index >= past then
-      limit.current = min(current + previous, OWED)
-    elseif index + 1 == past and slides then
-      limit.current = current
+-- What is left; the window, its units, those before, and whether they were brought back from the future.
+local function windows(state, at)
+  local slides, period = argv[at] ~= 'f', argv[at + 2] + 0
+  local into = now % period
+  local present = (now - into) / period
+  local index, current, previous, healed = present, 0, 0, false
+  if state then
+    local i, c, p = string.match(state, '^(%d+) (%d+) (%d+)$')
+    if not i then return nil end
+    i = i + 0
+    if i >= present then
+      current, previous = c + 0, p + 0
+      if i > present + 1 then healed = true else index = i end
+    elseif slides and i + 1 == present then
+      previous = c + 0
     end
   end
-  local room = max(0, limit.x - limit.current)
-  if slides and limit.previous > 0 then
-    local to_end = limit.period
-    if limit.index == present then to_end = limit.period - now % limit.period end
-    local product, period = limit.previous * ceil(to_end / limit.z), limit.period / limit.z
+  local room = argv[at + 1] - current
+  if slides and previous > 0 then
+    local unit, to_end = argv[at + 3] + 0, period
+    if index == present then to_end = period - into end
+    local product, whole = previous * ceil(to_end / unit), period / unit
     if product >= EXACT then
       room = 0
-    elseif limit.kind == 'S' then
-      room = max(0, room - ceil(product / period))
+    elseif argv[at] == 'S' then
+      room = room - ceil(product / whole)
     else
-      room = max(0, room - floor(product / period))
+      room = room - floor(product / whole)
     end
   end
-  return room
+  if room < 0 then room = 0 end
+  return room, index, current, previous, healed
 end
 
+local function keep_pace(key, at, ahead)
+  local state = string.format('%s %s %.0f %.0f', argv[at + 1], argv[at + 2], now, ahead)
+  call('SET', key, state, 'PX', ceil(ahead / argv[at + 2] / 1000) + margin)
+end
+
+local function keep_windows(key, at, index, current, previous)
+  local lasts = 2
+  if argv[at] == 'f' then lasts = 1 end
+  local lives = (index + lasts) * argv[at + 2] - now
+  call('SET', key, string.format('%.0f %.0f %.0f', index, current, previous), 'PX', ceil(lives / 1000) + margin)
+end
+
+if ask == 'check' and #argv == 8 then
+  local key, granted = KEYS[1], 0
+  if argv[5] == 'g' then
+    local left, ahead, healed = pace(call('GET', key), 5)
+    if not left then return redis.error_reply(ours) end
+    if a <= left then
+      granted, ahead = a, ahead + a * argv[6]
+    end
+    if granted > 0 or healed then keep_pace(key, 5, ahead) end
+    return { granted, now, ahead }
+  end
+  local left, index, current, previous, healed = windows(call('GET', key), 5)
+  if not left then return redis.error_reply(ours) end
+  if a <= left then
+    granted, current = a, current + a
+  end
+  if granted > 0 or healed then keep_windows(key, 5, index, current, previous) end
+  return { granted, now, index * argv[7], previous, current }
+end
+
+local match, format, min, max = string.match, string.format, math.min, math.max
+local KEPT = 3600000000
+local count = floor((#argv - 4) / 4)
+local b, c = tonumber(argv[4 * count + 5]), tonumber(argv[4 * count + 6])
+local limits, left = {}, EXACT
 for i = 1, count do
-  local limit = { kind = ARGV[3 + 4 * i], x = tonumber(ARGV[4 + 4 * i]), y = tonumber(ARGV[5 + 4 * i]), z = tonumber(ARGV[6 + 4 * i]) }
-  local state, p, q, r, s = redis.call('GET', KEYS[i]), nil, nil, nil, nil
-  if state then
-    p, q, r, s = string.match(state, '^([1-9]%d*) (%d+) (%d+) (%d+)$')
-    if not p then return redis.error_reply('ERR no state of a limiter in ' .. KEYS[i]) end
-    p, q, r, s = tonumber(p), tonumber(q), tonumber(r), tonumber(s)
-  end
+  local at, state = 1 + 4 * i, call('GET', KEYS[i])
+  local limit, room = { at = at, kind = argv[at] }, nil
   if limit.kind == 'g' then
-    left = min(left, pace(limit, p, q, r, s))
+    limit.interval, limit.scale, limit.capacity = argv[at + 1] + 0, argv[at + 2] + 0, argv[at + 3] + 0
+    room, limit.ahead, limit.healed = pace(state, at)
   else
-    left = min(left, windows(limit, p, q, r, s))
+    limit.period = argv[at + 2] + 0
+    room, limit.index, limit.current, limit.previous, limit.healed = windows(state, at)
   end
+  -- Without its name, which is of somebody's client.
+  if not room then return redis.error_reply(ours) end
+  left = min(left, room)
   limits[i] = limit
 end
 
@@ -145,7 +184,7 @@ local function posted(limit, known)
     return c
   end
   local epoch, total, before, sum
-  epoch, total, before, sum = string.match(known, '^(%d+) (%d+) %d+ (%S+) (%S+)$')
+  epoch, total, before, sum = match(known, '^(%d+) (%d+) %d+ (%S+) (%S+)$')
   if not epoch then return nil end
   epoch, total, before, sum = tonumber(epoch), tonumber(total), tonumber(before), tonumber(sum)
   local added = c
@@ -187,9 +226,9 @@ elseif ask == 'post' then
     if limit.kind == 's' or limit.kind == 'S' then epochs = 1 end
     if limit.kind == 'g' or b == limit.index or b + epochs == limit.index then
       local hash = KEYS[count + i]
-      local known = redis.call('HGET', hash, ARGV[3])
+      local known = call('HGET', hash, argv[4])
       local units = posted(limit, known)
-      if not units then return redis.error_reply('ERR no posts of a limiter in ' .. hash) end
+      if not units then return redis.error_reply(ours) end
       if limit.kind == 'g' then
         limit.kept = KEPT + ceil(limit.capacity / limit.scale)
       else
@@ -198,9 +237,9 @@ elseif ask == 'post' then
       if limit.posts and not known then
         -- Processes come and go: those that have posted nothing for so long leave.
         limit.gone = {}
-        local all = redis.call('HGETALL', hash)
+        local all = call('HGETALL', hash)
         for j = 1, #all, 2 do
-          local at = tonumber(string.match(all[j + 1], '^%d+ %d+ (%d+) ') or 0)
+          local at = tonumber(match(all[j + 1], '^%d+ %d+ (%d+) ') or 0)
           if now - at > limit.kept then table.insert(limit.gone, all[j]) end
         end
       end
@@ -209,31 +248,26 @@ elseif ask == 'post' then
   end
 end
 
-local reply = { granted, now }
+local reply, size = { granted, now }, 2
 for i = 1, count do
   local limit, key = limits[i], KEYS[i]
-  local state, lives
+  local writes = granted > 0 or (limit.healed and ask ~= 'peek')
   if limit.kind == 'g' then
-    state = text(limit.interval) .. ' ' .. text(limit.scale) .. ' ' .. text(now) .. ' ' .. text(limit.ahead)
-    lives = limit.ahead / limit.scale
-    reply[3 * i], reply[3 * i + 1], reply[3 * i + 2] = limit.ahead, 0, 0
+    if writes then keep_pace(key, limit.at, limit.ahead) end
+    reply[size + 1] = limit.ahead
+    size = size + 1
   else
-    state = text(limit.period) .. ' ' .. text(limit.index) .. ' ' .. text(limit.current) .. ' ' .. text(limit.previous)
-    local windows = 2
-    if limit.kind == 'f' then windows = 1 end
-    lives = (limit.index + windows) * limit.period - now
-    reply[3 * i], reply[3 * i + 1], reply[3 * i + 2] = limit.index * limit.period, limit.previous, limit.current
-  end
-  if granted > 0 or (limit.healed and ask ~= 'peek') then
-    redis.call('SET', key, state, 'PX', text(ceil(lives / 1000) + margin))
+    if writes then keep_windows(key, limit.at, limit.index, limit.current, limit.previous) end
+    reply[size + 1], reply[size + 2], reply[size + 3] = limit.index * limit.period, limit.previous, limit.current
+    size = size + 3
   end
   if limit.posts then
     local posts, hash = limit.posts, KEYS[count + i]
-    for _, process in ipairs(limit.gone or {}) do redis.call('HDEL', hash, process) end
+    for _, process in ipairs(limit.gone or {}) do call('HDEL', hash, process) end
     local before = '- -'
-    if posts[3] then before = text(posts[3]) .. ' ' .. text(posts[4]) end
-    redis.call('HSET', hash, ARGV[3], text(posts[1]) .. ' ' .. text(posts[2]) .. ' ' .. text(now) .. ' ' .. before)
-    redis.call('PEXPIRE', hash, text(ceil(limit.kept / 1000) + margin))
+    if posts[3] then before = format('%.0f %.0f', posts[3], posts[4]) end
+    call('HSET', hash, argv[4], format('%.0f %.0f %.0f ', posts[1], posts[2], now) .. before)
+    call('PEXPIRE', hash, ceil(limit.kept / 1000) + margin)
   end
 end
 return reply

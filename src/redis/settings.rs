@@ -104,6 +104,10 @@ impl<T> Builder<T> {
     }
 
     /// What all keys in Redis begin with. Default: `tollgate`.
+    ///
+    /// It is escaped as names and keys are: ASCII letters, digits and `.`, `_`, `-`, `:`, `/`, `@` stay, and any other byte becomes `%` and two
+    /// hexadecimal digits. So with `team a` all keys are like `team%20a:v1:{api|203.0.113.7}:g0`, and the pattern of an ACL in Redis
+    /// that lets a user have them is `~team%20a:v1:*`.
     pub fn prefix(mut self, prefix: &str) -> Self {
         prefix.clone_into(&mut self.prefix);
         self
