@@ -7,10 +7,11 @@ use std::fmt;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
 
 use super::call::{BlockingTransport, Call, Reply, Transport};
 use super::client::Client;
@@ -48,7 +49,7 @@ struct Shared {
 /// A call, and who asks.
 struct Job {
     call: Call,
-    /// When nobody waits any more, and what that is from when it was asked.
+    /// When nobody waits any more; `None` is never.
     until: Option<Instant>,
     timeout: Duration,
     tell: SyncSender<Result<Reply, Error>>,
