@@ -163,6 +163,94 @@ fn threads_do_not_wait_for_each_others_answers() {
     assert!(took < delay * 8, "{took:?}");
 }
 
+/// As many as there are: on one connection, and none of them fails.
+#[test]
+fn many_threads_share_a_connection() {
+    let Some(server) = Server::start() else { return };
+    let limiter = limiter!(BlockingClient::open(&server.url()).unwrap(), PATIENCE);
+    thread::scope(|scope| {
+        for _ in 0..200 {
+            scope.spawn(|| assert_eq!(limiter.check("k").by(), DecidedBy::Server));
+        }
+    });
+    let health = limiter.health();
+    assert_eq!((health.answered, health.failed(), health.opened), (200, 0, 0), "{health:?}");
+    assert_eq!(connections(&server), 1);
+}
+
+/// Connections made, those of the test's own aside.
+fn connections(server: &Server) -> u64 {
+    let mut ours = server.connection();
+    let list: String = redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("normal").query(&mut ours).unwrap();
+    list.lines().count() as u64 - 1
+}
+
+/// The number of the connection that a limiter's calls came on last.
+fn connection_id(server: &Server) -> Option<u64> {
+    let list: String = server.command(&["CLIENT", "LIST"]);
+    let ours = list.lines().find(|line| line.contains("cmd=evalsha") || line.contains("cmd=eval"))?;
+    ours.split_whitespace().find_map(|word| word.strip_prefix("id=")).and_then(|id| id.parse().ok())
+}
+
+/// A network that forgets a connection says so to nobody. Those who wait less than the time-out find out as well.
+#[test]
+fn a_connection_that_is_dead_is_given_up_however_long_callers_wait() {
+    for wait in [SOON / 4, PATIENCE] {
+        let Some(server) = Server::start() else { return };
+        let network = Proxy::start(server.port());
+        let limiter = limiter!(Client::open(&network.url()).unwrap(), SOON);
+        let runtime = runtime();
+        let ask = || {
+            let check = async { tokio::time::timeout(wait, limiter.check("k")).await };
+            runtime.block_on(check).map_or(DecidedBy::Closed, |answer| answer.by())
+        };
+        until_answered(ask, "at first");
+        network.forget_old();
+        until_answered(ask, "a new connection");
+    }
+}
+
+/// Slow once, after a while without calls, is not dead.
+#[test]
+fn one_slow_answer_ends_no_connection() {
+    let Some(server) = Server::start() else { return };
+    let limiter = limiter!(Client::open(&server.url()).unwrap(), SOON);
+    let runtime = runtime();
+    let ask = || runtime.block_on(limiter.check("k")).by();
+    until_answered(ask, "at first");
+    let before = connection_id(&server).expect("there is one");
+    // Longer than what is taken for dead.
+    thread::sleep(Duration::from_millis(1_200));
+    server.pause();
+    assert_eq!(ask(), DecidedBy::Closed);
+    server.resume();
+    until_answered(ask, "it goes on");
+    assert_eq!(connection_id(&server), Some(before));
+}
+
+/// Callers that go away while the server is asked whether it is back do not keep it from being asked again.
+#[test]
+fn probes_that_are_dropped_do_not_wedge_the_breaker() {
+    let Some(mut server) = Server::start() else { return };
+    let client = Client::open(&server.url()).unwrap();
+    let limiter = client.limiter("api", Limit::gcra(Quota::per_day(1_000_000)));
+    let limiter = limiter.timeout(Duration::MAX).breaker(Breaker::new(1, Duration::from_millis(10)));
+    let limiter = limiter.atomic().unwrap();
+    let runtime = runtime();
+    until_answered(|| runtime.block_on(limiter.check("k")).by(), "at first");
+    server.kill();
+    let _ = runtime.block_on(limiter.check("k"));
+    server.restart();
+    server.pause();
+    let began = Instant::now();
+    while limiter.health().abandoned == 0 {
+        assert!(began.elapsed() < PATIENCE);
+        let _ = runtime.block_on(async { tokio::time::timeout(SOON, limiter.check("k")).await });
+    }
+    server.resume();
+    until_answered(|| runtime.block_on(limiter.check("k")).by(), "after a probe that was dropped");
+}
+
 #[test]
 fn clients_of_a_cluster_find_the_replica_that_takes_over() {
     let Some(mut cluster) = Cluster::start_with_replicas(1) else { return };

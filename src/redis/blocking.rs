@@ -1,34 +1,29 @@
-//! The client of threads: a pool of connections, each used by one call at a time.
+//! The client of threads: one thread of its own carries the calls of all.
 //!
-//! A call takes an idle connection, or waits for one as long as it waits for an answer. If there is none, and fewer than the most are
-//! open, a thread of its own makes one more, one after another. So a call that gives up does not end an attempt, and a server that is
-//! down is tried by one at a time, with a pause after each failure that is doubled; during a pause calls do not wait at all.
+//! That thread runs the client of async code. So many calls share a connection, none waits for another's answer, and whoever asks waits
+//! no longer than its time-out, whatever the network and the client library do.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use ::redis::cluster::{ClusterClient, ClusterConnection};
-use ::redis::{Connection, ConnectionLike, RedisError, RedisResult, Value};
+use tokio::runtime;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
 
-use super::call::{BlockingTransport, Call, Reply};
-use super::client::{self, CONNECT, PAUSES_NS};
+use super::call::{BlockingTransport, Call, Reply, Transport};
+use super::client::Client;
 use super::error::{Error, ErrorKind};
 use super::limit::Limit;
-use super::script::{self, By};
 use super::settings::Builder;
-use super::slot;
-use crate::clock::{Clock, StdClock, saturating_nanos};
-
-/// The most connections of one client.
-const MOST: usize = 32;
 
 /// A client of one Redis or Valkey server or of a Cluster, for threads that may wait. For async code there is [`Client`](super::Client).
 ///
-/// Copies share one pool of up to 32 connections, each used by one call at a time. They are made when they are needed, by a thread of
-/// its own that ends when one is made. So a client, and limiters, can be made while the server is down. Addresses are as of
-/// [`Client`](super::Client); for `rediss://` add `redis = { version = "1.8", features = ["tls-rustls"] }` to your own dependencies.
+/// Copies share one connection (in a Cluster, one to each node) and one thread that carries their calls, all at once; it starts with the
+/// first call and ends when the last copy is dropped. So a client, and limiters, can be made while the server is down. Addresses, and
+/// what `rediss://` needs, are as of [`Client`](super::Client).
 ///
 /// # Examples
 /// ```
@@ -42,185 +37,52 @@ const MOST: usize = 32;
 /// ```
 #[derive(Clone)]
 pub struct BlockingClient {
-    pool: Arc<Pool>,
+    shared: Arc<Shared>,
 }
 
-struct Pool {
-    to: To,
-    state: Mutex<State>,
-    /// Told when a connection is idle, and when an attempt has ended.
-    changed: Condvar,
-    clock: StdClock,
+struct Shared {
+    client: Client,
+    /// To the thread; `None` if none can be started.
+    thread: OnceLock<Option<UnboundedSender<Job>>>,
 }
 
-enum To {
-    One(::redis::Client),
-    Cluster(Box<ClusterClient>),
+/// A call, and who asks.
+struct Job {
+    call: Call,
+    /// When nobody waits any more; `None` is never.
+    until: Option<Instant>,
+    timeout: Duration,
+    tell: SyncSender<Result<Reply, Error>>,
 }
 
-enum Link {
-    One(Box<Connection>),
-    Cluster(Box<ClusterConnection>),
-}
-
-#[derive(Default)]
-struct State {
-    idle: Vec<Link>,
-    /// Idle or in use.
-    open: usize,
-    connecting: bool,
-    /// Grows whenever connections turn out to be lost: older ones are not kept.
-    age: u64,
-    until_ns: u64,
-    pause_ns: u64,
-    why: Option<Error>,
-}
-
-/// A connection in use; gone, unless it is given back.
-struct Taken<'a> {
-    pool: &'a Pool,
-    /// There until this is dropped.
-    link: Option<Link>,
-    age: u64,
-    healthy: bool,
-}
-
-impl Link {
-    fn set_timeout(&self, timeout: Duration) -> RedisResult<()> {
-        match self {
-            Self::One(link) => {
-                link.set_read_timeout(Some(timeout))?;
-                link.set_write_timeout(Some(timeout))
-            }
-            Self::Cluster(link) => {
-                link.set_read_timeout(Some(timeout))?;
-                link.set_write_timeout(Some(timeout))
-            }
+impl Job {
+    async fn run(self, client: Client) {
+        let left = self.until.map_or(self.timeout, |until| until.saturating_duration_since(Instant::now()));
+        if !left.is_zero() {
+            // Whoever asked may have gone.
+            let _ = self.tell.send(client.call(&self.call, left).await);
         }
     }
+}
 
-    fn ask(&mut self, call: &Call, by: By) -> RedisResult<Value> {
-        let command = script::command(call, by);
-        let value = match self {
-            Self::One(link) => link.req_command(&command),
-            Self::Cluster(link) => link.req_command(&command),
-        };
-        value.and_then(Value::extract_error)
+/// What the thread does, until there is no client any more.
+async fn carry(client: Client, mut jobs: UnboundedReceiver<Job>) {
+    while let Some(job) = jobs.recv().await {
+        tokio::spawn(job.run(client.clone()));
     }
 }
 
-impl Pool {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.clock.now().as_nanos()
-    }
-
-    fn take(self: &Arc<Self>, until_ns: u64) -> Result<Taken<'_>, Error> {
-        let mut state = self.state();
-        loop {
-            if let Some(link) = state.idle.pop() {
-                return Ok(Taken { pool: self, link: Some(link), age: state.age, healthy: false });
-            }
-            let now_ns = self.now_ns();
-            let is_pause = state.open == 0 && now_ns < state.until_ns;
-            if let (true, Some(why)) = (is_pause, &state.why) {
-                return Err(why.clone());
-            }
-            if !state.connecting && state.open < MOST && now_ns >= state.until_ns {
-                state.connecting = true;
-                let pool = Arc::clone(self);
-                let attempt = move || pool.connect();
-                if thread::Builder::new().name("tollgate-connect".to_owned()).spawn(attempt).is_err() {
-                    state.connecting = false;
-                    return Err(Error::new(ErrorKind::Unreachable, "no thread can be started to connect"));
-                }
-            }
-            let left_ns = until_ns.saturating_sub(now_ns);
-            if left_ns == 0 {
-                return Err(Error::new(ErrorKind::Timeout, "no connection was free in time"));
-            }
-            let waited = self.changed.wait_timeout(state, Duration::from_nanos(left_ns));
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    /// Makes one more connection.
-    fn connect(&self) {
-        let link = match &self.to {
-            To::One(client) => {
-                client.get_connection_with_timeout(CONNECT).map(|link| Link::One(Box::new(link)))
-            }
-            To::Cluster(client) => client.get_connection().map(|link| Link::Cluster(Box::new(link))),
+impl Shared {
+    fn thread(&self) -> Option<&UnboundedSender<Job>> {
+        let start = || {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build().ok()?;
+            let (sender, jobs) = unbounded_channel();
+            let client = self.client.clone();
+            let run = move || runtime.block_on(carry(client, jobs));
+            thread::Builder::new().name("tollgate-redis".to_owned()).spawn(run).ok()?;
+            Some(sender)
         };
-        let mut state = self.state();
-        state.connecting = false;
-        match link {
-            Ok(link) => {
-                state.open += 1;
-                state.idle.push(link);
-                (state.pause_ns, state.until_ns, state.why) = (0, 0, None);
-            }
-            Err(error) => {
-                state.pause_ns = (state.pause_ns * 2).clamp(PAUSES_NS[0], PAUSES_NS[1]);
-                state.until_ns = self.now_ns().saturating_add(state.pause_ns);
-                state.why = Some(script::failure(&error));
-            }
-        }
-        drop(state);
-        self.changed.notify_all();
-    }
-
-    fn call(self: &Arc<Self>, call: &Call, timeout: Duration) -> Result<Reply, Error> {
-        let until_ns = self.now_ns().saturating_add(saturating_nanos(timeout));
-        let mut taken = self.take(until_ns)?;
-        let mut ask = |by| {
-            let left_ns = until_ns.saturating_sub(self.now_ns());
-            let Some(link) = &mut taken.link else {
-                return Err(std::io::Error::from(std::io::ErrorKind::NotConnected).into());
-            };
-            link.set_timeout(Duration::from_nanos(left_ns.max(1_000)))?;
-            link.ask(call, by)
-        };
-        let value = match ask(By::Hash) {
-            Err(error) if script::is_unknown(&error) => ask(By::Text),
-            other => other,
-        };
-        taken.healthy = match &value {
-            Ok(_) => true,
-            Err(error) => !script::is_lost(error),
-        };
-        if value.as_ref().is_err_and(|error| script::is_lost(error) && !error.is_timeout()) {
-            // The others lead to the same server, and idle ones are not told.
-            self.forget();
-        }
-        let value = value.map_err(|error: RedisError| script::failure(&error))?;
-        script::reply(call, &value)
-    }
-
-    fn forget(&self) {
-        let mut state = self.state();
-        state.age += 1;
-        state.open -= state.idle.len();
-        let old = std::mem::take(&mut state.idle);
-        drop(state);
-        drop(old);
-    }
-}
-
-/// Gives the connection back, or ends it.
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        let mut state = self.pool.state();
-        if self.healthy && self.age == state.age {
-            state.idle.extend(self.link.take());
-        } else {
-            state.open -= 1;
-        }
-        drop(state);
-        self.pool.changed.notify_one();
+        self.thread.get_or_init(start).as_ref()
     }
 }
 
@@ -230,7 +92,7 @@ impl BlockingClient {
     /// # Errors
     /// If the address is none. The error does not repeat it, for there may be a password in it.
     pub fn open(url: &str) -> Result<Self, Error> {
-        Ok(Self::to(To::One(client::one(url)?)))
+        Client::open(url).map(Self::new)
     }
 
     /// A client of a Cluster, of which these are some of the nodes.
@@ -238,12 +100,11 @@ impl BlockingClient {
     /// # Errors
     /// If one of the addresses is none, or there is none.
     pub fn cluster<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
-        Ok(Self::to(To::Cluster(Box::new(client::cluster(urls)?))))
+        Client::cluster(urls).map(Self::new)
     }
 
-    fn to(to: To) -> Self {
-        let pool = Pool { to, state: Mutex::default(), changed: Condvar::new(), clock: StdClock::new() };
-        Self { pool: Arc::new(pool) }
+    fn new(client: Client) -> Self {
+        Self { shared: Arc::new(Shared { client, thread: OnceLock::new() }) }
     }
 
     /// A limiter of this name. All that have the same name, prefix and limits, in whatever process, share their states.
@@ -255,22 +116,29 @@ impl BlockingClient {
 /// Without the address.
 impl fmt::Debug for BlockingClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlockingClient")
-            .field("cluster", &matches!(self.pool.to, To::Cluster(_)))
-            .field("open", &self.pool.state().open)
-            .finish_non_exhaustive()
+        f.debug_struct("BlockingClient").field("client", &self.shared.client).finish_non_exhaustive()
     }
 }
 
 impl BlockingTransport for BlockingClient {
     fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error> {
-        self.pool.call(call, timeout)
+        let (tell, told) = sync_channel(1);
+        let job = Job { call: call.clone(), until: Instant::now().checked_add(timeout), timeout, tell };
+        let sent = self.shared.thread().is_some_and(|thread| thread.send(job).is_ok());
+        let answer = if sent { told.recv_timeout(timeout) } else { Err(RecvTimeoutError::Disconnected) };
+        answer.unwrap_or_else(|error| {
+            Err(match error {
+                RecvTimeoutError::Timeout => {
+                    Error::new(ErrorKind::Timeout, format!("no answer within {timeout:?}"))
+                }
+                RecvTimeoutError::Disconnected => {
+                    Error::new(ErrorKind::Unreachable, "there is no thread to carry calls")
+                }
+            })
+        })
     }
 
     fn part(&self, call: &Call) -> usize {
-        match &self.pool.to {
-            To::One(_) => 0,
-            To::Cluster(_) => slot::part(&call.tag),
-        }
+        self.shared.client.part(call)
     }
 }

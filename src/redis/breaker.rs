@@ -16,6 +16,8 @@
 //! after another probe has taken over it changes nothing, and is no reason for a third while the second is in flight. Tickets
 //! differ by a generation, so a later word is not taken for an earlier one.
 //!
+//! A probe whose caller goes away reports that: it opens again for one pause more of the same length, since nothing was learnt.
+//!
 //! *Late answers.* Calls that were sent before it opened and fail after count no more, and those that succeed do not close it: the probe
 //! does. So the success that matters, of the probe in charge, is never lost; if a probe is overtaken, the server is asked again by the one
 //! that overtook it.
@@ -103,7 +105,7 @@ pub enum BreakerState {
     /// It is.
     #[default]
     Closed,
-    /// One request asks it: if that is answered, all do again.
+    /// The pause is over: one request asks it, at present or as soon as there is one, and if that is answered, all do again.
     HalfOpen,
     /// It is not, for a pause.
     Open,
@@ -250,6 +252,18 @@ impl Circuit {
         }
     }
 
+    /// The caller went away before there was an answer. A probe opens it again, for a pause as long as the last; other calls say
+    /// nothing.
+    pub(super) fn abandoned(&self, permit: &Permit, now_ns: u64, random: u64) -> Change {
+        let Some(ticket) = permit.ticket else { return Change::Nothing };
+        let word = Word::unpack(ticket);
+        let (open, pause_ns) = self.open(word.generation, word.level, now_ns, random);
+        match self.replace(ticket, open) {
+            Ok(()) => Change::Opened { pause_ns },
+            Err(_) => Change::Nothing,
+        }
+    }
+
     /// Open for half to all of the level's pause, and how many nanoseconds that is.
     fn open(&self, generation: u64, level: u64, now_ns: u64, random: u64) -> (Word, u64) {
         let most = self.pause.saturating_mul(1 << level.min(MAX_LEVEL));
@@ -267,13 +281,18 @@ impl Circuit {
         at_ns.saturating_sub(now_ns)
     }
 
-    /// The state, and how many nanoseconds until it may change: until the pause is over, or the probe's deadline.
+    /// The state, and how many nanoseconds until it may change: until the pause is over, or the probe's deadline. Half-open and 0: the
+    /// next request is the probe.
     pub(super) fn state(&self, now_ns: u64) -> (BreakerState, u64) {
         // Ordering: Relaxed; see `admit`.
         match Word::unpack(self.word.load(Ordering::Relaxed)).phase {
             Phase::Closed { .. } => (BreakerState::Closed, 0),
-            Phase::Open { until } => (BreakerState::Open, self.ns_until(until, now_ns)),
-            Phase::HalfOpen { until } => (BreakerState::HalfOpen, self.ns_until(until, now_ns)),
+            Phase::Open { until } if self.passed(now_ns) < until => {
+                (BreakerState::Open, self.ns_until(until, now_ns))
+            }
+            Phase::Open { until } | Phase::HalfOpen { until } => {
+                (BreakerState::HalfOpen, self.ns_until(until, now_ns))
+            }
         }
     }
 }
@@ -393,6 +412,34 @@ mod tests {
         let _ = fail(&circuit, now);
         let late = ask(&circuit, now + 10 * SECOND);
         assert_eq!(circuit.succeeded(&late), Change::Closed);
+    }
+
+    #[test]
+    fn an_abandoned_probe_opens_it_for_a_pause_as_long_as_the_last() {
+        // However long a probe may take.
+        let circuit = Circuit::new(1, Duration::from_secs(1), Duration::MAX, START);
+        let _ = fail(&circuit, START);
+        let mut now = START;
+        for _ in 0..5 {
+            now += 2 * SECOND;
+            let probe = ask(&circuit, now);
+            assert_eq!(circuit.abandoned(&probe, now, u64::MAX), Change::Opened { pause_ns: SECOND });
+            assert_eq!(circuit.abandoned(&probe, now, u64::MAX), Change::Nothing, "once");
+        }
+        assert_eq!(circuit.succeeded(&ask(&circuit, now + 2 * SECOND)), Change::Closed);
+        let call = ask(&circuit, now);
+        assert_eq!(circuit.abandoned(&call, now, 0), Change::Nothing, "no probe");
+        assert_eq!(circuit.state(now), (BreakerState::Closed, 0));
+    }
+
+    #[test]
+    fn it_is_half_open_once_the_pause_is_over_though_nobody_asks() {
+        let circuit = circuit(1);
+        let _ = fail(&circuit, START);
+        let (_, left) = circuit.state(START);
+        assert_eq!(circuit.state(START + left - 1), (BreakerState::Open, 1));
+        assert_eq!(circuit.state(START + left), (BreakerState::HalfOpen, 0));
+        assert_eq!(circuit.state(START + 1_000 * SECOND), (BreakerState::HalfOpen, 0));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //!
 //! *Callers that go away.* A future that is dropped before there was an answer says nothing of the server if it was dropped at once (clients that
 //! hang up could else open the breaker), and much if it had waited: after a quarter of the time-out it counts as a failure. So
-//! callers with shorter time-outs than ours open the breaker as well.
+//! callers with shorter time-outs than ours open the breaker as well. A probe of this kind opens it again for one pause.
 //!
 //! *Clusters.* A node that is down must not keep requests from the others; and failures in a row are seldom in a row where others
 //! succeed between them. So there are a few breakers, by the part of the shared state that a call is about: in a cluster, by ranges of
@@ -38,6 +38,9 @@ pub(crate) const PARTS: usize = 16;
 /// When to come back, if nothing says when the server is asked again.
 const A_SECOND_NS: u64 = 1_000_000_000;
 
+/// A probe that has not reported after so long is given up, whatever the time-out.
+const LONGEST_PROBE: Duration = Duration::from_secs(60);
+
 /// Asks this process's share for a key and a cost.
 type LocalVerb = fn(&Local, &[u8], u64, Timestamp) -> Option<Decision>;
 
@@ -63,8 +66,8 @@ impl Guard {
         let clock = TokioClock::new();
         let breaker = settings.breaker;
         // A probe has as long as a call; whoever has not reported by twice that is gone. Not sooner than a pause, so that callers
-        // that all go away ask no more often than those that stay.
-        let probe = settings.timeout.saturating_mul(2).max(breaker.pause);
+        // that all go away ask no more often than those that stay; and not much later than anyone waits.
+        let probe = settings.timeout.saturating_mul(2).min(LONGEST_PROBE).max(breaker.pause);
         Self {
             circuits: std::array::from_fn(|_| {
                 Circuit::new(breaker.failures, breaker.pause, probe, clock.now().as_nanos()).into()
@@ -196,16 +199,20 @@ impl Guard {
         Decision::new(outcome, cost, self.most, now.as_nanos(), facts).uncharged()
     }
 
+    /// The states of all breakers, and for how many nanoseconds each turns requests away.
+    fn states(&self) -> impl Iterator<Item = (BreakerState, u64)> {
+        let now_ns = self.clock.now().as_nanos();
+        self.circuits.iter().map(move |circuit| circuit.state(now_ns))
+    }
+
     /// The state of the breaker that stays open for longest, and for how many nanoseconds.
     fn worst(&self) -> (BreakerState, u64) {
-        let now_ns = self.clock.now().as_nanos();
-        let states = self.circuits.iter().map(|circuit| circuit.state(now_ns));
-        states.max().unwrap_or_default()
+        self.states().max().unwrap_or_default()
     }
 
     /// How the server fares.
     pub(crate) fn health(&self) -> Health {
-        self.tallies.health(self.worst().0)
+        self.tallies.health(self.worst().0, self.states().any(|(_, left_ns)| left_ns > 0))
     }
 }
 
@@ -248,8 +255,11 @@ impl Flight<'_> {
     }
 
     fn failed(&self, now_ns: u64) {
-        let random = self.guard.random.hash_one((now_ns, crate::sync::thread_number()));
-        self.guard.note(self.circuit.failed(&self.permit, now_ns, random));
+        self.guard.note(self.circuit.failed(&self.permit, now_ns, self.random(now_ns)));
+    }
+
+    fn random(&self, now_ns: u64) -> u64 {
+        self.guard.random.hash_one((now_ns, crate::sync::thread_number()))
     }
 
     /// The time; and how long it took is recorded.
@@ -268,8 +278,11 @@ impl Drop for Flight<'_> {
         }
         self.guard.tallies.count(Tally::Abandoned);
         let now_ns = self.now_ns();
-        if now_ns.saturating_sub(self.began_ns) >= saturating_nanos(self.guard.timeout) / 4 {
+        let waited = now_ns.saturating_sub(self.began_ns) >= saturating_nanos(self.guard.timeout) / 4;
+        if waited && !self.permit.is_probe() {
             self.failed(now_ns);
+        } else {
+            self.guard.note(self.circuit.abandoned(&self.permit, now_ns, self.random(now_ns)));
         }
     }
 }

@@ -49,6 +49,7 @@ pub struct Health {
     pub local: u64,
     /// The breaker's state; of several (in a cluster), the worst.
     pub breaker: BreakerState,
+    turns_away: bool,
     errors: [u64; ErrorKind::ALL.len()],
 }
 
@@ -66,10 +67,14 @@ impl Health {
         sent.fold(0, |sum, kind| sum.wrapping_add(self.errors(kind)))
     }
 
-    /// Whether the server, or a part of it, is not asked at present: the breaker is not closed.
+    /// Whether requests about the server, or a part of it, are turned away at present: a breaker's pause lasts, or its probe is on
+    /// its way.
+    ///
+    /// Not so once the pause is over, until a request comes that asks: [`breaker`](Self::breaker) is
+    /// [`HalfOpen`](BreakerState::HalfOpen) then, however long nobody asks.
     #[must_use]
     pub const fn is_partitioned(&self) -> bool {
-        !matches!(self.breaker, BreakerState::Closed)
+        self.turns_away
     }
 }
 
@@ -167,7 +172,7 @@ impl Tallies {
         self.handles.took(duration);
     }
 
-    pub(super) fn health(&self, breaker: BreakerState) -> Health {
+    pub(super) fn health(&self, breaker: BreakerState, turns_away: bool) -> Health {
         let sum = |of: &dyn Fn(&Stripe) -> u64| {
             self.stripes.iter().fold(0_u64, |sum, stripe| sum.wrapping_add(of(stripe)))
         };
@@ -182,6 +187,7 @@ impl Tallies {
             closed: tally(Tally::Closed),
             local: tally(Tally::Local),
             breaker,
+            turns_away,
             errors: std::array::from_fn(|kind| sum(&|stripe| stripe.errors[kind].load(Relaxed))),
         }
     }
@@ -209,9 +215,10 @@ mod tests {
         for (times, kind) in (1..).zip(ErrorKind::ALL) {
             (0..times).for_each(|_| tallies.error(kind));
         }
-        let health = tallies.health(BreakerState::HalfOpen);
-        let Health { asked, answered, abandoned, probes, opened, open, closed, local, breaker, errors } =
-            health;
+        let health = tallies.health(BreakerState::HalfOpen, true);
+        let Health {
+            asked, answered, abandoned, probes, opened, open, closed, local, breaker, errors, ..
+        } = health;
         assert_eq!(
             [asked, answered, abandoned, probes, opened, open, closed, local],
             [1, 2, 3, 4, 5, 6, 7, 8]

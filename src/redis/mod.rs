@@ -7,7 +7,7 @@
 //! | `plan`, `figures` | a limit as the integers that all reckon with; what a reply means for a request |
 //! | `model`, `in_process` | what the script does, in Rust, and a server of it in this process |
 //! | `script` | what answers on a server, and what is sent to it |
-//! | `client`, `blocking`, `slot` | connections; where a Cluster keeps a key |
+//! | `client`, `blocking`, `connection`, `cluster`, `slot` | connections; where a Cluster keeps a key |
 //! | `atomic` | the mode in which the server decides every request |
 //! | `settings`, `error`, `answer` | what users set, what can fail, what they are told |
 //! | `guard`, `breaker`, `slot`, `local`, `health` | what is done while the server does not answer, and what of it is counted |
@@ -24,6 +24,8 @@ mod blocking;
 mod breaker;
 mod call;
 mod client;
+mod cluster;
+mod connection;
 mod error;
 mod figures;
 mod guard;

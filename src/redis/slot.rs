@@ -1,6 +1,4 @@
-//! The slot of a Cluster that a key is in, by which requests to nodes that are down are told from others.
-//!
-//! Where a call goes is the client library's business. This only says which calls fail together.
+//! The slot of a Cluster that a key is in: where a call about it goes, and which calls fail together.
 
 use super::guard::PARTS;
 

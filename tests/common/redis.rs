@@ -242,6 +242,9 @@ struct Shared {
     refusing: AtomicBool,
     /// How many bytes of answers go through before everything is cut; `u64::MAX` is no such bound.
     cut_after: AtomicU64,
+    /// Connections made so far, and up to which of them all is swallowed.
+    made: AtomicU64,
+    forgotten: AtomicU64,
     done: AtomicBool,
     streams: Mutex<Vec<TcpStream>>,
 }
@@ -257,6 +260,8 @@ impl Proxy {
             silent: AtomicBool::new(false),
             refusing: AtomicBool::new(false),
             cut_after: AtomicU64::new(u64::MAX),
+            made: AtomicU64::new(0),
+            forgotten: AtomicU64::new(0),
             done: AtomicBool::new(false),
             streams: Mutex::default(),
         });
@@ -281,6 +286,11 @@ impl Proxy {
     /// Swallows everything from now on, on old and new connections, or no longer.
     pub(crate) fn silence(&self, silent: bool) {
         self.shared.silent.store(silent, Ordering::SeqCst);
+    }
+
+    /// Swallows everything on the connections that there are, and says so to nobody: new ones are as before.
+    pub(crate) fn forget_old(&self) {
+        self.shared.forgotten.store(self.shared.made.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
     /// Cuts all connections, and refuses new ones until told otherwise.
@@ -331,18 +341,19 @@ impl Shared {
                 continue;
             }
             let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, self.server)) else { continue };
+            let number = self.made.fetch_add(1, Ordering::SeqCst) + 1;
             let mut streams = self.streams.lock().expect("nobody panics with it");
             for (from, to, answers) in [(&client, &server, false), (&server, &client, true)] {
                 let _ = from.set_nodelay(true);
                 let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else { continue };
                 let shared = Arc::clone(self);
-                thread::spawn(move || shared.carry(from, to, answers));
+                thread::spawn(move || shared.carry(from, to, answers, number));
             }
             streams.extend([client, server]);
         }
     }
 
-    fn carry(&self, mut from: TcpStream, mut to: TcpStream, answers: bool) {
+    fn carry(&self, mut from: TcpStream, mut to: TcpStream, answers: bool, number: u64) {
         let mut piece = [0; 16 * 1024];
         loop {
             let length = match from.read(&mut piece) {
@@ -355,7 +366,7 @@ impl Shared {
             if delay > 0 {
                 thread::sleep(Duration::from_micros(delay));
             }
-            if self.silent.load(Ordering::SeqCst) {
+            if self.silent.load(Ordering::SeqCst) || number <= self.forgotten.load(Ordering::SeqCst) {
                 continue;
             }
             let through = if answers { self.through(length) } else { length };

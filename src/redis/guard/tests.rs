@@ -212,16 +212,37 @@ async fn callers_that_go_away_say_something_if_they_waited() {
         let _ = tokio::time::timeout(Duration::from_millis(15), ask(&guard, &server)).await.unwrap_err();
     }
     assert!(guard.health().is_partitioned());
-    // A probe whose caller goes does not wedge it: another goes, after a deadline.
+    // A probe whose caller goes does not wedge it: another goes, after a pause.
     tokio::time::advance(2 * SECOND).await;
     server.asked();
     let _ = tokio::time::timeout(Duration::from_millis(2), ask(&guard, &server)).await.unwrap_err();
-    assert_eq!((server.asked(), guard.health().breaker), (1, BreakerState::HalfOpen));
+    assert_eq!((server.asked(), guard.health().breaker), (1, BreakerState::Open));
     assert_eq!(ask(&guard, &server).await, Err(ErrorKind::Breaker));
     server.now_does(Does::Answer);
     tokio::time::advance(SECOND + TIMEOUT).await;
     assert_eq!(ask(&guard, &server).await, Ok(()));
     assert_eq!(guard.health().breaker, BreakerState::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_turned_away_once_the_pause_is_over() {
+    let (guard, server) = (guard(OnFailure::Open), Fake::new(Does::Fail(ErrorKind::Unreachable)));
+    for _ in 0..3 {
+        let _ = ask(&guard, &server).await;
+    }
+    assert_eq!((guard.health().breaker, guard.health().is_partitioned()), (BreakerState::Open, true));
+    // On a quiet range nobody finds out whether the server is back, and the gauge does not alarm for ever.
+    tokio::time::advance(2 * SECOND).await;
+    assert_eq!((guard.health().breaker, guard.health().is_partitioned()), (BreakerState::HalfOpen, false));
+    // While the probe is on its way, others are turned away.
+    server.now_does(Does::Hang);
+    let probe = tokio::time::timeout(TIMEOUT / 2, ask(&guard, &server));
+    let health = async {
+        tokio::time::sleep(TIMEOUT / 4).await;
+        guard.health()
+    };
+    let (_, health) = tokio::join!(probe, health);
+    assert_eq!((health.breaker, health.is_partitioned()), (BreakerState::HalfOpen, true));
 }
 
 #[tokio::test(start_paused = true)]
