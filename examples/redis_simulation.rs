@@ -43,24 +43,28 @@ fn percent(units: u64, of: u64) -> f64 {
 fn line(name: &str, setup: &Setup, outcome: &Outcome) {
     let limit = setup.limit.most();
     println!(
-        "| {} | {name} | {} | {} | {} | {:.1} | {:.0} | {:.2} | {:.2} | {:.0} |",
+        "| {} | {name} | {} | {} | {} | {:.1} | {:.0} | {:.2} | {:.2} | {:.0} | {:.2} | {:.1} | {:.1} | {:.0} |",
         setup.mode.name(),
         setup.network.name(),
         setup.pattern.name(),
         setup.nodes,
         percent(outcome.over, limit),
         percent(outcome.bound, limit),
-        percent(outcome.stranded, limit * outcome.seconds / 10),
+        percent(outcome.left, limit * outcome.seconds / 10),
+        percent(outcome.stranded, limit),
+        percent(outcome.stranded_bound, limit),
         percent(outcome.refused_with_room, outcome.offered),
+        percent(outcome.waited, outcome.offered),
+        outcome.waited_us as f64 / 1e3 / outcome.waited.max(1) as f64,
         outcome.calls as f64 / outcome.seconds as f64,
     );
 }
 
 fn main() {
     println!(
-        "| mode | limit | way | requests | N | over, % of the limit | at most | stranded, % | refused with room, % | calls/s |"
+        "| mode | limit | way | requests | N | over, % of the limit | at most | left at the end, % | stranded, % | at most | refused with room, % | waited, % | ms | calls/s |"
     );
-    println!("|---|---|---|---|--:|--:|--:|--:|--:|--:|");
+    println!("|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
     let mut windows = Vec::new();
     let mut exceeded = 0;
     for mode in Mode::ALL {
