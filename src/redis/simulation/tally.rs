@@ -18,6 +18,8 @@ pub struct Outcome {
     pub offered_between: u64,
     /// Refused while there was room.
     pub refused_with_room: u64,
+    /// Refused while the server had units.
+    pub refused_early: u64,
     /// Units of windows that were left at their end though they were asked for.
     pub left: u64,
     /// The most units that were charged to a window and not spent in it.
@@ -58,7 +60,17 @@ pub(super) struct Exact {
 impl Exact {
     pub(super) fn new(limit: Limit) -> Self {
         let window_ns = u64::try_from(limit.quota().period().as_nanos()).unwrap_or(u64::MAX);
-        Self { limit, window_ns, window: 0, admitted: 0, refused: false, charged: 0, owed: 0.0, at_ns: 0, peak: 0.0 }
+        Self {
+            limit,
+            window_ns,
+            window: 0,
+            admitted: 0,
+            refused: false,
+            charged: 0,
+            owed: 0.0,
+            at_ns: 0,
+            peak: 0.0,
+        }
     }
 
     /// Ends windows that are over.
@@ -110,6 +122,7 @@ impl Exact {
             _ => self.admitted < self.limit.most(),
         };
         outcome.refused_with_room += u64::from(room);
+        outcome.refused_early += u64::from(room && self.charged < self.limit.most());
     }
 
     pub(super) fn finish(&mut self, outcome: &mut Outcome) {
