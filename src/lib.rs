@@ -132,9 +132,13 @@ pub mod guide {
         #![doc = include_str!("guide/redis_lease.md")]
     }
     #[cfg(feature = "redis")]
+    pub mod redis_simulation {
+        #![doc = include_str!("guide/redis_simulation.md")]
+        #![doc = include_str!("guide/redis_simulation.svg")]
+    }
+    #[cfg(feature = "redis")]
     pub mod redis_write_back {
         #![doc = include_str!("guide/redis_write_back.md")]
-        #![doc = include_str!("guide/redis_simulation.svg")]
     }
     #[cfg(feature = "rules")]
     pub mod rules {

@@ -56,7 +56,7 @@ fn what_is_admitted_is_within_the_bound() {
                     let outcome = run(&setup);
                     say(&setup, &outcome);
                     assert!(outcome.over <= outcome.bound, "{setup:?}: {outcome:?}");
-                    if mode == Mode::Lease {
+                    if mode != Mode::WriteBack {
                         assert!(
                             outcome.charged >= outcome.admitted,
                             "only what is charged is spent: {outcome:?}"
@@ -87,13 +87,41 @@ fn faults_cost_no_more_than_the_bound_says() {
                 assert!(outcome.charged <= outcome.admitted, "nothing is charged twice: {outcome:?}");
                 let found = outcome.charged + outcome.dropped + outcome.pending;
                 assert!(found >= outcome.admitted, "nothing is lost: {outcome:?}");
-                let leases = Setup { mode: Mode::Lease, ..setup };
-                let outcome = run(&leases);
-                say(&leases, &outcome);
-                assert!(outcome.over <= outcome.bound, "{leases:?}: {outcome:?}");
+                for mode in [Mode::Awaited, Mode::Lease] {
+                    let leases = Setup { mode, ..setup };
+                    let outcome = run(&leases);
+                    say(&leases, &outcome);
+                    assert!(outcome.over <= outcome.bound, "{leases:?}: {outcome:?}");
+                }
             }
         }
     }
+}
+
+#[test]
+fn what_is_stranded_is_within_the_formula() {
+    for limit in [limits()[0], limits()[2]] {
+        for nodes in [1, 4, 10] {
+            for pattern in Pattern::ALL {
+                for network in [Network::Lan, Network::Regions] {
+                    let setup = setup(Mode::Awaited, limit, nodes, pattern, network);
+                    let outcome = run(&setup);
+                    say(&setup, &outcome);
+                    assert!(outcome.stranded <= outcome.stranded_bound, "{setup:?}: {outcome:?}");
+                    assert!(outcome.waited < outcome.offered || nodes > 1, "{setup:?}: {outcome:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_request_that_waits_is_refused_less_often() {
+    let quota = Quota::new(1_000, Duration::from_secs(10));
+    let sync = setup(Mode::Lease, Limit::fixed_window(quota), 25, Pattern::Burst, Network::Lan);
+    let (sync, awaited) = (run(&sync), run(&Setup { mode: Mode::Awaited, ..sync }));
+    assert!(awaited.refused_with_room < sync.refused_with_room / 2, "{awaited:?} {sync:?}");
+    assert!(sync.waited == 0 && awaited.waited > 0, "{awaited:?} {sync:?}");
 }
 
 #[test]

@@ -20,7 +20,8 @@ mod options;
 mod simulated;
 
 pub use self::blocking::BlockingLeaseLimiter;
-pub(crate) use self::book::{Book, Checked, Due, Granted, Habits};
+pub(crate) use self::book::{Book, Checked, Due, Granted, Habits, Landed, Waiting};
 pub use self::counters::LeaseCounters;
+pub(crate) use self::holding::Holding;
 pub use self::limiter::LeaseLimiter;
 pub use self::options::{LeaseBuildError, LeaseBuilder};

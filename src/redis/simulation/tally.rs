@@ -18,8 +18,18 @@ pub struct Outcome {
     pub offered_between: u64,
     /// Refused while there was room.
     pub refused_with_room: u64,
+    /// Refused while the server had units.
+    pub refused_early: u64,
     /// Units of windows that were left at their end though they were asked for.
+    pub left: u64,
+    /// The most units that were charged to a window and not spent in it.
     pub stranded: u64,
+    /// What the mode's text says that this is at most; see [`run`](super::run).
+    pub stranded_bound: u64,
+    /// Requests that waited for an answer of the server.
+    pub waited: u64,
+    /// For how long, all together, in microseconds.
+    pub waited_us: u64,
     /// Calls to the server.
     pub calls: u64,
     /// How long it took, in virtual seconds.
@@ -39,6 +49,8 @@ pub(super) struct Exact {
     window: u64,
     admitted: u64,
     refused: bool,
+    /// To the present window, by the server.
+    charged: u64,
     /// Of GCRA: owed, in units, and as of when.
     owed: f64,
     at_ns: u64,
@@ -48,7 +60,17 @@ pub(super) struct Exact {
 impl Exact {
     pub(super) fn new(limit: Limit) -> Self {
         let window_ns = u64::try_from(limit.quota().period().as_nanos()).unwrap_or(u64::MAX);
-        Self { limit, window_ns, window: 0, admitted: 0, refused: false, owed: 0.0, at_ns: 0, peak: 0.0 }
+        Self {
+            limit,
+            window_ns,
+            window: 0,
+            admitted: 0,
+            refused: false,
+            charged: 0,
+            owed: 0.0,
+            at_ns: 0,
+            peak: 0.0,
+        }
     }
 
     /// Ends windows that are over.
@@ -75,9 +97,14 @@ impl Exact {
         let limit = self.limit.most();
         outcome.over = outcome.over.max(self.admitted.saturating_sub(limit));
         if self.refused {
-            outcome.stranded += limit.saturating_sub(self.admitted);
+            outcome.left += limit.saturating_sub(self.admitted);
         }
-        (self.admitted, self.refused) = (0, false);
+        outcome.stranded = outcome.stranded.max(self.charged.saturating_sub(self.admitted));
+        (self.admitted, self.refused, self.charged) = (0, false, 0);
+    }
+
+    pub(super) fn charge(&mut self, units: u64) {
+        self.charged += units;
     }
 
     pub(super) fn request(&mut self, admitted: bool, outcome: &mut Outcome) {
@@ -95,6 +122,7 @@ impl Exact {
             _ => self.admitted < self.limit.most(),
         };
         outcome.refused_with_room += u64::from(room);
+        outcome.refused_early += u64::from(room && self.charged < self.limit.most());
     }
 
     pub(super) fn finish(&mut self, outcome: &mut Outcome) {
