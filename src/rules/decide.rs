@@ -358,9 +358,8 @@ fn part(active: &Active, key: &Key<'_>, index: u32, now_ns: u64, hasher: &Hasher
             let hash = match rule.counted_by {
                 0 => hasher.hash_one((index, now_ns)),
                 // The same keys in all processes that share it.
-                _ if rule.is_shared() => {
-                    Hasher::with_seeds(1, 2, 3, 4).hash_one((&rule.identity, key.as_str()))
-                }
+                #[cfg(feature = "redis")]
+                _ if rule.is_shared() => super::shared::hash(&rule.identity, key.as_str()),
                 _ => hasher.hash_one((&rule.identity, key.as_str())),
             };
             // The top of the hash as a part of a million.

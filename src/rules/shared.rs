@@ -6,6 +6,7 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::pin::Pin;
 
+use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
 use super::spec::{self, Mode, OnFailure, Shared};
@@ -185,6 +186,12 @@ impl Servers {
         }
         Ok(SharedLimiter(counts))
     }
+}
+
+/// A number by which a key of a rule is chosen alike by all processes, whatever they were built for.
+pub(super) fn hash(identity: &str, key: &str) -> u64 {
+    let digest = Sha256::new().chain_update(identity).chain_update([0]).chain_update(key).finalize();
+    digest.iter().take(8).fold(0, |hash, byte| (hash << 8) | u64::from(*byte))
 }
 
 /// What the script in Redis knows of algorithms.
@@ -461,3 +468,14 @@ tells_later!(
     |held, key, cost| ready(held.check_n_waiting(key, cost)),
     ready(held.look(key, cost))
 );
+
+#[cfg(test)]
+mod tests {
+    use super::hash;
+
+    /// As `printf 'd|a\0x' | sha256sum` says: other builds have to choose the same keys.
+    #[test]
+    fn keys_are_chosen_alike_by_all_builds() {
+        assert_eq!(hash("d|a", "x"), 0xdae8_ebba_aaf8_2961);
+    }
+}
