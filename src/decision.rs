@@ -152,6 +152,22 @@ impl Decision {
         Self { charge: Charge::None, ..self }
     }
 
+    /// The same after its charge was taken back: as much more is left.
+    #[cfg(all(feature = "redis", feature = "rules"))]
+    pub(crate) fn given_back(self) -> Self {
+        let units = self.charged();
+        let mut facts = self.facts;
+        match &mut facts {
+            Facts::Pace { ahead, interval, .. } | Facts::Ticks { ahead, interval, .. } => {
+                *ahead = ahead.saturating_sub(units.saturating_mul(*interval));
+            }
+            Facts::Batch { used, .. } => *used = used.saturating_sub(units),
+            Facts::Blend { current, .. } => *current = current.saturating_sub(units),
+            Facts::Plain { remaining, .. } => *remaining = remaining.saturating_add(units).min(self.limit),
+        }
+        Self { facts, ..self }.uncharged()
+    }
+
     /// The units that were charged.
     pub(crate) const fn charged(&self) -> u64 {
         match (self.outcome, self.charge) {

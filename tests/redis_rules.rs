@@ -12,6 +12,8 @@ mod real;
 mod redis;
 #[path = "redis_rules/together.rs"]
 mod together;
+#[path = "redis_rules/undone.rs"]
+mod undone;
 
 use std::future::Future;
 

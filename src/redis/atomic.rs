@@ -113,6 +113,13 @@ impl<T> AtomicLimiter<T> {
     pub(crate) fn unasked<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
         self.shared.guard.fallback(&key.bytes(), cost, self.shared.clock.now())
     }
+
+    /// Takes back what needs no server for it.
+    pub(crate) fn refund_here<K: Key + ?Sized>(&self, key: &K, answer: &Answer) {
+        if answer.by() == DecidedBy::Local {
+            self.shared.undo(&key.bytes(), answer, None);
+        }
+    }
 }
 
 impl<T> Shared<T> {
@@ -149,6 +156,11 @@ impl<T> Shared<T> {
             _ => self.plan.looked(&reply, cost, at),
         };
         Answer::new(decision, DecidedBy::Server)
+    }
+
+    /// Takes back what this process's share was charged.
+    fn undo(&self, key: &[u8], answer: &Answer, now: Option<Timestamp>) -> u64 {
+        self.guard.undo(key, &answer.decision(), now.unwrap_or_else(|| self.clock.now()))
     }
 
     /// What there is to take back of an answer.
@@ -223,8 +235,9 @@ macro_rules! limiter {
             }
 
             /// Takes back what an answer charged and what is not paid meanwhile: of GCRA, what time has not given back yet; of
-            /// windows, nothing once the window is over. Returns the units taken back, a part of one as a whole; 0 if the server did not make
-            /// the decision. Do it once: nobody remembers.
+            /// windows, nothing once the window is over. Returns the units taken back, a part of one as a whole. What
+            /// this process's share admitted ([`DecidedBy::Local`]) is given back to it, without asking anybody; 0 of what nobody
+            /// decided. Do it once: nobody remembers.
             ///
             /// # Errors
             /// If the server does not answer. It may have taken them back.
@@ -264,8 +277,11 @@ macro_rules! limiter {
                 answer: &Answer,
                 now: Option<Timestamp>,
             ) -> Result<u64, Error> {
-                let shared = &*self.shared;
-                let Some(call) = shared.refund(&key.bytes(), answer, now) else { return Ok(0) };
+                let (shared, key) = (&*self.shared, key.bytes());
+                if answer.by() == DecidedBy::Local {
+                    return Ok(shared.undo(&key, answer, now));
+                }
+                let Some(call) = shared.refund(&key, answer, now) else { return Ok(0) };
                 let result = shared.guard.$ask(&shared.transport, &call)$(.$await)?;
                 result.map(|reply| reply.granted)
             }

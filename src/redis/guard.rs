@@ -162,6 +162,12 @@ impl Guard {
         self.without_server(key, cost, now, Local::peek)
     }
 
+    /// Takes back what this process's share was charged in a [`fallback`](Self::fallback). Returns the units taken back.
+    pub(crate) fn undo(&self, key: &[u8], charge: &Decision, now: Timestamp) -> u64 {
+        let local = self.local.get().and_then(Option::as_ref).filter(|_| charge.charged() > 0);
+        local.map_or(0, |local| local.undo(key, charge, now))
+    }
+
     fn without_server(&self, key: &[u8], cost: u64, now: Timestamp, verb: LocalVerb) -> Answer {
         let (decision, by) = match self.on_failure {
             OnFailure::Open => (self.undecided(Outcome::Allowed, cost, now), DecidedBy::Open),

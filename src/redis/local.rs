@@ -86,8 +86,8 @@ impl Share {
         each!(self, limiter => limiter.peek_at(key, cost, now))
     }
 
-    fn undo(&self, key: &[u8], charge: &Decision, now: Timestamp) {
-        each!(self, limiter => limiter.refund_n_at(key, charge, charge.cost(), now));
+    fn undo(&self, key: &[u8], charge: &Decision, now: Timestamp) -> u64 {
+        each!(self, limiter => limiter.refund_n_at(key, charge, charge.cost(), now))
     }
 }
 
@@ -136,6 +136,12 @@ impl Local {
             charges.push(charge);
         }
         charges.into_iter().reduce(tighter)
+    }
+
+    /// Takes back what [`check`](Self::check) charged. Of several limits, the one that the decision's figures are of, and those that are
+    /// alike: it says nothing of the others. Returns the units taken back.
+    pub(super) fn undo(&self, key: &[u8], charge: &Decision, now: Timestamp) -> u64 {
+        self.shares.iter().map(|share| share.undo(key, charge, now)).max().unwrap_or(0)
     }
 }
 

@@ -170,7 +170,8 @@ impl<'r> Asks<'r> {
         if several {
             self.look_together(when);
         }
-        let admitted = (!several || self.outcome() == Outcome::Allowed) && self.charge_all(when);
+        let admits = !several || (self.outcome() == Outcome::Allowed && self.look_at_shared());
+        let admitted = admits && self.charge_all(when);
         if several && !admitted && self.charged() {
             self.undo(when);
             self.look_again(when);
@@ -212,6 +213,47 @@ impl<'r> Asks<'r> {
         }
     }
 
+    /// Looks at shared ones whose charges cannot be taken back, if there are several; whether none of them refuses.
+    fn look_at_shared(&mut self) -> bool {
+        for place in self.to_look_at() {
+            let besides = self.besides(place);
+            if let (Some(ask), Some(said)) = (self.asks.get_mut(place), self.said.get_mut(place))
+                && let Some(shared) = ask.active.shared()
+                && let Some(looked) = shared.limiter.look(ask.key.as_str(), ask.cost.saturating_add(besides))
+            {
+                ask.hear(said, looked);
+            }
+        }
+        self.go_on()
+    }
+
+    /// Those of which it has to be known beforehand whether they admit.
+    pub(super) fn to_look_at(&self) -> SmallVec<[usize; 2]> {
+        let stay = |(_, (ask, said)): &(usize, (&Ask<'_>, &Decided))| {
+            refuses(said.part) && ask.is_shared() && ask.cost > 0 && !ask.undoes()
+        };
+        let places: SmallVec<[usize; 2]> =
+            self.asks.iter().zip(&self.said).enumerate().filter(stay).map(|(place, _)| place).collect();
+        if places.len() > 1 { places } else { SmallVec::new() }
+    }
+
+    /// What others before it would charge to the same key.
+    pub(super) fn besides(&self, place: usize) -> u64 {
+        let Some((ask, before)) = self.asks.get(..=place).and_then(<[_]>::split_last) else { return 0 };
+        let same = before.iter().zip(&self.said).filter(|(_, said)| refuses(said.part));
+        let same = same.filter(|(other, _)| other.counts_the_same(ask));
+        same.fold(0_u64, |sum, (other, _)| sum.saturating_add(other.cost))
+    }
+
+    /// After a look at shared ones: whether the request may go on. Then they have yet to be asked.
+    pub(super) fn go_on(&mut self) -> bool {
+        let admits = self.outcome() == Outcome::Allowed;
+        for (_, said) in self.each(refuses).filter(|(ask, _)| admits && ask.is_shared()) {
+            (said.decision, said.by) = (None, None);
+        }
+        admits
+    }
+
     /// Those that can be taken back first. Whether the request may go.
     pub(super) fn charge_all<C: Clock>(&mut self, when: When<'_, C>) -> bool {
         for undoes in [true, false] {
@@ -246,6 +288,24 @@ impl<'r> Asks<'r> {
                 shared.limiter.refund(ask.key.as_str(), charge, said.by);
             }
         }
+    }
+
+    /// The same of what this process counts alone.
+    #[cfg(feature = "redis")]
+    pub(super) fn undo_here<C: Clock>(&mut self, when: When<'_, C>) {
+        for (ask, said) in self.each(|_| true) {
+            if let (true, Some(limiter), Some(charge)) = (ask.charged, ask.active.limiter(), &said.decision) {
+                ask.charged = false;
+                let store = limiter.generation.store();
+                store.give_back(ask.key.as_str(), when, charge, charge.charged());
+            }
+        }
+    }
+
+    /// A rule and what it says, by its place.
+    #[cfg(feature = "redis")]
+    pub(super) fn at(&mut self, place: usize) -> Option<(&mut Ask<'r>, &mut Decided)> {
+        Some((self.asks.get_mut(place)?, self.said.get_mut(place)?))
     }
 
     /// Whether the rules of a newer load count for all of them where these do.
@@ -298,9 +358,8 @@ fn part(active: &Active, key: &Key<'_>, index: u32, now_ns: u64, hasher: &Hasher
             let hash = match rule.counted_by {
                 0 => hasher.hash_one((index, now_ns)),
                 // The same keys in all processes that share it.
-                _ if rule.is_shared() => {
-                    Hasher::with_seeds(1, 2, 3, 4).hash_one((&rule.identity, key.as_str()))
-                }
+                #[cfg(feature = "redis")]
+                _ if rule.is_shared() => super::shared::hash(&rule.identity, key.as_str()),
                 _ => hasher.hash_one((&rule.identity, key.as_str())),
             };
             // The top of the hash as a part of a million.
@@ -489,7 +548,13 @@ impl Ask<'_> {
         said.decision = match self.limiter() {
             Some((limiter, spare)) => Some(limiter.look(self.key.as_str(), cost, spare, when)),
             // It is asked once; what it said and was charged for has been taken back.
-            None if self.is_shared() => said.decision.map(Decision::uncharged),
+            #[cfg(feature = "redis")]
+            None if self.is_shared() => {
+                let undoes = self.undoes();
+                said.decision.map(|said| if undoes { said.given_back() } else { said.uncharged() })
+            }
+            #[cfg(not(feature = "redis"))]
+            None if self.is_shared() => None,
             None => self.uncounted(when.now_ns),
         };
     }
@@ -500,7 +565,12 @@ impl Ask<'_> {
             (Some(one), Some(two)) => {
                 Arc::ptr_eq(&one.generation, &two.generation) && self.key.as_str() == other.key.as_str()
             }
-            _ => false,
+            _ => match (self.active.shared(), other.active.shared()) {
+                (Some(one), Some(two)) => {
+                    Arc::ptr_eq(&one.limiter, &two.limiter) && self.key.as_str() == other.key.as_str()
+                }
+                _ => false,
+            },
         }
     }
 

@@ -337,7 +337,8 @@ fn ready(
         if let Some(last) = last_shared.filter(|last| last.made == made) {
             return Ok(Ready::Done(Gate::Shared(last.clone())));
         }
-        let limiter = Arc::new(servers.limiter(&rule.identity, quota, algorithm, how)?);
+        let limiter =
+            Arc::new(servers.limiter(&rule.identity, quota, algorithm, how, last_shared.is_some())?);
         return Ok(Ready::Done(Gate::Shared(Shared { limiter, made })));
     }
     if let Some(last) = last

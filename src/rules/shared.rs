@@ -6,6 +6,7 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::pin::Pin;
 
+use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
 use super::spec::{self, Mode, OnFailure, Shared};
@@ -147,17 +148,20 @@ impl Servers {
         self.alone || self.server.is_some()
     }
 
-    /// The limiter of a rule, by its identity.
+    /// The limiter of a rule, by its identity; whether another one has counted for it until now.
     pub(super) fn limiter(
         &self,
         name: &str,
         quota: Quota,
         algorithm: spec::Algorithm,
         how: Shared,
+        succeeds: bool,
     ) -> Result<SharedLimiter, Unmade> {
         let limit = limit(quota, algorithm).ok_or(NoStore::Algorithm)?;
         // Those that fetch and post do it by tasks; whoever loads rules again may be a thread that knows of no runtime.
-        let _entered = self.runtime.as_ref().map(Handle::enter);
+        // The one in which the server was named may have ended meanwhile.
+        let kept = self.runtime.as_ref().filter(|_| Handle::try_current().is_err());
+        let _entered = kept.map(Handle::enter);
         macro_rules! of {
             ($client:expr) => {{
                 let builder = set($client.limiter(name, limit), how);
@@ -177,8 +181,17 @@ impl Servers {
             Server::Blocking(client) => of!(client),
             Server::BlockingInProcess(server) => of!(server),
         };
+        if succeeds {
+            counts.succeed();
+        }
         Ok(SharedLimiter(counts))
     }
+}
+
+/// A number by which a key of a rule is chosen alike by all processes, whatever they were built for.
+pub(super) fn hash(identity: &str, key: &str) -> u64 {
+    let digest = Sha256::new().chain_update(identity).chain_update([0]).chain_update(key).finalize();
+    digest.iter().take(8).fold(0, |hash, byte| (hash << 8) | u64::from(*byte))
 }
 
 /// What the script in Redis knows of algorithms.
@@ -230,6 +243,17 @@ impl SharedLimiter {
         said(self.0.check_async(key, cost).await)
     }
 
+    /// What a check would say, of a mode whose charges are not taken back; charges nothing. `None` of others, and if only the server
+    /// knows.
+    pub(super) fn look(&self, key: &str, cost: u64) -> Option<Said> {
+        self.0.look(key, cost).map(said)
+    }
+
+    /// The same for who may wait.
+    pub(super) async fn look_async(&self, key: &str, cost: u64) -> Option<Said> {
+        self.0.look_async(key, cost).await.map(said)
+    }
+
     /// Takes a charge back, as far as that needs no waiting.
     pub(super) fn refund(&self, key: &str, charge: &Decision, by: Option<By>) {
         if let Some(by) = by {
@@ -272,6 +296,15 @@ trait Counts: Send + Sync {
     fn undoes(&self) -> bool {
         true
     }
+    /// What a check would decide, where a charge cannot be taken back.
+    fn look(&self, _key: &str, _cost: u64) -> Option<Answer> {
+        None
+    }
+    fn look_async<'a>(&'a self, _key: &'a str, _cost: u64) -> Awaited<'a, Option<Answer>> {
+        Box::pin(ready(None))
+    }
+    /// Another limiter has counted for the rule until now.
+    fn succeed(&self) {}
     fn health(&self) -> Health;
 }
 
@@ -287,7 +320,9 @@ macro_rules! awaits {
                 Box::pin(self.check_n(key, cost))
             }
 
-            fn refund(&self, _key: &str, _answer: &Answer) {}
+            fn refund(&self, key: &str, answer: &Answer) {
+                self.refund_here(key, answer);
+            }
 
             fn refund_async<'a>(&'a self, key: &'a str, answer: &'a Answer) -> Awaited<'a, ()> {
                 Box::pin(async move {
@@ -334,20 +369,15 @@ macro_rules! blocks {
 
 blocks!(BlockingClient, BlockingInProcess);
 
-/// What this process holds decides, and a check that may wait asks for more. Units of write-back are not given back: it has
-/// told nobody yet, or has told them already.
+/// What this process holds decides, and a check that may wait asks for more.
 macro_rules! holds {
-    ($limiter:ty, $wait:ident $(, $await:tt)?; undoes: $undoes:literal, |$held:ident, $key:ident, $answer:ident| $refund:expr) => {
+    ($limiter:ty, $wait:ident $(, $await:tt)?; |$held:ident, $key:ident, $answer:ident| $refund:expr) => {
         impl Counts for $limiter {
             holds!(@check $wait $($await)?);
 
             fn refund(&self, $key: &str, $answer: &Answer) {
                 let $held = self;
                 let _: u64 = $refund;
-            }
-
-            fn undoes(&self) -> bool {
-                $undoes
             }
 
             fn refund_async<'a>(&'a self, key: &'a str, answer: &'a Answer) -> Awaited<'a, ()> {
@@ -380,7 +410,72 @@ macro_rules! holds {
     };
 }
 
-holds!(LeaseLimiter, check_n_async, await; undoes: true, |held, key, answer| held.refund(key, answer));
-holds!(BlockingLeaseLimiter, check_n_wait; undoes: true, |held, key, answer| held.refund(key, answer));
-holds!(WriteBackLimiter, check_n_async, await; undoes: false, |_held, _key, _answer| 0);
-holds!(BlockingWriteBackLimiter, check_n_waiting; undoes: false, |_held, _key, _answer| 0);
+holds!(LeaseLimiter, check_n_async, await; |held, key, answer| held.refund(key, answer));
+holds!(BlockingLeaseLimiter, check_n_wait; |held, key, answer| held.refund(key, answer));
+
+macro_rules! tells_later {
+    ($limiter:ty, $check:ident, |$held:ident, $key:ident, $cost:ident| $checked:expr, $looked:expr) => {
+        impl Counts for $limiter {
+            fn check(&self, key: &str, cost: u64) -> Answer {
+                self.$check(key, cost)
+            }
+
+            fn check_async<'a>(&'a self, $key: &'a str, $cost: u64) -> Awaited<'a, Answer> {
+                let $held = self;
+                Box::pin($checked)
+            }
+
+            // It has told nobody yet, or has told them already.
+            fn refund(&self, _key: &str, _answer: &Answer) {}
+
+            fn refund_async<'a>(&'a self, _key: &'a str, _answer: &'a Answer) -> Awaited<'a, ()> {
+                Box::pin(ready(()))
+            }
+
+            fn undoes(&self) -> bool {
+                false
+            }
+
+            fn look(&self, key: &str, cost: u64) -> Option<Answer> {
+                self.look(key, cost)
+            }
+
+            fn look_async<'a>(&'a self, $key: &'a str, $cost: u64) -> Awaited<'a, Option<Answer>> {
+                let $held = self;
+                Box::pin($looked)
+            }
+
+            fn succeed(&self) {
+                self.succeed();
+            }
+
+            fn health(&self) -> Health {
+                self.health()
+            }
+        }
+    };
+}
+
+tells_later!(
+    WriteBackLimiter,
+    check_n,
+    |held, key, cost| held.check_n_async(key, cost),
+    held.look_async(key, cost)
+);
+tells_later!(
+    BlockingWriteBackLimiter,
+    check_n_waiting,
+    |held, key, cost| ready(held.check_n_waiting(key, cost)),
+    ready(held.look(key, cost))
+);
+
+#[cfg(test)]
+mod tests {
+    use super::hash;
+
+    /// As `printf 'd|a\0x' | sha256sum` says: other builds have to choose the same keys.
+    #[test]
+    fn keys_are_chosen_alike_by_all_builds() {
+        assert_eq!(hash("d|a", "x"), 0xdae8_ebba_aaf8_2961);
+    }
+}

@@ -134,6 +134,9 @@ where
     /// does not say whose it is, it answers `None`, and [`RateLimitLayer::missing`] says what happens: by default the request is
     /// refused. A request that no rule is for goes.
     ///
+    /// **Rules that processes share (`store: redis`) need [`awaited`](RateLimitLayer::awaited)**, unless the client is a blocking one: without
+    /// it a rule of the mode `atomic` is never asked, and each process decides by the rule's `on_failure`.
+    ///
     /// The rules stay yours to load again, watch and publish. Requests beyond a rule's soft limit go on with
     /// [`SoftLimited`](super::SoftLimited) among their extensions.
     ///

@@ -157,9 +157,12 @@ impl<C: Clock> Core<C> {
         }
     }
 
-    /// Puts units back that were leased for an answer which nobody has seen, or wants.
+    /// Puts units back that were leased for an answer which nobody has seen, or wants; or gives them back to this process's share.
     pub(super) fn give(&self, key: Name<'_>, answer: &Answer) -> u64 {
         let decision = answer.decision();
+        if answer.by() == DecidedBy::Local {
+            return self.guard.undo(&key.bytes(), &decision, self.now());
+        }
         self.book.give(key, decision.charged(), answer.leased_until_ns(), self.now_ns())
     }
 

@@ -290,3 +290,36 @@ impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
         self.shared.core.guard.health()
     }
 }
+
+#[cfg(feature = "rules")]
+impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
+    /// What [`check_n_waiting`](Self::check_n_waiting) would decide, and what it would ask for; charges nothing. `None` if only the server
+    /// knows.
+    pub(crate) fn look<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Option<Answer> {
+        let (shared, key) = (&self.shared, key.bytes());
+        let core = &shared.core;
+        // The limiter's own clock may be one that is set.
+        let clock = StdClock::new();
+        let began = clock.now();
+        for round in 0.. {
+            let answers = shared.bell().answers;
+            let checked = core.look(&key, cost, core.now());
+            if checked.wakes {
+                shared.wake();
+            }
+            let left = core.timeout.saturating_sub(clock.now().duration_since(began));
+            if checked.verdict != Verdict::Asked || left == Duration::ZERO || round >= ROUNDS {
+                return core.looked(checked);
+            }
+            let is_silent = |bell: &mut Bell| bell.answers == answers;
+            // Looked at once more, whether or not it was told in time.
+            let _ = shared.told.wait_timeout_while(shared.bell(), left, is_silent);
+        }
+        None
+    }
+
+    /// See [`Book::succeed`](super::book::Book::succeed).
+    pub(crate) fn succeed(&self) {
+        self.shared.core.book.succeed(self.shared.core.now_ns());
+    }
+}

@@ -121,6 +121,9 @@ pub(crate) enum Verdict {
     Full,
 }
 
+/// Spends so many units of an entry at a time, or only looks whether it could.
+type Spends = fn(&Entry, u64, u64) -> Spend;
+
 /// A call to be sent, and whose it is.
 #[derive(Clone, Debug)]
 #[must_use = "what is not sent must be reported as failed"]
@@ -165,6 +168,15 @@ impl Book {
         }
     }
 
+    /// Another limiter decided about these keys until now: what it let through is known to the server, so keys begin with nothing, and are
+    /// asked about first, until what it may have let through is paid.
+    #[cfg(feature = "rules")]
+    pub(crate) fn succeed(&self, now_ns: u64) {
+        let rest_ns = self.plan.refill_us().saturating_mul(1_000);
+        // Ordering: Relaxed; see `sweep`.
+        self.pressed_until_ns.fetch_max(now_ns.saturating_add(rest_ns), Ordering::Relaxed);
+    }
+
     /// Whether the last call failed.
     pub(crate) fn is_failing(&self) -> bool {
         // Ordering: Relaxed, here and where it is set. It chooses between two ways that are both kept in order by the ledgers.
@@ -183,6 +195,13 @@ impl Book {
             Some(decision) => Checked { decision, verdict: Verdict::Held, wakes: false },
             None => self.check_slow(key, cost, now_ns),
         }
+    }
+
+    /// What [`check`](Self::check) would decide, and ask for; charges nothing.
+    #[cfg(feature = "rules")]
+    pub(crate) fn look(&self, key: &[u8], cost: u64, now_ns: u64) -> Checked {
+        let checked = self.decide_slow(key, cost, now_ns, Entry::look);
+        Checked { decision: checked.decision.uncharged(), ..checked }
     }
 
     /// The common case of [`check`](Self::check): there is an allowance, or it is known that more will not be had. Else nothing is done.
@@ -230,6 +249,10 @@ impl Book {
 
     #[cold]
     pub(super) fn check_slow(&self, key: &[u8], cost: u64, now_ns: u64) -> Checked {
+        self.decide_slow(key, cost, now_ns, Entry::spend)
+    }
+
+    fn decide_slow(&self, key: &[u8], cost: u64, now_ns: u64, spend: Spends) -> Checked {
         if cost > self.most {
             let decision = self.refuse(Outcome::Never, cost, now_ns);
             return Checked { decision, verdict: Verdict::Held, wakes: false };
@@ -239,7 +262,7 @@ impl Book {
                 let decision = self.refuse(Outcome::Denied, cost, now_ns);
                 return Checked { decision, verdict: Verdict::Full, wakes: false };
             };
-            match self.check_entry(&entry, cost, now_ns) {
+            match self.check_entry(&entry, cost, now_ns, spend) {
                 Some((decision, verdict, asks)) => {
                     if asks {
                         self.queue().urgent.push_back(entry);
@@ -277,7 +300,13 @@ impl Book {
     }
 
     /// `None` if the entry is dead. Whether it is to be queued.
-    fn check_entry(&self, entry: &Arc<Entry>, cost: u64, now_ns: u64) -> Option<(Decision, Verdict, bool)> {
+    fn check_entry(
+        &self,
+        entry: &Arc<Entry>,
+        cost: u64,
+        now_ns: u64,
+        takes: Spends,
+    ) -> Option<(Decision, Verdict, bool)> {
         let mut ledger = entry.ledger();
         if entry.allowance.is_dead() {
             return None;
@@ -286,7 +315,7 @@ impl Book {
         let (season, dropped) = entry.settle(&mut ledger, self.terms(), now_ns);
         count(&self.tallies.dropped, dropped.0);
         let is_failing = self.is_failing();
-        let mut spend = entry.spend(cost, now_ns);
+        let mut spend = takes(entry, cost, now_ns);
         let mut verdict = Verdict::Held;
         if let (Spend::Short(_), true, OnFailure::Local { .. }) = (spend, is_failing, self.options.on_failure)
         {
@@ -294,7 +323,7 @@ impl Book {
                 account.go_alone(cost, self.options.processes);
             }
             entry.refresh(&mut ledger, now_ns);
-            spend = entry.spend(cost, now_ns);
+            spend = takes(entry, cost, now_ns);
             verdict = Verdict::Alone;
         }
         let (left, outcome) = match spend {

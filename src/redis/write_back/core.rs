@@ -70,6 +70,25 @@ impl<C: Clock> Core<C> {
         self.book.check(key, cost, now.as_nanos())
     }
 
+    /// What [`check`](Self::check) would come to; charges nothing.
+    #[cfg(feature = "rules")]
+    pub(super) fn look(&self, key: &[u8], cost: u64, now: Timestamp) -> Checked {
+        self.book.look(key, cost, now.as_nanos())
+    }
+
+    /// What is said of a look: nothing where only the server knows, or nobody does.
+    #[cfg(feature = "rules")]
+    pub(super) fn looked(&self, checked: Checked) -> Option<Answer> {
+        let by = match (checked.verdict, self.on_failure) {
+            (Verdict::Failing, OnFailure::Open | OnFailure::Closed) | (Verdict::Full, _) => return None,
+            (Verdict::Failing | Verdict::Alone, OnFailure::Local { .. }) | (Verdict::Alone, _) => {
+                DecidedBy::Local
+            }
+            (Verdict::Held | Verdict::Asked, _) => DecidedBy::Held,
+        };
+        Some(Answer::new(checked.decision, by))
+    }
+
     /// What is said of a check that nobody waits for.
     pub(super) fn answer(&self, checked: Checked, key: &[u8], cost: u64, now: Timestamp) -> Answer {
         let by = match (checked.verdict, self.on_failure) {

@@ -165,6 +165,15 @@ impl Entry {
     pub(super) fn spend(&self, cost: u64, now_ns: u64) -> Spend {
         self.allowance.spend(cost, now_ns)
     }
+
+    /// What [`spend`](Self::spend) would come to.
+    #[cfg(feature = "rules")]
+    pub(super) fn look(&self, cost: u64, now_ns: u64) -> Spend {
+        match self.allowance.spend(0, now_ns) {
+            Spend::Done(left) if left < cost => Spend::Short(left),
+            other => other,
+        }
+    }
 }
 
 impl Ledger {

@@ -341,3 +341,44 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
         self.shared.core.guard.health()
     }
 }
+
+#[cfg(feature = "rules")]
+impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
+    /// What [`check_n`](Self::check_n) would decide now, and what it would ask for; charges nothing. `None` if only the server knows.
+    pub(crate) fn look<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Option<Answer> {
+        self.look_at(&key.bytes(), cost).0
+    }
+
+    fn look_at(&self, key: &[u8], cost: u64) -> (Option<Answer>, Verdict) {
+        let core = &self.shared.core;
+        let checked = core.look(key, cost, core.now());
+        if checked.wakes {
+            self.shared.due.notify_one();
+        }
+        (core.looked(checked), checked.verdict)
+    }
+
+    /// The same of [`check_n_async`](Self::check_n_async).
+    pub(crate) async fn look_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Option<Answer> {
+        let (shared, key) = (&self.shared, key.bytes());
+        let deadline = tokio::time::Instant::now() + shared.core.timeout;
+        for _ in 0..ROUNDS {
+            let mut told = pin!(shared.bell(&key).notified());
+            // From here on no bell is missed.
+            told.as_mut().enable();
+            let (looked, verdict) = self.look_at(&key, cost);
+            if verdict != Verdict::Asked {
+                return looked;
+            }
+            if tokio::time::timeout_at(deadline, told).await.is_err() {
+                break;
+            }
+        }
+        self.look_at(&key, cost).0
+    }
+
+    /// See [`Book::succeed`](super::book::Book::succeed).
+    pub(crate) fn succeed(&self) {
+        self.shared.core.book.succeed(self.shared.core.now_ns());
+    }
+}
