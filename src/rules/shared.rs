@@ -383,4 +383,4 @@ macro_rules! holds {
 holds!(LeaseLimiter, check_n_async, await; undoes: true, |held, key, answer| held.refund(key, answer));
 holds!(BlockingLeaseLimiter, check_n_wait; undoes: true, |held, key, answer| held.refund(key, answer));
 holds!(WriteBackLimiter, check_n_async, await; undoes: false, |_held, _key, _answer| 0);
-holds!(BlockingWriteBackLimiter, check_n_waiting; undoes: false, |_held, _key, _answer| 0);
+holds!(BlockingWriteBackLimiter, check_n_wait; undoes: false, |_held, _key, _answer| 0);

@@ -221,12 +221,12 @@ impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
     }
 
     /// As [`check`](Self::check), but waits for the server where this process has spent what it may: no longer than the time-out.
-    pub fn check_waiting<K: Key + ?Sized>(&self, key: &K) -> Answer {
-        self.check_n_waiting(key, 1)
+    pub fn check_wait<K: Key + ?Sized>(&self, key: &K) -> Answer {
+        self.check_n_wait(key, 1)
     }
 
     /// As [`check_n`](Self::check_n), but waits for the server where this process has spent what it may: no longer than the time-out.
-    pub fn check_n_waiting<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+    pub fn check_n_wait<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
         let (shared, key) = (&self.shared, key.bytes());
         let core = &shared.core;
         // The limiter's own clock may be one that is set.
