@@ -464,8 +464,8 @@ tells_later!(
 );
 tells_later!(
     BlockingWriteBackLimiter,
-    check_n_waiting,
-    |held, key, cost| ready(held.check_n_waiting(key, cost)),
+    check_n_wait,
+    |held, key, cost| ready(held.check_n_wait(key, cost)),
     ready(held.look(key, cost))
 );
 

@@ -166,7 +166,7 @@ fn threads_have_the_same() {
         builder.clock(clock.clone()).build().unwrap()
     };
     let one = make();
-    let allowed = (0..150).filter(|_| one.check_waiting("a").is_allowed()).count();
+    let allowed = (0..150).filter(|_| one.check_wait("a").is_allowed()).count();
     assert_eq!(allowed, 100, "none is refused while there is room");
     assert_eq!(one.flush(), 0);
     let two = make();

@@ -14,6 +14,7 @@
 //! *Totals* begin anew with each window: of GCRA, with each answer.
 
 use crate::redis::call::{Reply, Standing};
+use crate::redis::model::{POSTS_KEPT_US, kept_us};
 use crate::redis::plan::{Kind, Part, Windows};
 
 use super::word::MOST;
@@ -41,6 +42,8 @@ pub(super) struct Account {
     sent: Option<Sent>,
     /// The highest total of this epoch that was ever sent: as much may be charged, whatever was answered.
     tried: u64,
+    /// When something of this epoch was sent first.
+    tried_ns: u64,
     /// How things stand is being asked, with nothing to post.
     peeks: bool,
     /// What may be spent before the next answer, in parts of a unit. Below 0: as much must be refilled first.
@@ -113,6 +116,7 @@ impl Account {
             before: None,
             sent: None,
             tried: 0,
+            tried_ns: 0,
             peeks: false,
             level: 0,
             is_early: false,
@@ -276,6 +280,14 @@ impl Account {
         Dropped(dropped)
     }
 
+    /// As [`turn`](Self::turn), to a window that is not a later one. This process may have spent of it, and posted to it: so it is
+    /// handed nothing before an answer, and posts by a new number.
+    pub(super) fn turn_back(&mut self, epoch: u64, processes: u64, process: u64) -> Dropped {
+        let dropped = self.turn(epoch, processes, false);
+        self.process = process;
+        dropped
+    }
+
     /// The next window may have begun: as [`turn`](Self::turn), but no more may be spent than what is left of the one before. So each
     /// unit is of both allowances, whichever window it falls in; it is posted to the later one.
     pub(super) fn turn_early(&mut self, epoch: u64, processes: u64, is_cold: bool) -> Dropped {
@@ -305,8 +317,23 @@ impl Account {
         Dropped(dropped)
     }
 
+    /// Of GCRA, gives up what was sent without an answer so long ago that the server may soon have forgotten that it was charged:
+    /// sent again, it would be charged twice. By then it has been paid by time.
+    pub(super) fn give_up(&mut self, now_ns: u64) -> Dropped {
+        let kept_us = kept_us(&self.part).saturating_sub(POSTS_KEPT_US / 2);
+        let is_recent = now_ns.saturating_sub(self.tried_ns) < kept_us.saturating_mul(1_000);
+        if self.windows().is_some() || self.sent.is_some() || self.tried == 0 || is_recent {
+            return Dropped(0);
+        }
+        let dropped = self.total.min(self.tried);
+        self.total -= dropped;
+        self.tried = 0;
+        self.epoch = self.epoch.saturating_add(1);
+        Dropped(dropped)
+    }
+
     /// What is to be posted, oldest first; at most one at a time.
-    pub(super) fn post(&mut self) -> Option<Sent> {
+    pub(super) fn post(&mut self, now_ns: u64) -> Option<Sent> {
         if self.is_asked() {
             return None;
         }
@@ -318,6 +345,9 @@ impl Account {
         };
         let sent = Sent { process: self.process, epoch: sent.0, total: sent.1 };
         if sent.epoch == self.epoch {
+            if self.tried == 0 {
+                self.tried_ns = now_ns;
+            }
             self.tried = self.tried.max(sent.total);
         }
         self.sent = Some(sent);
@@ -543,15 +573,15 @@ mod tests {
         let mut account = account(Limit::fixed_window(Quota::per_minute(100)), 10);
         assert_eq!(account.left(), 10);
         account.spend(10);
-        let sent = account.post();
+        let sent = account.post(0);
         assert_eq!(sent, Some(Sent { process: 1, epoch: 0, total: 10 }));
-        assert_eq!((account.post(), account.peek()), (None, false), "one at a time");
+        assert_eq!((account.post(0), account.peek()), (None, false), "one at a time");
         account.spend(2);
         let learnt = account.answered(sent, &windows(10, 40), 10, 1, 0);
         assert!(learnt.is_present && learnt.overshoot == 0);
         // (10 + 10) / (40 + 100) of 60 are 8; two are spent.
         assert_eq!((account.left(), account.pending()), (6, 2));
-        let sent = account.post();
+        let sent = account.post(0);
         let learnt = account.answered(sent, &windows(2, 105), 10, 1, 0);
         assert_eq!((learnt.overshoot, account.left(), account.pending()), (2, 0, 0));
     }
@@ -580,27 +610,27 @@ mod tests {
         assert_eq!(account.left(), 5, "half of the rate");
         account.refill(9 * SECOND);
         assert_eq!(account.left(), 10, "half of the burst");
-        let sent = account.post();
+        let sent = account.post(0);
         // Four units beyond the burst, 100,000 ticks each.
         let reply = Reply { granted: 10, now_us: 1, limits: smallvec![Standing::Pace { ahead: 2_400_000 }] };
         let learnt = account.answered(sent, &reply, 2, 1, 9 * SECOND);
         assert_eq!((learnt.overshoot, account.left(), account.pending()), (4, 0, 0));
         assert!(account.until_refilled_ns(1) > SECOND / 5, "the debt is paid first");
-        assert_eq!(account.post(), None);
+        assert_eq!(account.post(0), None);
     }
 
     #[test]
     fn a_window_that_is_over_is_not_posted_to() {
         let mut account = account(Limit::fixed_window(Quota::per_minute(100)), 10);
         account.spend(3);
-        let sent = account.post();
+        let sent = account.post(0);
         account.spend(2);
         assert_eq!(account.turn(1, 10, true), Dropped(2), "what is under way may still be in time");
         assert_eq!((account.left(), account.pending()), (10, 3));
         assert_eq!(account.failed(sent), Dropped(3));
-        assert_eq!(account.post(), None);
+        assert_eq!(account.post(0), None);
         account.spend(4);
-        assert_eq!(account.post(), Some(Sent { process: 1, epoch: 1, total: 4 }));
+        assert_eq!(account.post(0), Some(Sent { process: 1, epoch: 1, total: 4 }));
     }
 
     #[test]

@@ -221,12 +221,12 @@ impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
     }
 
     /// As [`check`](Self::check), but waits for the server where this process has spent what it may: no longer than the time-out.
-    pub fn check_waiting<K: Key + ?Sized>(&self, key: &K) -> Answer {
-        self.check_n_waiting(key, 1)
+    pub fn check_wait<K: Key + ?Sized>(&self, key: &K) -> Answer {
+        self.check_n_wait(key, 1)
     }
 
     /// As [`check_n`](Self::check_n), but waits for the server where this process has spent what it may: no longer than the time-out.
-    pub fn check_n_waiting<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+    pub fn check_n_wait<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
         let (shared, key) = (&self.shared, key.bytes());
         let core = &shared.core;
         // The limiter's own clock may be one that is set.
@@ -293,7 +293,7 @@ impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
 
 #[cfg(feature = "rules")]
 impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
-    /// What [`check_n_waiting`](Self::check_n_waiting) would decide, and what it would ask for; charges nothing. `None` if only the server
+    /// What [`check_n_wait`](Self::check_n_wait) would decide, and what it would ask for; charges nothing. `None` if only the server
     /// knows.
     pub(crate) fn look<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Option<Answer> {
         let (shared, key) = (&self.shared, key.bytes());

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::account::{Account, Sent};
 use super::entry::{Entry, Ledger, Season, Terms};
+use super::numbers::Numbers;
 use super::offset::Offset;
 use super::word::Spend;
 use crate::decision::{Decision, Facts, Outcome};
@@ -34,7 +35,7 @@ pub(crate) struct Options {
     pub(crate) processes: u64,
     pub(crate) on_failure: OnFailure,
     pub(crate) max_keys: usize,
-    /// A number that no other process has, below 2^52.
+    /// The first of the numbers by which keys are posted, which count up: a random one below 2^52, far from those of others.
     pub(crate) process: u64,
     /// The most posts that are under way at a time.
     pub(crate) in_flight: usize,
@@ -55,10 +56,10 @@ pub(crate) struct Book {
     queue: Mutex<Queue>,
     /// 1 if the last call failed.
     failing: AtomicU64,
-    /// Until then keys that come back begin with nothing: some that were idle were removed before their window was over.
+    /// Until then keys that come back begin with nothing: some that were idle were removed before their window was over. At least when
+    /// the last key was removed, in case that the local clock steps back.
     pressed_until_ns: AtomicU64,
-    /// Of keys that come back, so that their totals begin anew too.
-    incarnation: AtomicU64,
+    numbers: Numbers,
     tallies: Tallies,
 }
 
@@ -156,6 +157,7 @@ impl Book {
             pace_ns: pace_ns.min(options.interval_ns.max(1)),
             most: plan.most(),
             table: Table::new(options.max_keys),
+            numbers: Numbers::new(options.process),
             options,
             plan,
             singles,
@@ -163,7 +165,6 @@ impl Book {
             queue: Mutex::default(),
             failing: AtomicU64::new(0),
             pressed_until_ns: AtomicU64::new(0),
-            incarnation: AtomicU64::new(0),
             tallies: Tallies::default(),
         }
     }
@@ -185,7 +186,7 @@ impl Book {
 
     fn terms(&self) -> Terms<'_> {
         let is_cold = !(self.is_failing() && self.options.on_failure == OnFailure::Closed);
-        Terms { offset: &self.offset, processes: self.options.processes, is_cold }
+        Terms { offset: &self.offset, numbers: &self.numbers, processes: self.options.processes, is_cold }
     }
 
     /// Decides here and now. One compare-exchange, as long as there is an allowance.
@@ -276,9 +277,9 @@ impl Book {
     }
 
     fn make(&self, key: &[u8], now_ns: u64) -> Entry {
-        // Ordering: Relaxed, here and below; see `sweep`.
-        let is_pressed = now_ns < self.pressed_until_ns.load(Ordering::Relaxed);
-        let process = self.options.process.wrapping_add(self.incarnation.load(Ordering::Relaxed));
+        // Ordering: Acquire; see `press`.
+        let is_pressed = now_ns < self.pressed_until_ns.load(Ordering::Acquire);
+        let process = self.numbers.next();
         let is_cold = self.terms().is_cold && !is_pressed;
         let accounts: SmallVec<[Account; 1]> = self
             .plan
@@ -288,9 +289,9 @@ impl Book {
                 let epoch = match part.window_us() {
                     Some(us) => {
                         let ns = us.saturating_mul(1_000);
-                        self.offset.within(ns).server_ns(now_ns).0 / ns
+                        self.offset.within(ns, now_ns).server_ns(now_ns).0 / ns
                     }
-                    // Later ones are greater.
+                    // Any would do, for the number is a new one.
                     None => now_ns / 1_000,
                 };
                 Account::new(*part, process, epoch, self.options.processes, is_cold, now_ns)
@@ -336,7 +337,7 @@ impl Book {
             ledger.wanted = ledger.wanted.max(cost);
             let refilled = ledger.accounts.iter().map(|account| account.until_refilled_ns(cost)).max();
             let refilled_ns = now_ns.saturating_add(refilled.unwrap_or(u64::MAX));
-            let ask_ns = self.ask_ns(&ledger, cost);
+            let ask_ns = self.ask_ns(&ledger, cost, now_ns);
             (verdict, retry_ns) = match season {
                 Season::Between { next_ns } => (Verdict::Held, next_ns),
                 Season::Within if is_failing => {
@@ -359,13 +360,13 @@ impl Book {
     }
 
     /// From when on an answer can say something new about so many units.
-    fn ask_ns(&self, ledger: &Ledger, cost: u64) -> u64 {
+    fn ask_ns(&self, ledger: &Ledger, cost: u64, now_ns: u64) -> u64 {
         let each = ledger.accounts.iter().map(|account| match account.room() {
             _ if account.is_worth_asking(cost) => 0,
             // Nobody gives anything back in a fixed window.
             Some(room) if room < cost => match account.ends() {
                 Some((end_us, period_us)) => {
-                    let bounds = self.offset.within(period_us.saturating_mul(1_000));
+                    let bounds = self.offset.within(period_us.saturating_mul(1_000), now_ns);
                     bounds.local_ns(end_us.saturating_mul(1_000)).1
                 }
                 None => ledger.answered_ns.saturating_add(self.pace_ns),
@@ -383,7 +384,10 @@ impl Book {
     /// When [`due`](Self::due) has something to say at the latest, unless a check wakes.
     pub(crate) fn next_ns(&self) -> u64 {
         let queue = self.queue();
-        if queue.urgent.is_empty() && queue.usual.is_empty() { queue.next_ns } else { 0 }
+        let is_empty = queue.urgent.is_empty() && queue.usual.is_empty();
+        // What waits for a call to come back is due then.
+        let is_full = queue.in_flight >= self.options.in_flight.max(1);
+        if is_empty || is_full { queue.next_ns } else { 0 }
     }
 
     /// What is to be sent now: new keys and keys whose allowance is spent, then those whose windows end first. Each must be reported by
@@ -430,7 +434,8 @@ impl Book {
             if waits_ns > plan.refill_us().saturating_mul(1_000).saturating_add(self.pace_ns) {
                 dropped += account.clip().0;
             }
-            let sent = account.post();
+            dropped += account.give_up(now_ns).0;
+            let sent = account.post(now_ns);
             let ask = match sent {
                 Some(Sent { process, epoch, total }) => Ask::Post { process, epoch, total },
                 None if is_urgent && account.peek() => Ask::Peek,
@@ -443,14 +448,20 @@ impl Book {
         count(&self.tallies.dropped, dropped);
     }
 
+    /// Keys that come back before a time are to begin with nothing. Said before one that this is about is removed.
+    fn press(&self, until_ns: u64) {
+        // Ordering: Release, and Acquire in `make`. An entry is killed after this by whoever holds its ledger. Who makes the key's next
+        // one has found it dead with its ledger in hand, or has found it gone from the map after it was removed there: so it is
+        // later than this, and reads this or more.
+        self.pressed_until_ns.fetch_max(until_ns, Ordering::Release);
+    }
+
     /// Looks through all keys: settles them, removes idle ones, and finds what is to be posted. O(keys).
     fn sweep(&self, now_ns: u64) {
         let is_full = self.table.len() > self.options.max_keys / 2;
         let rest_ns = self.plan.refill_us().saturating_mul(1_000);
-        let mut pending: Vec<(u64, Arc<Entry>)> = Vec::new();
+        let mut pending: Vec<(u64, u64, Arc<Entry>)> = Vec::new();
         let mut dead: Vec<Arc<Entry>> = Vec::new();
-        let mut removed_early = false;
-        let mut ends_ns = u64::MAX;
         self.table.for_each(|_, entry| {
             let mut ledger = entry.ledger();
             if entry.allowance.is_dead() {
@@ -461,14 +472,16 @@ impl Book {
             let idle_ns = now_ns.saturating_sub(ledger.spent_ns);
             let is_over = idle_ns > rest_ns.saturating_add(self.pace_ns);
             let is_idle = is_over || (is_full && idle_ns > self.pace_ns.saturating_mul(2));
+            if is_idle {
+                self.press(if is_over { now_ns } else { now_ns.saturating_add(rest_ns) });
+            }
             if is_idle && entry.kill(&ledger) {
-                removed_early |= !is_over;
                 dead.push(Arc::clone(entry));
             } else if ledger.pending() > 0 {
                 let end = ledger.accounts.iter().filter_map(Account::end_us).min().unwrap_or(u64::MAX);
-                ends_ns = ends_ns.min(end);
                 if !ledger.is_queued {
-                    pending.push((end, Arc::clone(entry)));
+                    let since = ledger.pending_since.unwrap_or(0);
+                    pending.push((end, since, Arc::clone(entry)));
                 }
             } else {
                 ledger.pending_since = None;
@@ -480,19 +493,15 @@ impl Book {
         for entry in &dead {
             self.table.remove((&*entry.key).into(), entry);
         }
-        if removed_early {
-            // Ordering: Relaxed. A key that comes back was looked up after its entry was removed by the map's own ordering.
-            self.pressed_until_ns.fetch_max(now_ns.saturating_add(rest_ns), Ordering::Relaxed);
-            self.incarnation.fetch_add(1, Ordering::Relaxed);
-        }
-        pending.sort_by_key(|(end, _)| *end);
+        // Those that wait longest first, so that none waits for ever where there are more than calls can carry.
+        pending.sort_by_key(|(end, since, _)| (*end, *since));
         let mut queue = self.queue();
-        queue.usual = pending.into_iter().map(|(_, entry)| entry).collect();
+        queue.usual = pending.into_iter().map(|(_, _, entry)| entry).collect();
         queue.next_ns = now_ns.saturating_add(self.pace_ns);
         // Once more shortly before windows end.
         if let Some(period_us) = self.plan.parts().iter().filter_map(|part| part.window_us()).min() {
             let period_ns = period_us.saturating_mul(1_000);
-            let bounds = self.offset.within(period_ns);
+            let bounds = self.offset.within(period_ns, now_ns);
             let end_ns = (bounds.server_ns(now_ns).1 / period_ns).saturating_add(1).saturating_mul(period_ns);
             let last_ns = bounds.local_ns(end_ns).0.saturating_sub(self.pace_ns / 8);
             if last_ns > now_ns.saturating_add(self.pace_ns / 8) {

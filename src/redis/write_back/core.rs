@@ -118,12 +118,16 @@ impl<C: Clock> Core<C> {
     /// A post came back. Whether something is to be sent at once.
     pub(super) fn land(&self, post: &Post, reply: Result<Reply, Error>) -> bool {
         match reply {
-            Ok(reply) => self.book.posted(post, &reply, self.now_ns()) || self.book.next_ns() == 0,
-            Err(_) => {
-                self.book.failed(post, self.now_ns());
-                false
-            }
+            Ok(reply) => _ = self.book.posted(post, &reply, self.now_ns()),
+            Err(_) => self.book.failed(post, self.now_ns()),
         }
+        // What waited for a call to come back, too.
+        self.book.next_ns() == 0
+    }
+
+    /// How long somebody waits for calls that others have sent: longer than any takes, its retries included.
+    pub(super) fn patience(&self) -> Duration {
+        self.timeout.saturating_mul(4).max(Duration::from_secs(1))
     }
 
     /// How long nothing is due, unless something wakes.

@@ -5,6 +5,7 @@ use std::sync::{MutexGuard, PoisonError};
 use smallvec::SmallVec;
 
 use super::account::{Account, Dropped};
+use super::numbers::Numbers;
 use super::offset::Offset;
 use super::word::{Allowance, Spend};
 use crate::sync::{AtomicU64, Mutex, Ordering};
@@ -42,6 +43,7 @@ pub(super) struct Ledger {
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Terms<'a> {
     pub(super) offset: &'a Offset,
+    pub(super) numbers: &'a Numbers,
     pub(super) processes: u64,
     /// Whether a window begins with an allowance.
     pub(super) is_cold: bool,
@@ -112,12 +114,14 @@ impl Entry {
                 continue;
             };
             let period_ns = period_us.saturating_mul(1_000);
-            let bounds = terms.offset.within(period_ns);
+            let bounds = terms.offset.within(period_ns, now_ns);
             let (early, late) = bounds.server_ns(now_ns);
             let (surely, perhaps) = (early / period_ns, late / period_ns);
-            // Back, too, if the server's clock was set back for good.
-            if surely > account.epoch() || surely.saturating_add(1) < account.epoch() {
+            if surely > account.epoch() {
                 dropped += account.turn(surely, terms.processes, terms.is_cold).0;
+            } else if perhaps.saturating_add(1) < account.epoch() {
+                // A clock was stepped. What was handed out of this window may be spent.
+                dropped += account.turn_back(surely, terms.processes, terms.numbers.next()).0;
             }
             let mut end_ns = account.end_us().unwrap_or(u64::MAX).saturating_mul(1_000);
             if perhaps > surely {
@@ -130,7 +134,11 @@ impl Entry {
                 season = Season::Between { next_ns };
                 until = until.min(next_ns);
             } else {
-                account.begin(terms.processes, terms.is_cold);
+                if surely < account.epoch() {
+                    end_ns = end_ns.saturating_sub(period_ns);
+                } else {
+                    account.begin(terms.processes, terms.is_cold);
+                }
                 until = until.min(bounds.local_ns(end_ns).0);
             }
             reset = reset.max(bounds.local_ns(end_ns).1);

@@ -18,11 +18,12 @@ use crate::clock::{Clock, QuantaClock, Timestamp};
 use crate::redis::answer::{Answer, DecidedBy};
 use crate::redis::call::{Call, Reply, Transport};
 use crate::redis::client::Client;
-use crate::redis::error::Error;
+use crate::redis::error::{Error, ErrorKind};
 use crate::redis::health::Health;
 use crate::redis::in_process::InProcess;
 use crate::redis::key::Key;
 use crate::redis::plan::Plan;
+use crate::sync::{AtomicU64, Ordering};
 
 /// Waiters of keys share these.
 const BELLS: usize = 256;
@@ -40,8 +41,10 @@ struct Shared<C> {
     runtime: Handle,
     /// Something is due, or it is over.
     due: Notify,
-    /// The task has ended.
+    /// The task has ended, by itself or with its runtime.
     ended: Notify,
+    /// 1 once it has posted for the last time.
+    flushed: AtomicU64,
     bells: Box<[Notify]>,
     hasher: ahash::RandomState,
 }
@@ -86,6 +89,11 @@ struct Shared<C> {
 /// - **Windows** are the server's: each answer bounds the difference of the clocks, and within that difference around a window's
 ///   end only what is of both windows' allowances is spent. Before the first answer, clocks are taken to agree.
 ///
+/// - **Clocks that are stepped.** A window that this process comes back to, since its clock went forth and back, is not handed out again.
+///   What a process was handed in the meantime, of windows that were not there yet, is at most `L/N` each.
+/// - **A fork** copies the numbers by which the shared state tells posters apart. What parent and child post of a key is then taken
+///   for one total, and one of them is counted for nothing: make the limiter after the fork.
+///
 /// The price is early refusals: [`check`](Self::check) refuses when the allowance is spent, until the answer comes.
 /// [`check_async`](Self::check_async) waits for it.
 ///
@@ -115,6 +123,39 @@ pub struct WriteBackLimiter<C: Clock + Send + Sync + 'static = QuantaClock> {
     shared: Arc<Shared<C>>,
     /// Dropped with the last copy.
     owner: Arc<Owner<C>>,
+}
+
+/// The task. It is dropped with its runtime, too.
+struct Task<C: Clock>(Arc<Shared<C>>);
+
+impl<C: Clock> Drop for Task<C> {
+    fn drop(&mut self) {
+        self.0.ended.notify_one();
+    }
+}
+
+/// A post on its way. One that is dropped before its answer, with its runtime, has failed.
+struct Flight<C: Clock> {
+    shared: Arc<Shared<C>>,
+    post: Option<Post>,
+}
+
+impl<C: Clock> Flight<C> {
+    fn land(&mut self, reply: Result<Reply, Error>) {
+        let Some(post) = self.post.take() else { return };
+        if self.shared.core.land(&post, reply) {
+            self.shared.due.notify_one();
+        }
+        self.shared.bell(post.key()).notify_waiters();
+    }
+}
+
+impl<C: Clock> Drop for Flight<C> {
+    fn drop(&mut self) {
+        if self.post.is_some() {
+            self.land(Err(Error::new(ErrorKind::Timeout, "the runtime that carried the call is gone")));
+        }
+    }
 }
 
 struct Owner<C: Clock>(Arc<Shared<C>>);
@@ -156,10 +197,11 @@ fn make<T: Transport, C: Clock + Send + Sync + 'static>(
         runtime,
         due: Notify::new(),
         ended: Notify::new(),
+        flushed: AtomicU64::new(0),
         bells: (0..BELLS).map(|_| Notify::new()).collect(),
         hasher: ahash::RandomState::new(),
     });
-    shared.runtime.spawn(post(Arc::clone(&shared)));
+    shared.runtime.spawn(Task(Arc::clone(&shared)).run());
     let owner = Arc::new(Owner(Arc::clone(&shared)));
     Ok(WriteBackLimiter { shared, owner })
 }
@@ -192,21 +234,33 @@ macro_rules! builds {
 
 builds!(Client, InProcess);
 
-/// Posts what is due until it is over, and once more.
-async fn post<C: Clock + Send + Sync + 'static>(shared: Arc<Shared<C>>) {
-    let core = &shared.core;
-    while !core.is_stopped() {
-        for post in core.book.due(core.now_ns()) {
-            shared.runtime.spawn(Arc::clone(&shared).send(post));
+impl<C: Clock + Send + Sync + 'static> Task<C> {
+    /// Posts what is due until it is over, and once more.
+    async fn run(self) {
+        let shared = &self.0;
+        let core = &shared.core;
+        while !core.is_stopped() {
+            for flight in shared.due() {
+                shared.runtime.spawn(flight.carry());
+            }
+            // Either way there may be something to do.
+            let _ = tokio::time::timeout(core.rest(), shared.due.notified()).await;
         }
-        // Either way there may be something to do.
-        let _ = tokio::time::timeout(core.rest(), shared.due.notified()).await;
+        shared.flush().await;
+        // Ordering: Release, and Acquire in `close`: who sees it sees what was posted.
+        shared.flushed.store(1, Ordering::Release);
     }
-    shared.flush().await;
-    shared.ended.notify_one();
 }
 
-impl<C: Clock + Send + Sync + 'static> Shared<C> {
+impl<C: Clock + Send + Sync + 'static> Flight<C> {
+    async fn carry(mut self) {
+        let Some(call) = self.post.as_ref().map(|post| post.call.clone()) else { return };
+        let reply = (self.shared.carry)(Arc::clone(&self.shared), call).await;
+        self.land(reply);
+    }
+}
+
+impl<C: Clock> Shared<C> {
     fn bell(&self, key: &[u8]) -> &Notify {
         let hash = self.hasher.hash_one(key);
         #[expect(clippy::cast_possible_truncation, reason = "less than there are bells")]
@@ -214,22 +268,25 @@ impl<C: Clock + Send + Sync + 'static> Shared<C> {
         &self.bells[index]
     }
 
-    async fn send(self: Arc<Self>, post: Post) {
-        let reply = (self.carry)(Arc::clone(&self), post.call.clone()).await;
-        if self.core.land(&post, reply) {
-            self.due.notify_one();
-        }
-        self.bell(post.key()).notify_waiters();
+    fn due(self: &Arc<Self>) -> impl Iterator<Item = Flight<C>> {
+        // All of them, before one of them is sent: a post that is not reported is never sent again.
+        let posts = self.core.book.due(self.core.now_ns()).into_iter();
+        let flights = posts.map(|post| Flight { shared: Arc::clone(self), post: Some(post) });
+        flights.collect::<Vec<_>>().into_iter()
     }
+}
 
+impl<C: Clock + Send + Sync + 'static> Shared<C> {
     async fn flush(self: &Arc<Self>) -> u64 {
         let mut last = u64::MAX;
         let mut rounds = 0;
-        while rounds < FLUSH_ROUNDS {
+        let mut since = tokio::time::Instant::now();
+        // No longer without anything new, for the runtime of those on their way may not go on.
+        while rounds < FLUSH_ROUNDS && since.elapsed() <= self.core.patience() {
             self.core.book.hurry();
             let mut posts = JoinSet::new();
-            for post in self.core.book.due(self.core.now_ns()) {
-                posts.spawn(Arc::clone(self).send(post));
+            for flight in self.due() {
+                posts.spawn(flight.carry());
             }
             if posts.is_empty() && self.core.book.in_flight() > 0 {
                 // By the task.
@@ -239,6 +296,9 @@ impl<C: Clock + Send + Sync + 'static> Shared<C> {
             let pending = self.core.book.counted(self.core.now_ns()).pending;
             if pending == 0 {
                 return 0;
+            }
+            if pending < last {
+                since = tokio::time::Instant::now();
             }
             rounds = if pending < last || self.core.book.in_flight() > 0 { 0 } else { rounds + 1 };
             last = pending;
@@ -323,9 +383,21 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
         let shared = Arc::clone(&self.shared);
         shared.core.stop();
         shared.due.notify_one();
-        shared.ended.notified().await;
+        // A task that cannot go on, for its runtime is not run any more, is not waited for.
+        let mut seen = shared.core.stats();
+        while tokio::time::timeout(shared.core.patience(), shared.ended.notified()).await.is_err() {
+            let stats = shared.core.stats();
+            if (stats.pending, stats.posts) == (seen.pending, seen.posts) {
+                break;
+            }
+            seen = stats;
+        }
         // For others that close.
         shared.ended.notify_one();
+        // Ordering: Acquire; see `Task::run`.
+        if shared.flushed.load(Ordering::Acquire) == 0 {
+            shared.flush().await;
+        }
         shared.core.stats().pending
     }
 

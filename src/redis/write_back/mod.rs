@@ -5,6 +5,7 @@
 //! | `word` | what may still be let through of a key: one word, and its protocol |
 //! | `account` | what was let through by one limit, what was posted of it, and the share |
 //! | `entry` | a key: its word, and the ledger with its accounts |
+//! | `numbers` | by what number the shared state knows who posts |
 //! | `offset` | where the server's windows are by the local clock |
 //! | `book` | all keys, without I/O: checks, what is to be posted when, what is made of answers |
 //! | `core`, `limiter`, `blocking` | a book, a guard and a clock, driven by a task or by a thread |
@@ -17,9 +18,12 @@ mod book;
 mod core;
 mod entry;
 mod limiter;
+mod numbers;
 mod offset;
 mod options;
 mod stats;
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests;
 mod word;
 
 pub use self::blocking::BlockingWriteBackLimiter;

@@ -24,7 +24,8 @@ pub struct WriteBackStats {
     /// Units that were in the shared state beyond the limit when posted: what all processes let through too much, of which this is
     /// this process's part.
     pub overshoot: u64,
-    /// Units that will never be posted: their window was over. Some of them may be in the shared state, if an answer was lost.
+    /// Units that will never be posted: their window was over, or by GCRA they have been paid by time since. Some of them may be in the
+    /// shared state, if an answer was lost.
     pub evicted_pending: u64,
 }
 
