@@ -7,6 +7,7 @@
 mod server;
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use server::Server;
@@ -64,7 +65,7 @@ fn a_check_that_never_waits_is_refused_until_units_are_there() {
         let second = limiter.check("a");
         assert!(second.is_allowed());
         assert_eq!(second.by(), DecidedBy::Held);
-        assert_eq!(limiter.counters().spent, 1);
+        assert_eq!(limiter.stats().spent, 1);
     });
 }
 
@@ -82,10 +83,10 @@ fn a_check_that_waits_asks_once_and_then_decides_here() {
             assert!(limiter.check_async("a").await.is_allowed());
             tokio::task::yield_now().await;
         }
-        let counters = limiter.counters();
-        assert_eq!(counters.spent, 2_001);
-        assert!(counters.asked < 60, "{counters:?}");
-        assert!(counters.stranded < 20, "{counters:?}");
+        let stats = limiter.stats();
+        assert_eq!(stats.spent, 2_001);
+        assert!(stats.asked < 60, "{stats:?}");
+        assert!(stats.stranded < 20, "{stats:?}");
     });
 }
 
@@ -104,9 +105,9 @@ fn callers_that_wait_at_once_share_questions() {
         for task in tasks {
             assert!(task.await.unwrap());
         }
-        let counters = limiter.counters();
-        assert_eq!(counters.spent, 500);
-        assert!(counters.asked <= 10, "{counters:?}");
+        let stats = limiter.stats();
+        assert_eq!(stats.spent, 500);
+        assert!(stats.asked <= 10, "{stats:?}");
     });
 }
 
@@ -126,9 +127,172 @@ fn a_caller_that_goes_away_loses_no_units() {
             .await;
         }
         settle().await;
-        let counters = limiter.counters();
-        assert_eq!((counters.granted, counters.held, counters.in_flight), (3, 3, 0), "{counters:?}");
+        let stats = limiter.stats();
+        assert_eq!((stats.granted, stats.held, stats.in_flight), (3, 3, 0), "{stats:?}");
         assert!(limiter.check_n("a", 3).is_allowed());
+    });
+}
+
+/// The answer is there, and nobody comes for it.
+#[test]
+fn a_caller_that_goes_away_after_the_answer_loses_no_units() {
+    in_runtime(async {
+        let clock = start();
+        let server = InProcess::new(clock.clone());
+        let limiter = limiter(&server, &clock, hour(1_000));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut check = Box::pin(limiter.check_n_async("a", 100));
+        assert!(check.as_mut().poll(&mut context).is_pending());
+        settle().await;
+        drop(check);
+        let stats = limiter.stats();
+        assert_eq!((stats.held, stats.spent, stats.in_flight), (100, 0, 0), "{stats:?}");
+    });
+}
+
+/// How long a check that waits takes, by tokio's paused clock.
+async fn waits(limiter: &LeaseLimiter<ManualClock>) -> (DecidedBy, Duration) {
+    let began = tokio::time::Instant::now();
+    let by = limiter.check_async("a").await.by();
+    (by, began.elapsed())
+}
+
+#[test]
+fn a_limiter_whose_runtime_is_gone_keeps_nobody_waiting() {
+    let (clock, gone) =
+        (start(), tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap());
+    let server = InProcess::new(clock.clone());
+    let limiter = gone.block_on(async { limiter(&server, &clock, hour(100)) });
+    drop(gone);
+    in_runtime(async {
+        assert!(limiter.check("a").is_denied());
+        for _ in 0..3 {
+            let (by, took) = waits(&limiter).await;
+            assert!(by.is_failure() && took.is_zero(), "{by:?} after {took:?}");
+            assert_eq!(limiter.stats().in_flight, 0);
+            clock.advance(Duration::from_secs(10));
+        }
+    });
+}
+
+/// Its question is under way as the runtime ends.
+#[test]
+fn a_question_whose_runtime_ends_has_failed() {
+    let (clock, gone) =
+        (start(), tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap());
+    let server = InProcess::new(clock.clone());
+    let limiter = gone.block_on(async {
+        let limiter = limiter(&server, &clock, hour(100));
+        let mut check = Box::pin(limiter.check_async("a"));
+        assert!(check.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(check);
+        limiter
+    });
+    assert_eq!(limiter.stats().in_flight, 1);
+    drop(gone);
+    let stats = limiter.stats();
+    assert_eq!((stats.in_flight, stats.lost), (0, 1), "{stats:?}");
+    in_runtime(async { assert!(waits(&limiter).await.1.is_zero()) });
+}
+
+#[test]
+fn a_copy_of_a_closed_limiter_asks_by_itself() {
+    in_runtime(async {
+        let clock = start();
+        let server = InProcess::new(clock.clone());
+        let limiter = limiter(&server, &clock, hour(100));
+        limiter.clone().close().await;
+        settle().await;
+        assert!(limiter.check("a").is_denied());
+        settle().await;
+        assert_eq!(waits(&limiter).await, (DecidedBy::Server, Duration::ZERO));
+    });
+}
+
+#[test]
+fn a_copy_of_a_closed_limiter_of_threads_asks_by_itself() {
+    let clock = start();
+    let server = InProcess::new(clock.clone()).blocking();
+    let limiter = server.limiter("api", hour(100)).leases().clock(clock).build().unwrap();
+    limiter.clone().close();
+    assert!(limiter.check("a").is_denied());
+    assert_eq!(limiter.check_wait("a").by(), DecidedBy::Server);
+}
+
+#[test]
+fn who_waits_looks_again_after_each_answer() {
+    in_runtime(async {
+        let clock = start();
+        let server = InProcess::new(clock.clone());
+        let limiter = limiter(&server, &clock, Limit::gcra(Quota::per_second(10_000)));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut checks: Vec<_> = (0..64).map(|_| Box::pin(limiter.check_async("a"))).collect();
+        let mut rounds = 0;
+        while !checks.is_empty() {
+            checks.retain_mut(|check| check.as_mut().poll(&mut context).is_pending());
+            let held = limiter.stats().held;
+            assert!(checks.is_empty() || held == 0, "{} wait, though {held} are held", checks.len());
+            clock.advance(Duration::from_millis(1));
+            settle().await;
+            rounds += 1;
+            assert!(rounds < 10, "{:?}", limiter.stats());
+        }
+    });
+}
+
+/// Others, who do not wait, keep asking for the same key.
+#[test]
+fn who_waits_is_not_passed_over() {
+    in_runtime(async {
+        let clock = start();
+        let server = InProcess::new(clock.clone());
+        let limiter = limiter(&server, &clock, Limit::gcra(Quota::per_second(10_000)));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut one = Box::pin(limiter.check_async("a"));
+        let mut two = Box::pin(limiter.check_async("a"));
+        assert!(one.as_mut().poll(&mut context).is_pending() && two.as_mut().poll(&mut context).is_pending());
+        for _ in 0..10 {
+            settle().await;
+            clock.advance(Duration::from_millis(1));
+            let _ = limiter.check_n("a", 5_000);
+            if two.as_mut().poll(&mut context).is_ready() {
+                return;
+            }
+        }
+        panic!("still waits: {:?}", limiter.stats());
+    });
+}
+
+#[test]
+fn what_no_key_can_hold_is_asked_for_exactly_or_not_at_all() {
+    in_runtime(async {
+        let clock = start();
+        let server = InProcess::new(clock.clone());
+        let life = Duration::from_millis(1);
+        let limiter = server
+            .limiter("api", hour(1_000_000))
+            .leases()
+            .life(life)
+            .max_block(u64::MAX)
+            .clock(clock.clone())
+            .build()
+            .unwrap();
+        for _ in 0..50 {
+            let denied = limiter.check_n("a", 1_024);
+            assert!(denied.is_denied() && !denied.decision().is_never());
+            settle().await;
+            clock.advance(Duration::from_micros(100));
+        }
+        assert_eq!(limiter.stats().asked, 0);
+        let exact = limiter.check_n_async("a", 20_000).await;
+        assert!(exact.is_allowed());
+        assert_eq!((exact.by(), exact.decision().remaining()), (DecidedBy::Server, 980_000));
+        assert_eq!(limiter.stats().held, 0);
+        // The most that can be held.
+        assert!(limiter.check_n("a", 1_023).is_denied());
+        settle().await;
+        assert!(limiter.check_n("a", 1_023).is_allowed());
+        assert!(limiter.check_n_async("a", 1_000_001).await.decision().is_never());
     });
 }
 
@@ -141,13 +305,13 @@ fn what_is_used_up_is_refused_here_until_it_should_be_there() {
         for _ in 0..3 {
             assert!(limiter.check_async("a").await.is_allowed());
         }
-        let asked = limiter.counters().asked;
+        let asked = limiter.stats().asked;
         let denied = limiter.check_async("a").await;
         assert!(denied.is_denied());
         for _ in 0..1_000 {
             assert!(limiter.check_async("a").await.is_denied() && limiter.check("a").is_denied());
         }
-        assert!(limiter.counters().asked <= asked + 1, "a flood does not ask");
+        assert!(limiter.stats().asked <= asked + 1, "a flood does not ask");
         let wait = denied.retry_after().unwrap();
         assert!((Duration::from_secs(1)..Duration::from_millis(1_126)).contains(&wait), "{wait:?}");
         clock.advance(wait);
@@ -190,9 +354,11 @@ fn closing_gives_back_what_is_held() {
             settle().await;
         }
         assert_eq!(admitted, 300);
-        let held = one.counters().held;
+        let held = one.stats().held;
         assert!(held > 0, "else there is nothing to see");
+        let copy = one.clone();
         one.close().await;
+        assert_eq!(copy.stats().returned, held);
         let exact = server.limiter("api", limit).atomic().unwrap();
         assert_eq!(exact.peek("a").await.decision().remaining(), 700);
     });
@@ -231,8 +397,8 @@ fn more_keys_than_there_is_room_for_are_decided_by_the_server() {
             }
             assert_eq!(allowed, 2, "key {key}");
         }
-        let counters = limiter.counters();
-        assert_eq!((counters.keys, counters.full), (10, 120), "{counters:?}");
+        let stats = limiter.stats();
+        assert_eq!((stats.keys, stats.full), (10, 120), "{stats:?}");
         assert!(limiter.check(&99_u64).is_denied(), "one that cannot wait is refused");
         // Forgotten when they were not used for a while, and so there is room.
         clock.advance(Duration::from_secs(3_600));
@@ -240,7 +406,7 @@ fn more_keys_than_there_is_room_for_are_decided_by_the_server() {
         settle().await;
         tokio::time::sleep(Duration::from_secs(2)).await;
         settle().await;
-        assert!(limiter.counters().keys < 10, "{:?}", limiter.counters());
+        assert!(limiter.stats().keys < 10, "{:?}", limiter.stats());
     });
 }
 
@@ -265,7 +431,7 @@ fn a_server_that_is_gone_leaves_what_is_held_and_then_the_policy() {
             allowed += u64::from(answer.is_allowed());
         }
         assert_eq!(allowed, 4, "half of the limit");
-        assert!(limiter.counters().lost > 0);
+        assert!(limiter.stats().lost > 0);
     });
 }
 
@@ -299,8 +465,8 @@ fn eight_limiters_share_a_window_on_a_server() {
             });
         }
     });
-    let (admitted, counters) = (admitted.into_inner(), limiters.iter().map(BlockingLeaseLimiter::counters));
-    let left: u64 = counters.map(|counters| counters.held + counters.stranded).sum();
+    let (admitted, stats) = (admitted.into_inner(), limiters.iter().map(BlockingLeaseLimiter::stats));
+    let left: u64 = stats.map(|stats| stats.held + stats.stranded).sum();
     assert!(admitted <= limit, "{admitted}");
     assert_eq!(admitted + left, limit, "each unit was admitted, or is held or stranded");
     assert!(left <= limit / 50, "{left} are stranded");
@@ -339,10 +505,10 @@ fn tasks_share_a_key_on_a_server() {
         for task in tasks {
             admitted += task.await.unwrap();
         }
-        let counters = limiter.counters();
+        let stats = limiter.stats();
         assert!(admitted <= limit);
-        assert_eq!(admitted + counters.held + counters.stranded, limit, "{counters:?}");
-        assert!(counters.asked < 1_000, "{counters:?}");
+        assert_eq!(admitted + stats.held + stats.stranded, limit, "{stats:?}");
+        assert!(stats.asked < 1_000, "{stats:?}");
         limiter.close().await;
     });
 }
@@ -362,14 +528,14 @@ fn what_is_held_is_spent_while_the_server_is_down() {
         .unwrap();
     // Its clock stands still but for this, so that nothing expires and blocks grow.
     let mut spent = 0;
-    while limiter.counters().held < 20 {
+    while limiter.stats().held < 20 {
         assert!(limiter.check_wait("a").is_allowed());
         clock.advance(Duration::from_millis(1));
         spent += 1;
-        assert!(spent < 900, "{:?}", limiter.counters());
+        assert!(spent < 900, "{:?}", limiter.stats());
     }
     server.kill();
-    let held = limiter.counters().held;
+    let held = limiter.stats().held;
     let (mut allowed, mut last) = (0, None);
     for _ in 0..held + 5 {
         let answer = limiter.check_wait("a");

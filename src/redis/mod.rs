@@ -55,7 +55,7 @@ pub use self::error::{Error, ErrorKind};
 pub use self::health::Health;
 pub use self::in_process::{BlockingInProcess, InProcess};
 pub use self::key::Key;
-pub use self::lease::{BlockingLeaseLimiter, LeaseBuildError, LeaseBuilder, LeaseCounters, LeaseLimiter};
+pub use self::lease::{BlockingLeaseLimiter, LeaseBuildError, LeaseBuilder, LeaseLimiter, LeaseStats};
 pub use self::limit::{Limit, LimitKind};
 pub use self::name::Number;
 pub use self::settings::{Breaker, Builder, OnFailure};

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::book::{Checked, Due};
 use super::core::{Asked, Core};
-use super::counters::LeaseCounters;
 use super::options::{LeaseBuildError, LeaseBuilder};
+use super::stats::LeaseStats;
 use crate::clock::{Clock, QuantaClock, Timestamp};
 use crate::decision::Decision;
 use crate::redis::answer::{Answer, DecidedBy};
@@ -139,10 +139,10 @@ fn make<T: BlockingTransport, C: Clock + Send + Sync + 'static>(
         carry: Box::new(move |core: &Core<C>, call: &Call| core.guard.ask_blocking(&transport, call)),
         signals,
     });
-    let (fetcher, owned) = (Arc::clone(&shared), Arc::clone(&shared));
+    let (fetcher, owned) = (Fetching(Arc::clone(&shared)), Arc::clone(&shared));
     let thread = std::thread::Builder::new()
         .name("tollgate-leases".to_owned())
-        .spawn(move || fetcher.fetch())
+        .spawn(move || fetcher.0.fetch())
         .map_err(LeaseBuildError::Thread)?;
     let owner = Owner { stop: Box::new(move || owned.stop()), thread: Some(thread) };
     Ok(BlockingLeaseLimiter { shared, _owner: Arc::new(owner) })
@@ -211,7 +211,23 @@ impl<C: Clock> Shared<C> {
 
     fn check(&self, key: Name<'_>, cost: u64) -> Answer {
         let core = &self.core;
-        for _ in 0..ROUNDS {
+        let now = core.now();
+        match core.book.check(key, cost, now.as_nanos()) {
+            Checked::Decided(decision, until_ns) => Answer::leased(decision, DecidedBy::Held, until_ns),
+            Checked::Failing => core.guard.fallback(&key.bytes(), cost, now),
+            Checked::Missing(..) => self.check_slow(key, cost, ROUNDS),
+            Checked::Full => self.check_slow(key, cost, 0),
+        }
+    }
+
+    /// Asks for units to be held so often, and then for the cost alone.
+    fn check_slow(&self, key: Name<'_>, cost: u64, rounds: usize) -> Answer {
+        let core = &self.core;
+        let patience = core.patience();
+        let mut asked = 0;
+        while asked < rounds {
+            // Whoever was done before is seen by this look.
+            let seen = *self.signals.answers();
             let now = core.now();
             let now_ns = now.as_nanos();
             let holding = match core.book.check(key, cost, now_ns) {
@@ -219,34 +235,34 @@ impl<C: Clock> Shared<C> {
                     return Answer::leased(decision, DecidedBy::Held, until_ns);
                 }
                 Checked::Failing => return core.guard.fallback(&key.bytes(), cost, now),
-                Checked::Full => break,
-                Checked::Missing(_, holding) => holding,
+                Checked::Missing(_, holding) if core.book.keeps(cost) => holding,
+                Checked::Full | Checked::Missing(..) => break,
             };
             if let Some(due) = core.book.claim(key, &holding, cost, now_ns) {
+                asked += 1;
                 match self.ask(&due) {
                     Asked::Answered(answer) => return answer,
+                    Asked::Late | Asked::Fetched if patience.is_over() => break,
                     Asked::Late | Asked::Fetched => {}
                     Asked::Failed => return core.guard.fallback(&key.bytes(), cost, core.now()),
                 }
             } else {
                 let waiting = core.book.wait(&holding, cost, now_ns);
-                let mut answers = self.signals.answers();
-                // Whoever is done tells so under this lock, afterwards.
-                while !waiting.is_over() {
-                    let most = core.timeout.saturating_mul(2);
-                    let waited = self
-                        .signals
-                        .answered
-                        .wait_timeout(answers, most)
-                        .unwrap_or_else(PoisonError::into_inner);
-                    answers = waited.0;
-                    if waited.1.timed_out() {
-                        break;
-                    }
+                let most = patience.for_others();
+                if most.is_zero() {
+                    break;
+                }
+                // Others may have spent what one answer brought, or it was another key's: then it is asked and waited anew.
+                let answers = self.signals.answers();
+                if *answers == seen && !waiting.is_over() {
+                    drop(self.signals.answered.wait_timeout(answers, most));
                 }
             }
         }
-        // There is no room for the key; or others took all of it, again and again.
+        if patience.is_over() {
+            return core.guard.fallback(&key.bytes(), cost, core.now());
+        }
+        // There is no room for the key or for so many units of it; or others took all of it, again and again.
         let key = key.bytes();
         let call = core.call(&key, Ask::Check { cost });
         let reply = (self.carry)(core, &call);
@@ -254,11 +270,23 @@ impl<C: Clock> Shared<C> {
     }
 }
 
+/// What the thread has. When it ends, by itself or by a panic, nobody takes up any more what is queued.
+struct Fetching<C>(Arc<Shared<C>>);
+
+impl<C> Drop for Fetching<C> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
 impl<C> Shared<C> {
     fn stop(&self) {
         // Ordering: Relaxed. The thread is woken by what follows, under a lock, and looks then.
         self.core.stopped.store(1, Ordering::Relaxed);
+        self.core.book.close();
         self.signals.wake();
+        // Whoever waits for what was queued asks by itself.
+        self.signals.tell();
     }
 }
 
@@ -303,13 +331,17 @@ impl<C: Clock + Send + Sync + 'static> BlockingLeaseLimiter<C> {
 
     /// Takes back the units of an answer. As [`LeaseLimiter::refund`](super::LeaseLimiter::refund).
     pub fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> u64 {
-        Name::with(key, |name| self.shared.core.give(name, answer))
+        let taken = Name::with(key, |name| self.shared.core.give(name, answer));
+        if taken > 0 {
+            self.shared.signals.tell();
+        }
+        taken
     }
 
     /// What became of units so far. O(keys).
     #[must_use]
-    pub fn counters(&self) -> LeaseCounters {
-        self.shared.core.counters()
+    pub fn stats(&self) -> LeaseStats {
+        self.shared.core.stats()
     }
 
     /// How the server fares.
@@ -322,9 +354,10 @@ impl<C: Clock + Send + Sync + 'static> BlockingLeaseLimiter<C> {
     pub fn close(self) {
         self.shared.stop();
         for call in self.shared.core.returns() {
-            if (self.shared.carry)(&self.shared.core, &call).is_err() {
+            match (self.shared.carry)(&self.shared.core, &call) {
+                Ok(reply) => self.shared.core.book.returned(reply.granted),
                 // What is not given back expires.
-                break;
+                Err(_) => break,
             }
         }
     }

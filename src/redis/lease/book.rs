@@ -11,11 +11,12 @@
 //! was sent. A window's units live no longer than what was left of the window when they were charged: the reply says it, and the
 //! question was sent earlier still. A reply that comes after that, or never, is of units that are charged and lost.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use super::counters::{Counters, LeaseCounters};
 use super::holding::{Habit, Holding, Keyed, Pause, Wish, is_never};
+use super::stats::{Counters, Flights, LeaseStats};
 use crate::clock::{Timestamp, saturating_nanos};
 use crate::decision::{Decision, Facts, Outcome};
 use crate::lease::{Lease, Terms};
@@ -58,9 +59,9 @@ pub(crate) enum Checked {
     Full,
 }
 
-/// A question, from when it is asked until it is answered.
+/// A question, from when it is asked until it is answered. One that is dropped before has failed: its task is gone, or has panicked.
 #[derive(Debug)]
-#[must_use = "a key that is asked for is not asked for again until this is answered or failed"]
+#[must_use = "a question that is dropped has failed"]
 pub(crate) struct Due {
     pub(crate) key: Box<[u8]>,
     pub(crate) ask: Ask,
@@ -70,6 +71,21 @@ pub(crate) struct Due {
     wish: Wish,
     /// What the asker takes out of the answer, before anybody else can.
     cost: u64,
+    flights: Arc<Flights>,
+    /// How long the key pauses if it is dropped.
+    pause_ns: u64,
+    is_reported: Cell<bool>,
+}
+
+impl Drop for Due {
+    fn drop(&mut self) {
+        if !self.is_reported.replace(true) {
+            self.holding.pause_failing(self.asked_ns, self.asked_ns.saturating_add(self.pause_ns));
+            self.holding.release();
+            self.flights.landed();
+            self.flights.lost();
+        }
+    }
 }
 
 impl Due {
@@ -107,7 +123,8 @@ pub(crate) struct Book {
     terms: Terms,
     habits: Habits,
     keys: Table<Holding>,
-    queue: Mutex<Vec<Keyed>>,
+    /// `None`: it is closed, and nobody takes up what is queued.
+    queue: Mutex<Option<Vec<Keyed>>>,
     /// Round trips, smoothed.
     trip_ns: AtomicU64,
     pub(super) counters: Counters,
@@ -131,7 +148,7 @@ impl Book {
             terms,
             habits: Habits { max_block: habits.max_block.clamp(1, terms.most()), ..habits },
             keys: Table::new(habits.max_keys),
-            queue: Mutex::new(Vec::new()),
+            queue: Mutex::new(Some(Vec::new())),
             trip_ns: AtomicU64::new(TRIP_NS),
             counters: Counters::new(),
             wake: Wake(Box::new(wake)),
@@ -150,6 +167,11 @@ impl Book {
         held
     }
 
+    /// The server says that it took so many units back.
+    pub(crate) fn returned(&self, units: u64) {
+        self.counters.returned(units);
+    }
+
     /// A round trip, as measured.
     pub(crate) fn trip_ns(&self) -> u64 {
         // Ordering: Relaxed, here and below. A hint.
@@ -157,7 +179,7 @@ impl Book {
     }
 
     /// Everything that was counted. O(keys).
-    pub(crate) fn counters(&self, now_ns: u64) -> LeaseCounters {
+    pub(crate) fn stats(&self, now_ns: u64) -> LeaseStats {
         self.counters.sum(self.held(now_ns), self.keys())
     }
 
@@ -294,7 +316,7 @@ impl Book {
         }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Vec<Keyed>> {
+    fn queue(&self) -> MutexGuard<'_, Option<Vec<Keyed>>> {
         // Nothing that is done under the lock can leave the list half changed.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -303,8 +325,12 @@ impl Book {
         if holding.queue() {
             let text = Box::from(key.bytes());
             let mut queue = self.queue();
-            queue.push((text, Arc::clone(holding)));
-            let is_first = queue.len() == 1;
+            let Some(keys) = &mut *queue else {
+                holding.release();
+                return;
+            };
+            keys.push((text, Arc::clone(holding)));
+            let is_first = keys.len() == 1;
             drop(queue);
             if is_first {
                 (self.wake.0)();
@@ -312,10 +338,24 @@ impl Book {
         }
     }
 
-    /// Has more units asked for, after a check that found too little.
+    /// Nobody takes up any more what is queued: keys that are, are free for who asks by itself, and none is queued again.
+    pub(crate) fn close(&self) {
+        for (_, holding) in self.queue().take().unwrap_or_default() {
+            holding.release();
+        }
+    }
+
+    /// Whether a key can hold so many units at all. Of more none are asked for to be held: they could not be kept.
+    pub(crate) const fn keeps(&self, cost: u64) -> bool {
+        cost <= self.terms.most()
+    }
+
+    /// Has more units asked for, after a check that found too little. Nothing, if a key can never hold so many.
     pub(crate) fn want<'k>(&self, key: impl Into<Name<'k>>, holding: &Arc<Holding>, cost: u64, now_ns: u64) {
-        holding.note(self.missing(holding, cost, now_ns));
-        self.enqueue(key.into(), holding);
+        if self.keeps(cost) {
+            holding.note(self.missing(holding, cost, now_ns));
+            self.enqueue(key.into(), holding);
+        }
     }
 
     /// Takes note that somebody waits for so much of a key that is asked for already, as long as what it returns is kept.
@@ -350,12 +390,22 @@ impl Book {
         let wish = holding.wish(&self.terms, self.habit(self.trip_ns()), cost, now_ns)?;
         self.counters.asked();
         let ask = Ask::Lease { least: wish.least, wanted: wish.wanted, share: wish.share };
-        Some(Due { key, ask, asked_ns: now_ns, holding, wish, cost })
+        Some(Due {
+            key,
+            ask,
+            asked_ns: now_ns,
+            holding,
+            wish,
+            cost,
+            flights: Arc::clone(&self.counters.flights),
+            pause_ns: self.terms.life_ns() / 16,
+            is_reported: Cell::new(false),
+        })
     }
 
     /// The questions of all keys that ran out or will soon. Each is to be [`answered`](Self::answered) or [`failed`](Self::failed).
     pub(crate) fn due(&self, now_ns: u64) -> Vec<Due> {
-        let queued = std::mem::take(&mut *self.queue());
+        let queued = self.queue().as_mut().map(std::mem::take).unwrap_or_default();
         let taken = queued.into_iter().filter(|(_, holding)| holding.take_up());
         let mut due = Vec::new();
         for (key, holding) in taken {
@@ -369,8 +419,9 @@ impl Book {
 
     /// There was an answer.
     pub(crate) fn answered(&self, due: &Due, answer: &Granted, now_ns: u64) -> Landed {
+        due.is_reported.set(true);
         self.learn_trip(now_ns.saturating_sub(due.asked_ns));
-        self.counters.landed();
+        self.counters.flights.landed();
         if answer.units == 0 {
             let until_ns = now_ns.saturating_add(self.pause_ns(answer, now_ns));
             due.holding.pause_refused(due.wish.least, now_ns, until_ns);
@@ -414,12 +465,13 @@ impl Book {
 
     /// There was no answer. What may have been charged is lost.
     pub(crate) fn failed(&self, due: &Due, now_ns: u64) {
-        let pause_ns = self.jitter(self.terms.life_ns() / 16, now_ns);
+        due.is_reported.set(true);
+        let pause_ns = self.jitter(due.pause_ns, now_ns);
         due.holding.pause_failing(now_ns, now_ns.saturating_add(pause_ns));
         due.holding.mark(&self.terms, &due.wish, 0, now_ns);
         due.holding.release();
-        self.counters.landed();
-        self.counters.lost();
+        self.counters.flights.landed();
+        self.counters.flights.lost();
     }
 
     /// Puts units where checks find them: those of a check that is taken back, or of an asker that is gone. They expire when they
@@ -462,9 +514,6 @@ impl Book {
                 all.push((key.bytes().into(), units, until_ns));
             });
         });
-        let units =
-            all.iter().map(|(_, units, _)| units).fold(0, |sum: u64, units| sum.saturating_add(*units));
-        self.counters.returned(units);
         all
     }
 }

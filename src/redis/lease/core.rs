@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::book::{Book, Checked, Due, Granted, Habits, Landed};
-use super::counters::LeaseCounters;
 use super::options::Options;
+use super::stats::LeaseStats;
 use crate::clock::{Clock, Timestamp};
 use crate::decision::{Decision, Facts};
 use crate::redis::answer::{Answer, DecidedBy};
@@ -18,6 +18,7 @@ use crate::redis::name::{Bytes, Name};
 use crate::redis::plan::Plan;
 use crate::redis::settings::Settings;
 use crate::sync::{AtomicU64, Ordering};
+use crate::wait::TokioClock;
 
 /// A limiter without its transport and its task.
 pub(super) struct Core<C> {
@@ -28,8 +29,40 @@ pub(super) struct Core<C> {
     clock: C,
     /// The server's time less the local one, at the least, in nanoseconds modulo 2^64; of the last answer.
     offset_ns: AtomicU64,
-    pub(super) timeout: Duration,
+    timeout: Duration,
+    /// Of how long calls wait: monotonic, and tokio's, so that tests can pause it.
+    waits: TokioClock,
     pub(super) stopped: AtomicU64,
+}
+
+/// How long one call waits: for a time-out for units that others ask for, and until the end of another for what it asks itself. After that
+/// it is as if the server had not answered.
+pub(super) struct Patience<'c> {
+    clock: &'c TokioClock,
+    began: Timestamp,
+    timeout: Duration,
+}
+
+impl Patience<'_> {
+    /// All of it.
+    pub(super) const fn whole(&self) -> Duration {
+        self.timeout.saturating_mul(2)
+    }
+
+    /// What is left to wait for others.
+    pub(super) fn for_others(&self) -> Duration {
+        self.timeout.saturating_sub(self.passed())
+    }
+
+    /// Whether there is no time left for a question.
+    pub(super) fn is_over(&self) -> bool {
+        // Whoever waited for others until the end of that time may still ask.
+        self.passed() > self.timeout.saturating_add(self.timeout / 2)
+    }
+
+    fn passed(&self) -> Duration {
+        Duration::from_nanos(self.clock.now().as_nanos().saturating_sub(self.began.as_nanos()))
+    }
 }
 
 /// What became of a question, for the one who asked.
@@ -68,6 +101,7 @@ impl<C: Clock> Core<C> {
             clock,
             offset_ns: AtomicU64::new(0),
             timeout: settings.timeout,
+            waits: TokioClock::new(),
             stopped: AtomicU64::new(0),
         }
     }
@@ -84,6 +118,11 @@ impl<C: Clock> Core<C> {
     pub(super) fn is_stopped(&self) -> bool {
         // Ordering: Relaxed. Whoever stops it wakes the task afterwards, by a lock or a notification.
         self.stopped.load(Ordering::Relaxed) > 0
+    }
+
+    /// How long one call may wait that begins now.
+    pub(super) fn patience(&self) -> Patience<'_> {
+        Patience { clock: &self.waits, began: self.waits.now(), timeout: self.timeout }
     }
 
     pub(super) fn call(&self, key: &[u8], ask: Ask) -> Call {
@@ -111,6 +150,10 @@ impl<C: Clock> Core<C> {
     fn check_slow(&self, key: Name<'_>, cost: u64, now: Timestamp) -> Answer {
         match self.book.check_slow(key, cost, now.as_nanos()) {
             Checked::Decided(decision, until_ns) => Answer::leased(decision, DecidedBy::Held, until_ns),
+            Checked::Missing(decision, _) if !self.book.keeps(cost) => {
+                // It can never be held; when to come back for that is for who asks the server.
+                Answer::new(decision, DecidedBy::Held)
+            }
             Checked::Missing(decision, holding) => {
                 self.book.want(key, &holding, cost, now.as_nanos());
                 Answer::new(decision, DecidedBy::Held)
@@ -193,8 +236,8 @@ impl<C: Clock> Core<C> {
         Name::with(key, |name| self.book.peek(name, cost, self.now_ns()))
     }
 
-    pub(super) fn counters(&self) -> LeaseCounters {
-        self.book.counters(self.now_ns())
+    pub(super) fn stats(&self) -> LeaseStats {
+        self.book.stats(self.now_ns())
     }
 }
 

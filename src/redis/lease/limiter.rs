@@ -10,9 +10,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 use super::book::{Checked, Due};
-use super::core::{Asked, Core};
-use super::counters::LeaseCounters;
+use super::core::{Asked, Core, Patience};
 use super::options::{LeaseBuildError, LeaseBuilder};
+use super::stats::LeaseStats;
 use crate::clock::{Clock, QuantaClock, Timestamp};
 use crate::decision::Decision;
 use crate::redis::answer::{Answer, DecidedBy};
@@ -74,6 +74,15 @@ struct Shared<C> {
 ///   which the limit is refilled, if that is less; a round trip, if that is more) and up to an eighth longer, so that a flood on a key
 ///   that is used up does not ask each time. [`Answer::retry_after`] says until when.
 /// - While the server cannot be asked, what is held is spent first; then it is as [`OnFailure`](crate::redis::OnFailure) says.
+///
+/// # Large requests
+/// A key holds at most about a million units with the default life, fewer with a shorter one: the largest power of two that is no more than
+/// a 512th of the life in nanoseconds, less one (1,048,575 with a second, 1,023 with 1 ms). Of a cost above that
+/// [`check_n_async`](LeaseLimiter::check_n_async) asks the server each time, for exactly the cost, and takes no part of it from what is held;
+/// such an answer cannot be refunded here. [`check_n`](LeaseLimiter::check_n) refuses it, and asks for nothing: it would be charged in vain.
+///
+/// # How long a call waits
+/// At most two [time-outs](crate::redis::Builder::timeout), whatever becomes of it. Then it is as if the server had not answered.
 ///
 /// # More keys than there is room for
 /// Beyond [`max_keys`](crate::redis::Builder::max_keys) a new key has no place here. [`check_async`](LeaseLimiter::check_async) then
@@ -148,7 +157,7 @@ fn make<T: Transport, C: Clock + Send + Sync + 'static>(
         bells: (0..BELLS).map(|_| Notify::new()).collect(),
         hasher: ahash::RandomState::new(),
     });
-    shared.runtime.spawn(fetch(Arc::clone(&shared)));
+    shared.runtime.spawn(fetch(Fetching(Arc::clone(&shared))));
     let owned = Arc::clone(&shared);
     Ok(LeaseLimiter { shared, _owner: Arc::new(Owner(Box::new(move || owned.stop()))) })
 }
@@ -181,8 +190,18 @@ macro_rules! builds {
 
 builds!(Client, InProcess);
 
+/// What the task has. When it ends, by itself or with its runtime, nobody takes up any more what is queued.
+struct Fetching<C>(Arc<Shared<C>>);
+
+impl<C> Drop for Fetching<C> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
 /// Fetches what is due until it is over.
-async fn fetch<C: Clock + Send + Sync + 'static>(shared: Arc<Shared<C>>) {
+async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
+    let shared = &fetching.0;
     let core = &shared.core;
     let mut swept_ns = core.now().as_nanos();
     while !core.is_stopped() {
@@ -191,7 +210,7 @@ async fn fetch<C: Clock + Send + Sync + 'static>(shared: Arc<Shared<C>>) {
         let _ = tokio::time::timeout(every, shared.due.notified()).await;
         let now_ns = core.now().as_nanos();
         for due in core.book.due(now_ns) {
-            shared.spawn(due);
+            drop(shared.spawn(due));
         }
         if now_ns.abs_diff(swept_ns) >= core.book.life_ns() {
             core.book.sweep(now_ns);
@@ -200,70 +219,137 @@ async fn fetch<C: Clock + Send + Sync + 'static>(shared: Arc<Shared<C>>) {
     }
 }
 
+/// A question under way in a task. Wherever that ends, the key is free first, and then its bell rings.
+struct Errand<C> {
+    due: Due,
+    bell: Ring<C>,
+}
+
+struct Ring<C> {
+    shared: Arc<Shared<C>>,
+    index: usize,
+}
+
+impl<C> Drop for Ring<C> {
+    fn drop(&mut self) {
+        self.shared.bells[self.index].notify_waiters();
+    }
+}
+
+/// An answer on its way to the one who asked. If nobody reads it, its units are there for others.
+struct Told<C: Clock> {
+    asked: Option<Asked>,
+    errand: Errand<C>,
+}
+
+impl<C: Clock> Drop for Told<C> {
+    fn drop(&mut self) {
+        if let Some(Asked::Answered(answer)) = self.asked.take() {
+            self.errand.bell.shared.core.give_due(&self.errand.due, &answer);
+        }
+    }
+}
+
 impl<C: Clock + Send + Sync + 'static> Shared<C> {
-    fn bell(&self, key: &[u8]) -> &Notify {
+    fn bell_of(&self, key: &[u8]) -> usize {
         let hash = self.hasher.hash_one(key);
         #[expect(clippy::cast_possible_truncation, reason = "less than there are bells")]
         let index = (hash % BELLS as u64) as usize;
-        &self.bells[index]
+        index
     }
 
     /// Asks in a task of its own, which goes on if nobody waits for it any more: what it brings is there for others.
-    fn spawn(self: &Arc<Self>, due: Due) -> oneshot::Receiver<Asked> {
+    fn spawn(self: &Arc<Self>, due: Due) -> oneshot::Receiver<Told<C>> {
         let (tell, told) = oneshot::channel();
-        let shared = Arc::clone(self);
+        let index = self.bell_of(&due.key);
+        let errand = Errand { due, bell: Ring { shared: Arc::clone(self), index } };
         self.runtime.spawn(async move {
-            let call = shared.core.call(&due.key, due.ask);
+            let shared = Arc::clone(&errand.bell.shared);
+            let call = shared.core.call(&errand.due.key, errand.due.ask);
             let reply = (shared.carry)(Arc::clone(&shared), call).await;
-            let asked = shared.core.land(&due, reply);
-            if let Err(Asked::Answered(answer)) = tell.send(asked) {
-                shared.core.give_due(&due, &answer);
-            }
-            shared.bell(&due.key).notify_waiters();
+            let asked = shared.core.land(&errand.due, reply);
+            // Of what is not read its drop takes care, here or there.
+            let _ = tell.send(Told { asked: Some(asked), errand });
+            shared.bells[index].notify_waiters();
         });
         told
     }
 
     async fn check(self: &Arc<Self>, key: Name<'_>, cost: u64) -> Answer {
         let core = &self.core;
-        for _ in 0..ROUNDS {
+        let now = core.now();
+        match core.book.check(key, cost, now.as_nanos()) {
+            Checked::Decided(decision, until_ns) => Answer::leased(decision, DecidedBy::Held, until_ns),
+            Checked::Failing => core.guard.fallback(&key.bytes(), cost, now),
+            Checked::Missing(..) => self.check_slow(key, cost, ROUNDS).await,
+            Checked::Full => self.check_slow(key, cost, 0).await,
+        }
+    }
+
+    /// Asks for units to be held so often, and then for the cost alone.
+    async fn check_slow(self: &Arc<Self>, key: Name<'_>, cost: u64, rounds: usize) -> Answer {
+        let patience = self.core.patience();
+        let asking = self.ask(key, cost, rounds, &patience);
+        // Without a runtime here the timer is that of the limiter's own.
+        let timed = {
+            let _entered = Handle::try_current().is_err().then(|| self.runtime.enter());
+            tokio::time::timeout(patience.whole(), asking)
+        };
+        match timed.await {
+            Ok(answer) => answer,
+            Err(_) => self.core.guard.fallback(&key.bytes(), cost, self.core.now()),
+        }
+    }
+
+    async fn ask(
+        self: &Arc<Self>,
+        key: Name<'_>,
+        cost: u64,
+        rounds: usize,
+        patience: &Patience<'_>,
+    ) -> Answer {
+        let core = &self.core;
+        let bytes = key.bytes();
+        let bell = &self.bells[self.bell_of(&bytes)];
+        let mut asked = 0;
+        while asked < rounds {
+            let mut rings = pin!(bell.notified());
+            // From here on it is heard; so whoever was done before is seen by this look.
+            rings.as_mut().enable();
             let now = core.now();
             let now_ns = now.as_nanos();
             let holding = match core.book.check(key, cost, now_ns) {
                 Checked::Decided(decision, until_ns) => {
                     return Answer::leased(decision, DecidedBy::Held, until_ns);
                 }
-                Checked::Failing => return core.guard.fallback(&key.bytes(), cost, now),
-                Checked::Full => break,
-                Checked::Missing(_, holding) => holding,
+                Checked::Failing => return core.guard.fallback(&bytes, cost, now),
+                Checked::Missing(_, holding) if core.book.keeps(cost) => holding,
+                Checked::Full | Checked::Missing(..) => break,
             };
             if let Some(due) = core.book.claim(key, &holding, cost, now_ns) {
-                match self.spawn(due).await {
-                    Ok(Asked::Answered(answer)) => return answer,
-                    Ok(Asked::Late | Asked::Fetched) => {}
+                asked += 1;
+                match self.spawn(due).await.ok().and_then(|mut told| told.asked.take()) {
+                    Some(Asked::Answered(answer)) => return answer,
+                    Some(Asked::Late | Asked::Fetched) => {}
                     // The runtime is being shut down, if there is nothing at all.
-                    Ok(Asked::Failed) | Err(_) => return core.guard.fallback(&key.bytes(), cost, core.now()),
+                    Some(Asked::Failed) | None => return core.guard.fallback(&bytes, cost, core.now()),
                 }
             } else {
                 let waiting = core.book.wait(&holding, cost, now_ns);
-                let bytes = key.bytes();
-                let mut bell = pin!(self.bell(&bytes).notified());
-                // From here on it is heard; so whoever was done before is seen here.
-                bell.as_mut().enable();
-                while !waiting.is_over() {
-                    if tokio::time::timeout(core.timeout.saturating_mul(2), bell.as_mut()).await.is_err() {
-                        break;
-                    }
-                    bell.set(self.bell(&bytes).notified());
-                    bell.as_mut().enable();
+                let most = patience.for_others();
+                if most.is_zero() {
+                    break;
+                }
+                // Others may have spent what one answer brought, or another key has this bell: then it is asked and waited anew.
+                if !waiting.is_over() && tokio::time::timeout(most, rings).await.is_err() {
+                    break;
                 }
             }
         }
-        // There is no room for the key; or others took all of it, again and again.
-        let key = key.bytes();
-        let call = core.call(&key, Ask::Check { cost });
+        // There is no room for the key or for so many units of it; or others took all of it, again and again.
+        let call = core.call(&bytes, Ask::Check { cost });
         let reply = (self.carry)(Arc::clone(self), call).await;
-        core.exact(&key, cost, reply)
+        core.exact(&bytes, cost, reply)
     }
 }
 
@@ -271,7 +357,12 @@ impl<C> Shared<C> {
     fn stop(&self) {
         // Ordering: Relaxed. The task is woken by what follows, and looks then.
         self.core.stopped.store(1, Ordering::Relaxed);
+        self.core.book.close();
         self.due.notify_one();
+        // Whoever waits for what was queued asks by itself.
+        for bell in &self.bells {
+            bell.notify_waiters();
+        }
     }
 }
 
@@ -304,7 +395,8 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// Checks one unit of a key: by what is held, or else by the server. What most servers should use.
     ///
     /// The first check of a key waits for a round trip; later ones seldom do. Calls that miss units of one key at the same time share
-    /// one question. A future that is dropped loses nothing: what the server grants is there for others.
+    /// one question. If a future is dropped, before or after there is an answer, what the server granted it is there for others; but for a
+    /// cost that is [too large to be held](LeaseLimiter#large-requests), which is lost.
     pub async fn check_async<K: Key + ?Sized>(&self, key: &K) -> Answer {
         self.check_n_async(key, 1).await
     }
@@ -327,13 +419,17 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// Takes back the units of an answer, for checks of this process to spend until they would have expired. Returns how
     /// many; 0 if they have expired, or if the server could not be asked for them. Once for each answer.
     pub fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> u64 {
-        Name::with(key, |name| self.shared.core.give(name, answer))
+        let taken = Name::with(key, |name| self.shared.core.give(name, answer));
+        if taken > 0 {
+            self.shared.bells[self.shared.bell_of(&key.bytes())].notify_waiters();
+        }
+        taken
     }
 
     /// What became of units so far. O(keys).
     #[must_use]
-    pub fn counters(&self) -> LeaseCounters {
-        self.shared.core.counters()
+    pub fn stats(&self) -> LeaseStats {
+        self.shared.core.stats()
     }
 
     /// How the server fares.
@@ -347,9 +443,10 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     pub async fn close(self) {
         self.shared.stop();
         for call in self.shared.core.returns() {
-            if (self.shared.carry)(Arc::clone(&self.shared), call).await.is_err() {
+            match (self.shared.carry)(Arc::clone(&self.shared), call).await {
+                Ok(reply) => self.shared.core.book.returned(reply.granted),
                 // What is not given back expires.
-                break;
+                Err(_) => break,
             }
         }
     }

@@ -7,21 +7,21 @@
 //! | `core` | a book with a clock, and what answers mean |
 //! | `limiter` | for async code: a task fetches |
 //! | `blocking` | for threads: a thread fetches |
-//! | `options`, `counters` | what is set, what is counted |
+//! | `options`, `stats` | what is set, what is counted |
 
 mod blocking;
 mod book;
 mod core;
-mod counters;
 mod holding;
 mod limiter;
 mod options;
 #[cfg(all(test, not(tollgate_loom)))]
 mod simulated;
+mod stats;
 
 pub use self::blocking::BlockingLeaseLimiter;
 pub(crate) use self::book::{Book, Checked, Due, Granted, Habits, Landed, Waiting};
-pub use self::counters::LeaseCounters;
 pub(crate) use self::holding::Holding;
 pub use self::limiter::LeaseLimiter;
 pub use self::options::{LeaseBuildError, LeaseBuilder};
+pub use self::stats::LeaseStats;

@@ -1,5 +1,7 @@
 //! What leases count about themselves.
 
+use std::sync::Arc;
+
 use crossbeam_utils::CachePadded;
 
 use crate::sync::{AtomicU64, Ordering, thread_number};
@@ -9,7 +11,7 @@ use crate::sync::{AtomicU64, Ordering, thread_number};
 /// `granted = spent + returned + held + stranded`; estimates while other threads are at work.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
-pub struct LeaseCounters {
+pub struct LeaseStats {
     /// Questions that were sent to the server for units.
     pub asked: u64,
     /// Of them, those that are under way.
@@ -22,7 +24,7 @@ pub struct LeaseCounters {
     pub granted: u64,
     /// Units that checks spent.
     pub spent: u64,
-    /// Units that were given back to the server.
+    /// Units that the server took back when the limiter was closed. What it may have taken without an answer is in `stranded`.
     pub returned: u64,
     /// Units that are there to be spent.
     pub held: u64,
@@ -39,14 +41,31 @@ pub struct LeaseCounters {
 const OWN: usize = 32;
 const SHARED: usize = 16;
 
+/// What became of questions: they count it themselves, as some are dropped where there is nothing else.
+#[derive(Debug)]
+pub(super) struct Flights {
+    landed: AtomicU64,
+    lost: AtomicU64,
+}
+
+// Ordering: Relaxed. Tallies, which publish nothing.
+impl Flights {
+    pub(super) fn landed(&self) {
+        self.landed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn lost(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Counters {
     spent: Box<[CachePadded<AtomicU64>; OWN + SHARED]>,
     unspent: AtomicU64,
     asked: AtomicU64,
-    landed: AtomicU64,
+    pub(super) flights: Arc<Flights>,
     refused: AtomicU64,
-    lost: AtomicU64,
     granted: AtomicU64,
     returned: AtomicU64,
     full: AtomicU64,
@@ -60,9 +79,8 @@ impl Counters {
             spent: Box::new(std::array::from_fn(|_| CachePadded::new(zero()))),
             unspent: zero(),
             asked: zero(),
-            landed: zero(),
+            flights: Arc::new(Flights { landed: zero(), lost: zero() }),
             refused: zero(),
-            lost: zero(),
             granted: zero(),
             returned: zero(),
             full: zero(),
@@ -95,16 +113,8 @@ impl Counters {
         self.asked.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn landed(&self) {
-        self.landed.fetch_add(1, Ordering::Relaxed);
-    }
-
     pub(super) fn refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn lost(&self) {
-        self.lost.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn granted(&self, units: u64) {
@@ -120,16 +130,16 @@ impl Counters {
     }
 
     /// All of them.
-    pub(super) fn sum(&self, held: u64, keys: usize) -> LeaseCounters {
+    pub(super) fn sum(&self, held: u64, keys: usize) -> LeaseStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let spent = self.spent.iter().map(|stripe| read(stripe)).fold(0, u64::wrapping_add);
         let spent = spent.wrapping_sub(read(&self.unspent));
         let (granted, returned) = (read(&self.granted), read(&self.returned));
-        LeaseCounters {
+        LeaseStats {
             asked: read(&self.asked),
-            in_flight: read(&self.asked).saturating_sub(read(&self.landed)),
+            in_flight: read(&self.asked).saturating_sub(read(&self.flights.landed)),
             refused: read(&self.refused),
-            lost: read(&self.lost),
+            lost: read(&self.flights.lost),
             granted,
             spent,
             returned,
