@@ -58,7 +58,7 @@ pub(super) struct Leases {
 }
 
 /// What becomes of a request.
-#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
+#[expect(clippy::large_enum_variant, reason = "made for one call")]
 pub(super) enum Found {
     Decided(bool),
     /// It asks, and waits for the answer.
