@@ -1,4 +1,34 @@
-//! One limit for many machines, by Redis or Valkey.
+//! One limit for many machines, by Redis or Valkey. [The guide](crate::guide::redis) says which mode to choose, what is in Redis, and what is
+//! lost with it.
+//!
+//! ```
+//! use tollgate::Quota;
+//! use tollgate::redis::{InProcess, Limit, OnFailure};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = InProcess::default(); // or Client::open("redis://127.0.0.1:6379/")?
+//! let per_client = Limit::gcra(Quota::per_second(100).burst(200));
+//!
+//! // The server decides every request.
+//! let dear = client.limiter("payments", Limit::fixed_window(Quota::per_day(10_000))).atomic()?;
+//! assert!(dear.check("acme").await.is_allowed());
+//!
+//! // Units are fetched in blocks and spent here: never more than the limit, mostly without a round trip.
+//! let usual = client.limiter("api", per_client).on_failure(OnFailure::Local { processes: 4 }).leases().build()?;
+//! assert!(usual.check_async("203.0.113.7").await.is_allowed());
+//! let _at_once = usual.check("203.0.113.7"); // never waits: refused until units are there
+//!
+//! // Decided here and told to the server each second: more than the limit, by a stated bound.
+//! let busy = client.limiter("search", per_client).write_back().build()?;
+//! assert!(busy.check("203.0.113.7").is_allowed());
+//! # usual.close().await;
+//! # busy.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # How it is made
 //!
 //! | part | holds |
 //! |---|---|
