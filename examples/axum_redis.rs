@@ -61,7 +61,9 @@ async fn main() -> Fallible<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (redis, port) = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--once"] => return once().await,
-        [redis, port] => (redis, port.parse()?),
+        [redis, port] => {
+            (redis, port.parse().map_err(|_| format!("{port:?} is no port; use 0 to 65535, 0 for any"))?)
+        }
         _ => return Err("give the address of a Redis server and a port, or --once".into()),
     };
     // Connects when it is first needed, and again when it has to.
