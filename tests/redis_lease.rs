@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use server::Server;
 use tollgate::redis::{
-    BlockingClient, BlockingLeaseLimiter, Client, DecidedBy, InProcess, LeaseBuildError, LeaseLimiter, Limit,
+    BlockingClient, BlockingLeaseLimiter, BuildError, Client, DecidedBy, InProcess, LeaseLimiter, Limit,
     OnFailure,
 };
 use tollgate::{ManualClock, Quota, Timestamp};
@@ -49,7 +49,7 @@ fn limiter(server: &InProcess, clock: &ManualClock, limit: Limit) -> LeaseLimite
 #[test]
 fn without_a_runtime_there_is_no_task() {
     let error = InProcess::default().limiter("api", hour(10)).leases().build().unwrap_err();
-    assert!(matches!(error, LeaseBuildError::NoRuntime));
+    assert!(matches!(error, BuildError::NoRuntime));
     assert!(error.to_string().contains("tokio runtime"), "{error}");
 }
 

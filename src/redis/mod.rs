@@ -85,10 +85,8 @@ pub use self::error::{Error, ErrorKind};
 pub use self::health::Health;
 pub use self::in_process::{BlockingInProcess, InProcess};
 pub use self::key::Key;
-pub use self::lease::{BlockingLeaseLimiter, LeaseBuildError, LeaseBuilder, LeaseLimiter, LeaseStats};
+pub use self::lease::{BlockingLeaseLimiter, LeaseBuilder, LeaseLimiter, LeaseStats};
 pub use self::limit::{Limit, LimitKind};
 pub use self::name::Number;
-pub use self::settings::{Breaker, Builder, OnFailure};
-pub use self::write_back::{
-    BlockingWriteBackLimiter, WriteBackBuildError, WriteBackBuilder, WriteBackLimiter, WriteBackStats,
-};
+pub use self::settings::{Breaker, BuildError, Builder, OnFailure};
+pub use self::write_back::{BlockingWriteBackLimiter, WriteBackBuilder, WriteBackLimiter, WriteBackStats};

@@ -1,9 +1,11 @@
 //! What is set about a shared limiter, whatever its mode.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::limit::Limit;
+use crate::quota::QuotaError;
 
 /// What is done with a request while the server cannot be asked.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -148,5 +150,47 @@ impl<T> Builder<T> {
             max_keys: self.max_keys,
             name: self.name.as_str().into(),
         }
+    }
+}
+
+/// Why a limiter that decides in this process could not be made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A quota is beyond what the shared state can reckon with.
+    Quota(QuotaError),
+    /// There is no tokio runtime here, for the task that fetches or posts units.
+    NoRuntime,
+    /// The thread that fetches or posts units could not be started.
+    Thread(std::io::Error),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Quota(error) => error.fmt(f),
+            Self::NoRuntime => f.write_str(
+                "the limiter fetches or posts units by a task: make it in a tokio runtime, or use the blocking client",
+            ),
+            Self::Thread(error) => {
+                write!(f, "the thread that fetches or posts units cannot be started: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Quota(error) => Some(error),
+            Self::NoRuntime => None,
+            Self::Thread(error) => Some(error),
+        }
+    }
+}
+
+impl From<QuotaError> for BuildError {
+    fn from(error: QuotaError) -> Self {
+        Self::Quota(error)
     }
 }

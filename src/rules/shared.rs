@@ -14,8 +14,7 @@ use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError};
 use crate::redis::{
     Answer, AtomicLimiter, BlockingClient, BlockingInProcess, BlockingLeaseLimiter, BlockingWriteBackLimiter,
-    Builder, Client, DecidedBy, Health, InProcess, LeaseBuildError, LeaseLimiter, Limit, WriteBackBuildError,
-    WriteBackLimiter,
+    BuildError, Builder, Client, DecidedBy, Health, InProcess, LeaseLimiter, Limit, WriteBackLimiter,
 };
 use crate::store::chosen::NoStore;
 use crate::telemetry::{Event, Reading, Readings};
@@ -101,19 +100,10 @@ impl From<QuotaError> for Unmade {
     }
 }
 
-impl From<LeaseBuildError> for Unmade {
-    fn from(error: LeaseBuildError) -> Self {
+impl From<BuildError> for Unmade {
+    fn from(error: BuildError) -> Self {
         match error {
-            LeaseBuildError::Quota(error) => error.into(),
-            other => Self::Task(other.to_string().into()),
-        }
-    }
-}
-
-impl From<WriteBackBuildError> for Unmade {
-    fn from(error: WriteBackBuildError) -> Self {
-        match error {
-            WriteBackBuildError::Quota(error) => error.into(),
+            BuildError::Quota(error) => error.into(),
             other => Self::Task(other.to_string().into()),
         }
     }

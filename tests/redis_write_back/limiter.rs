@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::redis::{DecidedBy, InProcess, Limit, OnFailure, WriteBackBuildError, WriteBackLimiter};
+use tollgate::redis::{BuildError, DecidedBy, InProcess, Limit, OnFailure, WriteBackLimiter};
 use tollgate::{ManualClock, Quota, Timestamp};
 
 const START: Timestamp = Timestamp::from_secs(1_699_999_200);
@@ -32,7 +32,7 @@ fn a_runtime_is_needed() {
     let server = InProcess::default();
     let limit = Limit::gcra(Quota::per_second(1));
     let error = server.limiter("api", limit).write_back().build().unwrap_err();
-    assert!(matches!(error, WriteBackBuildError::NoRuntime));
+    assert!(matches!(error, BuildError::NoRuntime));
     assert!(error.to_string().contains("tokio runtime"), "{error}");
 }
 

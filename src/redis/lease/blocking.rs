@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::book::{Checked, Due};
 use super::core::{Asked, Core};
-use super::options::{LeaseBuildError, LeaseBuilder};
+use super::options::LeaseBuilder;
 use super::stats::LeaseStats;
 use crate::clock::{Clock, QuantaClock, Timestamp};
 use crate::decision::Decision;
@@ -20,6 +20,7 @@ use crate::redis::in_process::BlockingInProcess;
 use crate::redis::key::Key;
 use crate::redis::name::Name;
 use crate::redis::plan::Plan;
+use crate::redis::settings::BuildError;
 use crate::sync::{Condvar, Mutex, Ordering};
 
 /// So often a call waits for units that others ask for, before it asks for its own alone.
@@ -128,7 +129,7 @@ impl<C> fmt::Debug for BlockingLeaseLimiter<C> {
 
 fn make<T: BlockingTransport, C: Clock + Send + Sync + 'static>(
     builder: LeaseBuilder<T, C>,
-) -> Result<BlockingLeaseLimiter<C>, LeaseBuildError> {
+) -> Result<BlockingLeaseLimiter<C>, BuildError> {
     let LeaseBuilder { builder, options, clock } = builder;
     let (settings, signals) = (builder.settings(), Arc::new(Signals::default()));
     let plan = Plan::new(&settings.limits)?;
@@ -143,7 +144,7 @@ fn make<T: BlockingTransport, C: Clock + Send + Sync + 'static>(
     let thread = std::thread::Builder::new()
         .name("tollgate-leases".to_owned())
         .spawn(move || fetcher.0.fetch())
-        .map_err(LeaseBuildError::Thread)?;
+        .map_err(BuildError::Thread)?;
     let owner = Owner { stop: Box::new(move || owned.stop()), thread: Some(thread) };
     Ok(BlockingLeaseLimiter { shared, _owner: Arc::new(owner) })
 }
@@ -156,7 +157,7 @@ macro_rules! builds {
                 ///
                 /// # Errors
                 /// The thread cannot be started, or a quota is beyond what the shared state can reckon with.
-                pub fn build(self) -> Result<BlockingLeaseLimiter, LeaseBuildError> {
+                pub fn build(self) -> Result<BlockingLeaseLimiter, BuildError> {
                     make(self.clock(QuantaClock::new()))
                 }
             }
@@ -166,7 +167,7 @@ macro_rules! builds {
                 ///
                 /// # Errors
                 /// The thread cannot be started, or a quota is beyond what the shared state can reckon with.
-                pub fn build(self) -> Result<BlockingLeaseLimiter<C>, LeaseBuildError> {
+                pub fn build(self) -> Result<BlockingLeaseLimiter<C>, BuildError> {
                     make(self)
                 }
             }

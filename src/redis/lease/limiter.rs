@@ -11,7 +11,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::book::{Checked, Due};
 use super::core::{Asked, Core, Patience};
-use super::options::{LeaseBuildError, LeaseBuilder};
+use super::options::LeaseBuilder;
 use super::stats::LeaseStats;
 use crate::clock::{Clock, QuantaClock, Timestamp};
 use crate::decision::Decision;
@@ -24,6 +24,7 @@ use crate::redis::in_process::InProcess;
 use crate::redis::key::Key;
 use crate::redis::name::Name;
 use crate::redis::plan::Plan;
+use crate::redis::settings::BuildError;
 use crate::sync::Ordering;
 
 /// Waiters of keys share these.
@@ -135,9 +136,9 @@ impl<C> fmt::Debug for LeaseLimiter<C> {
 
 fn make<T: Transport, C: Clock + Send + Sync + 'static>(
     builder: LeaseBuilder<T, C>,
-) -> Result<LeaseLimiter<C>, LeaseBuildError> {
+) -> Result<LeaseLimiter<C>, BuildError> {
     let LeaseBuilder { builder, options, clock } = builder;
-    let runtime = Handle::try_current().map_err(|_| LeaseBuildError::NoRuntime)?;
+    let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
     let (settings, due) = (builder.settings(), Arc::new(Notify::new()));
     let plan = Plan::new(&settings.limits)?;
     let wake = {
@@ -170,7 +171,7 @@ macro_rules! builds {
                 ///
                 /// # Errors
                 /// There is no runtime, or a quota is beyond what the shared state can reckon with.
-                pub fn build(self) -> Result<LeaseLimiter, LeaseBuildError> {
+                pub fn build(self) -> Result<LeaseLimiter, BuildError> {
                     make(self.clock(QuantaClock::new()))
                 }
             }
@@ -180,7 +181,7 @@ macro_rules! builds {
                 ///
                 /// # Errors
                 /// There is no runtime, or a quota is beyond what the shared state can reckon with.
-                pub fn build(self) -> Result<LeaseLimiter<C>, LeaseBuildError> {
+                pub fn build(self) -> Result<LeaseLimiter<C>, BuildError> {
                     make(self)
                 }
             }

@@ -23,5 +23,5 @@ pub use self::blocking::BlockingLeaseLimiter;
 pub(crate) use self::book::{Book, Checked, Due, Granted, Habits, Landed, Waiting};
 pub(crate) use self::holding::Holding;
 pub use self::limiter::LeaseLimiter;
-pub use self::options::{LeaseBuildError, LeaseBuilder};
+pub use self::options::LeaseBuilder;
 pub use self::stats::LeaseStats;

@@ -1,9 +1,7 @@
 //! What is set about leases.
 
-use std::fmt;
 use std::time::Duration;
 
-use crate::quota::QuotaError;
 use crate::redis::settings::Builder;
 
 #[derive(Clone, Debug)]
@@ -69,45 +67,5 @@ impl<T, C> LeaseBuilder<T, C> {
     /// Another clock for what is held. Default: [`QuantaClock`](crate::QuantaClock).
     pub fn clock<D>(self, clock: D) -> LeaseBuilder<T, D> {
         LeaseBuilder { builder: self.builder, options: self.options, clock }
-    }
-}
-
-/// Why a lease limiter could not be made.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum LeaseBuildError {
-    /// A quota is beyond what the shared state can reckon with.
-    Quota(QuotaError),
-    /// There is no tokio runtime here, for the task that fetches units.
-    NoRuntime,
-    /// The thread that fetches units could not be started.
-    Thread(std::io::Error),
-}
-
-impl fmt::Display for LeaseBuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Quota(error) => error.fmt(f),
-            Self::NoRuntime => f.write_str(
-                "a lease limiter fetches units by a task: make it in a tokio runtime, or use the blocking client",
-            ),
-            Self::Thread(error) => write!(f, "the thread that fetches units cannot be started: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for LeaseBuildError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Quota(error) => Some(error),
-            Self::NoRuntime => None,
-            Self::Thread(error) => Some(error),
-        }
-    }
-}
-
-impl From<QuotaError> for LeaseBuildError {
-    fn from(error: QuotaError) -> Self {
-        Self::Quota(error)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::book::Verdict;
 use super::core::Core;
-use super::options::{WriteBackBuildError, WriteBackBuilder};
+use super::options::WriteBackBuilder;
 use super::stats::WriteBackStats;
 use crate::clock::{Clock, QuantaClock, StdClock, Timestamp};
 use crate::redis::answer::{Answer, DecidedBy};
@@ -18,6 +18,7 @@ use crate::redis::health::Health;
 use crate::redis::in_process::BlockingInProcess;
 use crate::redis::key::Key;
 use crate::redis::plan::Plan;
+use crate::redis::settings::BuildError;
 
 /// As often as in async code.
 const ROUNDS: usize = 4;
@@ -89,7 +90,7 @@ impl<C: Clock + Send + Sync + 'static> fmt::Debug for BlockingWriteBackLimiter<C
 
 fn make<T: BlockingTransport, C: Clock + Send + Sync + 'static>(
     builder: WriteBackBuilder<T, C>,
-) -> Result<BlockingWriteBackLimiter<C>, WriteBackBuildError> {
+) -> Result<BlockingWriteBackLimiter<C>, BuildError> {
     let WriteBackBuilder { builder, options, clock } = builder;
     let settings = builder.settings();
     let plan = Plan::new(&settings.limits)?;
@@ -104,7 +105,7 @@ fn make<T: BlockingTransport, C: Clock + Send + Sync + 'static>(
     });
     let posts = Arc::clone(&shared);
     let thread = Thread::new().name("tollgate-write-back".to_owned()).spawn(move || posts.post());
-    let thread = Mutex::new(Some(thread.map_err(WriteBackBuildError::Thread)?));
+    let thread = Mutex::new(Some(thread.map_err(BuildError::Thread)?));
     let owner = Arc::new(Owner { shared: Arc::clone(&shared), thread });
     Ok(BlockingWriteBackLimiter { shared, owner })
 }
@@ -117,7 +118,7 @@ macro_rules! builds {
                 ///
                 /// # Errors
                 /// The thread cannot be started, or a quota is beyond what the shared state can reckon with.
-                pub fn build(self) -> Result<BlockingWriteBackLimiter, WriteBackBuildError> {
+                pub fn build(self) -> Result<BlockingWriteBackLimiter, BuildError> {
                     make(self.clock(QuantaClock::new()))
                 }
             }
@@ -127,7 +128,7 @@ macro_rules! builds {
                 ///
                 /// # Errors
                 /// The thread cannot be started, or a quota is beyond what the shared state can reckon with.
-                pub fn build(self) -> Result<BlockingWriteBackLimiter<C>, WriteBackBuildError> {
+                pub fn build(self) -> Result<BlockingWriteBackLimiter<C>, BuildError> {
                     make(self)
                 }
             }

@@ -456,12 +456,8 @@ impl Book {
         self.pressed_until_ns.fetch_max(until_ns, Ordering::Release);
     }
 
-    /// Looks through all keys: settles them, removes idle ones, and finds what is to be posted. O(keys).
-    fn sweep(&self, now_ns: u64) {
-        let is_full = self.table.len() > self.options.max_keys / 2;
-        let rest_ns = self.plan.refill_us().saturating_mul(1_000);
-        let mut pending: Vec<(u64, u64, Arc<Entry>)> = Vec::new();
-        let mut dead: Vec<Arc<Entry>> = Vec::new();
+    /// Settles each key that is not dead, and calls `visit` with it, its ledger and the units that were dropped. O(keys).
+    fn for_each_settled(&self, now_ns: u64, mut visit: impl FnMut(&Arc<Entry>, &mut Ledger, u64)) {
         self.table.for_each(|_, entry| {
             let mut ledger = entry.ledger();
             if entry.allowance.is_dead() {
@@ -469,13 +465,24 @@ impl Book {
             }
             let (_, dropped) = entry.settle(&mut ledger, self.terms(), now_ns);
             count(&self.tallies.dropped, dropped.0);
+            visit(entry, &mut ledger, dropped.0);
+        });
+    }
+
+    /// Looks through all keys: settles them, removes idle ones, and finds what is to be posted. O(keys).
+    fn sweep(&self, now_ns: u64) {
+        let is_full = self.table.len() > self.options.max_keys / 2;
+        let rest_ns = self.plan.refill_us().saturating_mul(1_000);
+        let mut pending: Vec<(u64, u64, Arc<Entry>)> = Vec::new();
+        let mut dead: Vec<Arc<Entry>> = Vec::new();
+        self.for_each_settled(now_ns, |entry, ledger, _| {
             let idle_ns = now_ns.saturating_sub(ledger.spent_ns);
             let is_over = idle_ns > rest_ns.saturating_add(self.pace_ns);
             let is_idle = is_over || (is_full && idle_ns > self.pace_ns.saturating_mul(2));
             if is_idle {
                 self.press(if is_over { now_ns } else { now_ns.saturating_add(rest_ns) });
             }
-            if is_idle && entry.kill(&ledger) {
+            if is_idle && entry.kill(ledger) {
                 dead.push(Arc::clone(entry));
             } else if ledger.pending() > 0 {
                 let end = ledger.accounts.iter().filter_map(Account::end_us).min().unwrap_or(u64::MAX);
@@ -486,7 +493,7 @@ impl Book {
             } else {
                 ledger.pending_since = None;
                 if idle_ns > self.pace_ns && entry.allowance.left() > 0 && !ledger.is_asked() {
-                    entry.rest(&mut ledger);
+                    entry.rest(ledger);
                 }
             }
         });
@@ -592,14 +599,8 @@ impl Book {
             overshoot: read(overshoot),
             dropped: read(dropped),
         };
-        self.table.for_each(|_, entry| {
-            let mut ledger = entry.ledger();
-            if entry.allowance.is_dead() {
-                return;
-            }
-            let (_, dropped) = entry.settle(&mut ledger, self.terms(), now_ns);
-            count(&self.tallies.dropped, dropped.0);
-            counted.dropped = counted.dropped.saturating_add(dropped.0);
+        self.for_each_settled(now_ns, |_, ledger, dropped| {
+            counted.dropped = counted.dropped.saturating_add(dropped);
             counted.pending = counted.pending.saturating_add(ledger.pending());
             if ledger.pending() > 0 {
                 let age = ledger.pending_since.map_or(0, |since| now_ns.saturating_sub(since));

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::book::{Post, Verdict};
 use super::core::Core;
-use super::options::{WriteBackBuildError, WriteBackBuilder};
+use super::options::WriteBackBuilder;
 use super::stats::WriteBackStats;
 use crate::clock::{Clock, QuantaClock, Timestamp};
 use crate::redis::answer::{Answer, DecidedBy};
@@ -23,6 +23,7 @@ use crate::redis::health::Health;
 use crate::redis::in_process::InProcess;
 use crate::redis::key::Key;
 use crate::redis::plan::Plan;
+use crate::redis::settings::BuildError;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Waiters of keys share these.
@@ -181,9 +182,9 @@ impl<C: Clock + Send + Sync + 'static> fmt::Debug for WriteBackLimiter<C> {
 
 fn make<T: Transport, C: Clock + Send + Sync + 'static>(
     builder: WriteBackBuilder<T, C>,
-) -> Result<WriteBackLimiter<C>, WriteBackBuildError> {
+) -> Result<WriteBackLimiter<C>, BuildError> {
     let WriteBackBuilder { builder, options, clock } = builder;
-    let runtime = Handle::try_current().map_err(|_| WriteBackBuildError::NoRuntime)?;
+    let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
     let settings = builder.settings();
     let plan = Plan::new(&settings.limits)?;
     let transport = Arc::new(builder.client);
@@ -214,7 +215,7 @@ macro_rules! builds {
                 ///
                 /// # Errors
                 /// There is no runtime, or a quota is beyond what the shared state can reckon with.
-                pub fn build(self) -> Result<WriteBackLimiter, WriteBackBuildError> {
+                pub fn build(self) -> Result<WriteBackLimiter, BuildError> {
                     make(self.clock(QuantaClock::new()))
                 }
             }
@@ -224,7 +225,7 @@ macro_rules! builds {
                 ///
                 /// # Errors
                 /// There is no runtime, or a quota is beyond what the shared state can reckon with.
-                pub fn build(self) -> Result<WriteBackLimiter<C>, WriteBackBuildError> {
+                pub fn build(self) -> Result<WriteBackLimiter<C>, BuildError> {
                     make(self)
                 }
             }

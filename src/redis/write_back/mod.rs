@@ -29,7 +29,7 @@ mod word;
 pub use self::blocking::BlockingWriteBackLimiter;
 pub(crate) use self::book::{Book, Options, Post};
 pub use self::limiter::WriteBackLimiter;
-pub use self::options::{WriteBackBuildError, WriteBackBuilder};
+pub use self::options::WriteBackBuilder;
 pub use self::stats::WriteBackStats;
 
 /// What all processes together admit of a key in one window, or GCRA at once, beyond its limit, at most, in requests of one unit.

@@ -1,9 +1,7 @@
 //! What is set about write-back.
 
-use std::fmt;
 use std::time::Duration;
 
-use crate::quota::QuotaError;
 use crate::redis::settings::Builder;
 
 #[derive(Clone, Debug)]
@@ -53,45 +51,5 @@ impl<T, C> WriteBackBuilder<T, C> {
     /// Another clock. Its origin must be the Unix epoch, within the windows' length. Default: [`QuantaClock`](crate::QuantaClock).
     pub fn clock<D>(self, clock: D) -> WriteBackBuilder<T, D> {
         WriteBackBuilder { builder: self.builder, options: self.options, clock }
-    }
-}
-
-/// Why a write-back limiter could not be made.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum WriteBackBuildError {
-    /// A quota is beyond what the shared state can reckon with.
-    Quota(QuotaError),
-    /// There is no tokio runtime here, for the task that posts.
-    NoRuntime,
-    /// The thread that posts could not be started.
-    Thread(std::io::Error),
-}
-
-impl fmt::Display for WriteBackBuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Quota(error) => error.fmt(f),
-            Self::NoRuntime => f.write_str(
-                "a write-back limiter posts by a task: make it in a tokio runtime, or use the blocking client",
-            ),
-            Self::Thread(error) => write!(f, "the thread that posts cannot be started: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for WriteBackBuildError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Quota(error) => Some(error),
-            Self::NoRuntime => None,
-            Self::Thread(error) => Some(error),
-        }
-    }
-}
-
-impl From<QuotaError> for WriteBackBuildError {
-    fn from(error: QuotaError) -> Self {
-        Self::Quota(error)
     }
 }
