@@ -64,6 +64,8 @@
 //! - No argument overflows, panics or divides by zero. Time that steps back only denies more, by less than the step, for
 //!   keys that are held.
 //!
+//! [`guide::guarantees`] has all of them, one by one, each with what it is backed by, and what is not promised.
+//!
 //! # When to use something else
 //!
 //! For one limit across many machines, a shared store such as Redis. For counting rather than limiting, a
@@ -104,6 +106,9 @@ mod word;
 pub mod guide {
     pub mod decisions {
         #![doc = include_str!("guide/decisions.md")]
+    }
+    pub mod guarantees {
+        #![doc = include_str!("../GUARANTEES.md")]
     }
     #[cfg(feature = "http")]
     pub mod http {

@@ -7,8 +7,9 @@
 mod accuracy;
 
 use accuracy::measure::{Charged, Outcome, play};
+use accuracy::random::{Random, Seeded};
 use accuracy::table::{Cell, Row, cells};
-use tollgate::Overflow;
+use tollgate::{Capacity, Gcra, ManualClock, Overflow, Quota, RateLimiter, Timestamp};
 
 /// Seconds until it counts, and that count. A's overload takes two bursts' time to build up.
 fn seconds(cell: &Cell) -> (u64, u64) {
@@ -85,4 +86,30 @@ fn twelve_bytes_a_busy_key_deny_less_than_one_in_ten_thousand() {
     );
     assert!(outcome.bytes_a_key() <= 12.5, "{}", outcome.bytes_a_key());
     assert!(honest.denied_share() < 1e-4, "{}", honest.denied_share());
+}
+
+/// A key that never came is denied if its fingerprint, 24 bits, is that of a key in its bucket: 0.6 of sixteen slots hold one.
+#[test]
+#[ignore = "for release builds: a hundred million keys"]
+fn strangers_share_a_fingerprint_as_often_as_stated() {
+    const STRANGERS: u64 = 1 << 27;
+    let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+    let builder = RateLimiter::builder(Gcra::new(Quota::per_hour(1))).clock(clock).hasher(Seeded(5));
+    // Forgetting denies nobody for want of room, so whoever is denied shares.
+    let limiter =
+        builder.overflow(Overflow::Forget).capacity(Capacity::slots(4_096)).compact().expect("it fits");
+    let slots = limiter.gauges().slots;
+    let mut random = Random::new(11);
+    while limiter.live_slots() * 10 < slots * 6 {
+        let _ = limiter.check_hash(random.next(), 1);
+    }
+    let (load, mut strangers) = (limiter.live_slots() as f64 / slots as f64, Random::new(12));
+    let shared = (0..STRANGERS).filter(|_| limiter.peek(&strangers.next()).is_denied()).count();
+    let (measured, stated) = (shared as f64 / STRANGERS as f64, 16.0 * load / (1_u64 << 24) as f64);
+    println!(
+        "{shared} of {STRANGERS} share: {measured:.2e}, {stated:.2e} by the law, at a load of {load:.3}"
+    );
+    // Some 77 are expected: a third off is three standard deviations.
+    assert!((measured / stated - 1.0).abs() < 0.33, "{measured:.2e}, and {stated:.2e} by the law");
+    assert!((4e-7..8e-7).contains(&measured), "about 6e-7 is what is said: {measured:.2e}");
 }

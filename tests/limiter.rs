@@ -265,3 +265,21 @@ fn a_turn_at_a_refill_is_given_back_whole() {
         assert_eq!(bucket.peek().remaining(), 4);
     }
 }
+
+/// Padded to two lines where the processor fetches two together; beside it the algorithm's own numbers.
+#[test]
+fn a_direct_state_is_a_line() {
+    let line = align_of::<Direct<Gcra>>();
+    assert!((32..=256).contains(&line), "a line of {line} bytes");
+    assert_eq!(size_of::<Direct<Gcra>>(), size_of::<Gcra>().next_multiple_of(line) + line);
+}
+
+/// The list of keys that meet in one limiter is of no use against another one.
+#[test]
+fn each_limiter_hashes_with_a_secret_of_its_own() {
+    let quota = Quota::per_second(1);
+    let limiters = [RateLimiter::new(quota), RateLimiter::new(quota)];
+    let differ = (0..100_u64).filter(|key| limiters[0].hash(key) != limiters[1].hash(key)).count();
+    assert!(differ > 98, "two hashers agree about {} keys of 100", 100 - differ);
+    assert_eq!(limiters[0].hash("alice"), limiters[0].hash(&"alice".to_owned()), "and each with itself");
+}

@@ -1,0 +1,202 @@
+//! A denial, a look and whatever else says so write nothing: the memory of a whole limiter is made read-only meanwhile.
+
+use super::alone;
+use super::arena::{pages_of, writes};
+use super::common::HOUR;
+use super::common::compact::COMPACT;
+use super::common::kinds::ALL;
+use super::common::oracle::Spec;
+use super::common::sketch::WINDOWS;
+use std::time::Duration;
+use tollgate::sketch::{Bloom, CountMin, InFlight, Rate};
+use tollgate::{
+    Capacity, Carry, Clock, FixedWindow, Gcra, ManualClock, MinimumSpacing, Outcome, Overflow, Quota,
+    RateLimiter, SlidingLog, Timestamp, check_all, peek_all,
+};
+
+const SPEC: Spec = Spec { limit: 2, period_ns: HOUR, burst: 2 };
+/// Well before the end of any window or part of one.
+const START: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+/// A clock that can be moved while the limiters are read-only.
+fn clock() -> ManualClock {
+    ManualClock::new(START)
+}
+
+/// Asks until it is denied, and then for longer: none of that may write. An hour later it is admitted, and that does: a control.
+fn writes_nothing(name: &str, clock: &ManualClock, make: impl FnOnce() -> Box<dyn Fn(u64) -> Outcome>) {
+    clock.set(START);
+    // What a thread keeps for itself, such as its place among those that read under epochs, is there before.
+    let warm = RateLimiter::builder(Gcra::new(Quota::per_second(1))).keyed::<u64>();
+    let adjustable = RateLimiter::new(Quota::per_second(1)).adjustable();
+    let _ = (warm.check(&1), warm.remove(&1), adjustable.check(&1));
+
+    let (pages, ask) = pages_of(|| {
+        let ask = make();
+        let denied = (0..10).any(|_| ask(1) == Outcome::Denied);
+        assert!(denied, "{name} denies in the end");
+        ask
+    });
+    let written = writes(&pages, || {
+        for _ in 0..300 {
+            clock.advance(Duration::from_millis(250));
+            assert!(ask(1) == Outcome::Denied, "{name}: denied until it is paid");
+            assert!(ask(u64::MAX) != Outcome::Allowed, "{name}: never");
+            let _ = ask(0);
+        }
+    });
+    assert_eq!(written, 0, "{name}: a denial or a look wrote to its memory");
+
+    clock.advance(Duration::from_secs(2 * 3_600));
+    let written = writes(&pages, || assert!(ask(1) == Outcome::Allowed, "{name}: paid"));
+    assert!(written > 0, "{name}: what is admitted is written down, and seen here");
+}
+
+#[test]
+fn a_denial_writes_nothing_in_any_store() {
+    let (_alone, clock) = (alone(), clock());
+    for kind in ALL {
+        with_algorithm!(kind, SPEC, algorithm => {
+            let build = || RateLimiter::builder(algorithm).clock(clock.clone());
+            writes_nothing(&format!("direct, {kind:?}"), &clock, || {
+                let limiter = build().direct();
+                Box::new(move |cost| limiter.check_n(cost).outcome())
+            });
+            writes_nothing(&format!("keyed, {kind:?}"), &clock, || {
+                let limiter = build().keyed::<String>();
+                Box::new(move |cost| limiter.check_n("alice", cost).outcome())
+            });
+            writes_nothing(&format!("direct that can change, {kind:?}"), &clock, || {
+                let limiter = build().direct().adjustable();
+                Box::new(move |cost| limiter.check_n(cost).outcome())
+            });
+        })
+        .expect("an ordinary quota");
+    }
+    for kind in COMPACT {
+        with_compact!(kind, SPEC, algorithm => {
+            let build = || RateLimiter::builder(algorithm).clock(clock.clone()).capacity(Capacity::slots(64));
+            writes_nothing(&format!("compact, {kind:?}"), &clock, || {
+                let limiter = build().compact().unwrap();
+                Box::new(move |cost| limiter.check_n("alice", cost).outcome())
+            });
+        })
+        .expect("an ordinary quota");
+    }
+    for kind in WINDOWS {
+        with_windows!(kind, SPEC, algorithm => {
+            let build = || RateLimiter::builder(algorithm).clock(clock.clone()).capacity(Capacity::memory(4096));
+            writes_nothing(&format!("sketch, {kind:?}"), &clock, || {
+                let limiter = build().sketch().unwrap();
+                Box::new(move |cost| limiter.check_n("alice", cost).outcome())
+            });
+        })
+        .expect("an ordinary quota");
+    }
+}
+
+/// Leases, tiers, quotas that have changed, keys that were evicted, and several limits of which the last refuses.
+#[test]
+fn a_denial_writes_nothing_whatever_came_before() {
+    let (_alone, clock) = (alone(), clock());
+    let quota = Quota::per_hour(2);
+    let build = || RateLimiter::builder(Gcra::new(quota)).clock(clock.clone());
+    writes_nothing("striped", &clock, || {
+        let limiter = build().stripes(4).striped();
+        Box::new(move |cost| limiter.check_n(cost).outcome())
+    });
+    writes_nothing("a tier of a compact limiter", &clock, || {
+        let limiter = build().compact().unwrap();
+        let tier = limiter.tier(&Quota::per_hour(1).burst(1)).unwrap();
+        let clock = clock.clone();
+        Box::new(move |cost| limiter.check_with("alice", &tier, cost, clock.now()).outcome())
+    });
+    writes_nothing("a changed quota", &clock, || {
+        let limiter = build().compact().unwrap().adjustable();
+        let _ = limiter.check_n("alice", 2);
+        limiter.set_quota(&Quota::per_hour(1).burst(2), Carry::AsIs).unwrap();
+        let clock = clock.clone();
+        Box::new(move |cost| limiter.check_at("alice", cost, clock.now()).outcome())
+    });
+    for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
+        writes_nothing(&format!("a full table, {overflow:?}"), &clock, || {
+            let limiter = build().overflow(overflow).capacity(Capacity::slots(16)).compact().unwrap();
+            for key in 0..200 {
+                let _ = limiter.check_n(&key, 2);
+            }
+            // One that is in the table, whatever was pushed out.
+            let held =
+                (0..200).find(|key| limiter.peek(key).is_denied()).expect("a full table denies somebody");
+            Box::new(move |cost| limiter.check_n(&held, cost).outcome())
+        });
+    }
+    writes_nothing("several limits, of which the last refuses", &clock, || {
+        let (keyed, windows) =
+            (build().keyed::<u64>(), RateLimiter::builder(FixedWindow::new(Quota::per_hour(90))));
+        let windows = windows.clock(clock.clone()).compact().unwrap();
+        let spacing = RateLimiter::builder(MinimumSpacing::new(Duration::from_secs(3_600)))
+            .clock(clock.clone())
+            .direct();
+        Box::new(move |cost| {
+            let limits =
+                (windows.on(&7_u64).cost(cost), keyed.on(&7).cost(cost.min(1)), spacing.on().cost(cost));
+            check_all(limits).outcome()
+        })
+    });
+}
+
+/// What only looks, in limiters and in sketches.
+#[test]
+fn looks_write_nothing() {
+    let (_alone, clock) = (alone(), clock());
+    let (pages, looks) = pages_of(|| {
+        let builder = RateLimiter::builder(Gcra::new(Quota::per_hour(2))).clock(clock.clone());
+        let compact = builder.capacity(Capacity::slots(64)).compact().unwrap();
+        let keyed =
+            RateLimiter::builder(SlidingLog::new(Quota::per_hour(2))).clock(clock.clone()).keyed::<u64>();
+        let windows = RateLimiter::builder(FixedWindow::new(Quota::per_hour(2))).clock(clock.clone());
+        let sketch = windows.capacity(Capacity::memory(4096)).sketch().unwrap();
+        let rate = Rate::builder(Duration::from_secs(1)).clock(clock.clone()).build().unwrap();
+        let (bloom, counts) = (Bloom::for_items(100, 0.01).unwrap(), CountMin::try_new(64, 4).unwrap());
+        let in_flight = InFlight::with_memory(4096).unwrap();
+        std::mem::forget(in_flight.enter(&7_u64, 3));
+        let _ = (compact.check(&7_u64), keyed.check(&7), sketch.check(&7_u64), rate.observe(&7_u64, 5));
+        let _ = (bloom.insert(&7_u64), counts.add(&7_u64, 5));
+        move |key: u64| {
+            assert!(
+                compact.peek(&key).is_allowed()
+                    && keyed.peek(&key).is_allowed()
+                    && sketch.peek(&key).is_allowed()
+            );
+            assert!(peek_all((compact.on(&key), keyed.on(&key), sketch.on(&key))).is_allowed());
+            let gauges = (compact.gauges().evicted, compact.live_slots(), compact.load() > 0.0, keyed.len());
+            assert_eq!((gauges, keyed.contains(&key)), ((0, 1, true, 1), key == 7));
+            assert!(sketch.saturation().denied < 0.5 && compact.waiting() == 0);
+            assert_eq!(bloom.contains(&7_u64), counts.estimate(&7_u64) == 5);
+            assert_eq!((rate.current(&7_u64), in_flight.current(&7_u64)), (5, 3));
+            assert!(rate.rate(&key) == 0.0 && rate.components(&key).previous == 0);
+            assert!(compact.snapshot().len() > 8);
+        }
+    });
+    looks(7);
+    assert_eq!(writes(&pages, || (0..50).for_each(&looks)), 0);
+}
+
+/// What the crate page says of newcomers that are denied for a debt that they met: they are counted, so that one does write.
+#[test]
+fn a_newcomer_that_meets_a_debt_is_counted() {
+    let (_alone, clock) = (alone(), clock());
+    let (pages, (limiter, newcomer)) = pages_of(|| {
+        let builder = RateLimiter::builder(Gcra::new(Quota::per_hour(2))).clock(clock.clone());
+        let limiter = builder.overflow(Overflow::Inherit).capacity(Capacity::slots(16)).compact().unwrap();
+        for key in 0..400_u64 {
+            let _ = limiter.check_n(&key, 2);
+        }
+        let newcomer =
+            (400..800_u64).find(|key| limiter.peek(key).is_denied()).expect("all slots are held to the brim");
+        (limiter, newcomer)
+    });
+    let before = limiter.gauges().denied_for_debt;
+    assert!(writes(&pages, || assert!(limiter.check(&newcomer).is_denied())) > 0);
+    assert_eq!(limiter.gauges().denied_for_debt, before + 1);
+}

@@ -1,0 +1,60 @@
+//! No thread is started.
+
+use std::process::Command;
+use tollgate::sketch::{InFlight, Rate};
+use tollgate::{FixedWindow, Gcra, Quota, RateLimiter, check_all};
+
+/// Set in the process that has no other tests in it.
+const CHILD: &str = "TOLLGATE_TEST_THREADS";
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").expect("a process has threads").count()
+}
+
+/// In a process of its own, since the test harness starts and ends threads as it likes.
+#[test]
+fn no_limiter_starts_a_thread() {
+    if std::env::var_os(CHILD).is_none() {
+        let name = "threads::no_limiter_starts_a_thread";
+        let this = std::env::current_exe().expect("this program has a path");
+        let child =
+            Command::new(this).args([name, "--exact", "--test-threads=1"]).env(CHILD, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&child.stdout);
+        assert!(
+            child.status.success() && said.contains("1 passed"),
+            "{said}{}",
+            String::from_utf8_lossy(&child.stderr)
+        );
+        return;
+    }
+    let before = threads();
+    let quota = Quota::per_second(2);
+    let build = || RateLimiter::builder(Gcra::new(quota));
+    let (compact, keyed, direct) = (RateLimiter::new(quota), build().keyed::<u64>(), build().direct());
+    let striped = build().striped();
+    let sketch = RateLimiter::builder(FixedWindow::new(quota)).sketch().unwrap();
+    let adjustable = build().compact().unwrap().adjustable();
+    let (rate, in_flight) = (Rate::try_new(quota.period()).unwrap(), InFlight::new());
+    for key in 0..20_000_u64 {
+        let _ = (compact.check(&key), keyed.check(&key), direct.check(), striped.check(), sketch.check(&key));
+        let _ = (adjustable.check(&key), check_all((compact.on(&key), keyed.on(&key))));
+        let _ = (rate.observe(&key, 1), in_flight.enter(&key, 1).count());
+    }
+    adjustable.set_quota(&Quota::per_second(3), tollgate::Carry::AsIs).unwrap();
+    keyed.retain_active();
+    #[cfg(feature = "rules")]
+    {
+        use tollgate::rules::{Descriptor, Rules};
+        let rules =
+            "domain: d\ndescriptors: [{ key: k, rate_limit: { unit: second, requests_per_unit: 1 } }]";
+        let rules = Rules::from_yaml(rules).unwrap();
+        assert!(rules.check("d", &[Descriptor::new(&[("k", "v")])]).is_allowed());
+    }
+    assert_eq!(threads(), before);
+    // A control: it would be seen.
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || stopped.recv());
+    assert_eq!(threads(), before + 1);
+    drop(stop);
+    let _ = thread.join();
+}
