@@ -1,8 +1,8 @@
 //! What a limiter answers: one small value whose figures are worked out only when they are asked for.
 
-use std::error::Error;
-use std::fmt;
-use std::time::Duration;
+use core::error::Error;
+use core::fmt;
+use core::time::Duration;
 
 use crate::clock::Timestamp;
 #[cfg(feature = "http")]

@@ -66,11 +66,27 @@
 //!
 //! [`guide::guarantees`] has all of them, one by one, each with what it is backed by, and what is not promised.
 //!
+//! # Features
+//!
+//! `std`, the default, brings clocks that ask the machine, random seeds, and all that is not named here. Without it (`default-features =
+//! false`) the crate is `no_std` with `alloc`, and what remains decides by times and [seeds](Builder::seeds) of the caller's: every
+//! algorithm, the direct and the compact store, [`check_all`]. That needs atomics of 64 bits; see the
+//! [design text](design#without-the-standard-library).
+//!
 //! # When to use something else
 //!
 //! For one limit across many machines, a shared store such as Redis. For counting rather than limiting, a
 //! [`sketch`].
 //! For limiting *how many at once*, a semaphore.
+
+#![cfg_attr(not(any(feature = "std", test)), no_std)]
+// What only the parts with std use, and what links to them, is checked where those are built.
+#![cfg_attr(
+    not(feature = "std"),
+    allow(dead_code, unreachable_pub, unused_imports, unused_macros, rustdoc::broken_intra_doc_links)
+)]
+
+extern crate alloc;
 
 #[cfg(feature = "cli")]
 #[doc(hidden)]
@@ -81,6 +97,7 @@ mod clock;
 mod decision;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "std")]
 mod lease;
 mod limiter;
 mod memory;
@@ -96,9 +113,11 @@ pub mod rules;
 pub mod sketch;
 mod store;
 mod sync;
+#[cfg(feature = "std")]
 pub mod telemetry;
 #[cfg(feature = "tower")]
 pub mod tower;
+#[cfg(feature = "std")]
 mod wait;
 mod word;
 
@@ -167,18 +186,23 @@ pub use algorithm::{
     Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, MinimumSpacing,
     SlidingLog, SlidingWindow, SubWindow, TokenBucket, WindowAlgorithm,
 };
-pub use clock::{Clock, CoarseClock, ManualClock, QuantaClock, StdClock, Timestamp};
+pub use clock::{Clock, ManualClock, Timestamp};
+#[cfg(feature = "std")]
+pub use clock::{CoarseClock, QuantaClock, StdClock};
 pub use decision::{Decision, Denied, Outcome};
+#[cfg(feature = "std")]
 pub use lease::{Lease, LeaseAlgorithm, LeaseRequest, LeaseSource, Leases, Striped};
 pub use limiter::{Builder, RateLimiter};
 pub use policy::{
     JointDecision, Limits, On, check_all, check_all_at, peek_all, peek_all_at, refund_all, refund_all_at,
 };
 pub use quota::{Quota, QuotaError};
+#[cfg(feature = "std")]
+pub use store::{Adjustable, Carry, Keyed, Lookup, Saturation, Sketch, WhenFull};
 pub use store::{
-    Adjustable, Capacity, CapacityError, Carry, Compact, Direct, Gauges, HashedStore, Keyed, Lookup,
-    Overflow, Saturation, Sketch, SnapshotError, Tier, WhenFull,
+    Capacity, CapacityError, Compact, Direct, Gauges, HashedStore, Overflow, SnapshotError, Tier,
 };
+#[cfg(feature = "std")]
 pub use wait::{Jitter, NotReady, Wait};
 #[cfg(feature = "tokio")]
 pub use wait::{TokioClock, UntilReady};

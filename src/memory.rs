@@ -49,7 +49,7 @@ zeroed!(AtomicU16, AtomicU32, AtomicU64);
 unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {
     #[cfg(tollgate_loom)]
     fn zero() -> Self {
-        std::array::from_fn(|_| T::zero())
+        core::array::from_fn(|_| T::zero())
     }
 
     fn clear(&self) {
@@ -62,9 +62,9 @@ pub(crate) use self::raw::Array;
 
 #[cfg(not(tollgate_loom))]
 mod raw {
-    use std::alloc::{Layout, alloc_zeroed, dealloc};
-    use std::ops::Deref;
-    use std::ptr::NonNull;
+    use alloc::alloc::{Layout, alloc_zeroed, dealloc};
+    use core::ops::Deref;
+    use core::ptr::NonNull;
 
     use super::{ALIGN, Zeroed};
 
@@ -108,7 +108,7 @@ mod raw {
         fn deref(&self) -> &[T] {
             // SAFETY: 1. the allocation holds `len` words from `words` on, aligned (`zeroed`); 2. zero bytes are
             // valid words (`Zeroed`); 3. it lives as long as self.
-            unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.len) }
+            unsafe { core::slice::from_raw_parts(self.words.as_ptr(), self.len) }
         }
     }
 
@@ -127,16 +127,16 @@ const HUGE_FROM: usize = 16 << 20;
 
 /// Tells the kernel that an area is used all over, so that it may be put into huge pages. A hint, whose refusal does not
 /// matter.
-#[cfg(all(target_os = "linux", not(tollgate_loom), not(miri)))]
-fn ask_for_huge_pages(start: std::ptr::NonNull<u8>, bytes: usize) {
-    use std::ffi::{c_int, c_void};
+#[cfg(all(feature = "std", target_os = "linux", not(tollgate_loom), not(miri)))]
+fn ask_for_huge_pages(start: core::ptr::NonNull<u8>, bytes: usize) {
+    use core::ffi::{c_int, c_void};
 
     /// From Linux's `mman-common.h`, the same on every architecture that has huge pages.
     const MADV_HUGEPAGE: c_int = 14;
     /// Huge pages begin at multiples of this, on x86-64 and on aarch64 with pages of 4 KiB.
     const HUGE: usize = 2 << 20;
 
-    // The standard library links the C library on Linux already.
+    // The standard library links the C library on Linux already; without it, nobody may.
     unsafe extern "C" {
         fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int;
     }
@@ -153,8 +153,8 @@ fn ask_for_huge_pages(start: std::ptr::NonNull<u8>, bytes: usize) {
     }
 }
 
-#[cfg(all(any(not(target_os = "linux"), miri), not(tollgate_loom)))]
-fn ask_for_huge_pages(_start: std::ptr::NonNull<u8>, _bytes: usize) {}
+#[cfg(all(any(not(feature = "std"), not(target_os = "linux"), miri), not(tollgate_loom)))]
+fn ask_for_huge_pages(_start: core::ptr::NonNull<u8>, _bytes: usize) {}
 
 /// Loom's atomics carry state of their own, so the models build them one by one.
 #[cfg(tollgate_loom)]
@@ -168,7 +168,7 @@ impl<T: Zeroed> Array<T> {
 }
 
 #[cfg(tollgate_loom)]
-impl<T> std::ops::Deref for Array<T> {
+impl<T> core::ops::Deref for Array<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -176,8 +176,8 @@ impl<T> std::ops::Deref for Array<T> {
     }
 }
 
-impl<T: Zeroed> std::fmt::Debug for Array<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<T: Zeroed> core::fmt::Debug for Array<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Array").field("len", &self.len()).finish_non_exhaustive()
     }
 }

@@ -23,7 +23,7 @@ use crate::algorithm::Algorithm;
 use crate::clock::{Clock, Timestamp};
 use crate::decision::{Decision, Outcome};
 use crate::limiter::RateLimiter;
-use crate::store::{Adjustable, Direct, ManyKeys, Store, Verb, When};
+use crate::store::{Direct, ManyKeys, Store, Verb, When};
 
 /// One limit of a request: a limiter, the key that the request has there, and what it costs there. Made by
 /// [`RateLimiter::on`], for [`check_all`].
@@ -77,7 +77,8 @@ macro_rules! without_keys {
 }
 
 without_keys!(Direct<A>);
-without_keys!(Adjustable<Direct<A>>);
+#[cfg(feature = "std")]
+without_keys!(crate::store::Adjustable<Direct<A>>);
 
 /// A time for all limits of a request.
 #[derive(Copy, Clone, Debug)]

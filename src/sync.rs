@@ -1,14 +1,17 @@
-//! The one shim for model checking: the only place that names std's or loom's atomics.
+//! The one shim for model checking: the only place that names core's or loom's atomics.
 //!
 //! Everything else in the crate takes its atomics from here, so the protocols that the loom models explore are
 //! the protocols that ship. A crate-named flag is used (`--cfg tollgate_loom`) because plain `--cfg loom` would
 //! reach every dependency.
 
+#[cfg(not(target_has_atomic = "64"))]
+compile_error!("tollgate needs atomics of 64 bits, which this target does not have");
+
 #[cfg(not(tollgate_loom))]
-pub(crate) use std::sync::atomic::{
+pub(crate) use core::sync::atomic::{
     AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
-#[cfg(not(tollgate_loom))]
+#[cfg(all(feature = "std", not(tollgate_loom)))]
 pub(crate) use std::sync::{Condvar, Mutex};
 
 #[cfg(tollgate_loom)]
@@ -19,7 +22,7 @@ pub(crate) use loom::sync::atomic::{
 pub(crate) use loom::sync::{Condvar, Mutex};
 
 /// The calling thread's number: threads count up from 0 in the order in which they first ask.
-#[cfg(not(tollgate_loom))]
+#[cfg(all(feature = "std", not(tollgate_loom)))]
 #[inline(always)]
 pub(crate) fn thread_number() -> usize {
     use std::cell::Cell;
@@ -56,7 +59,7 @@ pub(crate) const fn thread_number() -> usize {
 pub(crate) fn fence_after_rmw() {
     // Ordering: SeqCst, here and below; pairs with this very fence in the other thread.
     #[cfg(all(target_arch = "x86_64", not(tollgate_loom), not(miri)))]
-    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
     #[cfg(not(all(target_arch = "x86_64", not(tollgate_loom), not(miri))))]
     fence(Ordering::SeqCst);
 }
@@ -69,19 +72,19 @@ pub(crate) fn full_fence() {
 }
 
 /// A shared value that is replaced as a whole: arc-swap outside the models.
-#[cfg(not(tollgate_loom))]
+#[cfg(all(feature = "std", not(tollgate_loom)))]
 #[derive(Debug)]
 pub(crate) struct Swap<T>(arc_swap::ArcSwap<T>);
 
 /// A value of a [`Swap`] that is held.
-#[cfg(not(tollgate_loom))]
+#[cfg(all(feature = "std", not(tollgate_loom)))]
 pub(crate) type Loaded<T> = arc_swap::Guard<std::sync::Arc<T>>;
 
 /// A value of a [`Swap`] that is held.
 #[cfg(tollgate_loom)]
 pub(crate) type Loaded<T> = Box<std::sync::Arc<T>>;
 
-#[cfg(not(tollgate_loom))]
+#[cfg(all(feature = "std", not(tollgate_loom)))]
 impl<T> Swap<T> {
     pub(crate) fn new(value: T) -> Self {
         Self(arc_swap::ArcSwap::from_pointee(value))
@@ -131,7 +134,7 @@ impl<T> Swap<T> {
 /// Deferred reclamation: crossbeam-epoch outside the models.
 ///
 /// A guard promises that nothing retired after it was taken is freed before it is dropped.
-#[cfg(not(tollgate_loom))]
+#[cfg(all(feature = "std", not(tollgate_loom)))]
 pub(crate) mod epoch {
     /// A pinned thread.
     pub(crate) struct Guard(crossbeam_epoch::Guard);

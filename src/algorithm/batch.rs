@@ -146,7 +146,7 @@ impl Batch {
     pub(super) fn aligned_quota(&self) -> Option<Quota> {
         match self.start {
             Start::Aligned { phase_ns: 0, adaptive: false, .. } => {
-                Quota::try_new(self.capacity, std::time::Duration::from_nanos(self.period_ns)).ok()
+                Quota::try_new(self.capacity, core::time::Duration::from_nanos(self.period_ns)).ok()
             }
             _ => None,
         }

@@ -1,6 +1,6 @@
 //! The leaky bucket as a queue.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use super::Algorithm;
 use super::gcra::{narrow, requota};

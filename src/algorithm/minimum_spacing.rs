@@ -1,6 +1,7 @@
 //! Minimum spacing.
 
-use std::time::Duration;
+use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::Algorithm;
 use super::narrow::ticks::{Interval, Rate};

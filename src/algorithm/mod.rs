@@ -25,7 +25,7 @@ pub(crate) mod step;
 mod sub_window;
 mod token_bucket;
 
-use std::fmt::Debug;
+use core::fmt::Debug;
 
 pub use self::fixed_window::FixedWindow;
 pub use self::gcra::Gcra;

@@ -25,6 +25,7 @@ use super::step::{Fill, Raise, Step, Stepper};
 use crate::decision::{Decision, Facts, Outcome};
 use crate::quota::{Quota, QuotaError, Reason};
 use crate::sync::AtomicU64;
+use alloc::boxed::Box;
 
 /// The sliding-window log: remembers the times of the last `limit` units, and so decides exactly that no interval
 /// of one period ever holds more than the limit. The burst is ignored.

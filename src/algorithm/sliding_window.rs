@@ -176,7 +176,7 @@ impl Narrowed for SlidingWindow {
     type Narrow = SlidingWord;
 
     fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<SlidingWord, QuotaError> {
-        let period = std::time::Duration::from_nanos(self.counts.window_ns);
+        let period = core::time::Duration::from_nanos(self.counts.window_ns);
         SlidingWord::new(NAME, &Quota::try_new(self.counts.limit, period)?, tiers, overdraft, self.strict)
     }
 

@@ -18,6 +18,7 @@
 
 use crate::decision::Decision;
 use crate::sync::AtomicU64;
+use alloc::boxed::Box;
 
 /// The head of a node that is being unlinked; no charge can land on it.
 pub(crate) const DEAD: u64 = u64::MAX;
@@ -97,7 +98,7 @@ impl Tail for () {
 
 impl<const N: usize> Tail for [AtomicU64; N] {
     fn zeroed(_len: usize) -> Self {
-        std::array::from_fn(|_| AtomicU64::new(0))
+        core::array::from_fn(|_| AtomicU64::new(0))
     }
 
     #[inline]

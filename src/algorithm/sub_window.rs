@@ -6,6 +6,7 @@ use super::step::{GivenBack, Step, Stepper};
 use crate::decision::{Decision, Facts, Outcome};
 use crate::quota::{Quota, QuotaError, Reason};
 use crate::sync::AtomicU64;
+use alloc::boxed::Box;
 
 /// The sub-window counter: the period is cut into `parts` aligned sub-windows, each with a count, and `limit` units
 /// are admitted in the last `parts` of them. The burst is ignored.
@@ -94,7 +95,7 @@ impl SubWindow {
         // The oldest leave first: all that is used, less what is newer than the one that makes room.
         let most = used.saturating_sub(excess);
         let mut newer = 0u64;
-        let present = std::iter::once((0, view.current));
+        let present = core::iter::once((0, view.current));
         for (back, count) in present.chain(self.counts.before(view, read)) {
             newer = newer.saturating_add(count);
             if newer > most {

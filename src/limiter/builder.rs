@@ -1,14 +1,15 @@
 //! Building a limiter with what is optional.
 
-use std::hash::{BuildHasher, Hash};
-use std::time::Duration;
+#[cfg(feature = "std")]
+mod full;
+
+use alloc::vec::Vec;
+use core::hash::BuildHasher;
 
 use super::RateLimiter;
-use crate::algorithm::{Algorithm, CompactAlgorithm, WindowAlgorithm};
-use crate::clock::QuantaClock;
-use crate::lease::{self, LeaseAlgorithm, LeaseSource, Leases, Striped};
+use crate::algorithm::{Algorithm, CompactAlgorithm};
 use crate::quota::{Quota, QuotaError};
-use crate::store::{Capacity, Compact, Direct, Keyed, Overflow, Sketch, WhenFull, compact, keyed};
+use crate::store::{Capacity, Compact, Direct, Overflow, compact};
 
 /// Sets what is optional about a limiter; made by [`RateLimiter::builder`](crate::RateLimiter::builder).
 ///
@@ -35,50 +36,41 @@ pub struct Builder<A, C = (), H = ahash::RandomState> {
 #[derive(Clone, Debug, Default)]
 struct Options {
     capacity: Option<Capacity>,
-    max_keys: Option<(usize, WhenFull)>,
+    #[cfg(feature = "std")]
+    max_keys: Option<(usize, crate::store::WhenFull)>,
     overflow: Option<Overflow>,
     tiers: Vec<Quota>,
     overdraft: u64,
-    leases: lease::Options,
+    #[cfg(feature = "std")]
+    leases: crate::lease::Options,
 }
 
+#[cfg(feature = "std")]
 impl<A> Builder<A> {
     pub(super) fn new(algorithm: A) -> Self {
-        Self { algorithm, clock: (), hasher: ahash::RandomState::new(), options: Options::default() }
+        Self::with(algorithm, ahash::RandomState::new())
+    }
+}
+
+/// Nothing random can be asked for without `std`, so there is no hasher until the caller gives one, or seeds.
+#[cfg(not(feature = "std"))]
+impl<A> Builder<A, (), ()> {
+    pub(super) fn new(algorithm: A) -> Self {
+        Self::with(algorithm, ())
+    }
+}
+
+impl<A, H> Builder<A, (), H> {
+    fn with(algorithm: A, hasher: H) -> Self {
+        Self { algorithm, clock: (), hasher, options: Options::default() }
     }
 }
 
 impl<A, C, H> Builder<A, C, H> {
-    /// The clock. Default: [`QuantaClock`].
+    /// The clock. Default: [`QuantaClock`](crate::QuantaClock); none without the feature `std`.
     pub fn clock<D>(self, clock: D) -> Builder<A, D, H> {
         let Self { algorithm, hasher, options, .. } = self;
         Builder { algorithm, clock, hasher, options }
-    }
-
-    /// For leases: how many stripes, rounded up to a power of two, at most 1,024. Default: as many as there are processors for this
-    /// process. Fewer strand less, and search faster before they deny; with fewer than there are busy cores, some of
-    /// them share a word.
-    pub fn stripes(mut self, stripes: usize) -> Self {
-        self.options.leases.stripes = Some(stripes);
-        self
-    }
-
-    /// For leases: how long what was charged may be spent. Default: 10 ms. What is admitted in any interval can be
-    /// ahead of the algorithm by what that admits in one life; shorter ones need a block more often. Below 4 µs nothing is
-    /// held at all, and above an hour it is an hour. Where units are [deposited](crate::RateLimiter::deposit), it must exceed
-    /// the time from one check to the next and the way to their source and back, with a sixteenth to spare.
-    pub fn lease_life(mut self, life: Duration) -> Self {
-        self.options.leases.life = life;
-        self
-    }
-
-    /// For leases: the most units that a stripe charges at once, rounded down to a power of two (a request that costs more
-    /// charges what it costs). Default: 4,096. Units of which a request needs many, such as bytes, want more; with 1, every
-    /// check is charged at the source. As expiries share a word with units, a life of 1 ms has room for 1,023, and one of
-    /// 10 ms for 16,383.
-    pub fn max_block(mut self, units: u64) -> Self {
-        self.options.leases.max_block = units;
-        self
     }
 }
 
@@ -92,6 +84,31 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
         Builder { algorithm, clock, hasher, options }
     }
 
+    /// The default hasher with seeds of the caller's, instead of random ones. Limiters with the same seeds hash alike, as long as
+    /// they are built for the same processor's instructions and with the same version of ahash.
+    ///
+    /// Without the feature `std` nothing random can be asked for, and there is no hasher until this is called, or
+    /// [`Builder::hasher`]. Where clients choose keys the seeds must be secret and random, from the machine's generator of
+    /// random numbers or its configuration: who knows them can choose keys that share a state.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gcra, ManualClock, Quota, RateLimiter, Timestamp};
+    ///
+    /// let seeds = [0x5EC2_E7A1, 0x0B5C_93D4, 0xA24B_AED4, 0x9FB2_1C65]; // four random numbers, kept secret
+    /// let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(1)))
+    ///     .clock(ManualClock::default())
+    ///     .seeds(seeds)
+    ///     .compact()?;
+    /// assert!(limiter.check_at("alice", 1, Timestamp::from_secs(1)).is_allowed());
+    /// assert!(limiter.check_at("alice", 1, Timestamp::from_secs(2)).is_denied());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn seeds(self, seeds: [u64; 4]) -> Builder<A, C, ahash::RandomState> {
+        let [a, b, c, d] = seeds;
+        self.hasher(ahash::RandomState::with_seeds(a, b, c, d))
+    }
+
     /// How large the store is: a number of slots or keys, or a [`Capacity`] by memory or traffic.
     ///
     /// Compact stores and sketches are of this size and stay so (a sketch has no slots: say its memory or its traffic);
@@ -99,12 +116,6 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
     /// each, and grow, a doubling at a time, with no request paying for moved keys; default: 0.
     pub fn capacity(mut self, capacity: impl Into<Capacity>) -> Self {
         self.options.capacity = Some(capacity.into());
-        self
-    }
-
-    /// For keyed stores: never holds more than `max` keys. Default: no cap; idle keys are removed as new ones come.
-    pub fn max_keys(mut self, max: usize, when_full: WhenFull) -> Self {
-        self.options.max_keys = Some((max, when_full));
         self
     }
 
@@ -133,100 +144,11 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
     }
 }
 
-impl<A: Algorithm, H> Builder<A, (), H> {
-    /// A limiter with one state for everything.
-    #[must_use]
-    pub fn direct(self) -> RateLimiter<Direct<A>> {
-        self.clock(QuantaClock::new()).direct()
-    }
-
-    /// A limiter with one state for everything that all cores can hit at once: each of them spends from a block that was charged
-    /// beforehand.
-    #[must_use]
-    pub fn striped(self) -> RateLimiter<Striped<A>>
-    where
-        A: LeaseAlgorithm,
-    {
-        self.clock(QuantaClock::new()).striped()
-    }
-
-    /// A limiter with one state for each key.
-    #[must_use]
-    pub fn keyed<K>(self) -> RateLimiter<Keyed<K, A, H>>
-    where
-        K: Hash + Eq + Send + Sync + 'static,
-        H: BuildHasher,
-    {
-        self.clock(QuantaClock::new()).keyed()
-    }
-
-    /// A limiter that keeps a fingerprint of each key, in fixed memory.
-    ///
-    /// # Errors
-    /// If the store's words cannot hold the quota or the tiers, or there is no memory of this size; the error says what
-    /// would fit.
-    pub fn compact(self) -> Result<RateLimiter<Compact<A, H>>, QuotaError>
-    where
-        A: CompactAlgorithm,
-        H: BuildHasher,
-    {
-        self.clock(QuantaClock::new()).compact()
-    }
-
-    /// A limiter that counts windows in a sketch, in constant memory whatever the number of keys.
-    ///
-    /// # Errors
-    /// If the sketch's counters cannot hold the limit, the windows are not aligned, or there is no memory of this size; the
-    /// error says what would fit.
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate::{Capacity, FixedWindow, Quota, RateLimiter};
-    ///
-    /// let limiter = RateLimiter::builder(FixedWindow::new(Quota::per_hour(1_000)))
-    ///     .capacity("16MiB".parse::<Capacity>()?)
-    ///     .sketch()?;
-    /// assert!(limiter.check("203.0.113.7").is_allowed());
-    /// assert!(limiter.check_n("203.0.113.7", 1_000).is_denied());
-    /// assert!(!limiter.saturation().is_warning()); // ask now and then: is there memory enough?
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn sketch(self) -> Result<RateLimiter<Sketch<A, H>>, QuotaError>
-    where
-        A: WindowAlgorithm,
-        H: BuildHasher,
-    {
-        self.clock(QuantaClock::new()).sketch()
-    }
-}
-
 impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
     /// A limiter with one state for everything.
     #[must_use]
     pub fn direct(self) -> RateLimiter<Direct<A>, C> {
         RateLimiter::of(Direct::new(self.algorithm), self.clock)
-    }
-
-    /// A limiter with one state for everything that all cores can hit at once: each of them spends from a block that was charged
-    /// beforehand.
-    #[must_use]
-    pub fn striped(self) -> RateLimiter<Striped<A>, C>
-    where
-        A: LeaseAlgorithm,
-    {
-        let leases = Leases::new(Direct::new(self.algorithm), &self.options.leases);
-        RateLimiter::of(leases, self.clock)
-    }
-
-    /// A limiter with one state for each key.
-    #[must_use]
-    pub fn keyed<K>(self) -> RateLimiter<Keyed<K, A, H>, C>
-    where
-        K: Hash + Eq + Send + Sync + 'static,
-        H: BuildHasher,
-    {
-        let (store, clock) = self.keyed_parts();
-        RateLimiter::of(store, clock)
     }
 
     /// A limiter that keeps a fingerprint of each key, in fixed memory.
@@ -242,33 +164,10 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
         let (store, clock) = self.compact_parts()?;
         Ok(RateLimiter::of(store, clock))
     }
-
-    /// A limiter that counts windows in a sketch, in constant memory whatever the number of keys.
-    ///
-    /// # Errors
-    /// If the sketch's counters cannot hold the limit, the windows are not aligned, or there is no memory of this size; the
-    /// error says what would fit.
-    pub fn sketch(self) -> Result<RateLimiter<Sketch<A, H>, C>, QuotaError>
-    where
-        A: WindowAlgorithm,
-        H: BuildHasher,
-    {
-        let (store, clock) = self.sketch_parts()?;
-        Ok(RateLimiter::of(store, clock))
-    }
 }
 
 /// Stores, and the clock that is to go with them.
 impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
-    pub(crate) fn keyed_parts<K>(self) -> (Keyed<K, A, H>, C)
-    where
-        K: Hash + Eq + Send + Sync + 'static,
-    {
-        let capacity = self.options.capacity.map_or(0, |capacity| capacity.keys());
-        let layout = keyed::Layout { capacity, cap: self.options.max_keys };
-        (Keyed::new(self.algorithm, self.hasher, layout), self.clock)
-    }
-
     pub(crate) fn compact_parts(self) -> Result<(Compact<A, H>, C), QuotaError>
     where
         A: CompactAlgorithm,
@@ -276,29 +175,5 @@ impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
         let Options { capacity, overflow, tiers, overdraft, .. } = self.options;
         let layout = compact::Layout { capacity: capacity.unwrap_or_default(), overflow, tiers, overdraft };
         Ok((Compact::new(self.algorithm, self.hasher, &layout)?, self.clock))
-    }
-
-    pub(crate) fn sketch_parts(self) -> Result<(Sketch<A, H>, C), QuotaError>
-    where
-        A: WindowAlgorithm,
-    {
-        let capacity = self.options.capacity.unwrap_or_default();
-        Ok((Sketch::new(self.algorithm, self.hasher, capacity)?, self.clock))
-    }
-}
-
-impl<P: LeaseSource, H> Builder<P, (), H> {
-    /// A limiter that leases from the source that [`RateLimiter::leasing`](crate::RateLimiter::leasing) was given.
-    #[must_use]
-    pub fn leases(self) -> RateLimiter<Leases<P>> {
-        self.clock(QuantaClock::new()).leases()
-    }
-}
-
-impl<P: LeaseSource, C: crate::Clock, H> Builder<P, C, H> {
-    /// A limiter that leases from the source that [`RateLimiter::leasing`](crate::RateLimiter::leasing) was given.
-    #[must_use]
-    pub fn leases(self) -> RateLimiter<Leases<P>, C> {
-        RateLimiter::of(Leases::new(self.algorithm, &self.options.leases), self.clock)
     }
 }

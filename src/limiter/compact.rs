@@ -1,6 +1,7 @@
 //! What limiters that keep fingerprints of keys have besides.
 
-use std::hash::{BuildHasher, Hash};
+use alloc::vec::Vec;
+use core::hash::{BuildHasher, Hash};
 
 use super::RateLimiter;
 use crate::algorithm::CompactAlgorithm;

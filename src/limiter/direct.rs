@@ -5,6 +5,7 @@ use crate::algorithm::Algorithm;
 use crate::clock::{Clock, Timestamp};
 use crate::decision::Decision;
 use crate::store::Direct;
+use alloc::vec::Vec;
 
 impl<A: Algorithm, C: Clock> RateLimiter<Direct<A>, C> {
     /// Checks one unit now, and charges it if it is allowed.

@@ -1,6 +1,7 @@
 //! Limiters whose stores know keys by their hashes.
 
-use std::hash::Hash;
+use alloc::vec::Vec;
+use core::hash::Hash;
 
 use super::RateLimiter;
 use crate::clock::{Clock, Timestamp};

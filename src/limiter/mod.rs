@@ -1,24 +1,36 @@
 //! The limiter: a store with its algorithm, and a clock.
 
+#[cfg(feature = "std")]
 mod adjustable;
 mod builder;
 mod compact;
 mod direct;
 mod hashed;
+#[cfg(feature = "std")]
 mod keyed;
+#[cfg(feature = "std")]
 mod sketch;
+#[cfg(feature = "std")]
 mod striped;
 mod verbs;
+#[cfg(feature = "std")]
 mod waiting;
 
-use std::fmt;
+use core::fmt;
+#[cfg(feature = "std")]
 use std::hash::Hash;
 
 pub use self::builder::Builder;
-use crate::algorithm::{Algorithm, Gcra};
+use crate::algorithm::Algorithm;
+#[cfg(feature = "std")]
+use crate::algorithm::Gcra;
 use crate::clock::{Clock, QuantaClock};
+#[cfg(feature = "std")]
 use crate::quota::{Quota, QuotaError};
-use crate::store::{Compact, Direct, Keyed};
+use crate::store::Compact;
+#[cfg(feature = "std")]
+use crate::store::{Direct, Keyed};
+#[cfg(feature = "std")]
 use crate::wait::Lines;
 
 /// A rate limiter: decides, for each request, whether it may go now.
@@ -56,9 +68,11 @@ pub struct RateLimiter<S = Compact, C = QuantaClock> {
     store: S,
     clock: C,
     /// Those who wait.
+    #[cfg(feature = "std")]
     lines: Lines,
 }
 
+#[cfg(feature = "std")]
 impl RateLimiter {
     /// GCRA for any number of keys of any type in 4 MiB, by the default clock.
     ///
@@ -113,9 +127,22 @@ impl RateLimiter {
     }
 }
 
+#[cfg(not(feature = "std"))]
+impl RateLimiter {
+    /// A limiter with this algorithm, to be given a clock, and, where it has keys, a hasher or seeds.
+    pub fn builder<A: Algorithm>(algorithm: A) -> Builder<A, (), ()> {
+        Builder::new(algorithm)
+    }
+}
+
 impl<S, C> RateLimiter<S, C> {
     pub(crate) fn of(store: S, clock: C) -> Self {
-        Self { store, clock, lines: Lines::new() }
+        Self {
+            store,
+            clock,
+            #[cfg(feature = "std")]
+            lines: Lines::new(),
+        }
     }
 
     #[inline(always)]

@@ -1,12 +1,12 @@
 //! What else can be done about a key than to check it: for every store of keys.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use super::RateLimiter;
 use crate::algorithm::Algorithm;
 use crate::clock::{Clock, Timestamp, saturating_nanos};
 use crate::decision::Decision;
-use crate::store::{Adjustable, Direct, ManyKeys, Store, Verb, When};
+use crate::store::{Direct, ManyKeys, Store, Verb, When};
 
 /// For every store, by what it is asked.
 impl<S, C: Clock> RateLimiter<S, C> {
@@ -367,4 +367,5 @@ macro_rules! without_keys {
 }
 
 without_keys!(Direct<A>);
-without_keys!(Adjustable<Direct<A>>);
+#[cfg(feature = "std")]
+without_keys!(crate::store::Adjustable<Direct<A>>);

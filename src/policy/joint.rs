@@ -1,7 +1,7 @@
 //! The answer to a request under several limits.
 
-use std::fmt;
-use std::time::Duration;
+use core::fmt;
+use core::time::Duration;
 
 use super::Together;
 use crate::clock::Timestamp;

@@ -1,6 +1,7 @@
 //! How tuples, arrays and slices of limits decide.
 
-use std::array::from_fn;
+use alloc::vec::Vec;
+use core::array::from_fn;
 
 use super::{At, JointDecision, Limit, Together};
 use crate::decision::{Decision, Outcome};

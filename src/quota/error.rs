@@ -1,7 +1,9 @@
 //! Why a quota was refused.
 
-use std::error::Error;
-use std::fmt;
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::error::Error;
+use core::fmt;
 
 #[cfg(feature = "redis")]
 use super::Quota;

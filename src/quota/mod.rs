@@ -3,7 +3,7 @@
 mod error;
 mod text;
 
-use std::time::Duration;
+use core::time::Duration;
 
 pub use self::error::QuotaError;
 pub(crate) use self::error::Reason;

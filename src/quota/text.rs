@@ -7,8 +7,8 @@
 //! unit   = ns | us | ms | s | min | h | d      and their long names
 //! ```
 
-use std::fmt;
-use std::str::FromStr;
+use core::fmt;
+use core::str::FromStr;
 
 use super::{NANOS_PER_SEC, Quota, QuotaError, Reason};
 

@@ -9,27 +9,42 @@
 //! | [`TopKeys`], [`SampledTopKeys`] | which keys came most often, and how far off that may be |
 //! | [`TatSketch`] | whether a request may go, by GCRA in sixteen-bit cells |
 //!
+//! Without the feature `std` there is [`TatSketch`] alone.
+//!
 //! To limit by windows in a sketch, there is [`Builder::sketch`](crate::Builder::sketch); see
 //! [`guide::sketches`](crate::guide::sketches).
 
+#[cfg(feature = "std")]
 mod bloom;
+#[cfg(feature = "std")]
 mod count_min;
 mod doorkeeper;
+#[cfg(feature = "std")]
 mod error;
+#[cfg(feature = "std")]
 mod in_flight;
+#[cfg(feature = "std")]
 mod rate;
 mod tat;
+#[cfg(feature = "std")]
 mod top;
+#[cfg(feature = "std")]
 pub(crate) mod window;
 
+#[cfg(feature = "std")]
 pub use self::bloom::Bloom;
+#[cfg(feature = "std")]
 pub use self::count_min::CountMin;
 pub(crate) use self::doorkeeper::Doorkeeper;
+#[cfg(feature = "std")]
 pub use self::error::SketchError;
+#[cfg(feature = "std")]
 pub use self::in_flight::{Full, Guard, InFlight, OwnedGuard};
+#[cfg(feature = "std")]
 pub use self::rate::{Rate, RateBuilder, RateComponents};
 pub(crate) use self::tat::Cells;
 pub use self::tat::TatSketch;
+#[cfg(feature = "std")]
 pub use self::top::{CutText, SampledTopKeys, TopKey, TopKeys, TopSample};
 
 /// Spreads an identity over all bits, so that parts of it can be used as independent hashes.

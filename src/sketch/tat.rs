@@ -22,6 +22,8 @@
 #[cfg(all(test, tollgate_loom))]
 mod models;
 
+use alloc::vec::Vec;
+
 use super::{mix, scale};
 use crate::algorithm::narrow::{Narrow, TatKind, TatWord, Verdict};
 use crate::clock::Timestamp;

@@ -1,6 +1,6 @@
 //! What stores have in common that know a key by its hash only.
 
-use std::hash::Hash;
+use core::hash::Hash;
 
 use crate::clock::Clock;
 use crate::decision::Decision;

@@ -1,6 +1,6 @@
 //! The direct store: one key, one padded word.
 
-use std::fmt;
+use core::fmt;
 
 use crossbeam_utils::CachePadded;
 

@@ -1,24 +1,30 @@
 //! Where words live.
 
+#[cfg(feature = "std")]
 pub(crate) mod adjustable;
 mod by_hash;
 #[cfg(feature = "rules")]
 pub(crate) mod chosen;
 pub(crate) mod compact;
 mod direct;
+#[cfg(feature = "std")]
 pub(crate) mod keyed;
 mod latest;
 pub(crate) mod prefetch;
+#[cfg(feature = "std")]
 pub(crate) mod sketch;
 pub(crate) mod state;
 pub(crate) mod verb;
 
+#[cfg(feature = "std")]
 pub use self::adjustable::{Adjustable, Carry};
 pub(crate) use self::by_hash::ByHash;
 pub use self::by_hash::HashedStore;
 pub use self::compact::{Capacity, CapacityError, Compact, Gauges, Overflow, SnapshotError, Tier};
 pub use self::direct::Direct;
+#[cfg(feature = "std")]
 pub use self::keyed::{Keyed, Lookup, WhenFull};
 pub(crate) use self::latest::{Clocked, Given, Latest, Time};
+#[cfg(feature = "std")]
 pub use self::sketch::{Saturation, Sketch};
 pub(crate) use self::verb::{ManyKeys, Rebuild, Store, Verb, When};

@@ -19,7 +19,7 @@ mod tat;
 pub(crate) mod ticks;
 mod window;
 
-use std::fmt::Debug;
+use core::fmt::Debug;
 
 pub(crate) use self::counted::Counted;
 pub use self::counted::WindowAlgorithm;

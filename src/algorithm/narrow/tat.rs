@@ -5,6 +5,7 @@ use super::{Narrow, Verdict};
 use crate::algorithm::pace::Pace;
 use crate::decision::{Decision, Facts, Outcome};
 use crate::quota::{Quota, QuotaError, Reason};
+use alloc::vec::Vec;
 
 /// Further apart no two states are told.
 const HALF_RANGE: u128 = 1 << (ticks::STATE_BITS - 1);

@@ -1,8 +1,10 @@
 //! How large a compact store is.
 
-use std::error::Error;
-use std::fmt;
-use std::str::FromStr;
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::error::Error;
+use core::fmt;
+use core::str::FromStr;
 
 use super::Overflow;
 use crate::quota::Quota;

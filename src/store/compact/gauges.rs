@@ -1,5 +1,7 @@
 //! What the store counts about itself.
 
+use alloc::boxed::Box;
+
 use crossbeam_utils::CachePadded;
 
 use crate::sync::{AtomicU64, Ordering};

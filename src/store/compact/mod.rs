@@ -15,8 +15,10 @@ mod snapshot;
 mod spill;
 mod table;
 
-use std::fmt;
-use std::hash::{BuildHasher, Hash};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+use core::hash::{BuildHasher, Hash};
 
 pub use self::capacity::{Capacity, CapacityError};
 pub use self::gauges::Gauges;

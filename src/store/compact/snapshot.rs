@@ -9,9 +9,10 @@
 //! All numbers little-endian. States are written as how far they are *ahead* of the snapshot's time, so nothing has to be
 //! undone about where their count began; restoring subtracts what has passed since.
 
-use std::error::Error;
-use std::fmt;
-use std::hash::BuildHasher;
+use alloc::vec::Vec;
+use core::error::Error;
+use core::fmt;
+use core::hash::BuildHasher;
 
 use super::table::Image;
 use super::{Compact, WAYS};

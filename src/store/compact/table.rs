@@ -44,6 +44,8 @@ mod ticket;
 
 pub(super) use self::image::Image;
 pub(super) use self::ticket::Ticket;
+use alloc::boxed::Box;
+
 use super::gauges::{Counters, Gauges, count};
 use super::spill::{Identity, Spill};
 use crate::algorithm::narrow::{Narrow, STATE_BITS, Verdict};
@@ -73,7 +75,7 @@ pub(super) struct Table<N, const WAYS: usize> {
     horizon: u64,
     full: Full,
     counters: Counters,
-    states: std::marker::PhantomData<N>,
+    states: core::marker::PhantomData<N>,
 }
 
 /// Where a key belongs.
@@ -128,7 +130,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
             horizon,
             full,
             counters: Counters::new(),
-            states: std::marker::PhantomData,
+            states: core::marker::PhantomData,
         })
     }
 

@@ -1,5 +1,7 @@
 //! A table as it is at one time, for snapshots.
 
+use alloc::vec::Vec;
+
 use super::{Full, Moment, Table};
 use crate::algorithm::narrow::{Narrow, STATE_BITS};
 use crate::decision::Decision;
