@@ -90,9 +90,9 @@ fn twelve_bytes_a_busy_key_deny_less_than_one_in_ten_thousand() {
 
 /// A key that never came is denied if its fingerprint, 24 bits, is that of a key in its bucket: 0.6 of sixteen slots hold one.
 #[test]
-#[ignore = "for release builds: a hundred million keys"]
+#[ignore = "for release builds: some seconds"]
 fn strangers_share_a_fingerprint_as_often_as_stated() {
-    const STRANGERS: u64 = 1 << 27;
+    const STRANGERS: u64 = 1 << 26;
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
     let builder = RateLimiter::builder(Gcra::new(Quota::per_hour(1))).clock(clock).hasher(Seeded(5));
     // Forgetting denies nobody for want of room, so whoever is denied shares.
@@ -109,7 +109,7 @@ fn strangers_share_a_fingerprint_as_often_as_stated() {
     println!(
         "{shared} of {STRANGERS} share: {measured:.2e}, {stated:.2e} by the law, at a load of {load:.3}"
     );
-    // Some 77 are expected: a third off is three standard deviations.
-    assert!((measured / stated - 1.0).abs() < 0.33, "{measured:.2e}, and {stated:.2e} by the law");
-    assert!((4e-7..8e-7).contains(&measured), "about 6e-7 is what is said: {measured:.2e}");
+    // Some 38 are expected: a half off is three standard deviations.
+    assert!((measured / stated - 1.0).abs() < 0.5, "{measured:.2e}, and {stated:.2e} by the law");
+    assert!((3e-7..9e-7).contains(&measured), "about 6e-7 is what is said: {measured:.2e}");
 }

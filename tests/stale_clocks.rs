@@ -81,7 +81,7 @@ fn holds(kind: Kind, case: &Case, slack_ns: u128, far: u64, limiter: &dyn Subjec
 /// Runs the law on random cases, and makes sure that most quotas are not refused.
 fn check(kind: Kind, law: impl Fn(&Case) -> bool) {
     let (tried, held) = (Cell::new(0_u32), Cell::new(0_u32));
-    let result = TestRunner::new(config(64)).run(&cases(kind), |case| {
+    let result = TestRunner::new(config(40)).run(&cases(kind), |case| {
         tried.set(tried.get() + 1);
         held.set(held.get() + u32::from(law(&case)));
         Ok(())

@@ -20,7 +20,8 @@ where
     ///
     /// # Complexity
     /// O(1) expected: a clock reading, a hash, an epoch pin, three dependent loads, and one exchange if it is
-    /// allowed. Lock-free; a denial writes nothing that threads share. Allocates at the first sight of a key only, and once for each thread. Beyond a cap it
+    /// allowed. Lock-free; a denial writes nothing that threads share, but that the first look into a bucket of the table prepares
+    /// that, also after the table has grown. Allocates at the first sight of a key only, and once for each thread. Beyond a cap it
     /// costs more, see [`WhenFull`](crate::WhenFull).
     ///
     /// # Examples

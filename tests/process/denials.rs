@@ -121,12 +121,10 @@ fn a_denial_writes_nothing_whatever_came_before() {
     for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
         writes_nothing(&format!("a full table, {overflow:?}"), &clock, || {
             let limiter = build().overflow(overflow).capacity(Capacity::slots(16)).compact().unwrap();
-            for key in 0..200 {
-                let _ = limiter.check_n(&key, 2);
-            }
-            // One that is in the table, whatever was pushed out.
+            // The last one to come in is in the table, whoever was pushed out.
             let held =
-                (0..200).find(|key| limiter.peek(key).is_denied()).expect("a full table denies somebody");
+                (0..200).filter(|key| limiter.check_n(key, 2).is_allowed()).last().expect("somebody came in");
+            assert!(limiter.gauges().evicted > 0 || overflow == Overflow::Inherit);
             Box::new(move |cost| limiter.check_n(&held, cost).outcome())
         });
     }
@@ -162,24 +160,79 @@ fn looks_write_nothing() {
         std::mem::forget(in_flight.enter(&7_u64, 3));
         let _ = (compact.check(&7_u64), keyed.check(&7), sketch.check(&7_u64), rate.observe(&7_u64, 5));
         let _ = (bloom.insert(&7_u64), counts.add(&7_u64, 5));
-        move |key: u64| {
-            assert!(
-                compact.peek(&key).is_allowed()
-                    && keyed.peek(&key).is_allowed()
-                    && sketch.peek(&key).is_allowed()
-            );
-            assert!(peek_all((compact.on(&key), keyed.on(&key), sketch.on(&key))).is_allowed());
-            let gauges = (compact.gauges().evicted, compact.live_slots(), compact.load() > 0.0, keyed.len());
-            assert_eq!((gauges, keyed.contains(&key)), ((0, 1, true, 1), key == 7));
-            assert!(sketch.saturation().denied < 0.5 && compact.waiting() == 0);
-            assert_eq!(bloom.contains(&7_u64), counts.estimate(&7_u64) == 5);
-            assert_eq!((rate.current(&7_u64), in_flight.current(&7_u64)), (5, 3));
-            assert!(rate.rate(&key) == 0.0 && rate.components(&key).previous == 0);
-            assert!(compact.snapshot().len() > 8);
-        }
+        let one = &7_u64;
+        let looks: Vec<(&str, Box<dyn Fn(u64)>)> = vec![
+            (
+                "the sketches",
+                Box::new(move |_| {
+                    assert_eq!(
+                        (bloom.contains(one), counts.estimate(one), in_flight.current(one)),
+                        (true, 5, 3)
+                    );
+                }),
+            ),
+            (
+                "a rate",
+                Box::new(move |key| {
+                    assert_eq!((rate.current(one), rate.components(&key).previous), (5, 0));
+                    assert!(rate.rate(&key) == 0.0);
+                }),
+            ),
+            (
+                "a compact limiter",
+                Box::new(move |key| {
+                    assert!(
+                        compact.peek(&key).is_allowed()
+                            && peek_all((compact.on(&key), compact.on(&key))).is_allowed()
+                    );
+                    assert_eq!(
+                        (compact.gauges().evicted, compact.live_slots(), compact.load() > 0.0),
+                        (0, 1, true)
+                    );
+                    assert!(compact.snapshot().len() > 8);
+                }),
+            ),
+            (
+                "a keyed limiter",
+                Box::new(move |key| {
+                    assert!(keyed.peek(&key).is_allowed());
+                    assert_eq!((keyed.contains(&key), keyed.len(), keyed.is_empty()), (key == 7, 1, false));
+                    keyed.for_each(|key, state| assert!(*key == 7 && state.remaining() == 1));
+                }),
+            ),
+            (
+                "a limiter in a sketch",
+                Box::new(move |key| {
+                    assert!(sketch.peek(&key).is_allowed() && sketch.saturation().denied < 0.5);
+                }),
+            ),
+        ];
+        looks
     });
-    looks(7);
-    assert_eq!(writes(&pages, || (0..50).for_each(&looks)), 0);
+    for (name, look) in looks {
+        // Buckets of a keyed store are prepared by the first that look into them: see below.
+        (0..50).chain([7]).for_each(&look);
+        assert_eq!(writes(&pages, || (0..50).for_each(&look)), 0, "{name}: a look wrote to its memory");
+    }
+}
+
+/// Buckets of a keyed table are put into its list by the first call that looks into them, if only for a look; then no more.
+#[test]
+fn a_look_at_a_keyed_store_prepares_a_bucket_once() {
+    let (_alone, clock) = (alone(), clock());
+    let (pages, limiter) = pages_of(|| {
+        let builder = RateLimiter::builder(Gcra::new(Quota::per_hour(2))).clock(clock.clone());
+        builder.capacity(500).keyed::<u64>()
+    });
+    let look =
+        || (0..400).for_each(|key| assert!(limiter.peek(&key).is_allowed() && !limiter.contains(&key)));
+    assert!(
+        writes(&pages, look) > 0,
+        "if nothing is prepared any more, the docs of keyed checks say too little"
+    );
+    // Each page's first write makes it writable: so until none is left that writes.
+    look();
+    assert_eq!(writes(&pages, look), 0);
 }
 
 /// What the crate page says of newcomers that are denied for a debt that they met: they are counted, so that one does write.

@@ -19,7 +19,7 @@ use tollgate::{
     TokenBucket, WhenFull, check_all, refund_all,
 };
 
-const STOPS: u64 = if cfg!(debug_assertions) { 150 } else { 600 };
+const STOPS: u64 = if cfg!(debug_assertions) { 100 } else { 600 };
 const CALLS: u64 = 300;
 
 static HOLD: AtomicBool = AtomicBool::new(false);
