@@ -143,6 +143,8 @@ fn a_denial_writes_nothing_whatever_came_before() {
     });
 }
 
+type Look = Box<dyn Fn(u64)>;
+
 /// What only looks, in limiters and in sketches.
 #[test]
 fn looks_write_nothing() {
@@ -161,7 +163,7 @@ fn looks_write_nothing() {
         let _ = (compact.check(&7_u64), keyed.check(&7), sketch.check(&7_u64), rate.observe(&7_u64, 5));
         let _ = (bloom.insert(&7_u64), counts.add(&7_u64, 5));
         let one = &7_u64;
-        let looks: Vec<(&str, Box<dyn Fn(u64)>)> = vec![
+        let looks: Vec<(&str, Look)> = vec![
             (
                 "the sketches",
                 Box::new(move |_| {
