@@ -23,14 +23,17 @@ fn clock() -> ManualClock {
     ManualClock::new(START)
 }
 
+/// What a thread keeps for itself, such as its place among those that read under epochs, is there before.
+fn warm() {
+    let keyed = RateLimiter::builder(Gcra::new(Quota::per_second(1))).keyed::<u64>();
+    let adjustable = RateLimiter::new(Quota::per_second(1)).adjustable();
+    let _ = (keyed.check(&1), keyed.remove(&1), adjustable.check(&1));
+}
+
 /// Asks until it is denied, and then for longer: none of that may write. An hour later it is admitted, and that does: a control.
 fn writes_nothing(name: &str, clock: &ManualClock, make: impl FnOnce() -> Box<dyn Fn(u64) -> Outcome>) {
     clock.set(START);
-    // What a thread keeps for itself, such as its place among those that read under epochs, is there before.
-    let warm = RateLimiter::builder(Gcra::new(Quota::per_second(1))).keyed::<u64>();
-    let adjustable = RateLimiter::new(Quota::per_second(1)).adjustable();
-    let _ = (warm.check(&1), warm.remove(&1), adjustable.check(&1));
-
+    warm();
     let (pages, ask) = pages_of(|| {
         let ask = make();
         let denied = (0..10).any(|_| ask(1) == Outcome::Denied);
@@ -149,6 +152,7 @@ type Look = Box<dyn Fn(u64)>;
 #[test]
 fn looks_write_nothing() {
     let (_alone, clock) = (alone(), clock());
+    warm();
     let (pages, looks) = pages_of(|| {
         let builder = RateLimiter::builder(Gcra::new(Quota::per_hour(2))).clock(clock.clone());
         let compact = builder.capacity(Capacity::slots(64)).compact().unwrap();
