@@ -3,4 +3,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/no_std" \
-    cargo run --quiet --release --locked --manifest-path ci/no_std/Cargo.toml
+    cargo run --quiet --release --manifest-path ci/no_std/Cargo.toml

@@ -80,6 +80,8 @@
 //! For limiting *how many at once*, a semaphore.
 
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
+// Published docs say which feature each item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // What only the parts with std use, and what links to them, is checked where those are built.
 #![cfg_attr(
     not(feature = "std"),

