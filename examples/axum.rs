@@ -3,7 +3,8 @@
 //!
 //! Listens on port 3000 of this machine. Try `curl -i http://127.0.0.1:3000/search` a few times, with and without
 //! `-H 'tier: premium'`; then change a number in `examples/limits.yaml` and try again; and look at `/metrics`. With `-- --once` it
-//! takes a free port, makes some requests to itself, shows the answers, and ends. (A layer without rules is in `axum_layer.rs`.)
+//! takes a free port, makes some requests to itself, shows the answers (the third search is marked, the fourth refused, and one of a
+//! premium account is not), and ends. (A layer without rules is in `axum_layer.rs`.)
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -107,6 +108,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let request = Request::get(format!("http://{address}{path}")).header("tier", tier);
         let response = client.request(request.body(Empty::<bytes::Bytes>::new())?).await?;
         println!("GET {path}: {}", response.status());
+        // The fourth search is not refused if the minute is over by then.
+        if (path, tier) != ("/search", "") {
+            assert!(response.status().is_success());
+        }
         for (name, value) in response.headers() {
             println!("    {name}: {}", value.to_str()?);
         }

@@ -1,7 +1,7 @@
 //! An axum server with limits for each client: `cargo run --example axum_layer --features tower`.
 //!
 //! Listens on port 3000 of this machine; try `curl -i http://127.0.0.1:3000/`, and `/search` a few times. With `-- --once` it
-//! takes a free port, makes some requests to itself, shows the answers, and ends.
+//! takes a free port, makes some requests to itself, shows the answers (the fourth search is refused), and ends.
 
 use std::net::SocketAddr;
 
@@ -60,10 +60,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = tokio::spawn(server.into_future());
 
     let client = Client::builder(TokioExecutor::new()).build_http();
-    for path in ["/", "/search", "/search", "/search", "/search", "/health"] {
+    for (call, path) in ["/", "/search", "/search", "/search", "/search", "/health"].into_iter().enumerate() {
         let request = Request::get(format!("http://{address}{path}")).body(Empty::<bytes::Bytes>::new())?;
         let response = client.request(request).await?;
         println!("GET {path}: {}", response.status());
+        assert_eq!(response.status().is_success(), call != 4);
         for (name, value) in response.headers() {
             println!("    {name}: {}", value.to_str()?);
         }

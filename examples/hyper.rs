@@ -1,7 +1,7 @@
 //! A plain hyper server with a limit for each client: `cargo run --example hyper --features tower`.
 //!
 //! hyper has no layers of its own: the service that tower makes is adapted, and each request is given its peer's address. Serves
-//! on a free port of this machine, makes some requests to itself, and ends.
+//! on a free port of this machine, makes five requests to itself, of which three are answered and two refused, and ends.
 
 use std::convert::Infallible;
 
@@ -18,7 +18,7 @@ use tollgate::tower::{ClientIp, PeerAddr, RateLimitLayer};
 use tollgate::{Quota, RateLimiter};
 use tower::{Layer, ServiceExt, service_fn};
 
-const PER_CLIENT: Quota = Quota::per_minute(3);
+const PER_CLIENT: Quota = Quota::per_hour(3);
 
 async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(Response::new(Full::from("hello\n")))
@@ -50,13 +50,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
 
     let client = Client::builder(TokioExecutor::new()).build_http();
-    for _ in 0..5 {
+    for call in 0..5 {
         let request = Request::get(format!("http://{address}/")).body(Empty::<Bytes>::new())?;
         let response = client.request(request).await?;
+        assert_eq!(response.status().is_success(), call < 3);
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
         let (left, wait) = (header("ratelimit").unwrap_or("-"), header("retry-after").unwrap_or("-"));
         println!("{}: RateLimit {left}, Retry-After {wait}", response.status());
-        print!("{}", String::from_utf8_lossy(&response.into_body().collect().await?.to_bytes()));
+        let body = response.into_body().collect().await?.to_bytes();
+        println!("{}", String::from_utf8_lossy(&body).trim_end());
     }
     server.abort();
     Ok(())

@@ -1,4 +1,6 @@
 //! Limits for each client, with all that a 429 needs: `cargo run --example quick_start`.
+//!
+//! Makes five requests of one client, of which three go and two are told when to come back, and one of another.
 
 use tollgate::{Quota, RateLimiter};
 
@@ -6,8 +8,10 @@ fn main() {
     // Two a second for each client, three at once after a quiet time.
     let limiter = RateLimiter::new(Quota::per_second(2).burst(3));
 
+    let mut admitted = 0;
     for request in 1..=5 {
         let decision = limiter.check("203.0.113.7");
+        admitted += u32::from(decision.is_allowed());
         match decision.retry_after() {
             _ if decision.is_allowed() => println!("request {request}: go, {} remain", decision.remaining()),
             Some(wait) => {
@@ -21,4 +25,5 @@ fn main() {
     }
     let other = limiter.check("198.51.100.9");
     println!("another client: {}", if other.is_allowed() { "go" } else { "429" });
+    assert!(admitted >= 3 && other.is_allowed());
 }

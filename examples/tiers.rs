@@ -1,36 +1,122 @@
-//! Tiers on one limiter: the same state, another quota by call. `cargo run --example tiers`.
+//! Tenants with plans, on one limiter: `cargo run --example tiers`.
+//!
+//! Plans and tenants are read from a table, and a change of the table is in force from the next request on: for one
+//! tenant (an upgrade, an exception) or for all of a plan. No limiter is made anew, and nobody starts anew: a tenant owes the time that its
+//! requests took under the old plan, unless you forgive it. Prints what a few tenants are told, and checks it.
+//!
+//! A tenant's quota goes with the call, so that the state is one word and a key, whatever the number of plans.
 
-use tollgate::{Algorithm, Clock, Gcra, ManualClock, Quota, QuotaError, RateLimiter, Timestamp, WhenFull};
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::RwLock;
 
-#[derive(Clone, Copy, Debug)]
-enum Tier {
-    Free,
-    Premium,
+use tollgate::{
+    Algorithm, Clock, Decision, Gcra, Keyed, ManualClock, Quota, RateLimiter, Timestamp, WhenFull,
+};
+
+const TABLE: &str = "
+plan    free        10/min
+plan    team        60/min burst 100
+plan    enterprise  1000/min
+
+tenant  ada         free
+tenant  bob         team
+tenant  big-corp    enterprise
+tenant  carol       25/min burst 50     # an agreement of her own
+";
+
+struct Tenants {
+    limiter: RateLimiter<Keyed<String>, ManualClock>,
+    /// The plan of each tenant, made ready; who is in no row has the first plan, which is the limiter's own. Read for each request: a
+    /// server with much traffic would have `ArcSwap` here.
+    plans: RwLock<HashMap<String, Gcra>>,
 }
 
-fn main() -> Result<(), QuotaError> {
-    // A manual clock, so that this prints the same every time; leave it out in a server.
-    let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
-    let limiter = RateLimiter::builder(Gcra::new("10/min".parse()?))
-        .clock(clock.clone())
-        .max_keys(100_000, WhenFull::Forget)
-        .keyed::<String>();
-    // Made once, and kept.
-    let premium = limiter.algorithm().requota(&Quota::per_minute(60))?;
-
-    let check = |account: &str, tier: Tier, cost: u64| match tier {
-        Tier::Free => limiter.check_n(account, cost),
-        Tier::Premium => limiter.check_with(account, &premium, cost, clock.now()),
-    };
-    for (account, tier, cost) in [
-        ("ada", Tier::Free, 8),
-        ("ada", Tier::Free, 8),
-        ("bob", Tier::Premium, 50),
-        ("bob", Tier::Premium, 61),
-    ] {
-        let decision = check(account, tier, cost);
-        println!("{account} ({tier:?}) asks for {cost}: {decision:?}");
+impl Tenants {
+    fn new(table: &str, clock: ManualClock) -> Result<Self, Box<dyn Error>> {
+        let free: Quota = table
+            .lines()
+            .find_map(|line| line.strip_prefix("plan")?.trim().strip_prefix("free"))
+            .ok_or("no plan free")?
+            .parse()?;
+        let limiter = RateLimiter::builder(Gcra::new(free))
+            .clock(clock)
+            .max_keys(100_000, WhenFull::Forget) // tenants are authenticated: no one invents them
+            .keyed();
+        let tenants = Self { limiter, plans: RwLock::default() };
+        tenants.load(table)?;
+        Ok(tenants)
     }
-    limiter.for_each(|account, decision| println!("{account}: as new in {:?}", decision.reset_after()));
+
+    /// Puts a table in force: all of it, or, if there is a mistake in it, nothing.
+    fn load(&self, table: &str) -> Result<(), Box<dyn Error>> {
+        let (mut plans, mut tenants) = (HashMap::new(), HashMap::new());
+        for line in table.lines().map(|line| line.split('#').next().unwrap_or("").trim()) {
+            let mut words =
+                line.splitn(3, char::is_whitespace).map(str::trim).filter(|word| !word.is_empty());
+            let Some(kind) = words.next() else { continue };
+            let (name, rest) =
+                line[kind.len()..].trim().split_once(char::is_whitespace).ok_or("a row is too short")?;
+            let rest = rest.trim();
+            // The same algorithm with another quota, which reads what the limiter's own has written.
+            let gcra = match plans.get(rest) {
+                Some(plan) => *plan,
+                None => self.limiter.algorithm().requota(&rest.parse::<Quota>()?)?,
+            };
+            match kind {
+                "plan" => plans.insert(name.to_owned(), gcra),
+                "tenant" => tenants.insert(name.to_owned(), gcra),
+                other => return Err(format!("{other} is neither plan nor tenant").into()),
+            };
+        }
+        *self.plans.write().expect("nobody panics with it") = tenants;
+        Ok(())
+    }
+
+    fn check(&self, tenant: &str, cost: u64) -> Decision {
+        let plan = self.plans.read().expect("nobody panics with it").get(tenant).copied();
+        match plan {
+            Some(plan) => self.limiter.check_with(tenant, &plan, cost, self.limiter.clock().now()),
+            None => self.limiter.check_n(tenant, cost),
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // A manual clock, so that this prints the same every time; leave it out in a server.
+    let tenants = Tenants::new(TABLE, ManualClock::new(Timestamp::from_secs(1_800_000_000)))?;
+    let ask = |tenant: &str, cost| {
+        let decision = tenants.check(tenant, cost);
+        match decision.retry_after() {
+            _ if decision.is_allowed() => println!(
+                "{tenant:<9} {cost:>4}: go; {} of {} are left",
+                decision.remaining(),
+                decision.limit()
+            ),
+            Some(wait) => println!("{tenant:<9} {cost:>4}: 429, retry after {wait:?}"),
+            None => println!("{tenant:<9} {cost:>4}: never, the plan has {} at once", decision.limit()),
+        }
+        decision
+    };
+    assert_eq!(ask("ada", 8).remaining(), 2);
+    assert!(ask("ada", 8).is_denied());
+    assert_eq!(ask("bob", 90).remaining(), 10);
+    assert!(ask("carol", 60).is_never());
+    assert_eq!(ask("big-corp", 600).remaining(), 400);
+    assert!(ask("new-one", 10).is_allowed()); // in no row: free
+
+    println!("ada buys the plan team; her eight at 10 a minute are 48 s, and those 48 units of the new plan");
+    tenants.load(&TABLE.replace("ada         free", "ada         team"))?;
+    assert_eq!(ask("ada", 8).remaining(), 100 - 48 - 8);
+    assert_eq!(ask("bob", 5).remaining(), 5); // nobody else has noticed
+    println!("who pays may begin anew");
+    tenants.limiter.remove("ada");
+    assert_eq!(ask("ada", 8).remaining(), 92);
+
+    println!(
+        "a table with a mistake changes nothing: {}",
+        tenants.load("plan free 10/sometimes").unwrap_err()
+    );
+    assert_eq!(ask("ada", 50).remaining(), 42);
     Ok(())
 }

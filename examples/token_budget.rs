@@ -1,52 +1,124 @@
-//! A language model's budget: requests and tokens of each client are limited together, and tokens are settled when the answer is
-//! there.
+//! A language model's budget: tokens a minute and requests a minute together, and an answer that is streamed:
+//! `cargo run --example token_budget`.
 //!
-//! `cargo run --release --example token_budget`
+//! What a request takes is known when its answer has ended, so it is charged what it may take at most (prompt and longest answer), to
+//! both limits or to none, and settled when it ends: by its end, by the client hanging up, or by an error. A guard settles
+//! when it is dropped, so that no way out is forgotten. Plays some requests by a clock of its own, prints what becomes of each, and
+//! checks it.
 
 use std::time::Duration;
 
-use tollgate::{Gcra, ManualClock, MinimumSpacing, Quota, RateLimiter, check_all};
+use tollgate::{Compact, Decision, Gcra, ManualClock, Quota, QuotaError, RateLimiter, check_all};
 
-/// What a request may use at most, and what it will have used.
-struct Request {
-    client: &'static str,
-    most: u64,
+struct Budget {
+    tokens: RateLimiter<Compact, ManualClock>,
+    requests: RateLimiter<Compact, ManualClock>,
+}
+
+impl Budget {
+    fn new(clock: &ManualClock) -> Result<Self, QuotaError> {
+        Ok(Self {
+            tokens: RateLimiter::builder(Gcra::new(Quota::per_minute(10_000)))
+                .overdraft(10_000) // an answer that is longer than it was to be is a debt
+                .clock(clock.clone())
+                .compact()?,
+            requests: RateLimiter::builder(Gcra::new(Quota::per_minute(5))).clock(clock.clone()).compact()?,
+        })
+    }
+
+    /// Charges what a request may take at most.
+    ///
+    /// # Errors
+    /// What to tell the client, who was charged nothing.
+    fn begin<'a>(
+        &'a self,
+        client: &'a str,
+        prompt: u64,
+        longest_answer: u64,
+    ) -> Result<Answering<'a>, String> {
+        let most = prompt + longest_answer;
+        let tokens = self.tokens.on(client).cost(most).named("tokens");
+        let charge = check_all((tokens, self.requests.on(client).named("requests")));
+        match (charge.refused_by_name(), charge.retry_after()) {
+            (None, _) => Ok(Answering { budget: self, client, charge: charge.each()[0], used: prompt }),
+            (Some(name), Some(wait)) => Err(format!("429 for want of {name}, retry after {wait:.1?}")),
+            (Some(_), None) => Err(format!("400: {most} tokens are more than a minute's")),
+        }
+    }
+}
+
+/// A request whose answer is on its way. Settles when it is dropped.
+struct Answering<'a> {
+    budget: &'a Budget,
+    client: &'a str,
+    charge: Decision,
     used: u64,
 }
 
-fn main() -> Result<(), tollgate::QuotaError> {
+impl Answering<'_> {
+    /// A piece of the answer was sent.
+    fn sent(&mut self, tokens: u64) {
+        self.used += tokens;
+    }
+}
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        // More than was charged is charged now, room or not; less is given back, as far as time has not paid it already.
+        self.budget.tokens.settle(self.client, &self.charge, self.used);
+    }
+}
+
+fn main() -> Result<(), QuotaError> {
     // A clock that this example moves; leave it out in a server.
     let clock = ManualClock::default();
-    let tokens = RateLimiter::builder(Gcra::new(Quota::per_minute(10_000)))
-        .overdraft(10_000) // an answer that is longer than expected is a debt
-        .clock(clock.clone())
-        .compact()?;
-    let requests =
-        RateLimiter::builder(MinimumSpacing::new(Duration::from_secs(2))).clock(clock.clone()).compact()?;
+    let budget = Budget::new(&clock)?;
+    let left = |client: &str| budget.tokens.peek(client).remaining();
+    let show = |client: &str, what: &str| println!("{client}: {what}; {} tokens are left", left(client));
 
-    let day = [
-        Request { client: "alice", most: 4_000, used: 900 },
-        Request { client: "alice", most: 4_000, used: 4_200 },
-        Request { client: "bob", most: 12_000, used: 0 },
-        Request { client: "alice", most: 4_000, used: 12_000 },
-        Request { client: "alice", most: 4_000, used: 4_000 },
-        Request { client: "bob", most: 8_000, used: 100 },
-    ];
-    for Request { client, most, used } in day {
-        clock.advance(Duration::from_secs(3));
-        let decision = check_all((tokens.on(client).cost(most), requests.on(client)));
-        if let Some(limit) = decision.refused_by() {
-            let limit = ["tokens", "requests"][limit];
-            match decision.retry_after() {
-                Some(wait) => println!("{client}: no room in {limit}, try again in {wait:.1?}"),
-                None => println!("{client}: {most} tokens are more than {limit} ever admits at once"),
-            }
-            continue;
-        }
-        // The model works for a second; then it is known what it took.
-        clock.advance(Duration::from_secs(1));
-        let now = tokens.settle(client, &decision.each()[0], used);
-        println!("{client}: used {used} of {most}, {} tokens are left", now.remaining());
+    // A whole answer, in five pieces within a second: 1,000 of 4,000.
+    let mut answer = budget.begin("alice", 500, 3_500).expect("a new client has room");
+    show("alice", "4,000 are charged");
+    assert_eq!(left("alice"), 6_000);
+    for _ in 0..5 {
+        clock.advance(Duration::from_millis(200));
+        answer.sent(100);
     }
+    drop(answer);
+    show("alice", "used 1,000, settled");
+    assert!((9_000..=9_200).contains(&left("alice"))); // a second is worth 167
+
+    // Two at once: the second cannot have what the first may still need.
+    let first = budget.begin("bob", 1_000, 5_000).expect("a new client has room");
+    let second = budget.begin("bob", 1_000, 5_000).err();
+    println!("bob: his second request at once: {second:?}");
+    assert!(second.is_some_and(|told| told.contains("tokens")));
+
+    // The client hangs up; what was not sent is not paid.
+    clock.advance(Duration::from_secs(1));
+    drop(first);
+    show("bob", "hung up after his prompt of 1,000");
+    assert!(left("bob") >= 9_000);
+
+    // The model says more than it was allowed to: a debt, and nothing more until a part of it is paid.
+    let mut answer = budget.begin("carol", 1_000, 8_000).expect("a new client has room");
+    answer.sent(12_000);
+    drop(answer);
+    show("carol", "used 13,000 of 9,000");
+    let told = budget.begin("carol", 10, 10).err();
+    println!("carol: her next request: {told:?}");
+    assert!(told.is_some());
+    clock.advance(Duration::from_secs(19));
+    assert!(budget.begin("carol", 10, 10).is_ok()); // 3,000 are paid in 18 s
+
+    // Small requests meet the other limit, and are then not charged any tokens.
+    let small = (0..6).map(|_| budget.begin("dave", 10, 0)).filter(Result::is_ok).count();
+    let told = budget.begin("dave", 10, 0).err();
+    println!("dave: {small} small requests went; the next: {told:?}");
+    assert_eq!((small, left("dave")), (5, 9_950));
+
+    let told = budget.begin("erin", 4_000, 8_000).err();
+    println!("erin: {told:?}");
+    assert!(told.is_some_and(|told| told.starts_with("400")));
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! A tonic server with a limit for each client: `cargo run --example tonic --features tower`.
 //!
-//! Serves on a free port of this machine, calls itself more often than it allows, and ends.
+//! Serves on a free port of this machine, calls itself five times, of which three are answered and two refused in gRPC's words
+//! (`RESOURCE_EXHAUSTED`, with `retry-after` as metadata), and ends.
 
 #[path = "tonic/echo.rs"]
 mod echo;
@@ -35,7 +36,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut client = EchoClient::new(Endpoint::from_shared(format!("http://{address}"))?.connect().await?);
     for call in 1..=5 {
-        match client.say("hello").await {
+        let answer = client.say("hello").await;
+        assert_eq!(answer.is_ok(), call <= 3);
+        match answer {
             Ok(text) => println!("call {call}: {text}"),
             Err(status) => {
                 let retry_after = status.metadata().get("retry-after");

@@ -9,6 +9,19 @@ use crate::clock::Timestamp;
 use crate::quota::Quota;
 
 /// Whether a request may go.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Outcome, Quota, RateLimiter};
+///
+/// let limiter = RateLimiter::new(Quota::per_hour(10));
+/// let status = |cost| match limiter.check_n("alice", cost).outcome() {
+///     Outcome::Allowed => 200,
+///     Outcome::Denied => 429, // come back
+///     Outcome::Never => 413,  // ask for less
+/// };
+/// assert_eq!([7, 7, 11].map(status), [200, 429, 413]);
+/// ```
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Outcome {
     /// It conforms, and was charged.
@@ -536,6 +549,21 @@ impl fmt::Debug for Decision {
 }
 
 /// The error form of a decision that was not allowed; see [`Decision::into_result`].
+///
+/// # Examples
+/// ```
+/// use tollgate::{Decision, Denied, Quota, RateLimiter};
+///
+/// fn upload(limiter: &RateLimiter, user: &str, megabytes: u64) -> Result<Decision, Denied> {
+///     limiter.check_n(user, megabytes).into_result()
+/// }
+///
+/// let limiter = RateLimiter::new(Quota::per_hour(100));
+/// assert!(upload(&limiter, "alice", 60).is_ok());
+/// let denied = upload(&limiter, "alice", 101).unwrap_err();
+/// assert!(denied.decision().is_never());
+/// assert_eq!(denied.to_string(), "rate limited: 101 units can never go, at most 100 at once");
+/// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Denied(Decision);
 

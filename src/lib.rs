@@ -11,21 +11,12 @@
 //! # assert!(decision.is_allowed());
 //! ```
 //!
-//! A limiter is a *store*, where the states of keys live, with an *algorithm* in it, and a *clock*:
+//! A [`Quota`] is `limit` units per `period` with a `burst`, written `Quota::per_minute(60).burst(10)` or parsed from
+//! `"60/min burst 10"`. A limiter is a *store*, where the states of keys live, with an *algorithm* in it, and a *clock*. A
+//! [`Decision`] says whether the request may go, what remains, when to come back, and when all is as new. Denied requests are not
+//! charged.
 //!
-//! - [`RateLimiter::new`] keeps eight bytes for each key that owes, in memory that is fixed when it is made ([`Compact`]): any
-//!   type of key, any number of keys, nothing allocated, nothing swept. See [`guide::overflow`] for what happens when
-//!   it is full.
-//! - [`RateLimiter::keyed`] keeps the keys themselves, and a state for each ([`Keyed`]): no two keys ever share one, keys can
-//!   be listed, and every algorithm fits.
-//! - [`Builder::sketch`] counts windows in a [`Sketch`]: constant memory for any number of busy keys, of which a few may be
-//!   denied early. See [`guide::sketches`].
-//! - [`RateLimiter::direct`] has one state for everything ([`Direct`]), and [`Builder::striped`] one that all cores can hit at once:
-//!   each spends from a block that was charged beforehand ([`Leases`]). [`RateLimiter::builder`] sets clock, hasher, size and
-//!   policies.
-//! - A [`Quota`] is `limit` units per `period` with a `burst`, written `Quota::per_minute(60).burst(10)` or parsed from
-//!   `"60/min burst 10"`.
-//! - A [`Decision`] says whether the request may go, what remains, when to come back, and when all is as new.
+//! From another crate: [`guide::from_governor`], [`guide::from_pingora_limits`], `guide::from_tower_governor`.
 //!
 //! # Choosing an algorithm
 //!
@@ -40,16 +31,77 @@
 //! | N for each calendar minute, hour or day | [`FixedWindow`]: up to twice N around a boundary |
 //! | a pause between two | [`MinimumSpacing`] |
 //!
+//! A bucket can be emptied at once: 1,000 an hour with its burst lets 1,000 through in a second. Give a lower burst, or a second
+//! limit beside it ([`check_all`]).
+//!
+//! # Choosing a store
+//!
+//! | store | made by | keeps | take it |
+//! |---|---|---|---|
+//! | [`Compact`] | [`RateLimiter::new`], [`Builder::compact`] | eight bytes for each key that owes, in memory that is fixed when it is made; keys of any type | unless you need one of the others |
+//! | [`Keyed`] | [`RateLimiter::keyed`], [`Builder::keyed`] | the keys themselves, 125 to 155 bytes for each that is active | to list keys; where no two may ever share a limit; for [`SlidingLog`], [`SubWindow`] and buckets that are refilled in batches |
+//! | [`Sketch`] | [`Builder::sketch`] | counts that keys share: constant memory, and a few are denied early | for "10,000 a day" over more busy keys than there is memory for; [`guide::sketches`] |
+//! | [`Direct`] | [`RateLimiter::direct`] | one state | for one limit on everything |
+//! | [`Striped`] | [`Builder::striped`] | one state that all cores can hit at once, each from a block that was charged beforehand | for one limit on everything, on many cores ([`Leases`]) |
+//!
+//! Only a keyed store allocates on a check, at the first sight of a key. Nothing is swept, and no thread runs.
+//!
+//! # Sizing
+//!
+//! A compact store needs a slot for each key that *owes*, not for each that there is. An admitted unit keeps its key busy for one
+//! interval of the quota, so the busy keys are
+//!
+//! > units admitted a second, of all keys × seconds for one unit
+//!
+//! whatever the number of keys, and each wants about 12 bytes. What is denied needs no room.
+//!
+//! ```
+//! use tollgate::{Capacity, Gcra, Quota, RateLimiter};
+//!
+//! // 50,000 admitted a second at 100 a minute each, which is one in 0.6 s: 30,000 keys owe at once.
+//! let quota = Quota::per_minute(100);
+//! let capacity = Capacity::for_traffic(50_000, &quota);
+//! assert_eq!(capacity.busy_keys(), Some(30_000));
+//!
+//! let limiter = RateLimiter::builder(Gcra::new(quota)).capacity(capacity).compact()?;
+//! assert!((360_000..380_000).contains(&limiter.state_bytes())); // of ten thousand clients, or ten million
+//!
+//! // The default, 4 MiB, is room for eleven times as many.
+//! assert!(RateLimiter::new(quota).state_bytes() > 11 * limiter.state_bytes());
+//! # Ok::<(), tollgate::QuotaError>(())
+//! ```
+//!
+//! [`Capacity`] can be said in memory or slots, too; [`RateLimiter::load`] and [`RateLimiter::gauges`] say how it stands; and
+//! `tollgate replay --store compact --memory 1MiB access.log` tries a size on your own traffic.
+//!
+//! # When it is full
+//!
+//! A key that finds no slot puts out the one that owes least. With [`Overflow::Spill`], the default, that one's debt goes on counting in a
+//! sketch: nobody is admitted too much, and a few are denied early. [`Overflow::Forget`] lets debts go where refusing wrongly is worse.
+//! [`Overflow::Inherit`] has newcomers take them over, where keys are not free to make. See [`guide::overflow`]. A keyed store grows, or
+//! has a cap and says what happens there ([`WhenFull`]).
+//!
+//! # Clocks
+//!
+//! | clock | for |
+//! |---|---|
+//! | [`QuantaClock`], the default | servers: the processor's time-stamp counter, about 10 ns |
+//! | [`StdClock`] | machines whose counters differ between cores, stop or are set (some virtual machines, machines that sleep): the system's monotonic clock |
+//! | [`CoarseClock`] | event loops: one load, as fresh as the last turn of yours |
+//! | [`ManualClock`] | tests, simulations, replays |
+//! | `TokioClock` (feature `tokio`) | tests in tokio's paused time |
+//! | your own [`Clock`] | one method; or say the time of each call ([`RateLimiter::check_at`]) |
+//!
+//! A [`Timestamp`] is nanoseconds since the clock's origin. The real clocks read the wall clock once, when they are made, and count on
+//! from there: so windows begin with the calendar's minutes and days (UTC), and no later step of the wall clock moves anything. If it
+//! is set by an hour while the server runs, windows stay where they were. While a machine sleeps, most systems' monotonic clocks stand:
+//! nothing refills in that time, and windows are late by it until the limiter is made anew.
+//!
 //! # More than one check
 //!
-//! Several limits on one request ([`check_all`]), turns in the future, refunds, costs that are known afterwards, quotas that
-//! change while in use: see [`guide::decisions`]. Waiting for a turn, first come, first served, in threads and in tokio's tasks:
-//! see [`guide::waiting`].
-//!
-//! # In front of a server
-//!
-//! Rules from files that reload (`guide::rules`), middleware for tower (`guide::middleware`), what clients are told
-//! (`guide::http`), what operators see ([`telemetry`]): each a feature of its own.
+//! Several limits on one request, all charged or none ([`check_all`]), turns in the future, refunds, costs that are known afterwards,
+//! quotas that change while in use: see [`guide::decisions`]. Waiting for a turn, first come, first served, in threads and in tokio's
+//! tasks: see [`guide::waiting`].
 //!
 //! # Guarantees
 //!
@@ -64,7 +116,8 @@
 //! - No argument overflows, panics or divides by zero. Time that steps back only denies more, by less than the step, for
 //!   keys that are held.
 //!
-//! [`guide::guarantees`] has all of them, one by one, each with what it is backed by, and what is not promised.
+//! [`guide::guarantees`] has all of them, one by one, each with what it is backed by, and what is not promised; [`design`] says how it is
+//! made, and why.
 //!
 //! # Features
 //!
@@ -75,9 +128,32 @@
 //!
 //! # When to use something else
 //!
-//! For one limit across many machines, a shared store such as Redis. For counting rather than limiting, a
-//! [`sketch`].
-//! For limiting *how many at once*, a semaphore.
+//! | | where it is better |
+//! |---|---|
+//! | [governor](https://docs.rs/governor) | years of use by many; a store or middleware of your own as a type; sinks; waits in any executor. Its first sight of a key is several times as fast |
+//! | [pingora-limits](https://docs.rs/pingora-limits) | counts that go down again, by other ways than a guard; it is there already in a Pingora proxy |
+//! | [ratelimit](https://docs.rs/ratelimit), [leaky-bucket](https://docs.rs/leaky-bucket) | one bucket, no keys, next to no code; the second a fair queue for tokio |
+//! | a semaphore, tower's `ConcurrencyLimit` | *how many at once*, and to wait for it: load is bounded by the work under way, not by a rate. For each key at once: [`sketch::InFlight`] |
+//! | a script in Redis, Envoy's rate limit service | programs in other languages share the limit. Among your own Rust programs: feature `redis` |
+//! | nginx, HAProxy, Envoy, a CDN | requests are refused before they cost this process a connection and a handshake. Floods belong there; who may do what belongs here |
+//! | a database | a month's paid calls: what is counted here is lost with the process ([`RateLimiter::snapshot`] aside) |
+//!
+//! # Guides
+//!
+//! | | |
+//! |---|---|
+//! | [`guide::decisions`] | several limits, costs known afterwards, tiers, quotas that change |
+//! | [`guide::waiting`] | waiting for a turn, in threads and tasks |
+//! | [`guide::overflow`], [`guide::sketches`] | what bounded memory costs, and how large it should be |
+//! | `guide::middleware`, `guide::http` | feature `tower`: in front of a server; feature `http`: what clients are told |
+//! | `guide::rules` | feature `rules`: limits in files that reload |
+//! | `guide::redis` and those below it | feature `redis`: one limit for many machines, and when Redis is away |
+//! | [`telemetry`] | what operators see |
+//! | [`guide::from_governor`], [`guide::from_pingora_limits`], `guide::from_tower_governor` | moving here, call by call |
+//! | [`guide::guarantees`], [`design`] | what is promised, and what backs it; how it is made, and why |
+//!
+//! In `examples/` are whole programs: `quick_start`, `tiers`, `login`, `token_budget`, `outbound`, `axum`, `axum_layer`, `hyper`, `tonic`,
+//! and `axum_redis`, two processes that share a limit.
 
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 // Published docs say which feature each item needs.
@@ -87,6 +163,8 @@
     not(feature = "std"),
     allow(dead_code, unreachable_pub, unused_imports, unused_macros, rustdoc::broken_intra_doc_links)
 )]
+// What every public function owes its reader; of tests' helpers it would be too much.
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 extern crate alloc;
 
@@ -128,6 +206,16 @@ pub mod guide {
     pub mod decisions {
         #![doc = include_str!("guide/decisions.md")]
     }
+    pub mod from_governor {
+        #![doc = include_str!("guide/from_governor.md")]
+    }
+    pub mod from_pingora_limits {
+        #![doc = include_str!("guide/from_pingora_limits.md")]
+    }
+    #[cfg(feature = "tower")]
+    pub mod from_tower_governor {
+        #![doc = include_str!("guide/from_tower_governor.md")]
+    }
     pub mod guarantees {
         #![doc = include_str!("../GUARANTEES.md")]
     }
@@ -141,9 +229,6 @@ pub mod guide {
     }
     pub mod overflow {
         #![doc = include_str!("guide/overflow.md")]
-    }
-    pub mod pingora {
-        #![doc = include_str!("guide/pingora.md")]
     }
     #[cfg(feature = "redis")]
     pub mod redis {

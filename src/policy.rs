@@ -27,6 +27,17 @@ use crate::store::{Direct, ManyKeys, Store, Verb, When};
 
 /// One limit of a request: a limiter, the key that the request has there, and what it costs there. Made by
 /// [`RateLimiter::on`], for [`check_all`].
+///
+/// # Examples
+/// ```
+/// use tollgate::{Gcra, Quota, RateLimiter, check_all};
+///
+/// let requests = RateLimiter::new(Quota::per_minute(60));
+/// let bytes = RateLimiter::direct(Gcra::new(Quota::per_second(1_000_000)));
+/// let request = (requests.on("alice").named("requests"), bytes.on().cost(1_500).named("bandwidth"));
+/// assert!(check_all(request).is_allowed()); // may be copied, and asked again
+/// assert!(check_all(request).is_allowed());
+/// ```
 #[derive(Debug)]
 #[must_use = "a limit of a request does nothing until it is checked"]
 pub struct On<'a, S, C, Q: ?Sized> {
@@ -282,6 +293,16 @@ pub fn check_all_at<L: Limits>(limits: L, now: Timestamp) -> JointDecision<L::De
 }
 
 /// What [`check_all`] would decide now, uncharged.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Quota, RateLimiter, peek_all};
+///
+/// let (minute, day) = (RateLimiter::new(Quota::per_minute(10)), RateLimiter::new(Quota::per_day(100)));
+/// let limits = (minute.on("alice"), day.on("alice"));
+/// assert_eq!(peek_all(limits).remaining(), 10);
+/// assert_eq!(peek_all(limits).remaining(), 10);
+/// ```
 #[must_use = "a decision that nobody reads limits nothing"]
 pub fn peek_all<L: Limits>(limits: L) -> JointDecision<L::Decisions> {
     limits.look(limits.now())

@@ -19,6 +19,17 @@ pub(crate) fn unix_nanos() -> u64 {
 /// 200 ms; no check ever waits for that. On machines whose counters differ between cores two threads can
 /// disagree by that difference, which can only deny more; choose [`StdClock`] there. The choice is this value,
 /// never a cargo feature, so no other crate can change it.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Gcra, QuantaClock, Quota, RateLimiter, SlidingWindow};
+///
+/// let clock = QuantaClock::new(); // one for limiters that are checked together: clones are the same clock
+/// let second = RateLimiter::builder(Gcra::new(Quota::per_second(10))).clock(clock.clone()).compact()?;
+/// let day = RateLimiter::builder(SlidingWindow::new(Quota::per_day(1_000))).clock(clock).compact()?;
+/// assert!(tollgate::check_all((second.on("alice"), day.on("alice"))).is_allowed());
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
 #[derive(Clone)]
 pub struct QuantaClock {
     clock: quanta::Clock,
@@ -56,6 +67,18 @@ impl Clock for QuantaClock {
 }
 
 /// The operating system's monotonic clock, [`Instant`], anchored once to the wall clock.
+///
+/// Never steps back, by the standard library's promise, and no call waits for calibration. While the machine sleeps it stands on most
+/// systems.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Clock, Gcra, Quota, RateLimiter, StdClock, Timestamp};
+///
+/// let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(10))).clock(StdClock::new()).direct();
+/// assert!(limiter.check().is_allowed());
+/// assert!(limiter.clock().now() > Timestamp::from_secs(1_700_000_000)); // since 1970
+/// ```
 #[derive(Clone, Debug)]
 pub struct StdClock {
     start: Instant,
@@ -89,6 +112,17 @@ impl Clock for StdClock {
 /// For servers that have a tick anyway (an event loop's turn): reading costs one load instead of 10 to 20 ns.
 /// Clones share the word. Between refreshes all checks see one time, so a limiter may admit in any interval of
 /// length `t` what its bound allows for `t` plus the longest time between two refreshes, and no more.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Clock, CoarseClock};
+///
+/// let clock = CoarseClock::new();
+/// let turn = clock.now();
+/// assert_eq!(clock.now(), turn); // however much later
+/// clock.refresh(); // at the next turn of the loop
+/// assert!(clock.now() >= turn);
+/// ```
 #[derive(Clone, Debug)]
 pub struct CoarseClock {
     source: Arc<QuantaClock>,

@@ -4,6 +4,25 @@
 ///
 /// The IETF draft has changed its fields twice, so the form is chosen by the draft's number and does not change under a
 /// client. One more form is the `X-RateLimit-*` habit, which has no standard.
+///
+/// # Examples
+/// ```
+/// use http::HeaderMap;
+/// use tollgate::http::{Dialect, Fields, Policy, Reset};
+/// use tollgate::{Gcra, ManualClock, Quota, RateLimiter};
+///
+/// let quota = Quota::per_minute(100);
+/// let limiter = RateLimiter::builder(Gcra::new(quota)).clock(ManualClock::default()).direct();
+/// let policies = [Policy::new("api", &quota, limiter.check())];
+/// let written = |dialect| {
+///     let mut headers = HeaderMap::new();
+///     Fields::new(dialect).write(&mut headers, &policies);
+///     headers
+/// };
+/// assert_eq!(written(Dialect::Draft11)["ratelimit"], r#""api";r=99;t=60"#);
+/// assert_eq!(written(Dialect::Legacy { reset: Reset::Delta })["x-ratelimit-remaining"], "99");
+/// assert!(written(Dialect::Off).is_empty());
+/// ```
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Dialect {

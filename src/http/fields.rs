@@ -268,6 +268,20 @@ impl Fields {
 
 /// How long a refused client should wait: the longest that any violated policy says. `None` if one of them can never admit the
 /// request, or none is violated.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate::http::{Policy, retry_after};
+/// use tollgate::{Gcra, ManualClock, Quota, RateLimiter};
+///
+/// let (quick, slow) = (Quota::per_second(1), Quota::per_minute(1));
+/// let limiter = |quota| RateLimiter::builder(Gcra::new(quota)).clock(ManualClock::default()).direct();
+/// let (a, b) = (limiter(quick), limiter(slow));
+/// assert!(a.check().is_allowed() && b.check().is_allowed());
+/// let policies = [Policy::new("quick", &quick, a.check()), Policy::new("slow", &slow, b.check())];
+/// assert_eq!(retry_after(&policies), Some(Duration::from_secs(60)));
+/// ```
 #[must_use]
 pub fn retry_after(policies: &[Policy<'_>]) -> Option<Duration> {
     let violated = policies.iter().filter(|policy| policy.is_violated());

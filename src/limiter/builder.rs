@@ -79,6 +79,16 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
     /// choose keys that collide without knowing the hasher's keys. Standard's SipHash
     /// ([`RandomState`](std::hash::RandomState)) is some 8 ns slower and better studied. A hasher without a secret
     /// lets clients make one list of all their keys, and so does one whose top bits do not vary, such as the identity.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gcra, Quota, RateLimiter};
+    ///
+    /// let build = RateLimiter::builder(Gcra::new(Quota::per_second(10)));
+    /// let limiter = build.hasher(std::hash::RandomState::new()).compact()?;
+    /// assert!(limiter.check("alice").is_allowed());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
     pub fn hasher<I>(self, hasher: I) -> Builder<A, C, I> {
         let Self { algorithm, clock, options, .. } = self;
         Builder { algorithm, clock, hasher, options }
@@ -129,6 +139,17 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
     /// For compact stores: quotas that single calls will use ([`RateLimiter::tier`](crate::RateLimiter::tier)), so that
     /// the words are laid out to hold them. Not needed for those whose bursts refill no slower than the limiter's
     /// own, and whose intervals are not hundreds of times shorter.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gcra, Quota, RateLimiter};
+    ///
+    /// let (free, patient) = (Quota::per_second(100), Quota::per_day(10));
+    /// assert!(RateLimiter::new(free).tier(&patient).is_err()); // its burst refills in a day, not in a second
+    /// let limiter = RateLimiter::builder(Gcra::new(free)).tiers([patient]).compact()?;
+    /// assert!(limiter.tier(&patient).is_ok());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
     pub fn tiers(mut self, quotas: impl IntoIterator<Item = Quota>) -> Self {
         self.options.tiers = quotas.into_iter().collect();
         self
@@ -138,6 +159,16 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
     /// [`charge_unchecked`](RateLimiter::charge_unchecked), [`settle`](RateLimiter::settle) and
     /// [`reserve`](RateLimiter::reserve). Default: 0, and what goes beyond is not charged. Other stores hold what
     /// [`charge_unchecked`](RateLimiter::charge_unchecked) says.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gcra, Quota, RateLimiter};
+    ///
+    /// let tokens = RateLimiter::builder(Gcra::new(Quota::per_hour(1_000))).overdraft(500).compact()?;
+    /// assert_eq!(tokens.charge_unchecked("alice", 1_400).cost(), 1_400); // 400 of them a debt
+    /// assert!(tokens.check("alice").is_denied());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
     pub fn overdraft(mut self, units: u64) -> Self {
         self.options.overdraft = units;
         self

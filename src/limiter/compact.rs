@@ -79,6 +79,9 @@ where
     /// assert!(limiter.reset("alice"));
     /// assert!(limiter.check("alice").is_allowed());
     /// ```
+    ///
+    /// # Complexity
+    /// O(1), lock-free: a look, and one exchange if it owed anything.
     pub fn reset<Q: Hash + ?Sized>(&self, key: &Q) -> bool {
         self.store.reset(self.store.hash(key), &self.clock)
     }
@@ -102,6 +105,9 @@ where
 
     /// The share of slots whose keys owe now, from 0 to 1: an estimate from 4,096 slots. Above about 0.6, full buckets
     /// become common.
+    ///
+    /// # Complexity
+    /// O(1): it looks at 4,096 slots at most.
     pub fn load(&self) -> f64 {
         self.store.load(self.now_ns())
     }
@@ -154,6 +160,9 @@ where
     /// # Errors
     /// If the bytes are not a snapshot of a limiter whose states mean the same (by algorithm, quota and tiers), with this hasher
     /// and size, or were cut or changed. Then nothing is changed here.
+    ///
+    /// # Complexity
+    /// O(memory).
     pub fn restore(&self, snapshot: &[u8]) -> Result<(), SnapshotError> {
         self.store.restore(snapshot, self.now_ns())
     }

@@ -46,6 +46,9 @@ impl<A: Algorithm, C: Clock> RateLimiter<Direct<A>, C> {
 
     /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what remains, when it resets), without
     /// charging.
+    ///
+    /// # Complexity
+    /// As a check, and writes nothing.
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek(&self) -> Decision {
         self.peek_n(1)

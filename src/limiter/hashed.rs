@@ -88,6 +88,9 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
 
     /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what remains, when it resets), without
     /// charging.
+    ///
+    /// # Complexity
+    /// As a check, and writes nothing.
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek<Q: Hash + ?Sized>(&self, key: &Q) -> Decision {
         self.peek_n(key, 1)

@@ -97,6 +97,9 @@ where
 
     /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what remains, when it resets), without
     /// charging. Never makes a key.
+    ///
+    /// # Complexity
+    /// As a check, and writes nothing.
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek<Q>(&self, key: &Q) -> Decision
     where
@@ -170,6 +173,9 @@ where
     }
 
     /// Forgets `key` and what it owes; says whether it was held.
+    ///
+    /// # Complexity
+    /// O(1) expected, lock-free.
     pub fn remove<Q>(&self, key: &Q) -> bool
     where
         Q: Lookup<K> + ?Sized,
@@ -178,6 +184,9 @@ where
     }
 
     /// Forgets all keys, and what they owe. Keys that other threads insert meanwhile may stay.
+    ///
+    /// # Complexity
+    /// O(keys).
     pub fn clear(&self) {
         self.store.clear();
     }
@@ -208,6 +217,9 @@ where
     /// });
     /// # Ok::<(), tollgate::Denied>(())
     /// ```
+    ///
+    /// # Complexity
+    /// O(keys), under one epoch: what other threads free meanwhile is freed after it. `visit` runs for each, so keep it short.
     pub fn for_each(&self, visit: impl FnMut(&K, Decision)) {
         self.store.for_each(self.now_ns(), visit);
     }

@@ -93,11 +93,28 @@ impl RateLimiter {
     ///
     /// # Errors
     /// If the burst is above 2²⁵, or the rate above 2³¹ a second.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// assert!(RateLimiter::try_new(Quota::per_second(100)).is_ok());
+    /// assert!(RateLimiter::try_new(Quota::per_second(1 << 26)).is_err()); // a burst of as many
+    /// ```
     pub fn try_new(quota: Quota) -> Result<Self, QuotaError> {
         Self::builder(Gcra::new(quota)).compact()
     }
 
     /// A limiter with one state for everything, by the default clock.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gcra, Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::direct(Gcra::new(Quota::per_second(2)));
+    /// assert!(limiter.check_n(2).is_allowed());
+    /// assert!(limiter.check().is_denied());
+    /// ```
     #[must_use]
     pub fn direct<A: Algorithm>(algorithm: A) -> RateLimiter<Direct<A>> {
         Self::builder(algorithm).direct()

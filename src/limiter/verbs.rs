@@ -84,6 +84,9 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// assert_eq!(limiter.take_up_to("alice", 7).cost(), 3); // send three of the seven
     /// assert!(limiter.take_up_to("alice", 7).is_denied());
     /// ```
+    ///
+    /// # Complexity
+    /// O(1), lock-free, as a check: if another thread was first, it takes what that one has left.
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn take_up_to<Q: ?Sized>(&self, key: &Q, most: u64) -> Decision
     where
@@ -124,6 +127,9 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// clock.advance(Duration::from_secs(1));
     /// assert!(limiter.check("alice").is_allowed());
     /// ```
+    ///
+    /// # Complexity
+    /// O(1), lock-free, as a check that is allowed.
     pub fn charge_unchecked<Q: ?Sized>(&self, key: &Q, cost: u64) -> Decision
     where
         S: Store<Q>,
@@ -168,6 +174,9 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// limiter.refund("alice", &charge); // the backend was down
     /// assert!(limiter.check_n("alice", 9).is_allowed());
     /// ```
+    ///
+    /// # Complexity
+    /// O(1), lock-free: a look, and one exchange if there is something to give back.
     pub fn refund<Q: ?Sized>(&self, key: &Q, charge: &Decision) -> u64
     where
         S: Store<Q>,
@@ -209,6 +218,9 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// let now = tokens.settle("alice", &charge, 150);
     /// assert_eq!(now.remaining(), 850);
     /// ```
+    ///
+    /// # Complexity
+    /// As [`RateLimiter::refund`] or [`RateLimiter::charge_unchecked`], and a look.
     pub fn settle<Q: ?Sized>(&self, key: &Q, charge: &Decision, actual: u64) -> Decision
     where
         S: Store<Q>,
@@ -247,6 +259,9 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// assert_eq!(limiter.reserve("alice", 1, wait).delay(), Duration::from_millis(100));
     /// assert!(limiter.reserve("alice", 1, wait).is_denied()); // its turn would come in 200 ms
     /// ```
+    ///
+    /// # Complexity
+    /// O(1), lock-free, as a check.
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn reserve<Q: ?Sized>(&self, key: &Q, cost: u64, max_wait: Duration) -> Decision
     where

@@ -11,6 +11,17 @@ use crate::decision::{Decision, Outcome};
 ///
 /// Its figures are the strictest of all limits'; [`JointDecision::each`] has every limit's own. `D` holds a [`Decision`] for each
 /// limit: an array, or a `Vec`.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Quota, RateLimiter, check_all};
+///
+/// let (minute, day) = (RateLimiter::new(Quota::per_minute(10)), RateLimiter::new(Quota::per_day(100)));
+/// let decision = check_all((minute.on("alice").cost(4), day.on("alice")));
+/// assert!(decision.is_allowed());
+/// assert_eq!(decision.remaining(), 6); // the least
+/// assert_eq!(decision.each()[1].remaining(), 99);
+/// ```
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub struct JointDecision<D> {
     outcome: Outcome,

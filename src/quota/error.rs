@@ -9,6 +9,14 @@ use core::fmt;
 use super::Quota;
 
 /// A quota that cannot be: what was read, and what would be right.
+///
+/// # Examples
+/// ```
+/// use tollgate::Quota;
+///
+/// let error = "10 per fortnight".parse::<Quota>().unwrap_err();
+/// assert!(error.to_string().contains("10 per fortnight"));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QuotaError {
     reason: Reason,

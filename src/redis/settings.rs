@@ -8,6 +8,23 @@ use super::limit::Limit;
 use crate::quota::QuotaError;
 
 /// What is done with a request while the server cannot be asked.
+///
+/// # Examples
+/// ```
+/// use tollgate::Quota;
+/// use tollgate::redis::{Client, DecidedBy, Limit, OnFailure};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let nobody = Client::open("redis://127.0.0.1:1/")?; // no server is there
+/// let limit = Limit::gcra(Quota::per_hour(10));
+/// let limiter = nobody.limiter("api", limit).on_failure(OnFailure::Local { processes: 5 }).atomic()?;
+/// let answer = limiter.check("alice").await;
+/// assert_eq!(answer.by(), DecidedBy::Local);
+/// assert!(answer.is_allowed() && limiter.check("alice").await.is_allowed()); // a fifth of ten
+/// assert!(limiter.check("alice").await.is_denied());
+/// # Ok(()) }
+/// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum OnFailure {

@@ -70,6 +70,26 @@ pub(super) type Few<T> = SmallVec<[T; 2]>;
 /// The answer to one request: whether it may go, and what each rule that applies says of it.
 ///
 /// It holds on to the rules that were in force when it was decided, so what it says stays true when they are loaded again.
+///
+/// # Examples
+/// ```
+/// use tollgate::rules::{Descriptor, Rules, Verdict};
+///
+/// let rules = Rules::from_yaml("
+/// domain: shop
+/// tollgate: {}
+/// descriptors:
+///   - key: user
+///     rate_limit: { name: daily, unit: day, requests_per_unit: 1 }
+/// ")?;
+/// let ask = || rules.check("shop", &[Descriptor::new(&[("user", "alice")])]);
+/// assert!(ask().is_allowed());
+/// let answer = ask();
+/// assert!(answer.is_denied() && answer.retry_after().is_some());
+/// let refused: Vec<_> = answer.refused_by().map(|limit| (limit.name(), limit.verdict())).collect();
+/// assert_eq!(refused, [("daily", Verdict::Denied)]); // why it was refused
+/// # Ok::<(), tollgate::rules::RulesError>(())
+/// ```
 pub struct Answer {
     pub(super) live: Loaded<Live>,
     /// `None` if there are no rules for it.

@@ -8,6 +8,19 @@ use super::{ConfigError, Rule};
 use crate::store::chosen::NoStore;
 
 /// Why rules could not be loaded. Those that were in force stay so.
+///
+/// # Examples
+/// ```
+/// use tollgate::rules::Rules;
+///
+/// let error = Rules::from_yaml("
+/// domain: shop
+/// descriptors:
+///   - key: user
+///     rate_limit: { unit: fortnight, requests_per_unit: 1 }
+/// ").unwrap_err();
+/// assert!(error.to_string().contains("fortnight")); // with the line, and what would be right
+/// ```
 #[derive(Clone, Debug)]
 pub struct RulesError(Why);
 

@@ -94,6 +94,21 @@ use crate::telemetry::{Counts, DeniedKey, Reading, RefusalLog, ReloadCounts, Rel
 /// Each request is decided by all rules of one load. What is charged is never lost in a reload; a request that is under way in one
 /// may be charged twice, against the client: by rules that cannot give back (logs, sketches), by those that count first, and if the
 /// charge was carried over before it could be given back.
+///
+/// # Examples
+/// ```
+/// use tollgate::rules::{Config, Descriptor, Rules};
+///
+/// let text = |limit| format!("domain: shop\ndescriptors:\n  - key: user\n    rate_limit: {{ unit: day, requests_per_unit: {limit} }}");
+/// let rules = Rules::from_yaml(&text(2))?;
+/// let ask = || rules.check("shop", &[Descriptor::new(&[("user", "alice")])]);
+/// assert!(ask().is_allowed() && ask().is_allowed() && ask().is_denied());
+///
+/// rules.replace([Config::from_yaml("rules", &text(3))?])?; // two are used still
+/// assert!(ask().is_allowed() && ask().is_denied());
+/// assert!(rules.replace([Config::from_yaml("rules", &text(4))?]).is_ok());
+/// # Ok::<(), tollgate::rules::RulesError>(())
+/// ```
 pub struct Rules<C = QuantaClock> {
     live: Published<Live>,
     /// One load at a time. Checks never take it.
@@ -123,6 +138,23 @@ struct Options {
 }
 
 /// Sets what is optional about rules; made by [`Rules::builder`].
+///
+/// # Examples
+/// ```
+/// use tollgate::rules::{Config, Descriptor, Rules};
+///
+/// let config = Config::from_yaml("rules", "
+/// domain: shop
+/// descriptors:
+///   - key: user
+///     rate_limit: { unit: day, requests_per_unit: 1 }
+/// ")?;
+/// let dry_run = Rules::builder().shadow(true).load([config])?;
+/// let ask = || dry_run.check("shop", &[Descriptor::new(&[("user", "alice")])]);
+/// assert!(ask().is_allowed());
+/// assert!(ask().is_shadow_denied() && ask().is_allowed());
+/// # Ok::<(), tollgate::rules::RulesError>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a builder does nothing until rules are loaded"]
 pub struct RulesBuilder<C = ()> {

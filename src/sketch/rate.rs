@@ -38,7 +38,7 @@ use crate::store::{Clocked, Time};
 ///
 /// It counts and decides nothing. To limit, prefer [`RateLimiter`](crate::RateLimiter): it charges only what
 /// it allows. For [pingora-limits](https://docs.rs/pingora-limits), from which the names are, see
-/// [`guide::pingora`](crate::guide::pingora).
+/// [`guide::from_pingora_limits`](crate::guide::from_pingora_limits).
 ///
 /// # Windows
 /// Windows are aligned to the Unix epoch (to the clock's origin) and half-open: an event on a boundary is in

@@ -46,6 +46,25 @@ use crate::sync::{AtomicU64, Loaded, Ordering, Swap, fence_after_rmw, full_fence
 ///
 /// A key that owes nothing is new under any of them: it has the whole new burst. Parts of units are rounded against the client.
 /// For window algorithms the burst is the limit.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Carry, Gcra, ManualClock, Quota, RateLimiter};
+///
+/// let left = |carry| -> Result<u64, tollgate::QuotaError> {
+///     let build = RateLimiter::builder(Gcra::new(Quota::per_hour(100))).clock(ManualClock::default());
+///     let limiter = build.keyed::<String>().adjustable();
+///     assert_eq!(limiter.check_n("alice", 60).remaining(), 40);
+///     limiter.set_quota(&Quota::per_hour(200), carry)?;
+///     Ok(limiter.peek("alice").remaining())
+/// };
+/// assert_eq!(left(Carry::AsIs)?, 40);
+/// assert_eq!(left(Carry::Proportional)?, 80);
+/// assert_eq!(left(Carry::Additive)?, 140);
+/// assert_eq!(left(Carry::Reset)?, 200);
+/// assert_eq!(left(Carry::Used)?, 140);
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Carry {
@@ -329,6 +348,21 @@ impl<S: Carries> Generation<S> {
 /// Every request is decided by one quota, the old or the new one. No charge is lost in a change; one that was under way may be
 /// made twice, or deny the very request that made it. A charge that was made under an old quota is not given back any more
 /// ([`refund`](crate::RateLimiter::refund)).
+///
+/// # Examples
+/// ```
+/// use tollgate::{Adjustable, Carry, Compact, Quota, RateLimiter};
+///
+/// struct Server {
+///     limiter: RateLimiter<Adjustable<Compact>>,
+/// }
+///
+/// let server = Server { limiter: RateLimiter::new(Quota::per_second(10)).adjustable() };
+/// assert!(server.limiter.check_n("alice", 11).is_never());
+/// server.limiter.set_quota(&Quota::per_second(20), Carry::AsIs)?; // whenever the configuration says so
+/// assert!(server.limiter.check_n("bob", 11).is_allowed());
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
 pub struct Adjustable<S> {
     present: Published<Generation<S>>,
     /// One change at a time. Checks never take it.

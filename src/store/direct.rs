@@ -12,6 +12,22 @@ use crate::decision::{Decision, Outcome};
 use crate::quota::{Quota, QuotaError};
 
 /// One limit for everything: no keys. The store of [`RateLimiter::direct`](crate::RateLimiter::direct).
+///
+/// # Examples
+/// ```
+/// use tollgate::{Direct, FixedWindow, Gcra, Quota, RateLimiter};
+///
+/// struct Upstream {
+///     pace: RateLimiter<Direct>, // of GCRA
+///     daily: RateLimiter<Direct<FixedWindow>>,
+/// }
+///
+/// let upstream = Upstream {
+///     pace: RateLimiter::direct(Gcra::new(Quota::per_second(20))),
+///     daily: RateLimiter::direct(FixedWindow::new(Quota::per_day(10_000))),
+/// };
+/// assert!(tollgate::check_all((upstream.pace.on(), upstream.daily.on())).is_allowed());
+/// ```
 pub struct Direct<A: Algorithm = Gcra> {
     algorithm: A,
     // Padded: every allowed check writes this line, and whatever shares it would be slowed.

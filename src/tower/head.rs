@@ -5,6 +5,17 @@ use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Uri, Version, he
 /// A request without its body, as keys, costs and exemptions see it.
 ///
 /// A borrowed view: making one copies nothing, and it does not depend on the body's type.
+///
+/// # Examples
+/// ```
+/// use http::Request;
+/// use tollgate::tower::Head;
+///
+/// let request = Request::get("/search?q=x").header("x-api-key", "k7").body(()).unwrap();
+/// let head = Head::of(&request);
+/// assert_eq!((head.method().as_str(), head.path()), ("GET", "/search"));
+/// assert_eq!(head.headers()["x-api-key"], "k7");
+/// ```
 #[derive(Copy, Clone, Debug)]
 pub struct Head<'r> {
     method: &'r Method,
@@ -65,6 +76,15 @@ impl<'r> Head<'r> {
     }
 
     /// The value of a header field that the request has exactly once. Of two, different readers take different ones.
+    ///
+    /// # Examples
+    /// ```
+    /// use http::{Request, header::AUTHORIZATION};
+    /// use tollgate::tower::Head;
+    ///
+    /// let twice = Request::get("/").header(AUTHORIZATION, "mine").header(AUTHORIZATION, "yours").body(()).unwrap();
+    /// assert_eq!(Head::of(&twice).only(&AUTHORIZATION), None);
+    /// ```
     #[must_use]
     pub fn only(&self, name: &header::HeaderName) -> Option<&'r HeaderValue> {
         let mut values = self.headers.get_all(name).iter();

@@ -77,6 +77,18 @@ impl<X: Key, Y: Key> Key for (X, Y) {
 }
 
 /// What happens to requests that have no key.
+///
+/// # Examples
+/// ```
+/// use http::HeaderName;
+/// use tollgate::tower::{Header, Missing, RateLimitLayer};
+/// use tollgate::{Quota, RateLimiter};
+///
+/// // A key that our own proxy always writes: what comes without it is the proxy's own, such as its probes.
+/// let by_tenant = Header::new(HeaderName::from_static("x-tenant"));
+/// let layer = RateLimitLayer::new(RateLimiter::new(Quota::per_second(100)), by_tenant).missing(Missing::Allow);
+/// assert_eq!(layer.without_key().allowed, 0);
+/// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Missing<K> {
     /// They are refused. The default, since it is noticed when a server is set up wrongly: nobody is unlimited, and nobody
@@ -92,6 +104,15 @@ pub enum Missing<K> {
 }
 
 /// One limit for all requests.
+///
+/// # Examples
+/// ```
+/// use tollgate::tower::{Global, RateLimitLayer};
+/// use tollgate::{Quota, RateLimiter};
+///
+/// let layer = RateLimitLayer::new(RateLimiter::new(Quota::per_second(5_000)), Global);
+/// # drop(layer);
+/// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Global;
 
@@ -110,6 +131,16 @@ impl Key for Global {
 /// Clients write header fields: a value that is not checked to be somebody's is a key for each request, if a client likes. Put
 /// the layer behind what checks it, or limit addresses too. A value is as long as the server lets it be, and a keyed limiter keeps it
 /// whole; a compact one keeps its hash.
+///
+/// # Examples
+/// ```
+/// use http::{HeaderName, Request};
+/// use tollgate::tower::{Head, Header, Key};
+///
+/// let by_key = Header::new(HeaderName::from_static("x-api-key"));
+/// let request = Request::get("/").header("x-api-key", "k7").body(()).unwrap();
+/// assert_eq!(by_key.key(Head::of(&request)).unwrap().as_bytes(), b"k7");
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
     name: HeaderName,
@@ -167,6 +198,15 @@ type Normalise = dyn for<'p> Fn(&'p str) -> Cow<'p, str> + Send + Sync;
 ///
 /// Paths are written by clients, and there are as many as they like: a limit by path alone limits nobody who varies it. Pair it with
 /// the client's address, and reduce paths to routes by [`Route::normalise`]; in axum, a closure that reads its `MatchedPath` does.
+///
+/// # Examples
+/// ```
+/// use http::{Method, Request};
+/// use tollgate::tower::{Head, Key, Route};
+///
+/// let request = Request::post("/upload?part=3").body(()).unwrap();
+/// assert_eq!(Route::new().key(Head::of(&request)), Some((Method::POST, "/upload".to_owned())));
+/// ```
 #[derive(Clone, Default)]
 pub struct Route {
     normalise: Option<Arc<Normalise>>,

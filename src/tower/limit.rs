@@ -99,6 +99,20 @@ pub trait Ruling {
 }
 
 /// Among the extensions of requests that are admitted beyond a soft limit: their services may do less for them.
+///
+/// # Examples
+/// ```
+/// use http::Extensions;
+/// use tollgate::tower::SoftLimited;
+///
+/// fn results(extensions: &Extensions) -> usize {
+///     if extensions.get::<SoftLimited>().is_some() { 10 } else { 100 }
+/// }
+/// let mut extensions = Extensions::new(); // of the request
+/// assert_eq!(results(&extensions), 100);
+/// extensions.insert(SoftLimited); // as the layer does
+/// assert_eq!(results(&extensions), 10);
+/// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct SoftLimited;
 

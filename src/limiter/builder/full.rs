@@ -56,6 +56,20 @@ impl<A: Algorithm, H> Builder<A, (), H> {
 
     /// A limiter with one state for everything that all cores can hit at once: each of them spends from a block that was charged
     /// beforehand.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gcra, Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::builder(Gcra::new(Quota::per_hour(1_000))).striped();
+    /// let admitted = std::thread::scope(|scope| {
+    ///     let threads: Vec<_> = (0..2)
+    ///         .map(|_| scope.spawn(|| (0..800).filter(|_| limiter.check().is_allowed()).count()))
+    ///         .collect();
+    ///     threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
+    /// });
+    /// assert!(admitted <= 1_020); // and an hour's thousand refill while it runs: one in 3.6 s
+    /// ```
     #[must_use]
     pub fn striped(self) -> RateLimiter<Striped<A>>
     where

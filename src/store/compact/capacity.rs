@@ -207,6 +207,14 @@ fn busy_bytes(keys: usize, burst: u64, spills: bool) -> usize {
 }
 
 /// A text that is not an amount of memory.
+///
+/// # Examples
+/// ```
+/// use tollgate::Capacity;
+///
+/// let error = "4 megs".parse::<Capacity>().unwrap_err();
+/// assert!(error.to_string().contains("4MiB")); // what would be right
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CapacityError {
     text: Box<str>,

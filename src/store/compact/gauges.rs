@@ -10,6 +10,17 @@ use crate::sync::{AtomicU64, Ordering};
 ///
 /// All zero means that it has room enough: every decision was what a table without limits would have decided, but for
 /// shared fingerprints. Estimates while other threads are at work.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Quota, RateLimiter};
+///
+/// let limiter = RateLimiter::new(Quota::per_second(10));
+/// let _ = limiter.check("alice");
+/// let gauges = limiter.gauges();
+/// assert_eq!((gauges.evicted, gauges.denied_for_debt), (0, 0)); // there is room
+/// assert!(limiter.load() < 0.001);
+/// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Gauges {

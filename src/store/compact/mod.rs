@@ -42,6 +42,22 @@ const BATCH: usize = 16;
 /// What the compact store does with a key that finds its bucket full of keys that still owe.
 ///
 /// See [the guide](crate::guide::overflow) for which to choose.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Capacity, Gcra, Overflow, Quota, RateLimiter};
+///
+/// // Room for few, and many who owe. Each is new, and deserves its one request.
+/// let denied = |overflow| -> Result<usize, tollgate::QuotaError> {
+///     let build = RateLimiter::builder(Gcra::new(Quota::per_hour(1)));
+///     let limiter = build.capacity(Capacity::memory(1 << 10)).overflow(overflow).compact()?;
+///     Ok((0..5_000).filter(|key| limiter.check(key).is_denied()).count())
+/// };
+/// assert!(denied(Overflow::Forget)? < 5); // those that share a fingerprint; and those that were forgotten could come again
+/// assert!(denied(Overflow::Spill)? > 0);
+/// assert!(denied(Overflow::Inherit)? > 4_000);
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Overflow {
@@ -72,6 +88,24 @@ pub enum Overflow {
 /// second time.
 ///
 /// Made by [`RateLimiter::new`](crate::RateLimiter::new) and [`Builder::compact`](crate::Builder::compact).
+///
+/// # Examples
+/// ```
+/// use tollgate::{Compact, FixedWindow, Quota, RateLimiter};
+///
+/// struct Server {
+///     by_address: RateLimiter, // the same as `RateLimiter<Compact>`, of GCRA
+///     by_minute: RateLimiter<Compact<FixedWindow>>,
+/// }
+///
+/// let server = Server {
+///     by_address: RateLimiter::new(Quota::per_second(10)),
+///     by_minute: RateLimiter::builder(FixedWindow::new(Quota::per_minute(100))).compact()?,
+/// };
+/// assert!(server.by_address.check("203.0.113.7").is_allowed());
+/// assert!(server.by_minute.check(&("api", 7)).is_allowed());
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
 pub struct Compact<A: CompactAlgorithm = Gcra, H = ahash::RandomState> {
     algorithm: A,
     word: A::Narrow,
@@ -84,6 +118,23 @@ pub struct Compact<A: CompactAlgorithm = Gcra, H = ahash::RandomState> {
 
 /// A quota for single calls, in the layout of one compact limiter; made by
 /// [`RateLimiter::tier`](crate::RateLimiter::tier).
+///
+/// # Examples
+/// ```
+/// use tollgate::{Clock, Quota, RateLimiter, Tier};
+///
+/// struct Plans {
+///     limiter: RateLimiter,
+///     premium: Tier,
+/// }
+///
+/// let limiter = RateLimiter::new(Quota::per_minute(10));
+/// let plans = Plans { premium: limiter.tier(&Quota::per_minute(100))?, limiter };
+/// let now = plans.limiter.clock().now();
+/// assert!(plans.limiter.check_with("alice", &plans.premium, 90, now).is_allowed());
+/// assert_eq!(plans.limiter.check_with("alice", &plans.premium, 1, now).remaining(), 9);
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
 #[derive(Copy, Clone, Debug)]
 pub struct Tier<A: CompactAlgorithm = Gcra> {
     word: A::Narrow,

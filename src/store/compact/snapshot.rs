@@ -27,6 +27,15 @@ const VERSION: u32 = 1;
 const PROBE: &str = "tollgate snapshot";
 
 /// Why a snapshot was not restored; the limiter is as it was.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Quota, RateLimiter};
+///
+/// let limiter = RateLimiter::new(Quota::per_hour(10));
+/// let error = limiter.restore(b"something else").unwrap_err();
+/// assert!(!error.to_string().is_empty());
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SnapshotError(Problem);
 

@@ -59,6 +59,24 @@ const BATCH: usize = 16;
 /// The search for one looks at about 32 keys, others each time, or at all of them under a cap of 256 or less. So a
 /// newcomer at the cap costs more than a check, some 2 to 13 µs, and writes counts that threads share. A key that
 /// another thread is keeping at that very moment may be taken for one that is not held.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Gcra, Quota, RateLimiter, WhenFull};
+///
+/// let limiter = |when_full| {
+///     let limiter = RateLimiter::builder(Gcra::new(Quota::per_hour(10))).max_keys(2, when_full).keyed::<u8>();
+///     for key in [1, 2] {
+///         assert!(limiter.check(&key).is_allowed());
+///     }
+///     limiter
+/// };
+/// assert!(limiter(WhenFull::Deny).check(&3).is_denied());
+/// assert!(limiter(WhenFull::Admit).check(&3).is_allowed());
+/// let forgetful = limiter(WhenFull::Forget);
+/// assert!(forgetful.check(&3).is_allowed());
+/// assert!(forgetful.contains(&3) && forgetful.len() == 2);
+/// ```
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum WhenFull {
@@ -81,6 +99,20 @@ pub enum WhenFull {
 ///
 /// # Complexity
 /// A check is O(1) expected. Hashes come from a keyed hasher, so that clients cannot choose keys that collide.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Keyed, Quota, RateLimiter, SlidingLog};
+///
+/// struct Logins {
+///     by_account: RateLimiter<Keyed<String, SlidingLog>>,
+/// }
+///
+/// let by_account = RateLimiter::keyed(SlidingLog::new(Quota::per_hour(5)));
+/// let logins = Logins { by_account };
+/// assert_eq!(logins.by_account.check("alice").remaining(), 4);
+/// assert_eq!(logins.by_account.len(), 1);
+/// ```
 pub struct Keyed<K, A: Algorithm = Gcra, H = ahash::RandomState> {
     algorithm: A,
     hasher: H,
@@ -596,6 +628,18 @@ type Victim<K, T> = (Duration, *const Node<K, T>);
 /// A form in which a key of type `K` can be asked for: `&str` for `String`, `&[u8]` for `Vec<u8>`, and `&K` itself.
 ///
 /// Every type that [`ToOwned`] makes a `K` of, and that hashes and compares as that `K` does.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Gcra, Quota, RateLimiter};
+///
+/// let names = RateLimiter::keyed::<String, _>(Gcra::new(Quota::per_hour(10)));
+/// assert!(names.check("alice").is_allowed());
+/// let hashes = RateLimiter::keyed::<Vec<u8>, _>(Gcra::new(Quota::per_hour(10)));
+/// assert!(hashes.check(&[0xCA, 0xFE][..]).is_allowed());
+/// let pairs = RateLimiter::keyed::<(u32, String), _>(Gcra::new(Quota::per_hour(10)));
+/// assert!(pairs.check(&(7, "upload".to_owned())).is_allowed());
+/// ```
 pub trait Lookup<K>: Hash {
     /// Whether `held` is this key.
     fn is(&self, held: &K) -> bool;

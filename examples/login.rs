@@ -1,0 +1,152 @@
+//! Guarding a login against guessed passwords: `cargo run --example login`.
+//!
+//! Three limits on each attempt, charged together or not at all:
+//!
+//! - *account and network*: five wrong passwords in any quarter of an hour, exactly (a log, since the number is small);
+//! - *network*: an IPv4 address, or the /64 that an IPv6 client has. Wrong passwords cost five units and right ones nothing, so an office
+//!   is not limited, and who tries one password on many accounts is;
+//! - *account*: thirty a day from anywhere, against those who have many networks. Devices that have logged in before are
+//!   exempt, or anybody could lock anybody out.
+//!
+//! Attempts are charged *before* the password is looked at, so a thousand at once are not a thousand guesses, and what was right is given
+//! back after. Accounts that do not exist are treated as those that do, and who is refused is not told by which limit.
+//!
+//! Plays five scenes by a clock of its own, prints how each ends, and checks it.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+use tollgate::{Compact, check_all};
+use tollgate::{Gcra, Keyed, ManualClock, Quota, QuotaError, RateLimiter, SlidingLog, Timestamp, WhenFull};
+
+/// What a wrong password costs its network, which has forty units, and gets one back each minute.
+const WRONG: u64 = 5;
+
+struct Guard {
+    by_pair: RateLimiter<Keyed<(String, IpAddr), SlidingLog>, ManualClock>,
+    by_network: RateLimiter<Compact, ManualClock>,
+    by_account: RateLimiter<Keyed<String>, ManualClock>,
+}
+
+/// What the client is told, and no more.
+#[derive(Debug, PartialEq)]
+enum Answer {
+    Welcome,
+    /// Of a wrong password as of an account that is none.
+    WrongPassword,
+    /// Status 429, with `Retry-After` in whole seconds.
+    TooMany(u64),
+}
+
+impl Guard {
+    fn new(clock: &ManualClock) -> Result<Self, QuotaError> {
+        // Names are the client's to invent: so there is a cap, and what goes first is who owes least.
+        const NAMES: usize = 100_000;
+        Ok(Self {
+            by_pair: RateLimiter::builder(SlidingLog::try_new("5/15min".parse()?)?)
+                .clock(clock.clone())
+                .max_keys(NAMES, WhenFull::Forget)
+                .keyed(),
+            by_network: RateLimiter::builder(Gcra::new(Quota::per_hour(60).burst(40)))
+                .clock(clock.clone())
+                .overdraft(2 * WRONG) // the last wrong one may cost more than is left
+                .compact()?,
+            by_account: RateLimiter::builder(Gcra::new(Quota::per_day(30)))
+                .clock(clock.clone())
+                .max_keys(NAMES, WhenFull::Forget)
+                .keyed(),
+        })
+    }
+
+    /// `known`: the client has a signed cookie from an earlier login to this account.
+    fn log_in(&self, from: &str, known: bool, account: &str, password: &str) -> Answer {
+        let network = network(from.parse().expect("an address"));
+        let account = account.to_lowercase(); // as accounts are compared, or each spelling has a limit of its own
+        let pair = (account.clone(), network);
+
+        let by_network = self.by_network.on(&network).named("network");
+        let by_pair = self.by_pair.on(&pair).named("account and network");
+        let by_account = self.by_account.on(account.as_str()).named("account");
+        // Those that can give back come first in `each`; a look costs a known device nothing of the account's.
+        let attempt = check_all((by_network, by_account.cost(u64::from(!known)), by_pair));
+        if attempt.is_denied() {
+            // For the operator's log only: `attempt.refused_by_name()`.
+            let wait = attempt.retry_after().unwrap_or(Duration::from_secs(86_400));
+            return Answer::TooMany(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
+        }
+        if !is_right(&account, password) {
+            self.by_network.charge_unchecked(&network, WRONG - 1);
+            return Answer::WrongPassword;
+        }
+        // It was the owner: nothing is held against them, or against their network.
+        self.by_network.refund(&network, &attempt.each()[0]);
+        self.by_account.refund(account.as_str(), &attempt.each()[1]);
+        self.by_pair.remove(&pair);
+        Answer::Welcome
+    }
+}
+
+/// One client's addresses as one: IPv6 by its /64, IPv4 that is written as IPv6 as IPv4. (`tollgate::tower::ClientIp` does this, and reads
+/// proxies' header fields.)
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+/// In a server: hash the password in any case, against a fixed hash if there is no such account, so that both take as long.
+fn is_right(account: &str, password: &str) -> bool {
+    password == format!("{account}'s secret")
+}
+
+fn main() -> Result<(), QuotaError> {
+    let clock = ManualClock::new(Timestamp::from_secs(1_800_000_000));
+    let guard = Guard::new(&clock)?;
+    let home = "2001:db8:1:2::17";
+
+    println!("Alice mistypes twice, and then does not:");
+    for password in ["alices secret", "alice secret", "alice's secret"] {
+        println!("    {password:<16} {:?}", guard.log_in(home, false, "Alice", password));
+    }
+    assert_eq!(guard.log_in(home, true, "alice", "alice's secret"), Answer::Welcome);
+
+    println!("A guesser, each time from another address of one /64:");
+    let mut answers = Vec::new();
+    for guess in 0..8 {
+        let from = format!("2001:db8:bad:1::{guess:x}");
+        answers.push(guard.log_in(&from, false, "alice", &format!("guess {guess}")));
+        println!("    {from:<20} {:?}", answers[guess]);
+        clock.advance(Duration::from_secs(10));
+    }
+    // Exactly five; and the wait is until the first of them is a quarter of an hour old.
+    assert_eq!(answers[4..6], [Answer::WrongPassword, Answer::TooMany(15 * 60 - 50)]);
+    let (real, made_up) = ("bob", "no-such-user");
+    let ask = |account| guard.log_in("198.51.100.200", false, account, "guess");
+    assert_eq!(ask(real), ask(made_up));
+
+    println!("One password tried on a hundred accounts, from one address:");
+    let spray = |n| guard.log_in("198.51.100.9", false, &format!("user{n}"), "Summer2026!");
+    let answers: Vec<_> = (0..100).map(spray).collect();
+    let tried = answers.iter().filter(|answer| **answer == Answer::WrongPassword).count();
+    println!("    {tried} were tried, and then {:?}", answers[tried]);
+    assert_eq!(tried, 8); // 40 units of 5
+
+    println!("An office behind one address, two hundred people at nine o'clock:");
+    let enter = |n| {
+        let account = format!("colleague{n}");
+        guard.log_in("203.0.113.80", false, &account, &format!("{account}'s secret"))
+    };
+    let welcome = (0..200).filter(|&n| enter(n) == Answer::Welcome).count();
+    println!("    {welcome} are in");
+    assert_eq!(welcome, 200);
+
+    println!("Five hundred machines guess at Alice's password, one guess each:");
+    let guess = |n: u32| guard.log_in(&format!("10.{}.{}.1", n / 250, n % 250), false, "alice", "guess");
+    let tried = (0..500).filter(|&n| guess(n) == Answer::WrongPassword).count();
+    let from_home = guard.log_in(home, true, "alice", "alice's secret");
+    println!("    {tried} were tried; and Alice, from a device that is known: {from_home:?}");
+    assert!(tried <= 30, "{tried} of the account's thirty a day");
+    assert_eq!(from_home, Answer::Welcome);
+    Ok(())
+}
