@@ -98,7 +98,10 @@ impl InProcess {
 
     /// Answers as of this time by the server's clock, unless the call says another.
     pub(crate) fn answer_at(&self, call: &Call, now_us: u64) -> Reply {
-        let mut keys = self.keys_now();
+        Self::answer_of(&mut self.keys_now(), call, now_us)
+    }
+
+    fn answer_of(keys: &mut Keys, call: &Call, now_us: u64) -> Reply {
         if keys.held.len() >= keys.sweep_at.max(SWEEP) {
             keys.held.retain(|_, entry| entry.over_us > now_us);
             keys.sweep_at = keys.held.len() * 2;
@@ -126,7 +129,9 @@ impl InProcess {
     }
 
     fn answer(&self, call: &Call) -> Reply {
-        self.answer_at(call, self.shared.clock.now().as_nanos() / 1_000)
+        // The time is read once nobody else is answered, as a script does: its calls never see time step back.
+        let mut keys = self.keys_now();
+        Self::answer_of(&mut keys, call, self.shared.clock.now().as_nanos() / 1_000)
     }
 }
 
@@ -159,5 +164,54 @@ impl Transport for InProcess {
 impl BlockingTransport for BlockingInProcess {
     fn call(&self, call: &Call, _timeout: Duration) -> Result<Reply, Error> {
         Ok(self.0.answer(call))
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+    use crate::quota::Quota;
+    use crate::sync::{AtomicU32, Ordering};
+    use std::time::Instant;
+
+    /// Waits in each reading for another one to begin, and remembers if one did.
+    #[derive(Clone, Default)]
+    struct Meeting {
+        inside: Arc<AtomicU32>,
+        met: Arc<AtomicU32>,
+    }
+
+    impl Clock for Meeting {
+        #[expect(clippy::disallowed_methods, reason = "gives up in real time")]
+        fn now(&self) -> Timestamp {
+            // Ordering: Relaxed, here and below. Plain tallies.
+            self.inside.fetch_add(1, Ordering::Relaxed);
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(50) {
+                if self.inside.load(Ordering::Relaxed) > 1 {
+                    self.met.fetch_add(1, Ordering::Relaxed);
+                }
+                std::thread::yield_now();
+            }
+            self.inside.fetch_sub(1, Ordering::Relaxed);
+            Timestamp::from_secs(1_700_000_000)
+        }
+    }
+
+    /// The clock was read before the keys were locked. A thread that was held up between the two answered as of a time that others
+    /// had left behind, by more than a window if that was short: the window that was under way was then taken for one of a clock
+    /// that ran ahead, and was brought back, and admitted more than its limit. A script's time is its own, and so must this be.
+    #[test]
+    fn time_is_read_by_one_call_after_another() {
+        let clock = Meeting::default();
+        let server = InProcess::new(clock.clone()).blocking();
+        let limiter = server.limiter("api", Limit::gcra(Quota::per_second(10))).atomic().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| limiter.check("one"));
+            }
+        });
+        assert_eq!(clock.met.load(Ordering::Relaxed), 0, "two calls read the time at once");
     }
 }

@@ -1,0 +1,263 @@
+//! A soak: rounds of random scenes, for minutes or days, each decision and each interval held against what is promised.
+//!
+//! `cargo run --release --all-features --example soak -- --help` says how.
+
+#[path = "../tests/common/mod.rs"]
+#[macro_use]
+mod common;
+#[path = "soak/mod.rs"]
+mod soak;
+
+use serde_json::json;
+use soak::memory::resident;
+use soak::run::{Plan, Report, Tally, run};
+use soak::{Fault, SCENES};
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const HELP: &str = "\
+Soaks the limiters: random algorithms, stores, quotas, clocks, floods, reloads and races, checked against oracles as they go.
+
+Usage: cargo run --release --all-features --example soak -- [MINUTES] [OPTIONS]
+
+  MINUTES             how long; parts of one too, as 0.1. Default: 1
+  --seed N            draws what the run with this seed drew. Default: another each time, and printed
+  --from N            begins with this round of the seed: that of a breach
+  --only SCENE        only this scene
+  --threads N         at least 2, at most 64. Default: twice the processors, and one
+  --sabotage FAULT    breaks the limiters, to see that it is found: `admits` (one more now and then) or `denies`
+  --json              the report as one line of JSON, and no progress
+  --help              this
+
+Scenes:
+";
+
+const AFTER: &str = "
+A round is one scene with one limiter or a few, for 60 to 240 ms. What is drawn in it depends on its seed and number alone, so
+a breach found by one thread comes again with `--seed` and `--from`. How threads meet does not: a race may need several runs.
+
+Checks are decisions that were compared with something; intervals are those whose admissions were counted and compared with
+the algorithm's bound. The resident memory must be flat: no more in the second half than ever in the first, but for a stated slack.
+
+Exit code: 0 if every promise was kept, 1 with the story of the first that was not, 2 if it was called wrongly.
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
+        print!("{}", help());
+        return ExitCode::SUCCESS;
+    }
+    let called = match Called::read(&args) {
+        Ok(called) => called,
+        Err(error) => {
+            eprintln!("error: {error}\n`--help` says what there is.");
+            return ExitCode::from(2);
+        }
+    };
+    let Called { plan, is_json } = called;
+    if !is_json {
+        let Plan { seed, length, threads, .. } = &plan;
+        println!(
+            "seed {seed}, {:.0} s, {threads} threads on {} processors",
+            length.as_secs_f64(),
+            processors()
+        );
+    }
+    let mut told = Duration::ZERO;
+    let report = run(&plan, |report| {
+        if !is_json && report.took >= told + EACH {
+            told = report.took;
+            println!("{}", progress(report));
+        }
+    });
+    if is_json {
+        println!("{}", as_json(&plan, &report));
+    } else {
+        print!("{}", table(&report));
+    }
+    let Some(breach) = &report.breach else { return not_found(&plan) };
+    eprintln!(
+        "\nBREACH in round {} of seed {}, scene {}\n{}",
+        breach.round, plan.seed, breach.scene, breach.story
+    );
+    let only = if plan.only.is_some() { format!(" --only {}", breach.scene) } else { String::new() };
+    eprintln!(
+        "\nAgain: -- 0.1 --seed {} --from {} --threads {}{only}",
+        plan.seed, breach.round, plan.threads
+    );
+    ExitCode::FAILURE
+}
+
+/// What it means that no breach was found: all is well, unless there was one to be found.
+fn not_found(plan: &Plan) -> ExitCode {
+    let Some(fault) = plan.fault else { return ExitCode::SUCCESS };
+    let must = |place: usize| SCENES[place].finds.contains(&fault);
+    if (0..SCENES.len()).filter(|place| plan.only.is_none_or(|only| only == *place)).any(must) {
+        eprintln!("A limiter that {fault:?} was not found.");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+/// Between two lines of progress.
+const EACH: Duration = Duration::from_secs(5);
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
+}
+
+fn help() -> String {
+    let scenes = SCENES.iter().map(|scene| format!("  {:<9} {}\n", scene.name, scene.about));
+    std::iter::once(HELP.to_owned()).chain(scenes).chain([AFTER.to_owned()]).collect()
+}
+
+/// What the arguments say.
+struct Called {
+    plan: Plan,
+    is_json: bool,
+}
+
+impl Called {
+    fn read(args: &[String]) -> Result<Self, String> {
+        let mut plan = Plan {
+            seed: tollgate::Clock::now(&tollgate::StdClock::new()).as_nanos() % 1_000_000_007,
+            from: 0,
+            length: Duration::from_secs(60),
+            threads: (2 * processors() + 1).min(64),
+            only: None,
+            fault: None,
+        };
+        let (mut is_json, mut minutes) = (false, None);
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let (name, within) =
+                arg.split_once('=').map_or((&**arg, None), |(name, value)| (name, Some(value)));
+            let mut value = || {
+                within
+                    .or_else(|| args.next().map(|value| &**value))
+                    .ok_or_else(|| format!("`{name}` wants a value"))
+            };
+            match name {
+                "--seed" => plan.seed = number(name, value()?)?,
+                "--from" => plan.from = number(name, value()?)?,
+                "--threads" => {
+                    let threads = number(name, value()?)?;
+                    let threads = usize::try_from(threads).ok().filter(|threads| (2..=64).contains(threads));
+                    plan.threads = threads.ok_or("`--threads` is from 2 to 64")?;
+                }
+                "--only" => plan.only = Some(scene(value()?)?),
+                "--sabotage" => plan.fault = Some(fault(value()?)?),
+                "--json" if within.is_none() => is_json = true,
+                _ if name.starts_with('-') || within.is_some() => return Err(format!("there is no `{arg}`")),
+                _ if minutes.is_some() => return Err(format!("one number of minutes, and not `{arg}` too")),
+                _ => {
+                    let given: f64 = name.parse().map_err(|_| format!("`{name}` is no number of minutes"))?;
+                    if !(given > 0.0 && given <= 1e6) {
+                        return Err(format!("{name} minutes are not from 0 to a million"));
+                    }
+                    minutes = Some(given);
+                    plan.length = Duration::from_secs_f64(given * 60.0);
+                }
+            }
+        }
+        Ok(Self { plan, is_json })
+    }
+}
+
+fn number(name: &str, value: &str) -> Result<u64, String> {
+    value.parse().map_err(|_| format!("`{name}` wants a whole number, and `{value}` is none"))
+}
+
+fn scene(name: &str) -> Result<usize, String> {
+    let known = || SCENES.iter().map(|scene| scene.name).collect::<Vec<_>>().join(", ");
+    let found = SCENES.iter().position(|scene| scene.name == name);
+    found.ok_or_else(|| {
+        let more = if cfg!(feature = "redis") { "" } else { "; `remote` is in a build with feature `redis`" };
+        format!("there is no scene `{name}`, but {}{more}", known())
+    })
+}
+
+fn fault(name: &str) -> Result<Fault, String> {
+    match name {
+        "admits" => Ok(Fault::Admits),
+        "denies" => Ok(Fault::Denies),
+        _ => Err(format!("there is no fault `{name}`, but admits, denies")),
+    }
+}
+
+fn mib(bytes: u64) -> f64 {
+    f64::from(u32::try_from(bytes >> 10).unwrap_or(u32::MAX)) / 1_024.0
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown to three digits")]
+fn rate(tally: &Tally) -> f64 {
+    tally.checks as f64 / tally.took.as_secs_f64().max(1e-9) / 1e6
+}
+
+fn progress(report: &Report) -> String {
+    let sum = report.sum();
+    format!(
+        "{:5.0} s {:6} rounds {:12} checks {:12} intervals  RSS {:6.1} MiB",
+        report.took.as_secs_f64(),
+        sum.rounds,
+        sum.checks,
+        sum.intervals,
+        mib(report.memory.last)
+    )
+}
+
+fn table(report: &Report) -> String {
+    let mut text = format!(
+        "\n{:<9} {:>8} {:>13} {:>13} {:>11} {:>9}\n",
+        "scene", "rounds", "checks", "intervals", "M checks/s", "breaches"
+    );
+    let sum = report.sum();
+    let rows = SCENES.iter().map(|scene| scene.name).zip(&report.tallies).chain([("all", &sum)]);
+    for (name, tally) in rows {
+        let Tally { rounds, checks, intervals, breaches, .. } = tally;
+        let _ = writeln!(
+            text,
+            "{name:<9} {rounds:>8} {checks:>13} {intervals:>13} {:>11.2} {breaches:>9}",
+            rate(tally)
+        );
+    }
+    let memory = &report.memory;
+    let _ = match memory.start {
+        None => writeln!(text, "\nRSS: this system does not say"),
+        Some(start) => writeln!(
+            text,
+            "\nRSS in MiB: {:.1} at the start, at most {:.1} in the first half and {:.1} in the second, {:.1} at the end",
+            mib(start),
+            mib(memory.warm),
+            mib(memory.later),
+            mib(resident().unwrap_or(memory.last))
+        ),
+    };
+    text
+}
+
+fn as_json(plan: &Plan, report: &Report) -> serde_json::Value {
+    let of = |tally: &Tally| {
+        json!({
+            "rounds": tally.rounds, "checks": tally.checks, "intervals": tally.intervals, "breaches": tally.breaches,
+            "seconds": tally.took.as_secs_f64(), "million_checks_per_second": rate(tally),
+        })
+    };
+    let scenes: serde_json::Map<_, _> =
+        SCENES.iter().zip(&report.tallies).map(|(scene, tally)| (scene.name.to_owned(), of(tally))).collect();
+    let memory = &report.memory;
+    let bytes = |bytes: u64| memory.start.map(|_| bytes);
+    json!({
+        "seed": plan.seed, "threads": plan.threads, "seconds": report.took.as_secs_f64(),
+        "all": of(&report.sum()), "scenes": scenes,
+        "rss_bytes": {
+            "start": memory.start, "first_half": bytes(memory.warm), "second_half": bytes(memory.later),
+            "most": bytes(memory.most()), "end": bytes(memory.last),
+        },
+        "breach": report.breach.as_ref().map(|breach| {
+            json!({ "scene": breach.scene, "round": breach.round, "story": breach.story })
+        }),
+    })
+}

@@ -1,0 +1,301 @@
+//! Limiters of all stores behind one face, for many threads, with all the ways in which a time and a key come to a check.
+
+use super::{Hand, MS};
+use crate::common::compact::{Layout, Seeded};
+use crate::common::kinds::Kind;
+use crate::common::oracle::{Oracle, Spec};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate::{
+    Algorithm, Capacity, Clock, Compact, CompactAlgorithm, Decision, Direct, Gauges, Keyed, LeaseAlgorithm,
+    Overflow, RateLimiter, Sketch, Striped, Timestamp, WhenFull, WindowAlgorithm,
+};
+
+/// Any clock.
+pub(crate) type Time = Arc<dyn Clock + Send + Sync>;
+
+pub(crate) fn now_of(time: &Time) -> u64 {
+    time.now().as_nanos()
+}
+
+/// A limiter; one without keys has them all for one.
+pub(crate) trait Gate: Debug + Send + Sync {
+    /// Checks, by one of the ways there are; those that are given a time get this one, the others read the clock.
+    fn ask(&self, way: u64, key: u32, cost: u64, now: u64) -> bool;
+    fn peek(&self, key: u32, cost: u64, now: u64) -> Decision;
+    /// What the store says of itself, if it is compact.
+    fn gauges(&self) -> Option<Gauges> {
+        None
+    }
+    /// How many keys are held, if they are.
+    fn held(&self) -> Option<usize> {
+        None
+    }
+    /// The memory of a store that is of fixed size.
+    fn bytes(&self) -> Option<usize> {
+        None
+    }
+    /// Where a key is in a compact store: those of the same number in one bucket are taken for each other.
+    fn fingerprint(&self, _key: u32) -> u64 {
+        0
+    }
+    /// What is called now and then on a limiter in use.
+    fn tidy(&self) {}
+}
+
+/// A kind of store and its size.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub(crate) enum Store {
+    Direct,
+    Striped,
+    Keyed(Option<(usize, WhenFull)>),
+    Compact(Overflow, usize),
+    Sketch(usize),
+}
+
+/// A limiter, and what must be known of it to judge it.
+pub(crate) struct Built {
+    pub(crate) gate: Box<dyn Gate>,
+    pub(crate) layout: Option<Layout>,
+    /// An interval counts as so much longer: a tick, or a lease's life.
+    pub(crate) more_ns: u128,
+    /// Whether it forgets idle keys.
+    pub(crate) forgets: bool,
+}
+
+/// Of two lives: the default, and one that ends between most checks.
+const LIVES_NS: [u64; 2] = [10 * MS, 100_000];
+
+/// The limiter, if this store can hold this algorithm with this quota.
+pub(crate) fn build(kind: Kind, spec: Spec, store: Store, time: Time, seed: u64) -> Option<Built> {
+    let hasher = Seeded(seed);
+    let plain = |gate: Box<dyn Gate>, forgets| Built { gate, layout: None, more_ns: 0, forgets };
+    match store {
+        Store::Direct => with_algorithm!(kind, spec, algorithm => {
+            plain(Box::new(RateLimiter::builder(algorithm).clock(time).direct()), false)
+        }),
+        Store::Striped => with_leasable!(kind, spec, algorithm => {
+            let life = LIVES_NS[usize::from(seed.is_multiple_of(3))];
+            let builder = RateLimiter::builder(algorithm).clock(time).lease_life(Duration::from_nanos(life));
+            let limiter = builder.stripes(1 << (seed % 5)).striped();
+            Built { gate: Box::new(limiter), layout: None, more_ns: life.into(), forgets: false }
+        }),
+        Store::Keyed(cap) => with_algorithm!(kind, spec, algorithm => {
+            let builder = RateLimiter::builder(algorithm).clock(time).hasher(hasher);
+            let limiter = match cap {
+                Some((max, when_full)) => builder.max_keys(max, when_full).keyed::<u32>(),
+                None => builder.keyed::<u32>(),
+            };
+            plain(Box::new(limiter), true)
+        }),
+        Store::Compact(overflow, bytes) => with_compact!(kind, spec, algorithm => {
+            let builder = RateLimiter::builder(algorithm).clock(time).hasher(hasher).overflow(overflow);
+            builder.capacity(Capacity::memory(bytes)).compact().ok().map(|limiter| {
+                let layout = Layout::read(&limiter.snapshot());
+                let more_ns = match &layout {
+                    Layout::Ticks(ticks) => ticks.nanos(1),
+                    Layout::Windows { .. } => 0,
+                };
+                Built { gate: Box::new(limiter), layout: Some(layout), more_ns, forgets: true }
+            })
+        })
+        .flatten(),
+        Store::Sketch(bytes) => with_windows!(kind, spec, algorithm => {
+            let builder = RateLimiter::builder(algorithm).clock(time).hasher(hasher);
+            builder.capacity(Capacity::memory(bytes)).sketch().ok().map(|limiter| plain(Box::new(limiter), false))
+        })
+        .flatten(),
+    }
+}
+
+/// The policies with which a compact store can hold an algorithm.
+pub(crate) fn policies(kind: Kind) -> &'static [Overflow] {
+    if matches!(kind, Kind::Sliding | Kind::SlidingStrict) {
+        &[Overflow::Forget]
+    } else {
+        &[Overflow::Spill, Overflow::Forget, Overflow::Inherit]
+    }
+}
+
+/// How a compact store reads times.
+pub(crate) struct Reading {
+    layout: Layout,
+    kind: Kind,
+    spec: Spec,
+    first: u128,
+}
+
+impl Reading {
+    /// Of times that are not before `earliest`.
+    pub(crate) fn new(layout: Layout, kind: Kind, spec: Spec, earliest: u64) -> Self {
+        let first = match &layout {
+            Layout::Ticks(ticks) => ticks.floor(earliest),
+            Layout::Windows { .. } => 0,
+        };
+        Self { layout, kind, spec, first }
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(crate) fn oracle(&self) -> Box<dyn Oracle> {
+        match &self.layout {
+            Layout::Ticks(ticks) => ticks.oracle(self.kind, self.spec),
+            Layout::Windows { .. } => self.kind.oracle(self.spec),
+        }
+    }
+
+    /// A time as that oracle counts it.
+    pub(crate) fn at(&self, now: u64) -> u64 {
+        match &self.layout {
+            Layout::Ticks(ticks) => {
+                u64::try_from(ticks.floor(now) - self.first).expect("within half the range")
+            }
+            Layout::Windows { .. } => now,
+        }
+    }
+}
+
+/// One check of a thread: asked by any way, told, and noted if it was admitted. Its answer as it was told.
+pub(crate) fn ask(
+    hand: &mut Hand<'_>,
+    gate: &dyn Gate,
+    time: &Time,
+    (key, cost, units): (u32, u64, u64),
+) -> bool {
+    let before = now_of(time);
+    let way = hand.random.next();
+    let allowed = gate.ask(way, key, cost, before);
+    let after = now_of(time);
+    let told = hand.told(allowed);
+    if told && units > 0 {
+        hand.note(key, units, before, after.max(before));
+    }
+    told
+}
+
+fn at(ns: u64) -> Timestamp {
+    Timestamp::from_nanos(ns)
+}
+
+impl<A: Algorithm> Gate for RateLimiter<Direct<A>, Time> {
+    fn ask(&self, way: u64, _key: u32, cost: u64, now: u64) -> bool {
+        match way % 3 {
+            0 => self.check_n(cost).is_allowed(),
+            1 => {
+                let mut decisions = Vec::new();
+                self.check_many([cost], &mut decisions);
+                decisions[0].is_allowed()
+            }
+            _ => self.check_at(cost, at(now)).is_allowed(),
+        }
+    }
+
+    fn peek(&self, _key: u32, cost: u64, now: u64) -> Decision {
+        self.peek_at(cost, at(now))
+    }
+}
+
+impl<A: LeaseAlgorithm> Gate for RateLimiter<Striped<A>, Time> {
+    fn ask(&self, way: u64, _key: u32, cost: u64, now: u64) -> bool {
+        match way % 3 {
+            0 => self.check_n(cost).is_allowed(),
+            1 => self.check_on(usize::try_from(way >> 60).expect("few"), cost, at(now)).is_allowed(),
+            _ => self.check_at(cost, at(now)).is_allowed(),
+        }
+    }
+
+    fn peek(&self, _key: u32, cost: u64, now: u64) -> Decision {
+        self.peek_at(cost, at(now))
+    }
+}
+
+impl<A: Algorithm> Gate for RateLimiter<Keyed<u32, A, Seeded>, Time> {
+    fn ask(&self, way: u64, key: u32, cost: u64, now: u64) -> bool {
+        match way % 3 {
+            0 => self.check_n(&key, cost).is_allowed(),
+            1 if cost == 1 => {
+                let mut decisions = Vec::new();
+                self.check_many([&key], &mut decisions);
+                decisions[0].is_allowed()
+            }
+            _ => self.check_at(&key, cost, at(now)).is_allowed(),
+        }
+    }
+
+    fn peek(&self, key: u32, cost: u64, now: u64) -> Decision {
+        self.peek_at(&key, cost, at(now))
+    }
+
+    fn held(&self) -> Option<usize> {
+        Some(self.len())
+    }
+
+    fn tidy(&self) {
+        self.retain_active();
+    }
+}
+
+/// A check of a limiter that hashes keys.
+macro_rules! ask_hashed {
+    ($self:ident, $way:ident, $key:ident, $cost:ident, $now:ident) => {
+        match $way % 5 {
+            0 => $self.check_n(&$key, $cost).is_allowed(),
+            1 => $self.check_hash($self.hash(&$key), $cost).is_allowed(),
+            2 => $self.check_hash_at($self.hash(&$key), $cost, at($now)).is_allowed(),
+            3 => {
+                let mut allowed = false;
+                $self.check_each([(&$key, $cost)], |decision| allowed = decision.is_allowed());
+                allowed
+            }
+            _ => $self.check_at(&$key, $cost, at($now)).is_allowed(),
+        }
+    };
+}
+
+impl<A: CompactAlgorithm> Gate for RateLimiter<Compact<A, Seeded>, Time> {
+    fn ask(&self, way: u64, key: u32, cost: u64, now: u64) -> bool {
+        ask_hashed!(self, way, key, cost, now)
+    }
+
+    fn peek(&self, key: u32, cost: u64, now: u64) -> Decision {
+        self.peek_at(&key, cost, at(now))
+    }
+
+    fn gauges(&self) -> Option<Gauges> {
+        Some(RateLimiter::gauges(self))
+    }
+
+    fn bytes(&self) -> Option<usize> {
+        Some(self.state_bytes())
+    }
+
+    fn fingerprint(&self, key: u32) -> u64 {
+        // The lower bits; the bucket is by the upper ones.
+        self.hash(&key) & 0xFF_FFFF
+    }
+
+    fn tidy(&self) {
+        let _ = (self.load(), self.live_slots());
+    }
+}
+
+impl<A: WindowAlgorithm> Gate for RateLimiter<Sketch<A, Seeded>, Time> {
+    fn ask(&self, way: u64, key: u32, cost: u64, now: u64) -> bool {
+        ask_hashed!(self, way, key, cost, now)
+    }
+
+    fn peek(&self, key: u32, cost: u64, now: u64) -> Decision {
+        self.peek_at(&key, cost, at(now))
+    }
+
+    fn bytes(&self) -> Option<usize> {
+        Some(self.state_bytes())
+    }
+
+    fn tidy(&self) {
+        let _ = self.saturation();
+    }
+}

@@ -1,0 +1,239 @@
+//! Quotas that change under load, and rules that are loaded under it: nothing is admitted beyond the largest in force.
+
+use super::draw;
+use super::judge::Bound;
+use super::{Found, Round, SEC, START};
+use crate::common::compact::Seeded;
+use crate::common::kinds::Kind;
+use crate::common::oracle::Spec;
+use std::time::Duration;
+use tollgate::{
+    Adjustable, Algorithm, Capacity, Carry, Clock, Compact, CompactAlgorithm, Direct, FixedWindow, Gcra,
+    Keyed, ManualClock, Overflow, Quota, QuotaError, RateLimiter, SlidingWindow, Timestamp,
+};
+
+pub(crate) fn play(round: &mut Round<'_>) -> Found {
+    #[cfg(feature = "rules")]
+    if draw::one_in(&mut round.random, 3) {
+        return rules::loaded_under_load(round);
+    }
+    let quota = quota(1 + round.random.skewed(60));
+    match draw::pick(&mut round.random, &[Kind::Gcra, Kind::Fixed, Kind::Sliding]) {
+        Kind::Gcra => with(round, Kind::Gcra, Gcra::new(quota)),
+        Kind::Fixed => with(round, Kind::Fixed, FixedWindow::new(quota)),
+        _ => with(round, Kind::Sliding, SlidingWindow::new(quota)),
+    }
+}
+
+/// One period for all, so that a share of a burst is paid in the same time under each.
+const PERIOD_NS: u64 = SEC;
+
+fn quota(limit: u64) -> Quota {
+    Quota::new(limit, Duration::from_nanos(PERIOD_NS))
+}
+
+/// A limiter whose quota changes, of any store.
+trait Changing: Sync {
+    fn check(&self, key: u32, cost: u64) -> bool;
+    fn change(&self, quota: &Quota, carry: Carry) -> Result<(), QuotaError>;
+}
+
+impl<A: Algorithm> Changing for RateLimiter<Adjustable<Direct<A>>, ManualClock> {
+    fn check(&self, _key: u32, cost: u64) -> bool {
+        self.check_n(cost).is_allowed()
+    }
+
+    fn change(&self, quota: &Quota, carry: Carry) -> Result<(), QuotaError> {
+        self.set_quota(quota, carry)
+    }
+}
+
+impl<A: Algorithm> Changing for RateLimiter<Adjustable<Keyed<u32, A, Seeded>>, ManualClock> {
+    fn check(&self, key: u32, cost: u64) -> bool {
+        self.check_n(&key, cost).is_allowed()
+    }
+
+    fn change(&self, quota: &Quota, carry: Carry) -> Result<(), QuotaError> {
+        self.set_quota(quota, carry)
+    }
+}
+
+impl<A: CompactAlgorithm> Changing for RateLimiter<Adjustable<Compact<A, Seeded>>, ManualClock> {
+    fn check(&self, key: u32, cost: u64) -> bool {
+        self.check_n(&key, cost).is_allowed()
+    }
+
+    fn change(&self, quota: &Quota, carry: Carry) -> Result<(), QuotaError> {
+        self.set_quota(quota, carry)
+    }
+}
+
+fn with<A: CompactAlgorithm>(round: &mut Round<'_>, kind: Kind, algorithm: A) -> Found {
+    let clock = ManualClock::new(Timestamp::from_nanos(START));
+    let builder = RateLimiter::builder(algorithm).clock(clock.clone()).hasher(Seeded(round.random.next()));
+    match round.random.below(3) {
+        0 => changed_under_load(round, &builder.direct().adjustable(), (kind, 1), &clock),
+        1 => changed_under_load(round, &builder.keyed::<u32>().adjustable(), (kind, 8), &clock),
+        _ => {
+            let overflow = if kind == Kind::Sliding {
+                Overflow::Forget
+            } else {
+                draw::pick(&mut round.random, &[Overflow::Spill, Overflow::Inherit])
+            };
+            let limiter = builder.capacity(Capacity::memory(1 << 15)).overflow(overflow).compact();
+            let limiter = limiter.map_err(|error| error.to_string())?.adjustable();
+            changed_under_load(round, &limiter, (kind, 8), &clock)
+        }
+    }
+}
+
+/// One thread changes the quota while the others check.
+///
+/// Shares of a burst may go up and down: of a whole burst no more than all is used, and it comes back at one rate. The other ways
+/// to carry forgive what no longer fits when the burst shrinks, so there it only grows. A request that is under way may be charged
+/// twice, which only denies.
+fn changed_under_load(
+    round: &mut Round<'_>,
+    limiter: &dyn Changing,
+    (kind, keys): (Kind, u64),
+    clock: &ManualClock,
+) -> Found {
+    let is_proportional = draw::one_in(&mut round.random, 2);
+    let most = if draw::one_in(&mut round.random, 2) { 60 } else { 200 };
+    let now = || clock.now().as_nanos();
+    let largest = round.on_threads(|hand| {
+        let mut limit = if is_proportional { 1 } else { 60 };
+        let mut largest = 60;
+        while hand.goes_on() {
+            for _ in 0..16 {
+                let key = u32::try_from(hand.random.below(keys)).expect("few keys");
+                let cost = 1 + hand.random.below(2) * hand.random.below(2);
+                let before = now();
+                let allowed = limiter.check(key, cost);
+                if hand.told(allowed) {
+                    hand.note(key, cost, before, now());
+                }
+            }
+            clock.advance(Duration::from_nanos(hand.random.below(PERIOD_NS / 100)));
+            if hand.number == 0 && hand.random.below(4) == 0 {
+                let carry = if is_proportional {
+                    limit = draw::between(&mut hand.random, 1, most);
+                    Carry::Proportional
+                } else {
+                    limit += hand.random.below(2);
+                    draw::pick(
+                        &mut hand.random,
+                        &[Carry::AsIs, Carry::Additive, Carry::Used, Carry::Proportional],
+                    )
+                };
+                // Too many changes that are not paid for yet are refused, which leaves things as they are.
+                if limiter.change(&quota(limit), carry).is_ok() {
+                    largest = largest.max(limit);
+                }
+            }
+        }
+        largest
+    });
+    let largest = largest.into_iter().max().unwrap_or(0);
+    let oracle = kind.oracle(Spec::new(largest, PERIOD_NS));
+    let what = format!(
+        "{kind:?} whose quota changes, up to {largest} a second, in shares {is_proportional}, {keys} keys, {} threads",
+        round.threads
+    );
+    // A tick of the compact store is at most a 256th of a unit's time, which under the smallest quota is a period.
+    let more_ns = u128::from(PERIOD_NS / 256);
+    round.judge(&Bound { most_in: &|t| oracle.most_in(t), more_ns, forgets: true, spared: 0, what })
+}
+
+#[cfg(feature = "rules")]
+mod rules {
+    use super::super::ensure;
+    use super::{Found, Round, draw};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use tollgate::rules::{Config, Descriptor, Rules};
+    use tollgate::{ManualClock, Timestamp};
+
+    const KINDS: [&str; 4] = ["plain", "changing", "same", "shared"];
+    const CLIENTS: usize = 6;
+    const LOWEST: u64 = 100;
+    const SAME: u64 = 150;
+
+    /// Every load changes the numbers, and now and then an algorithm.
+    fn config(limit: u64, algorithm: &str) -> Result<Config, String> {
+        let text = format!(
+            "
+domain: soak
+tollgate: {{}}
+descriptors:
+  - key: plain
+    rate_limit: {{ unit: day, requests_per_unit: {limit} }}
+  - key: changing
+    rate_limit: {{ unit: day, requests_per_unit: {limit}, algorithm: {algorithm} }}
+  - key: shared
+    value: all
+    rate_limit: {{ unit: day, requests_per_unit: {limit} }}
+  - key: same
+    rate_limit: {{ unit: day, requests_per_unit: {SAME} }}
+"
+        );
+        Config::from_yaml("soak.yaml", &text).map_err(|error| error.to_string())
+    }
+
+    /// Time stands still, so nothing is paid: whatever is loaded when, nobody is admitted more than the highest limit that was in
+    /// force, and whoever asked often enough the lowest, but for requests that were charged twice, one for each thread and load.
+    pub(super) fn loaded_under_load(round: &mut Round<'_>) -> Found {
+        let clock = ManualClock::new(Timestamp::from_nanos(super::START));
+        let rules = Rules::builder()
+            .clock(clock)
+            .load([config(LOWEST, "gcra")?])
+            .map_err(|error| error.to_string())?;
+        let clients: Vec<String> = (0..CLIENTS).map(|client| client.to_string()).collect();
+        let admitted: Vec<_> = (0..KINDS.len() * CLIENTS).map(|_| AtomicU64::new(0)).collect();
+        let found = round.on_threads(|hand| {
+            let (mut highest, mut loads) = (SAME, 0_u64);
+            while hand.goes_on() {
+                for _ in 0..64 {
+                    let (kind, client) = (
+                        super::super::below(&mut hand.random, KINDS.len()),
+                        super::super::below(&mut hand.random, CLIENTS),
+                    );
+                    let value = if KINDS[kind] == "shared" { "all" } else { &*clients[client] };
+                    let client = if KINDS[kind] == "shared" { 0 } else { client };
+                    let answer = rules.check("soak", &[Descriptor::new(&[(KINDS[kind], value)])]);
+                    ensure!(answer.limits().count() == 1, "a request was decided by half a load: {answer:?}");
+                    let allowed = u64::from(hand.told(answer.is_allowed()));
+                    admitted[kind * CLIENTS + client].fetch_add(allowed, Ordering::Relaxed);
+                }
+                if hand.number == 0 && loads < 100 {
+                    let limit = draw::between(&mut hand.random, LOWEST, 200);
+                    let algorithm = draw::pick(
+                        &mut hand.random,
+                        &["gcra", "fixed-window", "sliding-window", "token-bucket"],
+                    );
+                    rules.replace([config(limit, algorithm)?]).map_err(|error| error.to_string())?;
+                    highest = highest.max(limit);
+                    loads += 1;
+                }
+            }
+            Ok((highest, loads))
+        });
+        let found = found.into_iter().collect::<Result<Vec<_>, String>>()?;
+        let (highest, loads) = (found[0].0, found[0].1);
+        ensure!(
+            rules.reloads().successes == 1 + loads && rules.reloads().errors == 0,
+            "{loads} loads: {:?}",
+            rules.reloads()
+        );
+        for (cell, admitted) in admitted.iter().enumerate() {
+            let (kind, admitted) = (KINDS[cell / CLIENTS], admitted.load(Ordering::Relaxed));
+            let most = if kind == "same" { SAME } else { highest };
+            ensure!(
+                admitted <= most,
+                "rules, {kind}, client {}: {admitted} admitted while time stood, and the highest limit was {most}, {loads} loads on {} threads",
+                cell % CLIENTS,
+                round.threads
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,195 @@
+//! Rounds one after another, and what they came to.
+
+use super::memory::Memory;
+use super::{Fault, Notes, Round, SCENES, below, real_now};
+use crate::common::compact::Random;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    /// The first round: that of a breach, to see it again.
+    pub(crate) from: u64,
+    pub(crate) length: Duration,
+    pub(crate) threads: usize,
+    /// By its place in [`SCENES`]; else all, drawn at random.
+    pub(crate) only: Option<usize>,
+    /// Limiters are broken on purpose.
+    pub(crate) fault: Option<Fault>,
+}
+
+/// What the rounds of one scene came to.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) rounds: u64,
+    pub(crate) checks: u64,
+    pub(crate) intervals: u64,
+    pub(crate) breaches: u64,
+    pub(crate) took: Duration,
+}
+
+/// Where a promise was not kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Breach {
+    pub(crate) scene: &'static str,
+    pub(crate) round: u64,
+    pub(crate) story: String,
+}
+
+/// How things stand.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    pub(crate) tallies: Vec<Tally>,
+    pub(crate) memory: Memory,
+    pub(crate) took: Duration,
+    pub(crate) breach: Option<Breach>,
+}
+
+impl Report {
+    pub(crate) fn sum(&self) -> Tally {
+        self.tallies.iter().fold(Tally::default(), |sum, tally| Tally {
+            rounds: sum.rounds + tally.rounds,
+            checks: sum.checks + tally.checks,
+            intervals: sum.intervals + tally.intervals,
+            breaches: sum.breaches + tally.breaches,
+            took: sum.took + tally.took,
+        })
+    }
+}
+
+/// So long a round takes to be asked for more; what is begun is finished.
+const SHORTEST: Duration = Duration::from_millis(60);
+const LONGEST: Duration = Duration::from_millis(240);
+/// A round that takes longer than this hangs: nothing in it waits for anybody but itself.
+const HANGS: Duration = Duration::from_secs(120);
+
+/// Runs rounds until the time is over or one finds a breach. `progress` is called after each.
+pub(crate) fn run(plan: &Plan, mut progress: impl FnMut(&Report)) -> Report {
+    let start = real_now();
+    let mut notes = Notes::new(plan.threads);
+    let tallies = vec![Tally::default(); SCENES.len()];
+    let mut report = Report { tallies, memory: Memory::new(), took: Duration::ZERO, breach: None };
+    let mut number = plan.from;
+    let watch = Watch::start(plan.seed);
+    while report.breach.is_none() && report.took < plan.length {
+        let scene = plan.only.unwrap_or_else(|| scene_of(plan.seed, number));
+        watch.begin(scene, number);
+        let tally = &mut report.tallies[scene];
+        report.breach = one(plan, number, scene, &mut notes, tally);
+        number += 1;
+        report.took = start.elapsed();
+        report.memory.look(report.took * 2 < plan.length);
+        progress(&report);
+    }
+    if let (None, Some(more)) = (&report.breach, report.memory.leak()) {
+        let story =
+            format!("memory is not flat: {more} bytes more in the second half than ever in the first");
+        report.breach = Some(Breach { scene: "memory", round: number, story });
+    }
+    report
+}
+
+/// The seed of a round: it says everything that is drawn in it.
+fn seed_of(seed: u64, round: u64) -> u64 {
+    Random(seed ^ round.wrapping_mul(0xD6E8_FEB8_6659_FD93)).next()
+}
+
+/// Each so many rounds are one of each scene, in an order of their own.
+fn scene_of(seed: u64, round: u64) -> usize {
+    let scenes = SCENES.len() as u64;
+    let mut random = Random(seed_of(!seed, round / scenes));
+    let mut order: Vec<usize> = (0..SCENES.len()).collect();
+    for last in (1..order.len()).rev() {
+        order.swap(last, below(&mut random, last + 1));
+    }
+    order[usize::try_from(round % scenes).expect("few scenes")]
+}
+
+fn one(plan: &Plan, number: u64, scene: usize, notes: &mut Notes, tally: &mut Tally) -> Option<Breach> {
+    let began = real_now();
+    let mut random = Random(seed_of(plan.seed, number));
+    let threads = plan.threads as u64;
+    // Mostly all of them; now and then two, who meet the more often.
+    let threads = if random.below(4) == 0 { 2 + random.below(threads.max(2) - 1) } else { threads };
+    let more = u64::try_from((LONGEST - SHORTEST).as_millis()).expect("short");
+    let budget = SHORTEST + Duration::from_millis(random.below(more));
+    // A round that is played again is looked for what a loaded machine may have cut short.
+    let budget = if number == plan.from && plan.from > 0 { budget * 10 } else { budget };
+    let threads = usize::try_from(threads).expect("few threads");
+    let mut round = Round::new(random.next(), threads, budget, notes, plan.fault);
+    round.forget();
+    let played = catch_unwind(AssertUnwindSafe(|| (SCENES[scene].play)(&mut round)));
+    tally.rounds += 1;
+    tally.checks += round.checks;
+    tally.intervals += round.intervals;
+    tally.took += began.elapsed();
+    let story = match played {
+        Ok(Ok(())) => return None,
+        Ok(Err(story)) => story,
+        Err(panic) => {
+            let said = panic.downcast_ref::<String>().map(String::as_str);
+            let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("see above");
+            format!("panicked: {said}")
+        }
+    };
+    tally.breaches += 1;
+    Some(Breach { scene: SCENES[scene].name, round: number, story })
+}
+
+/// A thread that ends the process if a round hangs: calls are lock-free, so no round may.
+struct Watch {
+    began: Instant,
+    /// When the round began, in milliseconds since then; which it is; its scene.
+    at_ms: Arc<AtomicU64>,
+    round: Arc<AtomicU64>,
+    scene: Arc<AtomicU64>,
+    over: Arc<AtomicBool>,
+}
+
+impl Watch {
+    fn start(seed: u64) -> Self {
+        let word = || Arc::new(AtomicU64::new(0));
+        let watch = Self {
+            began: real_now(),
+            at_ms: word(),
+            round: word(),
+            scene: word(),
+            over: Arc::new(AtomicBool::new(false)),
+        };
+        let (at_ms, round, scene) =
+            (Arc::clone(&watch.at_ms), Arc::clone(&watch.round), Arc::clone(&watch.scene));
+        let (began, over) = (watch.began, Arc::clone(&watch.over));
+        std::thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                std::thread::park_timeout(Duration::from_millis(500));
+                let since =
+                    began.elapsed().saturating_sub(Duration::from_millis(at_ms.load(Ordering::Relaxed)));
+                if since > HANGS && !over.load(Ordering::Relaxed) {
+                    let scene = usize::try_from(scene.load(Ordering::Relaxed))
+                        .map_or("?", |scene| SCENES[scene].name);
+                    let round = round.load(Ordering::Relaxed);
+                    eprintln!("BREACH: round {round} of seed {seed}, scene {scene}, hangs since {since:?}");
+                    std::process::exit(1);
+                }
+            }
+        });
+        watch
+    }
+
+    fn begin(&self, scene: usize, round: u64) {
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.at_ms.store(now, Ordering::Relaxed);
+        self.round.store(round, Ordering::Relaxed);
+        self.scene.store(scene as u64, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
