@@ -1,0 +1,239 @@
+//! The hot paths, each in a function that callgrind can tell from all others.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::hint::black_box;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use ahash::RandomState;
+use http::{Request, Response, StatusCode};
+use tollgate::rules::{Config, Descriptor, Rules};
+use tollgate::tower::{ClientIp, PeerAddr, RateLimitLayer};
+use tollgate::{
+    Capacity, Compact, Direct, FixedWindow, Gcra, Keyed, ManualClock, Quota, RateLimiter, Sketch, Timestamp,
+    check_all_at,
+};
+use tower::{Layer, Service};
+
+use crate::support::{key, text};
+
+/// Checks of each path that are counted.
+pub(crate) const CALLS: u32 = 4_096;
+/// Keys that they are of.
+const KEYS: u32 = 1_024;
+const BATCH: usize = 16;
+const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
+/// More than anyone takes.
+const PLENTY: Quota = Quota::per_minute(60).burst(1_000_000);
+/// Used up by the first check, for an hour.
+const ONE: Quota = Quota::per_hour(1);
+
+/// Each path is a closure from the number of a check to whether it was admitted. It is called for as many checks as there
+/// are keys first, uncounted, and then for those that count.
+macro_rules! paths {
+    ($($(#[$doc:meta])* $name:ident, $answer:literal, $build:expr;)*) => {
+        pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
+
+        $(
+            mod $name {
+                $(#[$doc])*
+                #[inline(never)]
+                pub(super) fn counted(check: &mut impl FnMut(u32) -> bool) -> u32 {
+                    // Or functions of the same code would become one.
+                    super::black_box(stringify!($name));
+                    let mut admitted = 0;
+                    for number in super::KEYS..super::KEYS + super::CALLS {
+                        admitted += u32::from(check(super::black_box(number)));
+                    }
+                    admitted
+                }
+            }
+        )*
+
+        /// Runs all paths, and asserts that each did what its name says.
+        pub(crate) fn run() {
+            $({
+                let mut check = $build;
+                for number in 0..KEYS {
+                    black_box(check(number));
+                }
+                let admitted = $name::counted(&mut check);
+                assert_eq!(admitted, CALLS * u32::from($answer), stringify!($name));
+            })*
+        }
+    };
+}
+
+paths! {
+    /// A key that owes, and may.
+    compact_allowed, true, {
+        let limiter = compact(PLENTY);
+        move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
+    };
+    /// A key that owes all it may.
+    compact_denied, false, {
+        let limiter = compact(ONE);
+        move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
+    };
+    /// By keys of 24 bytes.
+    compact_str, true, {
+        let (limiter, keys) = (compact(PLENTY), texts());
+        move |number| limiter.check_at(keys[index(number)].as_str(), 1, NOW).is_allowed()
+    };
+    /// By keys that nobody has seen.
+    compact_new_key, true, {
+        let limiter = compact(PLENTY);
+        move |number| limiter.check_at(&key(u64::from(number)), 1, NOW).is_allowed()
+    };
+    /// Sixteen at once; of each sixteen calls one does the work, so this is a check's share.
+    compact_batch_of_16, true, {
+        let limiter = compact(PLENTY);
+        let mut batch = [0; BATCH];
+        move |number| {
+            let place = number as usize % BATCH;
+            batch[place] = known(number);
+            let mut admitted = true;
+            if place + 1 == BATCH {
+                limiter.check_each(batch.iter().map(|key| (key, 1)), |decision| admitted &= decision.is_allowed());
+            }
+            admitted
+        }
+    };
+    /// By a shared clock rather than a given time, of which this one is only a load.
+    compact_by_clock, true, {
+        let limiter = compact(PLENTY);
+        move |number| limiter.check(&known(number)).is_allowed()
+    };
+    direct_allowed, true, {
+        let limiter = direct(PLENTY);
+        move |_| limiter.check_at(1, NOW).is_allowed()
+    };
+    direct_denied, false, {
+        let limiter = direct(ONE);
+        let _ = limiter.check_at(1, NOW);
+        move |_| limiter.check_at(1, NOW).is_allowed()
+    };
+    keyed_allowed, true, {
+        let limiter = keyed(PLENTY);
+        move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
+    };
+    keyed_denied, false, {
+        let limiter = keyed(ONE);
+        move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
+    };
+    sketch_allowed, true, {
+        let limiter = sketch(Quota::per_minute(1_000_000));
+        move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
+    };
+    sketch_denied, false, {
+        let limiter = sketch(ONE);
+        move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
+    };
+    check_all_of_two, true, {
+        let (first, second) = (compact(PLENTY), compact(PLENTY));
+        move |number| {
+            let key = known(number);
+            check_all_at((first.on(&key), second.on(&key)), NOW).is_allowed()
+        }
+    };
+    /// One rule, by its client's address.
+    rules_one, true, {
+        let (rules, clients) = (rules(), texts());
+        move |number| {
+            let entry = [("remote_address", clients[index(number)].as_str())];
+            rules.check_at("bench", &[Descriptor::new(&entry)], 1, NOW).is_allowed()
+        }
+    };
+    /// The middleware around a service that answers at once, by the peer's address; requests are made beforehand.
+    layer_by_peer, true, {
+        let layer = RateLimitLayer::new(compact(PLENTY), ClientIp::peer()).policy("per-client", PLENTY);
+        let (mut service, mut requests) = (layer.layer(Inner), requests());
+        move |_| ask(&mut service, requests.pop().expect("one for each check")) == StatusCode::OK
+    };
+}
+
+fn index(number: u32) -> usize {
+    (number % KEYS) as usize
+}
+
+/// The key of a check, again and again the same ones.
+fn known(number: u32) -> u64 {
+    key(u64::from(number % KEYS))
+}
+
+fn texts() -> Vec<String> {
+    (0..u64::from(KEYS)).map(text).collect()
+}
+
+fn hasher() -> RandomState {
+    RandomState::with_seeds(1, 2, 3, 4)
+}
+
+fn compact(quota: Quota) -> RateLimiter<Compact, ManualClock> {
+    let builder = RateLimiter::builder(Gcra::new(quota)).clock(ManualClock::new(NOW)).hasher(hasher());
+    // Four slots for each of the keys, new ones too, as in `peers.rs`.
+    builder.capacity(Capacity::slots(4 * (KEYS + CALLS) as usize)).compact().expect("it fits")
+}
+
+fn direct(quota: Quota) -> RateLimiter<Direct> {
+    RateLimiter::direct(Gcra::new(quota))
+}
+
+fn keyed(quota: Quota) -> RateLimiter<Keyed<u64>> {
+    RateLimiter::builder(Gcra::new(quota)).hasher(hasher()).keyed()
+}
+
+fn sketch(quota: Quota) -> RateLimiter<Sketch> {
+    let builder = RateLimiter::builder(FixedWindow::new(quota)).hasher(hasher());
+    builder.capacity(Capacity::memory(1 << 20)).sketch().expect("it fits")
+}
+
+fn rules() -> Rules<ManualClock> {
+    let text = "{ domain: bench, tollgate: {}, descriptors: [ { key: remote_address, \
+                rate_limit: { unit: minute, requests_per_unit: 1000000, algorithm: gcra } } ] }";
+    let config = Config::from_yaml("bench.yaml", text).unwrap_or_else(|error| panic!("{error}"));
+    let rules = Rules::builder().clock(ManualClock::new(NOW)).load([config]);
+    rules.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Answers at once.
+#[derive(Clone)]
+struct Inner;
+
+impl Service<Request<()>> for Inner {
+    type Response = Response<()>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<()>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        ready(Ok(Response::new(())))
+    }
+}
+
+fn ask<L: tollgate::tower::Limit<std::net::IpAddr>>(
+    service: &mut tollgate::tower::RateLimit<Inner, L, ClientIp>,
+    request: Request<()>,
+) -> StatusCode {
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(service.poll_ready(&mut context).is_ready());
+    match pin!(service.call(request)).poll(&mut context) {
+        Poll::Ready(Ok(response)) => response.status(),
+        _ => panic!("nothing here waits"),
+    }
+}
+
+/// One for each check, warming up too.
+fn requests() -> Vec<Request<()>> {
+    let request = |number: u32| {
+        let [.., high, low] = (number % KEYS).to_be_bytes();
+        let peer = PeerAddr(SocketAddr::from(([203, 0, high, low], 443)));
+        Request::builder().uri("/").extension(peer).body(()).expect("a request")
+    };
+    (0..KEYS + CALLS).map(request).collect()
+}
