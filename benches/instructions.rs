@@ -8,7 +8,7 @@
 //!   the same check [`CALLS`](paths::CALLS) times on a store that is warm and with a time that is given; its *inclusive* count is read
 //!   from callgrind's output and divided. What comes before, building and warming up, is not in it.
 //! * Counts are those of the code, not of the machine: neither load nor caches nor the clock change them. Seeds are fixed where a
-//!   limiter takes a hasher; rules choose their own, which moves a count by less than one instruction.
+//!   limiter takes a hasher; rules choose their own.
 //! * They are no times: a miss of the cache costs two hundred instructions' time and is one instruction here. Times are in
 //!   `peers.rs`. What this is for is to notice that a path has grown.
 //! * Another compiler makes other code: the file says by which its counts were made, and a failure says if it was another.

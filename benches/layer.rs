@@ -283,14 +283,20 @@ fn main() -> std::io::Result<()> {
     tables.iter().for_each(Table::print);
     // What must hold: by peer without fields, over loopback.
     println!("\n## Targets\n");
+    let mut targets = Vec::new();
     for table in &tables[..2] {
         let Some(row) = table.rows.iter().find(|row| row.name == ON) else { continue };
         let ratio = median(table.ratios(row));
         let verdict = if ratio <= 1.03 { "holds" } else { "does not hold" };
+        targets.push(json!({
+            "target": format!("{}: by peer against without", table.title), "bound": 1.03,
+            "value": { "median": ratio }, "holds": ratio <= 1.03,
+        }));
         println!("- {}: {ratio:.3} of the cost without, at most 1.030: {verdict}", table.title);
     }
     if let Some(path) = support::option("--json") {
-        let report = json!({ "tables": tables.iter().map(Table::json).collect::<Vec<_>>() });
+        let report =
+            json!({ "tables": tables.iter().map(Table::json).collect::<Vec<_>>(), "targets": targets });
         std::fs::write(&path, format!("{report:#}\n"))?;
     }
     runtime.shutdown_timeout(Duration::from_secs(1));

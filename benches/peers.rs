@@ -3,9 +3,12 @@
 //! ```text
 //! cargo bench --bench peers                              the tables
 //! cargo bench --bench peers -- --json FILE               and the same as JSON
-//! cargo bench --bench peers -- --quick                   fewer, shorter rounds
+//! cargo bench --bench peers -- --quick                   fewer, shorter rounds; what no target needs, only tried
+//! cargo bench --bench peers -- --charts                  what charts need too: keys by powers of ten to 10^8, threads to 8,
+//!                                                        shares of denials; with --quick short rounds, and keys to 10^7
 //! cargo bench --bench peers -- --large                   10 M and 100 M keys too (12 GB, many minutes)
-//! cargo bench --bench peers -- --scenario hot --subject keyed     only names that contain this, or are what stands behind =
+//! cargo bench --bench peers -- --scenario hot --subject keyed     only names that contain this, are what stands behind =,
+//!                                                        or do not contain what stands behind !
 //! ```
 //! `TOLLGATE_BENCH_JSON=FILE` and `TOLLGATE_BENCH_LARGE=1` do the same as the flags.
 //!
@@ -28,6 +31,8 @@
 //! * Peers are called as their documentation recommends. pingora-limits counts rather than limits, in fixed memory
 //!   and with errors; it is here because people compare it.
 
+#[path = "peers/charts.rs"]
+mod charts;
 #[path = "peers/compact.rs"]
 mod compact;
 #[path = "peers/flood.rs"]
@@ -70,17 +75,18 @@ fn main() {
     let smoke = !support::has("--bench");
     let quick = smoke || support::has("--quick");
     let large = support::has("--large") || std::env::var_os("TOLLGATE_BENCH_LARGE").is_some();
+    let charts = support::has("--charts");
     let (machine, versions) = (report::machine(), report::versions());
     println!("{machine:#}\n{versions:#}");
 
-    let measured = plan::Plan { smoke, quick, large }.run();
+    let measured = plan::Plan { smoke, quick, large, charts }.run();
 
     report::print_counts(&measured);
     println!("\n## Targets");
     let targets = measured.targets();
     targets.iter().for_each(Target::print);
     if let Some(path) = support::option("--json").or_else(|| std::env::var("TOLLGATE_BENCH_JSON").ok()) {
-        let Measured { tables, footprints, flood } = &measured;
+        let Measured { tables, footprints, flood, left_out } = &measured;
         let report = json!({
             "machine": machine,
             "versions": versions,
@@ -88,6 +94,7 @@ fn main() {
             "rows": report::tables(tables),
             "flood": report::flood(flood.as_ref()),
             "resident": report::footprints(footprints),
+            "left_out": left_out.iter().map(charts::LeftOut::json).collect::<Vec<_>>(),
             "targets": targets.iter().map(Target::json).collect::<Vec<_>>(),
         });
         std::fs::write(&path, format!("{report:#}\n"))

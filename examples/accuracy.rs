@@ -1,7 +1,7 @@
 //! How often bounded memory decides wrongly, cell by cell of the design's table: `cargo run --release --example accuracy`.
 //!
 //! Each line is one run of two minutes of traffic, the second of which counts. `cargo run --release --example accuracy -- 16` has a
-//! sixteenth of all: keys, requests and memory.
+//! sixteenth of all: keys, requests and memory. `--json FILE` before the numbers writes them as JSON too.
 
 #[path = "../tests/accuracy/mod.rs"]
 mod accuracy;
@@ -10,7 +10,13 @@ use accuracy::measure::{Charged, play};
 use accuracy::table::cells;
 
 fn main() {
-    let mut numbers = std::env::args().skip(1).map(|number| number.parse::<u64>().expect("a number"));
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let json = (arguments.first().map(String::as_str) == Some("--json")).then(|| {
+        arguments.remove(0);
+        arguments.remove(0)
+    });
+    let mut cells_done = Vec::new();
+    let mut numbers = arguments.iter().map(|number| number.parse::<u64>().expect("a number"));
     let (scale, warm_up, measured) =
         (numbers.next().unwrap_or(1), numbers.next().unwrap_or(60), numbers.next().unwrap_or(60));
     println!("percent of deserving requests denied / of abusive ones admitted; design in brackets");
@@ -44,5 +50,17 @@ fn main() {
             outcome.live,
             outcome.bytes_a_key(),
         );
+        cells_done.push(serde_json::json!({
+            "traffic": traffic.name, "way": cell.row.name(), "mebibytes": cell.mebibytes,
+            "denied_percent": 100.0 * outcome.denied_share(),
+            "admitted_percent": 100.0 * outcome.admitted_share(),
+            "design_denied_percent": cell.denied_percent, "design_admitted_percent": cell.admitted_percent,
+            "live_keys": outcome.live,
+        }));
+    }
+    if let Some(path) = json {
+        let report = serde_json::json!({ "scale": scale, "cells": cells_done });
+        std::fs::write(&path, format!("{report:#}\n"))
+            .unwrap_or_else(|error| panic!("writing {path}: {error}"));
     }
 }

@@ -1,7 +1,7 @@
 //! How often sketches of windows deny wrongly, by memory: `cargo run --release --example sketch_accuracy`.
 //!
 //! One window in which 10 M keys (Zipf 1.0) ask 40 M times, with a limit of 100 each. `-- 16` has a sixteenth of all: keys,
-//! requests and memory. `--features cli -- 1 chart.svg` draws it too.
+//! requests and memory. `--features cli -- 1 chart.svg` draws it too. `--json FILE` before the number writes it as JSON.
 //!
 //! *Deserving* is a request of a key that has been admitted less than its limit. Three ways to decide:
 //! - plain count-min, 4 rows of 64-bit counters, every request counted: what pingora-limits' `Estimator` does;
@@ -93,7 +93,9 @@ fn decide(way: usize, bytes: usize, keys: u32, requests: u32) -> Outcome {
 }
 
 fn main() {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).peekable();
+    let json = arguments.next_if(|first| first == "--json").and_then(|_| arguments.next());
+    let mut points = Vec::new();
     let scale = arguments.next().map_or(1, |scale| scale.parse::<u32>().expect("a number"));
     println!("percent of deserving requests denied (and requests admitted beyond the limit)");
     let mut lines: Vec<Vec<(f64, f64)>> = vec![Vec::new(); WAYS.len()];
@@ -107,8 +109,17 @@ fn main() {
                 outcome.percent(),
                 outcome.over
             );
+            points.push(serde_json::json!({
+                "way": name, "mebibytes": kibibytes as f64 / 1024.0, "denied_percent": outcome.percent(),
+                "admitted_beyond": outcome.over, "deserving": outcome.deserving,
+            }));
             lines[way].push((bytes as f64 / 1_048_576.0, outcome.percent()));
         }
+    }
+    if let Some(path) = json {
+        let report = serde_json::json!({ "scale": scale, "points": points });
+        std::fs::write(&path, format!("{report:#}\n"))
+            .unwrap_or_else(|error| panic!("writing {path}: {error}"));
     }
     if let Some(path) = arguments.next() {
         draw(&path, &lines);

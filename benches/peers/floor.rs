@@ -68,7 +68,9 @@ struct Floor<W> {
 
 impl<W: Default> Floor<W> {
     fn new(setup: Setup) -> Self {
-        let words = length(setup.population).next_power_of_two();
+        // Where some keys are denied, few may share a word with them, or the share of denials would be another.
+        let spread = if matches!(setup.expect, Expect::Denying(_)) { 16 } else { 1 };
+        let words = length(setup.population).next_power_of_two() * spread;
         Self {
             hasher: ahash::RandomState::new(),
             clock: Clock::new(),

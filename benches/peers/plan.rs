@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use crate::charts::LeftOut;
 use crate::flood::{self, Flood};
 use crate::harness::{Draw, Scenario, Table};
 use crate::keys::Key;
@@ -11,8 +12,11 @@ use crate::support::option;
 use crate::targets::Measured;
 use crate::{compact, floor, ours, report, rivals};
 
-/// Whether a name contains the text, or is the text behind a leading `=`.
+/// Whether a name contains the text, is the text behind a leading `=`, or does not contain that behind a `!`.
 fn matches(name: &str, text: &str) -> bool {
+    if let Some(other) = text.strip_prefix('!') {
+        return !name.contains(other);
+    }
     text.strip_prefix('=').map_or_else(|| name.contains(text), |whole| name == whole)
 }
 
@@ -22,7 +26,7 @@ fn wanted(id: &str) -> bool {
 }
 
 /// The recipes that `--subject` names; all without it.
-fn chosen<K: Key>(groups: impl IntoIterator<Item = Vec<Recipe<K>>>) -> Vec<Recipe<K>> {
+pub(crate) fn chosen<K: Key>(groups: impl IntoIterator<Item = Vec<Recipe<K>>>) -> Vec<Recipe<K>> {
     let wanted = option("--subject");
     let keep = |name: &str| wanted.as_deref().is_none_or(|text| matches(name, text));
     groups.into_iter().flatten().filter(|recipe| keep(recipe.name)).collect()
@@ -33,7 +37,7 @@ fn keyed() -> Vec<Recipe<u64>> {
 }
 
 /// With the rows that only many keys are worth.
-fn many() -> Vec<Recipe<u64>> {
+pub(crate) fn many() -> Vec<Recipe<u64>> {
     chosen([floor::keyed(), compact::keyed(), compact::tight_rows(), ours::keyed(), rivals::keyed()])
 }
 
@@ -45,7 +49,7 @@ fn addresses() -> Vec<Recipe<IpAddr>> {
     chosen([floor::addresses(), compact::addresses(), ours::addresses(), rivals::addresses()])
 }
 
-fn one_word() -> Vec<Recipe<u64>> {
+pub(crate) fn one_word() -> Vec<Recipe<u64>> {
     chosen([floor::one_word(), ours::one_word(), rivals::one_word()])
 }
 
@@ -74,10 +78,14 @@ pub(crate) struct Plan {
     pub(crate) smoke: bool,
     pub(crate) quick: bool,
     pub(crate) large: bool,
+    pub(crate) charts: bool,
 }
 
+/// The scenarios that a target is taken from.
+const BOUNDED: [&str; 5] = ["hot", "hot-denied", "word", "strings-1m", "10m"];
+
 /// A scenario on keyed limiters: both numbers of threads, ratios against the floor and governor with ahash.
-fn scenario(id: &'static str, title: &'static str, population: u64, expect: Expect) -> Scenario {
+pub(crate) fn scenario(id: &'static str, title: &'static str, population: u64, expect: Expect) -> Scenario {
     Scenario {
         id,
         title,
@@ -101,20 +109,36 @@ impl Plan {
         self.pieces(&mut tables);
         self.known_keys(&mut tables);
         self.new_keys(&mut tables);
+        let mut left_out = Vec::new();
+        if self.charts {
+            self.for_charts(&mut tables, &mut left_out);
+        }
         let flood = if wanted("flood") { self.flood() } else { None };
         flood.iter().for_each(report::print_flood);
-        Measured { tables, footprints, flood }
+        left_out.iter().for_each(LeftOut::print);
+        Measured { tables, footprints, flood, left_out }
     }
 
-    fn scenario<K: Key>(self, tables: &mut Vec<Table>, mut scenario: Scenario, recipes: &[Recipe<K>]) {
+    /// Whether only targets count.
+    fn brief(self) -> bool {
+        self.quick && !self.charts
+    }
+
+    pub(crate) fn scenario<K: Key>(
+        self,
+        tables: &mut Vec<Table>,
+        mut scenario: Scenario,
+        recipes: &[Recipe<K>],
+    ) {
         if !wanted(scenario.id) || recipes.is_empty() {
             return;
         }
+        let started = crate::support::stopwatch();
         if self.quick {
             scenario.checks /= 4;
-            scenario.rounds = 7;
+            scenario.rounds = scenario.rounds.min(7);
         }
-        if self.smoke {
+        if self.smoke || (self.brief() && !BOUNDED.contains(&scenario.id)) {
             scenario.checks /= 50;
             scenario.rounds = 1;
             scenario.population = scenario.population.min(10_000);
@@ -126,9 +150,15 @@ impl Plan {
             report::print_table(&table);
             tables.push(table);
         });
+        println!("({:.1} s)", started.elapsed().as_secs_f64());
     }
 
     fn footprints(self) -> Vec<Footprint> {
+        if self.brief() {
+            let mut rows = by_memory();
+            rows.retain(|recipe| [compact::TIGHT, rivals::GOVERNOR].contains(&recipe.name));
+            return memory::measure(&rows, &[1_000_000]);
+        }
         // Just below and just above a doubling of most hash tables; the truth for a given size lies between.
         let populations: &[u64] = if self.quick { &[1_000_000] } else { &[900_000, 1_000_000] };
         let mut footprints = memory::measure(&by_memory(), populations);
@@ -177,8 +207,13 @@ impl Plan {
         let title = "Allowed, 1 M keys, each idle again before it comes back";
         self.scenario(tables, many_keys("idle-1m", title, AllowedIdle), &keyed());
         self.scenario(tables, many_keys("1m-denied", "Denied, 1 M keys", Denied), &keyed());
-        let title = "Allowed, 1 M string keys of 24 bytes";
-        self.scenario(tables, many_keys("strings-1m", title, Allowed), &strings());
+        let mut strings_many = many_keys("strings-1m", "Allowed, 1 M string keys of 24 bytes", Allowed);
+        let mut rows = strings();
+        if self.brief() {
+            (strings_many.threads, strings_many.rounds) = (&[1], 5);
+            rows.retain(|recipe| [floor::FLOOR, compact::COMPACT, rivals::GOVERNOR].contains(&recipe.name));
+        }
+        self.scenario(tables, strings_many, &rows);
         let title = "Allowed, 1 M IP addresses of both kinds";
         self.scenario(tables, many_keys("ip-1m", title, Allowed), &addresses());
         if self.large {
@@ -221,6 +256,9 @@ impl Plan {
         victims.retain(|victim| wanted.as_deref().is_none_or(|text| matches(victim.name, text)));
         let length = match (self.smoke, self.quick) {
             (true, _) => flood::Length { rounds: 1, turn_ms: 10, unique_before: 10_000 },
+            (false, true) if self.brief() => {
+                flood::Length { rounds: 3, turn_ms: 250, unique_before: flood::FULL }
+            }
             (false, true) => flood::Length { rounds: 5, turn_ms: 400, unique_before: flood::FULL },
             (false, false) => flood::Length { rounds: 11, turn_ms: 1_500, unique_before: flood::FULL },
         };

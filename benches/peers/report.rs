@@ -21,12 +21,28 @@ pub(crate) fn machine() -> Value {
     json!({
         "cpu": cpu,
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
-        "os": format!("{} {}", std::env::consts::OS, kernel.trim()),
+        "os": format!("{}, {} {}", distribution(), std::env::consts::OS, kernel.trim()),
+        "memory_gib": (memory_bytes("MemTotal:") + (1 << 29)) >> 30,
         "clocksource": clock.trim(),
         "rustc": rustc(),
         "allocator": "the system's",
         "load_average": std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim(),
     })
+}
+
+/// The operating system's own name for itself.
+fn distribution() -> String {
+    let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    name.map_or_else(|| "unknown".to_owned(), |name| name.trim_matches('"').to_owned())
+}
+
+/// A figure of the machine's memory, in bytes; 0 where Linux does not tell.
+pub(crate) fn memory_bytes(field: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
+    let kibibytes = line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok());
+    kibibytes.unwrap_or(0) * 1024
 }
 
 fn rustc() -> String {
@@ -44,8 +60,19 @@ pub(crate) fn versions() -> Value {
         let after = lock.split_once(&format!("name = \"{package}\"\nversion = \"")).map(|(_, after)| after);
         after.and_then(|after| after.split_once('"')).map_or("unknown", |(version, _)| version).to_owned()
     };
-    let names =
-        ["tollgate", "governor", "dashmap", "rate-net", "ratelimit", "quota", "pingora-limits", "ahash"];
+    let names = [
+        "tollgate",
+        "governor",
+        "dashmap",
+        "rate-net",
+        "ratelimit",
+        "quota",
+        "pingora-limits",
+        "throttle-net",
+        "fastbloom",
+        "ahash",
+        "quanta",
+    ];
     names
         .iter()
         .map(|name| ((*name).to_owned(), Value::String(version(name))))

@@ -158,7 +158,7 @@ impl Pingora {
         // The denied rows' window is an hour, so that none turns during a row.
         let (window, limit) = match setup.expect {
             Expect::Denied => (setup.expect.terms().period, 1),
-            Expect::Allowed | Expect::AllowedIdle | Expect::Mostly => {
+            Expect::Allowed | Expect::AllowedIdle | Expect::Mostly | Expect::Denying(_) => {
                 (Duration::from_secs(1), isize::MAX / 2)
             }
         };
@@ -181,6 +181,7 @@ impl Subject<String> for Pingora {
 }
 
 pub(crate) const GOVERNOR: &str = "governor + ahash";
+pub(crate) const PINGORA: &str = "pingora-limits Rate";
 pub(crate) const GOVERNOR_DIRECT: &str = "governor direct";
 
 pub(crate) fn keyed() -> Vec<Recipe<u64>> {
@@ -211,7 +212,7 @@ pub(crate) fn keyed() -> Vec<Recipe<u64>> {
             build: |setup| Box::new(Quota::<u64>::new(setup)),
         },
         Recipe {
-            name: "pingora-limits Rate",
+            name: PINGORA,
             counts: "observe and compare on 4 x 1024 counters whatever the number of keys (an estimate), Instant::now",
             build: |setup| Box::new(Pingora::new(setup)),
         },
@@ -241,7 +242,7 @@ pub(crate) fn strings() -> Vec<Recipe<String>> {
             build: |setup| Box::new(Quota::<String>::new(setup)),
         },
         Recipe {
-            name: "pingora-limits Rate",
+            name: PINGORA,
             counts: "observe and compare on 4 x 1024 counters",
             build: |setup| Box::new(Pingora::new(setup)),
         },

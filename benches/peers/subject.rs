@@ -17,6 +17,8 @@ pub(crate) enum Expect {
     Denied,
     /// 100 a minute, all at once if need be: keys that ask seldom are to be admitted, and a full store may deny some.
     Mostly,
+    /// So many percent of the keys have used up their limit, and are denied; the others are admitted.
+    Denying(u64),
 }
 
 /// What a subject is built for.
@@ -42,6 +44,8 @@ impl Expect {
             Self::AllowedIdle => Terms { rate: 1_000_000, period: Duration::from_secs(1), burst: 10_000_000 },
             Self::Denied => Terms { rate: 1, period: Duration::from_secs(3600), burst: 1 },
             Self::Mostly => Terms { rate: 100, period: Duration::from_secs(60), burst: 100 },
+            // Small enough to be used up by checks, and more than the checks of all rounds take from one key.
+            Self::Denying(_) => Terms { rate: 1, period: Duration::from_secs(600), burst: 20_000 },
         }
     }
 }

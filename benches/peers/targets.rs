@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::charts::LeftOut;
 use crate::flood::{Flood, P999};
 use crate::harness::Table;
 use crate::memory::Footprint;
@@ -46,6 +47,7 @@ pub(crate) struct Measured {
     pub(crate) tables: Vec<Table>,
     pub(crate) footprints: Vec<Footprint>,
     pub(crate) flood: Option<Flood>,
+    pub(crate) left_out: Vec<LeftOut>,
 }
 
 impl Measured {

@@ -92,6 +92,12 @@ pub(crate) fn sample<K: Sync>(
             assert_eq!(admitted, total, "an allowed row denied something");
         }
         Expect::Mostly => {}
+        Expect::Denying(percent) => {
+            let (got, due) = (admitted * 100, total * (100 - percent));
+            // Keys are drawn at random; the ends are exact.
+            let tolerance = if percent.is_multiple_of(100) { 0 } else { total * 5 };
+            assert!(got.abs_diff(due) <= tolerance, "{percent} % denied, but {admitted} of {total} admitted");
+        }
     }
     let start = turns.iter().map(|turn| turn.start).min().expect("at least one thread");
     let end = turns.iter().map(|turn| turn.end).max().expect("at least one thread");

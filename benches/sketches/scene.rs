@@ -128,6 +128,6 @@ impl Target {
 
     pub(crate) fn json(&self) -> Value {
         let holds = self.ratio <= self.bound;
-        json!({"target": self.text, "bound": self.bound, "ratio": self.ratio, "holds": holds})
+        json!({"target": self.text, "bound": self.bound, "value": {"median": self.ratio}, "holds": holds})
     }
 }

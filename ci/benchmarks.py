@@ -1,0 +1,500 @@
+#!/usr/bin/env python3
+"""Writes BENCHMARKS.md and its charts from benches/results.
+
+    ci/benchmarks.py take DIR    first makes benches/results from what the benches wrote to DIR
+    ci/benchmarks.py             writes
+    ci/benchmarks.py --check     says whether what is there is what the results give
+
+No figure here is by hand: sentences with figures are made from the results. Why a target is missed is kept in benches/reasons.json, by
+the target's words, and what the figures leave out is in the text below.
+"""
+import json
+import sys
+from math import floor, log10
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).parent))
+import charts  # noqa: E402
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS, CHARTS, PAGE = ROOT / "benches/results", ROOT / "benches/charts", ROOT / "BENCHMARKS.md"
+REASONS = ROOT / "benches/reasons.json"
+BENCHES = ("peers", "sketches", "policies", "rules", "layer", "redis", "accuracy", "sketch_accuracy")
+COMPACT, BATCHES, KEYED = "tollgate compact", "tollgate compact, batches of 16", "tollgate keyed"
+COMPARED = ["floor", COMPACT, BATCHES, KEYED, "governor + ahash", "governor", "quota", "rate-net", "pingora-limits Rate"]
+
+
+# Taking: what is stored is small enough to be read in a diff.
+
+def rounded(value):
+    """Four significant digits."""
+    if isinstance(value, float):
+        return 0.0 if value == 0 else float(f"{value:.4g}")
+    if isinstance(value, dict):
+        return {name: rounded(inner) for name, inner in value.items()}
+    return [rounded(inner) for inner in value] if isinstance(value, list) else value
+
+
+def five(summary):
+    return summary and [summary[name] for name in ("min", "q1", "median", "q3", "max")]
+
+
+def slim_peers(report):
+    counts = {}
+    for row in report["rows"]:
+        counts.setdefault(row.pop("counts"), row["subject"])
+        for name in ("ns_per_check", "ratio_to_floor", "ratio_to_governor", "line_transfer_ns"):
+            row[name] = five(row[name])
+        row["million_checks_per_s"] = row["million_checks_per_s"]["median"]
+    report["counts"] = [[subject, words] for words, subject in counts.items()]
+    for row in (report.get("flood") or {}).get("rows", []):
+        for place in ("without", "flooded"):
+            turns = row[place]
+            row[place] = {"ns": {p: s["median"] for p, s in turns["ns"].items()}, "max_ns": turns["max_ns"]["median"],
+                          "denied_share": turns["denied_share"]["median"], "stolen_share": turns["stolen_share"]["median"],
+                          "flood_million_checks_per_s": turns["flood_million_checks_per_s"]["median"]}
+    return report
+
+
+def written(value, level=0):
+    """JSON with a row a line."""
+    if isinstance(value, list) and value and isinstance(value[0], (dict, list)) and level < 3:
+        return "[\n" + ",\n".join("  " + json.dumps(item, ensure_ascii=False) for item in value) + "\n]"
+    if isinstance(value, dict) and level < 1:
+        inner = (f"{json.dumps(name)}: {written(item, level + 1)}" for name, item in value.items())
+        return "{\n" + ",\n".join(inner) + "\n}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def take(directory):
+    RESULTS.mkdir(exist_ok=True)
+    for name in (*BENCHES, "run"):
+        path = directory / f"{name}.json"
+        if not path.exists():
+            (RESULTS / path.name).unlink(missing_ok=True)
+            continue
+        report = json.loads(path.read_text())
+        if name == "peers":
+            for more in directory.glob("peers-*.json"):
+                report["rows"] += json.loads(more.read_text())["rows"]
+            report = slim_peers(report)
+        (RESULTS / path.name).write_text(written(rounded(report)) + "\n")
+
+
+# Reading.
+
+def results():
+    return {name: json.loads((RESULTS / f"{name}.json").read_text())
+            for name in (*BENCHES, "run") if (RESULTS / f"{name}.json").exists()}
+
+
+def is_ours(subject):
+    return subject.startswith("tollgate")
+
+
+def is_peer(subject):
+    return not is_ours(subject) and not subject.startswith("floor")
+
+
+def figure(value, digits=3):
+    """A number with so many significant digits, and no exponent."""
+    if value is None:
+        return ""
+    if value == 0:
+        return "0"
+    places = max(0, digits - 1 - floor(log10(abs(value))))
+    return f"{value:,.{places}f}"
+
+
+def ns_of(row):
+    return row["ns_per_check"][2]
+
+
+def tables(peers):
+    """Rows by scenario and threads, in the order in which they were measured."""
+    found = {}
+    for row in peers["rows"]:
+        found.setdefault((row["scenario"], row["threads"]), []).append(row)
+    return found
+
+
+def best_peer(rows):
+    return min((row for row in rows if is_peer(row["subject"])), key=ns_of, default=None)
+
+
+TITLES = {
+    "hot": "Allowed, 1,000 keys", "hot-denied": "Denied, 1,000 keys", "idle-hot": "Allowed, 1,000 keys, each idle again before it comes back",
+    "word": "Allowed, one word hit by all", "word-denied": "Denied, one word read by all", "strings-hot": "Allowed, 1,000 string keys of 24 bytes",
+    "ip-hot": "Allowed, 1,000 IP addresses of both kinds", "10k": "Allowed, 10,000 keys", "100k": "Allowed, 100,000 keys",
+    "1m": "Allowed, 1 M keys", "idle-1m": "Allowed, 1 M keys, each idle again before it comes back", "1m-denied": "Denied, 1 M keys",
+    "strings-1m": "Allowed, 1 M string keys of 24 bytes", "ip-1m": "Allowed, 1 M IP addresses of both kinds", "10m": "Allowed, 10 M keys",
+    "100m": "Allowed, 100 M keys", "first-sight": "First sight: each key new, in a store with room",
+    "first-sight-idle": "First sight, in a store of keys that are idle again", "eviction": "Eviction: each key new, in a full store of keys that owe",
+    "pieces": "Pieces of a check", "pieces-strings": "Pieces of a check on strings", "threads": "By threads: 1,000 keys",
+    "threads-word": "By threads: one word hit by all", "denials-0": "None of 1,000 keys denied", "denials-25": "A quarter denied",
+    "denials-50": "Half denied", "denials-75": "Three quarters denied", "denials-100": "All denied",
+}
+
+
+def title_of(scenario, threads):
+    return f"{TITLES.get(scenario, scenario)}, {threads} thread{'' if threads == 1 else 's'}"
+
+
+# Charts.
+
+def line_of(name, points):
+    return (name, sorted(points)) if points else None
+
+
+def chart_files(data):
+    """Names and texts of all charts that the results are enough for."""
+    files = {}
+    peers = data.get("peers")
+    if peers:
+        rows = peers["rows"]
+        of = {name: {} for name in COMPARED}
+        for row in rows:
+            known = row["draw"] == "known keys" and row["outcome"] == "allowed" and row["kind"] == "u64"
+            if known and row["threads"] == 1 and row["scenario"] in ("hot", "10k", "100k", "1m", "10m", "100m") and row["subject"] in of:
+                of[row["subject"]][row["keys"]] = ns_of(row)
+        lines = [line for line in (line_of(name, list(points.items())) for name, points in of.items()) if line]
+        if lines:
+            files["keys.svg"] = charts.chart(
+                "What a check costs, by number of keys", "Lower is better. One thread, allowed, clock reading included; both axes logarithmic.",
+                lines, "distinct keys, drawn uniformly", "nanoseconds a check", x_log=True, y_log=True, x_text=charts.power)
+        cores = peers["machine"]["cores"]
+        for scenario, name, what, unit in (
+            ("threads", "threads.svg", "1,000 keys", "Checks a second, by threads: 1,000 keys"),
+            ("threads-word", "threads_word.svg", "one word", "Checks a second, by threads: one word hit by all"),
+        ):
+            of = {}
+            for row in rows:
+                if row["scenario"] == scenario:
+                    of.setdefault(row["subject"], []).append((row["threads"], row["million_checks_per_s"]))
+            lines = [(subject, sorted(points)) for subject, points in of.items()]
+            if lines:
+                shade = (cores * 2**0.5, f"more threads than the {cores} cores") if max(x for x, _ in lines[0][1]) > cores else None
+                files[name] = charts.chart(
+                    unit, "Higher is better. Of all threads together, allowed; both axes logarithmic.", lines, "threads",
+                    "million checks a second", x_log=True, y_log=True, shade=shade)
+        of = {}
+        for row in rows:
+            if row["scenario"].startswith("denials-"):
+                of.setdefault(row["subject"], []).append((int(row["scenario"].removeprefix("denials-")), ns_of(row)))
+        if of:
+            files["denials.svg"] = charts.chart(
+                "What a check costs, by share of denials", "Lower is better. One thread, 1,000 keys, of which so many have used up their limit.",
+                [(subject, sorted(points)) for subject, points in of.items()], "% of checks denied", "nanoseconds a check", y_zero=True)
+        flood = peers.get("flood")
+        if flood:
+            places = {"p50": 0.5, "p99": 0.01, "p99.9": 0.001, "p99.99": 0.0001}
+            x_of = {p: -log10(share) if share < 0.5 else 1.0 for p, share in places.items()}
+            text = {x_of[p]: p for p in places}
+            lines, quiet = [], []
+            for row in flood["rows"]:
+                if row["subject"] in charts.STYLES:
+                    lines.append((row["subject"], [(x_of[p], row["flooded"]["ns"][p]) for p in places]))
+                    quiet.append((row["subject"], [(x_of[p], row["without"]["ns"][p]) for p in places]))
+            files["flood.svg"] = charts.chart(
+                "Honest keys' latency under a flood of new keys", "Lower is better. Wide: while another core floods the store. Dotted: without the flood.",
+                lines, "percentile of the honest keys' checks", "nanoseconds, logarithmic", y_log=True,
+                x_ticks=sorted(text), x_text=lambda x: text[x], second=quiet)
+    accuracy = data.get("sketch_accuracy")
+    if accuracy:
+        of = {}
+        for point in accuracy["points"]:
+            of.setdefault(point["way"], []).append((point["mebibytes"], point["denied_percent"]))
+        scale = "" if accuracy["scale"] == 1 else f" At 1/{accuracy['scale']} of all of it."
+        files["accuracy.svg"] = charts.chart(
+            "Wrong denials, by memory", f"Lower is better. One window, limit 100, 10 M keys (Zipf 1.0), 40 M requests.{scale}",
+            [(way, sorted(points)) for way, points in of.items()], "memory, MiB" + ("" if accuracy["scale"] == 1 else f" (of the full size)"),
+            "% of deserving requests denied", x_log=True, y_log=True, least=1e-5, note="hollow: that or less")
+    return files
+
+
+# The page.
+
+def markdown(head, rows, numbers_from=1):
+    lines = ["| " + " | ".join(head) + " |", "|" + "|".join("---" if i < numbers_from else "---:" for i in range(len(head))) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+
+
+def scenario_table(rows):
+    best = best_peer(rows)
+    body = []
+    for row in rows:
+        low, middle, high = row["ns_per_check"][1:4]
+        ratios = [row[name] for name in ("ratio_to_floor", "ratio_to_governor")]
+        to_best = figure(middle / ns_of(best)) if best and is_ours(row["subject"]) else ""
+        name = f"**{row['subject']}**" if is_ours(row["subject"]) else row["subject"]
+        evicted = row["evicted_per_check"] or 0
+        if evicted >= 1e-6:
+            name += f" ({figure(evicted * 100, 2)} % of checks evict)"
+        body.append([name, f"{figure(middle)} ({figure(low)} to {figure(high)})", figure(row["million_checks_per_s"]),
+                     *(figure(ratio and ratio[2]) for ratio in ratios), to_best])
+    best_name = f"of the best peer ({best['subject']})" if best else "of the best peer"
+    return markdown(["", "ns a check (quartiles)", "M checks/s", "of the floor", "of governor", best_name], body)
+
+
+def targets(data):
+    """(bench, target) in the order of the benches."""
+    return [(bench, target) for bench in BENCHES for target in data.get(bench, {}).get("targets", [])]
+
+
+def targets_section(data, reasons):
+    rows, missed = [], []
+    for bench, target in targets(data):
+        value = target["value"]
+        spread = f" ({figure(value['q1'])} to {figure(value['q3'])})" if "q1" in value else ""
+        holds = "met" if target["holds"] else "**missed**"
+        rows.append([bench, target["target"], figure(value["median"]) + spread, figure(target["bound"]), holds])
+        if not target["holds"]:
+            why = reasons.get(target["target"], "no reason is known; see the quartiles and how busy the machine was.")
+            missed.append(f"- *{target['target']}* ({figure(value['median'])} instead of {figure(target['bound'])}): {why}")
+    met = len(rows) - len(missed)
+    text = f"{met} of {len(rows)} are met. Figures are ratios unless they say otherwise; less is better in all of them.\n\n"
+    text += markdown(["bench", "target", "figure (quartiles)", "at most", ""], rows, 2)
+    return text + ("\nMissed, and why:\n\n" + "\n".join(missed) + "\n" if missed else "")
+
+
+def losses(data):
+    """Rows of ours that a peer is better than, worst first: (ratio, words)."""
+    found = []
+    for (scenario, threads), rows in tables(data["peers"]).items():
+        best = best_peer(rows)
+        if not best or scenario.startswith("pieces"):
+            continue
+        for row in rows:
+            if is_ours(row["subject"]) and ns_of(row) > ns_of(best):
+                ratio = ns_of(row) / ns_of(best)
+                found.append((ratio, [row["subject"], title_of(scenario, threads), f"{figure(ns_of(row))} ns",
+                                      f"{best['subject']}, {figure(ns_of(best))} ns", figure(ratio)]))
+    for row in (data["peers"].get("flood") or {}).get("rows", []):
+        others = [other for other in data["peers"]["flood"]["rows"] if is_peer(other["subject"]) and other["subject"] != "clock alone"]
+        for p, own in row["flooded"]["ns"].items() if is_ours(row["subject"]) and others else ():
+            best = min(others, key=lambda other: other["flooded"]["ns"][p])
+            if own > best["flooded"]["ns"][p]:
+                ratio = own / best["flooded"]["ns"][p]
+                found.append((ratio, [row["subject"], f"Honest keys under a flood, {p}", f"{figure(own)} ns",
+                                      f"{best['subject']}, {figure(best['flooded']['ns'][p])} ns", figure(ratio)]))
+    resident = {}
+    for row in data["peers"]["resident"]:
+        resident.setdefault((row["kind"], row["keys"]), []).append(row)
+    for (kind, keys), rows in resident.items():
+        others = [row for row in rows if is_peer(row["subject"]) and not row["subject"].startswith("pingora")]
+        best = min(others, key=lambda row: row["bytes_per_key"], default=None)
+        for row in rows:
+            if best and is_ours(row["subject"]) and row["bytes_per_key"] > best["bytes_per_key"]:
+                ratio = row["bytes_per_key"] / best["bytes_per_key"]
+                found.append((ratio, [row["subject"], f"Memory, {keys:,} keys ({kind})", f"{figure(row['bytes_per_key'])} B a key",
+                                      f"{best['subject']}, {figure(best['bytes_per_key'])} B", figure(ratio)]))
+    for bench, other in (("sketches", ("pingora", "fastbloom")), ("policies", ("throttle-net",))):
+        scenes = {}
+        for row in data.get(bench, {}).get("rows", []):
+            scenes.setdefault((row["table"], row["threads"]), []).append(row)
+        for (table, threads), rows in scenes.items():
+            theirs = [row for row in rows if row["subject"].startswith(other)]
+            for row in rows:
+                best = min(theirs, key=lambda peer: peer["median_ns"], default=None)
+                if best and row not in theirs and row["median_ns"] > best["median_ns"]:
+                    ratio = row["median_ns"] / best["median_ns"]
+                    found.append((ratio, [row["subject"], f"{bench}: {table}, {threads} thread(s)", f"{figure(row['median_ns'])} ns",
+                                          f"{best['subject']}, {figure(best['median_ns'])} ns", figure(ratio)]))
+    return [words for _, words in sorted(found, key=lambda item: (-item[0], item[1]))]
+
+
+def noise(data):
+    rows = data["peers"]["rows"]
+    spreads = sorted((row["ns_per_check"][3] - row["ns_per_check"][1]) / ns_of(row) for row in rows)
+    stolen = [row["stolen_share"] for row in rows]
+    transfers = [row["line_transfer_ns"][2] for row in rows if row["line_transfer_ns"]]
+    at = lambda share: figure(100 * spreads[min(len(spreads) - 1, int(share * len(spreads)))], 2)  # noqa: E731
+    text = (f"Each figure is the median of its rounds. Of {len(rows)} rows, half have quartiles that lie less than {at(0.5)} % of the median apart, "
+            f"nine tenths less than {at(0.9)} %; the widest {at(1.0)} %. The scheduler ran something else for {figure(100 * median(stolen), 2)} % of "
+            f"the time in the middle row and {figure(100 * max(stolen), 2)} % in the worst.")
+    if transfers:
+        text += (f" A cache line took from {figure(min(transfers))} to {figure(max(transfers))} ns from one core to the other, by where the host "
+                 "kept the two; all rows in which threads share a line go with it.")
+    return text + "\n"
+
+
+def flood_table(flood):
+    body = []
+    for row in flood["rows"]:
+        for place in ("without", "flooded"):
+            of = row[place]
+            name = f"**{row['subject']}**" if is_ours(row["subject"]) else row["subject"]
+            body.append([name if place == "without" else "— flooded", *(figure(of["ns"][p]) for p in ("p50", "p99", "p99.9", "p99.99")),
+                         figure(of["max_ns"]), f"{figure(100 * of['denied_share'], 2)} %",
+                         figure(of["flood_million_checks_per_s"]) if place == "flooded" else ""])
+    return markdown(["ns", "p50", "p99", "p99.9", "p99.99", "worst", "wrongly denied", "flood, M/s"], body)
+
+
+def memory_table(resident):
+    return markdown(["", "keys", "bytes a key"],
+                    [[row["subject"], f"{row['keys']:,} ({row['kind']})", figure(row["bytes_per_key"])] for row in resident])
+
+
+def scenes_section(report, of):
+    text, scenes = "", {}
+    for row in report["rows"]:
+        scenes.setdefault((row["table"], row["threads"]), []).append(row)
+    body = []
+    for (table, threads), rows in scenes.items():
+        for row in rows:
+            body.append([f"{table}, {threads} thread{'' if threads == 1 else 's'}", row["subject"],
+                         f"{figure(row['median_ns'])} ({figure(row['q1_ns'])} to {figure(row['q3_ns'])})",
+                         figure(row["ratio"]) if row["subject"] != row["against"] else f"1 ({of})"])
+    return text + markdown(["", "", "ns (quartiles)", "ratio"], body, 2)
+
+
+def turns_table(turns):
+    body = [[f"{row['subject']}, {row['bytes']:,} B, {row['threads']} thread(s)", place, *(figure(row[place][p]) for p in ("p50_ns", "p99_ns", "p99.9_ns", "p99.99_ns"))]
+            for row in turns for place in ("near", "away")]
+    return markdown(["ns, windows of 10 ms", "turn", "p50", "p99", "p99.9", "p99.99"], body, 2)
+
+
+def layer_section(report):
+    return "".join(f"\n{table['title']}:\n\n" + markdown(["", "ns", "ratio"], [[r["layer"], figure(r["ns"]), figure(r["ratio"])] for r in table["rows"]])
+                   for table in report["tables"])
+
+
+def redis_section(report):
+    text = ""
+    for table in report["tables"]:
+        if "a_second" in table:
+            text += f"\n{table['title']}:\n\n" + markdown(["", "checks a second"], [[name, figure(rate)] for name, rate in table["a_second"]])
+        elif "rows" in table and "ns" in table["rows"][0]:
+            text += f"\n{table['title']}:\n\n" + markdown(["", "ns", "ratio"], [[r["check"], figure(r["ns"]), figure(r["ratio"])] for r in table["rows"]])
+        elif "rows" in table:
+            text += f"\n{table['title']}:\n\n" + markdown(["", "p50, µs", "p99", "p99.9", "ratio"], [
+                [r["check"], *(figure(r[p]) for p in ("p50_us", "p99_us", "p999_us", "ratio"))] for r in table["rows"]])
+        else:
+            text += "\nThe server stopped, decided here, µs:\n\n" + markdown(["p50", "p99", "worst"], [[figure(table[p]) for p in ("p50_us", "p99_us", "worst_us")]], 0)
+    return text
+
+
+def rules_section(report):
+    few, many = report["few"], report["many"]
+    text = markdown(["kind of pattern", f"ns, {few:,} rules", f"ns, {many:,} rules", "ratio"],
+                    [[r["kind"], figure(r["few_ns"]), figure(r["many_ns"]), figure(r["ratio"])] for r in report["rows"]])
+    return text + "\n" + markdown(["a whole check", "ns", "ratio"], [[r["kind"], figure(r["ns"]), figure(r["ratio"])] for r in report["checks"]])
+
+
+def accuracy_section(data):
+    text = ""
+    if "accuracy" in data:
+        report = data["accuracy"]
+        scale = "" if report["scale"] == 1 else f" (at 1/{report['scale']} of keys, requests and memory)"
+        text += ("GCRA in compact memory that is too small, wrongly denied % of deserving / wrongly admitted % of abusive requests; A and B are the "
+                 f"traffics of `tests/accuracy/traffic.rs`{scale}. \"Sketch\" is a sketch of arrival times alone.\n\n")
+        cells = {(c["way"], c["traffic"], c["mebibytes"]): c for c in report["cells"]}
+        columns = sorted({(c["traffic"], c["mebibytes"]) for c in report["cells"]})
+        ways = list(dict.fromkeys(c["way"] for c in report["cells"]))
+        short = lambda value: figure(value, 2) if value >= 1e-4 else "0"  # noqa: E731
+        text += markdown(["when full", *(f"{traffic}, {size} MiB" for traffic, size in columns)],
+                         [[way, *(f"{short(cells[way, *c]['denied_percent'])} / {short(cells[way, *c]['admitted_percent'])}" for c in columns)] for way in ways])
+    return text
+
+
+ABOUT = {
+    "keys.svg": "Cost by number of keys", "threads.svg": "Checks a second by threads, 1,000 keys", "threads_word.svg": "Checks a second by threads, one word",
+    "denials.svg": "Cost by share of denials", "accuracy.svg": "Wrong denials by memory", "flood.svg": "Latency under a flood",
+}
+
+
+def page(data, reasons, pictures):
+    peers, run = data["peers"], data["run"]
+    machine, versions = peers["machine"], peers["versions"]
+    parts = ["# Benchmarks\n",
+             "<!-- Written by ci/benchmarks.py from benches/results: do not edit. -->\n",
+             "Each figure below is from one run, on one machine, of the benches in this repository, next to the peers that people would take instead. "
+             "Ratios are taken within rounds of that run: trust them before the nanoseconds.\n"]
+    if run["quick"]:
+        parts.append("**This was a quick run: few and short rounds. Take it for a trial of the machinery.**\n")
+    priority = run["priority"]
+    parts.append("## Where, and how\n\n" + markdown(["", ""], [
+        ["date", run["date"]], ["processor", f"{machine['cpu']}, {machine['cores']} seen"], ["memory", f"{machine['memory_gib']} GiB"],
+        ["system", machine["os"]], ["clock source", f"{machine['clocksource']}; limiters read the time-stamp counter through quanta unless their row says otherwise"],
+        ["compiler", machine["rustc"]], ["allocator", machine["allocator"]],
+        ["hashers", "ahash with random keys (ours, \"+ ahash\"); SipHash (governor's default); each other peer's own"],
+        ["priority", priority], ["load before", machine["load_average"]],
+        ["versions", ", ".join(f"{name} {version}" for name, version in versions.items() if name != "tollgate")],
+    ], 2))
+    parts.append("Commands, in this order, all by `ci/benchmarks.sh" + (" --quick" if run["quick"] else "") + f"`, in {figure(run['seconds'] / 60, 2)} minutes:\n\n```sh\n"
+                 + "\n".join(run["commands"]) + "\n```\n")
+    parts.append("## Targets\n\n" + targets_section(data, reasons))
+    parts.append("## Charts\n\n" + "\n".join(f"![{ABOUT[name]}](benches/charts/{name})\n" for name in ABOUT if name in pictures))
+    lost = losses(data)
+    parts.append("## Where we lose\n\nEvery row of ours that is slower or larger than the best peer of its table, the worst first. A peer may do less: "
+                 "pingora-limits counts in fixed memory and never denies, governor never forgets a key by itself, and counters of one hash may be wrong.\n\n"
+                 + (markdown(["ours", "where", "ours takes", "the best peer", "ratio"], lost, 2) if lost else "Nowhere in this run.\n"))
+    parts.append("## How noisy\n\n" + noise(data))
+    sections = "## Tables\n\nns a check is wall time × threads / checks of all threads. The floor is a hash, the clock and one exchange in a flat array without keys: " \
+               "no keyed limiter can be below it with single checks. Ratios to the floor and to governor (with ahash; governor's direct limiter where there are no keys) " \
+               "are medians of the rounds' ratios; that to the best peer is of medians.\n"
+    for (scenario, threads), rows in tables(peers).items():
+        sections += f"\n### {title_of(scenario, threads)}\n\n" + scenario_table(rows)
+        out = [f"{item['subject']} (about {figure(item['gigabytes'], 2)} GB)" for item in peers["left_out"] if item["scenario"] == scenario]
+        if out:
+            sections += "\nLeft out, as each would need more than 10 GiB, or more than there was: " + ", ".join(out) + ".\n"
+    parts.append(sections)
+    if peers.get("flood"):
+        parts.append("### Honest keys under a flood of new keys\n\n" + flood_table(peers["flood"]))
+    if peers["resident"]:
+        parts.append("### Resident memory\n\nAfter the first sight of so many keys, each subject in a process of its own.\n\n" + memory_table(peers["resident"]))
+    if "accuracy" in data or "sketch_accuracy" in data:
+        parts.append("### Accuracy by memory\n\n" + accuracy_section(data))
+    if "sketches" in data:
+        parts.append("### Sketches\n\n" + scenes_section(data["sketches"], "what the others are compared with") + "\n" + turns_table(data["sketches"]["turns"]))
+    if "policies" in data:
+        parts.append("### Several limits on one request\n\n" + scenes_section(data["policies"], "what the others are compared with"))
+    if "rules" in data:
+        parts.append("### Rules\n\n" + rules_section(data["rules"]))
+    if "layer" in data:
+        parts.append("### In front of an axum server\n" + layer_section(data["layer"]))
+    if "redis" in data:
+        parts.append("### One limit for many machines\n" + redis_section(data["redis"]))
+    parts.append("### What each row counts\n\n" + markdown(["", ""], [[subject, words] for subject, words in peers["counts"]], 2))
+    parts.append("""## What these figures do not say
+
+- Loops this tight let the processor do the end of one check during the clock reading of the next, for all rows alike. Inside a server a check costs
+  more, and the differences less.
+- Keys are drawn uniformly. Real traffic is skewed: that suits all caches, and hurts words that many threads write.
+- Of mixed denials the outcome is random, so they hold a misprediction that traffic with patterns would not have.
+- Threads on the cores of one socket say nothing about two sockets. Beyond the number of cores threads take turns.
+- On a virtual machine the host moves processors about; compare rows of one table rather than of two.
+- Compact rows have four slots a key unless they say otherwise: room is what they are paid in. The rows "12 B a key" have as little as is ever advised.
+- Resident memory is after the first sight, without the slack of tables that have just doubled, or with it, by the number of keys.
+- These are our benches. They call each peer as its documentation recommends; what each row counts is said above.
+""")
+    parts.append("## How to repeat it\n\n```sh\nci/benchmarks.sh            # all of it, and this page\nci/benchmarks.sh --quick    # a trial\n"
+                 "ci/benchmarks.py --check    # whether this page is what benches/results gives\nci/instructions.sh          # instructions, which no neighbour disturbs\n```\n")
+    return "\n".join(parts)
+
+
+def main():
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["take"]:
+        take(Path(arguments[1]))
+    data = results()
+    reasons = json.loads(REASONS.read_text())
+    pictures = chart_files(data)
+    files = {PAGE: page(data, reasons, pictures)} | {CHARTS / name: text for name, text in pictures.items()}
+    if "--check" in arguments:
+        wrong = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
+        wrong += [path for path in CHARTS.glob("*.svg") if path not in files]
+        unknown = set(reasons) - {target["target"] for _, target in targets(data)}
+        for path in wrong:
+            print(f"{path.relative_to(ROOT)} is not what benches/results gives: run ci/benchmarks.py", file=sys.stderr)
+        for name in sorted(unknown):
+            print(f"benches/reasons.json: no target of the results is called {name!r}", file=sys.stderr)
+        sys.exit(1 if wrong or unknown else 0)
+    CHARTS.mkdir(exist_ok=True)
+    for path, text in files.items():
+        path.write_text(text)
+    print(f"{PAGE.relative_to(ROOT)} and {len(pictures)} charts")
+
+
+main()

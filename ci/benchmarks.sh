@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Runs the benches, stores what they measured in benches/results, and writes BENCHMARKS.md and its charts.
+# For figures to be believed: on a machine that does nothing else. --quick is a trial of it all, with few and short rounds.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+quick=''
+case "${1:-}" in
+    '') ;;
+    --quick) quick='--quick' ;;
+    *) echo "usage: ci/benchmarks.sh [--quick]" >&2; exit 2 ;;
+esac
+out="$PWD/target/benchmarks"
+rm -rf "$out" && mkdir -p "$out"
+
+# A real-time priority keeps other programs off the processors, where it is permitted.
+front='' priority='the usual one'
+if command -v chrt >/dev/null && chrt -f 1 true 2>/dev/null; then
+    front='chrt -f 1' priority='real-time (chrt -f 1), but for the tables by threads, in which threads take turns'
+fi
+features='rules,tower,redis'
+echo 'building'
+cargo bench --quiet --no-run --features "$features" --bench peers --bench sketches --bench policies --bench rules --bench layer --bench redis
+cargo build --quiet --profile bench --features "$features" --example accuracy --example sketch_accuracy
+
+commands=()
+run() {
+    commands+=("$*")
+    echo "+ $* ($SECONDS s)"
+    "$@" >"$out/log" 2>&1 || { tail -n 30 "$out/log" >&2; exit 1; }
+}
+SECONDS=0
+bench() {
+    local name=$1 json=$2
+    shift 2
+    run $front_now cargo bench --quiet --features "$features" --bench "$name" -- $quick "$@" --json "target/benchmarks/$json.json"
+}
+front_now=$front
+bench peers peers --charts --scenario '!threads'
+front_now=''
+bench peers peers-threads --charts --scenario threads
+front_now=$front
+bench sketches sketches
+bench policies policies
+bench rules rules
+bench layer layer
+# Without a redis-server this bench says so, and has no figures.
+bench redis redis
+front_now=''
+scale=1
+[ -z "$quick" ] || scale=16
+run cargo run --quiet --profile bench --features "$features" --example accuracy -- --json target/benchmarks/accuracy.json "$scale"
+run cargo run --quiet --profile bench --features "$features" --example sketch_accuracy -- --json target/benchmarks/sketch_accuracy.json "$scale"
+
+PRIORITY="$priority" QUICK="$quick" TOOK="$SECONDS" python3 - "$out/run.json" "${commands[@]}" <<'PYTHON'
+import datetime, json, os, shlex, sys
+run = {"date": datetime.date.today().isoformat(), "quick": bool(os.environ["QUICK"]), "seconds": int(os.environ["TOOK"]),
+       "priority": os.environ["PRIORITY"], "commands": sys.argv[2:]}
+json.dump(run, open(sys.argv[1], "w"))
+PYTHON
+ci/benchmarks.py take "$out"
