@@ -4,6 +4,7 @@
 #[macro_use]
 mod common;
 #[path = "../examples/soak/mod.rs"]
+#[expect(dead_code, reason = "what only the example prints")]
 mod soak;
 
 use soak::memory::leaking;
@@ -39,10 +40,10 @@ fn whoever_promises_equality_finds_a_limiter_that_denies_what_it_charged() {
 
 #[test]
 fn a_round_of_each_scene_finds_nothing() {
-    for place in 0..SCENES.len() {
+    for (place, scene) in SCENES.iter().enumerate() {
         let report = soak(place, None, Duration::from_nanos(1));
         assert!(report.breach.is_none(), "{:?}", report.breach);
-        assert!(report.sum().rounds == 1, "{:?}", SCENES[place]);
+        assert!(report.sum().rounds == 1, "{scene:?}");
     }
 }
 

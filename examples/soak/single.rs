@@ -50,6 +50,8 @@ fn how_many(round: &mut Round<'_>) -> u64 {
     20 + round.random.below(100)
 }
 
+type Build = fn(Kind, Spec) -> Option<Box<dyn Subject>>;
+
 /// A direct or keyed limiter, with a quota that it decides exactly: all figures, to the nanosecond, also when time steps back.
 fn exact(round: &mut Round<'_>) -> Found {
     let kind = draw::kind(&mut round.random);
@@ -57,7 +59,7 @@ fn exact(round: &mut Round<'_>) -> Found {
     if kind.is_bucket_family() && !spec.is_exact() {
         return Ok(());
     }
-    let (name, build, keys): (_, fn(Kind, Spec) -> Option<Box<dyn Subject>>, _) = round.pick(&[
+    let (name, build, keys): (_, Build, _) = round.pick(&[
         ("direct", direct as _, 1),
         ("keyed", keyed as _, KEYS),
         ("crowded", crowded as _, KEYS),

@@ -76,8 +76,7 @@ fn one(round: &mut Round<'_>, (kind, store): (Kind, Store)) -> Found {
     let (gate, side) = (&*built.gate, side(store));
     let reading = built.layout.map(|layout| Reading::new(layout, kind, spec, START));
     let oracle = || reading.as_ref().map_or_else(|| kind.oracle(spec), Reading::oracle);
-    let mut keys: Vec<(Box<dyn Oracle>, Vec<(u64, u64)>)> =
-        (0..KEYS).map(|_| (oracle(), Vec::new())).collect();
+    let mut keys: Vec<_> = (0..KEYS).map(|_| (oracle(), Vec::<(u64, u64)>::new())).collect();
     let exact = kind.oracle(spec);
     let bytes = gate.bytes();
     let mut now = START + round.random.below(spec.period_ns);
