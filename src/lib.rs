@@ -175,6 +175,8 @@ pub mod cli;
 mod algorithm;
 mod clock;
 mod decision;
+#[cfg(all(test, not(tollgate_loom)))]
+mod exhaustive;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "std")]
@@ -226,6 +228,9 @@ pub mod guide {
     #[cfg(feature = "tower")]
     pub mod middleware {
         #![doc = include_str!("guide/middleware.md")]
+    }
+    pub mod models {
+        #![doc = include_str!("guide/models.md")]
     }
     pub mod overflow {
         #![doc = include_str!("guide/overflow.md")]

@@ -1,8 +1,11 @@
-//! The one shim for model checking: the only place that names core's or loom's atomics.
+//! The one shim for model checking: the only place that names core's, loom's or shuttle's atomics.
 //!
 //! Everything else in the crate takes its atomics from here, so the protocols that the loom models explore are
 //! the protocols that ship. A crate-named flag is used (`--cfg tollgate_loom`) because plain `--cfg loom` would
 //! reach every dependency.
+//!
+//! `--cfg tollgate_shuttle`, beside that flag, puts shuttle in loom's place: no longer every interleaving of two or three
+//! threads, but a sample of those of many. To shuttle every ordering is sequentially consistent.
 
 #[cfg(not(target_has_atomic = "64"))]
 compile_error!("tollgate needs atomics of 64 bits, which this target does not have");
@@ -14,12 +17,20 @@ pub(crate) use core::sync::atomic::{
 #[cfg(all(feature = "std", not(tollgate_loom)))]
 pub(crate) use std::sync::{Condvar, Mutex};
 
+#[cfg(all(tollgate_loom, not(tollgate_shuttle)))]
+use loom as modelled;
+#[cfg(tollgate_shuttle)]
+use shuttle as modelled;
+
 #[cfg(tollgate_loom)]
-pub(crate) use loom::sync::atomic::{
+pub(crate) use modelled::sync::atomic::{
     AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 #[cfg(tollgate_loom)]
-pub(crate) use loom::sync::{Condvar, Mutex};
+pub(crate) use modelled::sync::{Condvar, Mutex};
+/// What models are made of.
+#[cfg(all(test, tollgate_loom))]
+pub(crate) use modelled::{sync::Arc, thread};
 
 /// The calling thread's number: threads count up from 0 in the order in which they first ask.
 #[cfg(all(feature = "std", not(tollgate_loom)))]
@@ -202,9 +213,48 @@ pub(crate) mod epoch {
 }
 
 /// Runs a model: every interleaving with at most so many preemptions.
-#[cfg(all(test, tollgate_loom))]
+#[cfg(all(test, tollgate_loom, not(tollgate_shuttle)))]
 pub(crate) fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
+    explore_long(preemptions, 1_000, run);
+}
+
+/// [`explore`], of up to so many steps.
+#[cfg(all(test, tollgate_loom, not(tollgate_shuttle)))]
+pub(crate) fn explore_long(preemptions: usize, steps: usize, run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
+    builder.max_branches = steps;
     builder.check(run);
+}
+
+/// The models of two or three threads, in a few of their interleavings: they are loom's.
+#[cfg(all(test, tollgate_shuttle))]
+pub(crate) fn explore(_preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
+    sample(100, run);
+}
+
+/// [`explore`].
+#[cfg(all(test, tollgate_shuttle))]
+pub(crate) fn explore_long(_preemptions: usize, _steps: usize, run: impl Fn() + Sync + Send + 'static) {
+    sample(100, run);
+}
+
+/// Runs a model of many threads in `schedules` interleavings drawn at random and as many drawn by priorities that change
+/// three times (probabilistic concurrency testing: Burckhardt et al. 2010), the same ones each time.
+#[cfg(all(test, tollgate_shuttle))]
+pub(crate) fn sample(schedules: usize, run: impl Fn() + Sync + Send + 'static) {
+    use shuttle::scheduler::{PctScheduler, RandomScheduler};
+
+    const SEED: u64 = 0x7011_6A7E;
+    let mut config = shuttle::Config::new();
+    // Decisions are large, and unoptimised frames larger.
+    config.stack_size = 1 << 18;
+    config.failure_persistence = shuttle::FailurePersistence::None;
+    // That it knows one ordering only.
+    config.silence_warnings = true;
+    let run = std::sync::Arc::new(run);
+    let (by_chance, by_priority) = (std::sync::Arc::clone(&run), run);
+    shuttle::Runner::new(RandomScheduler::new_from_seed(SEED, schedules), config.clone())
+        .run(move || by_chance());
+    shuttle::Runner::new(PctScheduler::new_from_seed(SEED, 3, schedules), config).run(move || by_priority());
 }

@@ -65,6 +65,14 @@ pub(crate) const fn standing<const BITS: u32>(state: u64, reference: u64, horizo
     }
 }
 
+/// How states are compared, both modulo 2^`BITS`: by how far they are ahead of a reference or behind it, with no regard to
+/// whether they are idle.
+#[inline]
+pub(crate) const fn order<const BITS: u32>(state: u64, reference: u64) -> i64 {
+    let unused = u64::BITS - BITS;
+    (state.wrapping_sub(reference) << unused).cast_signed() >> unused
+}
+
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
@@ -94,6 +102,7 @@ mod tests {
                     _ => Standing::Unsure(distance.unsigned_abs()),
                 };
                 assert_eq!(standing::<4>(state, reference, HORIZON), expected, "{distance}");
+                assert_eq!(order::<4>(state, reference), distance, "{state} against {reference}");
             }
         }
     }

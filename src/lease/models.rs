@@ -4,14 +4,17 @@
 //! Each model's assertion states its law. A *control* is the same model with one step done in the way that
 //! the protocol's text warns of; it must fail, which shows that the model can see the fault.
 
-use loom::sync::Arc;
-use loom::thread;
+use crate::sync::Arc;
+use crate::sync::thread;
 
 use super::account::{Hand, exchange};
 use super::*;
 use crate::clock::Timestamp;
 use crate::quota::Quota;
 use crate::sync::{AtomicU64, Ordering};
+
+#[cfg(tollgate_shuttle)]
+mod many;
 
 const LIFE: u64 = 1 << 20;
 const HOUR: Duration = Duration::from_secs(3600);
@@ -96,10 +99,10 @@ impl<P: LeaseSource> Leases<P> {
 }
 
 /// Runs `first` and `second` beside each other; what each of them spent.
-fn both<P: 'static>(
+fn both<P: Send + Sync + 'static>(
     leases: Leases<P>,
-    first: impl FnOnce(&Leases<P>) -> u64 + 'static,
-    second: impl FnOnce(&Leases<P>) -> u64 + 'static,
+    first: impl FnOnce(&Leases<P>) -> u64 + Send + 'static,
+    second: impl FnOnce(&Leases<P>) -> u64 + Send + 'static,
 ) -> (Arc<Leases<P>>, u64, u64) {
     let leases = Arc::new(leases);
     let (one, two) = (leases.clone(), leases.clone());
@@ -143,6 +146,15 @@ fn refill_against_spend(refill: fn(&Leases<Pot>) -> u64) {
     assert_eq!(spent, 3, "and none is lost");
 }
 
+/// Takes two from a stripe of one unit or none, which is refilled by a plain store.
+fn refill_by_store(leases: &Leases<Pot>) -> u64 {
+    let (word, hand) = leases.charged(0, T1, 1, 2);
+    let Some(hand) = hand else { return 0 };
+    let rest = leases.terms.layout.held(word, T1) + hand.units - 2;
+    leases.words.stripes[0].store(leases.terms.layout.pack(hand.expiry, 0, rest), Ordering::SeqCst);
+    2
+}
+
 #[test]
 fn a_refill_races_with_a_spend() {
     model(|| refill_against_spend(|l| l.check(0, T1, 2)));
@@ -151,15 +163,7 @@ fn a_refill_races_with_a_spend() {
 #[test]
 #[should_panic(expected = "no unit of a stripe that is refilled is spent twice")]
 fn control_refilling_by_a_plain_store_spends_twice() {
-    model(|| {
-        refill_against_spend(|l| {
-            let (word, hand) = l.charged(0, T1, 1, 2);
-            let Some(hand) = hand else { return 0 };
-            let rest = l.terms.layout.held(word, T1) + hand.units - 2;
-            l.words.stripes[0].store(l.terms.layout.pack(hand.expiry, 0, rest), Ordering::SeqCst);
-            2
-        });
-    });
+    model(|| refill_against_spend(refill_by_store));
 }
 
 /// One thread takes both units of another's stripe, while that spends one.

@@ -5,13 +5,16 @@
 
 use std::time::Duration;
 
-use loom::sync::Arc;
-use loom::thread;
+use crate::sync::Arc;
+use crate::sync::thread;
 
 use super::*;
 use crate::algorithm::{Gcra, MinimumSpacing, SlidingLog};
 use crate::quota::Quota;
 use crate::sync::explore;
+
+#[cfg(tollgate_shuttle)]
+mod many;
 
 /// Time stands still.
 struct Still;

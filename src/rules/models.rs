@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use loom::sync::Arc;
-use loom::thread;
+use crate::sync::Arc;
+use crate::sync::thread;
 
 use super::*;
 use crate::sync::explore;

@@ -15,6 +15,9 @@
 //! The stamps are eight bits of a count that goes on, so a word that nobody renewed reads as new again once in 256
 //! generations: its bits then make keys ask in vain, which is what the filter does now and then anyway.
 
+#[cfg(all(test, tollgate_loom))]
+mod models;
+
 use crossbeam_utils::CachePadded;
 
 use super::scale;

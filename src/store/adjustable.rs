@@ -23,13 +23,13 @@
 mod models;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use super::verb::{Carries, Inherit, ManyKeys, Rebuild, Store, Verb, When, answers_are_tickets};
 use crate::clock::Clock;
 use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError, Reason};
-use crate::sync::{AtomicU64, Loaded, Ordering, Swap, fence_after_rmw, full_fence};
+use crate::sync::{AtomicU64, Loaded, Mutex, Ordering, Swap, fence_after_rmw, full_fence};
 
 /// What a key owes under a new quota, by what it owed under the old one; see
 /// [`RateLimiter::set_quota`](crate::RateLimiter::set_quota).

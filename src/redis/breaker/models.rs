@@ -3,11 +3,14 @@
 //! Each model's assertion states its law. A *control* is the same model with one step done carelessly; it must fail, which shows that
 //! the model can see the fault.
 
-use loom::sync::Arc;
-use loom::thread;
+use crate::sync::Arc;
+use crate::sync::thread;
 
 use super::*;
 use crate::sync::explore;
+
+#[cfg(tollgate_shuttle)]
+mod many;
 
 const TICK: u64 = 1 << TICK_BITS;
 /// A pause is one tick, and a probe may take ten: a word that lets another probe go after a pause only would show.

@@ -3,8 +3,8 @@
 //! Each model's assertion states its law. A *control* is the same model with one step done in the way that the protocol's text warns
 //! of; it must fail, which shows that the model can see the fault.
 
-use loom::sync::{Arc, Mutex};
-use loom::thread;
+use crate::sync::thread;
+use crate::sync::{Arc, Mutex};
 
 use super::*;
 

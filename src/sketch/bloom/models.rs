@@ -1,8 +1,8 @@
 //! Loom models of words of bits: every interleaving of two or three threads, up to a bound on preemptions.
 //! See `store::compact::table::models` for what a control is.
 
-use loom::sync::Arc;
-use loom::thread;
+use crate::sync::Arc;
+use crate::sync::thread;
 
 use super::*;
 use crate::sync::Ordering::Release;

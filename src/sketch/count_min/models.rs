@@ -1,12 +1,15 @@
 //! Loom models of counters: every interleaving of two or three threads, up to a bound on preemptions. See
 //! `store::compact::table::models` for what a control is.
 
-use loom::sync::Arc;
-use loom::thread;
+use crate::sync::Arc;
+use crate::sync::thread;
 
 use super::*;
 use crate::sync::AtomicU16;
 use crate::sync::Ordering::Release;
+
+#[cfg(tollgate_shuttle)]
+mod many;
 
 const DEPTH: usize = 2;
 const KEY: u64 = 7;
@@ -141,42 +144,46 @@ fn what_is_counted_after_a_clear_is_there() {
     });
 }
 
+/// Raises every counter.
+fn raise_all(counts: &Counts, key: u64) -> u64 {
+    let next = counts.estimate_rows::<DEPTH>(key) + 1;
+    for place in counts.places::<DEPTH>(key) {
+        counts.counters[place].fetch_max(next, AcqRel);
+    }
+    next.into()
+}
+
 /// The control: raises every counter by a maximum.
 #[test]
 #[should_panic(expected = "the later of two counts holds the earlier")]
 fn control_raising_all_loses_a_count() {
-    fn raise_all(counts: &Counts, key: u64) -> u64 {
-        let next = counts.estimate_rows::<DEPTH>(key) + 1;
-        for place in counts.places::<DEPTH>(key) {
-            counts.counters[place].fetch_max(next, AcqRel);
-        }
-        next.into()
-    }
     model(|| {
         let counts = counts(1);
         no_count_is_lost(beside(&counts, raise_all, [KEY, KEY]), counts.estimate_hash(KEY));
     });
 }
 
+/// Exchanges a least counter, and then raises the others.
+fn commit_first(counts: &Counts, key: u64) -> u64 {
+    let places = counts.places::<DEPTH>(key);
+    loop {
+        let seen = counts.read(places);
+        let count = least(&seen);
+        let row = rows_where(&seen, |other| other == count).trailing_zeros() as usize;
+        let counter = &counts.counters[places[row]];
+        if counter.compare_exchange(count, count + 1, AcqRel, Acquire).is_ok() {
+            for place in places {
+                counts.raise(place, 0, count + 1);
+            }
+            return u64::from(count) + 1;
+        }
+    }
+}
+
 /// The control: exchanges the least counter first and then raises the others.
 #[test]
 #[should_panic(expected = "the later of two counts holds the earlier")]
 fn control_committing_first_loses_a_count() {
-    fn commit_first(counts: &Counts, key: u64) -> u64 {
-        let places = counts.places::<DEPTH>(key);
-        loop {
-            let seen = counts.read(places);
-            let count = least(&seen);
-            let row = rows_where(&seen, |other| other == count).trailing_zeros() as usize;
-            let counter = &counts.counters[places[row]];
-            if counter.compare_exchange(count, count + 1, AcqRel, Acquire).is_ok() {
-                for place in places {
-                    counts.raise(place, 0, count + 1);
-                }
-                return u64::from(count) + 1;
-            }
-        }
-    }
     model(|| {
         let counts = counts(1);
         no_count_is_lost(beside(&counts, commit_first, [KEY, KEY]), counts.estimate_hash(KEY));

@@ -3,8 +3,8 @@
 //!
 //! A window is a nanosecond long. There is a line in each half, so that all keys share their words.
 
-use loom::sync::Arc;
-use loom::thread;
+use crate::sync::Arc;
+use crate::sync::thread;
 
 use super::super::window::{Commit, Counters, Windows};
 use super::counts::{Counted, Counts, Seen};
@@ -65,9 +65,9 @@ impl Shared {
     }
 }
 
-fn spawn<T: 'static>(
+fn spawn<T: Send + 'static>(
     shared: &Arc<Shared>,
-    run: impl FnOnce(&Shared) -> T + 'static,
+    run: impl FnOnce(&Shared) -> T + Send + 'static,
 ) -> thread::JoinHandle<T> {
     let shared = shared.clone();
     thread::spawn(move || run(&shared))

@@ -1,11 +1,14 @@
 //! Loom models of cells: every interleaving of two or three threads, up to a bound on preemptions. See
 //! `store::compact::table::models` for what a control is.
 
-use loom::sync::Arc;
-use loom::thread;
+use crate::sync::Arc;
+use crate::sync::thread;
 
 use super::*;
 use crate::algorithm::narrow::ticks::{Interval, Rate};
+
+#[cfg(tollgate_shuttle)]
+mod many;
 
 /// Ticks for a unit.
 const T: u64 = 10;
@@ -85,46 +88,50 @@ fn a_debt_that_is_recorded_beside_a_charge_is_kept() {
     });
 }
 
+/// Raises every cell.
+fn all(shared: &Shared, hash: u64) -> bool {
+    match shared.decide(shared.estimate(hash)) {
+        Verdict::Deny | Verdict::Never => false,
+        Verdict::Admit(after) => {
+            shared.cells.raise(hash, after, NOW, &|| NOW);
+            true
+        }
+    }
+}
+
 /// The control: raises every cell by a maximum.
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_raising_all_admits_twice() {
-    fn all(shared: &Shared, hash: u64) -> bool {
-        match shared.decide(shared.estimate(hash)) {
-            Verdict::Deny | Verdict::Never => false,
-            Verdict::Admit(after) => {
-                shared.cells.raise(hash, after, NOW, &|| NOW);
-                true
-            }
-        }
-    }
     model(|| {
         let shared = Shared::new(1);
         assert_eq!(beside(&shared, all, [7, 7]), 1, "one unit, one admission");
     });
 }
 
+/// Exchanges a least cell, and then raises the others.
+fn commit_first(shared: &Shared, hash: u64) -> bool {
+    let cells = &shared.cells;
+    let places = cells.places(hash);
+    loop {
+        let seen = places.map(|place| cells.cells[place].load(Acquire));
+        let aheads = seen.map(|cell| cells.ahead(cell, NOW, &|| NOW));
+        let row = (0..DEPTH).min_by_key(|&row| aheads[row]).unwrap();
+        let Verdict::Admit(after) = shared.decide(aheads[row]) else {
+            return false;
+        };
+        let next = cells.cell(after, NOW);
+        if cells.cells[places[row]].compare_exchange(seen[row], next, AcqRel, Relaxed).is_ok() {
+            cells.raise(hash, after, NOW, &|| NOW);
+            return true;
+        }
+    }
+}
+
 /// The control: exchanges a least cell first and then raises the others.
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_committing_first_admits_twice() {
-    fn commit_first(shared: &Shared, hash: u64) -> bool {
-        let cells = &shared.cells;
-        let places = cells.places(hash);
-        loop {
-            let seen = places.map(|place| cells.cells[place].load(Acquire));
-            let aheads = seen.map(|cell| cells.ahead(cell, NOW, &|| NOW));
-            let row = (0..DEPTH).min_by_key(|&row| aheads[row]).unwrap();
-            let Verdict::Admit(after) = shared.decide(aheads[row]) else {
-                return false;
-            };
-            let next = cells.cell(after, NOW);
-            if cells.cells[places[row]].compare_exchange(seen[row], next, AcqRel, Relaxed).is_ok() {
-                cells.raise(hash, after, NOW, &|| NOW);
-                return true;
-            }
-        }
-    }
     model(|| {
         let shared = Shared::new(1);
         // Another key has raised one cell, so that the two threads need not choose the same.

@@ -1,13 +1,16 @@
 //! Loom models of the words of windows: every interleaving of two or three threads, up to a bound on preemptions. See
 //! `store::compact::table::models` for what a control is.
 
-use loom::sync::Arc;
-use loom::thread;
+use crate::sync::Arc;
+use crate::sync::thread;
 
 use super::*;
 use crate::sketch::mix;
 use crate::sync::Ordering::{AcqRel, Acquire};
 use crate::sync::{AtomicU64, explore};
+
+#[cfg(tollgate_shuttle)]
+mod many;
 
 const NOW: u64 = 1_000;
 
@@ -155,32 +158,36 @@ fn a_key_that_shares_all_counters_of_a_word_lets_none_in() {
     });
 }
 
+/// Raises every word.
+fn all(counts: &Counts, hash: u64, read: &Two<'_>) -> Commit {
+    let at = (NOW, read.least + 1);
+    counts.counters.raise(&counts.windows, &counts.rows(hash), at, &|| NOW).unwrap();
+    Commit::Done
+}
+
 /// The control: raises every word, as a maximum would.
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_raising_all_admits_twice() {
-    fn all(counts: &Counts, hash: u64, read: &Two<'_>) -> Commit {
-        let at = (NOW, read.least + 1);
-        counts.counters.raise(&counts.windows, &counts.rows(hash), at, &|| NOW).unwrap();
-        Commit::Done
-    }
     model(|| {
         let counts = Counts::new(1);
         assert_eq!(admitted(&beside(&counts, all, [X, X])), 1, "one unit, one admission");
     });
 }
 
+/// Exchanges the least word, and then raises the others.
+fn commit_first(counts: &Counts, _hash: u64, read: &Two<'_>) -> Commit {
+    let commit = counts.commit(read);
+    if commit == Commit::Done {
+        counts.raise_others(read);
+    }
+    commit
+}
+
 /// The control: exchanges the least word first and then raises the others.
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_committing_first_admits_twice() {
-    fn commit_first(counts: &Counts, _hash: u64, read: &Two<'_>) -> Commit {
-        let commit = counts.commit(read);
-        if commit == Commit::Done {
-            counts.raise_others(read);
-        }
-        commit
-    }
     model(|| {
         let counts = Counts::new(1);
         assert_eq!(admitted(&beside(&counts, commit_first, [X, X])), 1, "one unit, one admission");
@@ -239,31 +246,33 @@ fn of_those_who_come_at_once_one_is_first() {
 #[test]
 fn of_those_who_come_at_a_turn_one_is_first_in_each_window() {
     for last in [false, true] {
-        model(move || one_is_first(last, [NOW, NOW, NOW + 1]));
+        model_of_three(move || one_is_first(last, [NOW, NOW, NOW + 1]));
         // The same word for both, where even and odd windows have their own.
-        model(move || one_is_first(last, [NOW, NOW, NOW + 2]));
+        model_of_three(move || one_is_first(last, [NOW, NOW, NOW + 2]));
     }
 }
 
-/// The control: a word of another window is taken for an old one, whichever it is.
-#[test]
-#[should_panic(expected = "one is the first in a window")]
-fn control_without_knowing_who_is_late_two_are_first() {
+/// Threads that put X in, in these windows, and take a word of another window for an old one, whichever it is.
+fn two_are_first<const N: usize>(windows: [u64; N]) {
     fn insert(doors: &Doors, window: u64) -> (u64, Insert) {
         let mark = doors.seen.mark(&doors.windows, X);
         // Two windows apart, and nobody ever says that it is so late.
         (window, doors.seen.insert(&doors.windows, &mark, window, &|| window).unwrap())
     }
-    model(|| {
-        let doors = Doors::new(false);
-        // Others are further still, so the newest window does not say it either.
-        doors.windows.begin(NOW + 9);
-        let threads = [NOW, NOW + 2, NOW + 2].map(|window| {
-            let doors = doors.clone();
-            thread::spawn(move || insert(&doors, window))
-        });
-        let told = threads.map(|thread| thread.join().unwrap());
-        let firsts = told.iter().filter(|&&told| told == (NOW + 2, Insert::First));
-        assert_eq!(firsts.count(), 1, "one is the first in a window: {told:?}");
+    let doors = Doors::new(false);
+    // Others are further still, so the newest window does not say it either.
+    doors.windows.begin(NOW + 9);
+    let threads = windows.map(|window| {
+        let doors = doors.clone();
+        thread::spawn(move || insert(&doors, window))
     });
+    let told = threads.map(|thread| thread.join().unwrap());
+    let firsts = told.iter().filter(|&&told| told == (NOW + 2, Insert::First));
+    assert_eq!(firsts.count(), 1, "one is the first in a window: {told:?}");
+}
+
+#[test]
+#[should_panic(expected = "one is the first in a window")]
+fn control_without_knowing_who_is_late_two_are_first() {
+    model(|| two_are_first([NOW, NOW + 2, NOW + 2]));
 }

@@ -1,13 +1,16 @@
 //! Loom models of a quota that changes during checks.
 
-use loom::sync::Arc;
-use loom::thread;
+use crate::sync::Arc;
+use crate::sync::thread;
 
 use super::*;
 use crate::algorithm::Gcra;
 use crate::clock::Timestamp;
 use crate::store::Direct;
 use crate::sync::explore;
+
+#[cfg(tollgate_shuttle)]
+mod many;
 
 /// Time stands still.
 struct Still;

@@ -12,6 +12,9 @@
 //! and by the distance from home, which is the same for both, m is before m' and m' before m. So they took the same slot,
 //! and one exchange failed. Each thread's time plays no part: states are compared with each other.
 //!
+//! (But a word that comes round between the two readings of the time, just half the range old, is behind to one thread and
+//! as good as empty to the other: then both may go in. See `exhaustive::bucket`.)
+//!
 //! *Words that shrink.* Under [`Full::Inherit`] a newcomer starts from the word that it takes, so words only grow,
 //! and the above holds. Under `Spill` and `Forget` a live word is replaced by a lesser one when a bucket overflows. If
 //! that comes between two threads' readings, they may choose different slots after all. So there the newcomer looks again
@@ -57,7 +60,7 @@ use crate::store::prefetch::prefetch;
 use crate::store::verb::Verb;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::sync::{AtomicU64, fence, fence_after_rmw};
-use crate::word::{EMPTY, FINGERPRINT_BITS, Standing, Word, standing};
+use crate::word::{EMPTY, FINGERPRINT_BITS, Standing, Word, order, standing};
 
 /// What happens in a bucket whose keys all owe.
 #[derive(Debug)]
@@ -406,7 +409,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                 return Ok(Found::Here { slot, word: seen, ahead: ahead?.unwrap_or(0) });
             }
             let (order, ahead) = match ahead {
-                Ok(Some(ahead)) => (order(seen, at.reference), ahead),
+                Ok(Some(ahead)) => (order::<STATE_BITS>(seen, at.reference), ahead),
                 // Empty or ancient: before all others.
                 Ok(None) => (i64::MIN, 0),
                 Err(again) => {
@@ -666,10 +669,4 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
         let slots = (buckets * WAYS) as f64;
         f64::from(live) / slots
     }
-}
-
-/// How states are compared: by how far they are ahead or behind, with no regard to whether they are idle.
-#[inline]
-fn order(state: u64, reference: u64) -> i64 {
-    (state.wrapping_sub(reference) << FINGERPRINT_BITS).cast_signed() >> FINGERPRINT_BITS
 }

@@ -3,12 +3,16 @@
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
-use loom::sync::Arc;
-use loom::thread;
+use crate::sync::Arc;
+use crate::sync::thread;
 
 use super::*;
 use crate::quota::Quota;
 use crate::sync::epoch::take_retired;
+use crate::sync::explore_long;
+
+#[cfg(tollgate_shuttle)]
+mod many;
 
 /// A key's hash is the key.
 #[derive(Clone, Default)]
@@ -50,16 +54,13 @@ fn check(store: &Store, key: u64, now_ns: u64) -> bool {
 }
 
 fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 10_000;
-    builder.check(run);
+    explore_long(preemptions, 10_000, run);
 }
 
-fn both<R: 'static>(
+fn both<R: Send + 'static>(
     store: &Arc<Store>,
-    first: impl FnOnce(&Store) -> R + 'static,
-    second: impl FnOnce(&Store) -> R + 'static,
+    first: impl FnOnce(&Store) -> R + Send + 'static,
+    second: impl FnOnce(&Store) -> R + Send + 'static,
 ) -> (R, R) {
     let (one, two) = (store.clone(), store.clone());
     let one = thread::spawn(move || first(&one));
@@ -96,6 +97,31 @@ fn a_charge_survives_the_reclaiming_of_its_idle_node() {
         );
         assert_eq!(store.len(), 1);
         assert!(take_retired() <= 1, "at most the idle node is retired");
+    });
+}
+
+/// Removes the keys that it saw idle, charged since or not.
+fn kill_whatever_was_charged(store: &Store) {
+    store.remove_if(|node| {
+        let idle = node.state.peek(&store.algorithm, 110, 0).is_ok_and(|held| held.reset_after().is_zero());
+        idle && node.state.kill()
+    });
+}
+
+/// The control: looks whether a node is idle, and kills it in another step.
+#[test]
+#[should_panic(expected = "the charge is on a node that look-ups find")]
+fn control_killing_what_was_idle_loses_a_charge() {
+    model(3, || {
+        let store = store(1);
+        assert!(check(&store, 1, 100));
+        let sweep = |s: &Store| {
+            kill_whatever_was_charged(s);
+            true
+        };
+        both(&store, |s| check(s, 1, 110), sweep);
+        let held = store.peek(&1, 110, 0).reset_after();
+        assert_eq!(held, Duration::from_nanos(10), "the charge is on a node that look-ups find");
     });
 }
 

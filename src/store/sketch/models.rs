@@ -3,8 +3,8 @@
 //!
 //! The sketch is as small as can be, so that X's words are next to nothing. A window is a second, and begins with it.
 
-use loom::sync::Arc;
-use loom::thread;
+use crate::sync::Arc;
+use crate::sync::thread;
 
 use super::*;
 use crate::algorithm::SlidingWindow;
@@ -13,6 +13,9 @@ use crate::clock::Timestamp;
 use crate::quota::Quota;
 use crate::sync::Ordering::{Acquire, Release};
 use crate::sync::{AtomicU64, explore};
+
+#[cfg(tollgate_shuttle)]
+mod many;
 
 const SEC: u64 = 1_000_000_000;
 /// The beginning of a window, of an even index.

@@ -5,13 +5,16 @@
 
 use std::time::Duration;
 
-use loom::sync::Arc;
-use loom::thread;
+use crate::sync::Arc;
+use crate::sync::thread;
 
 use super::*;
 use crate::algorithm::step::Stepper;
 use crate::algorithm::{FixedWindow, Gcra, MinimumSpacing, SlidingLog, SlidingWindow, SubWindow};
 use crate::quota::Quota;
+
+#[cfg(tollgate_shuttle)]
+mod many;
 
 fn model(run: impl Fn() + Sync + Send + 'static) {
     crate::sync::explore(3, run);
@@ -64,10 +67,10 @@ impl<A: Algorithm> Shared<A> {
 }
 
 /// Runs `first` and `second` beside each other.
-fn both<A: Algorithm, R: 'static>(
+fn both<A: Algorithm, R: Send + 'static>(
     shared: &Arc<Shared<A>>,
-    first: impl FnOnce(&Shared<A>) -> R + 'static,
-    second: impl FnOnce(&Shared<A>) -> R + 'static,
+    first: impl FnOnce(&Shared<A>) -> R + Send + 'static,
+    second: impl FnOnce(&Shared<A>) -> R + Send + 'static,
 ) -> (R, R) {
     let (one, two) = (shared.clone(), shared.clone());
     let one = thread::spawn(move || first(&one));

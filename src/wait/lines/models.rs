@@ -1,10 +1,13 @@
 //! Models of lines: whoever comes to the head of a line finds out.
 
 use super::{Lines, Place, Standing};
+use crate::sync::Arc;
+use crate::sync::thread;
 use crate::sync::{AtomicUsize, Ordering, explore};
-use loom::sync::Arc;
-use loom::thread;
 use std::task::{Wake, Waker};
+
+#[cfg(tollgate_shuttle)]
+mod many;
 
 #[derive(Default)]
 struct Calls(AtomicUsize);

@@ -4,8 +4,8 @@ use super::{Lines, Next, Turn};
 use crate::clock::{ManualClock, Timestamp};
 use crate::store::{Direct, Store, Verb, When};
 use crate::sync::explore;
+use crate::sync::thread;
 use crate::{Gcra, Quota};
-use loom::thread;
 use std::task::Waker;
 use std::time::Duration;
 

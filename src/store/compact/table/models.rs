@@ -3,8 +3,8 @@
 //! Each model's assertion states its law. A *control* is the same model with the protocol broken; it must fail, which
 //! shows that the model can see the fault. Buckets have two slots, a tick is a nanosecond, and the times are small.
 
-use loom::sync::Arc;
-use loom::thread;
+use crate::sync::Arc;
+use crate::sync::thread;
 
 use super::super::capacity::Capacity;
 use super::*;
@@ -14,6 +14,9 @@ use crate::clock::{Clock, Timestamp};
 use crate::store::Overflow;
 use crate::store::latest::{Clocked, Given, Latest};
 use crate::sync::Ordering::Release;
+
+#[cfg(tollgate_shuttle)]
+mod many;
 
 const WAYS: usize = 2;
 /// Ticks for a unit.
@@ -150,24 +153,25 @@ fn clocks_on_both_sides_of_an_expiry_take_one_slot() {
     }
 }
 
-/// The control: puts a newcomer into the first slot, from its home on, that is idle by its own clock.
+/// Puts a newcomer into the first slot that is idle by its own clock.
+fn first_idle(shared: &Shared, now: u64) -> bool {
+    let slots = shared.table.bucket(0);
+    loop {
+        let words: [u64; WAYS] = std::array::from_fn(|slot| slots[slot].load(Relaxed));
+        if let Some(word) = words.iter().find(|&&word| word >> STATE_BITS == 1) {
+            return Word::unpack(*word).state <= now;
+        }
+        let slot = words.iter().position(|&word| Word::unpack(word).state <= now).unwrap();
+        let next = Word::pack(1, now + T);
+        if slots[slot].compare_exchange(words[slot], next, AcqRel, Relaxed).is_ok() {
+            return true;
+        }
+    }
+}
+
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_the_first_idle_slot_admits_twice() {
-    fn first_idle(shared: &Shared, now: u64) -> bool {
-        let slots = shared.table.bucket(0);
-        loop {
-            let words: [u64; WAYS] = std::array::from_fn(|slot| slots[slot].load(Relaxed));
-            if let Some(word) = words.iter().find(|&&word| word >> STATE_BITS == 1) {
-                return Word::unpack(*word).state <= now;
-            }
-            let slot = words.iter().position(|&word| Word::unpack(word).state <= now).unwrap();
-            let next = Word::pack(1, now + T);
-            if slots[slot].compare_exchange(words[slot], next, AcqRel, Relaxed).is_ok() {
-                return true;
-            }
-        }
-    }
     model(|| straddling(Overflow::Inherit, first_idle));
 }
 
@@ -379,26 +383,27 @@ fn two_first_checks_amid_an_eviction_take_one_slot() {
     crate::sync::explore(2, || racing_first_checks(Overflow::Spill, |shared| shared.check(X, 100, 6)));
 }
 
-/// The control: puts the newcomer in and does not look whether it is alone.
+/// Puts the newcomer in and does not look whether it is alone.
+fn careless(shared: &Shared) -> bool {
+    let place = shared.table.place(X);
+    let at = Moment { now_ns: 100, reference: 100, again: false };
+    let slots = shared.table.bucket(0);
+    loop {
+        match shared.table.find(&shared.word, place, &at, &Clocked(&Still(100))) {
+            Ok(Found::Absent { slot, word, .. }) => {
+                let next = Word::pack(place.fingerprint, 100 + 6 * T);
+                if slots[slot].compare_exchange(word, next, AcqRel, Relaxed).is_ok() {
+                    return true;
+                }
+            }
+            _ => return false,
+        }
+    }
+}
+
 #[test]
 #[should_panic(expected = "a key has one slot")]
 fn control_without_looking_again_a_key_has_two_slots() {
-    fn careless(shared: &Shared) -> bool {
-        let place = shared.table.place(X);
-        let at = Moment { now_ns: 100, reference: 100, again: false };
-        let slots = shared.table.bucket(0);
-        loop {
-            match shared.table.find(&shared.word, place, &at, &Clocked(&Still(100))) {
-                Ok(Found::Absent { slot, word, .. }) => {
-                    let next = Word::pack(place.fingerprint, 100 + 6 * T);
-                    if slots[slot].compare_exchange(word, next, AcqRel, Relaxed).is_ok() {
-                        return true;
-                    }
-                }
-                _ => return false,
-            }
-        }
-    }
     model(|| racing_first_checks(Overflow::Forget, careless));
 }
 

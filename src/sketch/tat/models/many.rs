@@ -1,0 +1,83 @@
+//! Eight threads at a few cells, by shuttle: see `sync::sample`.
+
+use super::*;
+use crate::sync::sample;
+
+const SCHEDULES: usize = 1_500;
+
+/// Keys of which some share cells: two lines of two cells in each half.
+const KEYS: [u64; 4] =
+    [0x1111_2222_3333_4444, 0x9111_2222_3333_4441, 0x5555_6666_7777_8888, 0xD555_0000_7777_8883];
+
+fn wide(burst: u64) -> Arc<Shared> {
+    let word = Shared::new(burst).word;
+    let cells = Cells::new(2 * Cells::LEAST_BYTES, word.horizon(), 0, false).unwrap();
+    Arc::new(Shared { cells, word })
+}
+
+/// Each of four keys is charged one unit by four threads, of two it has.
+fn four_keys(check: fn(&Shared, u64) -> bool) {
+    let shared = wide(2);
+    let threads: [_; 8] = std::array::from_fn(|number| {
+        let shared = shared.clone();
+        thread::spawn(move || [number % 4, (number + 1) % 4].map(|key| (key, check(&shared, KEYS[key]))))
+    });
+    let mut admitted = [0; 4];
+    for (key, allowed) in threads.map(|thread| thread.join().unwrap()).into_iter().flatten() {
+        admitted[key] += u64::from(allowed);
+    }
+    for (hash, admitted) in KEYS.into_iter().zip(admitted) {
+        assert!(admitted <= 2, "two units, two admissions: {admitted}");
+        assert!(shared.estimate(hash) >= admitted * T, "an estimate is never below what was charged");
+    }
+    assert!(admitted.iter().any(|&admitted| admitted > 0), "somebody is admitted");
+}
+
+#[test]
+fn eight_threads_charge_four_keys_no_more_than_their_bursts() {
+    sample(SCHEDULES, || four_keys(Shared::check));
+}
+
+#[test]
+fn eight_checks_of_a_key_admit_its_burst() {
+    sample(SCHEDULES, || {
+        let shared = Shared::new(3);
+        let admitted = beside(&shared, Shared::check, [7; 8]);
+        assert!((1..=3).contains(&admitted), "three units, {admitted} admitted");
+        assert_eq!(shared.estimate(7), 3 * T, "what was charged, or raised by who was denied later");
+    });
+}
+
+/// Recorders beside chargers: the largest debt stays.
+#[test]
+fn of_eight_debts_and_charges_the_largest_stays() {
+    sample(SCHEDULES, || {
+        let shared = Shared::new(8);
+        let threads: [_; 8] = std::array::from_fn(|number| {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                if number % 2 == 0 {
+                    shared.cells.raise(7, number as u64 * T / 2, NOW, &|| NOW);
+                    0
+                } else {
+                    u64::from(shared.check(7))
+                }
+            })
+        });
+        let admitted: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+        let estimate = shared.estimate(7);
+        assert!(estimate >= (3 * T).max(admitted * T), "no debt and no charge is lost: {estimate}");
+    });
+}
+
+#[test]
+#[should_panic(expected = "two units, two admissions")]
+fn control_of_eight_that_raise_all_three_are_admitted() {
+    sample(SCHEDULES, || four_keys(all));
+}
+
+#[test]
+#[should_panic(expected = "two units, two admissions")]
+fn control_of_eight_that_commit_first_three_are_admitted() {
+    sample(SCHEDULES, || four_keys(commit_first));
+}

@@ -1,0 +1,52 @@
+//! Eight threads at a window's words, by shuttle: see `sync::sample`.
+
+use super::*;
+use crate::sync::sample;
+
+const SCHEDULES: usize = 1_000;
+
+/// X, and a key that shares one counter with it.
+fn two_keys(charge: Charge) {
+    let counts = Counts::new(3);
+    let y = counts.sharing([1, 0]);
+    let answers = beside(&counts, charge, [X, y, X, y, X, X, y, X]);
+    let of = |keys: &[usize]| keys.iter().map(|&thread| u64::from(answers[thread])).sum::<u64>();
+    for (key, admitted) in [(X, of(&[0, 2, 4, 5, 7])), (y, of(&[1, 3, 6]))] {
+        assert!(admitted <= 3, "three units, three admissions: {admitted}");
+        assert!(counts.read(key).least >= admitted, "a count is never below what was charged");
+    }
+    assert!(admitted(&answers) > 0, "somebody is admitted");
+}
+
+#[test]
+fn eight_checks_of_two_keys_admit_their_units() {
+    sample(SCHEDULES, || two_keys(Counts::raise_then_commit));
+}
+
+#[test]
+#[should_panic(expected = "three units, three admissions")]
+fn control_of_eight_that_raise_all_four_are_admitted() {
+    sample(SCHEDULES, || two_keys(all));
+}
+
+#[test]
+#[should_panic(expected = "three units, three admissions")]
+fn control_of_eight_that_commit_first_four_are_admitted() {
+    sample(SCHEDULES, || two_keys(commit_first));
+}
+
+#[test]
+fn of_eight_at_a_turn_one_is_first_in_each_window() {
+    for last in [false, true] {
+        sample(SCHEDULES, move || one_is_first(last, [NOW; 8]));
+        sample(SCHEDULES, move || one_is_first(last, [0, 0, 0, 1, 1, 1, 2, 3].map(|later| NOW + later)));
+        // Two apart, so in the same word.
+        sample(SCHEDULES, move || one_is_first(last, [0, 0, 0, 2, 2, 2, 4, 4].map(|later| NOW + later)));
+    }
+}
+
+#[test]
+#[should_panic(expected = "one is the first in a window")]
+fn control_of_eight_who_do_not_know_who_is_late_two_are_first() {
+    sample(SCHEDULES, || two_are_first([0, 0, 0, 2, 2, 2, 2, 2].map(|later| NOW + later)));
+}

@@ -1,0 +1,213 @@
+//! Eight threads at one bucket of two slots, by shuttle: see `sync::sample`.
+//!
+//! What is stated of three threads and more under `Spill` and `Forget` is a bound: each time that [`Gauges::raced`] counts, a key may
+//! have been admitted its burst once more; under `Forget` each eviction may give a debt back too. Under `Inherit` it is strict.
+
+use super::*;
+use crate::sync::sample;
+
+const SCHEDULES: usize = 1_000;
+const W: u64 = key(4, 1);
+const KEYS: [u64; 4] = [X, Y, Z, W];
+
+fn each(overflow: &[Overflow], schedules: usize, run: fn(Overflow)) {
+    for &overflow in overflow {
+        sample(schedules, move || run(overflow));
+    }
+}
+
+const ALL: [Overflow; 3] = [Overflow::Spill, Overflow::Forget, Overflow::Inherit];
+
+#[test]
+fn eight_first_checks_of_a_key_take_one_slot() {
+    each(&ALL, SCHEDULES, |overflow| {
+        let shared = Shared::new(3, overflow);
+        let check = |shared: &Shared| shared.check(X, 100, 1);
+        let admitted = admitted(&beside(&shared, [check; 8]));
+        assert_eq!(admitted, 3, "three units, three admissions");
+        assert_eq!(shared.slots_of(X), 1, "a key has one slot");
+        assert_eq!(
+            shared.words().map(|word| word.state).into_iter().max(),
+            Some(100 + 3 * T),
+            "and its charge"
+        );
+    });
+}
+
+/// Eight first checks by clocks that read different times, while two other keys fall idle one after the other.
+fn by_eight_clocks(overflow: Overflow, check: fn(&Shared, u64) -> bool) {
+    let shared = Shared::new(1, overflow);
+    shared.set(0, Y, 95);
+    shared.set(1, Z, 94);
+    let threads: [_; 8] = std::array::from_fn(|number| {
+        let shared = shared.clone();
+        thread::spawn(move || check(&shared, 94 + number as u64 % 3))
+    });
+    let answers = threads.map(|thread| thread.join().unwrap());
+    assert_eq!(admitted(&answers), 1, "one unit, one admission");
+    assert_eq!(shared.slots_of(X), 1, "a key has one slot");
+}
+
+#[test]
+fn eight_clocks_on_both_sides_of_an_expiry() {
+    each(&ALL, SCHEDULES, |overflow| by_eight_clocks(overflow, |shared, now| shared.check(X, now, 1)));
+}
+
+#[test]
+#[should_panic(expected = "one unit, one admission")]
+fn control_of_eight_that_take_the_first_idle_slot_two_are_admitted() {
+    sample(SCHEDULES, || by_eight_clocks(Overflow::Inherit, first_idle));
+}
+
+/// Two checks by each thread, of four keys of which two have room: evictions all the time.
+fn crowd(overflow: Overflow, check: fn(&Shared, u64) -> bool) {
+    const BURST: u64 = 2;
+    let shared = Shared::new(BURST, overflow);
+    let threads: [_; 8] = std::array::from_fn(|number| {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            // Each key is checked by four threads, first or second.
+            let keys = [number % 4, (number + 1 + number / 4) % 4];
+            keys.map(|key| (key, check(&shared, KEYS[key])))
+        })
+    });
+    let mut admitted = [0; 4];
+    for (key, allowed) in threads.into_iter().flat_map(|thread| thread.join().unwrap()) {
+        admitted[key] += u64::from(allowed);
+    }
+    let gauges = shared.table.gauges();
+    let again = match overflow {
+        Overflow::Inherit => 0,
+        Overflow::Spill => gauges.raced,
+        Overflow::Forget => gauges.raced + gauges.evicted,
+    };
+    for (key, admitted) in KEYS.into_iter().zip(admitted) {
+        assert!(admitted <= BURST * (1 + again), "a key is admitted its burst: {admitted}, {gauges:?}");
+        assert!(shared.slots_of(key) as u64 <= 1 + gauges.raced, "a key has one slot");
+    }
+    if overflow == Overflow::Inherit {
+        assert_eq!(gauges.raced, 0, "words only grow, and nobody races");
+    }
+}
+
+#[test]
+fn eight_threads_crowd_a_bucket() {
+    each(&ALL, SCHEDULES, |overflow| crowd(overflow, |shared, key| shared.check(key, 100, 1)));
+}
+
+/// The control: under `Spill`, puts a newcomer in without recording whom it evicts.
+#[test]
+#[should_panic(expected = "a key is admitted its burst")]
+fn control_in_a_crowd_an_eviction_that_records_no_debt_admits_again() {
+    fn forgetful(shared: &Shared, hash: u64) -> bool {
+        let place = shared.table.place(hash);
+        let at = Moment { now_ns: 100, reference: 100, again: false };
+        let slots = shared.table.bucket(0);
+        loop {
+            let (slot, seen, ahead) =
+                match shared.table.find(&shared.word, place, &at, &Clocked(&Still(100))).unwrap() {
+                    Found::Here { slot, word, ahead } => (slot, word, ahead),
+                    Found::Absent { slot, word, .. } => (slot, word, 0),
+                };
+            let Verdict::Admit(after) = shared.word.judge(ahead, 100, 1) else { return false };
+            let next = Word::pack(place.fingerprint, 100 + after);
+            if slots[slot].compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
+                return true;
+            }
+        }
+    }
+    sample(SCHEDULES, || crowd(Overflow::Spill, forgetful));
+}
+
+/// All six units of a key by each of six threads, amid two that evict: at most one, and one for each that raced.
+fn first_checks_amid_evictions(overflow: Overflow, check: fn(&Shared) -> bool) {
+    let shared = Shared::new(6, overflow);
+    shared.set(0, Z, 150);
+    shared.set(1, W, 150);
+    let threads: [_; 8] = std::array::from_fn(|number| {
+        let shared = shared.clone();
+        thread::spawn(move || match number {
+            0 | 1 => {
+                let _ = shared.check([Y, key(5, 0)][number], 100, 1);
+                false
+            }
+            _ => check(&shared),
+        })
+    });
+    let answers = threads.map(|thread| thread.join().unwrap());
+    let gauges = shared.table.gauges();
+    let again = match overflow {
+        Overflow::Inherit => 0,
+        Overflow::Spill => gauges.raced,
+        // A key that was evicted is a new one.
+        Overflow::Forget => gauges.raced + gauges.evicted,
+    };
+    assert!(gauges.raced < 6, "at most the racing threads but one: {gauges:?}");
+    let admitted = admitted(&answers) as u64;
+    assert!(admitted <= 1 + again, "six units, one admission of six: {admitted}, {gauges:?}");
+    assert!(shared.slots_of(X) as u64 <= 1 + gauges.raced, "a key has one slot");
+}
+
+#[test]
+fn first_checks_amid_evictions_take_one_slot_and_one_for_each_race() {
+    each(&ALL, SCHEDULES, |overflow| {
+        first_checks_amid_evictions(overflow, |shared| shared.check(X, 100, 6));
+    });
+}
+
+#[test]
+#[should_panic(expected = "a key has one slot")]
+fn control_of_eight_that_do_not_look_again_a_key_has_two_slots() {
+    sample(SCHEDULES, || {
+        first_checks_amid_evictions(Overflow::Forget, careless);
+    });
+}
+
+/// Charges and refunds of two keys by eight threads: what is not given back is owed.
+fn charges_and_refunds(overflow: Overflow, refund: fn(&Shared, u64, &Decision) -> u64) {
+    const BURST: u64 = 4;
+    let shared = Shared::new(BURST, overflow);
+    let threads: [_; 8] = std::array::from_fn(|number| {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let key = number % 2;
+            let charge = shared.decide(KEYS[key], 100, 2);
+            if !charge.is_allowed() {
+                return (key, 0);
+            }
+            (key, if number < 6 { 2 - refund(&shared, KEYS[key], &charge) } else { 2 })
+        })
+    });
+    let mut owed = [0; 2];
+    for (key, units) in threads.map(|thread| thread.join().unwrap()) {
+        owed[key] += units;
+    }
+    for (&key, owed) in KEYS.iter().zip(owed) {
+        assert!(owed <= BURST, "a key is admitted its burst: {owed}");
+        assert_eq!(shared.admits(key, 100), BURST - owed, "what was not given back is owed, and no more");
+        assert_eq!(shared.slots_of(key), 1, "a key has one slot");
+    }
+}
+
+#[test]
+fn eight_threads_charge_and_give_back() {
+    each(&[Overflow::Spill, Overflow::Forget], SCHEDULES, |overflow| {
+        charges_and_refunds(overflow, |shared, key, charge| shared.refund(key, 100, charge));
+    });
+}
+
+/// The control: writes the lower word without an exchange.
+#[test]
+#[should_panic(expected = "what was not given back is owed")]
+fn control_of_eight_a_refund_by_a_store_loses_charges() {
+    fn store(shared: &Shared, hash: u64, charge: &Decision) -> u64 {
+        let place = shared.table.place(hash);
+        let Some((slot, seen)) = shared.table.locate(shared.table.bucket(0), place) else { return 0 };
+        let Word { fingerprint, state } = Word::unpack(seen);
+        let given = shared.word.give_back(state - 100, (100, 100), charge, charge.cost());
+        let Some((left, units)) = given else { return 0 };
+        shared.table.bucket(0)[slot].store(Word::pack(fingerprint, 100 + left), Release);
+        units
+    }
+    sample(SCHEDULES, || charges_and_refunds(Overflow::Spill, store));
+}

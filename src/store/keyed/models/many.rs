@@ -1,0 +1,101 @@
+//! Eight threads at a table that begins with one bucket, by shuttle: see `sync::sample`.
+
+use super::*;
+use crate::sync::sample;
+
+const SCHEDULES: usize = 800;
+/// Held from the beginning, and idle when the threads come. The others are new.
+const HELD: [u64; 3] = [0, 2, 5];
+const KEYS: [u64; 5] = [0, 2, 5, 1, 3];
+
+/// Checks of five keys by five threads, beside a sweep of idle keys and two removals: what is charged is found again.
+fn eight(sweep: fn(&Store)) {
+    let store = store(1);
+    for key in HELD {
+        assert!(check(&store, key, 100));
+    }
+    let threads: [_; 8] = std::array::from_fn(|number| {
+        let store = store.clone();
+        thread::spawn(move || {
+            let mut admitted = [0; 5];
+            match number {
+                5 => sweep(&store),
+                6 | 7 => admitted[0] -= i64::from(store.remove(&KEYS[0])),
+                _ => {
+                    for index in [number, (number + 1) % 5] {
+                        admitted[index] += i64::from(check(&store, KEYS[index], 110));
+                    }
+                }
+            }
+            admitted
+        })
+    });
+    let mut owed = [0; 5];
+    for admitted in threads.map(|thread| thread.join().unwrap()) {
+        owed = std::array::from_fn(|key| owed[key] + admitted[key]);
+    }
+    for (key, owed) in KEYS.into_iter().zip(owed) {
+        // Each is checked twice, and only the first key may be removed.
+        let held = !store.peek(&key, 110, 0).reset_after().is_zero();
+        if key == KEYS[0] {
+            assert!(owed <= 1, "one unit, and one more for each removal: {owed}");
+            assert!(owed <= 0 || held, "a charge is on a node that look-ups find");
+        } else {
+            assert_eq!(owed, 1, "one unit, one admission");
+            assert!(held, "a charge is on a node that look-ups find");
+        }
+    }
+    let there = KEYS.iter().filter(|key| store.contains(*key)).count();
+    assert_eq!(store.len(), there, "what is counted is there");
+}
+
+#[test]
+fn eight_threads_insert_charge_sweep_and_remove() {
+    sample(SCHEDULES, || eight(|store| store.retain_active(110)));
+}
+
+#[test]
+#[should_panic(expected = "a charge is on a node that look-ups find")]
+fn control_of_eight_a_sweep_that_kills_what_was_charged_loses_charges() {
+    sample(SCHEDULES, || eight(kill_whatever_was_charged));
+}
+
+/// Every key is new, and the table doubles again and again meanwhile.
+#[test]
+fn eight_threads_grow_a_table_and_miss_no_key() {
+    sample(SCHEDULES, || {
+        let store = store(1);
+        let threads: [_; 8] = std::array::from_fn(|number| {
+            let store = store.clone();
+            let number = number as u64;
+            thread::spawn(move || {
+                [number, (number + 1) % 8].map(|key| u64::from(check(&store, key << 60, 100)))
+            })
+        });
+        let admitted: u64 = threads.into_iter().flat_map(|thread| thread.join().unwrap()).sum();
+        assert_eq!(admitted, 8, "of two first sights of each of eight keys one is admitted");
+        assert_eq!(store.len(), 8, "a key has one node");
+        assert!((0..8_u64).all(|key| store.contains(&(key << 60))), "and look-ups find it");
+    });
+}
+
+#[test]
+fn eight_newcomers_to_a_full_store_hold_no_more_than_its_cap() {
+    for when_full in [WhenFull::Deny, WhenFull::Forget] {
+        sample(SCHEDULES, move || {
+            take_retired();
+            let layout = Layout { capacity: 0, cap: Some((3, when_full)) };
+            let quota = Quota::new(1, Duration::from_nanos(10));
+            let store: Arc<Store> = Arc::new(Keyed::new(Gcra::new(quota), Identity::default(), layout));
+            let threads: [_; 8] = std::array::from_fn(|number| {
+                let store = store.clone();
+                thread::spawn(move || usize::from(check(&store, number as u64, 100)))
+            });
+            let admitted: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+            assert!(store.len() <= 3, "three places: {}", store.len());
+            if when_full == WhenFull::Deny {
+                assert!(admitted <= 3, "three places for eight keys: {admitted}");
+            }
+        });
+    }
+}

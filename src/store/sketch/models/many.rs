@@ -1,0 +1,61 @@
+//! Eight threads at one key of a sketch, and at its windows' turns, by shuttle: see `sync::sample`.
+
+use super::*;
+use crate::sync::sample;
+
+const SCHEDULES: usize = 1_000;
+
+#[test]
+fn eight_checks_of_three_units_admit_no_more() {
+    sample(SCHEDULES, || {
+        let sketch = fixed(3);
+        let answers = beside(&sketch, [(check, NOW, 1); 8]);
+        assert!((1..=3).contains(&admitted(&answers)), "three units, {} admitted", admitted(&answers));
+        assert!(!check(&sketch, NOW, 4 - admitted(&answers) as u64), "what was charged is remembered");
+    });
+}
+
+/// Four on each side of a turn.
+#[test]
+fn eight_threads_at_a_turn_are_admitted_a_windows_units_on_each_side() {
+    for check in [check, check_at] as [Check<FixedWindow>; 2] {
+        sample(SCHEDULES, move || {
+            let sketch = fixed(2);
+            let times = [NOW - 1, NOW, NOW - 1, NOW, NOW - 1, NOW, NOW - 1, NOW];
+            let answers = beside(&sketch, times.map(|now| (check, now, 1)));
+            let new = admitted(&[answers[1], answers[3], answers[5], answers[7]]);
+            assert!(new <= 2, "two units, two admissions in the new window");
+            // Who was late is counted in the new window.
+            assert!(admitted(&answers) <= 4, "two windows of two units");
+            assert!(
+                !check(&sketch, NOW, 3 - new as u64),
+                "what was admitted in the new window is remembered"
+            );
+        });
+    }
+}
+
+/// At the very beginning of a window all of the last one weighs.
+#[test]
+fn eight_threads_at_a_sliding_turn_share_its_units() {
+    sample(SCHEDULES, || {
+        let sketch = sliding(2);
+        let times = [NOW - 1, NOW, NOW - 1, NOW, NOW - 1, NOW, NOW - 1, NOW];
+        let answers = beside(&sketch, times.map(|now| (check as Check<SlidingWindow>, now, 1)));
+        let admitted = admitted(&answers);
+        assert!(admitted <= 2, "there is room for two of them: {admitted}");
+        assert!(!check(&sketch, NOW, 3 - admitted as u64), "what was charged on either side is remembered");
+    });
+}
+
+#[test]
+#[should_panic(expected = "there is room for two of them")]
+fn control_of_eight_who_do_not_look_again_one_is_overlooked() {
+    sample(SCHEDULES, || {
+        let sketch = sliding(2);
+        let times = [NOW - 1, NOW, NOW - 1, NOW, NOW - 1, NOW, NOW - 1, NOW];
+        let answers =
+            beside(&sketch, times.map(|now| (without_a_second_look as Check<SlidingWindow>, now, 1)));
+        assert!(admitted(&answers) <= 2, "there is room for two of them");
+    });
+}
