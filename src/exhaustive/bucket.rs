@@ -20,8 +20,6 @@ enum Rule {
     Spill,
     /// Inherit, but into the first slot that is idle by the thread's own clock: must fail.
     FirstIdle,
-    /// Forget, but a newcomer does not look whether it is alone: must fail.
-    Careless,
     /// Spill, but the slot is taken before the debt is written: must fail.
     TakeFirst,
     /// Inherit, but the clock is not read again for a word that is too far ahead: must fail.
@@ -137,19 +135,19 @@ impl Model {
 
     fn chosen(&self, thread: &Thread) -> (u8, bool, u8) {
         let [near, far] = thread.seen;
-        for (place, (slot, _, ahead)) in [near, far].into_iter().enumerate() {
+        for (place, (slot, _, ahead)) in (0..).zip([near, far]) {
             if slot.key == thread.key {
-                return (place as u8, true, ahead);
+                return (place, true, ahead);
             }
         }
         let first_idle = self.rule == Rule::FirstIdle && near.2 == 0;
         // In the first-idle control slots are told apart by their numbers, as any thread's are.
-        let place = if first_idle { 0 } else { usize::from(far.1 < near.1) };
+        let place = u8::from(!first_idle && far.1 < near.1);
         let started = match self.rule {
-            Rule::Inherit | Rule::FirstIdle | Rule::Late => thread.seen[place].2,
+            Rule::Inherit | Rule::FirstIdle | Rule::Late => thread.seen[usize::from(place)].2,
             _ => 0,
         };
-        (place as u8, false, started)
+        (place, false, started)
     }
 
     /// A key's home; in the control all begin with the first slot.
@@ -230,7 +228,7 @@ impl Model {
                 if *own == seen {
                     let state = low(thread.now.wrapping_add(u8::try_from(after).unwrap()));
                     *own = Slot { key: thread.key, state };
-                    if !here && ahead > 0 && matches!(self.rule, Rule::Forget | Rule::Careless) {
+                    if !here && ahead > 0 && self.rule == Rule::Forget {
                         bucket.forgot += 1;
                     }
                     thread.at = match self.rule {
@@ -402,7 +400,7 @@ impl Model {
         let horizon = u8::try_from(self.horizon()).unwrap();
         let aheads = [horizon, 0, u8::MAX, MASK / 2 + 1 + PASSES, MASK / 2];
         let word = |key| aheads.map(|ahead| Slot { key, state: BEGINNING.wrapping_add(ahead) & MASK });
-        [Slot::default()].into_iter().chain((1..=KEYS as u8).flat_map(word)).collect()
+        [Slot::default()].into_iter().chain([1, 2, 3].into_iter().flat_map(word)).collect()
     }
 
     /// From every beginning, until there is `enough` of what is looked for.
