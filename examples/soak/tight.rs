@@ -6,7 +6,7 @@ use super::gate::{self, Reading, Store};
 use super::{Found, Round, START, ensure};
 use crate::common::compact::COMPACT;
 use crate::common::kinds::Kind;
-use crate::common::oracle::{Oracle, Spec, Verdict};
+use crate::common::oracle::{Spec, Verdict};
 use crate::common::sketch::WINDOWS;
 use std::sync::Arc;
 use tollgate::{ManualClock, Overflow, Timestamp, WhenFull};
