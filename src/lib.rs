@@ -299,7 +299,7 @@ pub use wait::{Jitter, NotReady, Wait};
 #[cfg(feature = "tokio")]
 pub use wait::{TokioClock, UntilReady};
 
-/// The README's examples, as tests.
-#[cfg(doctest)]
+/// The README's examples, as tests: whole programs without hidden lines, which GitHub would show, and so only with the features that they use.
+#[cfg(all(doctest, feature = "redis", feature = "tower", feature = "watch"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
