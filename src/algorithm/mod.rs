@@ -42,6 +42,10 @@ use crate::quota::{Quota, QuotaError, Reason};
 /// An algorithm: a quota, and how it is kept. Sealed.
 ///
 /// Values are small, immutable and cheap to clone; limiters hold one and apply it to every key's state.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an algorithm",
+    note = "of a `Quota` make one first: `Gcra::new(quota)`, for a rate and a burst; `RateLimiter::new` alone takes the quota itself"
+)]
 pub trait Algorithm: step::Stepper + Clone + Debug + Send + Sync + 'static {
     /// The same algorithm with another quota, able to read the state that this one wrote; for quotas by call
     /// ([`RateLimiter::check_with`](crate::RateLimiter::check_with)).
