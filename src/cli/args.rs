@@ -21,9 +21,9 @@ use crate::{Quota, QuotaError};
 /// The quota that is used when none is given.
 pub const DEFAULT_LIMIT: Quota = Quota::per_minute(60);
 
-/// Replay an access log through every rate-limiting algorithm and see who would have been refused.
+/// Replay an access log through every rate-limiting algorithm and see who would have been refused
 #[derive(Parser, Debug)]
-#[command(name = "tollgate", version, about, arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "tollgate", version, arg_required_else_help = true, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -46,13 +46,30 @@ pub enum Command {
     #[command(after_help = SUGGEST_EXAMPLES)]
     Suggest(SuggestArgs),
     /// Check files of rate limiting rules
-    #[command(arg_required_else_help = true)]
+    #[command(arg_required_else_help = true, after_help = RULES_EXAMPLES)]
     Rules {
         /// What to do with them.
         #[command(subcommand)]
         command: RulesCommand,
     },
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate replay                                        a made-up day through every algorithm
+  tollgate replay access.log --limit 100/60s             your own log, at 100 requests a minute for each address
+  tollgate suggest access.log --deny-clients 1%          the smallest limit that denies so few
+  tollgate rules check limits.yaml                       whether a server could load these rules
+  tollgate replay access.log --rules limits.yaml         what they would have denied
+
+Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong.";
+
+const RULES_EXAMPLES: &str = "\
+Examples:
+  tollgate rules check limits.yaml
+  tollgate rules check --help            what such a file says
+  tollgate replay access.log --rules limits.yaml
+                                         which requests of a log it would have denied";
 
 const REPLAY_EXAMPLES_SHORT: &str = "Examples and details: tollgate replay --help";
 
@@ -108,7 +125,9 @@ Examples:
   tollgate suggest requests.jsonl --key user.id --deny-requests 0.05% --period 10s --burst 50
   tollgate suggest access.log --deny-requests 0.1% --period 1h --period 1s
   tollgate suggest access.log --store compact --memory 256KiB
-  tollgate suggest access.log --store sketch --memory 64KiB --algorithm sliding-window";
+  tollgate suggest access.log --store sketch --memory 64KiB --algorithm sliding-window
+
+Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong.";
 
 /// Which requests.
 #[derive(Args, Debug)]
@@ -184,11 +203,11 @@ pub struct AlgorithmArgs {
     pub algorithm: Vec<Choice>,
 
     /// Units that may come at once, for gcra, token-bucket and leaky-bucket [default: the limit]
-    #[arg(long, value_name = "UNITS", help_heading = "Limiter")]
+    #[arg(long, value_name = "UNITS", value_parser = whole::<u64>, allow_negative_numbers = true, help_heading = "Limiter")]
     pub burst: Option<u64>,
 
     /// Parts of the window for sub-window
-    #[arg(long, value_name = "PARTS", default_value_t = 60, help_heading = "Limiter")]
+    #[arg(long, value_name = "PARTS", default_value_t = 60, value_parser = parts, allow_negative_numbers = true, help_heading = "Limiter")]
     pub sub_windows: u32,
 
     /// Let sliding-window and sub-window round against the client instead of for it
@@ -228,7 +247,7 @@ pub struct ReplayArgs {
     ///
     /// Repeat it to put several limits on every request: it is admitted, and charged to all of them, only if all
     /// admit it. Units of time: ns, us, ms, s, min, h, d.
-    #[arg(long, short, value_name = "LIMIT/PERIOD", help_heading = "Limiter")]
+    #[arg(long, short, value_name = "LIMIT/PERIOD", allow_hyphen_values = true, help_heading = "Limiter")]
     pub limit: Vec<LimitArg>,
 
     /// Which algorithms.
@@ -263,7 +282,7 @@ pub struct ReplayArgs {
     pub chart: Option<PathBuf>,
 
     /// How many of the most denied keys to list
-    #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Output")]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<usize>, allow_negative_numbers = true, help_heading = "Output")]
     pub top: usize,
 }
 
@@ -408,6 +427,18 @@ fn period(text: &str) -> Result<Duration, String> {
     quota
         .map(|quota| quota.period())
         .map_err(|_| "expected a period such as 60s, min, 100ms, 12h or 7d".to_owned())
+}
+
+/// A number, refused in words that say what would be right.
+fn whole<T: FromStr>(text: &str) -> Result<T, &'static str> {
+    text.parse().map_err(|_| "expected a whole number, as 20")
+}
+
+fn parts(text: &str) -> Result<u32, &'static str> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("expected a whole number of parts, 1 or more"),
+        Ok(parts) => Ok(parts),
+    }
 }
 
 fn chart_path(text: &str) -> Result<PathBuf, String> {

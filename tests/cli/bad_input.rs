@@ -194,3 +194,51 @@ fn outputs_that_cannot_be_written_are_named() {
     place.run(&format!("replay log {ONE} --chart no/such.svg")).fails(1, &["cannot write no/such.svg"]);
     place.run(&format!("replay log {ONE} --json=no/such.json")).fails(1, &["cannot write no/such.json"]);
 }
+
+#[test]
+fn numbers_that_are_none_are_refused_with_what_would_be_right() {
+    let place = Place::new();
+    for (line, parts) in [
+        ("replay --limit -5/60s", ["'-5/60s'", "as in 100/60s"]),
+        ("replay --burst -1", ["--burst", "expected a whole number, as 20"]),
+        ("replay --burst x", ["--burst", "expected a whole number, as 20"]),
+        ("replay --top -1", ["--top", "expected a whole number, as 20"]),
+        ("replay --sub-windows 0", ["--sub-windows", "1 or more"]),
+        ("replay --sub-windows -3", ["--sub-windows", "1 or more"]),
+    ] {
+        place.run(line).fails(2, &parts);
+    }
+}
+
+#[test]
+fn a_time_that_is_none_is_told_how_times_are_written() {
+    let place = Place::new();
+    place.file("a.csv", "ts,client\nnoon,a\n");
+    place
+        .run("replay a.csv")
+        .fails(1, &["a.csv:2: the time \"noon\" is written in no way that is known", "--time-format"]);
+    place
+        .run("replay a.csv --time-format %H:%M")
+        .fails(1, &["a.csv:2: the time \"noon\" is not written as %H:%M"]);
+}
+
+#[test]
+fn bytes_that_are_no_log_are_shown_once_escaped() {
+    let place = Place::new();
+    place.file("a", [0x15_u8, 0xff, b'x']);
+    place.run("replay a").fails(1, &["(it begins \"\\x15\\xffx\")"]);
+}
+
+#[test]
+fn help_says_what_the_program_does_by_example() {
+    let place = Place::new();
+    for (line, part) in [
+        ("--help", "tollgate replay access.log --limit 100/60s"),
+        ("rules --help", "tollgate rules check limits.yaml"),
+        ("suggest --help", "Exit codes"),
+    ] {
+        let run = place.run(line).ok();
+        assert!(run.stdout.contains(part), "{line}: {}", run.stdout);
+    }
+    assert!(place.run("--help").ok().stdout.starts_with("Replay an access log"));
+}

@@ -171,7 +171,7 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
             let start = printable(&source.head[..source.head.len().min(60)], 60);
             Error::run(format!(
                 "{name}: cannot tell the format: neither log lines, JSON lines, nor a header with commas or tabs \
-                 (it begins {start:?}); name it with --format"
+                 (it begins \"{start}\"); name it with --format"
             ))
         })?,
         format => format,
@@ -328,7 +328,10 @@ impl FileReader<'_> {
     /// Makes a record of the row.
     fn take(&mut self) -> Result<(), Reason> {
         let text = self.row.time();
-        let at = self.time.parse(text).map_err(|error| Reason::Time(printable(text, 60), error))?;
+        let at = self
+            .time
+            .parse(text)
+            .map_err(|error| Reason::Time(printable(text, 60), self.time.format().clone(), error))?;
         let cost = match self.row.cost() {
             None => 1,
             Some(text) => match decimal::scaled(text.trim_ascii(), 0) {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::time::TimeError;
+use super::time::{TimeError, TimeFormat};
 
 /// Between the parts of a key of several fields. Shown as ` + `.
 pub const SEPARATOR: u8 = 0x1f;
@@ -153,8 +153,8 @@ pub enum Reason {
     },
     /// The field holds an object, a list or nothing.
     NotPlain(String),
-    /// The time's text and what is wrong with it.
-    Time(String, TimeError),
+    /// The time's text, how times are written here, and what is wrong with it.
+    Time(String, TimeFormat, TimeError),
     /// The key, or one part of it, has no text.
     EmptyKey,
     /// The cost is not a whole number.
@@ -175,7 +175,13 @@ impl fmt::Display for Reason {
                 write!(f, "no field {field:?}; the fields are {}", present.join(", "))
             }
             Self::NotPlain(field) => write!(f, "field {field:?} is not a text or a number"),
-            Self::Time(text, error) => write!(f, "the time {text:?} {error}"),
+            Self::Time(text, TimeFormat::Auto, TimeError::Syntax) => {
+                write!(f, "the time {text:?} is written in no way that is known; say how with --time-format")
+            }
+            Self::Time(text, format, TimeError::Syntax) => {
+                write!(f, "the time {text:?} is not written as {format}; see --time-format")
+            }
+            Self::Time(text, _, error) => write!(f, "the time {text:?} {error}"),
             Self::EmptyKey => f.write_str("the key is empty"),
             Self::Cost(text) => write!(f, "the cost {text:?} is not a whole number of units"),
             Self::TooLong => f.write_str("longer than 1 MiB: not a log line"),
