@@ -56,20 +56,24 @@ pub enum Command {
 
 const EXAMPLES: &str = "\
 Examples:
-  tollgate replay                                        a made-up day through every algorithm
-  tollgate replay access.log --limit 100/60s             your own log, at 100 requests a minute for each address
-  tollgate suggest access.log --deny-clients 1%          the smallest limit that denies so few
-  tollgate rules check limits.yaml                       whether a server could load these rules
-  tollgate replay access.log --rules limits.yaml         what they would have denied
+  A made-up day through every algorithm:
+    tollgate replay
+  Your own log, at 100 requests a minute for each address:
+    tollgate replay access.log --limit 100/60s
+  The smallest limit that denies anything to one client in a hundred at most:
+    tollgate suggest access.log --deny-clients 1%
+  Whether a server could load these rules, and what they would have denied:
+    tollgate rules check limits.yaml
+    tollgate replay access.log --rules limits.yaml
 
 Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong.";
 
 const RULES_EXAMPLES: &str = "\
 Examples:
   tollgate rules check limits.yaml
-  tollgate rules check --help            what such a file says
   tollgate replay access.log --rules limits.yaml
-                                         which requests of a log it would have denied";
+
+What such a file says: tollgate rules check --help";
 
 const REPLAY_EXAMPLES_SHORT: &str = "Examples and details: tollgate replay --help";
 
