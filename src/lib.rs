@@ -179,6 +179,7 @@ mod decision;
 mod exhaustive;
 #[cfg(feature = "http")]
 pub mod http;
+mod latest;
 #[cfg(feature = "std")]
 mod lease;
 mod limiter;

@@ -1,8 +1,10 @@
-//! Lazily zeroed arrays of atomic words, aligned to cache lines.
+//! Lazily zeroed arrays of atomic words, aligned to cache lines; and `prefetch`, which asks for such a line in advance.
 //!
 //! Large arrays come from the operating system as untouched zero pages, so a table takes memory as it fills. Asking
 //! the standard allocator for zeroed memory with an alignment above 16 makes it zero (and so touch) every page; so more
 //! is asked for at 16, and aligned here.
+
+pub(crate) mod prefetch;
 
 use crate::sync::Ordering::{Relaxed, Release};
 

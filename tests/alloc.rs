@@ -133,7 +133,6 @@ fn no_verb_of_a_compact_limiter_allocates() {
     }
 }
 
-/// Any time, also a distant one and one long past.
 /// Several limits on one request: admitted, refused by either, and looking at keys for the first time.
 #[test]
 fn several_limits_on_one_request_allocate_nothing() {
@@ -158,6 +157,7 @@ fn several_limits_on_one_request_allocate_nothing() {
     assert_eq!((count, seen), (0, [50, 100]));
 }
 
+/// Now, or at times one long past.
 fn clock_of(step: u64) -> Timestamp {
     Timestamp::from_nanos(if step.is_multiple_of(50) { step } else { 1_700_000_000 * SEC + step })
 }

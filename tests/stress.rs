@@ -59,6 +59,11 @@ impl Random {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
+
+    /// One of so many keys, of which some are hot, and some mostly idle and come and go.
+    fn hot_and_cold(&mut self, keys: u64) -> u64 {
+        self.below(keys).min(self.below(keys))
+    }
 }
 
 fn index(n: u64) -> usize {
@@ -124,23 +129,34 @@ fn in_rounds(rounds: u64, turn: impl Fn(u64) + Sync, work: impl Fn(u64, u64) + S
 
 /// All threads offer single units of one stream until all are refused.
 fn one_stream<A: Algorithm>(algorithm: A, mut oracle: Box<dyn Oracle>, spec: Spec, size: Size) {
-    let times = times(spec, size.rounds);
     let clock = ManualClock::new(Timestamp::ZERO);
     let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
+    until_refused(|| limiter.check().is_allowed(), &clock, &mut *oracle, spec, size, &limiter);
+}
+
+/// All threads `check` until all are refused, in each round. As many are admitted as by the oracle.
+fn until_refused(
+    check: impl Fn() -> bool + Sync,
+    clock: &ManualClock,
+    oracle: &mut dyn Oracle,
+    spec: Spec,
+    size: Size,
+    what: &dyn std::fmt::Debug,
+) {
+    let times = times(spec, size.rounds);
     let admitted: Vec<_> = times.iter().map(|_| AtomicU64::new(0)).collect();
     in_rounds(
         size.rounds,
         |round| clock.set(Timestamp::from_nanos(times[index(round)])),
         |_, round| {
             for _ in 0..spec.burst.max(spec.limit) + 1 {
-                let allowed = u64::from(limiter.check().is_allowed());
-                admitted[index(round)].fetch_add(allowed, Ordering::Relaxed);
+                admitted[index(round)].fetch_add(u64::from(check()), Ordering::Relaxed);
             }
         },
     );
     for (round, now) in times.iter().enumerate() {
-        let expected = admissions(&mut *oracle, *now);
-        assert_eq!(admitted[round].load(Ordering::Relaxed), expected, "round {round}, {limiter:?}");
+        let expected = admissions(oracle, *now);
+        assert_eq!(admitted[round].load(Ordering::Relaxed), expected, "round {round}, {what:?}");
     }
 }
 
@@ -154,13 +170,23 @@ fn admissions(oracle: &mut dyn Oracle, now: u64) -> u64 {
     admitted
 }
 
+/// Whether a round has a key.
+fn present(round: u64, key: u64) -> bool {
+    (key * 7 + round * round) % 5 < 2
+}
+
+/// The keys that a round has of so many, in an order of the thread's own.
+fn walk(keys: u64, round: u64, thread: u64, random: &mut Random) -> impl Iterator<Item = u64> {
+    let (first, stride) = (random.below(keys), if thread.is_multiple_of(2) { 1 } else { keys - 1 });
+    (0..keys).map(move |step| (first + step * stride) % keys).filter(move |key| present(round, *key))
+}
+
 /// Each round has some of the keys; the threads walk them in orders of their own until every one is refused.
 fn many_keys<A: Algorithm>(algorithm: A, oracle: impl Fn() -> Box<dyn Oracle>, spec: Spec, size: Size) {
     let times = times(spec, size.rounds);
     let clock = ManualClock::new(Timestamp::ZERO);
     let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u64>();
     let keys = size.keys;
-    let present = |round: u64, key: u64| (key * 7 + round * round) % 5 < 2;
     let cell = |round: u64, key: u64| index(round * keys + key);
     let admitted: Vec<_> = (0..size.rounds * keys).map(|_| AtomicU64::new(0)).collect();
     in_rounds(
@@ -169,13 +195,9 @@ fn many_keys<A: Algorithm>(algorithm: A, oracle: impl Fn() -> Box<dyn Oracle>, s
         |thread, round| {
             let mut random = Random(thread * 1_000 + round);
             for _ in 0..spec.burst.max(spec.limit) + 1 {
-                let (first, stride) =
-                    (random.below(keys), if thread.is_multiple_of(2) { 1 } else { keys - 1 });
-                for key in (0..keys).map(|step| (first + step * stride) % keys) {
-                    if present(round, key) {
-                        let allowed = u64::from(limiter.check(&key).is_allowed());
-                        admitted[cell(round, key)].fetch_add(allowed, Ordering::Relaxed);
-                    }
+                for key in walk(keys, round, thread, &mut random) {
+                    let allowed = u64::from(limiter.check(&key).is_allowed());
+                    admitted[cell(round, key)].fetch_add(allowed, Ordering::Relaxed);
                 }
             }
             if thread == 0 && round % 16 == 7 {
@@ -247,16 +269,15 @@ fn while_time_runs<A: Algorithm>(algorithm: A, oracle: &dyn Oracle, spec: Spec, 
     within(&admitted, oracle.most_in(elapsed), &limiter);
 }
 
-/// Real time and periods of microseconds, so that keys expire between one check and the next.
+/// All threads charge keys for a while of real time. What each of so many keys was admitted, and in how many nanoseconds
+/// at most; `charge` says which key it has charged, and by how much.
 #[expect(clippy::disallowed_methods, reason = "the clocks under test are measured by another")]
-fn by_a_real_clock<A: Algorithm, C: Clock + Sync + std::fmt::Debug>(
-    algorithm: A,
-    clock: C,
-    oracle: &dyn Oracle,
+fn in_real_time(
     size: Size,
-) {
-    let limiter = RateLimiter::builder(algorithm).clock(clock).keyed::<u64>();
-    let admitted: Vec<_> = (0..size.keys).map(|_| AtomicU64::new(0)).collect();
+    keys: u64,
+    charge: impl Fn(&mut Random) -> Option<(u64, u64)> + Sync,
+) -> (Vec<AtomicU64>, u128) {
+    let admitted: Vec<_> = (0..keys).map(|_| AtomicU64::new(0)).collect();
     let start = Instant::now();
     in_rounds(
         1,
@@ -265,16 +286,29 @@ fn by_a_real_clock<A: Algorithm, C: Clock + Sync + std::fmt::Debug>(
             let mut random = Random(thread);
             while start.elapsed() < size.real_time {
                 for _ in 0..64 {
-                    // Some keys are hot, some are mostly idle and come and go.
-                    let key = random.below(size.keys).min(random.below(size.keys));
-                    let allowed = u64::from(limiter.check(&key).is_allowed());
-                    admitted[index(key)].fetch_add(allowed, Ordering::Relaxed);
+                    if let Some((key, units)) = charge(&mut random) {
+                        admitted[index(key)].fetch_add(units, Ordering::Relaxed);
+                    }
                 }
             }
         },
     );
     // Two clocks may run apart: a thousandth and a tenth of a millisecond are far more than they do.
-    let elapsed = start.elapsed().as_nanos() * 1_001 / 1_000 + 100_000;
+    (admitted, start.elapsed().as_nanos() * 1_001 / 1_000 + 100_000)
+}
+
+/// Real time and periods of microseconds, so that keys expire between one check and the next.
+fn by_a_real_clock<A: Algorithm, C: Clock + Sync + std::fmt::Debug>(
+    algorithm: A,
+    clock: C,
+    oracle: &dyn Oracle,
+    size: Size,
+) {
+    let limiter = RateLimiter::builder(algorithm).clock(clock).keyed::<u64>();
+    let (admitted, elapsed) = in_real_time(size, size.keys, |random| {
+        let key = random.hot_and_cold(size.keys);
+        limiter.check(&key).is_allowed().then_some((key, 1))
+    });
     within(&admitted, oracle.most_in(elapsed), &"a real clock");
 }
 

@@ -1,9 +1,8 @@
 //! GCRA, the generic cell rate algorithm.
 
 use super::Algorithm;
-use super::narrow::{Narrowed, TatKind, TatWord};
 use super::pace::{Pace, Paced};
-use crate::quota::{Quota, QuotaError, Reason};
+use crate::quota::{Quota, QuotaError};
 
 /// The generic cell rate algorithm, GCRA(T, τ), in its virtual scheduling form: the default.
 ///
@@ -52,6 +51,7 @@ impl From<Quota> for Gcra {
 }
 
 impl Paced for Gcra {
+    const NAME: &'static str = "GCRA";
     const QUEUED: bool = false;
 
     #[inline]
@@ -60,44 +60,12 @@ impl Paced for Gcra {
     }
 }
 
-impl Narrowed for Gcra {
-    type Narrow = TatWord;
-
-    fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
-        narrow("GCRA", &self.pace, tiers, overdraft, TatKind::Meter)
-    }
-
-    fn tier(&self, own: &TatWord, quota: &Quota) -> Result<TatWord, QuotaError> {
-        own.tier("GCRA", Pace::new(quota).rate())
-    }
-}
-
 impl Algorithm for Gcra {
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        requota("GCRA", &self.pace, quota).map(|pace| Self { pace })
+        Ok(Self { pace: self.pace.requota(Self::NAME, quota)? })
     }
 
     fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
         Ok(Self::new(*quota))
     }
-}
-
-/// Another quota in the ticks of `pace`: its interval is rounded up to them.
-pub(super) fn requota(algorithm: &'static str, pace: &Pace, quota: &Quota) -> Result<Pace, QuotaError> {
-    Pace::at_scale(quota, pace.scale()).ok_or_else(|| {
-        let same = "order of magnitude of the time that a full burst takes to refill";
-        Reason::Layout { algorithm, same }.into()
-    })
-}
-
-/// A pace, and those of `tiers`, in the ticks of one compact table.
-pub(super) fn narrow(
-    algorithm: &'static str,
-    pace: &Pace,
-    tiers: &[Quota],
-    overdraft: u64,
-    kind: TatKind,
-) -> Result<TatWord, QuotaError> {
-    let tiers = tiers.iter().map(|quota| Pace::new(quota).rate()).collect();
-    TatWord::new(algorithm, pace.rate(), tiers, overdraft, kind)
 }

@@ -1,8 +1,6 @@
 //! The leaky bucket as a meter.
 
 use super::Algorithm;
-use super::gcra::{narrow, requota};
-use super::narrow::{Narrowed, TatKind, TatWord};
 use super::pace::{Pace, Paced};
 use crate::quota::{Quota, QuotaError};
 
@@ -44,6 +42,7 @@ impl LeakyBucketMeter {
 }
 
 impl Paced for LeakyBucketMeter {
+    const NAME: &'static str = "leaky bucket meter";
     const QUEUED: bool = false;
 
     #[inline]
@@ -52,21 +51,9 @@ impl Paced for LeakyBucketMeter {
     }
 }
 
-impl Narrowed for LeakyBucketMeter {
-    type Narrow = TatWord;
-
-    fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
-        narrow("leaky bucket meter", &self.pace, tiers, overdraft, TatKind::Meter)
-    }
-
-    fn tier(&self, own: &TatWord, quota: &Quota) -> Result<TatWord, QuotaError> {
-        own.tier("leaky bucket meter", Pace::new(quota).rate())
-    }
-}
-
 impl Algorithm for LeakyBucketMeter {
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        requota("leaky bucket", &self.pace, quota).map(|pace| Self { pace })
+        Ok(Self { pace: self.pace.requota(Self::NAME, quota)? })
     }
 
     fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {

@@ -3,8 +3,6 @@
 use core::time::Duration;
 
 use super::Algorithm;
-use super::gcra::{narrow, requota};
-use super::narrow::{Narrowed, TatKind, TatWord};
 use super::pace::{Pace, Paced};
 use crate::clock::saturating_nanos;
 use crate::quota::{Quota, QuotaError};
@@ -73,6 +71,7 @@ impl LeakyBucketQueue {
 }
 
 impl Paced for LeakyBucketQueue {
+    const NAME: &'static str = "leaky bucket queue";
     const QUEUED: bool = true;
 
     #[inline]
@@ -81,21 +80,9 @@ impl Paced for LeakyBucketQueue {
     }
 }
 
-impl Narrowed for LeakyBucketQueue {
-    type Narrow = TatWord;
-
-    fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
-        narrow("leaky bucket queue", &self.pace, tiers, overdraft, TatKind::Queue)
-    }
-
-    fn tier(&self, own: &TatWord, quota: &Quota) -> Result<TatWord, QuotaError> {
-        own.tier("leaky bucket queue", Pace::new(quota).rate())
-    }
-}
-
 impl Algorithm for LeakyBucketQueue {
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        requota("leaky bucket queue", &self.pace, quota).map(|pace| Self { pace })
+        Ok(Self { pace: self.pace.requota(Self::NAME, quota)? })
     }
 
     fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {

@@ -37,6 +37,8 @@ pub struct MinimumSpacing {
     spacing_ns: u64,
 }
 
+const NAME: &str = "minimum spacing";
+
 impl MinimumSpacing {
     /// At least `spacing` between two admissions; zero limits nothing, and more than 584 years is 584 years.
     #[must_use]
@@ -128,8 +130,7 @@ impl Stepper for MinimumSpacing {
         Some(GivenBack { next: at_ns.saturating_add(delay_ns).min(head), units: charged })
     }
 
-    fn reads(&self, other: &Self) -> bool {
-        let _ = other;
+    fn reads(&self, _other: &Self) -> bool {
         true
     }
 
@@ -155,13 +156,11 @@ impl MinimumSpacing {
         if next < DEAD { next } else { DEAD - 1 }
     }
 
-    const NAME: &str = "minimum spacing";
-
     /// One event each spacing, with 2⁶³ ns at most, which is as long as a quota's period may be.
     fn rate(&self) -> Result<Rate, QuotaError> {
         if self.spacing_ns == 0 {
             let instead = "spacings of 1 ns and more";
-            return Err(Reason::NoNarrowForm { algorithm: Self::NAME, instead }.into());
+            return Err(Reason::NoNarrowForm { algorithm: NAME, instead }.into());
         }
         Ok(Rate { interval: Interval { num: self.spacing_ns.min(i64::MAX as u64), den: 1 }, burst: 1 })
     }
@@ -172,18 +171,18 @@ impl Narrowed for MinimumSpacing {
 
     fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
         let tiers: Result<Vec<_>, _> = tiers.iter().map(|&quota| Self::from(quota).rate()).collect();
-        TatWord::new(Self::NAME, self.rate()?, tiers?, overdraft, TatKind::Event)
+        TatWord::new(NAME, self.rate()?, tiers?, overdraft, TatKind::Event)
     }
 
     fn tier(&self, own: &TatWord, quota: &Quota) -> Result<TatWord, QuotaError> {
-        own.tier(Self::NAME, Self::from(*quota).rate()?)
+        own.tier(NAME, Self::from(*quota).rate()?)
     }
 }
 
 impl Algorithm for MinimumSpacing {
     /// The spacing becomes `period / limit`, rounded up to a nanosecond.
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        Ok(Self { spacing_ns: quota.period_ns().div_ceil(quota.limit()) })
+        Ok(Self::from(*quota))
     }
 
     fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {

@@ -20,9 +20,10 @@
 //! Zero means "never used". A TAT that would be 0 or [`DEAD`] is moved up to 1, against the client.
 
 use super::narrow::ticks::{Interval, Rate};
+use super::narrow::{Narrowed, TatKind, TatWord};
 use super::step::{DEAD, GivenBack, Step, Stepper};
 use crate::decision::{Decision, Facts, Outcome};
-use crate::quota::Quota;
+use crate::quota::{Quota, QuotaError, Reason};
 
 /// An emission interval and a burst, in ticks.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -37,7 +38,10 @@ pub(crate) struct Pace {
 }
 
 /// An algorithm whose state is a TAT and nothing else.
-pub(crate) trait Paced {
+pub(crate) trait Paced: Sized {
+    /// What errors call it.
+    const NAME: &'static str;
+
     /// Whether requests go at the time that the TAT says, rather than at once.
     const QUEUED: bool;
 
@@ -84,6 +88,19 @@ impl<P: Paced> Stepper for P {
     }
 }
 
+impl<P: Paced> Narrowed for P {
+    type Narrow = TatWord;
+
+    fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
+        let kind = if P::QUEUED { TatKind::Queue } else { TatKind::Meter };
+        self.pace().narrow(P::NAME, tiers, overdraft, kind)
+    }
+
+    fn tier(&self, own: &TatWord, quota: &Quota) -> Result<TatWord, QuotaError> {
+        own.tier(P::NAME, Pace::new(quota).rate())
+    }
+}
+
 const fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
@@ -124,6 +141,26 @@ impl Pace {
         #[expect(clippy::cast_possible_truncation, reason = "at most `max`, which fits")]
         let interval = interval as u64;
         Some(Self { interval, capacity: interval * quota.burst_size(), burst: quota.burst_size(), scale })
+    }
+
+    /// Another quota in the same ticks: its interval is rounded up to them.
+    pub(crate) fn requota(&self, algorithm: &'static str, quota: &Quota) -> Result<Self, QuotaError> {
+        Self::at_scale(quota, self.scale).ok_or_else(|| {
+            let same = "order of magnitude of the time that a full burst takes to refill";
+            Reason::Layout { algorithm, same }.into()
+        })
+    }
+
+    /// This pace, and those of `tiers`, in the ticks of one compact table.
+    pub(crate) fn narrow(
+        &self,
+        algorithm: &'static str,
+        tiers: &[Quota],
+        overdraft: u64,
+        kind: TatKind,
+    ) -> Result<TatWord, QuotaError> {
+        let tiers = tiers.iter().map(|quota| Self::new(quota).rate()).collect();
+        TatWord::new(algorithm, self.rate(), tiers, overdraft, kind)
     }
 
     /// The interval as a fraction in lowest terms, and the burst.

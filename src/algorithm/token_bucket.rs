@@ -2,7 +2,6 @@
 
 use super::Algorithm;
 use super::batch::Batch;
-use super::gcra::{narrow, requota};
 use super::narrow::{Narrowed, TatKind, TatWord};
 use super::pace::Pace;
 use super::step::{GivenBack, Step, Stepper};
@@ -216,7 +215,7 @@ impl Narrowed for TokenBucket {
 
     fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
         match &self.refill {
-            Refill::Greedy(pace) => narrow(NAME, pace, tiers, overdraft, TatKind::Meter),
+            Refill::Greedy(pace) => pace.narrow(NAME, tiers, overdraft, TatKind::Meter),
             Refill::Batch(_) => {
                 let instead = "greedy refill, or FixedWindow for a bucket that is filled whole";
                 Err(Reason::NoNarrowForm { algorithm: NAME, instead }.into())
@@ -232,7 +231,7 @@ impl Narrowed for TokenBucket {
 impl Algorithm for TokenBucket {
     fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
         let refill = match &self.refill {
-            Refill::Greedy(pace) => Refill::Greedy(requota(NAME, pace, quota)?),
+            Refill::Greedy(pace) => Refill::Greedy(pace.requota(NAME, quota)?),
             Refill::Batch(batch) => {
                 Refill::Batch(batch.requota(NAME, quota, [quota.burst_size(), quota.limit()])?)
             }

@@ -1,7 +1,7 @@
 //! Building a limiter with what is optional.
 
 #[cfg(feature = "std")]
-mod full;
+mod with_std;
 
 use alloc::vec::Vec;
 use core::hash::BuildHasher;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::answer::{Decided, Few, Part};
+use super::chosen::Hasher;
 use super::live::{Active, Gate, InForce, Limiter};
 use super::overrides::Overrides;
 use super::request::{Descriptor, Key};
@@ -14,7 +15,6 @@ use super::shared::{By, Said};
 use super::spec::Charging;
 use crate::clock::{Clock, saturating_nanos};
 use crate::decision::{Decision, Facts, Outcome};
-use crate::store::chosen::Hasher;
 use crate::store::verb::{Carries, Store, Verb, When};
 use crate::telemetry::{Event, Refusal, RefusalLog, Shares, TopDenied};
 

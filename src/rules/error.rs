@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::fmt;
 
+use super::chosen::NoStore;
 use super::shared::Unmade;
 use super::{ConfigError, Rule};
-use crate::store::chosen::NoStore;
 
 /// Why rules could not be loaded. Those that were in force stay so.
 ///

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::chosen::{AnyAlgorithm, Chosen, Hasher, Kind, NoStore};
 use super::error::RulesError;
 use super::overrides::Overrides;
 use super::shared::{Servers, SharedLimiter, Unmade};
@@ -14,7 +15,6 @@ use crate::algorithm::{FixedWindow, Gcra, SlidingLog, SlidingWindow, SubWindow};
 use crate::clock::Clock;
 use crate::quota::{Quota, QuotaError};
 use crate::store::adjustable::{Carry, Generation, Numbered};
-use crate::store::chosen::{AnyAlgorithm, Chosen, Hasher, Kind, NoStore};
 use crate::store::{Capacity, When, WhenFull};
 use crate::telemetry::{CheckTimer, Meters};
 

@@ -40,6 +40,7 @@
 mod answer;
 #[cfg(feature = "redis")]
 mod awaited;
+mod chosen;
 mod config;
 mod decide;
 mod descriptors;
@@ -65,6 +66,7 @@ use std::time::Duration;
 
 use self::answer::Decided;
 pub use self::answer::{Answer, Applied, Code, Status, Verdict};
+use self::chosen::Hasher;
 pub use self::config::{Config, ConfigError, Domain, Problem};
 use self::decide::{Asks, Observers};
 pub use self::descriptors::{Added, Descriptors};
@@ -81,7 +83,6 @@ pub use self::watch::Watcher;
 use crate::clock::{Clock, QuantaClock, Timestamp};
 use crate::decision::{Decision, Outcome};
 use crate::store::adjustable::Published;
-use crate::store::chosen::Hasher;
 use crate::store::verb::{Store as _, When};
 use crate::sync::{Loaded, fence_after_rmw};
 use crate::telemetry::{Counts, DeniedKey, Reading, RefusalLog, ReloadCounts, Reloads, TopDenied};

@@ -7,10 +7,10 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use super::chosen::Hasher;
 use super::live::Active;
 use super::spec::{Algorithm, Limit, Metric, Rule, Store, Unit};
 use crate::quota::Quota;
-use crate::store::chosen::Hasher;
 
 /// The first place of those rules, behind all rules of any file.
 const FIRST: u32 = u32::MAX - 7;

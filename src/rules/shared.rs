@@ -9,6 +9,7 @@ use std::pin::Pin;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
+use super::chosen::NoStore;
 use super::spec::{self, Mode, OnFailure, Shared};
 use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError};
@@ -16,7 +17,6 @@ use crate::redis::{
     Answer, AtomicLimiter, BlockingClient, BlockingInProcess, BlockingLeaseLimiter, BlockingWriteBackLimiter,
     BuildError, Builder, Client, DecidedBy, Health, InProcess, LeaseLimiter, Limit, WriteBackLimiter,
 };
-use crate::store::chosen::NoStore;
 use crate::telemetry::{Event, Reading, Readings};
 
 /// The server of [`RulesBuilder::redis`](super::RulesBuilder::redis).

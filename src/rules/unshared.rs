@@ -1,9 +1,9 @@
 //! Rules that processes share, in a program that was built without Redis: there are none.
 
+use super::chosen::NoStore;
 use super::spec::{Algorithm, Shared};
 use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError};
-use crate::store::chosen::NoStore;
 use crate::telemetry::{Event, Reading};
 
 /// Who decided, of a rule that processes share; nobody.

@@ -21,7 +21,7 @@ pub use self::components::RateComponents;
 use self::counts::{Counts, Seen};
 use super::SketchError;
 use crate::clock::{Clock, QuantaClock, Timestamp};
-use crate::store::{Clocked, Time};
+use crate::latest::{Clocked, Time};
 
 /// Counts events of any number of keys by windows of time, in constant memory: how many in this window, and
 /// at which rate in the last.

@@ -3,17 +3,14 @@
 #[cfg(feature = "std")]
 pub(crate) mod adjustable;
 mod by_hash;
-#[cfg(feature = "rules")]
-pub(crate) mod chosen;
 pub(crate) mod compact;
 mod direct;
 #[cfg(feature = "std")]
 pub(crate) mod keyed;
-mod latest;
-pub(crate) mod prefetch;
 #[cfg(feature = "std")]
 pub(crate) mod sketch;
 pub(crate) mod state;
+mod timed;
 pub(crate) mod verb;
 
 #[cfg(feature = "std")]
@@ -24,7 +21,6 @@ pub use self::compact::{Capacity, CapacityError, Compact, Gauges, Overflow, Snap
 pub use self::direct::Direct;
 #[cfg(feature = "std")]
 pub use self::keyed::{Keyed, Lookup, WhenFull};
-pub(crate) use self::latest::{Clocked, Given, Latest, Time};
 #[cfg(feature = "std")]
 pub use self::sketch::{Saturation, Sketch};
 pub(crate) use self::verb::{ManyKeys, Rebuild, Store, Verb, When};

@@ -202,4 +202,4 @@ macro_rules! answers_are_tickets {
     };
 }
 
-pub(super) use answers_are_tickets;
+pub(crate) use answers_are_tickets;

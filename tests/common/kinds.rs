@@ -1,7 +1,7 @@
 //! Every algorithm by name, and its oracle.
 
 use super::oracle::{
-    Aligned, Bucket, FirstUse, Fixed, Gcra, Interval, Log, Meter, Oracle, Queue, Sliding, Spacing, Spec, Sub,
+    Aligned, Bucket, Fixed, Gcra, Interval, Log, Meter, Oracle, Queue, Sliding, Spacing, Spec, Sub,
 };
 /// An algorithm and its options.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Kind {
             Self::Aligned(origin) => Box::new(Aligned::new(spec, origin)),
             Self::Adaptive(origin) => Box::new(Aligned::adaptive(spec, origin)),
             Self::Fixed => Box::new(Fixed::new(spec)),
-            Self::FirstUse => Box::new(FirstUse::new(spec)),
+            Self::FirstUse => Box::new(Fixed::from_first_use(spec)),
             Self::Sliding => Box::new(Sliding::new(spec)),
             Self::SlidingStrict => Box::new(Sliding::strict(spec)),
             Self::Sub(parts) => Box::new(Sub::new(spec, parts)),

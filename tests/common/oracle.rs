@@ -20,7 +20,7 @@ mod window;
 pub(crate) use bucket::{Bucket, Gcra, Meter, Queue};
 pub(crate) use log::{Log, Spacing};
 pub(crate) use refill::{Aligned, Interval};
-pub(crate) use window::{FirstUse, Fixed, Sliding, Sub};
+pub(crate) use window::{Fixed, Sliding, Sub};
 
 /// A quota in plain numbers: `limit` units every `period_ns`, and up to `burst` at once.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -65,7 +65,6 @@ fn with_room<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, kind: Kind, 
     let limiter = limiter(algorithm, overflow, ROOMY, clock.clone());
     let reading = Reading::of(&limiter);
     let keys = size.keys;
-    let present = |round: u64, key: u64| (key * 7 + round * round) % 5 < 2;
     let cell = |round: u64, key: u64| index(round * keys + key);
     let admitted: Vec<_> = (0..size.rounds * keys).map(|_| AtomicU64::new(0)).collect();
     in_rounds(
@@ -74,12 +73,7 @@ fn with_room<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, kind: Kind, 
         |thread, round| {
             let mut random = Random(thread * 1_000 + round);
             for turn in 0..spec.burst.max(spec.limit) + 1 {
-                let (first, stride) =
-                    (random.below(keys), if thread.is_multiple_of(2) { 1 } else { keys - 1 });
-                let order: Vec<u64> = (0..keys)
-                    .map(|step| (first + step * stride) % keys)
-                    .filter(|key| present(round, *key))
-                    .collect();
+                let order: Vec<u64> = walk(keys, round, thread, &mut random).collect();
                 offer(&limiter, &order, (thread + turn).is_multiple_of(3), |key| {
                     admitted[cell(round, key)].fetch_add(1, Ordering::Relaxed);
                 });
@@ -113,7 +107,7 @@ fn without_room<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, kind: Kin
             let mut random = Random(thread * 1_000 + round);
             // All threads begin with the same few, so that they race for first sights.
             let mut order: Vec<u64> = (0..4).map(|key| (key * 11 + round) % keys).collect();
-            order.extend((0..2 * keys).map(|_| random.below(keys).min(random.below(keys))));
+            order.extend((0..2 * keys).map(|_| random.hot_and_cold(keys)));
             for chunk in order.chunks(20) {
                 offer(&limiter, chunk, random.below(3) == 0, |key| {
                     admitted[cell(round, key)].fetch_add(1, Ordering::Relaxed);
@@ -186,7 +180,6 @@ fn while_time_runs<A: CompactAlgorithm>(
 }
 
 /// Real time and periods of microseconds, so that keys fall idle between one check and the next.
-#[expect(clippy::disallowed_methods, reason = "the clocks under test are measured by another")]
 fn by_a_real_clock<A: CompactAlgorithm, C: Clock + Sync>(
     algorithm: A,
     clock: C,
@@ -195,24 +188,10 @@ fn by_a_real_clock<A: CompactAlgorithm, C: Clock + Sync>(
     size: Size,
 ) {
     let limiter = limiter(algorithm, overflow, ROOMY, clock);
-    let admitted: Vec<_> = (0..size.keys).map(|_| AtomicU64::new(0)).collect();
-    let start = Instant::now();
-    in_rounds(
-        1,
-        |_| (),
-        |thread, _| {
-            let mut random = Random(thread);
-            while start.elapsed() < size.real_time {
-                for _ in 0..64 {
-                    let key = random.below(size.keys).min(random.below(size.keys));
-                    let allowed = u64::from(limiter.check(&key).is_allowed());
-                    admitted[index(key)].fetch_add(allowed, Ordering::Relaxed);
-                }
-            }
-        },
-    );
-    // Two clocks may run apart: a thousandth and a tenth of a millisecond are far more than they do.
-    let elapsed = start.elapsed().as_nanos() * 1_001 / 1_000 + 100_000;
+    let (admitted, elapsed) = in_real_time(size, size.keys, |random| {
+        let key = random.hot_and_cold(size.keys);
+        limiter.check(&key).is_allowed().then_some((key, 1))
+    });
     within(&admitted, bound(elapsed + Reading::of(&limiter).tick_ns()), &"a real clock");
 }
 

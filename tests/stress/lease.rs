@@ -18,25 +18,10 @@ fn one_limit<A: LeaseAlgorithm>(
     stripes: usize,
     size: Size,
 ) {
-    let times = times(spec, size.rounds);
     let clock = ManualClock::new(Timestamp::ZERO);
     let builder = RateLimiter::builder(algorithm).clock(clock.clone());
     let limiter = builder.stripes(stripes).lease_life(LIFE).striped();
-    let admitted: Vec<_> = times.iter().map(|_| AtomicU64::new(0)).collect();
-    in_rounds(
-        size.rounds,
-        |round| clock.set(Timestamp::from_nanos(times[index(round)])),
-        |_, round| {
-            for _ in 0..spec.burst.max(spec.limit) + 1 {
-                let allowed = u64::from(limiter.check().is_allowed());
-                admitted[index(round)].fetch_add(allowed, Ordering::Relaxed);
-            }
-        },
-    );
-    for (round, now) in times.iter().enumerate() {
-        let expected = admissions(&mut *oracle, *now);
-        assert_eq!(admitted[round].load(Ordering::Relaxed), expected, "round {round}, {limiter:?}");
-    }
+    until_refused(|| limiter.check().is_allowed(), &clock, &mut *oracle, spec, size, &limiter);
 }
 
 /// Threads spend, take from each other and put back, with costs of all sizes, while time runs: never more
@@ -76,28 +61,13 @@ fn while_leases_expire<A: LeaseAlgorithm>(
 }
 
 /// Lives of microseconds by a real clock, so that leases expire between one check and the next.
-#[expect(clippy::disallowed_methods, reason = "the clock under test is measured by another")]
 fn by_a_real_clock<A: LeaseAlgorithm>(algorithm: A, oracle: &dyn Oracle, stripes: usize, size: Size) {
-    let start = Instant::now();
     let limiter =
         RateLimiter::builder(algorithm).stripes(stripes).lease_life(Duration::from_micros(80)).striped();
-    let admitted = [AtomicU64::new(0)];
-    in_rounds(
-        1,
-        |_| (),
-        |thread, _| {
-            let mut random = Random(thread);
-            while start.elapsed() < size.real_time {
-                for _ in 0..64 {
-                    let cost = 1 + random.below(3);
-                    if limiter.check_n(cost).is_allowed() {
-                        admitted[0].fetch_add(cost, Ordering::Relaxed);
-                    }
-                }
-            }
-        },
-    );
-    let elapsed = start.elapsed().as_nanos() * 1_001 / 1_000 + 100_000;
+    let (admitted, elapsed) = in_real_time(size, 1, |random| {
+        let cost = 1 + random.below(3);
+        limiter.check_n(cost).is_allowed().then_some((0, cost))
+    });
     within(&admitted, oracle.most_in(elapsed), &limiter);
 }
 

@@ -22,7 +22,6 @@ fn in_still_rounds<A: WindowAlgorithm>(algorithm: A, bytes: usize, kind: Kind, s
     let clock = ManualClock::new(Timestamp::ZERO);
     let limiter = limiter(algorithm, bytes, clock.clone());
     let keys = size.keys;
-    let present = |round: u64, key: u64| (key * 7 + round * round) % 5 < 2;
     let cell = |round: u64, key: u64| index(round * keys + key);
     let admitted: Vec<_> = (0..size.rounds * keys).map(|_| AtomicU64::new(0)).collect();
     in_rounds(
@@ -31,12 +30,7 @@ fn in_still_rounds<A: WindowAlgorithm>(algorithm: A, bytes: usize, kind: Kind, s
         |thread, round| {
             let mut random = Random(thread * 1_000 + round);
             for turn in 0..spec.limit + 1 {
-                let (first, stride) =
-                    (random.below(keys), if thread.is_multiple_of(2) { 1 } else { keys - 1 });
-                let order: Vec<u64> = (0..keys)
-                    .map(|step| (first + step * stride) % keys)
-                    .filter(|key| present(round, *key))
-                    .collect();
+                let order: Vec<u64> = walk(keys, round, thread, &mut random).collect();
                 offer(&limiter, &order, (thread + turn).is_multiple_of(3), |key| {
                     admitted[cell(round, key)].fetch_add(1, Ordering::Relaxed);
                 });

@@ -1,5 +1,6 @@
 //! Windows whose counts are kept somewhere else than in one word.
 
+use super::window::CountedWindows;
 use super::{Narrow, Narrowed, SlidingWord, WindowWord};
 use crate::algorithm::Algorithm;
 
@@ -16,11 +17,20 @@ pub trait Counted: Narrow {
     /// Whether the last window's count matters.
     const LAST: bool;
 
+    /// The windows.
+    fn windows(&self) -> &CountedWindows;
+
     /// The length of a window, in nanoseconds.
-    fn window_ns(&self) -> u64;
+    #[inline]
+    fn window_ns(&self) -> u64 {
+        self.windows().window_ns
+    }
 
     /// How many units a window has room for.
-    fn limit(&self) -> u64;
+    #[inline]
+    fn limit(&self) -> u64 {
+        self.windows().limit
+    }
 
     /// The same with room for counts that `other` has room for, of windows as long.
     #[cfg(feature = "rules")]
@@ -32,63 +42,50 @@ pub trait Counted: Narrow {
     fn ahead(&self, later: u64, last: u64, used: u64) -> u64;
 
     /// The count of the window that counts, in a state so far ahead.
-    fn used(&self, ahead: u64) -> u64;
+    #[inline]
+    fn used(&self, ahead: u64) -> u64 {
+        ahead & self.windows().mask()
+    }
 }
 
 impl Counted for WindowWord {
     const LAST: bool = false;
 
-    fn window_ns(&self) -> u64 {
-        self.window_ns
-    }
-
-    fn limit(&self) -> u64 {
-        self.limit
+    #[inline]
+    fn windows(&self) -> &CountedWindows {
+        &self.windows
     }
 
     #[cfg(feature = "rules")]
     fn with_room_of(mut self, other: &Self) -> Self {
-        self.count_bits = self.count_bits.max(other.count_bits);
+        self.windows = self.windows.with_room_of(&other.windows);
         self
     }
 
     #[inline]
     fn ahead(&self, later: u64, _last: u64, used: u64) -> u64 {
-        (later << self.count_bits) | used.min((1 << self.count_bits) - 1)
-    }
-
-    #[inline]
-    fn used(&self, ahead: u64) -> u64 {
-        ahead & ((1 << self.count_bits) - 1)
+        (later << self.windows.count_bits) | used.min(self.windows.mask())
     }
 }
 
 impl Counted for SlidingWord {
     const LAST: bool = true;
 
-    fn window_ns(&self) -> u64 {
-        self.window_ns
-    }
-
-    fn limit(&self) -> u64 {
-        self.limit
+    #[inline]
+    fn windows(&self) -> &CountedWindows {
+        &self.windows
     }
 
     #[cfg(feature = "rules")]
     fn with_room_of(mut self, other: &Self) -> Self {
-        self.count_bits = self.count_bits.max(other.count_bits);
+        self.windows = self.windows.with_room_of(&other.windows);
         self
     }
 
     /// The reference is the window before now's, so that one later is now's.
     #[inline]
     fn ahead(&self, later: u64, last: u64, used: u64) -> u64 {
-        let most = (1 << self.count_bits) - 1;
-        ((later + 1) << (2 * self.count_bits)) | (last.min(most) << self.count_bits) | used.min(most)
-    }
-
-    #[inline]
-    fn used(&self, ahead: u64) -> u64 {
-        ahead & ((1 << self.count_bits) - 1)
+        let (bits, most) = (self.windows.count_bits, self.windows.mask());
+        ((later + 1) << (2 * bits)) | (last.min(most) << bits) | used.min(most)
     }
 }

@@ -33,8 +33,8 @@ use crate::quota::{Quota, QuotaError};
 
 /// An algorithm that the [`Compact`](crate::Compact) store can hold: its state fits forty bits. Sealed.
 ///
-/// GCRA, the greedy token bucket, both leaky buckets, minimum spacing, and the aligned fixed window as long as 33 bits
-/// hold the limit; the sliding window of two counts up to 65,535 each.
+/// GCRA, the greedy token bucket, both leaky buckets and minimum spacing; the aligned fixed window, up to 8,573,190,079
+/// units, and the sliding window of two counts up to 65,407 each.
 pub trait CompactAlgorithm: Algorithm + Narrowed {}
 
 impl<A: Algorithm + Narrowed> CompactAlgorithm for A {}

@@ -1,10 +1,9 @@
 //! The sliding-window counter of two windows in forty bits.
 
-use super::ticks::TickRate;
-use super::window::{count_bits, most, same_period, same_time, until};
+use super::window::CountedWindows;
 use super::{Narrow, Verdict};
 use crate::decision::{Decision, Facts, Outcome};
-use crate::quota::{Quota, QuotaError, Reason};
+use crate::quota::{Quota, QuotaError};
 
 /// ```text
 /// state = [ window index, modulo 2^(40 − 2·bits) | previous count : bits | count : bits ]
@@ -13,15 +12,12 @@ use crate::quota::{Quota, QuotaError, Reason};
 /// back. Grows by index, and within a window by count.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct SlidingWord {
-    windows: TickRate,
-    pub(super) window_ns: u64,
-    pub(super) limit: u64,
-    pub(super) count_bits: u32,
+    pub(super) windows: CountedWindows,
     strict: bool,
 }
 
 impl SlidingWord {
-    /// Windows of the quota's period, with room for the limits of `tiers`, and for `overdraft` units above the limit.
+    /// See [`CountedWindows::new`].
     pub(crate) fn new(
         algorithm: &'static str,
         quota: &Quota,
@@ -29,22 +25,12 @@ impl SlidingWord {
         overdraft: u64,
         strict: bool,
     ) -> Result<Self, QuotaError> {
-        for tier in tiers {
-            same_period(algorithm, quota.period_ns(), tier)?;
-        }
-        let largest = tiers.iter().map(Quota::limit).fold(quota.limit().saturating_add(overdraft), u64::max);
-        let window_ns = quota.period_ns();
-        let count_bits = count_bits(algorithm, largest, window_ns, 2)?;
-        Ok(Self { windows: TickRate::new(1, window_ns), window_ns, limit: quota.limit(), count_bits, strict })
+        Ok(Self { windows: CountedWindows::new(algorithm, quota, tiers, overdraft, 2)?, strict })
     }
 
     /// Another limit for single calls.
     pub(crate) fn tier(&self, algorithm: &'static str, quota: &Quota) -> Result<Self, QuotaError> {
-        same_period(algorithm, self.window_ns, quota)?;
-        if count_bits(algorithm, quota.limit(), self.window_ns, 2)? > self.count_bits {
-            return Err(Reason::Undeclared { algorithm }.into());
-        }
-        Ok(Self { limit: quota.limit(), ..*self })
+        Ok(Self { windows: self.windows.tier(algorithm, quota, 2)?, ..*self })
     }
 }
 
@@ -63,8 +49,8 @@ struct View {
 impl SlidingWord {
     #[inline]
     fn view(&self, ahead: u64, now_ns: u64) -> View {
-        let Self { windows, window_ns, count_bits, .. } = *self;
-        let mask = (1 << count_bits) - 1;
+        let Self { windows, .. } = self;
+        let (count_bits, mask) = (windows.count_bits, windows.mask());
         let (stored, previous, current) =
             (ahead >> (2 * count_bits), (ahead >> count_bits) & mask, ahead & mask);
         // Relative to the last window: 0 is the last one, 1 is now's, more is a time that stepped back.
@@ -72,8 +58,8 @@ impl SlidingWord {
             0 => (0, current, 0),
             stored => (stored - 1, previous, current),
         };
-        let to_end_ns = until(windows.floor(now_ns), later + 1, window_ns, now_ns);
-        View { later, previous, current, to_end_ns, left_ns: to_end_ns.min(window_ns) }
+        let to_end_ns = windows.ends_in_ns(later, now_ns);
+        View { later, previous, current, to_end_ns, left_ns: to_end_ns.min(windows.window_ns) }
     }
 }
 
@@ -86,7 +72,7 @@ impl Narrow for SlidingWord {
     /// The window before now's: a state of that window still counts.
     #[inline]
     fn reference(&self, now_ns: u64) -> u64 {
-        self.windows.floor(now_ns).wrapping_sub(1) << (2 * self.count_bits)
+        self.windows.index(now_ns).wrapping_sub(1) << (2 * self.windows.count_bits)
     }
 
     #[inline]
@@ -94,25 +80,25 @@ impl Narrow for SlidingWord {
         if cost == 0 {
             return Verdict::Admit(ahead);
         }
-        if cost > self.limit {
+        let CountedWindows { window_ns, limit, count_bits, .. } = self.windows;
+        if cost > limit {
             return Verdict::Never;
         }
         let View { later, previous, current, left_ns, .. } = self.view(ahead, now_ns);
-        let admitted = match self.limit.saturating_sub(current).checked_sub(cost) {
+        let admitted = match limit.saturating_sub(current).checked_sub(cost) {
             None => false,
             Some(_) if previous == 0 => true,
             Some(room) => {
                 // As in the wide form: floor(p·left/W) <= room, or ceil.
-                let room = u128::from(room) * u128::from(self.window_ns);
+                let room = u128::from(room) * u128::from(window_ns);
                 let weighted = u128::from(previous) * u128::from(left_ns);
-                if self.strict { weighted <= room } else { weighted < room + u128::from(self.window_ns) }
+                if self.strict { weighted <= room } else { weighted < room + u128::from(window_ns) }
             }
         };
         if !admitted {
             return Verdict::Deny;
         }
-        let counts = (previous << self.count_bits) | (current + cost);
-        Verdict::Admit(((later + 1) << (2 * self.count_bits)) | counts)
+        Verdict::Admit(((later + 1) << (2 * count_bits)) | (previous << count_bits) | (current + cost))
     }
 
     #[inline]
@@ -125,9 +111,9 @@ impl Narrow for SlidingWord {
         cost: u64,
     ) -> Decision {
         let View { previous, current, left_ns, to_end_ns, .. } = self.view(ahead, now_ns);
-        let (window_ns, ceil) = (self.window_ns, self.strict);
+        let Self { windows: CountedWindows { window_ns, limit, .. }, strict: ceil } = *self;
         let facts = Facts::Blend { previous, current, left_ns, to_end_ns, window_ns, ceil };
-        let decision = Decision::new(outcome, cost, self.limit, now_ns, facts);
+        let decision = Decision::new(outcome, cost, limit, now_ns, facts);
         if charged { decision } else { decision.uncharged() }
     }
 
@@ -136,9 +122,9 @@ impl Narrow for SlidingWord {
             return (ahead, 0);
         }
         let View { later, previous, current, .. } = self.view(ahead, now_ns);
-        let units = cost.min(most(self.count_bits).max(self.limit).saturating_sub(current));
-        let counts = (previous << self.count_bits) | (current + units);
-        (((later + 1) << (2 * self.count_bits)) | counts, units)
+        let (units, count_bits) =
+            (cost.min(self.windows.most().saturating_sub(current)), self.windows.count_bits);
+        (((later + 1) << (2 * count_bits)) | (previous << count_bits) | (current + units), units)
     }
 
     fn give_back(
@@ -152,25 +138,25 @@ impl Narrow for SlidingWord {
             return None;
         };
         let view = self.view(ahead, now_ns);
-        let same =
-            window_ns == self.window_ns && same_time((charge.at_ns(), to_end_ns), (now_ns, view.to_end_ns));
+        let same = self.windows.counted(charge, (window_ns, to_end_ns), (now_ns, view.to_end_ns));
         let units = units.min(charge.charged()).min(view.current);
         (same && units > 0).then(|| (ahead - units, units))
     }
 
     fn horizon(&self) -> u64 {
-        2 << (2 * self.count_bits)
+        2 << (2 * self.windows.count_bits)
     }
 
     fn span_ns(&self, states: u64) -> u64 {
-        (states >> (2 * self.count_bits)).saturating_mul(self.window_ns)
+        (states >> (2 * self.windows.count_bits)).saturating_mul(self.windows.window_ns)
     }
 
     fn reads(&self, other: &Self) -> bool {
-        (self.window_ns, self.count_bits, self.strict) == (other.window_ns, other.count_bits, other.strict)
+        let same = |word: &Self| (word.windows.window_ns, word.windows.count_bits, word.strict);
+        same(self) == same(other)
     }
 
     fn layout(&self) -> [u64; 3] {
-        [self.window_ns, u64::from(self.count_bits), 2]
+        [self.windows.window_ns, u64::from(self.windows.count_bits), 2]
     }
 }

@@ -10,26 +10,29 @@ const MIN_INDEX_BITS: u32 = 7;
 /// Half the range of indices must be longer than any thread is preempted for.
 const MIN_HALF_RANGE_NS: u128 = 1_000_000_000;
 
+/// Aligned windows by number, and counts of units in them: what the words of windows are made of.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct CountedWindows {
+    /// Which window a time lies in.
+    indices: TickRate,
+    pub(super) window_ns: u64,
+    /// The units that a window has room for.
+    pub(super) limit: u64,
+    pub(super) count_bits: u32,
+}
+
 /// ```text
 /// state = [ window index, modulo 2^(40 − bits) | count : bits ]
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct WindowWord {
-    windows: TickRate,
-    pub(super) window_ns: u64,
-    pub(super) limit: u64,
-    pub(super) count_bits: u32,
+    pub(super) windows: CountedWindows,
 }
 
-/// Bits for counts up to `largest`, if the index keeps enough of them.
+/// Bits for counts up to `largest`, of which a word has so many, if the index keeps enough of them.
 ///
 /// Counts may be rounded up to 1/1024 of their range (by the spill sketch) without reaching the next window.
-pub(super) fn count_bits(
-    algorithm: &'static str,
-    largest: u64,
-    window_ns: u64,
-    counts: u32,
-) -> Result<u32, QuotaError> {
+fn count_bits(algorithm: &'static str, largest: u64, window_ns: u64, counts: u32) -> Result<u32, QuotaError> {
     let with_margin = u128::from(largest) + u128::from(largest >> 9) + 1;
     let bits = u128::BITS - with_margin.leading_zeros();
     let refused = |max_bits: u32| {
@@ -56,40 +59,83 @@ pub(super) fn count_bits(
     Ok(bits)
 }
 
-/// The most units that are counted in so many bits: with the margin for rounding up.
-pub(super) const fn most(count_bits: u32) -> u64 {
-    let all = (1 << count_bits) - 1;
-    all - (all >> 9) - 1
-}
-
-impl WindowWord {
-    /// Windows of the quota's period, with room for the limits of `tiers`, and for `overdraft` units above the limit.
-    pub(crate) fn new(
+impl CountedWindows {
+    /// Windows of the quota's period, with room for the limits of `tiers`, and for `overdraft` units above the limit; a word
+    /// has so many `counts` beside the index.
+    pub(super) fn new(
         algorithm: &'static str,
         quota: &Quota,
         tiers: &[Quota],
         overdraft: u64,
+        counts: u32,
     ) -> Result<Self, QuotaError> {
+        let (window_ns, limit) = (quota.period_ns(), quota.limit());
         for tier in tiers {
-            same_period(algorithm, quota.period_ns(), tier)?;
+            same_period(algorithm, window_ns, tier)?;
         }
-        let largest = tiers.iter().map(Quota::limit).fold(quota.limit().saturating_add(overdraft), u64::max);
-        let window_ns = quota.period_ns();
-        let count_bits = count_bits(algorithm, largest, window_ns, 1)?;
-        Ok(Self { windows: TickRate::new(1, window_ns), window_ns, limit: quota.limit(), count_bits })
+        let largest = tiers.iter().map(Quota::limit).fold(limit.saturating_add(overdraft), u64::max);
+        let count_bits = count_bits(algorithm, largest, window_ns, counts)?;
+        Ok(Self { indices: TickRate::new(1, window_ns), window_ns, limit, count_bits })
     }
 
     /// Another limit for single calls.
-    pub(crate) fn tier(&self, algorithm: &'static str, quota: &Quota) -> Result<Self, QuotaError> {
+    pub(super) fn tier(
+        &self,
+        algorithm: &'static str,
+        quota: &Quota,
+        counts: u32,
+    ) -> Result<Self, QuotaError> {
         same_period(algorithm, self.window_ns, quota)?;
-        if count_bits(algorithm, quota.limit(), self.window_ns, 1)? > self.count_bits {
+        if count_bits(algorithm, quota.limit(), self.window_ns, counts)? > self.count_bits {
             return Err(Reason::Undeclared { algorithm }.into());
         }
         Ok(Self { limit: quota.limit(), ..*self })
     }
+
+    /// The same with counts as long as those of `other`, if these are shorter.
+    #[cfg(feature = "rules")]
+    pub(super) fn with_room_of(self, other: &Self) -> Self {
+        Self { count_bits: self.count_bits.max(other.count_bits), ..self }
+    }
+
+    /// The window that a time lies in, modulo 2⁶⁴.
+    #[inline]
+    pub(super) fn index(&self, now_ns: u64) -> u64 {
+        self.indices.floor(now_ns)
+    }
+
+    /// All ones: the bits of a count.
+    #[inline]
+    pub(super) const fn mask(&self) -> u64 {
+        (1 << self.count_bits) - 1
+    }
+
+    /// The most units that a window can be charged, room or not: with the margin for rounding up.
+    pub(super) fn most(&self) -> u64 {
+        let all = self.mask();
+        (all - (all >> 9) - 1).max(self.limit)
+    }
+
+    /// From `now_ns` to the end of the window that is `later` windows after its own.
+    #[inline]
+    pub(super) fn ends_in_ns(&self, later: u64, now_ns: u64) -> u64 {
+        let end = (u128::from(self.index(now_ns)) + u128::from(later) + 1) * u128::from(self.window_ns);
+        u64::try_from(end.saturating_sub(u128::from(now_ns))).unwrap_or(u64::MAX)
+    }
+
+    /// Whether a charge was counted in the window that ends in `to_end_ns`, by the length of its own and the time to its end.
+    pub(super) fn counted(
+        &self,
+        charge: &Decision,
+        (length_ns, charge_to_end_ns): (u64, u64),
+        (now_ns, to_end_ns): (u64, u64),
+    ) -> bool {
+        let end = |at_ns: u64, after_ns: u64| u128::from(at_ns) + u128::from(after_ns);
+        length_ns == self.window_ns && end(charge.at_ns(), charge_to_end_ns) == end(now_ns, to_end_ns)
+    }
 }
 
-pub(super) fn same_period(algorithm: &'static str, window_ns: u64, quota: &Quota) -> Result<(), QuotaError> {
+fn same_period(algorithm: &'static str, window_ns: u64, quota: &Quota) -> Result<(), QuotaError> {
     if quota.period_ns() == window_ns {
         Ok(())
     } else {
@@ -97,16 +143,27 @@ pub(super) fn same_period(algorithm: &'static str, window_ns: u64, quota: &Quota
     }
 }
 
-/// Whether two times are one, each so long after another.
-pub(super) fn same_time((a_ns, after_a_ns): (u64, u64), (b_ns, after_b_ns): (u64, u64)) -> bool {
-    u128::from(a_ns) + u128::from(after_a_ns) == u128::from(b_ns) + u128::from(after_b_ns)
-}
+impl WindowWord {
+    /// See [`CountedWindows::new`].
+    pub(crate) fn new(
+        algorithm: &'static str,
+        quota: &Quota,
+        tiers: &[Quota],
+        overdraft: u64,
+    ) -> Result<Self, QuotaError> {
+        Ok(Self { windows: CountedWindows::new(algorithm, quota, tiers, overdraft, 1)? })
+    }
 
-/// From `now_ns` to the beginning of a window that is `windows` later than the one at `index`.
-#[inline]
-pub(super) fn until(index: u64, windows: u64, window_ns: u64, now_ns: u64) -> u64 {
-    let start = (u128::from(index) + u128::from(windows)) * u128::from(window_ns);
-    u64::try_from(start.saturating_sub(u128::from(now_ns))).unwrap_or(u64::MAX)
+    /// Another limit for single calls.
+    pub(crate) fn tier(&self, algorithm: &'static str, quota: &Quota) -> Result<Self, QuotaError> {
+        Ok(Self { windows: self.windows.tier(algorithm, quota, 1)? })
+    }
+
+    /// How many windows after now's a state is, and its count.
+    #[inline]
+    const fn unpack(&self, ahead: u64) -> (u64, u64) {
+        (ahead >> self.windows.count_bits, ahead & self.windows.mask())
+    }
 }
 
 impl Narrow for WindowWord {
@@ -117,15 +174,16 @@ impl Narrow for WindowWord {
 
     #[inline]
     fn reference(&self, now_ns: u64) -> u64 {
-        self.windows.floor(now_ns) << self.count_bits
+        self.windows.index(now_ns) << self.windows.count_bits
     }
 
     #[inline(always)]
     fn judge(&self, ahead: u64, _now_ns: u64, cost: u64) -> Verdict {
-        let used = ahead & ((1 << self.count_bits) - 1);
-        if cost > self.limit {
+        let (_, used) = self.unpack(ahead);
+        let limit = self.windows.limit;
+        if cost > limit {
             Verdict::Never
-        } else if cost > 0 && cost > self.limit.saturating_sub(used) {
+        } else if cost > 0 && cost > limit.saturating_sub(used) {
             // Under a quota by call, more may be used than this limit.
             Verdict::Deny
         } else {
@@ -143,17 +201,18 @@ impl Narrow for WindowWord {
         cost: u64,
     ) -> Decision {
         // A time before the window that counts is taken as its beginning.
-        let (later, used) = (ahead >> self.count_bits, ahead & ((1 << self.count_bits) - 1));
-        let to_boundary_ns = until(self.windows.floor(now_ns), later + 1, self.window_ns, now_ns);
-        let (batch, period_ns) = (u64::MAX, self.window_ns);
+        let (later, used) = self.unpack(ahead);
+        let to_boundary_ns = self.windows.ends_in_ns(later, now_ns);
+        let CountedWindows { window_ns: period_ns, limit, .. } = self.windows;
+        let batch = u64::MAX;
         let facts = Facts::Batch { used, raised: 0, batch, to_boundary_ns, period_ns };
-        let decision = Decision::new(outcome, cost, self.limit, now_ns, facts);
+        let decision = Decision::new(outcome, cost, limit, now_ns, facts);
         if charged { decision } else { decision.uncharged() }
     }
 
     fn force(&self, ahead: u64, _now_ns: u64, cost: u64) -> (u64, u64) {
-        let used = ahead & ((1 << self.count_bits) - 1);
-        let units = cost.min(most(self.count_bits).max(self.limit).saturating_sub(used));
+        let (_, used) = self.unpack(ahead);
+        let units = cost.min(self.windows.most().saturating_sub(used));
         (ahead + units, units)
     }
 
@@ -167,26 +226,27 @@ impl Narrow for WindowWord {
         let &Facts::Batch { to_boundary_ns, period_ns, .. } = charge.facts() else {
             return None;
         };
-        let (later, used) = (ahead >> self.count_bits, ahead & ((1 << self.count_bits) - 1));
-        let ends = until(self.windows.floor(now_ns), later + 1, self.window_ns, now_ns);
-        let same = period_ns == self.window_ns && same_time((charge.at_ns(), to_boundary_ns), (now_ns, ends));
+        let (later, used) = self.unpack(ahead);
+        let here = (now_ns, self.windows.ends_in_ns(later, now_ns));
+        let same = self.windows.counted(charge, (period_ns, to_boundary_ns), here);
         let units = units.min(charge.charged()).min(used);
         (same && units > 0).then(|| (ahead - units, units))
     }
 
     fn horizon(&self) -> u64 {
-        1 << self.count_bits
+        1 << self.windows.count_bits
     }
 
     fn span_ns(&self, states: u64) -> u64 {
-        (states >> self.count_bits).saturating_mul(self.window_ns)
+        (states >> self.windows.count_bits).saturating_mul(self.windows.window_ns)
     }
 
     fn reads(&self, other: &Self) -> bool {
-        (self.window_ns, self.count_bits) == (other.window_ns, other.count_bits)
+        let same = |word: &Self| (word.windows.window_ns, word.windows.count_bits);
+        same(self) == same(other)
     }
 
     fn layout(&self) -> [u64; 3] {
-        [self.window_ns, u64::from(self.count_bits), 1]
+        [self.windows.window_ns, u64::from(self.windows.count_bits), 1]
     }
 }

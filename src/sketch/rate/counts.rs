@@ -33,8 +33,8 @@ use super::super::SketchError;
 use super::super::error::Reason;
 use super::super::window::{Commit, Counters, Rows, Windows};
 use crate::clock::Clock;
-use crate::store::prefetch::can_prefetch_to_write;
-use crate::store::{Given, Latest, Time};
+use crate::latest::{Given, Latest, Time};
+use crate::memory::prefetch::can_prefetch_to_write;
 
 /// How long it takes at least until a tag comes round, and twice how long a thread may be held up: a minute.
 const ROUND_NS: u64 = 60 * 1_000_000_000;

@@ -9,7 +9,7 @@ use crate::sync::thread;
 use super::super::window::{Commit, Counters, Windows};
 use super::counts::{Counted, Counts, Seen};
 use crate::clock::{Clock, Timestamp};
-use crate::store::Clocked;
+use crate::latest::Clocked;
 use crate::sync::Ordering::{Acquire, Release};
 use crate::sync::{AtomicU64, explore as model};
 

@@ -10,9 +10,9 @@
 //! Where a key's words are and how many is known to the compiler ([`Rows`]), so that they are in registers.
 
 use super::{Late, Standing, Windows, parity};
+use crate::memory::prefetch::{prefetch, prefetch_to_write};
 use crate::memory::{Array, Zeroed};
 use crate::sketch::{mix, scale};
-use crate::store::prefetch::{prefetch, prefetch_to_write};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{AcqRel, Acquire};
 

@@ -34,7 +34,7 @@ pub(crate) use self::seen::{Insert, Mark, Seen};
 use crossbeam_utils::CachePadded;
 
 use crate::algorithm::narrow::ticks::TickRate;
-use crate::store::Time;
+use crate::latest::Time;
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed};
 

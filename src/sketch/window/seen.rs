@@ -4,9 +4,9 @@
 //! exactly one is told that it was the first. *No* is certain; *yes* is not: a key may find its bits set by others.
 
 use super::{Late, Standing, Windows, parity};
+use crate::memory::prefetch::prefetch;
 use crate::memory::{Array, Zeroed};
 use crate::sketch::scale;
-use crate::store::prefetch::prefetch;
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{AcqRel, Acquire};
 

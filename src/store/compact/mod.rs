@@ -29,9 +29,10 @@ use crate::algorithm::narrow::Narrow;
 use crate::algorithm::{CompactAlgorithm, Gcra};
 use crate::clock::{Clock, saturating_nanos};
 use crate::decision::{Decision, Outcome};
+use crate::latest::{Clocked, Given, Latest, Once, Time};
 use crate::quota::{Quota, QuotaError, Reason};
 use crate::store::by_hash::ByHash;
-use crate::store::latest::{Clocked, Given, Latest, Once, Time, Timed};
+use crate::store::timed::Timed;
 use crate::store::verb::{Carries, Inherit, ManyKeys, Rebuild, Store, Verb, When};
 
 /// Slots in a bucket; see the design text for what 16 cost and gave.

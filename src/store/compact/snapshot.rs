@@ -19,7 +19,7 @@ use super::{Compact, WAYS};
 use crate::algorithm::CompactAlgorithm;
 use crate::algorithm::narrow::Narrow;
 use crate::clock::Clock;
-use crate::store::latest::{Clocked, Time};
+use crate::latest::{Clocked, Time};
 
 const MAGIC: &[u8; 8] = b"TOLLGATE";
 const VERSION: u32 = 1;

@@ -53,10 +53,10 @@ use super::gauges::{Counters, Gauges, count};
 use super::spill::{Identity, Spill};
 use crate::algorithm::narrow::{Narrow, STATE_BITS, Verdict};
 use crate::decision::{Decision, Outcome};
+use crate::latest::Time;
+use crate::memory::prefetch::prefetch;
 use crate::memory::{Array, Zeroed};
 use crate::sketch::scale;
-use crate::store::latest::Time;
-use crate::store::prefetch::prefetch;
 use crate::store::verb::Verb;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::sync::{AtomicU64, fence, fence_after_rmw};
@@ -321,7 +321,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                     match found {
                         Found::Here { .. } => {
                             let slot = &self.bucket(place.bucket)[slot];
-                            // Ordering: as in `charge`.
+                            // Ordering: as in `charge_as_of`.
                             slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
                         }
                         Found::Absent { ahead, .. } => {
@@ -583,7 +583,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                 return Ok(0);
             }
             time.note(at.now_ns);
-            // Ordering: as in `charge`.
+            // Ordering: as in `charge_as_of`.
             let slot = &self.bucket(place.bucket)[slot];
             slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
             Ok(units)
@@ -600,7 +600,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                     if ahead > 0 {
                         time.note(at.now_ns);
                         let slot = &self.bucket(place.bucket)[slot];
-                        // Ordering: as in `charge`.
+                        // Ordering: as in `charge_as_of`.
                         slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
                     }
                     Ok(ahead > 0)

@@ -56,7 +56,7 @@ where
     H: BuildHasher + Clone,
 {
     fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        let cap = self.cap.as_ref().map(|cap| (cap.max, cap.overflow));
+        let cap = self.cap.as_ref().map(|cap| (cap.max, cap.when_full));
         let layout = Layout { capacity: self.len(), cap };
         Ok(Self::new(self.algorithm.with_quota(quota)?, self.hasher.clone(), layout))
     }

@@ -122,7 +122,7 @@ pub struct Keyed<K, A: Algorithm = Gcra, H = ahash::RandomState> {
 
 struct Cap {
     max: usize,
-    overflow: WhenFull,
+    when_full: WhenFull,
     /// Keys held or about to be. Only stores with a cap pay for this shared line, and only at first sight and removal.
     held: CachePadded<AtomicUsize>,
 }
@@ -150,9 +150,9 @@ where
             algorithm,
             hasher,
             table: Table::new(buckets.ilog2(), stripes),
-            cap: layout.cap.map(|(max, overflow)| Cap {
+            cap: layout.cap.map(|(max, when_full)| Cap {
                 max,
-                overflow,
+                when_full,
                 held: CachePadded::new(AtomicUsize::new(0)),
             }),
         }
@@ -329,7 +329,7 @@ where
         {
             return decision;
         }
-        match self.cap.as_ref().map(|cap| cap.overflow) {
+        match self.cap.as_ref().map(|cap| cap.when_full) {
             Some(WhenFull::Deny) => self.full(hash, fresh, now_ns, guard),
             Some(WhenFull::Forget) => match self.forget_one(hash, now_ns, guard) {
                 Some(room) => self.insert(ask, key, hash, fresh, guard, room),
@@ -662,7 +662,7 @@ impl<K, A: Algorithm, H> fmt::Debug for Keyed<K, A, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keyed")
             .field("algorithm", &self.algorithm)
-            .field("cap", &self.cap.as_ref().map(|cap| (cap.max, cap.overflow)))
+            .field("cap", &self.cap.as_ref().map(|cap| (cap.max, cap.when_full)))
             .finish_non_exhaustive()
     }
 }

@@ -39,7 +39,7 @@ use super::list::{
     walk,
 };
 use crate::algorithm::step::Tail;
-use crate::store::prefetch::prefetch;
+use crate::memory::prefetch::prefetch;
 use crate::sync::epoch::Guard;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
 

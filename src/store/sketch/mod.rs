@@ -40,13 +40,14 @@ use crate::algorithm::FixedWindow;
 use crate::algorithm::narrow::{Counted, Verdict, WindowAlgorithm};
 use crate::clock::Clock;
 use crate::decision::{Decision, Outcome};
+use crate::latest::{Clocked, Given, Latest, Once, Time};
 use crate::quota::{QuotaError, Reason};
 use crate::sketch::window::{
     Commit, Counters, Insert, Late, Mark, Moment, Read, Rows, Seen, Windows, tag_bits,
 };
 use crate::store::Capacity;
 use crate::store::by_hash::ByHash;
-use crate::store::latest::{Clocked, Given, Latest, Once, Time, Timed};
+use crate::store::timed::Timed;
 use crate::store::verb::{ManyKeys, Store, Verb, When, answers_are_tickets};
 use crate::sync::fence_after_rmw;
 

@@ -3,17 +3,24 @@
 use super::{Oracle, Spec, touched};
 use std::collections::BTreeMap;
 
-/// A count for each window of the clock.
+/// A count for each window: of the clock, or such as open at the first admission after the last one ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Fixed {
     limit: u128,
     period: u128,
+    from_first_use: bool,
+    /// The start of the newest window, and its count.
     newest: Option<(u128, u128)>,
 }
 
 impl Fixed {
     pub(crate) fn new(spec: Spec) -> Self {
-        Self { limit: spec.limit.into(), period: spec.period_ns.into(), newest: None }
+        let (limit, period) = (spec.limit.into(), spec.period_ns.into());
+        Self { limit, period, from_first_use: false, newest: None }
+    }
+
+    pub(crate) fn from_first_use(spec: Spec) -> Self {
+        Self { from_first_use: true, ..Self::new(spec) }
     }
 
     /// Decides under this limit from now on.
@@ -21,11 +28,12 @@ impl Fixed {
         self.limit = limit.into();
     }
 
+    /// The start of the window, and its count.
     fn view(&self, now: u128) -> (u128, u128) {
-        let index = now / self.period;
         match self.newest {
-            Some((newest, count)) if index <= newest => (newest, count),
-            _ => (index, 0),
+            Some((start, count)) if now < start + self.period => (start, count),
+            _ if self.from_first_use => (now, 0),
+            _ => (now - now % self.period, 0),
         }
     }
 }
@@ -44,52 +52,8 @@ impl Oracle for Fixed {
     }
 
     fn charge(&mut self, now: u128, cost: u64) {
-        let (index, count) = self.view(now);
-        self.newest = Some((index, count + u128::from(cost)));
-    }
-
-    fn most_in(&self, t: u128) -> u128 {
-        self.limit * touched(t, self.period)
-    }
-}
-
-/// A window that opens at the first admission after the last one ended.
-#[derive(Clone, Debug)]
-pub(crate) struct FirstUse {
-    limit: u128,
-    period: u128,
-    open: Option<(u128, u128)>,
-}
-
-impl FirstUse {
-    pub(crate) fn new(spec: Spec) -> Self {
-        Self { limit: spec.limit.into(), period: spec.period_ns.into(), open: None }
-    }
-
-    fn view(&self, now: u128) -> (u128, u128) {
-        match self.open {
-            Some((start, count)) if now < start + self.period => (start, count),
-            _ => (now, 0),
-        }
-    }
-}
-
-impl Oracle for FirstUse {
-    fn copy(&self) -> Box<dyn Oracle> {
-        Box::new(self.clone())
-    }
-
-    fn capacity(&self) -> u64 {
-        super::narrow(self.limit)
-    }
-
-    fn admits(&self, now: u128, cost: u64) -> bool {
-        self.view(now).1 + u128::from(cost) <= self.limit
-    }
-
-    fn charge(&mut self, now: u128, cost: u64) {
         let (start, count) = self.view(now);
-        self.open = Some((start, count + u128::from(cost)));
+        self.newest = Some((start, count + u128::from(cost)));
     }
 
     fn most_in(&self, t: u128) -> u128 {

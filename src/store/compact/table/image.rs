@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::{Full, Moment, Table};
 use crate::algorithm::narrow::{Narrow, STATE_BITS};
 use crate::decision::Decision;
-use crate::store::latest::Time;
+use crate::latest::Time;
 use crate::sync::Ordering::{Acquire, Release};
 use crate::word::{EMPTY, FINGERPRINT_BITS, Word};
 

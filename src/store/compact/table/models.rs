@@ -11,8 +11,8 @@ use super::*;
 use crate::algorithm::narrow::ticks::{Interval, Rate};
 use crate::algorithm::narrow::{TatKind, TatWord};
 use crate::clock::{Clock, Timestamp};
+use crate::latest::{Clocked, Given, Latest};
 use crate::store::Overflow;
-use crate::store::latest::{Clocked, Given, Latest};
 use crate::sync::Ordering::Release;
 
 #[cfg(tollgate_shuttle)]

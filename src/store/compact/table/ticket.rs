@@ -3,7 +3,7 @@
 use super::{Place, Table};
 use crate::algorithm::narrow::{Narrow, STATE_BITS, Verdict};
 use crate::decision::{Decision, Outcome};
-use crate::store::latest::Time;
+use crate::latest::Time;
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{AcqRel, Relaxed};
 use crate::word::{Standing, Word, standing};

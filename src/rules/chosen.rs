@@ -5,13 +5,13 @@
 
 use std::fmt;
 
-use super::verb::{Carries, Inherit, Store, Verb, When, answers_are_tickets};
-use super::{Capacity, Compact, Direct, Gauges, Keyed, Sketch, WhenFull};
 use crate::algorithm::{Algorithm, FixedWindow, Gcra, SlidingLog, SlidingWindow, SubWindow};
 use crate::clock::Clock;
 use crate::decision::Decision;
 use crate::limiter::{Builder, RateLimiter};
 use crate::quota::QuotaError;
+use crate::store::verb::{Carries, Inherit, Store, Verb, When, answers_are_tickets};
+use crate::store::{Capacity, Compact, Direct, Gauges, Keyed, Sketch, WhenFull};
 use crate::telemetry::{Reading, readings_of};
 
 /// Where states are kept.
