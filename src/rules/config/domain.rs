@@ -32,6 +32,19 @@ pub struct Domain {
     shadow: bool,
     rules: Vec<Rule>,
     tree: Tree,
+    files: Files,
+}
+
+/// Of each file the name, and how many rules there are up to its end.
+#[derive(Debug)]
+pub(in crate::rules) struct Files(Vec<(Box<str>, usize)>);
+
+impl Files {
+    /// The file of a rule, by its place among the domain's.
+    pub(in crate::rules) fn of(&self, rule: usize) -> &str {
+        let file = self.0.partition_point(|&(_, end)| end <= rule);
+        self.0.get(file).map_or("", |(file, _)| file)
+    }
 }
 
 impl Domain {
@@ -83,13 +96,22 @@ impl Domain {
             before += file.rules.len();
             (&*file.branches, offset)
         }));
-        let rules = files.into_iter().flat_map(|file| file.rules).collect();
-        Some(Self { name, charging, shadow, rules, tree })
+        let (mut rules, mut ends) = (Vec::with_capacity(before), Vec::with_capacity(files.len()));
+        for file in files {
+            rules.extend(file.rules);
+            ends.push((file.file, rules.len()));
+        }
+        Some(Self { name, charging, shadow, rules, tree, files: Files(ends) })
     }
 
-    /// Its name, rules, and what finds them.
-    pub(in crate::rules) fn into_parts(self) -> (Box<str>, Vec<Rule>, Tree) {
-        (self.name, self.rules, self.tree)
+    /// Its name, rules, what finds them, and where they are from.
+    pub(in crate::rules) fn into_parts(self) -> (Box<str>, Vec<Rule>, Tree, Files) {
+        (self.name, self.rules, self.tree, self.files)
+    }
+
+    /// Where its rules are from.
+    pub(in crate::rules) const fn files(&self) -> &Files {
+        &self.files
     }
 
     /// What requests call it.
