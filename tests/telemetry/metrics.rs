@@ -253,9 +253,19 @@ fn all_are_described() {
         publish("compact", &RateLimiter::new(Quota::per_minute(1)));
         let window = FixedWindow::new(Quota::per_minute(10));
         publish("sketch", &RateLimiter::builder(window).sketch().expect("it fits"));
+        #[cfg(feature = "redis")]
+        {
+            let server = tollgate::redis::InProcess::default().blocking();
+            let limit = tollgate::redis::Limit::gcra(Quota::per_minute(1));
+            let limiter = server.limiter("shared", limit).atomic().expect("it fits");
+            assert!(limiter.check("a").is_allowed());
+            publish("shared", &limiter.health());
+        }
     });
     let all = snapshotter.snapshot().into_vec();
-    assert_eq!(all.len(), 7 + 4 + 3 + 4 + 2 + 4 + 3);
+    // Of a shared limiter: what calls took, errors of six kinds, three ways of deciding without the server, and two gauges.
+    let shared = if cfg!(feature = "redis") { 1 + 6 + 3 + 2 } else { 0 };
+    assert_eq!(all.len(), 7 + 4 + 3 + 4 + 2 + 4 + 3 + shared);
     for (key, unit, text, _) in all {
         assert!(unit.is_some() && text.is_some_and(|text| !text.is_empty()), "{}", key.key().name());
         assert!(key.key().name().starts_with("tollgate_"));
