@@ -84,16 +84,14 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
 }
 
 fn load(args: &RulesArgs) -> Result<Loaded, Error> {
-    let (configs, warnings, mut errors) = rules::read(&args.rules);
+    let (configs, warnings, errors) = rules::read(&args.rules);
     let of_file = |config: &Config| {
         let file = config.file().to_owned();
         config.rules().iter().map(move |rule| (rule.identity.clone(), file.clone())).collect::<Vec<_>>()
     };
     let files = configs.iter().flat_map(of_file).collect();
-    let domains = Domain::merge(configs.clone(), args.merge_domains).unwrap_or_else(|error| {
-        errors.extend_from_slice(error.problems());
-        Vec::new()
-    });
+    let rules::Checked { domains, warnings, errors } =
+        rules::merge(configs.clone(), args.merge_domains, warnings, errors);
     rules::say_problems(&warnings, &errors, say);
     if !errors.is_empty() {
         return Err(rules::too_wrong(errors.len(), args.rules.len()));

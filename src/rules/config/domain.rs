@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::problem::{ConfigError, Problems};
-use super::{Branch, Config};
+use super::warnings::same_names_in;
+use super::{Branch, Config, Problem};
 use crate::rules::tree::{Found, Tree};
 use crate::rules::{Charging, Rule};
 
@@ -33,6 +34,7 @@ pub struct Domain {
     rules: Vec<Rule>,
     tree: Tree,
     files: Files,
+    warnings: Vec<Problem>,
 }
 
 /// Of each file the name, and how many rules there are up to its end.
@@ -90,7 +92,7 @@ impl Domain {
     fn of(files: Vec<Config>) -> Option<Self> {
         let first = files.first()?;
         let (name, charging, shadow) = (first.domain.clone(), first.charging, first.shadow);
-        let mut before = 0;
+        let (mut before, warnings) = (0, same_names_in(&files));
         let tree = Tree::new(files.iter().map(|file| {
             let offset = before;
             before += file.rules.len();
@@ -101,7 +103,7 @@ impl Domain {
             rules.extend(file.rules);
             ends.push((file.file, rules.len()));
         }
-        Some(Self { name, charging, shadow, rules, tree, files: Files(ends) })
+        Some(Self { name, charging, shadow, rules, tree, files: Files(ends), warnings })
     }
 
     /// Its name, rules, what finds them, and where they are from.
@@ -138,6 +140,13 @@ impl Domain {
         &self.rules
     }
 
+    /// What is allowed, but hardly meant, of its files together: rules of one name. What looks wrong in a file by itself is told by
+    /// [`Config::warnings`].
+    #[must_use]
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
+    }
+
     /// The rules that limit a request of these entries, keys and values in their order; none if nothing does.
     ///
     /// Several are the limits of one descriptor (`rate_limits`). A tier that the request names comes before one that its last value is
@@ -163,7 +172,7 @@ fn at_domain(config: &Config) -> String {
 }
 
 /// What cannot be merged.
-fn clashes(files: &[Config]) -> Vec<super::Problem> {
+fn clashes(files: &[Config]) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut seen: HashMap<(&str, Option<&str>), (&Config, &Branch)> = HashMap::new();
     let Some(first) = files.first() else { return found };
