@@ -194,6 +194,8 @@ mod redis;
 #[cfg(feature = "rules")]
 pub mod rules;
 pub mod sketch;
+#[cfg(any(feature = "cli", feature = "redis"))]
+mod splitmix;
 mod store;
 mod sync;
 #[cfg(feature = "std")]

@@ -150,44 +150,46 @@ impl Kind {
     }
 
     /// [`Kind::visit`] for the compact store; `None` if it cannot hold this kind, whatever the quota.
+    ///
+    /// # Errors
+    /// If the algorithm or the store cannot hold a quota.
     pub fn visit_compact<V: CompactVisitor>(
         self,
         quotas: &[Quota],
         options: Options,
         visitor: V,
-    ) -> Option<Result<V::Output, QuotaError>> {
-        let Options { strict, .. } = options;
-        Some(match self {
-            Self::Gcra => each(quotas, |quota| Ok(Gcra::new(quota))).and_then(|each| visitor.visit(each)),
-            Self::TokenBucket => {
-                each(quotas, |quota| Ok(TokenBucket::new(quota))).and_then(|each| visitor.visit(each))
-            }
-            Self::LeakyBucket => {
-                each(quotas, |quota| Ok(LeakyBucketMeter::new(quota))).and_then(|each| visitor.visit(each))
-            }
-            Self::FixedWindow => each(quotas, FixedWindow::try_new).and_then(|each| visitor.visit(each)),
+    ) -> Result<Option<V::Output>, QuotaError> {
+        match self {
+            Self::Gcra => visitor.visit(each(quotas, |quota| Ok(Gcra::new(quota)))?),
+            Self::TokenBucket => visitor.visit(each(quotas, |quota| Ok(TokenBucket::new(quota)))?),
+            Self::LeakyBucket => visitor.visit(each(quotas, |quota| Ok(LeakyBucketMeter::new(quota)))?),
+            Self::FixedWindow => visitor.visit(each(quotas, FixedWindow::try_new)?),
             Self::SlidingWindow => {
-                each(quotas, |quota| sliding_window(quota, strict)).and_then(|each| visitor.visit(each))
+                visitor.visit(each(quotas, |quota| sliding_window(quota, options.strict))?)
             }
-            Self::SlidingLog | Self::SubWindow => return None,
-        })
+            Self::SlidingLog | Self::SubWindow => return Ok(None),
+        }
+        .map(Some)
     }
 
     /// [`Kind::visit`] for the sketch store; `None` if it cannot hold this kind, whatever the quota.
+    ///
+    /// # Errors
+    /// If the algorithm or the store cannot hold a quota.
     pub fn visit_windows<V: WindowVisitor>(
         self,
         quotas: &[Quota],
         options: Options,
         visitor: V,
-    ) -> Option<Result<V::Output, QuotaError>> {
-        let Options { strict, .. } = options;
-        Some(match self {
-            Self::FixedWindow => each(quotas, FixedWindow::try_new).and_then(|each| visitor.visit(each)),
+    ) -> Result<Option<V::Output>, QuotaError> {
+        match self {
+            Self::FixedWindow => visitor.visit(each(quotas, FixedWindow::try_new)?),
             Self::SlidingWindow => {
-                each(quotas, |quota| sliding_window(quota, strict)).and_then(|each| visitor.visit(each))
+                visitor.visit(each(quotas, |quota| sliding_window(quota, options.strict))?)
             }
-            _ => return None,
-        })
+            _ => return Ok(None),
+        }
+        .map(Some)
     }
 }
 

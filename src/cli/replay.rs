@@ -108,13 +108,13 @@ pub fn replay(
         Storage::Compact(setup) => {
             let run = CompactRun { run, setup, ledger };
             let outcome = kind.visit_compact(quotas, options, run);
-            let (tally, figures) = outcome.ok_or_else(|| refused(storage::COMPACT_HOLDS))??;
+            let (tally, figures) = outcome?.ok_or_else(|| refused(storage::COMPACT_HOLDS))?;
             (tally, Figures::Compact(figures))
         }
         Storage::Sketch(setup) => {
             let run = SketchRun { run, setup, ledger };
             let outcome = kind.visit_windows(quotas, options, run);
-            let (tally, figures) = outcome.ok_or_else(|| refused(storage::SKETCH_HOLDS))??;
+            let (tally, figures) = outcome?.ok_or_else(|| refused(storage::SKETCH_HOLDS))?;
             (tally, Figures::Sketch(figures))
         }
     };

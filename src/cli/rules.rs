@@ -203,10 +203,10 @@ impl<'a> SaysJson<'a> {
 }
 
 /// What was found in all files together.
-struct Checked {
-    domains: Vec<Domain>,
-    warnings: Vec<Problem>,
-    errors: Vec<Problem>,
+pub(super) struct Checked {
+    pub(super) domains: Vec<Domain>,
+    pub(super) warnings: Vec<Problem>,
+    pub(super) errors: Vec<Problem>,
 }
 
 /// Files that were read, what looks wrong in them, and what is.
@@ -224,13 +224,24 @@ pub(super) fn read(files: &[PathBuf]) -> (Vec<Config>, Vec<Problem>, Vec<Problem
     (configs, warnings, errors)
 }
 
-fn check(args: &CheckArgs) -> Checked {
-    let (configs, warnings, mut errors) = read(&args.files);
-    let domains = Domain::merge(configs, args.merge_domains).unwrap_or_else(|error| {
+/// The domains of files that were read, with what was told of them before.
+pub(super) fn merge(
+    configs: Vec<Config>,
+    merge_domains: bool,
+    mut warnings: Vec<Problem>,
+    mut errors: Vec<Problem>,
+) -> Checked {
+    let domains = Domain::merge(configs, merge_domains).unwrap_or_else(|error| {
         errors.extend_from_slice(error.problems());
         Vec::new()
     });
+    domains.iter().for_each(|domain| warnings.extend_from_slice(domain.warnings()));
     Checked { domains, warnings, errors }
+}
+
+fn check(args: &CheckArgs) -> Checked {
+    let (configs, warnings, errors) = read(&args.files);
+    merge(configs, args.merge_domains, warnings, errors)
 }
 
 /// Runs `tollgate rules`. Problems are said by `say`, the rules are printed.
@@ -297,8 +308,8 @@ fn table(domain: &Domain) -> String {
                 (quota.to_string(), algorithm.to_string(), store.as_ref().map_or("default".to_owned(), kept))
             }
         };
-        let rule_ = printable(rule.identity.as_bytes(), 80);
-        table.add_row([rule_, limit, algorithm, store, flags(rule), rule.line.to_string()]);
+        let identity = printable(rule.identity.as_bytes(), 80);
+        table.add_row([identity, limit, algorithm, store, flags(rule), rule.line.to_string()]);
     }
     report::align_right(&mut table, 5..6);
     format!("{head}{table}\n")

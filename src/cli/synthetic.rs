@@ -10,6 +10,7 @@
 //! | `stuck-retrying` | 16,000 | from 11:00, a hundred tries in thirty seconds, then a minute's rest |
 
 use super::input::{Record, Trace};
+use crate::splitmix::SplitMix64;
 
 const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3_600 * SECOND;
@@ -21,25 +22,6 @@ const CLIENTS: u32 = 20_000;
 /// Requests an hour, relative to each other, from midnight on.
 const HOURLY: [u64; 24] =
     [6, 5, 4, 3, 3, 3, 4, 6, 8, 10, 11, 11, 12, 11, 11, 11, 11, 12, 13, 14, 15, 14, 11, 8];
-
-/// SplitMix64 (Steele, Lea and Flood 2014): small, and good enough for a crowd.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// Below `end`; the bias is below one in a million for the sizes here.
-    fn below(&mut self, end: u64) -> u64 {
-        let high = (u128::from(self.next()) * u128::from(end)) >> 64;
-        high as u64
-    }
-}
 
 /// Draws an index with a probability in proportion to its weight.
 struct Weighted {
@@ -55,7 +37,7 @@ impl Weighted {
         Self { sums: sums.collect() }
     }
 
-    fn draw(&self, random: &mut Random) -> usize {
+    fn draw(&self, random: &mut SplitMix64) -> usize {
         let at = random.below(*self.sums.last().unwrap_or(&1));
         self.sums.partition_point(|&sum| sum <= at)
     }
@@ -64,7 +46,7 @@ impl Weighted {
 /// Makes the day.
 #[must_use]
 pub fn day() -> Trace {
-    let mut random = Random(SEED);
+    let mut random = SplitMix64(SEED);
     let mut trace = Trace::default();
     let mut push = |key: &str, at: u64| {
         if let Some(key) = trace.keys.intern(key.as_bytes()) {

@@ -40,7 +40,8 @@
 //! | `client`, `blocking`, `connection`, `cluster`, `slot` | connections; where a Cluster keeps a key |
 //! | `atomic` | the mode in which the server decides every request |
 //! | `settings`, `error`, `answer` | what users set, what can fail, what they are told |
-//! | `guard`, `breaker`, `slot`, `local`, `health` | what is done while the server does not answer, and what of it is counted |
+//! | `guard`, `breaker`, `local`, `health` | what is done while the server does not answer, and what of it is counted |
+//! | `carry` | how the modes that decide in this process have their questions carried |
 //! | `lease` | a mode: units are charged in blocks, and spent here |
 //! | `table` | a bounded table of keys in this process, for the modes that hold units here |
 //! | `write_back` | the mode that decides here and tells the server later |
@@ -53,6 +54,7 @@ mod atomic;
 mod blocking;
 mod breaker;
 mod call;
+mod carry;
 mod client;
 mod cluster;
 mod connection;

@@ -4,8 +4,8 @@ use std::error::Error;
 use std::fmt;
 
 use super::chosen::NoStore;
-use super::shared::Unmade;
 use super::{ConfigError, Rule};
+use crate::quota::QuotaError;
 
 /// Why rules could not be loaded. Those that were in force stay so.
 ///
@@ -27,23 +27,8 @@ pub struct RulesError(Why);
 #[derive(Clone, Debug)]
 enum Why {
     Config(ConfigError),
-    Store {
-        rule: Box<str>,
-        line: usize,
-        why: NoStore,
-    },
-    /// It is shared by processes, and nothing is known of a server.
-    NoServer {
-        rule: Box<str>,
-        line: usize,
-    },
-    /// It is shared by processes, and what fetches or posts for it could not be started.
-    #[cfg(feature = "redis")]
-    Task {
-        rule: Box<str>,
-        line: usize,
-        why: Box<str>,
-    },
+    /// A rule is right, and cannot be in force here.
+    Rule(Box<Unable>),
     /// Nothing says what to load.
     NoSource,
     /// The system cannot watch files.
@@ -51,21 +36,42 @@ enum Why {
     Watch(Box<str>),
 }
 
+/// A rule that cannot be in force, and where it stands.
+#[derive(Clone, Debug)]
+struct Unable {
+    file: Box<str>,
+    line: usize,
+    rule: Box<str>,
+    why: Unmade,
+}
+
+/// Why a rule's limiter could not be made.
+#[derive(Clone, Debug)]
+pub(super) enum Unmade {
+    Store(NoStore),
+    /// It is shared by processes, and nothing is known of a server.
+    NoServer,
+    /// It is shared by processes, and what fetches or posts for it could not be started.
+    #[cfg(feature = "redis")]
+    Task(Box<str>),
+}
+
+impl From<NoStore> for Unmade {
+    fn from(error: NoStore) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<QuotaError> for Unmade {
+    fn from(error: QuotaError) -> Self {
+        Self::Store(error.into())
+    }
+}
+
 impl RulesError {
-    pub(super) fn store(rule: &Rule, why: NoStore) -> Self {
-        Self(Why::Store { rule: rule.identity.clone(), line: rule.line, why })
-    }
-
-    pub(super) fn unmade(rule: &Rule, why: Unmade) -> Self {
-        match why {
-            Unmade::Store(why) => Self::store(rule, why),
-            #[cfg(feature = "redis")]
-            Unmade::Task(why) => Self(Why::Task { rule: rule.identity.clone(), line: rule.line, why }),
-        }
-    }
-
-    pub(super) fn no_server(rule: &Rule) -> Self {
-        Self(Why::NoServer { rule: rule.identity.clone(), line: rule.line })
+    pub(super) fn unmade(file: &str, rule: &Rule, why: Unmade) -> Self {
+        let (file, line, rule) = (file.into(), rule.line, rule.identity.clone());
+        Self(Why::Rule(Box::new(Unable { file, line, rule, why })))
     }
 
     pub(super) const fn no_source() -> Self {
@@ -97,35 +103,10 @@ impl fmt::Display for RulesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Why::Config(error) => error.fmt(f),
-            Why::Store { rule, line, why: NoStore::Quota(error) } if error.is_pending() => {
-                write!(
-                    f,
-                    "line {line}: rule {rule:?} has changed so often, in a store that cannot list who owes, that what clients \
-                     owe from before is not paid yet; give it more `memory`, or change it again later"
-                )
+            Why::Rule(unable) => {
+                let Unable { file, line, rule, why } = &**unable;
+                write!(f, "{file}:{line}: rule {rule:?} {why}")
             }
-            Why::Store { rule, line, why: NoStore::Quota(error) } => {
-                write!(f, "line {line}: rule {rule:?}: {error}")
-            }
-            Why::Store { rule, line, why: NoStore::Algorithm } => {
-                write!(
-                    f,
-                    "line {line}: rule {rule:?}: its store does not hold its algorithm; leave `store` out, or take `keyed`"
-                )
-            }
-            Why::NoServer { rule, line } => {
-                let why = if cfg!(feature = "redis") {
-                    "was given no server: give one to `RulesBuilder::redis`"
-                } else {
-                    "was built without Redis: build it with the feature `redis`"
-                };
-                write!(
-                    f,
-                    "line {line}: rule {rule:?} says store: redis, and this program {why}, or choose another store"
-                )
-            }
-            #[cfg(feature = "redis")]
-            Why::Task { rule, line, why } => write!(f, "line {line}: rule {rule:?}: {why}"),
             #[cfg(feature = "watch")]
             Why::Watch(error) => write!(f, "the rules' files cannot be watched: {error}"),
             Why::NoSource => {
@@ -135,11 +116,40 @@ impl fmt::Display for RulesError {
     }
 }
 
+/// After the rule's name.
+impl fmt::Display for Unmade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(NoStore::Quota(error)) if error.is_pending() => f.write_str(
+                "has changed so often, in a store that cannot list who owes, that what clients owe from before is not paid yet; \
+                 give it more `memory`, or change it again later",
+            ),
+            Self::Store(NoStore::Quota(error)) => write!(f, "has no store: {error}"),
+            Self::Store(NoStore::Algorithm) => f.write_str(
+                "has a store that does not hold its algorithm; leave `store` out, or take `keyed`",
+            ),
+            Self::NoServer => {
+                let why = if cfg!(feature = "redis") {
+                    "was given no server: give one to `RulesBuilder::redis`"
+                } else {
+                    "was built without Redis: build it with the feature `redis`"
+                };
+                write!(f, "says store: redis, and this program {why}, or choose another store")
+            }
+            #[cfg(feature = "redis")]
+            Self::Task(why) => write!(f, "has nothing to fetch or post for it: {why}"),
+        }
+    }
+}
+
 impl Error for RulesError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.0 {
             Why::Config(error) => Some(error),
-            Why::Store { why: NoStore::Quota(error), .. } => Some(error),
+            Why::Rule(unable) => match &unable.why {
+                Unmade::Store(NoStore::Quota(error)) => Some(error),
+                _ => None,
+            },
             _ => None,
         }
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::chosen::{AnyAlgorithm, Chosen, Hasher, Kind, NoStore};
-use super::error::RulesError;
+use super::error::{RulesError, Unmade};
 use super::overrides::Overrides;
-use super::shared::{Servers, SharedLimiter, Unmade};
+use super::shared::{Servers, SharedLimiter};
 use super::spec::{self, Charging, Limit, Rule, Unit};
 use super::tree::Tree;
 use super::{Descriptor, Domain};
@@ -146,13 +146,11 @@ impl Live {
             let ready = domain
                 .rules()
                 .iter()
-                .map(|rule| {
+                .enumerate()
+                .map(|(index, rule)| {
                     let last = before.and_then(|before| before.by_identity(&rule.identity));
-                    if rule.is_shared() && !servers.knows_how() {
-                        return Err(RulesError::no_server(rule));
-                    }
                     ready(rule, charging, last, begun_ns, (hasher, servers))
-                        .map_err(|error| RulesError::unmade(rule, error))
+                        .map_err(|error| RulesError::unmade(domain.files().of(index), rule, error))
                 })
                 .collect::<Result<Vec<_>, _>>()?;
             made.push((domain, charging, ready));
@@ -177,14 +175,17 @@ impl Live {
         hasher: &Hasher,
     ) -> Result<(), RulesError> {
         let shadow = domain.is_shadow();
-        let (name, rules, tree) = domain.into_parts();
+        let (name, rules, tree, files) = domain.into_parts();
         let mut by_identity = HashMap::with_capacity_and_hasher(rules.len(), hasher.clone());
         by_identity.extend((0..).zip(&rules).map(|(index, rule)| (rule.identity.clone(), index)));
         let rules = rules
             .into_iter()
             .zip(ready)
-            .map(|(rule, ready)| {
-                let gate = ready.gate(when).map_err(|error| RulesError::store(&rule, error))?;
+            .enumerate()
+            .map(|(index, (rule, ready))| {
+                let gate = ready
+                    .gate(when)
+                    .map_err(|error| RulesError::unmade(files.of(index), &rule, error.into()))?;
                 let before = before.and_then(|before| before.by_identity(&rule.identity));
                 let same = before.filter(|before| before.rule.name == rule.name);
                 let meters = match same {
@@ -334,6 +335,9 @@ fn ready(
     let store = store.filter(|store| !matches!(store, spec::Store::Redis(_)) || !servers.alone());
     let made = Made { quota, algorithm, store, charging, counted_by: rule.counted_by };
     if let Some(spec::Store::Redis(how)) = store {
+        if !servers.knows_how() {
+            return Err(Unmade::NoServer);
+        }
         if let Some(last) = last_shared.filter(|last| last.made == made) {
             return Ok(Ready::Done(Gate::Shared(last.clone())));
         }

@@ -514,16 +514,17 @@ impl<C: Clock> Rules<C> {
     ) -> Result<(), RulesError> {
         let mut loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         let last = self.live.load();
-        let next = read(&mut loading)
-            .and_then(|configs| Ok(Domain::merge(configs, self.options.merge_domains)?))
-            .and_then(|domains| {
-                last.after(domains, self.options.charging, (&self.hasher, &self.servers), now)
-            });
+        let next = read(&mut loading).and_then(|configs| {
+            let hash = Config::hash_of(&configs);
+            let domains = Domain::merge(configs, self.options.merge_domains)?;
+            let next = last.after(domains, self.options.charging, (&self.hasher, &self.servers), now)?;
+            Ok((next, hash))
+        });
         match next {
-            Ok(next) => {
+            Ok((next, hash)) => {
                 let rules = next.domains().map(|domain| domain.rules().len()).sum::<usize>();
                 self.live.publish(Arc::new(next));
-                self.reloads.loaded(u32::try_from(rules).unwrap_or(u32::MAX));
+                self.reloads.loaded_from(u32::try_from(rules).unwrap_or(u32::MAX), hash);
                 loading.last_error = None;
                 Ok(())
             }

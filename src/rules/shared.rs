@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
 use super::chosen::NoStore;
+use super::error::Unmade;
 use super::spec::{self, Mode, OnFailure, Shared};
 use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError};
@@ -78,25 +79,6 @@ impl By {
 
     const fn answer(self, charge: Decision) -> Answer {
         Answer::leased(charge, self.by, self.until_ns)
-    }
-}
-
-/// Why a rule's limiter could not be made.
-pub(super) enum Unmade {
-    Store(NoStore),
-    /// Its task or thread could not be started.
-    Task(Box<str>),
-}
-
-impl From<NoStore> for Unmade {
-    fn from(error: NoStore) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<QuotaError> for Unmade {
-    fn from(error: QuotaError) -> Self {
-        Self::Store(error.into())
     }
 }
 

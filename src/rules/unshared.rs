@@ -1,9 +1,10 @@
 //! Rules that processes share, in a program that was built without Redis: there are none.
 
 use super::chosen::NoStore;
+use super::error::Unmade;
 use super::spec::{Algorithm, Shared};
 use crate::decision::Decision;
-use crate::quota::{Quota, QuotaError};
+use crate::quota::Quota;
 use crate::telemetry::{Event, Reading};
 
 /// Who decided, of a rule that processes share; nobody.
@@ -25,23 +26,6 @@ impl By {
 
     pub(super) const fn event(self) -> Option<Event> {
         None
-    }
-}
-
-/// Why a rule's limiter could not be made.
-pub(super) enum Unmade {
-    Store(NoStore),
-}
-
-impl From<NoStore> for Unmade {
-    fn from(error: NoStore) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<QuotaError> for Unmade {
-    fn from(error: QuotaError) -> Self {
-        Self::Store(error.into())
     }
 }
 

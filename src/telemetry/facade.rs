@@ -18,6 +18,7 @@ const CHECK_DURATION: &str = "tollgate_check_duration_seconds";
 const RELOADS: &str = "tollgate_reload_total";
 const LAST_SUCCESS: &str = "tollgate_reload_last_success_timestamp_seconds";
 const RULES: &str = "tollgate_rules";
+const CONFIG_HASH: &str = "tollgate_config_hash";
 #[cfg(feature = "tower")]
 const WITHOUT_KEY: &str = "tollgate_requests_without_key_total";
 #[cfg(feature = "redis")]
@@ -96,6 +97,7 @@ pub(super) struct ReloadHandles {
     error: Counter,
     last_success: Gauge,
     rules: Gauge,
+    config_hash: Gauge,
     unknown_domains: Counter,
 }
 
@@ -107,13 +109,16 @@ impl ReloadHandles {
             error: result("error"),
             last_success: gauge(LAST_SUCCESS, Vec::new()),
             rules: gauge(RULES, Vec::new()),
+            config_hash: gauge(CONFIG_HASH, Vec::new()),
             unknown_domains: counter(UNKNOWN_DOMAINS, Vec::new()),
         }
     }
 
-    pub(super) fn loaded(&self, rules: u32, unix_seconds: f64) {
+    pub(super) fn loaded(&self, rules: u32, config_hash: u64, unix_seconds: f64) {
         self.success.increment(1);
         self.rules.set(rules);
+        #[expect(clippy::cast_precision_loss, reason = "48 bits are exact")]
+        self.config_hash.set(config_hash as f64);
         self.last_success.set(unix_seconds);
     }
 
@@ -198,7 +203,8 @@ pub fn publish(name: &str, limiter: &(impl Readings + ?Sized)) {
 }
 
 /// Publishes the readings of all rules' stores, each under its domain's and its rule's name, as its counters are. Of rules of one name
-/// in a domain, which loading [warns](crate::rules::Config::warnings) of, one is seen: give each a name of its own.
+/// in a domain, of which [`Config::warnings`](crate::rules::Config::warnings) and
+/// [`Domain::warnings`](crate::rules::Domain::warnings) tell, one is seen: give each a name of its own.
 ///
 /// # Complexity
 /// As [`Rules::readings`](crate::rules::Rules::readings).
@@ -269,6 +275,7 @@ pub fn describe() {
         ),
         (LAST_SUCCESS, Unit::Seconds, "When rules were last loaded, in Unix time"),
         (RULES, Unit::Count, "Rules in force"),
+        (CONFIG_HASH, Unit::Count, "A hash of the files of rules in force: other where the rules are"),
     ];
     with_recorder(|recorder| {
         for (name, text) in counters {

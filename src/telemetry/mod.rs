@@ -30,6 +30,7 @@
 //! | `tollgate_reload_total` | `result` | loads of rules: `success`, `error` |
 //! | `tollgate_reload_last_success_timestamp_seconds` | | when rules were last loaded, in Unix time |
 //! | `tollgate_rules` | | rules in force |
+//! | `tollgate_config_hash` | | a hash of the files of rules in force: processes with the same rules show the same number |
 //! | `tollgate_requests_without_key_total` | `outcome` | requests that a layer found no key in: `refused`, `allowed`, `shared` |
 //! | `tollgate_sync_duration_seconds` | `limiter` | how long calls to the shared state take, answered or not |
 //! | `tollgate_sync_errors_total` | `limiter`, `kind` | calls to it that failed, or (`breaker`) were not sent after failures |

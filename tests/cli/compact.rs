@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Place, trace};
+use crate::support::{Place, names, results, trace};
 
 /// The policies, and whether each may deny a request that deserves to be admitted; if not, it may admit one that does not.
 const POLICIES: [(&str, bool); 3] = [("spill", true), ("inherit", true), ("forget", false)];
@@ -43,14 +43,6 @@ fn number(result: &Value, field: &str) -> u64 {
 /// Denied wrongly, and admitted wrongly.
 fn wrongly(result: &Value) -> (u64, u64) {
     (number(result, "wrongly_denied"), number(result, "wrongly_admitted"))
-}
-
-fn results(json: &Value) -> &[Value] {
-    json["results"].as_array().unwrap()
-}
-
-fn names(json: &Value) -> Vec<&str> {
-    results(json).iter().map(|result| result["algorithm"].as_str().unwrap()).collect()
 }
 
 #[test]

@@ -138,7 +138,15 @@ fn domains_are_merged_if_that_is_asked_for() {
     place.file("one.yaml", rule("x")).file("two.yaml", rule("y")).file("three.yaml", rule("x"));
     place.run("rules check one.yaml two.yaml").fails(1, &["two.yaml:1:9:", "one.yaml:1", "merge domains"]);
     let run = place.run("rules check one.yaml two.yaml --merge-domains").ok();
-    assert!(run.stdout.contains("Domain a: 2 rules"), "{}", run.stdout);
+    assert!(run.stdout.contains("Domain a: 2 rules") && run.stderr.is_empty(), "{run:?}");
+    let named = rule("z").replace("{ unit:", "{ name: a.x, unit:");
+    let run = place.file("named.yaml", named).run("rules check one.yaml named.yaml --merge-domains").ok();
+    assert!(
+        run.stderr
+            .starts_with("warning: named.yaml:2:1: this rule is called \"a.x\", like that of one.yaml:2"),
+        "{}",
+        run.stderr
+    );
     place
         .run("rules check one.yaml two.yaml three.yaml --merge-domains")
         .fails(1, &["three.yaml:2:15:", "key \"x\" without a value is in one.yaml:2 too"]);

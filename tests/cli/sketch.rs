@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Place, trace};
+use crate::support::{Place, names, results, trace};
 
 const BUSY: &str = "log --time-format s --limit 10/60s";
 const BOTH: [&str; 2] = ["fixed-window", "sliding-window"];
@@ -23,14 +23,6 @@ fn crowd() -> Place {
     let place = Place::new();
     place.file("log", lines);
     place
-}
-
-fn results(json: &Value) -> &[Value] {
-    json["results"].as_array().unwrap()
-}
-
-fn names(json: &Value) -> Vec<&str> {
-    results(json).iter().map(|result| result["algorithm"].as_str().unwrap()).collect()
 }
 
 fn number(result: &Value, field: &str) -> u64 {

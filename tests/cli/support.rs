@@ -92,6 +92,16 @@ impl Place {
     }
 }
 
+/// What a replay's JSON says of each algorithm.
+pub(crate) fn results(json: &Value) -> &[Value] {
+    json["results"].as_array().unwrap()
+}
+
+/// The algorithms of a replay's JSON.
+pub(crate) fn names(json: &Value) -> Vec<&str> {
+    results(json).iter().map(|result| result["algorithm"].as_str().unwrap()).collect()
+}
+
 pub(crate) fn gzip(bytes: impl AsRef<[u8]>) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(bytes.as_ref()).unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::redis::DecidedBy;
+use tollgate::redis::{DecidedBy, OnFailure};
 
 use crate::servers::Cluster;
 use crate::subject::{LIMIT, LOCAL, POLICIES, SHARE, Subject};
@@ -10,6 +10,25 @@ use crate::subject::{LIMIT, LOCAL, POLICIES, SHARE, Subject};
 /// Keys enough that each node holds some, of nothing that is escaped.
 fn keys() -> Vec<String> {
     (0..60).map(|key| format!("key{key}")).collect()
+}
+
+/// A cluster, unless there is no program for it, of which each part answers though another is down.
+fn in_parts() -> Option<Cluster> {
+    let cluster = Cluster::start()?;
+    for node in &cluster.nodes {
+        let _: redis::Value = node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+    }
+    Some(cluster)
+}
+
+/// Subjects that have asked all nodes.
+fn known(cluster: &Cluster, policy: OnFailure) -> [Subject; 2] {
+    let subjects = Subject::both_of_cluster(&cluster.urls(), policy);
+    for subject in &subjects {
+        subject.until_server();
+        ask_all(subject);
+    }
+    subjects
 }
 
 fn ask_all(subject: &Subject) {
@@ -22,15 +41,8 @@ fn ask_all(subject: &Subject) {
 #[test]
 fn a_node_that_is_down_takes_only_its_own_keys_along() {
     for policy in POLICIES {
-        let Some(mut cluster) = Cluster::start() else { return };
-        for node in &cluster.nodes {
-            let _: redis::Value = node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
-        }
-        let subjects = Subject::both_of_cluster(&cluster.urls(), policy);
-        for subject in &subjects {
-            subject.until_server();
-            ask_all(subject);
-        }
+        let Some(mut cluster) = in_parts() else { return };
+        let subjects = known(&cluster, policy);
         cluster.nodes[0].kill();
         for subject in &subjects {
             // Until the breakers of the node's slots are open.
@@ -53,11 +65,7 @@ fn a_node_that_is_down_takes_only_its_own_keys_along() {
 #[test]
 fn a_replica_takes_over() {
     let Some(mut cluster) = Cluster::start_with_replicas(1) else { return };
-    let subjects = Subject::both_of_cluster(&cluster.urls(), LOCAL);
-    for subject in &subjects {
-        subject.until_server();
-        ask_all(subject);
-    }
+    let subjects = known(&cluster, LOCAL);
     cluster.nodes[0].kill();
     subjects.iter().for_each(until_whole);
 }
@@ -72,25 +80,18 @@ fn until_whole(subject: &Subject) {
     assert!(!subject.health().is_partitioned());
 }
 
-/// Whether a key is one of these slots'. The first node of three holds those up to 5,460.
-fn is_in(cluster: &Cluster, key: &str, slots: std::ops::RangeInclusive<u16>) -> bool {
-    slots.contains(&cluster.nodes[2].command::<u16>(&["CLUSTER", "KEYSLOT", &format!("{{faults|{key}}}")]))
+fn slot(cluster: &Cluster, key: &str) -> u16 {
+    cluster.nodes[2].command(&["CLUSTER", "KEYSLOT", &format!("{{faults|{key}}}")])
 }
 
 /// A node that takes connections and answers nothing, known to the clients from before or not.
 #[test]
 fn a_node_that_hangs_takes_only_its_own_keys_along() {
-    let Some(cluster) = Cluster::start() else { return };
-    for node in &cluster.nodes {
-        let _: redis::Value = node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
-    }
+    let Some(cluster) = in_parts() else { return };
     // Breakers are by 1,024 slots: that of the last of these is shared.
-    let others: Vec<_> = keys().into_iter().filter(|key| is_in(&cluster, key, 6_144..=16_383)).collect();
-    let old = Subject::both_of_cluster(&cluster.urls(), LOCAL);
-    for subject in &old {
-        subject.until_server();
-        ask_all(subject);
-    }
+    let others: Vec<_> =
+        keys().into_iter().filter(|key| (6_144..=16_383).contains(&slot(&cluster, key))).collect();
+    let old = known(&cluster, LOCAL);
     cluster.nodes[0].pause();
     // The node that hangs is the first that they know of.
     let new = Subject::both_of_cluster(&cluster.urls(), LOCAL);
@@ -114,11 +115,7 @@ fn a_node_that_hangs_takes_only_its_own_keys_along() {
 #[test]
 fn a_replica_takes_over_from_a_node_that_hangs() {
     let Some(cluster) = Cluster::start_with_replicas(1) else { return };
-    let old = Subject::both_of_cluster(&cluster.urls(), LOCAL);
-    for subject in &old {
-        subject.until_server();
-        ask_all(subject);
-    }
+    let old = known(&cluster, LOCAL);
     cluster.nodes[0].pause();
     let new = Subject::both_of_cluster(&cluster.urls(), LOCAL);
     old.iter().chain(&new).for_each(until_whole);
@@ -131,7 +128,8 @@ fn a_replica_takes_over_from_a_node_that_hangs() {
 fn slots_that_move_are_followed_and_charged_once() {
     let Some(cluster) = Cluster::start() else { return };
     let subjects = Subject::both_of_cluster(&cluster.urls(), LOCAL);
-    let keys: Vec<_> = keys().into_iter().filter(|key| is_in(&cluster, key, 0..=5_460)).take(4).collect();
+    // Those of the first node of three.
+    let keys: Vec<_> = keys().into_iter().filter(|key| slot(&cluster, key) <= 5_460).take(4).collect();
     let (from, to) = (&cluster.nodes[0], &cluster.nodes[1]);
     let [from_id, to_id] = [from, to].map(|node| node.command::<String>(&["CLUSTER", "MYID"]));
     for subject in &subjects {
@@ -139,7 +137,7 @@ fn slots_that_move_are_followed_and_charged_once() {
     }
     for (at, key) in keys.iter().enumerate() {
         let subject = &subjects[at % 2];
-        let slot = from.command::<u16>(&["CLUSTER", "KEYSLOT", &format!("{{faults|{key}}}")]).to_string();
+        let slot = slot(&cluster, key).to_string();
         let admitted = |times| {
             let tally = subject.check_times(key, times);
             assert_eq!(tally.by_policy, 0, "{}: {:?}", subject.name(), subject.health());

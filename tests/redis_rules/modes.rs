@@ -145,7 +145,10 @@ fn a_reload_of_other_numbers_goes_on_with_what_was_charged() {
 fn rules_are_loaded_again_by_a_thread_without_a_runtime() {
     let outside = Rules::builder().redis(InProcess::default()).load([config(&text("lease", 5))]);
     let error = outside.unwrap_err().to_string();
-    assert!(error.contains("line 5") && error.contains("\"d|a\"") && error.contains("tokio"), "{error}");
+    assert!(
+        error.contains("test.yaml:5:") && error.contains("\"d|a\"") && error.contains("tokio"),
+        "{error}"
+    );
     run(async {
         for mode in ["lease", "write-back"] {
             let rules = real(InProcess::default(), &text(mode, 5));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::rules::{Limit, Mode, OnFailure, Rule, Rules, Shared, Store};
+use tollgate::rules::{Config, Limit, Mode, OnFailure, Rule, Rules, Shared, Store};
 
 use crate::support::{good, limit, refused};
 
@@ -130,10 +130,32 @@ fn without_a_server_the_rule_is_named() {
     let config = good(&limit("unit: day, requests_per_unit: 100, store: redis"));
     let error = Rules::builder().load([config.clone()]).unwrap_err().to_string();
     let why = if cfg!(feature = "redis") { "was given no server" } else { "was built without Redis" };
-    for part in ["line 5", "\"d|a\"", "store: redis", why] {
+    for part in ["test.yaml:5:", "\"d|a\"", "store: redis", why] {
         assert!(error.contains(part), "{part:?} is not in {error:?}");
     }
     let alone = Rules::builder().alone(true).load([config]).expect("in this process it can be counted");
     let answer = alone.check("d", &[tollgate::rules::Descriptor::new(&[("a", "x")])]);
     assert_eq!(answer.limits().map(|limit| limit.remaining()).collect::<Vec<_>>(), [99]);
+}
+
+/// Cause: errors of a rule's store said its line only. Symptom: of several files, nobody knew in which.
+#[test]
+fn of_several_files_the_one_of_the_rule_is_named() {
+    let file = |name: &str, key: &str, store: &str| {
+        let text = format!(
+            "domain: d\ntollgate: {{}}\ndescriptors:\n  - {{ key: {key}, rate_limit: {{ unit: day, requests_per_unit: 1{store} }} }}\n"
+        );
+        Config::from_yaml(name, &text).expect("it is right")
+    };
+    for merged in [false, true] {
+        let none = Config::from_yaml("none.yaml", if merged { "domain: d" } else { "domain: e" })
+            .expect("it is right");
+        let mut files = vec![none, file("two.yaml", "b", ", store: redis")];
+        if merged {
+            files.insert(0, file("one.yaml", "a", ""));
+            files.push(file("three.yaml", "c", ""));
+        }
+        let error = Rules::builder().merge_domains(merged).load(files).unwrap_err().to_string();
+        assert!(error.starts_with("two.yaml:4: rule \"d|b\" says store: redis"), "{error}");
+    }
 }

@@ -1,5 +1,7 @@
 //! What is allowed, but hardly meant.
 
+use tollgate::rules::{Config, Domain};
+
 use crate::support::good;
 
 #[track_caller]
@@ -121,6 +123,38 @@ descriptors:
   - { key: c, rate_limit: { name: x, unit: day, requests_per_unit: 1 } }
 ";
     warned(text, &[&["test.yaml:6:1: this rule is called \"x\", like that of line 4", "name of its own"]]);
+}
+
+#[test]
+fn nor_can_those_of_files_that_are_merged() {
+    let file = |name: &str, rules: &[(&str, &str)]| {
+        let mut text = String::from("domain: d\ndescriptors:\n");
+        for (key, called) in rules {
+            text += &format!(
+                "  - {{ key: {key}, rate_limit: {{ name: {called}, unit: day, requests_per_unit: 1 }} }}\n"
+            );
+        }
+        Config::from_yaml(name, &text).unwrap()
+    };
+    let said = |files: Vec<Config>| -> Vec<String> {
+        let domains = Domain::merge(files, true).unwrap();
+        domains.iter().flat_map(Domain::warnings).map(ToString::to_string).collect()
+    };
+    let one = || file("one.yaml", &[("a", "x"), ("b", "y"), ("c", "y")]);
+    assert!(
+        said(vec![one(), file("two.yaml", &[("d", "z"), ("e", "z")])]).is_empty(),
+        "each file tells its own"
+    );
+    let warnings = said(vec![one(), file("two.yaml", &[("d", "z"), ("e", "y"), ("f", "y"), ("g", "x")])]);
+    assert_eq!(warnings.len(), 2, "{warnings:#?}");
+    assert!(
+        warnings[0].starts_with("two.yaml:4:1: this rule is called \"y\", like that of one.yaml:4:"),
+        "{warnings:#?}"
+    );
+    assert!(
+        warnings[1].starts_with("two.yaml:6:1: this rule is called \"x\", like that of one.yaml:3:"),
+        "{warnings:#?}"
+    );
 }
 
 #[test]

@@ -189,6 +189,31 @@ fn loads_of_rules_are_counted() {
     });
 }
 
+/// Which rules are in force can be compared between processes: by the files' texts, whatever they are called.
+#[test]
+fn the_files_in_force_are_told_apart_by_a_hash() {
+    recorded(|values| {
+        let text = |limit: u32| {
+            format!(
+                "{{ domain: d, descriptors: [ {{ key: a, rate_limit: {{ unit: hour, requests_per_unit: {limit} }} }} ] }}"
+            )
+        };
+        let config = |name: &str, limit: u32| Config::from_yaml(name, &text(limit)).expect("it is right");
+        let hash = |rules: &Rules<ManualClock>| rules.reloads().config_hash;
+        let load = |config| Rules::builder().clock(clock()).load([config]).expect("loads");
+        let (one, other) = (load(config("one.yaml", 1)), load(config("other.yaml", 1)));
+        let first = hash(&one);
+        assert!(first == hash(&other) && first > 0);
+        one.replace([config("one.yaml", 2)]).expect("loads");
+        assert!(hash(&one) != first && hash(&one) < 1 << 48);
+        assert_eq!(values()["tollgate_config_hash{}"].to_bits(), (hash(&one) as f64).to_bits());
+        assert!(one.replace([config("one.yaml", 3), config("two.yaml", 3)]).is_err(), "of one domain");
+        assert_ne!(hash(&one), first, "those in force");
+        one.replace([config("again.yaml", 1)]).expect("loads");
+        assert_eq!(hash(&one), first);
+    });
+}
+
 #[test]
 fn one_check_in_so_many_is_timed() {
     const CALLS: u32 = 10_000;
@@ -253,9 +278,19 @@ fn all_are_described() {
         publish("compact", &RateLimiter::new(Quota::per_minute(1)));
         let window = FixedWindow::new(Quota::per_minute(10));
         publish("sketch", &RateLimiter::builder(window).sketch().expect("it fits"));
+        #[cfg(feature = "redis")]
+        {
+            let server = tollgate::redis::InProcess::default().blocking();
+            let limit = tollgate::redis::Limit::gcra(Quota::per_minute(1));
+            let limiter = server.limiter("shared", limit).atomic().expect("it fits");
+            assert!(limiter.check("a").is_allowed());
+            publish("shared", &limiter.health());
+        }
     });
     let all = snapshotter.snapshot().into_vec();
-    assert_eq!(all.len(), 7 + 4 + 3 + 4 + 2 + 4 + 3);
+    // Of a shared limiter: what calls took, errors of six kinds, three ways of deciding without the server, and two gauges.
+    let shared = if cfg!(feature = "redis") { 1 + 6 + 3 + 2 } else { 0 };
+    assert_eq!(all.len(), 7 + 4 + 3 + 4 + 2 + 5 + 3 + shared);
     for (key, unit, text, _) in all {
         assert!(unit.is_some() && text.is_some_and(|text| !text.is_empty()), "{}", key.key().name());
         assert!(key.key().name().starts_with("tollgate_"));

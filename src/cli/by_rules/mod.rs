@@ -21,7 +21,7 @@ use super::human;
 use super::input::{self, Trace};
 use super::{report, rules, say, synthetic};
 use crate::ManualClock;
-use crate::rules::{Config, Domain, Limit, Rules, RulesError};
+use crate::rules::{Config, Domain, Limit, Rules};
 use crate::telemetry::Reading;
 
 /// The rules, and what is to be known of them.
@@ -70,7 +70,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
         report::write_to(path, &tally.decisions)?;
     }
     if let Some(path) = &args.chart {
-        let title = names(by);
+        let title = input::names(&by.rules);
         let series = [Series { title: &title, decisions: &tally.decisions }];
         let limits = human::counted(counted.len() as u64, "rule");
         chart::draw_series(path, &trace, &limits, &series)?;
@@ -83,22 +83,15 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     super::finish(json, &about, || told.tables())
 }
 
-fn names(args: &RulesArgs) -> String {
-    args.rules.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
-}
-
 fn load(args: &RulesArgs) -> Result<Loaded, Error> {
-    let wrong = |error: &RulesError| Error::run(format!("{}: {error}", names(args)));
-    let (configs, warnings, mut errors) = rules::read(&args.rules);
+    let (configs, warnings, errors) = rules::read(&args.rules);
     let of_file = |config: &Config| {
         let file = config.file().to_owned();
         config.rules().iter().map(move |rule| (rule.identity.clone(), file.clone())).collect::<Vec<_>>()
     };
     let files = configs.iter().flat_map(of_file).collect();
-    let domains = Domain::merge(configs.clone(), args.merge_domains).unwrap_or_else(|error| {
-        errors.extend_from_slice(error.problems());
-        Vec::new()
-    });
+    let rules::Checked { domains, warnings, errors } =
+        rules::merge(configs.clone(), args.merge_domains, warnings, errors);
     rules::say_problems(&warnings, &errors, say);
     if !errors.is_empty() {
         return Err(rules::too_wrong(errors.len(), args.rules.len()));
@@ -116,7 +109,11 @@ fn load(args: &RulesArgs) -> Result<Loaded, Error> {
     if let Some(charging) = args.charging {
         builder = builder.charging(charging.into());
     }
-    Ok(Loaded { rules: builder.load(configs).map_err(|error| wrong(&error))?, domains, files })
+    Ok(Loaded {
+        rules: builder.load(configs).map_err(|error| Error::run(error.to_string()))?,
+        domains,
+        files,
+    })
 }
 
 /// What each rule counted.
@@ -189,7 +186,7 @@ fn about(trace: &Trace, mapping: &Mapping, loaded: &Loaded, args: &ReplayArgs) -
             "Rules    {} of domain {:?}, charged {charging}{dry} ({})\n",
             human::count(domain.rules().len() as u64),
             domain.name(),
-            names(&args.by_rules),
+            input::names(&args.by_rules.rules),
         );
     }
     let Some(fields) = &trace.fields else { return Ok(about) };

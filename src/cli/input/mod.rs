@@ -139,7 +139,8 @@ fn load_into(mut trace: Trace, selection: &Selection, progress: &ProgressBar) ->
     Ok(trace)
 }
 
-fn names(files: &[PathBuf]) -> String {
+/// Files as one text.
+pub(in crate::cli) fn names(files: &[PathBuf]) -> String {
     files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 

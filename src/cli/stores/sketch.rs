@@ -157,7 +157,7 @@ pub(in crate::cli) fn fits_sketch(kind: Kind, quota: &Quota, options: Options) -
         }
     }
 
-    kind.visit_windows(std::slice::from_ref(quota), options, Fits).is_some_and(|fits| fits.is_ok())
+    matches!(kind.visit_windows(std::slice::from_ref(quota), options, Fits), Ok(Some(())))
 }
 
 #[cfg(test)]

@@ -12,11 +12,9 @@ use super::stats::LeaseStats;
 use crate::clock::{Clock, QuantaClock, Timestamp};
 use crate::decision::Decision;
 use crate::redis::answer::{Answer, DecidedBy};
-use crate::redis::blocking::BlockingClient;
-use crate::redis::call::{Ask, BlockingTransport, Call, Reply};
-use crate::redis::error::Error;
+use crate::redis::call::{Ask, BlockingTransport};
+use crate::redis::carry::{self, BlockingCarry, builds};
 use crate::redis::health::Health;
-use crate::redis::in_process::BlockingInProcess;
 use crate::redis::key::Key;
 use crate::redis::name::Name;
 use crate::redis::plan::Plan;
@@ -26,11 +24,9 @@ use crate::sync::{Condvar, Mutex, Ordering};
 /// So often a call waits for units that others ask for, before it asks for its own alone.
 const ROUNDS: usize = 4;
 
-type Carry<C> = Box<dyn Fn(&Core<C>, &Call) -> Result<Reply, Error> + Send + Sync>;
-
 struct Shared<C> {
     core: Core<C>,
-    carry: Carry<C>,
+    carry: BlockingCarry,
     signals: Arc<Signals>,
 }
 
@@ -134,12 +130,9 @@ fn make<T: BlockingTransport, C: Clock + Send + Sync + 'static>(
     let (settings, signals) = (builder.settings(), Arc::new(Signals::default()));
     let plan = Plan::new(&settings.limits)?;
     let waker = Arc::clone(&signals);
-    let transport = builder.client;
-    let shared = Arc::new(Shared {
-        core: Core::new(&settings, &options, plan, clock, move || waker.wake()),
-        carry: Box::new(move |core: &Core<C>, call: &Call| core.guard.ask_blocking(&transport, call)),
-        signals,
-    });
+    let core = Core::new(&settings, &options, plan, clock, move || waker.wake());
+    let carry = carry::by_blocking(builder.client, &core.guard);
+    let shared = Arc::new(Shared { core, carry, signals });
     let (fetcher, owned) = (Fetching(Arc::clone(&shared)), Arc::clone(&shared));
     let thread = std::thread::Builder::new()
         .name("tollgate-leases".to_owned())
@@ -149,33 +142,7 @@ fn make<T: BlockingTransport, C: Clock + Send + Sync + 'static>(
     Ok(BlockingLeaseLimiter { shared, _owner: Arc::new(owner) })
 }
 
-macro_rules! builds {
-    ($($client:ty),+) => {
-        $(
-            impl LeaseBuilder<$client> {
-                /// Makes the limiter, and starts its thread.
-                ///
-                /// # Errors
-                /// The thread cannot be started, or a quota is beyond what the shared state can reckon with.
-                pub fn build(self) -> Result<BlockingLeaseLimiter, BuildError> {
-                    make(self.clock(QuantaClock::new()))
-                }
-            }
-
-            impl<C: Clock + Send + Sync + 'static> LeaseBuilder<$client, C> {
-                /// Makes the limiter, and starts its thread.
-                ///
-                /// # Errors
-                /// The thread cannot be started, or a quota is beyond what the shared state can reckon with.
-                pub fn build(self) -> Result<BlockingLeaseLimiter<C>, BuildError> {
-                    make(self)
-                }
-            }
-        )+
-    };
-}
-
-builds!(BlockingClient, BlockingInProcess);
+builds!(blocking LeaseBuilder => BlockingLeaseLimiter by make);
 
 impl<C: Clock> Shared<C> {
     /// Fetches what is due until it is over.
@@ -204,7 +171,7 @@ impl<C: Clock> Shared<C> {
 
     fn ask(&self, due: &Due) -> Asked {
         let call = self.core.call(&due.key, due.ask);
-        let reply = (self.carry)(&self.core, &call);
+        let reply = (self.carry)(&call);
         let asked = self.core.land(due, reply);
         self.signals.tell();
         asked
@@ -266,7 +233,7 @@ impl<C: Clock> Shared<C> {
         // There is no room for the key or for so many units of it; or others took all of it, again and again.
         let key = key.bytes();
         let call = core.call(&key, Ask::Check { cost });
-        let reply = (self.carry)(core, &call);
+        let reply = (self.carry)(&call);
         core.exact(&key, cost, reply)
     }
 }
@@ -355,7 +322,7 @@ impl<C: Clock + Send + Sync + 'static> BlockingLeaseLimiter<C> {
     pub fn close(self) {
         self.shared.stop();
         for call in self.shared.core.returns() {
-            match (self.shared.carry)(&self.shared.core, &call) {
+            match (self.shared.carry)(&call) {
                 Ok(reply) => self.shared.core.book.returned(reply.granted),
                 // What is not given back expires.
                 Err(_) => break,

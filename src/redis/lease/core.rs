@@ -23,7 +23,7 @@ use crate::wait::TokioClock;
 /// A limiter without its transport and its task.
 pub(super) struct Core<C> {
     pub(super) book: Book,
-    pub(super) guard: Guard,
+    pub(super) guard: Arc<Guard>,
     plan: Arc<Plan>,
     head: Arc<[u8]>,
     clock: C,
@@ -95,7 +95,7 @@ impl<C: Clock> Core<C> {
         };
         Self {
             book: Book::new(habits, wake),
-            guard: Guard::new(settings),
+            guard: Arc::new(Guard::new(settings)),
             plan: Arc::new(plan),
             head: Arc::clone(&settings.head),
             clock,

@@ -1,8 +1,7 @@
 //! The lease limiter of async code.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,33 +15,25 @@ use super::stats::LeaseStats;
 use crate::clock::{Clock, QuantaClock, Timestamp};
 use crate::decision::Decision;
 use crate::redis::answer::{Answer, DecidedBy};
-use crate::redis::call::{Ask, Call, Reply, Transport};
-use crate::redis::client::Client;
-use crate::redis::error::Error;
+use crate::redis::call::{Ask, Transport};
+use crate::redis::carry::{self, Bells, Carry, builds};
 use crate::redis::health::Health;
-use crate::redis::in_process::InProcess;
 use crate::redis::key::Key;
 use crate::redis::name::Name;
 use crate::redis::plan::Plan;
 use crate::redis::settings::BuildError;
 use crate::sync::Ordering;
 
-/// Waiters of keys share these.
-const BELLS: usize = 256;
 /// So often a call waits for units that others ask for, before it asks for its own alone.
 const ROUNDS: usize = 4;
 
-type Boxed<R> = Pin<Box<dyn Future<Output = R> + Send>>;
-type Carry<C> = Box<dyn Fn(Arc<Shared<C>>, Call) -> Boxed<Result<Reply, Error>> + Send + Sync>;
-
 struct Shared<C> {
     core: Core<C>,
-    carry: Carry<C>,
+    carry: Carry,
     runtime: Handle,
     /// Something is due, or it is over.
     due: Arc<Notify>,
-    bells: Box<[Notify]>,
-    hasher: ahash::RandomState,
+    bells: Bells,
 }
 
 /// A limiter that is charged for units in blocks at the server, and spends them in this process. By [`Builder::leases`].
@@ -145,51 +136,15 @@ fn make<T: Transport, C: Clock + Send + Sync + 'static>(
         let due = Arc::clone(&due);
         move || due.notify_one()
     };
-    let transport = Arc::new(builder.client);
-    let carry = move |shared: Arc<Shared<C>>, call: Call| -> Boxed<Result<Reply, Error>> {
-        let transport = Arc::clone(&transport);
-        Box::pin(async move { shared.core.guard.ask(&*transport, &call).await })
-    };
-    let shared = Arc::new(Shared {
-        core: Core::new(&settings, &options, plan, clock, wake),
-        carry: Box::new(carry),
-        runtime,
-        due,
-        bells: (0..BELLS).map(|_| Notify::new()).collect(),
-        hasher: ahash::RandomState::new(),
-    });
+    let core = Core::new(&settings, &options, plan, clock, wake);
+    let carry = carry::by(builder.client, &core.guard);
+    let shared = Arc::new(Shared { core, carry, runtime, due, bells: Bells::new() });
     shared.runtime.spawn(fetch(Fetching(Arc::clone(&shared))));
     let owned = Arc::clone(&shared);
     Ok(LeaseLimiter { shared, _owner: Arc::new(Owner(Box::new(move || owned.stop()))) })
 }
 
-macro_rules! builds {
-    ($($client:ty),+) => {
-        $(
-            impl LeaseBuilder<$client> {
-                /// Makes the limiter. Its task is spawned on the present tokio runtime.
-                ///
-                /// # Errors
-                /// There is no runtime, or a quota is beyond what the shared state can reckon with.
-                pub fn build(self) -> Result<LeaseLimiter, BuildError> {
-                    make(self.clock(QuantaClock::new()))
-                }
-            }
-
-            impl<C: Clock + Send + Sync + 'static> LeaseBuilder<$client, C> {
-                /// Makes the limiter. Its task is spawned on the present tokio runtime.
-                ///
-                /// # Errors
-                /// There is no runtime, or a quota is beyond what the shared state can reckon with.
-                pub fn build(self) -> Result<LeaseLimiter<C>, BuildError> {
-                    make(self)
-                }
-            }
-        )+
-    };
-}
-
-builds!(Client, InProcess);
+builds!(async LeaseBuilder => LeaseLimiter by make);
 
 /// What the task has. When it ends, by itself or with its runtime, nobody takes up any more what is queued.
 struct Fetching<C>(Arc<Shared<C>>);
@@ -223,17 +178,15 @@ async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
 /// A question under way in a task. Wherever that ends, the key is free first, and then its bell rings.
 struct Errand<C> {
     due: Due,
-    bell: Ring<C>,
-}
-
-struct Ring<C> {
+    _ring: Ring,
     shared: Arc<Shared<C>>,
-    index: usize,
 }
 
-impl<C> Drop for Ring<C> {
+struct Ring(Arc<Notify>);
+
+impl Drop for Ring {
     fn drop(&mut self) {
-        self.shared.bells[self.index].notify_waiters();
+        self.0.notify_waiters();
     }
 }
 
@@ -246,32 +199,25 @@ struct Told<C: Clock> {
 impl<C: Clock> Drop for Told<C> {
     fn drop(&mut self) {
         if let Some(Asked::Answered(answer)) = self.asked.take() {
-            self.errand.bell.shared.core.give_due(&self.errand.due, &answer);
+            self.errand.shared.core.give_due(&self.errand.due, &answer);
         }
     }
 }
 
 impl<C: Clock + Send + Sync + 'static> Shared<C> {
-    fn bell_of(&self, key: &[u8]) -> usize {
-        let hash = self.hasher.hash_one(key);
-        #[expect(clippy::cast_possible_truncation, reason = "less than there are bells")]
-        let index = (hash % BELLS as u64) as usize;
-        index
-    }
-
     /// Asks in a task of its own, which goes on if nobody waits for it any more: what it brings is there for others.
     fn spawn(self: &Arc<Self>, due: Due) -> oneshot::Receiver<Told<C>> {
         let (tell, told) = oneshot::channel();
-        let index = self.bell_of(&due.key);
-        let errand = Errand { due, bell: Ring { shared: Arc::clone(self), index } };
+        let bell = Arc::clone(self.bells.of(&due.key));
+        let errand = Errand { due, _ring: Ring(Arc::clone(&bell)), shared: Arc::clone(self) };
         self.runtime.spawn(async move {
-            let shared = Arc::clone(&errand.bell.shared);
+            let shared = Arc::clone(&errand.shared);
             let call = shared.core.call(&errand.due.key, errand.due.ask);
-            let reply = (shared.carry)(Arc::clone(&shared), call).await;
+            let reply = (shared.carry)(call).await;
             let asked = shared.core.land(&errand.due, reply);
             // Of what is not read its drop takes care, here or there.
             let _ = tell.send(Told { asked: Some(asked), errand });
-            shared.bells[index].notify_waiters();
+            bell.notify_waiters();
         });
         told
     }
@@ -311,7 +257,7 @@ impl<C: Clock + Send + Sync + 'static> Shared<C> {
     ) -> Answer {
         let core = &self.core;
         let bytes = key.bytes();
-        let bell = &self.bells[self.bell_of(&bytes)];
+        let bell = self.bells.of(&bytes);
         let mut asked = 0;
         while asked < rounds {
             let mut rings = pin!(bell.notified());
@@ -349,7 +295,7 @@ impl<C: Clock + Send + Sync + 'static> Shared<C> {
         }
         // There is no room for the key or for so many units of it; or others took all of it, again and again.
         let call = core.call(&bytes, Ask::Check { cost });
-        let reply = (self.carry)(Arc::clone(self), call).await;
+        let reply = (self.carry)(call).await;
         core.exact(&bytes, cost, reply)
     }
 }
@@ -361,9 +307,7 @@ impl<C> Shared<C> {
         self.core.book.close();
         self.due.notify_one();
         // Whoever waits for what was queued asks by itself.
-        for bell in &self.bells {
-            bell.notify_waiters();
-        }
+        self.bells.ring();
     }
 }
 
@@ -422,7 +366,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     pub fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> u64 {
         let taken = Name::with(key, |name| self.shared.core.give(name, answer));
         if taken > 0 {
-            self.shared.bells[self.shared.bell_of(&key.bytes())].notify_waiters();
+            self.shared.bells.of(&key.bytes()).notify_waiters();
         }
         taken
     }
@@ -444,7 +388,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     pub async fn close(self) {
         self.shared.stop();
         for call in self.shared.core.returns() {
-            match (self.shared.carry)(Arc::clone(&self.shared), call).await {
+            match (self.shared.carry)(call).await {
                 Ok(reply) => self.shared.core.book.returned(reply.granted),
                 // What is not given back expires.
                 Err(_) => break,

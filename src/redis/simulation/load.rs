@@ -1,6 +1,6 @@
 //! Who asks when.
 
-use super::Random;
+use crate::splitmix::SplitMix64;
 
 const SECOND: u64 = 1_000_000_000;
 /// A node that is on and off is on for one of so many seconds.
@@ -36,6 +36,13 @@ impl Pattern {
     }
 }
 
+/// In [0, 1).
+fn fraction(random: &mut SplitMix64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
+    let bits = (random.next() >> 11) as f64;
+    bits / (1_u64 << 53) as f64
+}
+
 /// `(time, node)` of each request, in order.
 pub(super) fn requests(
     pattern: Pattern,
@@ -43,7 +50,7 @@ pub(super) fn requests(
     per_second: u64,
     seconds: u64,
     window_seconds: u64,
-    random: &mut Random,
+    random: &mut SplitMix64,
 ) -> Vec<(u64, u32)> {
     let nodes_u64 = u64::from(nodes.max(1));
     let mut weights: Vec<f64> = (1..=nodes.max(1)).map(|rank| 1.0 / f64::from(rank)).collect();
@@ -52,11 +59,11 @@ pub(super) fn requests(
         sum += *weight;
         *weight = sum;
     }
-    let node = |second: u64, random: &mut Random| -> u64 {
+    let node = |second: u64, random: &mut SplitMix64| -> u64 {
         match pattern {
             Pattern::Even | Pattern::Burst => random.below(nodes_u64),
             Pattern::Zipf => {
-                let point = random.fraction() * sum;
+                let point = fraction(random) * sum;
                 weights.partition_point(|weight| *weight <= point).min(weights.len() - 1) as u64
             }
             Pattern::OnOff => {

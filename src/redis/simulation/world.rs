@@ -5,7 +5,6 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Random;
 use super::load::{Pattern, requests};
 use super::node::{Asked, Found, MAX_BLOCK, Mode, Node, Told};
 use super::tally::{Exact, Outcome};
@@ -15,6 +14,7 @@ use crate::redis::in_process::InProcess;
 use crate::redis::lease;
 use crate::redis::limit::{Limit, LimitKind};
 use crate::redis::plan::Plan;
+use crate::splitmix::SplitMix64;
 
 const SECOND: u64 = 1_000_000_000;
 /// A whole number of every window.
@@ -127,7 +127,7 @@ struct World<'h> {
     number: u64,
     /// And who waits for that answer alone.
     asked: Vec<Option<(Asked, Option<Patient>)>>,
-    random: Random,
+    random: SplitMix64,
     calls: u64,
     charged: u64,
 }
@@ -146,7 +146,7 @@ const ROUNDS: usize = 4;
 pub fn run(setup: &Setup) -> Outcome {
     let plan = Arc::new(Plan::new(&[setup.limit]).expect("a limit"));
     let interval_ns = u64::try_from(setup.interval.as_nanos()).unwrap_or(u64::MAX);
-    let mut random = Random(setup.seed);
+    let mut random = SplitMix64(setup.seed);
     let node = |number| Node::new(setup.mode, &plan, setup.nodes, number, interval_ns);
     let nodes: Vec<Node> = (0..setup.nodes).map(node).collect();
     let skews: Vec<u64> = (0..setup.nodes).map(|_| random.below(SECOND / 50)).collect();

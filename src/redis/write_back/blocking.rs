@@ -9,13 +9,11 @@ use super::book::Verdict;
 use super::core::Core;
 use super::options::WriteBackBuilder;
 use super::stats::WriteBackStats;
-use crate::clock::{Clock, QuantaClock, StdClock, Timestamp};
-use crate::redis::answer::{Answer, DecidedBy};
-use crate::redis::blocking::BlockingClient;
-use crate::redis::call::{BlockingTransport, Call, Reply};
-use crate::redis::error::Error;
+use crate::clock::{Clock, QuantaClock, StdClock};
+use crate::redis::answer::Answer;
+use crate::redis::call::BlockingTransport;
+use crate::redis::carry::{self, BlockingCarry, builds};
 use crate::redis::health::Health;
-use crate::redis::in_process::BlockingInProcess;
 use crate::redis::key::Key;
 use crate::redis::plan::Plan;
 use crate::redis::settings::BuildError;
@@ -23,11 +21,15 @@ use crate::redis::settings::BuildError;
 /// As often as in async code.
 const ROUNDS: usize = 4;
 
-type Carry<C> = Box<dyn Fn(&Core<C>, &Call) -> Result<Reply, Error> + Send + Sync>;
-
 struct Shared<C> {
     core: Core<C>,
-    carry: Carry<C>,
+    carry: BlockingCarry,
+    signals: Arc<Signals>,
+}
+
+/// What threads wait for.
+#[derive(Default)]
+struct Signals {
     bell: Mutex<Bell>,
     /// Something is due, or it is over.
     due: Condvar,
@@ -39,6 +41,38 @@ struct Shared<C> {
 struct Bell {
     is_due: bool,
     answers: u64,
+}
+
+impl Signals {
+    fn bell(&self) -> MutexGuard<'_, Bell> {
+        self.bell.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        self.bell().is_due = true;
+        self.due.notify_one();
+    }
+
+    fn tell(&self) {
+        self.bell().answers += 1;
+        self.told.notify_all();
+    }
+
+    /// Waits until something is due, but no longer than this; `is_over` says that nothing is waited for any more.
+    fn wait_due(&self, most: Duration, is_over: impl Fn() -> bool) {
+        let mut bell = self.bell();
+        if !bell.is_due && !is_over() {
+            bell = self.due.wait_timeout(bell, most).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        bell.is_due = false;
+    }
+
+    /// Waits until there are other answers than these were, but no longer than this. Whether there are.
+    fn wait_told(&self, answers: u64, most: Duration) -> bool {
+        let is_silent = |bell: &mut Bell| bell.answers == answers;
+        let waited = self.told.wait_timeout_while(self.bell(), most, is_silent);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
 }
 
 /// As [`WriteBackLimiter`](super::WriteBackLimiter), for threads: one thread posts for all. By
@@ -72,7 +106,6 @@ struct Owner<C: Clock + Send + Sync + 'static> {
 impl<C: Clock + Send + Sync + 'static> Drop for Owner<C> {
     fn drop(&mut self) {
         self.shared.core.stop();
-        self.shared.wake();
     }
 }
 
@@ -94,15 +127,11 @@ fn make<T: BlockingTransport, C: Clock + Send + Sync + 'static>(
     let WriteBackBuilder { builder, options, clock } = builder;
     let settings = builder.settings();
     let plan = Plan::new(&settings.limits)?;
-    let transport = builder.client;
-    let carry = move |core: &Core<C>, call: &Call| core.guard.ask_blocking(&transport, call);
-    let shared = Arc::new(Shared {
-        core: Core::new(&settings, &options, plan, clock),
-        carry: Box::new(carry),
-        bell: Mutex::default(),
-        due: Condvar::new(),
-        told: Condvar::new(),
-    });
+    let signals = Arc::new(Signals::default());
+    let waker = Arc::clone(&signals);
+    let core = Core::new(&settings, &options, plan, clock, move || waker.wake());
+    let carry = carry::by_blocking(builder.client, &core.guard);
+    let shared = Arc::new(Shared { core, carry, signals });
     let posts = Arc::clone(&shared);
     let thread = Thread::new().name("tollgate-write-back".to_owned()).spawn(move || posts.post());
     let thread = Mutex::new(Some(thread.map_err(BuildError::Thread)?));
@@ -110,54 +139,14 @@ fn make<T: BlockingTransport, C: Clock + Send + Sync + 'static>(
     Ok(BlockingWriteBackLimiter { shared, owner })
 }
 
-macro_rules! builds {
-    ($($client:ty),+) => {
-        $(
-            impl WriteBackBuilder<$client> {
-                /// Makes the limiter, and starts its thread.
-                ///
-                /// # Errors
-                /// The thread cannot be started, or a quota is beyond what the shared state can reckon with.
-                pub fn build(self) -> Result<BlockingWriteBackLimiter, BuildError> {
-                    make(self.clock(QuantaClock::new()))
-                }
-            }
-
-            impl<C: Clock + Send + Sync + 'static> WriteBackBuilder<$client, C> {
-                /// Makes the limiter, and starts its thread.
-                ///
-                /// # Errors
-                /// The thread cannot be started, or a quota is beyond what the shared state can reckon with.
-                pub fn build(self) -> Result<BlockingWriteBackLimiter<C>, BuildError> {
-                    make(self)
-                }
-            }
-        )+
-    };
-}
-
-builds!(BlockingClient, BlockingInProcess);
+builds!(blocking WriteBackBuilder => BlockingWriteBackLimiter by make);
 
 impl<C: Clock> Shared<C> {
-    fn bell(&self) -> MutexGuard<'_, Bell> {
-        self.bell.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wake(&self) {
-        self.bell().is_due = true;
-        self.due.notify_one();
-    }
-
     /// Posts what is due until it is over, and once more.
     fn post(&self) {
         while !self.core.is_stopped() {
             self.send();
-            let mut bell = self.bell();
-            if !bell.is_due && !self.core.is_stopped() {
-                let waited = self.due.wait_timeout(bell, self.core.rest());
-                bell = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(bell, _)| bell);
-            }
-            bell.is_due = false;
+            self.signals.wait_due(self.core.rest(), || self.core.is_stopped());
         }
         self.flush();
     }
@@ -172,10 +161,9 @@ impl<C: Clock> Shared<C> {
             }
             sent = true;
             for post in posts {
-                let reply = (self.carry)(&self.core, &post.call);
+                let reply = (self.carry)(&post.call);
                 self.core.land(&post, reply);
-                self.bell().answers += 1;
-                self.told.notify_all();
+                self.signals.tell();
             }
         }
     }
@@ -203,22 +191,7 @@ impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
 
     /// Decides about `cost` units, here and now; all or nothing. Never waits.
     pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        let (core, now) = (&self.shared.core, self.shared.core.now());
-        key.with_bytes(|key| match core.book.quick(key, cost, now.as_nanos()) {
-            Some(decision) => Answer::new(decision, DecidedBy::Held),
-            None => self.check_slow(key, cost, now),
-        })
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn check_slow(&self, key: &[u8], cost: u64, now: Timestamp) -> Answer {
-        let core = &self.shared.core;
-        let checked = core.book.check_slow(key, cost, now.as_nanos());
-        if checked.wakes {
-            self.shared.wake();
-        }
-        core.answer(checked, key, cost, now)
+        self.shared.core.check(key, cost)
     }
 
     /// As [`check`](Self::check), but waits for the server where this process has spent what it may: no longer than the time-out.
@@ -234,16 +207,13 @@ impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
         let clock = StdClock::new();
         let began = clock.now();
         for _ in 0..ROUNDS {
-            let answers = shared.bell().answers;
+            let answers = shared.signals.bell().answers;
             let now = core.now();
-            let checked = core.check(&key, cost, now);
-            if checked.wakes {
-                shared.wake();
-            }
+            let checked = core.checked(&key, cost, now);
             match checked.verdict {
                 Verdict::Asked => {}
                 Verdict::Full => {
-                    let reply = (shared.carry)(core, &core.exactly(&key, cost));
+                    let reply = (shared.carry)(&core.exactly(&key, cost));
                     return core.exact(reply, &key, cost);
                 }
                 Verdict::Held | Verdict::Alone | Verdict::Failing => {
@@ -251,14 +221,12 @@ impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
                 }
             }
             let left = core.timeout.saturating_sub(clock.now().duration_since(began));
-            let is_silent = |bell: &mut Bell| bell.answers == answers;
-            let waited = shared.told.wait_timeout_while(shared.bell(), left, is_silent);
-            if left == Duration::ZERO || waited.is_ok_and(|(_, waited)| waited.timed_out()) {
+            if left == Duration::ZERO || !shared.signals.wait_told(answers, left) {
                 break;
             }
         }
         let now = core.now();
-        core.answer(core.check(&key, cost, now), &key, cost, now)
+        core.answer(core.checked(&key, cost, now), &key, cost, now)
     }
 
     /// Posts all that is not posted, in this thread. Returns how many units could not be.
@@ -270,7 +238,6 @@ impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
     /// posted. Returns how many units could not be.
     pub fn close(self) -> u64 {
         self.shared.core.stop();
-        self.shared.wake();
         let thread = self.owner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // One that panicked has posted what it could.
@@ -303,18 +270,14 @@ impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
         let clock = StdClock::new();
         let began = clock.now();
         for round in 0.. {
-            let answers = shared.bell().answers;
+            let answers = shared.signals.bell().answers;
             let checked = core.look(&key, cost, core.now());
-            if checked.wakes {
-                shared.wake();
-            }
             let left = core.timeout.saturating_sub(clock.now().duration_since(began));
             if checked.verdict != Verdict::Asked || left == Duration::ZERO || round >= ROUNDS {
                 return core.looked(checked);
             }
-            let is_silent = |bell: &mut Bell| bell.answers == answers;
             // Looked at once more, whether or not it was told in time.
-            let _ = shared.told.wait_timeout_while(shared.bell(), left, is_silent);
+            shared.signals.wait_told(answers, left);
         }
         None
     }

@@ -11,7 +11,7 @@ use crate::redis::answer::{Answer, DecidedBy};
 use crate::redis::call::{Ask, Call, Reply};
 use crate::redis::error::Error;
 use crate::redis::guard::Guard;
-use crate::redis::key::tagged;
+use crate::redis::key::{Key, tagged};
 use crate::redis::plan::Plan;
 use crate::redis::settings::{OnFailure, Settings};
 use crate::sync::{AtomicU64, Ordering};
@@ -21,7 +21,9 @@ const IN_FLIGHT: usize = 64;
 
 pub(super) struct Core<C> {
     pub(super) book: Book,
-    pub(super) guard: Guard,
+    pub(super) guard: Arc<Guard>,
+    /// Something is due, or it is over.
+    wake: Box<dyn Fn() + Send + Sync>,
     clock: C,
     head: Arc<[u8]>,
     plan: Arc<Plan>,
@@ -31,7 +33,13 @@ pub(super) struct Core<C> {
 }
 
 impl<C: Clock> Core<C> {
-    pub(super) fn new(settings: &Settings, options: &Settled, plan: Plan, clock: C) -> Self {
+    pub(super) fn new(
+        settings: &Settings,
+        options: &Settled,
+        plan: Plan,
+        clock: C,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
         let plan = Arc::new(plan);
         let processes = options.processes.unwrap_or(match settings.on_failure {
             OnFailure::Local { processes } => processes,
@@ -48,7 +56,8 @@ impl<C: Clock> Core<C> {
         };
         Self {
             book: Book::new(Arc::clone(&plan), options),
-            guard: Guard::new(settings),
+            guard: Arc::new(Guard::new(settings)),
+            wake: Box::new(wake),
             clock,
             head: Arc::clone(&settings.head),
             plan,
@@ -66,14 +75,38 @@ impl<C: Clock> Core<C> {
         self.clock.now().as_nanos()
     }
 
-    pub(super) fn check(&self, key: &[u8], cost: u64, now: Timestamp) -> Checked {
-        self.book.check(key, cost, now.as_nanos())
+    /// Decides here and now, and has asked for what is missing.
+    pub(super) fn check<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+        let now = self.now();
+        key.with_bytes(|key| match self.book.quick(key, cost, now.as_nanos()) {
+            Some(decision) => Answer::new(decision, DecidedBy::Held),
+            None => self.check_slow(key, cost, now),
+        })
     }
 
-    /// What [`check`](Self::check) would come to; charges nothing.
+    #[cold]
+    #[inline(never)]
+    fn check_slow(&self, key: &[u8], cost: u64, now: Timestamp) -> Answer {
+        let checked = self.woken(self.book.check_slow(key, cost, now.as_nanos()));
+        self.answer(checked, key, cost, now)
+    }
+
+    /// The same for who may wait: what came of it.
+    pub(super) fn checked(&self, key: &[u8], cost: u64, now: Timestamp) -> Checked {
+        self.woken(self.book.check(key, cost, now.as_nanos()))
+    }
+
+    /// What [`checked`](Self::checked) would come to; charges nothing.
     #[cfg(feature = "rules")]
     pub(super) fn look(&self, key: &[u8], cost: u64, now: Timestamp) -> Checked {
-        self.book.look(key, cost, now.as_nanos())
+        self.woken(self.book.look(key, cost, now.as_nanos()))
+    }
+
+    fn woken(&self, checked: Checked) -> Checked {
+        if checked.wakes {
+            (self.wake)();
+        }
+        checked
     }
 
     /// What is said of a look: nothing where only the server knows, or nobody does.
@@ -142,6 +175,7 @@ impl<C: Clock> Core<C> {
     pub(super) fn stop(&self) {
         // Ordering: Release, and Acquire below: whoever sees that it is over sees all that was let through before.
         self.stopped.store(1, Ordering::Release);
+        (self.wake)();
     }
 
     pub(super) fn is_stopped(&self) -> bool {

@@ -1,8 +1,7 @@
 //! The write-back limiter of async code.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,40 +13,33 @@ use super::book::{Post, Verdict};
 use super::core::Core;
 use super::options::WriteBackBuilder;
 use super::stats::WriteBackStats;
-use crate::clock::{Clock, QuantaClock, Timestamp};
-use crate::redis::answer::{Answer, DecidedBy};
-use crate::redis::call::{Call, Reply, Transport};
-use crate::redis::client::Client;
+use crate::clock::{Clock, QuantaClock};
+use crate::redis::answer::Answer;
+use crate::redis::call::{Reply, Transport};
+use crate::redis::carry::{self, Bells, Carry, builds};
 use crate::redis::error::{Error, ErrorKind};
 use crate::redis::health::Health;
-use crate::redis::in_process::InProcess;
 use crate::redis::key::Key;
 use crate::redis::plan::Plan;
 use crate::redis::settings::BuildError;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Waiters of keys share these.
-const BELLS: usize = 256;
 /// So often a call waits for an answer about its key before it takes what it has got.
 const ROUNDS: usize = 4;
 /// A flush goes on for no longer than so many rounds of posts that bring nothing new.
 const FLUSH_ROUNDS: usize = 3;
 
-type Boxed<R> = Pin<Box<dyn Future<Output = R> + Send>>;
-type Carry<C> = Box<dyn Fn(Arc<Shared<C>>, Call) -> Boxed<Result<Reply, Error>> + Send + Sync>;
-
 struct Shared<C> {
     core: Core<C>,
-    carry: Carry<C>,
+    carry: Carry,
     runtime: Handle,
     /// Something is due, or it is over.
-    due: Notify,
+    due: Arc<Notify>,
     /// The task has ended, by itself or with its runtime.
     ended: Notify,
     /// 1 once it has posted for the last time.
     flushed: AtomicU64,
-    bells: Box<[Notify]>,
-    hasher: ahash::RandomState,
+    bells: Bells,
 }
 
 /// A limiter that decides in this process, and tells the server afterwards what it let through. By [`Builder::write_back`].
@@ -147,7 +139,7 @@ impl<C: Clock> Flight<C> {
         if self.shared.core.land(&post, reply) {
             self.shared.due.notify_one();
         }
-        self.shared.bell(post.key()).notify_waiters();
+        self.shared.bells.of(post.key()).notify_waiters();
     }
 }
 
@@ -164,7 +156,6 @@ struct Owner<C: Clock>(Arc<Shared<C>>);
 impl<C: Clock> Drop for Owner<C> {
     fn drop(&mut self) {
         self.0.core.stop();
-        self.0.due.notify_one();
     }
 }
 
@@ -187,53 +178,21 @@ fn make<T: Transport, C: Clock + Send + Sync + 'static>(
     let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
     let settings = builder.settings();
     let plan = Plan::new(&settings.limits)?;
-    let transport = Arc::new(builder.client);
-    let carry = move |shared: Arc<Shared<C>>, call: Call| -> Boxed<Result<Reply, Error>> {
-        let transport = Arc::clone(&transport);
-        Box::pin(async move { shared.core.guard.ask(&*transport, &call).await })
+    let due = Arc::new(Notify::new());
+    let wake = {
+        let due = Arc::clone(&due);
+        move || due.notify_one()
     };
-    let shared = Arc::new(Shared {
-        core: Core::new(&settings, &options, plan, clock),
-        carry: Box::new(carry),
-        runtime,
-        due: Notify::new(),
-        ended: Notify::new(),
-        flushed: AtomicU64::new(0),
-        bells: (0..BELLS).map(|_| Notify::new()).collect(),
-        hasher: ahash::RandomState::new(),
-    });
+    let core = Core::new(&settings, &options, plan, clock, wake);
+    let carry = carry::by(builder.client, &core.guard);
+    let (ended, flushed, bells) = (Notify::new(), AtomicU64::new(0), Bells::new());
+    let shared = Arc::new(Shared { core, carry, runtime, due, ended, flushed, bells });
     shared.runtime.spawn(Task(Arc::clone(&shared)).run());
     let owner = Arc::new(Owner(Arc::clone(&shared)));
     Ok(WriteBackLimiter { shared, owner })
 }
 
-macro_rules! builds {
-    ($($client:ty),+) => {
-        $(
-            impl WriteBackBuilder<$client> {
-                /// Makes the limiter. Its task is spawned on the present tokio runtime.
-                ///
-                /// # Errors
-                /// There is no runtime, or a quota is beyond what the shared state can reckon with.
-                pub fn build(self) -> Result<WriteBackLimiter, BuildError> {
-                    make(self.clock(QuantaClock::new()))
-                }
-            }
-
-            impl<C: Clock + Send + Sync + 'static> WriteBackBuilder<$client, C> {
-                /// Makes the limiter. Its task is spawned on the present tokio runtime.
-                ///
-                /// # Errors
-                /// There is no runtime, or a quota is beyond what the shared state can reckon with.
-                pub fn build(self) -> Result<WriteBackLimiter<C>, BuildError> {
-                    make(self)
-                }
-            }
-        )+
-    };
-}
-
-builds!(Client, InProcess);
+builds!(async WriteBackBuilder => WriteBackLimiter by make);
 
 impl<C: Clock + Send + Sync + 'static> Task<C> {
     /// Posts what is due until it is over, and once more.
@@ -256,19 +215,12 @@ impl<C: Clock + Send + Sync + 'static> Task<C> {
 impl<C: Clock + Send + Sync + 'static> Flight<C> {
     async fn carry(mut self) {
         let Some(call) = self.post.as_ref().map(|post| post.call.clone()) else { return };
-        let reply = (self.shared.carry)(Arc::clone(&self.shared), call).await;
+        let reply = (self.shared.carry)(call).await;
         self.land(reply);
     }
 }
 
 impl<C: Clock> Shared<C> {
-    fn bell(&self, key: &[u8]) -> &Notify {
-        let hash = self.hasher.hash_one(key);
-        #[expect(clippy::cast_possible_truncation, reason = "less than there are bells")]
-        let index = (hash % BELLS as u64) as usize;
-        &self.bells[index]
-    }
-
     fn due(self: &Arc<Self>) -> impl Iterator<Item = Flight<C>> {
         // All of them, before one of them is sent: a post that is not reported is never sent again.
         let posts = self.core.book.due(self.core.now_ns()).into_iter();
@@ -316,22 +268,7 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
 
     /// Decides about `cost` units, here and now; all or nothing. Never waits.
     pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        let (core, now) = (&self.shared.core, self.shared.core.now());
-        key.with_bytes(|key| match core.book.quick(key, cost, now.as_nanos()) {
-            Some(decision) => Answer::new(decision, DecidedBy::Held),
-            None => self.check_slow(key, cost, now),
-        })
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn check_slow(&self, key: &[u8], cost: u64, now: Timestamp) -> Answer {
-        let core = &self.shared.core;
-        let checked = core.book.check_slow(key, cost, now.as_nanos());
-        if checked.wakes {
-            self.shared.due.notify_one();
-        }
-        core.answer(checked, key, cost, now)
+        self.shared.core.check(key, cost)
     }
 
     /// As [`check`](Self::check), but waits for the server where this process has spent what it may: no longer than the time-out.
@@ -347,18 +284,15 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
         let core = &shared.core;
         let deadline = tokio::time::Instant::now() + core.timeout;
         for _ in 0..ROUNDS {
-            let mut told = pin!(shared.bell(&key).notified());
+            let mut told = pin!(shared.bells.of(&key).notified());
             // From here on no bell is missed.
             told.as_mut().enable();
             let now = core.now();
-            let checked = core.check(&key, cost, now);
-            if checked.wakes {
-                shared.due.notify_one();
-            }
+            let checked = core.checked(&key, cost, now);
             match checked.verdict {
                 Verdict::Asked => {}
                 Verdict::Full => {
-                    let reply = (shared.carry)(Arc::clone(shared), core.exactly(&key, cost)).await;
+                    let reply = (shared.carry)(core.exactly(&key, cost)).await;
                     return core.exact(reply, &key, cost);
                 }
                 Verdict::Held | Verdict::Alone | Verdict::Failing => {
@@ -370,7 +304,7 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
             }
         }
         let now = core.now();
-        core.answer(core.check(&key, cost, now), &key, cost, now)
+        core.answer(core.checked(&key, cost, now), &key, cost, now)
     }
 
     /// Posts all that is not posted. Returns how many units could not be.
@@ -383,7 +317,6 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     pub async fn close(self) -> u64 {
         let shared = Arc::clone(&self.shared);
         shared.core.stop();
-        shared.due.notify_one();
         // A task that cannot go on, for its runtime is not run any more, is not waited for.
         let mut seen = shared.core.stats();
         while tokio::time::timeout(shared.core.patience(), shared.ended.notified()).await.is_err() {
@@ -425,9 +358,6 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     fn look_at(&self, key: &[u8], cost: u64) -> (Option<Answer>, Verdict) {
         let core = &self.shared.core;
         let checked = core.look(key, cost, core.now());
-        if checked.wakes {
-            self.shared.due.notify_one();
-        }
         (core.looked(checked), checked.verdict)
     }
 
@@ -436,7 +366,7 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
         let (shared, key) = (&self.shared, key.bytes());
         let deadline = tokio::time::Instant::now() + shared.core.timeout;
         for _ in 0..ROUNDS {
-            let mut told = pin!(shared.bell(&key).notified());
+            let mut told = pin!(shared.bells.of(&key).notified());
             // From here on no bell is missed.
             told.as_mut().enable();
             let (looked, verdict) = self.look_at(&key, cost);

@@ -75,6 +75,8 @@ pub(super) fn check(file: &str, root: &Node, problems: Problems) -> Result<Confi
         charging: settings.charging,
         shadow: settings.shadow,
         branches,
+        // Of the text, which is not known here.
+        hash: 0,
         rules,
         warnings: warnings.into_sorted(),
     })

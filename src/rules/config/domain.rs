@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::problem::{ConfigError, Problems};
-use super::{Branch, Config};
+use super::warnings::same_names_in;
+use super::{Branch, Config, Problem};
 use crate::rules::tree::{Found, Tree};
 use crate::rules::{Charging, Rule};
 
@@ -32,6 +33,20 @@ pub struct Domain {
     shadow: bool,
     rules: Vec<Rule>,
     tree: Tree,
+    files: Files,
+    warnings: Vec<Problem>,
+}
+
+/// Of each file the name, and how many rules there are up to its end.
+#[derive(Debug)]
+pub(in crate::rules) struct Files(Vec<(Box<str>, usize)>);
+
+impl Files {
+    /// The file of a rule, by its place among the domain's.
+    pub(in crate::rules) fn of(&self, rule: usize) -> &str {
+        let file = self.0.partition_point(|&(_, end)| end <= rule);
+        self.0.get(file).map_or("", |(file, _)| file)
+    }
 }
 
 impl Domain {
@@ -77,19 +92,28 @@ impl Domain {
     fn of(files: Vec<Config>) -> Option<Self> {
         let first = files.first()?;
         let (name, charging, shadow) = (first.domain.clone(), first.charging, first.shadow);
-        let mut before = 0;
+        let (mut before, warnings) = (0, same_names_in(&files));
         let tree = Tree::new(files.iter().map(|file| {
             let offset = before;
             before += file.rules.len();
             (&*file.branches, offset)
         }));
-        let rules = files.into_iter().flat_map(|file| file.rules).collect();
-        Some(Self { name, charging, shadow, rules, tree })
+        let (mut rules, mut ends) = (Vec::with_capacity(before), Vec::with_capacity(files.len()));
+        for file in files {
+            rules.extend(file.rules);
+            ends.push((file.file, rules.len()));
+        }
+        Some(Self { name, charging, shadow, rules, tree, files: Files(ends), warnings })
     }
 
-    /// Its name, rules, and what finds them.
-    pub(in crate::rules) fn into_parts(self) -> (Box<str>, Vec<Rule>, Tree) {
-        (self.name, self.rules, self.tree)
+    /// Its name, rules, what finds them, and where they are from.
+    pub(in crate::rules) fn into_parts(self) -> (Box<str>, Vec<Rule>, Tree, Files) {
+        (self.name, self.rules, self.tree, self.files)
+    }
+
+    /// Where its rules are from.
+    pub(in crate::rules) const fn files(&self) -> &Files {
+        &self.files
     }
 
     /// What requests call it.
@@ -114,6 +138,13 @@ impl Domain {
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// What is allowed, but hardly meant, of its files together: rules of one name. What looks wrong in a file by itself is told by
+    /// [`Config::warnings`].
+    #[must_use]
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
     }
 
     /// The rules that limit a request of these entries, keys and values in their order; none if nothing does.
@@ -141,7 +172,7 @@ fn at_domain(config: &Config) -> String {
 }
 
 /// What cannot be merged.
-fn clashes(files: &[Config]) -> Vec<super::Problem> {
+fn clashes(files: &[Config]) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut seen: HashMap<(&str, Option<&str>), (&Config, &Branch)> = HashMap::new();
     let Some(first) = files.first() else { return found };

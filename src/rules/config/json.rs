@@ -46,12 +46,7 @@ impl Reader<'_, '_> {
         let first = self.peek()?;
         let at = self.lines.place(self.offset);
         if depth > MAX_DEPTH {
-            self.problems.add(
-                at,
-                "",
-                format!("more than {MAX_DEPTH} lists and maps lie in each other here"),
-                "",
-            );
+            self.problems.too_deep(at);
             return None;
         }
         let kind = match first {

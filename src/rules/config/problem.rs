@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::node::Place;
+use super::node::{MAX_DEPTH, Place};
 
 /// One thing that is wrong, or looks so.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -172,6 +172,16 @@ impl Problems {
             message: message.into().into(),
             remedy: remedy.into().into(),
         });
+    }
+
+    /// Of a document, in whatever format, whose values nest too deep to be read.
+    pub(super) fn too_deep(&mut self, at: Place) {
+        self.add(
+            at,
+            "",
+            format!("more than {MAX_DEPTH} lists and maps lie in each other here"),
+            "write fewer",
+        );
     }
 
     pub(super) fn is_empty(&self) -> bool {

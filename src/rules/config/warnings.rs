@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::collections::hash_map::{Entry, HashMap};
 
 use super::check::Branch;
-use super::node::quoted;
+use super::node::{Place, quoted};
 use super::problem::Problems;
+use super::{Config, Problem};
 use crate::rules::Rule;
 use crate::rules::tree::Wild;
 
@@ -16,7 +17,7 @@ pub(super) fn look(branches: &[Branch], rules: &[Rule], warnings: &mut Problems)
     for rule in rules {
         for name in rule.replaces.iter().filter(|name| !names.contains(&***name)) {
             if told.insert(&**name) {
-                let at = super::node::Place { line: rule.line, column: 1 };
+                let at = Place { line: rule.line, column: 1 };
                 let message =
                     format!("no rule of this file is named {}, which is replaced here", quoted(name));
                 warnings.add(at, "", message, "");
@@ -36,23 +37,45 @@ fn same_names(rules: &[Rule], warnings: &mut Problems) {
             Entry::Vacant(entry) => {
                 entry.insert(rule.line);
             }
-            Entry::Occupied(entry) => {
-                let message = format!(
-                    "this rule is called {}, like that of line {}: metrics have the counts of both as one, and the gauges of one",
-                    quoted(&rule.name),
-                    entry.get()
-                );
-                let at = super::node::Place { line: rule.line, column: 1 };
-                warnings.add(at, "", message, "give it a name of its own, by `name` in its rate_limit");
-            }
+            Entry::Occupied(entry) => alike(rule, &format!("line {}", entry.get()), warnings),
         }
     }
+}
+
+fn alike(rule: &Rule, other: &str, warnings: &mut Problems) {
+    let message = format!(
+        "this rule is called {}, like that of {other}: metrics have the counts of both as one, and the gauges of one",
+        quoted(&rule.name)
+    );
+    let at = Place { line: rule.line, column: 1 };
+    warnings.add(at, "", message, "give it a name of its own, by `name` in its rate_limit");
+}
+
+/// The same of files that are merged, of which each has been looked through: a name is told once for each file.
+pub(super) fn same_names_in(files: &[Config]) -> Vec<Problem> {
+    let mut first: HashMap<&str, (&Config, usize)> = HashMap::new();
+    let mut found = Vec::new();
+    for file in files {
+        let mut warnings = Problems::of(&file.file);
+        let mut seen = HashSet::new();
+        for rule in file.rules.iter().filter(|rule| seen.insert(&rule.name)) {
+            match first.entry(&rule.name) {
+                Entry::Vacant(entry) => _ = entry.insert((file, rule.line)),
+                Entry::Occupied(entry) => {
+                    let (other, line) = entry.get();
+                    alike(rule, &format!("{}:{line}", other.file), &mut warnings);
+                }
+            }
+        }
+        found.extend(warnings.into_sorted());
+    }
+    found
 }
 
 /// A name with values that it never has while requests are counted: keys are no labels. Said once, however many rules have it.
 fn shown_values(rules: &[Rule], warnings: &mut Problems) {
     if let Some(rule) = rules.iter().find(|rule| rule.metric.with_value != 0) {
-        let at = super::node::Place { line: rule.line, column: 1 };
+        let at = Place { line: rule.line, column: 1 };
         let message =
             "value_to_metric and detailed_metric are read, but labels of metrics never hold requests' values";
         warnings.add(

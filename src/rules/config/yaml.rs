@@ -96,12 +96,7 @@ impl Reader<'_> {
 
     fn begin(&mut self, at: Place, anchor: usize, items: Items) -> Option<()> {
         if self.open.len() == MAX_DEPTH {
-            self.problems.add(
-                at,
-                "",
-                format!("more than {MAX_DEPTH} lists and maps lie in each other here"),
-                "",
-            );
+            self.problems.too_deep(at);
             return None;
         }
         self.open.push(Open { at, anchor, items });
