@@ -62,7 +62,7 @@ class Axis:
 
 def plain(value):
     """A tick's number, in as few characters as say it."""
-    if value >= 1e4 and value % 1e3 == 0:
+    if value >= 1e3 and value % 1e2 == 0:
         return f"{value / 1e6:g} M" if value >= 1e6 else f"{value / 1e3:g} k"
     return f"{value:g}" if value >= 1e-4 or value == 0 else f"{value:.5f}".rstrip("0")
 
