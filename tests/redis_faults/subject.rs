@@ -11,7 +11,7 @@ use tollgate::redis::{
 
 pub(crate) const TIMEOUT: Duration = Duration::from_millis(100);
 /// What a call may take, on a machine that has more to do.
-const SLACK: Duration = Duration::from_secs(1);
+const SLACK: Duration = Duration::from_secs(10);
 pub(crate) const FAILURES: u32 = 3;
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 /// How long a server may take to be used again.
