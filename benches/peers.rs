@@ -5,7 +5,7 @@
 //! cargo bench --bench peers -- --json FILE               and the same as JSON
 //! cargo bench --bench peers -- --quick                   fewer, shorter rounds; what no target needs, only tried
 //! cargo bench --bench peers -- --charts                  what charts need too: keys by powers of ten to 10^8, threads to 8,
-//!                                                        shares of denials; with --quick short rounds, and keys to 10^7
+//!                                                        shares of denials; with --quick in short rounds
 //! cargo bench --bench peers -- --large                   10 M and 100 M keys too (12 GB, many minutes)
 //! cargo bench --bench peers -- --scenario hot --subject keyed     only names that contain this, are what stands behind =,
 //!                                                        or do not contain what stands behind !

@@ -17,10 +17,9 @@ front='' priority='the usual one'
 if command -v chrt >/dev/null && chrt -f 1 true 2>/dev/null; then
     front='chrt -f 1' priority='real-time (chrt -f 1), but for the tables by threads, in which threads take turns'
 fi
-features='rules,tower,redis'
 echo 'building'
-cargo bench --quiet --no-run --features "$features" --bench peers --bench sketches --bench policies --bench rules --bench layer --bench redis
-cargo build --quiet --profile bench --features "$features" --example accuracy --example sketch_accuracy
+cargo bench --quiet --no-run --all-features --bench peers --bench sketches --bench policies --bench rules --bench layer --bench redis
+cargo build --quiet --profile bench --all-features --example accuracy --example sketch_accuracy
 
 commands=()
 run() {
@@ -32,7 +31,7 @@ SECONDS=0
 bench() {
     local name=$1 json=$2
     shift 2
-    run $front_now cargo bench --quiet --features "$features" --bench "$name" -- $quick "$@" --json "target/benchmarks/$json.json"
+    run $front_now cargo bench --quiet --all-features --bench "$name" -- $quick "$@" --json "target/benchmarks/$json.json"
 }
 front_now=$front
 bench peers peers --charts --scenario '!threads'
@@ -48,8 +47,8 @@ bench redis redis
 front_now=''
 scale=1
 [ -z "$quick" ] || scale=16
-run cargo run --quiet --profile bench --features "$features" --example accuracy -- --json target/benchmarks/accuracy.json "$scale"
-run cargo run --quiet --profile bench --features "$features" --example sketch_accuracy -- --json target/benchmarks/sketch_accuracy.json "$scale"
+run cargo run --quiet --profile bench --all-features --example accuracy -- --json target/benchmarks/accuracy.json "$scale"
+run cargo run --quiet --profile bench --all-features --example sketch_accuracy -- --json target/benchmarks/sketch_accuracy.json "$scale"
 
 PRIORITY="$priority" QUICK="$quick" TOOK="$SECONDS" python3 - "$out/run.json" "${commands[@]}" <<'PYTHON'
 import datetime, json, os, shlex, sys

@@ -107,7 +107,7 @@ impl Plan {
             Self::fit(&huge, &mut rows, left_out);
             self.scenario(tables, huge, &rows);
         }
-        if !self.large && !self.quick {
+        if !self.large && !self.smoke {
             let (mut huge, mut rows) = self.huge("100m", "Allowed, 100 M keys", 100_000_000);
             huge.rounds = 5;
             Self::fit(&huge, &mut rows, left_out);
