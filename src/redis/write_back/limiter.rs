@@ -78,7 +78,8 @@ struct Shared<C> {
 /// - **While the server cannot be asked** a process goes on by what it has: the rest of its allowance, and of each new window `L/N`; by
 ///   GCRA 1/N of the rate. So a partition of `P` processes that lasts `t` adds, in the window in which it begins and with
 ///   [`OnFailure::Local`](crate::redis::OnFailure::Local), at most `P · max(1, L/N)`, and by GCRA `P/N · (B + r · t)`. With `Open` and
-///   `Closed`, what is beyond the allowance is as they say, and with `Closed` nothing is handed out anew.
+///   `Closed`, what is beyond the allowance is as they say, and with `Closed` nothing is handed out anew. A call that is lost is such a
+///   partition of its process, until the next one that is answered: the bounds above are for calls that arrive.
 /// - **Windows** are the server's: each answer bounds the difference of the clocks, and within that difference around a window's
 ///   end only what is of both windows' allowances is spent. Before the first answer, clocks are taken to agree.
 ///
