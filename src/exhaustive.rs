@@ -16,6 +16,10 @@ use std::hash::Hash;
 /// Bits of a time.
 const BITS: u32 = 4;
 const MASK: u8 = (1 << BITS) - 1;
+/// When it begins: the clock's low four bits wrap on the way.
+const BEGINNING: u8 = 14;
+/// By how much the clock may move on.
+const PASSES: u8 = 2;
 
 /// Visits every state that can be reached from `beginning` by `next`, which pushes the states that are a step away;
 /// how many there are.

@@ -426,15 +426,17 @@ fn a_model_is_no_control_and_a_control_no_model() {
     assert!(none.iter().any(|it| it.contains("has a model and no control")), "{none:?}");
 }
 
+/// That the page with `to` in the place of `from` is complained of by these words.
+fn found(from: &str, to: &str, what: &str) {
+    let wrong = broken(from, to);
+    assert!(wrong.iter().any(|it| it.contains(what)), "{from} as {to}: {wrong:?}");
+}
+
 #[test]
 fn a_wrong_command_is_found() {
     if is_package() {
         return;
     }
-    let found = |from: &str, to: &str, what: &str| {
-        let wrong = broken(from, to);
-        assert!(wrong.iter().any(|it| it.contains(what)), "{from} as {to}: {wrong:?}");
-    };
     found("--test process`", "--test processes`", "there is no tests/processes.rs");
     found("--test process`", "--test alloc`", "no command of");
     found("`ci/loom.sh`", "`ci/models.sh`", "there is no ci/models.sh");
@@ -449,10 +451,6 @@ fn ids_count_and_promises_have_backing() {
     if is_package() {
         return;
     }
-    let found = |from: &str, to: &str, what: &str| {
-        let wrong = broken(from, to);
-        assert!(wrong.iter().any(|it| it.contains(what)), "{from} as {to}: {wrong:?}");
-    };
     found("\n| G2 | ", "\n| G1 | ", "G1 stands where G2 should");
     found("\n| G2 | ", "\n| G4 | ", "G4 stands where G2 should");
     found(" | yes | ", " | certainly | ", "`certainly` is none of");

@@ -1,16 +1,12 @@
 //! A bucket of two slots: see `store::compact::table`, whose `find`, `put_in` and `alone` these steps follow.
 
-use super::{BITS, MASK, visit};
+use super::{BEGINNING, BITS, MASK, PASSES, visit};
 use crate::algorithm::narrow::ticks::{Interval, Rate};
 use crate::algorithm::narrow::{Narrow, TatKind, TatWord, Verdict};
 use crate::word::{Standing, order, standing};
 
 const WAYS: usize = 2;
 const KEYS: usize = 3;
-/// When it begins: the clock's low four bits wrap on the way.
-const BEGINNING: u8 = 14;
-/// By how much the clock may move on.
-const PASSES: u8 = 2;
 
 /// What is done in a full bucket, and whether by the rules.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

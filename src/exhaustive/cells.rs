@@ -1,6 +1,6 @@
 //! Two rows of two cells: see `sketch::tat`, whose `charge` and `raise_cell` these steps follow.
 
-use super::{BITS, MASK, visit};
+use super::{BEGINNING, BITS, MASK, PASSES, visit};
 use crate::algorithm::narrow::ticks::{Interval, Rate};
 use crate::algorithm::narrow::{Narrow, TatKind, TatWord, Verdict};
 use crate::word::{Standing, standing};
@@ -9,10 +9,6 @@ const ROWS: usize = 2;
 /// A key's cell in each row. The first two share one, and so do the last two.
 const KEYS: [[usize; ROWS]; 3] = [[0, 0], [0, 1], [1, 1]];
 const BURST: u64 = 2;
-/// When it begins: the clock's low four bits wrap on the way.
-const BEGINNING: u8 = 14;
-/// By how much the clock may move on.
-const PASSES: u8 = 2;
 const UNTOUCHED: u8 = 0;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
