@@ -131,7 +131,7 @@ impl Plan {
         let keys = by_threads("threads", title, 1_000, Expect::Allowed, rivals::GOVERNOR);
         self.scenario(tables, keys, &compared());
         let title = "Allowed, one word hit by all threads, by threads";
-        let word = by_threads("threads-word", title, 1, Expect::AllowedIdle, rivals::GOVERNOR_DIRECT);
+        let word = by_threads("threads-word", title, 1, Expect::AllowedWord, rivals::GOVERNOR_DIRECT);
         let mut rows = one_word();
         rows.retain(|recipe| !recipe.name.contains(", one key"));
         self.scenario(tables, word, &rows);

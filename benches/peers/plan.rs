@@ -179,7 +179,7 @@ impl Plan {
     }
 
     fn known_keys(self, tables: &mut Vec<Table>) {
-        use Expect::{Allowed, AllowedIdle, Denied};
+        use Expect::{Allowed, AllowedIdle, AllowedWord, Denied};
         const HOT: u64 = 1_000;
         const MANY: u64 = 1_000_000;
         let hot = |id, title, expect| scenario(id, title, HOT, expect);
@@ -191,7 +191,7 @@ impl Plan {
         };
         self.scenario(tables, hot("hot", "Allowed, 1,000 keys", Allowed), &keyed());
         self.scenario(tables, hot("hot-denied", "Denied, 1,000 keys", Denied), &keyed());
-        self.scenario(tables, word("word", "Allowed, one word hit by all threads", AllowedIdle), &one_word());
+        self.scenario(tables, word("word", "Allowed, one word hit by all threads", AllowedWord), &one_word());
         self.scenario(
             tables,
             word("word-denied", "Denied, one word read by all threads", Denied),

@@ -158,9 +158,11 @@ impl Pingora {
         // The denied rows' window is an hour, so that none turns during a row.
         let (window, limit) = match setup.expect {
             Expect::Denied => (setup.expect.terms().period, 1),
-            Expect::Allowed | Expect::AllowedIdle | Expect::Mostly | Expect::Denying(_) => {
-                (Duration::from_secs(1), isize::MAX / 2)
-            }
+            Expect::Allowed
+            | Expect::AllowedIdle
+            | Expect::AllowedWord
+            | Expect::Mostly
+            | Expect::Denying(_) => (Duration::from_secs(1), isize::MAX / 2),
         };
         Self { rate: pingora_limits::rate::Rate::new(window), limit }
     }

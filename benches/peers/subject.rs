@@ -13,6 +13,8 @@ pub(crate) enum Expect {
     /// All admitted: 1 M a second for each key and a large burst, so that where there are many keys each has paid
     /// back before it comes again. Stores that forget idle keys may forget it in between.
     AllowedIdle,
+    /// All admitted: one word takes all checks of all rounds, some fifty million.
+    AllowedWord,
     /// Limits that the priming check of each key has used up for an hour.
     Denied,
     /// 100 a minute, all at once if need be: keys that ask seldom are to be admitted, and a full store may deny some.
@@ -42,6 +44,9 @@ impl Expect {
         match self {
             Self::Allowed => Terms { rate: 1, period: Duration::from_secs(600), burst: 10_000_000 },
             Self::AllowedIdle => Terms { rate: 1_000_000, period: Duration::from_secs(1), burst: 10_000_000 },
+            Self::AllowedWord => {
+                Terms { rate: 1_000_000, period: Duration::from_secs(1), burst: 1_000_000_000 }
+            }
             Self::Denied => Terms { rate: 1, period: Duration::from_secs(3600), burst: 1 },
             Self::Mostly => Terms { rate: 100, period: Duration::from_secs(60), burst: 100 },
             // Small enough to be used up by checks, and more than the checks of all rounds take from one key.

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::Place;
+use crate::support::{Place, program};
 
 fn small() -> Place {
     let place = Place::new();
@@ -162,7 +162,7 @@ fn charts_hold_extreme_times() {
 fn a_closed_pipe_is_quiet() {
     let place = Place::new();
     for args in [&["replay"][..], &["replay", "--json", "--top", "100000"], &["replay", "--help"]] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        let mut child = Command::new(program())
             .args(args)
             .current_dir(place.path(""))
             .stdout(Stdio::piped())

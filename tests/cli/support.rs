@@ -39,6 +39,11 @@ impl Run {
     }
 }
 
+/// The program under test: cargo's own build, or the one that `TOLLGATE_PROGRAM` names, such as an optimised one.
+pub(crate) fn program() -> PathBuf {
+    std::env::var_os("TOLLGATE_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_tollgate").into()).into()
+}
+
 /// A directory for one test.
 pub(crate) struct Place(tempfile::TempDir);
 
@@ -66,7 +71,7 @@ impl Place {
     }
 
     pub(crate) fn run_with(&self, args: &str, stdin: &[u8]) -> Run {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        let mut child = Command::new(program())
             .args(args.split(' ').filter(|arg| !arg.is_empty()))
             .current_dir(self.0.path())
             .stdin(Stdio::piped())
