@@ -107,13 +107,15 @@
 //!
 //! - What is admitted never exceeds the algorithm's bound (stated at its type), for any key and interval and under any
 //!   interleaving; see [`RateLimiter`] for what late threads mean. A compact limiter counts time in ticks, at most a 256th of
-//!   a unit's time, and says what it does when it is short of room ([`Overflow`]).
+//!   a unit's time, and says what it does when it is short of room ([`Overflow`]). A striped one ([`Striped`]) may be ahead by what the
+//!   algorithm admits in the life of one lease (10 ms), and around the end of a window by half a limit.
 //! - A denied request is not charged, and a denial writes no memory that threads share (but for a count of those that only
 //!   want of room denied, in a sketch's races, and once for each bucket of a keyed table that grew).
 //! - Every call is lock-free, but for those that wait and those that change a quota. No check is denied because of contention (but for a sketch's, rarely: see [`Sketch`]).
 //! - A compact or direct limiter never allocates on a check; a keyed one at the first sight of a key only (and once for each
 //!   thread).
-//! - No argument overflows, panics or divides by zero. Time that steps back only denies more, by less than the step, for
+//! - Once a limiter is made, no argument overflows, panics or divides by zero; a quota that cannot be held is an error of
+//!   `try_…`, and a panic of `new`. Time that steps back only denies more, by less than the step, for
 //!   keys that are held.
 //!
 //! [`guide::guarantees`] has all of them, one by one, each with what it is backed by, and what is not promised; [`design`] says how it is

@@ -147,6 +147,12 @@ impl QuotaError {
         matches!(self.reason, Reason::Pending { .. })
     }
 
+    /// Whether it is only that there is no memory for so much.
+    #[cfg(feature = "cli")]
+    pub(crate) const fn is_for_memory(&self) -> bool {
+        matches!(self.reason, Reason::Memory { .. })
+    }
+
     pub(crate) fn in_text(reason: Reason, text: &str) -> Self {
         // A text of any length may come from a file; an error message is for people.
         let cut: String = text.chars().take(80).collect();

@@ -132,7 +132,8 @@ pub struct Shared {
 pub enum Mode {
     /// `atomic`: the server decides each request. Exact; a round trip each.
     Atomic,
-    /// `lease`: this process takes units in blocks, and decides by them. Never more than the limit; the default.
+    /// `lease`: this process takes units in blocks, and decides by them. Never more than the limit in a window, and by GCRA no more than
+    /// comes back in a lease's life beyond it; the default.
     #[default]
     Lease,
     /// `write-back`: this process decides, and tells the server afterwards. Within a bound that is stated.

@@ -202,7 +202,7 @@ fn what_the_words_cannot_hold_is_refused_in_the_programs_terms() {
     // No machine has the addresses for it.
     place
         .run("replay log --store compact --memory 9000TiB --algorithm gcra")
-        .fails(2, &["gcra: there is no memory for a table of "]);
+        .fails(2, &["gcra: --memory 9216000GiB: there is no memory for a table of "]);
     // Windows of a microsecond cannot be spilled; the flag is named, not the library's type.
     let run = place.run("replay log --store compact --limit 10/us --algorithm fixed-window");
     run.fails(2, &["fixed-window: ", "--overflow inherit or --overflow forget"]);
