@@ -60,7 +60,7 @@ pub(crate) use self::words::{Padded, Words};
 use crate::algorithm::Gcra;
 use crate::decision::Decision;
 use crate::store::Direct;
-use crate::sync::thread_number;
+use crate::sync::{processors, thread_number};
 
 /// Leases of a [`Direct`] state: one limit that all cores can hit at once. The store of
 /// [`Builder::striped`](crate::Builder::striped).
@@ -155,7 +155,7 @@ impl Default for Options {
 
 impl<P: LeaseSource> Leases<P> {
     pub(crate) fn new(source: P, options: &Options) -> Self {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = || processors().unwrap_or(1);
         let stripes = options.stripes.unwrap_or_else(cores).clamp(1, MAX_STRIPES).next_power_of_two();
         Self {
             terms: Terms::new(source.limit(), options.life, options.max_block),

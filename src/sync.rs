@@ -82,6 +82,13 @@ pub(crate) fn full_fence() {
     fence(Ordering::SeqCst);
 }
 
+/// How many threads can run at once, if that is known, by which what they share is divided. In models it is one, whatever machine
+/// explores them; and to ask the system would take longer than most of their interleavings do.
+#[cfg(feature = "std")]
+pub(crate) fn processors() -> Option<usize> {
+    if cfg!(tollgate_loom) { Some(1) } else { std::thread::available_parallelism().ok().map(usize::from) }
+}
+
 /// A shared value that is replaced as a whole: arc-swap outside the models.
 #[cfg(all(feature = "std", not(tollgate_loom)))]
 #[derive(Debug)]

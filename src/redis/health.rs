@@ -9,7 +9,7 @@ use super::answer::DecidedBy;
 use super::breaker::BreakerState;
 use super::error::ErrorKind;
 use crate::sync::Ordering::Relaxed;
-use crate::sync::{AtomicU64, thread_number};
+use crate::sync::{AtomicU64, processors, thread_number};
 use crate::telemetry::{BREAKER_STATE, PARTITIONED, Reading, Readings};
 
 #[cfg(feature = "metrics")]
@@ -127,9 +127,9 @@ impl Tallies {
     pub(super) fn new(name: &str) -> Self {
         #[cfg(not(feature = "metrics"))]
         let _ = name;
-        let threads = std::thread::available_parallelism().map_or(4, usize::from);
+        let stripes = processors().unwrap_or(4).min(16).next_power_of_two();
         Self {
-            stripes: (0..threads.min(16).next_power_of_two()).map(|_| CachePadded::default()).collect(),
+            stripes: (0..stripes).map(|_| CachePadded::default()).collect(),
             #[cfg(feature = "metrics")]
             handles: SharedHandles::register(name),
         }

@@ -10,7 +10,7 @@ use crossbeam_utils::CachePadded;
 use super::shares::Shares;
 use crate::decision::{Decision, Outcome};
 use crate::sync::Ordering::Relaxed;
-use crate::sync::{AtomicU64, thread_number};
+use crate::sync::{AtomicU64, processors, thread_number};
 
 #[cfg(feature = "metrics")]
 use super::facade::Handles;
@@ -177,8 +177,7 @@ impl Meters {
     pub fn new(domain: &str, rule: &str) -> Self {
         #[cfg(not(feature = "metrics"))]
         let _ = (domain, rule);
-        let threads = std::thread::available_parallelism().map_or(4, usize::from);
-        let stripes = if cfg!(tollgate_loom) { 1 } else { threads.min(16).next_power_of_two() };
+        let stripes = processors().unwrap_or(4).min(16).next_power_of_two();
         Self {
             stripes: (0..stripes).map(|_| CachePadded::default()).collect(),
             #[cfg(feature = "metrics")]

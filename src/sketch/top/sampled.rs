@@ -22,8 +22,8 @@ use crossbeam_utils::CachePadded;
 
 use super::super::{SketchError, mix};
 use super::{CutText, TopKey, TopKeys};
-use crate::sync::AtomicU64;
 use crate::sync::Ordering::Relaxed;
+use crate::sync::{AtomicU64, processors};
 
 /// SplitMix64's increment, the golden ratio.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -121,7 +121,7 @@ impl<K> SampledTopKeys<K> {
     /// # Errors
     /// If `entries` is 0, or there is no memory for so many.
     pub fn try_new(entries: usize, every: u32) -> Result<Self, SketchError> {
-        let threads = std::thread::available_parallelism().map_or(4, usize::from);
+        let threads = processors().unwrap_or(4);
         let stripes = threads.saturating_mul(STRIPES_PER_THREAD).min(MAX_STRIPES).next_power_of_two();
         let stripes = if cfg!(tollgate_loom) { 1 } else { stripes };
         let secrets = ahash::RandomState::new();

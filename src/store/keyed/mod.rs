@@ -45,7 +45,7 @@ use crate::clock::Clock;
 use crate::decision::{Decision, Facts, Outcome};
 
 use crate::sync::epoch::{self, Guard};
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::{AtomicUsize, Ordering, processors};
 
 /// Keys that are looked at for an idle one when the store is full, if it holds many.
 const SEARCHED: usize = 32;
@@ -142,7 +142,7 @@ where
 {
     pub(crate) fn new(algorithm: A, hasher: H, layout: Layout) -> Self {
         // Four stripes for each thread that can insert at once, as few inserts share a line that way.
-        let threads = std::thread::available_parallelism().map_or(4, usize::from);
+        let threads = processors().unwrap_or(4);
         let (stripes, buckets) = if cfg!(tollgate_loom) { (1, 1) } else { ((4 * threads).min(64), 256) };
         let wanted = layout.cap.map_or(layout.capacity, |(max, _)| layout.capacity.min(max));
         let buckets = wanted.clamp(buckets, 1 << 32).next_power_of_two();
