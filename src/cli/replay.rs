@@ -158,8 +158,8 @@ pub fn replay_all(
 }
 
 impl Setup {
-    /// A refusal in the words of the command line instead of the library's, with the flag that caused it where that is
-    /// the memory. `limit` says which flag a quota comes from.
+    /// A refusal in the words of the command line instead of the library's, with the flag that caused it: of the sketch store
+    /// always, of the compact one where that is the memory. `limit` says which flag a quota comes from.
     #[must_use]
     pub fn refusal(
         &self,
@@ -170,20 +170,19 @@ impl Setup {
     ) -> String {
         let text = error.to_string();
         let text = text.strip_prefix("invalid quota: ").unwrap_or(&text);
-        let sketch = match &self.storage {
-            Storage::Sketch(sketch) => sketch,
+        match &self.storage {
+            Storage::Sketch(sketch) => {
+                match quotas.iter().find(|quota| !fits_sketch(kind, quota, self.options)) {
+                    Some(quota) => format!("{}: {text}", limit(quota)),
+                    None => format!("--memory {}: {text}", sketch.memory),
+                }
+            }
             Storage::Compact(compact) if error.is_for_memory() => {
-                return format!("--memory {}: {text}", compact.memory);
+                format!("--memory {}: {text}", compact.memory)
             }
-            Storage::Compact(_) | Storage::Keyed => {
-                return text
-                    .replace("Overflow::Inherit", "--overflow inherit")
-                    .replace("Overflow::Forget", "--overflow forget");
-            }
-        };
-        match quotas.iter().find(|quota| !fits_sketch(kind, quota, self.options)) {
-            Some(quota) => format!("{}: {text}", limit(quota)),
-            None => format!("--memory {}: {text}", sketch.memory),
+            Storage::Compact(_) | Storage::Keyed => text
+                .replace("Overflow::Inherit", "--overflow inherit")
+                .replace("Overflow::Forget", "--overflow forget"),
         }
     }
 }
