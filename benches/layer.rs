@@ -86,12 +86,13 @@ descriptors:
     let config = Config::from_yaml("bench.yaml", text).unwrap_or_else(|error| panic!("{error}"));
     let rules = Rules::builder().load([config]).unwrap_or_else(|error| panic!("{error}"));
     let client = by_peer();
-    hello().layer(RateLimitLayer::rules(std::sync::Arc::new(rules), "bench", move |head, descriptors| {
+    let layer = RateLimitLayer::rules(std::sync::Arc::new(rules), "bench", move |head, descriptors| {
         let address = client.key(head)?;
         descriptors.begin().entry("remote_address", address);
         descriptors.begin().entry("path", head.path()).entry("remote_address", address);
         Some(())
-    }))
+    });
+    hello().layer(layer.unwrap_or_else(|error| panic!("{error}")))
 }
 
 fn rows() -> Vec<(&'static str, Router)> {

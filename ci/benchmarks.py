@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes BENCHMARKS.md and its charts from benches/results.
+"""Writes BENCHMARKS.md, its charts and the table of costs in README.md from benches/results.
 
     ci/benchmarks.py take DIR    first makes benches/results from what the benches wrote to DIR
     ci/benchmarks.py             writes
     ci/benchmarks.py --check     says whether what is there is what the results give
 
-No figure here is by hand: sentences with figures are made from the results. Why a target is missed is kept in benches/reasons.json, by
+No figure of theirs is by hand: sentences with figures are made from the results. Why a target is missed is kept in benches/reasons.json, by
 the target's words, and what the figures leave out is in the text below.
 """
 import json
@@ -19,10 +19,11 @@ import charts  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, CHARTS, PAGE = ROOT / "benches/results", ROOT / "benches/charts", ROOT / "BENCHMARKS.md"
-REASONS = ROOT / "benches/reasons.json"
+README, REASONS = ROOT / "README.md", ROOT / "benches/reasons.json"
 BENCHES = ("peers", "sketches", "policies", "rules", "layer", "redis", "accuracy", "sketch_accuracy")
 COMPACT, BATCHES, KEYED = "tollgate compact", "tollgate compact, batches of 16", "tollgate keyed"
-COMPARED = ["floor", COMPACT, BATCHES, KEYED, "governor + ahash", "governor", "quota", "rate-net", "pingora-limits Rate"]
+GOVERNOR = "governor + ahash"
+COMPARED = ["floor", COMPACT, BATCHES, KEYED, GOVERNOR, "governor", "quota", "rate-net", "pingora-limits Rate"]
 
 
 # Taking: what is stored is small enough to be read in a diff.
@@ -474,6 +475,39 @@ def page(data, reasons, pictures):
     return "\n".join(parts)
 
 
+# README: medians, and the ratios that readers get who divide what is printed.
+
+BEGIN, END = "<!-- Costs: written by ci/benchmarks.py -->\n", "<!-- End of costs -->\n"
+
+
+def costs(peers):
+    found, versions = tables(peers), peers["versions"]
+
+    def cell(scenario, subject, threads):
+        ns = {row["subject"]: figure(ns_of(row)) for row in found.get((scenario, threads), [])}
+        if subject == GOVERNOR or not {subject, GOVERNOR} <= ns.keys():
+            return ns.get(subject, "")
+        number = lambda name: float(ns[name].replace(",", ""))  # noqa: E731
+        return f"{ns[subject]} ({number(subject) / number(GOVERNOR):.2f})"
+
+    rows = [("compact, allowed", "hot", COMPACT), ("compact, in batches of 16, allowed", "hot", BATCHES), ("keyed, allowed", "hot", KEYED),
+            (f"quota {versions['quota']}, allowed", "hot", "quota"), ("governor + ahash, allowed", "hot", GOVERNOR), ("compact, denied", "hot-denied", COMPACT),
+            ("keyed, denied", "hot-denied", KEYED), ("governor + ahash, denied", "hot-denied", GOVERNOR)]
+    many = [("compact", COMPACT), ("compact, in batches of 16", BATCHES), ("keyed", KEYED), ("governor + ahash", GOVERNOR)]
+    return (
+        f"Nanoseconds a check, clock included, with 1,000 keys on {peers['machine']['cores']} cores of an {peers['machine']['cpu']}. Each figure is the median of its rounds. In brackets\n"
+        f"is the quotient of this median and that of governor {versions['governor']} with ahash for the same outcome. (BENCHMARKS.md has the medians of the ratios within\n"
+        "rounds instead, which differ from these quotients on a noisy machine.)\n\n"
+        + markdown(["", "one thread", "two threads"], [[name, *(cell(scenario, subject, threads) for threads in (1, 2))] for name, scenario, subject in rows])
+        + "\nWith many keys, all checks allowed, one thread:\n\n"
+        + markdown(["", "1 M keys", "10 M keys"], [[name, *(cell(scenario, subject, 1) for scenario in ("1m", "10m"))] for name, subject in many]) + "\n")
+
+
+def readme(peers):
+    before, rest = README.read_text().split(BEGIN)
+    return before + BEGIN + costs(peers) + END + rest.split(END)[1]
+
+
 def main():
     arguments = sys.argv[1:]
     if arguments[:1] == ["take"]:
@@ -481,7 +515,7 @@ def main():
     data = results()
     reasons = json.loads(REASONS.read_text())
     pictures = chart_files(data)
-    files = {PAGE: page(data, reasons, pictures)} | {CHARTS / name: text for name, text in pictures.items()}
+    files = {PAGE: page(data, reasons, pictures), README: readme(data["peers"])} | {CHARTS / name: text for name, text in pictures.items()}
     if "--check" in arguments:
         wrong = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
         wrong += [path for path in CHARTS.glob("*.svg") if path not in files]
@@ -494,7 +528,7 @@ def main():
     CHARTS.mkdir(exist_ok=True)
     for path, text in files.items():
         path.write_text(text)
-    print(f"{PAGE.relative_to(ROOT)} and {len(pictures)} charts")
+    print(f"{PAGE.relative_to(ROOT)}, {len(pictures)} charts, and the costs of {README.relative_to(ROOT)}")
 
 
 main()

@@ -71,8 +71,10 @@ for target in $(awk -F '\t' '$2 == "fuzz" { print $3 }' "$names" | sort -u); do
     run "fuzz-$target" ci/fuzz.sh "$target"
 done
 
-# What became of each function, whatever module it is in: a name that passed in one and failed in another has failed.
-awk '/^test .* [.][.][.] / {
+# What became of each function, whatever module it is in: a name that passed in one and failed in another has failed, and one that
+# skipped has not passed.
+awk '/^SKIPPED / { name = $2; sub(/^.*::/, "", name); seen[name] = "skipped" }
+    /^test .* [.][.][.] / {
         name = $2; sub(/^.*::/, "", name)
         if (/ [.][.][.] ok$/) { if (!(name in seen)) seen[name] = "ok" } else if (!/ignored/) seen[name] = "failed"
     }

@@ -19,7 +19,7 @@ use hyper_util::rt::TokioExecutor;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
-use tollgate::rules::{Descriptors, Rules};
+use tollgate::rules::{Descriptors, Rules, RulesError};
 use tollgate::telemetry;
 use tollgate::tower::{ClientIp, Head, Key as _, RateLimitLayer, SoftLimited};
 
@@ -46,11 +46,11 @@ async fn search(marked: Option<Extension<SoftLimited>>) -> &'static str {
     }
 }
 
-fn app(rules: Arc<Rules>) -> Router {
+fn app(rules: Arc<Rules>) -> Result<Router, RulesError> {
     let by_client =
         ClientIp::peer().peer_from(|extensions| Some(extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip()));
     let limits =
-        RateLimitLayer::rules(Arc::clone(&rules), "shop", move |head, to| describe(&by_client, head, to))
+        RateLimitLayer::rules(Arc::clone(&rules), "shop", move |head, to| describe(&by_client, head, to))?
             .fields_on_allowed(true)
             .refund(|status| status.is_server_error());
 
@@ -59,11 +59,8 @@ fn app(rules: Arc<Rules>) -> Router {
         telemetry::publish_rules(&rules);
         prometheus.render()
     });
-    Router::new()
-        .route("/", get(async || "hello\n"))
-        .route("/search", get(search))
-        .layer(limits)
-        .route("/metrics", metrics)
+    let app = Router::new().route("/", get(async || "hello\n")).route("/search", get(search));
+    Ok(app.layer(limits).route("/metrics", metrics))
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -74,10 +71,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let rules = Arc::new(Rules::read(LIMITS)?);
     let _watcher = Rules::watch(&rules, |loaded| match loaded {
-        Ok(()) => println!("limits are loaded"),
+        Ok(report) => println!("limits are loaded: {report}"),
         Err(error) => println!("limits are as before:\n{error}"),
     })?;
-    let app = app(rules).layer(Extension(prometheus));
+    let app = app(rules)?.layer(Extension(prometheus));
 
     // The connection's address comes with each request.
     let service = app.into_make_service_with_connect_info::<SocketAddr>();

@@ -44,16 +44,16 @@ const LIMIT: usize = 10;
 
 type Fallible<T> = Result<T, Box<dyn Error>>;
 
-fn app(rules: Arc<Rules>) -> Router {
+fn app(rules: Arc<Rules>) -> Fallible<Router> {
     // Clients connect directly; behind a proxy it would be `ClientIp::x_forwarded_for(Proxies::hops(1))`.
     let by_client =
         ClientIp::peer().peer_from(|extensions| Some(extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip()));
     let limits = RateLimitLayer::rules(rules, "shop", move |head, descriptors| {
         descriptors.begin().entry("remote_address", by_client.key(head)?);
         Some(())
-    });
+    })?;
     // The server is asked, and awaited.
-    Router::new().route("/", get(async || "hello\n")).layer(limits.fields_on_allowed(true).awaited())
+    Ok(Router::new().route("/", get(async || "hello\n")).layer(limits.fields_on_allowed(true).awaited()))
 }
 
 #[tokio::main]
@@ -72,7 +72,7 @@ async fn main() -> Fallible<()> {
 
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
     println!("http://{}", listener.local_addr()?);
-    let service = app(Arc::new(rules)).into_make_service_with_connect_info::<SocketAddr>();
+    let service = app(Arc::new(rules))?.into_make_service_with_connect_info::<SocketAddr>();
     Ok(serve(listener, service).await?)
 }
 
@@ -95,7 +95,7 @@ async fn start_redis(dir: &std::path::Path) -> Fallible<Option<(Running, String)
         let process = match command.stdin(Stdio::null()).stdout(Stdio::null()).spawn() {
             Ok(process) => process,
             Err(error) => {
-                println!("SKIPPED: no redis-server can be run here ({error})");
+                eprintln!("SKIPPED: no redis-server can be run here ({error})");
                 return Ok(None);
             }
         };

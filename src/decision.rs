@@ -224,6 +224,24 @@ impl Decision {
         Self { outcome, cost, limit, facts, ..self }
     }
 
+    /// The same of a fixed window if so many units more are in use in another counter: as if one counted both.
+    #[cfg(feature = "rules")]
+    pub(crate) fn beside(self, others: u64) -> Self {
+        let Facts::Batch { used, raised, batch, to_boundary_ns, period_ns } = self.facts else { return self };
+        if others == 0 {
+            return self;
+        }
+        let facts =
+            Facts::Batch { used: used.saturating_add(others), raised, batch, to_boundary_ns, period_ns };
+        let both = Self { facts, ..self };
+        let wanted = if self.charged() > 0 { 0 } else { self.cost };
+        let is_over = self.cost > 0 && both.owed().saturating_add(wanted) > self.limit;
+        match self.outcome {
+            Outcome::Allowed if is_over => Self { outcome: Outcome::Denied, ..both },
+            _ => both,
+        }
+    }
+
     /// This outcome, with the figures of a decision that charged nothing.
     pub(crate) const fn with_figures_of(self, uncharged: Self) -> Self {
         Self { facts: uncharged.facts, ..self }.uncharged()

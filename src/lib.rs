@@ -34,6 +34,8 @@
 //! A bucket can be emptied at once: 1,000 an hour with its burst lets 1,000 through in a second. Give a lower burst, or a second
 //! limit beside it ([`check_all`]).
 //!
+//! In code the default is GCRA. Rules from files (feature `rules`) default to fixed windows, as Envoy's service does.
+//!
 //! # Choosing a store
 //!
 //! | store | made by | keeps | take it |
@@ -115,8 +117,10 @@
 //! - A compact or direct limiter never allocates on a check; a keyed one at the first sight of a key only (and once for each
 //!   thread).
 //! - Once a limiter is made, no argument overflows, panics or divides by zero; a quota that cannot be held is an error of
-//!   `try_…`, and a panic of `new`. Time that steps back only denies more, by less than the step, for
-//!   keys that are held.
+//!   `try_…`, and a panic of `new`.
+//! - If the times of a limiter's callers differ by at most d, an interval of length t admits at most the algorithm's bound for t + d. A time
+//!   that steps back only denies more, by less than the step. Where a store may have forgotten a key, or a time is far from all
+//!   others, [`guide::guarantees`] says how far this goes.
 //!
 //! [`guide::guarantees`] has all of them, one by one, each with what it is backed by, and what is not promised; [`design`] says how it is
 //! made, and why.
@@ -175,13 +179,15 @@ extern crate alloc;
 pub mod cli;
 
 mod algorithm;
+mod check_time;
 mod clock;
 mod decision;
 #[cfg(all(test, not(tollgate_loom)))]
 mod exhaustive;
+#[cfg(any(feature = "cli", feature = "tower"))]
+mod forwarded;
 #[cfg(feature = "http")]
 pub mod http;
-mod latest;
 #[cfg(feature = "std")]
 mod lease;
 mod limiter;

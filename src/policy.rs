@@ -20,10 +20,11 @@ mod together;
 
 pub use self::joint::JointDecision;
 use crate::algorithm::Algorithm;
+use crate::check_time::CheckTime;
 use crate::clock::{Clock, Timestamp};
 use crate::decision::{Decision, Outcome};
 use crate::limiter::RateLimiter;
-use crate::store::{Direct, ManyKeys, Store, Verb, When};
+use crate::store::{Direct, ManyKeys, Store, Verb};
 
 /// One limit of a request: a limiter, the key that the request has there, and what it costs there. Made by
 /// [`RateLimiter::on`], for [`check_all`].
@@ -141,8 +142,8 @@ pub trait Limit {
 
 impl<S, C: Clock, Q: ?Sized> On<'_, S, C, Q> {
     #[inline(always)]
-    fn when(&self, At { now_ns, given }: At) -> When<'_, C> {
-        When { clock: self.limiter.clock(), now_ns, given, past: false }
+    fn when(&self, At { now_ns, .. }: At) -> CheckTime {
+        CheckTime::from_ns(now_ns)
     }
 }
 

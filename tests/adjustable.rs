@@ -114,6 +114,31 @@ fn what_is_owed_is_paid_at_the_new_rate_from_the_change_on() {
     assert_eq!(limiter.peek("late").remaining(), 600);
 }
 
+/// As the table at `Carry` says.
+#[test]
+fn alternating_bursts_forgive_up_to_the_difference() {
+    let forgiven = |carry: Carry, owed: u64| {
+        let limiter = build(Gcra::new(Quota::per_day(40)), &clock()).keyed::<u8>().adjustable();
+        let owes = || 40 - limiter.peek(&1).remaining();
+        assert!(limiter.check_n(&1, owed).is_allowed());
+        for burst in [20, 40] {
+            limiter.set_quota(&Quota::per_day(40).burst(burst), carry).unwrap();
+        }
+        let after = owes();
+        // The rate alone forgives nothing.
+        limiter.set_quota(&Quota::per_day(20).burst(40), carry).unwrap();
+        limiter.set_quota(&Quota::per_day(40), carry).unwrap();
+        assert!(owes() >= after, "{carry:?} {owed}");
+        owed.saturating_sub(after)
+    };
+    for owed in 1..=40 {
+        assert_eq!(forgiven(Carry::AsIs, owed), if owed <= 20 { owed } else { 0 }, "as is {owed}");
+        assert_eq!(forgiven(Carry::Proportional, owed), 0, "proportional {owed}");
+        assert_eq!(forgiven(Carry::Additive, owed), owed.min(20), "additive {owed}");
+        assert_eq!(forgiven(Carry::Used, owed), owed.saturating_sub(20), "used {owed}");
+    }
+}
+
 #[test]
 fn changes_follow_each_other_before_the_first_is_paid() {
     let clock = clock();
@@ -329,6 +354,39 @@ mod lost_once {
         limiter.set_quota(&Quota::per_minute(100), Carry::Used).unwrap();
         for key in (0..2_000).chain([77_777]) {
             assert!(limiter.peek(&key).remaining() <= 3, "{key}: one unit a minute was paid, not ninety");
+        }
+    }
+
+    /// Two changes, with nobody who asks for the key in between. The last store was asked for as long as its own keys owed.
+    #[test]
+    fn spilled_overdraft_survives_two_changes() {
+        let clock = clock();
+        let limiter = build(Gcra::new(Quota::per_second(10)), &clock).capacity(64).overdraft(2_000);
+        let limiter = limiter.compact().unwrap().adjustable();
+        assert_eq!(limiter.charge_unchecked("a", 1_000).cost(), 1_000);
+        // Some are spilled, so keys cannot be listed.
+        (0..2_000).for_each(|key| assert!(!limiter.check_n(&key, 10).is_never()));
+        for _ in 0..2 {
+            limiter.set_quota(&Quota::per_second(10), Carry::AsIs).unwrap();
+        }
+        clock.advance(Duration::from_secs(4));
+        let denied = limiter.check("a");
+        assert_eq!(denied.retry_after(), Some(Duration::from_millis(95_100)), "960 are owed, and 9 may be");
+        clock.advance(Duration::from_secs(96));
+        assert!(limiter.check_n("a", 10).is_allowed());
+    }
+
+    /// A debt that is paid no longer keeps old stores: changes go on for as long as they are slower than a burst.
+    #[test]
+    fn spilled_overdraft_is_forgotten_once_paid() {
+        let clock = clock();
+        let limiter = build(Gcra::new(Quota::per_second(10)), &clock).capacity(64).overdraft(2_000);
+        let limiter = limiter.compact().unwrap().adjustable();
+        assert_eq!(limiter.charge_unchecked("a", 1_000).cost(), 1_000);
+        (0..2_000).for_each(|key| assert!(!limiter.check_n(&key, 10).is_never()));
+        for change in 0..200 {
+            clock.advance(Duration::from_secs(3));
+            limiter.set_quota(&Quota::per_second(10), Carry::AsIs).unwrap_or_else(|_| panic!("{change}"));
         }
     }
 

@@ -116,6 +116,32 @@ fn leaky_bucket_queue_lets_one_go_each_second_and_refuses_when_it_is_full() {
     assert_eq!(late.delay(), Duration::from_millis(1_500), "goes at 3 s");
 }
 
+/// Rounded intervals of a hundred years' queue are 660 billion units too many.
+#[test]
+fn queue_by_longest_wait_is_as_long_as_the_wait_allows() {
+    let years = |years: u64| Duration::from_secs(years * 31_557_600);
+    for (limit, wait) in [
+        (700_000, years(100)),
+        (700_000, years(20)),
+        (999, years(290)),
+        (7, years(2)),
+        (333_333, Duration::from_secs(3_600)),
+        (10, Duration::from_millis(250)),
+        (3, Duration::ZERO),
+    ] {
+        let quota = Quota::per_second(limit);
+        let last_waits = |units: u64| {
+            let queue = Story::new(LeakyBucketQueue::new(quota.burst(units)));
+            assert!(queue.admits(1_000, units - 1));
+            queue.offer(1_000, 1).delay()
+        };
+        let queue = LeakyBucketQueue::with_longest_wait(quota, wait).expect("within 292 years");
+        let units = Story::new(queue).remaining(0);
+        assert!(last_waits(units) <= wait, "{units} of {quota} in {wait:?}");
+        assert!(last_waits(units + 1) > wait, "{units} of {quota} in {wait:?}");
+    }
+}
+
 #[test]
 fn fixed_window_of_10_a_minute() {
     let window = Story::new(FixedWindow::new(Quota::per_minute(10)));

@@ -10,7 +10,7 @@ use common::kinds::{ALL, Kind};
 use common::oracle::Spec;
 use common::sketch::WINDOWS;
 use common::{MINUTE, SEC};
-use counting::allocations;
+use counting::{allocations, bytes_held};
 use std::time::Duration;
 use tollgate::sketch::TatSketch;
 use tollgate::{
@@ -22,6 +22,18 @@ use tollgate::{
 fn the_counter_counts() {
     assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(1)))), 1);
     assert_eq!(allocations(|| ()), 0);
+}
+
+/// What README and the documentation say of `RateLimiter::new`.
+#[test]
+fn a_new_limiter_takes_four_mebibytes() {
+    assert_eq!(bytes_held(|| Box::new([0_u8; 100])), 100);
+    // Calibrates the clock, and keeps what the whole process shares.
+    drop(RateLimiter::new(Quota::per_second(1)));
+    for quota in [Quota::per_second(1), Quota::per_day(1_000_000), Quota::per_second(100_000).burst(1)] {
+        let held = bytes_held(|| RateLimiter::new(quota));
+        assert!(held.abs_diff(4 << 20) <= 1 << 12, "{held} bytes for {quota}");
+    }
 }
 
 const SPEC: Spec = Spec { limit: 40, period_ns: MINUTE, burst: 40 };

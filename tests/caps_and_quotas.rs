@@ -62,11 +62,9 @@ fn a_full_store_can_admit_newcomers_uncounted() {
 }
 
 #[test]
-fn a_cap_of_nothing_holds_nothing() {
-    for (overflow, allowed) in [(WhenFull::Deny, false), (WhenFull::Forget, false), (WhenFull::Admit, true)] {
-        let check = capped(0, 0, overflow, &ManualClock::new(START));
-        assert_eq!(check(1), allowed, "{overflow:?}");
-    }
+#[should_panic(expected = "max_keys is 0")]
+fn max_keys_refuses_zero() {
+    let _ = capped(0, 0, WhenFull::Admit, &ManualClock::new(START));
 }
 
 #[test]

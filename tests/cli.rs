@@ -4,6 +4,8 @@
 
 #[path = "cli/bad_input.rs"]
 mod bad_input;
+#[path = "cli/clients.rs"]
+mod clients;
 #[path = "cli/compact.rs"]
 mod compact;
 #[path = "cli/formats.rs"]

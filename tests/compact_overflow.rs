@@ -50,29 +50,35 @@ fn capacity() -> impl Strategy<Value = Capacity> {
     select(vec![Capacity::memory(1), Capacity::memory(400), Capacity::memory(800)])
 }
 
+/// Over all phases of cells and states: the range of states is two years or less for most of these quotas.
+fn start() -> impl Strategy<Value = u64> {
+    START..START + 2 * 365 * 24 * HOUR
+}
+
 /// How the store reads times: in ticks, or in nanoseconds for windows.
 struct Reading {
     layout: Layout,
+    start: u64,
     spec: Spec,
     tick_ns: u128,
 }
 
 impl Reading {
-    fn new(kind: Kind, spec: Spec, snapshot: &[u8]) -> Self {
+    fn new(kind: Kind, spec: Spec, start: u64, snapshot: &[u8]) -> Self {
         let layout = Layout::read(snapshot);
         match &layout {
             Layout::Ticks(ticks) => {
                 let (spec, tick_ns) = (ticks.spec(kind, spec), ticks.nanos(1));
-                Self { layout, spec, tick_ns }
+                Self { layout, start, spec, tick_ns }
             }
-            Layout::Windows { .. } => Self { layout, spec, tick_ns: 0 },
+            Layout::Windows { .. } => Self { layout, start, spec, tick_ns: 0 },
         }
     }
 
     fn of(&self, now: u64) -> u64 {
         match &self.layout {
             Layout::Ticks(ticks) => {
-                u64::try_from(ticks.floor(now) - ticks.floor(START)).expect("a time not long after")
+                u64::try_from(ticks.floor(now) - ticks.floor(self.start)).expect("a time not long after")
             }
             Layout::Windows { .. } => now,
         }
@@ -85,6 +91,7 @@ fn play<A: CompactAlgorithm>(
     kind: Kind,
     spec: Spec,
     (overflow, capacity): (Overflow, Capacity),
+    start: u64,
     requests: &[Request],
 ) -> u64 {
     let limiter = RateLimiter::builder(algorithm)
@@ -94,10 +101,10 @@ fn play<A: CompactAlgorithm>(
         .overflow(overflow)
         .compact()
         .expect("an ordinary quota");
-    let reading = Reading::new(kind, spec, &limiter.snapshot());
+    let reading = Reading::new(kind, spec, start, &limiter.snapshot());
     let mut keys: Vec<_> = (0..KEYS).map(|_| (kind.oracle(reading.spec), Vec::<(u64, u64)>::new())).collect();
     let exact = kind.oracle(spec);
-    let mut now = START;
+    let mut now = start;
     for &(key, step, cost) in requests {
         now += spec.period_ns / spec.limit * u64::from(step) / 100;
         let at = reading.of(now);
@@ -136,10 +143,11 @@ fn play<A: CompactAlgorithm>(
 /// Random streams under one policy, most of which must overflow.
 fn check(kind: Kind, overflow: Overflow) {
     let (tried, overflown) = (Cell::new(0_u32), Cell::new(0_u32));
-    let cases = (spec(), capacity(), requests());
-    let result = TestRunner::new(config(32)).run(&cases, |(spec, capacity, requests)| {
+    let cases = (spec(), capacity(), start(), requests());
+    let result = TestRunner::new(config(32)).run(&cases, |(spec, capacity, start, requests)| {
         let room = (overflow, capacity);
-        let full = with_compact!(kind, spec, algorithm => play(algorithm, kind, spec, room, &requests));
+        let full =
+            with_compact!(kind, spec, algorithm => play(algorithm, kind, spec, room, start, &requests));
         tried.set(tried.get() + 1);
         overflown.set(overflown.get() + u32::from(full > Some(0)));
         Ok(())

@@ -3,6 +3,10 @@
 //!
 //! Whether the rows are green is for the commands themselves: `ci/guarantees.sh`.
 
+#[path = "common/skipped.rs"]
+mod skipped;
+
+use skipped::skip;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -349,10 +353,11 @@ fn check(page: &str, root: &Path) -> Vec<String> {
 }
 
 /// Of the package alone: neither `ci` nor `fuzz` is in it.
+#[track_caller]
 fn is_package() -> bool {
     let packaged = !root().join("ci").exists();
     if packaged {
-        eprintln!("skipped: not a checkout");
+        skip("this is no checkout");
     }
     packaged
 }

@@ -16,9 +16,15 @@ use common::steps::{Op, within_reach};
 use common::subjects::{Constant, verdict};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tollgate::{Algorithm, Gcra, Keyed, ManualClock, Quota, RateLimiter, SlidingWindow, Timestamp, WhenFull};
+use tollgate::{
+    Algorithm, Clock, Gcra, Keyed, Lookup, ManualClock, Quota, RateLimiter, SlidingWindow, StdClock,
+    Timestamp, WhenFull,
+};
 
 const KEYS: u32 = 12;
 
@@ -309,4 +315,77 @@ fn a_removed_key_starts_anew() {
     assert!(limiter.remove("a"));
     let decision = limiter.check("a");
     assert_eq!(verdict(&decision), Verdict::Allowed);
+}
+
+/// A key that counts that it is dropped, and then panics if it is one of seven.
+struct Fragile(u64, Arc<AtomicU64>);
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        if self.0.is_multiple_of(7) {
+            // Without a line of the panic hook.
+            resume_unwind(Box::new("fragile"));
+        }
+    }
+}
+
+impl PartialEq for Fragile {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Fragile {}
+
+impl Hash for Fragile {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+/// What such a key is asked for by.
+struct Number<'a>(u64, &'a Arc<AtomicU64>);
+
+impl Hash for Number<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Lookup<Fragile> for Number<'_> {
+    fn is(&self, held: &Fragile) -> bool {
+        self.0 == held.0
+    }
+
+    fn to_key(&self) -> Fragile {
+        Fragile(self.0, Arc::clone(self.1))
+    }
+}
+
+/// A key's panic came out of the check that happened to free it, and the nodes freed with it were leaked.
+#[test]
+fn panicking_drop_leaks_no_other_key() {
+    const KEYS: u64 = 5_000;
+    let dropped = Arc::new(AtomicU64::new(0));
+    let limiter = RateLimiter::builder(Gcra::new(Quota::per_hour(10))).keyed::<Fragile>();
+    let check = |keys: std::ops::Range<u64>| {
+        keys.for_each(|key| assert!(limiter.check(&Number(key, &dropped)).is_allowed()));
+    };
+    // What a thread has retired it hands on when it ends.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            check(0..KEYS);
+            limiter.clear();
+        });
+    });
+    let clock = StdClock::new();
+    let begun = clock.now();
+    while dropped.load(Ordering::Relaxed) < KEYS && clock.now() < begun + Duration::from_secs(30) {
+        let _ = limiter.peek(&Number(0, &dropped));
+    }
+    assert_eq!(dropped.load(Ordering::Relaxed), KEYS, "keys that were removed");
+    check(0..KEYS);
+    drop(limiter);
+    assert_eq!(dropped.load(Ordering::Relaxed), 2 * KEYS, "keys that were in place");
 }

@@ -334,3 +334,78 @@ fn what_is_no_server_is_told_apart() {
     assert_eq!(seen, 1, "{health:?}");
     other.join().unwrap();
 }
+
+/// Counts warnings about eviction, by the policy that they name.
+#[cfg(feature = "tracing")]
+#[derive(Clone, Default)]
+struct Warnings(Arc<std::sync::Mutex<Vec<String>>>);
+
+#[cfg(feature = "tracing")]
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Warnings {
+    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+        struct Policy(Option<String>);
+        impl tracing::field::Visit for Policy {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                if field.name() == "policy" {
+                    self.0 = Some(format!("{value:?}"));
+                }
+            }
+        }
+        let mut policy = Policy(None);
+        event.record(&mut policy);
+        self.0.lock().unwrap().extend(policy.0);
+    }
+}
+
+/// Whether a limiter learns that its server evicts keys, over three connections; and what was logged.
+#[cfg(feature = "tracing")]
+fn learns_of_eviction(options: &[&str], prepare: &[&str], credentials: &str) -> Option<(bool, Vec<String>)> {
+    use tracing_subscriber::layer::SubscriberExt;
+
+    let server = Server::start_with(options)?;
+    if !prepare.is_empty() {
+        server.command::<()>(prepare);
+    }
+    let proxy = Proxy::start(server.port());
+    let client = Client::open(&format!("redis://{credentials}127.0.0.1:{}/", proxy.port())).unwrap();
+    let limiter = limiter!(client, PATIENCE);
+    let warnings = Warnings::default();
+    let subscriber = tracing_subscriber::registry().with(warnings.clone());
+    let run = || {
+        // In this thread, so that the subscriber hears its tasks.
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            for _ in 0..3 {
+                while limiter.check("a").await.by() != DecidedBy::Server {}
+                for _ in 0..20 {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    let _ = limiter.check("a").await;
+                }
+                proxy.cut();
+            }
+        });
+    };
+    tracing::subscriber::with_default(subscriber, run);
+    let readings = tollgate::telemetry::Readings::readings(&limiter.health());
+    let evicts = limiter.health().evicts;
+    let gauge = tollgate::telemetry::Reading::Gauge("tollgate_server_evicts", f64::from(u8::from(evicts)));
+    assert!(readings.contains(&gauge), "{readings:?}");
+    let logged = warnings.0.lock().unwrap().clone();
+    Some((evicts, logged))
+}
+
+#[cfg(feature = "tracing")]
+#[test]
+fn server_that_evicts_keys_is_reported_once() {
+    let full = ["--maxmemory", "100mb", "--maxmemory-policy"];
+    for policy in ["allkeys-random", "volatile-ttl"] {
+        let Some(learnt) = learns_of_eviction(&[&full[..], &[policy]].concat(), &[], "") else { return };
+        assert_eq!(learnt, (true, vec![format!("\"{policy}\"")]));
+    }
+    let safe = learns_of_eviction(&[&full[..], &["noeviction"]].concat(), &[], "").unwrap();
+    assert_eq!(safe, (false, vec![]));
+    let unbounded = learns_of_eviction(&["--maxmemory", "0", "--maxmemory-policy", "allkeys-lru"], &[], "");
+    assert_eq!(unbounded.unwrap(), (false, vec![]), "nothing is evicted without a bound");
+    let user = ["ACL", "SETUSER", "limits", "on", ">pass", "~tollgate:*", "+@all", "-info"];
+    let unasked = learns_of_eviction(&[&full[..], &["allkeys-lru"]].concat(), &user, "limits:pass@");
+    assert_eq!(unasked.unwrap(), (false, vec![]), "a user who may not ask is limited all the same");
+}

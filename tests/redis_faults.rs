@@ -19,5 +19,7 @@ mod subject;
 mod cluster;
 #[path = "redis_faults/outages.rs"]
 mod outages;
+#[path = "redis_faults/recovery.rs"]
+mod recovery;
 #[path = "redis_faults/single.rs"]
 mod single;

@@ -64,3 +64,14 @@ fn three_masters_and_their_replicas_agree() {
     let info: String = cluster.nodes[0].command(&["CLUSTER", "INFO"]);
     assert!(info.contains("cluster_size:3") && info.contains("cluster_known_nodes:6"), "{info}");
 }
+
+#[test]
+fn skipped_tests_are_reported() {
+    // Without a search path there is no redis-server.
+    servers::skipped::assert_reported(
+        "a_server_is_paused_killed_and_restarted",
+        "PATH",
+        "/nowhere",
+        "no redis-server could be run",
+    );
+}

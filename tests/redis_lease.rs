@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use server::Server;
+use server::{Proxy, Server};
 use tollgate::redis::{
-    BlockingClient, BlockingLeaseLimiter, BuildError, Client, DecidedBy, InProcess, LeaseLimiter, Limit,
-    OnFailure,
+    BlockingClient, BlockingLeaseLimiter, BuildError, Client, DecidedBy, ErrorKind, InProcess, LeaseLimiter,
+    Limit, OnFailure,
 };
 use tollgate::{ManualClock, Quota, Timestamp};
 
@@ -545,4 +545,64 @@ fn what_is_held_is_spent_while_the_server_is_down() {
     assert!(allowed >= held, "{allowed} of {held} that were held");
     assert!(allowed <= held + 5);
     assert_eq!(last.unwrap().by(), DecidedBy::Closed);
+}
+
+/// Threads that never rest starve the tasks that fetch: that is no failure of the server.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "real servers take real time")]
+fn busy_keys_leave_the_breaker_closed() {
+    const KEYS: u64 = 20_000;
+    let Some(server) = Server::start() else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let limiter = runtime.block_on(async {
+        let client = Client::open(&server.url()).unwrap();
+        client.limiter("api", Limit::gcra(Quota::per_second(1_000_000))).leases().build().unwrap()
+    });
+    let began = std::time::Instant::now();
+    let hammer = |first: u64| {
+        let (mut checks, mut local, mut allowed) = (0_u64, 0_u64, 0_u64);
+        while began.elapsed() < Duration::from_secs(3) {
+            for key in 0..1_000 {
+                let answer = limiter.check(&((first + checks + key) % KEYS));
+                local += u64::from(answer.by() == DecidedBy::Local);
+                allowed += u64::from(answer.is_allowed());
+            }
+            checks += 1_000;
+        }
+        (checks, local, allowed)
+    };
+    let all: Vec<_> = std::thread::scope(|scope| {
+        let threads = [0, KEYS / 2].map(|first| scope.spawn(move || hammer(first)));
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let health = limiter.health();
+    for (checks, local, allowed) in all {
+        assert!(local * 100 < checks, "{local} of {checks} by the policy: {health:?}");
+        assert!(allowed > 0);
+    }
+    assert_eq!(health.opened, 0, "{health:?}");
+}
+
+/// An answer that comes after the time-out, though within a quarter of a life, brings its units. Only who waits goes by the policy.
+#[tokio::test]
+async fn late_answer_is_no_failure() {
+    let Some(server) = Server::start() else { return };
+    let proxy = Proxy::start(server.port());
+    let limit = Limit::gcra(Quota::per_second(1_000));
+    let limiter = Client::open(&proxy.url()).unwrap().limiter("api", limit).leases().build().unwrap();
+    while limiter.check_async("first").await.by() != DecidedBy::Server {}
+    proxy.delay(Duration::from_millis(60));
+    assert_eq!(limiter.check_async("a").await.by(), DecidedBy::Local, "two time-outs are over");
+    assert!(limiter.check("b").is_denied(), "nothing is held yet");
+    let held = |key| limiter.peek(key, 1).is_allowed();
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while !(held("a") || held("b")) {
+            let _ = limiter.check("b");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("what was granted late is held");
+    let health = limiter.health();
+    assert_eq!((health.errors(ErrorKind::Timeout), health.opened), (0, 0), "{health:?}");
 }

@@ -159,7 +159,8 @@ async fn rules_are_awaited() {
             descriptors.begin().entry("remote_address", client.key(head)?);
             descriptors.begin().entry("path", head.path());
             Some(())
-        });
+        })
+        .unwrap();
         let layer = layer.fields_on_allowed(true).refund(|status| status.is_server_error());
         layer.awaited().layer(service_fn(inner))
     };
@@ -195,7 +196,8 @@ async fn rules_that_nobody_decided_tell_no_figures() {
     let layer = RateLimitLayer::rules(Arc::new(rules), "shop", |_, descriptors| {
         descriptors.begin().entry("remote_address", "x");
         Some(())
-    });
+    })
+    .unwrap();
     let (refused, response) = status(&layer.awaited().layer(service_fn(inner)), request("/a", "200")).await;
     assert_eq!(refused, 429);
     assert!(response.headers().contains_key("retry-after"));

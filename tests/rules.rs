@@ -3,6 +3,12 @@
 
 #[path = "rules/charging.rs"]
 mod charging;
+#[path = "rules/envoy.rs"]
+mod envoy;
+#[path = "rules/in_use.rs"]
+mod in_use;
+#[path = "rules/load_report.rs"]
+mod load_report;
 #[path = "rules/modes.rs"]
 mod modes;
 #[path = "rules/reload.rs"]
@@ -15,6 +21,8 @@ mod samples;
 mod texts;
 #[path = "rules/together.rs"]
 mod together;
+#[path = "rules/unmatched.rs"]
+mod unmatched;
 
 use std::time::Duration;
 

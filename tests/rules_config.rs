@@ -9,6 +9,8 @@
 
 #[path = "rules_config/formats.rs"]
 mod formats;
+#[path = "rules_config/go.rs"]
+mod go;
 #[path = "rules_config/guide.rs"]
 mod guide;
 #[path = "rules_config/ours.rs"]

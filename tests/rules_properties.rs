@@ -167,7 +167,7 @@ fn the_refused_are_admitted_when_they_are_told() {
                             last = Some((rules.check_n("d", &[Descriptor::new(&X)], hits), hits));
                         }
                         Op::Wait { ns } => clock.advance(Duration::from_nanos(ns)),
-                        Op::Load { limit, .. } => rules.replace([config(&text(limit))]).ok()?,
+                        Op::Load { limit, .. } => drop(rules.replace([config(&text(limit))]).ok()?),
                     }
                 }
                 let (answer, hits) = last?;

@@ -75,6 +75,33 @@ fn a_changed_file_is_loaded() {
     until(&told, |error| error.is_none() && quota(&rules) == 11);
 }
 
+/// What a load has changed is handed over; a load that would take the limits away is told as a failure.
+#[test]
+fn changes_are_handed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.yaml");
+    fs::write(&path, text(5)).unwrap();
+    let rules = Arc::new(Rules::read(&path).unwrap());
+    assert_eq!(quota(&rules), 5);
+    let (tell, told) = channel();
+    let _watcher = Rules::watch(&rules, move |loaded| {
+        let _ = tell.send(loaded.map(|report| report.to_string()).map_err(|error| error.to_string()));
+    });
+    let next = || told.recv_timeout(Duration::from_secs(60)).expect("the change is noticed");
+    put(&path, &text(6));
+    let changed = "0 added, 1 changed, 0 removed\n  changed rule \"d|a\": limit 5/d to 6/d";
+    assert_eq!(next(), Ok(changed.to_owned()));
+    put(&path, &text(6).replace("key: a", "key: b"));
+    assert!(next().is_ok_and(|report| report.contains("removed rule \"d|a\"")));
+    put(&path, &text(6).replace("domain: d", "domain: e"));
+    assert!(
+        next().is_err_and(|error| error.contains("limits.yaml:1:11") && error.contains("\"d\" is in use"))
+    );
+    put(&path, &text(7));
+    assert!(next().is_ok());
+    assert_eq!(quota(&rules), 7);
+}
+
 /// Kubernetes mounts files as links through `..data`, which it replaces.
 #[cfg(unix)]
 #[test]

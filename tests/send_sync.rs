@@ -111,8 +111,8 @@ fn what_is_printed_names_its_type() {
 #[test]
 fn rules_are_shareable_and_printable() {
     use tollgate::rules::{
-        Answer, Applied, Config, ConfigError, Descriptor, Descriptors, Domain, Rule, Rules, RulesError,
-        Status,
+        Answer, Applied, Config, ConfigError, Descriptor, Descriptors, Domain, LoadReport, Rule, Rules,
+        RulesError, Status,
     };
     shared::<Rules>();
     shared::<Rules<ManualClock>>();
@@ -123,6 +123,7 @@ fn rules_are_shareable_and_printable() {
     value::<Config>();
     value::<ConfigError>();
     value::<RulesError>();
+    value::<LoadReport>();
     value::<Rule>();
     value::<Descriptors>();
     value::<Descriptor<'static>>();

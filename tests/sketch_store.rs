@@ -459,7 +459,8 @@ fn one_window(scale: u32, mebibytes: usize, seed: u64) -> (Errors, tollgate::Sat
     const LIMIT: u64 = 100;
     let keys = 10_000_000 / scale;
     let bytes = (mebibytes << 20) / scale as usize;
-    let clock = ManualClock::new(Timestamp::from_nanos(START));
+    // Each seed has another phase of the sixteen-bit tags of hours.
+    let clock = ManualClock::new(Timestamp::from_nanos(START + seed * (1 << 16) / 5 * HOUR));
     let builder =
         RateLimiter::builder(FixedWindow::new(Quota::per_hour(LIMIT))).clock(clock).hasher(Seeded(seed));
     let limiter = builder.capacity(Capacity::memory(bytes)).sketch().expect("an ordinary quota");

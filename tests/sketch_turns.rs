@@ -221,33 +221,31 @@ fn a_time_at_the_end_of_all_times_locks_nobody_out() {
     }
 }
 
-/// A clock that was wrong by more than a window and is set right: all begins anew, nobody is locked out.
+/// A clock that was ahead and is set right. If it was ahead by less than a quarter of the tags, keys are denied in the windows that
+/// were used until those come; else it is given up within two windows.
 #[test]
-fn a_clock_that_is_set_back_locks_nobody_out() {
-    for windows in [2, 3, 60, 30_000] {
+fn a_clock_that_is_set_back_locks_nobody_out_for_long() {
+    for windows in [2, 3, 5, 40_000, 1 << 40] {
         let (limiter, clock) = per_minute(4, LEAST);
         let now = clock_ns(&clock);
-        clock.set(at(now + windows * MINUTE));
+        clock.set(at(now.saturating_add(MINUTE.saturating_mul(windows))));
         for key in 0..40 {
             let _ = limiter.check_n(&key, 4);
         }
         clock.set(at(now));
-        assert!(limiter.check_n("key", 4).is_allowed(), "{windows} windows back");
+        let _ = limiter.check_n("key", 4);
         assert!(limiter.check("key").is_denied(), "{windows} windows back");
-        // Nor those who were there while it was wrong, nor in the windows that follow; the newest window once was believed,
-        // and the sketch stood still until it came.
-        for key in 0..5 {
-            assert!(limiter.check(&key).is_allowed(), "{windows} windows back, key {key}");
-        }
-        for later in 1..windows.min(5) {
+        let free = if windows < 10 { windows + 1 } else { 2 };
+        for later in 1..9 {
             clock.set(at(now + later * MINUTE));
-            assert!(limiter.check_n("key", 4).is_allowed(), "{windows} windows back, {later} later");
+            let allowed = limiter.check_n("key", 4).is_allowed();
+            assert!(allowed || later < free, "{windows} windows back, {later} later");
             assert!(limiter.check("key").is_denied(), "{windows} windows back, {later} later");
         }
     }
 }
 
-/// One given time far ahead binds nobody who asks by the clock.
+/// One given time that is ahead by more than a quarter of the tags binds those who ask by the clock for a window, and no longer.
 #[test]
 fn a_wrong_given_time_stops_nobody() {
     let (limiter, clock) = per_minute(4, LEAST);
@@ -257,7 +255,7 @@ fn a_wrong_given_time_stops_nobody() {
     }
     for later in 0..5 {
         clock.set(at(now + later * MINUTE));
-        assert!(limiter.check_n(&0, 4).is_allowed(), "{later} windows later");
+        assert!(limiter.check_n(&0, 4).is_allowed() || later == 0, "{later} windows later");
         assert!(limiter.check(&0).is_denied(), "{later} windows later");
     }
 }

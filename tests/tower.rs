@@ -9,11 +9,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderName, Method, Request, Response, StatusCode};
+use http::header::AUTHORIZATION;
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use tollgate::http::{Dialect, Fields};
 use tollgate::tower::{
-    ClientIp, Global, Head, Header, Key, Limit, Missing, PeerAddr, Proxies, RateLimitLayer, Route,
+    ClientIp, Global, Head, Header, Key, Limit, Missing, PeerAddr, Proxies, RateLimitLayer, Route, key_fn,
 };
 use tollgate::{
     Carry, Decision, FixedWindow, Gcra, Keyed, ManualClock, Quota, RateLimiter, StdClock, Timestamp, WhenFull,
@@ -214,6 +215,53 @@ fn requests_without_a_key_are_denied_or_allowed_or_share_one() {
     assert!(text(refused).contains("\"status\":403"));
 }
 
+/// RFC 9110, 15.5.2: an answer of status 401 has a challenge.
+#[test]
+fn missing_credentials_are_answered_with_a_challenge() {
+    fn refused<L: Limit<X::Key>, X: Key>(
+        layer: &RateLimitLayer<L, X>,
+        request: Request<()>,
+    ) -> (u16, String) {
+        let response = ask(layer, request);
+        let challenge = header(&response, "www-authenticate").unwrap_or_default();
+        assert_eq!(header(&response, "cache-control").as_deref(), Some("no-store"));
+        assert_eq!(header(&response, "retry-after"), None);
+        let status = response.status();
+        let title = status.canonical_reason().expect("a known status");
+        let body = text(response);
+        assert!(body.contains(&format!("\"title\":\"{title}\",\"status\":{}", status.as_u16())), "{body}");
+        (status.as_u16(), challenge)
+    }
+    let by_header = |name| RateLimitLayer::new(limiter(&manual()), Header::new(name));
+    let api_key = HeaderName::from_static("x-api-key");
+    let challenge = "ApiKey in=\"header\", name=\"x-api-key\"".to_owned();
+    let none = || (403, String::new());
+    assert_eq!(refused(&by_header(api_key.clone()), from("203.0.113.7")), (401, challenge.clone()));
+    let bearer = (401, "Bearer realm=\"api\"".to_owned());
+    assert_eq!(refused(&by_header(AUTHORIZATION), from("203.0.113.7")), bearer);
+    let twice = with(with(Request::new(()), "x-api-key", "a"), "x-api-key", "b");
+    assert_eq!(refused(&by_header(api_key.clone()), twice), none());
+
+    // Credentials are no help to a client whose address is missing.
+    let by_address = || RateLimitLayer::new(limiter(&manual()), ClientIp::peer());
+    assert_eq!(refused(&by_address(), Request::new(())), none());
+    let pair = RateLimitLayer::new(limiter(&manual()), (ClientIp::peer(), Header::new(api_key.clone())));
+    assert_eq!(refused(&pair, Request::new(())), none());
+    assert_eq!(refused(&pair, with(Request::new(()), "x-api-key", "a")), none());
+    assert_eq!(refused(&pair, from("203.0.113.7")), (401, challenge));
+
+    // The layer has the last word, also after the limit is named.
+    let chosen = by_address().challenge(Some(HeaderValue::from_static("Basic realm=\"x\"")));
+    let basic = (401, "Basic realm=\"x\"".to_owned());
+    assert_eq!(refused(&chosen.policy("calls", QUOTA), Request::new(())), basic);
+    assert_eq!(refused(&by_header(api_key).challenge(None), Request::new(())), none());
+
+    // A refusal for a limit has no challenge.
+    let limited = by_header(AUTHORIZATION).cost(|_| 4);
+    let response = ask(&limited, with(Request::new(()), "authorization", "a"));
+    assert_eq!((response.status().as_u16(), header(&response, "www-authenticate")), (429, None));
+}
+
 /// Cause: two values were no key, which is no limit where requests without one pass. Symptom: a client sent its field twice.
 #[test]
 fn a_field_that_is_sent_twice_is_refused_in_any_case() {
@@ -376,6 +424,16 @@ fn a_call_of_grpc_is_refused_in_its_words() {
     assert_eq!(text(refused), "");
     let unknown = ask(&layer, with(Request::new(()), "content-type", "Application/gRPC"));
     assert_eq!((unknown.status().as_u16(), header(&unknown, "grpc-status").as_deref()), (200, Some("7")));
+
+    let legacy = layer.fields(Fields::new(Dialect::Legacy { reset: Default::default() }));
+    let refused = ask(&legacy, call());
+    assert_eq!(header(&refused, "grpc-status").as_deref(), Some("8"));
+    assert_eq!(header(&refused, "x-ratelimit-retry-after").as_deref(), Some("3600"));
+    let by_header = RateLimitLayer::new(limiter(&manual()), Header::new(AUTHORIZATION));
+    let unauthenticated = ask(&by_header, call());
+    let of = |name| header(&unauthenticated, name).unwrap_or_default();
+    assert_eq!((unauthenticated.status().as_u16(), of("grpc-status").as_str()), (200, "16"));
+    assert_eq!(of("www-authenticate"), "Bearer realm=\"api\"");
 }
 
 #[test]
@@ -414,7 +472,20 @@ fn keys_of_all_kinds() {
     let layer = RateLimitLayer::new(by(manual()), (ClientIp::peer(), api_key));
     let (a, b) = ("203.0.113.7", "203.0.113.8");
     let requests = [key(from(a), "k"), key(from(b), "k"), key(from(a), "k"), from(a)];
-    assert_eq!(statuses(&|request| status(&layer, request), requests), [200, 200, 429, 403]);
+    assert_eq!(statuses(&|request| status(&layer, request), requests), [200, 200, 429, 401]);
+}
+
+/// The closures name no types.
+#[test]
+fn closures_are_keys_without_annotations() {
+    let by_query = key_fn(|head| Some(head.uri().query()?.len()));
+    let layer = RateLimitLayer::new(limiter(&manual()), by_query).cost(|_| 3);
+    let get = |uri: &str| Request::builder().uri(uri).body(()).expect("a request");
+    assert_eq!(["/?a", "/?b", "/?bb", "/"].map(|uri| status(&layer, get(uri))), [200, 429, 200, 403]);
+
+    let pair = (key_fn(|head| Some(head.method().clone())), key_fn(|head| Some(head.path().to_owned())));
+    let layer = RateLimitLayer::new(limiter(&manual()), pair).cost(|_| 3);
+    assert_eq!(["/a", "/b", "/a"].map(|uri| status(&layer, get(uri))), [200, 200, 429]);
 }
 
 /// What a keyed limiter keeps of a header does not keep the request's memory.

@@ -63,7 +63,7 @@ async fn serve(request: Request<String>) -> Result<Response<String>, Infallible>
 
 #[tokio::test]
 async fn refusals_name_the_rules_that_refuse() {
-    let layer = RateLimitLayer::rules(rules(TEXT), "api", describe).fields_on_allowed(true);
+    let layer = RateLimitLayer::rules(rules(TEXT), "api", describe).unwrap().fields_on_allowed(true);
     let service = layer.layer(service_fn(serve));
     let ask = async |client: Option<&str>, path: &str| {
         service.clone().oneshot(request(client, path)).await.unwrap()
@@ -90,10 +90,37 @@ async fn refusals_name_the_rules_that_refuse() {
     }
 }
 
+/// Cause: a layer did not know its domain. Trigger: `"apii"` for `"api"`. Symptom: it never limited, and said nothing.
+#[test]
+fn layer_of_an_unknown_domain_is_an_error() {
+    let error = RateLimitLayer::rules(rules(TEXT), "apii", describe).unwrap_err().to_string();
+    for part in ["\"apii\"", "the nearest is \"api\", of test.yaml", "name that one, or load a file"] {
+        assert!(error.contains(part), "{part} is not in {error}");
+    }
+    let none = Rules::builder().clock(ManualClock::new(START)).load([]).unwrap();
+    let error = RateLimitLayer::rules(Arc::new(none), "api", describe).unwrap_err().to_string();
+    assert!(error.contains("\"api\"") && error.contains("load a file"), "{error}");
+}
+
+/// As soon as there is a layer, before any request.
+#[tokio::test]
+async fn layer_keeps_its_domain_over_loads() {
+    let rules = rules(TEXT);
+    let service =
+        RateLimitLayer::rules(Arc::clone(&rules), "api", describe).unwrap().layer(service_fn(serve));
+    let renamed = Config::from_yaml("test.yaml", &TEXT.replace("domain: api", "domain: store")).unwrap();
+    let error = rules.replace([renamed]).unwrap_err().to_string();
+    assert!(error.contains("test.yaml:2:9") && error.contains("\"api\" is in use"), "{error}");
+    for expected in [200, 200, 200, 200, 429] {
+        let response = service.clone().oneshot(request(Some("alice"), "/")).await.unwrap();
+        assert_eq!(response.status(), expected);
+    }
+}
+
 /// Nothing helps a request that can never be admitted, so it is not told to come back.
 #[tokio::test]
 async fn a_rule_of_nothing_says_never() {
-    let service = RateLimitLayer::rules(rules(TEXT), "api", describe).layer(service_fn(serve));
+    let service = RateLimitLayer::rules(rules(TEXT), "api", describe).unwrap().layer(service_fn(serve));
     let response = service.oneshot(request(Some("alice"), "/closed")).await.unwrap();
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert!(!response.headers().contains_key("retry-after"));
@@ -110,7 +137,7 @@ async fn a_look_at_a_rule_of_nothing_violates_nothing() {
         descriptors.begin().entry("path", "/closed").hits(0);
         describe(head, descriptors)
     };
-    let service = RateLimitLayer::rules(rules(TEXT), "api", look).layer(service_fn(serve));
+    let service = RateLimitLayer::rules(rules(TEXT), "api", look).unwrap().layer(service_fn(serve));
     for _ in 0..4 {
         let response = service.clone().oneshot(request(Some("alice"), "/")).await.unwrap();
         assert_eq!(response.status(), StatusCode::OK);
@@ -127,8 +154,9 @@ async fn a_look_at_a_rule_of_nothing_violates_nothing() {
 #[tokio::test]
 async fn refunds_go_to_every_rule() {
     let rules = rules(TEXT);
-    let layer =
-        RateLimitLayer::rules(Arc::clone(&rules), "api", describe).refund(|status| status.is_server_error());
+    let layer = RateLimitLayer::rules(Arc::clone(&rules), "api", describe)
+        .unwrap()
+        .refund(|status| status.is_server_error());
     let service = layer.layer(service_fn(serve));
     for _ in 0..20 {
         let response = service.clone().oneshot(request(Some("alice"), "/down")).await.unwrap();
@@ -146,6 +174,7 @@ async fn refunds_go_to_every_rule() {
 async fn the_cost_of_a_request_is_its_hits() {
     let rules = rules(TEXT);
     let layer = RateLimitLayer::rules(rules, "api", describe)
+        .unwrap()
         .cost(|head| if head.path() == "/big" { 3 } else { 1 })
         .fields(Fields::new(Dialect::Draft06))
         .fields_on_allowed(true);
@@ -166,7 +195,8 @@ async fn rules_reload_under_requests() {
         )
     };
     let rules = rules(&of(100));
-    let service = RateLimitLayer::rules(Arc::clone(&rules), "api", describe).layer(service_fn(serve));
+    let service =
+        RateLimitLayer::rules(Arc::clone(&rules), "api", describe).unwrap().layer(service_fn(serve));
     let done = Arc::new(AtomicBool::new(false));
     let loads = {
         let (rules, done) = (Arc::clone(&rules), Arc::clone(&done));
@@ -208,8 +238,10 @@ async fn a_request_of_nobody_is_missing() {
     nobody.begin().entry("client", "nobody");
     for (missing, admitted) in [(Missing::Deny, 0), (Missing::Allow, 9), (Missing::Shared(nobody), 4)] {
         let unknown = if matches!(missing, Missing::Deny) { 403 } else { 429 };
-        let service =
-            RateLimitLayer::rules(rules(TEXT), "api", known).missing(missing).layer(service_fn(serve));
+        let service = RateLimitLayer::rules(rules(TEXT), "api", known)
+            .unwrap()
+            .missing(missing)
+            .layer(service_fn(serve));
         let mut of_nobody = 0;
         for _ in 0..9 {
             let status = service.clone().oneshot(request(None, "/")).await.unwrap().status();

@@ -152,14 +152,40 @@ fn a_thread_does_not_spin_while_the_clock_stands_just_before_its_turn() {
     assert!(reads < slept + 40, "{reads} readings in {slept} ms");
 }
 
+/// A key of which 1 takes as long to be kept as the gate is shut.
+#[derive(PartialEq, Eq, Hash)]
+struct Slow(u64);
+
+static GATE: Mutex<()> = Mutex::new(());
+static IS_KEPT: AtomicU64 = AtomicU64::new(0);
+
+impl Clone for Slow {
+    fn clone(&self) -> Self {
+        if self.0 == 1 {
+            IS_KEPT.store(1, Ordering::Release);
+            drop(GATE.lock());
+        }
+        Self(self.0)
+    }
+}
+
+/// A key that is being kept has the only room, and nothing says when it will be idle.
 #[test]
 fn a_thread_does_not_spin_where_a_store_without_room_tells_it_to_come_back_at_once() {
     let clock = Counting::default();
     let build = RateLimiter::builder(Gcra::new(Quota::per_hour(5))).clock(clock.clone());
-    let limiter = build.max_keys(0, WhenFull::Deny).keyed::<u64>();
-    let start = clock.real.now();
-    assert!(limiter.wait(&2).within(ms(200)).block().is_err());
-    let slept = clock.real.now().duration_since(start).as_millis();
-    let reads = u128::from(clock.reads.load(Ordering::Relaxed));
-    assert!(reads < 4 * slept + 100, "{reads} readings in {slept} ms");
+    let limiter = build.max_keys(1, WhenFull::Deny).keyed::<Slow>();
+    let gate = GATE.lock();
+    thread::scope(|scope| {
+        scope.spawn(|| assert!(limiter.check(&Slow(1)).is_allowed()));
+        while IS_KEPT.load(Ordering::Acquire) == 0 {
+            thread::yield_now();
+        }
+        let (start, before) = (clock.real.now(), clock.reads.load(Ordering::Relaxed));
+        assert!(limiter.wait(&Slow(2)).within(ms(200)).block().is_err());
+        let slept = clock.real.now().duration_since(start).as_millis();
+        let reads = u128::from(clock.reads.load(Ordering::Relaxed) - before);
+        drop(gate);
+        assert!(slept >= 200 && reads < 4 * slept + 100, "{reads} readings in {slept} ms");
+    });
 }

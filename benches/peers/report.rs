@@ -52,13 +52,23 @@ fn rustc() -> String {
         .map_or_else(|_| "unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The peers' versions as the lock file has them.
+/// Versions as the lock file has them. Of a package with several, ours comes first, and then those of the peers.
 pub(crate) fn versions() -> Value {
     let lock =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.lock")).unwrap_or_default();
+    let own =
+        lock.split("[[package]]").find(|package| package.contains("name = \"tollgate\"")).unwrap_or_default();
     let version = |package: &str| {
-        let after = lock.split_once(&format!("name = \"{package}\"\nversion = \"")).map(|(_, after)| after);
-        after.and_then(|after| after.split_once('"')).map_or("unknown", |(version, _)| version).to_owned()
+        let named = format!("name = \"{package}\"\nversion = \"");
+        let all = lock.split(&*named).skip(1).filter_map(|after| after.split('"').next());
+        // The lock file says which of several versions a package depends on.
+        let is_ours = |version: &&str| own.contains(&format!("\"{package} {version}\""));
+        let (ours, others): (Vec<_>, Vec<_>) = all.partition(is_ours);
+        match (&*ours, &*others) {
+            ([], []) => "unknown".to_owned(),
+            ([], [only]) => (*only).to_owned(),
+            _ => format!("{} (peers: {})", ours.join(", "), others.join(", ")),
+        }
     };
     let names = [
         "tollgate",

@@ -45,6 +45,7 @@ impl FixedWindow {
     /// # Panics
     /// If the word has no room: [`FixedWindow::try_new`] returns the error instead.
     #[must_use]
+    #[track_caller]
     pub const fn new(quota: Quota) -> Self {
         match Batch::aligned(NAME, &quota, [quota.limit(), ALL], 0, false) {
             Ok(batch) => Self { batch },
@@ -66,6 +67,7 @@ impl FixedWindow {
     /// # Panics
     /// If the limit is above 2³² − 2: [`FixedWindow::try_from_first_use`] returns the error instead.
     #[must_use]
+    #[track_caller]
     pub const fn from_first_use(quota: Quota) -> Self {
         match Batch::from_first_use(NAME, &quota, [quota.limit(), ALL]) {
             Ok(batch) => Self { batch },

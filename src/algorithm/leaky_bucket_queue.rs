@@ -60,13 +60,15 @@ impl LeakyBucketQueue {
             / u128::from(quota.period_ns())
             + 1;
         let mut queue = Self::new(quota.try_burst(u64::try_from(units).unwrap_or(u64::MAX))?);
-        // The word's interval may be rounded up, and many of them be a unit too much.
-        let mut units = queue.pace.burst();
-        while units > 1 && queue.pace.longest_wait_ns() > saturating_nanos(wait) {
-            units -= 1;
+        // The word's interval may be rounded up, so the queue may be too long. A shorter one may be counted in finer ticks. There
+        // are 32 sizes of ticks, so this ends after 32 rounds.
+        loop {
+            let units = queue.pace.units_within(saturating_nanos(wait));
+            if units >= queue.pace.burst() {
+                return Ok(queue);
+            }
             queue = Self::new(quota.try_burst(units)?);
         }
-        Ok(queue)
     }
 }
 

@@ -174,9 +174,9 @@ impl Pace {
         self.burst
     }
 
-    /// How long the last unit of a full burst waits, if they go one by one.
-    pub(crate) const fn longest_wait_ns(&self) -> u64 {
-        (self.capacity - self.interval).div_ceil(self.scale as u64)
+    /// The longest queue in which no single unit waits longer than `wait_ns`, in units; at least 1.
+    pub(crate) const fn units_within(&self, wait_ns: u64) -> u64 {
+        wait_ns.saturating_mul(self.scale as u64) / self.interval + 1
     }
 
     pub(crate) const fn scale(&self) -> u32 {

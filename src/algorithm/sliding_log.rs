@@ -70,6 +70,7 @@ impl SlidingLog {
     /// # Panics
     /// If the limit is above [`SlidingLog::MAX_LIMIT`]: [`SlidingLog::try_new`] returns the error instead.
     #[must_use]
+    #[track_caller]
     pub const fn new(quota: Quota) -> Self {
         match Self::checked(&quota) {
             Ok(log) => log,

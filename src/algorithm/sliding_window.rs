@@ -49,6 +49,7 @@ impl SlidingWindow {
     /// # Panics
     /// If the word has no room: [`SlidingWindow::try_new`] returns the error instead.
     #[must_use]
+    #[track_caller]
     pub const fn new(quota: Quota) -> Self {
         match Counts::new(NAME, quota.limit(), quota.period_ns(), 1) {
             Ok(counts) => Self { counts, strict: false },

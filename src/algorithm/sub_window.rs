@@ -52,6 +52,7 @@ impl SubWindow {
     /// If `parts` is 0 or above [`SubWindow::MAX_PARTS`], or the word has no room:
     /// [`SubWindow::try_new`] returns the error instead.
     #[must_use]
+    #[track_caller]
     pub const fn new(quota: Quota, parts: u32) -> Self {
         match Self::checked(&quota, parts) {
             Ok(counter) => counter,

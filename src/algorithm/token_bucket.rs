@@ -68,6 +68,7 @@ impl TokenBucket {
     /// # Panics
     /// If the burst is above 2³² − 2: [`TokenBucket::try_interval`] returns the error instead.
     #[must_use]
+    #[track_caller]
     pub const fn interval(quota: Quota) -> Self {
         match Batch::from_first_use(NAME, &quota, [quota.burst_size(), quota.limit()]) {
             Ok(batch) => Self { refill: Refill::Batch(batch) },
@@ -89,6 +90,7 @@ impl TokenBucket {
     /// # Panics
     /// If the word has no room: [`TokenBucket::try_aligned`] returns the error instead.
     #[must_use]
+    #[track_caller]
     pub const fn aligned(quota: Quota, at: Timestamp) -> Self {
         Self::or_panic(&quota, at, false)
     }
@@ -124,6 +126,7 @@ impl TokenBucket {
     /// assert_eq!(limiter.peek().remaining(), 266);
     /// ```
     #[must_use]
+    #[track_caller]
     pub const fn aligned_adaptive(quota: Quota, at: Timestamp) -> Self {
         Self::or_panic(&quota, at, true)
     }
@@ -137,6 +140,7 @@ impl TokenBucket {
         Ok(Self { refill: Refill::Batch(batch) })
     }
 
+    #[track_caller]
     const fn or_panic(quota: &Quota, at: Timestamp, adaptive: bool) -> Self {
         match Batch::aligned(NAME, quota, [quota.burst_size(), quota.limit()], at.as_nanos(), adaptive) {
             Ok(batch) => Self { refill: Refill::Batch(batch) },

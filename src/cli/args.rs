@@ -12,6 +12,7 @@ use super::decimal;
 use super::error::Error;
 use super::human;
 use super::input::Selection;
+use super::input::client::Clients;
 use super::input::fields::{FieldList, Format};
 use super::input::time::TimeFormat;
 use super::rules::RulesCommand;
@@ -39,7 +40,7 @@ pub enum Command {
     /// request, and runs the limiter in the log's own time. Without a file it replays a made-up day.
     #[command(after_help = REPLAY_EXAMPLES_SHORT, after_long_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
-    /// Find the smallest limit that denies no more than a given share of requests or of clients
+    /// Find the smallest limit that denies no more than a given share of requests, of clients, or of both
     ///
     /// Replays the requests with limit after limit, by bisection, and checks the answer and its neighbours. Finds several
     /// limits that are to be in force together if several periods are given.
@@ -87,8 +88,8 @@ Examples:
     tollgate replay access.log --limit 10/s --limit 300/h --algorithm sliding-window
   JSON lines with nested fields, each user on each route apart, and a picture:
     tollgate replay requests.jsonl --time ts --key user.id+route --limit 5/min --chart denied.svg
-  CSV whose date and time are two columns, IPv6 clients by their /64, results for a program:
-    zcat log.csv.gz | tollgate replay - --time date+time --key ip --ipv6-prefix 64 --json
+  CSV whose date and time are two columns, IPv6 clients by their /56, results for a program:
+    zcat log.csv.gz | tollgate replay - --time date+time --key ip --ipv6-prefix 56 --json
   Whether 64 KiB are enough for this traffic in the store of fixed size, however many clients there are:
     tollgate replay access.log --limit 100/60s --store compact --memory 64KiB
   The same for counters that clients share, with more clients than that has room for:
@@ -126,6 +127,7 @@ const SUGGEST_EXAMPLES: &str = "\
 Examples:
   tollgate suggest access.log
   tollgate suggest access.log --deny-clients 1% --period 1h --algorithm all
+  tollgate suggest access.log --deny-clients 1% --deny-requests 5%
   tollgate suggest requests.jsonl --key user.id --deny-requests 0.05% --period 10s --burst 50
   tollgate suggest access.log --deny-requests 0.1% --period 1h --period 1s
   tollgate suggest access.log --store compact --memory 256KiB
@@ -161,9 +163,19 @@ pub struct InputArgs {
     #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
     pub key: Option<FieldList>,
 
-    /// Cut IPv6 addresses in keys and descriptors to this many bits, and treat ::ffff:192.0.2.1 as 192.0.2.1 [default: off]
-    #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(0..=128), help_heading = "Input")]
-    pub ipv6_prefix: Option<u8>,
+    /// Cut IPv6 addresses in keys and descriptors to this many bits, as the server does; 128 keeps them whole
+    ///
+    /// Addresses are read as the middleware reads them: a port is cut off, and ::ffff:192.0.2.1 is 192.0.2.1.
+    #[arg(long, value_name = "BITS", default_value_t = 64, value_parser = clap::value_parser!(u8).range(0..=128), help_heading = "Input")]
+    pub ipv6_prefix: u8,
+
+    /// How many proxies wrote the right end of a list of addresses, such as X-Forwarded-For
+    ///
+    /// The client is the address that the first of them saw: the last of the list with 1, the one before it with 2. Clients can
+    /// write everything to the left of that. A list that is shorter, or has no address in that place, is skipped as the middleware
+    /// refuses it. The middleware itself trusts no list unless it is told how many proxies there are (Proxies::hops).
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = proxies, help_heading = "Input")]
+    pub proxies: usize,
 
     /// Field of the request's cost, in whole units [default: every request costs 1]
     ///
@@ -191,7 +203,7 @@ impl InputArgs {
             time_format: self.time_format.clone(),
             key: self.key.clone(),
             cost: self.cost.clone(),
-            ipv6_prefix: self.ipv6_prefix,
+            clients: Clients { ipv6_prefix: self.ipv6_prefix, proxies: self.proxies },
             strict: self.strict,
             no_sort: self.no_sort,
         }
@@ -264,7 +276,9 @@ pub struct ReplayArgs {
 
     /// Print the results as JSON instead of a table; with =FILE, write them there as well as the table
     ///
-    /// Durations are in nanoseconds. Each entry of a result's "limits" has the number of requests "refused" by that limit; one
+    /// Durations are in nanoseconds. Each result's "against_log" counts the decisions that an exact sliding log with the same limits,
+    /// holding what the algorithm admitted, would have made otherwise; null if times step back (--no-sort).
+    /// Each entry of a result's "limits" has the number of requests "refused" by that limit; one
     /// that several refuse counts where the wait is longest. With --store compact each result has the store's counters in an object "compact", with
     /// --store sketch in an object "sketch": memory_bytes, wrongly_denied, wrongly_admitted and, as chances from 0 to 1,
     /// saturation (mistaken, overcounted, denied); see --store.
@@ -291,6 +305,11 @@ pub struct ReplayArgs {
 }
 
 impl ReplayArgs {
+    /// The files to be written.
+    pub fn outputs(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.decisions, &self.chart, &self.json].into_iter().flatten()
+    }
+
     /// The limits, each with its burst.
     ///
     /// # Errors
@@ -312,10 +331,12 @@ pub struct SuggestArgs {
     pub input: InputArgs,
 
     /// Deny at most this share of all requests [default: 0.1%, unless --deny-clients is given]
-    #[arg(long, value_name = "SHARE", conflicts_with = "deny_clients", help_heading = "Goal")]
+    #[arg(long, value_name = "SHARE", help_heading = "Goal")]
     pub deny_requests: Option<Share>,
 
-    /// Deny anything at all to at most this share of clients
+    /// Deny anything at all to at most this share of clients; with --deny-requests, limits meet both
+    ///
+    /// A few clients can send most of the requests: this goal alone may deny many of these.
     #[arg(long, value_name = "SHARE", help_heading = "Goal")]
     pub deny_clients: Option<Share>,
 
@@ -436,6 +457,13 @@ fn period(text: &str) -> Result<Duration, String> {
 /// A number, refused in words that say what would be right.
 fn whole<T: FromStr>(text: &str) -> Result<T, &'static str> {
     text.parse().map_err(|_| "expected a whole number, as 20")
+}
+
+fn proxies(text: &str) -> Result<usize, &'static str> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("expected a whole number of proxies, 1 or more"),
+        Ok(proxies) => Ok(proxies),
+    }
 }
 
 fn parts(text: &str) -> Result<u32, &'static str> {

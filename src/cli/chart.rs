@@ -1,4 +1,4 @@
-//! Admitted and denied requests over time, one panel an algorithm, as SVG or PNG.
+//! Admitted and denied requests over time, as SVG or PNG: one panel for the algorithms that decided alike.
 //!
 //! Colours are of the Okabe-Ito set: the two differ in lightness too, for every kind of colour vision and in grey.
 //! Both formats measure text with a font that the program carries, so a machine needs none.
@@ -11,7 +11,7 @@ use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea};
 use plotters::element::{PathElement, Rectangle};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{Color, FontStyle, IntoFont, RGBColor, TextStyle, register_font};
+use plotters::style::{Color, FontStyle, FontTransform, IntoFont, RGBColor, TextStyle, register_font};
 
 use super::axis::{TimeAxis, value_ticks};
 use super::error::Error;
@@ -37,6 +37,10 @@ const FOOT: i32 = 52;
 const PANEL_TITLE: i32 = 30;
 const PANEL_GAP: i32 = 16;
 const MOST_COLUMNS: u64 = 300;
+/// Room for the day on which a piece of the time begins.
+const DAY_WIDTH: i32 = 90;
+/// The least height of what is not zero.
+const LEAST: i32 = 2;
 
 /// What one panel shows.
 #[derive(Copy, Clone, Debug)]
@@ -95,9 +99,9 @@ struct Chart {
 
 impl Chart {
     fn new(trace: &Trace, limits: &str, series: &[Series<'_>]) -> Self {
-        let times = || trace.records.iter().map(|record| record.at);
-        let axis = TimeAxis::new(times().min().unwrap_or(0), times().max().unwrap_or(0), MOST_COLUMNS);
-        let panels: Vec<Panel> = series.iter().map(|&series| Panel::new(trace, series, &axis)).collect();
+        let axis = TimeAxis::new(trace.records.iter().map(|record| record.at).collect(), MOST_COLUMNS);
+        let panels: Vec<Panel> =
+            alike(series).iter().map(|series| Panel::new(trace, series, &axis)).collect();
         let highest = panels.first().map_or(0, |panel| {
             panel
                 .admitted
@@ -126,7 +130,12 @@ impl Chart {
 
     fn height(&self) -> i32 {
         let panels = i32::try_from(self.panels.len().max(1)).unwrap_or(1);
-        HEAD + panels * self.panel_height() + FOOT
+        HEAD + panels * self.panel_height() + FOOT + self.days_height()
+    }
+
+    /// The line for the days on which pieces of the time begin; there is none for a single one.
+    fn days_height(&self) -> i32 {
+        if self.axis.pieces().len() > 1 { 20 } else { 0 }
     }
 
     fn svg(&self) -> Result<Vec<u8>, Error> {
@@ -178,13 +187,23 @@ impl Chart {
         }
         let axis = top - PANEL_GAP;
         for (at, label) in self.axis.ticks() {
-            let x = self.x(at);
+            let x = LEFT + length_of(self.axis.place(at));
             canvas.line((x, axis), (x, axis + 6), &FAINT)?;
             canvas.text(&label, (x, axis + 10), 14, &INK, HPos::Center)?;
         }
+        if self.days_height() > 0 {
+            let mut free = 0;
+            for piece in self.axis.pieces() {
+                let x = self.column_edges(piece.first).0.min(WIDTH - DAY_WIDTH);
+                if x >= free {
+                    canvas.text(&TimeAxis::day(piece), (x, axis + 28), 14, &INK, HPos::Left)?;
+                    free = x + DAY_WIDTH;
+                }
+            }
+        }
         canvas.text(
             &self.axis.caption(),
-            (i32::midpoint(LEFT, WIDTH - RIGHT), axis + 32),
+            (i32::midpoint(LEFT, WIDTH - RIGHT), axis + 32 + self.days_height()),
             14,
             &FAINT,
             HPos::Center,
@@ -197,31 +216,42 @@ impl Chart {
         let plot_top = top + PANEL_TITLE;
         canvas.text(&panel.title, (LEFT, top + 8), 17, &INK, HPos::Left)?;
         canvas.text(&panel.figures, (WIDTH - RIGHT, top + 9), 15, &FAINT, HPos::Right)?;
-        canvas.text("requests", (LEFT - 8, plot_top - 20), 13, &FAINT, HPos::Right)?;
+        let unit = format!("requests per {}", per(self.axis.column()));
+        canvas.upright(&unit, (8, i32::midpoint(plot_top, bottom)), 13, &FAINT)?;
         let ticks = value_ticks(self.highest, if self.panels.len() > 3 { 3 } else { 6 });
         let full = self.highest.max(1);
         let y = |value: u64| bottom - proportion(value, full, bottom - plot_top);
         for &tick in &ticks {
             canvas.line((LEFT, y(tick)), (WIDTH - RIGHT, y(tick)), &GRID)?;
-            canvas.text(&human::count(tick), (LEFT - 8, y(tick) - 5), 14, &FAINT, HPos::Right)?;
+            // Not over the peak's label.
+            if y(tick) - plot_top >= 14 {
+                canvas.text(&human::count(tick), (LEFT - 8, y(tick) - 5), 14, &FAINT, HPos::Right)?;
+            }
         }
+        canvas.text(&human::count(self.highest), (LEFT - 8, plot_top - 5), 14, &INK, HPos::Right)?;
         for (column, (&admitted, &denied)) in (0_u64..).zip(panel.admitted.iter().zip(&panel.denied)) {
             let (left, right) = self.column_edges(column);
             let (middle, upper) = (y(admitted), y(admitted + denied));
+            // Nothing is too small to be seen.
+            let middle = if admitted > 0 { middle.min(bottom - LEAST) } else { middle };
             if admitted > 0 {
-                canvas.rectangle((left, middle.min(bottom - 1)), (right, bottom), &ADMITTED)?;
+                canvas.rectangle((left, middle), (right, bottom), &ADMITTED)?;
             }
             if denied > 0 {
-                // A denial is never too small to be seen.
-                canvas.rectangle((left, upper.min(middle - 1)), (right, middle), &DENIED)?;
+                canvas.rectangle((left, upper.min(middle - LEAST)), (right, middle), &DENIED)?;
             }
         }
-        canvas.line((LEFT, bottom), (WIDTH - RIGHT, bottom), &FAINT)
-    }
-
-    fn x(&self, at: u64) -> i32 {
-        let (start, end) = self.axis.range();
-        LEFT + proportion(at.clamp(start, end) - start, end - start, WIDTH - RIGHT - LEFT)
+        canvas.line((LEFT, bottom), (WIDTH - RIGHT, bottom), &FAINT)?;
+        for pair in self.axis.pieces().windows(2) {
+            let (from, to) = (pair[0].first + pair[0].columns, pair[1].first);
+            let (left, right) = (self.column_edges(from).0, self.column_edges(to).0);
+            canvas.rectangle((left, plot_top - 1), (right, bottom + 1), &PAPER)?;
+            for x in [left, right - 1] {
+                canvas.line((x, plot_top), (x, bottom + 4), &GRID)?;
+            }
+            canvas.text("//", (i32::midpoint(left, right), bottom - 9), 16, &FAINT, HPos::Center)?;
+        }
+        Ok(())
     }
 
     fn column_edges(&self, column: u64) -> (i32, i32) {
@@ -230,11 +260,43 @@ impl Chart {
     }
 }
 
+/// Series with the same decisions as one, in the order of the first of them.
+fn alike<'a>(series: &[Series<'a>]) -> Vec<(String, &'a [u8])> {
+    let mut groups: Vec<(String, &[u8])> = Vec::new();
+    for Series { title, decisions } in series {
+        match groups.iter_mut().find(|(_, others)| others == decisions) {
+            Some((titles, _)) => {
+                titles.push_str(", ");
+                titles.push_str(title);
+            }
+            None => groups.push(((*title).to_owned(), decisions)),
+        }
+    }
+    groups
+}
+
+/// A length of time after `per`.
+fn per(length: std::time::Duration) -> String {
+    match human::duration(length).as_str() {
+        "1 s" => "second".to_owned(),
+        "1 min" => "minute".to_owned(),
+        "1 h" => "hour".to_owned(),
+        "1 d" => "day".to_owned(),
+        text => text.to_owned(),
+    }
+}
+
+/// A part of the plot's width.
+#[expect(clippy::cast_possible_truncation, reason = "a part of the width is an i32")]
+fn length_of(part: f64) -> i32 {
+    (part * f64::from(WIDTH - RIGHT - LEFT)).round() as i32
+}
+
 impl Panel {
-    fn new(trace: &Trace, series: Series<'_>, axis: &TimeAxis) -> Self {
+    fn new(trace: &Trace, (title, decisions): &(String, &[u8]), axis: &TimeAxis) -> Self {
         let columns = usize::try_from(axis.columns()).unwrap_or(0);
         let (mut admitted, mut denied) = (vec![0; columns], vec![0; columns]);
-        for (record, decision) in trace.records.iter().zip(series.decisions) {
+        for (record, decision) in trace.records.iter().zip(*decisions) {
             let column = axis.column_of(record.at);
             if *decision == b'1' { admitted[column] += 1 } else { denied[column] += 1 }
         }
@@ -245,7 +307,7 @@ impl Panel {
             human::count(refused),
             human::share(refused, let_in + refused),
         );
-        Self { title: series.title.to_owned(), figures, admitted, denied }
+        Self { title: title.clone(), figures, admitted, denied }
     }
 }
 
@@ -278,6 +340,13 @@ impl<B: DrawingBackend> Canvas<B> {
         let style = TextStyle::from((FONT, size * self.scale).into_font())
             .color(color)
             .pos(Pos::new(side, VPos::Top));
+        self.area.draw_text(text, &style, self.point(at))
+    }
+
+    /// Turned to be read from below, around the point.
+    fn upright(&self, text: &str, at: (i32, i32), size: i32, color: &RGBColor) -> Drawn<B> {
+        let font = (FONT, size * self.scale).into_font().transform(FontTransform::Rotate270);
+        let style = TextStyle::from(font).color(color).pos(Pos::new(HPos::Center, VPos::Top));
         self.area.draw_text(text, &style, self.point(at))
     }
 

@@ -8,6 +8,7 @@ use super::human;
 use super::report::{align_right, plain_table};
 use super::storage::{Compact, Overflow};
 use super::stores::{CompactFigures, Differences};
+use super::table::fitted;
 
 /// The store of one result, in JSON. Fields may be added; those here keep their names and meaning.
 #[derive(Serialize, Debug)]
@@ -75,8 +76,14 @@ pub fn table(compact: &Compact, results: &[Fared<'_, CompactFigures>]) -> String
         ]);
     }
     align_right(&mut table, 2..8);
-    format!("Compact store of {}\n{table}\n{}\n", compact.memory, verdict(compact, results))
+    let table = fitted(table, &[3, 2]);
+    format!("Compact store of {}\n{table}\n{ABOUT}\n{}\n", compact.memory, verdict(compact, results))
 }
+
+const ABOUT: &str = "\
+When full: what is done without room for a new key (--overflow). Evicted: keys
+that lost their slot while they owed. Indebted: new keys that began with such a
+debt. Wrongly: not as a store that keeps every key.";
 
 /// Whether the memory is enough, by what differs from the keyed store and why.
 fn verdict(compact: &Compact, results: &[Fared<'_, CompactFigures>]) -> String {

@@ -9,7 +9,8 @@
 //! | `algorithms`, `stores`, `replay`, `suggest` | the work |
 //! | `by_rules/` | replay through files of rules |
 //! | `rules` | files of rules: what they say, and what is wrong |
-//! | `report`, `fared`, `compact`, `sketch`, `chart`, `axis`, `human` | what people and programs see of it |
+//! | `exact` | how many decisions differ from an exact sliding log's |
+//! | `report`, `table`, `fared`, `compact`, `sketch`, `chart`, `axis`, `human` | what people and programs see of it |
 //!
 //! It is a module of the library, hidden from its documentation, so that tests and fuzz targets reach the parsers.
 //! It is no part of the library's interface.
@@ -22,6 +23,7 @@ pub mod chart;
 pub mod compact;
 pub mod decimal;
 pub mod error;
+pub mod exact;
 pub mod fared;
 pub mod human;
 pub mod input;
@@ -33,6 +35,7 @@ pub mod storage;
 pub mod stores;
 pub mod suggest;
 pub mod synthetic;
+pub mod table;
 
 use std::io::Write as _;
 use std::path::Path;
@@ -88,6 +91,7 @@ fn run_replay(args: &ReplayArgs) -> Result<(), Error> {
             kinds.len()
         )));
     }
+    report::writable(args.outputs())?;
     let trace = read(&args.input, args.json.as_deref())?;
     let progress = bar(trace.records.len() as u64 * kinds.len() as u64, "replaying");
     let setup = Setup { options: args.algorithms.options(), storage, beside: storage != Storage::Keyed };
@@ -107,18 +111,19 @@ fn run_replay(args: &ReplayArgs) -> Result<(), Error> {
     left_out.iter().for_each(|note| about += &format!("Note     {note}\n"));
     say(&report::skipped_lines(&trace));
 
-    // Files first: if standard output is closed early, they are complete.
-    if let (Some(path), [outcome]) = (&args.decisions, &outcomes[..]) {
-        report::write_to(path, &outcome.tally.decisions)?;
-    }
-    if let Some(path) = &args.chart {
-        chart::draw(path, &trace, &outcomes)?;
-    }
+    // Files first: if standard output is closed early, they are complete. One that fails costs no other result.
+    let files = [
+        match (&args.decisions, &outcomes[..]) {
+            (Some(path), [outcome]) => report::write_to(path, &outcome.tally.decisions),
+            _ => Ok(()),
+        },
+        args.chart.as_ref().map_or(Ok(()), |path| chart::draw(path, &trace, &outcomes)),
+    ];
     let json = match &args.json {
         Some(path) => Some((path, report::replay_json(&trace, &outcomes, &storage, args.top)?)),
         None => None,
     };
-    finish(json, &about, || report::replay_tables(&trace, &outcomes, &storage, args.top))
+    finish(files, json, &about, || report::replay_tables(&trace, &outcomes, &storage, args.top))
 }
 
 fn run_suggest(args: &SuggestArgs) -> Result<(), Error> {
@@ -126,10 +131,12 @@ fn run_suggest(args: &SuggestArgs) -> Result<(), Error> {
     let storage = args.algorithms.stores.storage(periods.len())?;
     let kinds = chosen(&args.algorithms.algorithm, &[storage.favourite()]);
     let (kinds, left_out) = storage.holds(&kinds, args.algorithms.by_name())?;
-    let goal = match (args.deny_requests, args.deny_clients) {
-        (_, Some(share)) => Goal::Clients(share),
-        (share, None) => Goal::Requests(share.unwrap_or(Share { billionths: 1_000_000 })),
+    let requests = match args.deny_clients {
+        None => args.deny_requests.or(Some(Share { billionths: 1_000_000 })),
+        Some(_) => args.deny_requests,
     };
+    let goal = Goal { requests, clients: args.deny_clients };
+    report::writable(&args.json)?;
     let trace = read(&args.input, args.json.as_deref())?;
     let progress = bar_of_tries();
     let search = Search {
@@ -157,23 +164,28 @@ fn run_suggest(args: &SuggestArgs) -> Result<(), Error> {
         Some(path) => Some((path, suggest::json(&search, &answers)?)),
         None => None,
     };
-    finish(json, &about, || suggest::tables(&search, &answers))
+    finish([], json, &about, || suggest::tables(&search, &answers))
 }
 
-/// Prints what was found: JSON alone on standard output, or else the table, and the JSON to its file.
+/// Prints what was found: JSON alone on standard output, or else the table, and the JSON to its file. Fails after that if a file could
+/// not be written.
 fn finish(
+    files: impl IntoIterator<Item = Result<(), Error>>,
     json: Option<(&std::path::PathBuf, String)>,
     about: &str,
     tables: impl FnOnce() -> String,
 ) -> Result<(), Error> {
+    let mut written: Result<(), Error> = files.into_iter().collect();
+    let to_stdout = json.as_ref().is_some_and(|(path, _)| path.as_path() == Path::new("-"));
     if let Some((path, json)) = json {
-        report::write_to(path, json.as_bytes())?;
-        if path.as_path() == Path::new("-") {
-            say(about);
-            return Ok(());
-        }
+        written = written.and(report::write_to(path, json.as_bytes()));
     }
-    report::print(format!("{about}\n{}", tables()).as_bytes())
+    if to_stdout {
+        say(about);
+    } else {
+        report::print(format!("{about}\n{}", tables()).as_bytes())?;
+    }
+    written
 }
 
 /// The requests to work on: those of the files, or the made-up day.
@@ -190,8 +202,10 @@ fn with_bar(
     json: Option<&Path>,
     load: impl FnOnce(&Selection, &ProgressBar) -> Result<Trace, Error>,
 ) -> Result<Trace, Error> {
-    let size = |path: &std::path::PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-    let progress = bar(input.files.iter().map(size).sum(), "reading");
+    let progress = match size(&input.files) {
+        Some(size) => bar(size, "reading"),
+        None => bar_of_bytes(),
+    };
     let trace = load(&input.selection(), &progress);
     progress.finish_and_clear();
     match (trace, &input.files[..]) {
@@ -209,6 +223,23 @@ fn with_bar(
     }
 }
 
+/// How many bytes files have together; `None` if that is not known, as of standard input and of pipes.
+fn size(files: &[std::path::PathBuf]) -> Option<u64> {
+    let size = |path: &std::path::PathBuf| {
+        let metadata = std::fs::metadata(path).ok().filter(|_| path.as_os_str() != "-")?;
+        metadata.is_file().then_some(metadata.len())
+    };
+    files.iter().map(size).sum()
+}
+
+/// For input whose length is not known: how much was read.
+fn bar_of_bytes() -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix:>9} {spinner} {binary_bytes} {msg}");
+    ProgressBar::no_length()
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+        .with_prefix("reading")
+}
+
 /// A progress bar on standard error; nothing unless that is a terminal.
 fn bar(length: u64, prefix: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{prefix:>9} {wide_bar} {percent:>3} % {msg}");
@@ -221,4 +252,21 @@ fn bar(length: u64, prefix: &'static str) -> ProgressBar {
 fn bar_of_tries() -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} trying {msg}");
     ProgressBar::no_length().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_have_a_size_to_reach() {
+        let file: std::path::PathBuf = env!("CARGO_MANIFEST_PATH").into();
+        let bytes = std::fs::metadata(&file).unwrap().len();
+        assert_eq!(size(&[file.clone(), file.clone()]), Some(2 * bytes));
+        assert_eq!(size(&[file, "-".into()]), None);
+        assert_eq!(size(&["/dev/null".into()]), None);
+        // So there is no part of it to show.
+        assert_eq!(bar_of_bytes().length(), None);
+        assert_eq!(bar(7, "reading").length(), Some(7));
+    }
 }

@@ -6,11 +6,12 @@ use indicatif::ProgressBar;
 
 use super::algorithms::{CompactVisitor, Kind, Options, Visitor, WindowVisitor};
 use super::error::Error;
+use super::exact;
 use super::input::Trace;
 use super::storage::{self, Storage};
 use super::stores::{
-    CompactFigures, CompactGates, Figures, Gates, KeyedGates, Refusal, SketchFigures, SketchGates,
-    fits_sketch,
+    CompactFigures, CompactGates, Differences, Figures, Gates, KeyedGates, Refusal, SketchFigures,
+    SketchGates, fits_sketch,
 };
 use crate::quota::Reason;
 use crate::{Algorithm, CompactAlgorithm, Quota, QuotaError, Timestamp, WindowAlgorithm};
@@ -29,6 +30,8 @@ pub struct Outcome {
     pub tally: Tally,
     /// How the store fared.
     pub figures: Figures,
+    /// What an exact sliding log would have decided otherwise, if that was counted.
+    pub against_log: Option<Differences>,
 }
 
 /// How to replay, whatever the algorithm and the limits.
@@ -118,10 +121,10 @@ pub fn replay(
             (tally, Figures::Sketch(figures))
         }
     };
-    Ok(Outcome { kind, quotas: quotas.to_vec(), tally, figures })
+    Ok(Outcome { kind, quotas: quotas.to_vec(), tally, figures, against_log: None })
 }
 
-/// Replays through several algorithms. One that cannot hold the quotas ends the run if it was asked for by name,
+/// Replays through several algorithms, and compares each with an exact sliding log. One that cannot hold the quotas ends the run if it was asked for by name,
 /// and is left out with a note if it is only one of all.
 ///
 /// # Errors
@@ -140,7 +143,10 @@ pub fn replay_all(
         let exact = if setup.beside { ", and exactly beside it" } else { "" };
         progress.set_message(format!("{}{exact}", kind.as_str()));
         match replay(trace, kind, quotas, setup, progress) {
-            Ok(outcome) => outcomes.push(outcome),
+            Ok(mut outcome) => {
+                outcome.against_log = exact::differences(trace, quotas, &outcome.tally.decisions);
+                outcomes.push(outcome);
+            }
             Err(error) => {
                 let limit = |quota: &Quota| format!("--limit {quota}");
                 let why = setup.refusal(&error, kind, quotas, limit);

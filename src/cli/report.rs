@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
@@ -13,9 +13,12 @@ use super::error::Error;
 use super::fared::{self, Fared, FaredJson};
 use super::human;
 use super::input::Trace;
+use super::input::client::Counts;
 use super::input::row::printable;
 use super::replay::Outcome;
 use super::storage::Storage;
+use super::stores::Differences;
+use super::table::fitted;
 use crate::Quota;
 
 /// The whole JSON of a replay. Fields may be added; those here keep their names and meaning.
@@ -34,6 +37,13 @@ pub struct InputJson {
     first_ns: u64,
     last_ns: u64,
     out_of_order: u64,
+    /// Bits by which IPv6 clients are told apart; `None` of made-up requests.
+    ipv6_prefix: Option<u8>,
+    /// Records whose client was taken from a list, and those of which a port was cut off.
+    from_lists: u64,
+    ports_cut: u64,
+    virtual_hosts: u64,
+    warnings: Vec<String>,
 }
 
 #[derive(Serialize, Debug)]
@@ -48,8 +58,16 @@ struct ResultJson<'a> {
     longest_wait_ns: u64,
     top_denied: Vec<DeniedJson>,
     state_bytes: u64,
+    against_log: Option<AgainstLogJson>,
     #[serde(flatten)]
     fared: Option<FaredJson>,
+}
+
+/// Decisions that differ from an exact sliding log's; none are counted if times step back.
+#[derive(Serialize, Debug)]
+struct AgainstLogJson {
+    wrongly_admitted: u64,
+    wrongly_denied: u64,
 }
 
 /// One limit.
@@ -87,6 +105,11 @@ impl InputJson {
             first_ns,
             last_ns,
             out_of_order: trace.out_of_order,
+            ipv6_prefix: trace.clients.map(|clients| clients.ipv6_prefix),
+            from_lists: trace.seen.lists,
+            ports_cut: trace.seen.ports,
+            virtual_hosts: trace.seen.virtual_hosts,
+            warnings: trace.warnings.clone(),
         }
     }
 }
@@ -135,6 +158,9 @@ pub fn replay_json(
             longest_wait_ns: nanos(tally.longest_wait),
             top_denied: tally.top_denied(top).into_iter().map(key).collect(),
             state_bytes: tally.state_bytes,
+            against_log: outcome.against_log.map(|Differences { wrongly_admitted, wrongly_denied }| {
+                AgainstLogJson { wrongly_admitted, wrongly_denied }
+            }),
             fared: FaredJson::new(storage, outcome.kind, &outcome.figures),
         }
     };
@@ -159,6 +185,7 @@ pub fn input_lines(trace: &Trace, no_sort: bool) -> String {
     for note in &trace.notes {
         let _ = writeln!(text, "Input    {note}");
     }
+    text += &client_lines(trace);
     let records = human::counted(trace.records.len() as u64, "request");
     let keys = human::counted(trace.distinct(), trace.distinct_what());
     let length = human::duration(Duration::from_nanos(last - first));
@@ -168,6 +195,41 @@ pub fn input_lines(trace: &Trace, no_sort: bool) -> String {
         let how = if no_sort { "replayed as they are (--no-sort)" } else { "sorted" };
         let old = human::counted(trace.out_of_order, "request");
         let _ = writeln!(text, "Order    {old} older than the one before: {how}");
+    }
+    for warning in &trace.warnings {
+        let _ = writeln!(text, "Warning  {warning}");
+    }
+    text
+}
+
+/// Which addresses were one client, and what was done to these.
+fn client_lines(trace: &Trace) -> String {
+    let Some(clients) = trace.clients else { return String::new() };
+    let Counts { networks, ports, lists, virtual_hosts } = trace.seen;
+    let records = |n| human::counted(n, "record");
+    let by = match clients.ipv6_prefix {
+        128 => "IPv6 addresses count one by one".to_owned(),
+        bits => format!("IPv6 addresses count by /{bits} ({})", records(networks)),
+    };
+    let mut text = format!("Client   {by}\n");
+    if virtual_hosts > 0 {
+        let _ = writeln!(
+            text,
+            "         {} with a virtual host: the client is the word after it",
+            records(virtual_hosts)
+        );
+    }
+    if ports > 0 {
+        let _ = writeln!(text, "         {} with a port, which is cut off", records(ports));
+    }
+    if lists > 0 {
+        let which = match clients.proxies {
+            1 => "the last address counts, which the nearest proxy wrote; --proxies N trusts more".to_owned(),
+            proxies => {
+                format!("the address that the first of {proxies} proxies saw counts (--proxies {proxies})")
+            }
+        };
+        let _ = writeln!(text, "         {} with a list of addresses: {which}", records(lists));
     }
     text
 }
@@ -235,10 +297,16 @@ pub fn replay_tables(trace: &Trace, outcomes: &[Outcome], storage: &Storage, top
         ]);
     }
     align_right(&mut table, 1..7);
-    let mut text = format!("{table}\n");
+    let mut text = format!("{}\n{ABOUT_RESULTS}\n", fitted(table, &[7, 6, 5]));
     if let Some(table) = refused_table(outcomes) {
-        let _ =
-            write!(text, "\nDenied by which limit; if by several, the one with the longest wait\n{table}\n");
+        let _ = write!(
+            text,
+            "\nDenied by which limit; if by several, the one with the longest wait\n{}\n",
+            fitted(table, &[])
+        );
+    }
+    if let Some(table) = log_table(outcomes) {
+        let _ = write!(text, "\nBeside an exact sliding log\n{}\n{ABOUT_LOG}\n", fitted(table, &[]));
     }
     let fared = outcomes.iter().map(|Outcome { kind, tally, figures, .. }| {
         let (admitted, denied) = (tally.admitted(), tally.denied);
@@ -248,9 +316,36 @@ pub fn replay_tables(trace: &Trace, outcomes: &[Outcome], storage: &Storage, top
         let _ = write!(text, "\n{table}");
     }
     if let Some(keys) = top_table(trace, outcomes, top) {
-        let _ = write!(text, "\nMost denied keys\n{keys}\n");
+        let droppable: Vec<usize> = (3..2 + outcomes.len()).rev().collect();
+        let _ = write!(text, "\nMost denied keys\n{}\n", fitted(keys, &droppable));
     }
     text
+}
+
+const ABOUT_RESULTS: &str = "\
+Keys denied: keys with a denied request. Longest wait: the longest that a denied
+request was told to wait; never: it costs more than the limit. State: the most
+memory that the limiter's states took.";
+
+const ABOUT_LOG: &str = "\
+Differs: the share of decisions that an exact sliding log with the same limits
+would have made otherwise. The log holds what the algorithm itself admitted, so
+each decision is judged by itself. It has no burst.";
+
+/// How many decisions differ from an exact sliding log's; nothing if times step back.
+fn log_table(outcomes: &[Outcome]) -> Option<Table> {
+    let mut table = plain_table(&["Algorithm", "Differs", "Wrongly admitted", "Wrongly denied"]);
+    for Outcome { kind, tally, against_log, .. } in outcomes {
+        let Differences { wrongly_admitted, wrongly_denied } = (*against_log)?;
+        table.add_row([
+            kind.as_str().to_owned(),
+            human::share(wrongly_admitted + wrongly_denied, tally.decisions.len() as u64),
+            human::count(wrongly_admitted),
+            human::count(wrongly_denied),
+        ]);
+    }
+    align_right(&mut table, 1..4);
+    Some(table)
 }
 
 /// How many requests each limit denied; nothing about a single one.
@@ -325,6 +420,27 @@ pub fn write_to(path: &Path, bytes: &[u8]) -> Result<(), Error> {
         return print(bytes);
     }
     fs::write(path, bytes).map_err(|error| Error::writing(&path.display().to_string(), &error))
+}
+
+/// That these files can be written, before the work whose results they are to hold; `-` is standard output.
+///
+/// # Errors
+/// With the first that cannot be opened for writing. One that was not there is not there afterwards.
+pub fn writable<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Error> {
+    for path in paths.into_iter().filter(|path| path.as_os_str() != "-") {
+        let cannot = |error: io::Error| Error::writing(&path.display().to_string(), &error);
+        match fs::OpenOptions::new().write(true).create_new(true).open(path) {
+            Ok(file) => {
+                drop(file);
+                fs::remove_file(path).map_err(cannot)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::OpenOptions::new().write(true).open(path).map_err(cannot)?;
+            }
+            Err(error) => return Err(cannot(error)),
+        }
+    }
+    Ok(())
 }
 
 /// Writes to standard output.

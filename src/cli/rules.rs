@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Arg, Args, Subcommand};
 use serde::Serialize;
 
+use super::args::InputArgs;
+use super::by_rules;
+use super::by_rules::args::{MappingArgs, RulesArgs};
 use super::error::Error;
 use super::human;
 use super::input::row::printable;
@@ -42,15 +45,17 @@ Examples:
   tollgate rules check limits.yaml
   tollgate rules check edge.yaml api.toml --json
   tollgate rules check rules/*.yaml --merge-domains
+  tollgate rules check limits.yaml --log access.log --descriptor path=bare_path,remote_address=ip
 
 Exit codes: 0 the files can be used, 1 they cannot, 2 the command line is wrong. Warnings change nothing about that.";
 
 /// `tollgate rules check`.
 #[derive(Args, Debug)]
+#[command(mut_arg("files", log), mut_arg("key", no_key), mut_args(only_with_log))]
 pub struct CheckArgs {
     /// Files of rules, whose names end in .yaml, .yml, .json or .toml
     #[arg(value_name = "FILE", required = true)]
-    pub files: Vec<PathBuf>,
+    pub rules: Vec<PathBuf>,
 
     /// Let several files be of one domain: their descriptors come one after another
     ///
@@ -63,6 +68,40 @@ pub struct CheckArgs {
     /// Durations are in nanoseconds, shares in millionths of all keys.
     #[arg(long)]
     pub json: bool,
+
+    /// The log.
+    #[command(flatten)]
+    pub input: InputArgs,
+
+    /// As what its requests are described.
+    #[command(flatten)]
+    pub mapping: MappingArgs,
+}
+
+/// The files of a replay, by a name.
+fn log(files: Arg) -> Arg {
+    files
+        .long("log")
+        .num_args(1)
+        .help("Log in which to look for rules that apply to no request; repeat it for several files")
+        .long_help(
+            "Log in which to look for rules that apply to no request; repeat it for several files; - is standard input\n\n\
+             Every request is described and decided as by `tollgate replay --rules`. Each rule that applied to none is a \
+             warning: its keys or values may be misspelt, or another rule hides it.",
+        )
+}
+
+/// Rules say what the key is.
+fn no_key(key: Arg) -> Arg {
+    key.hide(true).conflicts_with("rules")
+}
+
+/// What says how to read a log says nothing without one.
+fn only_with_log(arg: Arg) -> Arg {
+    match arg.get_help_heading() {
+        Some("Input" | "Rules") => arg.requires("files"),
+        _ => arg,
+    }
 }
 
 #[derive(Serialize)]
@@ -239,19 +278,24 @@ pub(super) fn merge(
     Checked { domains, warnings, errors }
 }
 
-fn check(args: &CheckArgs) -> Checked {
-    let (configs, warnings, errors) = read(&args.files);
-    merge(configs, args.merge_domains, warnings, errors)
-}
-
 /// Runs `tollgate rules`. Problems are said by `say`, the rules are printed.
 ///
 /// # Errors
-/// If a file cannot be used.
+/// If a file or a log cannot be used.
 pub fn run(command: &RulesCommand, say: impl Fn(&str)) -> Result<(), Error> {
     let RulesCommand::Check(args) = command;
-    let Checked { domains, warnings, errors } = check(args);
+    let (configs, warnings, errors) = read(&args.rules);
+    let Checked { domains, mut warnings, errors } =
+        merge(configs.clone(), args.merge_domains, warnings, errors);
     say_problems(&warnings, &errors, &say);
+    if errors.is_empty() && !args.input.files.is_empty() {
+        let CheckArgs { rules, mapping, merge_domains, .. } = args;
+        let (rules, mapping) = (rules.clone(), mapping.clone());
+        let by = RulesArgs { rules, mapping, charging: None, merge_domains: *merge_domains };
+        let unmatched = by_rules::unmatched(&by, &args.input, configs)?;
+        say_problems(&unmatched, &[], &say);
+        warnings.extend(unmatched);
+    }
     if args.json {
         let json = CheckJson {
             domains: domains.iter().filter(|_| errors.is_empty()).map(domain_json).collect(),
@@ -267,7 +311,7 @@ pub fn run(command: &RulesCommand, say: impl Fn(&str)) -> Result<(), Error> {
     if errors.is_empty() {
         return Ok(());
     }
-    Err(too_wrong(errors.len(), args.files.len()))
+    Err(too_wrong(errors.len(), args.rules.len()))
 }
 
 /// Tells problems, each with its place.
@@ -312,7 +356,7 @@ fn table(domain: &Domain) -> String {
         table.add_row([identity, limit, algorithm, store, flags(rule), rule.line.to_string()]);
     }
     report::align_right(&mut table, 5..6);
-    format!("{head}{table}\n")
+    format!("{head}{}\n", super::table::fitted(table, &[]))
 }
 
 fn kept(store: &Store) -> String {

@@ -7,6 +7,7 @@ use super::human;
 use super::report::{align_right, plain_table};
 use super::storage::Sketch;
 use super::stores::{Differences, SketchFigures};
+use super::table::fitted;
 use crate::Saturation;
 
 /// The store of one result, in JSON. Fields may be added; those here keep their names and meaning.
@@ -66,8 +67,18 @@ pub fn table(sketch: &Sketch, results: &[Fared<'_, SketchFigures>]) -> String {
         ]);
     }
     align_right(&mut table, 1..6);
-    format!("Sketch store of {}, at its fullest\n{table}\n{}\n", sketch.memory, verdict(sketch, results))
+    let table = fitted(table, &[2, 1]);
+    format!(
+        "Sketch store of {}, at its fullest\n{table}\n{ABOUT}\n{}\n",
+        sketch.memory,
+        verdict(sketch, results)
+    )
 }
+
+const ABOUT: &str = "\
+Chances that a new key is mistaken for one that came before, that a key is
+overcounted by a unit or more, and that one is denied below half of its limit.
+Wrongly: not as a store that keeps every key.";
 
 /// Whether the memory is enough, by what was denied wrongly, and by how full the sketch got.
 fn verdict(sketch: &Sketch, results: &[Fared<'_, SketchFigures>]) -> String {

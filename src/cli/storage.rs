@@ -9,7 +9,7 @@ use super::algorithms::Kind;
 use super::error::Error;
 use crate::{Capacity, CapacityError};
 
-/// The least memory for one limit: a bucket of eight slots, and as much for its sketch and doorkeeper. A sketch store
+/// The least memory for one limit: a bucket of eight slots, and as much for its sketch. A sketch store
 /// takes 16 bytes less.
 pub const LEAST_BYTES: usize = 272;
 

@@ -1,4 +1,4 @@
-//! Finds the smallest limits that deny no more than a share of requests or of clients.
+//! Finds the smallest limits that deny no more than a share of requests, of clients, or of both.
 //!
 //! Bisection over real replays. The share denied falls as the limit rises, nearly always: a window algorithm that
 //! admits one request more at one time may deny another later. So the answer's neighbours are replayed too, everything
@@ -33,25 +33,27 @@ use super::storage::Storage;
 use super::stores::Figures;
 use crate::Quota;
 
-/// What may be denied.
+/// What may be denied: limits meet each share that is given.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Goal {
+pub struct Goal {
     /// At most this share of requests.
-    Requests(Share),
+    pub requests: Option<Share>,
     /// Something to at most this share of clients.
-    Clients(Share),
+    pub clients: Option<Share>,
 }
 
 impl Goal {
     /// In words.
     #[must_use]
     pub fn text(self) -> String {
-        match self {
-            Self::Requests(share) => format!("deny at most {share} of requests"),
-            Self::Clients(share) => format!("deny anything to at most {share} of clients"),
-        }
+        let requests = self.requests.map(|share| format!("deny at most {share} of requests"));
+        let clients = self.clients.map(|share| format!("deny anything to at most {share} of clients"));
+        [requests, clients].into_iter().flatten().collect::<Vec<_>>().join(", and ")
     }
 }
+
+/// A goal for clients alone is warned of if the answer denies more requests than this.
+const MANY_REQUESTS: Share = Share { billionths: 50_000_000 };
 
 /// How one limit does, or several together.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -147,22 +149,25 @@ impl Search<'_> {
         if self.burst.is_some() { u64::MAX } else { cost().max(1) }
     }
 
-    fn denied(&self, trial: Trial) -> u64 {
-        match self.goal {
-            Goal::Requests(_) => trial.denied,
-            Goal::Clients(_) => trial.keys_denied,
-        }
+    /// What the goal bounds: the share, what was denied, and of how many.
+    fn bounded(&self, trial: Trial) -> impl Iterator<Item = (Share, u64, u64)> {
+        let Goal { requests, clients } = self.goal;
+        let requests = requests.map(|share| (share, trial.denied, self.trace.records.len() as u64));
+        let clients = clients.map(|share| (share, trial.keys_denied, self.trace.keys.len() as u64));
+        requests.into_iter().chain(clients)
     }
 
     /// Whether what was denied is within the part of the goal that so many of the limits may use up.
     fn meets(&self, trial: Trial, limits: usize) -> bool {
-        let (Goal::Requests(share) | Goal::Clients(share)) = self.goal;
-        let whole = match self.goal {
-            Goal::Requests(_) => self.trace.records.len() as u64,
-            Goal::Clients(_) => self.trace.keys.len() as u64,
-        };
         let all = self.periods.len() as u64;
-        share.allows(self.denied(trial).saturating_mul(all), whole.saturating_mul(limits as u64))
+        self.bounded(trial).all(|(share, denied, whole)| {
+            share.allows(denied.saturating_mul(all), whole.saturating_mul(limits as u64))
+        })
+    }
+
+    /// Whether the answer to a goal for clients alone denies many requests: those few clients send most of them.
+    fn denies_many_requests(&self, trial: Trial) -> bool {
+        self.goal.requests.is_none() && !MANY_REQUESTS.allows(trial.denied, self.trace.records.len() as u64)
     }
 
     fn described(&self, trial: Trial) -> String {
@@ -332,13 +337,16 @@ impl Trials<'_> {
 
     /// Whether no limits denied more than others did that are nowhere higher.
     fn monotone(&self) -> bool {
-        let denied = |trial: &Trial| self.search.denied(*trial);
+        let no_more = |trial: &Trial, other: &Trial| {
+            let mut pairs = self.search.bounded(*trial).zip(self.search.bounded(*other));
+            pairs.all(|((_, denied, _), (_, more, _))| denied <= more)
+        };
         let nowhere_higher = |limits: &[u64], others: &[u64]| {
             limits.len() == others.len() && limits.iter().zip(others).all(|(limit, other)| limit <= other)
         };
         self.made.iter().all(|(limits, trial)| {
             let mut lower = self.made.iter().filter(|(others, _)| nowhere_higher(others, limits));
-            lower.all(|(_, other)| denied(trial) <= denied(other))
+            lower.all(|(_, other)| no_more(trial, other))
         })
     }
 }
@@ -364,7 +372,7 @@ mod tests {
         let hours = [1, 2, 3].map(|hours| Duration::from_secs(hours * 3_600));
         let search = Search {
             trace: &trace,
-            goal: Goal::Requests("1%".parse().unwrap()),
+            goal: Goal { requests: Some("1%".parse().unwrap()), clients: None },
             periods: &hours,
             burst: None,
             options: Options { sub_windows: 60, strict: false },

@@ -1,7 +1,7 @@
 //! Clocks that ask the machine.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::{Clock, Timestamp, saturating_nanos};
@@ -10,6 +10,13 @@ use crate::sync::{AtomicU64, Ordering};
 /// Nanoseconds since the Unix epoch by the wall clock; zero if the wall clock stands before 1970.
 pub(crate) fn unix_nanos() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, saturating_nanos)
+}
+
+/// The clock that all others of a process begin with, so that their times agree: the wall clock is read once.
+#[expect(clippy::disallowed_methods, reason = "this is where the clocks begin that others are sent to")]
+fn process_clock() -> &'static StdClock {
+    static CLOCK: OnceLock<StdClock> = OnceLock::new();
+    CLOCK.get_or_init(|| StdClock { start: Instant::now(), origin_ns: unix_nanos().min(u64::MAX / 2) })
 }
 
 /// The default clock: the processor's time-stamp counter where it is invariant, else the operating system's
@@ -24,7 +31,7 @@ pub(crate) fn unix_nanos() -> u64 {
 /// ```
 /// use tollgate::{Gcra, QuantaClock, Quota, RateLimiter, SlidingWindow};
 ///
-/// let clock = QuantaClock::new(); // one for limiters that are checked together: clones are the same clock
+/// let clock = QuantaClock::new();
 /// let second = RateLimiter::builder(Gcra::new(Quota::per_second(10))).clock(clock.clone()).compact()?;
 /// let day = RateLimiter::builder(SlidingWindow::new(Quota::per_day(1_000))).clock(clock).compact()?;
 /// assert!(tollgate::check_all((second.on("alice"), day.on("alice"))).is_allowed());
@@ -33,16 +40,21 @@ pub(crate) fn unix_nanos() -> u64 {
 #[derive(Clone)]
 pub struct QuantaClock {
     clock: quanta::Clock,
-    start_raw: u64,
-    origin_ns: u64,
+    /// When the counter was zero, in nanoseconds since the origin, modulo 2⁶⁴.
+    zero_ns: u64,
 }
 
 impl QuantaClock {
-    /// Calibrates (once per process) and anchors the clock to the wall clock.
+    /// Calibrates the counter and reads the wall clock, once per process: all clocks of a process share one origin.
     #[must_use]
     pub fn new() -> Self {
-        let clock = quanta::Clock::new();
-        Self { start_raw: clock.raw(), origin_ns: unix_nanos(), clock }
+        static CLOCK: OnceLock<QuantaClock> = OnceLock::new();
+        let begin = || {
+            let clock = quanta::Clock::new();
+            let (now_ns, raw) = (process_clock().now().as_nanos(), clock.raw());
+            Self { zero_ns: now_ns.wrapping_sub(clock.delta_as_nanos(0, raw)), clock }
+        };
+        CLOCK.get_or_init(begin).clone()
     }
 }
 
@@ -61,8 +73,9 @@ impl fmt::Debug for QuantaClock {
 impl Clock for QuantaClock {
     #[inline]
     fn now(&self) -> Timestamp {
-        let elapsed = self.clock.delta_as_nanos(self.start_raw, self.clock.raw());
-        Timestamp(self.origin_ns.saturating_add(elapsed))
+        // It wraps after no less than 292 years: the process began in the first half of time. Before that the sum is right, even if
+        // the counter's zero was before the origin.
+        Timestamp(self.zero_ns.wrapping_add(self.clock.delta_as_nanos(0, self.clock.raw())))
     }
 }
 
@@ -88,9 +101,8 @@ pub struct StdClock {
 impl StdClock {
     /// Anchors the clock to the wall clock.
     #[must_use]
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that others are sent to")]
     pub fn new() -> Self {
-        Self { start: Instant::now(), origin_ns: unix_nanos() }
+        process_clock().clone()
     }
 }
 

@@ -1,23 +1,25 @@
-//! Two rows of two cells: see `sketch::tat`, whose `charge` and `raise_cell` these steps follow.
+//! Two rows of two cells, and one of ends: see `sketch::tat`, whose `charge`, `raise_end` and `raise_cell` these steps follow.
 
 use super::{BEGINNING, BITS, MASK, PASSES, visit};
 use crate::algorithm::narrow::ticks::{Interval, Rate};
 use crate::algorithm::narrow::{Narrow, TatKind, TatWord, Verdict};
 use crate::word::{Standing, standing};
 
-const ROWS: usize = 2;
-/// A key's cell in each row. The first two share one, and so do the last two.
-const KEYS: [[usize; ROWS]; 3] = [[0, 0], [0, 1], [1, 1]];
+const ROWS: usize = 3;
+/// The row of the ends, which do not come round; the others are of cells.
+const END: u8 = 0;
+/// A key's end, and its cell in each row. The first two share one, and so do the last two, and an end.
+const KEYS: [[usize; ROWS]; 3] = [[0, 0, 0], [1, 0, 1], [1, 1, 1]];
 const BURST: u64 = 2;
 const UNTOUCHED: u8 = 0;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Rule {
-    /// Raise the other cell, then exchange the least one from what was read.
+    /// Raise the others, then exchange the least one from what was read.
     RaiseThenCommit,
-    /// Raise both: must fail.
+    /// Raise all: must fail.
     RaiseAll,
-    /// Exchange the least one, then raise the other: must fail.
+    /// Exchange the least one, then raise the others: must fail.
     CommitFirst,
 }
 
@@ -74,8 +76,11 @@ struct Found {
 /// As in the code: a tick for being past the value that means untouched.
 const HORIZON: u64 = BURST + 1;
 
-/// How far ahead a cell is, with the clock read again if that seems too far.
-fn ahead(cell: u8, now: u8, clock: u8) -> u8 {
+/// How far ahead a row's word is; a cell's with the clock read again if that seems too far.
+fn ahead(row: u8, cell: u8, now: u8, clock: u8) -> u8 {
+    if row == END {
+        return cell.saturating_sub(now);
+    }
     let ahead = |now: u8, horizon| standing::<BITS>(cell.into(), (now & MASK).into(), horizon);
     let ahead = match ahead(now, HORIZON) {
         _ if cell == UNTOUCHED => 0,
@@ -89,8 +94,11 @@ fn ahead(cell: u8, now: u8, clock: u8) -> u8 {
     u8::try_from(ahead).unwrap()
 }
 
-/// The value of a cell that is so far ahead.
-fn cell(ahead: u8, now: u8) -> u8 {
+/// The value of a row's word that is so far ahead.
+fn cell(row: u8, ahead: u8, now: u8) -> u8 {
+    if row == END {
+        return now + ahead;
+    }
     match now.wrapping_add(ahead) & MASK {
         UNTOUCHED => 1,
         cell => cell,
@@ -122,7 +130,7 @@ impl Model {
             At::Load(row) => {
                 let (of, at) = own(row);
                 let seen = sketch.cells[of][at];
-                thread.seen[of] = (seen, ahead(seen, thread.now, sketch.clock));
+                thread.seen[of] = (seen, ahead(row, seen, thread.now, sketch.clock));
                 thread.at = At::Load(row + 1);
                 if of + 1 == ROWS {
                     self.decide(&mut thread);
@@ -136,7 +144,7 @@ impl Model {
                 let (of, at) = own(row);
                 let cell_now = &mut sketch.cells[of][at];
                 if *cell_now == seen {
-                    *cell_now = cell(thread.after, thread.now);
+                    *cell_now = cell(row, thread.after, thread.now);
                     self.raised(&mut thread, row);
                 } else {
                     let seen = *cell_now;
@@ -147,9 +155,9 @@ impl Model {
                 let (of, at) = own(thread.row);
                 let least = &mut sketch.cells[of][at];
                 if *least == thread.seen[of].0 {
-                    *least = cell(thread.after, thread.now);
+                    *least = cell(thread.row, thread.after, thread.now);
                     thread.at = match self.rule {
-                        Rule::CommitFirst => At::Raise(1 - thread.row),
+                        Rule::CommitFirst => self.next(&thread, 0),
                         Rule::RaiseThenCommit | Rule::RaiseAll => At::Done,
                     };
                 } else {
@@ -171,15 +179,16 @@ impl Model {
     }
 
     fn decide(&self, thread: &mut Thread) {
-        let [one, other] = thread.seen;
-        thread.row = u8::from(other.1 < one.1);
-        match self.word.judge(one.1.min(other.1).into(), 0, 1) {
+        let [end, one, other] = thread.seen.map(|(_, ahead)| ahead);
+        let (row, least) = if other < one { (2, other) } else { (1, one) };
+        let (row, least) = if end < least { (END, end) } else { (row, least) };
+        thread.row = row;
+        match self.word.judge(least.into(), 0, 1) {
             Verdict::Deny | Verdict::Never => thread.at = At::Done,
             Verdict::Admit(after) => {
                 thread.after = u8::try_from(after).unwrap();
                 thread.at = match self.rule {
-                    Rule::RaiseThenCommit => At::Raise(1 - thread.row),
-                    Rule::RaiseAll => At::Raise(0),
+                    Rule::RaiseThenCommit | Rule::RaiseAll => self.next(thread, 0),
                     Rule::CommitFirst => At::Commit,
                 };
             }
@@ -187,7 +196,7 @@ impl Model {
     }
 
     fn raise(&self, thread: &mut Thread, row: u8, seen: u8, clock: u8) {
-        if ahead(seen, thread.now, clock) < thread.after {
+        if ahead(row, seen, thread.now, clock) < thread.after {
             thread.at = At::RaiseFrom(row, seen);
         } else {
             self.raised(thread, row);
@@ -195,17 +204,24 @@ impl Model {
     }
 
     fn raised(&self, thread: &mut Thread, row: u8) {
-        thread.at = match (self.rule, row) {
-            (Rule::RaiseThenCommit, _) => At::Commit,
-            (Rule::RaiseAll, 0) => At::Raise(1),
-            (Rule::RaiseAll | Rule::CommitFirst, _) => At::Done,
-        };
+        thread.at = self.next(thread, row + 1);
+    }
+
+    /// What comes once the rows before this one are raised.
+    fn next(&self, thread: &Thread, row: u8) -> At {
+        let rows = row..u8::try_from(ROWS).unwrap();
+        match rows.into_iter().find(|&row| row != thread.row || self.rule == Rule::RaiseAll) {
+            Some(row) => At::Raise(row),
+            None if self.rule == Rule::RaiseThenCommit => At::Commit,
+            None => At::Done,
+        }
     }
 
     /// Threads that check these keys, one unit each, with what the cells hold. Each key owes all that its cells say.
     fn run<const N: usize>(&self, keys: [u8; N], cells: [[u8; 2]; ROWS], found: &mut Found) {
         let estimate = |cells: &[[u8; 2]; ROWS], key: [usize; ROWS], clock: u8| {
-            (0..ROWS).map(|row| ahead(cells[row][key[row]], clock, clock)).min().unwrap()
+            let rows = (0_u8..).zip(cells).zip(key);
+            rows.map(|((row, cells), place)| ahead(row, cells[place], clock, clock)).min().unwrap()
         };
         let owed = KEYS.map(|key| BEGINNING + estimate(&cells, key, BEGINNING));
         let threads = keys.map(Thread::new);
@@ -233,14 +249,16 @@ impl Model {
         });
     }
 
-    fn all<const N: usize>(&self, threads: &[[u8; N]], values: &[u8]) -> Found {
+    fn all<const N: usize>(&self, threads: &[[u8; N]], ends: &[[u8; 2]], values: &[u8]) -> Found {
         let mut found = Found::default();
         for &keys in threads {
-            for &a in values {
-                for &b in values {
-                    for &c in values {
-                        for &d in values {
-                            self.run(keys, [[a, b], [c, d]], &mut found);
+            for &ends in ends {
+                for &a in values {
+                    for &b in values {
+                        for &c in values {
+                            for &d in values {
+                                self.run(keys, [ends, [a, b], [c, d]], &mut found);
+                            }
                         }
                     }
                 }
@@ -259,9 +277,12 @@ const VALUES: [u8; 4] = [
     1,
 ];
 
+/// Ends: never written, passed, and as far ahead as any debt, so that the cells alone decide.
+const ENDS: [[u8; 2]; 3] = [[0, 0], [BEGINNING - 7, BEGINNING + 1], [BEGINNING + 2; 2]];
+
 #[test]
 fn two_threads_from_every_beginning() {
-    let found = Model::new(Rule::RaiseThenCommit).all(&[[0, 0], [0, 1]], &VALUES);
+    let found = Model::new(Rule::RaiseThenCommit).all(&[[0, 0], [0, 1]], &ENDS[1..], &VALUES);
     assert_eq!(found.over, 0, "no key is admitted more than it has: {found:?}");
     assert_eq!(found.below, 0, "an estimate is never below what the key owes: {found:?}");
     assert!(found.admitted > 0, "somebody is admitted");
@@ -270,7 +291,7 @@ fn two_threads_from_every_beginning() {
 #[test]
 fn three_threads_from_an_empty_sketch_and_from_full_cells() {
     let values = [UNTOUCHED, (BEGINNING + 1) & MASK];
-    let found = Model::new(Rule::RaiseThenCommit).all(&[[0, 0, 1]], &values);
+    let found = Model::new(Rule::RaiseThenCommit).all(&[[0, 0, 1]], &ENDS[..1], &values);
     assert_eq!(found.over, 0, "no key is admitted more than it has: {found:?}");
     assert_eq!(found.below, 0, "an estimate is never below what the key owes: {found:?}");
 }
@@ -280,7 +301,7 @@ fn three_threads_from_an_empty_sketch_and_from_full_cells() {
 fn raising_all_and_committing_first_admit_more() {
     let values = [UNTOUCHED, (BEGINNING + 1) & MASK];
     for rule in [Rule::RaiseAll, Rule::CommitFirst] {
-        let found = Model::new(rule).all(&[[0, 0]], &values);
+        let found = Model::new(rule).all(&[[0, 0]], &ENDS, &values);
         assert!(found.over > 0, "{rule:?} admits a key more than it has: {found:?}");
     }
 }

@@ -34,7 +34,8 @@ pub enum Dialect {
     /// Drafts 00 to 06: `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` of one policy, and `RateLimit-Policy:
     /// 100;w=60` of all (which is from draft 04; older clients pass over it).
     Draft06,
-    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` of one policy.
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` of one policy. A refusal also has
+    /// `X-RateLimit-Retry-After`, with the whole seconds of `Retry-After`.
     Legacy {
         /// What `X-RateLimit-Reset` counts.
         reset: Reset,

@@ -31,6 +31,8 @@ const X_RATELIMIT_THREE: Three = Three([
     HeaderName::from_static("x-ratelimit-reset"),
 ]);
 
+const X_RATELIMIT_RETRY_AFTER: HeaderName = HeaderName::from_static("x-ratelimit-retry-after");
+
 /// Writes policies as header fields, in one dialect. Made once, used for every answer.
 ///
 /// # Which policies
@@ -158,13 +160,13 @@ impl Fields {
     }
 
     /// Writes the fields of a refusal: those of [`Fields::write`], `Cache-Control: no-store`, and `Retry-After` with
-    /// [`retry_after`]'s seconds.
+    /// [`retry_after`]'s seconds. [`Dialect::Legacy`] repeats the seconds in `X-RateLimit-Retry-After`.
     pub fn refuse(&self, headers: &mut HeaderMap, policies: &[Policy<'_>]) {
         self.refuse_for(headers, policies, retry_after(policies));
     }
 
     /// [`Fields::refuse`] with a wait of the caller's: longer by a random time, so that clients do not all come back at once.
-    /// `None` sends no `Retry-After`.
+    /// `None` sends no `Retry-After` and no `X-RateLimit-Retry-After`.
     ///
     /// Sent in whole seconds, rounded up, at least 1.
     ///
@@ -189,13 +191,15 @@ impl Fields {
     pub fn refuse_for(&self, headers: &mut HeaderMap, policies: &[Policy<'_>], wait: Option<Duration>) {
         self.put(headers, policies, true);
         let _ = headers.try_insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        match wait {
-            Some(wait) => {
-                let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
-                insert(headers, RETRY_AFTER, |line| line.number(seconds));
-            }
-            None => {
-                headers.remove(RETRY_AFTER);
+        let seconds =
+            wait.map(|wait| wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1));
+        let legacy = matches!(self.dialect, Dialect::Legacy { .. }).then_some(X_RATELIMIT_RETRY_AFTER);
+        for name in [Some(RETRY_AFTER), legacy].into_iter().flatten() {
+            match seconds {
+                Some(seconds) => insert(headers, name, |line| line.number(seconds)),
+                None => {
+                    headers.remove(name);
+                }
             }
         }
     }

@@ -10,10 +10,12 @@ pub const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/prob
 
 /// The problem document of a request that has nothing to limit it by; `what`: what it has none of.
 #[cfg(feature = "tower")]
-pub(crate) fn unknown_client(what: Option<&str>) -> String {
-    let mut body = "{\"type\":\"about:blank\",\"title\":\"Forbidden\",\"status\":403,\
-        \"detail\":\"This request has no"
-        .to_owned();
+pub(crate) fn unknown_client(status: http::StatusCode, what: Option<&str>) -> String {
+    let title = status.canonical_reason().unwrap_or_default();
+    let mut body = format!(
+        "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{},\"detail\":\"This request has no",
+        status.as_u16()
+    );
     // All ASCII, each byte a character.
     match what {
         Some(what) => {

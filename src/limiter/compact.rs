@@ -5,6 +5,7 @@ use core::hash::{BuildHasher, Hash};
 
 use super::RateLimiter;
 use crate::algorithm::CompactAlgorithm;
+use crate::check_time::CheckTime;
 use crate::clock::{Clock, Timestamp};
 use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError};
@@ -30,7 +31,7 @@ where
         cost: u64,
         now: Timestamp,
     ) -> Decision {
-        self.store.charge_with(tier, self.store.hash(key), &self.clock, now.as_nanos(), cost)
+        self.store.charge_with(tier, self.store.hash(key), CheckTime::given(now), cost)
     }
 
     /// A quota for single calls ([`RateLimiter::check_with`]): tiers, and exceptions for single keys. Make it once and
@@ -64,7 +65,7 @@ where
         self.store.algorithm()
     }
 
-    /// Makes `key` owe nothing; says whether it owed anything.
+    /// Makes `key` owe nothing; says whether it owed anything at the newest time of a charge to this limiter.
     ///
     /// With [`Overflow::Spill`](crate::Overflow::Spill), a debt that was spilled once stays in the sketch until it is paid: if the key's slot is
     /// given to another before, the key may meet it again. With [`Overflow::Inherit`](crate::Overflow::Inherit) a reset is the one thing by which a
@@ -83,7 +84,12 @@ where
     /// # Complexity
     /// O(1), lock-free: a look, and one exchange if it owed anything.
     pub fn reset<Q: Hash + ?Sized>(&self, key: &Q) -> bool {
-        self.store.reset(self.store.hash(key), &self.clock)
+        self.store.reset(self.store.hash(key), self.store.newest())
+    }
+
+    /// [`RateLimiter::reset`], with whether the key owed anything at a time that the caller says.
+    pub fn reset_at<Q: Hash + ?Sized>(&self, key: &Q, now: Timestamp) -> bool {
+        self.store.reset(self.store.hash(key), CheckTime::given(now))
     }
 
     /// What the limiter has done for want of room: all zero if it is large enough.
@@ -103,27 +109,40 @@ where
         self.store.gauges()
     }
 
-    /// The share of slots whose keys owe now, from 0 to 1: an estimate from 4,096 slots. Above about 0.6, full buckets
+    /// The share of slots whose keys owe now by the clock, from 0 to 1: an estimate from 4,096 slots. Above about 0.6, full buckets
     /// become common.
     ///
     /// # Complexity
     /// O(1): it looks at 4,096 slots at most.
     pub fn load(&self) -> f64 {
-        self.store.load(self.now_ns())
+        self.store.load(self.now())
     }
 
-    /// How many slots hold keys that owe now.
+    /// [`RateLimiter::load`] at a time that the caller says: for limiters whose checks are given times too.
+    pub fn load_at(&self, now: Timestamp) -> f64 {
+        self.store.load(CheckTime::given(now))
+    }
+
+    /// How many slots hold keys that owe now by the clock.
     ///
     /// # Complexity
     /// O(slots).
     pub fn live_slots(&self) -> usize {
-        self.store.live_slots(self.now_ns())
+        self.store.live_slots(self.now())
+    }
+
+    /// [`RateLimiter::live_slots`] at a time that the caller says: for limiters whose checks are given times too.
+    pub fn live_slots_at(&self, now: Timestamp) -> usize {
+        self.store.live_slots(CheckTime::given(now))
     }
 
     /// What all keys owe now, as bytes, to be kept across a restart.
     ///
-    /// Each key's debt is one that it had at some time during the call. The doorkeeper of [`Overflow::Spill`](crate::Overflow::Spill) is not part of
-    /// it: after a restore all newcomers ask the sketch for a while, so some may be denied early that would not have been.
+    /// It is taken as of the newest time of a charge to this limiter, by the clock or given. (What is paid by the time of the restore
+    /// is left out then.) Where the times of some keys lag, give [`RateLimiter::snapshot_at`] the oldest time that a check may
+    /// still have, so that no debt is missing.
+    ///
+    /// Each key's debt is one that it had at some time during the call.
     /// To be restored elsewhere the limiter must have
     /// a hasher whose keys are known ([`Builder::hasher`](crate::Builder::hasher)); keep them secret, as you would a password.
     ///
@@ -149,7 +168,12 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn snapshot(&self) -> Vec<u8> {
-        self.store.snapshot(&self.clock)
+        self.store.snapshot(self.store.newest())
+    }
+
+    /// [`RateLimiter::snapshot`] as of a time that the caller says. Debts that are paid by then are left out.
+    pub fn snapshot_at(&self, now: Timestamp) -> Vec<u8> {
+        self.store.snapshot(CheckTime::given(now))
     }
 
     /// Makes all keys owe what a snapshot says, less what has been paid since by the time that passed.
@@ -157,13 +181,25 @@ where
     /// A clock that is behind the snapshot's (it was stepped back, or begins elsewhere) goes on from where the snapshot was
     /// taken, as if no time had passed. To be called before the limiter is in use: charges made meanwhile may be lost.
     ///
+    /// A quota that is to change over a restart: restore a limiter of the old quota, make it
+    /// [`adjustable`](RateLimiter::adjustable), and [set](RateLimiter::set_quota) the new one.
+    ///
     /// # Errors
-    /// If the bytes are not a snapshot of a limiter whose states mean the same (by algorithm, quota and tiers), with this hasher
-    /// and size, or were cut or changed. Then nothing is changed here.
+    /// If the bytes are not a snapshot of a limiter that decides alike, with this hasher and size, or were cut or changed; the error
+    /// says what differs. Limiters decide alike if algorithm, quota, tiers and overdraft are the same. (GCRA, the greedy token
+    /// bucket and the leaky bucket as a meter are one algorithm here.) Then nothing is changed here.
     ///
     /// # Complexity
     /// O(memory).
     pub fn restore(&self, snapshot: &[u8]) -> Result<(), SnapshotError> {
-        self.store.restore(snapshot, self.now_ns())
+        self.store.restore(snapshot, self.now())
+    }
+
+    /// [`RateLimiter::restore`] at a time that the caller says: for limiters whose checks are given times too.
+    ///
+    /// # Errors
+    /// As [`RateLimiter::restore`].
+    pub fn restore_at(&self, snapshot: &[u8], now: Timestamp) -> Result<(), SnapshotError> {
+        self.store.restore(snapshot, CheckTime::given(now))
     }
 }

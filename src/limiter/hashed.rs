@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::hash::Hash;
 
 use super::RateLimiter;
+use crate::check_time::CheckTime;
 use crate::clock::{Clock, Timestamp};
 use crate::decision::Decision;
 use crate::store::HashedStore;
@@ -38,18 +39,20 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     #[inline]
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_n<Q: Hash + ?Sized>(&self, key: &Q, cost: u64) -> Decision {
-        self.store.charge(self.store.hash(key), &self.clock, cost)
+        self.store.charge(self.store.hash(key), || self.now(), cost)
     }
 
     /// Checks `cost` units for `key` at a time that the caller says.
     ///
-    /// A `now` behind an earlier call's can only deny more, by less than the step back, as long as it is less than half the
-    /// [range](crate::Compact) of the words. (The limiter's own *clock* stepping back by more than a full burst takes to
-    /// refill makes keys start anew instead: nobody is locked out by a clock that was wrong.)
+    /// Times may be given and read in turn, and may come from clocks that differ. A `now` behind an earlier call's can only deny
+    /// more, by less than the step back. A `now` that is behind the newest by more than a quarter of the
+    /// [range](crate::Compact) of the words is decided as of that quarter. If such times go on for a second (or the time
+    /// of a burst, if that is longer) and no other call brings a newer one, the newest time was wrong: it falls to them, and
+    /// each key may have one burst more.
     #[inline]
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_at<Q: Hash + ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision {
-        self.store.charge_at(self.store.hash(key), &self.clock, now.as_nanos(), cost)
+        self.store.charge(self.store.hash(key), || CheckTime::given(now), cost)
     }
 
     /// The hash of a key, as this limiter finds it by; for [`RateLimiter::check_hash`].
@@ -76,14 +79,14 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     #[inline]
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_hash(&self, hash: u64, cost: u64) -> Decision {
-        self.store.charge(hash, &self.clock, cost)
+        self.store.charge(hash, || self.now(), cost)
     }
 
     /// Checks `cost` units for the key with this hash at a time that the caller says; see [`RateLimiter::check_hash`].
     #[inline]
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_hash_at(&self, hash: u64, cost: u64, now: Timestamp) -> Decision {
-        self.store.charge_at(hash, &self.clock, now.as_nanos(), cost)
+        self.store.charge(hash, || CheckTime::given(now), cost)
     }
 
     /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what remains, when it resets), without
@@ -99,13 +102,13 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging.
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek_n<Q: Hash + ?Sized>(&self, key: &Q, cost: u64) -> Decision {
-        self.store.peek(self.store.hash(key), &self.clock, cost)
+        self.store.peek(self.store.hash(key), self.now(), cost)
     }
 
     /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging.
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek_at<Q: Hash + ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision {
-        self.store.peek_at(self.store.hash(key), &self.clock, now.as_nanos(), cost)
+        self.store.peek(self.store.hash(key), CheckTime::given(now), cost)
     }
 
     /// Checks one unit for each key in order, at one time, and appends the decisions.
@@ -129,6 +132,19 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
         Q: Hash + ?Sized + 'k,
     {
         self.check_each(keys.into_iter().map(|key| (key, 1)), |decision| decisions.push(decision));
+    }
+
+    /// [`RateLimiter::check_many`] at a time that the caller says.
+    pub fn check_many_at<'k, Q>(
+        &self,
+        keys: impl IntoIterator<Item = &'k Q>,
+        decisions: &mut Vec<Decision>,
+        now: Timestamp,
+    ) where
+        Q: Hash + ?Sized + 'k,
+    {
+        let requests = keys.into_iter().map(|key| (self.store.hash(key), 1));
+        self.store.charge_each(requests, CheckTime::given(now), |decision| decisions.push(decision));
     }
 
     /// Checks pairs of a key and a cost in order, at one time, and hands each decision to `decided`.
@@ -155,7 +171,7 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
         Q: Hash + ?Sized + 'k,
     {
         let requests = requests.into_iter().map(|(key, cost)| (self.store.hash(key), cost));
-        self.store.charge_each(requests, &self.clock, decided);
+        self.store.charge_each(requests, self.now(), decided);
     }
 
     /// [`RateLimiter::check_each`] for keys that are hashed already; see [`RateLimiter::check_hash`].
@@ -165,7 +181,7 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
         requests: impl IntoIterator<Item = (u64, u64)>,
         decided: impl FnMut(Decision),
     ) {
-        self.store.charge_each(requests.into_iter(), &self.clock, decided);
+        self.store.charge_each(requests.into_iter(), self.now(), decided);
     }
 
     /// Makes all keys owe nothing. Charges that other threads make meanwhile may be forgotten or not.
@@ -176,7 +192,7 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
         self.store.clear();
     }
 
-    /// The bytes that keys' states take: table, sketch and doorkeeper. Fixed when the limiter is made; pages that no
+    /// The bytes that keys' states take: table and sketch. Fixed when the limiter is made; pages that no
     /// key has touched yet are not resident.
     pub fn state_bytes(&self) -> usize {
         self.store.state_bytes()

@@ -148,6 +148,18 @@ where
         self.store.charge_many(keys.into_iter(), self.now_ns(), decisions);
     }
 
+    /// [`RateLimiter::check_many`] at a time that the caller says.
+    pub fn check_many_at<'k, Q>(
+        &self,
+        keys: impl IntoIterator<Item = &'k Q>,
+        decisions: &mut Vec<Decision>,
+        now: Timestamp,
+    ) where
+        Q: Lookup<K> + ?Sized + 'k,
+    {
+        self.store.charge_many(keys.into_iter(), now.as_nanos(), decisions);
+    }
+
     /// The algorithm.
     pub fn algorithm(&self) -> &A {
         self.store.algorithm()
@@ -193,12 +205,21 @@ where
 
     /// Forgets all keys that are idle now. Never needed for correctness; frees memory after a peak.
     ///
+    /// A key that is checked at a time before this one later begins with a full burst at that time. So if the times of some keys
+    /// lag, give [`RateLimiter::retain_active_at`] the oldest time that a check may still have.
+    ///
     /// Frees the keys; the table that finds them stays as large as it was at its peak, 16 bytes for each key then.
     ///
     /// # Complexity
     /// O(keys at the peak), on this thread, under one epoch: what other threads free meanwhile is freed after it.
     pub fn retain_active(&self) {
         self.store.retain_active(self.now_ns());
+    }
+
+    /// [`RateLimiter::retain_active`] at a time that the caller says: for limiters whose checks are given times too. Say the oldest
+    /// time that a key may still be checked at.
+    pub fn retain_active_at(&self, now: Timestamp) {
+        self.store.retain_active(now.as_nanos());
     }
 
     /// Calls `visit` with each key, in no order, and with what a cost of 0 would be answered now.
@@ -222,5 +243,10 @@ where
     /// O(keys), under one epoch: what other threads free meanwhile is freed after it. `visit` runs for each, so keep it short.
     pub fn for_each(&self, visit: impl FnMut(&K, Decision)) {
         self.store.for_each(self.now_ns(), visit);
+    }
+
+    /// [`RateLimiter::for_each`] with the answers at a time that the caller says.
+    pub fn for_each_at(&self, now: Timestamp, visit: impl FnMut(&K, Decision)) {
+        self.store.for_each(now.as_nanos(), visit);
     }
 }

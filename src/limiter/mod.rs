@@ -74,14 +74,15 @@ pub struct RateLimiter<S = Compact, C = QuantaClock> {
 
 #[cfg(feature = "std")]
 impl RateLimiter {
-    /// GCRA for any number of keys of any type in 4 MiB, by the default clock.
+    /// GCRA for any number of keys of any type in 4 MiB, by the default clock. (Rules from files default to fixed windows.)
     ///
-    /// Calibrates the clock, for up to 200 ms, if this is the first in the process. [`RateLimiter::builder`] has
-    /// everything else.
+    /// The 4 MiB are reserved at once; [`Builder::capacity`] asks for less or more. Calibrates the clock, for up to 200 ms, if this is the
+    /// first in the process. [`RateLimiter::builder`] has everything else.
     ///
     /// # Panics
     /// If the burst is above 2²⁵, or the rate above 2³¹ a second: [`RateLimiter::try_new`] returns the error instead.
     #[must_use]
+    #[track_caller]
     pub fn new(quota: Quota) -> Self {
         match Self::try_new(quota) {
             Ok(limiter) => limiter,

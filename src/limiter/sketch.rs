@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 
 use super::RateLimiter;
 use crate::algorithm::WindowAlgorithm;
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::store::{Saturation, Sketch};
 
 impl<A, H, C> RateLimiter<Sketch<A, H>, C>
@@ -24,5 +24,10 @@ where
     /// O(1): 12,288 words are looked at, at most.
     pub fn saturation(&self) -> Saturation {
         self.store.saturation(self.now_ns())
+    }
+
+    /// [`RateLimiter::saturation`] at a time that the caller says: for limiters whose checks are given times too.
+    pub fn saturation_at(&self, now: Timestamp) -> Saturation {
+        self.store.saturation(now.as_nanos())
     }
 }

@@ -4,36 +4,31 @@ use core::time::Duration;
 
 use super::RateLimiter;
 use crate::algorithm::Algorithm;
+use crate::check_time::CheckTime;
 use crate::clock::{Clock, Timestamp, saturating_nanos};
 use crate::decision::Decision;
-use crate::store::{Direct, ManyKeys, Store, Verb, When};
+use crate::store::{Direct, ManyKeys, Store, Verb};
 
 /// For every store, by what it is asked.
 impl<S, C: Clock> RateLimiter<S, C> {
     #[inline]
-    pub(super) fn now(&self) -> When<'_, C> {
-        When::read(&self.clock)
+    pub(super) fn now(&self) -> CheckTime {
+        CheckTime::read(&self.clock)
     }
 
     #[inline]
-    pub(super) fn given(&self, now: Timestamp) -> When<'_, C> {
-        When::given(&self.clock, now)
+    pub(super) fn given(&self, now: Timestamp) -> CheckTime {
+        CheckTime::given(now)
     }
 
-    pub(super) fn act<Q: ?Sized>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision
+    pub(super) fn act<Q: ?Sized>(&self, key: &Q, verb: Verb, when: CheckTime, cost: u64) -> Decision
     where
         S: Store<Q>,
     {
         self.store.act(key, verb, when, cost)
     }
 
-    pub(super) fn give_back<Q: ?Sized>(
-        &self,
-        key: &Q,
-        when: When<'_, C>,
-        charge: &Decision,
-        units: u64,
-    ) -> u64
+    pub(super) fn give_back<Q: ?Sized>(&self, key: &Q, when: CheckTime, charge: &Decision, units: u64) -> u64
     where
         S: Store<Q>,
     {
@@ -46,7 +41,7 @@ impl<S, C: Clock> RateLimiter<S, C> {
     pub(super) fn settle_up<Q: ?Sized>(
         &self,
         key: &Q,
-        when: When<'_, C>,
+        when: CheckTime,
         charge: &Decision,
         actual: u64,
     ) -> Decision
@@ -182,6 +177,14 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         S: Store<Q>,
     {
         self.refund_n(key, charge, charge.cost())
+    }
+
+    /// [`RateLimiter::refund`] at a time that the caller says.
+    pub fn refund_at<Q: ?Sized>(&self, key: &Q, charge: &Decision, now: Timestamp) -> u64
+    where
+        S: Store<Q>,
+    {
+        self.refund_n_at(key, charge, charge.cost(), now)
     }
 
     /// Takes up to `units` of a charge back; see [`RateLimiter::refund`].
@@ -329,6 +332,11 @@ macro_rules! without_keys {
             /// ```
             pub fn refund(&self, charge: &Decision) -> u64 {
                 self.refund_n(charge, charge.cost())
+            }
+
+            /// [`RateLimiter::refund`] at a time that the caller says.
+            pub fn refund_at(&self, charge: &Decision, now: Timestamp) -> u64 {
+                self.refund_n_at(charge, charge.cost(), now)
             }
 
             /// Takes up to `units` of a charge back; see [`RateLimiter::refund`].

@@ -76,6 +76,7 @@ impl Quota {
         Ok(Self { limit, period_ns, burst })
     }
 
+    #[track_caller]
     const fn or_panic(result: Result<Self, Reason>) -> Self {
         match result {
             Ok(quota) => quota,
@@ -89,6 +90,7 @@ impl Quota {
     /// If the quota is not valid (see [`Quota`]); in a constant, at compile time.
     /// [`Quota::try_new`] returns the error instead.
     #[must_use]
+    #[track_caller]
     pub const fn new(limit: u64, period: Duration) -> Self {
         Self::or_panic(Self::checked(limit, crate::clock::saturating_nanos(period), limit))
     }
@@ -106,6 +108,7 @@ impl Quota {
     /// # Panics
     /// If `limit` is 0 or above 32 a nanosecond; in a constant, at compile time.
     #[must_use]
+    #[track_caller]
     pub const fn per_second(limit: u64) -> Self {
         Self::or_panic(Self::checked(limit, NANOS_PER_SEC, limit))
     }
@@ -115,6 +118,7 @@ impl Quota {
     /// # Panics
     /// As [`Quota::per_second`].
     #[must_use]
+    #[track_caller]
     pub const fn per_minute(limit: u64) -> Self {
         Self::or_panic(Self::checked(limit, 60 * NANOS_PER_SEC, limit))
     }
@@ -124,6 +128,7 @@ impl Quota {
     /// # Panics
     /// As [`Quota::per_second`].
     #[must_use]
+    #[track_caller]
     pub const fn per_hour(limit: u64) -> Self {
         Self::or_panic(Self::checked(limit, 3_600 * NANOS_PER_SEC, limit))
     }
@@ -133,6 +138,7 @@ impl Quota {
     /// # Panics
     /// As [`Quota::per_second`].
     #[must_use]
+    #[track_caller]
     pub const fn per_day(limit: u64) -> Self {
         Self::or_panic(Self::checked(limit, 86_400 * NANOS_PER_SEC, limit))
     }
@@ -143,6 +149,7 @@ impl Quota {
     /// If `burst` is 0 or takes more than 292 years to refill; in a constant, at compile time.
     /// [`Quota::try_burst`] returns the error instead.
     #[must_use]
+    #[track_caller]
     pub const fn burst(self, burst: u64) -> Self {
         Self::or_panic(Self::checked(self.limit, self.period_ns, burst))
     }

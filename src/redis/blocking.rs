@@ -121,6 +121,14 @@ impl fmt::Debug for BlockingClient {
 }
 
 impl BlockingTransport for BlockingClient {
+    fn in_parts(&self) -> bool {
+        self.shared.client.in_parts()
+    }
+
+    fn evicts(&self) -> bool {
+        self.shared.client.evicts()
+    }
+
     fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error> {
         let (tell, told) = sync_channel(1);
         let job = Job { call: call.clone(), until: Instant::now().checked_add(timeout), timeout, tell };

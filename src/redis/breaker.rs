@@ -4,7 +4,7 @@
 //!            n failures in a row                  the pause is over: one call is the probe
 //!   closed ─────────────────────► open ─────────────────────────────────────────► half-open
 //!     ▲                             ▲   ◄── the probe fails: twice the pause ──────   │  │ ▲
-//!     │                             └────── (up to eight times) ─────────────────────┘  │ │ nobody reports: another
+//!     │                             └── (up to eight times, or a second) ─────────────┘  │ │ nobody reports: another
 //!     └────────────────────────── the probe succeeds ◄──────────────────────────────────┘ │ probe, after a deadline
 //! ```
 //!
@@ -41,6 +41,9 @@ use crate::wait::Jitter;
 const TICK_BITS: u32 = 20;
 /// Pauses double so often at most: to eight times the first.
 const MAX_LEVEL: u64 = 3;
+/// To no more than this they double, so that a server is found soon after it is back: one small command a second from each process is no load. A
+/// first pause that is longer stays as it is.
+const LONGEST_DOUBLED: Duration = Duration::from_secs(1);
 
 /// The time up to which it is open, or the probe has to report; or, if it is closed, the failures in a row.
 const TIME_BITS: u32 = 41;
@@ -266,7 +269,8 @@ impl Circuit {
 
     /// Open for half to all of the level's pause, and how many nanoseconds that is.
     fn open(&self, generation: u64, level: u64, now_ns: u64, random: u64) -> (Word, u64) {
-        let most = self.pause.saturating_mul(1 << level.min(MAX_LEVEL));
+        let doubled = self.pause.saturating_mul(1 << level.min(MAX_LEVEL));
+        let most = doubled.min(LONGEST_DOUBLED.max(self.pause));
         let pause_ns = Jitter::between(most / 2, most).nanos(random);
         (Word { phase: Phase::Open { until: self.later(now_ns, pause_ns) }, level, generation }, pause_ns)
     }
@@ -372,15 +376,23 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_up_to_eight_times_and_begin_anew() {
-        let circuit = circuit(1);
-        let mut now = START;
-        for times in [1, 2, 4, 8, 8, 8] {
-            assert_eq!(fail(&circuit, now), Change::Opened { pause_ns: times * SECOND });
-            now += circuit.state(now).1;
+    fn pauses_double_up_to_eight_times_or_a_second_and_begin_anew() {
+        for (pause_ms, doubled_ms) in [
+            (100, [100, 200, 400, 800, 800]),
+            (300, [300, 600, 1_000, 1_000, 1_000]),
+            (1_000, [1_000; 5]),
+            (5_000, [5_000; 5]),
+        ] {
+            let pause = Duration::from_millis(pause_ms);
+            let circuit = Circuit::new(1, pause, Duration::from_millis(100), START);
+            let mut now = START;
+            for ms in doubled_ms {
+                assert_eq!(fail(&circuit, now), Change::Opened { pause_ns: ms * 1_000_000 });
+                now += circuit.state(now).1;
+            }
+            assert_eq!(circuit.succeeded(&ask(&circuit, now)), Change::Closed);
+            assert_eq!(fail(&circuit, now), Change::Opened { pause_ns: pause_ms * 1_000_000 });
         }
-        assert_eq!(circuit.succeeded(&ask(&circuit, now)), Change::Closed);
-        assert_eq!(fail(&circuit, now), Change::Opened { pause_ns: SECOND });
     }
 
     #[test]

@@ -110,6 +110,16 @@ pub(crate) enum Standing {
 
 /// What carries calls from async code.
 pub(crate) trait Transport: Send + Sync + 'static {
+    /// Whether parts of the shared state fail by themselves, as the nodes of a cluster do.
+    fn in_parts(&self) -> bool {
+        false
+    }
+
+    /// Whether the server has said that it evicts keys.
+    fn evicts(&self) -> bool {
+        false
+    }
+
     /// Asks, and waits no longer than this for the answer.
     fn call(&self, call: &Call, timeout: Duration) -> impl Future<Output = Result<Reply, Error>> + Send;
 
@@ -122,6 +132,16 @@ pub(crate) trait Transport: Send + Sync + 'static {
 
 /// What carries calls from threads that may wait.
 pub(crate) trait BlockingTransport: Send + Sync + 'static {
+    /// As [`Transport::in_parts`].
+    fn in_parts(&self) -> bool {
+        false
+    }
+
+    /// Whether the server has said that it evicts keys.
+    fn evicts(&self) -> bool {
+        false
+    }
+
     /// Asks, and waits no longer than this for the answer.
     fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error>;
 

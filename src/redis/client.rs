@@ -14,7 +14,7 @@ use super::error::{Error, ErrorKind};
 use super::limit::Limit;
 use super::script;
 use super::settings::Builder;
-use super::slot;
+use crate::sync::Ordering;
 
 /// A client of one Redis or Valkey server or of a Cluster, for async code by tokio.
 ///
@@ -52,7 +52,7 @@ impl Client {
     /// # Errors
     /// If the address is none. The error does not repeat it, for there may be a password in it.
     pub fn open(url: &str) -> Result<Self, Error> {
-        Ok(Self { link: Link::One(Line::open(url)?) })
+        Ok(Self { link: Link::One(Line::open(url, &Arc::default())?) })
     }
 
     /// A client of a Cluster, of which these are some of the nodes.
@@ -79,6 +79,19 @@ impl fmt::Debug for Client {
 }
 
 impl Transport for Client {
+    fn in_parts(&self) -> bool {
+        matches!(self.link, Link::Cluster(_))
+    }
+
+    fn evicts(&self) -> bool {
+        let evicting = match &self.link {
+            Link::One(line) => line.evicting(),
+            Link::Cluster(nodes) => nodes.evicting(),
+        };
+        // Ordering: Relaxed. A figure that is shown.
+        evicting.load(Ordering::Relaxed) > 0
+    }
+
     async fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error> {
         let Ok(runtime) = Handle::try_current() else {
             return Err(Error::new(ErrorKind::Unreachable, "this is no task of a tokio runtime"));
@@ -101,7 +114,7 @@ impl Transport for Client {
     fn part(&self, call: &Call) -> usize {
         match &self.link {
             Link::One(_) => 0,
-            Link::Cluster(_) => slot::part(&call.tag),
+            Link::Cluster(nodes) => nodes.part(&call.tag),
         }
     }
 }

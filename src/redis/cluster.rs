@@ -1,8 +1,9 @@
 //! A Cluster: which node holds which slots, and a connection to each that fails by itself.
 //!
-//! A node that hangs or is gone takes along its own keys, and no others. The map of the slots is asked for by a task of its own, from one node
+//! A node that hangs or is gone takes along its own keys, and no others: each node that holds slots is a part of its own (of more than 16
+//! some share one), and a node that takes slots over is another part, which is asked at once. The map of the slots is asked for by a task of its own, from one node
 //! after another until one answers, while calls go on by the map that is there: when a call failed, went without an answer,
-//! or was sent elsewhere, and at most once a second.
+//! or was sent elsewhere, and at most four times a second.
 //!
 //! *Charged once.* A call is sent once. Only one that a node declined without running it (MOVED, ASK) is sent again, to
 //! where that node says.
@@ -16,21 +17,23 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::call::Call;
-use super::connection::{Line, PAUSES_NS, timed_out};
+use super::connection::{Evicting, Line, PAUSES_NS, timed_out};
 use super::error::{Error, ErrorKind};
+use super::guard::PARTS;
 use super::slot;
 use crate::clock::{Clock, StdClock};
 
 /// How long a node may take to tell the map before another is asked.
 const NODE: Duration = Duration::from_millis(250);
 /// A map is not asked for again sooner.
-const FRESH_NS: u64 = 1_000_000_000;
+const FRESH_NS: u64 = 250_000_000;
 /// How often one call may be sent elsewhere.
 const REDIRECTS: usize = 3;
 
 /// See the module's text.
 pub(super) struct Nodes {
     seeds: Box<[Arc<Line>]>,
+    evicting: Evicting,
     state: Mutex<State>,
     /// Told when the map has been asked for.
     changed: watch::Sender<()>,
@@ -41,6 +44,8 @@ pub(super) struct Nodes {
 struct State {
     /// The last slot of each range, and the node that holds it; by slots.
     ranges: Vec<(Range, Arc<Line>)>,
+    /// The nodes that hold slots, each where it was when it first did: its part.
+    parts: [Option<Arc<Line>>; PARTS],
     /// All nodes, replicas too.
     nodes: Vec<Arc<Line>>,
     asking: bool,
@@ -68,6 +73,29 @@ impl State {
     fn holder(&self, slot: u16) -> Option<Arc<Line>> {
         let at = self.ranges.partition_point(|(range, _)| range.last < slot);
         self.ranges.get(at).filter(|(range, _)| range.first <= slot).map(|(_, line)| Arc::clone(line))
+    }
+
+    /// The part of the node that holds a slot. A node that has none shares that of its range of slots.
+    fn part(&self, slot: u16) -> usize {
+        self.holder(slot).and_then(|holder| self.part_of(&holder)).unwrap_or_else(|| slot::range(slot))
+    }
+
+    fn part_of(&self, line: &Arc<Line>) -> Option<usize> {
+        self.parts.iter().position(|part| part.as_ref().is_some_and(|held| Arc::ptr_eq(held, line)))
+    }
+
+    /// Gives each node that holds slots a part, as long as there are any: that of a node that holds none any more.
+    fn divide(&mut self) {
+        for (_, line) in &self.ranges {
+            if self.part_of(line).is_some() {
+                continue;
+            }
+            let is_held = |held: &Arc<Line>| self.ranges.iter().any(|(_, line)| Arc::ptr_eq(held, line));
+            let free = self.parts.iter().position(|part| !part.as_ref().is_some_and(is_held));
+            if let Some(free) = free {
+                self.parts[free] = Some(Arc::clone(line));
+            }
+        }
     }
 
     /// The connection to this node, of which another tells.
@@ -185,6 +213,7 @@ impl State {
         }
         ranges.sort_unstable_by_key(|(range, _)| range.last);
         (self.ranges, self.nodes) = (ranges, present);
+        self.divide();
     }
 }
 
@@ -222,7 +251,9 @@ fn slots(value: &Value) -> RedisResult<Vec<Slots>> {
 
 impl Nodes {
     pub(super) fn open<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Arc<Self>, Error> {
-        let seeds: Box<[_]> = urls.into_iter().map(Line::open).collect::<Result<_, _>>()?;
+        let evicting = Evicting::default();
+        let seeds: Box<[_]> =
+            urls.into_iter().map(|url| Line::open(url, &evicting)).collect::<Result<_, _>>()?;
         if seeds.is_empty() || seeds.iter().any(|line| matches!(line.address(), ConnectionAddr::Unix(_))) {
             return Err(Error::new(
                 ErrorKind::Address,
@@ -232,6 +263,7 @@ impl Nodes {
         let state = State { nodes: seeds.to_vec(), ..State::default() };
         Ok(Arc::new(Self {
             seeds,
+            evicting,
             state: Mutex::new(state),
             changed: watch::Sender::new(()),
             clock: StdClock::new(),
@@ -258,6 +290,16 @@ impl Nodes {
         let asking = Asking { nodes: Arc::clone(self), answer: None };
         runtime.spawn(asking.run(runtime.clone(), candidates));
         true
+    }
+
+    /// How many nodes say that they evict keys.
+    pub(super) const fn evicting(&self) -> &Evicting {
+        &self.evicting
+    }
+
+    /// The part that a key is in, as [`Transport::part`](super::call::Transport::part) means it.
+    pub(super) fn part(&self, key: &[u8]) -> usize {
+        self.state().part(slot::slot(key))
     }
 
     /// The node that holds a slot. If none is known, waits until the map has been asked for.
@@ -320,7 +362,7 @@ mod tests {
             Value::Array(vec![Value::Int(100), Value::Int(16_383), node(text("b"), 2)]),
             Value::Array(vec![Value::Int(0), Value::Int(9), node(Value::Nil, 1), node(text("?"), 3)]),
         ]);
-        let seed = Line::open("redis://seed:7/").unwrap();
+        let seed = Line::open("redis://seed:7/", &Evicting::default()).unwrap();
         let mut state = State::default();
         state.adopt(slots(&map).unwrap(), &seed, std::slice::from_ref(&seed));
         let holder = |slot| state.holder(slot).map(|line| line.address().clone());
@@ -329,6 +371,36 @@ mod tests {
         assert_eq!((holder(10), holder(99)), (None, None), "nobody holds them");
         assert_eq!((holder(100), holder(16_383)), (at("b", 2), at("b", 2)));
         assert_eq!(state.nodes.len(), 4, "and a replica, and the seed");
+        assert_eq!((state.part(100), state.part(0), state.part(9_999), state.part(10)), (1, 0, 1, 0));
+        let map = |port| {
+            let range = |first, last, port| {
+                Value::Array(vec![Value::Int(first), Value::Int(last), node(text("b"), port)])
+            };
+            slots(&Value::Array(vec![range(0, 9, port), range(10, 16_383, 2)])).unwrap()
+        };
+        state.adopt(map(4), &seed, std::slice::from_ref(&seed));
+        assert_eq!((state.part(0), state.part(100)), (0, 1), "in the place of the one that holds nothing");
+        state.adopt(map(2), &seed, std::slice::from_ref(&seed));
+        state.adopt(map(5), &seed, std::slice::from_ref(&seed));
+        assert_eq!((state.part(0), state.part(100)), (0, 1), "a node keeps its part");
+    }
+
+    #[test]
+    fn each_of_sixteen_nodes_is_a_part() {
+        let range = |number: i64| {
+            Value::Array(vec![
+                Value::Int(number * 900),
+                Value::Int(number * 900),
+                node(text("a"), number + 1),
+            ])
+        };
+        let seed = Line::open("redis://seed:7/", &Evicting::default()).unwrap();
+        let mut state = State::default();
+        let map = Value::Array((0..18).map(range).collect());
+        state.adopt(slots(&map).unwrap(), &seed, &[]);
+        let parts: Vec<_> = (0..18).map(|number| state.part(number * 900)).collect();
+        assert_eq!(parts[..16], (0..16).collect::<Vec<_>>());
+        assert_eq!(parts[16..], [14, 14], "the others share those of their ranges");
     }
 
     #[test]

@@ -8,6 +8,9 @@
 //! An attempt is a task of its own, so callers that give up do not end it, and there is never more than one. Callers wait for it as
 //! long as they wait for an answer; during a pause they do not wait at all.
 //!
+//! *Eviction.* A server that evicts keys forgets what clients used. So each new connection asks `INFO memory`, beside the calls; what the
+//! server says is logged once and shown in [`Health`](super::health::Health). A user who may not ask is told nothing.
+//!
 //! *No answer.* A call that goes without an answer, since its time is up or its caller went away, says little: the server may be slow. So
 //! one task asks PING on that connection, and if nothing is answered within a second it is given up. Answers come in order, so
 //! an answer to the PING proves that the connection lives. It does not matter how long callers wait, nor how many they are.
@@ -26,11 +29,14 @@ use super::call::Call;
 use super::error::{Error, ErrorKind};
 use super::script::{self, By};
 use crate::clock::{Clock, StdClock};
+use crate::sync::{AtomicU64, Ordering};
 
 /// The longest that one attempt to connect takes.
 const CONNECT: Duration = Duration::from_secs(1);
 /// The pause after a failed attempt, and the longest to which it is doubled.
-pub(super) const PAUSES_NS: [u64; 2] = [20_000_000, 1_000_000_000];
+///
+/// During a pause calls fail without an attempt, probes too: so it is much shorter than the breaker's.
+pub(super) const PAUSES_NS: [u64; 2] = [20_000_000, 250_000_000];
 /// A connection on which a PING is not answered within so long is given up.
 const SILENT: Duration = Duration::from_secs(1);
 /// An idle connection is tried by the system after so long, and so often.
@@ -43,7 +49,14 @@ pub(super) struct Line {
     /// Told of each change of the state.
     changed: watch::Sender<()>,
     clock: StdClock,
+    /// 1 if the server said that it evicts keys.
+    evicts: AtomicU64,
+    /// How many servers of the same client say so.
+    evicting: Evicting,
 }
+
+/// How many servers of one client say that they evict keys.
+pub(super) type Evicting = Arc<AtomicU64>;
 
 struct State {
     stage: Stage,
@@ -70,8 +83,14 @@ impl Attempt {
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(None);
         let dial = self.0.client.get_multiplexed_async_connection_with_config(&config);
-        let result = timeout(CONNECT, dial).await;
-        self.1 = Some(result.unwrap_or_else(|_| Err(timed_out())));
+        let result = timeout(CONNECT, dial).await.unwrap_or_else(|_| Err(timed_out()));
+        let (line, connection) = (Arc::clone(&self.0), result.as_ref().ok().cloned());
+        self.1 = Some(result);
+        // Calls go on from here.
+        drop(self);
+        if let Some(connection) = connection {
+            line.learn_eviction(connection).await;
+        }
     }
 }
 
@@ -174,7 +193,7 @@ impl State {
 }
 
 impl Line {
-    pub(super) fn new(client: Client) -> Arc<Self> {
+    pub(super) fn new(client: Client, evicting: Evicting) -> Arc<Self> {
         let stage = Stage::Idle { until_ns: 0, why: None };
         let state = State { stage, number: 0, doubted: false, pause_ns: PAUSES_NS[0] };
         Arc::new(Self {
@@ -182,16 +201,18 @@ impl Line {
             state: Mutex::new(state),
             changed: watch::Sender::new(()),
             clock: StdClock::new(),
+            evicts: AtomicU64::new(0),
+            evicting,
         })
     }
 
     /// To the server of this address.
-    pub(super) fn open(url: &str) -> Result<Arc<Self>, Error> {
+    pub(super) fn open(url: &str, evicting: &Evicting) -> Result<Arc<Self>, Error> {
         let client = Client::open(url).map_err(|error| address(&error))?;
         let tcp = TcpSettings::default().set_nodelay(true);
         let tcp = tcp.set_keepalive(TcpKeepalive::new().with_time(KEEPALIVE));
         let info = client.get_connection_info().clone().set_tcp_settings(tcp);
-        Ok(Self::new(Client::open(info).map_err(|error| address(&error))?))
+        Ok(Self::new(Client::open(info).map_err(|error| address(&error))?, Arc::clone(evicting)))
     }
 
     pub(super) fn address(&self) -> &ConnectionAddr {
@@ -201,11 +222,48 @@ impl Line {
     /// To another server, in the same manner as to this one.
     pub(super) fn sibling(&self, address: ConnectionAddr) -> Option<Arc<Self>> {
         let info = self.client.get_connection_info().clone().set_addr(address);
-        Client::open(info).ok().map(Self::new)
+        Client::open(info).ok().map(|client| Self::new(client, Arc::clone(&self.evicting)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many servers of the client say that they evict keys.
+    pub(super) const fn evicting(&self) -> &Evicting {
+        &self.evicting
+    }
+
+    async fn learn_eviction(&self, mut connection: MultiplexedConnection) {
+        let mut info = ::redis::cmd("INFO");
+        info.arg("memory");
+        let answer = timeout(SILENT, connection.req_packed_command(&info)).await;
+        let text = match answer {
+            Ok(Ok(Value::BulkString(text))) => String::from_utf8(text).ok(),
+            Ok(Ok(Value::VerbatimString { text, .. })) => Some(text),
+            _ => None,
+        };
+        let Some(text) = text else { return };
+        let policy = eviction(&text);
+        if self.set_evicts(policy.is_some()) {
+            #[cfg(feature = "tracing")]
+            if let Some(policy) = policy {
+                tracing::warn!(
+                    target: "tollgate",
+                    policy,
+                    "the server evicts keys when its memory is full, and limits with them: set maxmemory-policy noeviction"
+                );
+            }
+        }
+    }
+
+    /// Whether that is news.
+    fn set_evicts(&self, evicts: bool) -> bool {
+        let now = u64::from(evicts);
+        // Ordering: Relaxed, here and where it is read. A figure that is shown.
+        let before = self.evicts.swap(now, Ordering::Relaxed);
+        self.evicting.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        now != before
     }
 
     /// A call on the present connection, or on the next.
@@ -276,6 +334,19 @@ impl Line {
     pub(super) async fn command(self: &Arc<Self>, runtime: &Handle, command: &Cmd) -> RedisResult<Value> {
         self.flight(runtime).await?.ask(command, false).await
     }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.set_evicts(false);
+    }
+}
+
+/// The policy by which a server evicts keys of limiters, by what `INFO memory` says. They all expire, so every policy but one takes them.
+fn eviction(info: &str) -> Option<&str> {
+    let field = |name| info.lines().find_map(|line: &str| line.strip_prefix(name)?.strip_prefix(':'));
+    let policy = field("maxmemory_policy")?;
+    (policy != "noeviction" && field("maxmemory")? != "0").then_some(policy)
 }
 
 pub(super) fn timed_out() -> RedisError {

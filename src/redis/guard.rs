@@ -6,13 +6,16 @@
 //! | reply (not one of our scripts'), address | no: it is there, or was never meant to be; pauses mend neither |
 //! | breaker | no: it was not asked |
 //!
+//! *This process was late.* A time-out that was noticed more than half of itself too late says that this process was not scheduled: an answer
+//! may have come in time and not been read. The call is lost, but it is no failure of the server's.
+//!
 //! *Callers that go away.* A future that is dropped before there was an answer says nothing of the server if it was dropped at once (clients that
 //! hang up could else open the breaker), and much if it had waited: after a quarter of the time-out it counts as a failure. So
 //! callers with shorter time-outs than ours open the breaker as well. A probe of this kind opens it again for one pause.
 //!
 //! *Clusters.* A node that is down must not keep requests from the others; and failures in a row are seldom in a row where others
-//! succeed between them. So there are a few breakers, by the part of the shared state that a call is about: in a cluster, by ranges of
-//! slots, since nodes hold ranges of them. A range that two nodes share fails for both.
+//! succeed between them. So there are a few breakers, by the part of the shared state that a call is about: in a cluster, by the node that
+//! holds the key. A node that takes over has a breaker of its own, which is closed: it is asked at once.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -30,9 +33,10 @@ use super::local::Local;
 use super::settings::{OnFailure, Settings};
 use crate::clock::{Clock, Timestamp, saturating_nanos};
 use crate::decision::{Decision, Facts, Outcome};
+use crate::sync::{AtomicU64, Ordering};
 use crate::wait::TokioClock;
 
-/// Breakers of a limiter: in a cluster, for 1,024 slots each.
+/// Breakers of a limiter: in a cluster, one for each node that holds slots. Of more nodes some share one.
 pub(crate) const PARTS: usize = 16;
 
 /// When to come back, if nothing says when the server is asked again.
@@ -56,6 +60,8 @@ pub(crate) struct Guard {
     /// Made when it is first needed; `None` if no algorithm fits a limit.
     local: OnceLock<Option<Local>>,
     tallies: Tallies,
+    /// 1 if the server says that it evicts keys.
+    evicts: AtomicU64,
     /// Of pauses: monotonic, and tokio's, so that tests can pause it.
     clock: TokioClock,
     random: ahash::RandomState,
@@ -79,6 +85,7 @@ impl Guard {
             max_keys: settings.max_keys,
             local: OnceLock::new(),
             tallies: Tallies::new(&settings.name),
+            evicts: AtomicU64::new(0),
             clock,
             random: ahash::RandomState::new(),
         }
@@ -97,6 +104,7 @@ impl Guard {
         } else {
             asked.await
         };
+        self.learn_eviction(transport.evicts());
         flight.land(answer)
     }
 
@@ -108,7 +116,15 @@ impl Guard {
     ) -> Result<Reply, Error> {
         let flight = self.take_off(transport.part(call))?;
         let asked = transport.call(call, self.timeout);
+        self.learn_eviction(transport.evicts());
         flight.land(asked)
+    }
+
+    fn learn_eviction(&self, evicts: bool) {
+        // Ordering: Relaxed, here and where it is shown. As a rule nothing that threads share is written.
+        if self.evicts.load(Ordering::Relaxed) != u64::from(evicts) {
+            self.evicts.store(evicts.into(), Ordering::Relaxed);
+        }
     }
 
     fn timed_out(&self) -> Error {
@@ -218,7 +234,9 @@ impl Guard {
 
     /// How the server fares.
     pub(crate) fn health(&self) -> Health {
-        self.tallies.health(self.worst().0, self.states().any(|(_, left_ns)| left_ns > 0))
+        let mut health = self.tallies.health(self.worst().0, self.states().any(|(_, left_ns)| left_ns > 0));
+        health.evicts = self.evicts.load(Ordering::Relaxed) != 0;
+        health
     }
 }
 
@@ -243,6 +261,7 @@ impl Flight<'_> {
             Err(error) => {
                 self.guard.tallies.error(error.kind());
                 match error.kind() {
+                    ErrorKind::Timeout if self.noticed_late(now_ns) => self.learnt_nothing(now_ns),
                     ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Refused => {
                         self.failed(now_ns);
                     }
@@ -262,6 +281,16 @@ impl Flight<'_> {
 
     fn failed(&self, now_ns: u64) {
         self.guard.note(self.circuit.failed(&self.permit, now_ns, self.random(now_ns)));
+    }
+
+    fn learnt_nothing(&self, now_ns: u64) {
+        self.guard.note(self.circuit.abandoned(&self.permit, now_ns, self.random(now_ns)));
+    }
+
+    /// Whether the time-out was over long before this process went on.
+    fn noticed_late(&self, now_ns: u64) -> bool {
+        let timeout_ns = saturating_nanos(self.guard.timeout);
+        now_ns.saturating_sub(self.began_ns) > timeout_ns.saturating_add(timeout_ns / 2)
     }
 
     fn random(&self, now_ns: u64) -> u64 {
@@ -288,7 +317,7 @@ impl Drop for Flight<'_> {
         if waited && !self.permit.is_probe() {
             self.failed(now_ns);
         } else {
-            self.guard.note(self.circuit.abandoned(&self.permit, now_ns, self.random(now_ns)));
+            self.learnt_nothing(now_ns);
         }
     }
 }

@@ -10,7 +10,7 @@ use super::breaker::BreakerState;
 use super::error::ErrorKind;
 use crate::sync::Ordering::Relaxed;
 use crate::sync::{AtomicU64, processors, thread_number};
-use crate::telemetry::{BREAKER_STATE, PARTITIONED, Reading, Readings};
+use crate::telemetry::{BREAKER_STATE, PARTITIONED, Reading, Readings, SERVER_EVICTS};
 
 #[cfg(feature = "metrics")]
 use crate::telemetry::SharedHandles;
@@ -49,6 +49,9 @@ pub struct Health {
     pub local: u64,
     /// The breaker's state; of several (in a cluster), the worst.
     pub breaker: BreakerState,
+    /// Whether the server, or one of a Cluster, said that it evicts keys when its memory is full, and limits with them: any `maxmemory-policy` but
+    /// `noeviction`, with a `maxmemory`. It is asked with each new connection; a user who may not run `INFO` is told nothing.
+    pub evicts: bool,
     turns_away: bool,
     errors: [u64; ErrorKind::ALL.len()],
 }
@@ -78,7 +81,7 @@ impl Health {
     }
 }
 
-/// The gauges `tollgate_partitioned` (0 or 1) and `tollgate_breaker_state` (0 closed, 1 half-open, 2 open).
+/// The gauges `tollgate_partitioned` (0 or 1), `tollgate_breaker_state` (0 closed, 1 half-open, 2 open) and `tollgate_server_evicts` (0 or 1).
 impl Readings for Health {
     fn readings(&self) -> Vec<Reading> {
         let state = match self.breaker {
@@ -89,6 +92,7 @@ impl Readings for Health {
         vec![
             Reading::Gauge(PARTITIONED, f64::from(u8::from(self.is_partitioned()))),
             Reading::Gauge(BREAKER_STATE, state),
+            Reading::Gauge(SERVER_EVICTS, f64::from(u8::from(self.evicts))),
         ]
     }
 }
@@ -187,6 +191,7 @@ impl Tallies {
             closed: tally(Tally::Closed),
             local: tally(Tally::Local),
             breaker,
+            evicts: false,
             turns_away,
             errors: std::array::from_fn(|kind| sum(&|stripe| stripe.errors[kind].load(Relaxed))),
         }

@@ -33,7 +33,7 @@ pub enum OnFailure {
     /// It is refused.
     Closed,
     /// This process decides by itself: each limit divided by the number of processes, but at least one unit. The default, with
-    /// one process.
+    /// one process. It is beside what the server admits: while errors come and go, up to twice the limit is admitted in every window.
     Local {
         /// How many processes share the limits. If it is less than there are, more can be admitted in total than the limit.
         processes: u32,
@@ -49,7 +49,8 @@ impl Default for OnFailure {
 /// When a server that fails is no longer asked.
 ///
 /// After so many failures in a row it is not asked for a while (each process takes half to all of that time, at random); then
-/// one request is sent to it, and if that is answered all are again.
+/// one request is sent to it, and if that is answered all are again. If not, the pause doubles, up to eight times, but not beyond a second; a
+/// pause that is set longer than a second does not grow.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Breaker {
     pub(super) failures: u32,

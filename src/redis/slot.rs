@@ -18,9 +18,14 @@ pub(super) fn slot(key: &[u8]) -> u16 {
     crc16(braces.unwrap_or(key)) % SLOTS
 }
 
-/// The part that a key is in, as [`Transport::part`](super::call::Transport::part) means it: a range of slots.
+/// The range of slots that a key is in, of as many as there are parts: nodes hold ranges of slots, so keys of one range mostly fail together.
 pub(super) fn part(key: &[u8]) -> usize {
-    usize::from(slot(key)) * PARTS / usize::from(SLOTS)
+    range(slot(key))
+}
+
+/// The same of a slot.
+pub(super) fn range(slot: u16) -> usize {
+    usize::from(slot) * PARTS / usize::from(SLOTS)
 }
 
 /// Bit by bit: a microsecond for a key, beside a round trip.

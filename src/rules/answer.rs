@@ -298,7 +298,7 @@ impl<'a> Applied<'a> {
     }
 
     /// The units that would be admitted now; `u64::MAX` without a limit, 0 of a rule that only reports and would refuse, and of one
-    /// that was not asked.
+    /// that was not asked. After a refused cost above 1 some may be left, where [`Status::remaining`] says 0.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         match &self.decided.decision {
@@ -334,16 +334,17 @@ impl<'a> Applied<'a> {
     }
 
     fn refuses(&self) -> bool {
+        self.is_over() && (self.decided.part != Part::Quota || self.quotas_refuse)
+    }
+
+    /// Whether it is over its limit, and does not only report that.
+    fn is_over(&self) -> bool {
         let is_denied = self.decided.decision.as_ref().is_some_and(Decision::is_denied);
-        match self.decided.part {
-            Part::Enforced => is_denied,
-            Part::Quota => is_denied && self.quotas_refuse,
-            Part::Shadow | Part::Replaced => false,
-        }
+        is_denied && matches!(self.decided.part, Part::Enforced | Part::Quota)
     }
 
     fn code(&self) -> Code {
-        if self.refuses() { Code::OverLimit } else { Code::Ok }
+        if self.is_over() { Code::OverLimit } else { Code::Ok }
     }
 }
 
@@ -364,7 +365,8 @@ pub struct Status<'a> {
 }
 
 impl<'a> Status<'a> {
-    /// Whether it is over its limit. A rule that only reports never is.
+    /// Whether it is over its limit. A rule that only reports never is; one with `quota_mode` is, even if another one with room lets
+    /// the request through.
     #[must_use]
     pub fn code(&self) -> Code {
         self.strictest.map_or(Code::Ok, |limit| limit.code())
@@ -376,12 +378,13 @@ impl<'a> Status<'a> {
         self.strictest
     }
 
-    /// What is left of it: 0 without a limit and of a rule that would refuse, 4,294,967,295 of one that lets all through.
+    /// What is left of it: 0 without a limit and of a rule that is over its limit, 4,294,967,295 of one that lets all through.
     #[must_use]
     pub fn remaining(&self) -> u32 {
         let Some(limit) = self.strictest else { return 0 };
         match &limit.rule().limit {
             Limit::Unlimited => u32::MAX,
+            _ if limit.decision().is_some_and(Decision::is_denied) => 0,
             _ => u32::try_from(limit.remaining()).unwrap_or(u32::MAX),
         }
     }

@@ -25,8 +25,8 @@ use super::request::{Descriptor, Key};
 use super::shared::{Said, SharedLimiter};
 use super::spec::Charging;
 use super::{Outcome, Rules, charges};
+use crate::check_time::CheckTime;
 use crate::clock::Clock;
-use crate::store::verb::When;
 use crate::sync::fence_after_rmw;
 
 impl<C: Clock> Rules<C> {
@@ -88,8 +88,11 @@ impl<C: Clock> Rules<C> {
             let outcome = waiting.decide().await;
             if waiting.asks.charged() {
                 fence_after_rmw();
-                if !self.live.is_present(&live)
-                    && !waiting.asks.still_count_in(self.live.load().domain(name).map(|(_, domain)| domain))
+                if waiting.asks.missed_twin(domain)
+                    || (!self.live.is_present(&live)
+                        && !waiting
+                            .asks
+                            .still_count_in(self.live.load().domain(name).map(|(_, domain)| domain)))
                 {
                     waiting.undo().await;
                     continue;
@@ -98,7 +101,7 @@ impl<C: Clock> Rules<C> {
             waiting.keep();
             drop(waiting);
             let ((outcome, shadow, quotas_refuse), wait_besides) =
-                self.come_of(domain, &mut asks, outcome, descriptors, When::read(&self.clock));
+                self.come_of(domain, &mut asks, outcome, descriptors, CheckTime::read(&self.clock));
             let decided = asks.said();
             let domain = Some(place);
             return Answer { live, domain, outcome, shadow, quotas_refuse, wait_besides, decided };
@@ -148,7 +151,7 @@ impl<C: Clock> Drop for Waiting<'_, '_, C> {
             self.keep();
             return;
         }
-        self.asks.undo_here(When::read(self.clock));
+        self.asks.undo_here(CheckTime::read(self.clock));
         // The others take themselves back.
         self.errands.clear();
     }
@@ -165,8 +168,8 @@ impl<'a, 'r, C: Clock> Waiting<'a, 'r, C> {
         self.errands.drain(..).for_each(|(_, errand)| errand.keep());
     }
 
-    fn now(&self) -> When<'a, C> {
-        When::read(self.clock)
+    fn now(&self) -> CheckTime {
+        CheckTime::read(self.clock)
     }
 
     async fn decide(&mut self) -> Outcome {

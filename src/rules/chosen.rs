@@ -6,11 +6,11 @@
 use std::fmt;
 
 use crate::algorithm::{Algorithm, FixedWindow, Gcra, SlidingLog, SlidingWindow, SubWindow};
-use crate::clock::Clock;
+use crate::check_time::CheckTime;
 use crate::decision::Decision;
 use crate::limiter::{Builder, RateLimiter};
 use crate::quota::QuotaError;
-use crate::store::verb::{Carries, Inherit, Store, Verb, When, answers_are_tickets};
+use crate::store::verb::{Carries, Inherit, Store, Verb, answers_are_tickets};
 use crate::store::{Capacity, Compact, Direct, Gauges, Keyed, Sketch, WhenFull};
 use crate::telemetry::{Reading, readings_of};
 
@@ -193,9 +193,13 @@ impl Chosen {
         let compact = |live: usize, gauges: Gauges| readings_of(Some(live), Some(gauges), None);
         let keyed = |keys: usize| readings_of(Some(keys), None, None);
         match self {
-            Self::CompactFixed(store) => compact(store.live_slots(now_ns), store.gauges()),
-            Self::CompactGcra(store) => compact(store.live_slots(now_ns), store.gauges()),
-            Self::CompactSliding(store) => compact(store.live_slots(now_ns), store.gauges()),
+            Self::CompactFixed(store) => {
+                compact(store.live_slots(CheckTime::from_ns(now_ns)), store.gauges())
+            }
+            Self::CompactGcra(store) => compact(store.live_slots(CheckTime::from_ns(now_ns)), store.gauges()),
+            Self::CompactSliding(store) => {
+                compact(store.live_slots(CheckTime::from_ns(now_ns)), store.gauges())
+            }
             Self::KeyedFixed(store) => keyed(store.len()),
             Self::KeyedGcra(store) => keyed(store.len()),
             Self::KeyedSliding(store) => keyed(store.len()),
@@ -212,15 +216,15 @@ impl Store<str> for Chosen {
     // Of which kind it is, only each call knows.
     answers_are_tickets!(str);
 
-    fn act<C: Clock>(&self, key: &str, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
+    fn act(&self, key: &str, verb: Verb, when: CheckTime, cost: u64) -> Decision {
         each!(self, store => store.act(key, verb, when, cost))
     }
 
-    fn look<C: Clock>(&self, key: &str, when: When<'_, C>, cost: u64) -> Decision {
+    fn look(&self, key: &str, when: CheckTime, cost: u64) -> Decision {
         each!(self, store => Store::look(&**store, key, when, cost))
     }
 
-    fn give_back<C: Clock>(&self, key: &str, when: When<'_, C>, charge: &Decision, units: u64) -> u64 {
+    fn give_back(&self, key: &str, when: CheckTime, charge: &Decision, units: u64) -> u64 {
         each!(self, store => Store::give_back(&**store, key, when, charge, units))
     }
 
@@ -232,6 +236,10 @@ impl Store<str> for Chosen {
 impl Carries for Chosen {
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
         each_that_carries!(self, store => store.paid_in_ns(at_ns, units), 0)
+    }
+
+    fn left(&self, at_ns: u64, units: u64, now_ns: u64) -> u64 {
+        each_that_carries!(self, store => store.left(at_ns, units, now_ns), 0)
     }
 
     fn burst(&self) -> u64 {
@@ -250,10 +258,10 @@ impl Carries for Chosen {
         each_that_carries!(self, store => store.is_known(), true)
     }
 
-    fn carry_all<C: Clock>(
+    fn carry_all(
         &self,
         into: &Self,
-        when: When<'_, C>,
+        when: CheckTime,
         at_ns: u64,
         owed: &dyn Fn(&Decision) -> (u64, u64),
     ) -> bool {
@@ -278,7 +286,7 @@ impl Carries for Chosen {
             | Self::DirectSliding(_)
             | Self::DirectSub(_)
             | Self::DirectLog(_) => {
-                let then = When { now_ns: at_ns, past: true, ..when };
+                let then = CheckTime::from_ns(at_ns);
                 if self.knew("") {
                     seed("", &self.look("", then, 0));
                 }
@@ -307,7 +315,7 @@ impl Inherit<str> for Chosen {
         each_that_carries!(self, store => store.knew(key), false)
     }
 
-    fn seed<C: Clock>(&self, key: &str, when: When<'_, C>, at_ns: u64, units: u64) -> Option<Decision> {
+    fn seed(&self, key: &str, when: CheckTime, at_ns: u64, units: u64) -> Option<Decision> {
         each_that_carries!(self, store => store.seed(key, when, at_ns, units), None)
     }
 }

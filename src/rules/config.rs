@@ -13,6 +13,7 @@ mod keys;
 mod limit;
 mod node;
 mod problem;
+mod removed;
 mod scalar;
 mod settings;
 mod shared;
@@ -20,13 +21,17 @@ mod toml;
 mod warnings;
 mod yaml;
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
 pub(super) use self::check::Branch;
 pub use self::domain::Domain;
+pub(super) use self::domain::Files;
 use self::node::{MAX_BYTES, Node, Place};
 use self::problem::Problems;
 pub use self::problem::{ConfigError, Problem};
+pub(super) use self::removed::removed;
 use super::{Charging, Rule};
 
 /// The rules of one file, read and checked.
@@ -105,8 +110,15 @@ impl Config {
                 return Err(problem::unreadable(path, message, "end it in .yaml, .yml, .json or .toml"));
             }
         };
-        match std::fs::read_to_string(path) {
-            Ok(text) => Self::from_text(&path.display().to_string(), &text, read),
+        let name = path.display().to_string();
+        // One byte more than is read says that there are more.
+        let mut bytes = Vec::new();
+        let all = File::open(path).and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes));
+        match all {
+            Ok(_) => match String::from_utf8(bytes) {
+                Ok(text) => Self::from_text(&name, &text, read),
+                Err(error) => Err(problem::no_utf8(&name, &error)),
+            },
             Err(error) => {
                 let text = error.to_string();
                 // Without "(os error 2)", which helps nobody.
@@ -123,14 +135,14 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let mut problems = Problems::of(name);
         if text.len() > MAX_BYTES {
-            let message = format!("{} bytes are too many", text.len());
-            problems.add(Place::default(), "", message, format!("write at most {MAX_BYTES}"));
+            let message = format!("the file has more than {MAX_BYTES} bytes");
+            problems.add(Place::default(), "", message, "write fewer rules");
             return Err(problems.into_error());
         }
         // Some editors begin a file with a mark.
         match read(text.strip_prefix('\u{feff}').unwrap_or(text), &mut problems) {
             Some(root) => {
-                let config = check::check(name, &root, problems)?;
+                let config = check::check(name, root, text.len(), problems)?;
                 Ok(Self { hash: hash(text.as_bytes()), ..config })
             }
             None => Err(problems.into_error()),

@@ -7,15 +7,17 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::answer::{Decided, Few, Part};
+use super::charge::blocked;
 use super::chosen::Hasher;
 use super::live::{Active, Gate, InForce, Limiter};
 use super::overrides::Overrides;
 use super::request::{Descriptor, Key};
 use super::shared::{By, Said};
-use super::spec::Charging;
-use crate::clock::{Clock, saturating_nanos};
-use crate::decision::{Decision, Facts, Outcome};
-use crate::store::verb::{Carries, Store, Verb, When};
+use super::spec::{Charging, Limit};
+use crate::check_time::CheckTime;
+use crate::decision::{Decision, Outcome};
+use crate::store::verb::{Carries, Store, Verb};
+use crate::sync::fence_after_rmw;
 use crate::telemetry::{Event, Refusal, RefusalLog, Shares, TopDenied};
 
 /// Who is told of refusals.
@@ -36,6 +38,8 @@ pub(super) struct Ask<'r> {
     pub(super) cost: u64,
     /// The limit that the request brings along.
     own: Option<u32>,
+    /// The other counter of the same requests: a limit that a request brings along and the file's rule of its unit count as one.
+    twin: Option<(&'r Limiter, Key<'r>)>,
     pub(super) charged: bool,
     /// What was in use before, if requests are counted first.
     before: u64,
@@ -59,6 +63,7 @@ impl<'r> Asks<'r> {
         now_ns: u64,
         hasher: &Hasher,
     ) {
+        domain.note_asked();
         let mut replaces = false;
         for (descriptor, place) in descriptors.iter().zip(0..) {
             let cost = descriptor.cost(cost);
@@ -66,18 +71,28 @@ impl<'r> Asks<'r> {
                 |rule, part| Decided { rule, descriptor: place, part, soft: false, decision: None, by: None };
             if let Some((requests, unit)) = descriptor.own_limit() {
                 if let Some(active) = domain.override_of(unit, hasher) {
-                    let key = Key::of(&domain.name, descriptor, active);
-                    self.asks.push(Ask { active, key, cost, own: Some(requests), charged: false, before: 0 });
+                    let key = Key::of_request(&domain.name, descriptor);
+                    let rules = domain.find(descriptor).filter_map(|index| domain.active(index));
+                    let twin = rules.filter(|rule| rule.unit == Some(unit)).find_map(|rule| {
+                        let limiter = rule.limiter()?;
+                        Some((limiter, Key::of_rule(descriptor, rule)))
+                    });
+                    let own = Some(requests);
+                    self.asks.push(Ask { active, key, cost, own, twin, charged: false, before: 0 });
                     self.said.push(said(Overrides::place(unit), Part::Enforced));
                 }
                 continue;
             }
             for index in domain.find(descriptor) {
-                let Some(active) = domain.active(index) else { continue };
-                let key = Key::of(&domain.name, descriptor, active);
+                let Some(active) = domain.matched(index) else { continue };
+                let key = Key::of_rule(descriptor, active);
                 let part = part(active, &key, index, now_ns, hasher);
                 replaces |= !active.rule.replaces.is_empty();
-                self.asks.push(Ask { active, key, cost, own: None, charged: false, before: 0 });
+                let twin = active.unit.and_then(|unit| {
+                    let limiter = domain.override_in_use(unit)?.limiter()?;
+                    Some((limiter, Key::of_request(&domain.name, descriptor)))
+                });
+                self.asks.push(Ask { active, key, cost, own: None, twin, charged: false, before: 0 });
                 self.said.push(said(index, part));
             }
         }
@@ -97,7 +112,9 @@ impl<'r> Asks<'r> {
                 other.active.rule.replaces.contains(&rule.name)
                     && (*part != Part::Shadow || said.part == Part::Shadow)
             };
-            if rule.is_named && self.asks.iter().zip(&parts).any(by) {
+            // One without a limit says so, whoever replaces it.
+            let replaceable = rule.is_named && rule.limit != Limit::Unlimited;
+            if replaceable && self.asks.iter().zip(&parts).any(by) {
                 said.part = Part::Replaced;
             }
         }
@@ -105,7 +122,7 @@ impl<'r> Asks<'r> {
 
     /// Decides, and charges what is admitted.
     #[inline]
-    pub(super) fn decide<C: Clock>(&mut self, charging: Charging, when: When<'_, C>) -> Outcome {
+    pub(super) fn decide(&mut self, charging: Charging, when: CheckTime) -> Outcome {
         // The usual case.
         if let ([ask], [said], Charging::AllOrNothing) = (&mut self.asks[..], &mut self.said[..], charging)
             && said.part == Part::Enforced
@@ -136,12 +153,10 @@ impl<'r> Asks<'r> {
 
     /// How long until all of those that admitted a request which was refused, and counted it all the same, would admit it again.
     #[cold]
-    pub(super) fn wait_besides<C: Clock>(&mut self, when: When<'_, C>) -> Duration {
+    pub(super) fn wait_besides(&mut self, when: CheckTime) -> Duration {
         let admitted = |said: &Decided| said.part == Part::Enforced && said.outcome() == Outcome::Allowed;
-        let waits = self.each(|_| true).filter(|(_, said)| admitted(said)).filter_map(|(ask, _)| {
-            let (limiter, spare) = ask.limiter()?;
-            limiter.look(ask.key.as_str(), ask.cost, spare, when).retry_after()
-        });
+        let waits = self.each(|_| true).filter(|(_, said)| admitted(said));
+        let waits = waits.filter_map(|(ask, _)| ask.looked(ask.cost, when)?.retry_after());
         waits.max().unwrap_or_default()
     }
 
@@ -157,14 +172,16 @@ impl<'r> Asks<'r> {
         self.asks.iter_mut().zip(&mut self.said).filter(move |(_, said)| part(said.part))
     }
 
-    /// Whether there are rules with `quota_mode`, and none has room.
+    /// Whether there are rules with `quota_mode`, and none has room. One that only reports always has.
     pub(super) fn all_quotas_refuse(&self) -> bool {
+        let mut reports = self.asks.iter().zip(&self.said).filter(|(_, said)| said.part == Part::Shadow);
         self.of(Part::Quota).count() > 0
             && self.of(Part::Quota).all(|said| said.outcome() != Outcome::Allowed)
+            && !reports.any(|(ask, _)| is_quota(ask.active))
     }
 
     /// Charges all that are enforced, and of those with `quota_mode` the ones that have room, at least one; or none.
-    fn all_or_nothing<C: Clock>(&mut self, when: When<'_, C>) {
+    fn all_or_nothing(&mut self, when: CheckTime) {
         // One limit alone is charged at once.
         let several = self.each(refuses).count() > 1;
         if several {
@@ -181,7 +198,7 @@ impl<'r> Asks<'r> {
 
     /// Looks again at what was charged and given back. What refused stays what it said: by now it might admit, but nothing is charged
     /// for that.
-    pub(super) fn look_again<C: Clock>(&mut self, when: When<'_, C>) {
+    pub(super) fn look_again(&mut self, when: CheckTime) {
         let admits = |said: &Decided| refuses(said.part) && said.outcome() == Outcome::Allowed;
         for (ask, said) in self.each(|_| true).filter(|(_, said)| admits(said)) {
             ask.look(said, 0, when);
@@ -189,7 +206,7 @@ impl<'r> Asks<'r> {
     }
 
     /// Decides those that only report: they are charged if the request is admitted.
-    pub(super) fn report_only<C: Clock>(&mut self, admitted: bool, when: When<'_, C>) {
+    pub(super) fn report_only(&mut self, admitted: bool, when: CheckTime) {
         for (ask, said) in self.each(|part| part == Part::Shadow) {
             if admitted {
                 ask.charge(said, when);
@@ -200,7 +217,7 @@ impl<'r> Asks<'r> {
     }
 
     /// Looks at all that can refuse; at one that counts what another before it counts too, for the cost of both.
-    pub(super) fn look_together<C: Clock>(&mut self, when: When<'_, C>) {
+    pub(super) fn look_together(&mut self, when: CheckTime) {
         for place in 0..self.asks.len() {
             let (before, rest) = self.asks.split_at_mut(place);
             if let (Some(ask), Some(said)) = (rest.first_mut(), self.said.get_mut(place))
@@ -255,7 +272,7 @@ impl<'r> Asks<'r> {
     }
 
     /// Those that can be taken back first. Whether the request may go.
-    pub(super) fn charge_all<C: Clock>(&mut self, when: When<'_, C>) -> bool {
+    pub(super) fn charge_all(&mut self, when: CheckTime) -> bool {
         for undoes in [true, false] {
             for (ask, said) in self.each(|part| part == Part::Enforced) {
                 if ask.undoes() == undoes {
@@ -276,7 +293,7 @@ impl<'r> Asks<'r> {
     }
 
     /// Takes back what was charged, as far as it can be.
-    pub(super) fn undo<C: Clock>(&mut self, when: When<'_, C>) {
+    pub(super) fn undo(&mut self, when: CheckTime) {
         for (ask, said) in self.each(|_| true) {
             if !std::mem::take(&mut ask.charged) {
                 continue;
@@ -292,7 +309,7 @@ impl<'r> Asks<'r> {
 
     /// The same of what this process counts alone.
     #[cfg(feature = "redis")]
-    pub(super) fn undo_here<C: Clock>(&mut self, when: When<'_, C>) {
+    pub(super) fn undo_here(&mut self, when: CheckTime) {
         for (ask, said) in self.each(|_| true) {
             if let (true, Some(limiter), Some(charge)) = (ask.charged, ask.active.limiter(), &said.decision) {
                 ask.charged = false;
@@ -312,6 +329,13 @@ impl<'r> Asks<'r> {
     pub(super) fn still_count_in(&self, domain: Option<&InForce>) -> bool {
         let mut charged = self.asks.iter().filter(|ask| ask.charged && ask.own.is_none());
         charged.all(|ask| ask.active.counts_in(domain))
+    }
+
+    /// Whether a request has brought a limit along meanwhile, the first of its unit, that counts together with one of these rules.
+    pub(super) fn missed_twin(&self, domain: &InForce) -> bool {
+        let is_in_use = |unit| domain.override_in_use(unit).is_some();
+        let mut alone = self.asks.iter().filter(|ask| ask.own.is_none() && ask.twin.is_none());
+        alone.any(|ask| ask.active.unit.is_some_and(is_in_use))
     }
 
     /// Tells what came of each: of a request of this outcome, whether that is a dry run, and whether all quotas refuse.
@@ -355,12 +379,12 @@ fn part(active: &Active, key: &Key<'_>, index: u32, now_ns: u64, hasher: &Hasher
     let rule = &active.rule;
     let reports_only = || {
         rule.enforced_per_million < MILLION && {
-            let hash = match rule.counted_by {
-                0 => hasher.hash_one((index, now_ns)),
+            let hash = match rule.has_one_counter() {
+                true => hasher.hash_one((index, now_ns)),
                 // The same keys in all processes that share it.
                 #[cfg(feature = "redis")]
-                _ if rule.is_shared() => super::shared::hash(&rule.identity, key.as_str()),
-                _ => hasher.hash_one((&rule.identity, key.as_str())),
+                false if rule.is_shared() => super::shared::hash(&rule.identity, key.as_str()),
+                false => hasher.hash_one((&rule.identity, key.as_str())),
             };
             // The top of the hash as a part of a million.
             let part = (u128::from(hash) * u128::from(MILLION)) >> u64::BITS;
@@ -369,11 +393,16 @@ fn part(active: &Active, key: &Key<'_>, index: u32, now_ns: u64, hasher: &Hasher
     };
     if rule.shadow || reports_only() {
         Part::Shadow
-    } else if rule.quota_mode {
+    } else if is_quota(active) {
         Part::Quota
     } else {
         Part::Enforced
     }
+}
+
+/// Whether it refuses only together with all such rules. What has no limit is no quota.
+fn is_quota(active: &Active) -> bool {
+    active.rule.quota_mode && active.rule.limit != Limit::Unlimited
 }
 
 fn worse(one: Outcome, other: Outcome) -> Outcome {
@@ -496,12 +525,49 @@ impl Ask<'_> {
 
     /// Where it is counted, and how many units are to stay free there; `None` of a rule that counts nothing.
     fn limiter(&self) -> Option<(&Limiter, u64)> {
+        // What a limit of nothing refuses is not counted, unless requests are counted first.
+        self.counter().filter(|_| self.own != Some(0))
+    }
+
+    /// The same, if requests are counted first.
+    fn counter(&self) -> Option<(&Limiter, u64)> {
         let limiter = self.active.limiter()?;
         match self.own {
             None => Some((limiter, limiter.spare)),
-            Some(0) => None,
             Some(own) => Some((limiter, self.active.quota.saturating_sub(own.into()))),
         }
+    }
+
+    /// The units that the other counter of these requests holds.
+    fn elsewhere(&self, when: CheckTime) -> u64 {
+        let Some((limiter, key)) = &self.twin else { return 0 };
+        // A charge comes before this look, on either side: of two that race, at least one sees the other.
+        fence_after_rmw();
+        limiter.generation.look(key.as_str(), when, 0).owed()
+    }
+
+    /// What charging so much would say, of a rule that counts here.
+    fn looked(&self, cost: u64, when: CheckTime) -> Option<Decision> {
+        let (limiter, spare) = self.limiter()?;
+        Some(limiter.look(self.key.as_str(), cost, spare, when).beside(self.elsewhere(when)))
+    }
+
+    /// Charges it if both counters together have room. Two requests, one for each counter, that race for the last units may both
+    /// be refused; both are never admitted.
+    #[cold]
+    fn charge_with_twin(&self, when: CheckTime) -> Option<Decision> {
+        let looked = self.looked(self.cost, when)?;
+        if looked.is_denied() || self.cost == 0 {
+            return Some(looked);
+        }
+        let (limiter, spare) = self.limiter()?;
+        let charge = limiter.charge(self.key.as_str(), self.cost, spare, when);
+        let both = charge.beside(self.elsewhere(when));
+        if charge.is_allowed() && both.is_denied() {
+            let store = limiter.generation.store();
+            store.give_back(self.key.as_str(), when, &charge, charge.charged());
+        }
+        Some(both)
     }
 
     /// The answer of a rule that counts nothing.
@@ -533,20 +599,21 @@ impl Ask<'_> {
     }
 
     #[inline]
-    fn charge<C: Clock>(&mut self, said: &mut Decided, when: When<'_, C>) {
+    fn charge(&mut self, said: &mut Decided, when: CheckTime) {
         said.decision = match self.limiter() {
+            Some(_) if self.twin.is_some() => self.charge_with_twin(when),
             Some((limiter, spare)) => Some(limiter.charge(self.key.as_str(), self.cost, spare, when)),
             None if self.is_shared() => return self.ask_shared(said),
-            None => self.uncounted(when.now_ns),
+            None => self.uncounted(when.ns()),
         };
         self.charged = said.decision.as_ref().is_some_and(|decision| decision.charged() > 0);
     }
 
     /// What charging it would say, if so much is charged besides.
-    fn look<C: Clock>(&mut self, said: &mut Decided, besides: u64, when: When<'_, C>) {
+    fn look(&mut self, said: &mut Decided, besides: u64, when: CheckTime) {
         let cost = if self.cost == 0 { 0 } else { self.cost.saturating_add(besides) };
-        said.decision = match self.limiter() {
-            Some((limiter, spare)) => Some(limiter.look(self.key.as_str(), cost, spare, when)),
+        said.decision = match self.looked(cost, when) {
+            Some(looked) => Some(looked),
             // It is asked once; what it said and was charged for has been taken back.
             #[cfg(feature = "redis")]
             None if self.is_shared() => {
@@ -555,7 +622,7 @@ impl Ask<'_> {
             }
             #[cfg(not(feature = "redis"))]
             None if self.is_shared() => None,
-            None => self.uncounted(when.now_ns),
+            None => self.uncounted(when.ns()),
         };
     }
 
@@ -575,11 +642,11 @@ impl Ask<'_> {
     }
 
     /// Counts it, and judges afterwards.
-    pub(super) fn count<C: Clock>(&mut self, said: &mut Decided, when: When<'_, C>) {
+    pub(super) fn count(&mut self, said: &mut Decided, when: CheckTime) {
         if said.part == Part::Replaced {
             return;
         }
-        match self.limiter() {
+        match self.counter() {
             Some((limiter, spare)) => {
                 // Where limits of requests are counted there is room for any, so all of it is counted.
                 let verb = match self.own {
@@ -587,90 +654,17 @@ impl Ask<'_> {
                     // All but one of the spare units are for what is owed from before.
                     None => Verb::TakeWithin { spare: spare.saturating_sub(1) },
                 };
-                let counted = limiter.count(self.key.as_str(), verb, self.cost, spare, when);
+                let elsewhere = || self.elsewhere(when);
+                let counted = limiter.count(self.key.as_str(), verb, self.cost, spare, when, elsewhere);
                 (said.decision, self.charged) = (Some(counted.decision), counted.charged > 0);
                 self.before = counted.before;
             }
             None if self.is_shared() => self.ask_shared(said),
-            None => said.decision = self.uncounted(when.now_ns),
+            None => said.decision = self.uncounted(when.ns()),
         }
     }
 
     pub(super) fn is_shared(&self) -> bool {
         matches!(self.active.gate, Gate::Shared(_))
     }
-}
-
-/// The answer of a limit of nothing.
-fn blocked(period: Duration, cost: u64, now_ns: u64) -> Decision {
-    let outcome = if cost == 0 { Outcome::Allowed } else { Outcome::Never };
-    let reset_ns = match saturating_nanos(period) {
-        0 => 0,
-        period_ns => period_ns - now_ns % period_ns,
-    };
-    let facts = Facts::Plain { remaining: 0, retry_ns: reset_ns, reset_ns, delay_ns: 0 };
-    Decision::new(outcome, cost, 0, now_ns, facts).uncharged()
-}
-
-impl Limiter {
-    /// Charges a request, if that leaves the spare units free.
-    fn charge<C: Clock>(&self, key: &str, cost: u64, spare: u64, when: When<'_, C>) -> Decision {
-        let generation = &self.generation;
-        if cost == 0 {
-            return self.look(key, 0, spare, when);
-        }
-        if spare == 0 {
-            return generation.act(key, Verb::Check, when, cost);
-        }
-        let decision = generation.act(key, Verb::Within { spare }, when, cost);
-        decision.judged(decision.outcome(), cost, spare, || self.next(key, spare, when))
-    }
-
-    /// What that would be.
-    fn look<C: Clock>(&self, key: &str, cost: u64, spare: u64, when: When<'_, C>) -> Decision {
-        let generation = &self.generation;
-        // A look for nothing is always allowed.
-        let more = if cost == 0 { 0 } else { spare };
-        let decision = generation.look(key, when, cost.saturating_add(more));
-        decision.judged(decision.outcome(), cost, spare, || self.next(key, spare, when))
-    }
-
-    /// Whether there is room for one unit, and when.
-    fn next<C: Clock>(&self, key: &str, spare: u64, when: When<'_, C>) -> Decision {
-        self.generation.look(key, when, spare.saturating_add(1))
-    }
-
-    /// Counts a request first and judges it afterwards, in a store that has room for one unit more than may be in use: whether
-    /// that is taken says that the limit is exceeded, by however much.
-    fn count<C: Clock>(&self, key: &str, verb: Verb, cost: u64, spare: u64, when: When<'_, C>) -> Counted {
-        let generation = &self.generation;
-        let taken = match cost {
-            0 => generation.look(key, when, 0),
-            _ => generation.act(key, verb, when, cost),
-        };
-        let charged = taken.charged();
-        let is_over = taken.remaining() < spare || (cost > 0 && charged < cost);
-        let outcome = match is_over {
-            false => Outcome::Allowed,
-            true if cost > taken.limit().saturating_sub(spare) => Outcome::Never,
-            true => Outcome::Denied,
-        };
-        let judged = match outcome {
-            // When there is room for the request and the spare units.
-            Outcome::Denied => generation.look(key, when, cost.saturating_add(spare)),
-            _ => taken,
-        };
-        let in_use = taken.limit().saturating_sub(taken.remaining());
-        let before = in_use.saturating_sub(charged);
-        let decision = judged.judged(outcome, cost, spare, || self.next(key, spare, when));
-        Counted { decision, charged, before }
-    }
-}
-
-/// What came of counting a request first.
-struct Counted {
-    decision: Decision,
-    charged: u64,
-    /// What was in use before.
-    before: u64,
 }

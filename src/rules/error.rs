@@ -31,6 +31,11 @@ enum Why {
     Rule(Box<Unable>),
     /// Nothing says what to load.
     NoSource,
+    /// There are no rules of a domain; and the nearest that there is, with its file.
+    NoDomain {
+        domain: Box<str>,
+        nearest: Option<(Box<str>, Box<str>)>,
+    },
     /// The system cannot watch files.
     #[cfg(feature = "watch")]
     Watch(Box<str>),
@@ -78,6 +83,11 @@ impl RulesError {
         Self(Why::NoSource)
     }
 
+    pub(super) fn no_domain(domain: &str, nearest: Option<(&str, &str)>) -> Self {
+        let nearest = nearest.map(|(name, file)| (name.into(), file.into()));
+        Self(Why::NoDomain { domain: domain.into(), nearest })
+    }
+
     #[cfg(feature = "watch")]
     pub(super) fn watch(error: &str) -> Self {
         Self(Why::Watch(error.into()))
@@ -109,6 +119,17 @@ impl fmt::Display for RulesError {
             }
             #[cfg(feature = "watch")]
             Why::Watch(error) => write!(f, "the rules' files cannot be watched: {error}"),
+            Why::NoDomain { domain, nearest: Some((name, file)) } => write!(
+                f,
+                "there are no rules of the domain {domain:?}; the nearest is {name:?}, of {file}: name that one, or load a file whose \
+                 domain is {domain:?}"
+            ),
+            Why::NoDomain { domain, nearest: None } => {
+                write!(
+                    f,
+                    "there are no rules of the domain {domain:?}, nor of any other: load a file of it first"
+                )
+            }
             Why::NoSource => {
                 f.write_str("these rules were not read from files: give the new ones to `replace`")
             }

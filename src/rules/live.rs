@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::chosen::{AnyAlgorithm, Chosen, Hasher, Kind, NoStore};
+use super::config::Files;
 use super::error::{RulesError, Unmade};
 use super::overrides::Overrides;
 use super::shared::{Servers, SharedLimiter};
@@ -12,10 +13,12 @@ use super::spec::{self, Charging, Limit, Rule, Unit};
 use super::tree::Tree;
 use super::{Descriptor, Domain};
 use crate::algorithm::{FixedWindow, Gcra, SlidingLog, SlidingWindow, SubWindow};
-use crate::clock::Clock;
+use crate::check_time::CheckTime;
 use crate::quota::{Quota, QuotaError};
 use crate::store::adjustable::{Carry, Generation, Numbered};
-use crate::store::{Capacity, When, WhenFull};
+use crate::store::{Capacity, WhenFull};
+use crate::sync::AtomicU32;
+use crate::sync::Ordering::Relaxed;
 use crate::telemetry::{CheckTimer, Meters};
 
 /// What a compact store of a rule takes, unless the rule says otherwise: eighty thousand busy keys.
@@ -43,6 +46,12 @@ pub(super) struct InForce {
     pub(super) charging: Charging,
     /// A dry run of all its rules.
     pub(super) shadow: bool,
+    /// Where its rules are from.
+    pub(super) files: Files,
+    /// Set by the first request of it since this load.
+    asked: Mark,
+    /// Set by the first request of it under any load: all loads share it.
+    ever_asked: Arc<Mark>,
     tree: Tree,
     rules: Vec<Active>,
     overrides: Arc<Overrides>,
@@ -58,9 +67,36 @@ pub(super) struct Active {
     /// What could pass from full, and in what time so much passes.
     pub(super) quota: u64,
     pub(super) window: Duration,
+    /// The unit of which limits that requests bring along count together with it.
+    pub(super) unit: Option<Unit>,
     /// Whether requests with other keys count apart.
     pub(super) keys_vary: bool,
     pub(super) meters: Arc<Meters>,
+    /// Set by the first request since this load that it applied to.
+    matched: Mark,
+}
+
+/// What any thread sets, and nobody takes back.
+#[derive(Debug, Default)]
+struct Mark(AtomicU32);
+
+impl Mark {
+    /// Sets it, and says whether it was set before.
+    #[inline]
+    fn set(&self) -> bool {
+        let before = self.is_set();
+        // Written once only: all threads read the line.
+        if !before {
+            // Ordering: Relaxed, here and below. A mark publishes nothing but itself.
+            self.0.store(1, Relaxed);
+        }
+        before
+    }
+
+    #[inline]
+    fn is_set(&self) -> bool {
+        self.0.load(Relaxed) != 0
+    }
 }
 
 #[derive(Debug)]
@@ -99,10 +135,13 @@ pub(super) struct Limiter {
 #[derive(Copy, Clone, PartialEq, Debug)]
 struct Made {
     quota: Quota,
+    /// The most that may be in use: the limit of windows, else the burst; 0 of a limit of nothing, which has no quota.
+    most: u64,
     algorithm: spec::Algorithm,
     store: Option<spec::Store>,
     charging: Charging,
-    counted_by: u32,
+    /// By values with their keys, and by keys alone.
+    counted_by: [u32; 2],
 }
 
 impl Numbered for Live {
@@ -131,14 +170,14 @@ impl Live {
     }
 
     /// The rules of these domains, with what clients have used under the rules in force now. Fails as a whole.
-    pub(super) fn after<'c, C: Clock + 'c>(
+    pub(super) fn after(
         &self,
         domains: Vec<Domain>,
         charging: Option<Charging>,
         (hasher, servers): (&Hasher, &Servers),
-        now: impl Fn() -> When<'c, C>,
+        now: impl Fn() -> CheckTime,
     ) -> Result<Self, RulesError> {
-        let begun_ns = now().now_ns;
+        let begun_ns = now().ns();
         let mut made = Vec::with_capacity(domains.len());
         for domain in domains {
             let charging = charging.unwrap_or(domain.charging());
@@ -166,12 +205,12 @@ impl Live {
         Ok(live)
     }
 
-    fn add<C: Clock>(
+    fn add(
         &mut self,
         domain: Domain,
         before: Option<&InForce>,
         (charging, ready): (Charging, Vec<Ready>),
-        when: When<'_, C>,
+        when: CheckTime,
         hasher: &Hasher,
     ) -> Result<(), RulesError> {
         let shadow = domain.is_shadow();
@@ -199,7 +238,21 @@ impl Live {
         self.names.insert(name.clone(), place);
         let overrides = Arc::clone(&self.overrides);
         let timer = CheckTimer::new(&name, TIMED);
-        self.domains.push(InForce { timer, name, charging, shadow, tree, rules, overrides, by_identity });
+        let (asked, ever_asked) = (Mark::default(), before.map(|before| Arc::clone(&before.ever_asked)));
+        let ever_asked = ever_asked.unwrap_or_default();
+        self.domains.push(InForce {
+            name,
+            charging,
+            shadow,
+            files,
+            asked,
+            ever_asked,
+            tree,
+            rules,
+            overrides,
+            timer,
+            by_identity,
+        });
         Ok(())
     }
 
@@ -218,6 +271,11 @@ impl Live {
 }
 
 impl InForce {
+    /// The same, if a request ever brought one along.
+    pub(super) fn override_in_use(&self, unit: Unit) -> Option<&Active> {
+        self.overrides.at(Overrides::place(unit))
+    }
+
     /// The rule in a place that was found here.
     pub(super) fn active(&self, rule: u32) -> Option<&Active> {
         self.rules.get(rule as usize).or_else(|| self.overrides.at(rule))
@@ -233,6 +291,32 @@ impl InForce {
         let found = self.tree.find(descriptor.entries(), descriptor.tier_name()).rules();
         // There are never so many.
         found.filter_map(|place| u32::try_from(place).ok())
+    }
+
+    /// Notes that a request asks it.
+    #[inline]
+    pub(super) fn note_asked(&self) {
+        if !self.asked.set() {
+            self.ever_asked.set();
+        }
+    }
+
+    /// The rule in a place that was found here, which is noted.
+    #[inline]
+    pub(super) fn matched(&self, rule: u32) -> Option<&Active> {
+        let active = self.active(rule)?;
+        active.matched.set();
+        Some(active)
+    }
+
+    /// Whether a request has asked it, under this load or one before.
+    pub(super) fn was_asked(&self) -> bool {
+        self.ever_asked.is_set()
+    }
+
+    /// Its rules that applied to no request since this load; none before the first request.
+    pub(super) fn unmatched(&self) -> impl Iterator<Item = &Active> {
+        self.rules.iter().filter(|active| self.asked.is_set() && !active.matched.is_set())
     }
 
     pub(super) fn rules(&self) -> &[Active] {
@@ -266,7 +350,13 @@ impl Active {
             Limit::Quota { quota, .. } => (quota.limit(), quota.period()),
         };
         let keys_vary = rule.metric.levels.iter().any(|level| level.contains('*'));
-        Self { rule, gate, quota, window, keys_vary, meters }
+        let is_fixed = match (&gate, &rule.limit) {
+            (Gate::Limited(_), Limit::Quota { algorithm, .. }) => *algorithm == spec::Algorithm::FixedWindow,
+            (Gate::Limited(_), Limit::Blocked { .. }) => true,
+            _ => false,
+        };
+        let unit = Unit::of(window).filter(|_| is_fixed && !rule.shares_counters());
+        Self { rule, gate, quota, window, unit, keys_vary, meters, matched: Mark::default() }
     }
 
     /// Whether the rules that are in force now count for this one where it does.
@@ -306,7 +396,7 @@ impl Active {
 }
 
 impl Ready {
-    fn gate<C: Clock>(self, when: When<'_, C>) -> Result<Gate, NoStore> {
+    fn gate(self, when: CheckTime) -> Result<Gate, NoStore> {
         Ok(match self {
             Self::Done(gate) => gate,
             Self::After { last, store, spare, made } => {
@@ -326,14 +416,22 @@ fn ready(
     (hasher, servers): (&Hasher, &Servers),
 ) -> Result<Ready, Unmade> {
     let last_shared = last.and_then(Active::shared);
-    let last = last.and_then(Active::last_limiter).filter(|last| last.made.counted_by == rule.counted_by);
-    let (quota, algorithm, store) = match rule.limit {
-        Limit::Quota { quota, algorithm, store } => (quota, algorithm, store),
-        Limit::Blocked { period } => return Ok(Ready::Done(Gate::Blocked { period, last: last.cloned() })),
+    let counted_by = [rule.counted_by, rule.counted_by_key];
+    let last = last.and_then(Active::last_limiter).filter(|last| last.made.counted_by == counted_by);
+    let (quota, most, algorithm, store) = match rule.limit {
+        Limit::Quota { quota, algorithm, store } if algorithm.has_burst() => {
+            (quota, quota.burst_size(), algorithm, store)
+        }
+        Limit::Quota { quota, algorithm, store } => (quota, quota.limit(), algorithm, store),
+        Limit::Blocked { period } => match Quota::try_new(1, period) {
+            // Whether any was refused is counted, for looks.
+            Ok(quota) if charging == Charging::CountFirst => (quota, 0, spec::Algorithm::FixedWindow, None),
+            _ => return Ok(Ready::Done(Gate::Blocked { period, last: last.cloned() })),
+        },
         Limit::Unlimited => return Ok(Ready::Done(Gate::Unlimited(last.cloned()))),
     };
     let store = store.filter(|store| !matches!(store, spec::Store::Redis(_)) || !servers.alone());
-    let made = Made { quota, algorithm, store, charging, counted_by: rule.counted_by };
+    let made = Made { quota, most, algorithm, store, charging, counted_by };
     if let Some(spec::Store::Redis(how)) = store {
         if !servers.knows_how() {
             return Err(Unmade::NoServer);
@@ -355,9 +453,9 @@ fn ready(
         let generation = Arc::new(Generation::first(store));
         Ready::Done(Gate::Limited(Limiter { generation, spare, made }))
     };
-    let chosen = algorithm.build(with_more(&quota, algorithm, tells)?)?;
+    let chosen = algorithm.build(made.with_more(tells)?)?;
     let Some(last) = last else {
-        return Ok(of(make(rule.counted_by, store, chosen, hasher)?, tells));
+        return Ok(of(make(rule, store, chosen, hasher)?, tells));
     };
     let before = last.generation.store();
     if let Some(same) = before.with_limit_of(&chosen).filter(|_| last.made.store == store) {
@@ -365,17 +463,17 @@ fn ready(
     }
     // What is used stays used, also beyond the new limit; with room for that in the store, windows forget it at their end as they
     // forget all.
-    let most = made.most();
     let owed =
-        last.made.most().saturating_add(if last.generation.is_taking_over(now_ns) { last.spare } else { 0 });
+        last.made.most.saturating_add(if last.generation.is_taking_over(now_ns) { last.spare } else { 0 });
     let spare = tells.max(owed.min(algorithm.most_room(most)).saturating_sub(most));
-    let roomy = with_more(&quota, algorithm, spare)
+    let roomy = made
+        .with_more(spare)
         .and_then(|quota| algorithm.build(quota))
         .map_err(NoStore::from)
-        .and_then(|chosen| make(rule.counted_by, store, chosen, hasher));
+        .and_then(|chosen| make(rule, store, chosen, hasher));
     let (fresh, spare) = match roomy {
         Ok(fresh) => (fresh, spare),
-        Err(_) => (make(rule.counted_by, store, chosen, hasher)?, tells),
+        Err(_) => (make(rule, store, chosen, hasher)?, tells),
     };
     Ok(if before.carries() && fresh.carries() {
         Ready::After { last: Arc::clone(&last.generation), store: fresh, spare, made }
@@ -385,18 +483,14 @@ fn ready(
 }
 
 impl Made {
-    /// The most that may be in use.
-    fn most(&self) -> u64 {
-        if self.algorithm.has_burst() { self.quota.burst_size() } else { self.quota.limit() }
-    }
-}
-
-/// A quota with room for so many units more: of the limit for windows, which have no other room, and else of the burst.
-fn with_more(quota: &Quota, algorithm: spec::Algorithm, more: u64) -> Result<Quota, QuotaError> {
-    if algorithm.has_burst() {
-        quota.try_burst(quota.burst_size().saturating_add(more))
-    } else {
-        Quota::try_new(quota.limit().saturating_add(more), quota.period())
+    /// A quota with room for so many units more: of the limit for windows, which have no other room, and else of the burst.
+    fn with_more(&self, more: u64) -> Result<Quota, QuotaError> {
+        let room = self.most.saturating_add(more);
+        if self.algorithm.has_burst() {
+            self.quota.try_burst(room)
+        } else {
+            Quota::try_new(room, self.quota.period())
+        }
     }
 }
 
@@ -408,13 +502,13 @@ fn refill_time(quota: &Quota) -> Duration {
 }
 
 fn make(
-    counted_by: u32,
+    rule: &Rule,
     store: Option<spec::Store>,
     algorithm: AnyAlgorithm,
     hasher: &Hasher,
 ) -> Result<Chosen, NoStore> {
     let kind = match store {
-        _ if counted_by == 0 => Kind::Direct,
+        _ if rule.has_one_counter() => Kind::Direct,
         Some(spec::Store::Compact(capacity)) => Kind::Compact(capacity),
         Some(spec::Store::Keyed { max_keys }) => Kind::Keyed(max_keys.map(|max| (max, WhenFull::Forget))),
         Some(spec::Store::Sketch(capacity)) => Kind::Sketch(capacity),

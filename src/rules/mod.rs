@@ -23,6 +23,9 @@
 //! # Ok::<(), tollgate::rules::RulesError>(())
 //! ```
 //!
+//! Rules count in fixed windows unless they name an algorithm, as Envoy's service does. Limiters that are made in code default to GCRA
+//! ([`RateLimiter::new`](crate::RateLimiter::new)).
+//!
 //! [The guide](crate::guide::rules) has the language. A request that several rules apply to is charged to all of them or to none,
 //! as by [`check_all`](crate::check_all), unless the file says `charging: count-first`.
 //!
@@ -40,12 +43,15 @@
 mod answer;
 #[cfg(feature = "redis")]
 mod awaited;
+mod charge;
 mod chosen;
 mod config;
 mod decide;
 mod descriptors;
 mod error;
+mod in_use;
 mod live;
+mod load_report;
 #[cfg(all(test, tollgate_loom))]
 mod models;
 mod overrides;
@@ -72,6 +78,7 @@ use self::decide::{Asks, Observers};
 pub use self::descriptors::{Added, Descriptors};
 pub use self::error::RulesError;
 use self::live::{Active, InForce, Live};
+pub use self::load_report::{Change, ChangeKind, Difference, LoadReport};
 pub use self::request::Descriptor;
 use self::request::Key;
 #[cfg(feature = "redis")]
@@ -80,10 +87,11 @@ use self::shared::Servers;
 pub use self::spec::{Algorithm, Charging, Limit, Metric, Mode, OnFailure, Rule, Shared, Store, Unit};
 #[cfg(feature = "watch")]
 pub use self::watch::Watcher;
+use crate::check_time::CheckTime;
 use crate::clock::{Clock, QuantaClock, Timestamp};
 use crate::decision::{Decision, Outcome};
 use crate::store::adjustable::Published;
-use crate::store::verb::{Store as _, When};
+use crate::store::verb::Store as _;
 use crate::sync::{Loaded, fence_after_rmw};
 use crate::telemetry::{Counts, DeniedKey, Reading, RefusalLog, ReloadCounts, Reloads, TopDenied};
 
@@ -129,6 +137,8 @@ struct Loading {
     #[cfg(feature = "watch")]
     seen: Vec<Option<u64>>,
     last_error: Option<RulesError>,
+    /// Domains that layers were made for.
+    required: Vec<Box<str>>,
 }
 
 #[derive(Copy, Clone, Debug, Default)]
@@ -136,6 +146,7 @@ struct Options {
     merge_domains: bool,
     shadow: bool,
     charging: Option<Charging>,
+    allow_removals: bool,
 }
 
 /// Sets what is optional about rules; made by [`Rules::builder`].
@@ -204,6 +215,14 @@ impl<C> RulesBuilder<C> {
     /// Whether several files may have rules of one domain. Default: no, that is an error.
     pub fn merge_domains(mut self, merge: bool) -> Self {
         self.options.merge_domains = merge;
+        self
+    }
+
+    /// Whether a load may remove a domain that is in use, or leave it without any rule; its requests are then limited by nothing.
+    /// Default: no, such a load fails, and the rules stay. A domain is in use once a layer was made for it,
+    /// [`Rules::require_domain`] was called, or a request has asked it.
+    pub fn allow_removals(mut self, allow: bool) -> Self {
+        self.options.allow_removals = allow;
         self
     }
 
@@ -310,7 +329,8 @@ impl<C: Clock> RulesBuilder<C> {
 impl<C: Clock> Rules<C> {
     /// Decides a request that says this of itself, and charges it: to all rules that apply, or none.
     ///
-    /// A domain without rules, and descriptors that no rule applies to, allow.
+    /// A domain without rules allows, as do descriptors that no rule applies to. Call [`Rules::require_domain`] once, so that the domain is there and
+    /// stays.
     ///
     /// # Rules that are shared
     /// This never waits for an async client. **A rule with `store: redis, mode: atomic` is then not asked**: it decides by its
@@ -329,7 +349,7 @@ impl<C: Clock> Rules<C> {
     /// Envoy's protocol has to say 1 where a request's `hits_addend` is 0, and 0 where a descriptor's is.)
     #[must_use = "an answer that nobody reads limits nothing"]
     pub fn check_n(&self, domain: &str, descriptors: &[Descriptor<'_>], hits: u64) -> Answer {
-        self.decide(domain, descriptors, hits, When::read(&self.clock))
+        self.decide(domain, descriptors, hits, CheckTime::read(&self.clock))
     }
 
     /// [`Rules::check_n`] at a time that the caller says. If rules are loaded in between, use [`Rules::replace_at`].
@@ -341,22 +361,23 @@ impl<C: Clock> Rules<C> {
         hits: u64,
         now: Timestamp,
     ) -> Answer {
-        self.decide(domain, descriptors, hits, When::given(&self.clock, now))
+        self.decide(domain, descriptors, hits, CheckTime::given(now))
     }
 
-    fn decide(&self, name: &str, descriptors: &[Descriptor<'_>], hits: u64, when: When<'_, C>) -> Answer {
+    fn decide(&self, name: &str, descriptors: &[Descriptor<'_>], hits: u64, when: CheckTime) -> Answer {
         loop {
             let live = self.live.load();
             let Some((place, domain)) = live.domain(name) else {
                 return self.unknown(live);
             };
             let mut asks = Asks::default();
-            asks.find(domain, descriptors, hits, when.now_ns, &self.hasher);
+            asks.find(domain, descriptors, hits, when.ns(), &self.hasher);
             let outcome = domain.timer.time(|| asks.decide(domain.charging, when));
             if asks.charged() {
                 fence_after_rmw();
-                if !self.live.is_present(&live)
-                    && !asks.still_count_in(self.live.load().domain(name).map(|(_, domain)| domain))
+                if asks.missed_twin(domain)
+                    || (!self.live.is_present(&live)
+                        && !asks.still_count_in(self.live.load().domain(name).map(|(_, domain)| domain)))
                 {
                     asks.undo(when);
                     continue;
@@ -379,7 +400,7 @@ impl<C: Clock> Rules<C> {
         asks: &mut Asks<'_>,
         outcome: Outcome,
         descriptors: &[Descriptor<'_>],
-        when: When<'_, C>,
+        when: CheckTime,
     ) -> ((Outcome, bool, bool), Duration) {
         let shadow = self.options.shadow || domain.shadow;
         let came_of_it = (outcome, shadow, asks.all_quotas_refuse());
@@ -433,7 +454,7 @@ impl<C: Clock> Rules<C> {
     /// What was charged in this process.
     fn refund_local(&self, descriptors: &[Descriptor<'_>], answer: &Answer) {
         let Some(domain) = self.refundable(answer) else { return };
-        let when = When::read(&self.clock);
+        let when = CheckTime::read(&self.clock);
         let live = self.live.load();
         let now = live.domain(&domain.name).map(|(_, domain)| domain);
         for (descriptor, active, _, charge) in charges(domain, descriptors, answer) {
@@ -462,10 +483,12 @@ impl<C: Clock> Rules<C> {
     /// # Memory
     /// A rule that changed keeps its old states, from which keys are taken over as they come, until it changes again.
     ///
+    /// Says what has changed.
+    ///
     /// # Errors
-    /// If a file cannot be read or is wrong, or these rules were not read from files. Then nothing is changed, and the failure is
-    /// counted.
-    pub fn reload(&self) -> Result<(), RulesError> {
+    /// If a file cannot be read or is wrong; if a domain that is [in use](RulesBuilder::allow_removals) would be removed or left
+    /// without any rule; if these rules were not read from files. Then nothing is changed, and the failure is counted.
+    pub fn reload(&self) -> Result<LoadReport, RulesError> {
         self.load(|loading| {
             if loading.files.is_empty() {
                 return Err(RulesError::no_source());
@@ -483,7 +506,7 @@ impl<C: Clock> Rules<C> {
     ///
     /// # Errors
     /// As [`Rules::reload`].
-    pub fn replace(&self, configs: impl IntoIterator<Item = Config>) -> Result<(), RulesError> {
+    pub fn replace(&self, configs: impl IntoIterator<Item = Config>) -> Result<LoadReport, RulesError> {
         self.load(|_| Ok(configs.into_iter().collect()))
     }
 
@@ -496,37 +519,42 @@ impl<C: Clock> Rules<C> {
         &self,
         configs: impl IntoIterator<Item = Config>,
         now: Timestamp,
-    ) -> Result<(), RulesError> {
-        self.load_at(|| When::given(&self.clock, now), |_| Ok(configs.into_iter().collect()))
+    ) -> Result<LoadReport, RulesError> {
+        self.load_at(|| CheckTime::given(now), |_| Ok(configs.into_iter().collect()))
     }
 
     fn load(
         &self,
         read: impl FnOnce(&mut Loading) -> Result<Vec<Config>, RulesError>,
-    ) -> Result<(), RulesError> {
-        self.load_at(|| When::read(&self.clock), read)
+    ) -> Result<LoadReport, RulesError> {
+        self.load_at(|| CheckTime::read(&self.clock), read)
     }
 
-    fn load_at<'s>(
-        &'s self,
-        now: impl Fn() -> When<'s, C>,
+    fn load_at(
+        &self,
+        now: impl Fn() -> CheckTime,
         read: impl FnOnce(&mut Loading) -> Result<Vec<Config>, RulesError>,
-    ) -> Result<(), RulesError> {
+    ) -> Result<LoadReport, RulesError> {
         let mut loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         let last = self.live.load();
         let next = read(&mut loading).and_then(|configs| {
             let hash = Config::hash_of(&configs);
+            let removals = self.refused_removals(&last, &loading, &configs);
             let domains = Domain::merge(configs, self.options.merge_domains)?;
+            if !removals.is_empty() {
+                return Err(ConfigError::of(removals).into());
+            }
             let next = last.after(domains, self.options.charging, (&self.hasher, &self.servers), now)?;
             Ok((next, hash))
         });
         match next {
             Ok((next, hash)) => {
                 let rules = next.domains().map(|domain| domain.rules().len()).sum::<usize>();
+                let report = LoadReport::between(&last, &next);
                 self.live.publish(Arc::new(next));
                 self.reloads.loaded_from(u32::try_from(rules).unwrap_or(u32::MAX), hash);
                 loading.last_error = None;
-                Ok(())
+                Ok(report)
             }
             Err(error) => {
                 self.reloads.failed(&error);

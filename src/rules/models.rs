@@ -2,10 +2,12 @@
 
 use std::sync::OnceLock;
 
+use crate::check_time::CheckTime;
 use crate::sync::Arc;
 use crate::sync::thread;
 
 use super::*;
+use crate::store::verb::Verb;
 use crate::sync::explore;
 
 /// Time stands still.
@@ -44,7 +46,10 @@ fn bucket() -> Config {
 }
 
 fn rules() -> Arc<Shared> {
-    Arc::new(Rules::builder().clock(Still).load([window()]).expect("a model's rules are right"))
+    let mut rules = Rules::builder().clock(Still).load([window()]).expect("a model's rules are right");
+    // Each exploration finds keys in the same places.
+    rules.hasher = Hasher::with_seeds(1, 2, 3, 4);
+    Arc::new(rules)
 }
 
 fn check(rules: &Shared) -> bool {
@@ -57,9 +62,9 @@ fn check_carelessly(rules: &Shared) -> bool {
     let (_, domain) = live.domain("d").expect("there are rules");
     let entries = [("a", "x")];
     let descriptors = [Descriptor::new(&entries)];
-    let when = When::read(&rules.clock);
+    let when = CheckTime::read(&rules.clock);
     let mut asks = Asks::default();
-    asks.find(domain, &descriptors, 1, when.now_ns, &rules.hasher);
+    asks.find(domain, &descriptors, 1, when.ns(), &rules.hasher);
     asks.decide(domain.charging, when) == Outcome::Allowed
 }
 
@@ -96,4 +101,49 @@ fn a_rule_that_stays_is_charged_once() {
         assert!(checker.join().unwrap(), "a load that changes nothing denies nobody");
         assert!(!check(&rules), "and forgets nothing");
     });
+}
+
+fn check_with_own_limit(rules: &Shared) -> bool {
+    rules.check("d", &[Descriptor::new(&[("a", "x")]).limit(1, Unit::Day)]).is_allowed()
+}
+
+/// Looks at both counters before it charges, and not afterwards.
+fn check_without_a_second_look(rules: &Shared, descriptor: &Descriptor<'_>) -> bool {
+    let live = rules.live.load();
+    let (_, domain) = live.domain("d").expect("there are rules");
+    let when = CheckTime::read(&rules.clock);
+    let mut asks = Asks::default();
+    asks.find(domain, std::slice::from_ref(descriptor), 1, when.ns(), &rules.hasher);
+    asks.look_together(when);
+    asks.outcome() == Outcome::Allowed
+        && asks.each(|_| true).all(|(ask, _)| {
+            let limiter = ask.active.limiter().expect("it counts");
+            limiter.generation.act(ask.key.as_str(), Verb::Check, when, 1).is_allowed()
+        })
+}
+
+/// What two threads are admitted, one of them by a limit of its own.
+fn admitted_beside_own_limit(check: fn(&Shared) -> bool, own: fn(&Shared) -> bool) {
+    let rules = rules();
+    let other = Arc::clone(&rules);
+    let checker = thread::spawn(move || check(&other));
+    let here = own(&rules);
+    let admitted = u32::from(here) + u32::from(checker.join().unwrap());
+    assert!(admitted <= 1, "the rule and the request's own limit are one counter: {admitted}");
+}
+
+#[test]
+fn rule_and_request_limit_are_one_counter() {
+    explore(2, || admitted_beside_own_limit(check, check_with_own_limit));
+}
+
+#[test]
+#[should_panic(expected = "are one counter")]
+fn control_without_a_second_look_both_are_admitted() {
+    let check = |rules: &Shared| check_without_a_second_look(rules, &Descriptor::new(&[("a", "x")]));
+    let own = |rules: &Shared| {
+        let entries = [("a", "x")];
+        check_without_a_second_look(rules, &Descriptor::new(&entries).limit(1, Unit::Day))
+    };
+    explore(2, move || admitted_beside_own_limit(check, own));
 }

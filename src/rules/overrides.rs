@@ -2,7 +2,8 @@
 //!
 //! A request may say its own limit (`limit` of Envoy's descriptors), which comes before the file's. It counts by domain, entries and
 //! unit, not by the limit, so requests of one client that say different limits share one counter: that has room for any, and each
-//! request is judged by what it says.
+//! request is judged by what it says. Envoy's service has one counter for these and for the file's rule; here a rule that counts in
+//! windows of the same unit, by all values, looks into this counter, and this one into the rule's.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -66,12 +67,19 @@ fn rule(unit: Unit) -> Option<Rule> {
         enforced_per_million: 1_000_000,
         replaces: Vec::new(),
         counted_by: u32::MAX,
-        metric: Metric { levels: vec![name.into()], with_value: 0 },
+        counted_by_key: 0,
+        metric: Metric { levels: vec![name.into()], ..Metric::default() },
         line: 0,
     })
 }
 
 impl Unit {
+    /// The unit of so long a period.
+    pub(super) fn of(period: Duration) -> Option<Self> {
+        use Unit::{Day, Hour, Minute, Month, Second, Week, Year};
+        [Second, Minute, Hour, Day, Week, Month, Year].into_iter().find(|unit| unit.period() == period)
+    }
+
     /// How long it is. A month has 30 days, and a year 365.
     #[must_use]
     pub const fn period(self) -> Duration {

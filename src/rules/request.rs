@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::live::Active;
-use super::spec::Unit;
+use super::spec::{Rule, Unit};
 
 /// What one request says of itself to be matched with rules: a list of keys and values, in order. A request has one or more.
 ///
@@ -50,7 +50,8 @@ impl<'a> Descriptor<'a> {
     /// the same.
     ///
     /// Requests of the same keys, values and unit share a counter, whatever limits they say. The last hundred thousand such are
-    /// kept for each unit.
+    /// kept for each unit. The file's rule for these keys and values counts together with them if it is a `fixed-window` of this unit
+    /// that this process counts by all values; see [the guide](crate::guide::rules).
     #[must_use]
     pub const fn limit(mut self, requests: u32, unit: Unit) -> Self {
         self.limit = Some((requests, unit));
@@ -86,18 +87,31 @@ pub(super) enum Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// What a request is counted by under a rule of a domain.
+    /// What a request is counted by under a rule of a domain, or by the limit that it brings along.
     pub(super) fn of(domain: &str, descriptor: &Descriptor<'a>, active: &Active) -> Self {
         match descriptor.own_limit() {
-            Some(_) => Self::of_all(domain, descriptor.entries()),
-            None => Self::new(descriptor.entries(), active.rule.counted_by, active.keys_vary),
+            Some(_) => Self::of_request(domain, descriptor),
+            None => Self::of_rule(descriptor, active),
         }
     }
 
-    /// The values of the entries of which a bit is set, and their keys too where those vary.
-    fn new(entries: &'a [(&'a str, &'a str)], counted_by: u32, keys_vary: bool) -> Self {
-        let counted = || (0..u32::BITS).zip(entries).filter(move |(bit, _)| counted_by >> bit & 1 == 1);
-        match counted_by.count_ones() {
+    /// What a request is counted by under a rule.
+    pub(super) fn of_rule(descriptor: &Descriptor<'a>, active: &Active) -> Self {
+        let Rule { counted_by, counted_by_key, .. } = active.rule;
+        Self::new(descriptor.entries(), [counted_by, counted_by_key], active.keys_vary)
+    }
+
+    /// The values of the entries of which a bit is set in the first mask, and their keys too where those vary; of those in the second the
+    /// keys alone.
+    fn new(
+        entries: &'a [(&'a str, &'a str)],
+        [counted_by, counted_by_key]: [u32; 2],
+        keys_vary: bool,
+    ) -> Self {
+        let is_set = |mask: u32, bit: u32| mask >> bit & 1 == 1;
+        let counted =
+            || (0..u32::BITS).zip(entries).filter(move |(bit, _)| is_set(counted_by | counted_by_key, *bit));
+        match (counted_by | counted_by_key).count_ones() {
             0 => Self::Whole(""),
             1 if !keys_vary => Self::Whole(counted().next().map_or("", |(_, (_, value))| value)),
             _ => {
@@ -106,22 +120,24 @@ impl<'a> Key<'a> {
                 let length =
                     counted().map(|(_, (key, value))| of(value) + if keys_vary { of(key) } else { 0 }).sum();
                 let mut joined = String::with_capacity(length);
-                for (_, (key, value)) in counted() {
+                for (bit, (key, value)) in counted() {
                     if keys_vary {
                         push(&mut joined, key);
                     }
-                    push(&mut joined, value);
+                    if is_set(counted_by, bit) {
+                        push(&mut joined, value);
+                    }
                 }
                 Self::Joined(joined)
             }
         }
     }
 
-    /// A domain with the keys and values of all entries.
-    fn of_all(domain: &str, entries: &[(&str, &str)]) -> Self {
+    /// What a request is counted by under the limit that it brings along: the domain, with the keys and values of all entries.
+    pub(super) fn of_request(domain: &str, descriptor: &Descriptor<'_>) -> Self {
         let mut joined = String::new();
         push(&mut joined, domain);
-        for (key, value) in entries {
+        for (key, value) in descriptor.entries() {
             push(&mut joined, key);
             push(&mut joined, value);
         }
@@ -147,7 +163,7 @@ mod tests {
     use super::*;
 
     fn key(entries: &[(&str, &str)], counted_by: u32) -> String {
-        Key::new(entries, counted_by, false).as_str().to_owned()
+        Key::new(entries, [counted_by, 0], false).as_str().to_owned()
     }
 
     #[test]
@@ -158,7 +174,8 @@ mod tests {
         assert_eq!(key(&[("a", "x"), ("b", "1:y")], 0b11), "1:x3:1:y");
         let long = "ü".repeat(200);
         assert_eq!(key(&[("a", &long), ("b", ""), ("c", "z")], 0b111), format!("400:{long}0:1:z"));
-        assert_eq!(Key::new(&[("a", "x")], 1, true).as_str(), "1:a1:x");
+        assert_eq!(Key::new(&[("a", "x")], [1, 0], true).as_str(), "1:a1:x");
+        assert_eq!(Key::new(&[("a", "x"), ("b", "y")], [0b10, 0b01], true).as_str(), "1:a1:b1:y");
         assert_eq!(key(&[("a", "x")], 0b1000), "", "a level that the request does not have");
     }
 }

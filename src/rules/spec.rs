@@ -1,5 +1,6 @@
 //! What a rule says, once it has been read and checked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{Capacity, Quota};
@@ -30,6 +31,8 @@ pub struct Rule {
     /// Which of the request's entries have a counter of their own by key and value, the first entry in the lowest bit. None: all
     /// requests share one.
     pub counted_by: u32,
+    /// Which others have a counter of their own by key alone: those with `share_threshold` and a `*` in their key.
+    pub counted_by_key: u32,
     /// How its metrics are called.
     pub metric: Metric,
     /// Where it stands, from 1.
@@ -37,6 +40,17 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Whether all requests share one counter.
+    pub(super) const fn has_one_counter(&self) -> bool {
+        self.counted_by | self.counted_by_key == 0
+    }
+
+    /// Whether requests of different keys or values share a counter: `share_threshold`.
+    pub(super) fn shares_counters(&self) -> bool {
+        let wild = self.metric.levels.iter().map(|level| level.contains('*'));
+        (0..u32::BITS).zip(wild).any(|(bit, is_wild)| is_wild && self.counted_by >> bit & 1 == 0)
+    }
+
     /// Whether processes share it: `store: redis`.
     #[must_use]
     pub const fn is_shared(&self) -> bool {
@@ -70,7 +84,8 @@ pub enum Limit {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// `fixed-window`, aligned to the Unix epoch, as Envoy's service counts: the default.
+    /// `fixed-window`, aligned to the Unix epoch, as Envoy's service counts: the default of rules. In code the default is
+    /// [`Gcra`](crate::Gcra).
     #[default]
     FixedWindow,
     /// `gcra`.
@@ -169,9 +184,11 @@ pub enum Charging {
 pub struct Metric {
     /// Each level's key, with the value if it was written in the file; the pattern for wildcards. After them, for tiers and for
     /// several limits of one descriptor, which of them it is.
-    pub levels: Vec<Box<str>>,
+    pub levels: Vec<Arc<str>>,
     /// Levels that show the request's own key and value instead, the first in the lowest bit.
     pub with_value: u32,
+    /// Whether these show an empty value too, as `key_`: by `detailed_metric` without `share_threshold`.
+    pub with_empty_value: bool,
 }
 
 /// Envoy's units.

@@ -21,7 +21,7 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use self::bell::{Bell, Woken};
 use self::places::Places;
-use super::{Rules, RulesError};
+use super::{LoadReport, Rules, RulesError};
 use crate::clock::Clock;
 
 /// How long until what could not be watched is tried again.
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Watcher {
 }
 
 impl<C: Clock + Send + Sync + 'static> Rules<C> {
-    /// Loads the rules again whenever their files change, and calls `loaded` with how that went.
+    /// Loads the rules again whenever their files change, and calls `loaded` with how that went: what has changed, or why nothing has.
     ///
     /// Changes that follow each other within a fifth of a second are one; files that go on changing are loaded every two seconds.
     /// Only contents count: to read a file, touch it or write the same again is no change. What has changed since the files were
@@ -96,14 +96,14 @@ impl<C: Clock + Send + Sync + 'static> Rules<C> {
     /// # std::fs::write(&path, "{ domain: d, descriptors: [] }")?;
     /// let rules = Arc::new(Rules::read(&path)?);
     /// let _watcher = Rules::watch(&rules, |loaded| match loaded {
-    ///     Ok(()) => println!("limits are loaded"),
+    ///     Ok(report) => println!("limits are loaded: {report}"),
     ///     Err(error) => eprintln!("limits are as before: {error}"),
     /// })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn watch(
         this: &Arc<Self>,
-        loaded: impl FnMut(Result<(), RulesError>) + Send + 'static,
+        loaded: impl FnMut(Result<LoadReport, RulesError>) + Send + 'static,
     ) -> Result<Watcher, RulesError> {
         let files = this.loading.lock().unwrap_or_else(PoisonError::into_inner).files.clone();
         if files.is_empty() {
@@ -124,7 +124,7 @@ impl<C: Clock + Send + Sync + 'static> Rules<C> {
 
 impl<C: Clock> Rules<C> {
     /// [`Rules::reload`], if the files are not what they were when they were read last, whatever came of it.
-    fn reload_if_changed(&self) -> Option<Result<(), RulesError>> {
+    fn reload_if_changed(&self) -> Option<Result<LoadReport, RulesError>> {
         let changed = {
             let loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
             seen(&loading.files) != loading.seen
@@ -150,7 +150,7 @@ pub(super) fn seen(files: &[PathBuf]) -> Vec<Option<u64>> {
 fn run<C: Clock>(
     rules: &Weak<Rules<C>>,
     mut follower: Follower,
-    mut loaded: impl FnMut(Result<(), RulesError>),
+    mut loaded: impl FnMut(Result<LoadReport, RulesError>),
 ) {
     // A panic has been reported by its hook, and must not end the watching.
     let mut tell = |result| drop(catch_unwind(AssertUnwindSafe(|| loaded(result))));

@@ -18,7 +18,6 @@
 mod bloom;
 #[cfg(feature = "std")]
 mod count_min;
-mod doorkeeper;
 #[cfg(feature = "std")]
 mod error;
 #[cfg(feature = "std")]
@@ -35,15 +34,14 @@ pub(crate) mod window;
 pub use self::bloom::Bloom;
 #[cfg(feature = "std")]
 pub use self::count_min::CountMin;
-pub(crate) use self::doorkeeper::Doorkeeper;
 #[cfg(feature = "std")]
 pub use self::error::SketchError;
 #[cfg(feature = "std")]
 pub use self::in_flight::{Full, Guard, InFlight, OwnedGuard};
 #[cfg(feature = "std")]
 pub use self::rate::{Rate, RateBuilder, RateComponents};
-pub(crate) use self::tat::Cells;
 pub use self::tat::TatSketch;
+pub(crate) use self::tat::{Cells, end, left};
 #[cfg(feature = "std")]
 pub use self::top::{CutText, SampledTopKeys, TopKey, TopKeys, TopSample};
 

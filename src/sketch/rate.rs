@@ -20,8 +20,8 @@ pub use self::builder::RateBuilder;
 pub use self::components::RateComponents;
 use self::counts::{Counts, Seen};
 use super::SketchError;
+use crate::check_time::CheckTime;
 use crate::clock::{Clock, QuantaClock, Timestamp};
-use crate::latest::{Clocked, Time};
 
 /// Counts events of any number of keys by windows of time, in constant memory: how many in this window, and
 /// at which rate in the last.
@@ -52,16 +52,16 @@ use crate::latest::{Clocked, Time};
 /// late.
 ///
 /// # Times that step back
-/// Threads' clocks may differ. A *given* time ([`observe_at`](Self::observe_at)) may be behind an earlier
-/// one: events that are more than a window late count in the window that is the latest where the key's
-/// counters are. If the *clock* steps back by two windows or more, or given times by more than half the
-/// [range](#range), counting begins anew: the counts of windows that are in the future then are replaced.
+/// Threads' clocks may differ, and times may be given ([`observe_at`](Self::observe_at)) and read in turn. An event that is more
+/// than a window late counts in the window that is the latest where the key's counters are. A time that is behind the
+/// newest by more than two windows (or a second, if that is longer) counts as of two windows behind it. If such times
+/// go on for a second (or a window, if that is longer) and no other call brings a newer one, the newest time was
+/// wrong: counting begins again at theirs.
 ///
 /// # Range
 /// A word of counters knows its window by 16 bits or more. A key whose counters nobody touched for just 2¹⁶
 /// windows (18 hours of one-second windows, and never less than a minute) finds its old counts in place of
-/// none, for a window. Half the range is also how long a thread may be held up between its clock and its
-/// count.
+/// none, for a window.
 ///
 /// # Keys that clients choose
 /// The default hasher has a secret, so clients cannot choose keys that share counters but by trying them out.
@@ -198,26 +198,26 @@ impl<C: Clock, H> Rate<C, H> {
     /// key.
     #[inline]
     pub fn observe_hash(&self, hash: u64, events: u64) -> u64 {
-        self.counts.observe(hash, &Clocked(&self.clock), events).count
+        self.counts.observe(hash, || CheckTime::read(&self.clock), events).count
     }
 
     /// [`Rate::observe_at`] for the key with this hash.
     #[inline]
     pub fn observe_hash_at(&self, hash: u64, events: u64, now: Timestamp) -> u64 {
-        self.counts.observe(hash, &self.counts.given(&self.clock, now.as_nanos()), events).count
+        self.counts.observe(hash, || CheckTime::given(now), events).count
     }
 
     /// [`Rate::components`] of the key with this hash.
     pub fn components_hash(&self, hash: u64) -> RateComponents {
-        self.look(hash, &Clocked(&self.clock))
+        self.look(hash, CheckTime::read(&self.clock))
     }
 
     /// [`Rate::components_at`] of the key with this hash.
     pub fn components_hash_at(&self, hash: u64, now: Timestamp) -> RateComponents {
-        self.look(hash, &self.counts.given(&self.clock, now.as_nanos()))
+        self.look(hash, CheckTime::given(now))
     }
 
-    fn look(&self, hash: u64, time: &impl Time) -> RateComponents {
+    fn look(&self, hash: u64, time: CheckTime) -> RateComponents {
         let Seen { previous, current, passed_ns } = self.counts.look(hash, time);
         let window_ns = self.counts.window_ns();
         #[expect(clippy::cast_precision_loss, reason = "a share, rounded in the sixteenth digit")]

@@ -16,8 +16,9 @@
 //! could land in the old store after its key was looked up there, and be lost. So whoever charges looks afterwards whether its
 //! generation is still the present one, and if not decides anew. Both write and then look, with a fence in between: the charge,
 //! then the generation; the generation (which whoever seeds has seen), then the charge. So at least one sees the other: the
-//! charge is in the seed, or is made again; sometimes both, which is against the client: a request that was under way may be
-//! charged twice, or be denied for its own charge.
+//! charge is in the seed, or is made again. Before it is made again the old one is given back. Both happen only if another thread
+//! looked the key up between the charge and its return, or if the old store gives nothing back (queues, logs,
+//! [`Overflow::Inherit`](crate::Overflow::Inherit)). That is against the client: the request is charged twice, or denied for its own charge.
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -25,8 +26,8 @@ mod models;
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
-use super::verb::{Carries, Inherit, ManyKeys, Rebuild, Store, Verb, When, answers_are_tickets};
-use crate::clock::Clock;
+use super::verb::{Carries, Inherit, ManyKeys, Rebuild, Store, Verb, answers_are_tickets};
+use crate::check_time::CheckTime;
 use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError, Reason};
 use crate::sync::{AtomicU64, Loaded, Mutex, Ordering, Swap, fence_after_rmw, full_fence};
@@ -46,6 +47,19 @@ use crate::sync::{AtomicU64, Loaded, Mutex, Ordering, Swap, fence_after_rmw, ful
 ///
 /// A key that owes nothing is new under any of them: it has the whole new burst. Parts of units are rounded against the client.
 /// For window algorithms the burst is the limit.
+///
+/// # Bursts that go down and up again
+/// A smaller burst and then the old one again forgive a key up to the difference, each time. Of a burst of 40, then 20, then 40:
+///
+/// | | forgiven in each cycle |
+/// |---|---|
+/// | as is | debts of up to 20 units; larger ones stay |
+/// | proportional | nothing |
+/// | additive | up to 20 units |
+/// | used | up to 20 units, of debts above 20 |
+///
+/// So a client that knows when the quota changes is admitted up to 20 units more in each cycle. If the burst changes often, use
+/// [`Carry::Proportional`]; or change the rate alone, which forgives nothing.
 ///
 /// # Examples
 /// ```
@@ -76,7 +90,8 @@ pub enum Carry {
     Additive,
     /// Nobody owes anything.
     Reset,
-    /// As many units are used as before, at most the new burst.
+    /// As many units are used as before, at most the new burst: the rest of a larger debt is forgiven (see
+    /// [above](Carry#bursts-that-go-down-and-up-again)).
     Used,
 }
 
@@ -134,19 +149,24 @@ impl<S: Carries> Generation<S> {
     }
 
     /// The one after this one, in force from `when` on. What keys owe is carried over.
-    pub(crate) fn next<C: Clock>(
+    pub(crate) fn next(
         self: &Arc<Self>,
         store: S,
         carry: Carry,
-        when: When<'_, C>,
+        when: CheckTime,
     ) -> Result<Self, QuotaError> {
-        let at_ns = when.now_ns;
+        let at_ns = when.ns();
         let from = if carry == Carry::Reset {
             None
         } else {
             let last = match &self.from {
-                Some(past) if self.asks(past, at_ns) && self.take_over_all(past, when) => {
-                    Arc::new(self.alone())
+                Some(past) if self.asks(past, at_ns) => {
+                    if self.take_over_all(past, when) {
+                        Arc::new(self.alone())
+                    } else {
+                        self.inherit_most(past, at_ns);
+                        self.pruned(at_ns)
+                    }
                 }
                 _ => self.pruned(at_ns),
             };
@@ -221,6 +241,18 @@ impl<S: Carries> Generation<S> {
         }
     }
 
+    /// Takes notice of the most that a key owes at `now_ns` that was not looked up here since the last change, if that is more
+    /// than the burst. For the generation after this one asks no older one for it.
+    fn inherit_most(&self, past: &Past<S>, now_ns: u64) {
+        // A charge of the last generation that is not seen here sees this generation, and is made again.
+        full_fence();
+        let (last, store) = (&past.last.held, &self.held.store);
+        // Ordering: Acquire; pairs with `owes`.
+        let most = last.most_owed.load(Ordering::Acquire);
+        let owed = past.carry.owed(most, last.store.burst(), store.burst());
+        self.owes(store.left(past.at_ns, owed, now_ns), store.burst());
+    }
+
     /// Whether any key can still owe something from before.
     #[inline]
     fn asks(&self, past: &Past<S>, now_ns: u64) -> bool {
@@ -245,12 +277,12 @@ impl<S: Carries> Generation<S> {
 
     /// Takes over what a key owes that has no state here yet. A refusal, if there is no room for it.
     #[inline]
-    fn take_over<Q: ?Sized, C: Clock>(&self, key: &Q, when: When<'_, C>) -> Option<Decision>
+    fn take_over<Q: ?Sized>(&self, key: &Q, when: CheckTime) -> Option<Decision>
     where
         S: Inherit<Q>,
     {
         match &self.from {
-            Some(past) if self.asks(past, when.now_ns) && !self.held.store.holds(key) => {
+            Some(past) if self.asks(past, when.ns()) && !self.held.store.holds(key) => {
                 self.seed(past, key, when)
             }
             _ => None,
@@ -259,13 +291,7 @@ impl<S: Carries> Generation<S> {
 
     /// Decides and charges. Whoever charged must look afterwards whether it still is the present one.
     #[inline]
-    pub(crate) fn act<Q: ?Sized, C: Clock>(
-        &self,
-        key: &Q,
-        verb: Verb,
-        when: When<'_, C>,
-        cost: u64,
-    ) -> Decision
+    pub(crate) fn act<Q: ?Sized>(&self, key: &Q, verb: Verb, when: CheckTime, cost: u64) -> Decision
     where
         S: Inherit<Q>,
     {
@@ -282,7 +308,7 @@ impl<S: Carries> Generation<S> {
     }
 
     /// Decides, and charges nothing.
-    pub(crate) fn look<Q: ?Sized, C: Clock>(&self, key: &Q, when: When<'_, C>, cost: u64) -> Decision
+    pub(crate) fn look<Q: ?Sized>(&self, key: &Q, when: CheckTime, cost: u64) -> Decision
     where
         S: Inherit<Q>,
     {
@@ -293,11 +319,11 @@ impl<S: Carries> Generation<S> {
     }
 
     #[cold]
-    fn seed<Q: ?Sized, C: Clock>(&self, past: &Past<S>, key: &Q, when: When<'_, C>) -> Option<Decision>
+    fn seed<Q: ?Sized>(&self, past: &Past<S>, key: &Q, when: CheckTime) -> Option<Decision>
     where
         S: Inherit<Q>,
     {
-        let then = When { now_ns: past.at_ns, past: true, ..when };
+        let then = CheckTime::from_ns(past.at_ns);
         // Not deeper than `MOST_PENDING`.
         if let Some(refusal) = past.last.take_over(key, then) {
             return Some(refusal);
@@ -323,8 +349,8 @@ impl<S: Carries> Generation<S> {
     }
 
     /// The same for all keys at once, if they can be listed; then the past need not be asked any more.
-    fn take_over_all<C: Clock>(&self, past: &Past<S>, when: When<'_, C>) -> bool {
-        let then = When { now_ns: past.at_ns, past: true, ..when };
+    fn take_over_all(&self, past: &Past<S>, when: CheckTime) -> bool {
+        let then = CheckTime::from_ns(past.at_ns);
         // Not deeper than `MOST_PENDING`.
         if let Some(older) = &past.last.from
             && past.last.asks(older, past.at_ns)
@@ -345,8 +371,11 @@ impl<S: Carries> Generation<S> {
 /// the present one: some nanoseconds more than without.
 ///
 /// # Consistency
-/// Every request is decided by one quota, the old or the new one. No charge is lost in a change; one that was under way may be
-/// made twice, or deny the very request that made it. A charge that was made under an old quota is not given back any more
+/// Every request is decided by one quota, the old or the new one. No charge is lost in a change. A check that a change overtakes
+/// gives its charge back and is decided again. If another thread looks the key up in between, or if the store gives nothing back
+/// (queues, logs, [`Overflow::Inherit`](crate::Overflow::Inherit)), the key keeps both charges, or the request is denied for its
+/// own. That can happen once for each check that is under way at a change: two threads that checked without a pause left 7 to 380
+/// such units in 40,000 changes. A charge that was made under an old quota is not given back any more
 /// ([`refund`](crate::RateLimiter::refund)).
 ///
 /// # Examples
@@ -422,11 +451,11 @@ impl<S: Rebuild> Adjustable<S> {
     }
 
     /// Puts another quota in force.
-    pub(crate) fn set_quota<'c, C: Clock + 'c>(
+    pub(crate) fn set_quota(
         &self,
         quota: &Quota,
         carry: Carry,
-        now: impl FnOnce() -> When<'c, C>,
+        now: impl FnOnce() -> CheckTime,
     ) -> Result<(), QuotaError> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let last = Arc::clone(&*self.present.load());
@@ -453,7 +482,7 @@ impl<S: Carries + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
     answers_are_tickets!(Q);
 
     #[inline]
-    fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
+    fn act(&self, key: &Q, verb: Verb, when: CheckTime, cost: u64) -> Decision {
         loop {
             let generation = self.present.load();
             let decision = generation.act(key, verb, when, cost);
@@ -465,14 +494,16 @@ impl<S: Carries + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
             if self.present.is_present(&generation) {
                 return decision;
             }
+            // Else the key would be taken over with this charge, which is made again.
+            let _ = generation.held.store.give_back(key, when, &decision, decision.cost());
         }
     }
 
-    fn look<C: Clock>(&self, key: &Q, when: When<'_, C>, cost: u64) -> Decision {
+    fn look(&self, key: &Q, when: CheckTime, cost: u64) -> Decision {
         self.present.load().look(key, when, cost)
     }
 
-    fn give_back<C: Clock>(&self, key: &Q, when: When<'_, C>, charge: &Decision, units: u64) -> u64 {
+    fn give_back(&self, key: &Q, when: CheckTime, charge: &Decision, units: u64) -> u64 {
         let Held { number, store, .. } = &*self.present.load().held;
         if charge.generation() != truncated(*number) {
             return 0;
@@ -515,13 +546,12 @@ mod tests {
         let clock = ManualClock::new(Timestamp::from_secs(1_000));
         let store = Adjustable::new(Direct::new(Gcra::new(Quota::per_hour(2).burst(1))));
         clock.advance(Duration::from_secs(10));
-        store.set_quota(&Quota::per_hour(1), Carry::AsIs, || When::read(&clock)).unwrap();
+        store.set_quota(&Quota::per_hour(1), Carry::AsIs, || CheckTime::read(&clock)).unwrap();
         clock.advance(Duration::from_secs(10));
-        let before =
-            When { clock: &clock, now_ns: Timestamp::from_secs(1_005).as_nanos(), given: false, past: false };
+        let before = CheckTime::given(Timestamp::from_secs(1_005));
         let charge = Store::<()>::act(&store, &(), Verb::Check, before, 1);
         assert!(charge.is_allowed() && charge.at() < Timestamp::from_secs(1_010));
-        assert_eq!(Store::<()>::give_back(&store, &(), When::read(&clock), &charge, 1), 1);
+        assert_eq!(Store::<()>::give_back(&store, &(), CheckTime::read(&clock), &charge, 1), 1);
     }
 
     /// Bucket4j's table, and debts beyond the burst.

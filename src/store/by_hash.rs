@@ -2,7 +2,7 @@
 
 use core::hash::Hash;
 
-use crate::clock::Clock;
+use crate::check_time::CheckTime;
 use crate::decision::Decision;
 
 /// A store that keeps no keys, but finds them by a 64-bit hash: [`Compact`](crate::Compact) and
@@ -16,23 +16,17 @@ pub trait ByHash {
     /// The hash of a key.
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64;
 
-    /// Decides and charges by a clock.
-    fn charge(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision;
+    /// Decides and charges at a time that is asked for once the key's memory is.
+    fn charge(&self, hash: u64, time: impl FnOnce() -> CheckTime, cost: u64) -> Decision;
 
-    /// Decides and charges at the time that the caller says.
-    fn charge_at(&self, hash: u64, clock: &impl Clock, now_ns: u64, cost: u64) -> Decision;
-
-    /// Decides by a clock.
-    fn peek(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision;
-
-    /// Decides at the time that the caller says.
-    fn peek_at(&self, hash: u64, clock: &impl Clock, now_ns: u64, cost: u64) -> Decision;
+    /// Decides without charging.
+    fn peek(&self, hash: u64, time: CheckTime, cost: u64) -> Decision;
 
     /// Decides each of `requests`, a hash and a cost, in order and at one time, and hands the decisions over.
     fn charge_each(
         &self,
         requests: impl Iterator<Item = (u64, u64)>,
-        clock: &impl Clock,
+        time: CheckTime,
         decided: impl FnMut(Decision),
     );
 

@@ -5,9 +5,9 @@ use core::fmt;
 use crossbeam_utils::CachePadded;
 
 use super::state::{self, Admission, Ask, Dead, State};
-use super::verb::{Carries, Inherit, Rebuild, Store, Verb, When};
+use super::verb::{Carries, Inherit, Rebuild, Store, Verb};
 use crate::algorithm::{Algorithm, Gcra};
-use crate::clock::Clock;
+use crate::check_time::CheckTime;
 use crate::decision::{Decision, Outcome};
 use crate::quota::{Quota, QuotaError};
 
@@ -76,8 +76,8 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
     fn approach(&self, _key: &Q) {}
 
     #[inline(always)]
-    fn prepare<C: Clock>(&self, _key: &Q, (): (), when: When<'_, C>, cost: u64) -> Admission {
-        match self.state.prepare(&self.algorithm, when.now_ns, cost) {
+    fn prepare(&self, _key: &Q, (): (), when: CheckTime, cost: u64) -> Admission {
+        match self.state.prepare(&self.algorithm, when.ns(), cost) {
             Ok(admission) => admission,
             Err(Dead) => unreachable!("nothing kills the state of a direct store"),
         }
@@ -89,32 +89,32 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
     }
 
     #[inline(always)]
-    fn exchange<C: Clock>(&self, _when: When<'_, C>, ticket: &Admission) -> bool {
+    fn exchange(&self, _when: CheckTime, ticket: &Admission) -> bool {
         self.state.exchange(&self.algorithm, ticket)
     }
 
     #[inline(always)]
-    fn charged<C: Clock>(&self, _when: When<'_, C>, ticket: &Admission, _cost: u64) -> Decision {
+    fn charged(&self, _when: CheckTime, ticket: &Admission, _cost: u64) -> Decision {
         ticket.decision
     }
 
     #[inline(always)]
-    fn uncharged<C: Clock>(&self, when: When<'_, C>, ticket: &Admission, _cost: u64) -> Decision {
-        self.state.uncharged(&self.algorithm, ticket, when.now_ns)
+    fn uncharged(&self, when: CheckTime, ticket: &Admission, _cost: u64) -> Decision {
+        self.state.uncharged(&self.algorithm, ticket, when.ns())
     }
 
     #[inline]
-    fn act<C: Clock>(&self, _key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
-        self.by(verb, when.now_ns, cost)
+    fn act(&self, _key: &Q, verb: Verb, when: CheckTime, cost: u64) -> Decision {
+        self.by(verb, when.ns(), cost)
     }
 
-    fn look<C: Clock>(&self, _key: &Q, when: When<'_, C>, cost: u64) -> Decision {
-        self.peek(when.now_ns, cost)
+    fn look(&self, _key: &Q, when: CheckTime, cost: u64) -> Decision {
+        self.peek(when.ns(), cost)
     }
 
-    fn give_back<C: Clock>(&self, _key: &Q, when: When<'_, C>, charge: &Decision, units: u64) -> u64 {
+    fn give_back(&self, _key: &Q, when: CheckTime, charge: &Decision, units: u64) -> u64 {
         // A state that is never killed.
-        self.state.give_back(&self.algorithm, when.now_ns, charge, units).unwrap_or(0)
+        self.state.give_back(&self.algorithm, when.ns(), charge, units).unwrap_or(0)
     }
 
     fn undoes(&self) -> bool {
@@ -127,14 +127,18 @@ impl<A: Algorithm> Carries for Direct<A> {
         state::paid_in_ns(&self.algorithm, at_ns, units)
     }
 
+    fn left(&self, at_ns: u64, units: u64, now_ns: u64) -> u64 {
+        state::left(&self.algorithm, at_ns, units, now_ns)
+    }
+
     fn burst(&self) -> u64 {
         state::burst(&self.algorithm)
     }
 
-    fn carry_all<C: Clock>(
+    fn carry_all(
         &self,
         into: &Self,
-        _when: When<'_, C>,
+        _when: CheckTime,
         at_ns: u64,
         owed: &dyn Fn(&Decision) -> (u64, u64),
     ) -> bool {
@@ -169,7 +173,7 @@ impl<A: Algorithm, Q: ?Sized> Inherit<Q> for Direct<A> {
         self.state.is_used()
     }
 
-    fn seed<C: Clock>(&self, _key: &Q, _when: When<'_, C>, at_ns: u64, units: u64) -> Option<Decision> {
+    fn seed(&self, _key: &Q, _when: CheckTime, at_ns: u64, units: u64) -> Option<Decision> {
         let _ = self.by(Verb::Seed, at_ns, units);
         None
     }

@@ -10,7 +10,6 @@ pub(crate) mod keyed;
 #[cfg(feature = "std")]
 pub(crate) mod sketch;
 pub(crate) mod state;
-mod timed;
 pub(crate) mod verb;
 
 #[cfg(feature = "std")]
@@ -23,4 +22,4 @@ pub use self::direct::Direct;
 pub use self::keyed::{Keyed, Lookup, WhenFull};
 #[cfg(feature = "std")]
 pub use self::sketch::{Saturation, Sketch};
-pub(crate) use self::verb::{ManyKeys, Rebuild, Store, Verb, When};
+pub(crate) use self::verb::{ManyKeys, Rebuild, Store, Verb};

@@ -96,6 +96,13 @@ pub(crate) fn paid_in_ns<A: Algorithm>(algorithm: &A, at_ns: u64, units: u64) ->
     }
 }
 
+/// What a new key owes at `now_ns` of `units` that were charged to it at `at_ns`.
+pub(crate) fn left<A: Algorithm>(algorithm: &A, at_ns: u64, units: u64, now_ns: u64) -> u64 {
+    let state = State::fresh(algorithm.tail_len());
+    let seeded = state.act(&Ask { algorithm, verb: Verb::Seed, now_ns: at_ns, cost: units });
+    seeded.and_then(|_| state.peek(algorithm, now_ns.max(at_ns), 0)).map_or(0, |left| algorithm.owed(&left))
+}
+
 impl Admission {
     /// Nothing is written.
     pub(super) const fn refused(decision: Decision) -> Self {

@@ -1,6 +1,6 @@
 //! What can be asked of a store for a key.
 
-use crate::clock::{Clock, Timestamp};
+use crate::check_time::CheckTime;
 use crate::decision::{Decision, Outcome};
 use crate::quota::{Quota, QuotaError};
 
@@ -34,41 +34,6 @@ pub enum Verb {
     },
 }
 
-/// The time as of which a store decides.
-#[derive(Debug)]
-pub struct When<'c, C> {
-    /// The limiter's clock.
-    pub(crate) clock: &'c C,
-    /// In nanoseconds.
-    pub(crate) now_ns: u64,
-    /// Whether the caller said so, rather than a clock.
-    pub(crate) given: bool,
-    /// Whether it is the end of a store that is only looked at.
-    pub(crate) past: bool,
-}
-
-impl<C> Clone for When<'_, C> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<C> Copy for When<'_, C> {}
-
-impl<'c, C: Clock> When<'c, C> {
-    /// Now.
-    #[inline]
-    pub(crate) fn read(clock: &'c C) -> Self {
-        Self { clock, now_ns: clock.now().as_nanos(), given: false, past: false }
-    }
-
-    /// At the time that the caller says.
-    #[inline]
-    pub(crate) fn given(clock: &'c C, now: Timestamp) -> Self {
-        Self { clock, now_ns: now.as_nanos(), given: true, past: false }
-    }
-}
-
 /// A store that can be asked for keys of type `Q`. Public in a private module: sealed.
 ///
 /// [`Direct`](crate::Direct) takes any key for the same.
@@ -85,34 +50,28 @@ pub trait Store<Q: ?Sized> {
     fn approach(&self, key: &Q) -> Self::Place;
 
     /// Looks at what [`Verb::Check`] would decide, and charges nothing yet.
-    fn prepare<C: Clock>(
-        &self,
-        key: &Q,
-        place: Self::Place,
-        when: When<'_, C>,
-        cost: u64,
-    ) -> Self::Ticket<'_>;
+    fn prepare(&self, key: &Q, place: Self::Place, when: CheckTime, cost: u64) -> Self::Ticket<'_>;
 
     /// What that would be.
     fn outcome(ticket: &Self::Ticket<'_>) -> Outcome;
 
     /// Charges what was prepared, if nothing has changed since; false if it was not charged.
-    fn exchange<C: Clock>(&self, when: When<'_, C>, ticket: &Self::Ticket<'_>) -> bool;
+    fn exchange(&self, when: CheckTime, ticket: &Self::Ticket<'_>) -> bool;
 
     /// The answer once that was done.
-    fn charged<C: Clock>(&self, when: When<'_, C>, ticket: &Self::Ticket<'_>, cost: u64) -> Decision;
+    fn charged(&self, when: CheckTime, ticket: &Self::Ticket<'_>, cost: u64) -> Decision;
 
     /// The answer if it is not done: what would have been decided, with the figures as they stand.
-    fn uncharged<C: Clock>(&self, when: When<'_, C>, ticket: &Self::Ticket<'_>, cost: u64) -> Decision;
+    fn uncharged(&self, when: CheckTime, ticket: &Self::Ticket<'_>, cost: u64) -> Decision;
 
     /// Decides and charges.
-    fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision;
+    fn act(&self, key: &Q, verb: Verb, when: CheckTime, cost: u64) -> Decision;
 
     /// What [`Verb::Check`] would decide, uncharged.
-    fn look<C: Clock>(&self, key: &Q, when: When<'_, C>, cost: u64) -> Decision;
+    fn look(&self, key: &Q, when: CheckTime, cost: u64) -> Decision;
 
     /// Takes back what is still owed of up to `units` of a charge: how many units.
-    fn give_back<C: Clock>(&self, key: &Q, when: When<'_, C>, charge: &Decision, units: u64) -> u64;
+    fn give_back(&self, key: &Q, when: CheckTime, charge: &Decision, units: u64) -> u64;
 
     /// Whether charges can be taken back whatever was charged since.
     fn undoes(&self) -> bool;
@@ -122,6 +81,9 @@ pub trait Store<Q: ?Sized> {
 pub trait Carries: Sized {
     /// The time in which `units`, charged to a new key at `at_ns`, are paid, in nanoseconds.
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64;
+
+    /// What a new key owes at `now_ns` of `units` that were charged to it at `at_ns`.
+    fn left(&self, at_ns: u64, units: u64, now_ns: u64) -> u64;
 
     /// The most that is ever admitted at once.
     fn burst(&self) -> u64;
@@ -134,10 +96,10 @@ pub trait Carries: Sized {
 
     /// Charges what `owed` says of each key's answer as of `at_ns`, and as of when, to the same key in another store, if that has
     /// none of it. False if keys cannot be listed, or there is no room for some.
-    fn carry_all<C: Clock>(
+    fn carry_all(
         &self,
         into: &Self,
-        when: When<'_, C>,
+        when: CheckTime,
         at_ns: u64,
         owed: &dyn Fn(&Decision) -> (u64, u64),
     ) -> bool;
@@ -161,7 +123,7 @@ pub trait Inherit<Q: ?Sized>: Store<Q> {
     fn knew(&self, key: &Q) -> bool;
 
     /// Charges `units` as of `at_ns` to a key that has no state here; else nothing. A refusal, if there is no room for the key.
-    fn seed<C: Clock>(&self, key: &Q, when: When<'_, C>, at_ns: u64, units: u64) -> Option<Decision>;
+    fn seed(&self, key: &Q, when: CheckTime, at_ns: u64, units: u64) -> Option<Decision>;
 }
 
 /// A store of many keys. Public in a private module: sealed.
@@ -180,7 +142,7 @@ macro_rules! answers_are_tickets {
 
         fn approach(&self, _key: &$key) {}
 
-        fn prepare<C: Clock>(&self, key: &$key, (): (), when: When<'_, C>, cost: u64) -> Decision {
+        fn prepare(&self, key: &$key, (): (), when: CheckTime, cost: u64) -> Decision {
             Store::look(self, key, when, cost)
         }
 
@@ -188,15 +150,15 @@ macro_rules! answers_are_tickets {
             ticket.outcome()
         }
 
-        fn exchange<C: Clock>(&self, _when: When<'_, C>, _ticket: &Decision) -> bool {
+        fn exchange(&self, _when: CheckTime, _ticket: &Decision) -> bool {
             false
         }
 
-        fn charged<C: Clock>(&self, _when: When<'_, C>, ticket: &Decision, _cost: u64) -> Decision {
+        fn charged(&self, _when: CheckTime, ticket: &Decision, _cost: u64) -> Decision {
             *ticket
         }
 
-        fn uncharged<C: Clock>(&self, _when: When<'_, C>, ticket: &Decision, _cost: u64) -> Decision {
+        fn uncharged(&self, _when: CheckTime, ticket: &Decision, _cost: u64) -> Decision {
             *ticket
         }
     };

@@ -4,7 +4,7 @@ use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, SharedStri
 
 use super::clean::clean;
 #[cfg(feature = "redis")]
-use super::gauges::{BREAKER_STATE, PARTITIONED};
+use super::gauges::{BREAKER_STATE, PARTITIONED, SERVER_EVICTS};
 use super::gauges::{
     DEBT_DENIALS, ERROR, EVICTIONS, FALSE_DENIAL, FALSE_POSITIVE, KEYS, Reading, Readings, SLOTS,
 };
@@ -18,6 +18,8 @@ const CHECK_DURATION: &str = "tollgate_check_duration_seconds";
 const RELOADS: &str = "tollgate_reload_total";
 const LAST_SUCCESS: &str = "tollgate_reload_last_success_timestamp_seconds";
 const RULES: &str = "tollgate_rules";
+#[cfg(feature = "rules")]
+const UNMATCHED: &str = "tollgate_rules_unmatched";
 const CONFIG_HASH: &str = "tollgate_config_hash";
 #[cfg(feature = "tower")]
 const WITHOUT_KEY: &str = "tollgate_requests_without_key_total";
@@ -206,6 +208,9 @@ pub fn publish(name: &str, limiter: &(impl Readings + ?Sized)) {
 /// in a domain, of which [`Config::warnings`](crate::rules::Config::warnings) and
 /// [`Domain::warnings`](crate::rules::Domain::warnings) tell, one is seen: give each a name of its own.
 ///
+/// And of each domain, how many of its rules have applied to no request since the last load, although it was asked
+/// ([`Rules::unmatched`](crate::rules::Rules::unmatched)).
+///
 /// # Complexity
 /// As [`Rules::readings`](crate::rules::Rules::readings).
 #[cfg(feature = "rules")]
@@ -213,6 +218,10 @@ pub fn publish_rules<C: crate::Clock>(rules: &crate::rules::Rules<C>) {
     rules.readings(|domain, rule, readings| {
         let (domain, rule) = (value(domain), value(rule));
         publish_readings(readings, || rule_labels(&domain, &rule));
+    });
+    rules.for_each_unmatched(|domain, rules| {
+        let domain = Label::new("domain", value(domain));
+        gauge(UNMATCHED, vec![domain]).set(u32::try_from(rules).unwrap_or(u32::MAX));
     });
 }
 
@@ -273,8 +282,20 @@ pub fn describe() {
             Unit::Count,
             "0: the shared state is asked; 1: one request asks it; 2: it is not asked",
         ),
+        #[cfg(feature = "redis")]
+        (
+            SERVER_EVICTS,
+            Unit::Count,
+            "1 if the server says that it evicts keys when its memory is full, and limits with them",
+        ),
         (LAST_SUCCESS, Unit::Seconds, "When rules were last loaded, in Unix time"),
         (RULES, Unit::Count, "Rules in force"),
+        #[cfg(feature = "rules")]
+        (
+            UNMATCHED,
+            Unit::Count,
+            "Rules that applied to no request since the last load, though their domain was asked",
+        ),
         (CONFIG_HASH, Unit::Count, "A hash of the files of rules in force: other where the rules are"),
     ];
     with_recorder(|recorder| {

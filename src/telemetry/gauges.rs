@@ -39,6 +39,8 @@ pub(super) const FALSE_DENIAL: &str = "tollgate_sketch_false_denial_estimate";
 pub(crate) const PARTITIONED: &str = "tollgate_partitioned";
 #[cfg(feature = "redis")]
 pub(crate) const BREAKER_STATE: &str = "tollgate_breaker_state";
+#[cfg(feature = "redis")]
+pub(crate) const SERVER_EVICTS: &str = "tollgate_server_evicts";
 
 /// A limiter that says how full it is.
 ///

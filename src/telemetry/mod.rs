@@ -30,6 +30,7 @@
 //! | `tollgate_reload_total` | `result` | loads of rules: `success`, `error` |
 //! | `tollgate_reload_last_success_timestamp_seconds` | | when rules were last loaded, in Unix time |
 //! | `tollgate_rules` | | rules in force |
+//! | `tollgate_rules_unmatched` | `domain` | rules that have applied to no request since the last load, although the domain was asked (`publish_rules`) |
 //! | `tollgate_config_hash` | | a hash of the files of rules in force: processes with the same rules show the same number |
 //! | `tollgate_requests_without_key_total` | `outcome` | requests that a layer found no key in: `refused`, `allowed`, `shared` |
 //! | `tollgate_sync_duration_seconds` | `limiter` | how long calls to the shared state take, answered or not |
@@ -67,7 +68,7 @@ pub use self::facade::{describe, publish};
 #[cfg(feature = "rules")]
 pub(crate) use self::gauges::readings_of;
 #[cfg(feature = "redis")]
-pub(crate) use self::gauges::{BREAKER_STATE, PARTITIONED};
+pub(crate) use self::gauges::{BREAKER_STATE, PARTITIONED, SERVER_EVICTS};
 pub use self::gauges::{Reading, Readings};
 pub use self::log::{Level, Refusal, RefusalLog};
 pub use self::meters::{Counts, Event, Meters};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use http::{Extensions, HeaderName, HeaderValue, header};
 use ipnet::{IpNet, Ipv4Net};
 
-use super::forwarded::{FromRight, Syntax, embedded, known, node};
 use super::{Head, Key};
+use crate::forwarded::{FromRight, Syntax, embedded, known, node};
 
 /// The address at the other end of a connection, as an extension of a request; [`ClientIp`] looks for it, and servers put it there.
 ///

@@ -4,25 +4,26 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue, Method};
 
 use super::Head;
 
 /// By what requests are told apart: those with equal keys share a limit.
 ///
-/// Implemented by [`ClientIp`](super::ClientIp), [`Header`], [`Route`], [`Global`], by closures `Fn(Head<'_>) -> Option<K>`, and by
-/// pairs of these: a pair has a key where both have.
+/// Implemented by [`ClientIp`](super::ClientIp), [`Header`], [`Route`], [`Global`], by closures `Fn(Head<'_>) -> Option<K>`
+/// ([`key_fn`] infers their types), and by pairs of these: a pair has a key where both have.
 ///
 /// # Examples
 /// ```
-/// use tollgate::tower::{ClientIp, Head, Key};
+/// use tollgate::tower::{ClientIp, Key, key_fn};
 ///
 /// #[derive(Clone)]
 /// struct Tenant(u64);
 ///
 /// fn keyed<X: Key>(_: X) {}
-/// keyed(|head: Head<'_>| head.extensions().get::<Tenant>().map(|tenant| tenant.0));
-/// keyed((ClientIp::peer(), |head: Head<'_>| Some(head.method().clone())));
+/// keyed(key_fn(|head| head.extensions().get::<Tenant>().map(|tenant| tenant.0)));
+/// keyed((ClientIp::peer(), key_fn(|head| Some(head.method().clone()))));
 /// ```
 pub trait Key: Send + Sync + 'static {
     /// The key's type.
@@ -41,6 +42,14 @@ pub trait Key: Send + Sync + 'static {
     /// What a request without a key has none of, for the answer to it and those who look into why: *This request has no …*. Clients read
     /// it. Default: a text that says nothing about the server.
     fn what(&self) -> Option<Cow<'_, str>> {
+        None
+    }
+
+    /// How the client of a request without a key should authenticate: the value of `WWW-Authenticate` in an answer of status 401.
+    /// `None` if credentials would not help; then the answer is status 403. Default: `None`.
+    /// [`RateLimitLayer::challenge`](super::RateLimitLayer::challenge) overrides it.
+    fn challenge(&self, head: Head<'_>) -> Option<HeaderValue> {
+        let _ = head;
         None
     }
 }
@@ -74,6 +83,32 @@ impl<X: Key, Y: Key> Key for (X, Y) {
             (one, other) => one.or(other),
         }
     }
+
+    /// That of the first key that is missing.
+    fn challenge(&self, head: Head<'_>) -> Option<HeaderValue> {
+        if self.0.key(head).is_none() { self.0.challenge(head) } else { self.1.challenge(head) }
+    }
+}
+
+/// A closure as a [`Key`], without type annotations. It returns the closure as it is.
+///
+/// A closure that is passed to [`RateLimitLayer::new`](super::RateLimitLayer::new) directly has to name the type of its argument,
+/// `|head: Head<'_>| …`, since the compiler does not infer it from the trait [`Key`].
+///
+/// # Examples
+/// ```
+/// use tollgate::tower::{RateLimitLayer, key_fn};
+/// use tollgate::{Quota, RateLimiter};
+///
+/// let by_host = key_fn(|head| Some(head.uri().host()?.to_owned()));
+/// let layer = RateLimitLayer::new(RateLimiter::new(Quota::per_second(100)), by_host);
+/// # drop(layer);
+/// ```
+pub const fn key_fn<F, K>(key: F) -> F
+where
+    F: Fn(Head<'_>) -> Option<K> + Send + Sync + 'static,
+{
+    key
 }
 
 /// What happens to requests that have no key.
@@ -125,7 +160,8 @@ impl Key for Global {
     }
 }
 
-/// The value of a header field, such as an API key. A request that has none has no key. One that has several has none either, and is
+/// The value of a header field, such as an API key. A request that has none has no key; if it is refused, the answer is status 401 with
+/// a challenge ([`RateLimitLayer::challenge`](super::RateLimitLayer::challenge)). One that has several has none either, and is
 /// refused also under [`Missing::Allow`] and [`Missing::Shared`], since of two values what checks them may take the other one.
 ///
 /// Clients write header fields: a value that is not checked to be somebody's is a key for each request, if a client likes. Put
@@ -167,6 +203,16 @@ impl Key for Header {
 
     fn what(&self) -> Option<Cow<'_, str>> {
         Some(format!("header field {}, or several", self.name).into())
+    }
+
+    /// `Bearer realm="api"` for `Authorization` (RFC 6750), and `ApiKey in="header", name="x-api-key"` for a field of this name: a
+    /// scheme that is in use for API keys, though not registered.
+    fn challenge(&self, _head: Head<'_>) -> Option<HeaderValue> {
+        if self.name == AUTHORIZATION {
+            return Some(HeaderValue::from_static("Bearer realm=\"api\""));
+        }
+        // A field's name is a token, which needs no escapes.
+        HeaderValue::try_from(format!("ApiKey in=\"header\", name=\"{}\"", self.name)).ok()
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use tower_layer::Layer;
 
 use super::awaited::{AwaitedLayer, AwaitedLimit};
@@ -67,6 +67,8 @@ pub(super) struct Settings<L, X: Key> {
     pub(super) limit: Arc<L>,
     pub(super) key: Arc<X>,
     pub(super) missing: Arc<Missing<X::Key>>,
+    /// The key's own, or what the caller chose.
+    pub(super) challenge: Option<Option<HeaderValue>>,
     pub(super) unknown: Arc<Unknown>,
     pub(super) exempt: Option<Arc<Exempt>>,
     pub(super) cost: Option<Arc<Cost>>,
@@ -83,6 +85,7 @@ impl<L, X: Key> Clone for Settings<L, X> {
             limit: Arc::clone(&self.limit),
             key: Arc::clone(&self.key),
             missing: Arc::clone(&self.missing),
+            challenge: self.challenge.clone(),
             unknown: Arc::clone(&self.unknown),
             exempt: self.exempt.clone(),
             cost: self.cost.clone(),
@@ -108,6 +111,7 @@ impl<L, X: Key> RateLimitLayer<L, X> {
                 limit: Arc::new(limit),
                 key: Arc::new(key),
                 missing: Arc::new(Missing::Deny),
+                challenge: None,
                 unknown: Arc::new(Unknown::new()),
                 exempt: None,
                 cost: None,
@@ -147,6 +151,7 @@ impl<L, X: Key> RateLimitLayer<L, X> {
                 limit: Arc::new(Named::new(name, quota, settings.limit)),
                 key: settings.key,
                 missing: settings.missing,
+                challenge: settings.challenge,
                 unknown: settings.unknown,
                 exempt: settings.exempt,
                 cost: settings.cost,
@@ -159,10 +164,33 @@ impl<L, X: Key> RateLimitLayer<L, X> {
         }
     }
 
-    /// What happens to requests without a key. Default: they are refused with status 403 ([`Missing::Deny`]).
+    /// What happens to requests without a key. Default: they are refused ([`Missing::Deny`]), with the status that
+    /// [`RateLimitLayer::challenge`] chooses.
     #[must_use]
     pub fn missing(self, missing: Missing<X::Key>) -> Self {
         self.with(|settings| settings.missing = Arc::new(missing))
+    }
+
+    /// How a request without a key is refused. With a challenge the answer is status 401, and `WWW-Authenticate` holds the
+    /// challenge (RFC 9110, 15.5.2); gRPC calls get `UNAUTHENTICATED`. With `None` it is status 403, and `PERMISSION_DENIED`.
+    ///
+    /// Default: what the key says ([`Key::challenge`]). A [`Header`](super::Header) has a challenge, since it reads credentials; a
+    /// [`ClientIp`](super::ClientIp) and a closure have none. A request that sends several keys is refused with status 403 always.
+    ///
+    /// # Examples
+    /// ```
+    /// use http::{HeaderName, HeaderValue};
+    /// use tollgate::tower::{Header, RateLimitLayer};
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// let by_key = Header::new(HeaderName::from_static("x-api-key"));
+    /// let challenge = HeaderValue::from_static("ApiKey realm=\"search\"");
+    /// let layer = RateLimitLayer::new(RateLimiter::new(Quota::per_second(9)), by_key).challenge(Some(challenge));
+    /// # drop(layer);
+    /// ```
+    #[must_use]
+    pub fn challenge(self, challenge: Option<HeaderValue>) -> Self {
+        self.with(|settings| settings.challenge = Some(challenge))
     }
 
     /// How many requests had no key so far, and what became of them: of this layer, its clones and their services together. With feature

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::algorithm::{Algorithm, CompactAlgorithm, WindowAlgorithm};
+use crate::check_time::CheckTime;
 use crate::clock::Clock;
 use crate::decision::Decision;
 use crate::http::Policy;
 use crate::lease::{LeaseSource, Leases};
 use crate::limiter::RateLimiter;
 use crate::quota::Quota;
-use crate::store::{Adjustable, Compact, Direct, Keyed, Lookup, Sketch, Store, Verb, When};
+use crate::store::{Adjustable, Compact, Direct, Keyed, Lookup, Sketch, Store, Verb};
 
 /// What decides about requests with keys of type `K`. Every [`RateLimiter`] does, whatever its store, and an [`Arc`] of one.
 ///
@@ -224,7 +225,7 @@ macro_rules! limit {
                 match ruling.charged() {
                     0 => {}
                     units => {
-                        self.store().give_back(key, When::read(self.clock()), ruling, units);
+                        self.store().give_back(key, CheckTime::read(self.clock()), ruling, units);
                     }
                 }
             }
@@ -245,7 +246,7 @@ limit!(
 );
 limit!([A: Algorithm] Direct<A>, [], |limiter, _key, cost| limiter.check_n(cost));
 limit!([S] Adjustable<S>, [], |limiter, key, cost| {
-    limiter.store().act(key, Verb::Check, When::read(limiter.clock()), cost)
+    limiter.store().act(key, Verb::Check, CheckTime::read(limiter.clock()), cost)
 });
 
 /// Whatever the key. What a lease was charged is not given back, and an admitted request does not know what is left.

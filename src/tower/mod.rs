@@ -14,13 +14,12 @@
 //! ```
 //!
 //! A [`RateLimitLayer`] is made of a [`Limit`], which every [`RateLimiter`](crate::RateLimiter) is, and a [`Key`], by which requests are
-//! told apart: [`ClientIp`], [`Header`], [`Route`], [`Global`], a closure, or two of these. The rest has defaults.
+//! told apart: [`ClientIp`], [`Header`], [`Route`], [`Global`], a closure ([`key_fn`]), or two of these. The rest has defaults.
 //! [`guide::middleware`](crate::guide::middleware) says how to choose, and what to look out for.
 
 mod awaited;
 mod body;
 mod client;
-mod forwarded;
 mod head;
 mod key;
 mod layer;
@@ -39,7 +38,7 @@ pub use self::awaited::{AwaitedLayer, AwaitedLimit, AwaitedRateLimit};
 pub use self::body::Body;
 pub use self::client::{ClientIp, PeerAddr, PrefixError, Proxies};
 pub use self::head::Head;
-pub use self::key::{Global, Header, HeaderKey, Key, Missing, Route};
+pub use self::key::{Global, Header, HeaderKey, Key, Missing, Route, key_fn};
 pub use self::layer::RateLimitLayer;
 pub use self::limit::{Limit, Named, Ruling, SoftLimited};
 pub use self::refusal::Refused;

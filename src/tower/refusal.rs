@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 
 use super::Head;
@@ -26,6 +26,8 @@ pub struct Refused<'a> {
     pub(super) wait: Option<Wait>,
     /// What it has none of, if it has no key.
     pub(super) what: Option<&'a str>,
+    /// The credentials that it should have, if it has no key.
+    pub(super) challenge: Option<&'a HeaderValue>,
 }
 
 /// How long until the same request could be admitted, if that is known.
@@ -56,19 +58,31 @@ impl<'a> Refused<'a> {
         self.wait.is_none()
     }
 
+    /// The challenge of status 401: how the client should authenticate, if it has no key for lack of credentials. See
+    /// [`RateLimitLayer::challenge`](super::RateLimitLayer::challenge).
+    #[must_use]
+    pub const fn challenge(&self) -> Option<&'a HeaderValue> {
+        self.challenge
+    }
+
     /// What is answered by default: [`Refused::grpc`] to calls of gRPC, [`Refused::problem`] to all others.
     #[must_use]
     pub fn response(&self) -> Response<Bytes> {
         if self.head.is_grpc() { self.grpc() } else { self.problem() }
     }
 
-    /// Status 429 with a problem document (RFC 9457), `Retry-After`, and the fields of the layer's dialect. 403 if the request
-    /// has no key: it would be refused again. Its `detail` says [what](super::Key::what) is missing.
+    /// Status 429 with a problem document (RFC 9457), `Retry-After`, and the fields of the layer's dialect.
+    ///
+    /// A request without a key is answered with status 401 and the [challenge](Refused::challenge) in `WWW-Authenticate`, or
+    /// with status 403 if there is no challenge. The `detail` of the problem document names the [missing key](super::Key::what).
     #[must_use]
     pub fn problem(&self) -> Response<Bytes> {
         let (status, body) = match self.wait {
             Some(_) => (StatusCode::TOO_MANY_REQUESTS, Bytes::from(problem(self.policies))),
-            None => (StatusCode::FORBIDDEN, Bytes::from(unknown_client(self.what))),
+            None => {
+                let status = self.challenge.map_or(StatusCode::FORBIDDEN, |_| StatusCode::UNAUTHORIZED);
+                (status, Bytes::from(unknown_client(status, self.what)))
+            }
         };
         let mut response = Response::new(body);
         *response.status_mut() = status;
@@ -78,12 +92,13 @@ impl<'a> Refused<'a> {
     }
 
     /// A gRPC error without a message: status 200 with `grpc-status` 8 (`RESOURCE_EXHAUSTED`), and the fields of
-    /// [`Refused::problem`]. 7 (`PERMISSION_DENIED`) if the request has no key.
+    /// [`Refused::problem`]. A request without a key is answered with 16 (`UNAUTHENTICATED`) if there is a
+    /// [challenge](Refused::challenge), else with 7 (`PERMISSION_DENIED`).
     #[must_use]
     pub fn grpc(&self) -> Response<Bytes> {
         let (status, message) = match self.wait {
             Some(_) => (RESOURCE_EXHAUSTED, "rate limit exceeded"),
-            None => ("7", "no key to limit this request by"),
+            None => (if self.challenge.is_some() { "16" } else { "7" }, "no key to limit this request by"),
         };
         let mut response = Response::new(Bytes::new());
         let headers = response.headers_mut();
@@ -103,6 +118,9 @@ impl<'a> Refused<'a> {
             Some(wait) => self.fields.refuse_for(headers, self.policies, wait),
             None => {
                 headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+                if let Some(challenge) = self.challenge {
+                    headers.insert(WWW_AUTHENTICATE, challenge.clone());
+                }
             }
         }
     }

@@ -14,7 +14,7 @@ use super::{Head, RateLimitLayer};
 use crate::clock::Clock;
 use crate::http::Policy;
 use crate::quota::Quota;
-use crate::rules::{Answer, Applied, Descriptors, Limit as RuleLimit, Rules};
+use crate::rules::{Answer, Applied, Descriptors, Limit as RuleLimit, Rules, RulesError};
 
 /// The rules of one domain, as what a layer asks.
 pub struct InDomain<C> {
@@ -140,6 +140,12 @@ where
     /// The rules stay yours to load again, watch and publish. Requests beyond a rule's soft limit go on with
     /// [`SoftLimited`](super::SoftLimited) among their extensions.
     ///
+    /// From then on the domain is in use: a load that would remove it fails, as
+    /// [`require_domain`](Rules::require_domain) says.
+    ///
+    /// # Errors
+    /// If there are no rules of the domain, since such a layer would limit nothing.
+    ///
     /// # Examples
     /// ```
     /// use std::sync::Arc;
@@ -163,12 +169,13 @@ where
     ///     descriptors.begin().entry("remote_address", address);
     ///     descriptors.begin().entry("path", head.path()).entry("remote_address", address);
     ///     Some(())
-    /// });
+    /// })?;
     /// # drop(layer);
     /// # Ok::<(), tollgate::rules::RulesError>(())
     /// ```
-    #[must_use]
-    pub fn rules(rules: Arc<Rules<C>>, domain: impl Into<Box<str>>, describe: F) -> Self {
-        Self::new(InDomain { rules, domain: domain.into() }, Describe(describe))
+    pub fn rules(rules: Arc<Rules<C>>, domain: impl Into<Box<str>>, describe: F) -> Result<Self, RulesError> {
+        let domain = domain.into();
+        rules.require_domain(&domain)?;
+        Ok(Self::new(InDomain { rules, domain }, Describe(describe)))
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
-use http::{Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
@@ -153,6 +153,17 @@ impl<L, X: Key> Settings<L, X> {
         outcome
     }
 
+    /// What a client without a key should authenticate by. Credentials do not help one that sends several keys.
+    fn challenge(&self, head: Head<'_>) -> Option<HeaderValue> {
+        if self.key.is_ambiguous(head) {
+            return None;
+        }
+        match &self.challenge {
+            Some(chosen) => chosen.clone(),
+            None => self.key.challenge(head),
+        }
+    }
+
     pub(super) fn key_of<'k>(&'k self, client: &'k Client<X::Key>) -> Option<&'k X::Key> {
         match (client, &*self.missing) {
             (Client::Own(key), _) | (Client::Shared, Missing::Shared(key)) => Some(key),
@@ -197,8 +208,18 @@ impl<L, X: Key> Settings<L, X> {
 
     #[cold]
     fn refuse(&self, head: Head<'_>, policies: &[Policy<'_>], wait: Option<Wait>) -> Box<Response<Bytes>> {
-        let what = if wait.is_none() { self.key.what() } else { None };
-        let refused = Refused { head, fields: &self.fields, policies, wait, what: what.as_deref() };
+        let (what, challenge) = match wait {
+            Some(_) => (None, None),
+            None => (self.key.what(), self.challenge(head)),
+        };
+        let refused = Refused {
+            head,
+            fields: &self.fields,
+            policies,
+            wait,
+            what: what.as_deref(),
+            challenge: challenge.as_ref(),
+        };
         let response = match &self.on_refused {
             Some(on_refused) => on_refused(&refused),
             None => refused.response(),

@@ -36,9 +36,10 @@ use std::time::Duration;
 
 use super::lines::{Ahead, Lines, Place, Standing};
 use super::{Jitter, NotReady};
+use crate::check_time::CheckTime;
 use crate::clock::{Clock, saturating_nanos};
 use crate::decision::{Decision, Facts, Outcome};
-use crate::store::{Store, Verb, When};
+use crate::store::{Store, Verb};
 
 /// How late a wake-up may be without any loss to the schedule: tokio's timer has ticks of a millisecond, and so does the
 /// system call that it sleeps in.
@@ -289,8 +290,8 @@ where
         self.stage = Stage::Done(Err(error));
     }
 
-    fn when(&self, now_ns: u64) -> When<'a, C> {
-        When { clock: self.clock, now_ns, given: false, past: false }
+    fn when(&self, now_ns: u64) -> CheckTime {
+        CheckTime::from_ns(now_ns)
     }
 
     /// At a time that is not after the deadline.

@@ -7,7 +7,7 @@ pub(crate) const SEC: u64 = 1_000_000_000;
 /// Times are whole multiples of this, which is a whole number of ticks of every quota here, so that a store with room
 /// decides exactly as the oracle: 0.1 ms.
 pub(crate) const STEP_NS: u64 = 100_000;
-const START_NS: u64 = 1_700_000_000 * SEC;
+pub(crate) const START_NS: u64 = 1_700_000_000 * SEC;
 
 /// Keys that ask again and again, some often and most seldom, and perhaps a flood of keys that never do.
 #[derive(Copy, Clone, Debug)]
@@ -21,6 +21,8 @@ pub(crate) struct Traffic {
     pub(crate) exponent: f64,
     pub(crate) honest_per_second: u64,
     pub(crate) flood_per_second: u64,
+    /// The time of the first request: a whole number of seconds.
+    pub(crate) start_ns: u64,
 }
 
 /// Many keys, most of which ask seldom.
@@ -33,6 +35,7 @@ pub(crate) const A: Traffic = Traffic {
     exponent: 0.8,
     honest_per_second: 100_000,
     flood_per_second: 0,
+    start_ns: START_NS,
 };
 
 /// Fewer keys, and a flood.
@@ -45,6 +48,7 @@ pub(crate) const B: Traffic = Traffic {
     exponent: 1.0,
     honest_per_second: 50_000,
     flood_per_second: 400_000,
+    start_ns: START_NS,
 };
 
 /// One request.
@@ -84,7 +88,7 @@ impl Traffic {
 
     /// The requests, evenly spaced. All begins with idle keys at second 0.
     pub(crate) fn requests(&self, seed: u64, seconds: u64) -> impl Iterator<Item = Request> + use<> {
-        let Self { keys, exponent, flood_per_second, .. } = *self;
+        let Self { keys, exponent, flood_per_second, start_ns, .. } = *self;
         let zipf = Zipf::new(keys, exponent);
         let mut random = Random::new(seed);
         let per_second = self.per_second();
@@ -98,7 +102,7 @@ impl Traffic {
                 let rank = zipf.sample(&mut random);
                 (u64::from(rank), Some(rank as usize - 1))
             };
-            Request { now_ns: START_NS + passed_ns, key, index }
+            Request { now_ns: start_ns + passed_ns, key, index }
         })
     }
 }

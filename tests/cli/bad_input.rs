@@ -178,7 +178,6 @@ fn wrong_command_lines_exit_with_2() {
     place.run("replay log --store heap").fails(2, &["keyed"]);
     place.run("replay log --algorithm sub-window --sub-windows 0").fails(2, &["sub-window"]);
     place.run("suggest log --deny-requests 101%").fails(2, &["0.1%"]);
-    place.run("suggest log --deny-requests 1% --deny-clients 1%").fails(2, &["--deny-clients"]);
     place.run("suggest log --period soon").fails(2, &["60s"]);
     place.run("recall log").fails(2, &["recall"]);
     assert_eq!(place.run("").code, 2);

@@ -108,10 +108,10 @@ fn ipv6_networks_are_one_client() {
     let lines = "100,2001:db8::1 100,2001:DB8:0:0:ffff::2 100,2001:db8:0:1::1 100,192.0.2.1 100,::ffff:192.0.2.1 100,name";
     let place = log(lines);
     let args = "log --algorithm gcra --limit 1/60s";
-    assert_eq!(place.decisions(args), "111111");
-    assert_eq!(place.decisions(&format!("{args} --ipv6-prefix 64")), "101101");
+    assert_eq!(place.decisions(&format!("{args} --ipv6-prefix 128")), "111101");
+    assert_eq!(place.decisions(args), "101101");
     assert_eq!(place.decisions(&format!("{args} --ipv6-prefix 32")), "100101");
-    let json = place.run(&format!("replay {args} --ipv6-prefix 64 --json")).json();
+    let json = place.run(&format!("replay {args} --json")).json();
     assert_eq!(json["results"][0]["top_denied"][0]["key"], "2001:db8::/64");
     assert_eq!(json["results"][0]["top_denied"][1]["key"], "192.0.2.1");
 }
@@ -138,4 +138,58 @@ fn an_algorithm_that_cannot_hold_the_limit_is_left_out_of_all() {
     assert!(run.stderr.contains("sliding-log left out"), "{}", run.stderr);
     assert_eq!(run.json()["results"].as_array().unwrap().len(), 6);
     place.run("replay log --limit 70000/60s --algorithm sliding-log").fails(2, &["sliding-log", "65536"]);
+}
+
+/// Each algorithm's decisions that differ from an exact sliding log's: admitted wrongly, and denied wrongly.
+fn against_log(place: &Place, args: &str) -> Vec<(u64, u64)> {
+    let json = place.run(&format!("replay log {args} --json")).json();
+    let count = |value: &serde_json::Value| value.as_u64().unwrap();
+    let each = json["results"].as_array().unwrap().iter().map(|result| &result["against_log"]);
+    each.map(|log| (count(&log["wrongly_admitted"]), count(&log["wrongly_denied"]))).collect()
+}
+
+#[test]
+fn differences_from_an_exact_log_are_counted() {
+    // Windows of 60 s begin at 120: the fixed one admits two at 119 and two at 120. GCRA has a unit again after 30 s.
+    let place = log("119,a 119,a 120,a 120,a 150,a 150,a");
+    let args = "--algorithm gcra --algorithm fixed-window --algorithm sliding-log --limit 2/60s";
+    // gcra 110010, fixed-window 111100, sliding-log 110000.
+    assert_eq!(against_log(&place, args), [(1, 0), (2, 0), (0, 0)]);
+    assert_eq!(against_log(&place, "--algorithm gcra --burst 1 --limit 2/60s"), [(0, 3)]);
+    let table = place.run(&format!("replay log {args}")).ok().stdout;
+    for part in ["Beside an exact sliding log", "Wrongly admitted", "16.67 %", "33.33 %", "judged by itself"]
+    {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    // Times that step back have no exact window.
+    let place = log("120,a 119,a");
+    let run = place.run("replay log --no-sort").ok();
+    assert!(!run.stdout.contains("Beside an exact sliding log"), "{}", run.stdout);
+    let json = place.run("replay log --no-sort --json --algorithm gcra").json();
+    assert_eq!(json["results"][0]["against_log"], serde_json::Value::Null);
+}
+
+#[test]
+fn the_librarys_sliding_log_never_differs() {
+    let mut seed = 1_u64;
+    let mut next = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) % below
+    };
+    let mut now = 1_000_000_u64;
+    let lines: Vec<String> = (0..4_000)
+        .map(|_| {
+            now += next(3) * next(700);
+            format!("{}.{:03},{},{}", now / 1_000, now % 1_000, next(5), next(4))
+        })
+        .collect();
+    let place = log(&lines.join(" "));
+    let json = place.run("replay log --limit 9/10s --cost units --algorithm sliding-log --json").json();
+    assert!(json["results"][0]["denied"].as_u64().unwrap() > 500, "{json}");
+    for limits in ["--limit 9/10s", "--limit 1/s", "--limit 4/s --limit 20/min", "--limit 3/1001ms"] {
+        for cost in ["", "--cost units"] {
+            let args = format!("{limits} {cost} --time-format s --algorithm sliding-log");
+            assert_eq!(against_log(&place, &args), [(0, 0)], "{args}");
+        }
+    }
 }

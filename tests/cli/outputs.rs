@@ -150,6 +150,90 @@ fn charts_are_svg_and_png() {
 }
 
 #[test]
+fn unwritable_outputs_are_found_before_the_run() {
+    let place = small();
+    std::fs::create_dir(place.path("folder.svg")).unwrap();
+    place.file(
+        "rules.yaml",
+        "domain: d\ndescriptors:\n  - key: ip\n    rate_limit: { unit: hour, requests_per_unit: 1 }\n",
+    );
+    for through in ["--algorithm gcra", "--rules rules.yaml"] {
+        for file in ["--chart no/such.svg", "--chart folder.svg", "--decisions no/such", "--json=no/such"] {
+            // Before the log is looked for.
+            place.run(&format!("replay missing.log {through} {file}")).fails(1, &["cannot write"]);
+        }
+    }
+    // What was only tried is not left behind, and what is there stays until it is replaced.
+    place.file("old.svg", "old");
+    for file in ["new.svg", "old.svg"] {
+        place.run(&format!("replay missing.log --chart {file}")).fails(1, &["missing.log"]);
+    }
+    assert!(!place.path("new.svg").exists());
+    assert_eq!(place.read("old.svg"), b"old");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_keeps_the_table() {
+    let place = small();
+    std::os::unix::fs::symlink("/dev/full", place.path("full.svg")).unwrap();
+    place.file(
+        "rules.yaml",
+        "domain: d\ndescriptors:\n  - key: ip\n    rate_limit: { unit: hour, requests_per_unit: 1 }\n",
+    );
+    for through in ["--algorithm gcra", "--rules rules.yaml"] {
+        let run = place.run(&format!("replay log {through} --chart full.svg"));
+        assert_eq!(run.code, 1, "{run:?}");
+        assert!(run.stderr.contains("cannot write full.svg"), "{}", run.stderr);
+        assert!(run.stdout.contains("Admitted") && run.stdout.contains("Longest wait"), "{}", run.stdout);
+    }
+}
+
+/// The texts of a chart.
+fn chart(place: &Place, args: &str) -> String {
+    place.run(&format!("replay log {args} --chart out.svg")).ok();
+    String::from_utf8(place.read("out.svg")).unwrap()
+}
+
+#[test]
+fn algorithms_that_decide_alike_share_a_panel() {
+    let place = small();
+    let svg = chart(&place, "--limit 1/60s");
+    assert!(svg.contains("gcra, token-bucket, leaky-bucket"), "{svg}");
+    assert_eq!(svg.matches(" admitted, ").count(), 1, "all seven decide alike here");
+    place.file("log", "ts,client\n119,a\n119,a\n120,a\n");
+    let svg = chart(&place, "--limit 2/60s");
+    assert_eq!(svg.matches(" admitted, ").count(), 2, "the fixed window admits the third");
+}
+
+#[test]
+fn axes_say_what_they_count() {
+    let place = small();
+    let svg = chart(&place, "--limit 1/60s");
+    // Times are whole seconds, so columns are, and the busiest has two requests.
+    for part in ["requests per second", "each column is 1 s", "\n2\n"] {
+        assert!(svg.contains(part), "{part:?}: {svg}");
+    }
+    let lines: String = (0..3_000).map(|n| format!("{},a\n", 1_000_000 + n * 7 + n % 5)).collect();
+    place.file("log", format!("ts,client\n{lines}"));
+    let svg = chart(&place, "--limit 1/60s");
+    assert!(svg.contains("requests per 2 min") && svg.contains("\n18\n"), "{svg}");
+}
+
+#[test]
+fn long_gaps_take_little_of_a_chart() {
+    let place = Place::new();
+    let lines: String = (0..3_600)
+        .map(|n| format!("{},a\n", 1_424_638_800 + n * 3 + if n < 1_800 { 0 } else { 5_000_000 }))
+        .collect();
+    place.file("log", format!("ts,client\n{lines}"));
+    let svg = chart(&place, "--limit 1/60s");
+    for part in ["22 Feb 2015", "21 Apr 2015", "requests per minute", "without long gaps"] {
+        assert!(svg.contains(part), "{part:?}: {svg}");
+    }
+}
+
+#[test]
 fn charts_hold_extreme_times() {
     let place = Place::new();
     place.file("log", "ts_ns,client\n0,a\n18446744073709551615,a\n");
@@ -189,4 +273,59 @@ fn help_teaches() {
     assert!(place.run("suggest --help").ok().stdout.contains("--deny-clients 1%"));
     assert!(place.run("--help").ok().stdout.contains("suggest"));
     assert!(place.run("--version").ok().stdout.starts_with("tollgate "));
+}
+
+#[test]
+fn tables_fit_the_terminal() {
+    let place = Place::new();
+    let lines: String = (0..200).map(|n| format!("{},192.0.2.{}\n", 1_000_000 + n, n * n % 7)).collect();
+    place
+        .file("log", format!("ts,ip\n{lines}1000300,a-key-that-is-longer-than-all-the-others-of-this-log\n"));
+    place.file(
+        "rules.yaml",
+        "domain: d\ndescriptors:\n  - key: remote_address\n    rate_limit: { unit: hour, requests_per_unit: 10 }\n  \
+         - key: remote_address\n    value: 192.0.2.1\n    shadow_mode: true\n    rate_limit: { unit: day, requests_per_unit: 1 }\n",
+    );
+    for args in [
+        "replay log --limit 5/60s",
+        "replay log --limit 5/60s --limit 50/h --store compact --memory 64KiB",
+        "replay log --limit 5/60s --store sketch --memory 64KiB",
+        "replay log --rules rules.yaml",
+        "suggest log --period 1h --period 1s",
+        "rules check rules.yaml",
+    ] {
+        let wide = place.run_in(Some(400), args, b"").ok().stdout;
+        assert_eq!(wide, place.run(args).ok().stdout, "{args}");
+        for columns in [80, 100] {
+            let run = place.run_in(Some(columns), args, b"").ok();
+            // A table's rule is as wide as the table.
+            let rules: Vec<&str> = run.stdout.lines().filter(|line| line.starts_with('─')).collect();
+            assert!(!rules.is_empty(), "{args}: {}", run.stdout);
+            for rule in rules {
+                assert!(rule.chars().count() <= usize::from(columns), "{args}, {columns}: {}", run.stdout);
+            }
+        }
+    }
+    let run = place.run_in(Some(80), "replay log --limit 5/60s", b"").ok();
+    assert!(run.stdout.contains("(Without Most denied key: the terminal is too narrow"), "{}", run.stdout);
+}
+
+#[test]
+fn unusual_columns_are_explained() {
+    let place = small();
+    place.file(
+        "rules.yaml",
+        "domain: d\ndescriptors:\n  - key: ip\n    rate_limit: { unit: hour, requests_per_unit: 1 }\n",
+    );
+    for (args, explained) in [
+        ("", &["Keys denied: ", "State: ", "Differs: "][..]),
+        ("--store compact --memory 64KiB", &["When full: ", "Evicted: ", "Indebted: ", "Wrongly: "]),
+        ("--store sketch --memory 64KiB", &["mistaken", "overcounted", "Wrongly: "]),
+        ("--rules rules.yaml", &["Shadow: ", "Uncharged: ", "Near and Soft: ", "No domain: "]),
+    ] {
+        let run = place.run(&format!("replay log {args}")).ok();
+        for part in explained {
+            assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
+        }
+    }
 }

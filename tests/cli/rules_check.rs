@@ -159,3 +159,63 @@ fn the_command_line_is_explained() {
     let help = place.run("rules check --help").ok().stdout;
     assert!(help.contains("requests_per_unit: 5") && help.contains("--merge-domains"), "{help}");
 }
+
+const LOG: &str = "\
+192.0.2.1 - - [10/Oct/2020:10:00:00 +0000] \"GET / HTTP/1.1\" 200 1
+192.0.2.2 - - [10/Oct/2020:10:00:01 +0000] \"GET /login HTTP/1.1\" 200 1
+";
+const MISSPELT: &str = "\
+domain: edge
+descriptors:
+  - key: remote_address
+    rate_limit: { unit: second, requests_per_unit: 10 }
+  - key: path
+    value: /log-in
+    rate_limit: { unit: second, requests_per_unit: 1 }
+  - key: user_agnet
+    rate_limit: { unit: second, requests_per_unit: 1 }
+";
+
+#[test]
+fn rules_that_match_nothing_in_a_log_are_warnings() {
+    let place = Place::new();
+    place.file("edge.yaml", MISSPELT).file("access.log", LOG);
+    let run = place.run("rules check edge.yaml --log access.log").ok();
+    assert!(run.stdout.contains("Domain edge: 3 rules"), "{}", run.stdout);
+    for part in [
+        "warning: edge.yaml:7: the rule \"edge|path=/log-in\" applies to none of 2 requests of the log; correct",
+        "warning: edge.yaml:9: the rule \"edge|user_agnet\" applies",
+        "Asked as remote_address=ip",
+        "no field is known to be user_agnet",
+    ] {
+        assert!(run.stderr.contains(part), "{part:?} is not in {}", run.stderr);
+    }
+    assert_eq!(run.stderr.matches("warning:").count(), 2, "{}", run.stderr);
+
+    // Fields are said as to `replay --rules`.
+    let run = place.run("rules check edge.yaml --log access.log --descriptor path:=/log-in --json");
+    let json = run.json();
+    let warnings = json["warnings"].as_array().unwrap();
+    let lines: Vec<_> = warnings.iter().map(|warning| warning["line"].as_u64().unwrap()).collect();
+    assert_eq!((lines, warnings[0]["file"].as_str()), (vec![4, 9], Some("edge.yaml")));
+
+    // From standard input, and with nothing to warn of.
+    place.file("edge.yaml", MISSPELT.replace("log-in", "login").replace("user_agnet", "method"));
+    let run = place.run_with("rules check edge.yaml --log - --format clf", LOG.as_bytes()).ok();
+    assert!(!run.stderr.contains("warning:"), "{}", run.stderr);
+}
+
+#[test]
+fn options_of_a_log_need_a_log() {
+    let place = Place::new();
+    place.file("edge.yaml", MISSPELT).file("access.log", LOG);
+    for option in ["--strict", "--format clf", "--descriptor a=b", "--domain edge"] {
+        place.run(&format!("rules check edge.yaml {option}")).fails(2, &["--log <FILE>"]);
+    }
+    place.run("rules check edge.yaml --log access.log --key ip").fails(2, &["--key"]);
+    place.run("rules check edge.yaml --log access.log --domain shop").fails(2, &["\"shop\"", "\"edge\""]);
+    place.run("rules check edge.yaml --log nowhere.log").fails(1, &["nowhere.log"]);
+    // Files that are wrong are told of before any log is read.
+    place.file("wrong.yaml", WRONG);
+    place.run("rules check wrong.yaml --log nowhere.log").fails(1, &["fortnight", "2 problems in 1 file"]);
+}

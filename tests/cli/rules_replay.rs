@@ -285,11 +285,12 @@ fn costs_tiers_and_prefixes_are_heeded() {
              tiers:\n      pro: { rate_limit: { unit: hour, requests_per_unit: 10 } }\n",
         );
     let decide = |args: &str| place.decisions(&format!("log.jsonl --rules rules.yaml {args}"));
-    assert_eq!(decide(""), "11111");
-    assert_eq!(decide("--cost n"), "11010");
-    assert_eq!(decide("--cost n --tier plan"), "11110");
-    assert_eq!(decide("--cost n --tier plan --ipv6-prefix 64"), "10110");
-    let json = place.run("replay log.jsonl --rules rules.yaml --cost n --json").json();
+    assert_eq!(decide("--ipv6-prefix 128"), "11111");
+    assert_eq!(decide("--ipv6-prefix 128 --cost n"), "11010");
+    assert_eq!(decide("--ipv6-prefix 128 --cost n --tier plan"), "11110");
+    // As the server keys: by /64.
+    assert_eq!(decide("--cost n --tier plan"), "10110");
+    let json = place.run("replay log.jsonl --rules rules.yaml --ipv6-prefix 128 --cost n --json").json();
     has(&json["results"], &json!({ "denied": 2, "never": 2 }));
 }
 

@@ -67,6 +67,42 @@ fn the_answer_meets_the_goal_and_the_limit_below_does_not() {
 }
 
 #[test]
+fn both_goals_are_met_together() {
+    let place = Place::new();
+    // Ten clients; client n asks n times in one second, and one more asks a hundred times.
+    let mut lines: String = (1..=10).flat_map(|n| vec![format!("100,c{n}\n"); n]).collect();
+    lines.push_str(&"100,busy\n".repeat(100));
+    place.file("log", format!("ts,client\n{lines}"));
+    let on = |goal: &str| suggestion(&place, &format!("log --time-format s {goal}"));
+    // 10 denies something to one client in eleven, and 90 of 155 requests.
+    let (json, limit) = on("--deny-clients 10%");
+    assert_eq!((limit, &json["suggestions"][0]["denied"]), (10, &90.into()));
+    let warning = json["suggestions"][0]["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("58.06 % of all requests") && warning.contains("--deny-requests"), "{warning}");
+    // At most 15 of 155 requests: the busy one keeps 85.
+    let (json, limit) = on("--deny-clients 10% --deny-requests 10%");
+    assert_eq!((limit, &json["suggestions"][0]["denied"]), (85, &15.into()));
+    assert_eq!(json["suggestions"][0]["warnings"], serde_json::json!([]));
+    let goal = &json["goal"];
+    assert_eq!((&goal["deny"], &goal["share_billionths"]), (&"requests".into(), &100_000_000.into()));
+    assert_eq!(goal["requests_billionths"], 100_000_000);
+    assert_eq!(goal["clients_billionths"], 100_000_000);
+    // Where the clients are the harder goal.
+    assert_eq!(on("--deny-clients 0% --deny-requests 10%").1, 100);
+    let run = place.run("suggest log --time-format s --deny-clients 10%").ok();
+    for part in [
+        "--limit 10/min --algorithm gcra\n  denies 58.06 % of requests and something to 9.09 % of clients\n",
+        "  Warning: few clients are denied, but they send 58.06 % of all requests",
+    ] {
+        assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
+    }
+    let run = place.run("suggest log --time-format s --deny-clients 10% --deny-requests 10%").ok();
+    let goal =
+        "Goal     deny at most 10% of requests, and deny anything to at most 10% of clients, period 1 min";
+    assert!(run.stdout.contains(goal) && !run.stdout.contains("Warning:"), "{}", run.stdout);
+}
+
+#[test]
 fn a_burst_is_kept() {
     let place = Place::new();
     place.file("log", "ts,client\n100,a\n101,a\n102,a\n103,a\n104,a\n105,a\n106,a\n107,a\n108,a\n109,a\n");

@@ -1,10 +1,14 @@
 //! Files in a directory of their own, and runs of the program.
 
+#[path = "../common/skipped.rs"]
+pub(crate) mod skipped;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use skipped::skip;
 
 /// What a run left behind.
 #[derive(Debug)]
@@ -71,9 +75,16 @@ impl Place {
     }
 
     pub(crate) fn run_with(&self, args: &str, stdin: &[u8]) -> Run {
+        self.run_in(None, args, stdin)
+    }
+
+    /// Runs the program as in a terminal of so many columns.
+    pub(crate) fn run_in(&self, columns: Option<u16>, args: &str, stdin: &[u8]) -> Run {
         let mut child = Command::new(program())
             .args(args.split(' ').filter(|arg| !arg.is_empty()))
             .current_dir(self.0.path())
+            .env_remove("COLUMNS")
+            .envs(columns.map(|columns| ("COLUMNS", columns.to_string())))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -113,7 +124,8 @@ pub(crate) fn gzip(bytes: impl AsRef<[u8]>) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A trace among the shared ones, or `None` after saying loudly that it is not there.
+/// A trace among the shared ones. If it is not there, reports that the test skips, and answers `None`.
+#[track_caller]
 pub(crate) fn trace(name: &str) -> Option<PathBuf> {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/traces");
     let path = std::env::var_os("TOLLGATE_TRACES").map_or_else(beside, PathBuf::from).join(name);
@@ -121,9 +133,6 @@ pub(crate) fn trace(name: &str) -> Option<PathBuf> {
         // Programs run in other directories.
         return Some(path.canonicalize().unwrap());
     }
-    eprintln!(
-        "\n*** SKIPPED: {} is not there; set TOLLGATE_TRACES to the folder of traces ***\n",
-        path.display()
-    );
+    skip(&format!("no {}; set TOLLGATE_TRACES to the folder of traces", path.display()));
     None
 }

@@ -9,7 +9,8 @@ use crate::support::{Place, trace};
 
 fn compare(source: &str, name: &str, records: u64, keys: u64) {
     let normalized = format!("normalized/{name}.tsv.gz");
-    let (Some(source), Some(normalized)) = (trace(source), trace(&normalized)) else { return };
+    let Some(source) = trace(source) else { return };
+    let Some(normalized) = trace(&normalized) else { return };
     let place = Place::new();
     let runs = [
         "--algorithm sliding-log --limit 10/60s",
@@ -22,6 +23,10 @@ fn compare(source: &str, name: &str, records: u64, keys: u64) {
             let input = &json["input"];
             assert_eq!((&input["records"], &input["keys"]), (&records.into(), &keys.into()), "{run}");
             assert_eq!(input["skipped"], 0, "{run}");
+            if run.contains("sliding-log") {
+                let none = serde_json::json!({ "wrongly_admitted": 0, "wrongly_denied": 0 });
+                assert_eq!(json["results"][0]["against_log"], none, "{run}");
+            }
             place.read("out")
         };
         let (a, b) = (decide(&source), decide(&normalized));
@@ -68,9 +73,8 @@ fn times_keep_their_microseconds() {
 /// Rules decide real requests in both forms of the log alike, and each rule's figures add up.
 #[test]
 fn rules_on_honeynet_httpd_2004() {
-    let source = trace("honeynet_httpd_2004.log.gz");
-    let normalized = trace("normalized/honeynet_httpd_2004.tsv.gz");
-    let (Some(source), Some(normalized)) = (source, normalized) else { return };
+    let Some(source) = trace("honeynet_httpd_2004.log.gz") else { return };
+    let Some(normalized) = trace("normalized/honeynet_httpd_2004.tsv.gz") else { return };
     let place = Place::new();
     place.file(
         "rules.yaml",
@@ -121,5 +125,15 @@ fn rules_on_honeynet_httpd_2004() {
         decisions == again,
         "first difference at {:?}",
         decisions.iter().zip(&again).position(|(a, b)| a != b)
+    );
+}
+
+#[test]
+fn skipped_tests_are_reported() {
+    crate::support::skipped::assert_reported(
+        "traces::honeynet_httpd_2004",
+        "TOLLGATE_TRACES",
+        "/nowhere",
+        "no /nowhere/honeynet_httpd_2004.log.gz",
     );
 }

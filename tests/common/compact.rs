@@ -180,24 +180,34 @@ impl Ticks {
     }
 }
 
+fn gcd(a: u128, b: u128) -> u128 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 impl Layout {
     pub(crate) fn read(snapshot: &[u8]) -> Self {
         let number = |place: usize| {
             let bytes = snapshot[12 + 8 * place..][..8].try_into().expect("eight bytes");
             u128::from(u64::from_le_bytes(bytes))
         };
-        // The third number is the horizon, or how many counts there are, of which there are never enough to be one.
-        match number(2) {
-            counts @ (1 | 2) => Self::Windows { half_range: number(0) << (39 - counts * number(1)) },
-            horizon => Self::Ticks(Ticks { num: number(0), den: number(1), horizon }),
-        }
+        // What states are, the limit, the time for a window or unit, the bits of a count or the ticks of a unit, the horizon.
+        let counts = match number(0) {
+            0 => 1,
+            1 | 2 => 2,
+            _ => {
+                let (num, den) = (number(4) * number(3), number(2));
+                let common = gcd(num, den);
+                return Self::Ticks(Ticks { num: num / common, den: den / common, horizon: number(5) });
+            }
+        };
+        Self::Windows { half_range: number(2) << (39 - counts * number(4)) }
     }
 
     /// How far apart any two times of a test may be, if all states are to be told apart.
     pub(crate) fn reach(&self) -> u64 {
         let reach = match self {
-            Self::Ticks(ticks) => ((1 << 39) - 4 * ticks.horizon) * ticks.den / ticks.num,
-            Self::Windows { half_range } => half_range - half_range / 16,
+            Self::Ticks(ticks) => ((1 << 38) - 4 * ticks.horizon) * ticks.den / ticks.num,
+            Self::Windows { half_range } => half_range / 2 - half_range / 16,
         };
         u64::try_from(reach).unwrap_or(u64::MAX)
     }

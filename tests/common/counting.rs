@@ -1,4 +1,5 @@
-//! An allocator that counts what a thread asks of it. For tests in binaries of their own.
+//! An allocator that counts what a thread asks of it, and the bytes that it holds. For tests in binaries of their own.
+#![allow(dead_code, reason = "not every test asks for both")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -8,35 +9,53 @@ struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    /// The bytes that it holds, and the most that it ever held since the last reset.
+    static HELD: Cell<[usize; 2]> = const { Cell::new([0; 2]) };
 }
 
-fn count() {
+fn count(size: usize) {
     // A thread that is being torn down no longer counts.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+    let _ = HELD.try_with(|held| {
+        let [now, most] = held.get();
+        let now = now.saturating_add(size);
+        held.set([now, most.max(now)]);
+    });
+}
+
+fn release(size: usize) {
+    let _ = HELD.try_with(|held| {
+        let [now, most] = held.get();
+        // What another thread allocated is not counted here.
+        held.set([now.saturating_sub(size), most]);
+    });
 }
 
 // SAFETY: every call is handed on to `System` unchanged, which keeps the contract; the counter is a thread-local
 // without a destructor and does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         // SAFETY: the caller keeps `alloc`'s contract, which is the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         // SAFETY: as above.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
+        // Large blocks are remapped, not copied.
+        release(layout.size());
+        count(size);
         // SAFETY: as above; `block` came from `System`, like every block here.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        release(layout.size());
         // SAFETY: as above.
         unsafe { System.dealloc(block, layout) }
     }
@@ -50,4 +69,23 @@ pub(crate) fn allocations(work: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.get();
     work();
     ALLOCATIONS.get() - before
+}
+
+/// The most bytes that `work` held at once, beyond those that were held before.
+#[allow(dead_code, reason = "each test file is a crate of its own and uses a part")]
+pub(crate) fn peak_bytes(work: impl FnOnce()) -> usize {
+    let [before, _] = HELD.get();
+    HELD.set([before; 2]);
+    work();
+    HELD.get()[1] - before
+}
+
+/// How many bytes what `work` makes holds on the heap.
+#[allow(dead_code, reason = "each test file is a crate of its own and uses a part")]
+pub(crate) fn bytes_held<T>(work: impl FnOnce() -> T) -> usize {
+    let [before, _] = HELD.get();
+    let made = work();
+    let [after, _] = HELD.get();
+    drop(made);
+    after - before
 }

@@ -20,6 +20,7 @@ pub(crate) mod operations;
 pub(crate) mod oracle;
 #[macro_use]
 pub(crate) mod sketch;
+pub(crate) mod skipped;
 pub(crate) mod steps;
 #[macro_use]
 pub(crate) mod subjects;

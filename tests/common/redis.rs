@@ -6,6 +6,9 @@
     reason = "each test file is a crate of its own and uses a part; real servers take real time"
 )]
 
+#[allow(clippy::duplicate_mod, reason = "some test files use `common` too")]
+pub(crate) mod skipped;
+
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -16,6 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use skipped::skip;
 use tempfile::TempDir;
 
 /// How long a server may take to come up, or a cluster to agree.
@@ -31,17 +35,19 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server, or `None`, said loudly, if there is no `redis-server` here.
+    /// A server. Without `redis-server`, reports that the test skips, and answers `None`.
+    #[track_caller]
     pub(crate) fn start() -> Option<Self> {
         Self::start_with(&[])
     }
 
     /// A server with options of its command line.
+    #[track_caller]
     pub(crate) fn start_with(options: &[&str]) -> Option<Self> {
         if let Err(error) = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status() {
-            eprintln!(
-                "SKIPPED: no redis-server could be run ({error}); install it (Debian: apt-get install redis-server)"
-            );
+            skip(&format!(
+                "no redis-server could be run ({error}); install it (Debian: apt-get install redis-server)"
+            ));
             return None;
         }
         let dir = tempfile::tempdir().expect("a directory for the server");
@@ -183,18 +189,22 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Three masters, or `None`, said loudly, if there is no `redis-server` here.
+    /// Three masters. Without `redis-server`, reports that the test skips, and answers `None`.
+    #[track_caller]
     pub(crate) fn start() -> Option<Self> {
         Self::start_with_replicas(0)
     }
 
     /// Three masters with replicas each, which take over after about a second.
+    #[track_caller]
     pub(crate) fn start_with_replicas(replicas: usize) -> Option<Self> {
         let options =
             ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0"];
-        let nodes: Option<Vec<Server>> =
-            (0..3 + 3 * replicas).map(|_| Server::start_with(&options)).collect();
-        let cluster = Self { nodes: nodes? };
+        let mut nodes = Vec::new();
+        for _ in 0..3 + 3 * replicas {
+            nodes.push(Server::start_with(&options)?);
+        }
+        let cluster = Self { nodes };
         let addresses = cluster.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port));
         let mut create = Command::new("redis-cli");
         create.args(["--cluster", "create"]).args(addresses);

@@ -41,7 +41,7 @@ pub(crate) fn round(window_ns: u64) -> u64 {
 
 /// How far apart any two times of a test may be, if all windows are to be told apart.
 pub(crate) fn reach(window_ns: u64) -> u64 {
-    window_ns.saturating_mul(round(window_ns) / 2 - 4)
+    window_ns.saturating_mul(round(window_ns) / 4 - 4)
 }
 
 /// Our limiter in a sketch. `None` where the algorithm refuses the quota itself.

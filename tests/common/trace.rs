@@ -4,6 +4,7 @@
 //! beside the package is tried.
 
 use super::SEC;
+use super::skipped::skip;
 use flate2::read::MultiGzDecoder;
 use std::collections::HashMap;
 use std::fs::File;
@@ -63,7 +64,8 @@ impl Trace {
     }
 }
 
-/// The directory of the traces, or `None`, said aloud, where there is none.
+/// The directory of the traces. Without one, reports that the test skips, and answers `None`.
+#[track_caller]
 pub(crate) fn directory() -> Option<PathBuf> {
     let directory = match std::env::var_os("TOLLGATE_TRACES") {
         Some(named) => PathBuf::from(named),
@@ -72,10 +74,7 @@ pub(crate) fn directory() -> Option<PathBuf> {
     if directory.join("normalized").is_dir() {
         return Some(directory);
     }
-    eprintln!(
-        "SKIPPED: no request traces in {}; set TOLLGATE_TRACES to their directory",
-        directory.display()
-    );
+    skip(&format!("no request traces in {}; set TOLLGATE_TRACES to their directory", directory.display()));
     None
 }
 

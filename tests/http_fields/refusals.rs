@@ -101,8 +101,33 @@ fn the_legacy_refusal_is_githubs() {
             "x-ratelimit-limit: 5000",
             "x-ratelimit-remaining: 0",
             "x-ratelimit-reset: 1790002800",
+            "x-ratelimit-retry-after: 36",
         ]
     );
+}
+
+#[test]
+fn x_ratelimit_retry_after_is_in_legacy_refusals_only() {
+    const NAME: &str = "x-ratelimit-retry-after";
+    let legacy = |reset| Fields::new(Dialect::Legacy { reset });
+    for reset in [Reset::Epoch, Reset::Delta] {
+        let mut headers = HeaderMap::new();
+        legacy(reset).write(&mut headers, &two());
+        assert!(!headers.contains_key(NAME));
+        // Whole seconds, rounded up, as in Retry-After; also for a caller that names no policy.
+        for (wait, seconds) in [(Duration::ZERO, "1"), (Duration::from_millis(36_001), "37")] {
+            legacy(reset).refuse_for(&mut headers, &[], Some(wait));
+            assert_eq!(
+                (&headers[NAME], &headers["retry-after"]),
+                (&seconds.parse().unwrap(), &headers[NAME])
+            );
+        }
+        legacy(reset).refuse_for(&mut headers, &two(), None);
+        assert!(!headers.contains_key(NAME) && !headers.contains_key("retry-after"));
+    }
+    for dialect in [Dialect::Draft11, Dialect::Draft07, Dialect::Draft06, Dialect::Off] {
+        assert!(refused(dialect, &two()).iter().all(|line| !line.starts_with("x-")), "{dialect:?}");
+    }
 }
 
 /// Cause: waits under a second were cut to zero. Symptom: honest clients came back at once, and again.

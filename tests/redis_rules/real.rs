@@ -48,3 +48,55 @@ descriptors:
         assert_eq!((answer.is_denied(), by), (true, Some(tollgate::redis::DecidedBy::Closed)));
     });
 }
+
+/// One key holds something else in Redis. The others of its rule are limited as before.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a real server takes real time")]
+fn wrong_type_key_fails_alone_in_its_rule() {
+    let Some(server) = redis::Server::start() else { return };
+    let text = "
+domain: d
+tollgate: { store: redis, mode: write-back, processes: 4, on_failure: open }
+descriptors:
+  - { key: a, rate_limit: { unit: second, requests_per_unit: 200 } }
+";
+    run(async {
+        let process =
+            || Rules::builder().redis(Client::open(&server.url()).unwrap()).load([config(text)]).unwrap();
+        let rules: Vec<_> = (0..4).map(|_| process()).collect();
+        let ask =
+            async |rules: &Rules<_>, value| rules.check_async("d", &[Descriptor::new(&[("a", value)])]).await;
+        assert!(ask(&rules[0], "bad").await.is_allowed());
+        let key = loop {
+            let keys: Vec<String> = server.command(&["KEYS", "*bad*:f0:1s"]);
+            match keys.into_iter().next() {
+                Some(key) => break key,
+                None => tokio::time::sleep(std::time::Duration::from_millis(1)).await,
+            }
+        };
+        server.command::<()>(&["DEL", &key]);
+        server.command::<()>(&["LPUSH", &key, "x"]);
+        let began = std::time::Instant::now();
+        let mut admitted = std::collections::BTreeMap::<u64, u64>::new();
+        while began.elapsed().as_secs() < 4 {
+            for rules in &rules {
+                for _ in 0..5 {
+                    let _ = ask(rules, "bad").await;
+                    let units = u64::from(ask(rules, "good").await.is_allowed());
+                    *admitted.entry(began.elapsed().as_secs()).or_default() += units;
+                }
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+        // Any second reaches into two windows.
+        let bound = 2
+            * (200
+                + tollgate::redis::simulation::Steps::over_at_most(
+                    tollgate::redis::Limit::fixed_window(tollgate::Quota::per_second(200)),
+                    4,
+                ));
+        // The last round may reach into a fifth second.
+        admitted.remove(&4);
+        assert!(admitted.values().all(|units| (100..=bound).contains(units)), "{admitted:?}, bound {bound}");
+    });
+}

@@ -255,8 +255,9 @@ descriptors:
     assert!(scene.ask(&[("b", "x")]).limits().count() == 0);
     scene.reload(&with(b));
     assert_eq!((left(&scene, &X), left(&scene, &[("b", "x")])), (2, 5));
-    scene.reload("{ domain: other, descriptors: [] }");
-    assert!(!scene.ask(&X).has_domain());
+    let other = || config("{ domain: other, descriptors: [] }");
+    assert!(scene.rules.replace([other()]).is_err(), "the domain is in use");
+    assert!(scene.ask(&X).has_domain());
 }
 
 /// What an answer says is of the rules by which it was decided.
@@ -264,7 +265,9 @@ descriptors:
 fn an_answer_outlives_its_rules() {
     let scene = Scene::new(&one("{ unit: hour, requests_per_unit: 5, name: old }"));
     let answer = scene.ask(&X);
-    scene.reload("{ domain: d, descriptors: [] }");
+    scene.reload(
+        "{ domain: d, descriptors: [ { key: b, rate_limit: { unit: hour, requests_per_unit: 5 } } ] }",
+    );
     assert_eq!(answer.limits().map(|limit| limit.name().to_owned()).collect::<Vec<_>>(), ["old"]);
     scene.rules.refund(&[Descriptor::new(&X)], &answer);
 }

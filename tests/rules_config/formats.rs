@@ -1,6 +1,6 @@
 //! YAML, JSON and TOML say the same; files are read by their endings; domains are merged.
 
-use tollgate::rules::{Config, Domain, Rule};
+use tollgate::rules::{Config, ConfigError, Domain, Rule};
 
 use crate::support::good;
 
@@ -140,7 +140,7 @@ fn what_is_none_of_the_formats_is_refused_with_its_place() {
         ("{\"domain\": 'd'}", "1:12"),
         ("{\"domain\": \"d\"} x", "1:17"),
         ("{\n\"domain\": \"\\ud800\"}", "2:11"),
-        ("", "1:0"),
+        ("", "1"),
     ] {
         let error = Config::from_json("a.json", text).unwrap_err().to_string();
         assert!(error.starts_with(&format!("a.json:{place}: this is no JSON: ")), "{error}");
@@ -157,6 +157,78 @@ fn what_is_none_of_the_formats_is_refused_with_its_place() {
         let error = Config::from_toml("a.toml", text).unwrap_err().to_string();
         assert!(error.starts_with(&format!("a.toml:{place}: this is no TOML: ")), "{error}");
     }
+}
+
+#[test]
+fn syntax_errors_have_a_remedy() {
+    type Read = fn(&str, &str) -> Result<Config, ConfigError>;
+    let (yaml, json, toml): (Read, Read, Read) = (Config::from_yaml, Config::from_json, Config::from_toml);
+    let rows: [(Read, &str, &str, &str); 17] = [
+        (yaml, "domain: d\ndescriptors:\n\t- key: a", "3:", "indent with spaces, not with tabs"),
+        (yaml, "domain: d\ndescriptors:\n  - key: a\n\tvalue: b", "3:", "indent with spaces, not with tabs"),
+        (yaml, "domain: d\ndescriptors:\n  -\tkey: a\n  \tvalue: b", "", "indent with spaces, not with tabs"),
+        (yaml, "domain: d: e", "1:10", "put a text with a colon in quotes"),
+        (yaml, "domain: d\n  descriptors: []", "2:", "indent this line as those around it"),
+        (yaml, "domain: d\ndescriptors: [", "", "a quote or bracket that is not closed"),
+        (yaml, "domain: \"d\ndescriptors: []", "", "a quote or bracket that is not closed"),
+        (yaml, "domain: d\ndescriptors:\n  - key: a\n - key: b", "4:", "lines that are indented otherwise"),
+        (json, "{\"domain\": \"d\",}", "1:16", "or remove the comma before"),
+        (json, "{\"domain\": [1,]}", "1:15", "a quote, comma or bracket"),
+        (json, "{\"domain\": \"d\"} x", "1:17", "remove what stands behind the end"),
+        (json, "{\"domain\": \"d\te\"}", "1:13", "write \\n or \\t for it"),
+        (json, "{\"domain\": 'd'}", "1:12", "a quote, comma or bracket"),
+        (json, "{\"domain\": \"\\ud800\"}", "1:12", "both halves"),
+        (toml, "domain = d", "1:10", "texts in quotes"),
+        (toml, "domain = \"d\"\ndescriptors = [", "2:", "close what is open"),
+        (toml, "domain", "1:", "write key = value"),
+    ];
+    for (read, text, place, remedy) in rows {
+        let error = read("a", text).unwrap_err();
+        let problem = &error.problems()[0];
+        let at = format!("{}:{}", problem.line(), problem.column());
+        assert!(at.starts_with(place), "{text:?}: {problem}");
+        assert!(
+            problem.message().starts_with("this is no ") && problem.remedy().contains(remedy),
+            "{text:?}: {problem}"
+        );
+    }
+}
+
+#[test]
+fn a_byte_that_is_no_utf8_has_its_place() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("a.yaml");
+    for (bytes, at) in
+        [(&b"domain: d\n\n# caf\xe9\n"[..], (3, 6)), (b"\xff\xfed\0", (1, 1)), (b"a: \xc3\xbc\xc3", (1, 5))]
+    {
+        std::fs::write(&path, bytes).unwrap();
+        let error = Config::read(&path).unwrap_err();
+        let problem = &error.problems()[0];
+        assert_eq!((problem.line(), problem.column()), at, "{problem}");
+        assert!(problem.message().starts_with("this is no UTF-8: a byte 0x"), "{problem}");
+        assert_eq!(problem.remedy(), "save the file as UTF-8");
+    }
+}
+
+#[test]
+fn files_that_are_too_long_are_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("a.yaml");
+    std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+    let error = Config::read(&path).unwrap_err().to_string();
+    assert!(error.ends_with("a.yaml: the file has more than 67108864 bytes; write fewer rules"), "{error}");
+    let toml = format!("domain = \"d\"{}", "\n".repeat(4 << 20));
+    let error = Config::from_toml("a", &toml).unwrap_err().to_string();
+    assert!(error.contains("bytes are too many for TOML; write at most 4194304, or YAML or JSON"), "{error}");
+    // Only where it may be a key: the parser has to read all of it first.
+    let list = format!("[{}]", "a, ".repeat(20_000));
+    let long = format!("domain: d\ndescriptors:\n  - {{ key: a, metadata: {{ x: {list} }} }}");
+    let error = Config::from_yaml("a", &long).unwrap_err().to_string();
+    let said =
+        "a:3:5: a list or map in brackets is too long to be read here; write its items in lines of their own";
+    assert!(error.starts_with(said), "{error}");
+    let in_lines = format!("domain: d\ndescriptors:\n  - key: a\n    metadata:\n      x: {list}");
+    assert!(Config::from_yaml("a", &in_lines).is_ok());
 }
 
 #[test]

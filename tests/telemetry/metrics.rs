@@ -278,6 +278,7 @@ fn all_are_described() {
         publish("compact", &RateLimiter::new(Quota::per_minute(1)));
         let window = FixedWindow::new(Quota::per_minute(10));
         publish("sketch", &RateLimiter::builder(window).sketch().expect("it fits"));
+        publish_rules(&rules(&["{ domain: e, descriptors: [] }"]).0);
         #[cfg(feature = "redis")]
         {
             let server = tollgate::redis::InProcess::default().blocking();
@@ -288,13 +289,41 @@ fn all_are_described() {
         }
     });
     let all = snapshotter.snapshot().into_vec();
-    // Of a shared limiter: what calls took, errors of six kinds, three ways of deciding without the server, and two gauges.
-    let shared = if cfg!(feature = "redis") { 1 + 6 + 3 + 2 } else { 0 };
-    assert_eq!(all.len(), 7 + 4 + 3 + 4 + 2 + 5 + 3 + shared);
+    // Of a shared limiter: what calls took, errors of six kinds, three ways of deciding without the server, and three gauges.
+    let shared = if cfg!(feature = "redis") { 1 + 6 + 3 + 3 } else { 0 };
+    // Of a domain of rules: the gauge of those that are unmatched, and its timer.
+    assert_eq!(all.len(), 7 + 4 + 3 + 4 + 2 + 5 + 3 + 2 + shared);
     for (key, unit, text, _) in all {
         assert!(unit.is_some() && text.is_some_and(|text| !text.is_empty()), "{}", key.key().name());
         assert!(key.key().name().starts_with("tollgate_"));
     }
+}
+
+#[test]
+fn unmatched_rules_are_a_gauge_of_their_domain() {
+    recorded(|values| {
+        let text = |domain: &str| {
+            let rule =
+                |key: &str| format!("{{ key: {key}, rate_limit: {{ unit: hour, requests_per_unit: 9 }} }}");
+            format!("{{ domain: {domain}, descriptors: [ {}, {} ] }}", rule("a"), rule("b"))
+        };
+        let (rules, _) = rules(&[&text("one"), &text("two")]);
+        let unmatched = || {
+            publish_rules(&rules);
+            let values = values();
+            ["one", "two"].map(|domain| values[&format!("tollgate_rules_unmatched{{domain={domain}}}")])
+        };
+        assert_eq!(unmatched(), [0.0, 0.0], "nobody has asked");
+        assert!(rules.check("one", &[Descriptor::new(&[("a", "x")])]).is_allowed());
+        assert_eq!(unmatched(), [1.0, 0.0]);
+        assert!(rules.check("one", &[Descriptor::new(&[("b", "x")])]).is_allowed());
+        assert_eq!(unmatched(), [0.0, 0.0]);
+        rules
+            .replace([Config::from_yaml("one.yaml", &text("one")).expect("it is right")])
+            .expect("two is not in use");
+        let _ = rules.check("one", &[]);
+        assert!(unmatched()[0] > 1.0, "since the load");
+    });
 }
 
 /// Counting works without any recorder.

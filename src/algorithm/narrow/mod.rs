@@ -39,6 +39,16 @@ pub trait CompactAlgorithm: Algorithm + Narrowed {}
 
 impl<A: Algorithm + Narrowed> CompactAlgorithm for A {}
 
+/// What states can be, as errors say it.
+pub(crate) const STATES: [&str; 6] = [
+    "aligned windows",
+    "sliding windows",
+    "strict sliding windows",
+    "arrival times",
+    "departure times of a queue",
+    "times of spaced events",
+];
+
 /// How an algorithm becomes a [`Narrow`] one. Public in a private module, as [`super::step::Stepper`].
 pub trait Narrowed: Sized {
     /// The narrow form.
@@ -127,12 +137,20 @@ pub trait Narrow: Copy + Debug + Send + Sync + 'static {
     /// How far a state of this quota can be ahead of a clock that does not lag.
     fn horizon(&self) -> u64;
 
+    /// By how many states of time the newest time may be out of date: the larger, the more seldom it is written, and the
+    /// longer a key that comes back just before a whole range has passed is denied.
+    fn slack(&self) -> u64;
+
+    /// The last time, in nanoseconds, whose words are no further ahead than those of `now_ns`: in windows, the last of its window.
+    fn last_ns(&self, now_ns: u64) -> u64;
+
     /// The least time, in nanoseconds, in which the reference moves on by `states`.
     fn span_ns(&self, states: u64) -> u64;
 
     /// Whether `other` means the same by the same state.
     fn reads(&self, other: &Self) -> bool;
 
-    /// The layout, for snapshots: equal if and only if states mean the same.
-    fn layout(&self) -> [u64; 3];
+    /// The layout, for snapshots: equal if and only if the same states lead to the same decisions. What states are (a place in
+    /// [`STATES`]), the limit or burst, the nanoseconds for a window or unit (a fraction), and two numbers for how states count.
+    fn layout(&self) -> [u64; 6];
 }

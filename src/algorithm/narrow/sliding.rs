@@ -147,6 +147,16 @@ impl Narrow for SlidingWord {
         2 << (2 * self.windows.count_bits)
     }
 
+    /// None: the next window's state is another as soon as that window begins.
+    fn slack(&self) -> u64 {
+        0
+    }
+
+    #[inline(always)]
+    fn last_ns(&self, now_ns: u64) -> u64 {
+        self.windows.last_ns(now_ns)
+    }
+
     fn span_ns(&self, states: u64) -> u64 {
         (states >> (2 * self.windows.count_bits)).saturating_mul(self.windows.window_ns)
     }
@@ -156,7 +166,7 @@ impl Narrow for SlidingWord {
         same(self) == same(other)
     }
 
-    fn layout(&self) -> [u64; 3] {
-        [self.windows.window_ns, u64::from(self.windows.count_bits), 2]
+    fn layout(&self) -> [u64; 6] {
+        self.windows.layout(if self.strict { 2 } else { 1 })
     }
 }

@@ -190,9 +190,9 @@ impl Narrow for TatWord {
         }
     }
 
-    /// One event for each unit.
+    /// One event for each unit. It may have been charged at a later time, so it may be further ahead than the horizon.
     fn seed(&self, _now_ns: u64, units: u64) -> u64 {
-        units.saturating_mul(self.interval).min(self.horizon)
+        units.saturating_mul(self.interval).min(1 << (ticks::STATE_BITS - 2))
     }
 
     fn undoes(&self) -> bool {
@@ -260,6 +260,16 @@ impl Narrow for TatWord {
         self.horizon
     }
 
+    /// An ordinary burst, but no more than the longest one: cells of a sketch have room for two.
+    fn slack(&self) -> u64 {
+        self.horizon.min(1 << 20)
+    }
+
+    #[inline(always)]
+    fn last_ns(&self, now_ns: u64) -> u64 {
+        now_ns
+    }
+
     fn span_ns(&self, states: u64) -> u64 {
         let span = u128::from(states) * u128::from(self.rate.den()) / u128::from(self.rate.num());
         u64::try_from(span).unwrap_or(u64::MAX)
@@ -269,7 +279,17 @@ impl Narrow for TatWord {
         self.rate == other.rate && self.horizon == other.horizon
     }
 
-    fn layout(&self) -> [u64; 3] {
-        [self.rate.num(), self.rate.den(), self.horizon]
+    fn layout(&self) -> [u64; 6] {
+        let states = match self.kind {
+            Kind::Meter => 3,
+            Kind::Queue => 4,
+            Kind::Event => 5,
+        };
+        // The interval that the rate was made of, in lowest terms.
+        let (num, den) =
+            (u128::from(self.interval) * u128::from(self.rate.den()), u128::from(self.rate.num()));
+        let common = ticks::gcd(num, den);
+        let fits = |value: u128| u64::try_from(value / common).unwrap_or(u64::MAX);
+        [states, self.burst, fits(num), fits(den), self.interval, self.horizon]
     }
 }

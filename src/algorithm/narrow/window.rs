@@ -37,13 +37,9 @@ fn count_bits(algorithm: &'static str, largest: u64, window_ns: u64, counts: u32
     let bits = u128::BITS - with_margin.leading_zeros();
     let refused = |max_bits: u32| {
         let what = "the limit, in this store,";
-        // The largest that passes with its margin, which is a 512th.
-        let all = (1_u64 << max_bits) - 1;
-        let passes = |limit: u64| limit + (limit >> 9) < all;
-        let mut max = all - (all >> 9) - 1;
-        while passes(max + 1) {
-            max += 1;
-        }
+        // The largest that fits with its margin, which is a 512th rounded down: the most m with m + m / 512 <= room.
+        let room = (1_u64 << max_bits) - 2;
+        let max = room - (room + 1) / 513;
         Err(Reason::Word { algorithm, what, got: largest, max }.into())
     };
     let by_index = (STATE_BITS - MIN_INDEX_BITS) / counts;
@@ -104,10 +100,20 @@ impl CountedWindows {
         self.indices.floor(now_ns)
     }
 
+    /// The last nanosecond of the window that a time lies in.
+    pub(super) fn last_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_add(self.ends_in_ns(0, now_ns) - 1)
+    }
+
     /// All ones: the bits of a count.
     #[inline]
     pub(super) const fn mask(&self) -> u64 {
         (1 << self.count_bits) - 1
+    }
+
+    /// See [`Narrow::layout`].
+    pub(super) fn layout(&self, states: u64) -> [u64; 6] {
+        [states, self.limit, self.window_ns, 1, u64::from(self.count_bits), 0]
     }
 
     /// The most units that a window can be charged, room or not: with the margin for rounding up.
@@ -237,6 +243,16 @@ impl Narrow for WindowWord {
         1 << self.windows.count_bits
     }
 
+    /// None: the next window's state is another as soon as that window begins.
+    fn slack(&self) -> u64 {
+        0
+    }
+
+    #[inline(always)]
+    fn last_ns(&self, now_ns: u64) -> u64 {
+        self.windows.last_ns(now_ns)
+    }
+
     fn span_ns(&self, states: u64) -> u64 {
         (states >> self.windows.count_bits).saturating_mul(self.windows.window_ns)
     }
@@ -246,7 +262,7 @@ impl Narrow for WindowWord {
         same(self) == same(other)
     }
 
-    fn layout(&self) -> [u64; 3] {
-        [self.windows.window_ns, u64::from(self.windows.count_bits), 1]
+    fn layout(&self) -> [u64; 6] {
+        self.windows.layout(0)
     }
 }

@@ -23,6 +23,22 @@ pub struct RulesArgs {
     )]
     pub rules: Vec<PathBuf>,
 
+    /// What requests are.
+    #[command(flatten)]
+    pub mapping: MappingArgs,
+
+    /// What requests that are refused are charged [default: as the files say]
+    #[arg(long, value_enum, value_name = "HOW", requires = "rules", help_heading = "Rules")]
+    pub charging: Option<ChargingArg>,
+
+    /// Let several files be of one domain: their descriptors come one after another
+    #[arg(long, requires = "rules", help_heading = "Rules")]
+    pub merge_domains: bool,
+}
+
+/// As what requests of a log are described to rules.
+#[derive(Args, Clone, Debug)]
+pub struct MappingArgs {
     /// One descriptor of every request, as KEY=FIELD[,KEY=FIELD…]; repeat it for several [default: what the rules ask for]
     ///
     /// Each entry is a key of the rules and the log's field that has its value: path=bare_path,remote_address=ip. KEY:=TEXT has the
@@ -49,14 +65,6 @@ pub struct RulesArgs {
     /// Field of the client's tier, for rules with limits for each tier
     #[arg(long, value_name = "FIELD", requires = "rules", help_heading = "Rules")]
     pub tier: Option<String>,
-
-    /// What requests that are refused are charged [default: as the files say]
-    #[arg(long, value_enum, value_name = "HOW", requires = "rules", help_heading = "Rules")]
-    pub charging: Option<ChargingArg>,
-
-    /// Let several files be of one domain: their descriptors come one after another
-    #[arg(long, requires = "rules", help_heading = "Rules")]
-    pub merge_domains: bool,
 }
 
 /// What is charged for requests that are refused.

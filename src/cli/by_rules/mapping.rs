@@ -142,6 +142,12 @@ const USUAL: [(&[&str], &[&str]); 6] = [
     (&["user_agent", "user-agent"], &["agent", "user_agent", "http_user_agent"]),
 ];
 
+/// Whether a key's value is a client's address.
+fn is_address(key: &str) -> bool {
+    let [(keys, _), ..] = USUAL;
+    keys.iter().any(|known| known.eq_ignore_ascii_case(key))
+}
+
 /// What the field of a key may be called.
 fn usual_names(key: &str) -> Vec<String> {
     let usual = USUAL.iter().find(|(keys, _)| keys.iter().any(|known| known.eq_ignore_ascii_case(key)));
@@ -195,7 +201,7 @@ impl Mapping {
             }
             let entries = arg.0.iter().map(|(key, value)| {
                 let source = match value {
-                    Value::Field(name) => mapping.named(name),
+                    Value::Field(name) => mapping.named(key, name),
                     Value::Text(text) => mapping.text(text),
                 };
                 (key.clone(), source)
@@ -203,8 +209,8 @@ impl Mapping {
             let entries = entries.collect();
             mapping.descriptors.push(entries);
         }
-        mapping.tier = tier.map(|name| mapping.field(vec![name.to_owned()], false));
-        mapping.domain = domain.map(|name| mapping.field(vec![name.to_owned()], false));
+        mapping.tier = tier.map(|name| mapping.field(vec![name.to_owned()], false, false));
+        mapping.domain = domain.map(|name| mapping.field(vec![name.to_owned()], false, false));
         Ok(mapping)
     }
 
@@ -235,17 +241,19 @@ impl Mapping {
                 self.text(value)
             }
             None if CONSTANT.contains(&key) => return None,
-            _ => Source::Field(self.field(usual_names(key), true)),
+            _ => Source::Field(self.field(usual_names(key), true, is_address(key))),
         };
         Some((key.to_owned(), source))
     }
 
-    fn named(&mut self, name: &str) -> Source {
-        Source::Field(self.field(vec![name.to_owned()], false))
+    fn named(&mut self, key: &str, name: &str) -> Source {
+        let [(_, addresses), ..] = USUAL;
+        let client = is_address(key) || addresses.iter().any(|known| known.eq_ignore_ascii_case(name));
+        Source::Field(self.field(vec![name.to_owned()], false, client))
     }
 
-    fn field(&mut self, names: Vec<String>, guessed: bool) -> usize {
-        let wanted = Wanted { names, guessed };
+    fn field(&mut self, names: Vec<String>, guessed: bool, client: bool) -> usize {
+        let wanted = Wanted { names, guessed, client };
         let known = self.wanted.iter().position(|known| *known == wanted);
         known.unwrap_or_else(|| {
             self.wanted.push(wanted);
@@ -271,6 +279,11 @@ impl Mapping {
             let _ = fields.text_number(text.as_bytes());
         }
         fields
+    }
+
+    /// The fields that are the clients.
+    pub fn clients(&self) -> impl Iterator<Item = usize> {
+        self.wanted.iter().enumerate().filter(|(_, wanted)| wanted.client).map(|(field, _)| field)
     }
 
     /// How many different texts are part of descriptors.

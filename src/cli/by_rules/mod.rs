@@ -10,18 +10,20 @@ pub mod shown;
 pub mod tally;
 
 use std::collections::HashMap;
+use std::path::Path;
 
-use self::args::RulesArgs;
+use self::args::{MappingArgs, RulesArgs};
 use self::mapping::Mapping;
 use self::shown::{Counted, Told};
-use super::args::ReplayArgs;
+use self::tally::Tally;
+use super::args::{InputArgs, ReplayArgs};
 use super::chart::{self, Series};
 use super::error::Error;
 use super::human;
-use super::input::{self, Trace};
+use super::input::Trace;
 use super::{report, rules, say, synthetic};
 use crate::ManualClock;
-use crate::rules::{Config, Domain, Limit, Rules};
+use crate::rules::{Config, Domain, Limit, Problem, Rules};
 use crate::telemetry::Reading;
 
 /// The rules, and what is to be known of them.
@@ -32,6 +34,15 @@ struct Loaded {
     files: HashMap<Box<str>, String>,
 }
 
+/// A log that went through rules.
+struct Replayed {
+    trace: Trace,
+    mapping: Mapping,
+    /// What was read, and how it was asked.
+    about: String,
+    tally: Tally,
+}
+
 /// Runs the replay.
 ///
 /// # Errors
@@ -39,20 +50,9 @@ struct Loaded {
 pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     let by = &args.by_rules;
     let loaded = load(by)?;
-    let domain = domain(by, &loaded.domains)?;
-    let mut mapping = Mapping::new(&by.descriptor, by.tier.as_deref(), by.domain_field.as_deref())?;
-    if by.descriptor.is_empty() {
-        let asked = loaded.domains.iter().filter(|each| by.domain_field.is_some() || each.name() == domain);
-        mapping.derive(asked.flat_map(|domain| domain.rules()));
-    }
-    let trace = read(args, &mapping)?;
-    let mut about = about(&trace, &mapping, &loaded, args)?;
-
-    let progress = super::bar(trace.records.len() as u64, "replaying");
-    let sizes: Vec<usize> = loaded.domains.iter().map(|domain| domain.rules().len()).collect();
-    let tally = tally::replay(&trace, &loaded.rules, &sizes, &domain, &mapping, &progress);
-    progress.finish_and_clear();
-    say(&report::skipped_lines(&trace));
+    report::writable(args.outputs())?;
+    let Replayed { trace, mapping, mut about, tally } =
+        replay(&loaded, by, &args.input, args.json.as_deref())?;
 
     let counted = counted(&loaded);
     for Counted { rule, pressed, .. } in &counted {
@@ -65,31 +65,73 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
             );
         }
     }
-    // Files first: if standard output is closed early, they are complete.
-    if let Some(path) = &args.decisions {
-        report::write_to(path, &tally.decisions)?;
-    }
-    if let Some(path) = &args.chart {
-        let title = input::names(&by.rules);
+    // Files first: if standard output is closed early, they are complete. One that fails costs no other result.
+    let draw = |path| {
+        let title = super::input::names(&by.rules);
         let series = [Series { title: &title, decisions: &tally.decisions }];
-        let limits = human::counted(counted.len() as u64, "rule");
-        chart::draw_series(path, &trace, &limits, &series)?;
-    }
+        chart::draw_series(path, &trace, &human::counted(counted.len() as u64, "rule"), &series)
+    };
+    let files = [
+        args.decisions.as_ref().map_or(Ok(()), |path| report::write_to(path, &tally.decisions)),
+        args.chart.as_deref().map_or(Ok(()), draw),
+    ];
     let told = Told { trace: &trace, mapping: &mapping, rules: &counted, tally: &tally, top: args.top };
     let json = match &args.json {
         Some(path) => Some((path, told.json()?)),
         None => None,
     };
-    super::finish(json, &about, || told.tables())
+    super::finish(files, json, &about, || told.tables())
+}
+
+/// What is to be told of rules that apply to no request of a log. What was read, and how it was asked, is said.
+///
+/// # Errors
+/// If the command line or the input are wrong.
+pub fn unmatched(by: &RulesArgs, input: &InputArgs, configs: Vec<Config>) -> Result<Vec<Problem>, Error> {
+    let domains =
+        Domain::merge(configs.clone(), by.merge_domains).map_err(|error| Error::run(error.to_string()))?;
+    let loaded = made(by, configs, domains)?;
+    let Replayed { trace, about, .. } = replay(&loaded, by, input, None)?;
+    say(&about);
+    let requests = human::counted(trace.records.len() as u64, "request");
+    let problem = |(_, rule): (Box<str>, crate::rules::Rule)| {
+        let file = loaded.files.get(&rule.identity).map_or("", String::as_str);
+        let message = format!("the rule {:?} applies to none of {requests} of the log", rule.identity);
+        let remedy = "correct its keys and values, or say by --descriptor what requests are";
+        Problem::of_line(file, rule.line, &message, remedy)
+    };
+    Ok(loaded.rules.unmatched().into_iter().map(problem).collect())
+}
+
+/// Reads a log and asks rules about each of its requests.
+fn replay(
+    loaded: &Loaded,
+    by: &RulesArgs,
+    input: &InputArgs,
+    json: Option<&Path>,
+) -> Result<Replayed, Error> {
+    let asked = &by.mapping;
+    let domain = domain(asked, &loaded.domains)?;
+    let mut mapping = Mapping::new(&asked.descriptor, asked.tier.as_deref(), asked.domain_field.as_deref())?;
+    if asked.descriptor.is_empty() {
+        let domains = loaded.domains.iter();
+        let domains = domains.filter(|each| asked.domain_field.is_some() || each.name() == domain);
+        mapping.derive(domains.flat_map(|domain| domain.rules()));
+    }
+    let mut trace = read(input, json, &mapping)?;
+    trace.warnings = warnings(&trace, &mapping);
+    let about = about(&trace, &mapping, loaded, by, input)?;
+
+    let progress = super::bar(trace.records.len() as u64, "replaying");
+    let sizes: Vec<usize> = loaded.domains.iter().map(|domain| domain.rules().len()).collect();
+    let tally = tally::replay(&trace, &loaded.rules, &sizes, &domain, &mapping, &progress);
+    progress.finish_and_clear();
+    say(&report::skipped_lines(&trace));
+    Ok(Replayed { trace, mapping, about, tally })
 }
 
 fn load(args: &RulesArgs) -> Result<Loaded, Error> {
     let (configs, warnings, errors) = rules::read(&args.rules);
-    let of_file = |config: &Config| {
-        let file = config.file().to_owned();
-        config.rules().iter().map(move |rule| (rule.identity.clone(), file.clone())).collect::<Vec<_>>()
-    };
-    let files = configs.iter().flat_map(of_file).collect();
     let rules::Checked { domains, warnings, errors } =
         rules::merge(configs.clone(), args.merge_domains, warnings, errors);
     rules::say_problems(&warnings, &errors, say);
@@ -103,7 +145,16 @@ fn load(args: &RulesArgs) -> Result<Loaded, Error> {
             "Note     {rules} with store: redis: counted as of one machine alone, without a server\n"
         ));
     }
-    // A trace is of one machine, and is decided at its own times.
+    made(args, configs, domains)
+}
+
+/// The rules of files that were read, by the time of a trace, which is of one machine.
+fn made(args: &RulesArgs, configs: Vec<Config>, domains: Vec<Domain>) -> Result<Loaded, Error> {
+    let of_file = |config: &Config| {
+        let file = config.file().to_owned();
+        config.rules().iter().map(move |rule| (rule.identity.clone(), file.clone())).collect::<Vec<_>>()
+    };
+    let files = configs.iter().flat_map(of_file).collect();
     let builder = Rules::builder().clock(ManualClock::default()).alone(true);
     let mut builder = builder.merge_domains(args.merge_domains);
     if let Some(charging) = args.charging {
@@ -140,7 +191,7 @@ fn counted(Loaded { rules, files, .. }: &Loaded) -> Vec<Counted> {
 }
 
 /// The domain of all requests; empty if each says its own.
-fn domain(args: &RulesArgs, domains: &[Domain]) -> Result<String, Error> {
+fn domain(args: &MappingArgs, domains: &[Domain]) -> Result<String, Error> {
     let known = || domains.iter().map(|domain| format!("{:?}", domain.name())).collect::<Vec<_>>().join(", ");
     match (&args.domain, domains) {
         _ if args.domain_field.is_some() => Ok(String::new()),
@@ -159,9 +210,9 @@ fn domain(args: &RulesArgs, domains: &[Domain]) -> Result<String, Error> {
 }
 
 /// The requests with their fields; those of the made-up day have a client and nothing else.
-fn read(args: &ReplayArgs, mapping: &Mapping) -> Result<Trace, Error> {
+fn read(input: &InputArgs, json: Option<&Path>, mapping: &Mapping) -> Result<Trace, Error> {
     let mut fields = mapping.fields();
-    if args.input.files.is_empty() {
+    if input.files.is_empty() {
         let mut trace = synthetic::day();
         let keys = (0_u32..).take(trace.keys.len()).map(|id| trace.keys.name(id));
         let combinations = fields.of_keys("client", "the made-up day", keys)?;
@@ -171,22 +222,42 @@ fn read(args: &ReplayArgs, mapping: &Mapping) -> Result<Trace, Error> {
         trace.fields = Some(fields);
         return Ok(trace);
     }
-    super::with_bar(&args.input, args.json.as_deref(), |selection, progress| {
-        input::load_fields(selection, fields, progress)
-    })
+    super::with_bar(input, json, |selection, progress| super::input::load_fields(selection, fields, progress))
+}
+
+/// What is likely wrong with the addresses of clients.
+fn warnings(trace: &Trace, mapping: &Mapping) -> Vec<String> {
+    let Some(fields) = trace.fields.as_ref().filter(|_| trace.clients.is_some()) else { return Vec::new() };
+    let about = |field: usize| {
+        let mut requests: HashMap<u32, u64> = HashMap::new();
+        for record in &trace.records {
+            if let Some(text) = fields.value(record.key, field) {
+                *requests.entry(text).or_default() += 1;
+            }
+        }
+        let (texts, counts): (Vec<u32>, Vec<u64>) = requests.into_iter().unzip();
+        super::input::warning(&counts, |at| fields.text(texts[at]).to_owned(), "--descriptor")
+    };
+    mapping.clients().filter_map(about).collect()
 }
 
 /// What was read, which rules, and as what requests are described.
-fn about(trace: &Trace, mapping: &Mapping, loaded: &Loaded, args: &ReplayArgs) -> Result<String, Error> {
-    let mut about = report::input_lines(trace, args.input.no_sort);
+fn about(
+    trace: &Trace,
+    mapping: &Mapping,
+    loaded: &Loaded,
+    by: &RulesArgs,
+    input: &InputArgs,
+) -> Result<String, Error> {
+    let mut about = report::input_lines(trace, input.no_sort);
     for domain in &loaded.domains {
         let dry = if domain.is_shadow() { ", a dry run" } else { "" };
-        let charging = args.by_rules.charging.map_or(domain.charging(), Into::into);
+        let charging = by.charging.map_or(domain.charging(), Into::into);
         about += &format!(
             "Rules    {} of domain {:?}, charged {charging}{dry} ({})\n",
             human::count(domain.rules().len() as u64),
             domain.name(),
-            input::names(&args.by_rules.rules),
+            super::input::names(&by.rules),
         );
     }
     let Some(fields) = &trace.fields else { return Ok(about) };
@@ -227,7 +298,7 @@ fn about(trace: &Trace, mapping: &Mapping, loaded: &Loaded, args: &ReplayArgs) -
         about +=
             &format!("Note     rule {rule}: its key has no field of its own; say which with --descriptor\n");
     }
-    if args.input.files.is_empty() {
+    if input.files.is_empty() {
         about += "Note     the made-up day has clients and no other field; name a log to replay\n";
     }
     Ok(about)

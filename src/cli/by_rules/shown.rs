@@ -13,6 +13,7 @@ use crate::cli::input::row::printable;
 use crate::cli::input::wanted::Fields;
 use crate::cli::report::{self, InputJson};
 use crate::cli::rules::SaysJson;
+use crate::cli::table::fitted;
 use crate::rules::{Limit, Rule};
 use crate::telemetry::Counts;
 
@@ -121,6 +122,15 @@ struct ResultJson<'a> {
     longest_wait_ns: u64,
     top_denied: Vec<RuleKeyJson<'a>>,
 }
+
+const ABOUT_REQUESTS: &str = "\
+Shadow-denied: admitted, but only because a rule or its domain merely reports.
+No rule: no rule of the domain applied. No domain: the domain has no rules.";
+
+const ABOUT_RULES: &str = "\
+Matched: requests that the rule applied to. Shadow: would be denied if it did
+not merely report. Uncharged: refused by another rule, replaced by one, or of no
+cost. Near and Soft: units above four fifths of the limit, and above a soft one.";
 
 impl<'a> Told<'a> {
     /// As JSON.
@@ -241,15 +251,16 @@ impl<'a> Told<'a> {
             human::count(tally.unknown_domain),
         ]);
         report::align_right(&mut table, 0..8);
-        let mut text = format!("{table}\n\n");
+        let mut text = format!("{}\n{ABOUT_REQUESTS}\n\n", fitted(table, &[7, 5]));
         let mut table = report::plain_table(&["Descriptor", "Requests", "Matched by a rule"]);
         for DescriptorJson { descriptor, requests, matched } in self.descriptors() {
             let shown = printable(descriptor.as_bytes(), 80);
             table.add_row([shown, human::count(requests), human::count(matched)]);
         }
         report::align_right(&mut table, 1..3);
-        let _ = write!(text, "{table}\n\n{}", self.rules_table());
+        let _ = write!(text, "{}\n\n{}", fitted(table, &[]), self.rules_table());
         if let Some(table) = self.keys_table() {
+            let table = fitted(table, &[]);
             let _ = write!(text, "\nMost denied keys, by the rule that denied them\n{table}\n");
         }
         text
@@ -287,7 +298,7 @@ impl<'a> Told<'a> {
             ]);
         }
         report::align_right(&mut table, 2..12);
-        format!("{table}\n")
+        format!("{}\n{ABOUT_RULES}\n", fitted(table, &[8, 7, 6, 11, 5, 10, 9]))
     }
 
     fn keys_table(&self) -> Option<comfy_table::Table> {

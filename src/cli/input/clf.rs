@@ -3,17 +3,25 @@
 //! ```text
 //! host ident user [time] "request" status bytes                          common
 //! host ident user [time] "request" status bytes "referer" "agent" ...    combined; further fields are ignored
+//! vhost[:port] host ident user [time] ...                                Apache's vhost_combined and vcommon
 //! ```
+//!
+//! A line begins with a virtual host if three words or more stand between its first one and the time, and the first of these is an
+//! address, or the line's first word is a name with a port and the next is not `-`. A client has no say in that: the name it logs in by
+//! comes after.
 //!
 //! Apache escapes quotes in a request as `\"` since 2.0.46; older servers wrote them as they came. So the
 //! request ends at the first quote, not escaped, that a status and a size follow; if there is none, at the first
 //! such quote of any kind.
 
 use super::row::{Reason, Row};
+use crate::forwarded::node;
 
 /// A line's parts. Missing values are `-`, as in the log.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ClfLine<'a> {
+    /// The virtual host that was asked, maybe with its port; empty in the other formats.
+    pub vhost: &'a [u8],
     /// The client's address or name.
     pub host: &'a [u8],
     /// The identity by RFC 1413.
@@ -50,10 +58,11 @@ pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, Reason> {
         .position(|w| w[0] == b'[' && w[1].is_ascii_digit() && w[2].is_ascii_digit() && w[3] == b'/')
         .ok_or(Reason::Clf("no [day/month/year:... time"))?;
     let who = rest[..open].trim_ascii();
-    let (ident, user) = match who.iter().position(|&b| b == b' ') {
-        Some(space) => (&who[..space], who[space + 1..].trim_ascii()),
-        None => (who, &b"-"[..]),
+    let (vhost, host, who) = match virtual_host(host, who) {
+        Some((client, who)) => (host, client, who),
+        None => (&b""[..], host, who),
     };
+    let (ident, user) = first_word(who).unwrap_or((who, b"-"));
     let rest = &rest[open + 1..];
     let close = rest.iter().position(|&b| b == b']').ok_or(Reason::Clf("no ] after the time"))?;
     let (time, rest) = (&rest[..close], rest[close + 1..].trim_ascii_start());
@@ -62,7 +71,25 @@ pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, Reason> {
         end_of_request(rest).ok_or(Reason::Clf("no status and size after the quoted request"))?;
     let (referer, rest) = quoted(rest);
     let (agent, _) = quoted(rest);
-    Ok(ClfLine { host, ident, user, time, request, status, bytes, referer, agent })
+    Ok(ClfLine { vhost, host, ident, user, time, request, status, bytes, referer, agent })
+}
+
+/// A word and what follows it, if something does.
+fn first_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let space = text.iter().position(|&b| b == b' ')?;
+    Some((&text[..space], text[space + 1..].trim_ascii()))
+}
+
+/// The client, and who it is, if the line's first word is a virtual host.
+fn virtual_host<'a>(first: &[u8], who: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let (client, rest) = first_word(who)?;
+    first_word(rest)?;
+    let name_and_port = || {
+        let colon = first.iter().rposition(|&b| b == b':')?;
+        let port = &first[colon + 1..];
+        Some(!port.is_empty() && port.iter().all(u8::is_ascii_digit) && node(first).is_none())
+    };
+    (node(client).is_some() || client != b"-" && name_and_port() == Some(true)).then_some((client, rest))
 }
 
 /// The request, status, size, and what follows them.
@@ -125,10 +152,11 @@ pub enum Field {
     Bytes,
     Referer,
     Agent,
+    Vhost,
 }
 
-/// Every field's name, in the order of the line.
-pub const FIELDS: [(&str, Field); 13] = [
+/// Every field's name, in the order of the line; last the one that few lines have.
+pub const FIELDS: [(&str, Field); 14] = [
     ("ip", Field::Ip),
     ("ident", Field::Ident),
     ("user", Field::User),
@@ -142,10 +170,13 @@ pub const FIELDS: [(&str, Field); 13] = [
     ("bytes", Field::Bytes),
     ("referer", Field::Referer),
     ("agent", Field::Agent),
+    ("vhost", Field::Vhost),
 ];
 
 /// Other names that logs and people use for the same fields.
-const ALIASES: [(&str, Field); 16] = [
+const ALIASES: [(&str, Field); 18] = [
+    ("virtual_host", Field::Vhost),
+    ("server_name", Field::Vhost),
     ("host", Field::Ip),
     ("client", Field::Ip),
     ("client_ip", Field::Ip),
@@ -177,6 +208,8 @@ impl Field {
     pub fn of<'a>(self, line: &ClfLine<'a>) -> &'a [u8] {
         let part = |n| line.request.split(|&b| b == b' ').nth(n).unwrap_or(b"-");
         match self {
+            Self::Vhost if line.vhost.is_empty() => b"-",
+            Self::Vhost => line.vhost,
             Self::Ip => line.host,
             Self::Ident => line.ident,
             Self::User => line.user,
@@ -232,6 +265,7 @@ impl Columns {
     /// If the line does not parse.
     pub fn extract(&self, line: &[u8], row: &mut Row) -> Result<(), Reason> {
         let line = parse(line)?;
+        row.note_virtual_host(!line.vhost.is_empty());
         self.time.iter().for_each(|field| row.add_time(field.of(&line)));
         self.key.iter().for_each(|field| row.add_key(field.of(&line)));
         if let Some(field) = self.cost {
@@ -250,7 +284,7 @@ mod tests {
 
     fn texts(line: &[u8]) -> [String; 9] {
         let line = parse(line).unwrap_or_else(|reason| panic!("{reason}"));
-        let ClfLine { host, ident, user, time, request, status, bytes, referer, agent } = line;
+        let ClfLine { vhost: _, host, ident, user, time, request, status, bytes, referer, agent } = line;
         [host, ident, user, time, request, status, bytes, referer, agent]
             .map(|part| String::from_utf8_lossy(part).into_owned())
     }
@@ -261,6 +295,32 @@ mod tests {
         let time = "10/Oct/2000:13:55:36 -0700";
         let request = r#"GET /a?b=\"c\" HTTP/1.0"#;
         assert_eq!(texts(line), ["192.0.2.1", "-", "jo doe", time, request, "200", "23", "http://x/", "M 4"]);
+    }
+
+    #[test]
+    fn virtual_hosts() {
+        let time = "[10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.0\" 200 23";
+        for (who, vhost, host, user) in [
+            ("shop.example:443 192.0.2.1 - -", "shop.example:443", "192.0.2.1", "-"),
+            ("shop.example 192.0.2.1 - jo doe", "shop.example", "192.0.2.1", "jo doe"),
+            ("192.0.2.9:80 2001:db8::1 - -", "192.0.2.9:80", "2001:db8::1", "-"),
+            ("shop.example:443 host.example - -", "shop.example:443", "host.example", "-"),
+            ("shop.example:443 192.0.2.1:5551 - -", "shop.example:443", "192.0.2.1:5551", "-"),
+            // Not with a virtual host, whatever name a client logs in by.
+            ("192.0.2.1 - -", "", "192.0.2.1", "-"),
+            ("192.0.2.1:5551 - jo doe", "", "192.0.2.1:5551", "jo doe"),
+            ("192.0.2.1 - 192.0.2.2 x", "", "192.0.2.1", "192.0.2.2 x"),
+            ("host.example:5551 - jo doe", "", "host.example:5551", "jo doe"),
+        ] {
+            let line = format!("{who} {time}");
+            let line = parse(line.as_bytes()).unwrap();
+            let text = String::from_utf8_lossy;
+            assert_eq!(
+                (&*text(line.vhost), &*text(line.host), &*text(line.user)),
+                (vhost, host, user),
+                "{who}"
+            );
+        }
     }
 
     #[test]

@@ -132,7 +132,7 @@ mod tests {
         let mut line = TsvLine::default();
         let mut row = Row::new(None);
         line.extract(&columns, b"1\t\t\"a\tb", &mut row).unwrap();
-        assert_eq!((row.time(), row.key()), (&b"1"[..], Some(&b"\"a"[..])));
+        assert_eq!((row.time(), row.key()), (&b"1"[..], Ok(&b"\"a"[..])));
         row.clear();
         let error = line.extract(&columns, b"1\tx", &mut row).unwrap_err();
         assert_eq!(error.to_string(), "the record has 2 columns, but \"id.orig_h\" is column 3");

@@ -4,6 +4,7 @@
 //! off, on the other hand, ends the run: half a log would give wrong answers in silence.
 
 pub mod clf;
+pub mod client;
 pub mod decompress;
 pub mod delimited;
 pub mod fields;
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 
 use indicatif::ProgressBar;
 
+use self::client::{Clients, Counts};
 use self::decompress::{Lines, Position, Source, read_error};
 use self::delimited::TsvLine;
 use self::fields::{Chosen, FieldList, Format, choose};
@@ -59,6 +61,12 @@ pub struct Trace {
     pub out_of_order: u64,
     /// What was read and how, a line each.
     pub notes: Vec<String>,
+    /// What is likely wrong with the keys.
+    pub warnings: Vec<String>,
+    /// Which addresses were one client; `None` of made-up ones.
+    pub clients: Option<Clients>,
+    /// What was done to addresses.
+    pub seen: Counts,
 }
 
 /// A line that did not parse.
@@ -91,8 +99,8 @@ pub struct Selection {
     pub key: Option<FieldList>,
     /// The cost's field.
     pub cost: Option<String>,
-    /// IPv6 addresses in keys are cut to this many bits.
-    pub ipv6_prefix: Option<u8>,
+    /// Which addresses are one client.
+    pub clients: Clients,
     /// Whether the first line that does not parse ends the run.
     pub strict: bool,
     /// Whether to replay in the order of the input.
@@ -118,6 +126,7 @@ pub fn load_fields(selection: &Selection, fields: Fields, progress: &ProgressBar
 }
 
 fn load_into(mut trace: Trace, selection: &Selection, progress: &ProgressBar) -> Result<Trace, Error> {
+    trace.clients = Some(selection.clients);
     for path in &selection.files {
         load_source(Source::open(path, progress)?, selection, &mut trace)?;
     }
@@ -136,7 +145,43 @@ fn load_into(mut trace: Trace, selection: &Selection, progress: &ProgressBar) ->
     if !selection.no_sort && trace.out_of_order > 0 {
         trace.records.sort_by_key(|record| record.at);
     }
+    if trace.fields.is_none() {
+        let mut counts = vec![0; trace.keys.len()];
+        trace.records.iter().for_each(|record| counts[record.key as usize] += 1);
+        let name = |id| u32::try_from(id).map_or_else(|_| String::new(), |id| trace.keys.name(id));
+        trace.warnings.extend(warning(&counts, name, "--key"));
+    }
     Ok(trace)
+}
+
+/// Fewer requests may well be of one client, or of one each.
+const FEW: u64 = 20;
+
+/// What is likely wrong with a key, from how many requests each of its values has: that one has nearly all of them, or that nearly each
+/// request has its own. `flag` chooses another key.
+pub(in crate::cli) fn warning(counts: &[u64], name: impl Fn(usize) -> String, flag: &str) -> Option<String> {
+    let requests: u64 = counts.iter().sum();
+    let values = counts.iter().filter(|&&count| count > 0).count() as u64;
+    let nearly_all = |part: u64| part.saturating_mul(10) >= requests.saturating_mul(9);
+    let (busiest, &most) = counts.iter().enumerate().max_by_key(|&(_, count)| count)?;
+    if requests < FEW {
+        None
+    } else if nearly_all(most) {
+        Some(format!(
+            "key {:?} has {} of {}: is it a client? Choose another field with {flag}",
+            printable(name(busiest).as_bytes(), 60),
+            human::count(most),
+            human::counted(requests, "request"),
+        ))
+    } else if nearly_all(values) {
+        Some(format!(
+            "nearly every request has a key of its own ({} of {}), and no limit acts on those: choose another field with {flag}",
+            human::counted(values, "key"),
+            human::counted(requests, "request"),
+        ))
+    } else {
+        None
+    }
 }
 
 /// Files as one text.
@@ -189,9 +234,15 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
         Error::run(format!("{name}: there is no field {field:?}; the fields are: {}", present.join(", ")))
     };
     let Chosen { time, key, cost } = &chosen;
+    let no_client = |name: &String| match format {
+        Format::Clf => clf::Field::by_name(name) != Some(clf::Field::Ip),
+        _ => client::is_target(name),
+    };
+    let plain_key = key.iter().map(no_client).collect();
+    let plain_fields = trace.fields.as_ref().map_or_else(Vec::new, Fields::plain);
     let mut reader = FileReader {
         time: TimeParser::new(selection.time_format.clone(), time),
-        row: Row::new(selection.ipv6_prefix),
+        row: Row::new(Some(selection.clients)).with_plain(plain_key, plain_fields),
         name: &name,
         strict: selection.strict,
         trace,
@@ -342,10 +393,11 @@ impl FileReader<'_> {
         };
         let key = match &mut self.trace.fields {
             Some(fields) => fields.intern(&self.row),
-            None => self.trace.keys.intern(self.row.key().ok_or(Reason::EmptyKey)?),
+            None => self.trace.keys.intern(self.row.key()?),
         };
         let key = key.ok_or(Reason::TooLong)?;
         self.trace.records.push(Record { at, cost, key });
+        self.trace.seen.add(self.row.seen());
         Ok(())
     }
 

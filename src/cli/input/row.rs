@@ -1,8 +1,9 @@
 //! What every format hands on: one record's raw fields, or the reason why there are none.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
+use super::client::{Address, Client, Clients, Seen};
 use super::time::{TimeError, TimeFormat};
 
 /// Between the parts of a key of several fields. Shown as ` + `.
@@ -15,19 +16,31 @@ pub struct Row {
     key: Vec<u8>,
     key_parts: usize,
     empty_part: bool,
+    unknown_client: bool,
+    seen: Seen,
     cost: Option<Vec<u8>>,
     /// Values of other fields, one after the other.
     fields: Vec<u8>,
     /// Where each ends; `None` of one that is missing.
     field_ends: Vec<Option<usize>>,
-    ipv6_prefix: Option<u8>,
+    clients: Option<Clients>,
+    /// Parts of the key, and other fields, that are taken as they are.
+    plain_key: Vec<bool>,
+    plain_fields: Vec<bool>,
 }
 
 impl Row {
-    /// A row whose key's parts are folded to networks of this prefix length where they are addresses.
+    /// A row that tells clients by their addresses, or takes every text as it is.
     #[must_use]
-    pub fn new(ipv6_prefix: Option<u8>) -> Self {
-        Self { ipv6_prefix, ..Self::default() }
+    pub fn new(clients: Option<Clients>) -> Self {
+        Self { clients, ..Self::default() }
+    }
+
+    /// Takes these parts of the key and these other fields as they are: they are no clients, and may be addresses all the same, as
+    /// the target of a request can be.
+    #[must_use]
+    pub fn with_plain(self, plain_key: Vec<bool>, plain_fields: Vec<bool>) -> Self {
+        Self { plain_key, plain_fields, ..self }
     }
 
     /// Forgets the record.
@@ -36,6 +49,8 @@ impl Row {
         self.key.clear();
         self.key_parts = 0;
         self.empty_part = false;
+        self.unknown_client = false;
+        self.seen = Seen::default();
         self.fields.clear();
         self.field_ends.clear();
         if let Some(cost) = &mut self.cost {
@@ -56,23 +71,37 @@ impl Row {
         if self.key_parts > 0 {
             self.key.push(SEPARATOR);
         }
+        let plain = self.plain_key.get(self.key_parts).copied().unwrap_or(false);
         self.key_parts += 1;
         self.empty_part |= part.is_empty();
-        match self.ipv6_prefix.and_then(|prefix| fold_address(part, prefix)) {
-            Some(network) => self.key.extend_from_slice(network.as_bytes()),
-            None => self.key.extend_from_slice(part),
+        match self.clients.filter(|_| !plain).map(|clients| (clients, clients.read(part))) {
+            Some((clients, Client::Address(Address { address, seen }))) => {
+                self.seen = self.seen.and(seen);
+                let text = match address {
+                    IpAddr::V4(v4) => v4.to_string(),
+                    IpAddr::V6(v6) => format!("{v6}/{}", clients.ipv6_prefix),
+                };
+                self.key.extend_from_slice(text.as_bytes());
+            }
+            Some((_, Client::Unknown)) => self.unknown_client = true,
+            Some((_, Client::Text)) | None => self.key.extend_from_slice(part),
         }
     }
 
     /// Adds the value of another field, if the record has it. One that is empty or `-` is missing too, as logs write what there
-    /// is not.
+    /// is not, and so is a list without the client's address. An address is written as a server writes it into descriptors.
     pub fn add_field(&mut self, value: Option<&[u8]>) {
         let Some(value) = value.filter(|&value| !matches!(value, b"" | b"-")) else {
             return self.field_ends.push(None);
         };
-        match self.ipv6_prefix.and_then(|prefix| fold_address(value, prefix)) {
-            Some(network) => self.fields.extend_from_slice(network.as_bytes()),
-            None => self.fields.extend_from_slice(value),
+        let plain = self.plain_fields.get(self.field_ends.len()).copied().unwrap_or(false);
+        match self.clients.filter(|_| !plain).map(|clients| clients.read(value)) {
+            Some(Client::Address(Address { address, seen })) => {
+                self.seen = self.seen.and(seen);
+                self.fields.extend_from_slice(address.to_string().as_bytes());
+            }
+            Some(Client::Unknown) => return self.field_ends.push(None),
+            Some(Client::Text) | None => self.fields.extend_from_slice(value),
         }
         self.field_ends.push(Some(self.fields.len()));
     }
@@ -99,10 +128,29 @@ impl Row {
         &self.time
     }
 
-    /// The key, unless a part of it is empty.
+    /// The key.
+    ///
+    /// # Errors
+    /// If a part of it is empty, or does not say which client it was.
+    pub fn key(&self) -> Result<&[u8], Reason> {
+        if self.empty_part || self.key_parts == 0 {
+            Err(Reason::EmptyKey)
+        } else if self.unknown_client {
+            Err(Reason::UnknownClient)
+        } else {
+            Ok(&self.key)
+        }
+    }
+
+    /// Notes whether the line begins with a virtual host.
+    pub fn note_virtual_host(&mut self, is_there: bool) {
+        self.seen.virtual_host = is_there;
+    }
+
+    /// What was done to the record's addresses.
     #[must_use]
-    pub fn key(&self) -> Option<&[u8]> {
-        (!self.empty_part && self.key_parts > 0).then_some(&self.key)
+    pub fn seen(&self) -> Seen {
+        self.seen
     }
 
     /// The cost's text, if costs are read.
@@ -110,22 +158,6 @@ impl Row {
     pub fn cost(&self) -> Option<&[u8]> {
         self.cost.as_deref()
     }
-}
-
-/// An IPv6 address's network of `prefix` bits, or an IPv4 address, also one that is written as IPv6.
-fn fold_address(text: &[u8], prefix: u8) -> Option<String> {
-    // Nothing longer is an address, and most keys that are none end here.
-    if text.len() > 45 {
-        return None;
-    }
-    let address = str::from_utf8(text).ok()?.parse::<IpAddr>().ok()?;
-    Some(match address.to_canonical() {
-        IpAddr::V4(v4) => v4.to_string(),
-        IpAddr::V6(v6) => {
-            let mask = u128::MAX.checked_shl(128_u32.saturating_sub(u32::from(prefix))).unwrap_or(0);
-            format!("{}/{prefix}", Ipv6Addr::from_bits(v6.to_bits() & mask))
-        }
-    })
 }
 
 /// Why a line gives no record.
@@ -157,6 +189,8 @@ pub enum Reason {
     Time(String, TimeFormat, TimeError),
     /// The key, or one part of it, has no text.
     EmptyKey,
+    /// The key is a list of addresses in which the client's is missing or cannot be read.
+    UnknownClient,
     /// The cost is not a whole number.
     Cost(String),
     /// The line is too long to be one.
@@ -183,6 +217,9 @@ impl fmt::Display for Reason {
             }
             Self::Time(text, _, error) => write!(f, "the time {text:?} {error}"),
             Self::EmptyKey => f.write_str("the key is empty"),
+            Self::UnknownClient => {
+                f.write_str("the address before the trusted proxies is missing or unreadable; see --proxies")
+            }
             Self::Cost(text) => write!(f, "the cost {text:?} is not a whole number of units"),
             Self::TooLong => f.write_str("longer than 1 MiB: not a log line"),
         }
@@ -213,8 +250,8 @@ pub fn printable(bytes: &[u8], most: usize) -> String {
 mod tests {
     use super::*;
 
-    fn key(prefix: Option<u8>, parts: &[&str]) -> Option<String> {
-        let mut row = Row::new(prefix);
+    fn key(prefix: Option<u8>, parts: &[&str]) -> Result<String, Reason> {
+        let mut row = Row::new(prefix.map(|ipv6_prefix| Clients { ipv6_prefix, ..Clients::default() }));
         parts.iter().for_each(|part| row.add_key(part.as_bytes()));
         row.key().map(|key| printable(key, 200))
     }
@@ -233,8 +270,9 @@ mod tests {
     #[test]
     fn a_key_with_an_empty_part_is_none() {
         assert_eq!(key(None, &["a", "b"]).unwrap(), "a + b");
-        assert_eq!(key(None, &["a", ""]), None);
-        assert_eq!(key(None, &[]), None);
+        assert_eq!(key(None, &["a", ""]), Err(Reason::EmptyKey));
+        assert_eq!(key(None, &[]), Err(Reason::EmptyKey));
+        assert_eq!(key(Some(64), &["a", "192.0.2.1, unknown"]), Err(Reason::UnknownClient));
     }
 
     #[test]

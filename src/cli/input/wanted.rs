@@ -19,6 +19,8 @@ pub struct Wanted {
     pub names: Vec<String>,
     /// Whether a file may lack it: it was not named by the user, but guessed.
     pub guessed: bool,
+    /// Whether it is the client, and so read as an address where it is one.
+    pub client: bool,
 }
 
 /// Stands for a value that a record does not have.
@@ -50,6 +52,11 @@ impl Fields {
     pub fn new(wanted: Vec<Wanted>) -> Self {
         let each = wanted.len();
         Self { wanted, found: vec![Vec::new(); each], having: vec![0; each], ..Self::default() }
+    }
+
+    /// Which of them are no clients.
+    pub(super) fn plain(&self) -> Vec<bool> {
+        self.wanted.iter().map(|wanted| !wanted.client).collect()
     }
 
     /// What a file calls each of them; `None` of a guess that it does not have.
@@ -235,7 +242,7 @@ mod tests {
     use super::*;
 
     fn fields(names: &[&str]) -> Fields {
-        let wanted = |name: &&str| Wanted { names: vec![(*name).to_owned()], guessed: false };
+        let wanted = |name: &&str| Wanted { names: vec![(*name).to_owned()], guessed: false, client: true };
         Fields::new(names.iter().map(wanted).collect())
     }
 

@@ -2,12 +2,13 @@
 
 use serde::Serialize;
 
-use super::{Answer, Found, Goal, Search, Trial, period_text};
+use super::{Answer, Found, MANY_REQUESTS, Search, Trial, period_text};
 use crate::Quota;
 use crate::cli::error::Error;
 use crate::cli::fared::{self, Fared, FaredJson};
 use crate::cli::human;
 use crate::cli::report::{InputJson, LimitJson, align_right, nanos, plain_table, to_json};
+use crate::cli::table::fitted;
 
 impl Search<'_> {
     /// The goal, and how several limits share it; `note` is said after it.
@@ -25,6 +26,19 @@ impl Search<'_> {
                  the goal allows\n"
             ),
         }
+    }
+}
+
+impl Search<'_> {
+    /// What a caller should know before using an answer.
+    fn warnings(&self, answer: &Answer) -> Option<String> {
+        let records = self.trace.records.len() as u64;
+        let share = human::share(answer.trial.denied, records);
+        self.denies_many_requests(answer.trial).then(|| {
+            format!(
+                "few clients are denied, but they send {share} of all requests. To bound both, add --deny-requests {MANY_REQUESTS}"
+            )
+        })
     }
 }
 
@@ -95,7 +109,7 @@ pub fn tables(search: &Search<'_>, answers: &[Answer]) -> String {
         }
     }
     align_right(&mut table, 1..6);
-    let mut text = format!("{table}\n");
+    let mut text = format!("{}\n", fitted(table, &[]));
     if !one {
         text += "Each line changes one limit, with the others of the answer (◀) in force.\n";
     }
@@ -103,6 +117,10 @@ pub fn tables(search: &Search<'_>, answers: &[Answer]) -> String {
     for answer in answers {
         let store = search.storage.flags();
         text += &format!("{} --algorithm {}{store}\n", answer.flags(), answer.kind.as_str());
+        text += &format!("  denies {}\n", search.described(answer.trial));
+        if let Some(warning) = search.warnings(answer) {
+            text += &format!("  Warning: {warning}\n");
+        }
         if !answer.monotone {
             text += &format!(
                 "  Not monotone: with {} a higher limit can deny more here, so a smaller one might do as well.\n",
@@ -129,8 +147,11 @@ struct Json<'a> {
 
 #[derive(Serialize, Debug)]
 struct GoalJson {
+    /// What the first share is of, and that share. Of two goals these are the requests'.
     deny: &'static str,
     share_billionths: u64,
+    requests_billionths: Option<u64>,
+    clients_billionths: Option<u64>,
 }
 
 /// An answer. Fields may be added; those here keep their names and meaning.
@@ -149,6 +170,7 @@ struct SuggestionJson<'a> {
     denied: u64,
     keys_denied: u64,
     monotone: bool,
+    warnings: Vec<String>,
     /// In the place of the limit of the period that was named first, with the others in force.
     tried: Vec<TriedJson>,
     #[serde(flatten)]
@@ -185,18 +207,22 @@ pub fn json(search: &Search<'_>, answers: &[Answer]) -> Result<String, Error> {
             denied: answer.trial.denied,
             keys_denied: answer.trial.keys_denied,
             monotone: answer.monotone,
+            warnings: search.warnings(answer).into_iter().collect(),
             tried: trials.iter().map(tried).collect(),
             fared: FaredJson::new(&search.storage, answer.kind, &answer.figures),
         };
         Some(suggestion)
     };
-    let (deny, share) = match search.goal {
-        Goal::Requests(share) => ("requests", share),
-        Goal::Clients(share) => ("clients", share),
-    };
+    let [requests, clients] =
+        [search.goal.requests, search.goal.clients].map(|share| share.map(|share| share.billionths));
     to_json(&Json {
         input: InputJson::new(search.trace),
-        goal: GoalJson { deny, share_billionths: share.billionths },
+        goal: GoalJson {
+            deny: if requests.is_some() { "requests" } else { "clients" },
+            share_billionths: requests.or(clients).unwrap_or(0),
+            requests_billionths: requests,
+            clients_billionths: clients,
+        },
         suggestions: answers.iter().filter_map(suggestion).collect(),
     })
 }

@@ -41,7 +41,12 @@ impl<A, C, H> Builder<A, C, H> {
 
 impl<A: Algorithm, C, H> Builder<A, C, H> {
     /// For keyed stores: never holds more than `max` keys. Default: no cap; idle keys are removed as new ones come.
+    ///
+    /// # Panics
+    /// If `max` is 0: such a store would deny every request, or limit none.
+    #[track_caller]
     pub fn max_keys(mut self, max: usize, when_full: WhenFull) -> Self {
+        assert!(max > 0, "max_keys is 0, but a keyed store must have room for one key");
         self.options.max_keys = Some((max, when_full));
         self
     }

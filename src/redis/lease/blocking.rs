@@ -130,7 +130,7 @@ fn make<T: BlockingTransport, C: Clock + Send + Sync + 'static>(
     let (settings, signals) = (builder.settings(), Arc::new(Signals::default()));
     let plan = Plan::new(&settings.limits)?;
     let waker = Arc::clone(&signals);
-    let core = Core::new(&settings, &options, plan, clock, move || waker.wake());
+    let core = Core::new(&settings, &options, plan, clock, settings.timeout, move || waker.wake());
     let carry = carry::by_blocking(builder.client, &core.guard);
     let shared = Arc::new(Shared { core, carry, signals });
     let (fetcher, owned) = (Fetching(Arc::clone(&shared)), Arc::clone(&shared));
@@ -153,7 +153,7 @@ impl<C: Clock> Shared<C> {
         while !core.is_stopped() {
             self.signals.wait_due(Duration::from_nanos(life_ns));
             let now_ns = core.now().as_nanos();
-            for mut due in core.book.due(now_ns) {
+            for mut due in core.book.due(usize::MAX, now_ns) {
                 if core.is_stopped() {
                     core.book.failed(&due, now_ns);
                     continue;

@@ -12,6 +12,7 @@
 //! question was sent earlier still. A reply that comes after that, or never, is of units that are charged and lost.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -30,6 +31,8 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 const TRIP_NS: u64 = 1_000_000;
 /// Keys that were not used for so many lives, and hold nothing, are forgotten.
 const IDLE_LIVES: u64 = 4;
+/// While so many keys are queued a process asks for larger blocks: questions are what it is short of.
+const CROWD: usize = 128;
 
 /// What is set about leases.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -124,7 +127,7 @@ pub(crate) struct Book {
     habits: Habits,
     keys: Table<Holding>,
     /// `None`: it is closed, and nobody takes up what is queued.
-    queue: Mutex<Option<Vec<Keyed>>>,
+    queue: Mutex<Option<VecDeque<Keyed>>>,
     /// Round trips, smoothed.
     trip_ns: AtomicU64,
     pub(super) counters: Counters,
@@ -148,7 +151,7 @@ impl Book {
             terms,
             habits: Habits { max_block: habits.max_block.clamp(1, terms.most()), ..habits },
             keys: Table::new(habits.max_keys),
-            queue: Mutex::new(Some(Vec::new())),
+            queue: Mutex::new(Some(VecDeque::new())),
             trip_ns: AtomicU64::new(TRIP_NS),
             counters: Counters::new(),
             wake: Wake(Box::new(wake)),
@@ -188,8 +191,14 @@ impl Book {
         self.terms.life_ns()
     }
 
-    const fn habit(&self, trip_ns: u64) -> Habit {
-        Habit { max_block: self.habits.max_block, processes: self.habits.processes, trip_ns }
+    /// `queued`: how many keys wait to be asked for.
+    fn habit(&self, queued: usize) -> Habit {
+        Habit {
+            max_block: self.habits.max_block,
+            processes: self.habits.processes,
+            trip_ns: self.trip_ns(),
+            is_crowded: queued >= CROWD,
+        }
     }
 
     /// The common case of [`check`](Self::check): what is spent is there, and nobody comes between. Says how much is left then, and until
@@ -316,7 +325,7 @@ impl Book {
         }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Option<Vec<Keyed>>> {
+    fn queue(&self) -> MutexGuard<'_, Option<VecDeque<Keyed>>> {
         // Nothing that is done under the lock can leave the list half changed.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -329,7 +338,7 @@ impl Book {
                 holding.release();
                 return;
             };
-            keys.push((text, Arc::clone(holding)));
+            keys.push_back((text, Arc::clone(holding)));
             let is_first = keys.len() == 1;
             drop(queue);
             if is_first {
@@ -377,7 +386,7 @@ impl Book {
         if !holding.claim() {
             return None;
         }
-        match self.due_for(key.into().bytes().into(), Arc::clone(holding), cost, now_ns) {
+        match self.due_for(key.into().bytes().into(), Arc::clone(holding), 0, cost, now_ns) {
             Some(due) => Some(due),
             None => {
                 holding.release();
@@ -386,8 +395,15 @@ impl Book {
         }
     }
 
-    fn due_for(&self, key: Box<[u8]>, holding: Arc<Holding>, cost: u64, now_ns: u64) -> Option<Due> {
-        let wish = holding.wish(&self.terms, self.habit(self.trip_ns()), cost, now_ns)?;
+    fn due_for(
+        &self,
+        key: Box<[u8]>,
+        holding: Arc<Holding>,
+        queued: usize,
+        cost: u64,
+        now_ns: u64,
+    ) -> Option<Due> {
+        let wish = holding.wish(&self.terms, self.habit(queued), cost, now_ns)?;
         self.counters.asked();
         let ask = Ask::Lease { least: wish.least, wanted: wish.wanted, share: wish.share };
         Some(Due {
@@ -403,13 +419,23 @@ impl Book {
         })
     }
 
-    /// The questions of all keys that ran out or will soon. Each is to be [`answered`](Self::answered) or [`failed`](Self::failed).
-    pub(crate) fn due(&self, now_ns: u64) -> Vec<Due> {
-        let queued = self.queue().as_mut().map(std::mem::take).unwrap_or_default();
-        let taken = queued.into_iter().filter(|(_, holding)| holding.take_up());
+    /// Whether a key is queued.
+    pub(crate) fn is_due(&self) -> bool {
+        self.queue().as_ref().is_some_and(|keys| !keys.is_empty())
+    }
+
+    /// The questions of keys that ran out or will soon, of at most so many, oldest first. Each is to be [`answered`](Self::answered) or
+    /// [`failed`](Self::failed).
+    pub(crate) fn due(&self, most: usize, now_ns: u64) -> Vec<Due> {
+        let (keys, queued) = {
+            let mut queue = self.queue();
+            let Some(keys) = &mut *queue else { return Vec::new() };
+            let queued = keys.len();
+            (keys.drain(..most.min(queued)).collect::<Vec<_>>(), queued)
+        };
         let mut due = Vec::new();
-        for (key, holding) in taken {
-            match self.due_for(key, Arc::clone(&holding), 0, now_ns) {
+        for (key, holding) in keys.into_iter().filter(|(_, holding)| holding.take_up()) {
+            match self.due_for(key, Arc::clone(&holding), queued, 0, now_ns) {
                 Some(question) => due.push(question),
                 None => holding.release(),
             }

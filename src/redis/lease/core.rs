@@ -77,11 +77,13 @@ pub(super) enum Asked {
 }
 
 impl<C: Clock> Core<C> {
+    /// `answer`: how long a question may take. Callers may wait for less.
     pub(super) fn new(
         settings: &Settings,
         options: &Options,
         plan: Plan,
         clock: C,
+        answer: Duration,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         let habits = Habits {
@@ -95,7 +97,7 @@ impl<C: Clock> Core<C> {
         };
         Self {
             book: Book::new(habits, wake),
-            guard: Arc::new(Guard::new(settings)),
+            guard: Arc::new(Guard::new(&Settings { timeout: answer, ..settings.clone() })),
             plan: Arc::new(plan),
             head: Arc::clone(&settings.head),
             clock,

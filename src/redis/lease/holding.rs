@@ -24,6 +24,9 @@ const IDLE: u64 = 0;
 const QUEUED: u64 = 1;
 const ASKED: u64 = 2;
 
+/// In a crowd a block is at most so many times the one before. Two questions then suffice for a key that is used hundreds of times in a life.
+const CROWDED_GROWTH: u64 = 16;
+
 /// A pause of this kind is one after failures; other numbers are the fewest units that were refused.
 const FAILING: u64 = 0;
 
@@ -111,6 +114,8 @@ pub(super) struct Habit {
     pub(super) processes: u32,
     /// A round trip.
     pub(super) trip_ns: u64,
+    /// Whether more keys are queued than the process can ask for at once.
+    pub(super) is_crowded: bool,
 }
 
 impl Holding {
@@ -280,7 +285,7 @@ impl Holding {
     /// What to ask for now, by whoever may ask. `least`: what the asker itself is short of, or 0. `None` if there is enough.
     ///
     /// Blocks last for about a quarter of a life: by what was used and found missing since the last answer. They at most double, but
-    /// suffice for all who wait.
+    /// suffice for all who wait. In a crowd they last for a life, and grow faster: the next question is far away.
     pub(super) fn wish(&self, terms: &Terms, habit: Habit, least: u64, now_ns: u64) -> Option<Wish> {
         let noted = self.least.swap(u64::MAX, Ordering::Relaxed);
         let unmet = self.unmet.swap(0, Ordering::Relaxed).max(least);
@@ -294,8 +299,10 @@ impl Holding {
         };
         let quarter = in_time(terms.life_ns() / 4);
         let waiting = self.waiting.load(Ordering::Relaxed).saturating_add(least);
-        let grown = self.block.load(Ordering::Relaxed).saturating_mul(2).max(waiting).max(1);
-        let target = quarter.min(grown).min(habit.max_block);
+        let (lasting, growth) =
+            if habit.is_crowded { (in_time(terms.life_ns()), CROWDED_GROWTH) } else { (quarter, 2) };
+        let grown = self.block.load(Ordering::Relaxed).saturating_mul(growth).max(waiting).max(1);
+        let target = lasting.min(grown).min(habit.max_block);
         // Keys that are used less than once in a quarter of a life get what they ask for, when they ask for it.
         let low = if quarter == 0 || target == 0 {
             0
@@ -367,7 +374,7 @@ mod tests {
         Terms::new(1_000_000, std::time::Duration::from_secs(1), 4_096)
     }
 
-    const HABIT: Habit = Habit { max_block: 4_096, processes: 8, trip_ns: MS };
+    const HABIT: Habit = Habit { max_block: 4_096, processes: 8, trip_ns: MS, is_crowded: false };
 
     /// Grants what is wished for.
     fn grant(holding: &Holding, terms: &Terms, wish: &Wish, now_ns: u64) {
@@ -408,6 +415,27 @@ mod tests {
         }
         let wish = holding.wish(&terms, HABIT, 1, now_ns + 2_000 * MS).unwrap();
         assert_eq!((wish.wanted, wish.low), (1, 0), "nothing is fetched beforehand");
+    }
+
+    #[test]
+    fn crowded_blocks_last_for_a_life() {
+        let (terms, mut now_ns) = (terms(), 1 << 50);
+        let crowded = Habit { is_crowded: true, ..HABIT };
+        let holding = Holding::new(None, now_ns);
+        // 100 a second, of which one question in two seconds is asked.
+        let mut wanted = Vec::new();
+        for _ in 0..4 {
+            for _ in 0..200 {
+                now_ns += 10 * MS;
+                if holding.spend(&terms, 1, now_ns, 1).0.is_denied() {
+                    holding.note(1);
+                }
+            }
+            let wish = holding.wish(&terms, crowded, 0, now_ns).unwrap();
+            wanted.push(wish.wanted);
+            grant(&holding, &terms, &wish, now_ns);
+        }
+        assert_eq!(wanted[..3], [1, 16, 100], "{wanted:?}");
     }
 
     #[test]

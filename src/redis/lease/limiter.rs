@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::book::{Checked, Due};
 use super::core::{Asked, Core, Patience};
@@ -26,9 +26,12 @@ use crate::sync::Ordering;
 
 /// So often a call waits for units that others ask for, before it asks for its own alone.
 const ROUNDS: usize = 4;
+/// Questions under way at a time. More would wait at the server, and be late there; here they wait without a time-out that counts.
+const UNDER_WAY: usize = 256;
 
 struct Shared<C> {
     core: Core<C>,
+    under_way: Arc<Semaphore>,
     carry: Carry,
     runtime: Handle,
     /// Something is due, or it is over.
@@ -56,7 +59,8 @@ struct Shared<C> {
 /// - **What is stranded is bounded.** A process holds of a key at most [`max_block`](LeaseBuilder::max_block) units, at most twice
 ///   its last block, and about what the key used in a quarter of a life; it is granted at most one part in
 ///   `2 · processes` of what is left. What it holds when the key falls idle expires unspent: at most
-///   `N · min(max_block, use of a process in l/4 and two round trips)` units a key. A process that has just used up one block after
+///   `N · min(max_block, use of a process in l/4 and two round trips)` units a key. While 128 keys or more wait to be asked for, blocks
+///   last for a whole life, and grow up to 16 times at once: it is the use in `l`, not in `l/4`, then. A process that has just used up one block after
 ///   another at once is granted larger parts, at last all that is left: of a limit that is nearly used up, one process may strand as
 ///   much as twice its last block. Under steady use next to nothing is stranded: a block is used up in a quarter
 ///   of its life.
@@ -75,6 +79,9 @@ struct Shared<C> {
 ///
 /// # How long a call waits
 /// At most two [time-outs](crate::redis::Builder::timeout), whatever becomes of it. Then it is as if the server had not answered.
+///
+/// A question itself may take a quarter of a life, if that is longer: it goes on in a task, and what it brings is there for others. Only after
+/// that it has failed, for the breaker too. At most 256 questions are under way at a time; others wait in this process.
 ///
 /// # More keys than there is room for
 /// Beyond [`max_keys`](crate::redis::Builder::max_keys) a new key has no place here. [`check_async`](LeaseLimiter::check_async) then
@@ -136,9 +143,13 @@ fn make<T: Transport, C: Clock + Send + Sync + 'static>(
         let due = Arc::clone(&due);
         move || due.notify_one()
     };
-    let core = Core::new(&settings, &options, plan, clock, wake);
+    // Callers wait for their time-out. A question goes on in its task: what it brings is of use as long as it lives for most of its life,
+    // and an answer that is late because this process was not scheduled is no failure of the server.
+    let answer = settings.timeout.max(options.life / 4);
+    let core = Core::new(&settings, &options, plan, clock, answer, wake);
     let carry = carry::by(builder.client, &core.guard);
-    let shared = Arc::new(Shared { core, carry, runtime, due, bells: Bells::new() });
+    let under_way = Arc::new(Semaphore::new(UNDER_WAY));
+    let shared = Arc::new(Shared { core, under_way, carry, runtime, due, bells: Bells::new() });
     shared.runtime.spawn(fetch(Fetching(Arc::clone(&shared))));
     let owned = Arc::clone(&shared);
     Ok(LeaseLimiter { shared, _owner: Arc::new(Owner(Box::new(move || owned.stop()))) })
@@ -164,13 +175,20 @@ async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
         let every = Duration::from_nanos(core.book.life_ns());
         // Either way there may be something to do.
         let _ = tokio::time::timeout(every, shared.due.notified()).await;
-        let now_ns = core.now().as_nanos();
-        for due in core.book.due(now_ns) {
-            drop(shared.spawn(due));
-        }
-        if now_ns.abs_diff(swept_ns) >= core.book.life_ns() {
-            core.book.sweep(now_ns);
-            swept_ns = now_ns;
+        loop {
+            let now_ns = core.now().as_nanos();
+            if now_ns.abs_diff(swept_ns) >= core.book.life_ns() {
+                core.book.sweep(now_ns);
+                swept_ns = now_ns;
+            }
+            if !core.book.is_due() {
+                break;
+            }
+            // In one line with the questions of callers.
+            let Ok(leave) = Arc::clone(&shared.under_way).acquire_owned().await else { return };
+            if let Some(due) = core.book.due(1, core.now().as_nanos()).pop() {
+                drop(shared.spawn(due, Some(leave)));
+            }
         }
     }
 }
@@ -205,13 +223,24 @@ impl<C: Clock> Drop for Told<C> {
 }
 
 impl<C: Clock + Send + Sync + 'static> Shared<C> {
-    /// Asks in a task of its own, which goes on if nobody waits for it any more: what it brings is there for others.
-    fn spawn(self: &Arc<Self>, due: Due) -> oneshot::Receiver<Told<C>> {
+    /// Asks in a task of its own, which goes on if nobody waits for it any more: what it brings is there for others. Without a leave
+    /// it waits until fewer are under way.
+    fn spawn(self: &Arc<Self>, due: Due, leave: Option<OwnedSemaphorePermit>) -> oneshot::Receiver<Told<C>> {
         let (tell, told) = oneshot::channel();
         let bell = Arc::clone(self.bells.of(&due.key));
-        let errand = Errand { due, _ring: Ring(Arc::clone(&bell)), shared: Arc::clone(self) };
+        let mut errand = Errand { due, _ring: Ring(Arc::clone(&bell)), shared: Arc::clone(self) };
         self.runtime.spawn(async move {
             let shared = Arc::clone(&errand.shared);
+            let _leave = match leave {
+                Some(leave) => leave,
+                None => match Arc::clone(&shared.under_way).acquire_owned().await {
+                    Ok(leave) => leave,
+                    // Nobody closes it.
+                    Err(_) => return,
+                },
+            };
+            // Those before it have taken their time.
+            errand.due.asked_ns = shared.core.now().as_nanos();
             let call = shared.core.call(&errand.due.key, errand.due.ask);
             let reply = (shared.carry)(call).await;
             let asked = shared.core.land(&errand.due, reply);
@@ -275,7 +304,7 @@ impl<C: Clock + Send + Sync + 'static> Shared<C> {
             };
             if let Some(due) = core.book.claim(key, &holding, cost, now_ns) {
                 asked += 1;
-                match self.spawn(due).await.ok().and_then(|mut told| told.asked.take()) {
+                match self.spawn(due, None).await.ok().and_then(|mut told| told.asked.take()) {
                     Some(Asked::Answered(answer)) => return answer,
                     Some(Asked::Late | Asked::Fetched) => {}
                     // The runtime is being shut down, if there is nothing at all.
@@ -294,6 +323,7 @@ impl<C: Clock + Send + Sync + 'static> Shared<C> {
             }
         }
         // There is no room for the key or for so many units of it; or others took all of it, again and again.
+        let _leave = self.under_way.acquire().await;
         let call = core.call(&bytes, Ask::Check { cost });
         let reply = (self.carry)(call).await;
         core.exact(&bytes, cost, reply)

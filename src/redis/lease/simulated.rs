@@ -295,7 +295,7 @@ impl World {
     }
 
     fn fetch(&mut self, process: usize) {
-        for due in self.books[process].due(self.local(process)) {
+        for due in self.books[process].due(usize::MAX, self.local(process)) {
             self.send(Message::Question { process, due });
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::redis::call::{Ask, Call, Reply};
+use crate::redis::error::ErrorKind;
 use crate::redis::lease;
 use crate::redis::plan::Plan;
 use crate::redis::settings::OnFailure;
@@ -130,6 +131,7 @@ impl Node {
                     max_keys: 16,
                     process: (u64::from(number) + 1) << 20,
                     in_flight: 16,
+                    in_parts: false,
                 },
             )),
         }
@@ -210,7 +212,7 @@ impl Node {
                     let call = leases.call(due.ask);
                     Asked::Lease(due, call)
                 };
-                leases.book.due(now_ns).into_iter().map(call).collect()
+                leases.book.due(usize::MAX, now_ns).into_iter().map(call).collect()
             }
             Self::WriteBack(book) => book.due(now_ns).into_iter().map(Asked::WriteBack).collect(),
         }
@@ -246,7 +248,7 @@ impl Node {
     pub(super) fn failed(&self, asked: &Asked, now_ns: u64) {
         match (self, asked) {
             (Self::Lease(leases), Asked::Lease(due, _)) => leases.book.failed(due, now_ns),
-            (Self::WriteBack(book), Asked::WriteBack(post)) => book.failed(post, now_ns),
+            (Self::WriteBack(book), Asked::WriteBack(post)) => book.failed(post, ErrorKind::Timeout, now_ns),
             _ => {}
         }
     }

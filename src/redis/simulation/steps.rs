@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::clock::ManualClock;
 use crate::redis::call::Reply;
+use crate::redis::error::ErrorKind;
 use crate::redis::in_process::InProcess;
 use crate::redis::limit::Limit;
 use crate::redis::plan::Plan;
@@ -58,6 +59,7 @@ impl Steps {
     /// # Panics
     /// If the limit is none that the shared state can keep.
     #[must_use]
+    #[track_caller]
     pub fn new(limit: Limit, nodes: u32, max_keys: usize) -> Self {
         let plan = Arc::new(Plan::new(&[limit]).expect("a limit"));
         let book = |number: u32| {
@@ -69,6 +71,7 @@ impl Steps {
                 max_keys,
                 process: (u64::from(number) + 1) << 20,
                 in_flight: 64,
+                in_parts: false,
             };
             Book::new(Arc::clone(&plan), options)
         };
@@ -138,7 +141,7 @@ impl Steps {
             Some(reply) if !is_lost => _ = self.books[sent.node].posted(&sent.post, &reply, self.now_ns),
             reply => {
                 self.lost += reply.map_or(0, |reply| reply.granted);
-                self.books[sent.node].failed(&sent.post, self.now_ns);
+                self.books[sent.node].failed(&sent.post, ErrorKind::Timeout, self.now_ns);
                 self.late.push(sent.post);
             }
         }

@@ -143,6 +143,7 @@ const ROUNDS: usize = 4;
 /// # Panics
 /// If the limit is none that the shared state can keep.
 #[must_use]
+#[track_caller]
 pub fn run(setup: &Setup) -> Outcome {
     let plan = Arc::new(Plan::new(&[setup.limit]).expect("a limit"));
     let interval_ns = u64::try_from(setup.interval.as_nanos()).unwrap_or(u64::MAX);

@@ -46,6 +46,8 @@ pub(super) struct Account {
     tried_ns: u64,
     /// How things stand is being asked, with nothing to post.
     peeks: bool,
+    /// The last call failed.
+    fails: bool,
     /// What may be spent before the next answer, in parts of a unit. Below 0: as much must be refilled first.
     level: i64,
     /// The window may not have begun yet: what is spent is of this one's allowance and of the one's before.
@@ -118,6 +120,7 @@ impl Account {
             tried: 0,
             tried_ns: 0,
             peeks: false,
+            fails: false,
             level: 0,
             is_early: false,
             refilled_ns: now_ns,
@@ -174,6 +177,11 @@ impl Account {
     pub(super) fn pending(&self) -> u64 {
         let before = self.before.map_or(0, |before| before.total - before.acked);
         before.saturating_add(self.total - self.acked)
+    }
+
+    /// Whether the last call failed.
+    pub(super) const fn is_failing(&self) -> bool {
+        self.fails
     }
 
     /// Whether an answer is to come.
@@ -361,6 +369,7 @@ impl Account {
 
     /// A post, or a question, was not answered. A post is sent again, with the same total or more, if that can still be charged.
     pub(super) fn failed(&mut self, sent: Option<Sent>) -> Dropped {
+        self.fails = true;
         let Some(sent) = sent else {
             self.peeks = false;
             return Dropped(0);
@@ -389,6 +398,7 @@ impl Account {
     ) -> Learnt {
         let mut learnt = Learnt { is_present: true, ..Learnt::default() };
         let (granted, at_us) = (reply.granted, reply.now_us);
+        self.fails = false;
         if sent.is_none() {
             self.peeks = false;
         }

@@ -129,7 +129,8 @@ fn make<T: BlockingTransport, C: Clock + Send + Sync + 'static>(
     let plan = Plan::new(&settings.limits)?;
     let signals = Arc::new(Signals::default());
     let waker = Arc::clone(&signals);
-    let core = Core::new(&settings, &options, plan, clock, move || waker.wake());
+    let in_parts = builder.client.in_parts();
+    let core = Core::new(&settings, &options, plan, clock, in_parts, move || waker.wake());
     let carry = carry::by_blocking(builder.client, &core.guard);
     let shared = Arc::new(Shared { core, carry, signals });
     let posts = Arc::clone(&shared);

@@ -8,17 +8,20 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 
-use super::account::{Account, Sent};
+use super::account::{Account, Dropped, Sent};
 use super::entry::{Entry, Ledger, Season, Terms};
 use super::numbers::Numbers;
 use super::offset::Offset;
 use super::word::Spend;
 use crate::decision::{Decision, Facts, Outcome};
 use crate::redis::call::{Ask, Call, Reply};
+use crate::redis::error::ErrorKind;
+use crate::redis::guard::PARTS;
 use crate::redis::key::tagged;
 use crate::redis::name::Bytes;
 use crate::redis::plan::Plan;
 use crate::redis::settings::OnFailure;
+use crate::redis::slot;
 use crate::redis::table::Table;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
@@ -26,6 +29,8 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 const SHORTEST_NS: u64 = 5_000_000;
 /// Whoever is refused until an answer comes is told to come back after this.
 const SOON_NS: u64 = 1_000_000;
+/// After a failure a key is not asked about sooner, and of a part that does not answer no more than one key.
+const RETRY_NS: u64 = 100_000_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -39,6 +44,8 @@ pub(crate) struct Options {
     pub(crate) process: u64,
     /// The most posts that are under way at a time.
     pub(crate) in_flight: usize,
+    /// Whether parts of the shared state fail by themselves; see [`Transport::in_parts`](crate::redis::call::Transport::in_parts).
+    pub(crate) in_parts: bool,
 }
 
 /// See the module.
@@ -54,8 +61,9 @@ pub(crate) struct Book {
     table: Table<Entry>,
     offset: Offset,
     queue: Mutex<Queue>,
-    /// 1 if the last call failed.
-    failing: AtomicU64,
+    /// Of each part: 0 if the last call was answered; else when one failed, or when a key was last let through to ask again. What is wrong
+    /// with one key only is in that key's accounts.
+    failed_ns: [AtomicU64; PARTS],
     /// Until then keys that come back begin with nothing: some that were idle were removed before their window was over. At least when
     /// the last key was removed, in case that the local clock steps back.
     pressed_until_ns: AtomicU64,
@@ -163,7 +171,7 @@ impl Book {
             singles,
             offset: Offset::default(),
             queue: Mutex::default(),
-            failing: AtomicU64::new(0),
+            failed_ns: std::array::from_fn(|_| AtomicU64::new(0)),
             pressed_until_ns: AtomicU64::new(0),
             tallies: Tallies::default(),
         }
@@ -178,15 +186,46 @@ impl Book {
         self.pressed_until_ns.fetch_max(now_ns.saturating_add(rest_ns), Ordering::Relaxed);
     }
 
-    /// Whether the last call failed.
-    pub(crate) fn is_failing(&self) -> bool {
-        // Ordering: Relaxed, here and where it is set. It chooses between two ways that are both kept in order by the ledgers.
-        self.failing.load(Ordering::Relaxed) != 0
+    /// The part that a key is taken to fail with: nodes of a cluster hold ranges of slots.
+    fn part(&self, key: &[u8]) -> usize {
+        if self.options.in_parts { slot::part(&tagged(&self.options.head, key)) } else { 0 }
     }
 
-    fn terms(&self) -> Terms<'_> {
-        let is_cold = !(self.is_failing() && self.options.on_failure == OnFailure::Closed);
+    /// Whether a part of the shared state does not answer.
+    fn is_out(&self, part: usize) -> bool {
+        // Ordering: Relaxed, here and wherever it is set. It chooses between two ways that are both kept in order by the ledgers.
+        self.failed_ns[part].load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a key of this part whose last call failed may ask again: one at a time while the part does not answer.
+    fn may_retry(&self, part: usize, now_ns: u64) -> bool {
+        let word = &self.failed_ns[part];
+        // Ordering: Relaxed; see `is_out`.
+        let failed_ns = word.load(Ordering::Relaxed);
+        failed_ns == 0
+            || (self.is_retry_due(failed_ns, now_ns)
+                && word
+                    .compare_exchange(failed_ns, now_ns.max(1), Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok())
+    }
+
+    fn is_retry_due(&self, failed_ns: u64, now_ns: u64) -> bool {
+        // A failure that is yet to come is of a clock that has stepped back.
+        now_ns.abs_diff(failed_ns) >= RETRY_NS.min(self.pace_ns)
+    }
+
+    /// `is_failing`: whether the last call about this very key failed.
+    fn terms(&self, part: usize, is_failing: bool) -> Terms<'_> {
+        let is_cold = self.options.on_failure != OnFailure::Closed || !(is_failing || self.is_out(part));
         Terms { offset: &self.offset, numbers: &self.numbers, processes: self.options.processes, is_cold }
+    }
+
+    /// Enters what was spent of a key, and ends windows that are over.
+    fn settle(&self, entry: &Entry, ledger: &mut Ledger, now_ns: u64) -> (Season, Dropped) {
+        let terms = self.terms(entry.part, ledger.is_failing());
+        let (season, dropped) = entry.settle(ledger, terms, now_ns);
+        count(&self.tallies.dropped, dropped.0);
+        (season, dropped)
     }
 
     /// Decides here and now. One compare-exchange, as long as there is an allowance.
@@ -279,8 +318,8 @@ impl Book {
     fn make(&self, key: &[u8], now_ns: u64) -> Entry {
         // Ordering: Acquire; see `press`.
         let is_pressed = now_ns < self.pressed_until_ns.load(Ordering::Acquire);
-        let process = self.numbers.next();
-        let is_cold = self.terms().is_cold && !is_pressed;
+        let (process, part) = (self.numbers.next(), self.part(key));
+        let is_cold = self.terms(part, false).is_cold && !is_pressed;
         let accounts: SmallVec<[Account; 1]> = self
             .plan
             .parts()
@@ -297,7 +336,7 @@ impl Book {
                 Account::new(*part, process, epoch, self.options.processes, is_cold, now_ns)
             })
             .collect();
-        Entry::new(key, accounts, now_ns)
+        Entry::new(key, part, accounts, now_ns)
     }
 
     /// `None` if the entry is dead. Whether it is to be queued.
@@ -313,9 +352,8 @@ impl Book {
             return None;
         }
         let mut asks = std::mem::take(&mut ledger.is_new);
-        let (season, dropped) = entry.settle(&mut ledger, self.terms(), now_ns);
-        count(&self.tallies.dropped, dropped.0);
-        let is_failing = self.is_failing();
+        let (season, _) = self.settle(entry, &mut ledger, now_ns);
+        let is_failing = ledger.is_failing();
         let mut spend = takes(entry, cost, now_ns);
         let mut verdict = Verdict::Held;
         if let (Spend::Short(_), true, OnFailure::Local { .. }) = (spend, is_failing, self.options.on_failure)
@@ -326,6 +364,10 @@ impl Book {
             entry.refresh(&mut ledger, now_ns);
             spend = takes(entry, cost, now_ns);
             verdict = Verdict::Alone;
+        }
+        let may_ask = !ledger.is_asked() && !ledger.is_queued && !asks;
+        if may_ask && is_failing && self.is_retry_due(ledger.failed_ns, now_ns) {
+            asks = self.may_retry(entry.part, now_ns);
         }
         let (left, outcome) = match spend {
             Spend::Done(left) => (left, Outcome::Allowed),
@@ -426,8 +468,8 @@ impl Book {
         if entry.allowance.is_dead() {
             return;
         }
-        let (_, dropped) = entry.settle(&mut ledger, self.terms(), now_ns);
-        let mut dropped = dropped.0;
+        let _ = self.settle(entry, &mut ledger, now_ns);
+        let mut dropped = 0;
         let waits_ns = ledger.pending_since.map_or(0, |since| now_ns.saturating_sub(since));
         for (index, account) in ledger.accounts.iter_mut().enumerate() {
             let Some(plan) = self.singles.get(index) else { continue };
@@ -463,8 +505,7 @@ impl Book {
             if entry.allowance.is_dead() {
                 return;
             }
-            let (_, dropped) = entry.settle(&mut ledger, self.terms(), now_ns);
-            count(&self.tallies.dropped, dropped.0);
+            let (_, dropped) = self.settle(entry, &mut ledger, now_ns);
             visit(entry, &mut ledger, dropped.0);
         });
     }
@@ -530,11 +571,14 @@ impl Book {
     /// An answer. Whether something is to be sent at once.
     pub(crate) fn posted(&self, post: &Post, reply: &Reply, received_ns: u64) -> bool {
         self.offset.learn(reply.now_us, post.at_ns, received_ns);
-        // Ordering: Relaxed; see `is_failing`.
-        self.failing.store(0, Ordering::Relaxed);
         let entry = &post.entry;
+        // As a rule nothing that threads share is written.
+        if self.is_out(entry.part) {
+            // Ordering: Relaxed; see `is_out`.
+            self.failed_ns[entry.part].store(0, Ordering::Relaxed);
+        }
         let mut ledger = entry.ledger();
-        let (_, dropped) = entry.settle(&mut ledger, self.terms(), received_ns);
+        let _ = self.settle(entry, &mut ledger, received_ns);
         let least = ledger.wanted.max(1);
         let processes = self.options.processes;
         if let Some(account) = ledger.accounts.get_mut(post.index) {
@@ -542,7 +586,6 @@ impl Book {
             count(&self.tallies.overshoot, learnt.overshoot);
             count(&self.tallies.dropped, learnt.dropped);
         }
-        count(&self.tallies.dropped, dropped.0);
         ledger.answered_ns = received_ns;
         entry.refresh(&mut ledger, received_ns);
         entry.set_retry_ns(0);
@@ -568,14 +611,18 @@ impl Book {
         asks
     }
 
-    /// There was no answer; it may have been charged.
-    pub(crate) fn failed(&self, post: &Post, now_ns: u64) {
+    /// There was no answer of use; it may have been charged. An error of kind [`Reply`](ErrorKind::Reply) is this key's alone; any other is
+    /// of the part of the shared state that holds it.
+    pub(crate) fn failed(&self, post: &Post, why: ErrorKind, now_ns: u64) {
         count(&self.tallies.failures, 1);
-        // Ordering: Relaxed; see `is_failing`.
-        self.failing.store(1, Ordering::Relaxed);
-        let mut ledger = post.entry.ledger();
-        let (_, dropped) = post.entry.settle(&mut ledger, self.terms(), now_ns);
-        count(&self.tallies.dropped, dropped.0);
+        let entry = &post.entry;
+        if why != ErrorKind::Reply {
+            // Ordering: Relaxed; see `is_out`.
+            self.failed_ns[entry.part].store(now_ns.max(1), Ordering::Relaxed);
+        }
+        let mut ledger = entry.ledger();
+        let _ = self.settle(entry, &mut ledger, now_ns);
+        ledger.failed_ns = now_ns;
         if let Some(account) = ledger.accounts.get_mut(post.index) {
             count(&self.tallies.dropped, account.failed(post.sent).0);
             account.fall_back(self.options.processes);

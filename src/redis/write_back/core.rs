@@ -38,6 +38,7 @@ impl<C: Clock> Core<C> {
         options: &Settled,
         plan: Plan,
         clock: C,
+        in_parts: bool,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         let plan = Arc::new(plan);
@@ -53,6 +54,7 @@ impl<C: Clock> Core<C> {
             max_keys: settings.max_keys,
             process: ahash::RandomState::new().hash_one(unix_nanos()) >> 12,
             in_flight: IN_FLIGHT,
+            in_parts,
         };
         Self {
             book: Book::new(Arc::clone(&plan), options),
@@ -152,7 +154,7 @@ impl<C: Clock> Core<C> {
     pub(super) fn land(&self, post: &Post, reply: Result<Reply, Error>) -> bool {
         match reply {
             Ok(reply) => _ = self.book.posted(post, &reply, self.now_ns()),
-            Err(_) => self.book.failed(post, self.now_ns()),
+            Err(error) => self.book.failed(post, error.kind(), self.now_ns()),
         }
         // What waited for a call to come back, too.
         self.book.next_ns() == 0

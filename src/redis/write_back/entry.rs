@@ -14,6 +14,8 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(super) key: Box<[u8]>,
+    /// The part of the shared state that holds it.
+    pub(super) part: usize,
     pub(super) allowance: Allowance,
     /// Before this one unit more will not be had, whatever is asked.
     retry_ns: AtomicU64,
@@ -37,6 +39,8 @@ pub(super) struct Ledger {
     pub(super) pending_since: Option<u64>,
     pub(super) spent_ns: u64,
     pub(super) answered_ns: u64,
+    /// When a call about it failed last.
+    pub(super) failed_ns: u64,
 }
 
 /// What all entries are settled by.
@@ -60,10 +64,11 @@ pub(super) enum Season {
 }
 
 impl Entry {
-    pub(super) fn new(key: &[u8], accounts: SmallVec<[Account; 1]>, now_ns: u64) -> Self {
+    pub(super) fn new(key: &[u8], part: usize, accounts: SmallVec<[Account; 1]>, now_ns: u64) -> Self {
         let was = accounts.iter().map(Account::left).min().unwrap_or(0);
         Self {
             key: key.into(),
+            part,
             // Over at once, so that whoever comes first sees to the rest.
             allowance: Allowance::new(was, 0),
             retry_ns: AtomicU64::new(0),
@@ -77,6 +82,7 @@ impl Entry {
                 pending_since: None,
                 spent_ns: now_ns,
                 answered_ns: now_ns,
+                failed_ns: 0,
             }),
         }
     }
@@ -199,6 +205,11 @@ impl Ledger {
     /// Of the limit that has the most.
     pub(super) fn pending(&self) -> u64 {
         self.accounts.iter().map(Account::pending).max().unwrap_or(0)
+    }
+
+    /// Whether the last call about one of its limits failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.accounts.iter().any(Account::is_failing)
     }
 
     pub(super) fn is_asked(&self) -> bool {

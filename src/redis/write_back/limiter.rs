@@ -77,14 +77,20 @@ struct Shared<C> {
 ///   [counted](WriteBackStats::evicted_pending).
 /// - **While the server cannot be asked** a process goes on by what it has: the rest of its allowance, and of each new window `L/N`; by
 ///   GCRA 1/N of the rate. So a partition of `P` processes that lasts `t` adds, in the window in which it begins and with
-///   [`OnFailure::Local`](crate::redis::OnFailure::Local), at most `P · max(1, L/N)`, and by GCRA `P/N · (B + r · t)`. With `Open` and
+///   [`OnFailure::Local`](crate::redis::OnFailure::Local), at most `P · max(1, L/N)`, and by GCRA `P/N · (B + r · t)`. Errors that come
+///   and go add that to each window: with all processes, a second limit in every window. With `Open` and
 ///   `Closed`, what is beyond the allowance is as they say, and with `Closed` nothing is handed out anew. A call that is lost is such a
 ///   partition of its process, until the next one that is answered: the bounds above are for calls that arrive.
+/// - **Failures are counted key by key.** The policy decides a key whose last call failed, and no other. So a key under which Redis keeps
+///   something else, or a node of a Cluster that is down, changes nothing for other keys. Such a key asks again after 100 ms when it is
+///   checked; while no call is answered, one key at a time asks, so that a server that is down meets few calls.
 /// - **Windows** are the server's: each answer bounds the difference of the clocks, and within that difference around a window's
 ///   end only what is of both windows' allowances is spent. Before the first answer, clocks are taken to agree.
 ///
 /// - **Clocks that are stepped.** A window that this process comes back to, since its clock went forth and back, is not handed out again.
 ///   What a process was handed in the meantime, of windows that were not there yet, is at most `L/N` each.
+///   A step of the server's clock moves its windows: in the window in which it falls, processes that have not heard of it spend what they
+///   hold of the one before. So that window admits at most twice the bound.
 /// - **A fork** copies the numbers by which the shared state tells posters apart. What parent and child post of a key is then taken
 ///   for one total, and one of them is counted for nothing: make the limiter after the fork.
 ///
@@ -184,7 +190,7 @@ fn make<T: Transport, C: Clock + Send + Sync + 'static>(
         let due = Arc::clone(&due);
         move || due.notify_one()
     };
-    let core = Core::new(&settings, &options, plan, clock, wake);
+    let core = Core::new(&settings, &options, plan, clock, builder.client.in_parts(), wake);
     let carry = carry::by(builder.client, &core.guard);
     let (ended, flushed, bells) = (Notify::new(), AtomicU64::new(0), Bells::new());
     let shared = Arc::new(Shared { core, carry, runtime, due, ended, flushed, bells });

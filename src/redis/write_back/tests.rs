@@ -1,11 +1,13 @@
 //! What went wrong once: of clocks that are stepped, keys that come back, calls that are lost, and runtimes that are gone.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use super::book::{Book, Options};
+use super::book::{Book, Options, Post, Verdict};
 use crate::clock::ManualClock;
 use crate::quota::Quota;
+use crate::redis::error::ErrorKind;
 use crate::redis::in_process::InProcess;
 use crate::redis::limit::Limit;
 use crate::redis::plan::Plan;
@@ -15,8 +17,8 @@ const SEC: u64 = 1_000_000_000;
 /// A whole hour.
 const START: u64 = 1_699_999_200 * SEC;
 
-fn book(limit: Limit, processes: u32, max_keys: usize, in_flight: usize) -> (Book, InProcess) {
-    let options = Options {
+fn options(processes: u32, max_keys: usize, in_flight: usize) -> Options {
+    Options {
         head: b"p:{".as_slice().into(),
         interval_ns: SEC,
         processes: processes.into(),
@@ -24,7 +26,12 @@ fn book(limit: Limit, processes: u32, max_keys: usize, in_flight: usize) -> (Boo
         max_keys,
         process: 1 << 20,
         in_flight,
-    };
+        in_parts: false,
+    }
+}
+
+fn book(limit: Limit, processes: u32, max_keys: usize, in_flight: usize) -> (Book, InProcess) {
+    let options = options(processes, max_keys, in_flight);
     let plan = Plan::new(&[limit]).expect("a limit that can be reckoned with");
     (Book::new(Arc::new(plan), options), InProcess::new(ManualClock::default()))
 }
@@ -191,7 +198,7 @@ fn nothing_is_due_while_no_call_can_be_sent() {
     let posts = book.due(START);
     assert_eq!((posts.len(), book.due(START).len()), (4, 0));
     assert!(book.next_ns() > START);
-    book.failed(&posts[0], START);
+    book.failed(&posts[0], ErrorKind::Timeout, START);
     assert_eq!(book.next_ns(), 0, "one can be sent again");
     let reply = server.answer_at(&posts[1].call, START / 1_000);
     book.posted(&posts[1], &reply, START);
@@ -205,7 +212,7 @@ fn gcra_that_was_not_answered_is_not_charged_again_when_the_server_forgot_it() {
     let mut charged = 0;
     for post in book.due(START) {
         charged += server.answer_at(&post.call, START / 1_000).granted;
-        book.failed(&post, START);
+        book.failed(&post, ErrorKind::Timeout, START);
     }
     assert_eq!(charged, 20, "the answer is lost");
     let soon = START + 60 * SEC;
@@ -214,7 +221,7 @@ fn gcra_that_was_not_answered_is_not_charged_again_when_the_server_forgot_it() {
     assert_eq!(spend(&book, b"a", 20, START), 20);
     for post in book.due(START) {
         let _ = server.answer_at(&post.call, START / 1_000);
-        book.failed(&post, START);
+        book.failed(&post, ErrorKind::Timeout, START);
     }
     let late = START + 2 * 3_600 * SEC;
     assert_eq!(drain(&book, &server, late, late), 0);
@@ -235,6 +242,142 @@ fn clocks_that_drift_between_answers_share_one_allowance_around_a_windows_end() 
     let end = START + 3_600 * SEC;
     let admitted = spend(&book, b"a", 500, end - SEC / 10) + spend(&book, b"a", 500, end + SEC / 100);
     assert_eq!(admitted, 100);
+}
+
+/// Of a limit of 20 among four processes, one of which this is: what each window admits of a key, asked for all the time, while another
+/// key's calls fail.
+fn windows_beside_a_failing_key(policy: OnFailure, why: ErrorKind, bad: &[u8]) -> Vec<u64> {
+    let options = Options { on_failure: policy, in_parts: true, ..options(4, 100, 64) };
+    let plan = Plan::new(&[Limit::fixed_window(Quota::new(20, std::time::Duration::from_secs(2)))]);
+    let (book, server) =
+        (Book::new(Arc::new(plan.unwrap()), options), InProcess::new(ManualClock::default()));
+    let mut windows = vec![0; 3];
+    for ms in 0..6_000 {
+        let now_ns = START + ms * SEC / 1_000;
+        let _ = book.check(bad, 1, now_ns);
+        let checked = book.check(b"good", 1, now_ns);
+        let is_open = checked.verdict == Verdict::Failing && policy == OnFailure::Open;
+        windows[usize::try_from(ms / 2_000).unwrap()] += u64::from(is_open || checked.decision.is_allowed());
+        for post in book.due(now_ns) {
+            if post.key() == bad {
+                book.failed(&post, why, now_ns);
+            } else {
+                book.posted(&post, &server.answer_at(&post.call, now_ns / 1_000), now_ns);
+            }
+        }
+    }
+    windows
+}
+
+#[test]
+fn failure_of_one_key_or_part_is_its_own() {
+    let part = |key: &[u8]| crate::redis::slot::part(&crate::redis::key::tagged(b"p:{", key));
+    let elsewhere = (0..100_u8).map(|key| [key]).find(|key| part(key) != part(b"good")).unwrap();
+    let beside = (0..100_u8).map(|key| [key]).find(|key| part(key) == part(b"good")).unwrap();
+    for policy in [OnFailure::Open, OnFailure::Closed, OnFailure::Local { processes: 4 }] {
+        for (why, bad) in [
+            (ErrorKind::Reply, elsewhere),
+            (ErrorKind::Reply, beside),
+            (ErrorKind::Unreachable, elsewhere),
+            (ErrorKind::Unreachable, beside),
+        ] {
+            let windows = windows_beside_a_failing_key(policy, why, &bad);
+            assert_eq!(windows, [20; 3], "{policy:?}, {why:?}");
+        }
+    }
+}
+
+#[test]
+fn key_asks_again_soon_after_a_failure() {
+    let options = |on_failure| Options { on_failure, ..options(1, 100, 64) };
+    for policy in [OnFailure::Open, OnFailure::Closed] {
+        let plan = Plan::new(&[Limit::fixed_window(Quota::per_hour(100))]).unwrap();
+        let book = Book::new(Arc::new(plan), options(policy));
+        let server = InProcess::new(ManualClock::default());
+        let mut calls = 0;
+        for ms in 0..2_000 {
+            let now_ns = START + ms * SEC / 1_000;
+            for key in [b"a", b"b", b"c"] {
+                let _ = book.check(key, 100, now_ns);
+            }
+            for post in book.due(now_ns) {
+                calls += 1;
+                book.failed(&post, ErrorKind::Breaker, now_ns);
+            }
+        }
+        // One key in 100 ms, and all that is to be posted in each interval.
+        assert!((20..=40).contains(&calls), "{policy:?}: {calls}");
+        // It is back: each key is asked about once 100 ms have passed since its failure.
+        let now_ns = START + 3 * SEC;
+        let _ = book.check(b"a", 100, now_ns);
+        for post in book.due(now_ns) {
+            book.posted(&post, &server.answer_at(&post.call, now_ns / 1_000), now_ns);
+        }
+        for key in [b"a", b"b", b"c"] {
+            let checked = book.check(key, 100, now_ns);
+            let asks = book.due(now_ns).len();
+            assert!(checked.verdict != Verdict::Failing || asks == 1, "{policy:?}: {checked:?}, {asks}");
+        }
+    }
+}
+
+/// What four processes, asked for far more than the limit, admit in each window by the server's clock, which is set to another time once. Of
+/// `fails` calls one is not answered.
+fn windows_by_the_server(limit: u64, at_ms: u64, step_ms: i64, fails: Option<u64>) -> BTreeMap<u64, u64> {
+    const PERIOD_MS: u64 = 2_000;
+    let quota = Quota::new(limit, std::time::Duration::from_millis(PERIOD_MS));
+    let plan = Arc::new(Plan::new(&[Limit::fixed_window(quota)]).unwrap());
+    let book = |number: u64| {
+        let options = Options { process: (number + 1) << 20, ..options(4, 100, 64) };
+        Book::new(Arc::clone(&plan), options)
+    };
+    let books = [0, 1, 2, 3].map(book);
+    let server = InProcess::new(ManualClock::default());
+    let mut windows = BTreeMap::new();
+    let (mut posts, mut calls) = (Vec::<(&Book, Post)>::new(), 0_u64);
+    for ms in 0..20_000_u64 {
+        let local_ns = START + ms * SEC / 1_000;
+        let step_ms = if ms < at_ms { 0 } else { step_ms };
+        let server_ms = (local_ns / 1_000_000).saturating_add_signed(step_ms);
+        // Answers take a millisecond.
+        for (book, post) in posts.drain(..) {
+            let reply = server.answer_at(&post.call, server_ms * 1_000);
+            calls += 1;
+            if fails.is_some_and(|fails| calls % fails == 0) {
+                book.failed(&post, ErrorKind::Timeout, local_ns);
+            } else {
+                book.posted(&post, &reply, local_ns);
+            }
+        }
+        for book in &books {
+            let units = spend(book, b"a", 1, local_ns);
+            *windows.entry(server_ms / PERIOD_MS).or_insert(0) += units;
+            posts.extend(book.due(local_ns).into_iter().map(|post| (book, post)));
+        }
+    }
+    windows
+}
+
+#[test]
+fn stepped_server_clock_admits_two_windows_at_most() {
+    let bound = 200 + super::over_at_most(200, 4);
+    let mut most = [0; 2];
+    for at_ms in (10_000..12_000).step_by(250) {
+        assert!(windows_by_the_server(200, at_ms, 0, None).into_values().all(|units| units <= bound));
+        for (most, step_ms) in most.iter_mut().zip([5_000, -5_000]) {
+            *most = windows_by_the_server(200, at_ms, step_ms, None).into_values().max().unwrap().max(*most);
+        }
+    }
+    assert!(most.iter().all(|most| *most <= 2 * bound), "{most:?}, bound {bound}");
+}
+
+#[test]
+fn errors_on_and_off_add_a_limit_to_each_window() {
+    let bound = 200 + super::over_at_most(200, 4);
+    for fails in [1, 2, 3, 7] {
+        let windows = windows_by_the_server(200, 0, 0, Some(fails));
+        assert!(windows.values().all(|units| *units <= bound + 200), "{fails}: {windows:?}, bound {bound}");
+    }
 }
 
 mod runtimes {

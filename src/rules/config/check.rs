@@ -7,7 +7,7 @@ use super::Config;
 use super::identity::{Manner, Way, Which};
 use super::keys::{Context, Fields, Path, Room};
 use super::limit::Draft;
-use super::node::{Kind, Node, Place, quoted};
+use super::node::{Kind, Node, Place, SMALL, quoted};
 use super::problem::{ConfigError, Problems};
 use super::settings::Settings;
 use crate::rules::Rule;
@@ -15,8 +15,8 @@ use crate::rules::tree::Pattern;
 
 /// Levels of descriptors: what a rule's 32 bits can say of each.
 const MAX_LEVELS: usize = 32;
-/// Bytes of all identities of a file: deep rules with long values repeat those of the levels above.
-const MAX_IDENTITIES: usize = 256 << 20;
+/// Bytes of all identities and names, for each byte of the file: deep rules with long values repeat those of the levels above.
+const MAX_REPEATED: usize = 4;
 
 /// One descriptor of the file.
 #[derive(Clone, Debug)]
@@ -43,6 +43,11 @@ impl Branch {
         self.key.contains('*') || self.value.as_ref().is_some_and(|value| value.contains('*'))
     }
 
+    /// What no other of its level has.
+    fn pair(&self) -> (&str, Option<&str>) {
+        (&self.key, self.value.as_deref())
+    }
+
     /// As a message calls it.
     pub(super) fn shown(&self) -> String {
         match &self.value {
@@ -52,17 +57,19 @@ impl Branch {
     }
 }
 
-/// Reads what the nodes say.
-pub(super) fn check(file: &str, root: &Node, problems: Problems) -> Result<Config, ConfigError> {
+/// Reads what the nodes of a text of so many bytes say.
+pub(super) fn check(file: &str, root: Node, size: usize, problems: Problems) -> Result<Config, ConfigError> {
     let context = Context { problems, warnings: Problems::of(file), extended: false };
     let mut checker = Checker {
         context,
         settings: Settings::default(),
         domain: Box::default(),
         rules: Vec::new(),
-        identities: 0,
+        texts: size.saturating_mul(MAX_REPEATED).saturating_add(SMALL),
     };
-    let read = checker.root(root);
+    let read = checker.root(&root);
+    // What is made of it takes as much again.
+    drop(root);
     let Checker { context: Context { problems, mut warnings, .. }, settings, rules, .. } = checker;
     let Some((domain, domain_at, branches)) = read.filter(|_| problems.is_empty()) else {
         return Err(problems.into_error());
@@ -88,7 +95,8 @@ struct Checker {
     settings: Settings,
     domain: Box<str>,
     rules: Vec<Rule>,
-    identities: usize,
+    /// The bytes that identities and names may still take.
+    texts: usize,
 }
 
 /// What a descriptor says beside its limits.
@@ -148,7 +156,8 @@ impl Checker {
     fn descriptors(&mut self, node: &Node, path: &Path<'_>, way: &mut Way) -> Vec<Branch> {
         let Some(items) = self.context.list(node, path) else { return Vec::new() };
         let mut branches = Vec::with_capacity(items.len());
-        let mut lines: HashMap<(Box<str>, Option<Box<str>>), usize> = HashMap::with_capacity(items.len());
+        // Of each branch its place among the items.
+        let mut places: Vec<(u32, u32)> = Vec::with_capacity(items.len());
         if way.levels() == MAX_LEVELS && !items.is_empty() {
             let message = format!("descriptors lie more than {MAX_LEVELS} levels deep");
             self.context.problems.add(node.at, path, message, "requests with so many entries are not known");
@@ -157,19 +166,30 @@ impl Checker {
         for (index, item) in items.iter().enumerate() {
             let path = path.index(index);
             let Some(branch) = self.descriptor(item, &path, way) else { continue };
-            let pair = (branch.key.clone(), branch.value.clone());
-            if let Some(line) = lines.insert(pair, item.at.line) {
-                let message = format!("{} is here twice", branch.shown());
-                let remedy = if self.context.extended {
-                    format!("remove it, or the one in line {line}; for two limits write rate_limits")
-                } else {
-                    format!("remove it, or the one in line {line}")
-                };
-                self.context.problems.add(item.at, path, message, remedy);
-            }
+            // A file has fewer bytes than there are such numbers.
+            let place = |at| u32::try_from(at).unwrap_or(u32::MAX);
+            places.push((place(branches.len()), place(index)));
             branches.push(branch);
         }
+        self.twice(&branches, places, path);
         branches
+    }
+
+    /// Tells of branches of one level that have the same key and value.
+    fn twice(&mut self, branches: &[Branch], mut places: Vec<(u32, u32)>, path: &Path<'_>) {
+        let branch = |&(place, _): &(u32, u32)| &branches[place as usize];
+        places.sort_by(|one, other| branch(one).pair().cmp(&branch(other).pair()));
+        for (one, other) in places.iter().zip(places.iter().skip(1)) {
+            let (first, second) = (branch(one), branch(other));
+            if first.pair() == second.pair() {
+                let message = format!("{} is here twice", second.shown());
+                let mut remedy = format!("remove it, or the one in line {}", first.at.line);
+                if self.context.extended {
+                    remedy += "; for two limits write rate_limits";
+                }
+                self.context.problems.add(second.at, path.index(other.1 as usize), message, remedy);
+            }
+        }
     }
 
     fn descriptor(&mut self, node: &Node, path: &Path<'_>, way: &mut Way) -> Option<Branch> {
@@ -196,9 +216,13 @@ impl Checker {
             shadow: self.flag(&fields, path, "shadow_mode"),
             quota_mode: self.flag(&fields, path, "quota_mode"),
             detailed: self.flag(&fields, path, "detailed_metric"),
-            line: node.at.line,
+            line: node.at.line as usize,
         };
         way.push(key, value, Manner { wildcard, share_threshold, value_to_metric });
+        if let Some(node) = fields.get("metadata").filter(|node| !matches!(node.kind, Kind::Map(_))) {
+            let message = format!("{} is no map", node.shown());
+            self.context.problems.add(node.at, path.key("metadata"), message, "write a map, or remove it");
+        }
         let own = self.limits(&fields, path, way, None, flags);
         let tiers = match fields.get("tiers") {
             Some(node) => {
@@ -277,21 +301,25 @@ impl Checker {
     }
 
     fn rule(&mut self, draft: Draft, way: &Way, tier: Option<&str>, which: Option<&Which>, flags: Flags) {
-        let identity = way.identity(tier, which);
-        self.identities = self.identities.saturating_add(identity.len());
-        if self.identities > MAX_IDENTITIES {
-            if self.context.problems.is_empty() {
-                let at = Place { line: flags.line, column: 1 };
-                let message = "the rules up to here have too many long keys and values";
-                self.context.problems.add(at, "", message, "write fewer, or shorter ones");
-            }
+        // Nothing is made of what is refused anyway.
+        if self.texts == 0 {
             return;
         }
+        let identity = way.identity(tier, which);
         let metric = way.metric(flags.detailed, tier, which);
         let is_named = draft.name.is_some();
+        let name = draft.name.unwrap_or_else(|| metric.name(&self.domain, &[]).into());
+        self.texts = self.texts.saturating_sub(identity.len() + name.len());
+        if self.texts == 0 {
+            let at = Place::new(flags.line, 1);
+            let message = "the rules up to here repeat too many long keys and values";
+            let remedy = "write shorter ones, or fewer descriptors below them";
+            self.context.problems.add(at, "", message, remedy);
+            return;
+        }
         self.rules.push(Rule {
             identity,
-            name: draft.name.unwrap_or_else(|| metric.name(&self.domain, &[]).into()),
+            name,
             is_named,
             limit: draft.limit,
             soft: draft.soft,
@@ -300,6 +328,7 @@ impl Checker {
             enforced_per_million: draft.enforced,
             replaces: draft.replaces,
             counted_by: way.counted_by(),
+            counted_by_key: way.counted_by_key(),
             metric,
             line: draft.line,
         });
@@ -325,7 +354,7 @@ impl Checker {
             return Vec::new();
         };
         let mut tiers = Vec::with_capacity(entries.len());
-        let mut whose: HashMap<Box<str>, Box<str>> = HashMap::new();
+        let mut whose: HashMap<&str, &str> = HashMap::new();
         for (key, value) in entries {
             let Some(name) = self.context.text(key, path).filter(|name| !name.is_empty()) else {
                 self.context.problems.add(
@@ -350,9 +379,8 @@ impl Checker {
                     let path = path.index(index);
                     let Some(member) = self.context.text(item, &path) else { continue };
                     self.member(item, member, &path, values.as_ref());
-                    if let Some(other) = whose.insert(member.into(), name.into()) {
-                        let message =
-                            format!("{} is a member already, of {}", quoted(member), quoted(&other));
+                    if let Some(other) = whose.insert(member, name) {
+                        let message = format!("{} is a member already, of {}", quoted(member), quoted(other));
                         self.context.problems.add(item.at, path, message, "remove it from one of them");
                     }
                     members.push(member.into());

@@ -47,6 +47,11 @@ impl Files {
         let file = self.0.partition_point(|&(_, end)| end <= rule);
         self.0.get(file).map_or("", |(file, _)| file)
     }
+
+    /// All of them.
+    pub(in crate::rules) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(file, _)| &**file)
+    }
 }
 
 impl Domain {

@@ -5,6 +5,8 @@
 //! ```
 //! A backslash stands before each `|`, `=`, `#` and backslash of a key, a value or a name, so that no two paths are one text.
 
+use std::sync::Arc;
+
 use crate::rules::{Metric, Rule};
 
 /// Appends a text with its separators escaped.
@@ -21,9 +23,11 @@ fn escape(into: &mut String, text: &str) {
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     /// Its key, with its value if it has one.
-    metric: Box<str>,
+    metric: Arc<str>,
     /// Whether values that match count apart.
     counted: bool,
+    /// Whether keys that match do, whatever their values.
+    counted_by_key: bool,
     /// Whether the request's value is written into the metric's name.
     with_value: bool,
     /// Whether the pattern is, whatever else was asked for.
@@ -66,6 +70,7 @@ impl Way {
         self.steps.push(Step {
             metric: value.map_or_else(|| key.into(), |value| format!("{key}_{value}").into()),
             counted: several && !manner.share_threshold,
+            counted_by_key: manner.share_threshold && key.contains('*'),
             with_value: several && manner.value_to_metric && !manner.share_threshold,
             shared: manner.share_threshold,
             before,
@@ -96,12 +101,17 @@ impl Way {
         self.bits(|step| step.counted)
     }
 
+    pub(super) fn counted_by_key(&self) -> u32 {
+        self.bits(|step| step.counted_by_key)
+    }
+
     pub(super) fn metric(&self, detailed: bool, tier: Option<&str>, which: Option<&Which>) -> Metric {
-        let mut levels: Vec<Box<str>> = self.steps.iter().map(|step| step.metric.clone()).collect();
+        let mut levels: Vec<Arc<str>> = self.steps.iter().map(|step| step.metric.clone()).collect();
         levels.extend(tier.map(|tier| format!("tier_{tier}").into()));
-        levels.extend(which.map(|(Which::Name(text) | Which::Unit(text))| text.clone()));
+        levels.extend(which.map(|(Which::Name(text) | Which::Unit(text))| Arc::from(&**text)));
         let with_value = self.bits(|step| if detailed { !step.shared } else { step.with_value });
-        Metric { levels, with_value }
+        let with_empty_value = detailed && !self.steps.iter().any(|step| step.shared);
+        Metric { levels, with_value, with_empty_value }
     }
 
     pub(super) fn identity(&self, tier: Option<&str>, which: Option<&Which>) -> Box<str> {
@@ -142,7 +152,7 @@ impl Metric {
             match entries.get(at) {
                 Some((key, value)) if at < 32 && self.with_value & 1 << at != 0 => {
                     name.push_str(key);
-                    if !value.is_empty() {
+                    if self.with_empty_value || !value.is_empty() {
                         name.push('_');
                         name.push_str(value);
                     }

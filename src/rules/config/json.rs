@@ -2,18 +2,29 @@
 
 use serde_json::value::RawValue;
 
-use super::node::{self, Kind, Lines, MAX_DEPTH, Node, Place, Scalar};
+use super::node::{self, Allowance, Kind, Lines, MAX_DEPTH, Node, Place, Scalar};
 use super::problem::Problems;
 
 /// The document; problems are told, and `None` means that nothing can be said of the rest.
 pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
     if let Err(error) = serde_json::from_str::<&RawValue>(text) {
-        let at = Place { line: error.line(), column: error.column() };
-        problems.add(at, "", format!("this is no JSON: {}", reason(&error)), "");
+        let (at, reason) = (Place::new(error.line(), error.column()), reason(&error));
+        let remedy = match reason.as_str() {
+            "key must be a string" => "put the key in double quotes, or remove the comma before",
+            "trailing characters" => "remove what stands behind the end",
+            "control character (\\u0000-\\u001F) found while parsing a string" => "write \\n or \\t for it",
+            _ => "look for a quote, comma or bracket that is missing or too many; comments are not read",
+        };
+        problems.add(at, "", format!("this is no JSON: {reason}"), remedy);
         return None;
     }
     let lines = Lines::of(text);
-    Reader { text, lines: &lines, offset: 0, problems }.value(0)
+    Reader { text, lines: &lines, offset: 0, allowance: Allowance::of(text), problems }.value(0)
+}
+
+/// Whether a text is JSON.
+pub(super) fn is_json(text: &str) -> bool {
+    serde_json::from_str::<&RawValue>(text).is_ok()
 }
 
 /// Without the line and column, which are told anyway.
@@ -30,6 +41,7 @@ struct Reader<'t, 'p> {
     text: &'t str,
     lines: &'t Lines<'t>,
     offset: usize,
+    allowance: Allowance,
     problems: &'p mut Problems,
 }
 
@@ -56,7 +68,7 @@ impl Reader<'_, '_> {
                 while self.peek()? != b'}' {
                     let key = self.value(depth + 1)?;
                     self.skip(b':');
-                    entries.push((key, self.value(depth + 1)?));
+                    node::push(&mut entries, (key, self.value(depth + 1)?));
                     self.skip(b',');
                 }
                 self.offset += 1;
@@ -66,16 +78,18 @@ impl Reader<'_, '_> {
                 self.offset += 1;
                 let mut items = Vec::new();
                 while self.peek()? != b']' {
-                    items.push(self.value(depth + 1)?);
+                    node::push(&mut items, self.value(depth + 1)?);
                     self.skip(b',');
                 }
                 self.offset += 1;
-                Kind::List(items)
+                Kind::List(items.into())
             }
             b'"' => self.string(at)?,
             _ => self.word(),
         };
-        Some(Node::new(at, kind))
+        let node = Node::new(at, kind);
+        self.allowance.spend_on(&node, self.problems)?;
+        Some(node)
     }
 
     fn skip(&mut self, byte: u8) {
@@ -96,7 +110,8 @@ impl Reader<'_, '_> {
             Ok(text) => Some(Kind::Scalar(Scalar::Quoted, text.into())),
             // Half a character by \u, which only shows when it is to be one.
             Err(error) => {
-                self.problems.add(at, "", format!("this is no JSON: {}", reason(&error)), "");
+                let remedy = "write the character itself, or both halves of it";
+                self.problems.add(at, "", format!("this is no JSON: {}", reason(&error)), remedy);
                 None
             }
         }

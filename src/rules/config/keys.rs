@@ -231,7 +231,7 @@ impl Context {
             _ if name == "metadata" => {}
             Kind::Null => {}
             Kind::Scalar(scalar, text) => {
-                if *scalar == Scalar::Float {
+                if matches!(scalar, Scalar::Float | Scalar::Integer) && !scalar.is_text(text) {
                     self.problems.add(
                         node.at,
                         path,

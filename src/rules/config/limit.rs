@@ -67,7 +67,7 @@ impl Context {
         let replaces = self.replaces(&fields, path, name.as_deref());
         let enforced = fields.get("enforced").and_then(|node| self.share(node, &path.key("enforced")));
         let draft = |unit, limit, soft| Draft {
-            line: node.at.line,
+            line: node.at.line as usize,
             name,
             unit,
             limit,

@@ -9,9 +9,17 @@ use super::problem::Problems;
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct Place {
     /// From 1.
-    pub(crate) line: usize,
+    pub(crate) line: u32,
     /// In characters, from 1.
-    pub(crate) column: usize,
+    pub(crate) column: u32,
+}
+
+impl Place {
+    /// No file that is read has more lines, or longer ones, than there are such numbers.
+    pub(super) fn new(line: usize, column: usize) -> Self {
+        let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Self { line: number(line), column: number(column) }
+    }
 }
 
 /// A value.
@@ -28,9 +36,9 @@ pub(super) enum Kind {
     Null,
     /// A scalar with its text as it is written; texts are shared by what YAML's aliases repeat.
     Scalar(Scalar, Rc<str>),
-    List(Vec<Node>),
+    List(Box<[Node]>),
     /// In the order of the file.
-    Map(Vec<(Node, Node)>),
+    Map(Box<[(Node, Node)]>),
 }
 
 /// What a scalar would be to a reader who knows no rules.
@@ -51,10 +59,51 @@ pub(super) enum Scalar {
 pub(super) const MAX_DEPTH: usize = 100;
 /// The longest file that is read.
 pub(super) const MAX_BYTES: usize = 64 << 20;
+/// Beyond this, what is read from a file takes memory by the file's length.
+pub(super) const SMALL: usize = 4 << 20;
+/// The most bytes that the values of a file take for each byte of it. With what is made of them it is 20 at most.
+const MAX_GROWTH: usize = 12;
+
+/// The memory that a file's values may still take: two bytes of a file could else stand for a hundred.
+#[derive(Debug)]
+pub(super) struct Allowance(usize);
+
+impl Allowance {
+    pub(super) fn of(text: &str) -> Self {
+        Self(text.len().saturating_mul(MAX_GROWTH).saturating_add(SMALL))
+    }
+
+    /// Whether there was so much.
+    pub(super) fn spend(&mut self, bytes: usize) -> bool {
+        let left = self.0.checked_sub(bytes);
+        self.0 = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// The same for a value without those in it; `None` if there was not so much, which is told.
+    pub(super) fn spend_on(&mut self, node: &Node, problems: &mut Problems) -> Option<()> {
+        if self.spend(node.own_bytes()) {
+            return Some(());
+        }
+        let message = "the file has too many small values to be read up to here";
+        problems.add(node.at, "", message, "write fewer");
+        None
+    }
+}
 
 impl Node {
     pub(super) fn new(at: Place, kind: Kind) -> Self {
         Self { at, kind }
+    }
+
+    /// What it takes, about, without the values in it.
+    pub(super) fn own_bytes(&self) -> usize {
+        let text = match &self.kind {
+            // With the two counts before it.
+            Kind::Scalar(_, text) => text.len() + 2 * size_of::<usize>(),
+            Kind::Null | Kind::List(_) | Kind::Map(_) => 0,
+        };
+        size_of::<Self>() + text
     }
 
     /// As a message calls it.
@@ -84,9 +133,17 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
+/// Adds to what grows by a quarter: what is doubled may hold twice what it needs.
+pub(super) fn push<T>(items: &mut Vec<T>, item: T) {
+    if items.len() == items.capacity() {
+        items.reserve_exact(items.len() / 4 + 4);
+    }
+    items.push(item);
+}
+
 /// A map, without the keys that were there before.
 pub(super) fn map(entries: Vec<(Node, Node)>, problems: &mut Problems) -> Kind {
-    let mut first: HashMap<Rc<str>, usize> = HashMap::with_capacity(entries.len());
+    let mut first: HashMap<Rc<str>, u32> = HashMap::with_capacity(entries.len());
     let unique = entries.into_iter().filter(|(key, _)| {
         let Kind::Scalar(_, text) = &key.kind else { return true };
         match first.entry(Rc::clone(text)) {
@@ -124,7 +181,7 @@ impl<'t> Lines<'t> {
             .text
             .get(start..offset)
             .map_or(0, |before| if before.len() > 1 << 12 { before.len() } else { before.chars().count() });
-        Place { line: line.max(1), column: column + 1 }
+        Place::new(line.max(1), column + 1)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::string::FromUtf8Error;
 
 use super::node::{MAX_DEPTH, Place};
 
@@ -26,13 +27,13 @@ impl Problem {
     /// The line, from 1; 0 if the problem is of the whole file.
     #[must_use]
     pub fn line(&self) -> usize {
-        self.at.line
+        self.at.line as usize
     }
 
-    /// The column in characters, from 1; 0 if the problem is of the whole file.
+    /// The column in characters, from 1; 0 if the problem is of the whole file or line.
     #[must_use]
     pub fn column(&self) -> usize {
-        self.at.column
+        self.at.column as usize
     }
 
     /// Which field, as `descriptors[2].rate_limit.unit`; empty if it is none of them.
@@ -47,6 +48,13 @@ impl Problem {
         &self.message
     }
 
+    /// What is wrong with a line.
+    #[cfg(feature = "cli")]
+    pub(crate) fn of_line(file: &str, line: usize, message: &str, remedy: &str) -> Self {
+        let at = Place::new(line, 0);
+        Self { file: file.into(), at, path: "".into(), message: message.into(), remedy: remedy.into() }
+    }
+
     /// What would be right.
     #[must_use]
     pub fn remedy(&self) -> &str {
@@ -59,7 +67,10 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.file)?;
         if self.at.line > 0 {
-            write!(f, "{}:{}:", self.at.line, self.at.column)?;
+            write!(f, "{}:", self.at.line)?;
+        }
+        if self.at.column > 0 {
+            write!(f, "{}:", self.at.column)?;
         }
         if !self.path.is_empty() {
             write!(f, " {}:", self.path)?;
@@ -207,6 +218,19 @@ impl Problems {
     pub(super) fn into_error(self) -> ConfigError {
         ConfigError { problems: self.into_sorted() }
     }
+}
+
+/// A file with a byte that belongs to no text.
+pub(super) fn no_utf8(name: &str, error: &FromUtf8Error) -> ConfigError {
+    let (text, rest) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
+    let line = text.split(|&byte| byte == b'\n').count();
+    let before = text.rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
+    let column = String::from_utf8_lossy(before).chars().count() + 1;
+    let byte = rest.first().copied().unwrap_or_default();
+    let mut problems = Problems::of(name);
+    let message = format!("this is no UTF-8: a byte {byte:#04x} stands here");
+    problems.add(Place::new(line, column), "", message, "save the file as UTF-8");
+    problems.into_error()
 }
 
 /// A file that could not be read at all.

@@ -2,6 +2,7 @@
 
 use super::keys::{Context, Path};
 use super::node::{Kind, Node, Scalar, quoted};
+use super::yaml::is_short_bool;
 
 /// All of them, in the parts that shares are counted in.
 pub(super) const MILLION: u32 = 1_000_000;
@@ -10,13 +11,11 @@ impl Context {
     /// A text. Whole numbers, true and false may go without quotes; fractions may not, since `1.10` would be `1.1` to others.
     pub(super) fn text<'n>(&mut self, node: &'n Node, path: &Path<'_>) -> Option<&'n str> {
         match &node.kind {
-            Kind::Scalar(Scalar::Float | Scalar::Time, text) => {
-                self.problems.add(
-                    node.at,
-                    path,
-                    format!("{text} is no text"),
-                    format!("put it in quotes: \"{text}\""),
-                );
+            Kind::Scalar(scalar @ (Scalar::Float | Scalar::Time | Scalar::Integer), text)
+                if !scalar.is_text(text) =>
+            {
+                let message = format!("{} is no text", short(text));
+                self.problems.add(node.at, path, message, format!("put it in quotes: \"{}\"", short(text)));
                 None
             }
             Kind::Scalar(_, text) => Some(text),
@@ -34,6 +33,11 @@ impl Context {
                 text.as_bytes(),
                 [b't' | b'T' | b'y' | b'Y', ..] | [b'o' | b'O', b'n' | b'N']
             ));
+        }
+        if let Kind::Scalar(Scalar::Text, text) = &node.kind
+            && is_short_bool(text)
+        {
+            return Some(matches!(&**text, "y" | "Y"));
         }
         let remedy = match &node.kind {
             Kind::Scalar(Scalar::Quoted, text) if matches!(&**text, "true" | "false") => "remove the quotes",
@@ -84,6 +88,37 @@ impl Context {
     }
 }
 
+impl Scalar {
+    /// Whether it may stand for a text without quotes: to Go's reader, whole numbers that it has no word for are fractions, and so
+    /// are those that begin with a zero and are not octal.
+    pub(super) fn is_text(self, text: &str) -> bool {
+        match self {
+            Self::Quoted | Self::Text | Self::Bool => true,
+            Self::Float | Self::Time => false,
+            Self::Integer => {
+                let (sign, unsigned) = match text.strip_prefix(['-', '+']) {
+                    Some(unsigned) => (&text[..1], unsigned),
+                    None => ("", text),
+                };
+                let (digits, radix) = digits_of(unsigned);
+                let octal = radix == 10 && digits.len() > 1 && digits.starts_with('0');
+                let digits: String = sign.chars().chain(digits.chars().filter(|&c| c != '_')).collect();
+                i64::from_str_radix(&digits, if octal { 8 } else { radix }).is_ok()
+            }
+        }
+    }
+}
+
+/// The digits of a whole number without its sign, and their base.
+fn digits_of(unsigned: &str) -> (&str, u32) {
+    match unsigned.get(..2) {
+        Some("0x" | "0X") => (&unsigned[2..], 16),
+        Some("0o" | "0O") => (&unsigned[2..], 8),
+        Some("0b" | "0B") => (&unsigned[2..], 2),
+        _ => (unsigned, 10),
+    }
+}
+
 fn short(text: &str) -> &str {
     text.get(..40).unwrap_or(text)
 }
@@ -106,12 +141,7 @@ fn whole(text: &str) -> Result<u64, Bad> {
     if unsigned.starts_with('-') {
         return Err(Bad::Negative);
     }
-    let (digits, radix) = match unsigned.get(..2) {
-        Some("0x" | "0X") => (&unsigned[2..], 16),
-        Some("0o" | "0O") => (&unsigned[2..], 8),
-        Some("0b" | "0B") => (&unsigned[2..], 2),
-        _ => (unsigned, 10),
-    };
+    let (digits, radix) = digits_of(unsigned);
     if radix == 10 && digits.len() > 1 && digits.starts_with('0') {
         return Err(Bad::Octal);
     }
@@ -123,7 +153,7 @@ fn whole(text: &str) -> Result<u64, Bad> {
                 let next = next.and_then(|next| next.checked_add(u64::from(digit)));
                 value = Some(next.ok_or(Bad::TooLarge)?);
             }
-            None if c == '_' && value.is_some() => {}
+            None if c == '_' && (value.is_some() || radix != 10) => {}
             None => return Err(Bad::Other),
         }
     }
@@ -157,6 +187,7 @@ mod tests {
             ("-0", 0),
             ("1_000", 1000),
             ("0x1F", 31),
+            ("0x_1", 1),
             ("0o17", 15),
             ("0b101", 5),
             ("18446744073709551615", u64::MAX),
@@ -171,6 +202,7 @@ mod tests {
             ("-", Bad::Negative),
             ("_1", Bad::Other),
             ("0x", Bad::Other),
+            ("0x_", Bad::Other),
             ("1.0", Bad::Other),
         ] {
             assert_eq!(whole(text), Err(bad), "{text}");

@@ -3,33 +3,45 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::node::{self, Kind, Lines, Node, Place, Scalar};
+use super::node::{self, Allowance, Kind, Lines, Node, Place, Scalar};
 use super::problem::Problems;
+
+/// The longest text that is read: the parser takes up to a hundred times as much memory.
+const MAX_BYTES: usize = 4 << 20;
 
 /// The document; problems are told, and `None` means that nothing can be said of the rest.
 pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
+    if text.len() > MAX_BYTES {
+        let message = format!("{} bytes are too many for TOML", text.len());
+        let remedy = format!("write at most {MAX_BYTES}, or YAML or JSON");
+        problems.add(Place::default(), "", message, remedy);
+        return None;
+    }
     let lines = Lines::of(text);
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
         let at = error.span().map_or_else(Place::default, |span| lines.place(span.start));
-        problems.add(at, "", format!("this is no TOML: {}", error.message()), "");
+        let remedy = "write key = value, texts in quotes, and close what is open";
+        problems.add(at, "", format!("this is no TOML: {}", error.message()), remedy);
     }
     if !errors.is_empty() {
         return None;
     }
-    let reader = Reader { text, lines };
-    let kind = reader.table(table.get_ref(), problems);
-    Some(Node::new(Place { line: 1, column: 1 }, kind))
+    let mut reader = Reader { text, lines, allowance: Allowance::of(text), problems };
+    let kind = reader.table(table.get_ref())?;
+    Some(Node::new(Place::new(1, 1), kind))
 }
 
-struct Reader<'t> {
+struct Reader<'t, 'p> {
     text: &'t str,
     lines: Lines<'t>,
+    allowance: Allowance,
+    problems: &'p mut Problems,
 }
 
-impl Reader<'_> {
+impl Reader<'_, '_> {
     /// Depth is bounded by the parser, at 80.
-    fn value(&self, value: &Spanned<DeValue<'_>>, problems: &mut Problems) -> Node {
+    fn value(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Node> {
         let at = self.lines.place(value.span().start);
         // As it is written: `1_000` and `0x1F` too.
         let written = || self.text.get(value.span()).unwrap_or_default();
@@ -40,22 +52,25 @@ impl Reader<'_> {
             DeValue::Boolean(_) => Kind::Scalar(Scalar::Bool, written().into()),
             DeValue::Datetime(_) => Kind::Scalar(Scalar::Time, written().into()),
             DeValue::Array(items) => {
-                Kind::List(items.iter().map(|item| self.value(item, problems)).collect())
+                Kind::List(items.iter().map(|item| self.value(item)).collect::<Option<_>>()?)
             }
-            DeValue::Table(table) => self.table(table, problems),
+            DeValue::Table(table) => self.table(table)?,
         };
-        Node::new(at, kind)
+        let node = Node::new(at, kind);
+        self.allowance.spend_on(&node, self.problems)?;
+        Some(node)
     }
 
-    fn table(&self, table: &DeTable<'_>, problems: &mut Problems) -> Kind {
+    fn table(&mut self, table: &DeTable<'_>) -> Option<Kind> {
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
         let mut read = Vec::with_capacity(entries.len());
         for (key, value) in entries {
             let at = self.lines.place(key.span().start);
             let key = Node::new(at, Kind::Scalar(Scalar::Quoted, (**key.get_ref()).into()));
-            read.push((key, self.value(value, problems)));
+            self.allowance.spend_on(&key, self.problems)?;
+            read.push((key, self.value(value)?));
         }
-        node::map(read, problems)
+        Some(node::map(read, self.problems))
     }
 }

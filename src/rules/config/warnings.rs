@@ -17,7 +17,7 @@ pub(super) fn look(branches: &[Branch], rules: &[Rule], warnings: &mut Problems)
     for rule in rules {
         for name in rule.replaces.iter().filter(|name| !names.contains(&***name)) {
             if told.insert(&**name) {
-                let at = Place { line: rule.line, column: 1 };
+                let at = Place::new(rule.line, 1);
                 let message =
                     format!("no rule of this file is named {}, which is replaced here", quoted(name));
                 warnings.add(at, "", message, "");
@@ -47,7 +47,7 @@ fn alike(rule: &Rule, other: &str, warnings: &mut Problems) {
         "this rule is called {}, like that of {other}: metrics have the counts of both as one, and the gauges of one",
         quoted(&rule.name)
     );
-    let at = Place { line: rule.line, column: 1 };
+    let at = Place::new(rule.line, 1);
     warnings.add(at, "", message, "give it a name of its own, by `name` in its rate_limit");
 }
 
@@ -75,7 +75,7 @@ pub(super) fn same_names_in(files: &[Config]) -> Vec<Problem> {
 /// A name with values that it never has while requests are counted: keys are no labels. Said once, however many rules have it.
 fn shown_values(rules: &[Rule], warnings: &mut Problems) {
     if let Some(rule) = rules.iter().find(|rule| rule.metric.with_value != 0) {
-        let at = Place { line: rule.line, column: 1 };
+        let at = Place::new(rule.line, 1);
         let message =
             "value_to_metric and detailed_metric are read, but labels of metrics never hold requests' values";
         warnings.add(

@@ -1,14 +1,14 @@
-//! YAML to nodes: one document, no merge keys, and aliases that cannot blow up.
+//! YAML to nodes: one document with content, no merge keys, and aliases that cannot blow up.
 
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::str::Chars;
 
-use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, Tag};
 
-use super::node::{self, Kind, MAX_DEPTH, Node, Place, Scalar};
+use super::json;
+use super::node::{self, Allowance, Kind, MAX_DEPTH, Node, Place, Scalar};
 use super::problem::Problems;
-
-/// What all aliases of a file may repeat, in bytes of nodes and texts: a few lines could else stand for a billion.
-const MAX_REPEATED: usize = 16 << 20;
 
 /// A list or map that has begun.
 struct Open {
@@ -30,34 +30,91 @@ struct Anchored {
 struct Reader<'p> {
     problems: &'p mut Problems,
     open: Vec<Open>,
+    /// The document with content, if it has begun.
     root: Option<Node>,
-    documents: usize,
+    /// Where the present document begins.
+    document: Place,
     anchors: HashMap<usize, Anchored>,
-    repeated: usize,
+    /// Aliases spend it too: a few lines could else stand for a billion.
+    allowance: Allowance,
+}
+
+/// Characters that begin tokens. The parser holds the tokens of a list or map in brackets until that ends, since it may be a key, at up to
+/// 750 bytes for each of these characters.
+const BEGIN_TOKENS: [char; 12] = [',', ':', '[', ']', '{', '}', '?', '&', '*', '!', '"', '\''];
+/// So many of them between two events are read of any file, and of a large one so large a part of its bytes.
+const MOST_AHEAD: (usize, usize) = (1 << 14, 64);
+
+/// The characters of a text, until the parser has read too far ahead.
+struct Watched<'t> {
+    chars: Chars<'t>,
+    ahead: &'t Cell<usize>,
+    most: usize,
+}
+
+impl Iterator for Watched<'_> {
+    type Item = char;
+
+    fn next(&mut self) -> Option<char> {
+        if self.ahead.get() > self.most {
+            return None;
+        }
+        let next = self.chars.next()?;
+        if BEGIN_TOKENS.contains(&next) {
+            self.ahead.set(self.ahead.get() + 1);
+        }
+        Some(next)
+    }
 }
 
 /// The document; problems are told, and `None` means that nothing can be said of the rest.
 pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
-    let mut parser = Parser::new_from_str(text);
+    // One large map in brackets, mostly.
+    if text.trim_start().starts_with('{') && json::is_json(text) {
+        return json::read(text, problems);
+    }
+    let (ahead, most) = (Cell::new(0), MOST_AHEAD.0 + text.len() / MOST_AHEAD.1);
+    let mut parser = Parser::new_from_iter(Watched { chars: text.chars(), ahead: &ahead, most });
     let (anchors, open) = (HashMap::new(), Vec::new());
-    let mut reader = Reader { problems, open, root: None, documents: 0, anchors, repeated: 0 };
+    let document = Place::default();
+    let allowance = Allowance::of(text);
+    let mut reader = Reader { problems, open, root: None, document, anchors, allowance };
     while let Some(next) = parser.next_event() {
+        if ahead.replace(0) > most {
+            let at = next.map_or_else(|error| place(*error.marker()), |(_, span)| place(span.start));
+            let message = "a list or map in brackets is too long to be read here";
+            reader.problems.add(at, "", message, "write its items in lines of their own, without brackets");
+            return None;
+        }
         match next {
             Ok((Event::StreamEnd, _)) => break,
             Ok((event, span)) => reader.take(event, span)?,
             Err(error) => {
-                let at = place(*error.marker());
-                reader.problems.add(at, "", format!("this is no YAML: {}", error.info()), "");
+                let (at, info) = (place(*error.marker()), error.info());
+                reader.problems.add(at, "", format!("this is no YAML: {info}"), remedy(text, at, info));
                 return None;
             }
         }
     }
-    let empty = Node::new(Place { line: 1, column: 1 }, Kind::Null);
+    let empty = Node::new(Place::new(1, 1), Kind::Null);
     Some(reader.root.unwrap_or(empty))
 }
 
+/// What would be right where the parser stopped.
+fn remedy(text: &str, at: Place, info: &str) -> &'static str {
+    let line = text.lines().nth((at.line as usize).saturating_sub(1)).unwrap_or_default();
+    let indent = &line[..line.len() - line.trim_start().len()];
+    if indent.contains('\t') || info.split([' ', ',']).any(|word| matches!(word, "tab" | "tabs")) {
+        "indent with spaces, not with tabs"
+    } else if info.starts_with("mapping values") {
+        "indent this line as those around it, and put a text with a colon in quotes"
+    } else {
+        "look for a quote or bracket that is not closed, and for lines that are indented otherwise, here and above"
+    }
+}
+
 fn place(marker: Marker) -> Place {
-    Place { line: marker.line(), column: marker.col() + 1 }
+    Place::new(marker.line(), marker.col() + 1)
 }
 
 impl Reader<'_> {
@@ -65,36 +122,66 @@ impl Reader<'_> {
     fn take(&mut self, event: Event<'_>, span: Span) -> Option<()> {
         let at = place(span.start);
         match event {
-            Event::DocumentStart(_) => {
-                self.documents += 1;
-                if self.documents > 1 {
-                    let remedy = "put each domain into a file of its own";
-                    self.problems.add(at, "", "a second document begins here", remedy);
-                    return None;
-                }
-            }
+            Event::DocumentStart(_) => self.document = at,
             Event::Scalar(text, style, anchor, tag) => {
-                let tag =
-                    tag.as_deref().filter(|tag| tag.is_yaml_core_schema()).map(|tag| tag.suffix.as_str());
-                let kind = match (style, tag) {
-                    (_, Some("str")) => Kind::Scalar(Scalar::Quoted, text.into()),
-                    (ScalarStyle::Plain, _) => plain(&text),
-                    _ => Kind::Scalar(Scalar::Quoted, text.into()),
-                };
-                self.put(Node::new(at, kind), anchor);
+                let kind = self.scalar(at, &text, style, tag.as_deref());
+                // A document without content counts for none: templates leave lines of dashes behind.
+                if self.open.is_empty() && matches!(kind, Kind::Null) {
+                    return Some(());
+                }
+                self.first()?;
+                self.put(Node::new(at, kind), anchor)?;
             }
             Event::SequenceStart(anchor, _) => self.begin(at, anchor, Items::List(Vec::new()))?,
             Event::MappingStart(anchor, _) => {
                 self.begin(at, anchor, Items::Map { entries: Vec::new(), key: None })?;
             }
-            Event::SequenceEnd | Event::MappingEnd => self.end(),
-            Event::Alias(anchor) => self.repeat(at, anchor)?,
+            Event::SequenceEnd | Event::MappingEnd => self.end()?,
+            Event::Alias(anchor) => {
+                self.first()?;
+                self.repeat(at, anchor)?;
+            }
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => {}
         }
         Some(())
     }
 
+    /// What a scalar is: as its tag says, or else as it is written.
+    fn scalar(&mut self, at: Place, text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Kind {
+        let tag = tag.filter(|tag| tag.is_yaml_core_schema()).map(|tag| tag.suffix.as_str());
+        let quoted = || Kind::Scalar(Scalar::Quoted, text.into());
+        match (tag, plain(text)) {
+            (Some("str"), _) => quoted(),
+            (Some("int"), kind @ Kind::Scalar(Scalar::Integer, _))
+            | (Some("float"), kind @ Kind::Scalar(Scalar::Float, _))
+            | (Some("bool"), kind @ Kind::Scalar(Scalar::Bool, _))
+            | (Some("null"), kind @ Kind::Null) => kind,
+            (Some("float"), Kind::Scalar(Scalar::Integer, text)) => Kind::Scalar(Scalar::Float, text),
+            (Some("bool"), Kind::Scalar(Scalar::Text, text)) if is_short_bool(&text) => {
+                Kind::Scalar(Scalar::Bool, text)
+            }
+            (Some(tag @ ("int" | "float" | "bool" | "null")), _) => {
+                let message = format!("{} is no !!{tag}", node::quoted(text));
+                self.problems.add(at, "", message, "remove the tag, or write what it says");
+                quoted()
+            }
+            (_, kind) if style == ScalarStyle::Plain => kind,
+            _ => quoted(),
+        }
+    }
+
+    /// Before a value begins: `None` if it is the first of a second document.
+    fn first(&mut self) -> Option<()> {
+        if self.open.is_empty() && self.root.is_some() {
+            let remedy = "put each domain into a file of its own";
+            self.problems.add(self.document, "", "a second document begins here", remedy);
+            return None;
+        }
+        Some(())
+    }
+
     fn begin(&mut self, at: Place, anchor: usize, items: Items) -> Option<()> {
+        self.first()?;
         if self.open.len() == MAX_DEPTH {
             self.problems.too_deep(at);
             return None;
@@ -103,13 +190,13 @@ impl Reader<'_> {
         Some(())
     }
 
-    fn end(&mut self) {
-        let Some(Open { at, anchor, items }) = self.open.pop() else { return };
+    fn end(&mut self) -> Option<()> {
+        let Open { at, anchor, items } = self.open.pop()?;
         let kind = match items {
-            Items::List(items) => Kind::List(items),
+            Items::List(items) => Kind::List(items.into()),
             Items::Map { entries, .. } => node::map(entries, self.problems),
         };
-        self.put(Node::new(at, kind), anchor);
+        self.put(Node::new(at, kind), anchor)
     }
 
     fn repeat(&mut self, at: Place, anchor: usize) -> Option<()> {
@@ -122,43 +209,48 @@ impl Reader<'_> {
             );
             return None;
         };
-        self.repeated = self.repeated.saturating_add(*weight);
-        if self.repeated > MAX_REPEATED || depth(node) + self.open.len() > MAX_DEPTH {
+        if !self.allowance.spend(*weight) || depth(node) + self.open.len() > MAX_DEPTH {
             let remedy = "write less by aliases";
             self.problems.add(at, "", "the file's aliases repeat too much", remedy);
             return None;
         }
         let node = node.clone();
-        self.put(node, 0);
-        Some(())
+        self.put(node, 0)
     }
 
-    fn put(&mut self, node: Node, anchor: usize) {
+    /// `None` to stop.
+    fn put(&mut self, node: Node, anchor: usize) -> Option<()> {
+        self.allowance.spend_on(&node, self.problems)?;
         if anchor > 0 {
-            self.anchors.insert(anchor, Anchored { weight: weight(&node), node: node.clone() });
+            let weight = weight(&node);
+            if !self.allowance.spend(weight) {
+                self.problems.add(node.at, "", "the file's anchors hold too much", "write fewer anchors");
+                return None;
+            }
+            self.anchors.insert(anchor, Anchored { weight, node: node.clone() });
         }
         match self.open.last_mut().map(|open| &mut open.items) {
             None => self.root = Some(node),
-            Some(Items::List(items)) => items.push(node),
+            Some(Items::List(items)) => node::push(items, node),
             Some(Items::Map { entries, key }) => match key.take() {
                 None => *key = Some(node),
-                Some(key) => entries.push((key, node)),
+                Some(key) => node::push(entries, (key, node)),
             },
         }
+        Some(())
     }
 }
 
 /// Bytes, about.
 fn weight(node: &Node) -> usize {
     let below = match &node.kind {
-        Kind::Null => 0,
-        Kind::Scalar(_, text) => text.len(),
+        Kind::Null | Kind::Scalar(..) => 0,
         Kind::List(items) => items.iter().map(weight).fold(0, usize::saturating_add),
         Kind::Map(entries) => {
             entries.iter().map(|(key, value)| weight(key) + weight(value)).fold(0, usize::saturating_add)
         }
     };
-    below.saturating_add(size_of::<Node>())
+    below.saturating_add(node.own_bytes())
 }
 
 fn depth(node: &Node) -> usize {
@@ -169,6 +261,11 @@ fn depth(node: &Node) -> usize {
             1 + entries.iter().map(|(key, value)| depth(key).max(depth(value))).max().unwrap_or(0)
         }
     }
+}
+
+/// `y` and `n` of YAML 1.1: where true or false is expected, and else texts.
+pub(super) fn is_short_bool(text: &str) -> bool {
+    matches!(text, "y" | "Y" | "n" | "N")
 }
 
 /// A scalar without quotes, by the core schema; with `yes`, `no`, `on` and `off` of YAML 1.1, which Go's readers know.
@@ -189,14 +286,13 @@ fn plain(text: &str) -> Kind {
 fn is_integer(text: &str) -> bool {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let all = |digits: &str, radix| {
-        digits.starts_with(|c: char| c.is_digit(radix))
-            && digits.chars().all(|c| c == '_' || c.is_digit(radix))
+        digits.contains(|c: char| c.is_digit(radix)) && digits.chars().all(|c| c == '_' || c.is_digit(radix))
     };
     match unsigned.get(..2) {
         Some("0x" | "0X") => all(&unsigned[2..], 16),
         Some("0o" | "0O") => all(&unsigned[2..], 8),
         Some("0b" | "0B") => all(&unsigned[2..], 2),
-        _ => all(unsigned, 10),
+        _ => !unsigned.starts_with('_') && all(unsigned, 10),
     }
 }
 
@@ -221,15 +317,30 @@ mod tests {
             Kind::Scalar(scalar, _) => Some(scalar),
             _ => None,
         };
-        for text in ["1001", "-5", "+5", "1_000", "0x1F", "0o17", "0b101", "010"] {
+        for text in ["1001", "-5", "+5", "1_000", "0x1F", "0x_1", "0o_7", "0o17", "0b101", "010", "08"] {
             assert_eq!(scalar(text), Some(Scalar::Integer), "{text}");
         }
         for text in ["1.5", "1.", ".5", "-1e9", "1_0.5", ".inf", "-.INF", ".nan", "6.02e23"] {
             assert_eq!(scalar(text), Some(Scalar::Float), "{text}");
         }
-        for text in
-            ["203.0.113.7", "1e", "e5", "0x", "_1", "inf", "nan", "-", ".", "+", "1-2", "٣", "25%", "4MiB"]
-        {
+        for text in [
+            "203.0.113.7",
+            "1e",
+            "e5",
+            "0x",
+            "0x_",
+            "_1",
+            "y",
+            "inf",
+            "nan",
+            "-",
+            ".",
+            "+",
+            "1-2",
+            "٣",
+            "25%",
+            "4MiB",
+        ] {
             assert_eq!(scalar(text), Some(Scalar::Text), "{text}");
         }
         for text in ["", "~", "null"] {

@@ -8,14 +8,8 @@
 //! # Threads that lag
 //! A thread that lags by a window counts in the one that it read on its clock, which is the last one then.
 //! One that lags by more finds words of a later window, or words of its own that nobody has replaced yet, of
-//! a window that is over. If it finds later ones it is *late*: it begins again as of the time read again (or
-//! of that window, if its time was given), and its event is counted there. What it raised by then in the old
-//! window stays, against the key, as another key's events would.
-//!
-//! # The latest time
-//! Whether a word is ahead or has come round is decided by the latest time: the clock's, or the latest that
-//! was given, which is kept to within a quarter of a window so that it is seldom written. So a quarter of a
-//! window is added when it is asked for.
+//! a window that is over. If it finds later ones it is *late*: it begins again as of that window, and its event
+//! is counted there. What it raised by then in the old window stays, against the key, as another key's events would.
 //!
 //! # The present window is guessed
 //! Where a key's words are depends on the window, and so on the clock, which takes longer to read than all
@@ -32,8 +26,7 @@
 use super::super::SketchError;
 use super::super::error::Reason;
 use super::super::window::{Commit, Counters, Rows, Windows};
-use crate::clock::Clock;
-use crate::latest::{Given, Latest, Time};
+use crate::check_time::CheckTime;
 use crate::memory::prefetch::can_prefetch_to_write;
 
 /// How long it takes at least until a tag comes round, and twice how long a thread may be held up: a minute.
@@ -48,9 +41,6 @@ pub(super) struct Counts {
     windows: Windows,
     /// Of even windows, and of odd.
     counters: [Counters; 2],
-    latest: Latest,
-    /// How far the latest time that is known may be behind the latest one that was given.
-    gap_ns: u64,
     /// Whether the processor can be asked for lines to write.
     prefetches: bool,
 }
@@ -95,73 +85,63 @@ impl Counts {
         if bytes < 2 * Counters::LEAST_BYTES {
             return Err(Reason::TooFewBytes { got: bytes, least: 2 * Counters::LEAST_BYTES }.into());
         }
-        let windows = Windows::new(window_ns, tag_bits(window_ns, largest)?);
+        // A wrong time is given up soon, since keys share words. Nothing is admitted by these counts.
+        let lag = 1_000_000_000_u64.div_ceil(window_ns).max(2);
+        let windows = Windows::new(window_ns, tag_bits(window_ns, largest)?, lag);
         let refused = || SketchError::from(Reason::Memory { bytes: bytes as u128 });
         let half = || Counters::new(bytes / 2, largest, false, &windows).ok_or_else(refused);
         let counters = [half()?, half()?];
-        let gap_ns = window_ns / 4;
-        let latest = Latest::within(gap_ns, windows.trust_ns());
-        Ok(Self { windows, counters, latest, gap_ns, prefetches: can_prefetch_to_write() })
-    }
-
-    /// A time that the caller says.
-    pub(super) fn given<'a, C: Clock>(&'a self, clock: &'a C, now_ns: u64) -> Given<'a, C> {
-        Given { now_ns, latest: &self.latest, clock }
+        Ok(Self { windows, counters, prefetches: can_prefetch_to_write() })
     }
 
     /// Counts events of a key.
     #[inline]
-    pub(super) fn observe(&self, hash: u64, time: &impl Time, events: u64) -> Counted {
+    pub(super) fn observe(&self, hash: u64, time: impl FnOnce() -> CheckTime, events: u64) -> Counted {
         let counters = &self.counters[0];
         if counters.is_together() {
-            self.observe_in::<_, 2, 2>(&counters.rows(hash), time, events)
+            self.observe_in::<2, 2>(&counters.rows(hash), time, events)
         } else {
-            self.observe_in::<_, 4, 1>(&counters.rows(hash), time, events)
+            self.observe_in::<4, 1>(&counters.rows(hash), time, events)
         }
     }
 
     #[inline(always)]
-    fn observe_in<T: Time, const N: usize, const PER: usize>(
+    fn observe_in<const N: usize, const PER: usize>(
         &self,
         rows: &Rows<N, PER>,
-        time: &T,
+        time: impl FnOnce() -> CheckTime,
         events: u64,
     ) -> Counted {
         if self.prefetches {
-            let window = if T::BEGINS_AGAIN { self.windows.newest() } else { self.windows.index(time.now()) };
-            self.of(window).approach_to_write(rows);
+            self.of(self.windows.newest()).approach_to_write(rows);
         }
-        let now_ns = time.now();
-        if events > 0 {
-            time.note(now_ns);
-        }
+        let now_ns = time().ns();
         let mut moment = self.windows.moment(now_ns);
         if self.prefetches && self.windows.is_ending(now_ns, moment.window) {
             self.of(moment.window.wrapping_add(1)).approach_to_write(rows);
         }
         loop {
-            let latest = || self.latest_window(time, moment.now_ns);
             let window = moment.window;
             let counters = self.of(window);
             let attempt = || {
-                let read = counters.read(&self.windows, rows, window, &latest)?;
+                let read = counters.read(&self.windows, rows, window)?;
                 let count = read.least.saturating_add(events).min(counters.most());
                 if count == read.least {
                     return Ok(Some(count));
                 }
-                let commit = counters.charge(&self.windows, &read, (window, count), &latest)?;
+                let commit = counters.charge(&self.windows, &read, (window, count))?;
                 Ok((commit == Commit::Done).then_some(count))
             };
             match attempt() {
                 Ok(Some(count)) => return Counted { window, count },
                 Ok(None) => {}
-                Err(late) => moment = self.windows.catch_up(time, moment, late),
+                Err(late) => moment = self.windows.catch_up(moment, late),
             }
         }
     }
 
     /// A key's counts in the last window and the present one.
-    pub(super) fn look(&self, hash: u64, time: &impl Time) -> Seen {
+    pub(super) fn look(&self, hash: u64, time: CheckTime) -> Seen {
         if self.counters[0].is_together() {
             self.look_in::<2, 2>(&self.counters[0].rows(hash), time)
         } else {
@@ -169,22 +149,21 @@ impl Counts {
         }
     }
 
-    fn look_in<const N: usize, const PER: usize>(&self, rows: &Rows<N, PER>, time: &impl Time) -> Seen {
+    fn look_in<const N: usize, const PER: usize>(&self, rows: &Rows<N, PER>, time: CheckTime) -> Seen {
         let windows = &self.windows;
-        let mut moment = self.windows.moment(time.now());
+        let mut moment = self.windows.moment(time.ns());
         loop {
-            let latest = || self.latest_window(time, moment.now_ns);
             let look = || {
                 // The word of a later window in place of the last one's says that it is late.
-                let last = |window| self.of(window).last(windows, rows, moment.window, &latest);
+                let last = |window| self.of(window).last(windows, rows, moment.window);
                 let previous = moment.window.checked_sub(1).map_or(Ok(0), last)?;
-                let current = self.of(moment.window).read(windows, rows, moment.window, &latest)?.least;
+                let current = self.of(moment.window).read(windows, rows, moment.window)?.least;
                 let passed_ns = moment.now_ns.saturating_sub(windows.start_ns(moment.window));
                 Ok(Seen { previous, current, passed_ns })
             };
             match look() {
                 Ok(seen) => return seen,
-                Err(late) => moment = self.windows.catch_up(time, moment, late),
+                Err(late) => moment = self.windows.catch_up(moment, late),
             }
         }
     }
@@ -193,11 +172,6 @@ impl Counts {
     #[inline(always)]
     fn of(&self, window: u64) -> &Counters {
         &self.counters[usize::from(window & 1 == 1)]
-    }
-
-    /// The latest window that a word may be of, for a thread that has loaded one ahead of its time.
-    fn latest_window(&self, time: &impl Time, now_ns: u64) -> u64 {
-        self.windows.index(time.latest(now_ns).saturating_add(self.gap_ns))
     }
 
     pub(super) fn window_ns(&self) -> u64 {
@@ -215,5 +189,6 @@ impl Counts {
 
     pub(super) fn clear(&self) {
         self.counters.iter().for_each(Counters::clear);
+        self.windows.clear();
     }
 }

@@ -8,8 +8,8 @@ use crate::sync::thread;
 
 use super::super::window::{Commit, Counters, Windows};
 use super::counts::{Counted, Counts, Seen};
+use crate::check_time::CheckTime;
 use crate::clock::{Clock, Timestamp};
-use crate::latest::Clocked;
 use crate::sync::Ordering::{Acquire, Release};
 use crate::sync::{AtomicU64, explore as model};
 
@@ -47,20 +47,20 @@ impl Shared {
     }
 
     fn observe(&self, events: u64) -> Counted {
-        self.counts.observe(X, &Clocked(&self.clock), events)
+        self.counts.observe(X, || CheckTime::read(&self.clock), events)
     }
 
     /// As of a time that is given.
     fn observe_at(&self, now: u64, events: u64) -> Counted {
-        self.counts.observe(X, &self.counts.given(&self.clock, now), events)
+        self.counts.observe(X, || CheckTime::from_ns(now), events)
     }
 
     fn look(&self) -> Seen {
-        self.counts.look(X, &Clocked(&self.clock))
+        self.counts.look(X, CheckTime::read(&self.clock))
     }
 
     fn look_at(&self, now: u64) -> (u64, u64) {
-        let Seen { previous, current, .. } = self.counts.look(X, &self.counts.given(&self.clock, now));
+        let Seen { previous, current, .. } = self.counts.look(X, CheckTime::from_ns(now));
         (previous, current)
     }
 }
@@ -202,12 +202,12 @@ fn a_look_never_takes_a_later_windows_counts_for_the_past() {
 fn control_raising_all_words_tells_one_count_twice() {
     fn observe(windows: &Windows, counters: &Counters) -> u64 {
         let rows = counters.rows::<2, 2>(X);
-        let count = counters.read(windows, &rows, W, &|| W).unwrap().least + 1;
-        counters.raise(windows, &rows, (W, count), &|| W).unwrap();
+        let count = counters.read(windows, &rows, W).unwrap().least + 1;
+        counters.raise(windows, &rows, (W, count)).unwrap();
         count
     }
     model(3, || {
-        let windows = Windows::new(1, 16);
+        let windows = Windows::new(1, 16, u64::MAX);
         let counters = Counters::new(0, TOGETHER, false, &windows).unwrap();
         let shared = Arc::new((windows, counters));
         let other = {
@@ -220,37 +220,34 @@ fn control_raising_all_words_tells_one_count_twice() {
     });
 }
 
-/// The control: asks nobody for the latest time, and takes every word that is far ahead for one that came
-/// round.
+/// The control: a thread does not know the newest window, and takes every word that is ahead for one whose tag came round.
 #[test]
 #[should_panic(expected = "the counts of the later window are kept")]
-fn control_not_asking_for_the_latest_time_loses_a_window() {
+fn control_without_the_newest_window_a_later_one_is_lost() {
     fn observe(windows: &Windows, counters: &Counters, window: u64) {
         let rows = counters.rows::<2, 2>(X);
         loop {
-            let never_later = || window;
-            let read = counters.read(windows, &rows, window, &never_later).unwrap();
+            let read = counters.read(windows, &rows, window).unwrap();
             let at = (window, read.least + 1);
-            if counters.charge(windows, &read, at, &never_later).unwrap() == Commit::Done {
+            if counters.charge(windows, &read, at).unwrap() == Commit::Done {
                 return;
             }
         }
     }
     model(3, || {
-        let windows = Windows::new(1, 16);
+        let windows = Windows::new(1, 16, u64::MAX);
         let counters = Counters::new(0, TOGETHER, false, &windows).unwrap();
         let shared = Arc::new((windows, counters));
         let late = {
             let shared = shared.clone();
             // Of its own, which have not heard of any newer window.
-            let windows = Windows::new(1, 16);
+            let windows = Windows::new(1, 16, u64::MAX);
             thread::spawn(move || observe(&windows, &shared.1, W))
         };
         let (windows, counters) = &*shared;
         observe(windows, counters, W + 2);
         late.join().unwrap();
-        let count =
-            counters.read(windows, &counters.rows::<2, 2>(X), W + 2, &|| W + 2).map(|read| read.least);
+        let count = counters.read(windows, &counters.rows::<2, 2>(X), W + 2).map(|read| read.least);
         assert_eq!(count, Ok(1), "the counts of the later window are kept");
     });
 }

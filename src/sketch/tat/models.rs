@@ -28,7 +28,7 @@ impl Shared {
     fn new(burst: u64) -> Arc<Self> {
         let rate = Rate { interval: Interval { num: T, den: 1 }, burst };
         let word = TatWord::with_ticks("model", rate, T, TatKind::Meter).unwrap();
-        Arc::new(Self { cells: Cells::new(1, word.horizon(), 0, false).unwrap(), word })
+        Arc::new(Self { cells: Cells::new(1, 1, &word, 0).unwrap(), word })
     }
 
     fn decide(&self, ahead: u64) -> Verdict {
@@ -36,7 +36,7 @@ impl Shared {
     }
 
     fn check(&self, hash: u64) -> bool {
-        self.cells.charge(&self.word, hash, (NOW, NOW), &|| NOW, 1).is_allowed()
+        self.cells.charge(&self.word, hash, (NOW, NOW), &|| NOW, &|| true, 1).unwrap().is_allowed()
     }
 
     fn estimate(&self, hash: u64) -> u64 {
@@ -70,6 +70,20 @@ fn keys_that_share_cells_admit_no_more_than_one_would() {
         let admitted = beside(&shared, Shared::check, [7, 8]);
         assert!((1..=2).contains(&admitted), "two units for both, {admitted} admitted");
         assert!(shared.estimate(7) >= admitted as u64 * T, "no charge is lost");
+    });
+}
+
+/// All cells of a key have wrapped, so the end of its group is the least of the five, and is exchanged.
+#[test]
+fn two_checks_after_cells_wrapped_admit_one() {
+    model(|| {
+        let shared = Shared::new(1);
+        for place in shared.cells.places(7) {
+            shared.cells.raise_cell(place, T, NOW, &|| NOW);
+        }
+        assert_eq!(shared.estimate(7), 0, "no key of its group owes anything");
+        assert_eq!(beside(&shared, Shared::check, [7, 7]), 1, "one unit, one admission");
+        assert_eq!(shared.estimate(7), T, "and its charge");
     });
 }
 

@@ -187,8 +187,8 @@ impl Counters {
 
     /// A word of this window as it counts for it: empty if it is older.
     #[inline(always)]
-    fn current(windows: &Windows, word: u64, window: u64, latest: &impl Fn() -> u64) -> Result<u64, Late> {
-        match windows.standing(word, window, latest)? {
+    fn current(windows: &Windows, word: u64, window: u64) -> Result<u64, Late> {
+        match windows.standing(word, window)? {
             Standing::Now => Ok(word),
             Standing::Last | Standing::Past => Ok(windows.empty(window)),
         }
@@ -201,7 +201,6 @@ impl Counters {
         windows: &Windows,
         rows: &Rows<N, PER>,
         window: u64,
-        latest: &impl Fn() -> u64,
     ) -> Result<Read<'_, N, PER>, Late> {
         let words: [&AtomicU64; N] = std::array::from_fn(|row| self.word(&rows.0[row], window));
         let shifts = std::array::from_fn(|row| rows.0[row].shifts);
@@ -210,7 +209,7 @@ impl Counters {
         for row in 0..N {
             // Ordering: Acquire; pairs with the Release of raises and commits.
             seen[row] = words[row].load(Acquire);
-            let current = Self::current(windows, seen[row], window, latest)?;
+            let current = Self::current(windows, seen[row], window)?;
             let mut count = u64::MAX;
             for (counted, shift) in counts[row].iter_mut().zip(rows.0[row].shifts) {
                 *counted = (current >> shift) & self.most();
@@ -231,13 +230,12 @@ impl Counters {
         windows: &Windows,
         rows: &Rows<N, PER>,
         window: u64,
-        latest: &impl Fn() -> u64,
     ) -> Result<u64, Late> {
         let mut estimate = u64::MAX;
         for spot in &rows.0 {
             // Ordering: Acquire, as in `read`.
             let word = self.word(spot, window.wrapping_sub(1)).load(Acquire);
-            let least = match windows.standing(word, window, latest)? {
+            let least = match windows.standing(word, window)? {
                 Standing::Last => self.least(word, &spot.shifts),
                 Standing::Now | Standing::Past => 0,
             };
@@ -252,11 +250,10 @@ impl Counters {
         windows: &Windows,
         rows: &Rows<N, PER>,
         (window, count): (u64, u64),
-        latest: &impl Fn() -> u64,
     ) -> Result<(), Late> {
         rows.0.iter().try_for_each(|spot| {
             let word = self.word(spot, window);
-            self.raise_word(windows, (word, word.load(Acquire)), &spot.shifts, (window, count), latest)
+            self.raise_word(windows, (word, word.load(Acquire)), &spot.shifts, (window, count))
         })
     }
 
@@ -267,10 +264,9 @@ impl Counters {
         windows: &Windows,
         read: &Read<'_, N, PER>,
         (window, count): (u64, u64),
-        latest: &impl Fn() -> u64,
     ) -> Result<Commit, Late> {
         let next = self.next(windows, read, (window, count));
-        self.raise_others(windows, read, &next, (window, count), latest)?;
+        self.raise_others(windows, read, &next, (window, count))?;
         Ok(Self::commit(read, &next))
     }
 
@@ -287,7 +283,8 @@ impl Counters {
         let mut all = [0; N];
         for (row, next) in all.iter_mut().enumerate() {
             let is_now = windows.is_of(read.seen[row], window);
-            is_first |= !is_now;
+            // A word that was never written has the window's tag by chance.
+            is_first |= !is_now || read.seen[row] == 0;
             *next = if is_now { read.seen[row] } else { windows.empty(window) };
             for (counted, shift) in read.counts[row].into_iter().zip(read.shifts[row]) {
                 *next += count.saturating_sub(counted) << shift;
@@ -307,14 +304,13 @@ impl Counters {
         read: &Read<'_, N, PER>,
         next: &[u64; N],
         at: (u64, u64),
-        latest: &impl Fn() -> u64,
     ) -> Result<(), Late> {
         for other in 1..N {
             let row = (read.at + other) % N;
             let word = read.words[row];
             // Ordering: as in `raise_word`.
             if word.compare_exchange(read.seen[row], next[row], AcqRel, Acquire).is_err() {
-                self.raise_again(windows, word, &read.shifts[row], at, latest)?;
+                self.raise_again(windows, word, &read.shifts[row], at)?;
             }
         }
         Ok(())
@@ -329,9 +325,8 @@ impl Counters {
         word: &AtomicU64,
         shifts: &[u32],
         at: (u64, u64),
-        latest: &impl Fn() -> u64,
     ) -> Result<(), Late> {
-        self.raise_word(windows, (word, word.load(Acquire)), shifts, at, latest)
+        self.raise_word(windows, (word, word.load(Acquire)), shifts, at)
     }
 
     /// Exchanges the word that the estimate is from, if it is as it was read.
@@ -355,15 +350,14 @@ impl Counters {
         (word, mut seen): (&AtomicU64, u64),
         shifts: &[u32],
         (window, count): (u64, u64),
-        latest: &impl Fn() -> u64,
     ) -> Result<(), Late> {
         loop {
-            let current = Self::current(windows, seen, window, latest)?;
+            let current = Self::current(windows, seen, window)?;
             let next = self.raised(current, shifts, count);
             if next == seen {
                 return Ok(());
             }
-            if current != seen {
+            if current != seen || seen == 0 {
                 windows.begin(window);
             }
             // Ordering: Release: who sees this count, and then the commit that it was raised for, is in order; AcqRel for
@@ -381,7 +375,7 @@ impl Counters {
         let (mut reached, mut looked_at) = (0.0_f64, 0.0);
         for index in (0..places).step_by(places.div_ceil(most.max(1)).max(1)) {
             let word = self.word(&Spot { index: index * self.parities, shifts: [] }, window).load(Acquire);
-            let word = Self::current(windows, word, window, &|| window).unwrap_or(0);
+            let word = Self::current(windows, word, window).unwrap_or(0);
             for counter in 0..self.counters {
                 let next = if self.is_together() { (counter + 1) % self.counters } else { counter };
                 let shifts = [counter * self.count_bits, next * self.count_bits];
@@ -441,7 +435,7 @@ mod tests {
 
     impl Held {
         fn new(bytes: usize, largest: u64, last: bool) -> Option<Self> {
-            let windows = Windows::new(WINDOW_NS, tag_bits(WINDOW_NS));
+            let windows = Windows::new(WINDOW_NS, tag_bits(WINDOW_NS), u64::MAX);
             let counters = Counters::new(bytes, largest, last, &windows)?;
             Some(Self { windows, counters, largest, last })
         }
@@ -458,23 +452,23 @@ mod tests {
         fn charge(&self, hash: u64, (window, cost): (u64, u64)) -> Result<u64, Late> {
             let Self { windows, counters, .. } = self;
             with_rows!(counters, hash, rows => {
-                let read = counters.read(windows, &rows, window, &|| NOW)?;
+                let read = counters.read(windows, &rows, window)?;
                 let at = (window, read.least + cost);
-                assert_eq!(counters.charge(windows, &read, at, &|| NOW), Ok(Commit::Done));
+                assert_eq!(counters.charge(windows, &read, at), Ok(Commit::Done));
                 Ok(at.1)
             })
         }
 
-        fn estimate(&self, hash: u64, window: u64, latest: u64) -> Result<u64, Late> {
+        fn estimate(&self, hash: u64, window: u64) -> Result<u64, Late> {
             let Self { windows, counters, .. } = self;
             with_rows!(counters, hash, rows => {
-                counters.read(windows, &rows, window, &|| latest).map(|read| read.least)
+                counters.read(windows, &rows, window).map(|read| read.least)
             })
         }
 
-        fn last(&self, hash: u64, window: u64, latest: u64) -> Result<u64, Late> {
+        fn last(&self, hash: u64, window: u64) -> Result<u64, Late> {
             let Self { windows, counters, .. } = self;
-            with_rows!(counters, hash, rows => counters.last(windows, &rows, window, &|| latest))
+            with_rows!(counters, hash, rows => counters.last(windows, &rows, window))
         }
 
         /// A key's words, and the bits of its counters there.
@@ -524,15 +518,15 @@ mod tests {
             for window in NOW - 2..=NOW {
                 let mut counted = HashMap::new();
                 for hash in (0..3_000).map(|step| mix(mix(step) % 1_000)) {
-                    if held.estimate(hash, window, NOW).unwrap() < held.largest {
+                    if held.estimate(hash, window).unwrap() < held.largest {
                         held.charge(hash, (window, 1)).unwrap();
                         *counted.entry(hash).or_insert(0) += 1;
                     }
                 }
                 for (hash, count) in counted {
-                    let estimate = held.estimate(hash, window, NOW).unwrap();
+                    let estimate = held.estimate(hash, window).unwrap();
                     assert!(estimate >= count, "{} of {}", estimate, held.largest);
-                    let later = held.last(hash, window + 1, window + 1);
+                    let later = held.last(hash, window + 1);
                     assert!(!held.last || later == Ok(estimate), "read as the last window");
                 }
             }
@@ -546,8 +540,8 @@ mod tests {
             for hash in (0..50).map(mix) {
                 assert_eq!(held.charge(hash, (NOW, largest)), Ok(largest));
             }
-            assert!((0..50).map(mix).all(|hash| held.estimate(hash, NOW, NOW) == Ok(largest)));
-            assert!((100..1_000).map(mix).filter(|&hash| held.estimate(hash, NOW, NOW) != Ok(0)).count() < 5);
+            assert!((0..50).map(mix).all(|hash| held.estimate(hash, NOW) == Ok(largest)));
+            assert!((100..1_000).map(mix).filter(|&hash| held.estimate(hash, NOW) != Ok(0)).count() < 5);
         }
     }
 
@@ -580,10 +574,11 @@ mod tests {
             let key = mix(5);
             for past in [1, 2, 3, 1_000, 5_000_000] {
                 held.counters.clear();
+                held.windows.clear();
                 assert_eq!(held.charge(key, (NOW - past, 1)), Ok(1), "{past}");
-                assert_eq!(held.estimate(key, NOW, NOW), Ok(0), "{past}");
+                assert_eq!(held.estimate(key, NOW), Ok(0), "{past}");
                 assert_eq!(held.charge(key, (NOW, 1)), Ok(1), "{past}");
-                assert_eq!(held.last(key, NOW, NOW), Ok(u64::from(held.last && past == 1)), "{past}");
+                assert_eq!(held.last(key, NOW), Ok(u64::from(held.last && past == 1)), "{past}");
             }
         }
     }
@@ -591,19 +586,21 @@ mod tests {
     #[test]
     fn who_lags_is_told() {
         for held in Held::all().filter(|held| held.largest > 0) {
-            let (key, late) = (mix(5), Late { window: NOW });
+            let key = mix(5);
             assert_eq!(held.charge(key, (NOW, 1)), Ok(1));
             for back in [2, 4, 4_000_000] {
-                assert_eq!(held.estimate(key, NOW - back, NOW), Err(late), "{back}");
+                // By more than a quarter of the tags it begins again as of that quarter.
+                let late = Late { window: if back > 1 << 21 { NOW - (1 << 21) } else { NOW } };
+                assert_eq!(held.estimate(key, NOW - back), Err(late), "{back}");
                 let Held { windows, counters, .. } = &held;
                 let raised = with_rows!(counters, key, rows => {
-                    counters.raise(windows, &rows, (NOW - back, 1), &|| NOW)
+                    counters.raise(windows, &rows, (NOW - back, 1))
                 });
                 assert_eq!(raised, Err(late), "{back}");
             }
             // Of the next window, as another's clock may be: in a word of its own, if odd windows have them.
-            let next = if held.last { held.last(key, NOW - 1, 0) } else { held.estimate(key, NOW - 1, 0) };
-            assert_eq!(next, Err(late));
+            let next = if held.last { held.last(key, NOW - 1) } else { held.estimate(key, NOW - 1) };
+            assert_eq!(next, Err(Late { window: NOW }));
         }
     }
 
@@ -613,15 +610,15 @@ mod tests {
             let held = Held::new(0, largest, false).unwrap();
             let Held { windows, counters, .. } = &held;
             with_rows!(counters, mix(5), rows => {
-                let read = || counters.read(windows, &rows, NOW, &|| NOW).unwrap();
+                let read = || counters.read(windows, &rows, NOW).unwrap();
                 let (one, other) = (read(), read());
-                assert_eq!(counters.charge(windows, &one, (NOW, 3), &|| NOW), Ok(Commit::Done));
-                assert_eq!(counters.charge(windows, &other, (NOW, 2), &|| NOW), Ok(Commit::Lost));
+                assert_eq!(counters.charge(windows, &one, (NOW, 3)), Ok(Commit::Done));
+                assert_eq!(counters.charge(windows, &other, (NOW, 2)), Ok(Commit::Lost));
                 // The next window has begun meanwhile.
                 let third = read();
                 assert_eq!(held.charge(mix(5), (NOW + 1, 1)), Ok(1));
                 let late = Err(Late { window: NOW + 1 });
-                assert_eq!(counters.charge(windows, &third, (NOW, 4), &|| NOW), late);
+                assert_eq!(counters.charge(windows, &third, (NOW, 4)), late);
             });
         }
     }
@@ -633,11 +630,11 @@ mod tests {
             assert!(reached(1) == 0.0);
             let mut keys = (0..).map(mix);
             while reached(1) < 0.4 {
-                let strangers = keys.by_ref().filter(|&hash| held.estimate(hash, NOW, NOW) == Ok(0));
+                let strangers = keys.by_ref().filter(|&hash| held.estimate(hash, NOW) == Ok(0));
                 strangers.take(20).for_each(|hash| assert_eq!(held.charge(hash, (NOW, 1)), Ok(1)));
             }
             let strangers = (1 << 40..(1 << 40) + 4_000).map(mix);
-            let met = strangers.filter(|&hash| held.estimate(hash, NOW, NOW) != Ok(0)).count();
+            let met = strangers.filter(|&hash| held.estimate(hash, NOW) != Ok(0)).count();
             let share = f64::from(u32::try_from(met).unwrap()) / 4_000.0;
             assert!((share - reached(1)).abs() < 0.1, "{share}, and not {}: {}", reached(1), held.largest);
             assert!(reached(2) <= reached(1));

@@ -13,12 +13,11 @@
 //! | [`Counters`] | as many counters as fit: a count-min sketch with conservative update |
 //! | [`Seen`] | bits: a register-blocked Bloom filter that knows who comes for the first time |
 //!
-//! # Threads that lag, and clocks that step
+//! # Threads that lag, and clocks that differ
 //! A word of a *later* window than the caller's tells the caller that it is late: it begins again as of that window, and
-//! never takes the counts of a window that came after its own for the past. The next window is believed if it is the newest that
-//! any word was written for, since two threads' clocks may differ by a little; any later one if the latest time there is, asked
-//! for after the word was read, has come to it. Otherwise the tag has come round, or the clock was wrong when it was written,
-//! and the word is old.
+//! never takes the counts of a window that came after its own for the past. Whether a word is of a later window, or its tag
+//! has come round, is told by the newest window that any word was written for ([`Newest`]), which is raised before the word is
+//! written.
 //!
 //! # Tags come round
 //! A word that nobody writes for as many windows as there are tags reads as new for one window, and its counts are counted
@@ -31,12 +30,8 @@ mod seen;
 
 pub(crate) use self::counters::{Commit, Counters, Read, Rows};
 pub(crate) use self::seen::{Insert, Mark, Seen};
-use crossbeam_utils::CachePadded;
-
 use crate::algorithm::narrow::ticks::TickRate;
-use crate::latest::Time;
-use crate::sync::AtomicU64;
-use crate::sync::Ordering::{AcqRel, Acquire, Relaxed};
+use crate::check_time::Newest;
 
 /// The fewest and the most bits of a tag.
 const TAG_BITS: std::ops::RangeInclusive<u32> = 16..=24;
@@ -55,8 +50,8 @@ pub(crate) struct Windows {
     rate: TickRate,
     window_ns: u64,
     tag_bits: u32,
-    /// The latest window that any word was written for: read by all, written once a window.
-    newest: CachePadded<AtomicU64>,
+    /// The newest window that any word was written for: read by all, written once a window.
+    newest: Newest,
 }
 
 /// The window of another thread's word, which is later than the caller's.
@@ -95,16 +90,18 @@ enum Standing {
 
 impl Windows {
     /// Windows of `window_ns` (not zero).
-    pub(crate) fn new(window_ns: u64, tag_bits: u32) -> Self {
-        let newest = CachePadded::new(AtomicU64::new(0));
+    ///
+    /// A caller whose window is behind the newest by more than `lag`, or by more than a quarter of the tags, is decided as of that.
+    pub(crate) fn new(window_ns: u64, tag_bits: u32, lag: u64) -> Self {
+        let newest = Newest::new(0, lag.min(1 << (tag_bits - 2)), 1_000_000_000_u64.div_ceil(window_ns));
         Self { rate: TickRate::new(1, window_ns), window_ns, tag_bits, newest }
     }
 
     /// The window that a time lies in: mostly the newest one, which takes no division.
     #[inline(always)]
     pub(crate) fn present(&self, now_ns: u64) -> u64 {
-        // Ordering: Relaxed. A guess, which the time confirms.
-        let newest = self.newest.load(Relaxed);
+        // A guess, which the time confirms.
+        let newest = self.newest.newest();
         let passed_ns = newest.checked_mul(self.window_ns).and_then(|start_ns| now_ns.checked_sub(start_ns));
         let is_in = passed_ns.is_some_and(|passed_ns| passed_ns < self.window_ns);
         if is_in { newest } else { self.index(now_ns) }
@@ -116,13 +113,12 @@ impl Windows {
         Moment { now_ns, window: self.present(now_ns), later: 0 }
     }
 
-    /// A moment once others are in a later window: as of the time read again, and of that window at least.
+    /// A moment once others are in a later window: as of that window.
     #[cold]
-    pub(crate) fn catch_up<T: Time>(&self, time: &T, moment: Moment, late: Late) -> Moment {
-        let now_ns = if T::BEGINS_AGAIN { time.now() } else { moment.now_ns };
-        let own = self.index(now_ns);
+    pub(crate) fn catch_up(&self, moment: Moment, late: Late) -> Moment {
+        let own = self.index(moment.now_ns);
         let window = late.window.max(own);
-        Moment { now_ns, window, later: window - own }
+        Moment { window, later: window - own, ..moment }
     }
 
     /// An empty word of a window, to take the place of an older one.
@@ -134,10 +130,7 @@ impl Windows {
 
     /// Says that there is a window; before any word is made one of it.
     pub(crate) fn begin(&self, window: u64) {
-        // Ordering: Relaxed for the look: if it is outdated, the maximum is taken in vain. Release: before the word.
-        if self.newest.load(Relaxed) < window {
-            self.newest.fetch_max(window, AcqRel);
-        }
+        self.newest.raise(window, |window| window);
     }
 
     /// The index of the window that a time lies in.
@@ -156,8 +149,7 @@ impl Windows {
     /// The newest window that any word was written for.
     #[inline(always)]
     pub(crate) fn newest(&self) -> u64 {
-        // Ordering: Relaxed. A hint.
-        self.newest.load(Relaxed)
+        self.newest.newest()
     }
 
     /// The first nanosecond of a window, if there is one before time ends.
@@ -181,33 +173,34 @@ impl Windows {
         (self.window_ns < min_ns).then_some(min_ns)
     }
 
-    /// How far apart two threads' times may be, to be told from times that came round: half the tags, less some.
-    pub(crate) fn trust_ns(&self) -> u64 {
-        ((1_u64 << (self.tag_bits - 1)) - 2).saturating_mul(self.window_ns)
-    }
-
     /// An empty word of a window.
     #[inline]
     fn empty(&self, window: u64) -> u64 {
         window << self.payload_bits()
     }
 
-    /// Whether a word is of a window. (One that was never written may be, and holds nothing.)
+    /// Whether a word is of a window. (One that was never written may be, and holds nothing: its first writer begins the window.)
     #[inline(always)]
     fn is_of(&self, word: u64, window: u64) -> bool {
         word ^ self.empty(window) <= u64::MAX >> self.tag_bits
     }
 
-    /// How a word stands to a window, which is the caller's; `latest` is the latest window there is, and asked for only if
-    /// the word seems to be further ahead than a thread's clock can be.
+    /// How a word, loaded with Acquire, stands to a window, which is the caller's.
     #[inline(always)]
-    fn standing(&self, word: u64, window: u64, latest: &impl Fn() -> u64) -> Result<Standing, Late> {
-        if self.is_of(word, window) { Ok(Standing::Now) } else { self.apart(word, window, latest) }
+    fn standing(&self, word: u64, window: u64) -> Result<Standing, Late> {
+        if self.is_of(word, window) { Ok(Standing::Now) } else { self.apart(word, window) }
     }
 
     /// How a word stands to a window that it is not of: once for each word and window.
     #[inline(never)]
-    fn apart(&self, word: u64, window: u64, latest: &impl Fn() -> u64) -> Result<Standing, Late> {
+    fn apart(&self, word: u64, window: u64) -> Result<Standing, Late> {
+        // Too far behind.
+        if window < self.newest.low() {
+            let as_of = self.newest.as_of(window);
+            if as_of > window {
+                return Err(Late { window: as_of });
+            }
+        }
         // Never written: its tag says nothing.
         if word == 0 {
             return Ok(Standing::Past);
@@ -221,20 +214,16 @@ impl Windows {
             return Ok(Standing::Past);
         }
         match window.checked_add(ahead) {
-            // A window after the end of time: the tag has come round.
-            None => Ok(Standing::Past),
-            Some(window) => self.ahead(window, ahead, latest),
+            // Its writer raised the newest window before it wrote the word.
+            Some(later) if later <= self.newest.newest() => Err(Late { window: later }),
+            // The tag has come round.
+            _ => Ok(Standing::Past),
         }
     }
 
-    /// A word that is of a later window, so many ahead, or came round.
-    #[cold]
-    fn ahead(&self, window: u64, ahead: u64, latest: &impl Fn() -> u64) -> Result<Standing, Late> {
-        // By more than one window no thread's clock is ahead of another's; if it was wrong, it is not to be believed.
-        // Ordering: Acquire; the word was loaded with Acquire, and its writer said which window it is of before, or read its
-        // clock, or noted its time.
-        let is_newest = ahead == 1 && self.newest.load(Acquire) == window;
-        if is_newest || latest() >= window { Err(Late { window }) } else { Ok(Standing::Past) }
+    /// For sketches that hold nothing any more.
+    pub(crate) fn clear(&self) {
+        self.newest.clear();
     }
 }
 
@@ -246,10 +235,10 @@ mod tests {
 
     #[test]
     fn a_word_is_of_its_window_and_then_old() {
-        let windows = Windows::new(1_000, BITS);
+        let windows = Windows::new(1_000, BITS, u64::MAX);
         for window in [0, 1, 7, (1 << BITS) - 1, 1 << BITS, u64::MAX / 1_000 - 1] {
             let word = windows.empty(window) | 1;
-            let standing = |at| windows.standing(word, at, &|| at);
+            let standing = |at| windows.standing(word, at);
             assert_eq!(standing(window), Ok(Standing::Now));
             assert_eq!(standing(window.wrapping_add(1)), Ok(Standing::Last));
             for past in [2, 3, 1_000, (1 << (BITS - 1)) - 1, 1 << (BITS - 1)] {
@@ -259,22 +248,35 @@ mod tests {
     }
 
     #[test]
-    fn who_sees_a_later_window_is_late() {
-        let windows = Windows::new(1_000, BITS);
+    fn a_later_window_is_told_from_a_tag_that_came_round() {
+        let windows = Windows::new(1_000, BITS, u64::MAX);
         let word = windows.empty(100) | 1;
-        // If it is the newest, or the latest time has come to it.
-        assert_eq!(windows.standing(word, 99, &|| 99), Ok(Standing::Past));
-        assert_eq!(windows.standing(word, 90, &|| 100), Err(Late { window: 100 }));
-        assert_eq!(windows.standing(word, 90, &|| 99), Ok(Standing::Past));
+        assert_eq!(windows.standing(word, 99), Ok(Standing::Past), "no word was written for it");
         windows.begin(100);
-        assert_eq!(windows.standing(word, 99, &|| 99), Err(Late { window: 100 }));
-        assert_eq!(windows.standing(word, 98, &|| 98), Ok(Standing::Past), "a wrong clock, set right");
-        assert_eq!(windows.standing(0, 99, &|| 100), Ok(Standing::Past));
+        for behind in [1, 2, 10, 100] {
+            assert_eq!(windows.standing(word, 100 - behind), Err(Late { window: 100 }), "{behind}");
+        }
+        assert_eq!(windows.standing(0, 99), Ok(Standing::Past));
         // No window comes after the last one.
-        let windows = Windows::new(1, BITS);
+        let windows = Windows::new(1, BITS, u64::MAX);
         for ahead in 1..5 {
             let word = windows.empty(u64::MAX.wrapping_add(ahead)) | 1;
-            assert_eq!(windows.standing(word, u64::MAX, &|| u64::MAX), Ok(Standing::Past));
+            assert_eq!(windows.standing(word, u64::MAX), Ok(Standing::Past));
+        }
+    }
+
+    /// As of as many windows before the newest as it may lag; then, once such windows go on for a second, as of their own.
+    #[test]
+    fn a_wrong_window_is_given_up() {
+        for wrong in [1_010, 1_000_000, u64::MAX / 500_000_000] {
+            let windows = Windows::new(500_000_000, BITS, 2);
+            windows.begin(wrong);
+            let word = windows.empty(wrong) | 1;
+            for window in [1_000, 1_001] {
+                assert_eq!(windows.standing(word, window), Err(Late { window: wrong - 2 }), "{window}");
+            }
+            assert_eq!(windows.standing(word, 1_002), Ok(Standing::Past));
+            assert_eq!(windows.newest(), 1_002);
         }
     }
 
@@ -283,7 +285,7 @@ mod tests {
     fn the_present_window_is_the_one_that_the_time_is_in() {
         for window_ns in [1_000, 1_000_000_007, 60_000_000_000, u64::MAX / 2, u64::MAX] {
             for newest in [0, 1, 7, u64::MAX / window_ns] {
-                let windows = Windows::new(window_ns, BITS);
+                let windows = Windows::new(window_ns, BITS, u64::MAX);
                 windows.begin(newest);
                 let around = windows.start_ns(newest);
                 for now in [

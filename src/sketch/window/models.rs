@@ -6,8 +6,7 @@ use crate::sync::thread;
 
 use super::*;
 use crate::sketch::mix;
-use crate::sync::Ordering::{AcqRel, Acquire};
-use crate::sync::{AtomicU64, explore};
+use crate::sync::explore;
 
 #[cfg(tollgate_shuttle)]
 mod many;
@@ -24,7 +23,7 @@ fn model_of_three(run: impl Fn() + Sync + Send + 'static) {
 }
 
 fn windows() -> Windows {
-    Windows::new(1, 16)
+    Windows::new(1, 16, u64::MAX)
 }
 
 /// A line of counters in each half: a key has a word in each, and two counters there.
@@ -52,7 +51,7 @@ impl Counts {
     }
 
     fn read(&self, hash: u64) -> Two<'_> {
-        self.counters.read(&self.windows, &self.rows(hash), NOW, &|| NOW).unwrap()
+        self.counters.read(&self.windows, &self.rows(hash), NOW).unwrap()
     }
 
     /// One unit.
@@ -71,7 +70,7 @@ impl Counts {
     fn raise_others(&self, read: &Two<'_>) {
         let at = (NOW, read.least + 1);
         let next = self.counters.next(&self.windows, read, at);
-        self.counters.raise_others(&self.windows, read, &next, at, &|| NOW).unwrap();
+        self.counters.raise_others(&self.windows, read, &next, at).unwrap();
     }
 
     fn commit(&self, read: &Two<'_>) -> Commit {
@@ -79,7 +78,7 @@ impl Counts {
     }
 
     fn raise_then_commit(&self, _hash: u64, read: &Two<'_>) -> Commit {
-        self.counters.charge(&self.windows, read, (NOW, read.least + 1), &|| NOW).unwrap()
+        self.counters.charge(&self.windows, read, (NOW, read.least + 1)).unwrap()
     }
 
     /// The first key of which so many counters in either word are also X's.
@@ -161,7 +160,7 @@ fn a_key_that_shares_all_counters_of_a_word_lets_none_in() {
 /// Raises every word.
 fn all(counts: &Counts, hash: u64, read: &Two<'_>) -> Commit {
     let at = (NOW, read.least + 1);
-    counts.counters.raise(&counts.windows, &counts.rows(hash), at, &|| NOW).unwrap();
+    counts.counters.raise(&counts.windows, &counts.rows(hash), at).unwrap();
     Commit::Done
 }
 
@@ -194,25 +193,23 @@ fn control_committing_first_admits_twice() {
     });
 }
 
-/// A doorkeeper of two words, and the latest window that a thread began as of.
+/// A doorkeeper of two words.
 struct Doors {
     windows: Windows,
     seen: Seen,
-    latest: AtomicU64,
 }
 
 impl Doors {
     fn new(last: bool) -> Arc<Self> {
         let seen = Seen::new(0, last).unwrap();
-        Arc::new(Self { windows: windows(), seen, latest: AtomicU64::new(0) })
+        Arc::new(Self { windows: windows(), seen })
     }
 
     /// Puts X in, in this window or, if others are there, a later one; which, and what it was told.
     fn insert(&self, mut window: u64) -> (u64, Insert) {
-        self.latest.fetch_max(window, AcqRel);
         let mark = self.seen.mark(&self.windows, X);
         loop {
-            match self.seen.insert(&self.windows, &mark, window, &|| self.latest.load(Acquire)) {
+            match self.seen.insert(&self.windows, &mark, window) {
                 Ok(told) => return (window, told),
                 Err(late) => window = late.window,
             }
@@ -234,7 +231,7 @@ fn one_is_first<const N: usize>(last: bool, windows: [u64; N]) {
     }
     let newest = windows.into_iter().max().unwrap();
     let mark = doors.seen.mark(&doors.windows, X);
-    assert_eq!(doors.seen.contains(&doors.windows, &mark, newest, &|| newest), Ok(true), "X is in");
+    assert_eq!(doors.seen.contains(&doors.windows, &mark, newest), Ok(true), "X is in");
 }
 
 #[test]
@@ -252,16 +249,14 @@ fn of_those_who_come_at_a_turn_one_is_first_in_each_window() {
     }
 }
 
-/// Threads that put X in, in these windows, and take a word of another window for an old one, whichever it is.
+/// Threads that put X in, in these windows, and do not know of the others' newest window.
 fn two_are_first<const N: usize>(windows: [u64; N]) {
     fn insert(doors: &Doors, window: u64) -> (u64, Insert) {
-        let mark = doors.seen.mark(&doors.windows, X);
-        // Two windows apart, and nobody ever says that it is so late.
-        (window, doors.seen.insert(&doors.windows, &mark, window, &|| window).unwrap())
+        let windows = super::models::windows();
+        let mark = doors.seen.mark(&windows, X);
+        (window, doors.seen.insert(&windows, &mark, window).unwrap())
     }
     let doors = Doors::new(false);
-    // Others are further still, so the newest window does not say it either.
-    doors.windows.begin(NOW + 9);
     let threads = windows.map(|window| {
         let doors = doors.clone();
         thread::spawn(move || insert(&doors, window))

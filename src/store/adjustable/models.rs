@@ -1,11 +1,12 @@
 //! Loom models of a quota that changes during checks.
 
+use crate::check_time::CheckTime;
 use crate::sync::Arc;
 use crate::sync::thread;
 
 use super::*;
 use crate::algorithm::Gcra;
-use crate::clock::Timestamp;
+use crate::clock::{Clock, Timestamp};
 use crate::store::Direct;
 use crate::sync::explore;
 
@@ -28,19 +29,31 @@ fn of_one() -> Quota {
 }
 
 fn check(store: &Shared, cost: u64) -> bool {
-    Store::<()>::act(store, &(), Verb::Check, When::read(&Still), cost).is_allowed()
+    Store::<()>::act(store, &(), Verb::Check, CheckTime::read(&Still), cost).is_allowed()
 }
 
 /// A check that does not look again whether the quota has changed.
 fn check_carelessly(store: &Shared) -> bool {
-    let when = When::read(&Still);
+    let when = CheckTime::read(&Still);
     let generation = store.present.load();
     let _ = generation.take_over(&(), when);
     Store::<()>::act(&generation.held.store, &(), Verb::Check, when, 1).is_allowed()
 }
 
+/// A check that leaves its charge where it was when it is made again.
+fn check_and_keep(store: &Shared) -> bool {
+    loop {
+        let generation = store.present.load();
+        let decision = generation.act(&(), Verb::Check, CheckTime::read(&Still), 1);
+        fence_after_rmw();
+        if decision.is_denied() || store.present.is_present(&generation) {
+            return decision.is_allowed();
+        }
+    }
+}
+
 fn change(store: &Shared, quota: Quota, carry: Carry) {
-    store.set_quota(&quota, carry, || When::read(&Still)).unwrap();
+    store.set_quota(&quota, carry, || CheckTime::read(&Still)).unwrap();
 }
 
 /// What a thread is admitted while another changes the quota and then asks too.
@@ -86,7 +99,30 @@ fn a_check_is_decided_by_one_quota_or_the_other() {
         let checker = thread::spawn(move || check(&other, 3));
         change(&store, Quota::per_hour(3), Carry::Reset);
         let admitted = checker.join().unwrap();
-        let left = Store::<()>::look(&*store, &(), When::read(&Still), 0).remaining();
+        let left = Store::<()>::look(&*store, &(), CheckTime::read(&Still), 0).remaining();
         assert_eq!(left, if admitted { 0 } else { 3 }, "three units go under the new quota only");
     });
+}
+
+/// What a thread is charged for one of two units, while another changes the quota.
+fn charged_for_one(check: fn(&Shared) -> bool) {
+    let of_two = Quota::per_hour(2);
+    let store = Arc::new(Shared::new(Direct::new(Gcra::new(of_two))));
+    let other = Arc::clone(&store);
+    let checker = thread::spawn(move || check(&other));
+    change(&store, of_two, Carry::AsIs);
+    assert!(checker.join().unwrap());
+    let left = Store::<()>::look(&*store, &(), CheckTime::read(&Still), 0).remaining();
+    assert_eq!(left, 1, "one unit is charged for one that is admitted");
+}
+
+#[test]
+fn a_check_that_a_change_overtakes_is_charged_once() {
+    explore(3, || charged_for_one(|store| check(store, 1)));
+}
+
+#[test]
+#[should_panic(expected = "one unit is charged")]
+fn control_a_charge_that_is_not_given_back_is_made_twice() {
+    explore(3, || charged_for_one(check_and_keep));
 }

@@ -8,7 +8,7 @@ use core::str::FromStr;
 
 use super::Overflow;
 use crate::quota::Quota;
-use crate::sketch::{Cells, Doorkeeper};
+use crate::sketch::Cells;
 
 const DEFAULT_BYTES: usize = 4 << 20;
 const SLOT: usize = size_of::<u64>();
@@ -66,15 +66,14 @@ impl From<usize> for Capacity {
 pub(crate) struct Sizes {
     pub(super) buckets: usize,
     pub(super) sketch_bytes: usize,
-    pub(super) doorkeeper_words: usize,
+    /// Groups of keys in the sketch: each has a word for its longest debt.
+    pub(super) ends: usize,
 }
 
 impl Sizes {
     pub(super) fn bytes(&self, ways: usize) -> u64 {
         let table = (self.buckets as u64).saturating_mul((ways * SLOT) as u64);
-        table
-            .saturating_add(self.sketch_bytes as u64)
-            .saturating_add((self.doorkeeper_words as u64).saturating_mul(8))
+        table.saturating_add(self.sketch_bytes as u64).saturating_add((self.ends as u64).saturating_mul(8))
     }
 }
 
@@ -168,18 +167,18 @@ impl Capacity {
             }
             Size::Busy { keys, burst } => busy_bytes(keys, burst, spills),
         };
-        // Seven sixteenths of all for sketch and doorkeeper, in whole units; the table has the rest. See the design text.
-        let (doorkeeper, sketch) = if spills {
-            let doorkeeper = whole(bytes / 64, Doorkeeper::LEAST_BYTES);
-            (doorkeeper, whole((bytes / 16 * 7).saturating_sub(doorkeeper), Cells::LEAST_BYTES))
+        // Seven sixteenths of all for the sketch, a 64th of all for its ends, in whole units; the table has the rest. See the design text.
+        let (ends, sketch) = if spills {
+            let ends = whole(bytes / 64, 2 * SLOT);
+            (ends, whole((bytes / 16 * 7).saturating_sub(ends), Cells::LEAST_BYTES))
         } else {
             (0, 0)
         };
         let bucket = ways * SLOT;
         Sizes {
-            buckets: whole(bytes.saturating_sub(doorkeeper).saturating_sub(sketch), bucket) / bucket,
+            buckets: whole(bytes.saturating_sub(ends).saturating_sub(sketch), bucket) / bucket,
             sketch_bytes: sketch,
-            doorkeeper_words: doorkeeper / SLOT,
+            ends: ends / SLOT,
         }
     }
 }

@@ -49,6 +49,10 @@ pub(super) struct Stripe {
     pub(super) denied_for_debt: AtomicU64,
     pub(super) retreats: AtomicU64,
     pub(super) raced: AtomicU64,
+    /// When the last of the idle words was paid whose slots newcomers took in these buckets, in nanoseconds.
+    pub(super) replaced_ns: AtomicU64,
+    /// When the last of the debts is paid that were evicted from these buckets into the sketch, in nanoseconds.
+    pub(super) spilled_ns: AtomicU64,
 }
 
 /// Counters, striped so that threads that count at once seldom share a line. Plain checks count nothing.
@@ -63,6 +67,22 @@ impl Counters {
 
     pub(super) fn stripe(&self, bucket: usize) -> &Stripe {
         &self.0[bucket & (self.0.len() - 1)]
+    }
+
+    /// Takes the times over of the table that this one comes after.
+    pub(super) fn take_times_of(&self, other: &Self) {
+        for (own, other) in self.0.iter().zip(&other.0) {
+            own.replaced_ns.fetch_max(other.replaced_ns.load(Ordering::Acquire), Ordering::AcqRel);
+        }
+    }
+
+    /// For a table that holds nothing any more.
+    pub(super) fn forget_times(&self) {
+        // Ordering: Relaxed. The caller has cleared the slots, which is not one step either.
+        for stripe in &self.0 {
+            stripe.replaced_ns.store(0, Ordering::Relaxed);
+            stripe.spilled_ns.store(0, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn sum(&self, slots: usize) -> Gauges {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`crate::word`] | one slot's word; where a state stands against the time |
 //! | `table` | buckets of slots: finding, charging, putting in, evicting |
-//! | `spill` | what is kept of evicted keys: a sketch of their debts, and a doorkeeper in front |
+//! | `spill` | what is kept of evicted keys: a sketch of their debts |
 //! | `capacity` | from slots, bytes or traffic to sizes |
 //! | `snapshot` | the state as bytes, and back |
 //! | here | hashing, batches, what the limiter sees |
@@ -27,13 +27,12 @@ use self::spill::Spill;
 use self::table::{Full, Table};
 use crate::algorithm::narrow::Narrow;
 use crate::algorithm::{CompactAlgorithm, Gcra};
-use crate::clock::{Clock, saturating_nanos};
+use crate::check_time::{CheckTime, Newest};
+use crate::clock::saturating_nanos;
 use crate::decision::{Decision, Outcome};
-use crate::latest::{Clocked, Given, Latest, Once, Time};
 use crate::quota::{Quota, QuotaError, Reason};
 use crate::store::by_hash::ByHash;
-use crate::store::timed::Timed;
-use crate::store::verb::{Carries, Inherit, ManyKeys, Rebuild, Store, Verb, When};
+use crate::store::verb::{Carries, Inherit, ManyKeys, Rebuild, Store, Verb};
 
 /// Slots in a bucket; see the design text for what 16 cost and gave.
 pub(crate) const WAYS: usize = 16;
@@ -112,7 +111,6 @@ pub struct Compact<A: CompactAlgorithm = Gcra, H = ahash::RandomState> {
     word: A::Narrow,
     hasher: H,
     table: Table<A::Narrow, WAYS>,
-    latest: Latest,
     /// As the builder said, for another quota.
     layout: Layout,
 }
@@ -168,9 +166,9 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
             Overflow::Inherit => Full::Inherit,
             Overflow::Spill => Full::Spill(Box::new(Spill::new(&word, &sizes)?)),
         };
-        let table = Table::new(sizes.buckets, word.horizon(), full).ok_or_else(refused)?;
-        let latest = Latest::new(&word);
-        Ok(Self { algorithm, word, hasher, table, latest, layout: layout.clone() })
+        let newest = Newest::of_words(&word);
+        let table = Table::new(sizes.buckets, word.horizon(), full, newest).ok_or_else(refused)?;
+        Ok(Self { algorithm, word, hasher, table, layout: layout.clone() })
     }
 
     pub(crate) fn algorithm(&self) -> &A {
@@ -189,60 +187,47 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
     }
 
     #[inline(always)]
-    pub(crate) fn charge_with(
-        &self,
-        tier: &Tier<A>,
-        hash: u64,
-        clock: &impl Clock,
-        now_ns: u64,
-        cost: u64,
-    ) -> Decision {
-        self.table.charge(self.readable(tier), hash, &self.given(clock, now_ns), cost)
-    }
-
-    fn given<'a, C>(&'a self, clock: &'a C, now_ns: u64) -> Given<'a, C> {
-        Given { now_ns, latest: &self.latest, clock }
-    }
-
-    #[inline(always)]
-    fn timed<'a, C>(&'a self, when: When<'a, C>) -> Timed<'a, C> {
-        Timed { when, latest: &self.latest }
+    pub(crate) fn charge_with(&self, tier: &Tier<A>, hash: u64, time: CheckTime, cost: u64) -> Decision {
+        self.table.charge(self.readable(tier), hash, || time, cost)
     }
 
     /// Forgets what a key owes; whether it owed anything.
-    pub(crate) fn reset(&self, hash: u64, clock: &impl Clock) -> bool {
-        self.table.reset(&self.word, hash, &Clocked(clock))
+    pub(crate) fn reset(&self, hash: u64, time: CheckTime) -> bool {
+        self.table.reset(&self.word, hash, time)
+    }
+
+    /// The newest time as of which anything was charged, to within the slack.
+    pub(crate) fn newest(&self) -> CheckTime {
+        self.table.newest()
     }
 
     pub(crate) fn gauges(&self) -> Gauges {
         self.table.gauges()
     }
 
-    pub(crate) fn live_slots(&self, now_ns: u64) -> usize {
-        self.table.live_slots(&self.word, now_ns)
+    pub(crate) fn live_slots(&self, time: CheckTime) -> usize {
+        self.table.live_slots(&self.word, time)
     }
 
-    pub(crate) fn load(&self, now_ns: u64) -> f64 {
-        self.table.load(&self.word, now_ns)
+    pub(crate) fn load(&self, time: CheckTime) -> f64 {
+        self.table.load(&self.word, time)
     }
 }
 
 impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
     /// Charges what each key owes to the same key in a store with the same hasher, which may be of another algorithm. False if
     /// the other is of another size, or debts are not in slots alone: then not all of them are found.
-    pub(crate) fn carry_into<B: CompactAlgorithm, C: Clock>(
+    pub(crate) fn carry_into<B: CompactAlgorithm>(
         &self,
         into: &Compact<B, H>,
-        when: When<'_, C>,
+        when: CheckTime,
         at_ns: u64,
         owed: &dyn Fn(&Decision) -> (u64, u64),
     ) -> bool {
-        let then = self.timed(When { now_ns: at_ns, past: true, ..when });
-        let into_time = into.timed(When { past: false, ..when });
         self.table.has_places_of(&into.table)
-            && self.table.for_each(&self.word, &then, |hash, before| match owed(before) {
+            && self.table.for_each(&self.word, CheckTime::from_ns(at_ns), |hash, before| match owed(before) {
                 (_, 0) => {}
-                (as_of_ns, owed) => into.table.seed(&into.word, hash, &into_time, as_of_ns, owed),
+                (as_of_ns, owed) => into.table.seed(&into.word, hash, when, as_of_ns, owed),
             })
     }
 }
@@ -268,14 +253,8 @@ where
     }
 
     #[inline(always)]
-    fn prepare<C: Clock>(
-        &self,
-        _key: &Q,
-        place: table::Place,
-        when: When<'_, C>,
-        cost: u64,
-    ) -> table::Ticket<'_> {
-        self.table.prepare(&self.word, place, &self.timed(when), cost)
+    fn prepare(&self, _key: &Q, place: table::Place, when: CheckTime, cost: u64) -> table::Ticket<'_> {
+        self.table.prepare(&self.word, place, when, cost)
     }
 
     #[inline(always)]
@@ -284,33 +263,33 @@ where
     }
 
     #[inline(always)]
-    fn exchange<C: Clock>(&self, when: When<'_, C>, ticket: &table::Ticket<'_>) -> bool {
-        Table::<A::Narrow, WAYS>::exchange(&self.timed(when), ticket)
+    fn exchange(&self, _when: CheckTime, ticket: &table::Ticket<'_>) -> bool {
+        Table::<A::Narrow, WAYS>::exchange(ticket)
     }
 
     #[inline(always)]
-    fn charged<C: Clock>(&self, when: When<'_, C>, ticket: &table::Ticket<'_>, cost: u64) -> Decision {
-        self.table.charged(&self.word, when.now_ns, ticket, cost)
+    fn charged(&self, when: CheckTime, ticket: &table::Ticket<'_>, cost: u64) -> Decision {
+        self.table.charged(&self.word, when.ns(), ticket, cost)
     }
 
     #[inline(always)]
-    fn uncharged<C: Clock>(&self, when: When<'_, C>, ticket: &table::Ticket<'_>, cost: u64) -> Decision {
-        self.table.uncharged(&self.word, when.now_ns, ticket, cost)
+    fn uncharged(&self, when: CheckTime, ticket: &table::Ticket<'_>, cost: u64) -> Decision {
+        self.table.uncharged(&self.word, when.ns(), ticket, cost)
     }
 
-    fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
+    fn act(&self, key: &Q, verb: Verb, when: CheckTime, cost: u64) -> Decision {
         match verb {
-            Verb::Check => self.table.charge(&self.word, self.hash(key), &self.timed(when), cost),
-            _ => self.table.act(&self.word, verb, self.hash(key), &self.timed(when), cost),
+            Verb::Check => self.table.charge(&self.word, self.hash(key), || when, cost),
+            _ => self.table.act(&self.word, verb, self.hash(key), when, cost),
         }
     }
 
-    fn look<C: Clock>(&self, key: &Q, when: When<'_, C>, cost: u64) -> Decision {
-        self.table.peek(&self.word, self.hash(key), &self.timed(when), cost)
+    fn look(&self, key: &Q, when: CheckTime, cost: u64) -> Decision {
+        self.table.peek(&self.word, self.hash(key), when, cost)
     }
 
-    fn give_back<C: Clock>(&self, key: &Q, when: When<'_, C>, charge: &Decision, units: u64) -> u64 {
-        self.table.give_back(&self.word, self.hash(key), &self.timed(when), charge, units)
+    fn give_back(&self, key: &Q, when: CheckTime, charge: &Decision, units: u64) -> u64 {
+        self.table.give_back(&self.word, self.hash(key), when, charge, units)
     }
 
     fn undoes(&self) -> bool {
@@ -323,6 +302,14 @@ impl<A: CompactAlgorithm, H: BuildHasher> Carries for Compact<A, H> {
         let owed = self.word.seed(at_ns, units);
         let at = (at_ns, self.word.reference(at_ns));
         saturating_nanos(self.word.decision(Outcome::Allowed, owed, true, at, units).reset_after())
+    }
+
+    fn left(&self, at_ns: u64, units: u64, now_ns: u64) -> u64 {
+        let now_ns = now_ns.max(at_ns);
+        let reference = self.word.reference(now_ns);
+        let passed = reference.wrapping_sub(self.word.reference(at_ns));
+        let ahead = self.word.seed(at_ns, units).saturating_sub(passed);
+        self.word.decision(Outcome::Allowed, ahead, false, (now_ns, reference), 0).owed()
     }
 
     fn burst(&self) -> u64 {
@@ -338,10 +325,10 @@ impl<A: CompactAlgorithm, H: BuildHasher> Carries for Compact<A, H> {
     }
 
     /// Slot by slot.
-    fn carry_all<C: Clock>(
+    fn carry_all(
         &self,
         into: &Self,
-        when: When<'_, C>,
+        when: CheckTime,
         at_ns: u64,
         owed: &dyn Fn(&Decision) -> (u64, u64),
     ) -> bool {
@@ -351,7 +338,9 @@ impl<A: CompactAlgorithm, H: BuildHasher> Carries for Compact<A, H> {
 
 impl<A: CompactAlgorithm, H: BuildHasher + Clone> Rebuild for Compact<A, H> {
     fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        Self::new(self.algorithm.with_quota(quota)?, self.hasher.clone(), &self.layout)
+        let next = Self::new(self.algorithm.with_quota(quota)?, self.hasher.clone(), &self.layout)?;
+        next.table.goes_on_from(&next.word, &self.table);
+        Ok(next)
     }
 }
 
@@ -370,10 +359,8 @@ where
         true
     }
 
-    fn seed<C: Clock>(&self, key: &Q, when: When<'_, C>, at_ns: u64, units: u64) -> Option<Decision> {
-        // Something is written, so this store is not past, even if it is asked for what another takes over.
-        let time = self.timed(When { past: false, ..when });
-        self.table.seed(&self.word, self.hash(key), &time, at_ns, units);
+    fn seed(&self, key: &Q, when: CheckTime, at_ns: u64, units: u64) -> Option<Decision> {
+        self.table.seed(&self.word, self.hash(key), when, at_ns, units);
         None
     }
 }
@@ -386,34 +373,24 @@ impl<A: CompactAlgorithm, H: BuildHasher> ByHash for Compact<A, H> {
 
     // Always inlined, as `State::charge`.
     #[inline(always)]
-    fn charge(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision {
-        self.table.charge(&self.word, hash, &Clocked(clock), cost)
+    fn charge(&self, hash: u64, time: impl FnOnce() -> CheckTime, cost: u64) -> Decision {
+        self.table.charge(&self.word, hash, time, cost)
     }
 
-    #[inline(always)]
-    fn charge_at(&self, hash: u64, clock: &impl Clock, now_ns: u64, cost: u64) -> Decision {
-        self.table.charge(&self.word, hash, &self.given(clock, now_ns), cost)
-    }
-
-    fn peek(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision {
-        self.table.peek(&self.word, hash, &Clocked(clock), cost)
-    }
-
-    fn peek_at(&self, hash: u64, clock: &impl Clock, now_ns: u64, cost: u64) -> Decision {
-        self.table.peek(&self.word, hash, &self.given(clock, now_ns), cost)
+    fn peek(&self, hash: u64, time: CheckTime, cost: u64) -> Decision {
+        self.table.peek(&self.word, hash, time, cost)
     }
 
     #[inline(always)]
     fn charge_each(
         &self,
         mut requests: impl Iterator<Item = (u64, u64)>,
-        clock: &impl Clock,
+        time: CheckTime,
         mut decided: impl FnMut(Decision),
     ) {
-        let time = Once::read(clock);
         // A copy, which no other thread's write could have changed as far as the compiler knows.
         let word = self.word;
-        let at = (time.now(), word.reference(time.now()));
+        let at = (time.ns(), word.reference(time.ns()));
         let mut batch = [(table::Place::default(), 0); BATCH];
         loop {
             let mut len = 0;
@@ -423,7 +400,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> ByHash for Compact<A, H> {
                 len += 1;
             }
             for &(place, cost) in &batch[..len] {
-                decided(self.table.charge_as_of(&word, place, &time, at, cost));
+                decided(self.table.charge_as_of(&word, place, at, cost));
             }
             if len < BATCH {
                 return;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! magic 8 | version u32 | sections … | checksum u64
-//!   header:  layout of states 3 × u64, hasher's probe u64, time ns u64, buckets, ways, cells, shift: u64 each
+//!   header:  layout of states 6 × u64, hasher's probe u64, time ns u64, buckets, ways, cells, shift: u64 each
 //!   slots:   count u64, then for each slot that owes: index u64, fingerprint and ahead u64
 //!   cells:   count u64, then for each cell that owes: index u64, ahead u16 (coarse)
 //! ```
@@ -17,12 +17,13 @@ use core::hash::BuildHasher;
 use super::table::Image;
 use super::{Compact, WAYS};
 use crate::algorithm::CompactAlgorithm;
-use crate::algorithm::narrow::Narrow;
-use crate::clock::Clock;
-use crate::latest::{Clocked, Time};
+use crate::algorithm::narrow::{Narrow, STATES};
+use crate::check_time::CheckTime;
 
 const MAGIC: &[u8; 8] = b"TOLLGATE";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// Numbers of a header that say what states mean.
+const LAYOUT: usize = 6;
 /// What the hasher makes of this says whether it is the one that made the snapshot's fingerprints.
 const PROBE: &str = "tollgate snapshot";
 
@@ -47,7 +48,7 @@ enum Problem {
     TooLong { extra: usize },
     Checksum,
     Hasher,
-    Layout,
+    Layout { got: [u64; LAYOUT], own: [u64; LAYOUT] },
     Size { got: [u64; 2], own: [u64; 2] },
     Content { what: &'static str },
 }
@@ -70,10 +71,7 @@ impl fmt::Display for SnapshotError {
                 "it was made under another hasher, so none of its keys would be found; build both limiters with one \
                  hasher of fixed keys (Builder::hasher)"
             ),
-            Problem::Layout => write!(
-                f,
-                "it was made under another algorithm, quota or set of tiers, by which its states mean something else"
-            ),
+            Problem::Layout { got, own } => differs(f, got, own),
             Problem::Size { got, own } => write!(
                 f,
                 "it is of a store of {} slots and {} sketch cells, and this one has {} and {}: build it with the same \
@@ -86,6 +84,30 @@ impl fmt::Display for SnapshotError {
 }
 
 impl Error for SnapshotError {}
+
+/// Says what differs between two layouts.
+fn differs(f: &mut fmt::Formatter<'_>, got: &[u64; LAYOUT], own: &[u64; LAYOUT]) -> fmt::Result {
+    let (&[states, burst, num, den, ..], &[own_states, own_burst, own_num, own_den, ..]) = (got, own);
+    let name = |states: u64| {
+        let name = usize::try_from(states).ok().and_then(|states| STATES.get(states));
+        name.copied().unwrap_or("states unknown here")
+    };
+    if states != own_states {
+        let (got, own) = (name(states), name(own_states));
+        return write!(f, "it was made under another algorithm: it holds {got}, and this limiter {own}");
+    }
+    write!(f, "it was made under ")?;
+    if burst != own_burst {
+        write!(f, "another quota: its limit or burst is {burst} units, and this limiter's {own_burst}")
+    } else if (num, den) != (own_num, own_den) {
+        write!(
+            f,
+            "another quota: its windows or units take {num}/{den} ns, and this limiter's {own_num}/{own_den} ns"
+        )
+    } else {
+        write!(f, "other tiers or another overdraft, so its states are counted in other steps")
+    }
+}
 
 /// FNV-1a over eight bytes at a time, with a mix at the end: for damage by accident, not by an adversary.
 fn checksum(bytes: &[u8]) -> u64 {
@@ -132,21 +154,19 @@ const fn content(what: &'static str) -> SnapshotError {
 }
 
 impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
-    fn header(&self) -> [u64; 8] {
-        let [a, b, c] = self.word.layout();
+    /// The layout and what else must be equal.
+    fn header(&self) -> ([u64; LAYOUT], [u64; 5]) {
         let [slots, cells, shift] = self.table.shape();
-        [a, b, c, self.hasher.hash_one(PROBE), WAYS as u64, slots, cells, shift]
+        (self.word.layout(), [self.hasher.hash_one(PROBE), WAYS as u64, slots, cells, shift])
     }
 
-    pub(crate) fn snapshot(&self, clock: &impl Clock) -> Vec<u8> {
-        let time = Clocked(clock);
-        let now_ns = time.now();
-        let image = self.table.image(&self.word, now_ns, &time);
-        let mut bytes = Vec::with_capacity(128 + image.slots.len() * 16 + image.cells.len() * 10);
+    pub(crate) fn snapshot(&self, time: CheckTime) -> Vec<u8> {
+        let image = self.table.image(&self.word, time);
+        let mut bytes = Vec::with_capacity(160 + image.slots.len() * 16 + image.cells.len() * 10);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
-        let header = self.header();
-        let numbers = header.iter().copied().chain([now_ns, image.slots.len() as u64]);
+        let (layout, shape) = self.header();
+        let numbers = layout.into_iter().chain(shape).chain([time.ns(), image.slots.len() as u64]);
         numbers.for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
         for &(slot, word) in &image.slots {
             bytes.extend_from_slice(&slot.to_le_bytes());
@@ -162,9 +182,9 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         bytes
     }
 
-    pub(crate) fn restore(&self, bytes: &[u8], now_ns: u64) -> Result<(), SnapshotError> {
+    pub(crate) fn restore(&self, bytes: &[u8], time: CheckTime) -> Result<(), SnapshotError> {
         let (then_ns, image) = self.read(bytes)?;
-        self.table.replace(&self.word, &image, then_ns, now_ns);
+        self.table.replace(&self.word, &image, then_ns, time.ns());
         Ok(())
     }
 
@@ -179,8 +199,8 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         if version != VERSION {
             return Err(SnapshotError(Problem::Version { got: version }));
         }
-        let mut header = [0; 8];
-        for number in &mut header {
+        let (mut layout, mut shape) = ([0; LAYOUT], [0; 5]);
+        for number in layout.iter_mut().chain(&mut shape) {
             *number = reader.u64()?;
         }
         let then_ns = reader.u64()?;
@@ -200,15 +220,15 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         if sum != checksum(&bytes[..end]) {
             return Err(SnapshotError(Problem::Checksum));
         }
-        let own = self.header();
-        if header[..3] != own[..3] {
-            return Err(SnapshotError(Problem::Layout));
+        let (own_layout, own) = self.header();
+        if layout != own_layout {
+            return Err(SnapshotError(Problem::Layout { got: layout, own: own_layout }));
         }
-        if header[3] != own[3] {
+        if shape[0] != own[0] {
             return Err(SnapshotError(Problem::Hasher));
         }
-        if header[4..] != own[4..] {
-            let problem = Problem::Size { got: [header[5], header[6]], own: [own[5], own[6]] };
+        if shape != own {
+            let problem = Problem::Size { got: [shape[2], shape[3]], own: [own[2], own[3]] };
             return Err(SnapshotError(problem));
         }
         if !self.table.accepts(&image) {

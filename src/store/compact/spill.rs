@@ -1,19 +1,25 @@
 //! Where evicted debts go.
 
+use crossbeam_utils::CachePadded;
+
 use super::capacity::Sizes;
 use crate::algorithm::narrow::Narrow;
 use crate::quota::{QuotaError, Reason};
-use crate::sketch::{Cells, Doorkeeper, mix};
+use crate::sketch::{Cells, end, left, mix};
+use crate::sync::AtomicU64;
+use crate::sync::Ordering::{AcqRel, Acquire, Release};
 use crate::word::FINGERPRINT_BITS;
 
 /// Half the range of a cell must be longer than any thread is preempted for.
 const MIN_HALF_RANGE_NS: u64 = 1_000_000_000;
 
-/// A sketch of debts, and in front of it a doorkeeper that knows most keys never to have had one there.
+/// A sketch of debts.
 #[derive(Debug)]
 pub(super) struct Spill {
     cells: Cells,
-    doorkeeper: Doorkeeper,
+    /// A time at which all debts in here are paid. Each newcomer reads it, and it is written about once a horizon. As long as
+    /// nothing is spilled, newcomers read no other word of the sketch.
+    newest: CachePadded<AtomicU64>,
 }
 
 /// A key as the spill knows it: bucket and fingerprint, which are all that is left of it when it is evicted.
@@ -28,8 +34,7 @@ impl Identity {
 
 impl Spill {
     pub(super) fn new<N: Narrow>(word: &N, sizes: &Sizes) -> Result<Self, QuotaError> {
-        let horizon = word.horizon();
-        let mut shift = Cells::shift_for(horizon);
+        let mut shift = Cells::shift_for(word.horizon());
         // Coarser, if the cells would come round within a second.
         while word.span_ns(Cells::half_range(shift)) < MIN_HALF_RANGE_NS {
             if shift >= N::COARSEST {
@@ -37,61 +42,73 @@ impl Spill {
             }
             shift += 1;
         }
-        let refused = || Reason::Memory { bytes: sizes.sketch_bytes as u64 };
-        // What is put in is remembered until its debt, rounded up, is paid.
-        let memory_shift = u64::BITS - (horizon + (2 << shift)).leading_zeros();
-        Ok(Self {
-            cells: Cells::new(sizes.sketch_bytes, horizon, shift, N::COARSEST == 0).ok_or_else(refused)?,
-            doorkeeper: Doorkeeper::new(sizes.doorkeeper_words, memory_shift).ok_or_else(refused)?,
-        })
+        let spill = Self::with_shift(word, sizes, shift);
+        spill.ok_or_else(|| Reason::Memory { bytes: sizes.sketch_bytes as u64 }.into())
+    }
+
+    fn with_shift<N: Narrow>(word: &N, sizes: &Sizes, shift: u32) -> Option<Self> {
+        let cells = Cells::new(sizes.sketch_bytes, sizes.ends, word, shift)?;
+        Some(Self { cells, newest: CachePadded::new(AtomicU64::new(0)) })
     }
 
     /// With cells as fine as states: times in the models are small, and nobody is preempted for a second.
     #[cfg(all(test, tollgate_loom))]
     pub(super) fn for_models<N: Narrow>(word: &N, sizes: &Sizes) -> Self {
-        Self {
-            cells: Cells::new(sizes.sketch_bytes, word.horizon(), 0, false).unwrap(),
-            doorkeeper: Doorkeeper::new(sizes.doorkeeper_words, 10).unwrap(),
-        }
+        Self::with_shift(word, sizes, 0).unwrap()
     }
 
     /// Whether anything is in there that matters at `reference` or later.
     #[inline]
     pub(super) fn is_used(&self, reference: u64) -> bool {
-        self.doorkeeper.is_used(reference)
+        // Ordering: Acquire, as for the cells: raised before them.
+        left(self.newest.load(Acquire), reference) > 0
     }
 
     /// At most how far a key is ahead of `reference` by what was spilled of it; never less than it is. `reference` is not
     /// before any time as of which a debt was spilled.
     #[inline]
     pub(super) fn debt(&self, key: Identity, reference: u64, latest: &impl Fn() -> u64) -> u64 {
-        if self.doorkeeper.contains(key.0, reference) {
-            self.cells.estimate(key.0, reference, latest)
-        } else {
-            0
-        }
+        self.cells.estimate(key.0, reference, latest)
     }
 
     /// Records that a key is `ahead` of `reference`, as for [`Spill::debt`]. Returns before it is evicted.
     pub(super) fn record(&self, key: Identity, ahead: u64, reference: u64, latest: &impl Fn() -> u64) {
+        self.begin(ahead, reference);
         self.cells.raise(key.0, ahead, reference, latest);
-        self.doorkeeper.insert(key.0, reference.wrapping_add(ahead));
+    }
+
+    /// Announces a debt that is `ahead` of `reference`, before it is recorded.
+    fn begin(&self, ahead: u64, reference: u64) {
+        let mut seen = self.newest.load(Acquire);
+        while left(seen, reference) < ahead {
+            // A horizon later than necessary, so that it is written seldom.
+            let next = end(ahead + self.cells.horizon(), reference);
+            // Ordering: AcqRel; pairs with the load in `is_used`: a thread that sees the evicted slot sees this first.
+            match self.newest.compare_exchange(seen, next, AcqRel, Acquire) {
+                Ok(_) => return,
+                Err(other) => seen = other,
+            }
+        }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.cells.bytes() + self.doorkeeper.bytes()
+        self.cells.bytes()
     }
 
     pub(super) fn cells(&self) -> &Cells {
         &self.cells
     }
 
-    pub(super) fn doorkeeper(&self) -> &Doorkeeper {
-        &self.doorkeeper
+    /// As [`Cells::replace`].
+    pub(super) fn replace(&self, image: &[(u64, u16)], then: u64, now: u64, passed: bool) {
+        if !image.is_empty() {
+            self.begin(self.cells.horizon(), now);
+        }
+        self.cells.replace(image, then, now, passed);
     }
 
     pub(super) fn clear(&self) {
         self.cells.clear();
-        self.doorkeeper.clear();
+        self.newest.store(0, Release);
     }
 }

@@ -44,6 +44,7 @@ mod models;
 
 mod image;
 mod ticket;
+mod times;
 
 pub(super) use self::image::Image;
 pub(super) use self::ticket::Ticket;
@@ -52,14 +53,14 @@ use alloc::boxed::Box;
 use super::gauges::{Counters, Gauges, count};
 use super::spill::{Identity, Spill};
 use crate::algorithm::narrow::{Narrow, STATE_BITS, Verdict};
+use crate::check_time::{CheckTime, Newest};
 use crate::decision::{Decision, Outcome};
-use crate::latest::Time;
 use crate::memory::prefetch::prefetch;
 use crate::memory::{Array, Zeroed};
 use crate::sketch::scale;
 use crate::store::verb::Verb;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed};
-use crate::sync::{AtomicU64, fence, fence_after_rmw};
+use crate::sync::{AtomicU64, fence_after_rmw};
 use crate::word::{EMPTY, FINGERPRINT_BITS, Standing, Word, order, standing};
 
 /// What happens in a bucket whose keys all owe.
@@ -78,6 +79,7 @@ pub(super) struct Table<N, const WAYS: usize> {
     horizon: u64,
     full: Full,
     counters: Counters,
+    newest: Newest,
     states: core::marker::PhantomData<N>,
 }
 
@@ -92,19 +94,28 @@ pub struct Place {
 /// A time in a check, in states.
 #[derive(Copy, Clone, Debug)]
 struct Moment {
+    /// The caller's time.
+    own_ns: u64,
+    /// The time that it is decided as of: the caller's, or a later one.
     now_ns: u64,
     reference: u64,
-    /// Whether the check has begun again as of a later time.
-    again: bool,
+    /// Whether nothing is charged, whatever is decided.
+    looks: bool,
 }
 
-/// Why a check begins anew.
+impl Moment {
+    fn new<N: Narrow>(word: &N, now_ns: u64) -> Self {
+        Self { own_ns: now_ns, now_ns, reference: word.reference(now_ns), looks: false }
+    }
+}
+
+/// Why a check begins again.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Again {
     /// Another thread's write took effect.
     Lost,
-    /// The check is late: a state was written as of about this time, in nanoseconds.
-    Late(u64),
+    /// The check is decided as of this later time, in nanoseconds.
+    AsOf(u64),
 }
 
 /// A key that is being put in: its word, and the debt that it started with.
@@ -126,13 +137,14 @@ enum Found {
 
 impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     /// A table of empty slots, or `None` if no address space holds so many.
-    pub(super) fn new(buckets: usize, horizon: u64, full: Full) -> Option<Self> {
+    pub(super) fn new(buckets: usize, horizon: u64, full: Full, newest: Newest) -> Option<Self> {
         const { assert!(WAYS.is_power_of_two(), "places in a bucket are found by masking") };
         Some(Self {
             buckets: Array::zeroed(buckets)?,
             horizon,
             full,
             counters: Counters::new(),
+            newest,
             states: core::marker::PhantomData,
         })
     }
@@ -176,33 +188,41 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     /// debt that a newcomer began with, which is counted.
     // Always: see `State::charge`.
     #[inline(always)]
-    pub(super) fn charge<T: Time>(&self, word: &N, hash: u64, time: &T, cost: u64) -> Decision {
+    pub(super) fn charge(
+        &self,
+        word: &N,
+        hash: u64,
+        time: impl FnOnce() -> CheckTime,
+        cost: u64,
+    ) -> Decision {
         let place = self.approach(hash);
         // Meanwhile the line comes.
-        let now_ns = time.now();
-        self.charge_as_of(word, place, time, (now_ns, word.reference(now_ns)), cost)
+        let now_ns = time().ns();
+        self.charge_as_of(word, place, (now_ns, word.reference(now_ns)), cost)
     }
 
     /// [`Table::charge`] at a place and a time that are known: nanoseconds, and their reference.
     #[inline(always)]
-    pub(super) fn charge_as_of<T: Time>(
+    pub(super) fn charge_as_of(
         &self,
         word: &N,
         place: Place,
-        time: &T,
         (now_ns, reference): (u64, u64),
         cost: u64,
     ) -> Decision {
-        let slots = self.bucket(place.bucket);
-        let Some((slot, seen)) = self.locate(slots, place) else {
-            return self.charge_slowly(word, place, time, now_ns, cost);
+        // One by one, so that they stay in registers.
+        let Place { bucket, fingerprint, home } = place;
+        let slowly = || self.charge_slowly(word, bucket, fingerprint, home, now_ns, cost);
+        let slots = self.bucket(bucket);
+        let Some((slot, seen)) = Self::locate(slots, place) else {
+            return slowly();
         };
         // What is charged is added to the state as it was loaded, rather than to what it is ahead of the reference: the same, by
         // a shorter way from the load to the exchange, which all checks on a processor queue up for.
         let (ahead, from) = match standing::<STATE_BITS>(seen, reference, self.horizon) {
             Standing::Ahead(ahead) => (ahead, seen),
             Standing::Idle => (0, reference),
-            Standing::Unsure(_) => return self.charge_slowly(word, place, time, now_ns, cost),
+            Standing::Unsure(_) => return slowly(),
         };
         let at = (now_ns, reference);
         match word.judge(ahead, now_ns, cost) {
@@ -212,25 +232,27 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                 if after == ahead {
                     return word.decision(Outcome::Allowed, ahead, false, at, cost);
                 }
-                time.note(now_ns);
+                if !self.newest.is_near(now_ns) {
+                    return slowly();
+                }
                 let next = Word::pack(place.fingerprint, from.wrapping_add(after.wrapping_sub(ahead)));
                 // Ordering: AcqRel: the argument above about two slots rests on each location's order and on there
                 // being no cycle of loads that see later stores, which Relaxed would allow on paper.
-                if slots[slot & (WAYS - 1)].compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
+                if slot.compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
                     return word.decision(Outcome::Allowed, after, true, at, cost);
                 }
             }
         }
-        self.charge_slowly(word, place, time, now_ns, cost)
+        slowly()
     }
 
     /// The key's slot and word, the nearest to its home if there are two: mostly at home, at the first look.
     #[inline(always)]
-    fn locate(&self, slots: &[AtomicU64; WAYS], place: Place) -> Option<(usize, u64)> {
-        // Ordering: Relaxed. A key's word is its whole state and speaks of nothing else.
+    fn locate(slots: &[AtomicU64; WAYS], place: Place) -> Option<(&AtomicU64, u64)> {
+        // Ordering: Acquire; the bounds of `newest` are read after the word, whose writer raised them before.
         for step in 0..WAYS {
-            let slot = (place.home + step) & (WAYS - 1);
-            let seen = slots[slot].load(Relaxed);
+            let slot = &slots[(place.home + step) & (WAYS - 1)];
+            let seen = slot.load(Acquire);
             if seen >> STATE_BITS == place.fingerprint {
                 return Some((slot, seen));
             }
@@ -238,15 +260,24 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
         None
     }
 
-    /// A check that lost an exchange, did not find its key, or found a state too far ahead.
+    /// A check that lost an exchange, did not find its key, found a state too far ahead, or is the first of its time.
     #[cold]
     #[inline(never)]
-    fn charge_slowly<T: Time>(&self, word: &N, place: Place, time: &T, now_ns: u64, cost: u64) -> Decision {
-        self.decide(word, place, time, now_ns, |ahead, (now_ns, _)| (word.judge(ahead, now_ns, cost), cost))
+    fn charge_slowly(
+        &self,
+        word: &N,
+        bucket: usize,
+        fingerprint: u64,
+        home: usize,
+        now_ns: u64,
+        cost: u64,
+    ) -> Decision {
+        let place = Place { bucket, fingerprint, home };
+        self.decide(word, place, now_ns, |ahead, (now_ns, _)| (word.judge(ahead, now_ns, cost), cost))
     }
 
     /// Decides and charges in one of the rarer ways.
-    pub(super) fn act<T: Time>(&self, word: &N, verb: Verb, hash: u64, time: &T, cost: u64) -> Decision {
+    pub(super) fn act(&self, word: &N, verb: Verb, hash: u64, time: CheckTime, cost: u64) -> Decision {
         let judge = |ahead, at: (u64, u64)| match verb {
             Verb::Check => (word.judge(ahead, at.0, cost), cost),
             Verb::Force => {
@@ -278,25 +309,22 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                 }
             },
         };
-        self.decide(word, self.approach(hash), time, time.now(), judge)
+        self.decide(word, self.approach(hash), time.ns(), judge)
     }
 
     /// Decides by what `judge` says of a state that is so far ahead at a time and its reference: a verdict, and the cost.
-    fn decide<T: Time>(
+    fn decide(
         &self,
         word: &N,
         place: Place,
-        time: &T,
         now_ns: u64,
         judge: impl Fn(u64, (u64, u64)) -> (Verdict, u64),
     ) -> Decision {
         self.until_done(word, now_ns, |at| {
-            let found = self.find(word, place, at, time)?;
+            let found = self.find(word, place, at)?;
             let (slot, seen, started) = match found {
                 Found::Here { slot, word, ahead } => (slot, word, ahead),
-                Found::Absent { slot, word: seen, ahead } => {
-                    (slot, seen, self.debt(word, place, ahead, at, time))
-                }
+                Found::Absent { slot, word: seen, ahead } => (slot, seen, self.debt(word, place, ahead, at)),
             };
             let when = (at.now_ns, at.reference);
             let (verdict, cost) = judge(started, when);
@@ -316,7 +344,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                     Ok(word.decision(Outcome::Allowed, started, false, when, cost))
                 }
                 Verdict::Admit(after) => {
-                    time.note(at.now_ns);
+                    self.announce(word, at)?;
                     let next = Word::pack(place.fingerprint, at.reference.wrapping_add(after));
                     match found {
                         Found::Here { .. } => {
@@ -326,7 +354,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                         }
                         Found::Absent { ahead, .. } => {
                             let newcomer = Newcomer { place, next, started };
-                            self.put_in(word, newcomer, (slot, seen, ahead), at, time)?;
+                            self.put_in(word, newcomer, (slot, seen, ahead), at)?;
                         }
                     }
                     Ok(word.decision(Outcome::Allowed, after, true, when, cost))
@@ -336,152 +364,156 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     }
 
     /// What [`Table::charge`] would decide now, with the figures as they stand, uncharged.
-    pub(super) fn peek<T: Time>(&self, word: &N, hash: u64, time: &T, cost: u64) -> Decision {
+    pub(super) fn peek(&self, word: &N, hash: u64, time: CheckTime, cost: u64) -> Decision {
         let place = self.place(hash);
-        self.until_done(word, time.now(), |at| {
-            let ahead = self.owed(word, place, at, time)?;
+        let at = Moment { looks: true, ..Moment::new(word, time.ns()) };
+        self.until_done_at(word, at, |at| {
+            let ahead = self.owed(word, place, at)?;
             let outcome = word.judge(ahead, at.now_ns, cost).outcome();
             Ok(word.decision(outcome, ahead, false, (at.now_ns, at.reference), cost))
         })
     }
 
     /// How far ahead a key's state is, wherever it is.
-    fn owed<T: Time>(&self, word: &N, place: Place, at: &Moment, time: &T) -> Result<u64, Again> {
-        Ok(match self.find(word, place, at, time)? {
+    fn owed(&self, word: &N, place: Place, at: &Moment) -> Result<u64, Again> {
+        Ok(match self.find(word, place, at)? {
             Found::Here { ahead, .. } => ahead,
-            Found::Absent { ahead, .. } => self.debt(word, place, ahead, at, time),
+            Found::Absent { ahead, .. } => self.debt(word, place, ahead, at),
         })
     }
 
-    /// Tries until it is done, as of the latest time once that is needed.
-    fn until_done<R>(
+    /// Tries until it is done, as of a later time if that is needed.
+    fn until_done<R>(&self, word: &N, now_ns: u64, attempt: impl FnMut(&Moment) -> Result<R, Again>) -> R {
+        self.until_done_at(word, Moment::new(word, now_ns), attempt)
+    }
+
+    /// [`Table::until_done`] from a moment on.
+    fn until_done_at<R>(
         &self,
         word: &N,
-        now_ns: u64,
+        mut at: Moment,
         mut attempt: impl FnMut(&Moment) -> Result<R, Again>,
     ) -> R {
-        let mut at = Moment { now_ns, reference: word.reference(now_ns), again: false };
         loop {
             match attempt(&at) {
                 Ok(result) => return result,
                 Err(Again::Lost) => {}
-                Err(Again::Late(now_ns)) => {
-                    at = Moment { now_ns, reference: word.reference(now_ns), again: true };
-                }
+                Err(Again::AsOf(now_ns)) => at = Moment { now_ns, reference: word.reference(now_ns), ..at },
             }
         }
     }
 
-    /// How far a state that has been loaded is ahead of a moment; `None` is a state that has come round.
+    /// How far a state that has been loaded is ahead of a moment; `None` is a state of an earlier round.
     #[inline]
-    fn ahead<T: Time>(&self, word: &N, state: u64, at: &Moment, time: &T) -> Result<Option<u64>, Again> {
+    fn ahead(&self, word: &N, state: u64, at: &Moment) -> Option<u64> {
         match standing::<STATE_BITS>(state, at.reference, self.horizon) {
-            Standing::Idle => Ok(Some(0)),
-            Standing::Ahead(ahead) => Ok(Some(ahead)),
+            Standing::Idle => Some(0),
+            Standing::Ahead(ahead) => Some(ahead),
             Standing::Unsure(ahead) => {
-                // Asked after the state was loaded: one that is too far ahead of this as well is not of our days. (It may be
-                // behind by a quarter of a horizon, and a window's count comes on top of that.)
-                // Ordering: Acquire; pairs with the exchange that put the state there: its writer had its time before.
-                fence(Acquire);
-                let latest_ns = time.latest(at.now_ns);
-                match standing::<STATE_BITS>(state, word.reference(latest_ns), 2 * self.horizon) {
-                    Standing::Unsure(_) => Ok(None),
-                    _ if T::BEGINS_AGAIN && !at.again => Err(Again::Late(latest_ns)),
-                    // It counts as it is: a time that stepped back.
-                    Standing::Idle | Standing::Ahead(_) => Ok(Some(ahead)),
-                }
+                // The bound is read after the state was loaded: see `check_time`. To a time that is below `low` it says nothing:
+                // `find` begins again.
+                let high_ns = self.newest.high();
+                let newer =
+                    if high_ns > at.now_ns { word.reference(high_ns).wrapping_sub(at.reference) } else { 0 };
+                (ahead - self.horizon <= newer).then_some(ahead)
             }
         }
     }
 
     /// Looks for a key; if it is absent, for the slot that is least ahead.
-    fn find<T: Time>(&self, word: &N, place: Place, at: &Moment, time: &T) -> Result<Found, Again> {
+    fn find(&self, word: &N, place: Place, at: &Moment) -> Result<Found, Again> {
         let slots = self.bucket(place.bucket);
         let mut least: Option<(i64, Found)> = None;
-        let mut late = None;
         for step in 0..WAYS {
             let slot = (place.home + step) & (WAYS - 1);
-            // Ordering: Relaxed, with the fence below for what an evicted key's absence says.
-            let seen = slots[slot].load(Relaxed);
-            let ahead = if seen == EMPTY { Ok(None) } else { self.ahead(word, seen, at, time) };
+            // Ordering: Acquire, as in `locate`; and of the exchange that replaced the key's word, if it was here: its debt was
+            // written, and its slot's time raised, before.
+            let seen = slots[slot].load(Acquire);
+            let ahead = if seen == EMPTY { None } else { self.ahead(word, seen, at) };
             if seen >> STATE_BITS == place.fingerprint {
-                // An ancient word of the key's own is an idle one.
-                return Ok(Found::Here { slot, word: seen, ahead: ahead?.unwrap_or(0) });
+                // A word of an earlier round is idle.
+                let found = Found::Here { slot, word: seen, ahead: ahead.unwrap_or(0) };
+                return self.near(at).map(|()| found);
             }
-            let (order, ahead) = match ahead {
-                Ok(Some(ahead)) => (order::<STATE_BITS>(seen, at.reference), ahead),
-                // Empty or ancient: before all others.
-                Ok(None) => (i64::MIN, 0),
-                Err(again) => {
-                    late = Some(again);
-                    continue;
-                }
-            };
+            // Empty, or of an earlier round: before all others.
+            let order = if ahead.is_some() { order::<STATE_BITS>(seen, at.reference) } else { i64::MIN };
             if least.as_ref().is_none_or(|(least, _)| order < *least) {
-                least = Some((order, Found::Absent { slot, word: seen, ahead }));
+                least = Some((order, Found::Absent { slot, word: seen, ahead: ahead.unwrap_or(0) }));
             }
         }
-        // Ordering: Acquire; pairs with the exchange that replaced the key's word, if it was here: its debt was
-        // written before.
-        fence(Acquire);
-        match (late, least) {
-            (Some(again), _) => Err(again),
-            (None, Some((_, absent))) => Ok(absent),
-            (None, None) => unreachable!("a bucket has slots"),
+        let Some((_, absent)) = least else { unreachable!("a bucket has slots") };
+        self.near(at)?;
+        let stripe = self.counters.stripe(place.bucket);
+        // A key that was here, and was idle when its slot was taken, begins no earlier than when it had paid. (A time that is later
+        // than all others is wrong.)
+        let mut from_ns = match stripe.replaced_ns.load(Acquire) {
+            replaced_ns if replaced_ns <= self.newest.high() => replaced_ns,
+            _ => 0,
+        };
+        if let Full::Spill(_) = self.full {
+            // The sketch knows debts as of the newest time only. What was paid by then may still be owed at an earlier one.
+            from_ns = from_ns.max(stripe.spilled_ns.load(Acquire).min(self.newest.newest()));
         }
+        if from_ns > at.now_ns { Err(Again::AsOf(from_ns)) } else { Ok(absent) }
     }
 
     /// What a key that is absent owes, in a bucket whose least slot is `least` ahead.
-    fn debt<T: Time>(&self, word: &N, place: Place, least: u64, at: &Moment, time: &T) -> u64 {
+    fn debt(&self, word: &N, place: Place, least: u64, at: &Moment) -> u64 {
         match &self.full {
             Full::Forget => 0,
             Full::Inherit => least,
-            // The clock is not asked again as long as nothing was spilled.
+            // As long as nothing is owed there, no other word of the sketch is read.
             Full::Spill(spill) if !spill.is_used(at.reference) => 0,
             Full::Spill(spill) => {
-                let later = self.later(word, at, time);
-                let latest = || word.reference(time.spilled(at.now_ns));
+                let later = self.later(word, at);
+                let latest = || at.reference.wrapping_add(self.later(word, at));
                 let key = Identity::new(place.bucket, place.fingerprint);
-                let debt = spill.debt(key, at.reference.wrapping_add(later), &latest);
-                if debt == 0 { 0 } else { debt + later }
+                match spill.debt(key, at.reference.wrapping_add(later), &latest) {
+                    0 => 0,
+                    debt => debt.saturating_add(later),
+                }
             }
         }
     }
 
-    /// By how much the latest time as of which debts are spilled is after a moment.
-    fn later<T: Time>(&self, word: &N, at: &Moment, time: &T) -> u64 {
-        word.reference(time.spilled(at.now_ns)).wrapping_sub(at.reference)
-    }
-
     /// Puts a newcomer into a slot that held a word, so far ahead of now.
-    fn put_in<T: Time>(
+    fn put_in(
         &self,
         word: &N,
         newcomer: Newcomer,
         (slot, seen, ahead): (usize, u64, u64),
         at: &Moment,
-        time: &T,
     ) -> Result<(), Again> {
         let Newcomer { place, next, started } = newcomer;
+        let counters = self.counters.stripe(place.bucket);
         if let Full::Spill(spill) = &self.full
             && ahead > 0
         {
             let evicted = Identity::new(place.bucket, Word::unpack(seen).fingerprint);
-            let later = self.later(word, at, time);
+            let paid_ns = word.last_ns(at.now_ns.saturating_add(word.span_ns(ahead))).saturating_add(1);
+            if counters.spilled_ns.load(Relaxed) < paid_ns {
+                // Ordering: AcqRel: before the exchange of the word that is replaced.
+                counters.spilled_ns.fetch_max(paid_ns, AcqRel);
+            }
+            let later = self.later(word, at);
             // What has been paid by then needs no record.
             if let Some(left @ 1..) = ahead.checked_sub(later) {
-                let latest = || word.reference(time.spilled(at.now_ns));
+                let latest = || at.reference.wrapping_add(self.later(word, at));
                 spill.record(evicted, left, at.reference.wrapping_add(later), &latest);
             }
+        }
+        let order = order::<STATE_BITS>(seen, at.reference);
+        if seen != EMPTY && ahead == 0 && order <= 0 {
+            let paid_ns = at.now_ns.saturating_sub(word.span_ns(order.unsigned_abs()));
+            self.replaces(counters, word.last_ns(paid_ns).saturating_add(1).min(at.now_ns));
         }
         let own = &self.bucket(place.bucket)[slot];
         // Ordering: AcqRel: whoever finds the evicted key gone sees its debt recorded.
         own.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
-        let counters = self.counters.stripe(place.bucket);
         if ahead > 0 {
             count(&counters.evicted);
         }
-        if !matches!(self.full, Full::Inherit) && !self.alone(word, newcomer, slot, at, time) {
+        if !matches!(self.full, Full::Inherit) && !self.alone(word, newcomer, slot, at) {
             count(&counters.retreats);
             // Ordering: AcqRel, as a charge.
             if own.compare_exchange(next, EMPTY, AcqRel, Relaxed).is_ok() {
@@ -496,7 +528,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     }
 
     /// Whether a key is in no other slot, and owes no more than it started with.
-    fn alone<T: Time>(&self, word: &N, newcomer: Newcomer, own: usize, at: &Moment, time: &T) -> bool {
+    fn alone(&self, word: &N, newcomer: Newcomer, own: usize, at: &Moment) -> bool {
         let Newcomer { place, started, .. } = newcomer;
         // Of two threads that put one key in, at least one sees the other's word.
         fence_after_rmw();
@@ -510,7 +542,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
         }
         match self.full {
             Full::Inherit | Full::Forget => true,
-            Full::Spill(_) => self.debt(word, place, 0, at, time) <= started,
+            Full::Spill(_) => self.debt(word, place, 0, at) <= started,
         }
     }
 
@@ -522,15 +554,15 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     /// Whether a key has a slot.
     pub(super) fn holds(&self, hash: u64) -> bool {
         let place = self.place(hash);
-        self.locate(self.bucket(place.bucket), place).is_some()
+        Self::locate(self.bucket(place.bucket), place).is_some()
     }
 
     /// Puts a key in that has no slot, with `units` charged as of `then_ns`; unless they are paid by now, or it owes more.
-    pub(super) fn seed<T: Time>(&self, word: &N, hash: u64, time: &T, then_ns: u64, units: u64) {
+    pub(super) fn seed(&self, word: &N, hash: u64, time: CheckTime, then_ns: u64, units: u64) {
         let place = self.place(hash);
         let state = word.reference(then_ns).wrapping_add(word.seed(then_ns, units));
-        self.until_done(word, time.now(), |at| {
-            let Found::Absent { slot, word: seen, ahead } = self.find(word, place, at, time)? else {
+        self.until_done(word, time.ns(), |at| {
+            let Found::Absent { slot, word: seen, ahead } = self.find(word, place, at)? else {
                 return Ok(());
             };
             // Further ahead than any state is for a thread that lags.
@@ -539,14 +571,15 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
             else {
                 return Ok(());
             };
-            let started = self.debt(word, place, ahead, at, time);
+            let started = self.debt(word, place, ahead, at);
             if left <= started {
                 return Ok(());
             }
             // The state is one of then.
-            time.note(at.now_ns.max(then_ns));
+            let raised_ns = self.covering_ns(word, at.now_ns, left).max(then_ns);
+            self.newest.raise(raised_ns, |now_ns| word.last_ns(now_ns));
             let newcomer = Newcomer { place, next: Word::pack(place.fingerprint, state), started };
-            self.put_in(word, newcomer, (slot, seen, ahead), at, time)
+            self.put_in(word, newcomer, (slot, seen, ahead), at)
         });
     }
 
@@ -557,11 +590,11 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     }
 
     /// Takes back what is still owed of up to `units` of a charge, if the key has had its slot since: how many units.
-    pub(super) fn give_back<T: Time>(
+    pub(super) fn give_back(
         &self,
         word: &N,
         hash: u64,
-        time: &T,
+        time: CheckTime,
         charge: &Decision,
         units: u64,
     ) -> u64 {
@@ -569,8 +602,8 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
             return 0;
         }
         let place = self.place(hash);
-        self.until_done(word, time.now(), |at| {
-            let Found::Here { slot, word: seen, ahead } = self.find(word, place, at, time)? else {
+        self.until_done(word, time.ns(), |at| {
+            let Found::Here { slot, word: seen, ahead } = self.find(word, place, at)? else {
                 return Ok(0);
             };
             let when = (at.now_ns, at.reference);
@@ -579,10 +612,10 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
             };
             let next = Word::pack(place.fingerprint, at.reference.wrapping_add(left));
             // Else its newcomer may be about to retreat: see the module's text.
-            if !self.alone(word, Newcomer { place, next, started: 0 }, slot, at, time) {
+            if !self.alone(word, Newcomer { place, next, started: 0 }, slot, at) {
                 return Ok(0);
             }
-            time.note(at.now_ns);
+            self.announce(word, at)?;
             // Ordering: as in `charge_as_of`.
             let slot = &self.bucket(place.bucket)[slot];
             slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
@@ -591,14 +624,14 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     }
 
     /// Makes a key owe nothing; whether it did owe.
-    pub(super) fn reset(&self, word: &N, hash: u64, time: &impl Time) -> bool {
+    pub(super) fn reset(&self, word: &N, hash: u64, time: CheckTime) -> bool {
         let place = self.place(hash);
-        self.until_done(word, time.now(), |at| {
-            let next = Word::pack(place.fingerprint, at.reference);
-            match self.find(word, place, at, time)? {
+        self.until_done(word, time.ns(), |at| {
+            // Idle to callers whose times lag, too.
+            let next = Word::pack(place.fingerprint, at.reference.wrapping_sub(Self::MOST_AHEAD));
+            match self.find(word, place, at)? {
                 Found::Here { slot, word: seen, ahead } => {
-                    if ahead > 0 {
-                        time.note(at.now_ns);
+                    if seen != next {
                         let slot = &self.bucket(place.bucket)[slot];
                         // Ordering: as in `charge_as_of`.
                         slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
@@ -610,11 +643,10 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
                     let Full::Spill(_) = &self.full else {
                         return Ok(false);
                     };
-                    let debt = self.debt(word, place, ahead, at, time);
+                    let debt = self.debt(word, place, ahead, at);
                     if debt > 0 {
-                        time.note(at.now_ns);
                         let newcomer = Newcomer { place, next, started: debt };
-                        self.put_in(word, newcomer, (slot, seen, ahead), at, time)?;
+                        self.put_in(word, newcomer, (slot, seen, ahead), at)?;
                     }
                     Ok(debt > 0)
                 }
@@ -628,6 +660,8 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
         if let Full::Spill(spill) = &self.full {
             spill.clear();
         }
+        self.counters.forget_times();
+        self.newest.clear();
     }
 
     pub(super) fn state_bytes(&self) -> usize {
@@ -640,33 +674,5 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
 
     pub(super) fn gauges(&self) -> Gauges {
         self.counters.sum(self.len())
-    }
-
-    fn is_live(&self, word: u64, reference: u64) -> bool {
-        word != EMPTY && matches!(standing::<STATE_BITS>(word, reference, self.horizon), Standing::Ahead(_))
-    }
-
-    /// Slots whose keys owe.
-    pub(super) fn live_slots(&self, word: &N, now_ns: u64) -> usize {
-        let reference = word.reference(now_ns);
-        self.slots().filter(|slot| self.is_live(slot.load(Relaxed), reference)).count()
-    }
-
-    /// The share of slots whose keys owe, by looking at 4,096 slots or all.
-    pub(super) fn load(&self, word: &N, now_ns: u64) -> f64 {
-        let looked_at = 4096 / WAYS;
-        let reference = word.reference(now_ns);
-        let buckets = self.buckets.len().min(looked_at);
-        let mut live = 0_u32;
-        for index in 0..buckets {
-            // Evenly spread.
-            let bucket = index * (self.buckets.len() / buckets);
-            for slot in self.bucket(bucket) {
-                live += u32::from(self.is_live(slot.load(Relaxed), reference));
-            }
-        }
-        #[expect(clippy::cast_precision_loss, reason = "at most 4096")]
-        let slots = (buckets * WAYS) as f64;
-        f64::from(live) / slots
     }
 }

@@ -4,11 +4,11 @@ use std::hash::{BuildHasher, Hash};
 
 use super::{Keyed, Layout, Lookup};
 use crate::algorithm::Algorithm;
-use crate::clock::Clock;
+use crate::check_time::CheckTime;
 use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError};
 use crate::store::state::{self, Ask};
-use crate::store::verb::{Carries, Inherit, Rebuild, Verb, When};
+use crate::store::verb::{Carries, Inherit, Rebuild, Verb};
 use crate::sync::epoch;
 
 impl<K, A, H> Carries for Keyed<K, A, H>
@@ -21,14 +21,18 @@ where
         state::paid_in_ns(&self.algorithm, at_ns, units)
     }
 
+    fn left(&self, at_ns: u64, units: u64, now_ns: u64) -> u64 {
+        state::left(&self.algorithm, at_ns, units, now_ns)
+    }
+
     fn burst(&self) -> u64 {
         state::burst(&self.algorithm)
     }
 
-    fn carry_all<C: Clock>(
+    fn carry_all(
         &self,
         into: &Self,
-        when: When<'_, C>,
+        when: CheckTime,
         at_ns: u64,
         owed: &dyn Fn(&Decision) -> (u64, u64),
     ) -> bool {
@@ -78,14 +82,14 @@ where
     }
 
     /// Room under the cap is made as of now.
-    fn seed<C: Clock>(&self, key: &Q, when: When<'_, C>, at_ns: u64, units: u64) -> Option<Decision> {
+    fn seed(&self, key: &Q, when: CheckTime, at_ns: u64, units: u64) -> Option<Decision> {
         let hash = self.hasher.hash_one(key);
         let guard = epoch::pin();
         let ask = Ask { algorithm: &self.algorithm, verb: Verb::Seed, now_ns: at_ns, cost: units };
         if self.live(key, hash, &guard).is_some_and(|node| node.state.act(&ask).is_ok()) {
             return None;
         }
-        let seeded = self.first_sight_at(when.now_ns, &ask, key, hash, &guard);
+        let seeded = self.first_sight_at(when.ns(), &ask, key, hash, &guard);
         seeded.is_denied().then_some(seeded)
     }
 }

@@ -11,6 +11,8 @@
 //! can hold on to: eight times its own cell.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::mem::forget;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
 use crate::sync::epoch::Guard;
@@ -141,24 +143,20 @@ impl<N> Block<N> {
 
 /// Drops a node and gives its cell back.
 ///
+/// A panic of the key's `Drop` ends here, and the panic hook reports it. Otherwise it would come out of some other key's check,
+/// whose thread frees this node, and leak the nodes that are freed after it.
+///
 /// # Safety
 /// `node` came from [`Unlinked::into_raw`], by the pointer that it gave, and nothing uses it any more.
 pub(super) unsafe fn free<N>(node: *mut N) {
     // SAFETY: a node is the first field of its cell, and the pointer is good for the whole block. The cell's count
     // is this node's.
     unsafe {
-        let _count = Count((*node.cast::<Cell<N>>()).block);
-        node.drop_in_place();
-    }
-}
-
-/// A cell's count, taken away also if the node's own code panics.
-struct Count<N>(*mut Block<N>);
-
-impl<N> Drop for Count<N> {
-    fn drop(&mut self) {
-        // SAFETY: made by `free`, of the count that was its node's.
-        unsafe { Block::release(self.0) };
+        let block = (*node.cast::<Cell<N>>()).block;
+        let dropped = catch_unwind(AssertUnwindSafe(|| node.drop_in_place()));
+        Block::release(block);
+        // Not dropped: a payload may panic as well.
+        dropped.unwrap_or_else(forget);
     }
 }
 
@@ -174,7 +172,7 @@ impl<N> Unlinked<N> {
     /// The pointer to link the node by. Who links it in sees to [`free`].
     pub(super) fn into_raw(self) -> *mut N {
         let pointer = self.0.as_ptr();
-        std::mem::forget(self);
+        forget(self);
         pointer
     }
 

@@ -38,10 +38,10 @@ use self::cells::Unlinked;
 use self::list::Node;
 use self::table::{GRACE_NS, Table};
 use super::state::{Admission, Ask, Dead, State};
-use super::verb::{ManyKeys, Store, Verb, When};
+use super::verb::{ManyKeys, Store, Verb};
 use crate::algorithm::step::Step;
 use crate::algorithm::{Algorithm, Gcra};
-use crate::clock::Clock;
+use crate::check_time::CheckTime;
 use crate::decision::{Decision, Facts, Outcome};
 
 use crate::sync::epoch::{self, Guard};
@@ -96,6 +96,9 @@ pub enum WhenFull {
 /// its state means what an absent key means: inserts into a table that fills up remove keys that have been idle for a
 /// second, so memory follows the active keys, not all that were ever seen. [`RateLimiter::retain_active`](crate::RateLimiter::retain_active) removes
 /// all idle keys at once.
+///
+/// A key is dropped some time after it was removed, by any thread that uses a keyed store. So a panic of its `Drop` reaches no
+/// caller: the panic hook is told, and all other keys are dropped all the same.
 ///
 /// # Complexity
 /// A check is O(1) expected. Hashes come from a keyed hasher, so that clients cannot choose keys that collide.
@@ -514,15 +517,15 @@ where
     }
 
     #[inline(always)]
-    fn prepare<C: Clock>(&self, key: &Q, hash: u64, when: When<'_, C>, cost: u64) -> Ticket<'_, K, A::Tail> {
+    fn prepare(&self, key: &Q, hash: u64, when: CheckTime, cost: u64) -> Ticket<'_, K, A::Tail> {
         let guard = epoch::pin();
         let found = self.table.get(hash, &guard, |held| key.is(held)).and_then(|node| {
-            let admission = node.state.prepare(&self.algorithm, when.now_ns, cost).ok()?;
+            let admission = node.state.prepare(&self.algorithm, when.ns(), cost).ok()?;
             Some((NonNull::from(node), admission))
         });
         let (node, admission) = match found {
             Some((node, admission)) => (Some(node), admission),
-            None => (None, Admission::refused(self.peek(key, when.now_ns, cost))),
+            None => (None, Admission::refused(self.peek(key, when.ns(), cost))),
         };
         Ticket { node, admission, _guard: guard, store: PhantomData }
     }
@@ -533,7 +536,7 @@ where
     }
 
     #[inline(always)]
-    fn exchange<C: Clock>(&self, _when: When<'_, C>, ticket: &Ticket<'_, K, A::Tail>) -> bool {
+    fn exchange(&self, _when: CheckTime, ticket: &Ticket<'_, K, A::Tail>) -> bool {
         let Some(node) = ticket.node else {
             return false;
         };
@@ -542,28 +545,23 @@ where
     }
 
     #[inline(always)]
-    fn charged<C: Clock>(&self, _when: When<'_, C>, ticket: &Ticket<'_, K, A::Tail>, _cost: u64) -> Decision {
+    fn charged(&self, _when: CheckTime, ticket: &Ticket<'_, K, A::Tail>, _cost: u64) -> Decision {
         ticket.admission.decision
     }
 
     #[inline(always)]
-    fn uncharged<C: Clock>(
-        &self,
-        when: When<'_, C>,
-        ticket: &Ticket<'_, K, A::Tail>,
-        _cost: u64,
-    ) -> Decision {
+    fn uncharged(&self, when: CheckTime, ticket: &Ticket<'_, K, A::Tail>, _cost: u64) -> Decision {
         let Some(node) = ticket.node else {
             return ticket.admission.decision;
         };
         // SAFETY: as above.
-        unsafe { node.as_ref() }.state.uncharged(&self.algorithm, &ticket.admission, when.now_ns)
+        unsafe { node.as_ref() }.state.uncharged(&self.algorithm, &ticket.admission, when.ns())
     }
 
-    fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
+    fn act(&self, key: &Q, verb: Verb, when: CheckTime, cost: u64) -> Decision {
         let hash = self.hasher.hash_one(key);
         let guard = epoch::pin();
-        let ask = Ask { algorithm: &self.algorithm, verb, now_ns: when.now_ns, cost };
+        let ask = Ask { algorithm: &self.algorithm, verb, now_ns: when.ns(), cost };
         if let Some(node) = self.table.get(hash, &guard, |held| key.is(held))
             && let Ok(decision) = node.state.act(&ask)
         {
@@ -572,16 +570,16 @@ where
         self.first_sight(&ask, key, hash, &guard)
     }
 
-    fn look<C: Clock>(&self, key: &Q, when: When<'_, C>, cost: u64) -> Decision {
-        self.peek(key, when.now_ns, cost)
+    fn look(&self, key: &Q, when: CheckTime, cost: u64) -> Decision {
+        self.peek(key, when.ns(), cost)
     }
 
     /// A key that is gone owes nothing.
-    fn give_back<C: Clock>(&self, key: &Q, when: When<'_, C>, charge: &Decision, units: u64) -> u64 {
+    fn give_back(&self, key: &Q, when: CheckTime, charge: &Decision, units: u64) -> u64 {
         let hash = self.hasher.hash_one(key);
         let guard = epoch::pin();
         let give_back =
-            |node: &Node<K, A::Tail>| node.state.give_back(&self.algorithm, when.now_ns, charge, units).ok();
+            |node: &Node<K, A::Tail>| node.state.give_back(&self.algorithm, when.ns(), charge, units).ok();
         self.live(key, hash, &guard).and_then(give_back).unwrap_or(0)
     }
 

@@ -38,17 +38,15 @@ use std::sync::Arc;
 pub use self::saturation::Saturation;
 use crate::algorithm::FixedWindow;
 use crate::algorithm::narrow::{Counted, Verdict, WindowAlgorithm};
-use crate::clock::Clock;
+use crate::check_time::CheckTime;
 use crate::decision::{Decision, Outcome};
-use crate::latest::{Clocked, Given, Latest, Once, Time};
 use crate::quota::{QuotaError, Reason};
 use crate::sketch::window::{
     Commit, Counters, Insert, Late, Mark, Moment, Read, Rows, Seen, Windows, tag_bits,
 };
 use crate::store::Capacity;
 use crate::store::by_hash::ByHash;
-use crate::store::timed::Timed;
-use crate::store::verb::{ManyKeys, Store, Verb, When, answers_are_tickets};
+use crate::store::verb::{ManyKeys, Store, Verb, answers_are_tickets};
 use crate::sync::fence_after_rmw;
 
 /// Keys whose lines are asked for before they are checked.
@@ -97,7 +95,6 @@ pub struct Sketch<A: WindowAlgorithm = FixedWindow, H = ahash::RandomState> {
 #[derive(Debug)]
 struct Shared {
     tables: Tables,
-    latest: Latest,
 }
 
 /// Where the counts are.
@@ -140,12 +137,11 @@ impl Tables {
         &self,
         key: &Key<N, PER>,
         window: u64,
-        latest: &impl Fn() -> u64,
     ) -> Result<u64, Late> {
-        if !A::LAST || !self.seen.contained(&self.windows, &key.mark, window, latest)? {
+        if !A::LAST || !self.seen.contained(&self.windows, &key.mark, window)? {
             return Ok(0);
         }
-        Ok(self.counters.last(&self.windows, &key.rows, window, latest)? + 1)
+        Ok(self.counters.last(&self.windows, &key.rows, window)? + 1)
     }
 
     #[inline(always)]
@@ -153,13 +149,12 @@ impl Tables {
         &self,
         key: &Key<N, PER>,
         window: u64,
-        latest: &impl Fn() -> u64,
     ) -> Result<Used<'_, N, PER>, Late> {
-        let last = self.last::<A, N, PER>(key, window, latest)?;
-        if !self.seen.contains(&self.windows, &key.mark, window, latest)? {
+        let last = self.last::<A, N, PER>(key, window)?;
+        if !self.seen.contains(&self.windows, &key.mark, window)? {
             return Ok(Used { last, current: 0, read: None });
         }
-        let read = self.counters.read(&self.windows, &key.rows, window, latest)?;
+        let read = self.counters.read(&self.windows, &key.rows, window)?;
         Ok(Used { last, current: read.least + 1, read: Some(read) })
     }
 
@@ -169,10 +164,9 @@ impl Tables {
         word: &A,
         key: &Key<N, PER>,
         moment: Moment,
-        latest: &impl Fn() -> u64,
         cost: u64,
     ) -> Result<Decision, Late> {
-        let used = self.used::<A, N, PER>(key, moment.window, latest)?;
+        let used = self.used::<A, N, PER>(key, moment.window)?;
         let ahead = word.ahead(moment.later, used.last, used.current);
         let outcome = word.judge(ahead, moment.now_ns, cost).outcome();
         Ok(decision(word, moment, outcome, (ahead, false), cost))
@@ -185,11 +179,10 @@ impl Tables {
         word: &A,
         key: &Key<N, PER>,
         moment: Moment,
-        latest: &impl Fn() -> u64,
         (verb, cost): (Verb, u64),
     ) -> Result<Option<Decision>, Late> {
         let Moment { now_ns, window, .. } = moment;
-        let used = self.used::<A, N, PER>(key, window, latest)?;
+        let used = self.used::<A, N, PER>(key, window)?;
         let ahead = word.ahead(moment.later, used.last, used.current);
         let cost = match verb {
             Verb::Check | Verb::Reserve { .. } => cost,
@@ -225,13 +218,13 @@ impl Tables {
             Verdict::Admit(after) if cost > 0 => after,
             uncharged => return Ok(Some(decision(word, moment, uncharged.outcome(), (ahead, false), asked))),
         };
-        if !self.charge(key, window, used.read.as_ref(), cost, latest)? {
+        if !self.charge(key, window, used.read.as_ref(), cost)? {
             return Ok(None);
         }
         if A::LAST {
             fence_after_rmw();
             // The doorkeeper's word of the last window is that of the next one, if it has begun: then this is late.
-            let last = self.last::<A, N, PER>(key, window, latest)?;
+            let last = self.last::<A, N, PER>(key, window)?;
             if last > used.last && verb != Verb::Force {
                 let (again, asked) = room_for(word.ahead(moment.later, last, used.current));
                 let ahead = word.ahead(moment.later, last, used.current + cost);
@@ -250,20 +243,19 @@ impl Tables {
         window: u64,
         read: Option<&Read<'_, N, PER>>,
         cost: u64,
-        latest: &impl Fn() -> u64,
     ) -> Result<bool, Late> {
         let Self { windows, seen, counters } = self;
         match read {
             None => {
                 // All but the first unit, which the doorkeeper keeps.
                 if cost > 1 {
-                    counters.raise(windows, &key.rows, (window, cost - 1), latest)?;
+                    counters.raise(windows, &key.rows, (window, cost - 1))?;
                 }
-                Ok(seen.insert(windows, &key.mark, window, latest)? == Insert::First)
+                Ok(seen.insert(windows, &key.mark, window)? == Insert::First)
             }
             Some(read) => {
                 let at = (window, read.least + cost);
-                Ok(counters.charge(windows, read, at, latest)? == Commit::Done)
+                Ok(counters.charge(windows, read, at)? == Commit::Done)
             }
         }
     }
@@ -288,7 +280,7 @@ fn decision<A: Counted>(
 impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
     pub(crate) fn new(algorithm: A, hasher: H, capacity: Capacity) -> Result<Self, QuotaError> {
         let word = algorithm.narrow(&[], 0)?;
-        let windows = Windows::new(word.window_ns(), tag_bits(word.window_ns()));
+        let windows = Windows::new(word.window_ns(), tag_bits(word.window_ns()), u64::MAX);
         if let Some(min_ns) = windows.too_short() {
             return Err(Reason::ShortWindow { algorithm: "sketch", got_ns: word.window_ns(), min_ns }.into());
         }
@@ -298,8 +290,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         let seen = Seen::new(sizes.seen, last).ok_or_else(refused)?;
         // The doorkeeper has the first of them.
         let counters = Counters::new(sizes.counters, word.limit() - 1, last, &windows).ok_or_else(refused)?;
-        let latest = Latest::within(0, windows.trust_ns());
-        let shared = Arc::new(Shared { tables: Tables { windows, seen, counters }, latest });
+        let shared = Arc::new(Shared { tables: Tables { windows, seen, counters } });
         Ok(Self { algorithm, word, hasher, shared })
     }
 
@@ -332,60 +323,52 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         Saturation::of(windows, seen, counters, windows.index(now_ns), self.word.limit())
     }
 
-    fn given<'a, C>(&'a self, clock: &'a C, now_ns: u64) -> Given<'a, C> {
-        Given { now_ns, latest: &self.shared.latest, clock }
-    }
-
     #[inline(always)]
     fn decide<const N: usize, const PER: usize>(
         &self,
         key: &Key<N, PER>,
-        time: &impl Time,
         now_ns: u64,
         ask: (Verb, u64),
     ) -> Decision {
-        time.note(now_ns);
         let mut moment = self.shared.tables.windows.moment(now_ns);
         loop {
-            let latest = || self.shared.tables.windows.index(time.latest(moment.now_ns));
-            match self.shared.tables.attempt(&self.word, key, moment, &latest, ask) {
+            match self.shared.tables.attempt(&self.word, key, moment, ask) {
                 Ok(Some(decision)) => return decision,
                 Ok(None) => {}
-                Err(late) => moment = self.shared.tables.windows.catch_up(time, moment, late),
+                Err(late) => moment = self.shared.tables.windows.catch_up(moment, late),
             }
         }
     }
 
     /// Decides and charges as of a time.
     #[inline(always)]
-    fn charge_by(&self, hash: u64, time: &impl Time, ask: (Verb, u64)) -> Decision {
+    fn charge_by(&self, hash: u64, time: impl FnOnce() -> CheckTime, ask: (Verb, u64)) -> Decision {
         // The lines come while the clock is read.
         if self.shared.tables.counters.is_together() {
             let key = self.shared.tables.approach::<2, 2>(hash);
-            self.decide(&key, time, time.now(), ask)
+            self.decide(&key, time().ns(), ask)
         } else {
             let key = self.shared.tables.approach::<4, 1>(hash);
-            self.decide(&key, time, time.now(), ask)
+            self.decide(&key, time().ns(), ask)
         }
     }
 
     fn look<const N: usize, const PER: usize>(
         &self,
         key: &Key<N, PER>,
-        time: &impl Time,
+        time: CheckTime,
         cost: u64,
     ) -> Decision {
-        let mut moment = self.shared.tables.windows.moment(time.now());
+        let mut moment = self.shared.tables.windows.moment(time.ns());
         loop {
-            let latest = || self.shared.tables.windows.index(time.latest(moment.now_ns));
-            match self.shared.tables.look(&self.word, key, moment, &latest, cost) {
+            match self.shared.tables.look(&self.word, key, moment, cost) {
                 Ok(decision) => return decision,
-                Err(late) => moment = self.shared.tables.windows.catch_up(time, moment, late),
+                Err(late) => moment = self.shared.tables.windows.catch_up(moment, late),
             }
         }
     }
 
-    fn look_by(&self, hash: u64, time: &impl Time, cost: u64) -> Decision {
+    fn look_by(&self, hash: u64, time: CheckTime, cost: u64) -> Decision {
         if self.shared.tables.counters.is_together() {
             self.look(&self.shared.tables.approach::<2, 2>(hash), time, cost)
         } else {
@@ -398,10 +381,10 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
     fn each<const N: usize, const PER: usize>(
         &self,
         mut requests: impl Iterator<Item = (u64, u64)>,
-        time: &impl Time,
+        time: CheckTime,
         mut decided: impl FnMut(Decision),
     ) {
-        let now_ns = time.now();
+        let now_ns = time.ns();
         let mut batch = [None; BATCH];
         loop {
             let mut len = 0;
@@ -411,7 +394,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
                 len += 1;
             }
             for (key, cost) in batch[..len].iter().flatten() {
-                decided(self.decide(key, time, now_ns, (Verb::Check, *cost)));
+                decided(self.decide(key, now_ns, (Verb::Check, *cost)));
             }
             if len < BATCH {
                 return;
@@ -431,16 +414,16 @@ where
     // Charging is more than one exchange.
     answers_are_tickets!(Q);
 
-    fn act<C: Clock>(&self, key: &Q, verb: Verb, when: When<'_, C>, cost: u64) -> Decision {
-        self.charge_by(self.hash(key), &Timed { when, latest: &self.shared.latest }, (verb, cost))
+    fn act(&self, key: &Q, verb: Verb, when: CheckTime, cost: u64) -> Decision {
+        self.charge_by(self.hash(key), || when, (verb, cost))
     }
 
-    fn look<C: Clock>(&self, key: &Q, when: When<'_, C>, cost: u64) -> Decision {
-        self.look_by(self.hash(key), &Timed { when, latest: &self.shared.latest }, cost)
+    fn look(&self, key: &Q, when: CheckTime, cost: u64) -> Decision {
+        self.look_by(self.hash(key), when, cost)
     }
 
     /// Counters that keys share cannot be lowered.
-    fn give_back<C: Clock>(&self, _key: &Q, _when: When<'_, C>, _charge: &Decision, _units: u64) -> u64 {
+    fn give_back(&self, _key: &Q, _when: CheckTime, _charge: &Decision, _units: u64) -> u64 {
         0
     }
 
@@ -456,41 +439,32 @@ impl<A: WindowAlgorithm, H: BuildHasher> ByHash for Sketch<A, H> {
     }
 
     #[inline(always)]
-    fn charge(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision {
-        self.charge_by(hash, &Clocked(clock), (Verb::Check, cost))
+    fn charge(&self, hash: u64, time: impl FnOnce() -> CheckTime, cost: u64) -> Decision {
+        self.charge_by(hash, time, (Verb::Check, cost))
     }
 
-    #[inline(always)]
-    fn charge_at(&self, hash: u64, clock: &impl Clock, now_ns: u64, cost: u64) -> Decision {
-        self.charge_by(hash, &self.given(clock, now_ns), (Verb::Check, cost))
-    }
-
-    fn peek(&self, hash: u64, clock: &impl Clock, cost: u64) -> Decision {
-        self.look_by(hash, &Clocked(clock), cost)
-    }
-
-    fn peek_at(&self, hash: u64, clock: &impl Clock, now_ns: u64, cost: u64) -> Decision {
-        self.look_by(hash, &self.given(clock, now_ns), cost)
+    fn peek(&self, hash: u64, time: CheckTime, cost: u64) -> Decision {
+        self.look_by(hash, time, cost)
     }
 
     #[inline(always)]
     fn charge_each(
         &self,
         requests: impl Iterator<Item = (u64, u64)>,
-        clock: &impl Clock,
+        time: CheckTime,
         decided: impl FnMut(Decision),
     ) {
-        let time = Once::read(clock);
         if self.shared.tables.counters.is_together() {
-            self.each::<2, 2>(requests, &time, decided);
+            self.each::<2, 2>(requests, time, decided);
         } else {
-            self.each::<4, 1>(requests, &time, decided);
+            self.each::<4, 1>(requests, time, decided);
         }
     }
 
     fn clear(&self) {
         self.shared.tables.seen.clear();
         self.shared.tables.counters.clear();
+        self.shared.tables.windows.clear();
     }
 
     fn state_bytes(&self) -> usize {

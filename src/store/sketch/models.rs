@@ -9,7 +9,7 @@ use crate::sync::thread;
 use super::*;
 use crate::algorithm::SlidingWindow;
 use crate::algorithm::narrow::{Narrow, SlidingWord};
-use crate::clock::Timestamp;
+use crate::clock::{Clock, Timestamp};
 use crate::quota::Quota;
 use crate::sync::Ordering::{Acquire, Release};
 use crate::sync::{AtomicU64, explore};
@@ -76,12 +76,12 @@ fn smallest<A: WindowAlgorithm>(algorithm: A) -> Arc<Sketch<A>> {
 
 /// A check of X by a clock that stands still.
 fn check<A: WindowAlgorithm>(sketch: &Sketch<A>, now: u64, cost: u64) -> bool {
-    sketch.charge(X, &Still(now), cost).is_allowed()
+    sketch.charge(X, || CheckTime::read(&Still(now)), cost).is_allowed()
 }
 
-/// A check of X at a given time, behind which the clock is not.
+/// A check of X at a given time.
 fn check_at<A: WindowAlgorithm>(sketch: &Sketch<A>, now: u64, cost: u64) -> bool {
-    sketch.charge_at(X, &Still(now), now, cost).is_allowed()
+    sketch.charge(X, || CheckTime::from_ns(now), cost).is_allowed()
 }
 
 type Check<A> = fn(&Sketch<A>, u64, u64) -> bool;
@@ -216,20 +216,22 @@ fn held_up<A: WindowAlgorithm>(sketch: Arc<Sketch<A>>, windows: u64, late: fn(&S
     assert!(!check(&sketch, then, 1), "what was admitted in the later window is remembered");
 }
 
-/// By the clock, which is read again.
+/// By the clock.
 fn by_clock<A: WindowAlgorithm>(sketch: &Sketch<A>, clock: &Running) -> bool {
-    sketch.charge(X, clock, 1).is_allowed()
+    sketch.charge(X, || CheckTime::read(clock), 1).is_allowed()
 }
 
 /// At a time that was read before.
-fn by_given<A: WindowAlgorithm>(sketch: &Sketch<A>, clock: &Running) -> bool {
-    sketch.charge_at(X, clock, NOW, 1).is_allowed()
+fn by_given<A: WindowAlgorithm>(sketch: &Sketch<A>, _clock: &Running) -> bool {
+    sketch.charge(X, || CheckTime::from_ns(NOW), 1).is_allowed()
 }
 
 /// In a batch, whose time is read once.
 fn by_batch<A: WindowAlgorithm>(sketch: &Sketch<A>, clock: &Running) -> bool {
     let mut allowed = false;
-    sketch.charge_each([(X, 1)].into_iter(), clock, |decision| allowed = decision.is_allowed());
+    sketch.charge_each([(X, 1)].into_iter(), CheckTime::read(clock), |decision| {
+        allowed = decision.is_allowed();
+    });
     allowed
 }
 
@@ -251,41 +253,24 @@ fn a_thread_that_is_held_up_takes_no_later_sliding_window_for_the_past() {
     }
 }
 
-/// A thread that never asks for the latest time.
-struct Careless(u64);
-
-impl Time for Careless {
-    const BEGINS_AGAIN: bool = false;
-
-    fn now(&self) -> u64 {
-        self.0
-    }
-
-    fn latest(&self, now_ns: u64) -> u64 {
-        now_ns
-    }
-
-    fn spilled(&self, now_ns: u64) -> u64 {
-        now_ns
-    }
-
-    fn note(&self, _now_ns: u64) {}
-}
-
+/// The control: the newest window is forgotten once a word was written for it.
 #[test]
 #[should_panic(expected = "in the later window is remembered")]
-fn control_without_asking_for_the_latest_time_a_window_is_taken_for_the_past() {
-    fn careless(sketch: &Sketch, clock: &Running) -> bool {
-        let time = Careless(clock.now().as_nanos());
-        sketch
-            .decide::<2, 2>(&sketch.shared.tables.approach(X), &time, time.now(), (Verb::Check, 1))
-            .is_allowed()
-    }
+fn control_without_the_newest_window_a_later_one_is_taken_for_the_past() {
     model(|| {
-        let sketch = fixed(1);
-        // Others are further still, so the newest window does not say it either.
-        sketch.shared.tables.windows.begin(NOW / SEC + 9);
-        held_up(sketch, 2, careless);
+        let (sketch, then) = (fixed(1), NOW + 2 * SEC);
+        let on_time = {
+            let sketch = sketch.clone();
+            thread::spawn(move || {
+                let on_time = check(&sketch, then, 1);
+                sketch.shared.tables.windows.clear();
+                on_time
+            })
+        };
+        let late = check(&sketch, NOW, 1);
+        let on_time = on_time.join().unwrap();
+        assert!(on_time || late, "somebody is admitted in the later window");
+        assert!(!check(&sketch, then, 1), "what was admitted in the later window is remembered");
     });
 }
 
@@ -312,19 +297,16 @@ fn a_sliding_window_admits_no_more_at_its_turn() {
 
 /// Charges, and does not look again.
 fn without_a_second_look(sketch: &Sketch<SlidingWindow>, now: u64, cost: u64) -> bool {
-    let (key, latest) =
-        (sketch.shared.tables.approach::<2, 2>(X), || sketch.shared.tables.windows.index(now));
+    let key = sketch.shared.tables.approach::<2, 2>(X);
     let mut moment = sketch.shared.tables.windows.moment(now);
     loop {
-        let charged = sketch.shared.tables.used::<SlidingWord, 2, 2>(&key, moment.window, &latest);
+        let charged = sketch.shared.tables.used::<SlidingWord, 2, 2>(&key, moment.window);
         let charged = charged.and_then(|used| {
             let ahead = sketch.word.ahead(moment.later, used.last, used.current);
             match sketch.word.judge(ahead, now, cost) {
-                Verdict::Admit(_) => sketch
-                    .shared
-                    .tables
-                    .charge(&key, moment.window, used.read.as_ref(), cost, &latest)
-                    .map(Some),
+                Verdict::Admit(_) => {
+                    sketch.shared.tables.charge(&key, moment.window, used.read.as_ref(), cost).map(Some)
+                }
                 Verdict::Deny | Verdict::Never => Ok(None),
             }
         });

@@ -11,7 +11,7 @@ const KEYS: [u64; 4] =
 
 fn wide(burst: u64) -> Arc<Shared> {
     let word = Shared::new(burst).word;
-    let cells = Cells::new(2 * Cells::LEAST_BYTES, word.horizon(), 0, false).unwrap();
+    let cells = Cells::new(2 * Cells::LEAST_BYTES, 2, &word, 0).unwrap();
     Arc::new(Shared { cells, word })
 }
 

@@ -1,20 +1,20 @@
-//! A table as it is at one time, for snapshots.
+//! A table as it is at one time: snapshots, and how full it is.
 
 use alloc::vec::Vec;
 
 use super::{Full, Moment, Table};
 use crate::algorithm::narrow::{Narrow, STATE_BITS};
+use crate::check_time::CheckTime;
 use crate::decision::Decision;
-use crate::latest::Time;
-use crate::sync::Ordering::{Acquire, Release};
-use crate::word::{EMPTY, FINGERPRINT_BITS, Word};
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::word::{EMPTY, FINGERPRINT_BITS, Standing, Word, standing};
 
 /// What a table holds at one time: only what is ahead.
 #[derive(Debug, Default)]
 pub(in crate::store::compact) struct Image {
     /// Slots, ascending, and their fingerprint and how far ahead they are, as a word.
     pub(in crate::store::compact) slots: Vec<(u64, u64)>,
-    /// Cells of the sketch, ascending, and how many coarse ticks ahead they are.
+    /// Cells and ends of the sketch, ascending, and how many coarse ticks ahead they are.
     pub(in crate::store::compact) cells: Vec<(u64, u16)>,
 }
 
@@ -23,7 +23,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     /// Slots, cells, and bits by which cells are shifted.
     pub(in crate::store::compact) fn shape(&self) -> [u64; 3] {
         let (cells, shift) = match &self.full {
-            Full::Spill(spill) => (spill.cells().cells().len() as u64, u64::from(spill.cells().shift()) + 1),
+            Full::Spill(spill) => (spill.cells().len() as u64, u64::from(spill.cells().shift()) + 1),
             Full::Forget => (0, 0),
             Full::Inherit => (0, 255),
         };
@@ -31,16 +31,17 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     }
 
     /// What is owed at a time. Slots first and then cells: a debt that is evicted in between is in the cells by then.
-    pub(in crate::store::compact) fn image(&self, word: &N, now_ns: u64, time: &impl Time) -> Image {
-        let at = Moment { now_ns, reference: word.reference(now_ns), again: true };
+    pub(in crate::store::compact) fn image(&self, word: &N, time: CheckTime) -> Image {
+        let now_ns = time.ns();
+        let at = Moment::new(word, now_ns);
         let mut image = Image::default();
         for (index, slot) in (0..).zip(self.slots()) {
             let seen = slot.load(Acquire);
             // At most the horizon, if it was written since the image began.
             if seen != EMPTY
-                && let Ok(Some(ahead @ 1..)) = self.ahead(word, seen, &at, time)
+                && let Some(ahead @ 1..) = self.ahead(word, seen, &at)
             {
-                let ahead = ahead.min(self.horizon);
+                let ahead = ahead.min(Self::MOST_AHEAD);
                 image.slots.push((index, Word::pack(Word::unpack(seen).fingerprint, ahead)));
             }
         }
@@ -48,7 +49,8 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
         if let Full::Spill(spill) = &self.full
             && spill.is_used(at.reference)
         {
-            image.cells = spill.cells().image(at.reference, &|| word.reference(time.latest(now_ns)));
+            image.cells =
+                spill.cells().image(at.reference, &|| at.reference.wrapping_add(self.later(word, &at)));
         }
         image
     }
@@ -57,9 +59,9 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     pub(in crate::store::compact) fn accepts(&self, image: &Image) -> bool {
         let slots = self.len() as u64;
         let ascending = image.slots.is_sorted_by(|a, b| a.0 < b.0);
-        let sound = image.slots.iter().all(|&(index, word)| {
-            let Word { fingerprint, state } = Word::unpack(word);
-            index < slots && fingerprint > 0 && (1..=self.horizon).contains(&state)
+        let sound = image.slots.iter().all(|&(index, stored)| {
+            let Word { fingerprint, state } = Word::unpack(stored);
+            index < slots && fingerprint > 0 && (1..=Self::MOST_AHEAD).contains(&state)
         });
         let cells = match &self.full {
             Full::Spill(spill) => spill.cells().accepts(&image.cells),
@@ -74,6 +76,9 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
         let reference = word.reference(now_ns);
         let passed = if now_ns > then_ns { reference.wrapping_sub(word.reference(then_ns)) } else { 0 };
         self.clear();
+        let most =
+            image.slots.iter().map(|&(_, stored)| Word::unpack(stored).state.saturating_sub(passed)).max();
+        self.newest.raise_to(self.covering_ns(word, now_ns, most.unwrap_or(0)));
         for &(index, stored) in &image.slots {
             let Word { fingerprint, state: ahead } = Word::unpack(stored);
             if let Some(left @ 1..) = ahead.checked_sub(passed) {
@@ -84,10 +89,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
             }
         }
         if let Full::Spill(spill) = &self.full {
-            spill.cells().replace(&image.cells, word.reference(then_ns), reference, now_ns > then_ns);
-            if !image.cells.is_empty() {
-                spill.doorkeeper().open(reference);
-            }
+            spill.replace(&image.cells, word.reference(then_ns), reference, now_ns > then_ns);
         }
     }
 
@@ -102,15 +104,15 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     /// Such a hash has the key's bucket and fingerprint; its home is the slot that the key is in, which may not be the key's own.
     /// So who puts a key in by one, while others do by the key, takes another slot than they; which is found out and taken back
     /// as for any two that do not see the same words, but not under [`Full::Inherit`].
-    pub(in crate::store::compact) fn for_each<T: Time>(
+    pub(in crate::store::compact) fn for_each(
         &self,
         word: &N,
-        time: &T,
+        time: CheckTime,
         mut visit: impl FnMut(u64, &Decision),
     ) -> bool {
         match &self.full {
             Full::Inherit => return false,
-            Full::Spill(spill) if spill.is_used(word.reference(time.now())) => return false,
+            Full::Spill(spill) if spill.is_used(word.reference(time.ns())) => return false,
             Full::Spill(_) | Full::Forget => {}
         }
         let width = u64::MAX / self.buckets.len() as u64;
@@ -131,6 +133,34 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
             visit(hash, &self.peek(word, hash, time, 0));
         }
         // Whatever was spilled meanwhile.
-        !matches!(&self.full, Full::Spill(spill) if spill.is_used(word.reference(time.now())))
+        !matches!(&self.full, Full::Spill(spill) if spill.is_used(word.reference(time.ns())))
+    }
+
+    fn is_live(&self, word: u64, reference: u64) -> bool {
+        word != EMPTY && matches!(standing::<STATE_BITS>(word, reference, self.horizon), Standing::Ahead(_))
+    }
+
+    /// Slots whose keys owe.
+    pub(in crate::store::compact) fn live_slots(&self, word: &N, time: CheckTime) -> usize {
+        let reference = word.reference(time.ns());
+        self.slots().filter(|slot| self.is_live(slot.load(Relaxed), reference)).count()
+    }
+
+    /// The share of slots whose keys owe, by looking at 4,096 slots or all.
+    pub(in crate::store::compact) fn load(&self, word: &N, time: CheckTime) -> f64 {
+        let looked_at = 4096 / WAYS;
+        let reference = word.reference(time.ns());
+        let buckets = self.buckets.len().min(looked_at);
+        let mut live = 0_u32;
+        for index in 0..buckets {
+            // Evenly spread.
+            let bucket = index * (self.buckets.len() / buckets);
+            for slot in self.bucket(bucket) {
+                live += u32::from(self.is_live(slot.load(Relaxed), reference));
+            }
+        }
+        #[expect(clippy::cast_precision_loss, reason = "at most 4096")]
+        let slots = (buckets * WAYS) as f64;
+        f64::from(live) / slots
     }
 }

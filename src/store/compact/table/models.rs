@@ -10,8 +10,7 @@ use super::super::capacity::Capacity;
 use super::*;
 use crate::algorithm::narrow::ticks::{Interval, Rate};
 use crate::algorithm::narrow::{TatKind, TatWord};
-use crate::clock::{Clock, Timestamp};
-use crate::latest::{Clocked, Given, Latest};
+use crate::check_time::{CheckTime, Newest};
 use crate::store::Overflow;
 use crate::sync::Ordering::Release;
 
@@ -44,16 +43,6 @@ const Z: u64 = key(3, 0);
 struct Shared {
     table: Table<TatWord, WAYS>,
     word: TatWord,
-    latest: Latest,
-}
-
-/// A thread's clock: it reads what it is set to.
-struct Still(u64);
-
-impl Clock for Still {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_nanos(self.0)
-    }
 }
 
 impl Shared {
@@ -65,20 +54,15 @@ impl Shared {
             Overflow::Inherit => Full::Inherit,
             Overflow::Spill => Full::Spill(Box::new(Spill::for_models(&word, &sizes))),
         };
-        let table = Table::new(1, word.horizon(), full).unwrap();
-        Arc::new(Self { table, latest: Latest::new(&word), word })
+        let table = Table::new(1, word.horizon(), full, Newest::of_words(&word)).unwrap();
+        // The time of most models: it is not raised in them.
+        table.newest.raise(100, |now_ns| now_ns);
+        Arc::new(Self { table, word })
     }
 
-    /// One check by a clock that stands still.
-    fn check(&self, hash: u64, now: u64, cost: u64) -> bool {
-        self.table.charge(&self.word, hash, &Clocked(&Still(now)), cost).is_allowed()
-    }
-
-    /// One check at a given time.
-    fn check_at(&self, hash: u64, now_ns: u64, cost: u64) -> bool {
-        // By the clock it is never later.
-        let time = Given { now_ns, latest: &self.latest, clock: &Still(now_ns) };
-        self.table.charge(&self.word, hash, &time, cost).is_allowed()
+    /// One check as of a time.
+    fn check(&self, hash: u64, now_ns: u64, cost: u64) -> bool {
+        self.decide(hash, now_ns, cost).is_allowed()
     }
 
     fn set(&self, slot: usize, hash: u64, state: u64) {
@@ -252,105 +236,63 @@ fn charges_of_several_units_are_whole() {
     });
 }
 
-/// Near the end of the range: a thread that read its clock long ago meets the slots of threads that are on time.
+/// Near the end of the range: words come round between the times of threads whose clocks differ.
 const WRAP: u64 = (1 << STATE_BITS) - 5;
+/// By more than a horizon, and so that the word comes round in between.
+const LATER: u64 = WRAP + 20 * T;
 
-struct Lagging<'a> {
-    clock: &'a AtomicU64,
-    rereads: bool,
-}
-
-impl Time for Lagging<'_> {
-    const BEGINS_AGAIN: bool = true;
-
-    fn now(&self) -> u64 {
-        self.clock.load(Acquire)
-    }
-
-    fn latest(&self, now_ns: u64) -> u64 {
-        if self.rereads { self.now() } else { now_ns }
-    }
-
-    fn spilled(&self, now_ns: u64) -> u64 {
-        self.latest(now_ns)
-    }
-
-    fn note(&self, _now_ns: u64) {}
-}
-
-fn held_up(rereads: bool) {
+/// X is charged by two threads whose clocks differ; what the faster one charged is known to both.
+fn clocks_that_differ(fast: fn(&Shared) -> bool) {
     let shared = Shared::new(1, Overflow::Inherit);
-    let clock = Arc::new(AtomicU64::new(WRAP));
-    let ahead = WRAP + 20 * T;
-    let on_time = {
-        let (shared, clock) = (shared.clone(), clock.clone());
-        thread::spawn(move || {
-            clock.store(ahead, Release);
-            shared.check(X, ahead, 1)
-        })
-    };
-    let late = {
-        let (shared, clock) = (shared.clone(), clock.clone());
-        thread::spawn(move || {
-            let time = Lagging { clock: &clock, rereads };
-            shared.table.charge(&shared.word, X, &time, 1).is_allowed()
-        })
-    };
-    let (on_time, late) = (on_time.join().unwrap(), late.join().unwrap());
-    let again = shared.check(X, ahead, 1);
-    // Admitted as of the early time, it owes nothing at the later one.
-    assert!(on_time || late, "someone was admitted");
-    assert!(!again, "what was admitted at the later time is remembered");
+    let [fast, slow] = beside(&shared, [fast, |shared| shared.check(X, WRAP, 1)]);
+    assert!(fast || slow, "one of them was admitted");
+    for now_ns in [LATER, WRAP, LATER] {
+        let again = shared.check(X, now_ns, 1);
+        assert!(!(fast && again), "what was admitted by the faster clock is remembered");
+    }
 }
 
 #[test]
-fn a_thread_that_is_held_up_takes_no_live_slot_for_an_ancient_one() {
-    model(|| held_up(true));
+fn clocks_that_differ_by_more_than_a_horizon_admit_no_more() {
+    model(|| clocks_that_differ(|shared| shared.check(X, LATER, 1)));
 }
 
+/// The control: a word is published whose time nobody has raised the newest time for.
 #[test]
-#[should_panic(expected = "is remembered")]
-fn control_without_reading_the_clock_again_a_live_slot_is_taken() {
-    model(|| held_up(false));
+#[should_panic(expected = "what was admitted by the faster clock is remembered")]
+fn control_without_the_newest_time_a_live_word_is_taken_for_an_ancient_one() {
+    fn unannounced(shared: &Shared) -> bool {
+        let place = shared.table.place(X);
+        let at = Moment::new(&shared.word, LATER);
+        loop {
+            let (slot, seen) = match shared.table.find(&shared.word, place, &at) {
+                Ok(Found::Here { ahead: 1.., .. }) => return false,
+                Ok(Found::Here { slot, word, .. } | Found::Absent { slot, word, .. }) => (slot, word),
+                Err(_) => continue,
+            };
+            let next = Word::pack(place.fingerprint, LATER + T);
+            if shared.table.bucket(0)[slot].compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
+                return true;
+            }
+        }
+    }
+    model(|| clocks_that_differ(unannounced));
 }
 
-/// The clock moves on twice: a thread that has asked for the latest time once has to ask again about what is written later.
+/// The faster clock moves on, by more than a horizon each time.
 #[test]
-fn a_thread_that_is_held_up_twice_asks_twice() {
+fn a_thread_that_is_held_up_while_time_moves_on_twice_admits_no_more() {
     model(|| {
         let shared = Shared::new(1, Overflow::Inherit);
-        let clock = Arc::new(AtomicU64::new(WRAP));
-        let on_time = {
-            let (shared, clock) = (shared.clone(), clock.clone());
-            thread::spawn(move || {
-                [WRAP + 20 * T, WRAP + 40 * T].map(|now| {
-                    clock.store(now, Release);
-                    shared.check(X, now, 1)
-                })
-            })
-        };
-        let late = {
-            let (shared, clock) = (shared.clone(), clock.clone());
-            thread::spawn(move || {
-                let time = Lagging { clock: &clock, rereads: true };
-                shared.table.charge(&shared.word, X, &time, 1).is_allowed()
-            })
-        };
-        let _ = (on_time.join().unwrap(), late.join().unwrap());
-        assert!(!shared.check(X, WRAP + 40 * T, 1), "what was admitted at the latest time is remembered");
-    });
-}
-
-#[test]
-fn a_given_time_that_lags_takes_no_live_slot_for_an_ancient_one() {
-    model(|| {
-        let shared = Shared::new(1, Overflow::Inherit);
-        let answers = beside(
+        let latest = WRAP + 40 * T;
+        let _ = beside(
             &shared,
-            [|shared| shared.check_at(X, WRAP + 20 * T, 1), |shared| shared.check_at(X, WRAP, 1)],
+            [
+                |shared| shared.check(X, LATER, 1) | shared.check(X, WRAP + 40 * T, 1),
+                |shared| shared.check(X, WRAP, 1),
+            ],
         );
-        assert!(admitted(&answers) >= 1, "someone was admitted");
-        assert!(!shared.check_at(X, WRAP + 20 * T, 1) || !answers[0], "what was admitted is remembered");
+        assert!(!shared.check(X, latest, 1), "what was admitted at the latest time is remembered");
     });
 }
 
@@ -386,10 +328,10 @@ fn two_first_checks_amid_an_eviction_take_one_slot() {
 /// Puts the newcomer in and does not look whether it is alone.
 fn careless(shared: &Shared) -> bool {
     let place = shared.table.place(X);
-    let at = Moment { now_ns: 100, reference: 100, again: false };
+    let at = Moment::new(&shared.word, 100);
     let slots = shared.table.bucket(0);
     loop {
-        match shared.table.find(&shared.word, place, &at, &Clocked(&Still(100))) {
+        match shared.table.find(&shared.word, place, &at) {
             Ok(Found::Absent { slot, word, .. }) => {
                 let next = Word::pack(place.fingerprint, 100 + 6 * T);
                 if slots[slot].compare_exchange(word, next, AcqRel, Relaxed).is_ok() {
@@ -408,12 +350,12 @@ fn control_without_looking_again_a_key_has_two_slots() {
 }
 
 impl Shared {
-    fn decide(&self, hash: u64, now: u64, cost: u64) -> Decision {
-        self.table.charge(&self.word, hash, &Clocked(&Still(now)), cost)
+    fn decide(&self, hash: u64, now_ns: u64, cost: u64) -> Decision {
+        self.table.charge(&self.word, hash, || CheckTime::from_ns(now_ns), cost)
     }
 
     fn refund(&self, hash: u64, now: u64, charge: &Decision) -> u64 {
-        self.table.give_back(&self.word, hash, &Clocked(&Still(now)), charge, charge.cost())
+        self.table.give_back(&self.word, hash, CheckTime::from_ns(now), charge, charge.cost())
     }
 
     /// How many units a key is admitted one by one.
@@ -456,14 +398,14 @@ fn lower(shared: &Shared, hash: u64, charge: &Decision) -> u64 {
     let place = shared.table.place(hash);
     let slots = shared.table.bucket(0);
     loop {
-        let Some((slot, seen)) = shared.table.locate(slots, place) else { return 0 };
+        let Some((slot, seen)) = Table::<TatWord, WAYS>::locate(slots, place) else { return 0 };
         let Word { fingerprint, state } = Word::unpack(seen);
         let Some((left, units)) = shared.word.give_back(state - 100, (100, 100), charge, charge.cost())
         else {
             return 0;
         };
         let next = Word::pack(fingerprint, 100 + left);
-        if slots[slot].compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
+        if slot.compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
             return units;
         }
     }

@@ -2,8 +2,8 @@
 
 use super::{Place, Table};
 use crate::algorithm::narrow::{Narrow, STATE_BITS, Verdict};
+use crate::check_time::CheckTime;
 use crate::decision::{Decision, Outcome};
-use crate::latest::Time;
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{AcqRel, Relaxed};
 use crate::word::{Standing, Word, standing};
@@ -31,42 +31,39 @@ impl Ticket<'_> {
 impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     /// Decides as [`Table::charge_as_of`], and leaves the charge to [`Table::exchange`].
     #[inline(always)]
-    pub(in crate::store::compact) fn prepare<T: Time>(
+    pub(in crate::store::compact) fn prepare(
         &self,
         word: &N,
         place: Place,
-        time: &T,
+        time: CheckTime,
         cost: u64,
     ) -> Ticket<'_> {
-        let now_ns = time.now();
+        let now_ns = time.ns();
         let reference = word.reference(now_ns);
         let slots = self.bucket(place.bucket);
-        if let Some((slot, seen)) = self.locate(slots, place) {
+        if let Some((slot, seen)) = Self::locate(slots, place) {
             let (ahead, from) = match standing::<STATE_BITS>(seen, reference, self.horizon) {
                 Standing::Ahead(ahead) => (ahead, seen),
                 Standing::Idle => (0, reference),
-                Standing::Unsure(_) => return self.prepare_slowly(word, place, time, now_ns, cost),
+                Standing::Unsure(_) => return self.prepare_slowly(word, place, now_ns, cost),
             };
+            // It has to raise the newest time before it is charged, or is too far behind the word.
+            if !self.newest.is_near(now_ns) {
+                return self.prepare_slowly(word, place, now_ns, cost);
+            }
             let verdict = word.judge(ahead, now_ns, cost);
-            let found = Some((&slots[slot & (WAYS - 1)], seen));
+            let found = Some((slot, seen));
             return Ticket { verdict, found, fingerprint: place.fingerprint, ahead, reference, from };
         }
-        self.prepare_slowly(word, place, time, now_ns, cost)
+        self.prepare_slowly(word, place, now_ns, cost)
     }
 
     /// Not to be charged by one exchange: left to [`Table::act`].
     #[cold]
     #[inline(never)]
-    fn prepare_slowly<T: Time>(
-        &self,
-        word: &N,
-        place: Place,
-        time: &T,
-        now_ns: u64,
-        cost: u64,
-    ) -> Ticket<'_> {
+    fn prepare_slowly(&self, word: &N, place: Place, now_ns: u64, cost: u64) -> Ticket<'_> {
         self.until_done(word, now_ns, |at| {
-            let ahead = self.owed(word, place, at, time)?;
+            let ahead = self.owed(word, place, at)?;
             let (verdict, fingerprint) = (word.judge(ahead, at.now_ns, cost), place.fingerprint);
             let reference = at.reference;
             Ok(Ticket { verdict, found: None, fingerprint, ahead, reference, from: reference })
@@ -75,7 +72,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
 
     /// Charges what was prepared, if nothing has changed since.
     #[inline(always)]
-    pub(in crate::store::compact) fn exchange<T: Time>(time: &T, ticket: &Ticket<'_>) -> bool {
+    pub(in crate::store::compact) fn exchange(ticket: &Ticket<'_>) -> bool {
         let &Ticket { verdict, found, fingerprint, ahead, from, .. } = ticket;
         let (Some((slot, seen)), Verdict::Admit(after)) = (found, verdict) else {
             return false;
@@ -83,7 +80,6 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
         if after == ahead {
             return true;
         }
-        time.note(time.now());
         let next = Word::pack(fingerprint, from.wrapping_add(after.wrapping_sub(ahead)));
         // Ordering: as in `charge_as_of`.
         slot.compare_exchange(seen, next, AcqRel, Relaxed).is_ok()

@@ -101,14 +101,13 @@ fn eight_threads_crowd_a_bucket() {
 fn control_in_a_crowd_an_eviction_that_records_no_debt_admits_again() {
     fn forgetful(shared: &Shared, hash: u64) -> bool {
         let place = shared.table.place(hash);
-        let at = Moment { now_ns: 100, reference: 100, again: false };
+        let at = Moment::new(&shared.word, 100);
         let slots = shared.table.bucket(0);
         loop {
-            let (slot, seen, ahead) =
-                match shared.table.find(&shared.word, place, &at, &Clocked(&Still(100))).unwrap() {
-                    Found::Here { slot, word, ahead } => (slot, word, ahead),
-                    Found::Absent { slot, word, .. } => (slot, word, 0),
-                };
+            let (slot, seen, ahead) = match shared.table.find(&shared.word, place, &at).unwrap() {
+                Found::Here { slot, word, ahead } => (slot, word, ahead),
+                Found::Absent { slot, word, .. } => (slot, word, 0),
+            };
             let Verdict::Admit(after) = shared.word.judge(ahead, 100, 1) else { return false };
             let next = Word::pack(place.fingerprint, 100 + after);
             if slots[slot].compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
@@ -202,11 +201,13 @@ fn eight_threads_charge_and_give_back() {
 fn control_of_eight_a_refund_by_a_store_loses_charges() {
     fn store(shared: &Shared, hash: u64, charge: &Decision) -> u64 {
         let place = shared.table.place(hash);
-        let Some((slot, seen)) = shared.table.locate(shared.table.bucket(0), place) else { return 0 };
+        let Some((slot, seen)) = Table::<TatWord, WAYS>::locate(shared.table.bucket(0), place) else {
+            return 0;
+        };
         let Word { fingerprint, state } = Word::unpack(seen);
         let given = shared.word.give_back(state - 100, (100, 100), charge, charge.cost());
         let Some((left, units)) = given else { return 0 };
-        shared.table.bucket(0)[slot].store(Word::pack(fingerprint, 100 + left), Release);
+        slot.store(Word::pack(fingerprint, 100 + left), Release);
         units
     }
     sample(SCHEDULES, || charges_and_refunds(Overflow::Spill, store));

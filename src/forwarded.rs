@@ -22,7 +22,7 @@ const LONGEST_NODE: usize = 128;
 
 /// How the elements of a field are written.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Syntax {
+pub(crate) enum Syntax {
     /// `X-Forwarded-For: 203.0.113.7, 10.0.0.1`.
     Addresses,
     /// `Forwarded: for=203.0.113.7;proto=https, for="[2001:db8::1]:4711"` (RFC 7239).
@@ -32,7 +32,7 @@ pub(super) enum Syntax {
 /// The elements of a list field from the right: the address of each, or `None` for one that has none. Ends after an element
 /// that is too long.
 #[derive(Debug)]
-pub(super) struct FromRight<'h, I> {
+pub(crate) struct FromRight<'h, I> {
     syntax: Syntax,
     lines: I,
     rest: Option<&'h [u8]>,
@@ -40,7 +40,7 @@ pub(super) struct FromRight<'h, I> {
 
 impl<'h, I: DoubleEndedIterator<Item = &'h [u8]>> FromRight<'h, I> {
     /// Of the lines of the field, in order.
-    pub(super) fn new(syntax: Syntax, lines: I) -> Self {
+    pub(crate) fn new(syntax: Syntax, lines: I) -> Self {
         Self { syntax, lines, rest: None }
     }
 }
@@ -198,7 +198,7 @@ const fn is_token(byte: u8) -> bool {
 
 /// An address, IPv6 in brackets or not, with or without a port. `unknown` and obfuscated names (`_gateway`) are none; nor are
 /// addresses with a zone, nor 0.0.0.0 and `::`.
-pub(super) fn node(text: &[u8]) -> Option<IpAddr> {
+pub(crate) fn node(text: &[u8]) -> Option<IpAddr> {
     if text.len() > LONGEST_NODE {
         return None;
     }
@@ -231,7 +231,7 @@ fn port(text: &str) -> Option<()> {
 const NAT64: u128 = 0x0064_ff9b << 96;
 
 /// The IPv4 address that an IPv6 address stands for: mapped (`::ffff:0:0/96`) or translated (`64:ff9b::/96`).
-pub(super) fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+pub(crate) fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let bits = address.to_bits();
     #[expect(clippy::cast_possible_truncation, reason = "the last 32 bits")]
     let translated = (bits >> 32 == NAT64 >> 32).then(|| Ipv4Addr::from_bits(bits as u32));
@@ -239,7 +239,7 @@ pub(super) fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
 }
 
 /// An address as it is compared: IPv4 in IPv6 is IPv4, and the unspecified one is nobody's.
-pub(super) fn known(address: IpAddr) -> Option<IpAddr> {
+pub(crate) fn known(address: IpAddr) -> Option<IpAddr> {
     let address = match address {
         IpAddr::V6(v6) => embedded(v6).map_or(address, IpAddr::V4),
         IpAddr::V4(_) => address,

@@ -1,0 +1,109 @@
+//! What a table does about time: see [`crate::check_time`].
+
+use super::super::gauges::Stripe;
+use super::{Again, Moment, Table};
+use crate::algorithm::narrow::{Narrow, STATE_BITS};
+use crate::check_time::CheckTime;
+use crate::sync::Ordering::{AcqRel, Relaxed};
+
+impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
+    /// Raises the newest time, before anything is written as of a moment.
+    ///
+    /// A later time than the caller's own was not after `high` when it was chosen. If it is now, `high` has fallen meanwhile, and the
+    /// call begins again at its own time.
+    pub(super) fn announce(&self, word: &N, at: &Moment) -> Result<(), Again> {
+        if at.now_ns > at.own_ns && at.now_ns > self.newest.high() {
+            return Err(Again::AsOf(at.own_ns));
+        }
+        self.newest.raise(at.now_ns, |now_ns| word.last_ns(now_ns));
+        Ok(())
+    }
+
+    /// Says as of which time a check begins again that is too far behind the words that it has loaded.
+    #[inline]
+    pub(super) fn near(&self, at: &Moment) -> Result<(), Again> {
+        let low_ns = self.newest.low();
+        if at.now_ns >= low_ns {
+            return Ok(());
+        }
+        // Who only looks changes nothing.
+        let as_of_ns = if at.looks { low_ns } else { self.newest.as_of(at.now_ns) };
+        if as_of_ns > at.now_ns { Err(Again::AsOf(as_of_ns)) } else { Ok(()) }
+    }
+
+    /// By how much the newest time is after a moment: the sketch is asked, and written, as of the later one.
+    pub(super) fn later(&self, word: &N, at: &Moment) -> u64 {
+        let newest_ns = self.newest.newest();
+        if newest_ns > at.now_ns { word.reference(newest_ns).wrapping_sub(at.reference) } else { 0 }
+    }
+
+    /// Notes when a word was paid that a newcomer replaces, before it does: to a caller whose time lags it may not be paid yet.
+    pub(super) fn replaces(&self, stripe: &Stripe, paid_ns: u64) {
+        let mut seen_ns = stripe.replaced_ns.load(Relaxed);
+        // A time that is later than all others was wrong.
+        while seen_ns < paid_ns || seen_ns > self.newest.high() {
+            // Ordering: AcqRel: before the exchange of the word that is replaced.
+            match stripe.replaced_ns.compare_exchange(seen_ns, paid_ns, AcqRel, Relaxed) {
+                Ok(_) => return,
+                Err(other) => seen_ns = other,
+            }
+        }
+    }
+
+    /// See [`Newest::newest`].
+    pub(in crate::store::compact) fn newest(&self) -> CheckTime {
+        CheckTime::from_ns(self.newest.newest())
+    }
+
+    /// Takes the times over of the table that this one comes after.
+    pub(in crate::store::compact) fn goes_on_from(&self, word: &N, last: &Self) {
+        self.newest.raise(last.newest.newest(), |now_ns| word.last_ns(now_ns));
+        self.counters.take_times_of(&last.counters);
+    }
+
+    /// The newest time of a state that is so far `ahead` of a time: later than that, if it was charged at a later one.
+    pub(super) fn covering_ns(&self, word: &N, now_ns: u64, ahead: u64) -> u64 {
+        match ahead.saturating_sub(self.horizon) {
+            0 => word.last_ns(now_ns),
+            // Rounded up by a state and a nanosecond; the slack is added when the newest time is raised.
+            beyond => {
+                let beyond_ns = word.span_ns(beyond + 1) + 1;
+                let slack_ns = word.span_ns(word.slack());
+                word.last_ns(now_ns.saturating_add(beyond_ns.saturating_sub(slack_ns)))
+            }
+        }
+    }
+
+    /// How far ahead of its time an image's states can be: a quarter of the range, by which callers' times may differ.
+    pub(in crate::store::compact) const MOST_AHEAD: u64 = 1 << (STATE_BITS - 2);
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::super::Full;
+    use super::*;
+    use crate::algorithm::narrow::ticks::{Interval, Rate};
+    use crate::algorithm::narrow::{TatKind, TatWord};
+    use crate::check_time::Newest;
+
+    /// A call that was decided as of a wrong time, before that was given up, does not bring it back.
+    #[test]
+    fn call_under_way_brings_no_wrong_time_back() {
+        let rate = Rate { interval: Interval { num: 10, den: 1 }, burst: 1 };
+        let word = TatWord::with_ticks("test", rate, 10, TatKind::Meter).unwrap();
+        let newest = Newest::of_words(&word);
+        let table = Table::<TatWord, 2>::new(1, word.horizon(), Full::Forget, newest).unwrap();
+        let (right_ns, wrong_ns) = (5_000, u64::MAX / 2);
+        table.newest.raise(wrong_ns, |now_ns| now_ns);
+        let Err(Again::AsOf(low_ns)) = table.near(&Moment::new(&word, right_ns)) else {
+            panic!("a time that is far behind is decided as of a later one")
+        };
+        let under_way = Moment { own_ns: right_ns, ..Moment::new(&word, low_ns) };
+        assert_eq!(table.announce(&word, &under_way), Ok(()), "while the wrong time is believed");
+
+        let later_ns = right_ns + 2_000_000_000;
+        assert_eq!(table.near(&Moment::new(&word, later_ns)), Ok(()), "the wrong time is given up");
+        assert_eq!(table.announce(&word, &under_way), Err(Again::AsOf(right_ns)));
+        assert_eq!(table.newest().ns(), later_ns, "and stays given up");
+    }
+}

@@ -1,0 +1,145 @@
+//! Whose request a line is: virtual hosts, ports, lists of proxies, IPv6 networks, and keys that are no clients.
+
+use std::fmt::Write as _;
+
+use crate::support::{Place, Run};
+
+const ONE: &str = "--algorithm gcra --limit 1/60s";
+const TIME: &str = "[30/Jun/2017:00:00:00 +0000] \"GET / HTTP/1.1\" 200 5";
+
+/// A log whose lines begin with these texts.
+fn log(beginnings: &[&str]) -> Place {
+    let place = Place::new();
+    place.file("log", beginnings.iter().fold(String::new(), |log, who| log + who + " - - " + TIME + "\n"));
+    place
+}
+
+/// A table of clients, in CSV with quotes.
+fn csv(clients: &[&str]) -> Place {
+    let place = Place::new();
+    let lines = clients.iter().fold(String::new(), |mut lines, client| {
+        let _ = writeln!(lines, "100,\"{client}\"");
+        lines
+    });
+    place.file("log", format!("ts,client\n{lines}"));
+    place
+}
+
+#[track_caller]
+fn says(run: &Run, parts: &[&str]) {
+    for part in parts {
+        assert!(run.stdout.contains(part), "{part:?} is not in {}", run.stdout);
+    }
+}
+
+#[test]
+fn virtual_hosts_are_not_the_clients() {
+    let place = log(&[
+        "shop.example:443 192.0.2.1",
+        "shop.example:443 192.0.2.2",
+        "other.example 192.0.2.1",
+        "shop.example:443 2001:db8::1",
+    ]);
+    assert_eq!(place.decisions(&format!("log {ONE}")), "1101");
+    let run = place.run(&format!("replay log {ONE}")).ok();
+    says(&run, &["4 records (clf)", "4 records with a virtual host", "of 3 keys"]);
+    let json = place.run(&format!("replay log {ONE} --json")).json();
+    assert_eq!(json["input"]["virtual_hosts"], 4);
+    assert_eq!(place.decisions(&format!("log {ONE} --key vhost")), "1010");
+    assert_eq!(place.decisions(&format!("log {ONE} --key vhost+ip")), "1111");
+}
+
+#[test]
+fn ports_are_cut_off_clients() {
+    let place =
+        log(&["192.0.2.5:55512", "192.0.2.5:55513", "192.0.2.5", "[2001:db8::1]:1", "[2001:db8::2]:2"]);
+    assert_eq!(place.decisions(&format!("log {ONE}")), "10010");
+    let run = place.run(&format!("replay log {ONE}")).ok();
+    says(&run, &["4 records with a port, which is cut off", "of 2 keys"]);
+}
+
+#[test]
+fn lists_give_the_client_that_the_proxies_saw() {
+    let place = csv(&["1.2.3.4, 5.6.7.8", "6.6.6.6, 5.6.7.8", "5.6.7.8", "1.2.3.4, 9.9.9.9"]);
+    // The right end is what the nearest proxy wrote; the left end may be anything.
+    assert_eq!(place.decisions(&format!("log {ONE}")), "1001");
+    let run = place.run(&format!("replay log {ONE}")).ok();
+    says(&run, &["3 records with a list of addresses: the last address counts", "--proxies N"]);
+    // With two proxies, a request with one address came round one of them: the middleware refuses it.
+    let run = place.run(&format!("replay log {ONE} --proxies 2 --json"));
+    assert!(run.stderr.contains("the address before the trusted proxies is missing"), "{}", run.stderr);
+    let json = run.json();
+    assert_eq!((&json["input"]["records"], &json["input"]["skipped"]), (&3.into(), &1.into()));
+    assert_eq!((&json["input"]["keys"], &json["input"]["from_lists"]), (&2.into(), &3.into()));
+    place.run("replay log --proxies 0").fails(2, &["1 or more"]);
+    // Names with commas are names.
+    let place = csv(&["Doe, John", "Doe, Jane", "Doe, John"]);
+    assert_eq!(place.decisions(&format!("log {ONE}")), "110");
+}
+
+#[test]
+fn the_prefix_in_use_is_said() {
+    let place = csv(&["2001:db8::1", "2001:db8::2", "192.0.2.1"]);
+    place.file(
+        "rules.yaml",
+        "domain: d\ndescriptors:\n  - key: remote_address\n    rate_limit: { unit: hour, requests_per_unit: 1 }\n  \
+         - key: remote_address\n    value: '2001:db8::'\n    rate_limit: { unit: hour, requests_per_unit: 2 }\n",
+    );
+    for args in ["replay log", "suggest log", "replay log --rules rules.yaml"] {
+        says(&place.run(args).ok(), &["Client   IPv6 addresses count by /64 (2 records)"]);
+        says(&place.run(&format!("{args} --ipv6-prefix 56")).ok(), &["count by /56"]);
+        let json = place.run(&format!("{args} --json")).json();
+        assert_eq!(json["input"]["ipv6_prefix"], 64, "{args}");
+    }
+    // Descriptors have the network as the server writes it, so the second rule is the one that applies.
+    let json = place.run("replay log --rules rules.yaml --json").json();
+    assert_eq!(json["rules"][1]["matched"], 2, "{json}");
+}
+
+#[test]
+fn keys_that_are_no_clients_are_warned_of() {
+    let mut lines: Vec<String> = (0..100).map(|n| format!("192.0.2.{}", n % 10)).collect();
+    let on = |lines: &[String], args: &str| {
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        csv(&lines).run(&format!("{args} --time-format s")).ok()
+    };
+    for command in ["replay log", "suggest log"] {
+        assert!(!on(&lines, command).stdout.contains("Warning"), "{command}");
+    }
+    lines.iter_mut().take(92).for_each(|line| "192.0.2.77".clone_into(line));
+    for command in ["replay log", "suggest log"] {
+        says(&on(&lines, command), &["Warning  key \"192.0.2.77\" has 92 of 100 requests", "--key"]);
+    }
+    let each = on(&(0..100).map(|n| format!("user-{n}")).collect::<Vec<_>>(), "replay log");
+    says(&each, &["Warning  nearly every request has a key of its own (100 keys of 100 requests)"]);
+
+    // Rules are warned of by the field of their addresses.
+    let place = log(&["192.0.2.1"; 40]);
+    place.file(
+        "rules.yaml",
+        "domain: d\ndescriptors:\n  - key: remote_address\n    rate_limit: { unit: hour, requests_per_unit: 1 }\n",
+    );
+    let json = place.run("replay log --rules rules.yaml --json").json();
+    let warning = json["input"]["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("40 of 40 requests") && warning.contains("--descriptor"), "{warning}");
+}
+
+#[test]
+fn targets_of_requests_keep_their_ports() {
+    let place = Place::new();
+    let line = |target: &str| {
+        format!("192.0.2.1 - - [30/Jun/2017:00:00:00 +0000] \"CONNECT {target} HTTP/1.1\" 405 5\n")
+    };
+    place.file("log", line("198.51.100.7:25") + &line("198.51.100.7:80") + &line("198.51.100.7:25"));
+    place.file("log.csv", "ts,url\n100,198.51.100.7:25\n100,198.51.100.7:80\n100,198.51.100.7:25\n");
+    assert_eq!(place.decisions(&format!("log {ONE} --key path")), "110");
+    assert_eq!(place.decisions(&format!("log.csv {ONE} --key url")), "110");
+    place.file(
+        "rules.yaml",
+        "domain: d\ndescriptors:\n  - key: path\n    descriptors:\n      - key: remote_address\n        \
+         rate_limit: { unit: hour, requests_per_unit: 1 }\n",
+    );
+    assert_eq!(place.decisions("log --rules rules.yaml"), "110");
+    let json = place.run("replay log --rules rules.yaml --json").json();
+    assert_eq!(json["input"]["ports_cut"], 0);
+}

@@ -1,0 +1,36 @@
+//! Tests that skip, since this machine lacks what they need, say so where a plain `cargo test` shows it.
+
+#![allow(dead_code, reason = "each test file is a crate of its own and uses a part")]
+
+use std::io::Write as _;
+use std::panic::Location;
+use std::process::Command;
+use std::thread;
+
+/// Prints which test skips, and why.
+///
+/// The test harness hides what a test prints if it passes, unless it runs with `--nocapture`. It does not hide what is written to the
+/// stream itself.
+#[track_caller]
+pub(crate) fn skip(why: &str) {
+    // With `--test-threads=1` all tests run in one thread, `main`: then the place tells which one it is.
+    let (thread, place) = (thread::current(), Location::caller());
+    let line = format!("\nSKIPPED {} ({place}): {why}\n", thread.name().unwrap_or("a test"));
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// Asserts that a test of this program, run with an environment variable of this value, passes and reports that it skips.
+pub(crate) fn assert_reported(test: &str, variable: &str, value: &str, why: &str) {
+    let this = std::env::current_exe().expect("this program has a path");
+    let output = Command::new(this)
+        .args([test, "--exact", "--include-ignored", "--test-threads=2"])
+        .env_remove("RUST_TEST_NOCAPTURE")
+        .env(variable, value)
+        .output()
+        .expect("this program runs");
+    let [stdout, stderr] =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(output.status.success() && stdout.contains("1 passed"), "{stdout}{stderr}");
+    let line = stderr.lines().find(|line| line.starts_with(&format!("SKIPPED {test} (tests/")));
+    assert!(line.is_some_and(|line| line.contains(why)), "{stdout}{stderr}");
+}
