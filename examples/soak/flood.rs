@@ -124,13 +124,14 @@ fn deserving(
     let before = gate::now_of(time);
     // By this time, and not by a later reading of the clock.
     let allowed = gate.ask(4, key, cost, before);
-    let at = reading.at(before);
     if hand.told(allowed) {
         if cost <= oracle.capacity() {
-            oracle.charge(at.into(), cost);
+            // If the thread was stopped and another key took the slot meanwhile, the key begins at that later time.
+            let after = gate::now_of(time);
+            oracle.charge(reading.at(after).into(), cost);
         }
     } else {
-        let deserves = oracle.admits(at.into(), cost) && cost <= oracle.capacity();
+        let deserves = oracle.admits(reading.at(before).into(), cost) && cost <= oracle.capacity();
         ensure!(!deserves, "key {key} was denied {cost} at {before}\n{oracle:?}\n{gate:?}");
     }
     Ok(())
