@@ -18,20 +18,22 @@ if command -v chrt >/dev/null && chrt -f 1 true 2>/dev/null; then
     front='chrt -f 1' priority='real-time (chrt -f 1), but for the tables by threads, in which threads take turns'
 fi
 echo 'building'
-cargo bench --quiet --no-run --all-features --bench peers --bench sketches --bench policies --bench rules --bench layer --bench redis
-cargo build --quiet --profile bench --all-features --example accuracy --example sketch_accuracy
+cargo bench --quiet --no-run --all-features --bench peers --bench sketches --bench policies --bench rules --bench layer --bench redis \
+    --bench sketch_accuracy
+cargo build --quiet --profile bench --all-features --example accuracy
 
 commands=()
 run() {
-    commands+=("$*")
+    commands+=("${*//"$PWD"/\$PWD}")
     echo "+ $* ($SECONDS s)"
     "$@" >"$out/log" 2>&1 || { tail -n 30 "$out/log" >&2; exit 1; }
 }
 SECONDS=0
 bench() {
+    # Cargo runs a bench in benches/, so the path is absolute.
     local name=$1 json=$2
     shift 2
-    run $front_now cargo bench --quiet --all-features --bench "$name" -- $quick "$@" --json "target/benchmarks/$json.json"
+    run $front_now cargo bench --quiet --all-features --bench "$name" -- $quick "$@" --json "$out/$json.json"
 }
 front_now=$front
 bench peers peers --charts --scenario '!threads'
@@ -48,7 +50,7 @@ front_now=''
 scale=1
 [ -z "$quick" ] || scale=16
 run cargo run --quiet --profile bench --all-features --example accuracy -- --json target/benchmarks/accuracy.json "$scale"
-run cargo run --quiet --profile bench --all-features --example sketch_accuracy -- --json target/benchmarks/sketch_accuracy.json "$scale"
+run cargo bench --quiet --all-features --bench sketch_accuracy -- --json "$out/sketch_accuracy.json" "$scale"
 
 PRIORITY="$priority" QUICK="$quick" TOOK="$SECONDS" python3 - "$out/run.json" "${commands[@]}" <<'PYTHON'
 import datetime, json, os, shlex, sys

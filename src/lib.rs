@@ -219,13 +219,15 @@ pub mod guide {
     pub mod decisions {
         #![doc = include_str!("guide/decisions.md")]
     }
+    // Its examples call governor: benches/guides tests them.
+    #[cfg(not(doctest))]
     pub mod from_governor {
         #![doc = include_str!("guide/from_governor.md")]
     }
     pub mod from_pingora_limits {
         #![doc = include_str!("guide/from_pingora_limits.md")]
     }
-    #[cfg(feature = "tower")]
+    #[cfg(all(feature = "tower", not(doctest)))]
     pub mod from_tower_governor {
         #![doc = include_str!("guide/from_tower_governor.md")]
     }

@@ -10,6 +10,9 @@
 #[cfg(not(target_has_atomic = "64"))]
 compile_error!("tollgate needs atomics of 64 bits, which this target does not have");
 
+#[cfg(all(tollgate_loom, not(test)))]
+compile_error!("--cfg tollgate_loom is for the models: ci/loom.sh and ci/shuttle.sh");
+
 #[cfg(not(tollgate_loom))]
 pub(crate) use core::sync::atomic::{
     AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,

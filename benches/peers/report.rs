@@ -55,7 +55,7 @@ fn rustc() -> String {
 /// Versions as the lock file has them. Of a package with several, ours comes first, and then those of the peers.
 pub(crate) fn versions() -> Value {
     let lock =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.lock")).unwrap_or_default();
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock")).unwrap_or_default();
     let own =
         lock.split("[[package]]").find(|package| package.contains("name = \"tollgate\"")).unwrap_or_default();
     let version = |package: &str| {

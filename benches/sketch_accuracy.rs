@@ -1,7 +1,7 @@
-//! How often sketches of windows deny wrongly, by memory: `cargo run --release --example sketch_accuracy`.
+//! How often sketches of windows deny wrongly, by memory: `cargo bench --bench sketch_accuracy`.
 //!
 //! One window in which 10 M keys (Zipf 1.0) ask 40 M times, with a limit of 100 each. `-- 16` has a sixteenth of all: keys,
-//! requests and memory. `--features cli -- 1 chart.svg` draws it too. `--json FILE` before the number writes it as JSON.
+//! requests and memory. `-- 1 chart.svg` draws it too. `--json FILE` before the number writes it as JSON. Paths are relative to `benches/`.
 //!
 //! *Deserving* is a request of a key that has been admitted less than its limit. Three ways to decide:
 //! - plain count-min, 4 rows of 64-bit counters, every request counted: what pingora-limits' `Estimator` does;
@@ -11,6 +11,7 @@
 #[path = "../tests/accuracy/random.rs"]
 #[allow(dead_code)]
 mod random;
+mod support;
 
 use pingora_limits::estimator::Estimator;
 use random::{Random, Zipf};
@@ -93,10 +94,12 @@ fn decide(way: usize, bytes: usize, keys: u32, requests: u32) -> Outcome {
 }
 
 fn main() {
-    let mut arguments = std::env::args().skip(1).peekable();
+    // Cargo passes `--bench` when benching; without it (`cargo test --benches`) this only shows that all ways run.
+    let usual = if support::has("--bench") { 1 } else { 1024 };
+    let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench").peekable();
     let json = arguments.next_if(|first| first == "--json").and_then(|_| arguments.next());
     let mut points = Vec::new();
-    let scale = arguments.next().map_or(1, |scale| scale.parse::<u32>().expect("a number"));
+    let scale = arguments.next().map_or(usual, |scale| scale.parse::<u32>().expect("a number"));
     println!("percent of deserving requests denied (and requests admitted beyond the limit)");
     let mut lines: Vec<Vec<(f64, f64)>> = vec![Vec::new(); WAYS.len()];
     for kibibytes in KIBIBYTES {
@@ -126,14 +129,7 @@ fn main() {
     }
 }
 
-#[cfg(not(feature = "cli"))]
-fn draw(path: &str, _lines: &[Vec<(f64, f64)>]) {
-    eprintln!("{path}: drawing needs --features cli");
-    std::process::exit(2);
-}
-
 /// One line a way, both axes logarithmic.
-#[cfg(feature = "cli")]
 fn draw(path: &str, lines: &[Vec<(f64, f64)>]) {
     use plotters::prelude::*;
     use plotters::style::register_font;
