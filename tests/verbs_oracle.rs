@@ -26,7 +26,7 @@ use tollgate::{Capacity, Decision, ManualClock, RateLimiter, Timestamp};
 const KEYS: u32 = 3;
 
 #[derive(Copy, Clone, Debug)]
-enum Verb {
+enum Operation {
     Check,
     Force,
     Take,
@@ -43,7 +43,7 @@ enum Wait {
     Any,
 }
 
-fn verb() -> impl Strategy<Value = Verb> {
+fn verb() -> impl Strategy<Value = Operation> {
     let wait = prop_oneof![
         1 => Just(Wait::None),
         3 => Just(Wait::Short),
@@ -51,10 +51,10 @@ fn verb() -> impl Strategy<Value = Verb> {
         1 => (1_u64..=1 << 40).prop_map(Wait::Long),
         1 => Just(Wait::Any),
     ];
-    prop_oneof![3 => Just(Verb::Check), 2 => Just(Verb::Force), 2 => Just(Verb::Take), 4 => wait.prop_map(Verb::Reserve)]
+    prop_oneof![3 => Just(Operation::Check), 2 => Just(Operation::Force), 2 => Just(Operation::Take), 4 => wait.prop_map(Operation::Reserve)]
 }
 
-fn verbs(keys: u32, backward: bool) -> impl Strategy<Value = Vec<(Op, Verb)>> {
+fn verbs(keys: u32, backward: bool) -> impl Strategy<Value = Vec<(Op, Operation)>> {
     ops(keys, 50, backward).prop_flat_map(|ops| {
         let length = ops.len();
         (Just(ops), prop::collection::vec(verb(), length))
@@ -173,7 +173,7 @@ fn debt_delay(kind: Kind, before: &dyn Oracle, after: &dyn Oracle, at: u64) -> u
 }
 
 /// Our decisions are the oracle's, and so are all figures after them.
-fn agrees(reading: &Reading, start: u64, ops: &[(Op, Verb)], limiter: &dyn Subject) {
+fn agrees(reading: &Reading, start: u64, ops: &[(Op, Operation)], limiter: &dyn Subject) {
     let &Reading { kind, spec, .. } = reading;
     let mut oracles: Vec<_> = (0..KEYS).map(|_| reading.oracle()).collect();
     let chooser = kind.oracle(spec);
@@ -192,10 +192,10 @@ fn agrees(reading: &Reading, start: u64, ops: &[(Op, Verb)], limiter: &dyn Subje
         let cost = cost.min(oracle.capacity().saturating_mul(3));
         let before = format!("{verb:?} of {cost} at {now} of key {}, {oracle:?}", op.key);
         let decided = match verb {
-            Verb::Check => check(limiter, op.key, cost, now, at, &mut **oracle, &before),
-            Verb::Force => force(reading, limiter, op.key, cost, now, oracle, &before),
-            Verb::Take => take(reading, limiter, op.key, cost, now, &mut **oracle, &before),
-            Verb::Reserve(wait) => {
+            Operation::Check => check(limiter, op.key, cost, now, at, &mut **oracle, &before),
+            Operation::Force => force(reading, limiter, op.key, cost, now, oracle, &before),
+            Operation::Take => take(reading, limiter, op.key, cost, now, &mut **oracle, &before),
+            Operation::Reserve(wait) => {
                 reserve(reading, limiter, (op.key, cost, wait), now, &mut **oracle, &before)
             }
         };

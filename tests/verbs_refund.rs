@@ -15,7 +15,7 @@ mod common;
 
 use common::compact::{COMPACT, Layout, Ticks, compact};
 use common::kinds::{ALL, Kind};
-use common::ledger::{Charge, Verb, chosen, make, never_mints};
+use common::ledger::{Charge, Operation, chosen, make, never_mints};
 use common::operations::{config, exact_spec, ops, start};
 use common::oracle::Spec;
 use common::steps::{Op, within_reach};
@@ -27,17 +27,17 @@ use tollgate::{Algorithm, Decision, Gcra, ManualClock, Quota, RateLimiter, Times
 
 const KEYS: u32 = 2;
 
-fn verb() -> impl Strategy<Value = Verb> {
+fn verb() -> impl Strategy<Value = Operation> {
     prop_oneof![
-        4 => Just(Verb::Check),
-        1 => Just(Verb::Force),
-        1 => Just(Verb::Take),
-        3 => (any::<u64>(), 1_u64..=16).prop_map(|(index, share)| Verb::Refund(index, share)),
-        1 => (1_u64..=16).prop_map(Verb::RefundLast),
+        4 => Just(Operation::Check),
+        1 => Just(Operation::Force),
+        1 => Just(Operation::Take),
+        3 => (any::<u64>(), 1_u64..=16).prop_map(|(index, share)| Operation::Refund(index, share)),
+        1 => (1_u64..=16).prop_map(Operation::RefundLast),
     ]
 }
 
-fn verbs(keys: u32, backward: bool) -> impl Strategy<Value = Vec<(Op, Verb)>> {
+fn verbs(keys: u32, backward: bool) -> impl Strategy<Value = Vec<(Op, Operation)>> {
     ops(keys, 60, backward).prop_flat_map(|ops| {
         let length = ops.len();
         (Just(ops), prop::collection::vec(verb(), length))
@@ -46,7 +46,7 @@ fn verbs(keys: u32, backward: bool) -> impl Strategy<Value = Vec<(Op, Verb)>> {
 }
 
 /// No interval sees more than the bound, of what was not taken back.
-fn within_the_bound(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Verb)], limiter: &dyn Subject) {
+fn within_the_bound(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Operation)], limiter: &dyn Subject) {
     let oracle = kind.oracle(spec);
     let mut ledger = Vec::<Charge>::new();
     let mut now = start;
@@ -58,7 +58,7 @@ fn within_the_bound(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Verb)], limi
         } else {
             let cost = op.cost.apply(now, &*kind.oracle(spec));
             // Not forced: what is, is beyond any bound.
-            let verb = if matches!(verb, Verb::Force) { Verb::Check } else { verb };
+            let verb = if matches!(verb, Operation::Force) { Operation::Check } else { verb };
             let decision = make(limiter, verb, 0, cost, now);
             if decision.is_allowed() && decision.cost() > 0 {
                 ledger.push(Charge { decision, now, back: 0, refunded: false });
@@ -163,7 +163,7 @@ impl Line {
 fn to_the_tick(
     scale: Scale,
     start: u64,
-    ops: &[(Op, Verb)],
+    ops: &[(Op, Operation)],
     spec: Spec,
     limiter: &dyn Subject,
     tiers: &dyn Fn(u32, u64, u64) -> Option<(Decision, u128, u64)>,
@@ -182,11 +182,12 @@ fn to_the_tick(
             *line = Line::default();
         }
         let place = match verb {
-            Verb::Refund(index, _) if !line.spans.is_empty() => Some(nth(index, line.spans.len())),
-            Verb::RefundLast(_) => line.spans.len().checked_sub(1),
+            Operation::Refund(index, _) if !line.spans.is_empty() => Some(nth(index, line.spans.len())),
+            Operation::RefundLast(_) => line.spans.len().checked_sub(1),
             _ => None,
         };
-        let share = if let Verb::Refund(_, share) | Verb::RefundLast(share) = verb { share } else { 0 };
+        let share =
+            if let Operation::Refund(_, share) | Operation::RefundLast(share) = verb { share } else { 0 };
         let before = format!("{verb:?} at {now} of {line:?}");
         match place {
             Some(place) if line.spans[place].refunded => {}
@@ -207,7 +208,7 @@ fn to_the_tick(
                 };
                 if decision.is_allowed() && decision.cost() > 0 {
                     line.charge(decision, scale.at(now), unit);
-                    if tier.is_some() || !matches!(verb, Verb::Force) {
+                    if tier.is_some() || !matches!(verb, Operation::Force) {
                         let room = scale.at(now) + u128::from(burst) * unit;
                         assert!(line.without() <= room, "minted: {before}, {decision:?}");
                         assert!(line.arrival <= room, "{before}, {decision:?}");
@@ -334,7 +335,7 @@ fn figures(limiter: &dyn Subject, key: u32, now: u64) -> (u64, Duration) {
 }
 
 /// At once, and with nothing in between, a refund leaves all as it was, and the settlement of a charge is the charge of that.
-fn is_undone(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Verb)], pair: [&dyn Subject; 2]) {
+fn is_undone(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Operation)], pair: [&dyn Subject; 2]) {
     let [limiter, other] = pair;
     let chooser = kind.oracle(spec);
     let mut now = start;
@@ -400,7 +401,7 @@ fn a_refund_that_steps_back_gives_back_the_step_at_most() {
         for (op, verb) in ops {
             now = op.step.apply(now, spec, &*chooser).min(start + (1 << 50));
             let place = match verb {
-                Verb::Refund(index, _) if !line.spans.is_empty() => nth(index, line.spans.len()),
+                Operation::Refund(index, _) if !line.spans.is_empty() => nth(index, line.spans.len()),
                 _ => {
                     let cost = op.cost.apply(now, &*chooser).min(spec.burst);
                     let decision = limiter.check_at(0, cost, now);
