@@ -10,7 +10,7 @@ use super::super::capacity::Capacity;
 use super::*;
 use crate::algorithm::compact::ticks::{Interval, Rate};
 use crate::algorithm::compact::{TatKind, TatWord, newest_of};
-use crate::base::check_time::{CheckTime, Newest};
+use crate::base::check_time::CheckTime;
 use crate::base::sync::Ordering::Release;
 use crate::store::Overflow;
 
