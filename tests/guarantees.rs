@@ -1,7 +1,8 @@
-//! GUARANTEES.md is true of the code as far as names go: each test, model, control, fuzz target and statistic that it names exists and is
-//! what it is called, each command runs all that its row names, ids count from 1, and no promise stands there with nothing behind it.
+//! GUARANTEES.md and the evidence in `tests/evidence.tsv` agree with the code as far as names go: each row of the page has evidence; each
+//! test, model, control, fuzz target and statistic that is named exists and is of its kind; and the commands that `ci/guarantees.sh`
+//! derives run all that a row names, and nothing else. Ids count from 1.
 //!
-//! Whether the rows are green is for the commands themselves: `ci/guarantees.sh`.
+//! The commands themselves say whether the rows are green: `ci/guarantees.sh`.
 
 #[path = "common/skipped.rs"]
 mod skipped;
@@ -10,108 +11,133 @@ use skipped::skip;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
-
-const PAGE: &str = include_str!("../GUARANTEES.md");
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
+fn page() -> Arc<str> {
+    read(&root().join("GUARANTEES.md"))
+}
+
+/// A line of it is an id, a kind and a name, with tabs between.
+fn evidence() -> Arc<str> {
+    read(&root().join("tests/evidence.tsv"))
+}
+
+/// What `ci/guarantees.sh` would run for each row: an id and a command a line.
+fn commands() -> Arc<str> {
+    static LISTED: Mutex<Option<Arc<str>>> = Mutex::new(None);
+    let mut listed = LISTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let list = listed.get_or_insert_with(|| {
+        let output = Command::new("bash").args(["ci/guarantees.sh", "--list"]).current_dir(root()).output();
+        let output = output.expect("bash runs ci/guarantees.sh");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("the list is UTF-8").into()
+    });
+    Arc::clone(list)
+}
+
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Kind {
     Test,
+    /// A measurement with fixed seeds.
     Statistic,
+    /// A test or a statistic that runs only if ignored tests are asked for.
+    Long,
+    /// A test that runs under ThreadSanitizer.
+    Sanitized,
     Model,
+    /// A model that needs no control: `guide::models` says why.
+    LoneModel,
     Control,
     Fuzz,
 }
 
 impl Kind {
-    /// The word before a name, of one or of several.
     fn of(word: &str) -> Option<Self> {
         match word {
-            "test" | "tests" => Some(Self::Test),
-            "statistic" | "statistics" => Some(Self::Statistic),
-            "model" | "models" => Some(Self::Model),
-            "control" | "controls" => Some(Self::Control),
+            "test" => Some(Self::Test),
+            "statistic" => Some(Self::Statistic),
+            "long" => Some(Self::Long),
+            "sanitized" => Some(Self::Sanitized),
+            "model" => Some(Self::Model),
+            "lone-model" => Some(Self::LoneModel),
+            "control" => Some(Self::Control),
             "fuzz" => Some(Self::Fuzz),
             _ => None,
         }
     }
 }
 
+/// A row of the page, with its evidence.
 struct Row {
     line: usize,
     id: String,
     promise: String,
-    holds: String,
-    items: Vec<(Kind, String)>,
-    /// That its models have no control.
-    uncontrolled: bool,
+    weaker: String,
+    items: Vec<(usize, Kind, String)>,
     commands: Vec<String>,
 }
 
-/// What is wrong, by line.
+/// The problems, each with its file and line.
 #[derive(Default)]
 struct Complaints(Vec<String>);
 
 impl Complaints {
-    fn add(&mut self, line: usize, what: impl AsRef<str>) {
+    fn page(&mut self, line: usize, what: impl AsRef<str>) {
         self.0.push(format!("GUARANTEES.md:{line}: {}", what.as_ref()));
+    }
+
+    fn evidence(&mut self, line: usize, what: impl AsRef<str>) {
+        self.0.push(format!("tests/evidence.tsv:{line}: {}", what.as_ref()));
     }
 }
 
-/// The texts between backticks, each with the text before it; and the text after the last.
-fn quoted(cell: &str) -> (Vec<(&str, &str)>, &str) {
-    let parts: Vec<&str> = cell.split('`').collect();
-    let names = parts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-    (names, if parts.len() % 2 == 1 { parts[parts.len() - 1] } else { "`" })
-}
-
-fn rows(page: &str, wrong: &mut Complaints) -> Vec<Row> {
-    let mut rows = Vec::new();
+fn rows(page: &str, evidence: &str, commands: &str, wrong: &mut Complaints) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
     for (number, text) in page.lines().enumerate() {
         let line = number + 1;
         if !text.strip_prefix("| G").is_some_and(|rest| rest.starts_with(|it: char| it.is_ascii_digit())) {
             continue;
         }
-        let cells: Vec<&str> = text.trim_matches('|').split(" | ").map(str::trim).collect();
-        let &[id, promise, holds, backed, checked] = cells.as_slice() else {
-            wrong.add(line, format!("a row has five cells, and this one {}", cells.len()));
+        let inner = text.strip_prefix('|').and_then(|text| text.strip_suffix('|')).unwrap_or(text);
+        let cells: Vec<&str> = inner.split('|').map(str::trim).collect();
+        let &[id, promise, weaker] = cells.as_slice() else {
+            wrong.page(line, format!("a row has three cells, and this one {}", cells.len()));
             continue;
         };
-        let mut row = Row {
-            line,
-            id: id.to_owned(),
-            promise: promise.to_owned(),
-            holds: holds.to_owned(),
-            items: Vec::new(),
-            uncontrolled: false,
-            commands: quoted(checked).0.into_iter().map(|(_, command)| command.to_owned()).collect(),
+        let (id, promise, weaker) = (id.to_owned(), promise.to_owned(), weaker.to_owned());
+        rows.push(Row { line, id, promise, weaker, items: Vec::new(), commands: Vec::new() });
+    }
+    let mut last = 0;
+    for (number, text) in evidence.lines().enumerate() {
+        let line = number + 1;
+        let fields: Vec<&str> = text.split('\t').collect();
+        let &[id, word, name] = fields.as_slice() else {
+            wrong.evidence(line, format!("a line has three fields, and this one {}", fields.len()));
+            continue;
         };
-        let (names, rest) = quoted(backed);
-        let mut kind = None;
-        for before in names.iter().map(|(before, _)| *before).chain([rest]) {
-            row.uncontrolled |= before.contains("(no control)");
+        let Some(at) = rows.iter().position(|row| row.id == id) else {
+            wrong.evidence(line, format!("GUARANTEES.md has no {id}"));
+            continue;
+        };
+        if at < last {
+            wrong.evidence(line, format!("{id} stands behind a later row's evidence"));
         }
-        for (before, name) in names {
-            let before = before.replace("(no control)", "");
-            for word in before.split([' ', ',', ';']).filter(|word| !word.is_empty()) {
-                match Kind::of(word) {
-                    Some(next) => kind = Some(next),
-                    None => wrong.add(line, format!("`{word}` before `{name}` is no kind of backing")),
-                }
-            }
-            match kind {
-                Some(kind) => row.items.push((kind, name.to_owned())),
-                None => wrong.add(line, format!("`{name}` is not said to be a test, a model or what else")),
-            }
+        last = at;
+        match Kind::of(word) {
+            Some(kind) => rows[at].items.push((line, kind, name.to_owned())),
+            None => wrong.evidence(line, format!("`{word}` before `{name}` is no kind of evidence")),
         }
-        if !rest.replace("(no control)", "").trim().is_empty() {
-            wrong.add(line, format!("`{rest}` at the end of what backs it"));
+    }
+    for text in commands.lines() {
+        let (id, command) = text.split_once('\t').unwrap_or((text, ""));
+        if let Some(row) = rows.iter_mut().find(|row| row.id == id) {
+            row.commands.push(command.to_owned());
         }
-        rows.push(row);
     }
     rows
 }
@@ -140,11 +166,13 @@ fn test_in(source: &str, name: &str) -> Result<Found, &'static str> {
 /// What a command runs.
 #[derive(Default)]
 struct Runs {
-    /// Test programs; `lib` for the library's own.
+    /// Test programs; `lib` for the library's own, `bin` for the program's.
     programs: BTreeSet<String>,
     /// Tests that are ignored, too, or those alone.
     ignored: bool,
     others: bool,
+    /// The only functions that it runs; all if there are none.
+    functions: BTreeSet<String>,
     models: bool,
     fuzz: BTreeSet<String>,
 }
@@ -159,19 +187,24 @@ fn parse_command(command: &str, root: &Path) -> Result<Runs, String> {
     let mut runs = Runs { others: !command.contains(" --ignored"), ..Runs::default() };
     runs.ignored = command.contains("-ignored");
     if let Some(arguments) = command.strip_prefix("cargo test ") {
+        let (arguments, functions) = arguments.split_once(" -- --ignored").unwrap_or((arguments, ""));
+        runs.functions = functions.split_whitespace().map(str::to_owned).collect();
         runs.programs = words_after(arguments, "--test").map(str::to_owned).collect();
         let manifest = read(&root.join("Cargo.toml"));
         for program in &runs.programs {
-            if !root.join(format!("tests/{program}.rs")).exists() {
-                return Err(format!("there is no tests/{program}.rs"));
+            if main_of(program, root).is_none() {
+                return Err(format!("there is no tests/{program}.rs and no tests/{program}/main.rs"));
             }
             let entry = format!("[[test]]\nname = \"{program}\"\n");
             if manifest.contains(&entry) && !arguments.contains("--all-features") {
-                return Err(format!("tests/{program}.rs needs features, which it does not ask for"));
+                return Err(format!("the program {program} needs features, and the command asks for none"));
             }
         }
         if arguments.split_whitespace().any(|word| word == "--lib") {
             runs.programs.insert("lib".to_owned());
+        }
+        if arguments.contains("--bin tollgate") {
+            runs.programs.insert("bin".to_owned());
         }
         return if runs.programs.is_empty() { Err("it names no program".to_owned()) } else { Ok(runs) };
     }
@@ -185,7 +218,7 @@ fn parse_command(command: &str, root: &Path) -> Result<Runs, String> {
             runs.programs = words_after(&read(&root.join(script)), "--test").map(str::to_owned).collect();
         }
         "ci/fuzz.sh" => runs.fuzz = arguments.split_whitespace().map(str::to_owned).collect(),
-        _ => return Err(format!("{script} is none that runs tests")),
+        _ => return Err(format!("{script} runs no tests")),
     }
     Ok(runs)
 }
@@ -199,16 +232,82 @@ fn read(path: &Path) -> Arc<str> {
     Arc::clone(text)
 }
 
-/// The program that runs a test file, of those given.
-fn program_of<'a>(file: &str, programs: impl Iterator<Item = &'a String>, root: &Path) -> Option<&'a String> {
-    let holds = |program: &&String| {
-        if file.starts_with("src/") || *program == file {
-            return file.starts_with("src/") == (*program == "lib");
+/// The first file of a test program.
+fn main_of(program: &str, root: &Path) -> Option<PathBuf> {
+    let files = [format!("tests/{program}.rs"), format!("tests/{program}/main.rs")];
+    files.into_iter().map(|file| root.join(file)).find(|path| path.is_file())
+}
+
+/// The file of a module that an item names: `src/room/module`, or `program::module` below `tests`.
+fn file_of(module: &str, root: &Path) -> Option<PathBuf> {
+    let module = module.replace("::", "/");
+    let base = if module.starts_with("src/") { module } else { format!("tests/{module}") };
+    let files = [format!("{base}.rs"), format!("{base}/mod.rs"), format!("{base}/main.rs")];
+    files.into_iter().map(|file| root.join(file)).find(|path| path.is_file())
+}
+
+/// The module that a line declares: `mod name;`, whatever its visibility.
+fn declared(line: &str) -> Option<&str> {
+    let (before, name) = line.trim().strip_suffix(';')?.split_once("mod ")?;
+    let visible =
+        before.is_empty() || before == "pub " || (before.starts_with("pub(") && before.ends_with(") "));
+    (visible && name.chars().all(|it| it.is_ascii_alphanumeric() || it == '_')).then_some(name)
+}
+
+/// The files of a program, from its first one on: what `mod` and paths in attributes lead to, also in modules within modules.
+fn modules_of(main: &Path) -> Arc<BTreeSet<PathBuf>> {
+    static PROGRAMS: Mutex<BTreeMap<PathBuf, Arc<BTreeSet<PathBuf>>>> = Mutex::new(BTreeMap::new());
+    let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
+    let files = programs.entry(main.to_owned()).or_insert_with(|| {
+        let mut files = BTreeSet::new();
+        collect(main, &mut files);
+        Arc::new(files)
+    });
+    Arc::clone(files)
+}
+
+fn collect(from: &Path, files: &mut BTreeSet<PathBuf>) {
+    // What tests share is no evidence.
+    if from.to_string_lossy().contains("/common/") || !files.insert(from.to_owned()) {
+        return;
+    }
+    let (folder, stem) = (from.parent().expect("a folder"), from.file_stem().expect("a name"));
+    let mut path = None;
+    let mut inline = PathBuf::new();
+    for line in read(from).lines() {
+        if let Some(given) = line.trim().strip_prefix("#[path = \"").and_then(|rest| rest.strip_suffix("\"]"))
+        {
+            path = Some(given.to_owned());
+        } else if let Some(name) = declared(line) {
+            let places = match path.take() {
+                Some(given) => vec![folder.join(given)],
+                None => [folder.to_owned(), folder.join(stem), folder.join(&inline)]
+                    .into_iter()
+                    .flat_map(|base| [base.join(name).with_extension("rs"), base.join(name).join("mod.rs")])
+                    .collect(),
+            };
+            if let Some(found) = places.iter().find(|place| place.is_file()) {
+                collect(found, files);
+            }
+        } else if let Some(name) = line.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(" {")) {
+            inline = PathBuf::from(name);
+        } else if line == "}" {
+            inline = PathBuf::new();
         }
-        // By its path, or as a module in a module of the program's own name.
-        let source = read(&root.join(format!("tests/{program}.rs")));
-        let module = file.strip_prefix(&format!("{program}/")).map(|module| format!("    mod {module};\n"));
-        source.contains(&format!("\"{file}.rs\"")) || module.is_some_and(|module| source.contains(&module))
+    }
+}
+
+/// The program that runs the tests of a module, of those given.
+fn program_of<'a>(
+    module: &str,
+    programs: impl Iterator<Item = &'a String>,
+    root: &Path,
+) -> Option<&'a String> {
+    let file = file_of(module, root)?;
+    let holds = |program: &&String| match program.as_str() {
+        "bin" => module.starts_with("src/bin/"),
+        "lib" => module.starts_with("src/") && !module.starts_with("src/bin/"),
+        _ => main_of(program, root).is_some_and(|main| modules_of(&main).contains(&file)),
     };
     let mut programs = programs;
     programs.find(holds)
@@ -225,8 +324,8 @@ fn check_item(row: &Row, kind: Kind, name: &str, runs: &[Runs], root: &Path) -> 
         let run = runs.iter().any(|runs| runs.fuzz.contains(name));
         return if run { Ok(()) } else { Err("no command of its row runs it".to_owned()) };
     }
-    let (file, function) = name.rsplit_once("::").ok_or("a name is `file::function`")?;
-    if matches!(kind, Kind::Model | Kind::Control) {
+    let (file, function) = name.rsplit_once("::").ok_or("a name is `module::function`")?;
+    if matches!(kind, Kind::Model | Kind::LoneModel | Kind::Control) {
         let folder = root.join("src").join(file).join("models");
         let more = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
         let files = [root.join("src").join(file).join("models.rs")].into_iter().chain(more);
@@ -250,14 +349,18 @@ fn check_item(row: &Row, kind: Kind, name: &str, runs: &[Runs], root: &Path) -> 
         }
         return Err(problem);
     }
-    let path = if file.starts_with("src/") { format!("{file}.rs") } else { format!("tests/{file}.rs") };
-    if !root.join(&path).exists() {
-        return Err(format!("there is no {path}"));
+    let path = file_of(file, root).ok_or_else(|| format!("there is no file of {file}"))?;
+    let found = test_in(&read(&path), function)?;
+    if kind != Kind::Sanitized && found.ignored != (kind == Kind::Long) {
+        return Err(format!(
+            "it is {}ignored, and `long` is the kind of those",
+            if found.ignored { "" } else { "not " }
+        ));
     }
-    let found = test_in(&read(&root.join(&path)), function)?;
     let fits = |runs: &&Runs| {
         let includes = if found.ignored { runs.ignored } else { runs.others };
-        includes && program_of(file, runs.programs.iter(), root).is_some()
+        let filtered = runs.functions.is_empty() || runs.functions.contains(function);
+        includes && filtered && program_of(file, runs.programs.iter(), root).is_some()
     };
     if runs.iter().any(|runs| fits(&runs)) {
         return Ok(());
@@ -269,83 +372,83 @@ fn check_item(row: &Row, kind: Kind, name: &str, runs: &[Runs], root: &Path) -> 
 /// A command that runs nothing that its row names is there by mistake.
 fn unused<'a>(row: &Row, runs: &'a Runs, root: &Path) -> Option<&'a str> {
     let named = |kinds: &[Kind]| -> Vec<&str> {
-        let of_kind = row.items.iter().filter(|(kind, _)| kinds.contains(kind));
-        of_kind.map(|(_, name)| name.rsplit_once("::").map_or(name.as_str(), |(file, _)| file)).collect()
+        let of_kind = row.items.iter().filter(|(_, kind, _)| kinds.contains(kind));
+        of_kind.map(|(_, _, name)| name.rsplit_once("::").map_or(name.as_str(), |(file, _)| file)).collect()
     };
-    if runs.models && named(&[Kind::Model, Kind::Control]).is_empty() {
+    if runs.models && named(&[Kind::Model, Kind::LoneModel, Kind::Control]).is_empty() {
         return Some("ci/loom.sh");
     }
     let fuzzed = named(&[Kind::Fuzz]);
     if let Some(target) = runs.fuzz.iter().find(|target| !fuzzed.contains(&target.as_str())) {
         return Some(target);
     }
-    let tested = named(&[Kind::Test, Kind::Statistic]);
+    let tested = named(&[Kind::Test, Kind::Statistic, Kind::Long]);
     let used = |program: &&String| {
         tested.iter().any(|file| program_of(file, [*program].into_iter(), root).is_some())
     };
     runs.programs.iter().find(|program| !used(program)).map(String::as_str)
 }
 
-/// Everything that is wrong with a page.
-fn check(page: &str, root: &Path) -> Vec<String> {
+/// Everything that is wrong with a page and its evidence.
+fn check(page: &str, evidence: &str, commands: &str, root: &Path) -> Vec<String> {
     let mut wrong = Complaints::default();
-    let rows = rows(page, &mut wrong);
+    let rows = rows(page, evidence, commands, &mut wrong);
     for (row, number) in rows.iter().zip(1..) {
         let line = row.line;
         if row.id != format!("G{number}") {
-            wrong.add(line, format!("{} stands where G{number} should", row.id));
+            wrong.page(line, format!("{} stands where G{number} should", row.id));
         }
         if row.promise.is_empty() {
-            wrong.add(line, format!("{} promises nothing", row.id));
+            wrong.page(line, format!("{} promises nothing", row.id));
         }
-        if !["yes", "**weaker**", "**missed**"].contains(&row.holds.as_str()) {
-            wrong.add(line, format!("`{}` is none of yes, **weaker**, **missed**", row.holds));
+        if !row.weaker.is_empty() && !row.weaker.ends_with('.') {
+            wrong.page(line, format!("`{}` is no sentence about where {} is weaker", row.weaker, row.id));
         }
-        let is = |kind: Kind| row.items.iter().any(|(other, _)| *other == kind);
-        if !is(Kind::Test) && !is(Kind::Model) && !is(Kind::Statistic) {
-            wrong.add(line, format!("nothing backs {}: no test, no model, no statistic", row.id));
+        let is = |kind: Kind| row.items.iter().any(|(_, other, _)| *other == kind);
+        let kinds = [Kind::Test, Kind::Statistic, Kind::Long, Kind::Sanitized, Kind::Model, Kind::LoneModel];
+        if !kinds.into_iter().any(is) {
+            wrong.page(line, format!("nothing backs {}: no test, no model, no statistic", row.id));
         }
-        if is(Kind::Model) && !is(Kind::Control) && !row.uncontrolled {
-            wrong.add(
-                line,
-                format!("{} has a model and no control; if there is none, say (no control)", row.id),
-            );
+        if is(Kind::Model) && !is(Kind::Control) {
+            let what =
+                format!("{} has a model and no control; if it needs none, its kind is lone-model", row.id);
+            wrong.page(line, what);
         }
         if row.commands.is_empty() {
-            wrong.add(line, format!("no command checks {}", row.id));
+            wrong.page(line, format!("no command checks {}", row.id));
         }
         let mut runs = Vec::new();
         for command in &row.commands {
             match parse_command(command, root) {
                 Ok(run) => runs.push(run),
-                Err(reason) => wrong.add(line, format!("`{command}`: {reason}")),
+                Err(reason) => wrong.page(line, format!("`{command}`: {reason}")),
             }
         }
         if runs.len() < row.commands.len() {
             continue;
         }
-        for (kind, name) in &row.items {
+        for (at, kind, name) in &row.items {
             if let Err(reason) = check_item(row, *kind, name, &runs, root) {
-                wrong.add(line, format!("{kind:?} `{name}`: {reason}"));
+                wrong.evidence(*at, format!("{kind:?} `{name}`: {reason}"));
             }
         }
-        // The sanitizer's script runs what it always does.
+        // The sanitizer's script always runs the same.
         for (run, command) in
             runs.iter().zip(&row.commands).filter(|(_, command)| !command.starts_with("ci/tsan.sh"))
         {
             if let Some(what) = unused(row, run, root) {
-                wrong.add(line, format!("`{command}`: nothing of {} is in {what}", row.id));
+                wrong.page(line, format!("`{command}`: nothing of {} is in {what}", row.id));
             }
         }
     }
     if rows.is_empty() {
-        wrong.add(1, "no row was found");
+        wrong.page(1, "no row was found");
     }
     for (number, text) in page.lines().enumerate() {
         for word in text.split(|it: char| !it.is_ascii_alphanumeric()) {
             let number_of = word.strip_prefix('G').and_then(|digits| digits.parse::<usize>().ok());
             if number_of.is_some_and(|it| it == 0 || it > rows.len()) {
-                wrong.add(number + 1, format!("there is no {word}"));
+                wrong.page(number + 1, format!("there is no {word}"));
             }
         }
     }
@@ -363,16 +466,16 @@ fn is_package() -> bool {
 }
 
 #[test]
-fn whatever_is_named_exists_and_is_run() {
+fn every_item_exists_and_is_run() {
     if is_package() {
         return;
     }
-    let wrong = check(PAGE, &root());
+    let wrong = check(&page(), &evidence(), &commands(), &root());
     assert!(wrong.is_empty(), "{} things are wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
-fn it_is_published() {
+fn page_is_published() {
     assert!(read(&root().join("src/lib.rs")).contains("include_str!(\"../GUARANTEES.md\")"));
     let manifest = read(&root().join("Cargo.toml"));
     // Cargo leaves no such list in the manifest of a package.
@@ -380,102 +483,141 @@ fn it_is_published() {
     assert!(include.is_none_or(|line| line.contains("GUARANTEES.md")), "{include:?}");
 }
 
-/// The page with the first `from` in it made `to`, and what is then wrong.
-fn broken(from: &str, to: &str) -> Vec<String> {
-    assert!(PAGE.contains(from), "{from} is not on the page: this test wants another example");
-    check(&PAGE.replacen(from, to, 1), &root())
+/// A text with the first `from` in it made `to`.
+#[track_caller]
+fn with(text: &str, from: &str, to: &str) -> String {
+    assert!(text.contains(from), "{from} is not there: this test wants another example");
+    text.replacen(from, to, 1)
 }
 
-/// The first row that names something of a kind, by the word before it, and the name.
+/// The problems of a page with another text in the place of `from`.
+#[track_caller]
+fn broken_page(from: &str, to: &str) -> Vec<String> {
+    check(&with(&page(), from, to), &evidence(), &commands(), &root())
+}
+
+/// The problems of evidence with another text in the place of `from`.
+#[track_caller]
+fn broken_evidence(from: &str, to: &str) -> Vec<String> {
+    check(&page(), &with(&evidence(), from, to), &commands(), &root())
+}
+
+/// The problems if a row had another command.
+#[track_caller]
+fn broken_command(from: &str, to: &str) -> Vec<String> {
+    check(&page(), &evidence(), &with(&commands(), from, to), &root())
+}
+
+#[track_caller]
+fn assert_found(wrong: &[String], what: &str) {
+    assert!(wrong.iter().any(|it| it.contains(what)), "{what}: {wrong:?}");
+}
+
+/// The first line of evidence of a kind: its number and its name.
 fn example(word: &str) -> (usize, String) {
-    let rows = rows(PAGE, &mut Complaints::default());
-    let kind = Kind::of(word).expect("a kind");
-    let found =
-        rows.iter().find_map(|row| Some((row.line, row.items.iter().find(|item| item.0 == kind)?.1.clone())));
-    found.expect("the page has every kind")
+    let evidence = evidence();
+    let fields = |line: &str| line.split('\t').map(str::to_owned).collect::<Vec<_>>();
+    let lines = evidence.lines().map(fields).zip(1..);
+    let found = lines.into_iter().find(|(fields, _)| fields[1] == word);
+    let (fields, number) = found.unwrap_or_else(|| panic!("there is no {word}"));
+    (number, fields[2].clone())
 }
 
 #[test]
-fn a_wrong_name_is_found_with_its_line() {
+fn wrong_name_is_found_with_its_line() {
     if is_package() {
         return;
     }
-    for word in ["test", "model", "control", "fuzz", "statistic"] {
+    for word in ["test", "model", "lone-model", "control", "fuzz", "statistic", "long", "sanitized"] {
         let (line, name) = example(word);
-        let wrong = broken(&format!("`{name}`"), &format!("`{name}_x`"));
-        let place = format!("GUARANTEES.md:{line}: ");
+        let wrong = broken_evidence(&format!("\t{word}\t{name}\n"), &format!("\t{word}\t{name}_x\n"));
+        let place = format!("tests/evidence.tsv:{line}: ");
         assert!(
             wrong.iter().any(|it| it.starts_with(&place) && it.contains(&format!("`{name}_x`"))),
             "{word}: {wrong:?}"
         );
     }
     // A file that is not there, and a function that is no test.
-    assert!(broken("`oracles::", "`oracle::").iter().any(|it| it.contains("there is no tests/oracle.rs")));
-    let helper =
-        broken("`stress::one_stream_is_admitted_exactly_what_one_thread_would_be`", "`stress::one_stream`");
+    let (_, name) = example("test");
+    let (module, function) = name.rsplit_once("::").expect("a module");
+    assert_found(&broken_evidence(&name, &format!("{module}_x::{function}")), "there is no file of");
+    let helper = broken_evidence(&name, &format!("{module}::{}", &function[..function.len() - 3]));
     assert!(helper.iter().any(|it| it.contains("no such function") || it.contains("no test")), "{helper:?}");
 }
 
 #[test]
-fn a_model_is_no_control_and_a_control_no_model() {
+fn model_is_no_control_and_control_no_model() {
     if is_package() {
         return;
     }
     let (_, model) = example("model");
     let (_, control) = example("control");
-    let must_fail = broken(&format!("`{control}`"), &format!("`{model}`"));
-    assert!(must_fail.iter().any(|it| it.contains("a control must fail")), "{must_fail:?}");
-    let must_not = broken(&format!("`{model}`"), &format!("`{control}`"));
-    assert!(must_not.iter().any(|it| it.contains("it is a control")), "{must_not:?}");
-    let none = broken(" (no control)", "");
-    assert!(none.iter().any(|it| it.contains("has a model and no control")), "{none:?}");
-}
-
-/// That the page with `to` in the place of `from` is complained of by these words.
-fn found(from: &str, to: &str, what: &str) {
-    let wrong = broken(from, to);
-    assert!(wrong.iter().any(|it| it.contains(what)), "{from} as {to}: {wrong:?}");
+    assert_found(
+        &broken_evidence(&format!("\tcontrol\t{control}\n"), &format!("\tcontrol\t{model}\n")),
+        "a control must fail",
+    );
+    assert_found(
+        &broken_evidence(&format!("\tmodel\t{model}\n"), &format!("\tmodel\t{control}\n")),
+        "it is a control",
+    );
+    assert_found(&broken_evidence("\tlone-model\t", "\tmodel\t"), "has a model and no control");
 }
 
 #[test]
-fn a_wrong_command_is_found() {
+fn wrong_command_is_found() {
     if is_package() {
         return;
     }
-    found("--test process`", "--test processes`", "there is no tests/processes.rs");
-    found("--test process`", "--test alloc`", "no command of");
-    found("`ci/loom.sh`", "`ci/models.sh`", "there is no ci/models.sh");
-    found("`ci/fuzz.sh algorithm`", "`ci/fuzz.sh keyed`", "no command of its row runs it");
-    found("--test compact_accuracy -- --ignored`", "--test compact_accuracy`", "an ignored one");
-    found("--test rules_stress`", "--test rules_stress --test alloc`", "is in alloc");
-    found("cargo test --all-features --test telemetry`", "cargo test --test telemetry`", "needs features");
+    let listed = commands();
+    let (_, lone) = listed
+        .lines()
+        .find_map(|line| line.split_once("\tcargo test --all-features --test "))
+        .expect("a command");
+    let program = lone.split(' ').next().expect("a program");
+    let flag = format!("--test {program}");
+    assert_found(&broken_command(&flag, "--test nothing"), "there is no tests/nothing.rs");
+    assert_found(&broken_command(&flag, "--test process"), "no command of");
+    assert_found(&broken_command("\tci/loom.sh\n", "\tci/models.sh\n"), "there is no ci/models.sh");
+    assert_found(
+        &broken_command("\tci/fuzz.sh algorithm\n", "\tci/fuzz.sh keyed\n"),
+        "no command of its row runs it",
+    );
+    assert_found(&broken_command(" -- --ignored the_whole_table\n", "\n"), "an ignored one");
+    assert_found(
+        &broken_command(" -- --ignored the_whole_table\n", " -- --ignored another\n"),
+        "an ignored one",
+    );
+    assert_found(&broken_command(&flag, &format!("{flag} --test process")), "is in process");
+    assert_found(
+        &broken_command("cargo test --all-features --test telemetry", "cargo test --test telemetry"),
+        "needs features",
+    );
+    assert_found(&broken_evidence("\tlong\t", "\ttest\t"), "it is ignored");
+    assert_found(&broken_evidence("\ttest\t", "\tlong\t"), "it is not ignored");
 }
 
 #[test]
-fn ids_count_and_promises_have_backing() {
+fn ids_count_and_promises_have_evidence() {
     if is_package() {
         return;
     }
-    found("\n| G2 | ", "\n| G1 | ", "G1 stands where G2 should");
-    found("\n| G2 | ", "\n| G4 | ", "G4 stands where G2 should");
-    found(" | yes | ", " | certainly | ", "`certainly` is none of");
-    found("0: G2", "0: G9999", "there is no G9999");
-    found("| tests `", "| hope `", "`hope` before");
-    let bare = PAGE.lines().find(|line| line.starts_with("| G1 | ")).expect("a first row");
-    let cells: Vec<&str> = bare.trim_matches('|').split(" | ").collect();
-    let backing = format!(" | {} | ", cells[3]);
-    found(&backing, " |  | ", "nothing backs G1");
-    assert!(check("# Nothing\n", &root()).iter().any(|it| it.contains("no row was found")));
-}
-
-#[test]
-fn attributes_are_read_from_above_a_function() {
-    let source = "fn helper() {\n}\n/// Says so.\n#[test]\n#[ignore = \"long\"]\nfn one() {}\n\n#[tokio::test(\n    start_paused = true\n)]\nasync fn two() {}\n\n#[test]\n#[should_panic(expected = \"x\")]\nfn three(\n";
-    assert_eq!(test_in(source, "helper").err(), Some("this function is no test"));
-    assert_eq!(test_in(source, "on").err(), Some("there is no such function"));
-    let one = test_in(source, "one").expect("a test");
-    assert!(one.ignored && !one.panics);
-    let two = test_in(source, "two").expect("a test");
-    assert!(!two.ignored && !two.panics);
-    assert!(test_in(source, "three").expect("a test").panics);
+    assert_found(&broken_page("\n| G2 | ", "\n| G1 | "), "G1 stands where G2 should");
+    assert_found(&broken_page("\n| G2 | ", "\n| G4 | "), "G4 stands where G2 should");
+    assert_found(&broken_page("\n| G2 | ", "\n| G2 | a cell | "), "a row has three cells");
+    assert_found(&broken_page("0: G2", "0: G9999"), "there is no G9999");
+    assert_found(&broken_evidence("\ttest\t", "\thope\t"), "`hope` before");
+    assert_found(&broken_evidence("G2\t", "G9999\t"), "GUARANTEES.md has no G9999");
+    assert_found(&broken_evidence("G3\t", "G1\t"), "stands behind a later row's evidence");
+    let page = page();
+    let (first, second) =
+        (page.find("\n| G1 | ").expect("a first row"), page.find("\n| G2 | ").expect("a second"));
+    let row = page[first..second].trim_end();
+    let promise = row.split(" | ").nth(1).expect("a promise");
+    assert_found(&broken_page(promise, ""), "G1 promises nothing");
+    assert_found(&broken_page(row, &format!("\n| G1 | {promise} | somewhat |")), "`somewhat` is no sentence");
+    let bare: String =
+        evidence().lines().filter(|line| !line.starts_with("G1\t")).map(|line| format!("{line}\n")).collect();
+    let wrong = check(&page, &bare, &commands(), &root());
+    assert_found(&wrong, "nothing backs G1");
+    assert_found(&check("# Nothing\n", "", "", &root()), "no row was found");
 }
