@@ -389,7 +389,7 @@ def accuracy_section(data):
         report = data["accuracy"]
         scale = "" if report["scale"] == 1 else f" (at 1/{report['scale']} of keys, requests and memory)"
         text += ("GCRA in compact memory that is too small, wrongly denied % of deserving / wrongly admitted % of abusive requests; A and B are the "
-                 f"traffics of `tests/accuracy/traffic.rs`{scale}. \"Sketch\" is a sketch of arrival times alone.\n\n")
+                 f"traffics of `tests/common/accuracy/traffic.rs`{scale}. \"Sketch\" is a sketch of arrival times alone.\n\n")
         cells = {(c["way"], c["traffic"], c["mebibytes"]): c for c in report["cells"]}
         columns = sorted({(c["traffic"], c["mebibytes"]) for c in report["cells"]})
         ways = list(dict.fromkeys(c["way"] for c in report["cells"]))

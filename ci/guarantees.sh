@@ -34,11 +34,11 @@ awk -v wanted="$wanted" -v names="$names" -v commands="$commands" -F ' [|] ' '
 
 # Tests that find no server, or no traces, skip and pass: that would not be green.
 rows=$(awk 'FNR == NR { wanted[$1]; next } ($2 in wanted)' "$names" GUARANTEES.md)
-if grep -qE 'redis_|against_server' <<<"$rows" && ! command -v redis-server >/dev/null; then
+if grep -qE '`redis::|against_server' <<<"$rows" && ! command -v redis-server >/dev/null; then
     echo 'no redis-server: rows of this room cannot be checked' >&2
     exit 2
 fi
-if grep -q '`traces::' <<<"$rows" && [ ! -d "${TOLLGATE_TRACES:-../shared/traces}" ]; then
+if grep -q '`accuracy::traces::' <<<"$rows" && [ ! -d "${TOLLGATE_TRACES:-../shared/traces}" ]; then
     echo 'no traces: say where they are in TOLLGATE_TRACES' >&2
     exit 2
 fi
