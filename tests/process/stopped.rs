@@ -8,7 +8,7 @@
 
 use super::alone;
 use super::arena::inside;
-use super::common::compact::Random;
+use crate::common::compact::Random;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;

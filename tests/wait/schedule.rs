@@ -1,9 +1,9 @@
 //! Random schedules in paused time: every wait ends at the millisecond that the model says.
 
+use super::line::{End, MS, Model, Request};
 use crate::common::kinds::{ALL, Kind};
 use crate::common::operations::config;
 use crate::common::oracle::Spec;
-use crate::line::{End, MS, Model, Request};
 use proptest::prelude::*;
 use proptest::sample::select;
 use std::future::Future;
