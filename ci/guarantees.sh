@@ -58,11 +58,11 @@ rm -f "$logs"/*.log
 export CARGO_TERM_COLOR=never SECONDS_EACH="${SECONDS_EACH:-6}"
 
 # Tests that find no server, or no traces, skip and pass, and no row is green by those.
-if grep -q redis <<<"$evidence" && ! command -v redis-server >/dev/null; then
+if grep -qE $'\tredis::|against_server' <<<"$evidence" && ! command -v redis-server >/dev/null; then
     echo 'there is no redis-server, so the rows about Redis cannot be checked' >&2
     exit 2
 fi
-if grep -q 'traces::' <<<"$evidence" && [ ! -d "${TOLLGATE_TRACES:-../shared/traces}" ]; then
+if grep -qE $'\t(accuracy|program)::traces::' <<<"$evidence" && [ ! -d "${TOLLGATE_TRACES:-../shared/traces}" ]; then
     echo 'there are no traces: set TOLLGATE_TRACES to their directory' >&2
     exit 2
 fi
