@@ -93,7 +93,7 @@ fn the_whole_table() {
 /// requests is denied.
 #[test]
 #[ignore = "for release builds"]
-fn twelve_bytes_a_busy_key_deny_less_than_one_in_ten_thousand() {
+fn twelve_bytes_per_key_deny_under_one_in_ten_thousand() {
     let cell = cells().find(|cell| cell.row == Row::Store(Overflow::Spill)).expect("there is one");
     let outcome = run_in(&cell, 8, 2_900_000 / 8);
     let honest = outcome.honest(Charged::Admissions);

@@ -231,7 +231,7 @@ fn every_source_form_holds_the_normalized_records() {
 
 /// In the order of their sources three traces step back in time, by up to weeks.
 #[test]
-fn source_order_with_its_steps_back_is_decided_as_by_the_oracles() {
+fn trace_in_source_order_decides_as_oracles() {
     let Some(directory) = directory() else { return };
     for (name, extension) in TRACES {
         let source: Trace = source(&directory, name, extension);

@@ -97,7 +97,7 @@ fn a_direct_limiter_carries_its_one_state() {
 
 /// Time goes on under the new rate, from the change on, whenever the key comes.
 #[test]
-fn what_is_owed_is_paid_at_the_new_rate_from_the_change_on() {
+fn debt_is_paid_at_new_rate_after_change() {
     let clock = clock();
     let limiter = build(Gcra::new(Quota::per_minute(60)), &clock).compact().unwrap().adjustable();
     for key in ["early", "late"] {
@@ -175,7 +175,7 @@ fn debts_beyond_the_burst_are_carried_over() {
 }
 
 #[test]
-fn the_past_is_forgotten_when_told_and_when_it_is_paid() {
+fn forget_past_and_elapsed_time_clear_old_debts() {
     let clock = clock();
     let limiter = build(FixedWindow::new(Quota::per_minute(10)), &clock).compact().unwrap().adjustable();
     assert!(limiter.check_n("alice", 10).is_allowed());

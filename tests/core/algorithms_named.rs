@@ -54,7 +54,7 @@ fn token_bucket_of_5_with_3_tokens_every_10_minutes() {
 }
 
 #[test]
-fn the_same_bucket_refilled_greedily_gets_a_token_each_200_seconds() {
+fn greedy_bucket_refills_each_200_seconds() {
     let bucket = Story::new(TokenBucket::new(per(3, 10 * MINUTE).burst(5)));
     assert_eq!(bucket.admitted(0, 6), 5);
     assert_eq!(bucket.offer(0, 1).retry_after(), Some(Duration::from_secs(200)));
@@ -65,7 +65,7 @@ fn the_same_bucket_refilled_greedily_gets_a_token_each_200_seconds() {
 }
 
 #[test]
-fn the_same_bucket_refilled_by_the_clock_gets_its_batch_at_each_tenth_minute() {
+fn aligned_bucket_refills_each_tenth_minute() {
     let bucket = Story::new(TokenBucket::aligned(per(3, 10 * MINUTE).burst(5), Timestamp::from_secs(30)));
     assert_eq!(bucket.admitted(600, 6), 5);
     assert_eq!(bucket.admitted(629, 1), 0);
@@ -88,7 +88,7 @@ fn an_adaptive_bucket_starts_with_its_share_of_the_hour() {
 }
 
 #[test]
-fn leaky_bucket_of_10_draining_1_a_second_holds_7_a_second_after_8_are_poured() {
+fn leaky_bucket_of_10_drains_1_a_second() {
     let bucket = Story::new(LeakyBucketMeter::new(Quota::per_second(1).burst(10)));
     assert_eq!(bucket.offer(0, 8).remaining(), 2);
     assert_eq!(bucket.remaining(1), 3, "level 7 of 10");
@@ -104,7 +104,7 @@ fn leaky_bucket_holding_6_takes_4_of_5_single_units() {
 }
 
 #[test]
-fn leaky_bucket_queue_lets_one_go_each_second_and_refuses_when_it_is_full() {
+fn leaky_bucket_queue_releases_one_each_second() {
     let queue = Story::new(LeakyBucketQueue::new(Quota::per_second(1).burst(3)));
     let delays: Vec<_> = (0..3).map(|_| queue.offer(0, 1).delay().as_secs()).collect();
     assert_eq!(delays, [0, 1, 2]);
@@ -116,7 +116,7 @@ fn leaky_bucket_queue_lets_one_go_each_second_and_refuses_when_it_is_full() {
 
 /// Rounded intervals of a hundred years' queue are 660 billion units too many.
 #[test]
-fn queue_by_longest_wait_is_as_long_as_the_wait_allows() {
+fn queue_length_follows_longest_wait() {
     let years = |years: u64| Duration::from_secs(years * 31_557_600);
     for (limit, wait) in [
         (700_000, years(100)),
@@ -161,7 +161,7 @@ fn fixed_window_admits_twice_its_limit_around_a_boundary() {
 }
 
 #[test]
-fn fixed_window_from_first_use_does_not_know_the_clocks_minutes() {
+fn fixed_window_from_first_use_ignores_clock_minutes() {
     let window = Story::new(FixedWindow::from_first_use(Quota::per_minute(10)));
     assert_eq!(window.admitted(59, 11), 10);
     assert_eq!(window.admitted(60, 1), 0);
@@ -195,7 +195,7 @@ fn sliding_log_admission_leaves_exactly_a_window_later() {
 }
 
 #[test]
-fn strict_60_sub_windows_never_admit_more_than_500_in_any_hour() {
+fn strict_60_sub_windows_admit_500_in_any_hour() {
     let counter = Story::new(SubWindow::new(Quota::per_hour(500), 60).strict());
     let mut last_hour = VecDeque::new();
     let (mut now, mut random) = (0_u64, 1_u64);
@@ -229,7 +229,7 @@ fn lenient_60_sub_windows_can_admit_1000_in_59_minutes() {
 }
 
 #[test]
-fn sliding_counter_of_7_a_minute_with_5_before_and_3_now_at_30_percent_estimates_six_and_a_half() {
+fn sliding_window_estimates_six_and_a_half_of_seven() {
     let counter = Story::new(SlidingWindow::new(Quota::per_minute(7)));
     assert_eq!(counter.admitted(30, 5), 5);
     assert_eq!(counter.admitted(60 + 10, 3), 3);
@@ -238,7 +238,7 @@ fn sliding_counter_of_7_a_minute_with_5_before_and_3_now_at_30_percent_estimates
 }
 
 #[test]
-fn strict_sliding_counter_of_10_with_8_in_the_last_minute_takes_2_of_3_at_1_minute_6() {
+fn strict_sliding_window_admits_2_of_3() {
     let strict = Story::new(SlidingWindow::new(Quota::per_minute(10)).strict());
     assert_eq!(strict.admitted(59, 8), 8);
     assert_eq!(strict.admitted(66, 3), 2, "8 × 0.9 = 7.2 counts as 8");
@@ -258,7 +258,7 @@ fn minimum_spacing_of_2_seconds() {
 }
 
 #[test]
-fn ten_a_minute_admits_one_each_six_seconds_to_the_nanosecond() {
+fn ten_a_minute_admits_one_each_six_seconds() {
     let limiter = Story::new(Gcra::new(Quota::per_minute(10)));
     assert_eq!(limiter.admitted(0, 11), 10);
     for unit in 1..100 {
@@ -268,7 +268,7 @@ fn ten_a_minute_admits_one_each_six_seconds_to_the_nanosecond() {
 }
 
 #[test]
-fn seven_a_minute_is_exact_although_its_interval_is_no_whole_nanosecond() {
+fn seven_a_minute_is_exact_with_fractional_interval() {
     // With a burst of two the schedule is never caught up with, so a rounded interval would show sooner or later.
     let limiter = Story::new(Gcra::new(Quota::per_minute(7).burst(2)));
     assert_eq!(limiter.admitted(0, 3), 2);
@@ -281,7 +281,7 @@ fn seven_a_minute_is_exact_although_its_interval_is_no_whole_nanosecond() {
 }
 
 #[test]
-fn three_hundred_million_a_second_is_not_rounded_up_to_a_third_of_a_billion() {
+fn three_hundred_million_a_second_is_not_rounded() {
     // governor 0.10 keeps whole nanoseconds and so admits 333 of these.
     let limiter = Story::new(Gcra::new(Quota::per_second(300_000_000).burst(1)));
     let admitted = (0..1_000).filter(|nanos| limiter.offer_ns(*nanos, 1).is_allowed()).count();

@@ -262,7 +262,7 @@ laws! {
 }
 
 #[test]
-fn odd_quotas_lose_at_most_a_thirty_second_of_a_nanosecond_an_interval() {
+fn odd_quota_rounding_is_at_most_a_32nd_of_a_nanosecond() {
     let odd =
         [(1_000_003, SEC), (999_999_937, SEC), (44_101, MINUTE), (37, 1_000), (5_000_000_029, 2 * SEC + 1)];
     for (limit, period_ns) in odd {

@@ -35,7 +35,7 @@ fn remaining<A: Algorithm>(limiter: &RateLimiter<Direct<A>, ManualClock>) -> u64
 /// Cause: a charge's answer says how far ahead it led, and that was taken for how far it still is. Trigger: a charge before it is
 /// refunded, so that it is paid sooner. Symptom: its refund, after it was paid, took from what others were charged since.
 #[test]
-fn a_charge_that_time_has_paid_is_not_given_back_though_one_before_it_was() {
+fn charge_paid_by_time_is_not_refunded() {
     let (limiter, clock) = direct(Gcra::new(Quota::per_second(1).burst(10)));
     let (first, second) = (limiter.check_n(5), limiter.check_n(5));
     assert_eq!(limiter.refund(&first), 5);
@@ -58,7 +58,7 @@ fn time_pays_a_charge_from_when_it_was_made() {
 }
 
 #[test]
-fn a_part_that_is_given_back_is_the_last_of_its_charge() {
+fn partial_refund_returns_last_units() {
     let (limiter, clock) = direct(TokenBucket::new(Quota::per_second(1).burst(10)));
     let charge = limiter.check_n(10);
     clock.advance(4 * SEC);
@@ -117,7 +117,7 @@ fn a_key_that_was_evicted_gets_nothing_back() {
 
 /// A decision that charged nothing has nothing to give back.
 #[test]
-fn looks_denials_and_newcomers_beyond_a_cap_have_nothing_to_give_back() {
+fn peeks_and_denials_have_nothing_to_refund() {
     fn story<A: Algorithm>(algorithm: A) {
         let (limiter, _) = direct(algorithm);
         assert!(limiter.check_n(7).is_allowed());
@@ -217,7 +217,7 @@ fn a_turn_is_given_within_the_wait_exactly() {
 }
 
 #[test]
-fn a_queue_with_room_that_is_too_slow_says_when_there_is_no_wait() {
+fn slow_queue_with_room_reports_no_wait() {
     let queue = || LeakyBucketQueue::new(Quota::per_second(1).burst(5));
     let (wide, _) = direct(queue());
     let narrow = RateLimiter::builder(queue()).clock(clock()).compact().expect("it fits");
@@ -277,7 +277,7 @@ fn a_compact_debt_is_denied_until_it_is_paid() {
 /// Cause: an event that was forced within the spacing hardly moved the word. Trigger: a refund of it, or of the one before.
 /// Symptom: the word said again what it said before both, and two events were admitted at one time.
 #[test]
-fn a_forced_event_is_a_turn_and_its_refund_frees_no_other() {
+fn unchecked_charge_of_spacing_is_a_turn() {
     let (posts, clock) = direct(MinimumSpacing::new(2 * SEC));
     let checked = posts.check();
     let forced = posts.charge_unchecked(1);
@@ -302,7 +302,7 @@ fn a_forced_charge_of_a_log_takes_what_is_left() {
 }
 
 #[test]
-fn the_end_of_time_gives_no_turns_and_owes_nothing_twice() {
+fn no_turns_at_the_end_of_time() {
     let end = Timestamp::from_nanos(u64::MAX - 2);
     let (posts, _) = direct(MinimumSpacing::new(2 * SEC));
     let near = Timestamp::from_nanos(u64::MAX - 10);
@@ -329,7 +329,7 @@ fn no_spacing_is_not_kept_by_a_forced_event() {
 }
 
 #[test]
-fn a_settled_charge_is_as_if_it_had_been_that_from_the_start() {
+fn settled_charge_equals_original_charge_of_that_cost() {
     let quota = Quota::per_second(1).burst(20);
     for (actual, later) in [(3, 2), (3, 6), (10, 4), (15, 9), (0, 10)] {
         let ((settled, clock), (exact, exact_clock)) = (direct(Gcra::new(quota)), direct(Gcra::new(quota)));

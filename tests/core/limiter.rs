@@ -18,7 +18,7 @@ fn secs(secs: u64) -> Duration {
 }
 
 #[test]
-fn the_shortest_limiter_keys_by_string_and_fits_in_a_field() {
+fn default_limiter_keys_by_string_and_fits_a_field() {
     struct Server {
         limiter: RateLimiter,
     }
@@ -183,7 +183,7 @@ fn constructors_without_a_builder_use_the_real_clock() {
 }
 
 #[test]
-fn real_clocks_count_from_the_unix_epoch_and_do_not_step_back() {
+fn real_clocks_start_at_unix_epoch_and_are_monotonic() {
     fn law(clock: &impl Clock, resolution: Duration) {
         let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
         let wall = Timestamp::from_nanos(u64::try_from(wall.as_nanos()).expect("before 2554"));
@@ -229,7 +229,7 @@ fn timestamps_saturate() {
 /// A turn at the next refill is one in a bucket that is full by then: what is left in it now would run over. (It was kept
 /// besides, and four units went at one moment out of a bucket of three.)
 #[test]
-fn a_turn_at_a_refill_does_not_keep_what_runs_over() {
+fn turn_at_refill_drops_overflow() {
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
     let quota = Quota::new(3, Duration::from_millis(120));
     let bucket = RateLimiter::builder(TokenBucket::interval(quota)).clock(clock.clone()).direct();

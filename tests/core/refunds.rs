@@ -274,7 +274,7 @@ fn nothing_is_minted_in_compact_windows() {
 }
 
 #[test]
-fn no_interval_of_periods_from_first_use_sees_more_than_the_bound() {
+fn first_use_periods_stay_within_the_bound() {
     for kind in [Kind::Interval, Kind::FirstUse] {
         each(kind, (short_spec(kind), from(), verbs(1, false)), |(spec, start, ops)| {
             if let Some(limiter) = direct(kind, spec) {

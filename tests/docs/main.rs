@@ -5,3 +5,4 @@ mod skipped;
 
 mod guarantees;
 mod models_table;
+mod programs;

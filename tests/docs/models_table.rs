@@ -77,7 +77,7 @@ fn quoted(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn every_model_that_is_named_is_a_test_and_every_control_fails() {
+fn named_models_are_tests_and_controls_fail() {
     let table = table();
     let mut models = 0;
     for name in quoted(&table) {
@@ -103,7 +103,7 @@ fn every_model_that_is_named_is_a_test_and_every_control_fails() {
 }
 
 #[test]
-fn every_file_of_tests_and_sources_that_is_named_is_there() {
+fn named_files_exist() {
     let table = table();
     for name in quoted(&table).into_iter().filter(|name| name.ends_with(".rs") || name.ends_with(".sh")) {
         let there = [root().join(name), root().join("src").join(name)];

@@ -131,7 +131,7 @@ fn an_epoch_reset_does_not_wobble_within_a_window() {
 }
 
 #[test]
-fn an_epoch_reset_is_in_unix_time_whatever_the_limiters_clock_says() {
+fn epoch_reset_field_is_unix_time() {
     let limiter = RateLimiter::builder(FixedWindow::new(BURST)).clock(ManualClock::default()).direct();
     let policy = [Policy::new("core", &BURST, limiter.check())];
     let mut headers = HeaderMap::new();
@@ -206,7 +206,7 @@ fn dry_runs_and_no_policies_write_nothing() {
 
 /// Draft 11's lists may come in several lines; the others hold one value.
 #[test]
-fn fields_of_an_inner_service_are_kept_in_lists_and_replaced_elsewhere() {
+fn inner_service_fields_are_appended_or_replaced() {
     let mut headers = HeaderMap::new();
     let put = |headers: &mut HeaderMap, name: &'static str, value: &'static str| {
         headers.insert(name, value.parse().expect("a value"));

@@ -151,7 +151,7 @@ fn retry_after_is_at_least_a_second_and_rounded_up() {
 }
 
 #[test]
-fn what_can_never_pass_is_not_told_when_to_come_back() {
+fn impossible_cost_gets_no_retry_after() {
     let never = Policy::new("small", &BURST, after(Gcra::new(BURST), 10, 101));
     assert!(never.decision().is_never());
     assert_eq!(retry_after(&[never]), None);
@@ -201,7 +201,7 @@ fn the_wait_is_the_longest_of_those_that_refused() {
 
 /// Ten units of a second each, of which seven are left; eight were asked for.
 #[test]
-fn a_refused_cost_that_almost_fits_ends_the_window_when_it_does() {
+fn refused_cost_reports_window_end_when_it_fits() {
     let quota = Quota::per_second(1).burst(10);
     let policy = Policy::new("x", &quota, after(Gcra::new(quota), 3, 8));
     assert_eq!(policy.decision().remaining(), 7);

@@ -45,7 +45,7 @@ fn a_header_alone_is_no_record() {
 }
 
 #[test]
-fn a_file_that_is_cut_short_is_an_error_with_its_place() {
+fn truncated_file_is_reported_with_position() {
     let place = Place::new();
     let text = clf(40_000);
     let csv =
@@ -195,7 +195,7 @@ fn outputs_that_cannot_be_written_are_named() {
 }
 
 #[test]
-fn numbers_that_are_none_are_refused_with_what_would_be_right() {
+fn invalid_numbers_are_refused_with_a_hint() {
     let place = Place::new();
     for (line, parts) in [
         ("replay --limit -5/60s", ["'-5/60s'", "as in 100/60s"]),
@@ -210,7 +210,7 @@ fn numbers_that_are_none_are_refused_with_what_would_be_right() {
 }
 
 #[test]
-fn a_time_that_is_none_is_told_how_times_are_written() {
+fn invalid_time_is_refused_with_the_format() {
     let place = Place::new();
     place.file("a.csv", "ts,client\nnoon,a\n");
     place

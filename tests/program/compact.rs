@@ -190,7 +190,7 @@ fn wrong_flags_are_refused_with_the_reason() {
 }
 
 #[test]
-fn what_the_words_cannot_hold_is_refused_in_the_programs_terms() {
+fn oversized_quota_is_refused_in_program_terms() {
     let place = Place::new();
     place.file("log", "ts,client\n100,a\n100,a\n");
     let args = "replay log --store compact --limit 70000/60s";

@@ -132,7 +132,7 @@ fn times_out_of_order_are_sorted_stably() {
 }
 
 #[test]
-fn an_algorithm_that_cannot_hold_the_limit_is_left_out_of_all() {
+fn algorithm_too_small_for_limit_is_omitted() {
     let place = log("100,a 100,a");
     let run = place.run("replay log --limit 70000/60s --json");
     assert!(run.stderr.contains("sliding-log left out"), "{}", run.stderr);

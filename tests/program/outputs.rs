@@ -44,7 +44,7 @@ fn json_has_the_stable_schema() {
 }
 
 #[test]
-fn json_is_alone_on_standard_output_or_goes_to_its_file() {
+fn json_goes_alone_to_stdout_or_file() {
     let place = small();
     let run = place.run("replay log --json").ok();
     assert!(run.stdout.starts_with('{') && run.stdout.ends_with("}\n"));

@@ -345,7 +345,7 @@ fn constants_are_given_or_worked_out() {
 }
 
 #[test]
-fn requests_are_in_the_order_of_time_unless_that_is_unwanted() {
+fn replay_sorts_requests_by_time_by_default() {
     let place = Place::new();
     place.file("log.csv", "ts,ip\n160,a\n100,a\n161,a\nx,a\n").file(
         "rules.yaml",

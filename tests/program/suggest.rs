@@ -40,7 +40,7 @@ fn the_answer_is_worked_out_by_hand() {
 }
 
 #[test]
-fn the_answer_meets_the_goal_and_the_limit_below_does_not() {
+fn suggested_limit_is_the_lowest_that_meets_the_goal() {
     let place = Place::new();
     let Some(path) = trace("normalized/github_events_2015.tsv.gz") else { return };
     let input = path.display().to_string();

@@ -86,7 +86,7 @@ fn three_periods_have_a_third_each() {
 }
 
 #[test]
-fn json_has_every_limit_and_the_first_in_its_old_place() {
+fn json_lists_every_limit() {
     let place = slow_and_sudden();
     let args = "log --time-format s --deny-requests 15% --algorithm fixed-window";
     let answer = &suggestions(&place, &format!("{args} --period s --period d"))[0];

@@ -191,7 +191,7 @@ fn connection_id(server: &Server) -> Option<u64> {
 
 /// A network that forgets a connection says so to nobody. Those who wait less than the time-out find out as well.
 #[test]
-fn a_connection_that_is_dead_is_given_up_however_long_callers_wait() {
+fn dead_connection_is_given_up() {
     for wait in [SOON / 4, PATIENCE] {
         let Some(server) = Server::start() else { return };
         let network = Proxy::start(server.port());

@@ -261,7 +261,7 @@ fn who_waits_is_not_passed_over() {
 }
 
 #[test]
-fn what_no_key_can_hold_is_asked_for_exactly_or_not_at_all() {
+fn oversized_cost_asks_server_exactly_or_never() {
     in_runtime(async {
         let clock = start();
         let server = InProcess::new(clock.clone());
@@ -294,7 +294,7 @@ fn what_no_key_can_hold_is_asked_for_exactly_or_not_at_all() {
 }
 
 #[test]
-fn what_is_used_up_is_refused_here_until_it_should_be_there() {
+fn exhausted_key_is_refused_locally_until_refill() {
     in_runtime(async {
         let clock = start();
         let server = InProcess::new(clock.clone());
@@ -318,7 +318,7 @@ fn what_is_used_up_is_refused_here_until_it_should_be_there() {
 }
 
 #[test]
-fn units_that_are_taken_back_live_no_longer_than_they_would_have() {
+fn returned_units_keep_their_expiry() {
     in_runtime(async {
         let clock = start();
         let server = InProcess::new(clock.clone());
@@ -381,7 +381,7 @@ fn the_task_ends_with_the_last_copy() {
 }
 
 #[test]
-fn more_keys_than_there_is_room_for_are_decided_by_the_server() {
+fn keys_beyond_capacity_are_decided_by_server() {
     in_runtime(async {
         let clock = start();
         let server = InProcess::new(clock.clone());
@@ -408,7 +408,7 @@ fn more_keys_than_there_is_room_for_are_decided_by_the_server() {
 }
 
 #[test]
-fn a_server_that_is_gone_leaves_what_is_held_and_then_the_policy() {
+fn held_lease_is_spent_before_failure_policy() {
     in_runtime(async {
         let clock = start();
         let nobody = Client::open("redis://127.0.0.1:1").unwrap();

@@ -230,7 +230,7 @@ fn retry_after_is_tight() {
 }
 
 #[test]
-fn what_has_happened_already_is_charged_whether_or_not_there_is_room() {
+fn unchecked_charge_ignores_the_limit() {
     let clock = ManualClock::new(Timestamp::from_secs(86_400 * 10_000));
     let server = InProcess::new(clock).blocking();
     let limiter = server.limiter("tokens", Limit::gcra(Quota::per_minute(60))).atomic().unwrap();
@@ -297,7 +297,7 @@ fn versions_of_different_periods_count_by_themselves() {
 }
 
 #[test]
-fn something_else_under_one_key_is_no_failure_of_the_server() {
+fn foreign_value_under_key_is_no_server_failure() {
     let Some(server) = Server::start() else { return };
     let client = BlockingClient::open(&server.url()).unwrap();
     let limiter = client
@@ -393,7 +393,7 @@ fn eight_processes_at_one_time_are_admitted_exactly_the_limit() {
 }
 
 #[test]
-fn eight_processes_in_real_time_are_never_admitted_more_than_the_limit() {
+fn eight_processes_in_real_time_stay_within_the_limit() {
     let Some(server) = Server::start() else { return };
     for which in ["gcra", "fixed", "sliding"] {
         let began_us = server_us(&server);

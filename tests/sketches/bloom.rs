@@ -151,7 +151,7 @@ const THREADS: usize = if cfg!(miri) { 3 } else { 8 };
 
 /// More threads than cores insert the same keys in the same order, so that many come to a key at once.
 #[test]
-fn of_threads_that_insert_a_key_at_once_one_is_told_that_it_is_new() {
+fn racing_inserts_report_a_key_new_once() {
     let items = if cfg!(miri) { 50 } else { 20_000 };
     for bits_a_key in [1, 10, 24] {
         let filter = sized(bits_a_key, items.max(64));

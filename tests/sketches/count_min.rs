@@ -42,7 +42,7 @@ proptest! {
     #![proptest_config(config(256))]
 
     #[test]
-    fn estimates_are_between_what_was_counted_for_the_key_and_in_all(
+    fn estimates_lie_between_key_count_and_total(
         width in prop_oneof![1..5_usize, 1..200_usize],
         depth in 1..=8_usize,
         ops in ops(),

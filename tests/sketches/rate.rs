@@ -206,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn without_room_no_count_is_too_low_after_steps_far_back(
+    fn full_rate_never_undercounts_after_steps_back(
         window in windows(), start in start(), largest in largest(), ops in ops(40, 1 << 20)
     ) {
         by_a_clock(window, start, largest, &ops);
@@ -257,7 +257,7 @@ fn all_of_time_works() {
 }
 
 #[test]
-fn a_time_far_ahead_is_forgotten_when_the_clock_is_put_right() {
+fn far_future_time_is_forgotten_after_correction() {
     let right = 1_700_000_000;
     let ahead = [2, 3, 10, 11, 1_000, 1_001, 30_000, 40_000, 100_000_000];
     for wrong in ahead.map(|ahead| (right + ahead) * SEC).into_iter().chain([u64::MAX]) {
@@ -348,7 +348,7 @@ fn windows_below_a_millisecond_work() {
 /// Two sketches of pingora-limits' default size, 64 KiB, say 7 for half of all keys that were never seen,
 /// after 10,000 others.
 #[test]
-fn many_keys_of_one_event_add_little_to_one_that_was_never_seen() {
+fn many_single_event_keys_add_little_to_unseen_key() {
     // With 24 bits, and with as many as a limit of hundreds needs.
     for (largest, most) in [((1 << 24) - 1, 2), ((1 << 12) - 1, 1), ((1 << 9) - 1, 1)] {
         let (rate, _) = manual(SEC, 2 * 4 * 1_024 * 8, largest);
@@ -399,7 +399,7 @@ fn threads_at_once_count_every_event_once_at_turns_too() {
 
 /// Each thread has a key of its own, so it knows what it counted in each window, unless it was late by two.
 #[test]
-fn threads_at_once_in_little_memory_find_no_count_too_low() {
+fn racing_threads_in_small_rate_never_undercount() {
     let clock = QuantaClock::new();
     let window_ns = 1_000_000;
     let rate = builder(window_ns).memory(LEAST).clock(clock.clone()).build().unwrap();

@@ -127,7 +127,7 @@ fn with_room_it_decides_as_the_oracle() {
 }
 
 #[test]
-fn with_room_it_decides_as_the_oracle_when_time_steps_back() {
+fn roomy_sketch_decides_as_oracle_when_time_steps_back() {
     WINDOWS.into_iter().for_each(|kind| with_room(kind, true));
 }
 
@@ -205,7 +205,7 @@ fn crowded(kind: Kind, spec: Spec, bytes: usize) -> Box<dyn Subject> {
 }
 
 #[test]
-fn without_room_nobody_is_admitted_more_than_by_its_own_oracle() {
+fn full_sketch_admits_no_more_than_oracle() {
     for kind in WINDOWS {
         let (allowed, denied) = (Cell::new(0_u64), Cell::new(0_u64));
         without_room(kind, false, |spec, bytes, requests| {
@@ -399,7 +399,7 @@ fn every_size_of_counter_counts_to_its_limit() {
 }
 
 #[test]
-fn what_its_counters_cannot_hold_is_refused_with_what_they_can() {
+fn oversized_sketch_limit_is_refused_with_maximum() {
     let refused = |kind, limit| {
         let spec = Spec::new(limit, HOUR);
         sketch_of(kind, spec, ROOMY).expect("the algorithm holds it").expect_err("too large").to_string()

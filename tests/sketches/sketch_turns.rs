@@ -48,7 +48,7 @@ const LENGTHS: [(u64, u64); 14] = [
 ];
 
 #[test]
-fn windows_whose_tags_come_round_within_a_second_or_two_are_refused() {
+fn windows_with_fast_wrapping_tags_are_refused() {
     let of = |window_ns| sketch_of(Kind::Fixed, Spec::new(2, window_ns), ROOMY).expect("an ordinary quota");
     let Err(error) = of(119) else { panic!("refused") };
     let error = error.to_string();
@@ -114,7 +114,7 @@ fn after_silence(kind: Kind, limit: u64, window_ns: u64, bytes: usize, silence: 
 }
 
 #[test]
-fn after_any_silence_but_a_round_of_tags_all_is_as_new() {
+fn any_silence_but_a_tag_cycle_resets_all() {
     let mut random = Random(3);
     for kind in WINDOWS {
         for (limit, window_ns) in LENGTHS {
@@ -170,7 +170,7 @@ fn per_minute(limit: u64, bytes: usize) -> (Fixed, ManualClock) {
 
 /// Behind a later check of the same key, by however many windows.
 #[test]
-fn a_time_that_steps_back_is_decided_as_of_the_newest_window() {
+fn step_back_is_decided_in_newest_window() {
     for back in (1..5_000).chain((5_000..60_000).step_by(999)) {
         let (limiter, clock) = per_minute(4, ROOMY);
         let now = clock_ns(&clock);
@@ -204,7 +204,7 @@ fn given_times_and_the_clock_know_of_each_other() {
 
 /// One call with a nonsense time must not be taken for the latest.
 #[test]
-fn a_time_at_the_end_of_all_times_locks_nobody_out() {
+fn end_of_time_locks_out_no_sketch_key() {
     for bytes in [LEAST, ROOMY] {
         for back in 0..20 {
             let (limiter, clock) = per_minute(4, bytes);
@@ -270,7 +270,7 @@ fn the_end_of_time_is_not_its_beginning() {
 
 /// By one window it counts in the later one, as threads do whose clocks differ by a little.
 #[test]
-fn a_clock_that_is_set_back_by_one_window_counts_in_the_later_one() {
+fn clock_set_back_one_window_counts_in_later_window() {
     let (limiter, clock) = per_minute(4, ROOMY);
     let now = clock_ns(&clock);
     clock.set(at(now + MINUTE));

@@ -30,12 +30,12 @@ fn finds(fault: Fault) {
 }
 
 #[test]
-fn every_scene_finds_a_limiter_that_admits_one_more_now_and_then() {
+fn every_scene_finds_over_admission() {
     finds(Fault::Admits);
 }
 
 #[test]
-fn whoever_promises_equality_finds_a_limiter_that_denies_what_it_charged() {
+fn exact_scenes_find_charged_denials() {
     finds(Fault::Denies);
 }
 

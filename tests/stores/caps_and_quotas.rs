@@ -28,7 +28,7 @@ fn capped(
 }
 
 #[test]
-fn a_full_store_forgets_a_key_for_each_newcomer_however_much_room_its_table_has() {
+fn full_store_forgets_one_key_for_each_newcomer() {
     for capacity in [0, 100, 1_000_000] {
         let check = capped(100, capacity, WhenFull::Forget, &ManualClock::new(START));
         for key in 0..10_000 {
@@ -68,7 +68,7 @@ fn max_keys_refuses_zero() {
 }
 
 #[test]
-fn a_newcomer_that_is_denied_for_room_is_told_when_a_key_falls_idle() {
+fn newcomer_denied_for_room_learns_when_a_key_expires() {
     let clock = ManualClock::new(START);
     let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(1)))
         .clock(clock.clone())
@@ -109,7 +109,7 @@ fn a_panicking_key_gives_its_room_back() {
 }
 
 #[test]
-fn a_window_ends_for_all_that_was_used_in_it_under_whatever_quota() {
+fn window_end_clears_usage_of_every_quota() {
     for window in
         [FixedWindow::new(Quota::per_minute(10)), FixedWindow::from_first_use(Quota::per_minute(10))]
     {

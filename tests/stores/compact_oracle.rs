@@ -244,7 +244,7 @@ macro_rules! laws_of_ticks {
             }
 
             #[test]
-            fn is_early_by_less_than_a_tick_and_never_late_when_time_steps_back() {
+            fn is_never_late_when_time_steps_back() {
                 check($kind, true, spec(), is_early_by_less_than_a_tick);
             }
         }

@@ -250,7 +250,7 @@ fn a_spilled_debt_is_paid_by_time() {
 /// A cell of the sketch is read again after thousands of windows, when sixteen bits have come round. What it said then
 /// must not stand for a later window, in which less was used than what is put in now.
 #[test]
-fn a_debt_is_not_lost_to_what_was_in_its_cells_before() {
+fn spilled_debt_survives_old_cells() {
     let period = MINUTE;
     let window = FixedWindow::new(Quota::per_minute(14));
     // Cells tell 4,096 windows of this limit apart.

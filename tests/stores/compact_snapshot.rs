@@ -122,7 +122,7 @@ fn a_restored_limiter_decides_as_the_one_that_went_on() {
 }
 
 #[test]
-fn a_clock_that_is_behind_goes_on_from_where_the_snapshot_was_taken() {
+fn clock_behind_snapshot_continues_from_snapshot() {
     for overflow in POLICIES {
         for behind in [Timestamp::ZERO, Timestamp::from_secs(5), Timestamp::from_secs(1_699_999_999)] {
             let (original, clock) = limiter(Gcra::new(Quota::per_minute(6)), overflow, 1 << 15, START);
@@ -349,7 +349,7 @@ fn a_queue_is_restored_with_its_waits() {
 
 /// Whoever can write a checksum can write debts, but no nonsense.
 #[test]
-fn what_no_limiter_holds_is_refused_though_its_checksum_is_right() {
+fn impossible_snapshot_with_valid_checksum_is_refused() {
     let (limiter, clock) = limiter(Gcra::new(Quota::per_minute(6)), Overflow::Spill, 512, START);
     fill(&limiter, &clock, &mut Random(3));
     let snapshot = limiter.snapshot();

@@ -146,7 +146,7 @@ fn a_hash_stands_for_its_key() {
 }
 
 #[test]
-fn text_and_owned_text_are_one_key_and_types_may_differ_from_call_to_call() {
+fn borrowed_and_owned_text_are_one_key() {
     let (limiter, _) = per_minute(1, Overflow::Spill, 1_000);
     assert!(limiter.check("alice").is_allowed());
     assert!(limiter.check(&String::from("alice")).is_denied());
@@ -182,7 +182,7 @@ fn a_peek_says_what_a_check_would_and_leaves_no_trace() {
 }
 
 #[test]
-fn a_key_that_is_reset_owes_nothing_and_the_others_what_they_did() {
+fn reset_clears_one_key_only() {
     for overflow in POLICIES {
         let (limiter, _) = per_minute(4, overflow, 1_000);
         for key in 0..50 {
@@ -296,7 +296,7 @@ fn load_is_the_share_of_slots_that_owe() {
 
 /// The law that sizes are computed by: each admitted unit keeps its key busy for an interval.
 #[test]
-fn live_slots_are_admitted_units_a_second_times_seconds_a_unit() {
+fn live_slots_are_rate_times_interval() {
     let quota = Quota::per_second(1).burst(5);
     let interval = 1.0;
     let clock = ManualClock::new(START);
@@ -418,7 +418,7 @@ mod hashers {
     }
 
     #[test]
-    fn of_two_values_make_two_keys_at_the_ends_of_the_table() {
+    fn two_values_make_two_keys_at_table_ends() {
         for overflow in POLICIES {
             let limiter = hashed(BuildHasherDefault::<Two>::default(), overflow);
             let admitted = |parity: u64| {
@@ -466,7 +466,7 @@ mod time {
 
     /// Given times that lag find what was charged as of later ones.
     #[test]
-    fn a_time_that_lags_is_denied_what_a_later_one_used() {
+    fn lagging_time_is_denied_later_usage() {
         for overflow in POLICIES {
             let (limiter, clock) = per_minute(10, overflow, 100);
             assert!(limiter.check_at("a", 10, START).is_allowed());
@@ -496,7 +496,7 @@ mod time {
     }
 
     #[test]
-    fn nobody_is_locked_out_by_one_time_that_was_far_ahead() {
+    fn far_future_time_locks_out_no_key() {
         for overflow in POLICIES {
             let (limiter, clock) = per_minute(10, overflow, 100);
             for wrong in [Timestamp::MAX, Timestamp::from_secs(4_000_000_000), START + secs(3_600)] {

@@ -162,7 +162,7 @@ fn counts<A: CompactAlgorithm, O: Oracle>(
 }
 
 #[test]
-fn arrival_times_of_several_quotas_are_those_of_one_gcra_in_ticks() {
+fn tiers_share_one_gcra_arrival_time() {
     let (tried, held) = (Cell::new(0_u32), Cell::new(0_u32));
     proptest!(config(256), |(specs in quotas(), start in start(), ops in ops_under())| {
         tried.set(tried.get() + 1);
@@ -197,7 +197,7 @@ proptest! {
 }
 
 #[test]
-fn tiers_that_are_not_named_to_the_builder_fit_if_their_bursts_refill_as_fast() {
+fn undeclared_tiers_with_same_refill_fit() {
     let limiter = limiter(tollgate::Gcra::new(Quota::per_minute(60)), &[]).unwrap();
     for fits in [Quota::per_minute(600), Quota::per_minute(10), Quota::per_second(10).burst(7)] {
         assert!(limiter.tier(&fits).is_ok(), "{fits}");

@@ -130,7 +130,7 @@ fn limiters_with_different_clocks_are_checked_together() {
 
 /// Where half the range of a word is little more than a second.
 #[test]
-fn a_clock_that_steps_back_by_seconds_admits_no_more_at_the_fastest_quota() {
+fn clock_stepping_back_seconds_admits_no_more() {
     let quota = Quota::per_second(1_000_000_000).burst(30_000_000);
     for back_ms in (100..4_000).step_by(7) {
         for overflow in OVERFLOWS {

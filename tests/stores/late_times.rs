@@ -60,7 +60,7 @@ fn given_times_and_the_clock_know_of_each_other() {
 
 /// One call with a nonsense time must not be taken for the latest.
 #[test]
-fn a_time_at_the_end_of_all_times_protects_nobody_from_the_past() {
+fn end_of_time_is_not_taken_for_the_latest_time() {
     for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
         for back in (0..=20 * SEC).step_by(QUARTER) {
             let (limiter, _clock) = of_one_bucket(overflow);

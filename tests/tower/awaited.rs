@@ -80,7 +80,7 @@ fn request(status: &str) -> Request<()> {
 }
 
 #[tokio::test]
-async fn three_pass_and_the_fourth_is_told_when_to_come_back() {
+async fn fourth_request_gets_retry_after() {
     let layer =
         RateLimitLayer::new(far(), ClientIp::peer()).policy("far", QUOTA).fields_on_allowed(true).awaited();
     let service = layer.layer(Inner { ready: false });

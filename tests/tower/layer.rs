@@ -97,7 +97,7 @@ fn header<B>(response: &Response<B>, name: &str) -> Option<String> {
 }
 
 #[test]
-fn a_client_is_refused_at_its_limit_and_told_when_to_come_back() {
+fn client_at_limit_gets_retry_after() {
     let clock = manual();
     let layer = RateLimitLayer::new(limiter(&clock), ClientIp::peer()).policy("per-client", QUOTA);
     for _ in 0..3 {
@@ -198,7 +198,7 @@ fn without_a_policy_a_refusal_still_says_when() {
 }
 
 #[test]
-fn requests_without_a_key_are_denied_or_allowed_or_share_one() {
+fn requests_without_key_follow_missing_policy() {
     let layer = || RateLimitLayer::new(limiter(&manual()), ClientIp::peer());
     let five = |layer: RateLimitLayer<_, ClientIp>| [(); 5].map(|()| status(&layer, Request::new(())));
     assert_eq!(five(layer()), [403; 5]);
@@ -285,7 +285,7 @@ fn a_field_that_is_sent_twice_is_refused_in_any_case() {
 }
 
 #[test]
-fn requests_without_a_key_are_counted_and_told_what_they_lack() {
+fn requests_without_key_are_counted_and_named() {
     fn check<X: Key<Key: Clone>>(key: X, shared: X::Key, detail: &str)
     where
         RateLimiter<tollgate::Compact<Gcra>, ManualClock>: Limit<X::Key>,
@@ -618,7 +618,7 @@ fn clients_are_told_the_quota_that_is_in_force() {
 
 /// Cause: the outer layer, which admitted the request, wrote its numbers over those of the inner one.
 #[test]
-fn an_outer_layer_leaves_the_numbers_of_a_refusal_and_of_less() {
+fn outer_layer_keeps_fields_of_refusal() {
     let layer = |name, quota: Quota, dialect| {
         let limiter = RateLimiter::builder(Gcra::new(quota)).clock(manual()).compact().expect("it fits");
         RateLimitLayer::new(limiter, Global)

@@ -18,7 +18,7 @@ fn admitted(result: Result<Decision, NotReady>) {
 }
 
 #[test]
-fn threads_go_in_the_order_in_which_they_came_and_never_early() {
+fn threads_go_in_order_and_never_early() {
     let build = RateLimiter::builder(Gcra::new(Quota::per_second(200).burst(1)));
     let limiter = build.clock(StdClock::new()).keyed::<String>();
     let first = limiter.wait("alice").block().expect("room");
@@ -48,7 +48,7 @@ fn threads_go_in_the_order_in_which_they_came_and_never_early() {
 }
 
 #[test]
-fn a_thread_is_refused_at_once_when_it_would_be_late() {
+fn thread_that_would_be_late_is_refused_at_once() {
     let limiter = RateLimiter::new(Quota::per_hour(1));
     let charge: Decision = limiter.wait("alice").within(Duration::ZERO).block().expect("room");
     assert_eq!(charge.cost(), 1);
@@ -136,7 +136,7 @@ impl Clock for Counting {
 }
 
 #[test]
-fn a_thread_does_not_spin_while_the_clock_stands_just_before_its_turn() {
+fn thread_does_not_spin_just_before_its_turn() {
     let real = StdClock::new();
     let start = real.now();
     let clock =
@@ -171,7 +171,7 @@ impl Clone for Slow {
 
 /// A key that is being kept has the only room, and nothing says when it will be idle.
 #[test]
-fn a_thread_does_not_spin_where_a_store_without_room_tells_it_to_come_back_at_once() {
+fn thread_does_not_spin_on_full_store() {
     let clock = Counting::default();
     let build = RateLimiter::builder(Gcra::new(Quota::per_hour(5))).clock(clock.clone());
     let limiter = build.max_keys(1, WhenFull::Deny).keyed::<Slow>();

@@ -7,7 +7,7 @@
 //! | [`measure`] | plays traffic to a limiter and counts its errors |
 //! | [`table`] | the rows of the design's table, and their figures |
 
-#![allow(dead_code, reason = "the test and the example are crates of their own and use a part each")]
+#![allow(dead_code, reason = "each program and example uses a part")]
 
 pub(crate) mod measure;
 pub(crate) mod random;

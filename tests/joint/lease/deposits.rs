@@ -136,7 +136,7 @@ fn nothing_is_wanted_at_time_zero() {
 
 /// A time of asking that is yet to come makes no longer life.
 #[test]
-fn what_was_asked_for_in_the_future_was_asked_for_now() {
+fn future_refill_request_counts_as_now() {
     let limiter = deposited(2);
     let ahead = Duration::from_nanos(LIFE - 1);
     assert_eq!(limiter.deposit(Lease::new(100, Duration::MAX), limiter.clock().now() + ahead), 100);

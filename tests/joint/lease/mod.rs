@@ -260,7 +260,7 @@ fn stays_within<A: LeaseAlgorithm>(
 }
 
 #[test]
-fn every_interval_stays_within_the_bound_for_it_and_a_life() {
+fn every_interval_stays_within_bound_plus_lease_life() {
     for kind in LEASABLE {
         // A late time is counted by windows in the window that it belongs to no more.
         let backward = matches!(kind, Kind::Gcra | Kind::Greedy | Kind::Meter);
@@ -280,7 +280,7 @@ fn every_interval_stays_within_the_bound_for_it_and_a_life() {
 }
 
 #[test]
-fn while_no_lease_expires_at_least_as_much_is_admitted_as_by_a_direct_limiter() {
+fn unexpired_leases_admit_as_much_as_direct() {
     for kind in LEASABLE {
         let case = (tight(), checks(0..=(LIFE / 64).cast_signed(), Just(1)), stripes(), max_block());
         let result = TestRunner::new(config(64)).run(&case, |(spec, checks, stripes, max_block)| {
@@ -338,7 +338,7 @@ fn what_holds_nothing_decides_as_a_direct_limiter() {
 }
 
 #[test]
-fn blocks_grow_while_they_are_used_up_and_shrink_when_they_are_not() {
+fn lease_blocks_grow_when_used_and_shrink_when_idle() {
     let limiter = leasing(Fake::new(u64::MAX, 16), 2, 1024);
     for _ in 0..100_000 {
         assert!(limiter.check_on(0, 1, at(START)).is_allowed());

@@ -75,7 +75,7 @@ fn a_limit_here_that_refuses_asks_no_server_and_charges_nothing() {
 }
 
 #[test]
-fn a_shared_limit_that_refuses_is_the_only_one_that_is_charged_nowhere() {
+fn refusal_of_shared_limit_charges_no_other_limit() {
     let clock = clock();
     let (server, blocking) = in_process(&clock);
     let rules = [
@@ -164,7 +164,7 @@ descriptors:
 }
 
 #[test]
-fn what_is_counted_first_is_charged_there_as_far_as_it_is_admitted() {
+fn count_first_charges_all_on_the_server() {
     let clock = clock();
     let (server, _) = in_process(&clock);
     let rules = [rule("a", "requests_per_unit: 5"), rule("near", "requests_per_unit: 2, store: keyed")];

@@ -34,7 +34,7 @@ fn refused_requests_cost_the_share_nothing_without_a_server() {
 }
 
 #[test]
-fn checks_that_do_not_wait_give_back_to_the_share_too() {
+fn checks_without_wait_refund_the_share() {
     let text = two("store: redis, mode: atomic, timeout: 500ms");
     let servers: [Server; 2] =
         [BlockingClient::open(&nowhere()).unwrap().into(), Client::open(&nowhere()).unwrap().into()];
@@ -142,7 +142,7 @@ fn clients_that_hang_up_spend_nothing_of_others() {
 
 /// A rule that is loaded again by a program whose first runtime has ended lives in the present one.
 #[test]
-fn a_reload_outlives_the_runtime_in_which_the_server_was_named() {
+fn reload_outlives_the_runtime_of_its_server() {
     for mode in ["lease", "write-back"] {
         let text = |limit: u32| {
             file(
@@ -183,7 +183,7 @@ fn reloads_of_write_back_ask_before_they_admit() {
 }
 
 #[test]
-fn a_rule_that_admitted_says_what_is_left_after_it_was_given_back() {
+fn refunded_rule_reports_remaining_after_refund() {
     let clock = clock();
     for algorithm in ["fixed-window", "sliding-window", "gcra"] {
         let (server, blocking) = in_process(&clock);

@@ -165,7 +165,7 @@ fn gcra_is_charged_a_burst_after_a_long_partition() {
 }
 
 #[test]
-fn a_post_that_is_sent_again_or_comes_late_charges_nothing_more() {
+fn repeated_or_late_post_charges_nothing() {
     for limit in [Limit::gcra(Quota::per_minute(100)), Limit::fixed_window(Quota::per_minute(100))] {
         let mut steps = Steps::new(limit, 1, 8);
         assert!(steps.check(0, 1, 1) && steps.check(0, 1, 1));

@@ -132,7 +132,7 @@ fn problems_have_their_place_in_each_format() {
 }
 
 #[test]
-fn what_is_none_of_the_formats_is_refused_with_its_place() {
+fn unknown_format_is_refused_with_position() {
     for (text, place) in [
         ("{\"domain\": \"d\",}", "1:16"),
         ("{\"domain\": 'd'}", "1:12"),

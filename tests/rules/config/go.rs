@@ -90,7 +90,7 @@ fn metadata_is_a_map() {
 
 /// To Go's reader these are fractions.
 #[test]
-fn whole_numbers_that_go_has_no_word_for_are_no_texts() {
+fn integers_beyond_go_range_are_not_text() {
     for text in ["9223372036854775808", "-9223372036854775809", "08", "0_9", "0x10000000000000000"] {
         refused(
             &one(&format!("key: a, value: {text}")),

@@ -187,7 +187,7 @@ fn a_limit_of_the_request_comes_before_the_file() {
 /// what is counted of refused requests or was used before the limit was lowered.
 #[cfg(feature = "http")]
 #[test]
-fn the_time_of_the_next_unit_is_told_where_none_is_left() {
+fn exhausted_rule_reports_time_of_next_unit() {
     const KINDS: [&str; 6] = [
         "",
         "algorithm: gcra",

@@ -174,7 +174,7 @@ descriptors:
 }
 
 #[test]
-fn look_at_zero_per_unit_is_over_after_a_refused_hit() {
+fn peek_at_zero_limit_is_over_after_refused_hit() {
     let scene = Scene::counting_first(FIVE);
     let c = [("c", "none")];
     assert_eq!(said(&scene.ask_n(&c, 0), 1), (OK, vec![(OK, 0)]));

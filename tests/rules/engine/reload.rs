@@ -72,7 +72,7 @@ fn a_sketch_goes_on_counting() {
 
 /// A count above the new limit reached into the bits of the window's number, so that a lower limit admitted as much again.
 #[test]
-fn a_sketch_under_a_limit_that_is_lower_than_its_counts() {
+fn sketch_with_limit_below_its_counts() {
     let nanosecond = Duration::from_nanos(1);
     // A sliding window has room again once a quarter of what was used weighs less than the new limit.
     let three_quarters = Duration::from_secs(3_600 + 2_700) + nanosecond;
@@ -107,7 +107,7 @@ fn a_sketch_under_a_limit_that_is_lower_than_its_counts() {
 /// A log had a place for each unit of the old limit, for every key: half a megabyte each of a log of ten. And where nothing holds
 /// as much as the old limit, the new one is all that stays used.
 #[test]
-fn what_is_used_beyond_a_lower_limit_is_cut_to_what_the_store_holds() {
+fn usage_above_lowered_limit_is_cut_to_store_range() {
     const LOG: &str = "algorithm: sliding-log";
     const SLIDING: &str = "algorithm: sliding-window, store: compact";
     let wide = |limit: u32| one(&format!("{{ unit: hour, requests_per_unit: {limit}, store: compact }}"));
@@ -155,7 +155,7 @@ fn an_algorithm_may_change() {
 
 /// What is used beyond a smaller burst is paid first; beyond a lower limit of windows it is gone with its window.
 #[test]
-fn what_is_beyond_a_lower_limit_is_owed_as_the_algorithm_says() {
+fn usage_above_lowered_limit_is_owed_by_algorithm() {
     let scene = Scene::new(&one("{ unit: minute, requests_per_unit: 60 }"));
     assert_eq!(scene.admitted(&X, 60), 60);
     scene.reload(&one("{ unit: minute, requests_per_unit: 60, algorithm: gcra, burst: 5 }"));
@@ -305,7 +305,7 @@ fn rules_without_files_cannot_be_read_again() {
 }
 
 #[test]
-fn a_domain_in_two_files_is_an_error_unless_they_are_merged() {
+fn domain_in_two_files_needs_merging() {
     let of = |name: &str, key: &str| {
         let text = format!(
             "{{ domain: d, descriptors: [ {{ key: {key}, rate_limit: {{ unit: hour, requests_per_unit: 1 }} }} ] }}"

@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn of_different_sizes_the_smallest_says_how_good_the_merged_one_is(
+    fn merged_error_is_bounded_by_smallest_sketch(
         entries in prop::array::uniform3(1_usize..12),
         adds in prop::array::uniform3(adds(30)),
     ) {
@@ -145,7 +145,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn of_equal_counts_the_one_that_has_its_entry_longer_is_first() {
+fn equal_counts_rank_by_entry_age() {
     let mut ours = top_keys(4);
     for key in ["d", "b", "c", "a", "b", "c"] {
         ours.add(key, 1);
@@ -229,7 +229,7 @@ fn a_flood_of_new_keys_pushes_out_no_heavy_one() {
 }
 
 #[test]
-fn one_key_more_than_entries_in_turn_is_the_worst_case() {
+fn worst_case_is_one_key_more_than_entries() {
     const ENTRIES: u64 = 64;
     let (mut ours, mut exact) = (top_keys(64), Exact::new(64));
     for turn in 0..(ENTRIES + 1) * 1_000 {
