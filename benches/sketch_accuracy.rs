@@ -8,7 +8,7 @@
 //! - conservative update, 4 rows of 32-bit counters, only admitted requests counted: `sketch::CountMin`;
 //! - the `Sketch` store: a doorkeeper for who comes once, and counters of seven bits.
 
-#[path = "../tests/accuracy/random.rs"]
+#[path = "../tests/common/accuracy/random.rs"]
 #[allow(dead_code)]
 mod random;
 mod support;

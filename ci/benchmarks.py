@@ -139,7 +139,7 @@ TITLES = {
 
 
 def title_of(scenario, threads):
-    return f"{TITLES.get(scenario, scenario)}, {threads} thread{'' if threads == 1 else 's'}"
+    return f"{TITLES.get(scenario, scenario)} ({threads})"
 
 
 # Charts.
@@ -185,7 +185,7 @@ def chart_files(data):
                 of.setdefault(row["subject"], []).append((int(row["scenario"].removeprefix("denials-")), ns_of(row)))
         if of:
             files["denials.svg"] = charts.chart(
-                "What a check costs, by share of denials", "Lower is better. One thread, 1,000 keys, of which so many have used up their limit.",
+                "What a check costs, by share of denials", "Lower is better. One thread, 1,000 keys, a share of which has used up its limit.",
                 [(subject, sorted(points)) for subject, points in of.items()], "% of checks denied", "nanoseconds a check", y_zero=True)
         flood = peers.get("flood")
         if flood:
@@ -221,46 +221,33 @@ def markdown(head, rows, numbers_from=1):
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
 
 
-def scenario_table(rows):
-    best = best_peer(rows)
-    body = []
-    for row in rows:
-        low, middle, high = row["ns_per_check"][1:4]
-        ratios = [row[name] for name in ("ratio_to_floor", "ratio_to_governor")]
-        to_best = figure(middle / ns_of(best)) if best and is_ours(row["subject"]) else ""
-        name = f"**{row['subject']}**" if is_ours(row["subject"]) else row["subject"]
-        evicted = row["evicted_per_check"] or 0
-        if evicted >= 1e-6:
-            name += f" ({figure(evicted * 100, 2)} % of checks evict)"
-        body.append([name, f"{figure(middle)} ({figure(low)} to {figure(high)})", figure(row["million_checks_per_s"]),
-                     *(figure(ratio and ratio[2]) for ratio in ratios), to_best])
-    best_name = f"of the best peer ({best['subject']})" if best else "of the best peer"
-    return markdown(["", "ns a check (quartiles)", "M checks/s", "of the floor", "of governor", best_name], body)
-
-
 def targets(data):
     """(bench, target) in the order of the benches."""
     return [(bench, target) for bench in BENCHES for target in data.get(bench, {}).get("targets", [])]
 
 
 def targets_section(data, reasons):
-    rows, missed = [], []
-    for bench, target in targets(data):
+    rows, missed = [], {}
+    for _, target in targets(data):
         value = target["value"]
         spread = f" ({figure(value['q1'])} to {figure(value['q3'])})" if "q1" in value else ""
-        holds = "met" if target["holds"] else "**missed**"
-        rows.append([bench, target["target"], figure(value["median"]) + spread, figure(target["bound"]), holds])
+        rows.append([target["target"], figure(value["median"]) + spread, figure(target["bound"]), "met" if target["holds"] else "**missed**"])
         if not target["holds"]:
-            why = reasons.get(target["target"], "no reason is known; see the quartiles and how busy the machine was.")
-            missed.append(f"- *{target['target']}* ({figure(value['median'])} instead of {figure(target['bound'])}): {why}")
-    met = len(rows) - len(missed)
-    text = f"{met} of {len(rows)} are met. Figures are ratios unless they say otherwise; less is better in all of them.\n\n"
-    text += markdown(["bench", "target", "figure (quartiles)", "at most", ""], rows, 2)
-    return text + ("\nMissed, and why:\n\n" + "\n".join(missed) + "\n" if missed else "")
+            why = reasons.get(target["target"], "The reason is not known. See the quartiles, and how busy the machine was.")
+            missed.setdefault(why, []).append(target["target"])
+    met = len(rows) - sum(map(len, missed.values()))
+    text = f"{met} of {len(rows)} are met. A figure is a ratio unless its row gives a unit. Lower is better in every row.\n\n"
+    text += markdown(["target", "figure (quartiles)", "at most", ""], rows)
+    lines = [f"- {'; '.join(f'*{name}*' for name in names)}. {why}" for why, names in missed.items()]
+    return text + ("\nThe missed targets, and why:\n\n" + "\n".join(lines) + "\n" if lines else "")
+
+
+def ours(subject):
+    return subject.removeprefix("tollgate ")
 
 
 def losses(data):
-    """Rows of ours that a peer is better than, worst first: (ratio, words)."""
+    """The words of each row of ours that is worse than the best peer's, with the worst ratio first."""
     found = []
     for (scenario, threads), rows in tables(data["peers"]).items():
         best = best_peer(rows)
@@ -269,7 +256,7 @@ def losses(data):
         for row in rows:
             if is_ours(row["subject"]) and ns_of(row) > ns_of(best):
                 ratio = ns_of(row) / ns_of(best)
-                found.append((ratio, [row["subject"], title_of(scenario, threads), f"{figure(ns_of(row))} ns",
+                found.append((ratio, [ours(row["subject"]), title_of(scenario, threads), f"{figure(ns_of(row))} ns",
                                       f"{best['subject']}, {figure(ns_of(best))} ns", figure(ratio)]))
     for row in (data["peers"].get("flood") or {}).get("rows", []):
         others = [other for other in data["peers"]["flood"]["rows"] if is_peer(other["subject"]) and other["subject"] != "clock alone"]
@@ -277,7 +264,7 @@ def losses(data):
             best = min(others, key=lambda other: other["flooded"]["ns"][p])
             if own > best["flooded"]["ns"][p]:
                 ratio = own / best["flooded"]["ns"][p]
-                found.append((ratio, [row["subject"], f"Honest keys under a flood, {p}", f"{figure(own)} ns",
+                found.append((ratio, [ours(row["subject"]), f"Honest keys under a flood, {p}", f"{figure(own)} ns",
                                       f"{best['subject']}, {figure(best['flooded']['ns'][p])} ns", figure(ratio)]))
     resident = {}
     for row in data["peers"]["resident"]:
@@ -288,7 +275,7 @@ def losses(data):
         for row in rows:
             if best and is_ours(row["subject"]) and row["bytes_per_key"] > best["bytes_per_key"]:
                 ratio = row["bytes_per_key"] / best["bytes_per_key"]
-                found.append((ratio, [row["subject"], f"Memory, {keys:,} keys ({kind})", f"{figure(row['bytes_per_key'])} B a key",
+                found.append((ratio, [ours(row["subject"]), f"Memory, {keys:,} keys ({kind})", f"{figure(row['bytes_per_key'])} B a key",
                                       f"{best['subject']}, {figure(best['bytes_per_key'])} B", figure(ratio)]))
     for bench, other in (("sketches", ("pingora", "fastbloom")), ("policies", ("throttle-net",))):
         scenes = {}
@@ -300,7 +287,7 @@ def losses(data):
                 best = min(theirs, key=lambda peer: peer["median_ns"], default=None)
                 if best and row not in theirs and row["median_ns"] > best["median_ns"]:
                     ratio = row["median_ns"] / best["median_ns"]
-                    found.append((ratio, [row["subject"], f"{bench}: {table}, {threads} thread(s)", f"{figure(row['median_ns'])} ns",
+                    found.append((ratio, [row["subject"], f"{bench}: {table} ({threads})", f"{figure(row['median_ns'])} ns",
                                           f"{best['subject']}, {figure(best['median_ns'])} ns", figure(ratio)]))
     return [words for _, words in sorted(found, key=lambda item: (-item[0], item[1]))]
 
@@ -311,92 +298,13 @@ def noise(data):
     stolen = [row["stolen_share"] for row in rows]
     transfers = [row["line_transfer_ns"][2] for row in rows if row["line_transfer_ns"]]
     at = lambda share: figure(100 * spreads[min(len(spreads) - 1, int(share * len(spreads)))], 2)  # noqa: E731
-    text = (f"Each figure is the median of its rounds. Of {len(rows)} rows, half have quartiles that lie less than {at(0.5)} % of the median apart, "
-            f"nine tenths less than {at(0.9)} %; the widest {at(1.0)} %. The scheduler ran something else for {figure(100 * median(stolen), 2)} % of "
-            f"the time in the middle row and {figure(100 * max(stolen), 2)} % in the worst.")
+    text = (f"Each figure is the median of its rounds. The distance between the quartiles is below {at(0.5)} % of the median in half of the {len(rows)} rows, "
+            f"below {at(0.9)} % in nine tenths of them, and {at(1.0)} % in the widest. The scheduler ran other programs for {figure(100 * median(stolen), 2)} % of "
+            f"the time in the median row and {figure(100 * max(stolen), 2)} % in the worst.")
     if transfers:
-        text += (f" A cache line took from {figure(min(transfers))} to {figure(max(transfers))} ns from one core to the other, by where the host "
-                 "kept the two; all rows in which threads share a line go with it.")
+        text += (f" The transfer of a cache line from one core to the other took {figure(min(transfers))} to {figure(max(transfers))} ns, depending on where the host "
+                 "placed the two. Every row in which threads share a line depends on it.")
     return text + "\n"
-
-
-def flood_table(flood):
-    body = []
-    for row in flood["rows"]:
-        for place in ("without", "flooded"):
-            of = row[place]
-            name = f"**{row['subject']}**" if is_ours(row["subject"]) else row["subject"]
-            body.append([name if place == "without" else "— flooded", *(figure(of["ns"][p]) for p in ("p50", "p99", "p99.9", "p99.99")),
-                         figure(of["max_ns"]), f"{figure(100 * of['denied_share'], 2)} %",
-                         figure(of["flood_million_checks_per_s"]) if place == "flooded" else ""])
-    return markdown(["ns", "p50", "p99", "p99.9", "p99.99", "worst", "wrongly denied", "flood, M/s"], body)
-
-
-def memory_table(resident):
-    return markdown(["", "keys", "bytes a key"],
-                    [[row["subject"], f"{row['keys']:,} ({row['kind']})", figure(row["bytes_per_key"])] for row in resident])
-
-
-def scenes_section(report, of):
-    text, scenes = "", {}
-    for row in report["rows"]:
-        scenes.setdefault((row["table"], row["threads"]), []).append(row)
-    body = []
-    for (table, threads), rows in scenes.items():
-        for row in rows:
-            body.append([f"{table}, {threads} thread{'' if threads == 1 else 's'}", row["subject"],
-                         f"{figure(row['median_ns'])} ({figure(row['q1_ns'])} to {figure(row['q3_ns'])})",
-                         figure(row["ratio"]) if row["subject"] != row["against"] else f"1 ({of})"])
-    return text + markdown(["", "", "ns (quartiles)", "ratio"], body, 2)
-
-
-def turns_table(turns):
-    body = [[f"{row['subject']}, {row['bytes']:,} B, {row['threads']} thread(s)", place, *(figure(row[place][p]) for p in ("p50_ns", "p99_ns", "p99.9_ns", "p99.99_ns"))]
-            for row in turns for place in ("near", "away")]
-    return markdown(["ns, windows of 10 ms", "turn", "p50", "p99", "p99.9", "p99.99"], body, 2)
-
-
-def layer_section(report):
-    return "".join(f"\n{table['title']}:\n\n" + markdown(["", "ns", "ratio"], [[r["layer"], figure(r["ns"]), figure(r["ratio"])] for r in table["rows"]])
-                   for table in report["tables"])
-
-
-def redis_section(report):
-    text = ""
-    for table in report["tables"]:
-        if "a_second" in table:
-            text += f"\n{table['title']}:\n\n" + markdown(["", "checks a second"], [[name, figure(rate)] for name, rate in table["a_second"]])
-        elif "rows" in table and "ns" in table["rows"][0]:
-            text += f"\n{table['title']}:\n\n" + markdown(["", "ns", "ratio"], [[r["check"], figure(r["ns"]), figure(r["ratio"])] for r in table["rows"]])
-        elif "rows" in table:
-            text += f"\n{table['title']}:\n\n" + markdown(["", "p50, µs", "p99", "p99.9", "ratio"], [
-                [r["check"], *(figure(r[p]) for p in ("p50_us", "p99_us", "p999_us", "ratio"))] for r in table["rows"]])
-        else:
-            text += "\nThe server stopped, decided here, µs:\n\n" + markdown(["p50", "p99", "worst"], [[figure(table[p]) for p in ("p50_us", "p99_us", "worst_us")]], 0)
-    return text
-
-
-def rules_section(report):
-    few, many = report["few"], report["many"]
-    text = markdown(["kind of pattern", f"ns, {few:,} rules", f"ns, {many:,} rules", "ratio"],
-                    [[r["kind"], figure(r["few_ns"]), figure(r["many_ns"]), figure(r["ratio"])] for r in report["rows"]])
-    return text + "\n" + markdown(["a whole check", "ns", "ratio"], [[r["kind"], figure(r["ns"]), figure(r["ratio"])] for r in report["checks"]])
-
-
-def accuracy_section(data):
-    text = ""
-    if "accuracy" in data:
-        report = data["accuracy"]
-        scale = "" if report["scale"] == 1 else f" (at 1/{report['scale']} of keys, requests and memory)"
-        text += ("GCRA in compact memory that is too small, wrongly denied % of deserving / wrongly admitted % of abusive requests; A and B are the "
-                 f"traffics of `tests/accuracy/traffic.rs`{scale}. \"Sketch\" is a sketch of arrival times alone.\n\n")
-        cells = {(c["way"], c["traffic"], c["mebibytes"]): c for c in report["cells"]}
-        columns = sorted({(c["traffic"], c["mebibytes"]) for c in report["cells"]})
-        ways = list(dict.fromkeys(c["way"] for c in report["cells"]))
-        short = lambda value: figure(value, 2) if value >= 1e-4 else "0"  # noqa: E731
-        text += markdown(["when full", *(f"{traffic}, {size} MiB" for traffic, size in columns)],
-                         [[way, *(f"{short(cells[way, *c]['denied_percent'])} / {short(cells[way, *c]['admitted_percent'])}" for c in columns)] for way in ways])
-    return text
 
 
 ABOUT = {
@@ -410,68 +318,41 @@ def page(data, reasons, pictures):
     machine, versions = peers["machine"], peers["versions"]
     parts = ["# Benchmarks\n",
              "<!-- Written by ci/benchmarks.py from benches/results: do not edit. -->\n",
-             "Each figure below is from one run, on one machine, of the benches in this repository, next to the peers that people would take instead. "
-             "Ratios are taken within rounds of that run: trust them before the nanoseconds.\n"]
+             "One run on one machine measured all of these figures. The benches of this repository call each peer as its documentation recommends. Each ratio is "
+             "taken within one round of the run, so trust the ratios before the nanoseconds. `benches/results` has every row as JSON; `counts` in `peers.json` "
+             "says what each row measures.\n"]
     if run["quick"]:
-        parts.append("**This was a quick run: few and short rounds. Take it for a trial of the machinery.**\n")
-    priority = run["priority"]
-    parts.append("## Where, and how\n\n" + markdown(["", ""], [
+        parts.append("**This was a quick run, with few and short rounds. It only tests the machinery.**\n")
+    parts.append("## Targets\n\n" + targets_section(data, reasons))
+    parts.append("## Charts\n\n" + "\n".join(f"![{ABOUT[name]}](benches/charts/{name})\n" for name in ABOUT if name in pictures))
+    lost = losses(data)
+    parts.append("## Where we lose\n\nThis table has each of our rows that is slower or larger than the best peer of its scenario, with the worst row first. Some peers do less. "
+                 "pingora-limits counts in fixed memory and never denies. governor never forgets a key by itself. The figure in brackets is the number of threads.\n\n"
+                 + (markdown(["ours", "where", "ours takes", "the best peer", "ratio"], lost, 2) if lost else "No row lost in this run.\n"))
+    parts.append("## Noise\n\n" + noise(data))
+    parts.append("""## Limits of these figures
+
+- The loops are tight, so the processor overlaps the end of one check with the clock reading of the next, in every row. Inside a server a check costs
+  more, and the differences are smaller.
+- Keys are drawn uniformly. Real traffic is skewed. Skew suits every cache, and slows down words that many threads write.
+- Where some checks are denied, the outcome is random, so these rows contain branch mispredictions that regular traffic would not have.
+- Both threads ran on one socket. Nothing here describes two sockets. With more threads than cores, threads take turns.
+- On a virtual machine the host moves the processors, so compare rows of one scenario rather than rows of two.
+- Compact rows have four slots a key unless they say otherwise. The rows "12 B a key" have the least memory that the documentation recommends.
+- Resident memory is measured after the first sight of each key. A table that has just doubled has more slack than one that is about to double.
+""")
+    parts.append("## Machine and commands\n\n" + markdown(["", ""], [
         ["date", run["date"]], ["processor", f"{machine['cpu']}, {machine['cores']} seen"], ["memory", f"{machine['memory_gib']} GiB"],
         ["system", machine["os"]], ["clock source", f"{machine['clocksource']}; limiters read the time-stamp counter through quanta unless their row says otherwise"],
         ["compiler", machine["rustc"]], ["allocator", machine["allocator"]],
         ["hashers", "ahash with random keys (ours, \"+ ahash\"); SipHash (governor's default); each other peer's own"],
-        ["priority", priority], ["load before", machine["load_average"]],
+        ["priority", run["priority"]], ["load before", machine["load_average"]],
         ["versions", ", ".join(f"{name} {version}" for name, version in versions.items() if name != "tollgate")],
     ], 2))
-    parts.append("Commands, in this order, all by `ci/benchmarks.sh" + (" --quick" if run["quick"] else "") + f"`, in {figure(run['seconds'] / 60, 2)} minutes:\n\n```sh\n"
+    parts.append("`ci/benchmarks.sh" + (" --quick" if run["quick"] else "") + f"` ran these commands, in this order, in {figure(run['seconds'] / 60, 2)} minutes:\n\n```sh\n"
                  + "\n".join(run["commands"]) + "\n```\n")
-    parts.append("## Targets\n\n" + targets_section(data, reasons))
-    parts.append("## Charts\n\n" + "\n".join(f"![{ABOUT[name]}](benches/charts/{name})\n" for name in ABOUT if name in pictures))
-    lost = losses(data)
-    parts.append("## Where we lose\n\nEvery row of ours that is slower or larger than the best peer of its table, the worst first. A peer may do less: "
-                 "pingora-limits counts in fixed memory and never denies, governor never forgets a key by itself, and counters of one hash may be wrong.\n\n"
-                 + (markdown(["ours", "where", "ours takes", "the best peer", "ratio"], lost, 2) if lost else "Nowhere in this run.\n"))
-    parts.append("## How noisy\n\n" + noise(data))
-    sections = "## Tables\n\nns a check is wall time × threads / checks of all threads. The floor is a hash, the clock and one exchange in a flat array without keys: " \
-               "no keyed limiter can be below it with single checks. Ratios to the floor and to governor (with ahash; governor's direct limiter where there are no keys) " \
-               "are medians of the rounds' ratios; that to the best peer is of medians.\n"
-    for (scenario, threads), rows in tables(peers).items():
-        sections += f"\n### {title_of(scenario, threads)}\n\n" + scenario_table(rows)
-        out = [f"{item['subject']} (about {figure(item['gigabytes'], 2)} GB)" for item in peers["left_out"] if item["scenario"] == scenario]
-        if out:
-            sections += "\nLeft out, as each would need more than 10 GiB, or more than there was: " + ", ".join(out) + ".\n"
-    parts.append(sections)
-    if peers.get("flood"):
-        parts.append("### Honest keys under a flood of new keys\n\n" + flood_table(peers["flood"]))
-    if peers["resident"]:
-        parts.append("### Resident memory\n\nAfter the first sight of so many keys, each subject in a process of its own.\n\n" + memory_table(peers["resident"]))
-    if "accuracy" in data or "sketch_accuracy" in data:
-        parts.append("### Accuracy by memory\n\n" + accuracy_section(data))
-    if "sketches" in data:
-        parts.append("### Sketches\n\n" + scenes_section(data["sketches"], "what the others are compared with") + "\n" + turns_table(data["sketches"]["turns"]))
-    if "policies" in data:
-        parts.append("### Several limits on one request\n\n" + scenes_section(data["policies"], "what the others are compared with"))
-    if "rules" in data:
-        parts.append("### Rules\n\n" + rules_section(data["rules"]))
-    if "layer" in data:
-        parts.append("### In front of an axum server\n" + layer_section(data["layer"]))
-    if "redis" in data:
-        parts.append("### One limit for many machines\n" + redis_section(data["redis"]))
-    parts.append("### What each row counts\n\n" + markdown(["", ""], [[subject, words] for subject, words in peers["counts"]], 2))
-    parts.append("""## What these figures do not say
-
-- Loops this tight let the processor do the end of one check during the clock reading of the next, for all rows alike. Inside a server a check costs
-  more, and the differences less.
-- Keys are drawn uniformly. Real traffic is skewed: that suits all caches, and hurts words that many threads write.
-- Of mixed denials the outcome is random, so they hold a misprediction that traffic with patterns would not have.
-- Threads on the cores of one socket say nothing about two sockets. Beyond the number of cores threads take turns.
-- On a virtual machine the host moves processors about; compare rows of one table rather than of two.
-- Compact rows have four slots a key unless they say otherwise: room is what they are paid in. The rows "12 B a key" have as little as is ever advised.
-- Resident memory is after the first sight, without the slack of tables that have just doubled, or with it, by the number of keys.
-- These are our benches. They call each peer as its documentation recommends; what each row counts is said above.
-""")
-    parts.append("## How to repeat it\n\n```sh\nci/benchmarks.sh            # all of it, and this page\nci/benchmarks.sh --quick    # a trial\n"
-                 "ci/benchmarks.py --check    # whether this page is what benches/results gives\nci/instructions.sh          # instructions, which no neighbour disturbs\n```\n")
+    parts.append("To repeat it:\n\n```sh\nci/benchmarks.sh            # runs all of it and writes this page\nci/benchmarks.sh --quick    # a short trial\n"
+                 "ci/benchmarks.py --check    # checks that this page is what benches/results gives\nci/instructions.sh          # counts instructions, which a busy neighbour does not change\n```\n")
     return "\n".join(parts)
 
 

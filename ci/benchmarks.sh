@@ -15,7 +15,7 @@ rm -rf "$out" && mkdir -p "$out"
 # A real-time priority keeps other programs off the processors, where it is permitted.
 front='' priority='the usual one'
 if command -v chrt >/dev/null && chrt -f 1 true 2>/dev/null; then
-    front='chrt -f 1' priority='real-time (chrt -f 1), but for the tables by threads, in which threads take turns'
+    front='chrt -f 1' priority='real-time (chrt -f 1), except for the scenarios by threads, whose threads take turns'
 fi
 echo 'building'
 cargo bench --quiet --no-run --all-features --bench peers --bench sketches --bench policies --bench rules --bench layer --bench redis \
@@ -44,7 +44,7 @@ bench sketches sketches
 bench policies policies
 bench rules rules
 bench layer layer
-# Without a redis-server this bench says so, and has no figures.
+# Without a redis-server this bench prints a note and has no figures.
 bench redis redis
 front_now=''
 scale=1

@@ -1,45 +1,69 @@
 #!/usr/bin/env bash
-# Runs the commands of GUARANTEES.md, each once, and says which rows are green: of all rows, or of those named (G12 G40).
-# A row is green if every test, model and statistic that it names was seen to pass, and every fuzz target that it names to end well.
-# Before a release; the gate runs the same tests anyway. Needs what those need: nightly for fuzzing (SECONDS_EACH, 6 by default) and
+# Runs what backs the rows of GUARANTEES.md, each command once, and prints which rows are green: all rows, or those named (G12 G40).
+# --list prints the commands of each row instead, as id <tab> command; tests/docs compares them with tests/evidence.tsv.
+# A row is green if every test, model and statistic of it was seen to pass, and every fuzz target of it to end well.
+# For releases; the gate runs the same tests anyway. Needs what those need: nightly for fuzzing (SECONDS_EACH, 6 by default) and
 # ThreadSanitizer, a redis-server, and the traces. Logs are left in target/guarantees.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+list=0
+[ "${1:-}" != --list ] || { list=1; shift; }
+
+# The commands of all rows that are read, or of each row, after its id. A test's program is the first part of its path.
+commands() { # each
+    awk -F '\t' -v each="$1" '
+        function flush(prefix,   n, i, line) {
+            prefix = each ? id "\t" : ""
+            if (programs != "") print prefix "cargo test --all-features" programs
+            n = split(long_order, order, " ")
+            for (i = 1; i <= n; i++) print prefix "cargo test --release --all-features --test " order[i] " -- --ignored" long[order[i]]
+            if (models) print prefix "ci/loom.sh"
+            if (sanitized) print prefix "ci/tsan.sh -- --include-ignored"
+            if (targets != "") print prefix "ci/fuzz.sh" targets
+            programs = targets = long_order = ""
+            models = sanitized = 0
+            split("", seen); split("", long)
+        }
+        function once(what) { if (what in seen) return 0; seen[what]; return 1 }
+        each && $1 != id { if (NR > 1) flush(); id = $1 }
+        { name = $3; sub(/^.*::/, "", name); program = $3; sub(/(\/|::).*/, "", program) }
+        $2 == "model" || $2 == "lone-model" || $2 == "control" { models = 1 }
+        $2 == "sanitized" { sanitized = 1 }
+        $2 == "fuzz" && once("fuzz " $3) { targets = targets " " $3 }
+        $2 == "test" || $2 == "statistic" {
+            flag = $3 ~ /^src\/bin\// ? " --bin tollgate" : program == "src" ? " --lib" : " --test " program
+            if (once(flag)) programs = programs flag
+        }
+        $2 == "long" && once($3) {
+            if (!(program in long)) long_order = long_order " " program
+            long[program] = long[program] " " name
+        }
+        END { if (NR) flush() }'
+}
+
+rows() { # the evidence of the rows named, or of all
+    awk -F '\t' -v wanted=" $* " '/^G/ && (wanted !~ /[^ ]/ || index(wanted, " " $1 " "))' tests/evidence.tsv
+}
+
+evidence=$(rows "$@")
+[ -n "$evidence" ] || { echo "no such row: $*" >&2; exit 2; }
+if [ "$list" = 1 ]; then
+    commands 1 <<<"$evidence"
+    exit
+fi
+
 logs="${CARGO_TARGET_DIR:-target}/guarantees"
 mkdir -p "$logs"
 rm -f "$logs"/*.log
 export CARGO_TERM_COLOR=never SECONDS_EACH="${SECONDS_EACH:-6}"
 
-# id <tab> names, and id <tab> commands, of the rows that were asked for.
-wanted=" $* "
-names="$logs/names" commands="$logs/commands"
-awk -v wanted="$wanted" -v names="$names" -v commands="$commands" -F ' [|] ' '
-    BEGIN { printf "" > names; printf "" > commands }
-    /^[|] G[0-9]/ {
-        id = substr($1, 3)
-        if (wanted !~ /[^ ]/ || index(wanted, " " id " ")) {
-            kind = ""
-            n = split($4, part, "`")
-            for (i = 1; i <= n; i++) {
-                if (i % 2) {
-                    if (match(part[i], /(test|model|control|statistic)s? $/)) kind = "test"
-                    if (match(part[i], /fuzz $/)) kind = "fuzz"
-                } else { sub(/^.*::/, "", part[i]); print id "\t" kind "\t" part[i] > names }
-            }
-            n = split($5, part, "`")
-            for (i = 2; i <= n; i += 2) print id "\t" part[i] > commands
-        }
-    }' GUARANTEES.md
-[ -s "$names" ] || { echo "no such row: $*" >&2; exit 2; }
-
-# Tests that find no server, or no traces, skip and pass: that would not be green.
-rows=$(awk 'FNR == NR { wanted[$1]; next } ($2 in wanted)' "$names" GUARANTEES.md)
-if grep -qE 'redis_|against_server' <<<"$rows" && ! command -v redis-server >/dev/null; then
-    echo 'no redis-server: rows of this room cannot be checked' >&2
+# Tests that find no server, or no traces, skip and pass, and no row is green by those.
+if grep -qE $'\tredis::|against_server' <<<"$evidence" && ! command -v redis-server >/dev/null; then
+    echo 'there is no redis-server, so the rows about Redis cannot be checked' >&2
     exit 2
 fi
-if grep -q '`traces::' <<<"$rows" && [ ! -d "${TOLLGATE_TRACES:-../shared/traces}" ]; then
-    echo 'no traces: say where they are in TOLLGATE_TRACES' >&2
+if grep -qE $'\t(accuracy|program)::traces::' <<<"$evidence" && [ ! -d "${TOLLGATE_TRACES:-../shared/traces}" ]; then
+    echo 'there are no traces: set TOLLGATE_TRACES to their directory' >&2
     exit 2
 fi
 
@@ -53,26 +77,21 @@ run() { # log, command…
     [ "$code" -eq 0 ] || printf '    failed: %s\n' "$log"
 }
 
-# Test programs, each once and all built together.
-programs=$(cut -f2 "$commands" | grep '^cargo test --all-features' | grep -oE -- '--(lib|test [a-z_]+)' | sort -u)
-if [ -n "$programs" ]; then
-    # shellcheck disable=SC2086
-    run build cargo test --all-features --no-run $programs
-    # shellcheck disable=SC2086
-    run tests cargo test --all-features --no-fail-fast $programs
-fi
 number=0
 while IFS= read -r command; do
     number=$((number + 1))
-    # shellcheck disable=SC2086
-    run "command-$number" $command
-done < <(cut -f2 "$commands" | grep -v '^cargo test --all-features' | grep -v '^ci/fuzz.sh' | sort -u)
-for target in $(awk -F '\t' '$2 == "fuzz" { print $3 }' "$names" | sort -u); do
-    run "fuzz-$target" ci/fuzz.sh "$target"
-done
+    case $command in
+        # One log for each target, since a target prints no name of a test.
+        'ci/fuzz.sh '*) for target in ${command#ci/fuzz.sh }; do run "fuzz-$target" ci/fuzz.sh "$target"; done ;;
+        # shellcheck disable=SC2086
+        'cargo test --all-features '*) run "command-$number" $command --no-fail-fast ;;
+        # shellcheck disable=SC2086
+        *) run "command-$number" $command ;;
+    esac
+done < <(commands 0 <<<"$evidence")
 
-# What became of each function, whatever module it is in: a name that passed in one and failed in another has failed, and one that
-# skipped has not passed.
+# The result of each function, by its name without modules: a name that passed in one place and failed in another has failed, and one
+# that skipped has not passed.
 awk '/^SKIPPED / { name = $2; sub(/^.*::/, "", name); seen[name] = "skipped" }
     /^test .* [.][.][.] / {
         name = $2; sub(/^.*::/, "", name)
@@ -84,18 +103,18 @@ bad=0
 while IFS= read -r id; do
     why=$(awk -F '\t' -v id="$id" -v logs="$logs" '
         FNR == NR { seen[$1] = $2; next }
-        $1 == id && $2 == "test" && seen[$3] != "ok" { print $3 " " (seen[$3] ? seen[$3] : "was not run") }
+        $1 == id && $2 != "fuzz" { name = $3; sub(/^.*::/, "", name); if (seen[name] != "ok") print name " " (seen[name] ? seen[name] : "was not run") }
         $1 == id && $2 == "fuzz" {
             good = 0
             while ((getline line < (logs "/fuzz-" $3 ".log")) > 0) if (line == "exit 0") good = 1
             close(logs "/fuzz-" $3 ".log")
             if (!good) print "fuzz " $3 " failed"
-        }' "$logs/seen" "$names")
+        }' "$logs/seen" - <<<"$evidence")
     if [ -z "$why" ]; then
         printf 'green %s\n' "$id"
     else
         printf 'red   %s: %s\n' "$id" "$(printf '%s' "$why" | paste -sd';')"
         bad=1
     fi
-done < <(cut -f1 "$names" | uniq)
+done < <(cut -f1 <<<"$evidence" | uniq)
 exit "$bad"

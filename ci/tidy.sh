@@ -1,27 +1,27 @@
 #!/usr/bin/env bash
-# What no compiler lint holds: atomics come from the shim, files read in one sitting, nothing names one machine.
+# Rules of the house that no compiler lint checks. src/design.md describes them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bad=0
 complain() { printf '%s\n%s\n' "$1" "$2" >&2; bad=1; }
+# Code without models, exhaustive checks and tests.
+code() { find "${1:-src}" -name '*.rs' ! -path '*/models/*' ! -path '*/exhaustive/*' ! -name models.rs ! -name tests.rs ! -path '*/tests/*' | sort; }
 
-stray=$(grep -rnE '(std|core|loom)::sync::atomic' src --include='*.rs' | grep -v '^src/sync.rs:' || true)
-[ -z "$stray" ] || complain 'Atomics named outside the shim, src/sync.rs:' "$stray"
+stray=$(grep -rnE '(std|core|loom)::sync::atomic' src --include='*.rs' | grep -v '^src/base/sync.rs:' || true)
+[ -z "$stray" ] || complain 'Use the atomics of src/base/sync.rs:' "$stray"
 
 long=$(find src tests benches fuzz/fuzz_targets examples -name '*.rs' -exec wc -l {} + | awk '$2 != "total" && $1 > 700 {print "  " $2 ": " $1}')
-[ -z "$long" ] || complain 'Files above 700 lines:' "$long"
+[ -z "$long" ] || complain 'Files of more than 700 lines:' "$long"
 
 unfinished=$(grep -rnE '\b(todo|unimplemented|dbg)!\(' src tests benches fuzz/fuzz_targets --include='*.rs' || true)
-[ -z "$unfinished" ] || complain 'Unfinished:' "$unfinished"
+[ -z "$unfinished" ] || complain 'Not finished:' "$unfinished"
 
-# An ordering that is not Relaxed, Acquire, Release or AcqRel needs its partner named; the one there is, a fence that pairs
-# with itself, is in the shim.
-seqcst=$(grep -rn 'SeqCst' src --include='*.rs' | grep -vE '/models(/many)?.rs:|^src/sync.rs:' || true)
+# A SeqCst operation has to name its partner. The shim has the only one: a fence that pairs with itself.
+seqcst=$(grep -rn 'SeqCst' src --include='*.rs' | grep -vE '/models(/[a-z_]+)?\.rs:|^src/base/sync.rs:' || true)
 [ -z "$seqcst" ] || complain 'SeqCst outside the models and the shim:' "$seqcst"
 
-# The floors of src/design.md: nothing imports from one above its own. Tests and models may.
-upward=$(find src -name '*.rs' ! -path src/lib.rs ! -path 'src/bin/*' ! -path 'src/exhaustive*' \
-    ! -name 'models.rs' ! -path '*/models/*' ! -name 'tests.rs' | sort | xargs awk '
+# No room imports from a higher floor. Paths by `crate::` and by `super::` count; models and tests do not.
+upward=$(code | grep -vE '^src/(lib.rs|bin/)' | xargs awk '
     FILENAME == "src/design.md" {
         if ($0 ~ /^\| [0-9]+ \|/) {
             split($0, column, "|")
@@ -30,24 +30,60 @@ upward=$(find src -name '*.rs' ! -path src/lib.rs ! -path 'src/bin/*' ! -path 's
         }
         next
     }
+    # The room of a module: the longest prefix of its path that the table names.
+    function room_of(path) {
+        while (!(path in floor) && sub(/\/[^\/]*$/, "", path)) {}
+        return path
+    }
     FNR == 1 {
         tests = 0
-        own = substr(FILENAME, 5)
-        sub(/\.rs$/, "", own)
-        while (!(own in floor) && sub(/\/[^\/]*$/, "", own)) {}
-        if (!(own in floor)) print "  " FILENAME ": no floor"
+        module = substr(FILENAME, 5)
+        sub(/(\/mod)?\.rs$/, "", module)
+        own = room_of(module)
+        depth = split(module, part, "/")
+        if (!(own in floor) && module != "edge") print "  " FILENAME ": no floor"
     }
-    /^mod tests \{/ { tests = 1 }
+    /^(pub(\(crate\))? )?mod [a-z_]+ \{/ { tests = 1 }
     tests || !(own in floor) { next }
     {
         sub(/\/\/.*/, "")
-        while (match($0, /crate::[a-z_]+/)) {
-            other = substr($0, RSTART + 7, RLENGTH - 7)
-            if (other in floor && floor[other] > floor[own]) print "  " FILENAME ":" FNR ": " other
+        while (match($0, /(crate|super)(::[a-z_]+)+/)) {
+            path = substr($0, RSTART, RLENGTH)
             $0 = substr($0, RSTART + RLENGTH)
+            gsub(/::/, "/", path)
+            kept = depth
+            while (sub(/^super\/?/, "", path)) kept--
+            target = ""
+            if (sub(/^crate\//, "", path)) target = path
+            else { for (i = 1; i <= kept; i++) target = target part[i] "/"; target = target path }
+            target = room_of(target)
+            if (target in floor && floor[target] > floor[own]) print "  " FILENAME ":" FNR ": " target
         }
     }' src/design.md)
-[ -z "$upward" ] || complain 'Imports from a floor above (src/design.md):' "$upward"
+[ -z "$upward" ] || complain 'Imports from a higher floor (src/design.md has the floors):' "$upward"
+
+features=$(grep -rnE 'feature *= *"' src --include='*.rs' | grep -vE '^src/(lib.rs|edge/|bin/)|feature *= *"(std|tokio)"' || true)
+[ -z "$features" ] || complain 'Below src/edge only the features std and tokio may be named:' "$features"
+
+layout=$(find src -name '*.rs' | while read -r file; do [ ! -d "${file%.rs}" ] || echo "  $file"; done)
+[ -z "$layout" ] || complain 'A module with files of its own is x/mod.rs:' "$layout"
+
+# One name for one thing. A name that three types or more have is a name that says nothing.
+MOST_SHARED_NAMES=12
+shared=$(code | xargs grep -hoE '^ *(pub(\([a-z:_ ]+\))? )?(struct|enum|union|trait) [A-Z][A-Za-z0-9]*' \
+    | awk '{ count[$NF]++ } END { for (name in count) if (count[name] > 2) print "  " name ": " count[name] }' | sort)
+[ "$(grep -c . <<<"$shared")" -le "$MOST_SHARED_NAMES" ] \
+    || complain "More than $MOST_SHARED_NAMES names are those of three types or more:" "$shared"
+
+# Names that were replaced; the glossary in src/design.md has the new ones.
+RETIRED='Verb|Narrow|Narrowed|Carries'
+retired=$(grep -rnwE "$RETIRED" src tests benches fuzz/fuzz_targets examples --include='*.rs' || true)
+[ -z "$retired" ] || complain 'Retired names (src/design.md has the glossary):' "$retired"
+
+MOST_PROGRAMS=18
+programs=$(find tests -maxdepth 1 -name '*.rs'; find tests -mindepth 2 -maxdepth 2 -name main.rs)
+[ "$(grep -c . <<<"$programs")" -le "$MOST_PROGRAMS" ] \
+    || complain "More than $MOST_PROGRAMS test programs; tests/README.md says where a test goes:" "$programs"
 
 [ "$bad" -eq 0 ] && echo 'tidy'
 exit "$bad"

@@ -3,7 +3,7 @@
 //! Each line is one run of two minutes of traffic, the second of which counts. `cargo run --release --example accuracy -- 16` has a
 //! sixteenth of all: keys, requests and memory. `--json FILE` before the numbers writes them as JSON too.
 
-#[path = "../tests/accuracy/mod.rs"]
+#[path = "../tests/common/accuracy/mod.rs"]
 mod accuracy;
 
 use accuracy::measure::{Charged, play};

@@ -179,40 +179,11 @@ extern crate alloc;
 pub mod cli;
 
 mod algorithm;
-mod check_time;
-mod clock;
-mod decision;
-#[cfg(all(test, not(tollgate_loom)))]
-mod exhaustive;
-#[cfg(any(feature = "cli", feature = "tower"))]
-mod forwarded;
-#[cfg(feature = "http")]
-pub mod http;
-#[cfg(feature = "std")]
-mod lease;
+mod base;
+mod edge;
 mod limiter;
-mod memory;
-mod policy;
-mod quota;
-#[cfg(feature = "redis")]
-pub mod redis;
-#[cfg(all(test, tollgate_loom, not(feature = "redis")))]
-#[path = "redis/modelled.rs"]
-mod redis;
-#[cfg(feature = "rules")]
-pub mod rules;
 pub mod sketch;
-#[cfg(any(feature = "cli", feature = "redis"))]
-mod splitmix;
 mod store;
-mod sync;
-#[cfg(feature = "std")]
-pub mod telemetry;
-#[cfg(feature = "tower")]
-pub mod tower;
-#[cfg(feature = "std")]
-mod wait;
-mod word;
 
 /// Guides: what to choose, and why.
 pub mod guide {
@@ -291,26 +262,36 @@ pub use algorithm::{
     Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, MinimumSpacing,
     SlidingLog, SlidingWindow, SubWindow, TokenBucket, WindowAlgorithm,
 };
-pub use clock::{Clock, ManualClock, Timestamp};
+pub use base::clock::{Clock, ManualClock, Timestamp};
 #[cfg(feature = "std")]
-pub use clock::{CoarseClock, QuantaClock, StdClock};
-pub use decision::{Decision, Denied, Outcome};
+pub use base::clock::{CoarseClock, QuantaClock, StdClock};
+pub use base::decision::{Decision, Denied, Outcome};
+pub use base::quota::{Quota, QuotaError};
+#[cfg(feature = "http")]
+pub use edge::http;
+#[cfg(feature = "redis")]
+pub use edge::redis;
+#[cfg(feature = "rules")]
+pub use edge::rules;
 #[cfg(feature = "std")]
-pub use lease::{Lease, LeaseAlgorithm, LeaseRequest, LeaseSource, Leases, Striped};
-pub use limiter::{Builder, RateLimiter};
-pub use policy::{
+pub use edge::telemetry;
+#[cfg(feature = "tower")]
+pub use edge::tower;
+pub use limiter::joint::{
     JointDecision, Limits, On, check_all, check_all_at, peek_all, peek_all_at, refund_all, refund_all_at,
 };
-pub use quota::{Quota, QuotaError};
+#[cfg(feature = "std")]
+pub use limiter::striped::{Lease, LeaseAlgorithm, LeaseRequest, LeaseSource, Leases, Striped};
+#[cfg(feature = "std")]
+pub use limiter::wait::{Jitter, NotReady, Wait};
+#[cfg(feature = "tokio")]
+pub use limiter::wait::{TokioClock, UntilReady};
+pub use limiter::{Builder, RateLimiter};
 #[cfg(feature = "std")]
 pub use store::{Adjustable, Carry, Keyed, Lookup, Saturation, Sketch, WhenFull};
 pub use store::{
     Capacity, CapacityError, Compact, Direct, Gauges, HashedStore, Overflow, SnapshotError, Tier,
 };
-#[cfg(feature = "std")]
-pub use wait::{Jitter, NotReady, Wait};
-#[cfg(feature = "tokio")]
-pub use wait::{TokioClock, UntilReady};
 
 /// The README's examples, as tests: whole programs without hidden lines, which GitHub would show, and so only with the features that they use.
 #[cfg(all(doctest, feature = "redis", feature = "tower", feature = "watch"))]

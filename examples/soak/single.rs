@@ -6,7 +6,7 @@ use super::{Found, Round, ensure};
 use crate::common::compact::{COMPACT, Layout, compact_of};
 use crate::common::kinds::Kind;
 use crate::common::lease::LEASABLE;
-use crate::common::ledger::{self, Verb};
+use crate::common::ledger::{self, Operation};
 use crate::common::oracle::{Oracle, Spec, Verdict};
 use crate::common::sketch::{WINDOWS, reach, sketch_of};
 use crate::common::steps::{Op, within_reach};
@@ -322,11 +322,11 @@ fn refunded(round: &mut Round<'_>) {
         .map(|_| {
             let op = draw::op(&mut round.random, keys, !is_keyed);
             let verb = match round.random.below(8) {
-                0..3 => Verb::Check,
-                3 => Verb::Force,
-                4 => Verb::Take,
-                5 => Verb::RefundLast(draw::between(&mut round.random, 1, 16)),
-                _ => Verb::Refund(round.random.next(), draw::between(&mut round.random, 1, 16)),
+                0..3 => Operation::Check,
+                3 => Operation::Force,
+                4 => Operation::Take,
+                5 => Operation::RefundLast(draw::between(&mut round.random, 1, 16)),
+                _ => Operation::Refund(round.random.next(), draw::between(&mut round.random, 1, 16)),
             };
             (op, verb)
         })

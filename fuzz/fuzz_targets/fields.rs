@@ -6,7 +6,7 @@
 #[path = "../../tests/common/fuzzing.rs"]
 mod common;
 #[allow(dead_code, reason = "the tests use more of it")]
-#[path = "../../tests/http_fields/reader.rs"]
+#[path = "../../tests/http/reader.rs"]
 mod reader;
 
 use arbitrary::Unstructured;

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-#[path = "../../tests/rules_matching/naive.rs"]
+#[path = "../../tests/rules/matching/naive.rs"]
 mod naive;
 
 use arbitrary::{Arbitrary, Result, Unstructured};

@@ -3,7 +3,7 @@
 
 #![no_main]
 
-#[path = "../../tests/top_keys/bounds.rs"]
+#[path = "../../tests/sketches/top_keys/bounds.rs"]
 mod bounds;
 
 use arbitrary::Arbitrary;

@@ -11,20 +11,20 @@ use arbitrary::Unstructured;
 use common::Case;
 use common::compact::compact;
 use common::kinds::Kind;
-use common::ledger::{Verb, never_mints};
+use common::ledger::{Operation, never_mints};
 use common::oracle::Verdict;
 use common::steps::{Op, within_reach};
 use common::subjects::direct;
 use libfuzzer_sys::{Corpus, fuzz_target};
 use std::time::Duration;
 
-fn verb(bytes: &mut Unstructured<'_>) -> arbitrary::Result<Verb> {
+fn verb(bytes: &mut Unstructured<'_>) -> arbitrary::Result<Operation> {
     Ok(match bytes.int_in_range(0..=7)? {
-        0..=2 => Verb::Check,
-        3 => Verb::Force,
-        4 => Verb::Take,
-        5 => Verb::RefundLast(bytes.int_in_range(1..=16)?),
-        _ => Verb::Refund(bytes.arbitrary::<u8>()?.into(), bytes.int_in_range(1..=16)?),
+        0..=2 => Operation::Check,
+        3 => Operation::Force,
+        4 => Operation::Take,
+        5 => Operation::RefundLast(bytes.int_in_range(1..=16)?),
+        _ => Operation::Refund(bytes.arbitrary::<u8>()?.into(), bytes.int_in_range(1..=16)?),
     })
 }
 
@@ -73,7 +73,7 @@ fn play(bytes: &mut Unstructured<'_>, case: &Case) -> arbitrary::Result<Corpus> 
     if matches!(kind, Kind::Interval | Kind::FirstUse) {
         return Ok(Corpus::Reject);
     }
-    let ops: Vec<(Op, Verb)> = ops.iter().map(|op| Ok((*op, verb(bytes)?))).collect::<Result<_, _>>()?;
+    let ops: Vec<(Op, Operation)> = ops.iter().map(|op| Ok((*op, verb(bytes)?))).collect::<Result<_, _>>()?;
     // Not at time zero, whose word in fractions is put off by one.
     let start = (*start).max(1);
     if let Some(limiter) = direct(*kind, *spec) {

@@ -23,9 +23,9 @@
 
 use super::Split;
 use super::step::{GivenBack, Raise, Step};
-use crate::clock::saturating_nanos;
-use crate::decision::{Decision, Facts, Outcome};
-use crate::quota::{Quota, Reason};
+use crate::base::clock::saturating_nanos;
+use crate::base::decision::{Decision, Facts, Outcome};
+use crate::base::quota::{Quota, Reason};
 
 /// Bits of the lap: the parity picks the anchor, the rest keeps a stalled thread's exchange from succeeding.
 const LAP_BITS: u32 = 16;

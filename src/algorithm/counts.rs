@@ -22,8 +22,8 @@
 
 use super::Split;
 use super::step::{GivenBack, Raise, Step};
-use crate::decision::Decision;
-use crate::quota::{Quota, Reason};
+use crate::base::decision::Decision;
+use crate::base::quota::{Quota, Reason};
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Counts {

@@ -2,11 +2,11 @@
 
 use super::Algorithm;
 use super::batch::Batch;
-use super::narrow::{Narrowed, WindowWord};
 use super::step::{GivenBack, Step, Stepper};
-use crate::decision::Decision;
-use crate::quota::{Quota, QuotaError, Reason};
-use crate::sync::AtomicU64;
+use crate::algorithm::compact::{IntoCompact, WindowWord};
+use crate::base::decision::Decision;
+use crate::base::quota::{Quota, QuotaError, Reason};
+use crate::base::sync::AtomicU64;
 
 /// Fixed windows: `limit` units in each window of `period`; the burst is ignored.
 ///
@@ -123,8 +123,8 @@ impl Stepper for FixedWindow {
     }
 }
 
-impl Narrowed for FixedWindow {
-    type Narrow = WindowWord;
+impl IntoCompact for FixedWindow {
+    type CompactState = WindowWord;
 
     fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<WindowWord, QuotaError> {
         match self.batch.aligned_quota() {

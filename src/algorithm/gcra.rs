@@ -2,7 +2,7 @@
 
 use super::Algorithm;
 use super::pace::{Pace, Paced};
-use crate::quota::{Quota, QuotaError};
+use crate::base::quota::{Quota, QuotaError};
 
 /// The generic cell rate algorithm, GCRA(T, τ), in its virtual scheduling form: the default.
 ///

@@ -2,7 +2,7 @@
 
 use super::Algorithm;
 use super::pace::{Pace, Paced};
-use crate::quota::{Quota, QuotaError};
+use crate::base::quota::{Quota, QuotaError};
 
 /// The leaky bucket as a meter: each unit is poured into a bucket of `burst` units that drains at
 /// `limit / period`; what would overflow is refused.

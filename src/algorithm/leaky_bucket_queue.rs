@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use super::Algorithm;
 use super::pace::{Pace, Paced};
-use crate::clock::saturating_nanos;
-use crate::quota::{Quota, QuotaError};
+use crate::base::clock::saturating_nanos;
+use crate::base::quota::{Quota, QuotaError};
 
 /// The leaky bucket as a queue: units leave one each `T = period / limit`, and a request is told when it may go.
 ///

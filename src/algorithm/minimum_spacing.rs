@@ -4,12 +4,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::Algorithm;
-use super::narrow::ticks::{Interval, Rate};
-use super::narrow::{Narrowed, TatKind, TatWord};
 use super::step::{DEAD, GivenBack, Step, Stepper};
-use crate::clock::saturating_nanos;
-use crate::decision::{Decision, Facts, Outcome};
-use crate::quota::{Quota, QuotaError, Reason};
+use crate::algorithm::compact::ticks::{Interval, Rate};
+use crate::algorithm::compact::{IntoCompact, TatKind, TatWord};
+use crate::base::clock::saturating_nanos;
+use crate::base::decision::{Decision, Facts, Outcome};
+use crate::base::quota::{Quota, QuotaError, Reason};
 
 /// Minimum spacing: at least so long between two admissions, whatever they cost.
 ///
@@ -166,8 +166,8 @@ impl MinimumSpacing {
     }
 }
 
-impl Narrowed for MinimumSpacing {
-    type Narrow = TatWord;
+impl IntoCompact for MinimumSpacing {
+    type CompactState = TatWord;
 
     fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
         let tiers: Result<Vec<_>, _> = tiers.iter().map(|&quota| Self::from(quota).rate()).collect();

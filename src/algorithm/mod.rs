@@ -11,13 +11,13 @@
 //! `narrow` has the forms of some of them that fit forty bits, for the compact store.
 
 mod batch;
+pub(crate) mod compact;
 mod counts;
 mod fixed_window;
 mod gcra;
 mod leaky_bucket_meter;
 mod leaky_bucket_queue;
 mod minimum_spacing;
-pub(crate) mod narrow;
 mod pace;
 mod sliding_log;
 mod sliding_window;
@@ -27,17 +27,17 @@ mod token_bucket;
 
 use core::fmt::Debug;
 
+pub use self::compact::{CompactAlgorithm, WindowAlgorithm};
 pub use self::fixed_window::FixedWindow;
 pub use self::gcra::Gcra;
 pub use self::leaky_bucket_meter::LeakyBucketMeter;
 pub use self::leaky_bucket_queue::LeakyBucketQueue;
 pub use self::minimum_spacing::MinimumSpacing;
-pub use self::narrow::{CompactAlgorithm, WindowAlgorithm};
 pub use self::sliding_log::SlidingLog;
 pub use self::sliding_window::SlidingWindow;
 pub use self::sub_window::SubWindow;
 pub use self::token_bucket::TokenBucket;
-use crate::quota::{Quota, QuotaError, Reason};
+use crate::base::quota::{Quota, QuotaError, Reason};
 
 /// An algorithm: a quota, and how it is kept. Sealed.
 ///

@@ -19,11 +19,11 @@
 //!
 //! Zero means "never used". A TAT that would be 0 or [`DEAD`] is moved up to 1, against the client.
 
-use super::narrow::ticks::{Interval, Rate};
-use super::narrow::{Narrowed, TatKind, TatWord};
 use super::step::{DEAD, GivenBack, Step, Stepper};
-use crate::decision::{Decision, Facts, Outcome};
-use crate::quota::{Quota, QuotaError, Reason};
+use crate::algorithm::compact::ticks::{Interval, Rate};
+use crate::algorithm::compact::{IntoCompact, TatKind, TatWord};
+use crate::base::decision::{Decision, Facts, Outcome};
+use crate::base::quota::{Quota, QuotaError, Reason};
 
 /// An emission interval and a burst, in ticks.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -88,8 +88,8 @@ impl<P: Paced> Stepper for P {
     }
 }
 
-impl<P: Paced> Narrowed for P {
-    type Narrow = TatWord;
+impl<P: Paced> IntoCompact for P {
+    type CompactState = TatWord;
 
     fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
         let kind = if P::QUEUED { TatKind::Queue } else { TatKind::Meter };

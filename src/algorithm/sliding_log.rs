@@ -22,9 +22,9 @@
 
 use super::Algorithm;
 use super::step::{Fill, Raise, Step, Stepper};
-use crate::decision::{Decision, Facts, Outcome};
-use crate::quota::{Quota, QuotaError, Reason};
-use crate::sync::AtomicU64;
+use crate::base::decision::{Decision, Facts, Outcome};
+use crate::base::quota::{Quota, QuotaError, Reason};
+use crate::base::sync::AtomicU64;
 use alloc::boxed::Box;
 
 /// The sliding-window log: remembers the times of the last `limit` units, and so decides exactly that no interval

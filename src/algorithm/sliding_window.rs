@@ -2,11 +2,11 @@
 
 use super::Algorithm;
 use super::counts::{Counts, View};
-use super::narrow::{Narrowed, SlidingWord};
 use super::step::{GivenBack, Step, Stepper};
-use crate::decision::{Decision, Facts, Outcome};
-use crate::quota::{Quota, QuotaError};
-use crate::sync::AtomicU64;
+use crate::algorithm::compact::{IntoCompact, SlidingWord};
+use crate::base::decision::{Decision, Facts, Outcome};
+use crate::base::quota::{Quota, QuotaError};
+use crate::base::sync::AtomicU64;
 
 /// The sliding-window counter: estimates the last period's count from two aligned windows, the previous one
 /// weighted by the share of it that the sliding window still overlaps. The burst is ignored.
@@ -173,8 +173,8 @@ impl Stepper for SlidingWindow {
     }
 }
 
-impl Narrowed for SlidingWindow {
-    type Narrow = SlidingWord;
+impl IntoCompact for SlidingWindow {
+    type CompactState = SlidingWord;
 
     fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<SlidingWord, QuotaError> {
         let period = core::time::Duration::from_nanos(self.counts.window_ns);

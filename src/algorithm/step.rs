@@ -16,8 +16,8 @@
 //! Two values of the head are the store's: 0 is a key that was never seen, [`DEAD`] a node being unlinked.
 //! Algorithms never produce them.
 
-use crate::decision::Decision;
-use crate::sync::AtomicU64;
+use crate::base::decision::Decision;
+use crate::base::sync::AtomicU64;
 use alloc::boxed::Box;
 
 /// The head of a node that is being unlinked; no charge can land on it.

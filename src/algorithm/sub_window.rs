@@ -3,9 +3,9 @@
 use super::Algorithm;
 use super::counts::{Counts, View};
 use super::step::{GivenBack, Step, Stepper};
-use crate::decision::{Decision, Facts, Outcome};
-use crate::quota::{Quota, QuotaError, Reason};
-use crate::sync::AtomicU64;
+use crate::base::decision::{Decision, Facts, Outcome};
+use crate::base::quota::{Quota, QuotaError, Reason};
+use crate::base::sync::AtomicU64;
 use alloc::boxed::Box;
 
 /// The sub-window counter: the period is cut into `parts` aligned sub-windows, each with a count, and `limit` units

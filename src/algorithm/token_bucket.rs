@@ -2,13 +2,13 @@
 
 use super::Algorithm;
 use super::batch::Batch;
-use super::narrow::{Narrowed, TatKind, TatWord};
 use super::pace::Pace;
 use super::step::{GivenBack, Step, Stepper};
-use crate::clock::Timestamp;
-use crate::decision::Decision;
-use crate::quota::{Quota, QuotaError, Reason};
-use crate::sync::AtomicU64;
+use crate::algorithm::compact::{IntoCompact, TatKind, TatWord};
+use crate::base::clock::Timestamp;
+use crate::base::decision::Decision;
+use crate::base::quota::{Quota, QuotaError, Reason};
+use crate::base::sync::AtomicU64;
 
 /// The token bucket: holds `burst` tokens, is refilled with `limit` tokens each period, and admits a request if it
 /// holds the tokens that the request costs. A bucket starts full.
@@ -214,8 +214,8 @@ impl Stepper for TokenBucket {
     }
 }
 
-impl Narrowed for TokenBucket {
-    type Narrow = TatWord;
+impl IntoCompact for TokenBucket {
+    type CompactState = TatWord;
 
     fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
         match &self.refill {

@@ -13,7 +13,7 @@ use super::stores::{
     CompactFigures, CompactGates, Differences, Figures, Gates, KeyedGates, Refusal, SketchFigures,
     SketchGates, fits_sketch,
 };
-use crate::quota::Reason;
+use crate::base::quota::Reason;
 use crate::{Algorithm, CompactAlgorithm, Quota, QuotaError, Timestamp, WindowAlgorithm};
 
 /// Between two looks at the progress bar and at the store.

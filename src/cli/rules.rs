@@ -13,7 +13,7 @@ use super::human;
 use super::input::row::printable;
 use super::report;
 use super::storage::Memory;
-use crate::rules::{Config, Domain, Limit, Problem, Rule, Shared, Store};
+use crate::edge::rules::{Config, Domain, Limit, Problem, Rule, Shared, Store};
 
 /// `tollgate rules`.
 #[derive(Subcommand, Debug)]

@@ -10,8 +10,8 @@ pub(super) use self::sketch::{SketchGates, fits_sketch};
 use super::algorithms::Kind;
 use super::input::Record;
 use super::storage;
-use crate::store::verb::{ManyKeys, Store};
-use crate::sync::AtomicU64;
+use crate::base::sync::AtomicU64;
+use crate::store::op::{ManyKeys, Store};
 use crate::{
     Algorithm, Compact, CompactAlgorithm, Decision, HashedStore, Keyed, ManualClock, Quota, QuotaError,
     RateLimiter, Timestamp, check_all_at,

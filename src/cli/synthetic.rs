@@ -10,7 +10,7 @@
 //! | `stuck-retrying` | 16,000 | from 11:00, a hundred tries in thirty seconds, then a minute's rest |
 
 use super::input::{Record, Trace};
-use crate::splitmix::SplitMix64;
+use crate::edge::splitmix::SplitMix64;
 
 const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3_600 * SECOND;

@@ -2,10 +2,10 @@
 
 use super::RateLimiter;
 use crate::algorithm::Algorithm;
-use crate::clock::{Clock, Timestamp};
-use crate::decision::Decision;
-use crate::quota::{Quota, QuotaError};
-use crate::store::{Adjustable, Carry, Direct, ManyKeys, Rebuild, Store, Verb};
+use crate::base::clock::{Clock, Timestamp};
+use crate::base::decision::Decision;
+use crate::base::quota::{Quota, QuotaError};
+use crate::store::{Adjustable, Carry, Direct, ManyKeys, Operation, Rebuild, Store};
 
 impl<S: Rebuild, C> RateLimiter<S, C> {
     /// This limiter, able to take another quota while it is in use ([`RateLimiter::set_quota`]).
@@ -81,7 +81,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Adjustable<S>, C> {
     where
         Adjustable<S>: Store<Q>,
     {
-        self.act(key, Verb::Check, self.now(), cost)
+        self.act(key, Operation::Check, self.now(), cost)
     }
 
     /// Checks `cost` units for `key` at a time that the caller says.
@@ -91,7 +91,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Adjustable<S>, C> {
     where
         Adjustable<S>: Store<Q>,
     {
-        self.act(key, Verb::Check, self.given(now), cost)
+        self.act(key, Operation::Check, self.given(now), cost)
     }
 
     /// Whether [`RateLimiter::check`] would be allowed now, and how things stand, without charging.
@@ -134,14 +134,14 @@ impl<A: Algorithm, C: Clock> RateLimiter<Adjustable<Direct<A>>, C> {
     #[inline]
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_n(&self, cost: u64) -> Decision {
-        self.act(&(), Verb::Check, self.now(), cost)
+        self.act(&(), Operation::Check, self.now(), cost)
     }
 
     /// Checks `cost` units at a time that the caller says.
     #[inline]
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_at(&self, cost: u64, now: Timestamp) -> Decision {
-        self.act(&(), Verb::Check, self.given(now), cost)
+        self.act(&(), Operation::Check, self.given(now), cost)
     }
 
     /// Whether [`RateLimiter::check`] would be allowed now, and how things stand, without charging.

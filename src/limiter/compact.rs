@@ -5,10 +5,10 @@ use core::hash::{BuildHasher, Hash};
 
 use super::RateLimiter;
 use crate::algorithm::CompactAlgorithm;
-use crate::check_time::CheckTime;
-use crate::clock::{Clock, Timestamp};
-use crate::decision::Decision;
-use crate::quota::{Quota, QuotaError};
+use crate::base::check_time::CheckTime;
+use crate::base::clock::{Clock, Timestamp};
+use crate::base::decision::Decision;
+use crate::base::quota::{Quota, QuotaError};
 use crate::store::{ByHash, Compact, Gauges, SnapshotError, Tier};
 
 impl<A, H, C> RateLimiter<Compact<A, H>, C>

@@ -2,8 +2,8 @@
 
 use super::RateLimiter;
 use crate::algorithm::Algorithm;
-use crate::clock::{Clock, Timestamp};
-use crate::decision::Decision;
+use crate::base::clock::{Clock, Timestamp};
+use crate::base::decision::Decision;
 use crate::store::Direct;
 use alloc::vec::Vec;
 

@@ -4,9 +4,9 @@ use alloc::vec::Vec;
 use core::hash::Hash;
 
 use super::RateLimiter;
-use crate::check_time::CheckTime;
-use crate::clock::{Clock, Timestamp};
-use crate::decision::Decision;
+use crate::base::check_time::CheckTime;
+use crate::base::clock::{Clock, Timestamp};
+use crate::base::decision::Decision;
 use crate::store::HashedStore;
 
 /// Keys are of any type that hashes, and may differ from call to call; equal hashes are equal keys. `&str` and

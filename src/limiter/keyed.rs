@@ -4,8 +4,8 @@ use std::hash::{BuildHasher, Hash};
 
 use super::RateLimiter;
 use crate::algorithm::Algorithm;
-use crate::clock::{Clock, Timestamp};
-use crate::decision::Decision;
+use crate::base::clock::{Clock, Timestamp};
+use crate::base::decision::Decision;
 use crate::store::{Keyed, Lookup};
 
 /// Keys are borrowed: a limiter over `String` is asked with `&str`, and copies a key only at first sight.

@@ -6,15 +6,16 @@ mod builder;
 mod compact;
 mod direct;
 mod hashed;
+pub(crate) mod joint;
 #[cfg(feature = "std")]
 mod keyed;
 #[cfg(feature = "std")]
 mod sketch;
 #[cfg(feature = "std")]
-mod striped;
+pub(crate) mod striped;
 mod verbs;
 #[cfg(feature = "std")]
-mod waiting;
+pub(crate) mod wait;
 
 use core::fmt;
 #[cfg(feature = "std")]
@@ -24,14 +25,14 @@ pub use self::builder::Builder;
 use crate::algorithm::Algorithm;
 #[cfg(feature = "std")]
 use crate::algorithm::Gcra;
-use crate::clock::{Clock, QuantaClock};
+use crate::base::clock::{Clock, QuantaClock};
 #[cfg(feature = "std")]
-use crate::quota::{Quota, QuotaError};
+use crate::base::quota::{Quota, QuotaError};
+#[cfg(feature = "std")]
+use crate::limiter::wait::Lines;
 use crate::store::Compact;
 #[cfg(feature = "std")]
 use crate::store::{Direct, Keyed};
-#[cfg(feature = "std")]
-use crate::wait::Lines;
 
 /// A rate limiter: decides, for each request, whether it may go now.
 ///

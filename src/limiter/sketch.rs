@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 
 use super::RateLimiter;
 use crate::algorithm::WindowAlgorithm;
-use crate::clock::{Clock, Timestamp};
+use crate::base::clock::{Clock, Timestamp};
 use crate::store::{Saturation, Sketch};
 
 impl<A, H, C> RateLimiter<Sketch<A, H>, C>

@@ -4,10 +4,10 @@ use core::time::Duration;
 
 use super::RateLimiter;
 use crate::algorithm::Algorithm;
-use crate::check_time::CheckTime;
-use crate::clock::{Clock, Timestamp, saturating_nanos};
-use crate::decision::Decision;
-use crate::store::{Direct, ManyKeys, Store, Verb};
+use crate::base::check_time::CheckTime;
+use crate::base::clock::{Clock, Timestamp, saturating_nanos};
+use crate::base::decision::Decision;
+use crate::store::{Direct, ManyKeys, Operation, Store};
 
 /// For every store, by what it is asked.
 impl<S, C: Clock> RateLimiter<S, C> {
@@ -21,7 +21,7 @@ impl<S, C: Clock> RateLimiter<S, C> {
         CheckTime::given(now)
     }
 
-    pub(super) fn act<Q: ?Sized>(&self, key: &Q, verb: Verb, when: CheckTime, cost: u64) -> Decision
+    pub(super) fn act<Q: ?Sized>(&self, key: &Q, verb: Operation, when: CheckTime, cost: u64) -> Decision
     where
         S: Store<Q>,
     {
@@ -50,7 +50,7 @@ impl<S, C: Clock> RateLimiter<S, C> {
     {
         let charged = charge.charged();
         match actual.checked_sub(charged) {
-            Some(more @ 1..) => return self.act(key, Verb::Force, when, more),
+            Some(more @ 1..) => return self.act(key, Operation::Force, when, more),
             Some(0) => {}
             None => {
                 self.give_back(key, when, charge, charged - actual);
@@ -60,8 +60,8 @@ impl<S, C: Clock> RateLimiter<S, C> {
     }
 }
 
-fn reserve(max_wait: Duration) -> Verb {
-    Verb::Reserve { wait_ns: saturating_nanos(max_wait) }
+fn reserve(max_wait: Duration) -> Operation {
+    Operation::Reserve { wait_ns: saturating_nanos(max_wait) }
 }
 
 /// Charges of other kinds, and taking them back. Keys are borrowed, as for a check.
@@ -87,7 +87,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.act(key, Verb::Take, self.now(), most)
+        self.act(key, Operation::Take, self.now(), most)
     }
 
     /// [`RateLimiter::take_up_to`] at a time that the caller says.
@@ -96,7 +96,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.act(key, Verb::Take, self.given(now), most)
+        self.act(key, Operation::Take, self.given(now), most)
     }
 
     /// Charges `cost` units whether or not there is room: for work that is done already. What is charged beyond the burst
@@ -129,7 +129,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.act(key, Verb::Force, self.now(), cost)
+        self.act(key, Operation::Force, self.now(), cost)
     }
 
     /// [`RateLimiter::charge_unchecked`] at a time that the caller says.
@@ -137,7 +137,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.act(key, Verb::Force, self.given(now), cost)
+        self.act(key, Operation::Force, self.given(now), cost)
     }
 
     /// Takes a charge back, as far as it is still owed: how many units that was, the last perhaps in part. For work that was
@@ -291,25 +291,25 @@ macro_rules! without_keys {
             /// Charges as much of `most` as there is room for now: [`Decision::cost`] says how much that was. Denied if that is nothing.
             #[must_use = "a decision that nobody reads limits nothing"]
             pub fn take_up_to(&self, most: u64) -> Decision {
-                self.act(&(), Verb::Take, self.now(), most)
+                self.act(&(), Operation::Take, self.now(), most)
             }
 
             /// [`RateLimiter::take_up_to`] at a time that the caller says.
             #[must_use = "a decision that nobody reads limits nothing"]
             pub fn take_up_to_at(&self, most: u64, now: Timestamp) -> Decision {
-                self.act(&(), Verb::Take, self.given(now), most)
+                self.act(&(), Operation::Take, self.given(now), most)
             }
 
             /// Charges `cost` units whether or not there is room: for work that is done already. What is charged beyond the burst is
             /// a debt, which time pays before anything is admitted; [`Decision::delay`] says when, and [`Decision::cost`] how
             /// much the state could hold.
             pub fn charge_unchecked(&self, cost: u64) -> Decision {
-                self.act(&(), Verb::Force, self.now(), cost)
+                self.act(&(), Operation::Force, self.now(), cost)
             }
 
             /// [`RateLimiter::charge_unchecked`] at a time that the caller says.
             pub fn charge_unchecked_at(&self, cost: u64, now: Timestamp) -> Decision {
-                self.act(&(), Verb::Force, self.given(now), cost)
+                self.act(&(), Operation::Force, self.given(now), cost)
             }
 
             /// Takes a charge back, as far as it is still owed: how many units that was, the last perhaps in part. Give back each

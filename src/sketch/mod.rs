@@ -15,35 +15,18 @@
 //! [`guide::sketches`](crate::guide::sketches).
 
 #[cfg(feature = "std")]
-mod bloom;
-#[cfg(feature = "std")]
-mod count_min;
-#[cfg(feature = "std")]
-mod error;
-#[cfg(feature = "std")]
-mod in_flight;
-#[cfg(feature = "std")]
-mod rate;
+pub(crate) mod analytics;
 mod tat;
-#[cfg(feature = "std")]
-mod top;
 #[cfg(feature = "std")]
 pub(crate) mod window;
 
 #[cfg(feature = "std")]
-pub use self::bloom::Bloom;
-#[cfg(feature = "std")]
-pub use self::count_min::CountMin;
-#[cfg(feature = "std")]
-pub use self::error::SketchError;
-#[cfg(feature = "std")]
-pub use self::in_flight::{Full, Guard, InFlight, OwnedGuard};
-#[cfg(feature = "std")]
-pub use self::rate::{Rate, RateBuilder, RateComponents};
+pub use self::analytics::{
+    Bloom, CountMin, CutText, Full, Guard, InFlight, OwnedGuard, Rate, RateBuilder, RateComponents,
+    SampledTopKeys, SketchError, TopKey, TopKeys, TopSample,
+};
 pub use self::tat::TatSketch;
 pub(crate) use self::tat::{Cells, end, left};
-#[cfg(feature = "std")]
-pub use self::top::{CutText, SampledTopKeys, TopKey, TopKeys, TopSample};
 
 /// Spreads an identity over all bits, so that parts of it can be used as independent hashes.
 ///

@@ -2,8 +2,8 @@
 
 use core::hash::Hash;
 
-use crate::check_time::CheckTime;
-use crate::decision::Decision;
+use crate::base::check_time::CheckTime;
+use crate::base::decision::Decision;
 
 /// A store that keeps no keys, but finds them by a 64-bit hash: [`Compact`](crate::Compact) and
 /// [`Sketch`](crate::Sketch). Sealed.

@@ -5,11 +5,11 @@ use core::fmt;
 use crossbeam_utils::CachePadded;
 
 use super::state::{self, Admission, Ask, Dead, State};
-use super::verb::{Carries, Inherit, Rebuild, Store, Verb};
 use crate::algorithm::{Algorithm, Gcra};
-use crate::check_time::CheckTime;
-use crate::decision::{Decision, Outcome};
-use crate::quota::{Quota, QuotaError};
+use crate::base::check_time::CheckTime;
+use crate::base::decision::{Decision, Outcome};
+use crate::base::quota::{Quota, QuotaError};
+use crate::store::op::{Inherit, Migrate, Operation, Rebuild, Store};
 
 /// One limit for everything: no keys. The store of [`RateLimiter::direct`](crate::RateLimiter::direct).
 ///
@@ -52,7 +52,7 @@ impl<A: Algorithm> Direct<A> {
         }
     }
 
-    fn by(&self, verb: Verb, now_ns: u64, cost: u64) -> Decision {
+    fn by(&self, verb: Operation, now_ns: u64, cost: u64) -> Decision {
         match self.state.act(&Ask { algorithm: &self.algorithm, verb, now_ns, cost }) {
             Ok(decision) => decision,
             Err(Dead) => unreachable!("nothing kills the state of a direct store"),
@@ -104,7 +104,7 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
     }
 
     #[inline]
-    fn act(&self, _key: &Q, verb: Verb, when: CheckTime, cost: u64) -> Decision {
+    fn act(&self, _key: &Q, verb: Operation, when: CheckTime, cost: u64) -> Decision {
         self.by(verb, when.ns(), cost)
     }
 
@@ -122,7 +122,7 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
     }
 }
 
-impl<A: Algorithm> Carries for Direct<A> {
+impl<A: Algorithm> Migrate for Direct<A> {
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
         state::paid_in_ns(&self.algorithm, at_ns, units)
     }
@@ -144,7 +144,7 @@ impl<A: Algorithm> Carries for Direct<A> {
     ) -> bool {
         let (as_of_ns, owed) = owed(&self.peek(at_ns, 0));
         if self.state.is_used() && owed > 0 {
-            let _ = into.by(Verb::Seed, as_of_ns, owed);
+            let _ = into.by(Operation::Seed, as_of_ns, owed);
         }
         true
     }
@@ -174,7 +174,7 @@ impl<A: Algorithm, Q: ?Sized> Inherit<Q> for Direct<A> {
     }
 
     fn seed(&self, _key: &Q, _when: CheckTime, at_ns: u64, units: u64) -> Option<Decision> {
-        let _ = self.by(Verb::Seed, at_ns, units);
+        let _ = self.by(Operation::Seed, at_ns, units);
         None
     }
 }

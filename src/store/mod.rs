@@ -1,19 +1,17 @@
 //! Where words live.
 
-#[cfg(feature = "std")]
-pub(crate) mod adjustable;
 mod by_hash;
 pub(crate) mod compact;
 mod direct;
 #[cfg(feature = "std")]
 pub(crate) mod keyed;
 #[cfg(feature = "std")]
+pub(crate) mod migrate;
+pub(crate) mod op;
+#[cfg(feature = "std")]
 pub(crate) mod sketch;
 pub(crate) mod state;
-pub(crate) mod verb;
 
-#[cfg(feature = "std")]
-pub use self::adjustable::{Adjustable, Carry};
 pub(crate) use self::by_hash::ByHash;
 pub use self::by_hash::HashedStore;
 pub use self::compact::{Capacity, CapacityError, Compact, Gauges, Overflow, SnapshotError, Tier};
@@ -21,5 +19,7 @@ pub use self::direct::Direct;
 #[cfg(feature = "std")]
 pub use self::keyed::{Keyed, Lookup, WhenFull};
 #[cfg(feature = "std")]
+pub use self::migrate::{Adjustable, Carry};
+pub(crate) use self::op::{ManyKeys, Operation, Rebuild, Store};
+#[cfg(feature = "std")]
 pub use self::sketch::{Saturation, Sketch};
-pub(crate) use self::verb::{ManyKeys, Rebuild, Store, Verb};

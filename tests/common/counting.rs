@@ -1,5 +1,5 @@
-//! An allocator that counts what a thread asks of it, and the bytes that it holds. For tests in binaries of their own.
-#![allow(dead_code, reason = "not every test asks for both")]
+//! An allocator that counts what each thread asks of it, and the bytes that it holds. A program with it has no other allocator.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -9,8 +9,8 @@ struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-    /// The bytes that it holds, and the most that it ever held since the last reset.
-    static HELD: Cell<[usize; 2]> = const { Cell::new([0; 2]) };
+    /// The bytes that it holds, and the most that it ever held since the last reset. Below zero if it freed other threads' blocks.
+    static HELD: Cell<[isize; 2]> = const { Cell::new([0; 2]) };
 }
 
 fn count(size: usize) {
@@ -18,7 +18,7 @@ fn count(size: usize) {
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
     let _ = HELD.try_with(|held| {
         let [now, most] = held.get();
-        let now = now.saturating_add(size);
+        let now = now + size.cast_signed();
         held.set([now, most.max(now)]);
     });
 }
@@ -26,8 +26,7 @@ fn count(size: usize) {
 fn release(size: usize) {
     let _ = HELD.try_with(|held| {
         let [now, most] = held.get();
-        // What another thread allocated is not counted here.
-        held.set([now.saturating_sub(size), most]);
+        held.set([now - size.cast_signed(), most]);
     });
 }
 
@@ -64,28 +63,36 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// How often this thread has allocated.
+pub(crate) fn allocated() -> u64 {
+    ALLOCATIONS.get()
+}
+
+/// The bytes that this thread holds: what it allocated, less what it freed.
+pub(crate) fn held() -> isize {
+    HELD.get()[0]
+}
+
 /// How often `work` allocates.
 pub(crate) fn allocations(work: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
+    let before = allocated();
     work();
-    ALLOCATIONS.get() - before
+    allocated() - before
 }
 
 /// The most bytes that `work` held at once, beyond those that were held before.
-#[allow(dead_code, reason = "each test file is a crate of its own and uses a part")]
 pub(crate) fn peak_bytes(work: impl FnOnce()) -> usize {
-    let [before, _] = HELD.get();
+    let before = held();
     HELD.set([before; 2]);
     work();
-    HELD.get()[1] - before
+    usize::try_from(HELD.get()[1] - before).expect("the most is no less than the first")
 }
 
 /// How many bytes what `work` makes holds on the heap.
-#[allow(dead_code, reason = "each test file is a crate of its own and uses a part")]
 pub(crate) fn bytes_held<T>(work: impl FnOnce() -> T) -> usize {
-    let [before, _] = HELD.get();
+    let before = held();
     let made = work();
-    let [after, _] = HELD.get();
+    let after = held();
     drop(made);
-    after - before
+    usize::try_from(after - before).expect("work frees no more than it allocates")
 }

@@ -8,7 +8,6 @@ mod verbs;
 pub(crate) mod compact;
 pub(crate) mod kinds;
 pub(crate) mod ledger;
-#[path = "oracle.rs"]
 pub(crate) mod oracle;
 #[macro_use]
 pub(crate) mod sketch;

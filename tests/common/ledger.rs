@@ -7,7 +7,7 @@ use super::subjects::Subject;
 use tollgate::Decision;
 
 #[derive(Copy, Clone, Debug)]
-pub(crate) enum Verb {
+pub(crate) enum Operation {
     Check,
     Force,
     Take,
@@ -28,13 +28,13 @@ pub(crate) struct Charge {
 }
 
 /// The charge that a refund is of: one that was not refunded yet.
-pub(crate) fn chosen(ledger: &mut [Charge], verb: Verb) -> Option<(&mut Charge, u64)> {
+pub(crate) fn chosen(ledger: &mut [Charge], verb: Operation) -> Option<(&mut Charge, u64)> {
     let (charge, share) = match verb {
-        Verb::Refund(index, share) if !ledger.is_empty() => {
+        Operation::Refund(index, share) if !ledger.is_empty() => {
             let place = index % ledger.len() as u64;
             (&mut ledger[usize::try_from(place).expect("below a length")], share)
         }
-        Verb::RefundLast(share) => (ledger.last_mut()?, share),
+        Operation::RefundLast(share) => (ledger.last_mut()?, share),
         _ => return None,
     };
     let units = (u128::from(charge.decision.cost()) * u128::from(share)).div_ceil(16);
@@ -42,10 +42,10 @@ pub(crate) fn chosen(ledger: &mut [Charge], verb: Verb) -> Option<(&mut Charge, 
     (!charge.refunded).then_some((charge, units))
 }
 
-pub(crate) fn make(limiter: &dyn Subject, verb: Verb, key: u32, cost: u64, now: u64) -> Decision {
+pub(crate) fn make(limiter: &dyn Subject, verb: Operation, key: u32, cost: u64, now: u64) -> Decision {
     match verb {
-        Verb::Force => limiter.charge_unchecked_at(key, cost, now),
-        Verb::Take => limiter.take_up_to_at(key, cost, now),
+        Operation::Force => limiter.charge_unchecked_at(key, cost, now),
+        Operation::Take => limiter.take_up_to_at(key, cost, now),
         _ => limiter.check_at(key, cost, now),
     }
 }
@@ -72,7 +72,7 @@ pub(crate) fn never_mints(
     spec: Spec,
     start: u64,
     reach: u64,
-    ops: &[(Op, Verb)],
+    ops: &[(Op, Operation)],
     limiter: &dyn Subject,
 ) {
     let chooser = kind.oracle(spec);
@@ -95,7 +95,7 @@ pub(crate) fn never_mints(
             let world = replay(kind, spec, ledger);
             let cost = op.cost.apply(now, &*world).min(chooser.capacity().saturating_mul(2));
             let decision = make(limiter, verb, op.key, cost, now);
-            let forced = matches!(verb, Verb::Force);
+            let forced = matches!(verb, Operation::Force);
             if decision.is_allowed() && decision.cost() > 0 {
                 let said = format!("{verb:?} of {cost} at {now}: {decision:?}, {ledger:?}");
                 assert!(forced || world.admits(now.into(), decision.cost()), "minted: {said}");

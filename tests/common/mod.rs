@@ -1,12 +1,8 @@
 //! What the behaviour tests share: oracles, a uniform view of every limiter, random operations, real traces.
 
-#![allow(
-    dead_code,
-    unused_imports,
-    unused_macros,
-    reason = "each test file is a crate of its own and uses a part"
-)]
+#![allow(dead_code, unused_imports, unused_macros, reason = "each test program uses a part")]
 
+pub(crate) mod accuracy;
 #[macro_use]
 mod verbs;
 #[macro_use]
@@ -16,7 +12,6 @@ pub(crate) mod ledger;
 #[macro_use]
 pub(crate) mod lease;
 pub(crate) mod operations;
-#[path = "oracle.rs"]
 pub(crate) mod oracle;
 #[macro_use]
 pub(crate) mod sketch;

@@ -3,7 +3,7 @@
 #![allow(
     dead_code,
     clippy::disallowed_methods,
-    reason = "each test file is a crate of its own and uses a part; real servers take real time"
+    reason = "each test program uses a part; real servers take real time"
 )]
 
 #[allow(clippy::duplicate_mod, reason = "some test files use `common` too")]

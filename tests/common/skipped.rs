@@ -1,6 +1,6 @@
 //! Tests that skip, since this machine lacks what they need, say so where a plain `cargo test` shows it.
 
-#![allow(dead_code, reason = "each test file is a crate of its own and uses a part")]
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::io::Write as _;
 use std::panic::Location;

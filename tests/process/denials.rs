@@ -2,11 +2,11 @@
 
 use super::alone;
 use super::arena::{pages_of, writes};
-use super::common::HOUR;
-use super::common::compact::COMPACT;
-use super::common::kinds::ALL;
-use super::common::oracle::Spec;
-use super::common::sketch::WINDOWS;
+use crate::common::HOUR;
+use crate::common::compact::COMPACT;
+use crate::common::kinds::ALL;
+use crate::common::oracle::Spec;
+use crate::common::sketch::WINDOWS;
 use std::time::Duration;
 use tollgate::sketch::{Bloom, CountMin, InFlight, Rate};
 use tollgate::{

@@ -8,7 +8,7 @@
 
 use super::alone;
 use super::arena::inside;
-use super::common::compact::Random;
+use crate::common::compact::Random;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -108,7 +108,7 @@ fn goes_on(name: &'static str, work: &(dyn Fn(&mut Random) + Sync)) {
 
 /// A thread of this process that holds a lock is stopped with it: were it waited for, this would be seen.
 #[test]
-fn control_a_lock_is_found_held_by_the_thread_that_is_stopped() {
+fn control_stopped_thread_holds_a_lock() {
     let _alone = alone();
     let (limiter, held) = (Mutex::new(0_u64), AtomicU64::new(0));
     goes_on("control", &|random| match limiter.try_lock() {

@@ -1,30 +1,16 @@
 //! No thread is started.
 
-use std::process::Command;
+use super::is_alone_in_its_process;
 use tollgate::sketch::{InFlight, Rate};
 use tollgate::{FixedWindow, Gcra, Quota, RateLimiter, check_all};
-
-/// Set in the process that has no other tests in it.
-const CHILD: &str = "TOLLGATE_TEST_THREADS";
 
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").expect("a process has threads").count()
 }
 
-/// In a process of its own, since the test harness starts and ends threads as it likes.
 #[test]
 fn no_limiter_starts_a_thread() {
-    if std::env::var_os(CHILD).is_none() {
-        let name = "threads::no_limiter_starts_a_thread";
-        let this = std::env::current_exe().expect("this program has a path");
-        let child =
-            Command::new(this).args([name, "--exact", "--test-threads=1"]).env(CHILD, "1").output().unwrap();
-        let said = String::from_utf8_lossy(&child.stdout);
-        assert!(
-            child.status.success() && said.contains("1 passed"),
-            "{said}{}",
-            String::from_utf8_lossy(&child.stderr)
-        );
+    if !is_alone_in_its_process("threads::no_limiter_starts_a_thread") {
         return;
     }
     let before = threads();

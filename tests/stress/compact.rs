@@ -290,12 +290,12 @@ const MANY: Size = Size { rounds: 80, ..HEAVY };
 const FEW: Size = Size { rounds: if cfg!(miri) { 2 } else { 24 }, ..QUICK };
 
 #[test]
-fn with_room_many_keys_are_admitted_exactly_what_one_thread_would_be() {
+fn roomy_table_admits_exactly_as_one_thread() {
     all_with_room(FEW);
 }
 
 #[test]
-fn without_room_no_interval_sees_more_than_its_bound_and_what_raced() {
+fn full_table_admits_at_most_bound_and_raced() {
     all_without_room(FEW);
 }
 

@@ -119,7 +119,7 @@ fn all_leases_by_a_real_clock(size: Size) {
 const FEW: Size = Size { rounds: QUICK.rounds / 3, ..QUICK };
 
 #[test]
-fn one_limit_in_stripes_is_admitted_exactly_what_one_thread_would_be() {
+fn striped_limit_admits_exactly_as_one_thread() {
     all_one_limit(FEW);
 }
 

@@ -289,7 +289,7 @@ const FEW: Size =
     Size { rounds: if cfg!(miri) { 2 } else { 16 }, keys: if cfg!(miri) { 2 } else { 20 }, ..QUICK };
 
 #[test]
-fn keys_are_admitted_what_one_thread_would_be_or_without_room_no_more() {
+fn sketch_threads_admit_no_more_than_one_thread() {
     all_in_still_rounds(FEW);
 }
 
@@ -305,7 +305,7 @@ fn no_window_sees_more_than_its_limit_by_real_clocks() {
 }
 
 #[test]
-fn on_both_sides_of_a_sliding_turn_there_is_one_limit() {
+fn sliding_turn_admits_one_limit() {
     all_on_both_sides_of_a_turn(if cfg!(miri) { 3 } else { 400 });
 }
 

@@ -344,7 +344,7 @@ fn rules(texts: &[&str]) -> (Rules<ManualClock>, ManualClock) {
 
 /// Cause: the stores' gauges had the rule's name as their only label. Symptom: of two domains with rules of one name, one was seen.
 #[test]
-fn rules_of_one_name_in_two_domains_have_gauges_of_their_own() {
+fn same_rule_name_in_two_domains_has_two_gauges() {
     recorded(|values| {
         let text = |domain: &str| {
             format!(

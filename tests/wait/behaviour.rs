@@ -36,7 +36,7 @@ async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn checks_do_not_overtake_a_reservation_and_may_go_when_it_is_dropped() {
+async fn checks_do_not_overtake_a_reservation() {
     let limiter = gcra(2);
     assert!(limiter.check_n(2).is_allowed());
     let mut wait = limiter.until_ready_n(2);
@@ -94,7 +94,7 @@ async fn lines_of_many_keys_do_not_wait_for_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_refuses_at_once_what_comes_later_and_nothing_that_comes_then() {
+async fn deadline_refuses_later_turns_at_once() {
     let limiter = gcra(1);
     let start = Instant::now();
     admitted(limiter.until_ready().within(Duration::ZERO).await);
@@ -119,7 +119,7 @@ async fn a_deadline_refuses_at_once_what_comes_later_and_nothing_that_comes_then
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_turn_is_not_known_the_deadline_refuses_to_the_millisecond() {
+async fn unknown_turn_is_refused_at_the_deadline() {
     // One each 40 ms: what three in line mean to a fourth, spacings do not say.
     let build = RateLimiter::builder(MinimumSpacing::new(ms(40))).clock(TokioClock::new());
     let limiter = build.direct();
@@ -139,7 +139,7 @@ async fn where_the_turn_is_not_known_the_deadline_refuses_to_the_millisecond() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_due_at_the_deadline_goes_though_its_timer_is_first() {
+async fn waiter_due_at_deadline_beats_its_timer() {
     // Both can go in the next window, which begins at the second one's deadline; its timer may be the first to be seen.
     let window = FixedWindow::new(Quota::per_second(2));
     let limiter = RateLimiter::builder(window).clock(TokioClock::starting_at(Timestamp::ZERO)).direct();
@@ -184,7 +184,7 @@ async fn a_wait_that_is_dropped_leaves_things_as_they_were() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_is_batches_away_is_given_back_after_some_of_them_came() {
+async fn turn_many_batches_away_is_refunded() {
     let bucket = TokenBucket::interval(Quota::new(1, ms(10)).burst(5));
     let [limiter, untouched] = [(); 2].map(|()| {
         let limiter = RateLimiter::builder(bucket).clock(TokioClock::new()).direct();
@@ -229,7 +229,7 @@ async fn a_head_that_is_dropped_wakes_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn jitter_is_on_top_of_a_wait_and_not_beyond_the_deadline() {
+async fn jitter_adds_to_wait_within_deadline() {
     let limiter = gcra(1);
     let start = Instant::now();
     admitted(limiter.until_ready().jitter(Jitter::between(ms(5), ms(7))).await);
@@ -258,7 +258,7 @@ async fn jitter_is_on_top_of_a_wait_and_not_beyond_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_dropped_in_its_jitter_is_given_back_if_nobody_went_since() {
+async fn wait_dropped_in_jitter_is_refunded() {
     let limiter = gcra(1);
     assert!(limiter.check().is_allowed());
     let mut wait = limiter.until_ready().jitter(Jitter::between(ms(5), ms(5)));
@@ -291,7 +291,7 @@ async fn intervals_below_the_timer_s_milliseconds_do_not_drift() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_missed_in_a_long_stall_is_not_caught_up() {
+async fn missed_turns_are_not_caught_up() {
     let build = RateLimiter::builder(Gcra::new(Quota::per_second(1_000).burst(1)));
     let limiter = Arc::new(build.clock(TokioClock::new()).direct());
     let start = Instant::now();
@@ -317,7 +317,7 @@ async fn what_was_missed_in_a_long_stall_is_not_caught_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_is_over_by_the_limiter_s_clock_not_the_timer_s() {
+async fn wait_ends_by_limiter_clock_not_timer() {
     /// Half as fast as tokio's.
     struct Slow(TokioClock);
     impl Clock for Slow {
@@ -336,7 +336,7 @@ async fn a_wait_is_over_by_the_limiter_s_clock_not_the_timer_s() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nothing_is_reserved_checks_may_overtake_but_waits_may_not() {
+async fn without_reservation_only_checks_overtake() {
     let log = SlidingLog::new(Quota::new(2, ms(100)));
     let limiter = Arc::new(RateLimiter::builder(log).clock(TokioClock::new()).direct());
     let start = Instant::now();
@@ -390,7 +390,7 @@ async fn nothing_is_waited_for_at_a_cost_of_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_as_the_quota_changes_keeps_a_turn_and_the_next_asks_under_the_new_one() {
+async fn waiter_keeps_turn_when_quota_changes() {
     let build = RateLimiter::builder(Gcra::new(Quota::per_second(10).burst(2))).clock(TokioClock::new());
     let limiter = build.direct().adjustable();
     assert!(limiter.check_n(2).is_allowed());
@@ -409,7 +409,7 @@ async fn who_waits_as_the_quota_changes_keeps_a_turn_and_the_next_asks_under_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_says_when_it_was_charged_and_how_long_it_waited() {
+async fn decision_reports_charge_time_and_wait() {
     let limiter = gcra(1);
     assert!(limiter.check().is_allowed());
     advance(ms(3)).await;

@@ -27,7 +27,7 @@ fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_due_at_the_deadline_goes_though_the_head_has_gone_and_the_next_has_not_asked() {
+async fn waiter_due_at_deadline_goes_after_head_left() {
     // All three can go in the next window, which begins at their deadline. Between the first one's going and the second one's
     // asking nobody knows when the second goes.
     let window = FixedWindow::new(Quota::per_second(3));
@@ -44,7 +44,7 @@ async fn who_is_due_at_the_deadline_goes_though_the_head_has_gone_and_the_next_h
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_that_goes_at_the_deadline_gives_the_next_one_time() {
+async fn waiters_at_deadline_each_let_the_next_ask() {
     let clock = ManualClock::new(Timestamp::ZERO);
     let limiter = RateLimiter::builder(FixedWindow::new(Quota::per_second(4))).clock(clock.clone()).direct();
     assert!(limiter.check_n(4).is_allowed());
@@ -67,7 +67,7 @@ async fn each_that_goes_at_the_deadline_gives_the_next_one_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_behind_a_turn_that_passed_unseen_is_reckoned_from_it() {
+async fn waiter_behind_unseen_turn_is_scheduled_from_it() {
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
     for woken in [true, false] {
         let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(1_000).burst(1)));
@@ -112,7 +112,7 @@ impl Clock for Broken {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_that_is_dropped_leaves_its_line_though_a_key_or_the_clock_panics() {
+async fn dropped_head_leaves_its_line_on_panic() {
     for panics in [&KEYS_PANIC, &CLOCKS_PANIC] {
         let build = RateLimiter::builder(Gcra::new(Quota::per_second(10).burst(1)));
         let limiter = build.clock(Broken(TokioClock::new())).keyed::<Trap>();
@@ -149,7 +149,7 @@ macro_rules! nothing_behind_a_reservation {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cost_of_nothing_is_answered_without_the_delay_of_a_reservation() {
+async fn zero_cost_is_answered_without_reservation_delay() {
     let quota = Quota::per_second(1).burst(2);
     nothing_behind_a_reservation!(Gcra::new(quota));
     nothing_behind_a_reservation!(TokenBucket::new(quota));

@@ -1,9 +1,9 @@
 //! Random schedules in paused time: every wait ends at the millisecond that the model says.
 
+use super::line::{End, MS, Model, Request};
 use crate::common::kinds::{ALL, Kind};
 use crate::common::operations::config;
 use crate::common::oracle::Spec;
-use crate::line::{End, MS, Model, Request};
 use proptest::prelude::*;
 use proptest::sample::select;
 use std::future::Future;
@@ -249,7 +249,7 @@ fn every_wait_ends_when_the_model_says_with_reservations() {
 }
 
 #[test]
-fn every_wait_ends_when_the_model_says_in_stores_that_do_not_foresee() {
+fn waits_end_as_modelled_in_stores_without_reservation() {
     let kinds = [Kind::Gcra, Kind::Queue, Kind::Spacing, Kind::Fixed];
     proptest!(config(200), |(schedule in schedule(&kinds, &[Store::Compact(0)]))| check(&schedule)?);
     proptest!(config(50), |(schedule in schedule(&[Kind::Fixed], &[Store::Sketch]))| check(&schedule)?);

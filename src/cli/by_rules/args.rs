@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::mapping::DescriptorArg;
-use crate::rules::Charging;
+use crate::edge::rules::Charging;
 
 /// Through rules instead of `--limit`.
 #[derive(Args, Debug)]

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use crate::cli::error::Error;
 use crate::cli::input::wanted::{Fields, Wanted};
-use crate::rules::Rule;
+use crate::edge::rules::Rule;
 
 /// Where an entry's value comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]

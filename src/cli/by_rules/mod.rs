@@ -23,8 +23,8 @@ use super::human;
 use super::input::Trace;
 use super::{report, rules, say, synthetic};
 use crate::ManualClock;
-use crate::rules::{Config, Domain, Limit, Problem, Rules};
-use crate::telemetry::Reading;
+use crate::edge::rules::{Config, Domain, Limit, Problem, Rules};
+use crate::edge::telemetry::Reading;
 
 /// The rules, and what is to be known of them.
 struct Loaded {
@@ -94,7 +94,7 @@ pub fn unmatched(by: &RulesArgs, input: &InputArgs, configs: Vec<Config>) -> Res
     let Replayed { trace, about, .. } = replay(&loaded, by, input, None)?;
     say(&about);
     let requests = human::counted(trace.records.len() as u64, "request");
-    let problem = |(_, rule): (Box<str>, crate::rules::Rule)| {
+    let problem = |(_, rule): (Box<str>, crate::edge::rules::Rule)| {
         let file = loaded.files.get(&rule.identity).map_or("", String::as_str);
         let message = format!("the rule {:?} applies to none of {requests} of the log", rule.identity);
         let remedy = "correct its keys and values, or say by --descriptor what requests are";

@@ -14,8 +14,8 @@ use crate::cli::input::wanted::Fields;
 use crate::cli::report::{self, InputJson};
 use crate::cli::rules::SaysJson;
 use crate::cli::table::fitted;
-use crate::rules::{Limit, Rule};
-use crate::telemetry::Counts;
+use crate::edge::rules::{Limit, Rule};
+use crate::edge::telemetry::Counts;
 
 /// A rule in force, and what it counted.
 #[derive(Clone, Debug)]

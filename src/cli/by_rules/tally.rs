@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::mapping::{Mapping, Source};
 use crate::cli::input::wanted::Fields;
 use crate::cli::input::{Record, Trace};
-use crate::rules::{Answer, Applied, Descriptor, Rules, Verdict};
+use crate::edge::rules::{Answer, Applied, Descriptor, Rules, Verdict};
 use crate::{ManualClock, Timestamp};
 
 /// Between two looks at the progress bar.

@@ -15,7 +15,7 @@
 //! such quote of any kind.
 
 use super::row::{Reason, Row};
-use crate::forwarded::node;
+use crate::edge::forwarded::node;
 
 /// A line's parts. Missing values are `-`, as in the log.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

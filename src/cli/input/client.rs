@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use crate::forwarded::{FromRight, Syntax, node};
+use crate::edge::forwarded::{FromRight, Syntax, node};
 
 /// Which addresses are one client.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

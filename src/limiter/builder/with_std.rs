@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::Builder;
 use crate::algorithm::{Algorithm, CompactAlgorithm, WindowAlgorithm};
-use crate::clock::{Clock, QuantaClock};
-use crate::lease::{LeaseAlgorithm, LeaseSource, Leases, Striped};
+use crate::base::clock::{Clock, QuantaClock};
+use crate::base::quota::QuotaError;
 use crate::limiter::RateLimiter;
-use crate::quota::QuotaError;
+use crate::limiter::striped::{LeaseAlgorithm, LeaseSource, Leases, Striped};
 use crate::store::{Compact, Direct, Keyed, Sketch, WhenFull, keyed};
 
 impl<A, C, H> Builder<A, C, H> {

@@ -10,11 +10,11 @@
 //! Where a key's words are and how many is known to the compiler ([`Rows`]), so that they are in registers.
 
 use super::{Late, Standing, Windows, parity};
-use crate::memory::prefetch::{prefetch, prefetch_to_write};
-use crate::memory::{Array, Zeroed};
+use crate::base::memory::prefetch::{prefetch, prefetch_to_write};
+use crate::base::memory::{Array, Zeroed};
+use crate::base::sync::AtomicU64;
+use crate::base::sync::Ordering::{AcqRel, Acquire};
 use crate::sketch::{mix, scale};
-use crate::sync::AtomicU64;
-use crate::sync::Ordering::{AcqRel, Acquire};
 
 /// Words of a cache line; in the models, as few as keep a key's words apart.
 const LINE: usize = if cfg!(tollgate_loom) { 2 } else { 8 };

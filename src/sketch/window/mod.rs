@@ -30,8 +30,8 @@ mod seen;
 
 pub(crate) use self::counters::{Commit, Counters, Read, Rows};
 pub(crate) use self::seen::{Insert, Mark, Seen};
-use crate::algorithm::narrow::ticks::TickRate;
-use crate::check_time::Newest;
+use crate::algorithm::compact::ticks::TickRate;
+use crate::base::check_time::Newest;
 
 /// The fewest and the most bits of a tag.
 const TAG_BITS: std::ops::RangeInclusive<u32> = 16..=24;

@@ -4,11 +4,11 @@
 //! exactly one is told that it was the first. *No* is certain; *yes* is not: a key may find its bits set by others.
 
 use super::{Late, Standing, Windows, parity};
-use crate::memory::prefetch::prefetch;
-use crate::memory::{Array, Zeroed};
+use crate::base::memory::prefetch::prefetch;
+use crate::base::memory::{Array, Zeroed};
+use crate::base::sync::AtomicU64;
+use crate::base::sync::Ordering::{AcqRel, Acquire};
 use crate::sketch::scale;
-use crate::sync::AtomicU64;
-use crate::sync::Ordering::{AcqRel, Acquire};
 
 /// An odd constant (of the golden ratio), so that the words of a key have nothing to do with its counters' lines.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;

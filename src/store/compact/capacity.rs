@@ -7,7 +7,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use super::Overflow;
-use crate::quota::Quota;
+use crate::base::quota::Quota;
 use crate::sketch::Cells;
 
 const DEFAULT_BYTES: usize = 4 << 20;

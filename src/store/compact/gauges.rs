@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::base::sync::{AtomicU64, Ordering};
 
 /// What a compact store has done for want of room, since it was made.
 ///

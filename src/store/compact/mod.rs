@@ -2,7 +2,7 @@
 //!
 //! | part | holds |
 //! |---|---|
-//! | [`crate::word`] | one slot's word; where a state stands against the time |
+//! | [`crate::algorithm::compact::slot`] | one slot's word; where a state stands against the time |
 //! | `table` | buckets of slots: finding, charging, putting in, evicting |
 //! | `spill` | what is kept of evicted keys: a sketch of their debts |
 //! | `capacity` | from slots, bytes or traffic to sizes |
@@ -10,6 +10,8 @@
 //! | here | hashing, batches, what the limiter sees |
 
 mod capacity;
+#[cfg(all(test, not(tollgate_loom)))]
+mod exhaustive;
 mod gauges;
 mod snapshot;
 mod spill;
@@ -25,14 +27,14 @@ pub use self::gauges::Gauges;
 pub use self::snapshot::SnapshotError;
 use self::spill::Spill;
 use self::table::{Full, Table};
-use crate::algorithm::narrow::Narrow;
+use crate::algorithm::compact::{CompactState, newest_of};
 use crate::algorithm::{CompactAlgorithm, Gcra};
-use crate::check_time::{CheckTime, Newest};
-use crate::clock::saturating_nanos;
-use crate::decision::{Decision, Outcome};
-use crate::quota::{Quota, QuotaError, Reason};
+use crate::base::check_time::CheckTime;
+use crate::base::clock::saturating_nanos;
+use crate::base::decision::{Decision, Outcome};
+use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::store::by_hash::ByHash;
-use crate::store::verb::{Carries, Inherit, ManyKeys, Rebuild, Store, Verb};
+use crate::store::op::{Inherit, ManyKeys, Migrate, Operation, Rebuild, Store};
 
 /// Slots in a bucket; see the design text for what 16 cost and gave.
 pub(crate) const WAYS: usize = 16;
@@ -108,9 +110,9 @@ pub enum Overflow {
 /// ```
 pub struct Compact<A: CompactAlgorithm = Gcra, H = ahash::RandomState> {
     algorithm: A,
-    word: A::Narrow,
+    word: A::CompactState,
     hasher: H,
-    table: Table<A::Narrow, WAYS>,
+    table: Table<A::CompactState, WAYS>,
     /// As the builder said, for another quota.
     layout: Layout,
 }
@@ -136,7 +138,7 @@ pub struct Compact<A: CompactAlgorithm = Gcra, H = ahash::RandomState> {
 /// ```
 #[derive(Copy, Clone, Debug)]
 pub struct Tier<A: CompactAlgorithm = Gcra> {
-    word: A::Narrow,
+    word: A::CompactState,
 }
 
 /// What a builder says about a compact store.
@@ -151,12 +153,12 @@ pub(crate) struct Layout {
 impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
     pub(crate) fn new(algorithm: A, hasher: H, layout: &Layout) -> Result<Self, QuotaError> {
         let word = algorithm.narrow(&layout.tiers, layout.overdraft)?;
-        let overflow = layout.overflow.unwrap_or(if <A::Narrow as Narrow>::DOMINATES {
+        let overflow = layout.overflow.unwrap_or(if <A::CompactState as CompactState>::DOMINATES {
             Overflow::Spill
         } else {
             Overflow::Forget
         });
-        if !<A::Narrow as Narrow>::DOMINATES && overflow != Overflow::Forget {
+        if !<A::CompactState as CompactState>::DOMINATES && overflow != Overflow::Forget {
             return Err(Reason::Overflow.into());
         }
         let sizes = layout.capacity.sizes(overflow, WAYS);
@@ -166,7 +168,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
             Overflow::Inherit => Full::Inherit,
             Overflow::Spill => Full::Spill(Box::new(Spill::new(&word, &sizes)?)),
         };
-        let newest = Newest::of_words(&word);
+        let newest = newest_of(&word);
         let table = Table::new(sizes.buckets, word.horizon(), full, newest).ok_or_else(refused)?;
         Ok(Self { algorithm, word, hasher, table, layout: layout.clone() })
     }
@@ -180,7 +182,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
     }
 
     /// The word of a tier, if it was made for this layout; else the store's own.
-    fn readable<'a>(&'a self, tier: &'a Tier<A>) -> &'a A::Narrow {
+    fn readable<'a>(&'a self, tier: &'a Tier<A>) -> &'a A::CompactState {
         let reads = self.word.reads(&tier.word);
         debug_assert!(reads, "a tier is made by the limiter that it is used with");
         if reads { &tier.word } else { &self.word }
@@ -264,7 +266,7 @@ where
 
     #[inline(always)]
     fn exchange(&self, _when: CheckTime, ticket: &table::Ticket<'_>) -> bool {
-        Table::<A::Narrow, WAYS>::exchange(ticket)
+        Table::<A::CompactState, WAYS>::exchange(ticket)
     }
 
     #[inline(always)]
@@ -277,9 +279,9 @@ where
         self.table.uncharged(&self.word, when.ns(), ticket, cost)
     }
 
-    fn act(&self, key: &Q, verb: Verb, when: CheckTime, cost: u64) -> Decision {
+    fn act(&self, key: &Q, verb: Operation, when: CheckTime, cost: u64) -> Decision {
         match verb {
-            Verb::Check => self.table.charge(&self.word, self.hash(key), || when, cost),
+            Operation::Check => self.table.charge(&self.word, self.hash(key), || when, cost),
             _ => self.table.act(&self.word, verb, self.hash(key), when, cost),
         }
     }
@@ -297,7 +299,7 @@ where
     }
 }
 
-impl<A: CompactAlgorithm, H: BuildHasher> Carries for Compact<A, H> {
+impl<A: CompactAlgorithm, H: BuildHasher> Migrate for Compact<A, H> {
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
         let owed = self.word.seed(at_ns, units);
         let at = (at_ns, self.word.reference(at_ns));

@@ -17,8 +17,8 @@ use core::hash::BuildHasher;
 use super::table::Image;
 use super::{Compact, WAYS};
 use crate::algorithm::CompactAlgorithm;
-use crate::algorithm::narrow::{Narrow, STATES};
-use crate::check_time::CheckTime;
+use crate::algorithm::compact::{CompactState, STATES};
+use crate::base::check_time::CheckTime;
 
 const MAGIC: &[u8; 8] = b"TOLLGATE";
 const VERSION: u32 = 2;

@@ -3,12 +3,12 @@
 use crossbeam_utils::CachePadded;
 
 use super::capacity::Sizes;
-use crate::algorithm::narrow::Narrow;
-use crate::quota::{QuotaError, Reason};
+use crate::algorithm::compact::CompactState;
+use crate::algorithm::compact::slot::FINGERPRINT_BITS;
+use crate::base::quota::{QuotaError, Reason};
+use crate::base::sync::AtomicU64;
+use crate::base::sync::Ordering::{AcqRel, Acquire, Release};
 use crate::sketch::{Cells, end, left, mix};
-use crate::sync::AtomicU64;
-use crate::sync::Ordering::{AcqRel, Acquire, Release};
-use crate::word::FINGERPRINT_BITS;
 
 /// Half the range of a cell must be longer than any thread is preempted for.
 const MIN_HALF_RANGE_NS: u64 = 1_000_000_000;
@@ -33,7 +33,7 @@ impl Identity {
 }
 
 impl Spill {
-    pub(super) fn new<N: Narrow>(word: &N, sizes: &Sizes) -> Result<Self, QuotaError> {
+    pub(super) fn new<N: CompactState>(word: &N, sizes: &Sizes) -> Result<Self, QuotaError> {
         let mut shift = Cells::shift_for(word.horizon());
         // Coarser, if the cells would come round within a second.
         while word.span_ns(Cells::half_range(shift)) < MIN_HALF_RANGE_NS {
@@ -46,14 +46,14 @@ impl Spill {
         spill.ok_or_else(|| Reason::Memory { bytes: sizes.sketch_bytes as u64 }.into())
     }
 
-    fn with_shift<N: Narrow>(word: &N, sizes: &Sizes, shift: u32) -> Option<Self> {
+    fn with_shift<N: CompactState>(word: &N, sizes: &Sizes, shift: u32) -> Option<Self> {
         let cells = Cells::new(sizes.sketch_bytes, sizes.ends, word, shift)?;
         Some(Self { cells, newest: CachePadded::new(AtomicU64::new(0)) })
     }
 
     /// With cells as fine as states: times in the models are small, and nobody is preempted for a second.
     #[cfg(all(test, tollgate_loom))]
-    pub(super) fn for_models<N: Narrow>(word: &N, sizes: &Sizes) -> Self {
+    pub(super) fn for_models<N: CompactState>(word: &N, sizes: &Sizes) -> Self {
         Self::with_shift(word, sizes, 0).unwrap()
     }
 

@@ -4,14 +4,14 @@ use std::hash::{BuildHasher, Hash};
 
 use super::{Keyed, Layout, Lookup};
 use crate::algorithm::Algorithm;
-use crate::check_time::CheckTime;
-use crate::decision::Decision;
-use crate::quota::{Quota, QuotaError};
+use crate::base::check_time::CheckTime;
+use crate::base::decision::Decision;
+use crate::base::quota::{Quota, QuotaError};
+use crate::base::sync::epoch;
+use crate::store::op::{Inherit, Migrate, Operation, Rebuild};
 use crate::store::state::{self, Ask};
-use crate::store::verb::{Carries, Inherit, Rebuild, Verb};
-use crate::sync::epoch;
 
-impl<K, A, H> Carries for Keyed<K, A, H>
+impl<K, A, H> Migrate for Keyed<K, A, H>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     A: Algorithm,
@@ -85,7 +85,7 @@ where
     fn seed(&self, key: &Q, when: CheckTime, at_ns: u64, units: u64) -> Option<Decision> {
         let hash = self.hasher.hash_one(key);
         let guard = epoch::pin();
-        let ask = Ask { algorithm: &self.algorithm, verb: Verb::Seed, now_ns: at_ns, cost: units };
+        let ask = Ask { algorithm: &self.algorithm, verb: Operation::Seed, now_ns: at_ns, cost: units };
         if self.live(key, hash, &guard).is_some_and(|node| node.state.act(&ask).is_ok()) {
             return None;
         }

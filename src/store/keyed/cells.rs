@@ -15,8 +15,8 @@ use std::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
-use crate::sync::epoch::Guard;
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
+use crate::base::sync::epoch::Guard;
+use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
 
 /// With the header's line this makes a block of 512 bytes for small keys.
 const CELLS: usize = 7;
@@ -196,7 +196,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::sync::epoch::pin;
+    use crate::base::sync::epoch::pin;
 
     #[test]
     fn every_node_is_on_a_line_of_its_own_and_is_dropped_once() {

@@ -3,7 +3,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
 use super::list::Link;
-use crate::sync::AtomicPtr;
+use crate::base::sync::AtomicPtr;
 
 /// The alignment: a cache line, so that no bucket straddles two and six bits of the address are zero.
 pub(super) const ALIGN: usize = 64;
@@ -63,7 +63,7 @@ pub(super) unsafe fn free<K, T>(links: *mut Link<K, T>, len: usize) {
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
-    use crate::sync::Ordering;
+    use crate::base::sync::Ordering;
 
     #[test]
     fn links_are_null_aligned_and_freed() {

@@ -25,9 +25,9 @@
 
 use super::cells::free;
 use crate::algorithm::step::Tail;
+use crate::base::sync::epoch::Guard;
+use crate::base::sync::{AtomicPtr, Ordering};
 use crate::store::state::State;
-use crate::sync::epoch::Guard;
-use crate::sync::{AtomicPtr, Ordering};
 
 /// A link: a tagged pointer to the next element.
 pub(super) type Link<K, T> = AtomicPtr<Node<K, T>>;

@@ -38,14 +38,14 @@ use self::cells::Unlinked;
 use self::list::Node;
 use self::table::{GRACE_NS, Table};
 use super::state::{Admission, Ask, Dead, State};
-use super::verb::{ManyKeys, Store, Verb};
 use crate::algorithm::step::Step;
 use crate::algorithm::{Algorithm, Gcra};
-use crate::check_time::CheckTime;
-use crate::decision::{Decision, Facts, Outcome};
+use crate::base::check_time::CheckTime;
+use crate::base::decision::{Decision, Facts, Outcome};
+use crate::store::op::{ManyKeys, Operation, Store};
 
-use crate::sync::epoch::{self, Guard};
-use crate::sync::{AtomicUsize, Ordering, processors};
+use crate::base::sync::epoch::{self, Guard};
+use crate::base::sync::{AtomicUsize, Ordering, processors};
 
 /// Keys that are looked at for an idle one when the store is full, if it holds many.
 const SEARCHED: usize = 32;
@@ -208,7 +208,7 @@ where
         {
             return decision;
         }
-        self.first_sight(&Ask { algorithm, verb: Verb::Check, now_ns, cost }, key, hash, guard)
+        self.first_sight(&Ask { algorithm, verb: Operation::Check, now_ns, cost }, key, hash, guard)
     }
 
     /// Decides for a key that was not found, and keeps it if it was charged.
@@ -361,7 +361,7 @@ where
     /// The denial of a newcomer, with the time until a held key falls idle, of those that a search finds.
     fn full(&self, hash: u64, fresh: Decision, now_ns: u64, guard: &Guard) -> Decision {
         let soonest = self.soonest_idle(hash, now_ns, guard).map_or(Duration::ZERO, |(reset, _)| reset);
-        let retry_ns = crate::clock::saturating_nanos(soonest).max(1);
+        let retry_ns = crate::base::clock::saturating_nanos(soonest).max(1);
         let facts = Facts::Plain { remaining: 0, retry_ns, reset_ns: retry_ns, delay_ns: 0 };
         Decision::new(Outcome::Denied, fresh.cost(), fresh.limit(), now_ns, facts)
     }
@@ -398,7 +398,8 @@ where
 
     /// What a key that was never seen would be answered, uncharged.
     fn fresh_peek(&self, now_ns: u64, cost: u64) -> Decision {
-        let fresh = |cost| self.fresh(&Ask { algorithm: &self.algorithm, verb: Verb::Check, now_ns, cost });
+        let fresh =
+            |cost| self.fresh(&Ask { algorithm: &self.algorithm, verb: Operation::Check, now_ns, cost });
         let decision = fresh(cost);
         if decision.is_allowed() { decision.with_figures_of(fresh(0)) } else { decision }
     }
@@ -558,7 +559,7 @@ where
         unsafe { node.as_ref() }.state.uncharged(&self.algorithm, &ticket.admission, when.ns())
     }
 
-    fn act(&self, key: &Q, verb: Verb, when: CheckTime, cost: u64) -> Decision {
+    fn act(&self, key: &Q, verb: Operation, when: CheckTime, cost: u64) -> Decision {
         let hash = self.hasher.hash_one(key);
         let guard = epoch::pin();
         let ask = Ask { algorithm: &self.algorithm, verb, now_ns: when.ns(), cost };

@@ -39,9 +39,9 @@ use super::list::{
     walk,
 };
 use crate::algorithm::step::Tail;
-use crate::memory::prefetch::prefetch;
-use crate::sync::epoch::Guard;
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
+use crate::base::memory::prefetch::prefetch;
+use crate::base::sync::epoch::Guard;
+use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Generations that can be: the largest has 2^40 buckets.
 const GENERATIONS: u32 = 41;

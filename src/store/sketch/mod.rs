@@ -37,17 +37,17 @@ use std::sync::Arc;
 
 pub use self::saturation::Saturation;
 use crate::algorithm::FixedWindow;
-use crate::algorithm::narrow::{Counted, Verdict, WindowAlgorithm};
-use crate::check_time::CheckTime;
-use crate::decision::{Decision, Outcome};
-use crate::quota::{QuotaError, Reason};
+use crate::algorithm::compact::{Counted, Verdict, WindowAlgorithm};
+use crate::base::check_time::CheckTime;
+use crate::base::decision::{Decision, Outcome};
+use crate::base::quota::{QuotaError, Reason};
+use crate::base::sync::fence_after_rmw;
 use crate::sketch::window::{
     Commit, Counters, Insert, Late, Mark, Moment, Read, Rows, Seen, Windows, tag_bits,
 };
 use crate::store::Capacity;
 use crate::store::by_hash::ByHash;
-use crate::store::verb::{ManyKeys, Store, Verb, answers_are_tickets};
-use crate::sync::fence_after_rmw;
+use crate::store::op::{ManyKeys, Operation, Store, answers_are_tickets};
 
 /// Keys whose lines are asked for before they are checked.
 const BATCH: usize = 16;
@@ -85,7 +85,7 @@ const BATCH: usize = 16;
 /// Manes 2017, `TinyLFU` (doorkeeper); Putze, Sanders and Singler 2007 (blocked Bloom filters).
 pub struct Sketch<A: WindowAlgorithm = FixedWindow, H = ahash::RandomState> {
     algorithm: A,
-    word: A::Narrow,
+    word: A::CompactState,
     hasher: H,
     /// Shared with those that count the same windows for other limits.
     shared: Arc<Shared>,
@@ -179,31 +179,31 @@ impl Tables {
         word: &A,
         key: &Key<N, PER>,
         moment: Moment,
-        (verb, cost): (Verb, u64),
+        (verb, cost): (Operation, u64),
     ) -> Result<Option<Decision>, Late> {
         let Moment { now_ns, window, .. } = moment;
         let used = self.used::<A, N, PER>(key, window)?;
         let ahead = word.ahead(moment.later, used.last, used.current);
         let cost = match verb {
-            Verb::Check | Verb::Reserve { .. } => cost,
-            Verb::Seed => unreachable!("the quota of a sketch does not change"),
+            Operation::Check | Operation::Reserve { .. } => cost,
+            Operation::Seed => unreachable!("the quota of a sketch does not change"),
             // More than the limit no counter holds.
-            Verb::Force => cost.min(word.limit().saturating_sub(used.current)),
+            Operation::Force => cost.min(word.limit().saturating_sub(used.current)),
             #[cfg(feature = "rules")]
-            Verb::Within { .. } => cost,
+            Operation::Within { .. } => cost,
             #[cfg(feature = "rules")]
-            Verb::TakeWithin { spare } => {
+            Operation::TakeWithin { spare } => {
                 let remaining = decision(word, moment, Outcome::Denied, (ahead, false), cost).remaining();
                 cost.min(remaining.saturating_sub(spare).max(1))
             }
-            Verb::Take if matches!(word.judge(ahead, now_ns, cost), Verdict::Admit(_)) => cost,
-            Verb::Take => {
+            Operation::Take if matches!(word.judge(ahead, now_ns, cost), Verdict::Admit(_)) => cost,
+            Operation::Take => {
                 decision(word, moment, Outcome::Denied, (ahead, false), cost).remaining().max(1).min(cost)
             }
         };
         let spare = match verb {
             #[cfg(feature = "rules")]
-            Verb::Within { spare } | Verb::TakeWithin { spare } => spare,
+            Operation::Within { spare } | Operation::TakeWithin { spare } => spare,
             _ => 0,
         };
         let room_for = |ahead: u64| match word.judge(ahead, now_ns, cost.saturating_add(spare)) {
@@ -211,7 +211,9 @@ impl Tables {
             verdict => (verdict, cost.saturating_add(spare)),
         };
         let (verdict, asked) = match verb {
-            Verb::Force => (Verdict::Admit(word.ahead(moment.later, used.last, used.current + cost)), cost),
+            Operation::Force => {
+                (Verdict::Admit(word.ahead(moment.later, used.last, used.current + cost)), cost)
+            }
             _ => room_for(ahead),
         };
         let after = match verdict {
@@ -225,7 +227,7 @@ impl Tables {
             fence_after_rmw();
             // The doorkeeper's word of the last window is that of the next one, if it has begun: then this is late.
             let last = self.last::<A, N, PER>(key, window)?;
-            if last > used.last && verb != Verb::Force {
+            if last > used.last && verb != Operation::Force {
                 let (again, asked) = room_for(word.ahead(moment.later, last, used.current));
                 let ahead = word.ahead(moment.later, last, used.current + cost);
                 let charged = matches!(again, Verdict::Admit(_));
@@ -284,7 +286,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         if let Some(min_ns) = windows.too_short() {
             return Err(Reason::ShortWindow { algorithm: "sketch", got_ns: word.window_ns(), min_ns }.into());
         }
-        let last = <A::Narrow as Counted>::LAST;
+        let last = <A::CompactState as Counted>::LAST;
         let sizes = sizes::Sizes::new(capacity, word.limit(), last)?;
         let refused = || QuotaError::from(Reason::Memory { bytes: sizes.bytes() });
         let seen = Seen::new(sizes.seen, last).ok_or_else(refused)?;
@@ -328,7 +330,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         &self,
         key: &Key<N, PER>,
         now_ns: u64,
-        ask: (Verb, u64),
+        ask: (Operation, u64),
     ) -> Decision {
         let mut moment = self.shared.tables.windows.moment(now_ns);
         loop {
@@ -342,7 +344,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
 
     /// Decides and charges as of a time.
     #[inline(always)]
-    fn charge_by(&self, hash: u64, time: impl FnOnce() -> CheckTime, ask: (Verb, u64)) -> Decision {
+    fn charge_by(&self, hash: u64, time: impl FnOnce() -> CheckTime, ask: (Operation, u64)) -> Decision {
         // The lines come while the clock is read.
         if self.shared.tables.counters.is_together() {
             let key = self.shared.tables.approach::<2, 2>(hash);
@@ -394,7 +396,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
                 len += 1;
             }
             for (key, cost) in batch[..len].iter().flatten() {
-                decided(self.decide(key, now_ns, (Verb::Check, *cost)));
+                decided(self.decide(key, now_ns, (Operation::Check, *cost)));
             }
             if len < BATCH {
                 return;
@@ -414,7 +416,7 @@ where
     // Charging is more than one exchange.
     answers_are_tickets!(Q);
 
-    fn act(&self, key: &Q, verb: Verb, when: CheckTime, cost: u64) -> Decision {
+    fn act(&self, key: &Q, verb: Operation, when: CheckTime, cost: u64) -> Decision {
         self.charge_by(self.hash(key), || when, (verb, cost))
     }
 
@@ -440,7 +442,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> ByHash for Sketch<A, H> {
 
     #[inline(always)]
     fn charge(&self, hash: u64, time: impl FnOnce() -> CheckTime, cost: u64) -> Decision {
-        self.charge_by(hash, time, (Verb::Check, cost))
+        self.charge_by(hash, time, (Operation::Check, cost))
     }
 
     fn peek(&self, hash: u64, time: CheckTime, cost: u64) -> Decision {

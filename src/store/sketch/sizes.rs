@@ -1,6 +1,6 @@
 //! From memory or traffic to the sizes of doorkeeper and counters.
 
-use crate::quota::{QuotaError, Reason};
+use crate::base::quota::{QuotaError, Reason};
 use crate::sketch::window::Counters;
 use crate::store::Capacity;
 
@@ -45,7 +45,7 @@ impl Sizes {
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
-    use crate::quota::Quota;
+    use crate::base::quota::Quota;
 
     #[test]
     fn sizes_take_what_they_are_given_and_no_more() {

@@ -1,7 +1,7 @@
 //! Eight threads at a window's words, by shuttle: see `sync::sample`.
 
 use super::*;
-use crate::sync::sample;
+use crate::base::sync::sample;
 
 const SCHEDULES: usize = 1_000;
 

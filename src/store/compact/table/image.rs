@@ -3,11 +3,11 @@
 use alloc::vec::Vec;
 
 use super::{Full, Moment, Table};
-use crate::algorithm::narrow::{Narrow, STATE_BITS};
-use crate::check_time::CheckTime;
-use crate::decision::Decision;
-use crate::sync::Ordering::{Acquire, Relaxed, Release};
-use crate::word::{EMPTY, FINGERPRINT_BITS, Standing, Word, standing};
+use crate::algorithm::compact::slot::{EMPTY, FINGERPRINT_BITS, Standing, Word, standing};
+use crate::algorithm::compact::{CompactState, STATE_BITS};
+use crate::base::check_time::CheckTime;
+use crate::base::decision::Decision;
+use crate::base::sync::Ordering::{Acquire, Relaxed, Release};
 
 /// What a table holds at one time: only what is ahead.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(in crate::store::compact) struct Image {
 }
 
 /// For snapshots.
-impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
+impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
     /// Slots, cells, and bits by which cells are shifted.
     pub(in crate::store::compact) fn shape(&self) -> [u64; 3] {
         let (cells, shift) = match &self.full {
@@ -94,7 +94,7 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
     }
 
     /// Whether a key's place is the same in another table.
-    pub(in crate::store::compact) fn has_places_of<M: Narrow>(&self, other: &Table<M, WAYS>) -> bool {
+    pub(in crate::store::compact) fn has_places_of<M: CompactState>(&self, other: &Table<M, WAYS>) -> bool {
         self.len() == other.len()
     }
 

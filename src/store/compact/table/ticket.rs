@@ -1,12 +1,12 @@
 //! A check in two parts: a look, and the exchange that charges. For several limits on one request.
 
 use super::{Place, Table};
-use crate::algorithm::narrow::{Narrow, STATE_BITS, Verdict};
-use crate::check_time::CheckTime;
-use crate::decision::{Decision, Outcome};
-use crate::sync::AtomicU64;
-use crate::sync::Ordering::{AcqRel, Relaxed};
-use crate::word::{Standing, Word, standing};
+use crate::algorithm::compact::slot::{Standing, Word, standing};
+use crate::algorithm::compact::{CompactState, STATE_BITS, Verdict};
+use crate::base::check_time::CheckTime;
+use crate::base::decision::{Decision, Outcome};
+use crate::base::sync::AtomicU64;
+use crate::base::sync::Ordering::{AcqRel, Relaxed};
 
 /// A check that is decided and not charged yet.
 #[derive(Copy, Clone, Debug)]
@@ -28,7 +28,7 @@ impl Ticket<'_> {
     }
 }
 
-impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
+impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
     /// Decides as [`Table::charge_as_of`], and leaves the charge to [`Table::exchange`].
     #[inline(always)]
     pub(in crate::store::compact) fn prepare(

@@ -1,12 +1,12 @@
-//! What a table does about time: see [`crate::check_time`].
+//! What a table does about time: see [`crate::base::check_time`].
 
 use super::super::gauges::Stripe;
 use super::{Again, Moment, Table};
-use crate::algorithm::narrow::{Narrow, STATE_BITS};
-use crate::check_time::CheckTime;
-use crate::sync::Ordering::{AcqRel, Relaxed};
+use crate::algorithm::compact::{CompactState, STATE_BITS};
+use crate::base::check_time::CheckTime;
+use crate::base::sync::Ordering::{AcqRel, Relaxed};
 
-impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
+impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
     /// Raises the newest time, before anything is written as of a moment.
     ///
     /// A later time than the caller's own was not after `high` when it was chosen. If it is now, `high` has fallen meanwhile, and the
@@ -82,16 +82,15 @@ impl<N: Narrow, const WAYS: usize> Table<N, WAYS> {
 mod tests {
     use super::super::Full;
     use super::*;
-    use crate::algorithm::narrow::ticks::{Interval, Rate};
-    use crate::algorithm::narrow::{TatKind, TatWord};
-    use crate::check_time::Newest;
+    use crate::algorithm::compact::ticks::{Interval, Rate};
+    use crate::algorithm::compact::{TatKind, TatWord, newest_of};
 
     /// A call that was decided as of a wrong time, before that was given up, does not bring it back.
     #[test]
     fn call_under_way_brings_no_wrong_time_back() {
         let rate = Rate { interval: Interval { num: 10, den: 1 }, burst: 1 };
         let word = TatWord::with_ticks("test", rate, 10, TatKind::Meter).unwrap();
-        let newest = Newest::of_words(&word);
+        let newest = newest_of(&word);
         let table = Table::<TatWord, 2>::new(1, word.horizon(), Full::Forget, newest).unwrap();
         let (right_ns, wrong_ns) = (5_000, u64::MAX / 2);
         table.newest.raise(wrong_ns, |now_ns| now_ns);

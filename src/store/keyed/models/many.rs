@@ -1,7 +1,7 @@
 //! Eight threads at a table that begins with one bucket, by shuttle: see `sync::sample`.
 
 use super::*;
-use crate::sync::sample;
+use crate::base::sync::sample;
 
 const SCHEDULES: usize = 800;
 /// Held from the beginning, and idle when the threads come. The others are new.

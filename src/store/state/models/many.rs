@@ -1,7 +1,7 @@
 //! Eight threads at one key's state, by shuttle: see `sync::sample`.
 
 use super::*;
-use crate::sync::sample;
+use crate::base::sync::sample;
 
 const SCHEDULES: usize = 800;
 

@@ -4,7 +4,7 @@
 //! have been admitted its burst once more; under `Forget` each eviction may give a debt back too. Under `Inherit` it is strict.
 
 use super::*;
-use crate::sync::sample;
+use crate::base::sync::sample;
 
 const SCHEDULES: usize = 1_000;
 const W: u64 = key(4, 1);

@@ -1,0 +1,109 @@
+//! The word of one slot, and where a state stands.
+//!
+//! ```text
+//! word = [ fingerprint : 24 | state : 40 ]        0 = empty
+//! ```
+
+use crate::algorithm::compact::STATE_BITS;
+
+/// Bits of the key's hash that a slot keeps.
+pub(crate) const FINGERPRINT_BITS: u32 = u64::BITS - STATE_BITS;
+/// A slot that was never used.
+pub(crate) const EMPTY: u64 = 0;
+const STATE_MASK: u64 = (1 << STATE_BITS) - 1;
+
+/// A slot's word: whose it is, and its state. Never [`EMPTY`], since no fingerprint is zero.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Word {
+    pub(crate) fingerprint: u64,
+    pub(crate) state: u64,
+}
+
+impl Word {
+    /// `fingerprint` has 24 bits; of the state the low 40 are kept.
+    #[inline]
+    pub(crate) const fn pack(fingerprint: u64, state: u64) -> u64 {
+        (fingerprint << STATE_BITS) | (state & STATE_MASK)
+    }
+
+    #[inline]
+    pub(crate) const fn unpack(word: u64) -> Self {
+        Self { fingerprint: word >> STATE_BITS, state: word & STATE_MASK }
+    }
+}
+
+/// Where a state stands against a reference, in a range of 2^`BITS` that wraps.
+///
+/// ```text
+///      reference        + horizon                    + half the range
+/// ---------+----------------+------------------------------+-------------------------------> state
+///  Idle    |  Ahead         |  Unsure: the reader's clock  |  Idle: behind, which is
+///          |                |  lags, or the slot is so old |  half a range of past
+///          |                |  that it has come round      |
+/// ```
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// At the reference or behind it: as good as absent.
+    Idle,
+    /// So far ahead.
+    Ahead(u64),
+    /// Further ahead than any state can be that was written by a clock that agrees: so far.
+    Unsure(u64),
+}
+
+/// The standing of `state` against `reference`, both modulo 2^`BITS`.
+#[inline(always)]
+pub(crate) const fn standing<const BITS: u32>(state: u64, reference: u64, horizon: u64) -> Standing {
+    let ahead = state.wrapping_sub(reference) & (u64::MAX >> (u64::BITS - BITS));
+    // One comparison for the common case: zero wraps to the far end.
+    if ahead.wrapping_sub(1) < horizon {
+        Standing::Ahead(ahead)
+    } else if ahead == 0 || ahead >> (BITS - 1) != 0 {
+        Standing::Idle
+    } else {
+        Standing::Unsure(ahead)
+    }
+}
+
+/// How states are compared, both modulo 2^`BITS`: by how far they are ahead of a reference or behind it, with no regard to
+/// whether they are idle.
+#[inline]
+pub(crate) const fn order<const BITS: u32>(state: u64, reference: u64) -> i64 {
+    let unused = u64::BITS - BITS;
+    (state.wrapping_sub(reference) << unused).cast_signed() >> unused
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_round_trip_and_are_never_empty() {
+        for fingerprint in [1, 2, (1 << FINGERPRINT_BITS) - 1] {
+            for state in [0, 1, STATE_MASK] {
+                let word = Word::pack(fingerprint, state);
+                assert_ne!(word, EMPTY);
+                assert_eq!(Word::unpack(word), Word { fingerprint, state });
+                assert_eq!(Word::pack(fingerprint, state | (7 << STATE_BITS)), word);
+            }
+        }
+    }
+
+    /// Every state against every reference of four bits, as whole numbers tell it.
+    #[test]
+    fn standings_of_four_bits_are_those_of_whole_numbers() {
+        const HORIZON: u64 = 2;
+        for reference in 100..132_u64 {
+            for distance in -8..8_i64 {
+                let state = reference.checked_add_signed(distance).unwrap() & 15;
+                let expected = match distance {
+                    ..=0 => Standing::Idle,
+                    1..=2 => Standing::Ahead(distance.unsigned_abs()),
+                    _ => Standing::Unsure(distance.unsigned_abs()),
+                };
+                assert_eq!(standing::<4>(state, reference, HORIZON), expected, "{distance}");
+                assert_eq!(order::<4>(state, reference), distance, "{state} against {reference}");
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Theoretical arrival times in forty bits: GCRA and all that decides by one time.
+
+use super::ticks::{self, Interval, MAX_HORIZON, MIN_TICKS, Rate, TickRate, Unfit};
+use super::{CompactState, Verdict};
+use crate::algorithm::pace::Pace;
+use crate::base::decision::{Decision, Facts, Outcome};
+use crate::base::quota::{Quota, QuotaError, Reason};
+use alloc::vec::Vec;
+
+/// Further apart no two states are told.
+const HALF_RANGE: u128 = 1 << (ticks::STATE_BITS - 1);
+
+/// GCRA in ticks. See [`ticks`] for what a tick is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct TatWord {
+    rate: TickRate,
+    /// Ticks for one unit.
+    interval: u64,
+    /// Ticks for a full burst.
+    capacity: u64,
+    burst: u64,
+    kind: Kind,
+    /// The furthest that a quota of this table can be ahead.
+    horizon: u64,
+}
+
+/// What a TAT stands for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// GCRA, token bucket, leaky bucket as a meter.
+    Meter,
+    /// The time that the last admitted request was told to go at.
+    Queue,
+    /// The time of the next event, whatever a request costs.
+    Event,
+}
+
+fn refused(algorithm: &'static str, unfit: Unfit, rate: Rate) -> QuotaError {
+    let reason = match unfit {
+        Unfit::Burst { max } => {
+            Reason::Word { algorithm, what: "the burst, in the compact store,", got: rate.burst, max }
+        }
+        Unfit::Fast => {
+            let Interval { num, den } = rate.interval;
+            let per_second = 1_000_000_000 * u128::from(den) / u128::from(num.max(1));
+            let got = u64::try_from(per_second).unwrap_or(u64::MAX);
+            let what = "the units a second, in the compact store,";
+            Reason::Word { algorithm, what, got, max: (1 << 39) / MIN_TICKS }
+        }
+        Unfit::Apart => Reason::Apart { algorithm },
+    };
+    reason.into()
+}
+
+impl TatWord {
+    /// In ticks that `tiers` can be counted in too, and debts of `overdraft` units beyond the burst.
+    pub(crate) fn new(
+        algorithm: &'static str,
+        own: Rate,
+        mut tiers: Vec<Rate>,
+        overdraft: u64,
+        kind: Kind,
+    ) -> Result<Self, QuotaError> {
+        if overdraft > 0 {
+            // Debts take as much room as a larger burst would.
+            let (burst, max) = (own.burst.saturating_add(overdraft), MAX_HORIZON / MIN_TICKS);
+            if burst > max {
+                let what = "the burst and the overdraft together, in the compact store,";
+                return Err(Reason::Word { algorithm, what, got: burst, max }.into());
+            }
+            tiers.push(Rate { burst, ..own });
+        }
+        let interval = ticks::choose(own, &tiers).map_err(|unfit| refused(algorithm, unfit, own))?;
+        let mut word = Self::with_ticks(algorithm, own, interval, kind)?;
+        let mut most = word.capacity;
+        for &tier in &tiers {
+            most = most.max(word.counted(algorithm, tier)?.capacity);
+        }
+        word.horizon = most;
+        Ok(word)
+    }
+
+    /// A quota in ticks of which a full burst takes 2^`bits` or a few less, and each unit a whole number.
+    pub(crate) fn coarse(
+        algorithm: &'static str,
+        quota: &Quota,
+        bits: u32,
+        kind: Kind,
+    ) -> Result<Self, QuotaError> {
+        let own = Pace::new(quota).rate();
+        let interval = (1 << bits) / own.burst;
+        if interval == 0 {
+            let reason = Reason::Word { algorithm, what: "the burst", got: own.burst, max: 1 << bits };
+            return Err(reason.into());
+        }
+        Self::with_ticks(algorithm, own, interval, kind)
+    }
+
+    /// A rate in ticks of which each unit takes `interval`.
+    pub(crate) fn with_ticks(
+        algorithm: &'static str,
+        own: Rate,
+        interval: u64,
+        kind: Kind,
+    ) -> Result<Self, QuotaError> {
+        // Reduced, so that two tables of one quota have equal layouts.
+        let Interval { num, den } = own.interval;
+        let (top, bottom) = (u128::from(interval) * u128::from(den), u128::from(num));
+        let common = ticks::gcd(top, bottom);
+        let fits = |value: u128| u64::try_from(value).map_err(|_| refused(algorithm, Unfit::Fast, own));
+        let rate = TickRate::new(fits(top / common)?, fits(bottom / common)?);
+        let capacity = interval * own.burst;
+        Ok(Self { rate, interval, capacity, burst: own.burst, kind, horizon: capacity })
+    }
+
+    /// Another rate in this one's ticks, its interval rounded up to them; the horizon may be too short for it.
+    fn counted(&self, algorithm: &'static str, rate: Rate) -> Result<Self, QuotaError> {
+        let apart = || refused(algorithm, Unfit::Apart, rate);
+        let Interval { num, den } = rate.interval;
+        // num / den nanoseconds × rate.num / rate.den ticks each: 63 + 64 bits at most.
+        let top = u128::from(num) * u128::from(self.rate.num());
+        let bottom = u128::from(den) * u128::from(self.rate.den());
+        let interval = u64::try_from(top.div_ceil(bottom)).map_err(|_| apart())?;
+        if interval < MIN_TICKS || u128::from(interval) * u128::from(rate.burst) > u128::from(MAX_HORIZON) {
+            return Err(apart());
+        }
+        Ok(Self { interval, capacity: interval * rate.burst, burst: rate.burst, ..*self })
+    }
+
+    /// Another rate for single calls.
+    pub(crate) fn tier(&self, algorithm: &'static str, rate: Rate) -> Result<Self, QuotaError> {
+        // What these ticks cannot count, others may.
+        match self.counted(algorithm, rate) {
+            Ok(tier) if tier.capacity <= self.horizon => Ok(tier),
+            _ => Err(Reason::Undeclared { algorithm }.into()),
+        }
+    }
+}
+
+impl CompactState for TatWord {
+    const DOMINATES: bool = true;
+    // Coarser times are only later.
+    const COARSEST: u32 = 24;
+
+    #[inline]
+    fn reference(&self, now_ns: u64) -> u64 {
+        self.rate.floor(now_ns)
+    }
+
+    #[inline(always)]
+    fn judge(&self, ahead: u64, _now_ns: u64, cost: u64) -> Verdict {
+        if cost == 0 {
+            return Verdict::Admit(ahead);
+        }
+        let units = if self.kind == Kind::Event { 1 } else { cost };
+        if units > self.burst {
+            return Verdict::Never;
+        }
+        // At most the capacity, since the units are at most the burst.
+        let charge = units * self.interval;
+        if ahead > self.capacity - charge { Verdict::Deny } else { Verdict::Admit(ahead + charge) }
+    }
+
+    #[inline(always)]
+    fn decision(
+        &self,
+        outcome: Outcome,
+        ahead: u64,
+        charged: bool,
+        (now_ns, reference): (u64, u64),
+        cost: u64,
+    ) -> Decision {
+        let Self { interval, burst, rate, kind, .. } = *self;
+        let remainder = rate.remainder(now_ns, reference);
+        let (num, den, queued) = (rate.num(), rate.den(), kind == Kind::Queue);
+        let facts = Facts::Ticks { ahead, interval, remainder, num, den, queued };
+        let decision = Decision::new(outcome, cost, burst, now_ns, facts);
+        if charged { decision } else { decision.uncharged() }
+    }
+
+    fn force(&self, ahead: u64, _now_ns: u64, cost: u64) -> (u64, u64) {
+        let room = self.horizon.saturating_sub(ahead) / self.interval;
+        match self.kind {
+            Kind::Event if cost == 0 || room == 0 => (ahead, 0),
+            Kind::Event => (ahead + self.interval, cost),
+            Kind::Meter | Kind::Queue => {
+                let units = cost.min(room);
+                (ahead + units * self.interval, units)
+            }
+        }
+    }
+
+    /// One event for each unit. It may have been charged at a later time, so it may be further ahead than the horizon.
+    fn seed(&self, _now_ns: u64, units: u64) -> u64 {
+        units.saturating_mul(self.interval).min(1 << (ticks::STATE_BITS - 2))
+    }
+
+    fn undoes(&self) -> bool {
+        self.kind != Kind::Queue
+    }
+
+    fn reserve(&self, ahead: u64, (now_ns, reference): (u64, u64), cost: u64, wait_ns: u64) -> Verdict {
+        let units = if self.kind == Kind::Event { 1 } else { cost };
+        if cost == 0 || units > self.burst {
+            return self.judge(ahead, now_ns, cost);
+        }
+        // The last tick that begins within the wait.
+        let remainder = self.rate.remainder(now_ns, reference);
+        let passed = u128::from(wait_ns) * u128::from(self.rate.num()) + u128::from(remainder);
+        let wait = u64::try_from(passed / u128::from(self.rate.den())).unwrap_or(u64::MAX);
+        let after = ahead + units * self.interval;
+        let fits = if self.kind == Kind::Queue {
+            ahead <= wait && after <= self.capacity
+        } else {
+            after <= self.capacity.saturating_add(wait).min(self.horizon)
+        };
+        if fits { Verdict::Admit(after) } else { Verdict::Deny }
+    }
+
+    fn give_back(
+        &self,
+        ahead: u64,
+        (now_ns, reference): (u64, u64),
+        charge: &Decision,
+        units: u64,
+    ) -> Option<(u64, u64)> {
+        let &Facts::Ticks { ahead: then, interval, num, den, .. } = charge.facts() else {
+            return None;
+        };
+        if ahead == 0 || (num, den) != (self.rate.num(), self.rate.den()) {
+            return None;
+        }
+        let (charged, at) = (charge.charged(), self.rate.floor(charge.at_ns()));
+        // Of those who were told a time only the last can leave, and of events.
+        let is_last = at.wrapping_add(then) == reference.wrapping_add(ahead);
+        if self.kind == Kind::Event {
+            // An event is one, whatever it cost.
+            let whole = is_last && charged > 0 && units >= charged;
+            return whole.then(|| (ahead - ahead.min(interval), charged));
+        }
+        let own = interval.saturating_mul(charged);
+        let turn = match charge.has_turn() {
+            true if !is_last => return None,
+            true if self.kind == Kind::Queue => then.saturating_sub(own),
+            true => then.saturating_sub(interval.saturating_mul(charge.limit())),
+            false => 0,
+        };
+        // As in the wide form. Ticks since then may be more than 64 bits hold; `own` is not.
+        let passed = match now_ns.checked_sub(charge.at_ns()) {
+            None => 0,
+            Some(ns) if u128::from(ns) * u128::from(num) / u128::from(den) > HALF_RANGE => return None,
+            Some(_) => reference.wrapping_sub(at),
+        };
+        let owed = own.saturating_sub(passed.saturating_sub(turn));
+        let back = owed.min(interval.saturating_mul(units)).min(ahead);
+        (back > 0).then(|| (ahead - back, back.div_ceil(interval)))
+    }
+
+    fn horizon(&self) -> u64 {
+        self.horizon
+    }
+
+    /// An ordinary burst, but no more than the longest one: cells of a sketch have room for two.
+    fn slack(&self) -> u64 {
+        self.horizon.min(1 << 20)
+    }
+
+    #[inline(always)]
+    fn last_ns(&self, now_ns: u64) -> u64 {
+        now_ns
+    }
+
+    fn span_ns(&self, states: u64) -> u64 {
+        let span = u128::from(states) * u128::from(self.rate.den()) / u128::from(self.rate.num());
+        u64::try_from(span).unwrap_or(u64::MAX)
+    }
+
+    fn reads(&self, other: &Self) -> bool {
+        self.rate == other.rate && self.horizon == other.horizon
+    }
+
+    fn layout(&self) -> [u64; 6] {
+        let states = match self.kind {
+            Kind::Meter => 3,
+            Kind::Queue => 4,
+            Kind::Event => 5,
+        };
+        // The interval that the rate was made of, in lowest terms.
+        let (num, den) =
+            (u128::from(self.interval) * u128::from(self.rate.den()), u128::from(self.rate.num()));
+        let common = ticks::gcd(num, den);
+        let fits = |value: u128| u64::try_from(value / common).unwrap_or(u64::MAX);
+        [states, self.burst, fits(num), fits(den), self.interval, self.horizon]
+    }
+}

@@ -1,0 +1,265 @@
+//! The time of a check, and the newest time that a store has written.
+//!
+//! A narrow word keeps its time modulo a range. So a word that is far ahead of a caller's time has one of two meanings. It is
+//! live: another caller, or another clock, is ahead. Or it is of an earlier round: no caller used it for almost a whole range.
+//! [`Newest`] tells the two apart, without a second reading of any clock:
+//!
+//! 1. A writer checks that its time is at most [`Newest::high`]. If not, it raises `high`, *before* it publishes its word.
+//! 2. So at any moment every live word is at most one horizon after `high`, whichever caller wrote it, by whichever clock.
+//! 3. A reader loads a word, then loads `high`. A word beyond that bound is of an earlier round: idle. Any other word
+//!    that is ahead is live: the reader is behind, and the answer is "not yet".
+//! 4. A word behind the reader by up to half the range reads as idle. So no reader may be further behind the words than that: a
+//!    time below [`Newest::low`], a quarter of the range behind the newest, is decided as of `low`.
+//!
+//! Times are compared as whole numbers, never modulo a range.
+//!
+//! # A wrong time
+//! One call with a time far ahead (`u64::MAX`, say) raises `high` and `low`. Then callers whose times are right are decided as of
+//! `low`, where time stands still: each key gets what its quota has room for at one instant.
+//! [`Newest::as_of`] notes the first time below `low`. If such times advance by [`Newest`]'s `patience`, and no call raises `high`
+//! meanwhile, `high` falls to them. Each time that `high` falls, each key may have one burst more.
+
+use crossbeam_utils::CachePadded;
+
+use crate::base::clock::{Clock, Timestamp};
+use crate::base::sync::{AtomicU64, Ordering};
+
+/// The time of a check, in nanoseconds since the origin of the limiter's clock.
+///
+/// It is read once, or given by the caller; no store reads a clock.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct CheckTime(u64);
+
+impl CheckTime {
+    /// What the clock says now.
+    #[inline(always)]
+    pub(crate) fn read(clock: &impl Clock) -> Self {
+        Self(clock.now().as_nanos())
+    }
+
+    /// A time that the caller gives.
+    #[inline(always)]
+    pub(crate) const fn given(now: Timestamp) -> Self {
+        Self(now.as_nanos())
+    }
+
+    /// So many nanoseconds after the origin.
+    #[inline(always)]
+    pub(crate) const fn from_ns(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// In nanoseconds since the origin.
+    #[inline(always)]
+    pub(crate) const fn ns(self) -> u64 {
+        self.0
+    }
+}
+
+/// No time below `low` is noted.
+const NOBODY: u64 = u64::MAX;
+
+/// The newest time that a store has written; see the module's text. In nanoseconds, or in windows.
+#[derive(Debug)]
+pub(crate) struct Newest {
+    /// On a line of its own: callers read it at each charge, and write it once in `slack`.
+    bounds: CachePadded<Bounds>,
+    slack: u64,
+    /// From `low` to `high`: the slack, and by how much callers may lag.
+    span: u64,
+    patience: u64,
+}
+
+#[derive(Debug)]
+struct Bounds {
+    /// No word was written as of a later time. At least `span`, so that [`Newest::is_near`] takes one subtraction.
+    high: AtomicU64,
+    /// The newest time that raised it.
+    newest: AtomicU64,
+    /// The first time below `low` since `high` was raised, or [`NOBODY`].
+    lagging: AtomicU64,
+}
+
+impl Newest {
+    /// `slack`: how far beyond a writer's time `high` is raised, so that it is raised seldom. `lag`: how far behind the newest time
+    /// callers may be. `patience`: by how much the times of callers that are further behind advance before `high` falls to them.
+    pub(crate) fn new(slack: u64, lag: u64, patience: u64) -> Self {
+        let span = lag.saturating_add(slack);
+        let (high, newest, lagging) = (AtomicU64::new(span), AtomicU64::new(0), AtomicU64::new(NOBODY));
+        Self { bounds: CachePadded::new(Bounds { high, newest, lagging }), slack, span, patience }
+    }
+
+    /// Whether a time is from `low` to `high`: then a word may be published as of it with nothing done before.
+    ///
+    /// To be asked after the word was loaded, with Acquire.
+    #[inline(always)]
+    pub(crate) fn is_near(&self, time: u64) -> bool {
+        // A later time wraps to a distance beyond `span`, since `high` is at least `span`.
+        self.high().wrapping_sub(time) <= self.span
+    }
+
+    /// No live word was written as of a later time. To be asked after the word was loaded, with Acquire.
+    #[inline(always)]
+    pub(crate) fn high(&self) -> u64 {
+        // Ordering: Acquire; pairs with `raise_to`. The writer of a word that the caller has loaded raised it, or found it raised,
+        // before it published the word.
+        self.bounds.high.load(Ordering::Acquire)
+    }
+
+    /// The newest time that raised `high`: at most `slack` behind the newest time of all that raise it.
+    #[inline]
+    pub(crate) fn newest(&self) -> u64 {
+        self.bounds.newest.load(Ordering::Acquire)
+    }
+
+    /// Earlier times are decided as of this one. To be asked after the word was loaded, with Acquire.
+    #[inline(always)]
+    pub(crate) fn low(&self) -> u64 {
+        self.high() - self.span
+    }
+
+    /// To be called before a word is published as of `time`. `last` is the latest time whose words are no further ahead.
+    #[inline(always)]
+    pub(crate) fn raise(&self, time: u64, last: impl FnOnce(u64) -> u64) {
+        // Ordering: Acquire; pairs with `raise_to`. A thread that finds it raised by another publishes its word after `high` was.
+        if time > self.newest().saturating_add(self.slack) {
+            self.raise_to(last(time));
+        }
+    }
+
+    /// As [`Newest::raise`], whatever the newest time is.
+    #[cold]
+    pub(crate) fn raise_to(&self, time: u64) {
+        let Bounds { high, newest, lagging } = &*self.bounds;
+        // Ordering: Release, of all three: before the word that is published next. `high` first: see `raise`.
+        high.fetch_max(time.saturating_add(self.slack), Ordering::AcqRel);
+        newest.fetch_max(time, Ordering::AcqRel);
+        // The newest time moves on, so callers that lag do not wait for it to fall.
+        if lagging.load(Ordering::Relaxed) != NOBODY {
+            lagging.store(NOBODY, Ordering::Release);
+        }
+    }
+
+    /// Returns the time at which to decide a call whose `time` is below `low`: `low`, or its own if `high` falls to it.
+    #[cold]
+    pub(crate) fn as_of(&self, time: u64) -> u64 {
+        let Bounds { high, newest, lagging } = &*self.bounds;
+        let seen_high = self.high();
+        let seen_low = seen_high - self.span;
+        if time >= seen_low {
+            return time;
+        }
+        // Ordering: Relaxed. A note for later calls; what it leads to is exchanged below.
+        let since = lagging.load(Ordering::Relaxed);
+        if time < since {
+            // The first one. (Or one that is behind that: a wait that began at a wrong time might never end.)
+            lagging.store(time, Ordering::Relaxed);
+            return seen_low;
+        }
+        if time - since < self.patience {
+            return seen_low;
+        }
+        let next = time.saturating_add(self.slack).max(self.span);
+        // Ordering: AcqRel, as in `raise_to`. If another call was first, it was for the same, or has raised it again.
+        if high.compare_exchange(seen_high, next, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return self.low().max(time);
+        }
+        newest.store(time, Ordering::Release);
+        lagging.store(NOBODY, Ordering::Release);
+        time
+    }
+
+    /// For a store that holds nothing any more.
+    pub(crate) fn clear(&self) {
+        let Bounds { high, newest, lagging } = &*self.bounds;
+        // Ordering: Release, as in `raise_to`.
+        newest.store(0, Ordering::Release);
+        high.store(self.span, Ordering::Release);
+        lagging.store(NOBODY, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    const LAG: u64 = 1_000;
+    const PATIENCE: u64 = 50;
+
+    fn newest(slack: u64) -> Newest {
+        Newest::new(slack, LAG, PATIENCE)
+    }
+
+    #[test]
+    fn a_write_raises_the_newest_time_once_in_a_slack() {
+        for slack in [0, 10] {
+            let newest = newest(slack);
+            for time in [0, 1, 5_000, 5_000 + slack, 5_001 + slack, u64::MAX - 1, u64::MAX] {
+                newest.raise(time, |time| time);
+                assert!(newest.high() >= time, "{time}");
+                assert!(newest.newest() <= time && time - newest.newest() <= slack, "{time}");
+                assert!(newest.low() <= time.saturating_sub(LAG) && newest.is_near(time), "{time}");
+            }
+            newest.raise(7, |time| time);
+            assert_eq!(newest.high(), u64::MAX, "it does not step back");
+        }
+    }
+
+    #[test]
+    fn near_times_are_told_from_all_others() {
+        for newest_time in [0, 1, 500, 1_000, 1_010, 5_000, u64::MAX / 2, u64::MAX - 20, u64::MAX] {
+            let newest = newest(10);
+            newest.raise(newest_time, |time| time);
+            let (low, high) = (newest.low(), newest.high());
+            for time in [0, 1, 10, 1_000, 1_011, u64::MAX / 2, u64::MAX - 1_020, u64::MAX - 1, u64::MAX] {
+                let around = [low.wrapping_sub(1), low, high, high.wrapping_add(1), time];
+                for time in around {
+                    assert_eq!(
+                        newest.is_near(time),
+                        (low..=high).contains(&time),
+                        "{time} near {newest_time}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_time_far_behind_is_decided_as_of_the_lowest() {
+        let newest = newest(10);
+        newest.raise(5_000, |time| time);
+        for (time, as_of) in [(6_000, 6_000), (5_000, 5_000), (4_000, 4_000), (3_999, 4_000), (3_970, 4_000)]
+        {
+            assert_eq!(newest.as_of(time), as_of, "{time}");
+        }
+        // Nobody waits for the newest time to fall as long as it moves on.
+        for time in (0..1_000).map(|step| 3_000 + step) {
+            newest.raise(time + 2_100, |time| time);
+            assert_eq!(newest.as_of(time), newest.low().max(time), "{time}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_time_is_given_up_when_others_go_on() {
+        for wrong in [u64::MAX, 1 << 40] {
+            let newest = newest(10);
+            newest.raise(wrong, |time| time);
+            for time in 100..100 + PATIENCE {
+                assert_eq!(newest.as_of(time), newest.low(), "{time}");
+            }
+            assert_eq!(newest.as_of(100 + PATIENCE), 100 + PATIENCE);
+            assert_eq!((newest.newest(), newest.low()), (100 + PATIENCE, 0));
+        }
+    }
+
+    #[test]
+    fn a_wait_that_began_at_a_wrong_time_begins_again() {
+        let newest = newest(0);
+        newest.raise(u64::MAX, |time| time);
+        assert_eq!(newest.as_of(1 << 50), newest.low());
+        for time in 100..100 + PATIENCE {
+            assert_eq!(newest.as_of(time), newest.low(), "{time}");
+        }
+        assert_eq!(newest.as_of(100 + PATIENCE), 100 + PATIENCE);
+    }
+}

@@ -1,0 +1,220 @@
+//! Where time comes from: an open trait, four clocks, one unit.
+//!
+//! All times are nanoseconds since the clock's origin in a `u64`. The shipped real clocks read the wall clock
+//! *once*, when they are built, and count monotonically from there: their origin is the Unix epoch, so windows
+//! align to it, and a later step of the wall clock moves nothing.
+
+#[cfg(feature = "std")]
+mod system;
+
+use alloc::sync::Arc;
+use core::fmt;
+use core::ops::Add;
+use core::time::Duration;
+
+#[cfg(feature = "tokio")]
+pub(crate) use self::system::unix_nanos;
+#[cfg(feature = "std")]
+pub use self::system::{CoarseClock, QuantaClock, StdClock};
+use crate::base::sync::{AtomicU64, Ordering};
+
+/// A point in time: nanoseconds since the clock's origin, which for the shipped clocks is the Unix epoch.
+///
+/// The range is 0 to `u64::MAX` nanoseconds: from 1970 to the year 2554. Arithmetic saturates.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate::Timestamp;
+///
+/// let start = Timestamp::from_secs(5);
+/// assert_eq!((start + Duration::from_millis(1)).as_nanos(), 5_001_000_000);
+/// assert_eq!(start.duration_since(Timestamp::from_secs(9)), Duration::ZERO);
+/// ```
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The clock's origin.
+    pub const ZERO: Self = Self(0);
+    /// The end of time: 2554 for clocks that start at the Unix epoch.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// A time `nanos` nanoseconds after the origin.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// A time `millis` milliseconds after the origin, saturating at [`Timestamp::MAX`].
+    #[must_use]
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis.saturating_mul(1_000_000))
+    }
+
+    /// A time `secs` seconds after the origin, saturating at [`Timestamp::MAX`].
+    #[must_use]
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs.saturating_mul(1_000_000_000))
+    }
+
+    /// Nanoseconds since the origin.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time from `earlier` to this, or zero if `earlier` is later.
+    #[must_use]
+    pub const fn duration_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09}s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+
+    /// Saturates at [`Timestamp::MAX`].
+    fn add(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_add(saturating_nanos(rhs)))
+    }
+}
+
+/// A duration's nanoseconds, at most `u64::MAX` (584 years).
+pub(crate) const fn saturating_nanos(duration: Duration) -> u64 {
+    let nanos = duration.as_nanos();
+    if nanos > u64::MAX as u128 {
+        u64::MAX
+    } else {
+        #[expect(clippy::cast_possible_truncation, reason = "compared with the maximum just above")]
+        let nanos = nanos as u64;
+        nanos
+    }
+}
+
+/// A source of time.
+///
+/// An implementation should not step back. If it does, limiters deny more, by less than the step, and admit
+/// nothing that they would have refused without the step (but a key that was forgotten as idle before the step is new).
+///
+/// # Examples
+/// ```
+/// use tollgate::{Clock, Gcra, Quota, RateLimiter, Timestamp};
+///
+/// struct Frames(u64); // a game's own time: 60 frames a second
+/// impl Clock for Frames {
+///     fn now(&self) -> Timestamp {
+///         Timestamp::from_nanos(self.0 * 1_000_000_000 / 60)
+///     }
+/// }
+/// let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(1))).clock(Frames(30)).direct();
+/// assert!(limiter.check().is_allowed());
+/// assert!(limiter.check().is_denied());
+/// ```
+pub trait Clock {
+    /// The time now.
+    fn now(&self) -> Timestamp;
+}
+
+impl<C: Clock + ?Sized> Clock for &C {
+    #[inline]
+    fn now(&self) -> Timestamp {
+        (**self).now()
+    }
+}
+
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    #[inline]
+    fn now(&self) -> Timestamp {
+        (**self).now()
+    }
+}
+
+/// Without `std` there is no default clock: this stands in its place, and is none.
+#[cfg(not(feature = "std"))]
+#[derive(Debug)]
+pub enum QuantaClock {}
+
+/// A clock that stands where it is put: for tests, simulations and replays.
+///
+/// Clones share the time.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Clock, ManualClock, Timestamp};
+///
+/// let clock = ManualClock::new(Timestamp::from_secs(60));
+/// clock.advance(Duration::from_secs(1));
+/// assert_eq!(clock.now(), Timestamp::from_secs(61));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ManualClock {
+    now_ns: Arc<AtomicU64>,
+}
+
+impl ManualClock {
+    /// A clock that stands at `now`.
+    #[must_use]
+    pub fn new(now: Timestamp) -> Self {
+        Self { now_ns: Arc::new(AtomicU64::new(now.0)) }
+    }
+
+    /// Puts the clock to `now`, which may be earlier than before.
+    pub fn set(&self, now: Timestamp) {
+        // Ordering: Relaxed. The word is the whole message; nothing else is published through it.
+        self.now_ns.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Moves the clock on by `by`, saturating at [`Timestamp::MAX`].
+    pub fn advance(&self, by: Duration) {
+        let by = saturating_nanos(by);
+        let mut now = self.now_ns.load(Ordering::Relaxed);
+        // Ordering: Relaxed. A loop rather than `fetch_add`, which would wrap.
+        while let Err(actual) = self.now_ns.compare_exchange_weak(
+            now,
+            now.saturating_add(by),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        ) {
+            now = actual;
+        }
+    }
+}
+
+impl Clock for ManualClock {
+    #[inline]
+    fn now(&self) -> Timestamp {
+        Timestamp(self.now_ns.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_saturate_at_both_ends() {
+        assert_eq!(Timestamp::MAX + Duration::from_nanos(1), Timestamp::MAX);
+        assert_eq!(Timestamp::ZERO + Duration::MAX, Timestamp::MAX);
+        assert_eq!(Timestamp::from_secs(u64::MAX), Timestamp::MAX);
+        assert_eq!(Timestamp::from_millis(u64::MAX), Timestamp::MAX);
+        assert_eq!(Timestamp::ZERO.duration_since(Timestamp::MAX), Duration::ZERO);
+        assert_eq!(format!("{:?}", Timestamp::from_millis(1_500)), "1.500000000s");
+    }
+
+    #[test]
+    fn a_manual_clock_saturates_and_can_go_back() {
+        let clock = ManualClock::new(Timestamp::MAX);
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(clock.now(), Timestamp::MAX);
+        clock.set(Timestamp::ZERO);
+        assert_eq!(clock.clone().now(), Timestamp::ZERO);
+    }
+}

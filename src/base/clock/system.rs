@@ -1,0 +1,198 @@
+//! Clocks that ask the machine.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use super::{Clock, Timestamp, saturating_nanos};
+use crate::base::sync::{AtomicU64, Ordering};
+
+/// Nanoseconds since the Unix epoch by the wall clock; zero if the wall clock stands before 1970.
+pub(crate) fn unix_nanos() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, saturating_nanos)
+}
+
+/// The clock that all others of a process begin with, so that their times agree: the wall clock is read once.
+#[expect(clippy::disallowed_methods, reason = "this is where the clocks begin that others are sent to")]
+fn process_clock() -> &'static StdClock {
+    static CLOCK: OnceLock<StdClock> = OnceLock::new();
+    CLOCK.get_or_init(|| StdClock { start: Instant::now(), origin_ns: unix_nanos().min(u64::MAX / 2) })
+}
+
+/// The default clock: the processor's time-stamp counter where it is invariant, else the operating system's
+/// monotonic clock, by [`quanta`].
+///
+/// About half the cost of [`StdClock`]. Building the first one in a process calibrates the counter for up to
+/// 200 ms; no check ever waits for that. On machines whose counters differ between cores two threads can
+/// disagree by that difference, which can only deny more; choose [`StdClock`] there. The choice is this value,
+/// never a cargo feature, so no other crate can change it.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Gcra, QuantaClock, Quota, RateLimiter, SlidingWindow};
+///
+/// let clock = QuantaClock::new();
+/// let second = RateLimiter::builder(Gcra::new(Quota::per_second(10))).clock(clock.clone()).compact()?;
+/// let day = RateLimiter::builder(SlidingWindow::new(Quota::per_day(1_000))).clock(clock).compact()?;
+/// assert!(tollgate::check_all((second.on("alice"), day.on("alice"))).is_allowed());
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+#[derive(Clone)]
+pub struct QuantaClock {
+    clock: quanta::Clock,
+    /// When the counter was zero, in nanoseconds since the origin, modulo 2⁶⁴.
+    zero_ns: u64,
+}
+
+impl QuantaClock {
+    /// Calibrates the counter and reads the wall clock, once per process: all clocks of a process share one origin.
+    #[must_use]
+    pub fn new() -> Self {
+        static CLOCK: OnceLock<QuantaClock> = OnceLock::new();
+        let begin = || {
+            let clock = quanta::Clock::new();
+            let (now_ns, raw) = (process_clock().now().as_nanos(), clock.raw());
+            Self { zero_ns: now_ns.wrapping_sub(clock.delta_as_nanos(0, raw)), clock }
+        };
+        CLOCK.get_or_init(begin).clone()
+    }
+}
+
+impl Default for QuantaClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for QuantaClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuantaClock").field("now", &self.now()).finish()
+    }
+}
+
+impl Clock for QuantaClock {
+    #[inline]
+    fn now(&self) -> Timestamp {
+        // It wraps after no less than 292 years: the process began in the first half of time. Before that the sum is right, even if
+        // the counter's zero was before the origin.
+        Timestamp(self.zero_ns.wrapping_add(self.clock.delta_as_nanos(0, self.clock.raw())))
+    }
+}
+
+/// The operating system's monotonic clock, [`Instant`], anchored once to the wall clock.
+///
+/// Never steps back, by the standard library's promise, and no call waits for calibration. While the machine sleeps it stands on most
+/// systems.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Clock, Gcra, Quota, RateLimiter, StdClock, Timestamp};
+///
+/// let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(10))).clock(StdClock::new()).direct();
+/// assert!(limiter.check().is_allowed());
+/// assert!(limiter.clock().now() > Timestamp::from_secs(1_700_000_000)); // since 1970
+/// ```
+#[derive(Clone, Debug)]
+pub struct StdClock {
+    start: Instant,
+    origin_ns: u64,
+}
+
+impl StdClock {
+    /// Anchors the clock to the wall clock.
+    #[must_use]
+    pub fn new() -> Self {
+        process_clock().clone()
+    }
+}
+
+impl Default for StdClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for StdClock {
+    #[inline]
+    fn now(&self) -> Timestamp {
+        Timestamp(self.origin_ns.saturating_add(saturating_nanos(self.start.elapsed())))
+    }
+}
+
+/// A clock that answers from one shared word, and is as fresh as the last [`CoarseClock::refresh`].
+///
+/// For servers that have a tick anyway (an event loop's turn): reading costs one load instead of 10 to 20 ns.
+/// Clones share the word. Between refreshes all checks see one time, so a limiter may admit in any interval of
+/// length `t` what its bound allows for `t` plus the longest time between two refreshes, and no more.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Clock, CoarseClock};
+///
+/// let clock = CoarseClock::new();
+/// let turn = clock.now();
+/// assert_eq!(clock.now(), turn); // however much later
+/// clock.refresh(); // at the next turn of the loop
+/// assert!(clock.now() >= turn);
+/// ```
+#[derive(Clone, Debug)]
+pub struct CoarseClock {
+    source: Arc<QuantaClock>,
+    latest_ns: Arc<AtomicU64>,
+}
+
+impl CoarseClock {
+    /// A coarse clock that stands at the present until it is refreshed.
+    #[must_use]
+    pub fn new() -> Self {
+        let source = Arc::new(QuantaClock::new());
+        let latest_ns = Arc::new(AtomicU64::new(source.now().0));
+        Self { source, latest_ns }
+    }
+
+    /// Reads the real clock and lets every clone see it. Never moves the time back.
+    pub fn refresh(&self) {
+        // Ordering: Relaxed. The word is the whole message; nothing else is published through it.
+        self.latest_ns.fetch_max(self.source.now().0, Ordering::Relaxed);
+    }
+}
+
+impl Default for CoarseClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for CoarseClock {
+    #[inline]
+    fn now(&self) -> Timestamp {
+        // Ordering: Relaxed, as in `refresh`.
+        Timestamp(self.latest_ns.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn real_clocks_start_at_the_wall_clock_and_go_on() {
+        let wall = unix_nanos();
+        for clock in [&QuantaClock::new() as &dyn Clock, &StdClock::new(), &CoarseClock::new()] {
+            let first = clock.now().as_nanos();
+            assert!(first.abs_diff(wall) < 60_000_000_000, "{first} against {wall}");
+            assert!(clock.now().as_nanos() >= first);
+        }
+    }
+
+    #[test]
+    fn a_coarse_clock_stands_until_it_is_refreshed() {
+        let clock = CoarseClock::new();
+        let other = clock.clone();
+        let before = clock.now();
+        assert_eq!(clock.now(), before);
+        while clock.source.now() <= before {}
+        clock.refresh();
+        assert!(other.now() > before);
+    }
+}

@@ -1,0 +1,211 @@
+//! Lazily zeroed arrays of atomic words, aligned to cache lines; and `prefetch`, which asks for such a line in advance.
+//!
+//! Large arrays come from the operating system as untouched zero pages, so a table takes memory as it fills. Asking
+//! the standard allocator for zeroed memory with an alignment above 16 makes it zero (and so touch) every page; so more
+//! is asked for at 16, and aligned here.
+
+pub(crate) mod prefetch;
+
+use crate::base::sync::Ordering::{Relaxed, Release};
+
+/// Words per cache line pair, in bytes: buckets and sketch lines never straddle one.
+#[cfg(not(tollgate_loom))]
+const ALIGN: usize = 128;
+
+/// A value that is an atomic integer, for which zero bytes are the value 0.
+///
+/// # Safety
+/// All bytes zero must be a valid value, and dropping one must do nothing.
+pub(crate) unsafe trait Zeroed: Send + Sync {
+    /// The value 0.
+    #[cfg(tollgate_loom)]
+    fn zero() -> Self;
+
+    /// Makes it 0 again. Looks first, so that untouched memory stays so.
+    ///
+    /// Ordering: Release, as any other write of a word: who sees it sees what was written before.
+    fn clear(&self);
+}
+
+macro_rules! zeroed {
+    ($($atomic:ident),*) => {$(
+        // SAFETY: an atomic integer has the layout of the integer, and no destructor.
+        unsafe impl Zeroed for crate::base::sync::$atomic {
+            #[cfg(tollgate_loom)]
+            fn zero() -> Self {
+                Self::new(0)
+            }
+
+            fn clear(&self) {
+                if self.load(Relaxed) != 0 {
+                    self.store(0, Release);
+                }
+            }
+        }
+    )*};
+}
+
+zeroed!(AtomicU16, AtomicU32, AtomicU64);
+
+// SAFETY: an array is its elements, one after the other.
+unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {
+    #[cfg(tollgate_loom)]
+    fn zero() -> Self {
+        core::array::from_fn(|_| T::zero())
+    }
+
+    fn clear(&self) {
+        self.iter().for_each(T::clear);
+    }
+}
+
+#[cfg(not(tollgate_loom))]
+pub(crate) use self::raw::Array;
+
+#[cfg(not(tollgate_loom))]
+mod raw {
+    use alloc::alloc::{Layout, alloc_zeroed, dealloc};
+    use core::ops::Deref;
+    use core::ptr::NonNull;
+
+    use super::{ALIGN, Zeroed};
+
+    /// A fixed array of words that began as zeros.
+    pub(crate) struct Array<T: Zeroed> {
+        words: NonNull<T>,
+        len: usize,
+        allocation: NonNull<u8>,
+        layout: Layout,
+    }
+
+    // SAFETY: owns its words as a box would; `Zeroed` types are `Send`.
+    unsafe impl<T: Zeroed> Send for Array<T> {}
+    // SAFETY: gives out only shared references to its words; `Zeroed` types are `Sync`.
+    unsafe impl<T: Zeroed> Sync for Array<T> {}
+
+    impl<T: Zeroed> Array<T> {
+        /// The bytes of memory that `len` words take, if so many can be.
+        fn layout(len: usize) -> Option<Layout> {
+            let bytes = len.checked_mul(size_of::<T>())?.checked_add(ALIGN)?;
+            Layout::from_size_align(bytes, 16).ok()
+        }
+
+        /// `len` words of zero, or `None` if there is no memory for so many.
+        pub(crate) fn zeroed(len: usize) -> Option<Self> {
+            let layout = Self::layout(len)?;
+            // SAFETY: the layout's size is not zero, since it holds the alignment.
+            let allocation = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+            let offset = allocation.align_offset(ALIGN);
+            // SAFETY: the offset is below ALIGN, and the allocation is ALIGN bytes longer than the words.
+            let words: NonNull<T> = unsafe { allocation.add(offset) }.cast();
+            super::ask_for_huge_pages(words.cast(), len * size_of::<T>());
+            Some(Self { words, len, allocation, layout })
+        }
+    }
+
+    impl<T: Zeroed> Deref for Array<T> {
+        type Target = [T];
+
+        #[inline(always)]
+        fn deref(&self) -> &[T] {
+            // SAFETY: 1. the allocation holds `len` words from `words` on, aligned (`zeroed`); 2. zero bytes are
+            // valid words (`Zeroed`); 3. it lives as long as self.
+            unsafe { core::slice::from_raw_parts(self.words.as_ptr(), self.len) }
+        }
+    }
+
+    impl<T: Zeroed> Drop for Array<T> {
+        fn drop(&mut self) {
+            // SAFETY: allocated with this layout in `zeroed`; the words have no destructors (`Zeroed`).
+            unsafe { dealloc(self.allocation.as_ptr(), self.layout) }
+        }
+    }
+}
+
+/// Tables from this size on are asked to be put into huge pages: looking up one of 40,000 small pages costs about as much
+/// as the line that it is for. Smaller ones are served well enough, and would only take memory in larger steps.
+#[cfg(not(tollgate_loom))]
+const HUGE_FROM: usize = 16 << 20;
+
+/// Tells the kernel that an area is used all over, so that it may be put into huge pages. A hint, whose refusal does not
+/// matter.
+#[cfg(all(feature = "std", target_os = "linux", not(tollgate_loom), not(miri)))]
+fn ask_for_huge_pages(start: core::ptr::NonNull<u8>, bytes: usize) {
+    use core::ffi::{c_int, c_void};
+
+    /// From Linux's `mman-common.h`, the same on every architecture that has huge pages.
+    const MADV_HUGEPAGE: c_int = 14;
+    /// Huge pages begin at multiples of this, on x86-64 and on aarch64 with pages of 4 KiB.
+    const HUGE: usize = 2 << 20;
+
+    // The standard library links the C library on Linux already; without it, nobody may.
+    unsafe extern "C" {
+        fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int;
+    }
+
+    let offset = start.align_offset(HUGE);
+    if bytes < HUGE_FROM || offset >= bytes {
+        return;
+    }
+    let whole = (bytes - offset) & !(HUGE - 1);
+    // SAFETY: the area lies within an allocation of ours (`offset + whole <= bytes`) and begins on a page; this advice
+    // changes neither its contents nor its accessibility.
+    unsafe {
+        let _ = madvise(start.as_ptr().add(offset).cast(), whole, MADV_HUGEPAGE);
+    }
+}
+
+#[cfg(all(any(not(feature = "std"), not(target_os = "linux"), miri), not(tollgate_loom)))]
+fn ask_for_huge_pages(_start: core::ptr::NonNull<u8>, _bytes: usize) {}
+
+/// Loom's atomics carry state of their own, so the models build them one by one.
+#[cfg(tollgate_loom)]
+pub(crate) struct Array<T>(Box<[T]>);
+
+#[cfg(tollgate_loom)]
+impl<T: Zeroed> Array<T> {
+    pub(crate) fn zeroed(len: usize) -> Option<Self> {
+        Some(Self((0..len).map(|_| T::zero()).collect()))
+    }
+}
+
+#[cfg(tollgate_loom)]
+impl<T> core::ops::Deref for Array<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T: Zeroed> core::fmt::Debug for Array<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Array").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+    use crate::base::sync::{AtomicU16, AtomicU64, Ordering};
+
+    #[test]
+    fn words_are_zero_aligned_and_apart() {
+        for len in [0, 1, 7, 1 << 16] {
+            let words = Array::<AtomicU64>::zeroed(len).unwrap();
+            assert_eq!(words.len(), len);
+            assert_eq!(words.as_ptr().addr() % ALIGN, 0);
+            for (value, word) in (0..).zip(words.iter()) {
+                assert_eq!(word.swap(value, Ordering::Relaxed), 0);
+            }
+            assert!((0..).zip(words.iter()).all(|(value, word)| word.load(Ordering::Relaxed) == value));
+        }
+        assert_eq!(Array::<AtomicU16>::zeroed(3).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn what_no_address_space_holds_is_refused() {
+        assert!(Array::<AtomicU64>::zeroed(usize::MAX / 8).is_none());
+        assert!(Array::<AtomicU64>::zeroed(usize::MAX).is_none());
+    }
+}

@@ -1,0 +1,378 @@
+//! Policies as header fields.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+
+use super::dialect::{Dialect, Reset};
+use super::line::{Line, MAX_INTEGER};
+use super::policy::{Available, Policy, Unit};
+use super::problem::{PROBLEM_JSON, problem};
+use crate::base::clock::Timestamp;
+
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// The names of three numbers of one policy: limit, remaining, reset.
+struct Three([HeaderName; 3]);
+
+const RATELIMIT_THREE: Three = Three([
+    HeaderName::from_static("ratelimit-limit"),
+    HeaderName::from_static("ratelimit-remaining"),
+    HeaderName::from_static("ratelimit-reset"),
+]);
+
+const X_RATELIMIT_THREE: Three = Three([
+    HeaderName::from_static("x-ratelimit-limit"),
+    HeaderName::from_static("x-ratelimit-remaining"),
+    HeaderName::from_static("x-ratelimit-reset"),
+]);
+
+const X_RATELIMIT_RETRY_AFTER: HeaderName = HeaderName::from_static("x-ratelimit-retry-after");
+
+/// Writes policies as header fields, in one dialect. Made once, used for every answer.
+///
+/// # Which policies
+/// Those that are enforced. Draft 11 lists all of them, and on a refusal in `RateLimit` only those that refused;
+/// [`Fields::nearest_only`] leaves one. Dialects that have room for one show the *nearest to exhaustion*: of those that refused
+/// the one that refuses for longest, else the one with the fewest units left, of equals the one with the longest window.
+///
+/// # Names
+/// A quoted string holds printable ASCII. In names, everything else and `%` is percent-encoded UTF-8 (`größe` is
+/// `"gr%C3%B6%C3%9Fe"`), so every name can be read back.
+///
+/// # Fields that are there already
+/// An inner service may have fields of its own. Draft 11's are lists, which may come in several lines: ours are appended. All
+/// others hold one value: ours replace theirs.
+///
+/// # Complexity
+/// One allocation for each field's value, if it is shorter than 256 bytes. Never panics, for any names and numbers.
+///
+/// # Examples
+/// ```
+/// use http::HeaderMap;
+/// use tollgate::http::{Dialect, Fields, Policy, Reset};
+/// use tollgate::{FixedWindow, ManualClock, Quota, RateLimiter, Timestamp};
+///
+/// let quota = Quota::per_hour(5_000);
+/// let clock = ManualClock::new(Timestamp::from_secs(1_789_999_200));
+/// let limiter = RateLimiter::builder(FixedWindow::new(quota)).clock(clock).direct();
+/// let policies = [Policy::new("core", &quota, limiter.check())];
+///
+/// let mut headers = HeaderMap::new();
+/// Fields::new(Dialect::Legacy { reset: Reset::Epoch }).write(&mut headers, &policies);
+/// assert_eq!(headers["x-ratelimit-limit"], "5000");
+/// assert_eq!(headers["x-ratelimit-remaining"], "4999");
+/// assert_eq!(headers["x-ratelimit-reset"], "1790002800");
+/// ```
+#[derive(Clone, Default)]
+pub struct Fields {
+    dialect: Dialect,
+    nearest_only: bool,
+    /// From the limiters' time to Unix time.
+    unix: Option<Arc<dyn Fn(Timestamp) -> Timestamp + Send + Sync>>,
+}
+
+impl fmt::Debug for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { dialect, nearest_only, unix: _ } = self;
+        f.debug_struct("Fields")
+            .field("dialect", dialect)
+            .field("nearest_only", nearest_only)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Fields {
+    /// Fields in this dialect.
+    #[must_use]
+    pub fn new(dialect: Dialect) -> Self {
+        Self { dialect, ..Self::default() }
+    }
+
+    /// Lets `RateLimit` of draft 11 report only the policy that is nearest to exhaustion; `RateLimit-Policy` still lists all.
+    /// Default: all.
+    #[must_use]
+    pub fn nearest_only(self, nearest_only: bool) -> Self {
+        Self { nearest_only, ..self }
+    }
+
+    /// How a time by the limiters' clock becomes Unix time, for resets that are points in time. Default: it is Unix time, as it
+    /// is for the shipped clocks, which read the wall clock once.
+    ///
+    /// The reset is worked out from the end of the window, not from the time of the answer, so two answers within a window say
+    /// the same as long as this function's offset stays.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::http::{Dialect, Fields, Reset};
+    ///
+    /// // A clock that began at zero when the process did.
+    /// let started = Duration::from_secs(1_790_000_000);
+    /// let fields = Fields::new(Dialect::Legacy { reset: Reset::Epoch }).unix_time(move |time| time + started);
+    /// # let _ = fields;
+    /// ```
+    #[must_use]
+    pub fn unix_time(self, unix: impl Fn(Timestamp) -> Timestamp + Send + Sync + 'static) -> Self {
+        Self { unix: Some(Arc::new(unix)), ..self }
+    }
+
+    /// The dialect.
+    #[must_use]
+    pub const fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Writes the fields of a request that goes through. Nothing, if no policy is enforced.
+    pub fn write(&self, headers: &mut HeaderMap, policies: &[Policy<'_>]) {
+        self.put(headers, policies, false);
+    }
+
+    /// The same, beside the fields of somebody further in who may know less to be left: in dialects with room for one, those stay.
+    #[cfg(feature = "tower")]
+    pub(crate) fn write_unless_nearer(&self, headers: &mut HeaderMap, policies: &[Policy<'_>]) {
+        let nearest = enforced(policies).min_by_key(|policy| distance(policy));
+        let ours = nearest.map(|policy| policy.available().units);
+        match self.remaining_in(headers).zip(ours) {
+            Some((theirs, ours)) if theirs < ours => {}
+            _ => self.write(headers, policies),
+        }
+    }
+
+    /// What is left by the fields that are there, if they hold one policy.
+    #[cfg(feature = "tower")]
+    fn remaining_in(&self, headers: &HeaderMap) -> Option<u64> {
+        let text = |name: &HeaderName| headers.get(name)?.to_str().ok();
+        let (Three([_, draft_06, _]), Three([_, legacy, _])) = (RATELIMIT_THREE, X_RATELIMIT_THREE);
+        match self.dialect {
+            Dialect::Draft07 => {
+                let members = text(&RATELIMIT)?.split(',');
+                members.filter_map(|member| member.trim().strip_prefix("remaining=")).next()?.parse().ok()
+            }
+            Dialect::Draft06 => text(&draft_06)?.trim().parse().ok(),
+            Dialect::Legacy { .. } => text(&legacy)?.trim().parse().ok(),
+            Dialect::Draft11 | Dialect::Off => None,
+        }
+    }
+
+    /// Writes the fields of a refusal: those of [`Fields::write`], `Cache-Control: no-store`, and `Retry-After` with
+    /// [`retry_after`]'s seconds. [`Dialect::Legacy`] repeats the seconds in `X-RateLimit-Retry-After`.
+    pub fn refuse(&self, headers: &mut HeaderMap, policies: &[Policy<'_>]) {
+        self.refuse_for(headers, policies, retry_after(policies));
+    }
+
+    /// [`Fields::refuse`] with a wait of the caller's: longer by a random time, so that clients do not all come back at once.
+    /// `None` sends no `Retry-After` and no `X-RateLimit-Retry-After`.
+    ///
+    /// Sent in whole seconds, rounded up, at least 1.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use http::HeaderMap;
+    /// use tollgate::http::{Fields, Policy, retry_after};
+    /// use tollgate::{Gcra, ManualClock, Quota, RateLimiter};
+    ///
+    /// let quota = Quota::per_minute(2).burst(1);
+    /// let limiter = RateLimiter::builder(Gcra::new(quota)).clock(ManualClock::default()).direct();
+    /// let _ = limiter.check();
+    /// let policies = [Policy::new("calls", &quota, limiter.check())];
+    ///
+    /// let random = 0.25; // of your generator
+    /// let wait = retry_after(&policies).map(|wait| wait.mul_f64(1.0 + random));
+    /// let mut headers = HeaderMap::new();
+    /// Fields::default().refuse_for(&mut headers, &policies, wait);
+    /// assert_eq!(headers["retry-after"], "38"); // 37.5 rounded up
+    /// ```
+    pub fn refuse_for(&self, headers: &mut HeaderMap, policies: &[Policy<'_>], wait: Option<Duration>) {
+        self.put(headers, policies, true);
+        let _ = headers.try_insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let seconds =
+            wait.map(|wait| wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1));
+        let legacy = matches!(self.dialect, Dialect::Legacy { .. }).then_some(X_RATELIMIT_RETRY_AFTER);
+        for name in [Some(RETRY_AFTER), legacy].into_iter().flatten() {
+            match seconds {
+                Some(seconds) => insert(headers, name, |line| line.number(seconds)),
+                None => {
+                    headers.remove(name);
+                }
+            }
+        }
+    }
+
+    /// A whole refusal: status 429, the fields of [`Fields::refuse`], and a [`problem`] document.
+    #[must_use]
+    pub fn refusal(&self, policies: &[Policy<'_>]) -> Response<String> {
+        let mut response = Response::new(problem(policies));
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
+        self.refuse(response.headers_mut(), policies);
+        response
+    }
+
+    fn put(&self, headers: &mut HeaderMap, policies: &[Policy<'_>], refused: bool) {
+        // The nearest, which is there if any is enforced.
+        let Some(nearest) = enforced(policies).min_by_key(|policy| distance(policy)) else {
+            return;
+        };
+        let (limit, Available { units, seconds }) = (nearest.quota().min(MAX_INTEGER), nearest.available());
+        match self.dialect {
+            Dialect::Draft11 => {
+                append(headers, RATELIMIT_POLICY, |line| {
+                    enforced(policies).for_each(|policy| named(line, policy));
+                });
+                // Of a refusal without a violated policy, all.
+                let only = refused && policies.iter().any(Policy::is_violated);
+                append(headers, RATELIMIT, |line| match self.nearest_only {
+                    true => available(line, nearest),
+                    false => enforced(policies)
+                        .filter(|policy| !only || policy.is_violated())
+                        .for_each(|policy| available(line, policy)),
+                });
+            }
+            Dialect::Draft07 => {
+                insert(headers, RATELIMIT, |line| {
+                    for (key, number) in [("limit=", limit), (", remaining=", units), (", reset=", seconds)] {
+                        line.text(key);
+                        line.number(number);
+                    }
+                });
+                insert(headers, RATELIMIT_POLICY, |line| {
+                    enforced(policies).for_each(|policy| unnamed(line, policy));
+                });
+            }
+            Dialect::Draft06 => {
+                three(headers, RATELIMIT_THREE, [limit, units, seconds]);
+                insert(headers, RATELIMIT_POLICY, |line| {
+                    enforced(policies).for_each(|policy| unnamed(line, policy));
+                });
+            }
+            Dialect::Legacy { reset } => {
+                let reset = match reset {
+                    Reset::Delta => seconds,
+                    Reset::Epoch => self.epoch_seconds(nearest),
+                };
+                three(headers, X_RATELIMIT_THREE, [limit, units, reset]);
+            }
+            Dialect::Off => {}
+        }
+    }
+
+    /// The end of the effective window, in Unix time, rounded up to a second.
+    fn epoch_seconds(&self, policy: &Policy<'_>) -> u64 {
+        let ends = policy.ends();
+        let ends = self.unix.as_ref().map_or(ends, |unix| unix(ends));
+        ends.as_nanos().div_ceil(1_000_000_000)
+    }
+}
+
+/// How long a refused client should wait: the longest that any violated policy says. `None` if one of them can never admit the
+/// request, or none is violated.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate::http::{Policy, retry_after};
+/// use tollgate::{Gcra, ManualClock, Quota, RateLimiter};
+///
+/// let (quick, slow) = (Quota::per_second(1), Quota::per_minute(1));
+/// let limiter = |quota| RateLimiter::builder(Gcra::new(quota)).clock(ManualClock::default()).direct();
+/// let (a, b) = (limiter(quick), limiter(slow));
+/// assert!(a.check().is_allowed() && b.check().is_allowed());
+/// let policies = [Policy::new("quick", &quick, a.check()), Policy::new("slow", &slow, b.check())];
+/// assert_eq!(retry_after(&policies), Some(Duration::from_secs(60)));
+/// ```
+#[must_use]
+pub fn retry_after(policies: &[Policy<'_>]) -> Option<Duration> {
+    let violated = policies.iter().filter(|policy| policy.is_violated());
+    let wait = violated.map(|policy| policy.decision().retry_after()).reduce(|a, b| Some(a?.max(b?)));
+    wait.flatten()
+}
+
+fn enforced<'p, 'a>(policies: &'p [Policy<'a>]) -> impl Iterator<Item = &'p Policy<'a>> {
+    policies.iter().filter(|policy| policy.is_enforced())
+}
+
+/// How far a policy is from exhaustion, least first.
+fn distance(policy: &Policy<'_>) -> impl Ord + use<> {
+    let longest = |wait: Duration| std::cmp::Reverse(wait);
+    if policy.is_violated() {
+        let wait = policy.decision().retry_after().unwrap_or(Duration::MAX);
+        (false, 0, longest(wait))
+    } else {
+        let Available { units, seconds } = policy.available();
+        (true, units, longest(Duration::from_secs(seconds)))
+    }
+}
+
+/// `"burst";q=100;w=60`
+fn named(line: &mut Line, policy: &Policy<'_>) {
+    line.comma();
+    line.name(policy.name());
+    line.text(";q=");
+    line.number(policy.quota());
+    if policy.counts() != Unit::Requests {
+        line.text(";qu=");
+        line.name(policy.counts().as_str());
+    }
+    line.text(";w=");
+    line.number(policy.window_seconds());
+    partition(line, policy);
+}
+
+/// `"burst";r=50;t=30`
+fn available(line: &mut Line, policy: &Policy<'_>) {
+    let Available { units, seconds } = policy.available();
+    line.comma();
+    line.name(policy.name());
+    line.text(";r=");
+    line.number(units);
+    line.text(";t=");
+    line.number(seconds);
+    partition(line, policy);
+}
+
+fn partition(line: &mut Line, policy: &Policy<'_>) {
+    if let Some(key) = policy.partition_key() {
+        line.text(";pk=");
+        line.sequence(key);
+    }
+}
+
+/// `100;w=60`
+fn unnamed(line: &mut Line, policy: &Policy<'_>) {
+    line.comma();
+    line.number(policy.quota());
+    line.text(";w=");
+    line.number(policy.window_seconds());
+}
+
+fn written(write: impl FnOnce(&mut Line)) -> Option<HeaderValue> {
+    let mut line = Line::new();
+    write(&mut line);
+    line.value()
+}
+
+// A map refuses a field only when it holds 32,768 of them: then the answer goes without ours.
+
+fn append(headers: &mut HeaderMap, name: HeaderName, write: impl FnOnce(&mut Line)) {
+    if let Some(value) = written(write) {
+        let _ = headers.try_append(name, value);
+    }
+}
+
+fn insert(headers: &mut HeaderMap, name: HeaderName, write: impl FnOnce(&mut Line)) {
+    if let Some(value) = written(write) {
+        let _ = headers.try_insert(name, value);
+    }
+}
+
+fn three(headers: &mut HeaderMap, Three(names): Three, numbers: [u64; 3]) {
+    for (name, number) in names.into_iter().zip(numbers) {
+        insert(headers, name, |line| line.number(number));
+    }
+}

@@ -1,0 +1,19 @@
+//! What a server needs around the limiter. Only these rooms name http, tower, Redis, metrics and tracing.
+
+#[cfg(any(feature = "cli", feature = "tower"))]
+pub(crate) mod forwarded;
+#[cfg(feature = "http")]
+pub mod http;
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(all(test, tollgate_loom, not(feature = "redis")))]
+#[path = "redis/modelled.rs"]
+mod redis;
+#[cfg(feature = "rules")]
+pub mod rules;
+#[cfg(any(feature = "cli", feature = "redis"))]
+pub(crate) mod splitmix;
+#[cfg(feature = "std")]
+pub mod telemetry;
+#[cfg(feature = "tower")]
+pub mod tower;

@@ -1,0 +1,519 @@
+//! The circuit breaker: whether the server is asked.
+//!
+//! ```text
+//!            n failures in a row                  the pause is over: one call is the probe
+//!   closed ─────────────────────► open ─────────────────────────────────────────► half-open
+//!     ▲                             ▲   ◄── the probe fails: twice the pause ──────   │  │ ▲
+//!     │                             └── (up to eight times, or a second) ─────────────┘  │ │ nobody reports: another
+//!     └────────────────────────── the probe succeeds ◄──────────────────────────────────┘ │ probe, after a deadline
+//! ```
+//!
+//! All of it is one word, changed by exchanges: no lock, and no thread that waits for a pause to end. The state machine is pure; times are
+//! given.
+//!
+//! *One probe.* Whoever takes the word from open to half-open has the probe, and the word it wrote is its ticket. All others are refused until
+//! it reports, or until its deadline, for its caller may have gone without a word. A probe reports by one exchange from its own ticket:
+//! after another probe has taken over it changes nothing, and is no reason for a third while the second is in flight. Tickets
+//! differ by a generation, so a later word is not taken for an earlier one.
+//!
+//! A probe whose caller goes away reports that: it opens again for one pause more of the same length, since nothing was learnt.
+//!
+//! *Late answers.* Calls that were sent before it opened and fail after count no more, and those that succeed do not close it: the probe
+//! does. So the success that matters, of the probe in charge, is never lost; if a probe is overtaken, the server is asked again by the one
+//! that overtook it.
+//!
+//! *No herd.* A server that comes back meets one probe from each process, at a random time in the second half of its pause (each
+//! process, each time another), and not the load that it went down under. Once it has answered, all requests go to it at once:
+//! through the connection that is there, in one pipeline, so what it sees is a queue of small commands, bounded by what a
+//! process does within one time-out. There is no slow start: were the server to fail under that, n failures later, within one time-out,
+//! it would not be asked again, for a pause.
+
+#[cfg(all(test, tollgate_loom))]
+mod models;
+
+use std::time::Duration;
+
+use crate::base::clock::saturating_nanos;
+use crate::base::sync::{AtomicU64, Ordering};
+use crate::limiter::wait::Jitter;
+
+/// Nanoseconds in a tick, as a power of two: about a millisecond, so that the time field holds 73 years.
+const TICK_BITS: u32 = 20;
+/// Pauses double so often at most: to eight times the first.
+const MAX_LEVEL: u64 = 3;
+/// To no more than this they double, so that a server is found soon after it is back: one small command a second from each process is no load. A
+/// first pause that is longer stays as it is.
+const LONGEST_DOUBLED: Duration = Duration::from_secs(1);
+
+/// The time up to which it is open, or the probe has to report; or, if it is closed, the failures in a row.
+const TIME_BITS: u32 = 41;
+/// Counts probes, modulo: no ticket equals one of half a million probes before or after.
+const GENERATION_BITS: u32 = 19;
+const LEVEL_BITS: u32 = 2;
+const _: () = assert!(TIME_BITS + GENERATION_BITS + LEVEL_BITS + 2 == u64::BITS);
+
+const MAX_TIME: u64 = (1 << TIME_BITS) - 1;
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Phase {
+    /// So many failures since the last success.
+    Closed { failures: u64 },
+    /// In ticks since the origin.
+    Open { until: u64 },
+    /// A probe is in flight, until this tick.
+    HalfOpen { until: u64 },
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Word {
+    phase: Phase,
+    /// How often the pause was doubled.
+    level: u64,
+    generation: u64,
+}
+
+impl Word {
+    const NEW: Self = Self { phase: Phase::Closed { failures: 0 }, level: 0, generation: 0 };
+
+    const fn pack(self) -> u64 {
+        let (phase, low) = match self.phase {
+            Phase::Closed { failures } => (0, failures),
+            Phase::Open { until } => (1, until),
+            Phase::HalfOpen { until } => (2, until),
+        };
+        let high = (phase << LEVEL_BITS) | self.level;
+        (((high << GENERATION_BITS) | self.generation) << TIME_BITS) | low
+    }
+
+    const fn unpack(word: u64) -> Self {
+        let low = word & MAX_TIME;
+        let rest = word >> TIME_BITS;
+        let high = rest >> GENERATION_BITS;
+        Self {
+            phase: match high >> LEVEL_BITS {
+                0 => Phase::Closed { failures: low },
+                1 => Phase::Open { until: low },
+                _ => Phase::HalfOpen { until: low },
+            },
+            level: high & ((1 << LEVEL_BITS) - 1),
+            generation: rest & ((1 << GENERATION_BITS) - 1),
+        }
+    }
+}
+
+/// Whether the server is asked.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum BreakerState {
+    /// It is.
+    #[default]
+    Closed,
+    /// The pause is over: one request asks it, at present or as soon as there is one, and if that is answered, all do again.
+    HalfOpen,
+    /// It is not, for a pause.
+    Open,
+}
+
+/// Leave to ask, for one call. Whoever has it reports how the call went; if not, a probe's deadline passes.
+#[derive(Debug)]
+#[must_use = "how the call went must be reported"]
+pub(super) struct Permit {
+    /// The word that this probe wrote.
+    ticket: Option<u64>,
+}
+
+impl Permit {
+    pub(super) const fn is_probe(&self) -> bool {
+        self.ticket.is_some()
+    }
+}
+
+/// What a report changed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[must_use = "operators want to know"]
+pub(super) enum Change {
+    /// Nothing that anyone sees.
+    Nothing,
+    /// The server is asked again.
+    Closed,
+    /// It is not asked for so many nanoseconds from now.
+    Opened {
+        /// The pause.
+        pause_ns: u64,
+    },
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Circuit {
+    word: AtomicU64,
+    /// When this one was made, in nanoseconds.
+    origin_ns: u64,
+    /// Failures in a row that open it.
+    failures: u64,
+    pause: Duration,
+    /// How long a probe may take.
+    probe_ns: u64,
+}
+
+impl Circuit {
+    /// A closed one. A probe that has not reported after `probe` is given up.
+    pub(super) fn new(failures: u32, pause: Duration, probe: Duration, now_ns: u64) -> Self {
+        Self {
+            word: AtomicU64::new(Word::NEW.pack()),
+            origin_ns: now_ns,
+            failures: u64::from(failures.max(1)),
+            pause,
+            probe_ns: saturating_nanos(probe),
+        }
+    }
+
+    /// Ticks that have passed whole. At the end of the field's time all pauses are over.
+    fn passed(&self, now_ns: u64) -> u64 {
+        (now_ns.saturating_sub(self.origin_ns) >> TICK_BITS).min(MAX_TIME)
+    }
+
+    /// The first tick that is so much later or more, and later than now by one or more.
+    fn later(&self, now_ns: u64, by_ns: u64) -> u64 {
+        let at = now_ns.saturating_sub(self.origin_ns).saturating_add(by_ns);
+        at.div_ceil(1 << TICK_BITS).max(self.passed(now_ns) + 1).min(MAX_TIME)
+    }
+
+    /// Leave to ask the server; or how many nanoseconds until someone has.
+    pub(super) fn admit(&self, now_ns: u64) -> Result<Permit, u64> {
+        // Ordering: Relaxed, here and at all exchanges. The word is the whole state and publishes nothing else: who has a probe and
+        // what it says are decided by this word's modification order.
+        let mut seen = self.word.load(Ordering::Relaxed);
+        loop {
+            let word = Word::unpack(seen);
+            let (Phase::Open { until } | Phase::HalfOpen { until }) = word.phase else {
+                return Ok(Permit { ticket: None });
+            };
+            if self.passed(now_ns) < until {
+                return Err(self.ns_until(until, now_ns));
+            }
+            let generation = (word.generation + 1) & ((1 << GENERATION_BITS) - 1);
+            let phase = Phase::HalfOpen { until: self.later(now_ns, self.probe_ns) };
+            let ticket = Word { phase, level: word.level, generation }.pack();
+            match self.word.compare_exchange(seen, ticket, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Ok(Permit { ticket: Some(ticket) }),
+                // Another is the probe; or has reported.
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// The server answered this call.
+    pub(super) fn succeeded(&self, permit: &Permit) -> Change {
+        if let Some(ticket) = permit.ticket {
+            let closed = Word { generation: Word::unpack(ticket).generation, ..Word::NEW };
+            // One exchange: if it fails, another probe is in charge.
+            return match self.replace(ticket, closed) {
+                Ok(()) => Change::Closed,
+                Err(_) => Change::Nothing,
+            };
+        }
+        let mut seen = self.word.load(Ordering::Relaxed);
+        // As a rule there was no failure, and nothing that threads share is written.
+        while let word @ Word { phase: Phase::Closed { failures: 1.. }, .. } = Word::unpack(seen) {
+            match self.replace(seen, Word { phase: Phase::Closed { failures: 0 }, ..word }) {
+                Ok(()) => break,
+                Err(now) => seen = now,
+            }
+        }
+        Change::Nothing
+    }
+
+    /// The server failed this call. `random`: 64 bits, for the pause.
+    pub(super) fn failed(&self, permit: &Permit, now_ns: u64, random: u64) -> Change {
+        if let Some(ticket) = permit.ticket {
+            let word = Word::unpack(ticket);
+            let level = (word.level + 1).min(MAX_LEVEL);
+            let (open, pause_ns) = self.open(word.generation, level, now_ns, random);
+            return match self.replace(ticket, open) {
+                Ok(()) => Change::Opened { pause_ns },
+                Err(_) => Change::Nothing,
+            };
+        }
+        let mut seen = self.word.load(Ordering::Relaxed);
+        loop {
+            let word = Word::unpack(seen);
+            let Phase::Closed { failures } = word.phase else {
+                return Change::Nothing;
+            };
+            let failures = failures + 1;
+            let (next, change) = if failures < self.failures {
+                (Word { phase: Phase::Closed { failures }, ..word }, Change::Nothing)
+            } else {
+                let (open, pause_ns) = self.open(word.generation, 0, now_ns, random);
+                (open, Change::Opened { pause_ns })
+            };
+            match self.replace(seen, next) {
+                Ok(()) => return change,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// The caller went away before there was an answer. A probe opens it again, for a pause as long as the last; other calls say
+    /// nothing.
+    pub(super) fn abandoned(&self, permit: &Permit, now_ns: u64, random: u64) -> Change {
+        let Some(ticket) = permit.ticket else { return Change::Nothing };
+        let word = Word::unpack(ticket);
+        let (open, pause_ns) = self.open(word.generation, word.level, now_ns, random);
+        match self.replace(ticket, open) {
+            Ok(()) => Change::Opened { pause_ns },
+            Err(_) => Change::Nothing,
+        }
+    }
+
+    /// Open for half to all of the level's pause, and how many nanoseconds that is.
+    fn open(&self, generation: u64, level: u64, now_ns: u64, random: u64) -> (Word, u64) {
+        let doubled = self.pause.saturating_mul(1 << level.min(MAX_LEVEL));
+        let most = doubled.min(LONGEST_DOUBLED.max(self.pause));
+        let pause_ns = Jitter::between(most / 2, most).nanos(random);
+        (Word { phase: Phase::Open { until: self.later(now_ns, pause_ns) }, level, generation }, pause_ns)
+    }
+
+    fn replace(&self, seen: u64, next: Word) -> Result<(), u64> {
+        // Ordering: Relaxed; see `admit`.
+        self.word.compare_exchange(seen, next.pack(), Ordering::Relaxed, Ordering::Relaxed).map(|_| ())
+    }
+
+    fn ns_until(&self, tick: u64, now_ns: u64) -> u64 {
+        let at_ns = self.origin_ns.saturating_add(tick.saturating_mul(1 << TICK_BITS));
+        at_ns.saturating_sub(now_ns)
+    }
+
+    /// The state, and how many nanoseconds until it may change: until the pause is over, or the probe's deadline. Half-open and 0: the
+    /// next request is the probe.
+    pub(super) fn state(&self, now_ns: u64) -> (BreakerState, u64) {
+        // Ordering: Relaxed; see `admit`.
+        match Word::unpack(self.word.load(Ordering::Relaxed)).phase {
+            Phase::Closed { .. } => (BreakerState::Closed, 0),
+            Phase::Open { until } if self.passed(now_ns) < until => {
+                (BreakerState::Open, self.ns_until(until, now_ns))
+            }
+            Phase::Open { until } | Phase::HalfOpen { until } => {
+                (BreakerState::HalfOpen, self.ns_until(until, now_ns))
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    const START: u64 = 1_700_000_000 * SECOND;
+    /// Of a tick, rounding up.
+    const TICK: u64 = 1 << TICK_BITS;
+
+    fn circuit(failures: u32) -> Circuit {
+        Circuit::new(failures, Duration::from_secs(1), Duration::from_millis(100), START)
+    }
+
+    fn ask(circuit: &Circuit, now_ns: u64) -> Permit {
+        circuit.admit(now_ns).expect("it may be asked")
+    }
+
+    fn fail(circuit: &Circuit, now_ns: u64) -> Change {
+        circuit.failed(&ask(circuit, now_ns), now_ns, u64::MAX)
+    }
+
+    #[test]
+    fn words_round_trip() {
+        for phase in [
+            Phase::Closed { failures: MAX_TIME },
+            Phase::Open { until: 0 },
+            Phase::HalfOpen { until: MAX_TIME },
+        ] {
+            for (level, generation) in [(0, 0), (MAX_LEVEL, (1 << GENERATION_BITS) - 1), (1, 2)] {
+                let word = Word { phase, level, generation };
+                assert_eq!(Word::unpack(word.pack()), word);
+            }
+        }
+    }
+
+    #[test]
+    fn it_opens_after_failures_in_a_row() {
+        let circuit = circuit(3);
+        assert_eq!(fail(&circuit, START), Change::Nothing);
+        assert_eq!(fail(&circuit, START), Change::Nothing);
+        assert_eq!(circuit.succeeded(&ask(&circuit, START)), Change::Nothing);
+        // In a row: the count begins anew.
+        assert_eq!(fail(&circuit, START), Change::Nothing);
+        assert_eq!(fail(&circuit, START), Change::Nothing);
+        assert_eq!(circuit.state(START), (BreakerState::Closed, 0));
+        assert_eq!(fail(&circuit, START), Change::Opened { pause_ns: SECOND });
+        let (state, left) = circuit.state(START);
+        assert_eq!(state, BreakerState::Open);
+        assert!((SECOND..SECOND + TICK).contains(&left), "{left}");
+        assert_eq!(circuit.admit(START).unwrap_err(), left);
+        assert_eq!(circuit.admit(START + left - 1).unwrap_err(), 1);
+        assert!(ask(&circuit, START + left).is_probe());
+    }
+
+    #[test]
+    fn one_probe_at_a_time_and_its_success_closes() {
+        let circuit = circuit(1);
+        let late = ask(&circuit, START);
+        let _ = fail(&circuit, START);
+        let now = START + 2 * SECOND;
+        let probe = ask(&circuit, now);
+        assert!(probe.is_probe());
+        assert!(circuit.admit(now).is_err());
+        assert_eq!(circuit.state(now).0, BreakerState::HalfOpen);
+        // Calls of before change nothing.
+        assert_eq!(circuit.failed(&late, now, 0), Change::Nothing);
+        assert_eq!(circuit.succeeded(&late), Change::Nothing);
+        assert_eq!(circuit.state(now).0, BreakerState::HalfOpen);
+        assert_eq!(circuit.succeeded(&probe), Change::Closed);
+        assert!(!ask(&circuit, now).is_probe());
+    }
+
+    #[test]
+    fn pauses_double_up_to_eight_times_or_a_second_and_begin_anew() {
+        for (pause_ms, doubled_ms) in [
+            (100, [100, 200, 400, 800, 800]),
+            (300, [300, 600, 1_000, 1_000, 1_000]),
+            (1_000, [1_000; 5]),
+            (5_000, [5_000; 5]),
+        ] {
+            let pause = Duration::from_millis(pause_ms);
+            let circuit = Circuit::new(1, pause, Duration::from_millis(100), START);
+            let mut now = START;
+            for ms in doubled_ms {
+                assert_eq!(fail(&circuit, now), Change::Opened { pause_ns: ms * 1_000_000 });
+                now += circuit.state(now).1;
+            }
+            assert_eq!(circuit.succeeded(&ask(&circuit, now)), Change::Closed);
+            assert_eq!(fail(&circuit, now), Change::Opened { pause_ns: pause_ms * 1_000_000 });
+        }
+    }
+
+    #[test]
+    fn pauses_are_random_in_their_second_half() {
+        for (random, pause_ns) in [(0, SECOND / 2), (u64::MAX, SECOND), (1 << 63, 3 * SECOND / 4)] {
+            let circuit = circuit(1);
+            let change = circuit.failed(&ask(&circuit, START), START, random);
+            assert_eq!(change, Change::Opened { pause_ns });
+        }
+    }
+
+    #[test]
+    fn a_probe_that_never_reports_is_overtaken() {
+        let circuit = circuit(1);
+        let _ = fail(&circuit, START);
+        let now = START + 2 * SECOND;
+        let lost = ask(&circuit, now);
+        let wait = circuit.admit(now).unwrap_err();
+        assert!((100_000_000..100_000_000 + TICK).contains(&wait), "{wait}");
+        let now = now + wait;
+        let second = ask(&circuit, now);
+        assert!(second.is_probe());
+        // The first one's news come too late: they neither open nor close while another is in charge.
+        assert_eq!(circuit.failed(&lost, now, 0), Change::Nothing);
+        assert_eq!(circuit.succeeded(&lost), Change::Nothing);
+        assert!(circuit.admit(now).is_err());
+        assert_eq!(circuit.succeeded(&second), Change::Closed);
+        // Late, but nobody took over: it counts.
+        let _ = fail(&circuit, now);
+        let late = ask(&circuit, now + 10 * SECOND);
+        assert_eq!(circuit.succeeded(&late), Change::Closed);
+    }
+
+    #[test]
+    fn an_abandoned_probe_opens_it_for_a_pause_as_long_as_the_last() {
+        // However long a probe may take.
+        let circuit = Circuit::new(1, Duration::from_secs(1), Duration::MAX, START);
+        let _ = fail(&circuit, START);
+        let mut now = START;
+        for _ in 0..5 {
+            now += 2 * SECOND;
+            let probe = ask(&circuit, now);
+            assert_eq!(circuit.abandoned(&probe, now, u64::MAX), Change::Opened { pause_ns: SECOND });
+            assert_eq!(circuit.abandoned(&probe, now, u64::MAX), Change::Nothing, "once");
+        }
+        assert_eq!(circuit.succeeded(&ask(&circuit, now + 2 * SECOND)), Change::Closed);
+        let call = ask(&circuit, now);
+        assert_eq!(circuit.abandoned(&call, now, 0), Change::Nothing, "no probe");
+        assert_eq!(circuit.state(now), (BreakerState::Closed, 0));
+    }
+
+    #[test]
+    fn it_is_half_open_once_the_pause_is_over_though_nobody_asks() {
+        let circuit = circuit(1);
+        let _ = fail(&circuit, START);
+        let (_, left) = circuit.state(START);
+        assert_eq!(circuit.state(START + left - 1), (BreakerState::Open, 1));
+        assert_eq!(circuit.state(START + left), (BreakerState::HalfOpen, 0));
+        assert_eq!(circuit.state(START + 1_000 * SECOND), (BreakerState::HalfOpen, 0));
+    }
+
+    #[test]
+    fn nothing_overflows() {
+        let longest = Circuit::new(u32::MAX, Duration::MAX, Duration::MAX, 0);
+        let _ = fail(&longest, u64::MAX);
+        let circuit = Circuit::new(0, Duration::MAX, Duration::MAX, 0);
+        assert!(matches!(fail(&circuit, u64::MAX), Change::Opened { .. }), "no failures are as one");
+        // At the end of the field's time all pauses are over; before, none is that long.
+        assert!(ask(&circuit, u64::MAX).is_probe());
+        let shortest = Circuit::new(1, Duration::ZERO, Duration::ZERO, 0);
+        let _ = fail(&shortest, 5);
+        assert!(shortest.admit(5).is_err(), "a pause is one tick at least");
+        // Time that steps back, even before the origin.
+        let circuit = super::tests::circuit(1);
+        let _ = fail(&circuit, START + SECOND);
+        assert!(circuit.admit(0).is_err());
+        assert!(ask(&circuit, START + 3 * SECOND).is_probe());
+    }
+
+    // For every sequence of calls, reports and steps of time:
+    // - no probe begins while another is in flight, unless that one's deadline has passed;
+    // - after a closed circuit's n failures in a row nobody asks for half a pause;
+    // - in whatever state it is, it is closed again after one pause of the longest and a probe that succeeds.
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, rng_seed: proptest::test_runner::RngSeed::Fixed(7), ..ProptestConfig::default() })]
+        #[test]
+        fn its_laws_hold(steps in prop::collection::vec((0_u8..4, any::<u64>(), 0_u64..700_000_000), 1..60)) {
+            let circuit = circuit(2);
+            let mut now = START;
+            // Permits in flight, with their deadlines.
+            let mut flying: Vec<(Permit, u64)> = Vec::new();
+            let mut opened_at = None;
+            for (what, random, step) in steps {
+                match what {
+                    0 => now += step,
+                    1 => if let Ok(permit) = circuit.admit(now) {
+                        if let Some(at) = opened_at {
+                            prop_assert!(now >= at + SECOND / 2 || circuit.state(now).0 == BreakerState::Closed);
+                        }
+                        if permit.is_probe() {
+                            let rival = flying.iter().any(|(other, deadline)| other.is_probe() && *deadline > now);
+                            prop_assert!(!rival, "a second probe at {now}");
+                        }
+                        flying.push((permit, now + 100_000_000));
+                    },
+                    _ => if !flying.is_empty() {
+                        let at = usize::try_from(random % flying.len() as u64).unwrap();
+                        let (permit, _) = flying.swap_remove(at);
+                        let change = if what == 2 { circuit.succeeded(&permit) } else { circuit.failed(&permit, now, random) };
+                        match change {
+                            Change::Opened { .. } => opened_at = Some(now),
+                            Change::Closed => opened_at = None,
+                            Change::Nothing => {}
+                        }
+                    },
+                }
+            }
+            now += 9 * SECOND;
+            let permit = ask(&circuit, now);
+            let _ = circuit.succeeded(&permit);
+            prop_assert_eq!(circuit.state(now).0, BreakerState::Closed);
+        }
+    }
+}

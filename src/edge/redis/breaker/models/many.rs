@@ -1,0 +1,42 @@
+//! Eight requests at one circuit, by shuttle: see `sync::sample`.
+
+use super::*;
+use crate::base::sync::sample;
+
+const SCHEDULES: usize = 1_000;
+
+fn of_eight(take: fn(&Circuit, u64) -> Option<Permit>) {
+    let circuit = opened();
+    let threads: [_; 8] = std::array::from_fn(|number| {
+        let circuit = Arc::clone(&circuit);
+        thread::spawn(move || usize::from(take(&circuit, (2 + number as u64 % 3) * TICK).is_some()))
+    });
+    let probes: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+    assert_eq!(probes, 1, "of those who come when the pause is over, one probes");
+}
+
+#[test]
+fn one_of_eight_probes() {
+    sample(SCHEDULES, || of_eight(probe));
+}
+
+#[test]
+#[should_panic(expected = "one probes")]
+fn control_of_eight_that_load_and_store_two_probe() {
+    sample(SCHEDULES, || of_eight(probe_carelessly));
+}
+
+#[test]
+fn of_eight_failures_the_fifth_opens() {
+    sample(SCHEDULES, || {
+        let circuit = circuit(5);
+        let permits: [_; 8] = std::array::from_fn(|_| circuit.admit(0).expect("it is closed"));
+        let threads = permits.map(|permit| {
+            let circuit = Arc::clone(&circuit);
+            thread::spawn(move || circuit.failed(&permit, 0, 0) != Change::Nothing)
+        });
+        let opened = threads.map(|thread| thread.join().unwrap());
+        assert_eq!(opened.iter().filter(|&&opened| opened).count(), 1, "one failure opens it, and is told");
+        assert_eq!(circuit.state(0).0, BreakerState::Open, "no failure is lost");
+    });
+}

@@ -1,0 +1,174 @@
+//! Loom models of the circuit breaker: requests and reports at one moment, in every interleaving up to a bound on preemptions.
+//!
+//! Each model's assertion states its law. A *control* is the same model with one step done carelessly; it must fail, which shows that
+//! the model can see the fault.
+
+use crate::base::sync::Arc;
+use crate::base::sync::thread;
+
+use super::*;
+use crate::base::sync::explore;
+
+#[cfg(tollgate_shuttle)]
+mod many;
+
+const TICK: u64 = 1 << TICK_BITS;
+/// A pause is one tick, and a probe may take ten: a word that lets another probe go after a pause only would show.
+const PAUSE: u64 = TICK;
+const PROBE: u64 = 10 * TICK;
+const LATER: u64 = 100 * TICK;
+
+fn circuit(failures: u32) -> Arc<Circuit> {
+    Arc::new(Circuit::new(failures, Duration::from_nanos(PAUSE), Duration::from_nanos(PROBE), 0))
+}
+
+/// One that has opened at the beginning, so that it may be probed after a tick.
+fn opened() -> Arc<Circuit> {
+    let circuit = circuit(1);
+    let permit = circuit.admit(0).expect("it is closed");
+    assert!(matches!(circuit.failed(&permit, 0, u64::MAX), Change::Opened { .. }));
+    circuit
+}
+
+fn probe(circuit: &Circuit, now_ns: u64) -> Option<Permit> {
+    circuit.admit(now_ns).ok().filter(Permit::is_probe)
+}
+
+/// Takes the probe by a load and a store.
+fn probe_carelessly(circuit: &Circuit, now_ns: u64) -> Option<Permit> {
+    let word = Word::unpack(circuit.word.load(Ordering::Relaxed));
+    let Phase::Open { until } = word.phase else { return None };
+    if circuit.passed(now_ns) < until {
+        return None;
+    }
+    let phase = Phase::HalfOpen { until: circuit.later(now_ns, PROBE) };
+    let ticket = Word { phase, generation: word.generation + 1, ..word }.pack();
+    circuit.word.store(ticket, Ordering::Relaxed);
+    Some(Permit { ticket: Some(ticket) })
+}
+
+fn one_probe(take: fn(&Circuit, u64) -> Option<Permit>) {
+    explore(3, move || {
+        let circuit = opened();
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let circuit = Arc::clone(&circuit);
+                thread::spawn(move || usize::from(take(&circuit, 2 * TICK).is_some()))
+            })
+            .collect();
+        let mine = usize::from(take(&circuit, 2 * TICK).is_some());
+        let probes = others.into_iter().map(|other| other.join().unwrap()).sum::<usize>() + mine;
+        assert_eq!(probes, 1, "of those who come when the pause is over, one probes");
+    });
+}
+
+#[test]
+fn one_of_three_probes() {
+    one_probe(probe);
+}
+
+#[test]
+#[should_panic(expected = "one probes")]
+fn control_a_probe_by_load_and_store() {
+    one_probe(probe_carelessly);
+}
+
+/// A probe that is overdue fails, while another takes over and a third comes a pause later.
+fn overdue(fail: fn(&Circuit, &Permit, u64)) {
+    explore(3, move || {
+        let circuit = opened();
+        let lost = probe(&circuit, 2 * TICK).expect("the pause is over");
+        let second = {
+            let circuit = Arc::clone(&circuit);
+            thread::spawn(move || probe(&circuit, LATER).map(|_| LATER))
+        };
+        let third = {
+            let circuit = Arc::clone(&circuit);
+            thread::spawn(move || probe(&circuit, LATER + 3 * PAUSE).map(|_| LATER + 3 * PAUSE))
+        };
+        fail(&circuit, &lost, LATER);
+        let begun = [second.join().unwrap(), third.join().unwrap()];
+        let fourth = probe(&circuit, LATER + 3 * PAUSE);
+        let probes = begun.iter().flatten().count() + usize::from(fourth.is_some());
+        assert!(probes <= 1, "within a deadline there is one probe");
+    });
+}
+
+#[test]
+fn an_overdue_failure_does_not_let_another_probe_go() {
+    overdue(|circuit, lost, now_ns| {
+        let _ = circuit.failed(lost, now_ns, 0);
+    });
+}
+
+#[test]
+#[should_panic(expected = "there is one probe")]
+fn control_a_failure_that_does_not_look_for_its_ticket() {
+    overdue(|circuit, lost, now_ns| {
+        let ticket = Word::unpack(lost.ticket.expect("a probe"));
+        let (open, _) = circuit.open(ticket.generation, 1, now_ns, 0);
+        circuit.word.store(open.pack(), Ordering::Relaxed);
+    });
+}
+
+/// The probe succeeds while a call of before fails, and another request comes.
+fn success(fail: fn(&Circuit, &Permit, u64)) {
+    explore(3, move || {
+        let circuit = circuit(2);
+        let late = circuit.admit(0).expect("it is closed");
+        for _ in 0..2 {
+            let permit = circuit.admit(0).expect("it is closed");
+            let _ = circuit.failed(&permit, 0, u64::MAX);
+        }
+        let mine = probe(&circuit, 2 * TICK).expect("the pause is over");
+        let failing = {
+            let circuit = Arc::clone(&circuit);
+            thread::spawn(move || fail(&circuit, &late, 2 * TICK))
+        };
+        let asking = {
+            let circuit = Arc::clone(&circuit);
+            thread::spawn(move || probe(&circuit, 2 * TICK).is_some())
+        };
+        assert_eq!(circuit.succeeded(&mine), Change::Closed, "nothing takes the word from the probe");
+        failing.join().unwrap();
+        assert!(!asking.join().unwrap(), "nobody else probes");
+        assert_eq!(circuit.state(2 * TICK).0, BreakerState::Closed, "the probe's success is not lost");
+    });
+}
+
+#[test]
+fn a_probes_success_closes_whatever_comes_late() {
+    success(|circuit, late, now_ns| {
+        let _ = circuit.failed(late, now_ns, 0);
+    });
+}
+
+#[test]
+#[should_panic(expected = "probe")]
+fn control_a_late_failure_that_opens() {
+    success(|circuit, _, now_ns| {
+        let (open, _) = circuit.open(0, 0, now_ns, 0);
+        circuit.word.store(open.pack(), Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn no_failure_is_lost() {
+    explore(3, || {
+        let circuit = circuit(3);
+        let fail = |circuit: &Circuit| {
+            let permit = circuit.admit(0).expect("it is closed until the third");
+            circuit.failed(&permit, 0, 0) != Change::Nothing
+        };
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let circuit = Arc::clone(&circuit);
+                thread::spawn(move || usize::from(fail(&circuit)))
+            })
+            .collect();
+        let mine = usize::from(fail(&circuit));
+        let opened = others.into_iter().map(|other| other.join().unwrap()).sum::<usize>() + mine;
+        assert_eq!(opened, 1, "the third failure opens it, and is told");
+        assert_eq!(circuit.state(0).0, BreakerState::Open);
+    });
+}

@@ -1,0 +1,419 @@
+//! The guard before servers that do as they are told, in paused time.
+
+use std::future::pending;
+use std::sync::Mutex;
+
+use super::*;
+use crate::base::quota::Quota;
+use crate::edge::redis::breaker::BreakerState;
+use crate::edge::redis::call::{Ask, Standing};
+use crate::edge::redis::plan::Plan;
+use crate::edge::redis::settings::Breaker;
+
+const TIMEOUT: Duration = Duration::from_millis(40);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What the server does with a call.
+#[derive(Copy, Clone, Debug)]
+enum Does {
+    Answer,
+    /// Answers after so long.
+    Late(Duration),
+    Hang,
+    Fail(ErrorKind),
+}
+
+#[derive(Debug)]
+struct Fake {
+    does: Mutex<Does>,
+    /// In one part of it.
+    elsewhere: Mutex<Option<(usize, Does)>>,
+    asked: Mutex<u64>,
+}
+
+impl Fake {
+    fn new(does: Does) -> Self {
+        Self { does: Mutex::new(does), elsewhere: Mutex::default(), asked: Mutex::default() }
+    }
+
+    fn now_does(&self, does: Does) {
+        *self.does.lock().unwrap() = does;
+    }
+
+    /// How often it was asked since the last time.
+    fn asked(&self) -> u64 {
+        std::mem::take(&mut self.asked.lock().unwrap())
+    }
+
+    fn does(&self, call: &Call) -> Does {
+        *self.asked.lock().unwrap() += 1;
+        match *self.elsewhere.lock().unwrap() {
+            Some((part, does)) if usize::from(call.tag[0]) == part => does,
+            _ => *self.does.lock().unwrap(),
+        }
+    }
+}
+
+fn reply() -> Reply {
+    Reply { granted: 1, now_us: 0, limits: [Standing::Pace { ahead: 0 }].into_iter().collect() }
+}
+
+impl Transport for Fake {
+    async fn call(&self, call: &Call, _timeout: Duration) -> Result<Reply, Error> {
+        match self.does(call) {
+            Does::Answer => Ok(reply()),
+            Does::Late(after) => {
+                tokio::time::sleep(after).await;
+                Ok(reply())
+            }
+            Does::Hang => pending().await,
+            Does::Fail(kind) => Err(Error::new(kind, "told to")),
+        }
+    }
+
+    fn part(&self, call: &Call) -> usize {
+        call.tag[0].into()
+    }
+}
+
+/// Of threads, whose transports keep the time-out themselves.
+impl BlockingTransport for Fake {
+    fn call(&self, call: &Call, _timeout: Duration) -> Result<Reply, Error> {
+        match self.does(call) {
+            Does::Answer => Ok(reply()),
+            Does::Fail(kind) => Err(Error::new(kind, "told to")),
+            Does::Late(_) | Does::Hang => Err(Error::new(ErrorKind::Timeout, "as if")),
+        }
+    }
+}
+
+fn limits() -> [Limit; 2] {
+    [Limit::gcra(Quota::per_second(10)), Limit::fixed_window(Quota::per_hour(8))]
+}
+
+fn settings(on_failure: OnFailure) -> Settings {
+    Settings {
+        head: b"x".as_slice().into(),
+        limits: limits().into(),
+        timeout: TIMEOUT,
+        breaker: Breaker::new(3, SECOND),
+        on_failure,
+        max_keys: 100,
+        name: "api".into(),
+    }
+}
+
+fn guard(on_failure: OnFailure) -> Guard {
+    Guard::new(&settings(on_failure))
+}
+
+fn call_of(part: u8) -> Call {
+    let plan = Plan::new(&limits()).unwrap().into();
+    Call { tag: vec![part], plan, ask: Ask::Check { cost: 1 }, now: None }
+}
+
+async fn ask(guard: &Guard, server: &Fake) -> Result<(), ErrorKind> {
+    guard.ask(server, &call_of(0)).await.map(drop).map_err(|error| error.kind())
+}
+
+const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+#[tokio::test(start_paused = true)]
+async fn timeout_noticed_late_is_no_failure() {
+    let (guard, server) = (guard(OnFailure::Open), Fake::new(Does::Hang));
+    let late = |lateness: Duration| {
+        let (guard, server) = (&guard, &server);
+        async move {
+            let stalls = async {
+                tokio::task::yield_now().await;
+                tokio::time::advance(TIMEOUT + lateness).await;
+            };
+            tokio::join!(ask(guard, server), stalls).0
+        }
+    };
+    for _ in 0..10 {
+        assert_eq!(late(TIMEOUT).await, Err(ErrorKind::Timeout));
+    }
+    let health = guard.health();
+    assert_eq!((health.errors(ErrorKind::Timeout), health.opened), (10, 0));
+    for _ in 0..3 {
+        assert_eq!(late(TIMEOUT / 4).await, Err(ErrorKind::Timeout));
+    }
+    assert_eq!(guard.health().opened, 1, "in time, or nearly so");
+    // A probe that learns nothing keeps it open.
+    tokio::time::advance(2 * SECOND).await;
+    assert_eq!(late(TIMEOUT).await, Err(ErrorKind::Timeout));
+    assert_eq!(guard.health().opened, 2);
+    assert_eq!(ask(&guard, &server).await, Err(ErrorKind::Breaker));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_hangs_and_a_server_that_hangs_is_left_alone() {
+    let (guard, server) = (guard(OnFailure::Open), Fake::new(Does::Hang));
+    for _ in 0..3 {
+        let began = tokio::time::Instant::now();
+        assert_eq!(ask(&guard, &server).await, Err(ErrorKind::Timeout));
+        assert!((TIMEOUT..=TIMEOUT + Duration::from_millis(1)).contains(&began.elapsed()));
+    }
+    assert_eq!(server.asked(), 3);
+    let began = tokio::time::Instant::now();
+    for _ in 0..1_000 {
+        assert_eq!(ask(&guard, &server).await, Err(ErrorKind::Breaker));
+    }
+    assert_eq!((began.elapsed(), server.asked()), (Duration::ZERO, 0), "without waiting, without asking");
+    // Ten minutes of requests: pauses of a half to all of a second.
+    for _ in 0..60_000 {
+        tokio::time::advance(Duration::from_millis(10)).await;
+        let _ = ask(&guard, &server).await;
+    }
+    let probes = server.asked();
+    assert!((560..=1_200).contains(&probes), "{probes}");
+    let health = guard.health();
+    assert_eq!((health.asked, health.probes, health.opened), (3 + probes, probes, 1 + probes));
+    assert_eq!(health.errors(ErrorKind::Timeout), 3 + probes);
+    assert_eq!(health.errors(ErrorKind::Breaker), 61_000 - probes);
+    assert_eq!((health.answered, health.failed()), (0, 3 + probes));
+    assert!(health.is_partitioned());
+
+    server.now_does(Does::Answer);
+    tokio::time::advance(SECOND + TIMEOUT).await;
+    for _ in 0..10 {
+        assert_eq!(ask(&guard, &server).await, Ok(()));
+    }
+    let health = guard.health();
+    assert_eq!((health.answered, health.probes), (10, probes + 1));
+    assert_eq!((health.breaker, health.is_partitioned()), (BreakerState::Closed, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_come_when_the_pause_is_over_and_one_goes() {
+    let (guard, server) =
+        (Arc::new(guard(OnFailure::Open)), Arc::new(Fake::new(Does::Fail(ErrorKind::Unreachable))));
+    for _ in 0..3 {
+        assert_eq!(ask(&guard, &server).await, Err(ErrorKind::Unreachable));
+    }
+    server.now_does(Does::Late(TIMEOUT / 2));
+    server.asked();
+    tokio::time::advance(SECOND + TIMEOUT).await;
+    let tasks = (0..100).map(|_| {
+        let (guard, server) = (Arc::clone(&guard), Arc::clone(&server));
+        tokio::spawn(async move { ask(&guard, &server).await })
+    });
+    let mut answers = Vec::new();
+    for task in tasks.collect::<Vec<_>>() {
+        answers.push(task.await.unwrap());
+    }
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
+    assert_eq!(answers.iter().filter(|answer| **answer == Err(ErrorKind::Breaker)).count(), 99);
+    assert_eq!(server.asked(), 1);
+    assert_eq!(ask(&guard, &server).await, Ok(()), "all go after it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn which_errors_are_the_servers() {
+    for (kind, opens) in [
+        (ErrorKind::Timeout, true),
+        (ErrorKind::Unreachable, true),
+        (ErrorKind::Refused, true),
+        (ErrorKind::Reply, false),
+        (ErrorKind::Address, false),
+    ] {
+        let (guard, server) = (guard(OnFailure::Open), Fake::new(Does::Fail(kind)));
+        for _ in 0..10 {
+            let _ = ask(&guard, &server).await;
+        }
+        assert_eq!(server.asked(), if opens { 3 } else { 10 }, "{kind:?}");
+        assert_eq!(guard.health().errors(kind), if opens { 3 } else { 10 });
+        assert_eq!(guard.health().is_partitioned(), opens);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_go_away_say_something_if_they_waited() {
+    // At once: clients that hang up cannot open it.
+    let (guard, server) = (guard(OnFailure::Open), Fake::new(Does::Hang));
+    for _ in 0..50 {
+        let _ = tokio::time::timeout(Duration::from_millis(2), ask(&guard, &server)).await.unwrap_err();
+    }
+    assert_eq!((guard.health().abandoned, guard.health().is_partitioned()), (50, false));
+    // After more than a quarter of the time-out.
+    for _ in 0..3 {
+        let _ = tokio::time::timeout(Duration::from_millis(15), ask(&guard, &server)).await.unwrap_err();
+    }
+    assert!(guard.health().is_partitioned());
+    // A probe whose caller goes does not wedge it: another goes, after a pause.
+    tokio::time::advance(2 * SECOND).await;
+    server.asked();
+    let _ = tokio::time::timeout(Duration::from_millis(2), ask(&guard, &server)).await.unwrap_err();
+    assert_eq!((server.asked(), guard.health().breaker), (1, BreakerState::Open));
+    assert_eq!(ask(&guard, &server).await, Err(ErrorKind::Breaker));
+    server.now_does(Does::Answer);
+    tokio::time::advance(SECOND + TIMEOUT).await;
+    assert_eq!(ask(&guard, &server).await, Ok(()));
+    assert_eq!(guard.health().breaker, BreakerState::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_turned_away_once_the_pause_is_over() {
+    let (guard, server) = (guard(OnFailure::Open), Fake::new(Does::Fail(ErrorKind::Unreachable)));
+    for _ in 0..3 {
+        let _ = ask(&guard, &server).await;
+    }
+    assert_eq!((guard.health().breaker, guard.health().is_partitioned()), (BreakerState::Open, true));
+    // On a quiet range nobody finds out whether the server is back, and the gauge does not alarm for ever.
+    tokio::time::advance(2 * SECOND).await;
+    assert_eq!((guard.health().breaker, guard.health().is_partitioned()), (BreakerState::HalfOpen, false));
+    // While the probe is on its way, others are turned away.
+    server.now_does(Does::Hang);
+    let probe = tokio::time::timeout(TIMEOUT / 2, ask(&guard, &server));
+    let health = async {
+        tokio::time::sleep(TIMEOUT / 4).await;
+        guard.health()
+    };
+    let (_, health) = tokio::join!(probe, health);
+    assert_eq!((health.breaker, health.is_partitioned()), (BreakerState::HalfOpen, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_is_down_keeps_no_requests_from_the_others() {
+    let (guard, server) = (guard(OnFailure::Open), Fake::new(Does::Answer));
+    *server.elsewhere.lock().unwrap() = Some((2, Does::Hang));
+    let mut answered = [0; 4];
+    for _ in 0..20 {
+        for (part, answered) in (0..).zip(&mut answered) {
+            *answered += u32::from(guard.ask(&server, &call_of(part)).await.is_ok());
+        }
+    }
+    assert_eq!(answered, [20, 20, 0, 20]);
+    assert_eq!(server.asked(), 63);
+    assert!(guard.health().is_partitioned(), "in part");
+}
+
+#[test]
+fn no_runtime_is_no_panic() {
+    use futures_util::FutureExt as _;
+
+    let (guard, server) = (guard(OnFailure::Open), Fake::new(Does::Answer));
+    assert_eq!(ask(&guard, &server).now_or_never(), Some(Ok(())));
+    let client = crate::edge::redis::Client::open("redis://127.0.0.1:1").unwrap();
+    let answer = guard.ask(&client, &call_of(0)).now_or_never().expect("at once");
+    assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unreachable);
+}
+
+#[test]
+fn threads_are_guarded_alike() {
+    let (guard, server) = (guard(OnFailure::Closed), Fake::new(Does::Hang));
+    let ask = || guard.ask_blocking(&server, &call_of(0)).map(drop).map_err(|error| error.kind());
+    for _ in 0..3 {
+        assert_eq!(ask(), Err(ErrorKind::Timeout));
+    }
+    assert_eq!(ask(), Err(ErrorKind::Breaker));
+    let error = guard.ask_blocking(&server, &call_of(0)).unwrap_err();
+    assert_eq!(error.to_string(), "the server is not asked after failures");
+    assert_eq!(server.asked(), 3);
+    assert_eq!(guard.health().errors(ErrorKind::Breaker), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_admits_all_uncharged() {
+    let guard = guard(OnFailure::Open);
+    for cost in [0, 1, 1_000] {
+        let answer = guard.fallback(b"a", cost, NOW);
+        assert_eq!((answer.is_allowed(), answer.by()), (true, DecidedBy::Open));
+        assert_eq!((answer.decision().charged(), answer.decision().remaining()), (0, 0));
+        assert_eq!(answer.decision().at(), NOW);
+    }
+    assert_eq!(guard.health().open, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn closed_refuses_all_until_the_server_is_asked_again() {
+    let (guard, server) = (guard(OnFailure::Closed), Fake::new(Does::Hang));
+    let answer = guard.fallback(b"a", 1, NOW);
+    assert_eq!(
+        (answer.is_denied(), answer.by(), answer.retry_after()),
+        (true, DecidedBy::Closed, Some(SECOND))
+    );
+    for _ in 0..3 {
+        let _ = ask(&guard, &server).await;
+    }
+    let wait = guard.fallback(b"a", 1, NOW).retry_after().unwrap();
+    assert!((SECOND / 2..SECOND + Duration::from_millis(2)).contains(&wait), "{wait:?}");
+    server.now_does(Does::Answer);
+    tokio::time::advance(wait - Duration::from_millis(1)).await;
+    assert_eq!(ask(&guard, &server).await, Err(ErrorKind::Breaker));
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert_eq!(ask(&guard, &server).await, Ok(()), "as it was told");
+    // More than the tighter limit ever admits.
+    assert!(guard.fallback(b"a", 9, NOW).decision().is_never());
+    assert_eq!(guard.health().closed, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn local_decides_by_its_share() {
+    let guard = guard(OnFailure::Local { processes: 2 });
+    let check = |cost| guard.fallback(b"a", cost, NOW);
+    let admitted = (0..20).filter(|_| check(1).is_allowed()).count();
+    assert_eq!(admitted, 4, "half of the hour's eight");
+    let refused = check(1);
+    assert_eq!(refused.by(), DecidedBy::Local);
+    assert!(refused.retry_after().unwrap() > SECOND, "when the window is over");
+    assert!(guard.fallback(b"b", 4, NOW).is_allowed(), "each key by itself");
+    // More than the share, but not than the limit: when the server is back.
+    assert_eq!((check(5).decision().is_never(), check(5).retry_after()), (false, Some(SECOND)));
+    assert!(check(9).decision().is_never());
+    assert_eq!(guard.health().local, 25);
+    // A look charges nothing.
+    for _ in 0..3 {
+        let look = guard.fallback_peek(b"c", 3, NOW);
+        assert_eq!((look.is_allowed(), look.decision().remaining(), look.decision().charged()), (true, 4, 0));
+    }
+    assert!(guard.fallback_peek(b"c", 9, NOW).decision().is_never());
+}
+
+/// Names of metrics are what operators build on.
+#[cfg(feature = "metrics")]
+#[test]
+fn the_facade_is_told() {
+    use std::collections::BTreeMap;
+
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        let (guard, server) = (guard(OnFailure::Local { processes: 1 }), Fake::new(Does::Answer));
+        let ask = || drop(guard.ask_blocking(&server, &call_of(0)));
+        ask();
+        server.now_does(Does::Hang);
+        (0..5).for_each(|_| ask());
+        let _ = guard.fallback(b"a", 1, NOW);
+        crate::edge::telemetry::publish("api", &guard.health());
+    });
+    let values: BTreeMap<String, f64> = snapshotter
+        .snapshot()
+        .into_vec()
+        .into_iter()
+        .map(|(key, _, _, value)| {
+            let key = key.key();
+            let labels: Vec<String> =
+                key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+            let value = match value {
+                DebugValue::Counter(count) => f64::from(u32::try_from(count).unwrap()),
+                DebugValue::Gauge(value) => value.into_inner(),
+                DebugValue::Histogram(times) => f64::from(u32::try_from(times.len()).unwrap()),
+            };
+            (format!("{}{{{}}}", key.name(), labels.join(",")), value)
+        })
+        .filter(|(_, value)| *value > 0.0)
+        .collect();
+    let expected = [
+        ("tollgate_breaker_state{limiter=api}", 2.0),
+        ("tollgate_failure_decisions_total{limiter=api,decision=error_local}", 1.0),
+        ("tollgate_partitioned{limiter=api}", 1.0),
+        ("tollgate_sync_duration_seconds{limiter=api}", 4.0),
+        ("tollgate_sync_errors_total{limiter=api,kind=breaker}", 2.0),
+        ("tollgate_sync_errors_total{limiter=api,kind=timeout}", 3.0),
+    ];
+    assert_eq!(values, expected.map(|(name, value)| (name.to_owned(), value)).into());
+}

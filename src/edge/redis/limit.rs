@@ -1,0 +1,98 @@
+//! What a shared limiter limits.
+
+use crate::base::quota::Quota;
+
+/// A quota and the algorithm that keeps it, in the shared state.
+///
+/// # Examples
+/// ```
+/// use tollgate::Quota;
+/// use tollgate::redis::Limit;
+///
+/// let api = Limit::gcra(Quota::per_second(100).burst(200));
+/// let daily = Limit::fixed_window(Quota::per_day(10_000));
+/// assert_eq!(api.quota().limit(), 100);
+/// # let _ = daily;
+/// ```
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Limit {
+    kind: LimitKind,
+    quota: Quota,
+}
+
+/// The algorithms that the shared state knows.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum LimitKind {
+    /// As [`Gcra`](crate::Gcra). A token bucket that is refilled continuously decides alike, and is this one.
+    Gcra,
+    /// As [`FixedWindow`](crate::FixedWindow): windows aligned to the Unix epoch.
+    FixedWindow,
+    /// As [`SlidingWindow`](crate::SlidingWindow): two counts, the previous one weighed.
+    SlidingWindow {
+        /// As [`SlidingWindow::strict`](crate::SlidingWindow::strict).
+        strict: bool,
+    },
+}
+
+impl Limit {
+    /// The generic cell rate algorithm, as [`Gcra`](crate::Gcra).
+    #[must_use]
+    pub const fn gcra(quota: Quota) -> Self {
+        Self { kind: LimitKind::Gcra, quota }
+    }
+
+    /// A token bucket that is refilled continuously, as [`TokenBucket`](crate::TokenBucket): the same as GCRA.
+    #[must_use]
+    pub const fn token_bucket(quota: Quota) -> Self {
+        Self::gcra(quota)
+    }
+
+    /// A fixed window, as [`FixedWindow`](crate::FixedWindow).
+    #[must_use]
+    pub const fn fixed_window(quota: Quota) -> Self {
+        Self { kind: LimitKind::FixedWindow, quota }
+    }
+
+    /// A sliding window of two counts, as [`SlidingWindow`](crate::SlidingWindow).
+    #[must_use]
+    pub const fn sliding_window(quota: Quota) -> Self {
+        Self { kind: LimitKind::SlidingWindow { strict: false }, quota }
+    }
+
+    /// The same, as [`SlidingWindow::strict`](crate::SlidingWindow::strict). Of other algorithms, nothing is changed.
+    #[must_use]
+    pub const fn strict(mut self) -> Self {
+        if let LimitKind::SlidingWindow { strict } = &mut self.kind {
+            *strict = true;
+        }
+        self
+    }
+
+    /// Whether the script can count it.
+    #[cfg(feature = "rules")]
+    pub(crate) fn check(&self) -> Result<(), crate::QuotaError> {
+        super::plan::Plan::new(&[*self]).map(drop)
+    }
+
+    /// The algorithm.
+    #[must_use]
+    pub const fn kind(&self) -> LimitKind {
+        self.kind
+    }
+
+    /// The quota.
+    #[must_use]
+    pub const fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    /// The most that is ever admitted at once: the burst, or the limit of a window.
+    #[must_use]
+    pub const fn most(&self) -> u64 {
+        match self.kind {
+            LimitKind::Gcra => self.quota.burst_size(),
+            LimitKind::FixedWindow | LimitKind::SlidingWindow { .. } => self.quota.limit(),
+        }
+    }
+}

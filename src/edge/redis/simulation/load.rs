@@ -1,0 +1,93 @@
+//! Who asks when.
+
+use crate::edge::splitmix::SplitMix64;
+
+const SECOND: u64 = 1_000_000_000;
+/// A node that is on and off is on for one of so many seconds.
+const PHASES: u64 = 4;
+
+/// How requests fall on the nodes.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Pattern {
+    /// On all alike, at random.
+    Even,
+    /// The n-th node has 1/n as many as the first.
+    Zipf,
+    /// Three quarters of each window's come in its first instant, on all nodes alike; the rest later.
+    Burst,
+    /// On a quarter of the nodes in each second, in turns.
+    OnOff,
+}
+
+impl Pattern {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Even, Self::Zipf, Self::Burst, Self::OnOff];
+
+    /// Its name in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Even => "even",
+            Self::Zipf => "Zipf",
+            Self::Burst => "cold burst",
+            Self::OnOff => "on and off",
+        }
+    }
+}
+
+/// In [0, 1).
+fn fraction(random: &mut SplitMix64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
+    let bits = (random.next() >> 11) as f64;
+    bits / (1_u64 << 53) as f64
+}
+
+/// `(time, node)` of each request, in order.
+pub(super) fn requests(
+    pattern: Pattern,
+    nodes: u32,
+    per_second: u64,
+    seconds: u64,
+    window_seconds: u64,
+    random: &mut SplitMix64,
+) -> Vec<(u64, u32)> {
+    let nodes_u64 = u64::from(nodes.max(1));
+    let mut weights: Vec<f64> = (1..=nodes.max(1)).map(|rank| 1.0 / f64::from(rank)).collect();
+    let mut sum = 0.0;
+    for weight in &mut weights {
+        sum += *weight;
+        *weight = sum;
+    }
+    let node = |second: u64, random: &mut SplitMix64| -> u64 {
+        match pattern {
+            Pattern::Even | Pattern::Burst => random.below(nodes_u64),
+            Pattern::Zipf => {
+                let point = fraction(random) * sum;
+                weights.partition_point(|weight| *weight <= point).min(weights.len() - 1) as u64
+            }
+            Pattern::OnOff => {
+                let on = nodes_u64.div_ceil(PHASES);
+                (second % PHASES * on + random.below(on)) % nodes_u64
+            }
+        }
+    };
+    let mut all = Vec::new();
+    for second in 0..seconds {
+        let (mut count, from) = (per_second, second * SECOND);
+        if pattern == Pattern::Burst {
+            count /= 4;
+            if second % window_seconds.max(1) == 0 {
+                let burst = per_second * window_seconds * 3 / 4;
+                // A little into the window, so that no clock has it in the one before.
+                all.extend((0..burst).map(|at| (from + SECOND / 100, at % nodes_u64)));
+            }
+        }
+        for _ in 0..count {
+            let at = from + random.below(SECOND);
+            all.push((at, node(second, random)));
+        }
+    }
+    all.sort_unstable();
+    all.into_iter().map(|(at, node)| (at, u32::try_from(node).unwrap_or(0))).collect()
+}

@@ -1,0 +1,266 @@
+//! One process: its book, by whatever mode.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::sync::{AtomicUsize, Ordering};
+use crate::edge::redis::call::{Ask, Call, Reply};
+use crate::edge::redis::error::ErrorKind;
+use crate::edge::redis::lease;
+use crate::edge::redis::plan::Plan;
+use crate::edge::redis::settings::OnFailure;
+use crate::edge::redis::write_back::{self, Book};
+
+/// The key that all ask about.
+pub(super) const KEY: &[u8] = b"key";
+
+/// The most units that a process holds.
+pub(super) const MAX_BLOCK: u64 = 4_096;
+
+/// Who decides.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Mode {
+    /// Processes, by units that were charged before; requests that find too little wait for the server.
+    Awaited,
+    /// The same, but a request never waits: it is refused if too little is held.
+    Lease,
+    /// Processes by their share, told later.
+    WriteBack,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Awaited, Self::Lease, Self::WriteBack];
+
+    /// Its name in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Awaited => "lease",
+            Self::Lease => "lease, sync",
+            Self::WriteBack => "write-back",
+        }
+    }
+}
+
+pub(super) enum Node {
+    Lease(Leases),
+    WriteBack(Book),
+}
+
+pub(super) struct Leases {
+    book: lease::Book,
+    plan: Arc<Plan>,
+    life_ns: u64,
+    is_awaited: bool,
+    /// How often the book said that something is due.
+    wakes: Arc<AtomicUsize>,
+}
+
+/// What becomes of a request.
+#[expect(clippy::large_enum_variant, reason = "made for one call")]
+pub(super) enum Found {
+    Decided(bool),
+    /// It asks, and waits for the answer.
+    Asks(Asked),
+    /// It waits for an answer that is under way.
+    Waits,
+}
+
+/// What an answer meant for the request that waits for it.
+pub(super) enum Told {
+    /// Nobody in particular waits, or it has to look again.
+    Again,
+    Decided(bool),
+}
+
+/// What a node asked.
+pub(super) enum Asked {
+    Lease(lease::Due, Call),
+    /// One request, which the server decides.
+    Exact(Call),
+    WriteBack(write_back::Post),
+}
+
+impl Asked {
+    pub(super) fn call(&self) -> &Call {
+        match self {
+            Self::Lease(_, call) | Self::Exact(call) => call,
+            Self::WriteBack(post) => &post.call,
+        }
+    }
+}
+
+impl Leases {
+    fn call(&self, ask: Ask) -> Call {
+        Call { tag: b"simulation:{key}".to_vec(), plan: Arc::clone(&self.plan), ask, now: None }
+    }
+}
+
+impl Node {
+    pub(super) fn new(mode: Mode, plan: &Arc<Plan>, nodes: u32, number: u32, interval_ns: u64) -> Self {
+        match mode {
+            Mode::Lease | Mode::Awaited => {
+                let wakes = Arc::new(AtomicUsize::new(0));
+                let wake = {
+                    let wakes = Arc::clone(&wakes);
+                    // Ordering: Relaxed. There is one thread.
+                    move || _ = wakes.fetch_add(1, Ordering::Relaxed)
+                };
+                let habits = lease::Habits {
+                    limit: plan.most(),
+                    life: Duration::from_nanos(interval_ns),
+                    max_block: MAX_BLOCK,
+                    processes: nodes,
+                    stripes: None,
+                    max_keys: 16,
+                    seed: number.into(),
+                };
+                let (book, plan) = (lease::Book::new(habits, wake), Arc::clone(plan));
+                let is_awaited = mode == Mode::Awaited;
+                Self::Lease(Leases { book, plan, life_ns: interval_ns, is_awaited, wakes })
+            }
+            Mode::WriteBack => Self::WriteBack(Book::new(
+                Arc::clone(plan),
+                write_back::Options {
+                    head: b"simulation:{".as_slice().into(),
+                    interval_ns,
+                    processes: nodes.into(),
+                    on_failure: OnFailure::Local { processes: nodes },
+                    max_keys: 16,
+                    process: (u64::from(number) + 1) << 20,
+                    in_flight: 16,
+                    in_parts: false,
+                },
+            )),
+        }
+    }
+
+    /// What it keeps of the key, if requests wait for it. To be called before all else.
+    pub(super) fn holding(&self, now_ns: u64) -> Option<Arc<lease::Holding>> {
+        let Self::Lease(leases) = self else { return None };
+        match leases.book.check(KEY, 1, now_ns) {
+            lease::Checked::Missing(_, holding) if leases.is_awaited => Some(holding),
+            _ => None,
+        }
+    }
+
+    /// What a call that may wait does: see `LeaseLimiter::check_async`. Besides, whether something is to be sent at once.
+    pub(super) fn find(&self, now_ns: u64, is_last: bool) -> (Found, bool) {
+        let leases = match self {
+            Self::Lease(leases) if leases.is_awaited => leases,
+            _ => {
+                let (is_allowed, wakes) = self.check(now_ns);
+                return (Found::Decided(is_allowed), wakes);
+            }
+        };
+        if is_last {
+            return (Found::Asks(Asked::Exact(leases.call(Ask::Check { cost: 1 }))), false);
+        }
+        let found = match leases.book.check(KEY, 1, now_ns) {
+            lease::Checked::Decided(decision, _) => Found::Decided(decision.is_allowed()),
+            lease::Checked::Failing | lease::Checked::Full => Found::Decided(false),
+            lease::Checked::Missing(_, holding) => match leases.book.claim(KEY, &holding, 1, now_ns) {
+                Some(due) => {
+                    let call = leases.call(due.ask);
+                    Found::Asks(Asked::Lease(due, call))
+                }
+                None => Found::Waits,
+            },
+        };
+        // Ordering: Relaxed; there is one thread.
+        (found, leases.wakes.swap(0, Ordering::Relaxed) > 0)
+    }
+
+    /// A request waits until what this returns is dropped.
+    pub(super) fn wait<'h>(
+        &self,
+        holding: &'h Arc<lease::Holding>,
+        now_ns: u64,
+    ) -> Option<lease::Waiting<'h>> {
+        let Self::Lease(leases) = self else { return None };
+        Some(leases.book.wait(holding, 1, now_ns))
+    }
+
+    /// Whether it is admitted, and whether something is to be sent at once.
+    pub(super) fn check(&self, now_ns: u64) -> (bool, bool) {
+        match self {
+            Self::Lease(leases) => {
+                let is_allowed = match leases.book.check(KEY, 1, now_ns) {
+                    lease::Checked::Decided(decision, _) => decision.is_allowed(),
+                    lease::Checked::Missing(_, holding) => {
+                        leases.book.want(KEY, &holding, 1, now_ns);
+                        false
+                    }
+                    lease::Checked::Failing | lease::Checked::Full => false,
+                };
+                // Ordering: Relaxed; see above.
+                (is_allowed, leases.wakes.swap(0, Ordering::Relaxed) > 0)
+            }
+            Self::WriteBack(book) => {
+                let checked = book.check(KEY, 1, now_ns);
+                (checked.decision.is_allowed(), checked.wakes)
+            }
+        }
+    }
+
+    pub(super) fn due(&self, now_ns: u64) -> Vec<Asked> {
+        match self {
+            Self::Lease(leases) => {
+                let call = |due: lease::Due| {
+                    let call = leases.call(due.ask);
+                    Asked::Lease(due, call)
+                };
+                leases.book.due(usize::MAX, now_ns).into_iter().map(call).collect()
+            }
+            Self::WriteBack(book) => book.due(now_ns).into_iter().map(Asked::WriteBack).collect(),
+        }
+    }
+
+    /// When it wants to be asked for what is due, whatever happens.
+    pub(super) fn next_ns(&self, now_ns: u64) -> u64 {
+        match self {
+            Self::Lease(leases) => now_ns + leases.life_ns,
+            Self::WriteBack(book) => book.next_ns(),
+        }
+    }
+
+    /// What the one who asked is told, and whether something is to be sent at once.
+    pub(super) fn answered(&self, asked: &Asked, reply: &Reply, now_ns: u64) -> (Told, bool) {
+        match (self, asked) {
+            (Self::Lease(leases), Asked::Lease(due, _)) => {
+                let granted = lease::Granted::read(&leases.plan, due, reply);
+                let told = match leases.book.answered(due, &granted, now_ns) {
+                    lease::Landed::Taken { .. } if !due.is_for_all() => Told::Decided(true),
+                    lease::Landed::Refused { .. } => Told::Decided(false),
+                    lease::Landed::Taken { .. } | lease::Landed::Late => Told::Again,
+                };
+                (told, false)
+            }
+            (Self::WriteBack(book), Asked::WriteBack(post)) => {
+                (Told::Again, book.posted(post, reply, now_ns))
+            }
+            _ => (Told::Again, false),
+        }
+    }
+
+    pub(super) fn failed(&self, asked: &Asked, now_ns: u64) {
+        match (self, asked) {
+            (Self::Lease(leases), Asked::Lease(due, _)) => leases.book.failed(due, now_ns),
+            (Self::WriteBack(book), Asked::WriteBack(post)) => book.failed(post, ErrorKind::Timeout, now_ns),
+            _ => {}
+        }
+    }
+
+    /// What it has not told the server, and what it never will.
+    pub(super) fn pending(&self, now_ns: u64) -> (u64, u64) {
+        match self {
+            Self::Lease(_) => (0, 0),
+            Self::WriteBack(book) => {
+                let counted = book.counted(now_ns);
+                (counted.pending, counted.dropped)
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Write-back, step by step in any order: for tests that look for the orders that nobody thought of.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::base::clock::ManualClock;
+use crate::edge::redis::call::Reply;
+use crate::edge::redis::error::ErrorKind;
+use crate::edge::redis::in_process::InProcess;
+use crate::edge::redis::limit::Limit;
+use crate::edge::redis::plan::Plan;
+use crate::edge::redis::settings::OnFailure;
+use crate::edge::redis::write_back::{Book, Options, Post};
+
+/// Processes, their server, and messages between them that do nothing by themselves.
+#[derive(Debug)]
+pub struct Steps {
+    books: Vec<Book>,
+    server: InProcess,
+    sent: Vec<Sent>,
+    /// Nobody waits for them any more, but they may still arrive.
+    late: Vec<Post>,
+    now_ns: u64,
+    window_ns: u64,
+    /// Units by key and window.
+    admitted: BTreeMap<(u8, u64), u64>,
+    charged: u64,
+    lost: u64,
+}
+
+#[derive(Debug)]
+struct Sent {
+    node: usize,
+    post: Post,
+    /// What the server said, the first time that it got it.
+    reply: Option<Reply>,
+}
+
+/// What there is in the end.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Sum {
+    /// Units that were let through.
+    pub admitted: u64,
+    /// The most in any window of a key.
+    pub most: u64,
+    /// Units that the server counted.
+    pub charged: u64,
+    /// Units that nodes hold.
+    pub pending: u64,
+    /// Units that nodes say they dropped.
+    pub dropped: u64,
+    /// Units that were charged by calls whose answers never came.
+    pub unheard: u64,
+}
+
+impl Steps {
+    /// So many nodes, at a time that is a whole number of every window.
+    ///
+    /// # Panics
+    /// If the limit is none that the shared state can keep.
+    #[must_use]
+    #[track_caller]
+    pub fn new(limit: Limit, nodes: u32, max_keys: usize) -> Self {
+        let plan = Arc::new(Plan::new(&[limit]).expect("a limit"));
+        let book = |number: u32| {
+            let options = Options {
+                head: b"steps:{".as_slice().into(),
+                interval_ns: 1_000_000_000,
+                processes: nodes.into(),
+                on_failure: OnFailure::Local { processes: nodes },
+                max_keys,
+                process: (u64::from(number) + 1) << 20,
+                in_flight: 64,
+                in_parts: false,
+            };
+            Book::new(Arc::clone(&plan), options)
+        };
+        Self {
+            books: (0..nodes).map(book).collect(),
+            server: InProcess::new(ManualClock::default()),
+            sent: Vec::new(),
+            late: Vec::new(),
+            now_ns: 1_699_999_200_000_000_000,
+            window_ns: u64::try_from(limit.quota().period().as_nanos()).unwrap_or(u64::MAX),
+            admitted: BTreeMap::new(),
+            charged: 0,
+            lost: 0,
+        }
+    }
+
+    /// Time passes.
+    pub fn pass(&mut self, ns: u64) {
+        self.now_ns += ns;
+    }
+
+    /// A request. Whether it is admitted.
+    pub fn check(&mut self, node: usize, key: u8, cost: u64) -> bool {
+        let index = node % self.books.len();
+        let admitted = self.books[index].check(&[key], cost, self.now_ns).decision.is_allowed();
+        if admitted {
+            *self.admitted.entry((key, self.now_ns / self.window_ns)).or_default() += cost;
+        }
+        admitted
+    }
+
+    /// A node sends what is due.
+    pub fn due(&mut self, node: usize) {
+        let node = node % self.books.len();
+        let posts = self.books[node].due(self.now_ns);
+        self.sent.extend(posts.into_iter().map(|post| Sent { node, post, reply: None }));
+    }
+
+    /// One of the calls reaches the server: perhaps for the second time.
+    pub fn arrive(&mut self, which: usize) {
+        if self.sent.is_empty() {
+            return;
+        }
+        let index = which % self.sent.len();
+        let sent = &mut self.sent[index];
+        let reply = self.server.answer_at(&sent.post.call, self.now_ns / 1_000);
+        self.charged += reply.granted;
+        sent.reply.get_or_insert(reply);
+    }
+
+    /// A call that was given up reaches the server after all.
+    pub fn arrive_late(&mut self, which: usize) {
+        if self.late.is_empty() {
+            return;
+        }
+        let post = self.late.swap_remove(which % self.late.len());
+        self.charged += self.server.answer_at(&post.call, self.now_ns / 1_000).granted;
+    }
+
+    /// The answer to one of the calls reaches its node, if there is one; else, and if it is lost, the node gives up.
+    pub fn answer(&mut self, which: usize, is_lost: bool) {
+        if self.sent.is_empty() {
+            return;
+        }
+        let sent = self.sent.swap_remove(which % self.sent.len());
+        match sent.reply {
+            Some(reply) if !is_lost => _ = self.books[sent.node].posted(&sent.post, &reply, self.now_ns),
+            reply => {
+                self.lost += reply.map_or(0, |reply| reply.granted);
+                self.books[sent.node].failed(&sent.post, ErrorKind::Timeout, self.now_ns);
+                self.late.push(sent.post);
+            }
+        }
+    }
+
+    /// Sends, carries and answers all that there is, until nothing is left.
+    pub fn settle(&mut self) {
+        for _ in 0..64 {
+            for node in 0..self.books.len() {
+                self.books[node].hurry();
+                self.due(node);
+            }
+            if self.sent.is_empty() {
+                return;
+            }
+            for which in 0..self.sent.len() {
+                self.arrive(which);
+            }
+            while !self.sent.is_empty() {
+                self.answer(0, false);
+            }
+        }
+    }
+
+    /// What there is.
+    #[must_use]
+    pub fn sum(&self) -> Sum {
+        let counted = self.books.iter().map(|book| book.counted(self.now_ns));
+        let (pending, dropped) = counted.fold((0, 0), |(pending, dropped), counted| {
+            (pending + counted.pending, dropped + counted.dropped)
+        });
+        Sum {
+            admitted: self.admitted.values().sum(),
+            most: self.admitted.values().copied().max().unwrap_or(0),
+            charged: self.charged,
+            pending,
+            dropped,
+            unheard: self.lost,
+        }
+    }
+
+    /// What the mode says that is admitted beyond a limit at most, in requests of one unit.
+    #[must_use]
+    pub fn over_at_most(limit: Limit, nodes: u32) -> u64 {
+        crate::edge::redis::write_back::over_at_most(limit.most(), nodes.into())
+    }
+}

@@ -1,0 +1,143 @@
+//! What was admitted, counted by who sees everything.
+
+use crate::edge::redis::limit::{Limit, LimitKind};
+
+/// What a run came to.
+#[derive(Clone, PartialEq, Debug, Default)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// Requests.
+    pub offered: u64,
+    /// Of them, those that were let through.
+    pub admitted: u64,
+    /// The most that was admitted beyond the limit: in a window, or of GCRA in any interval beyond burst and rate.
+    pub over: u64,
+    /// What the mode's text says that this is at most.
+    pub bound: u64,
+    /// The most that any process could let through between two syncs at the load of this run: offered in an interval and a round trip.
+    pub offered_between: u64,
+    /// Refused while there was room.
+    pub refused_with_room: u64,
+    /// Refused while the server had units.
+    pub refused_early: u64,
+    /// Units of windows that were left at their end though they were asked for.
+    pub left: u64,
+    /// The most units that were charged to a window and not spent in it.
+    pub stranded: u64,
+    /// What the mode's text says that this is at most; see [`run`](super::run).
+    pub stranded_bound: u64,
+    /// Requests that waited for an answer of the server.
+    pub waited: u64,
+    /// For how long, all together, in microseconds.
+    pub waited_us: u64,
+    /// Calls to the server.
+    pub calls: u64,
+    /// How long it took, in virtual seconds.
+    pub seconds: u64,
+    /// What the shared state was charged in the end, and what the nodes say that they dropped.
+    pub charged: u64,
+    /// See `charged`.
+    pub dropped: u64,
+    /// What the nodes say is not posted yet.
+    pub pending: u64,
+}
+
+/// Exact accounts of one key.
+pub(super) struct Exact {
+    limit: Limit,
+    window_ns: u64,
+    window: u64,
+    admitted: u64,
+    refused: bool,
+    /// To the present window, by the server.
+    charged: u64,
+    /// Of GCRA: owed, in units, and as of when.
+    owed: f64,
+    at_ns: u64,
+    peak: f64,
+}
+
+impl Exact {
+    pub(super) fn new(limit: Limit) -> Self {
+        let window_ns = u64::try_from(limit.quota().period().as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            limit,
+            window_ns,
+            window: 0,
+            admitted: 0,
+            refused: false,
+            charged: 0,
+            owed: 0.0,
+            at_ns: 0,
+            peak: 0.0,
+        }
+    }
+
+    /// Ends windows that are over.
+    pub(super) fn pass(&mut self, now_ns: u64, outcome: &mut Outcome) {
+        let quota = self.limit.quota();
+        match self.limit.kind() {
+            LimitKind::Gcra => {
+                let seconds = (now_ns.saturating_sub(self.at_ns)) as f64 / 1e9;
+                let rate = quota.limit() as f64 / quota.period().as_secs_f64();
+                self.owed = (self.owed - seconds * rate).max(0.0);
+                self.at_ns = now_ns;
+            }
+            _ => {
+                let window = now_ns / self.window_ns;
+                if window != self.window {
+                    self.end(outcome);
+                    self.window = window;
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, outcome: &mut Outcome) {
+        let limit = self.limit.most();
+        outcome.over = outcome.over.max(self.admitted.saturating_sub(limit));
+        if self.refused {
+            outcome.left += limit.saturating_sub(self.admitted);
+        }
+        outcome.stranded = outcome.stranded.max(self.charged.saturating_sub(self.admitted));
+        (self.admitted, self.refused, self.charged) = (0, false, 0);
+    }
+
+    pub(super) fn charge(&mut self, units: u64) {
+        self.charged += units;
+    }
+
+    pub(super) fn request(&mut self, admitted: bool, outcome: &mut Outcome) {
+        outcome.offered += 1;
+        outcome.admitted += u64::from(admitted);
+        if admitted {
+            self.admitted += 1;
+            self.owed += 1.0;
+            self.peak = self.peak.max(self.owed);
+            return;
+        }
+        self.refused = true;
+        let room = match self.limit.kind() {
+            LimitKind::Gcra => self.owed + 1.0 <= self.limit.most() as f64,
+            _ => self.admitted < self.limit.most(),
+        };
+        outcome.refused_with_room += u64::from(room);
+        outcome.refused_early += u64::from(room && self.charged < self.limit.most());
+    }
+
+    pub(super) fn finish(&mut self, outcome: &mut Outcome) {
+        match self.limit.kind() {
+            LimitKind::Gcra => {
+                let over = (self.peak - self.limit.most() as f64).max(0.0).ceil();
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a count of requests"
+                )]
+                let over = over as u64;
+                outcome.over = over;
+            }
+            _ => self.end(outcome),
+        }
+    }
+}

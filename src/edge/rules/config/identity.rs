@@ -1,0 +1,263 @@
+//! What a rule is known by, and how its metrics are called.
+//!
+//! ```text
+//! identity = domain { "|" key [ "=" value ] } [ "#tier=" name ] [ "#name=" name | "#unit=" unit ]
+//! ```
+//! A backslash stands before each `|`, `=`, `#` and backslash of a key, a value or a name, so that no two paths are one text.
+
+use std::sync::Arc;
+
+use crate::edge::rules::{Metric, Rule};
+
+/// Appends a text with its separators escaped.
+fn escape(into: &mut String, text: &str) {
+    for c in text.chars() {
+        if matches!(c, '|' | '=' | '#' | '\\') {
+            into.push('\\');
+        }
+        into.push(c);
+    }
+}
+
+/// One level of the way to a rule.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    /// Its key, with its value if it has one.
+    metric: Arc<str>,
+    /// Whether values that match count apart.
+    counted: bool,
+    /// Whether keys that match do, whatever their values.
+    counted_by_key: bool,
+    /// Whether the request's value is written into the metric's name.
+    with_value: bool,
+    /// Whether the pattern is, whatever else was asked for.
+    shared: bool,
+    /// The length of the identity before it.
+    before: usize,
+}
+
+/// The way to a rule.
+#[derive(Debug)]
+pub(super) struct Way {
+    identity: String,
+    steps: Vec<Step>,
+}
+
+/// How one level of the way counts and is called.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Manner {
+    pub(super) wildcard: bool,
+    pub(super) share_threshold: bool,
+    pub(super) value_to_metric: bool,
+}
+
+impl Way {
+    pub(super) fn new(domain: &str) -> Self {
+        let mut identity = String::new();
+        escape(&mut identity, domain);
+        Self { identity, steps: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, key: &str, value: Option<&str>, manner: Manner) {
+        let before = self.identity.len();
+        self.identity.push('|');
+        escape(&mut self.identity, key);
+        if let Some(value) = value {
+            self.identity.push('=');
+            escape(&mut self.identity, value);
+        }
+        let several = value.is_none() || manner.wildcard;
+        self.steps.push(Step {
+            metric: value.map_or_else(|| key.into(), |value| format!("{key}_{value}").into()),
+            counted: several && !manner.share_threshold,
+            counted_by_key: manner.share_threshold && key.contains('*'),
+            with_value: several && manner.value_to_metric && !manner.share_threshold,
+            shared: manner.share_threshold,
+            before,
+        });
+    }
+
+    pub(super) fn pop(&mut self) {
+        if let Some(step) = self.steps.pop() {
+            self.identity.truncate(step.before);
+        }
+    }
+
+    pub(super) fn levels(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Levels for which something holds, the first in the lowest bit.
+    fn bits(&self, holds: impl Fn(&Step) -> bool) -> u32 {
+        self.steps
+            .iter()
+            .take(32)
+            .enumerate()
+            .filter(|(_, step)| holds(step))
+            .fold(0, |bits, (at, _)| bits | 1 << at)
+    }
+
+    pub(super) fn counted_by(&self) -> u32 {
+        self.bits(|step| step.counted)
+    }
+
+    pub(super) fn counted_by_key(&self) -> u32 {
+        self.bits(|step| step.counted_by_key)
+    }
+
+    pub(super) fn metric(&self, detailed: bool, tier: Option<&str>, which: Option<&Which>) -> Metric {
+        let mut levels: Vec<Arc<str>> = self.steps.iter().map(|step| step.metric.clone()).collect();
+        levels.extend(tier.map(|tier| format!("tier_{tier}").into()));
+        levels.extend(which.map(|(Which::Name(text) | Which::Unit(text))| Arc::from(&**text)));
+        let with_value = self.bits(|step| if detailed { !step.shared } else { step.with_value });
+        let with_empty_value = detailed && !self.steps.iter().any(|step| step.shared);
+        Metric { levels, with_value, with_empty_value }
+    }
+
+    pub(super) fn identity(&self, tier: Option<&str>, which: Option<&Which>) -> Box<str> {
+        let mut identity = self.identity.clone();
+        if let Some(tier) = tier {
+            identity.push_str("#tier=");
+            escape(&mut identity, tier);
+        }
+        if let Some(which) = which {
+            let (kind, text) = match which {
+                Which::Name(name) => ("#name=", name),
+                Which::Unit(unit) => ("#unit=", unit),
+            };
+            identity.push_str(kind);
+            escape(&mut identity, text);
+        }
+        identity.into()
+    }
+}
+
+/// Which of the limits of one descriptor.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Which {
+    Name(Box<str>),
+    Unit(Box<str>),
+}
+
+impl Metric {
+    /// The name for a request, as Envoy's service calls it: the domain, and each level's key, with its value where the file has
+    /// one or the request's is asked for.
+    ///
+    /// Entries are those of the request that the rule was found for.
+    #[must_use]
+    pub fn name(&self, domain: &str, entries: &[(&str, &str)]) -> String {
+        let mut name = domain.to_owned();
+        for (at, level) in self.levels.iter().enumerate() {
+            name.push('.');
+            match entries.get(at) {
+                Some((key, value)) if at < 32 && self.with_value & 1 << at != 0 => {
+                    name.push_str(key);
+                    if self.with_empty_value || !value.is_empty() {
+                        name.push('_');
+                        name.push_str(value);
+                    }
+                }
+                _ => name.push_str(level),
+            }
+        }
+        name
+    }
+}
+
+impl Rule {
+    /// What the rule's metrics are called for a request: `files.tenant_acme.method`.
+    #[must_use]
+    pub fn metric_name(&self, domain: &str, entries: &[(&str, &str)]) -> String {
+        self.metric.name(domain, entries)
+    }
+}
+
+/// The keys, each with its value if it has one, that an identity leads through: the way back from [`Way::identity`].
+#[cfg(any(feature = "cli", all(test, not(tollgate_loom))))]
+fn path_of(identity: &str) -> Vec<(String, Option<String>)> {
+    let mut path: Vec<(String, Option<String>)> = Vec::new();
+    let mut chars = identity.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '|' => path.push((String::new(), None)),
+            '#' => break,
+            '=' => {
+                if let Some((_, value)) = path.last_mut() {
+                    *value = Some(String::new());
+                }
+            }
+            c => {
+                let c = if c == '\\' { chars.next() } else { Some(c) };
+                // The domain's text comes before all levels.
+                if let Some((key, value)) = path.last_mut() {
+                    value.as_mut().unwrap_or(key).extend(c);
+                }
+            }
+        }
+    }
+    path
+}
+
+#[cfg(feature = "cli")]
+impl Rule {
+    /// The keys that lead to it, each with its value if the file has one.
+    pub(crate) fn path(&self) -> Vec<(String, Option<String>)> {
+        path_of(&self.identity)
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_leads_back_to_its_path() {
+        let manner = Manner { wildcard: false, share_threshold: false, value_to_metric: false };
+        let mut way = Way::new(r"d|=\#");
+        let steps = [("a", Some(r"x|y=\#")), (r"b|=\#", None), ("c", Some(""))];
+        steps.iter().for_each(|(key, value)| way.push(key, *value, manner));
+        for (tier, which) in
+            [(None, None), (Some("t|u=v"), None), (Some("t"), Some(&Which::Unit("day".into())))]
+        {
+            let path = path_of(&way.identity(tier, which));
+            let path: Vec<_> = path.iter().map(|(key, value)| (key.as_str(), value.as_deref())).collect();
+            assert_eq!(path, steps);
+        }
+    }
+
+    #[test]
+    fn identities_cannot_be_mistaken() {
+        let manner = Manner { wildcard: false, share_threshold: false, value_to_metric: false };
+        let of = |steps: &[(&str, Option<&str>)], tier: Option<&str>| {
+            let mut way = Way::new("d");
+            for (key, value) in steps {
+                way.push(key, *value, manner);
+            }
+            way.identity(tier, None)
+        };
+        assert_eq!(&*of(&[("path", Some("/a|b=c#d\\"))], None), r"d|path=/a\|b\=c\#d\\");
+        let all = [
+            of(&[("a", Some("b_c"))], None),
+            of(&[("a_b", Some("c"))], None),
+            of(&[("a", Some("b")), ("c", None)], None),
+            of(&[("a", Some("b|c"))], None),
+            of(&[("a", None), ("b", None)], None),
+            of(&[("a", Some("b"))], Some("x")),
+            of(&[("a", Some("b#tier=x"))], None),
+        ];
+        for (at, one) in all.iter().enumerate() {
+            assert!(!all[..at].contains(one), "{one}");
+        }
+    }
+
+    #[test]
+    fn a_way_that_was_left_leaves_nothing() {
+        let manner = Manner { wildcard: false, share_threshold: false, value_to_metric: false };
+        let mut way = Way::new("d");
+        way.push("a", None, manner);
+        way.push("b", None, manner);
+        way.pop();
+        assert_eq!(&*way.identity(None, None), "d|a");
+        assert_eq!((way.levels(), way.counted_by()), (1, 1));
+    }
+}

@@ -1,0 +1,243 @@
+//! What is wrong with a file, where, and what would be right.
+
+use std::error::Error;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::string::FromUtf8Error;
+
+use super::node::{MAX_DEPTH, Place};
+
+/// One thing that is wrong, or looks so.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    file: Box<str>,
+    at: Place,
+    path: Box<str>,
+    message: Box<str>,
+    remedy: Box<str>,
+}
+
+impl Problem {
+    /// The file's name, as it was given.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The line, from 1; 0 if the problem is of the whole file.
+    #[must_use]
+    pub fn line(&self) -> usize {
+        self.at.line as usize
+    }
+
+    /// The column in characters, from 1; 0 if the problem is of the whole file or line.
+    #[must_use]
+    pub fn column(&self) -> usize {
+        self.at.column as usize
+    }
+
+    /// Which field, as `descriptors[2].rate_limit.unit`; empty if it is none of them.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What is wrong.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What is wrong with a line.
+    #[cfg(feature = "cli")]
+    pub(crate) fn of_line(file: &str, line: usize, message: &str, remedy: &str) -> Self {
+        let at = Place::new(line, 0);
+        Self { file: file.into(), at, path: "".into(), message: message.into(), remedy: remedy.into() }
+    }
+
+    /// What would be right.
+    #[must_use]
+    pub fn remedy(&self) -> &str {
+        &self.remedy
+    }
+}
+
+impl fmt::Display for Problem {
+    /// `limits.yaml:7:13: descriptors[2].rate_limit.unit: "fortnight" is no unit; use second, …`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.file)?;
+        if self.at.line > 0 {
+            write!(f, "{}:", self.at.line)?;
+        }
+        if self.at.column > 0 {
+            write!(f, "{}:", self.at.column)?;
+        }
+        if !self.path.is_empty() {
+            write!(f, " {}:", self.path)?;
+        }
+        write!(f, " {}", self.message)?;
+        if !self.remedy.is_empty() {
+            write!(f, "; {}", self.remedy)?;
+        }
+        Ok(())
+    }
+}
+
+/// Rules that cannot be used: all that is wrong with them, by file and line.
+///
+/// As a text it has one line for each problem.
+///
+/// # Examples
+/// ```
+/// use tollgate::rules::Config;
+///
+/// let text = "
+/// domain: edge
+/// descriptors:
+///   - key: remote_address
+///     rate_limit: { unit: fortnight, requests_per_unit: 10 }
+/// ";
+/// let error = Config::from_yaml("limits.yaml", text).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "limits.yaml:5:25: descriptors[0].rate_limit.unit: \"fortnight\" is no unit; \
+///      use second, minute, hour, day, week, month or year"
+/// );
+/// assert_eq!(error.problems()[0].line(), 5);
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigError {
+    problems: Vec<Problem>,
+}
+
+impl ConfigError {
+    /// All of them, or what is wrong with any.
+    pub(in crate::edge::rules) fn of_all<T>(
+        each: impl Iterator<Item = Result<T, Self>>,
+    ) -> Result<Vec<T>, Self> {
+        let (mut all, mut problems) = (Vec::new(), Vec::new());
+        for one in each {
+            match one {
+                Ok(one) => all.push(one),
+                Err(error) => problems.extend(error.problems),
+            }
+        }
+        if problems.is_empty() { Ok(all) } else { Err(Self { problems }) }
+    }
+
+    /// What is wrong, by line; one problem at least, and at most the first 100 of a file.
+    #[must_use]
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Problems of several files as one.
+    pub(crate) fn of(problems: Vec<Problem>) -> Self {
+        Self { problems }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            if index > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Error for ConfigError {}
+
+/// The problems of one file, while they are found.
+#[derive(Debug)]
+pub(super) struct Problems {
+    file: Box<str>,
+    found: Vec<Problem>,
+    more: usize,
+}
+
+/// So many are kept; nobody reads the others.
+const MOST: usize = 100;
+
+impl Problems {
+    pub(super) fn of(file: &str) -> Self {
+        Self { file: file.into(), found: Vec::new(), more: 0 }
+    }
+
+    pub(super) fn add(
+        &mut self,
+        at: Place,
+        path: impl fmt::Display,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        if self.found.len() == MOST {
+            self.more += 1;
+            return;
+        }
+        self.found.push(Problem {
+            file: self.file.clone(),
+            at,
+            path: path.to_string().into(),
+            message: message.into().into(),
+            remedy: remedy.into().into(),
+        });
+    }
+
+    /// Of a document, in whatever format, whose values nest too deep to be read.
+    pub(super) fn too_deep(&mut self, at: Place) {
+        self.add(
+            at,
+            "",
+            format!("more than {MAX_DEPTH} lists and maps lie in each other here"),
+            "write fewer",
+        );
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// How many there are, to see whether more were found.
+    pub(super) fn len(&self) -> usize {
+        self.found.len().saturating_add(self.more)
+    }
+
+    /// In the order of the file.
+    pub(super) fn into_sorted(mut self) -> Vec<Problem> {
+        self.found.sort_by_key(|problem| problem.at);
+        if self.more > 0 {
+            let (at, message) = (Place::default(), format!("and {} problems more", self.more).into());
+            let (path, remedy) = (Box::default(), Box::default());
+            self.found.push(Problem { file: self.file, at, path, message, remedy });
+        }
+        self.found
+    }
+
+    pub(super) fn into_error(self) -> ConfigError {
+        ConfigError { problems: self.into_sorted() }
+    }
+}
+
+/// A file with a byte that belongs to no text.
+pub(super) fn no_utf8(name: &str, error: &FromUtf8Error) -> ConfigError {
+    let (text, rest) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
+    let line = text.split(|&byte| byte == b'\n').count();
+    let before = text.rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
+    let column = String::from_utf8_lossy(before).chars().count() + 1;
+    let byte = rest.first().copied().unwrap_or_default();
+    let mut problems = Problems::of(name);
+    let message = format!("this is no UTF-8: a byte {byte:#04x} stands here");
+    problems.add(Place::new(line, column), "", message, "save the file as UTF-8");
+    problems.into_error()
+}
+
+/// A file that could not be read at all.
+pub(super) fn unreadable(path: &Path, message: String, remedy: &str) -> ConfigError {
+    let mut problems = Problems::of(&PathBuf::from(path).display().to_string());
+    problems.add(Place::default(), "", message, remedy);
+    problems.into_error()
+}

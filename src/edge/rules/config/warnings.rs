@@ -1,0 +1,148 @@
+//! What is allowed, but hardly meant.
+
+use std::collections::HashSet;
+use std::collections::hash_map::{Entry, HashMap};
+
+use super::check::Branch;
+use super::node::{Place, quoted};
+use super::problem::Problems;
+use super::{Config, Problem};
+use crate::edge::rules::Rule;
+use crate::edge::rules::tree::Wild;
+
+/// Looks through a file that can be used.
+pub(super) fn look(branches: &[Branch], rules: &[Rule], warnings: &mut Problems) {
+    let names: HashSet<&str> = rules.iter().filter(|rule| rule.is_named).map(|rule| &*rule.name).collect();
+    let mut told = HashSet::new();
+    for rule in rules {
+        for name in rule.replaces.iter().filter(|name| !names.contains(&***name)) {
+            if told.insert(&**name) {
+                let at = Place::new(rule.line, 1);
+                let message =
+                    format!("no rule of this file is named {}, which is replaced here", quoted(name));
+                warnings.add(at, "", message, "");
+            }
+        }
+    }
+    same_names(rules, warnings);
+    shown_values(rules, warnings);
+    level(branches, warnings);
+}
+
+/// Rules that metrics, logs and clients cannot tell apart.
+fn same_names(rules: &[Rule], warnings: &mut Problems) {
+    let mut first: HashMap<&str, usize> = HashMap::new();
+    for rule in rules {
+        match first.entry(&rule.name) {
+            Entry::Vacant(entry) => {
+                entry.insert(rule.line);
+            }
+            Entry::Occupied(entry) => alike(rule, &format!("line {}", entry.get()), warnings),
+        }
+    }
+}
+
+fn alike(rule: &Rule, other: &str, warnings: &mut Problems) {
+    let message = format!(
+        "this rule is called {}, like that of {other}: metrics have the counts of both as one, and the gauges of one",
+        quoted(&rule.name)
+    );
+    let at = Place::new(rule.line, 1);
+    warnings.add(at, "", message, "give it a name of its own, by `name` in its rate_limit");
+}
+
+/// The same of files that are merged, of which each has been looked through: a name is told once for each file.
+pub(super) fn same_names_in(files: &[Config]) -> Vec<Problem> {
+    let mut first: HashMap<&str, (&Config, usize)> = HashMap::new();
+    let mut found = Vec::new();
+    for file in files {
+        let mut warnings = Problems::of(&file.file);
+        let mut seen = HashSet::new();
+        for rule in file.rules.iter().filter(|rule| seen.insert(&rule.name)) {
+            match first.entry(&rule.name) {
+                Entry::Vacant(entry) => _ = entry.insert((file, rule.line)),
+                Entry::Occupied(entry) => {
+                    let (other, line) = entry.get();
+                    alike(rule, &format!("{}:{line}", other.file), &mut warnings);
+                }
+            }
+        }
+        found.extend(warnings.into_sorted());
+    }
+    found
+}
+
+/// A name with values that it never has while requests are counted: keys are no labels. Said once, however many rules have it.
+fn shown_values(rules: &[Rule], warnings: &mut Problems) {
+    if let Some(rule) = rules.iter().find(|rule| rule.metric.with_value != 0) {
+        let at = Place::new(rule.line, 1);
+        let message =
+            "value_to_metric and detailed_metric are read, but labels of metrics never hold requests' values";
+        warnings.add(
+            at,
+            "",
+            message.to_owned(),
+            "write a rule for each value that is to be counted by itself",
+        );
+    }
+}
+
+fn level(branches: &[Branch], warnings: &mut Problems) {
+    unreached(branches, warnings);
+    hidden(branches, warnings);
+    for branch in branches {
+        if branch.own.is_empty()
+            && branch.tiers.is_empty()
+            && branch.children.is_empty()
+            && branch.value.is_none()
+        {
+            let message = format!("{} says nothing: no limit, no descriptors", branch.shown());
+            warnings.add(branch.at, "", message, "");
+        }
+        level(&branch.children, warnings);
+    }
+}
+
+/// Wildcards of which an earlier one catches everything. A pattern that matches another one's text matches all that the other
+/// matches, since only a `*` can stand for the other's.
+fn unreached(branches: &[Branch], warnings: &mut Problems) {
+    let numbered = (0_u32..).zip(branches).filter(|(_, branch)| branch.is_wildcard());
+    let wild = Wild::new(numbered.clone().map(|(at, branch)| (&*branch.key, branch.value.as_deref(), at)));
+    for (at, branch) in numbered {
+        let first = wild.first(&branch.key, branch.value.as_deref().unwrap_or("*"));
+        let Some(first) = first.filter(|&first| first < at) else { continue };
+        if let Some(earlier) = branches.get(first as usize) {
+            let message = format!(
+                "{} is never reached: the first wildcard that matches counts, and {} in line {} matches all of it",
+                branch.shown(),
+                earlier.shown(),
+                earlier.at.line
+            );
+            warnings.add(branch.at, "", message, "move it before that one");
+        }
+    }
+}
+
+/// An entry without a limit of its own, beside one that would have limited the same requests. Without descriptors either it
+/// is meant to let them through.
+fn hidden(branches: &[Branch], warnings: &mut Problems) {
+    let limited: Vec<&Branch> =
+        branches.iter().filter(|branch| branch.value.is_none() && !branch.own.is_empty()).collect();
+    for branch in branches {
+        if branch.value.is_none()
+            || !branch.own.is_empty()
+            || !branch.tiers.is_empty()
+            || branch.children.is_empty()
+        {
+            continue;
+        }
+        if let Some(sibling) = limited.iter().find(|sibling| sibling.key == branch.key) {
+            let message = format!(
+                "requests that are just {} have no limit: that of line {} is for other values",
+                branch.shown(),
+                sibling.at.line
+            );
+            warnings.add(branch.at, "", message, "if they should have one, write it here too");
+        }
+    }
+}

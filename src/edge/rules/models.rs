@@ -1,0 +1,149 @@
+//! Loom models of rules that are loaded during checks.
+
+use std::sync::OnceLock;
+
+use crate::base::check_time::CheckTime;
+use crate::base::sync::Arc;
+use crate::base::sync::thread;
+
+use super::*;
+use crate::base::sync::explore;
+use crate::store::op::Operation;
+
+/// Time stands still.
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_secs(100)
+    }
+}
+
+type Shared = Rules<Still>;
+
+/// Read once, since reading has nothing to explore.
+fn config(of: &'static OnceLock<Config>, limits: &str) -> Config {
+    let read = || {
+        Config::from_yaml(
+            "model.yaml",
+            &format!("{{ domain: d, tollgate: {{}}, descriptors: [ {limits} ] }}"),
+        )
+        .expect("a model's rules are right")
+    };
+    of.get_or_init(read).clone()
+}
+
+/// One unit a day of `a`.
+fn window() -> Config {
+    static CONFIG: OnceLock<Config> = OnceLock::new();
+    config(&CONFIG, "{ key: a, value: x, rate_limit: { unit: day, requests_per_unit: 1 } }")
+}
+
+/// The same by another algorithm.
+fn bucket() -> Config {
+    static CONFIG: OnceLock<Config> = OnceLock::new();
+    config(&CONFIG, "{ key: a, value: x, rate_limit: { unit: day, requests_per_unit: 1, algorithm: gcra } }")
+}
+
+fn rules() -> Arc<Shared> {
+    let mut rules = Rules::builder().clock(Still).load([window()]).expect("a model's rules are right");
+    // Each exploration finds keys in the same places.
+    rules.hasher = Hasher::with_seeds(1, 2, 3, 4);
+    Arc::new(rules)
+}
+
+fn check(rules: &Shared) -> bool {
+    rules.check("d", &[Descriptor::new(&[("a", "x")])]).is_allowed()
+}
+
+/// A check that does not look again whether other rules have been loaded.
+fn check_carelessly(rules: &Shared) -> bool {
+    let live = rules.live.load();
+    let (_, domain) = live.domain("d").expect("there are rules");
+    let entries = [("a", "x")];
+    let descriptors = [Descriptor::new(&entries)];
+    let when = CheckTime::read(&rules.clock);
+    let mut asks = Asks::default();
+    asks.find(domain, &descriptors, 1, when.ns(), &rules.hasher);
+    asks.decide(domain.charging, when) == Outcome::Allowed
+}
+
+/// What a thread is admitted while another loads rules and then asks too.
+fn admitted_by_two(check: fn(&Shared) -> bool) {
+    let rules = rules();
+    let other = Arc::clone(&rules);
+    let checker = thread::spawn(move || check(&other));
+    rules.replace([bucket()]).expect("a model's rules are right");
+    let here = check(&rules);
+    let admitted = u32::from(here) + u32::from(checker.join().unwrap());
+    assert!(admitted <= 1, "one unit is admitted, under the old rules or the new: {admitted}");
+}
+
+#[test]
+fn no_charge_is_lost_in_a_load() {
+    explore(2, || admitted_by_two(check));
+}
+
+#[test]
+#[should_panic(expected = "one unit is admitted")]
+fn control_who_does_not_look_again_loses_a_charge() {
+    explore(2, || admitted_by_two(check_carelessly));
+}
+
+/// A rule that stays as it is counts on in the same place: who was under way in the load has charged it once.
+#[test]
+fn a_rule_that_stays_is_charged_once() {
+    explore(2, || {
+        let rules = rules();
+        let other = Arc::clone(&rules);
+        let checker = thread::spawn(move || check(&other));
+        rules.replace([window()]).expect("a model's rules are right");
+        assert!(checker.join().unwrap(), "a load that changes nothing denies nobody");
+        assert!(!check(&rules), "and forgets nothing");
+    });
+}
+
+fn check_with_own_limit(rules: &Shared) -> bool {
+    rules.check("d", &[Descriptor::new(&[("a", "x")]).limit(1, Unit::Day)]).is_allowed()
+}
+
+/// Looks at both counters before it charges, and not afterwards.
+fn check_without_a_second_look(rules: &Shared, descriptor: &Descriptor<'_>) -> bool {
+    let live = rules.live.load();
+    let (_, domain) = live.domain("d").expect("there are rules");
+    let when = CheckTime::read(&rules.clock);
+    let mut asks = Asks::default();
+    asks.find(domain, std::slice::from_ref(descriptor), 1, when.ns(), &rules.hasher);
+    asks.look_together(when);
+    asks.outcome() == Outcome::Allowed
+        && asks.each(|_| true).all(|(ask, _)| {
+            let limiter = ask.active.limiter().expect("it counts");
+            limiter.generation.act(ask.key.as_str(), Operation::Check, when, 1).is_allowed()
+        })
+}
+
+/// What two threads are admitted, one of them by a limit of its own.
+fn admitted_beside_own_limit(check: fn(&Shared) -> bool, own: fn(&Shared) -> bool) {
+    let rules = rules();
+    let other = Arc::clone(&rules);
+    let checker = thread::spawn(move || check(&other));
+    let here = own(&rules);
+    let admitted = u32::from(here) + u32::from(checker.join().unwrap());
+    assert!(admitted <= 1, "the rule and the request's own limit are one counter: {admitted}");
+}
+
+#[test]
+fn rule_and_request_limit_are_one_counter() {
+    explore(2, || admitted_beside_own_limit(check, check_with_own_limit));
+}
+
+#[test]
+#[should_panic(expected = "are one counter")]
+fn control_without_a_second_look_both_are_admitted() {
+    let check = |rules: &Shared| check_without_a_second_look(rules, &Descriptor::new(&[("a", "x")]));
+    let own = |rules: &Shared| {
+        let entries = [("a", "x")];
+        check_without_a_second_look(rules, &Descriptor::new(&entries).limit(1, Unit::Day))
+    };
+    explore(2, move || admitted_beside_own_limit(check, own));
+}

@@ -1,0 +1,115 @@
+//! How full a limiter is, under the names of metrics.
+
+use std::hash::{BuildHasher, Hash};
+
+use crate::algorithm::{Algorithm, CompactAlgorithm, WindowAlgorithm};
+use crate::base::clock::Clock;
+use crate::limiter::RateLimiter;
+use crate::store::{Compact, Gauges, Keyed, Saturation, Sketch};
+
+/// One figure of a limiter.
+#[derive(Copy, Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Reading {
+    /// What stands at this value now.
+    Gauge(&'static str, f64),
+    /// What has been counted since the store was made. Published as a gauge: the store of a rule is made anew by some reloads, and what
+    /// was counted begins at zero again.
+    Counter(&'static str, u64),
+}
+
+impl Reading {
+    /// The metric's name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Gauge(name, _) | Self::Counter(name, _) => name,
+        }
+    }
+}
+
+pub(super) const KEYS: &str = "tollgate_keys";
+pub(super) const SLOTS: &str = "tollgate_slots";
+pub(super) const EVICTIONS: &str = "tollgate_evictions";
+pub(super) const DEBT_DENIALS: &str = "tollgate_debt_denials";
+pub(super) const FALSE_POSITIVE: &str = "tollgate_sketch_false_positive_estimate";
+pub(super) const ERROR: &str = "tollgate_sketch_estimated_error";
+pub(super) const FALSE_DENIAL: &str = "tollgate_sketch_false_denial_estimate";
+#[cfg(feature = "redis")]
+pub(crate) const PARTITIONED: &str = "tollgate_partitioned";
+#[cfg(feature = "redis")]
+pub(crate) const BREAKER_STATE: &str = "tollgate_breaker_state";
+#[cfg(feature = "redis")]
+pub(crate) const SERVER_EVICTS: &str = "tollgate_server_evicts";
+
+/// A limiter that says how full it is.
+///
+/// # Examples
+/// ```
+/// use tollgate::telemetry::{Reading, Readings};
+/// use tollgate::{Gcra, Quota, RateLimiter};
+///
+/// let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(10))).keyed::<u32>();
+/// let _ = limiter.check(&7);
+/// assert_eq!(limiter.readings(), [Reading::Gauge("tollgate_keys", 1.0)]);
+/// ```
+pub trait Readings {
+    /// Its figures now.
+    ///
+    /// # Complexity
+    /// For compact limiters, O(slots): meant for when metrics are scraped, and not for each request.
+    fn readings(&self) -> Vec<Reading>;
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a gauge; exact below 2^53 keys")]
+fn count(number: usize) -> f64 {
+    number as f64
+}
+
+/// The figures of a store that has some of these. `keys`: how many it holds.
+pub(crate) fn readings_of(
+    keys: Option<usize>,
+    gauges: Option<Gauges>,
+    saturation: Option<Saturation>,
+) -> Vec<Reading> {
+    let keys = keys.map(|keys| Reading::Gauge(KEYS, count(keys)));
+    let gauges = gauges.map(|gauges| {
+        [
+            Reading::Gauge(SLOTS, count(gauges.slots)),
+            Reading::Counter(EVICTIONS, gauges.evicted),
+            Reading::Counter(DEBT_DENIALS, gauges.denied_for_debt),
+        ]
+    });
+    let saturation = saturation.map(|saturation| {
+        [
+            Reading::Gauge(FALSE_POSITIVE, saturation.mistaken),
+            Reading::Gauge(ERROR, saturation.overcounted),
+            Reading::Gauge(FALSE_DENIAL, saturation.denied),
+        ]
+    });
+    keys.into_iter().chain(gauges.into_iter().flatten()).chain(saturation.into_iter().flatten()).collect()
+}
+
+impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> Readings for RateLimiter<Compact<A, H>, C> {
+    fn readings(&self) -> Vec<Reading> {
+        readings_of(Some(self.live_slots()), Some(self.gauges()), None)
+    }
+}
+
+impl<K, A, H, C> Readings for RateLimiter<Keyed<K, A, H>, C>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    A: Algorithm,
+    H: BuildHasher,
+    C: Clock,
+{
+    fn readings(&self) -> Vec<Reading> {
+        readings_of(Some(self.len()), None, None)
+    }
+}
+
+impl<A: WindowAlgorithm, H: BuildHasher, C: Clock> Readings for RateLimiter<Sketch<A, H>, C> {
+    fn readings(&self) -> Vec<Reading> {
+        readings_of(None, None, Some(self.saturation()))
+    }
+}

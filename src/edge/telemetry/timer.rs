@@ -1,0 +1,100 @@
+//! How long checks take, of a sample of them.
+
+#[cfg(feature = "metrics")]
+use std::cell::Cell;
+use std::fmt;
+
+#[cfg(feature = "metrics")]
+use crate::base::clock::{Clock, QuantaClock};
+
+#[cfg(feature = "metrics")]
+// Of xorshift64; 0 before the thread's first.
+thread_local!(static RANDOM: Cell<u64> = const { Cell::new(0) });
+
+/// The thread's next random number, good enough for a sample: xorshift64* (Vigna 2016).
+#[cfg(feature = "metrics")]
+fn random() -> u64 {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut state = match RANDOM.get() {
+        // Another sequence for each thread; never 0, since the factor is odd.
+        0 => GOLDEN.wrapping_mul(2 * crate::base::sync::thread_number() as u64 + 1),
+        state => state,
+    };
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    RANDOM.set(state);
+    state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+}
+
+/// Times one in so many checks, by chance, and feeds `tollgate_check_duration_seconds` with feature `metrics`. Without, it only
+/// calls what it is given.
+///
+/// A check takes tens of nanoseconds and two readings of the clock as much again, so not every one is timed. By chance, since a count
+/// could keep step with the calls: of two timers that a thread asks in turn, one would never be timed.
+///
+/// # Examples
+/// ```
+/// use tollgate::telemetry::CheckTimer;
+/// use tollgate::{Quota, RateLimiter};
+///
+/// let limiter = RateLimiter::new(Quota::per_minute(60));
+/// let timer = CheckTimer::new("api", 1_000);
+/// let decision = timer.time(|| limiter.check("203.0.113.7"));
+/// assert!(decision.is_allowed());
+/// ```
+pub struct CheckTimer {
+    every: u32,
+    #[cfg(feature = "metrics")]
+    clock: QuantaClock,
+    #[cfg(feature = "metrics")]
+    histogram: metrics::Histogram,
+}
+
+impl fmt::Debug for CheckTimer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckTimer").field("every", &self.every).finish_non_exhaustive()
+    }
+}
+
+impl CheckTimer {
+    /// Times one check in `every` on average, under the label `domain`; all if it is 1, none if it is 0. Registers its metric: install the
+    /// recorder before.
+    #[must_use]
+    pub fn new(domain: &str, every: u32) -> Self {
+        #[cfg(not(feature = "metrics"))]
+        let _ = domain;
+        Self {
+            every,
+            #[cfg(feature = "metrics")]
+            clock: QuantaClock::new(),
+            #[cfg(feature = "metrics")]
+            histogram: super::facade::check_duration(domain),
+        }
+    }
+
+    /// Does `check`, and times it if it is its turn.
+    #[inline]
+    pub fn time<T>(&self, check: impl FnOnce() -> T) -> T {
+        #[cfg(feature = "metrics")]
+        if self.is_turn() {
+            return self.timed(check);
+        }
+        check()
+    }
+
+    /// Whether this call is one in so many.
+    #[cfg(feature = "metrics")]
+    fn is_turn(&self) -> bool {
+        // The upper half of a random number, as a fraction of `every`.
+        self.every > 0 && ((random() >> 32) * u64::from(self.every)) >> 32 == 0
+    }
+
+    #[cfg(feature = "metrics")]
+    fn timed<T>(&self, check: impl FnOnce() -> T) -> T {
+        let start = self.clock.now();
+        let answer = check();
+        self.histogram.record(self.clock.now().duration_since(start));
+        answer
+    }
+}

@@ -1,0 +1,121 @@
+//! Limits that machines share, as what decides.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use http::Method;
+
+use super::awaited::AwaitedLimit;
+use super::key::HeaderKey;
+use super::limit::{Limit, Ruling};
+use crate::base::clock::Clock;
+use crate::base::decision::Decision;
+use crate::edge::redis::{
+    Answer, AtomicLimiter, BlockingLeaseLimiter, BlockingWriteBackLimiter, Client, DecidedBy, InProcess, Key,
+    LeaseLimiter, WriteBackLimiter,
+};
+
+impl Ruling for Answer {
+    fn is_allowed(&self) -> bool {
+        Self::is_allowed(self)
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        Self::retry_after(self)
+    }
+
+    /// None if nobody decided, so that clients are told no figures that nobody knows.
+    fn decision(&self) -> Option<Decision> {
+        let is_known = !matches!(self.by(), DecidedBy::Open | DecidedBy::Closed);
+        is_known.then(|| Self::decision(self))
+    }
+}
+
+macro_rules! awaited {
+    ($($client:ty),+) => {
+        $(
+            /// Each request asks the server, and waits for it: [`RateLimitLayer::awaited`](super::RateLimitLayer::awaited).
+            impl<K: Key + Sync + ?Sized> AwaitedLimit<K> for AtomicLimiter<$client> {
+                type Ruling = Answer;
+
+                async fn check(&self, key: &K, cost: u64) -> Answer {
+                    self.check_n(key, cost).await
+                }
+
+                async fn refund(&self, key: &K, ruling: &Answer) {
+                    // What cannot be taken back stays charged.
+                    let _ = Self::refund(self, key, ruling).await;
+                }
+            }
+        )+
+    };
+}
+
+awaited!(Client, InProcess);
+
+macro_rules! held {
+    ($($limiter:ident),+; |$held:ident, $key:ident, $ruling:ident| $refund:expr) => {
+        $(
+            /// Decides by what this process holds, and never waits. An admitted request does not know what is left.
+            impl<K: Key + ?Sized, C: Clock + Send + Sync + 'static> Limit<K> for $limiter<C> {
+                type Ruling = Answer;
+
+                #[inline]
+                fn check(&self, key: &K, cost: u64) -> Answer {
+                    self.check_n(key, cost)
+                }
+
+                fn refund(&self, $key: &K, $ruling: &Answer) {
+                    let $held = self;
+                    let _: u64 = $refund;
+                }
+
+                fn knows_remaining(&self) -> bool {
+                    false
+                }
+            }
+        )+
+    };
+}
+
+held!(LeaseLimiter, BlockingLeaseLimiter; |held, key, ruling| held.refund(key, ruling));
+// What was let through is told to the server, and not taken back.
+held!(WriteBackLimiter, BlockingWriteBackLimiter; |_held, _key, _ruling| 0);
+
+macro_rules! held_awaited {
+    ($limiter:ident, |$held:ident, $key:ident, $ruling:ident| $refund:expr) => {
+        /// Decides by what this process holds, and waits for the server where that is too little. An admitted request does not know
+        /// what is left.
+        impl<K: Key + Sync + ?Sized, C: Clock + Send + Sync + 'static> AwaitedLimit<K> for $limiter<C> {
+            type Ruling = Answer;
+
+            async fn check(&self, key: &K, cost: u64) -> Answer {
+                self.check_n_async(key, cost).await
+            }
+
+            async fn refund(&self, $key: &K, $ruling: &Answer) {
+                let $held = self;
+                let _: u64 = $refund;
+            }
+
+            fn knows_remaining(&self) -> bool {
+                false
+            }
+        }
+    };
+}
+
+held_awaited!(LeaseLimiter, |held, key, ruling| held.refund(key, ruling));
+held_awaited!(WriteBackLimiter, |_held, _key, _ruling| 0);
+
+impl Key for HeaderKey {
+    fn bytes(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(self.as_bytes())
+    }
+}
+
+impl Key for Method {
+    fn bytes(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(self.as_str().as_bytes())
+    }
+}

@@ -1,0 +1,147 @@
+//! What a client is told that is refused.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+
+use super::Head;
+use crate::edge::http::{Fields, PROBLEM_JSON, Policy, problem, unknown_client};
+
+pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+/// The code of a refusal for a limit.
+pub(super) const RESOURCE_EXHAUSTED: &str = "8";
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+
+/// A request that is refused, and why: what a refusal of your own
+/// ([`RateLimitLayer::on_refused`](super::RateLimitLayer::on_refused)) is made from.
+#[derive(Copy, Clone)]
+pub struct Refused<'a> {
+    pub(super) head: Head<'a>,
+    pub(super) fields: &'a Fields,
+    pub(super) policies: &'a [Policy<'a>],
+    /// `None` if the request has no key.
+    pub(super) wait: Option<Wait>,
+    /// What it has none of, if it has no key.
+    pub(super) what: Option<&'a str>,
+    /// The credentials that it should have, if it has no key.
+    pub(super) challenge: Option<&'a HeaderValue>,
+}
+
+/// How long until the same request could be admitted, if that is known.
+pub(super) type Wait = Option<Duration>;
+
+impl<'a> Refused<'a> {
+    /// The request.
+    #[must_use]
+    pub const fn head(&self) -> Head<'a> {
+        self.head
+    }
+
+    /// The limits that the request was subject to, those that it would have kept included; none if it has no key.
+    #[must_use]
+    pub const fn policies(&self) -> &'a [Policy<'a>] {
+        self.policies
+    }
+
+    /// How long until the same request could be admitted; `None` if it never can, or if nobody knows.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.wait.flatten()
+    }
+
+    /// Whether it was refused because it has no key, rather than for a limit: see [`Missing`](super::Missing).
+    #[must_use]
+    pub const fn is_unknown(&self) -> bool {
+        self.wait.is_none()
+    }
+
+    /// The challenge of status 401: how the client should authenticate, if it has no key for lack of credentials. See
+    /// [`RateLimitLayer::challenge`](super::RateLimitLayer::challenge).
+    #[must_use]
+    pub const fn challenge(&self) -> Option<&'a HeaderValue> {
+        self.challenge
+    }
+
+    /// What is answered by default: [`Refused::grpc`] to calls of gRPC, [`Refused::problem`] to all others.
+    #[must_use]
+    pub fn response(&self) -> Response<Bytes> {
+        if self.head.is_grpc() { self.grpc() } else { self.problem() }
+    }
+
+    /// Status 429 with a problem document (RFC 9457), `Retry-After`, and the fields of the layer's dialect.
+    ///
+    /// A request without a key is answered with status 401 and the [challenge](Refused::challenge) in `WWW-Authenticate`, or
+    /// with status 403 if there is no challenge. The `detail` of the problem document names the [missing key](super::Key::what).
+    #[must_use]
+    pub fn problem(&self) -> Response<Bytes> {
+        let (status, body) = match self.wait {
+            Some(_) => (StatusCode::TOO_MANY_REQUESTS, Bytes::from(problem(self.policies))),
+            None => {
+                let status = self.challenge.map_or(StatusCode::FORBIDDEN, |_| StatusCode::UNAUTHORIZED);
+                (status, Bytes::from(unknown_client(status, self.what)))
+            }
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
+        self.write_fields(&mut response);
+        response
+    }
+
+    /// A gRPC error without a message: status 200 with `grpc-status` 8 (`RESOURCE_EXHAUSTED`), and the fields of
+    /// [`Refused::problem`]. A request without a key is answered with 16 (`UNAUTHENTICATED`) if there is a
+    /// [challenge](Refused::challenge), else with 7 (`PERMISSION_DENIED`).
+    #[must_use]
+    pub fn grpc(&self) -> Response<Bytes> {
+        let (status, message) = match self.wait {
+            Some(_) => (RESOURCE_EXHAUSTED, "rate limit exceeded"),
+            None => (if self.challenge.is_some() { "16" } else { "7" }, "no key to limit this request by"),
+        };
+        let mut response = Response::new(Bytes::new());
+        let headers = response.headers_mut();
+        // As it was asked: `application/grpc+proto`, `application/grpc-web`.
+        let asked = self.head.headers().get(CONTENT_TYPE).filter(|_| self.head.is_grpc()).cloned();
+        let content_type = asked.unwrap_or_else(|| HeaderValue::from_static("application/grpc"));
+        headers.insert(CONTENT_TYPE, content_type);
+        headers.insert(GRPC_STATUS, HeaderValue::from_static(status));
+        headers.insert(GRPC_MESSAGE, HeaderValue::from_static(message));
+        self.write_fields(&mut response);
+        response
+    }
+
+    fn write_fields(&self, response: &mut Response<Bytes>) {
+        let headers = response.headers_mut();
+        match self.wait {
+            Some(wait) => self.fields.refuse_for(headers, self.policies, wait),
+            None => {
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+                if let Some(challenge) = self.challenge {
+                    headers.insert(WWW_AUTHENTICATE, challenge.clone());
+                }
+            }
+        }
+    }
+
+    /// The response to `HEAD` says what one to `GET` would, but for the body.
+    pub(super) fn without_body_if_head(&self, mut response: Response<Bytes>) -> Response<Bytes> {
+        if *self.head.method() == Method::HEAD {
+            let body = std::mem::take(response.body_mut());
+            response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| body.len().into());
+        }
+        response
+    }
+}
+
+impl fmt::Debug for Refused<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refused")
+            .field("method", self.head.method())
+            .field("path", &self.head.path())
+            .field("policies", &self.policies)
+            .field("is_unknown", &self.is_unknown())
+            .finish_non_exhaustive()
+    }
+}

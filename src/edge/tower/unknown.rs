@@ -1,0 +1,62 @@
+//! How many requests had no key.
+
+use std::fmt;
+
+use crate::base::sync::AtomicU64;
+use crate::base::sync::Ordering::Relaxed;
+
+/// Requests without a key, by what became of them, since their layer was made.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct WithoutKey {
+    /// Refused: [`Missing::Deny`](super::Missing::Deny), or an [ambiguous](super::Key::is_ambiguous) key.
+    pub refused: u64,
+    /// Let through uncounted: [`Missing::Allow`](super::Missing::Allow).
+    pub allowed: u64,
+    /// Limited together: [`Missing::Shared`](super::Missing::Shared).
+    pub shared: u64,
+}
+
+/// What becomes of a request without a key.
+#[derive(Copy, Clone)]
+pub(super) enum Outcome {
+    Refused,
+    Allowed,
+    Shared,
+}
+
+/// Counts them, and tells the `metrics` facade.
+pub(super) struct Unknown {
+    /// In the order of [`Outcome`].
+    counts: [AtomicU64; 3],
+    #[cfg(feature = "metrics")]
+    handles: [metrics::Counter; 3],
+}
+
+impl Unknown {
+    pub(super) fn new() -> Self {
+        Self {
+            counts: std::array::from_fn(|_| AtomicU64::new(0)),
+            #[cfg(feature = "metrics")]
+            handles: ["refused", "allowed", "shared"].map(crate::edge::telemetry::without_key),
+        }
+    }
+
+    pub(super) fn record(&self, outcome: Outcome) {
+        // Ordering: Relaxed, here and below. Tallies, that publish nothing.
+        self.counts[outcome as usize].fetch_add(1, Relaxed);
+        #[cfg(feature = "metrics")]
+        self.handles[outcome as usize].increment(1);
+    }
+
+    pub(super) fn counts(&self) -> WithoutKey {
+        let [refused, allowed, shared] = [0, 1, 2].map(|outcome: usize| self.counts[outcome].load(Relaxed));
+        WithoutKey { refused, allowed, shared }
+    }
+}
+
+impl fmt::Debug for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.counts().fmt(f)
+    }
+}

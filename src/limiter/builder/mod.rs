@@ -1,0 +1,210 @@
+//! Building a limiter with what is optional.
+
+#[cfg(feature = "std")]
+mod with_std;
+
+use alloc::vec::Vec;
+use core::hash::BuildHasher;
+
+use super::RateLimiter;
+use crate::algorithm::{Algorithm, CompactAlgorithm};
+use crate::base::quota::{Quota, QuotaError};
+use crate::store::{Capacity, Compact, Direct, Overflow, compact};
+
+/// Sets what is optional about a limiter; made by [`RateLimiter::builder`](crate::RateLimiter::builder).
+///
+/// # Examples
+/// ```
+/// use tollgate::{Gcra, WhenFull, Quota, RateLimiter, StdClock};
+///
+/// let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(50)))
+///     .clock(StdClock::new())
+///     .capacity(100_000)
+///     .max_keys(1_000_000, WhenFull::Forget)
+///     .keyed::<u64>();
+/// assert!(limiter.check(&7).is_allowed());
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until a limiter is made"]
+pub struct Builder<A, C = (), H = ahash::RandomState> {
+    algorithm: A,
+    clock: C,
+    hasher: H,
+    options: Options,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Options {
+    capacity: Option<Capacity>,
+    #[cfg(feature = "std")]
+    max_keys: Option<(usize, crate::store::WhenFull)>,
+    overflow: Option<Overflow>,
+    tiers: Vec<Quota>,
+    overdraft: u64,
+    #[cfg(feature = "std")]
+    leases: crate::limiter::striped::Options,
+}
+
+#[cfg(feature = "std")]
+impl<A> Builder<A> {
+    pub(super) fn new(algorithm: A) -> Self {
+        Self::with(algorithm, ahash::RandomState::new())
+    }
+}
+
+/// Nothing random can be asked for without `std`, so there is no hasher until the caller gives one, or seeds.
+#[cfg(not(feature = "std"))]
+impl<A> Builder<A, (), ()> {
+    pub(super) fn new(algorithm: A) -> Self {
+        Self::with(algorithm, ())
+    }
+}
+
+impl<A, H> Builder<A, (), H> {
+    fn with(algorithm: A, hasher: H) -> Self {
+        Self { algorithm, clock: (), hasher, options: Options::default() }
+    }
+}
+
+impl<A, C, H> Builder<A, C, H> {
+    /// The clock. Default: [`QuantaClock`](crate::QuantaClock); none without the feature `std`.
+    pub fn clock<D>(self, clock: D) -> Builder<A, D, H> {
+        let Self { algorithm, hasher, options, .. } = self;
+        Builder { algorithm, clock, hasher, options }
+    }
+}
+
+impl<A: Algorithm, C, H> Builder<A, C, H> {
+    /// The hasher of keys. Default: ahash with random keys, about a nanosecond for an integer, and no client can
+    /// choose keys that collide without knowing the hasher's keys. Standard's SipHash
+    /// ([`RandomState`](std::hash::RandomState)) is some 8 ns slower and better studied. A hasher without a secret
+    /// lets clients make one list of all their keys, and so does one whose top bits do not vary, such as the identity.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gcra, Quota, RateLimiter};
+    ///
+    /// let build = RateLimiter::builder(Gcra::new(Quota::per_second(10)));
+    /// let limiter = build.hasher(std::hash::RandomState::new()).compact()?;
+    /// assert!(limiter.check("alice").is_allowed());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn hasher<I>(self, hasher: I) -> Builder<A, C, I> {
+        let Self { algorithm, clock, options, .. } = self;
+        Builder { algorithm, clock, hasher, options }
+    }
+
+    /// The default hasher with seeds of the caller's, instead of random ones. Limiters with the same seeds hash alike, as long as
+    /// they are built for the same processor's instructions and with the same version of ahash.
+    ///
+    /// Without the feature `std` nothing random can be asked for, and there is no hasher until this is called, or
+    /// [`Builder::hasher`]. Where clients choose keys the seeds must be secret and random, from the machine's generator of
+    /// random numbers or its configuration: who knows them can choose keys that share a state.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gcra, ManualClock, Quota, RateLimiter, Timestamp};
+    ///
+    /// let seeds = [0x5EC2_E7A1, 0x0B5C_93D4, 0xA24B_AED4, 0x9FB2_1C65]; // four random numbers, kept secret
+    /// let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(1)))
+    ///     .clock(ManualClock::default())
+    ///     .seeds(seeds)
+    ///     .compact()?;
+    /// assert!(limiter.check_at("alice", 1, Timestamp::from_secs(1)).is_allowed());
+    /// assert!(limiter.check_at("alice", 1, Timestamp::from_secs(2)).is_denied());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn seeds(self, seeds: [u64; 4]) -> Builder<A, C, ahash::RandomState> {
+        let [a, b, c, d] = seeds;
+        self.hasher(ahash::RandomState::with_seeds(a, b, c, d))
+    }
+
+    /// How large the store is: a number of slots or keys, or a [`Capacity`] by memory or traffic.
+    ///
+    /// Compact stores and sketches are of this size and stay so (a sketch has no slots: say its memory or its traffic);
+    /// default: 4 MiB. Keyed stores begin with room for so many keys, 8 bytes
+    /// each, and grow, a doubling at a time, with no request paying for moved keys; default: 0.
+    pub fn capacity(mut self, capacity: impl Into<Capacity>) -> Self {
+        self.options.capacity = Some(capacity.into());
+        self
+    }
+
+    /// For compact stores: what becomes of a key that owes when its slot is needed. Default: [`Overflow::Spill`], or
+    /// [`Overflow::Forget`] for the sliding window, which has no other.
+    pub fn overflow(mut self, overflow: Overflow) -> Self {
+        self.options.overflow = Some(overflow);
+        self
+    }
+
+    /// For compact stores: quotas that single calls will use ([`RateLimiter::tier`](crate::RateLimiter::tier)), so that
+    /// the words are laid out to hold them. Not needed for those whose bursts refill no slower than the limiter's
+    /// own, and whose intervals are not hundreds of times shorter.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gcra, Quota, RateLimiter};
+    ///
+    /// let (free, patient) = (Quota::per_second(100), Quota::per_day(10));
+    /// assert!(RateLimiter::new(free).tier(&patient).is_err()); // its burst refills in a day, not in a second
+    /// let limiter = RateLimiter::builder(Gcra::new(free)).tiers([patient]).compact()?;
+    /// assert!(limiter.tier(&patient).is_ok());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn tiers(mut self, quotas: impl IntoIterator<Item = Quota>) -> Self {
+        self.options.tiers = quotas.into_iter().collect();
+        self
+    }
+
+    /// For compact stores: how many units a key may owe beyond its burst (its limit, for windows), by
+    /// [`charge_unchecked`](RateLimiter::charge_unchecked), [`settle`](RateLimiter::settle) and
+    /// [`reserve`](RateLimiter::reserve). Default: 0, and what goes beyond is not charged. Other stores hold what
+    /// [`charge_unchecked`](RateLimiter::charge_unchecked) says.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gcra, Quota, RateLimiter};
+    ///
+    /// let tokens = RateLimiter::builder(Gcra::new(Quota::per_hour(1_000))).overdraft(500).compact()?;
+    /// assert_eq!(tokens.charge_unchecked("alice", 1_400).cost(), 1_400); // 400 of them a debt
+    /// assert!(tokens.check("alice").is_denied());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn overdraft(mut self, units: u64) -> Self {
+        self.options.overdraft = units;
+        self
+    }
+}
+
+impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
+    /// A limiter with one state for everything.
+    #[must_use]
+    pub fn direct(self) -> RateLimiter<Direct<A>, C> {
+        RateLimiter::of(Direct::new(self.algorithm), self.clock)
+    }
+
+    /// A limiter that keeps a fingerprint of each key, in fixed memory.
+    ///
+    /// # Errors
+    /// If the store's words cannot hold the quota or the tiers, or there is no memory of this size; the error says what
+    /// would fit.
+    pub fn compact(self) -> Result<RateLimiter<Compact<A, H>, C>, QuotaError>
+    where
+        A: CompactAlgorithm,
+        H: BuildHasher,
+    {
+        let (store, clock) = self.compact_parts()?;
+        Ok(RateLimiter::of(store, clock))
+    }
+}
+
+/// Stores, and the clock that is to go with them.
+impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
+    pub(crate) fn compact_parts(self) -> Result<(Compact<A, H>, C), QuotaError>
+    where
+        A: CompactAlgorithm,
+    {
+        let Options { capacity, overflow, tiers, overdraft, .. } = self.options;
+        let layout = compact::Layout { capacity: capacity.unwrap_or_default(), overflow, tiers, overdraft };
+        Ok((Compact::new(self.algorithm, self.hasher, &layout)?, self.clock))
+    }
+}

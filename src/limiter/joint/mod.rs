@@ -1,0 +1,342 @@
+//! Several limits on one request: all are charged, or none.
+//!
+//! ```text
+//! prepare  look at each limit: the word as it stands, and what would be exchanged for it
+//! refused  by any: the answer, and nothing was written
+//! commit   exchange word after word
+//! lost     a word changed meanwhile: that limit decides anew, and if it now refuses,
+//! undo     the charges made so far are given back
+//! ```
+//! A limit is only ever charged by its own exchange, on its own decision; so none is over-admitted, whatever the others do. What
+//! the loser of a race has charged and not given back yet can deny others: at most its cost, between its first exchange and
+//! its last refund. Limits whose charges cannot be taken back are charged last, so that only a second one of them can be
+//! left with a charge of a request that was refused.
+
+#[cfg(all(test, tollgate_loom))]
+mod models;
+
+mod decision;
+mod limit_set;
+
+pub use self::decision::JointDecision;
+use crate::algorithm::Algorithm;
+use crate::base::check_time::CheckTime;
+use crate::base::clock::{Clock, Timestamp};
+use crate::base::decision::{Decision, Outcome};
+use crate::limiter::RateLimiter;
+use crate::store::{Direct, ManyKeys, Operation, Store};
+
+/// One limit of a request: a limiter, the key that the request has there, and what it costs there. Made by
+/// [`RateLimiter::on`], for [`check_all`].
+///
+/// # Examples
+/// ```
+/// use tollgate::{Gcra, Quota, RateLimiter, check_all};
+///
+/// let requests = RateLimiter::new(Quota::per_minute(60));
+/// let bytes = RateLimiter::direct(Gcra::new(Quota::per_second(1_000_000)));
+/// let request = (requests.on("alice").named("requests"), bytes.on().cost(1_500).named("bandwidth"));
+/// assert!(check_all(request).is_allowed()); // may be copied, and asked again
+/// assert!(check_all(request).is_allowed());
+/// ```
+#[derive(Debug)]
+#[must_use = "a limit of a request does nothing until it is checked"]
+pub struct On<'a, S, C, Q: ?Sized> {
+    limiter: &'a RateLimiter<S, C>,
+    key: &'a Q,
+    cost: u64,
+    name: &'static str,
+}
+
+impl<S, C, Q: ?Sized> Clone for On<'_, S, C, Q> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S, C, Q: ?Sized> Copy for On<'_, S, C, Q> {}
+
+impl<S, C, Q: ?Sized> On<'_, S, C, Q> {
+    /// What the request costs here. Default: 1.
+    pub const fn cost(mut self, units: u64) -> Self {
+        self.cost = units;
+        self
+    }
+
+    /// What [`JointDecision::refused_by_name`] calls this limit. Default: nothing.
+    pub const fn named(mut self, name: &'static str) -> Self {
+        self.name = name;
+        self
+    }
+}
+
+impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
+    /// This limit for `key`, to be checked together with others by [`check_all`](crate::check_all).
+    pub const fn on<'a, Q: ?Sized>(&'a self, key: &'a Q) -> On<'a, S, C, Q> {
+        On { limiter: self, key, cost: 1, name: "" }
+    }
+}
+
+macro_rules! without_keys {
+    ($store:ty) => {
+        impl<A: Algorithm, C: Clock> RateLimiter<$store, C> {
+            /// This limit, to be checked together with others by [`check_all`](crate::check_all).
+            pub const fn on(&self) -> On<'_, $store, C, ()> {
+                On { limiter: self, key: &(), cost: 1, name: "" }
+            }
+        }
+    };
+}
+
+without_keys!(Direct<A>);
+#[cfg(feature = "std")]
+without_keys!(crate::store::Adjustable<Direct<A>>);
+
+/// A time for all limits of a request.
+#[derive(Copy, Clone, Debug)]
+pub struct At {
+    now_ns: u64,
+    given: bool,
+}
+
+/// A limit of a request, as [`check_all`] sees it. Public in a private module.
+pub trait Limit {
+    /// See [`Store`].
+    type Ticket<'t>
+    where
+        Self: 't;
+
+    /// The time by this limit's clock.
+    fn now(&self) -> At;
+    /// See [`Store`].
+    type Place: Copy;
+
+    /// Asks for the key's memory.
+    fn approach(&self) -> Self::Place;
+    /// The time by this limit's clock, if that was asked, and not before another.
+    fn after(&self, at: At) -> At {
+        if at.given { at } else { At { now_ns: self.now().now_ns.max(at.now_ns), ..at } }
+    }
+
+    /// Decides without charging.
+    fn prepare(&self, place: Self::Place, at: At) -> Self::Ticket<'_>;
+    /// What that would be.
+    fn outcome(ticket: &Self::Ticket<'_>) -> Outcome;
+    /// Charges what was prepared, if nothing has changed since.
+    fn exchange(&self, ticket: &Self::Ticket<'_>, at: At) -> bool;
+    /// The answer once that was done.
+    fn charged(&self, ticket: &Self::Ticket<'_>, at: At) -> Decision;
+    /// The answer if it is not done.
+    fn uncharged(&self, ticket: &Self::Ticket<'_>, at: At) -> Decision;
+    /// Decides and charges.
+    fn charge(&self, at: At) -> Decision;
+    /// How things stand.
+    fn look(&self, at: At) -> Decision;
+    /// Takes back a charge.
+    fn undo(&self, at: At, charge: &Decision);
+    /// Whether charges can be taken back.
+    fn undoes(&self) -> bool;
+    /// What it is called.
+    fn name(&self) -> &'static str;
+}
+
+impl<S, C: Clock, Q: ?Sized> On<'_, S, C, Q> {
+    #[inline(always)]
+    fn when(&self, At { now_ns, .. }: At) -> CheckTime {
+        CheckTime::from_ns(now_ns)
+    }
+}
+
+impl<S: Store<Q>, C: Clock, Q: ?Sized> Limit for On<'_, S, C, Q> {
+    type Ticket<'t>
+        = S::Ticket<'t>
+    where
+        Self: 't;
+    type Place = S::Place;
+
+    #[inline(always)]
+    fn now(&self) -> At {
+        At { now_ns: self.limiter.clock().now().as_nanos(), given: false }
+    }
+
+    #[inline(always)]
+    fn approach(&self) -> S::Place {
+        self.limiter.store().approach(self.key)
+    }
+
+    #[inline(always)]
+    fn prepare(&self, place: S::Place, at: At) -> S::Ticket<'_> {
+        self.limiter.store().prepare(self.key, place, self.when(at), self.cost)
+    }
+
+    #[inline(always)]
+    fn outcome(ticket: &S::Ticket<'_>) -> Outcome {
+        S::outcome(ticket)
+    }
+
+    #[inline(always)]
+    fn exchange(&self, ticket: &S::Ticket<'_>, at: At) -> bool {
+        self.limiter.store().exchange(self.when(at), ticket)
+    }
+
+    #[inline(always)]
+    fn charged(&self, ticket: &S::Ticket<'_>, at: At) -> Decision {
+        self.limiter.store().charged(self.when(at), ticket, self.cost)
+    }
+
+    #[inline(always)]
+    fn uncharged(&self, ticket: &S::Ticket<'_>, at: At) -> Decision {
+        self.limiter.store().uncharged(self.when(at), ticket, self.cost)
+    }
+
+    fn charge(&self, at: At) -> Decision {
+        self.limiter.store().act(self.key, Operation::Check, self.when(at), self.cost)
+    }
+
+    fn look(&self, at: At) -> Decision {
+        self.limiter.store().look(self.key, self.when(at), self.cost)
+    }
+
+    fn undo(&self, at: At, charge: &Decision) {
+        self.limiter.store().give_back(self.key, self.when(at), charge, charge.cost());
+    }
+
+    #[inline(always)]
+    fn undoes(&self) -> bool {
+        self.limiter.store().undoes()
+    }
+
+    #[inline(always)]
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+/// The limits of a request: tuples of up to eight, arrays, and slices of [`On`]. Sealed.
+pub trait Limits: Together {}
+
+impl<L: Together + ?Sized> Limits for L {}
+
+/// How [`Limits`] decide. Public in a private module.
+pub trait Together {
+    /// A decision for each.
+    type Decisions: AsRef<[Decision]>;
+
+    /// The time by the first limit's clock.
+    fn now(&self) -> At;
+    /// All or nothing, at a time that is asked for once the keys' memory is.
+    fn decide(&self, at: impl FnOnce() -> At) -> JointDecision<Self::Decisions>;
+    /// What that would be, uncharged.
+    fn look(&self, at: At) -> JointDecision<Self::Decisions>;
+    /// Takes the charges back.
+    fn undo(&self, at: At, charges: &[Decision]);
+    /// What a limit is called.
+    fn name(&self, index: usize) -> &'static str;
+    /// Whether any has a name.
+    fn is_named(&self) -> bool;
+}
+
+/// Checks several limits now: charges all of them, or none.
+///
+/// Each limit has its own limiter, of any algorithm and store, its own key and its own cost. A request that one of them refuses
+/// is charged to none; the [answer](JointDecision) says which, when to come back, and how each limit stands.
+///
+/// The clock of the first limiter is read once, for all: use one clock (or clones of one) for limiters that are checked together.
+/// [`check_all_at`] takes a time. Checking the empty slice of limits allows.
+///
+/// # Consistency
+/// No limit ever admits more than its own bound, whatever is charged elsewhere at the same time. If a limit refuses after others
+/// have been charged, since another thread was first, those charges are given back at once; for that instant they may deny
+/// others, by at most this request's cost at each limit. Logs, sketches, queues (but for the last in them) and compact stores with
+/// [`Overflow::Inherit`](crate::Overflow::Inherit) cannot give back and are charged last: a request with two of them may leave its
+/// charge in the first when it loses such a race for the second, against the client. So may, in that instant, a window that turns
+/// and a quota that changes; and a compact store that has evicted the key, or has spilled its debt or another's that looks alike.
+/// A thread that is held up between its charge and giving it back gives back what time has not paid of it by then.
+///
+/// A limiter that is named twice with one key is charged twice, or not at all; but each is looked at by itself, so the answer's
+/// figures are those of one, and if it cannot give back it is left with one charge when there is room for one only.
+///
+/// # Complexity
+/// The sum of the single checks, less all but one clock reading. Never allocates for tuples and arrays.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Gcra, MinimumSpacing, Quota, RateLimiter, check_all};
+///
+/// // Ten a minute, and two seconds between requests.
+/// let per_minute = RateLimiter::new(Quota::per_minute(10));
+/// let spacing = RateLimiter::builder(MinimumSpacing::new(Duration::from_secs(2))).compact()?;
+///
+/// assert!(check_all((per_minute.on("alice"), spacing.on("alice"))).is_allowed());
+/// let decision = check_all((per_minute.on("alice"), spacing.on("alice")));
+/// assert_eq!(decision.refused_by(), Some(1)); // too soon; and the minute was not charged:
+/// assert_eq!(per_minute.peek("alice").remaining(), 9);
+///
+/// // Different keys of one request, and costs of their own.
+/// let by_route = RateLimiter::new(Quota::per_second(1_000));
+/// let bytes = RateLimiter::direct(Gcra::new(Quota::per_second(1_000_000)));
+/// let decision = check_all((per_minute.on("bob"), by_route.on("GET /"), bytes.on().cost(1_500)));
+/// assert!(decision.is_allowed());
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+#[inline(always)]
+#[must_use = "a decision that nobody reads limits nothing"]
+pub fn check_all<L: Limits>(limits: L) -> JointDecision<L::Decisions> {
+    limits.decide(|| limits.now())
+}
+
+/// [`check_all`] at a time that the caller says.
+#[inline]
+#[must_use = "a decision that nobody reads limits nothing"]
+pub fn check_all_at<L: Limits>(limits: L, now: Timestamp) -> JointDecision<L::Decisions> {
+    limits.decide(|| At { now_ns: now.as_nanos(), given: true })
+}
+
+/// What [`check_all`] would decide now, uncharged.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Quota, RateLimiter, peek_all};
+///
+/// let (minute, day) = (RateLimiter::new(Quota::per_minute(10)), RateLimiter::new(Quota::per_day(100)));
+/// let limits = (minute.on("alice"), day.on("alice"));
+/// assert_eq!(peek_all(limits).remaining(), 10);
+/// assert_eq!(peek_all(limits).remaining(), 10);
+/// ```
+#[must_use = "a decision that nobody reads limits nothing"]
+pub fn peek_all<L: Limits>(limits: L) -> JointDecision<L::Decisions> {
+    limits.look(limits.now())
+}
+
+/// [`peek_all`] at a time that the caller says.
+#[must_use = "a decision that nobody reads limits nothing"]
+pub fn peek_all_at<L: Limits>(limits: L, now: Timestamp) -> JointDecision<L::Decisions> {
+    limits.look(At { now_ns: now.as_nanos(), given: true })
+}
+
+/// [`refund_all`] at a time that the caller says.
+pub fn refund_all_at<L: Limits>(limits: L, charge: &JointDecision<L::Decisions>, now: Timestamp) {
+    if charge.is_allowed() {
+        limits.undo(At { now_ns: now.as_nanos(), given: true }, charge.each());
+    }
+}
+
+/// Takes back all charges of a joint decision, on the same limits, as [`RateLimiter::refund`] does each.
+///
+/// # Examples
+/// ```
+/// use tollgate::{Quota, RateLimiter, check_all, refund_all};
+///
+/// let minute = RateLimiter::new(Quota::per_minute(10));
+/// let day = RateLimiter::new(Quota::per_day(100));
+/// let limits = (minute.on("alice"), day.on("alice"));
+/// let charge = check_all(limits);
+/// refund_all(limits, &charge); // the backend was down
+/// assert_eq!(check_all(limits).remaining(), 9);
+/// ```
+pub fn refund_all<L: Limits>(limits: L, charge: &JointDecision<L::Decisions>) {
+    if charge.is_allowed() {
+        limits.undo(limits.now(), charge.each());
+    }
+}

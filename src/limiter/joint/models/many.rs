@@ -1,0 +1,54 @@
+//! Eight threads at three limits, by shuttle: see `sync::sample`.
+
+use super::*;
+use crate::base::sync::sample;
+
+const SCHEDULES: usize = 1_000;
+
+type Three = (Direct1<Gcra>, Direct1<Gcra>, Direct1<Gcra>);
+
+/// Three limits of five, three and four units; which limits each of eight threads asks, and in which order, is its number's.
+fn eight(check: fn(&Three, usize) -> bool) {
+    let limits = Arc::new((gcra(5), gcra(3), gcra(4)));
+    let threads: [_; 8] = std::array::from_fn(|number| {
+        let limits = Arc::clone(&limits);
+        thread::spawn(move || check(&limits, number % 4))
+    });
+    let admitted = threads.map(|thread| thread.join().unwrap());
+    let of = |asked: [bool; 4]| {
+        admitted.iter().enumerate().filter(|(number, admitted)| **admitted && asked[number % 4]).count()
+            as u64
+    };
+    let charged =
+        [of([true, true, true, false]), of([true, true, false, true]), of([true, false, true, true])];
+    let left = [&limits.0, &limits.1, &limits.2].map(|limit| limit.peek().remaining());
+    for ((charged, left), units) in charged.into_iter().zip(left).zip([5, 3, 4]) {
+        assert!(charged <= units, "no limit admits more than its own: {charged} of {units}");
+        assert_eq!(left, units - charged, "only what was admitted is charged");
+    }
+}
+
+#[test]
+fn eight_threads_share_three_limits_in_any_order() {
+    sample(SCHEDULES, || {
+        eight(|(x, y, z), order| match order {
+            0 => check_all((on(x), on(y), on(z))).is_allowed(),
+            1 => check_all((on(y), on(x))).is_allowed(),
+            2 => check_all((on(z), on(x))).is_allowed(),
+            _ => check_all((on(z), on(y))).is_allowed(),
+        });
+    });
+}
+
+#[test]
+#[should_panic(expected = "only what was admitted is charged")]
+fn control_of_eight_that_check_and_then_act_charges_stay() {
+    sample(SCHEDULES, || {
+        eight(|(x, y, z), order| match order {
+            0 => check_then_act(x, y) && z.check().is_allowed(),
+            1 => check_then_act(y, x),
+            2 => check_then_act(z, x),
+            _ => check_then_act(z, y),
+        });
+    });
+}

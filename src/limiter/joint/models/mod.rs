@@ -1,0 +1,153 @@
+//! Loom models of several limits on one request.
+//!
+//! Laws: no limit admits more than its own bound; and when all is quiet, each limit is charged for what was admitted, and
+//! for nothing else.
+
+use std::time::Duration;
+
+use crate::base::sync::Arc;
+use crate::base::sync::thread;
+
+use super::*;
+use crate::algorithm::{Gcra, MinimumSpacing, SlidingLog};
+use crate::base::quota::Quota;
+use crate::base::sync::explore;
+
+#[cfg(tollgate_shuttle)]
+mod many;
+
+/// Time stands still.
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_secs(100)
+    }
+}
+
+type Direct1<A> = RateLimiter<Direct<A>, Still>;
+
+fn direct<A: Algorithm>(algorithm: A) -> Direct1<A> {
+    RateLimiter::builder(algorithm).clock(Still).direct()
+}
+
+fn gcra(units: u64) -> Direct1<Gcra> {
+    direct(Gcra::new(Quota::per_hour(units)))
+}
+
+/// Two threads, and what each was admitted.
+fn both<T: Send + Sync + 'static>(shared: T, a: fn(&T) -> bool, b: fn(&T) -> bool, then: fn(&T, bool, bool)) {
+    let shared = Arc::new(shared);
+    let other = Arc::clone(&shared);
+    let other = thread::spawn(move || a(&other));
+    let here = b(&shared);
+    then(&shared, other.join().unwrap(), here);
+}
+
+#[test]
+fn two_limits_of_one_unit_admit_one_of_two() {
+    explore(3, || {
+        let check = |(x, y): &(_, _)| check_all((on(x), on(y))).is_allowed();
+        both((gcra(1), gcra(2)), check, check, |(x, y), a, b| {
+            assert!(a ^ b, "one unit goes to one of two who ask in the same order");
+            assert_eq!(
+                (x.peek().remaining(), y.peek().remaining()),
+                (0, 1),
+                "only what was admitted is charged"
+            );
+        });
+    });
+}
+
+fn on<A: Algorithm>(limiter: &Direct1<A>) -> On<'_, Direct<A>, Still, ()> {
+    limiter.on()
+}
+
+/// In opposite orders both may fail, each for the charge that the other takes back: the transient that is stated.
+#[test]
+fn a_lost_race_leaves_nothing_behind() {
+    explore(3, || {
+        both(
+            (gcra(1), gcra(1)),
+            |(x, y)| check_all((on(x), on(y))).is_allowed(),
+            |(x, y)| check_all((on(y), on(x))).is_allowed(),
+            |(x, y), a, b| {
+                assert!(!(a && b), "no limit admits more than its unit");
+                let left = u64::from(!(a || b));
+                let (x, y) = (x.peek().remaining(), y.peek().remaining());
+                assert_eq!((x, y), (left, left), "only what was admitted is charged");
+            },
+        );
+    });
+}
+
+#[test]
+fn a_single_check_beside_a_pair() {
+    explore(3, || {
+        both(
+            (gcra(2), gcra(1)),
+            |(x, y)| check_all((on(x).cost(2), on(y))).is_allowed(),
+            |(_, y)| y.check().is_allowed(),
+            |(x, y), pair, single| {
+                assert!(pair ^ single, "the unit of the second limit goes to one of two");
+                let (x, y) = (x.peek().remaining(), y.peek().remaining());
+                assert_eq!((x, y), (if pair { 0 } else { 2 }, 0), "only what was admitted is charged");
+            },
+        );
+    });
+}
+
+/// The log cannot give back, and is charged last although it is named first.
+#[test]
+fn what_cannot_be_undone_is_charged_last() {
+    explore(3, || {
+        let log = direct(SlidingLog::new(Quota::per_hour(2)));
+        both(
+            (log, gcra(1)),
+            |(log, unit)| check_all((on(log), on(unit))).is_allowed(),
+            |(_, unit)| unit.check().is_allowed(),
+            |(log, unit), pair, single| {
+                assert!(pair ^ single, "the unit goes to one of two");
+                assert_eq!(unit.peek().remaining(), 0, "only what was admitted is charged");
+                assert_eq!(log.peek().remaining(), if pair { 1 } else { 2 }, "and the log as well");
+            },
+        );
+    });
+}
+
+#[test]
+fn three_threads_share_two_limits() {
+    explore(2, || {
+        let limits = Arc::new((gcra(2), direct(MinimumSpacing::new(Duration::from_secs(1)))));
+        let check = |limits: &(_, _)| check_all((on(&limits.0), on(&limits.1))).is_allowed();
+        let (a, b) = (Arc::clone(&limits), Arc::clone(&limits));
+        let a = thread::spawn(move || check(&a));
+        let b = thread::spawn(move || check(&b));
+        let here = check(&limits);
+        let admitted = u64::from(here) + u64::from(a.join().unwrap()) + u64::from(b.join().unwrap());
+        assert!(admitted <= 1, "one event a second: {admitted}");
+        let left = limits.0.peek().remaining();
+        assert_eq!(left, 2 - admitted, "only what was admitted is charged");
+    });
+}
+
+/// Peeks at both limits, then charges both, and gives nothing back.
+fn check_then_act<A: Algorithm, B: Algorithm>(x: &Direct1<A>, y: &Direct1<B>) -> bool {
+    x.peek().is_allowed() && y.peek().is_allowed() && x.check().is_allowed() && y.check().is_allowed()
+}
+
+#[test]
+#[should_panic(expected = "only what was admitted is charged")]
+fn control_without_undoing_a_charge_stays() {
+    explore(3, || {
+        both(
+            (gcra(2), gcra(1)),
+            |(x, y)| check_then_act(x, y),
+            |(x, y)| check_then_act(x, y),
+            |(x, _), a, b| {
+                let admitted = u64::from(a) + u64::from(b);
+                assert_eq!(x.peek().remaining(), 2 - admitted, "only what was admitted is charged");
+            },
+        );
+    });
+}

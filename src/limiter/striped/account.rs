@@ -1,0 +1,373 @@
+//! Spending, refilling, taking from others, putting back: the protocol that `lease` tells.
+
+use std::time::Duration;
+
+use super::source::{Lease, LeaseRequest, LeaseSource};
+use super::word::Layout;
+use super::words::Words;
+use crate::base::clock::{Timestamp, saturating_nanos};
+use crate::base::decision::{Decision, Facts, Outcome};
+use crate::base::sync::{AtomicU64, Ordering};
+
+/// What does not change about leases.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Terms {
+    pub(super) layout: Layout,
+    pub(super) limit: u64,
+    pub(super) max_block_log2: u32,
+}
+
+impl Terms {
+    pub(crate) fn new(limit: u64, life: Duration, max_block: u64) -> Self {
+        let layout = Layout::new(saturating_nanos(life));
+        Self { layout, limit, max_block_log2: max_block.clamp(1, layout.most()).ilog2() }
+    }
+
+    /// Spends a cost from the stripe of a thread of this number, if it is there and nobody comes between: how much is left in the
+    /// stripe, and when that expires. A cost of 0 is not spent.
+    #[inline(always)]
+    pub(crate) fn take<W: Words>(
+        &self,
+        words: &W,
+        thread: usize,
+        now_ns: u64,
+        cost: u64,
+    ) -> Option<(u64, u64)> {
+        let home = words.home(thread);
+        // Ordering: Relaxed, here and below; see the module's text.
+        let word = home.load(Ordering::Relaxed);
+        let held = self.layout.held(word, now_ns);
+        // One comparison for `1 <= cost <= held`.
+        let is_spent = cost.wrapping_sub(1) < held && exchange(home, word, word - cost);
+        is_spent.then(|| (held - cost, self.layout.expiry_of(word)))
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// How long a lease lives at most, in nanoseconds.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn life_ns(&self) -> u64 {
+        self.layout.life_ns()
+    }
+
+    /// The most units that one deposit into an empty word can be.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn most(&self) -> u64 {
+        self.layout.most()
+    }
+}
+
+/// Words that hold units, with all that is needed to spend them. Made for a call.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Account<'a, P, W> {
+    pub(crate) source: &'a P,
+    pub(crate) terms: &'a Terms,
+    pub(crate) words: &'a W,
+}
+
+/// What one call has got so far: units to be spent before the earliest expiry of their pieces.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Hand {
+    pub(super) units: u64,
+    pub(super) expiry: u64,
+}
+
+impl Hand {
+    pub(super) const EMPTY: Self = Self { units: 0, expiry: u64::MAX };
+
+    fn add(&mut self, units: u64, expiry: u64) {
+        if units > 0 {
+            self.units = self.units.saturating_add(units);
+            self.expiry = self.expiry.min(expiry);
+        }
+    }
+}
+
+/// How a stripe and a hand were brought together.
+enum Settled {
+    /// The cost is spent, of units that expire at this time or later; so many are left in the stripe.
+    Spent { left: u64, expiry: u64 },
+    /// So many units are missing.
+    Short { missing: u64 },
+}
+
+impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
+    /// Decides and charges for a thread of this number. If that is allowed, also says when the first of the units that were spent
+    /// would have expired; 0 if nothing was spent.
+    #[inline(always)]
+    pub(crate) fn charge_on(&self, thread: usize, now_ns: u64, cost: u64) -> (Decision, u64) {
+        match self.terms.take(self.words, thread, now_ns, cost) {
+            Some((left, expiry)) => (self.spent(now_ns, cost, left), expiry),
+            None => self.gather(self.words.home(thread), now_ns, cost),
+        }
+    }
+
+    fn spent(&self, now_ns: u64, cost: u64, left: u64) -> Decision {
+        let facts = Facts::Plain { remaining: left, retry_ns: 0, reset_ns: 0, delay_ns: 0 };
+        Decision::new(Outcome::Allowed, cost, self.terms.limit, now_ns, facts)
+    }
+
+    /// Brings the cost together from wherever there is something. Out of line: one check in a block comes
+    /// here.
+    #[cold]
+    #[inline(never)]
+    fn gather(&self, home: &AtomicU64, now_ns: u64, cost: u64) -> (Decision, u64) {
+        if cost == 0 || cost > self.terms.limit {
+            return (self.peek(now_ns, cost), 0);
+        }
+        let word = home.load(Ordering::Relaxed);
+        let mut log2 = self.terms.layout.next_log2(word, now_ns).min(self.terms.max_block_log2);
+        let mut hand = Hand::EMPTY;
+        let mut standing = None;
+        loop {
+            let mut missing = match self.settle(home, now_ns, cost, hand, log2) {
+                Settled::Spent { left, expiry } => {
+                    let decision = self.spent(now_ns, cost, left);
+                    let decision = standing.map_or(decision, |standing| decision.with_figures_of(standing));
+                    return (decision, expiry);
+                }
+                Settled::Short { missing } => missing,
+            };
+            let wanted = missing.max(1 << log2);
+            if self.draw(now_ns, missing, wanted, &mut hand) {
+                continue;
+            }
+            let request = LeaseRequest {
+                least: missing,
+                wanted,
+                holders: self.words.holders(),
+                now: Timestamp::from_nanos(now_ns),
+            };
+            let refused = match self.source.lease(&request) {
+                Ok(lease) => {
+                    hand.add(lease.units(), self.terms.layout.expiry(now_ns, lease.life_ns()));
+                    standing = lease.standing();
+                    // Near the limit blocks are small, and grow anew from there.
+                    log2 = log2.min(lease.units().checked_ilog2().unwrap_or(0));
+                    if lease.units() >= missing {
+                        continue;
+                    }
+                    missing -= lease.units();
+                    self.source.peek(missing, request.now)
+                }
+                Err(refused) => refused,
+            };
+            let others = self.held_by_others(home, now_ns);
+            // The source has less than it refused, whatever it says: so a turn that takes nothing is the
+            // last.
+            let left = || refused.remaining().min(missing - 1);
+            if others == 0 || others < missing && others.saturating_add(left()) < missing {
+                let held = (cost - missing).saturating_add(others);
+                self.put_back(home, now_ns, hand);
+                return (self.denied(now_ns, cost, held, missing, refused), 0);
+            }
+            self.take_from_others(home, now_ns, missing, &mut hand);
+        }
+    }
+
+    /// Spends `cost` from the stripe first and then from the hand, and leaves the rest in the stripe, if they
+    /// hold so much.
+    fn settle(&self, home: &AtomicU64, now_ns: u64, cost: u64, hand: Hand, log2: u32) -> Settled {
+        loop {
+            let word = home.load(Ordering::Relaxed);
+            let held = self.terms.layout.held(word, now_ns);
+            if let Some(missing) = cost.checked_sub(held.saturating_add(hand.units))
+                && missing > 0
+            {
+                return Settled::Short { missing };
+            }
+            let next = if hand.units == 0 {
+                word - cost
+            } else {
+                // Units are left of both only if somebody else has refilled the stripe.
+                let from_hand = cost.saturating_sub(held);
+                let rest = Hand { units: hand.units - from_hand, ..hand };
+                self.join(word, held - (cost - from_hand), rest, log2, now_ns)
+            };
+            if exchange(home, word, next) {
+                let own = if held > 0 { self.terms.layout.expiry_of(word) } else { u64::MAX };
+                return Settled::Spent {
+                    left: self.terms.layout.held(next, now_ns),
+                    expiry: own.min(hand.expiry),
+                };
+            }
+        }
+    }
+
+    /// Takes a block from the reserve, if a slot holds what is missing: of those the one that expires first.
+    fn draw(&self, now_ns: u64, missing: u64, wanted: u64, hand: &mut Hand) -> bool {
+        loop {
+            let words =
+                self.words.reserve().slots(now_ns).iter().map(|slot| (slot, slot.load(Ordering::Relaxed)));
+            let enough = words.filter(|(_, word)| self.terms.layout.held(*word, now_ns) >= missing);
+            let Some((slot, word)) = enough.min_by_key(|(_, word)| self.terms.layout.expiry_of(*word)) else {
+                return false;
+            };
+            let share = self.terms.layout.held(word, now_ns) / self.words.holders();
+            let units = wanted.min(share).max(missing);
+            if exchange(slot, word, word - units) {
+                hand.add(units, self.terms.layout.expiry_of(word));
+                return true;
+            }
+        }
+    }
+
+    /// Takes up to what is missing, a piece here and a piece there.
+    pub(super) fn take_from_others(&self, home: &AtomicU64, now_ns: u64, mut missing: u64, hand: &mut Hand) {
+        for other in self.others(home, now_ns) {
+            while missing > 0 {
+                let word = other.load(Ordering::Relaxed);
+                let units = self.terms.layout.held(word, now_ns).min(missing);
+                if units == 0 {
+                    break;
+                }
+                if exchange(other, word, word - units) {
+                    hand.add(units, self.terms.layout.expiry_of(word));
+                    missing -= units;
+                }
+            }
+        }
+    }
+
+    /// `own` units of a word and those of a hand, in one word. If both have some, all take the earlier
+    /// expiry: the later one would give units a longer life than they were charged for.
+    fn join(&self, word: u64, own: u64, hand: Hand, log2: u32, now_ns: u64) -> u64 {
+        let fresh = if self.terms.layout.is_alive(hand.expiry, now_ns) { hand.units } else { 0 };
+        let expiry = match (own, fresh) {
+            (0, _) => hand.expiry,
+            (_, 0) => self.terms.layout.expiry_of(word),
+            _ => self.terms.layout.expiry_of(word).min(hand.expiry),
+        };
+        self.terms.layout.pack(expiry, log2, own.saturating_add(fresh))
+    }
+
+    /// Adds a hand to a word.
+    pub(super) fn put_back(&self, place: &AtomicU64, now_ns: u64, hand: Hand) {
+        if hand.units == 0 {
+            return;
+        }
+        loop {
+            let word = place.load(Ordering::Relaxed);
+            let own = self.terms.layout.held(word, now_ns);
+            let next = self.join(word, own, hand, self.terms.layout.block_log2(word), now_ns);
+            if exchange(place, word, next) {
+                break;
+            }
+        }
+    }
+
+    /// A denial of `missing` out of `cost` units, where stripes hold `held`.
+    fn denied(&self, now_ns: u64, cost: u64, held: u64, missing: u64, refused: Decision) -> Decision {
+        // The wait for the whole: what stripes hold now may have expired by then. But for no less than what
+        // was refused: a peek may know of nothing.
+        let whole =
+            if missing == cost { refused } else { self.source.peek(cost, Timestamp::from_nanos(now_ns)) };
+        let outcome = if whole.is_never() || refused.is_never() { Outcome::Never } else { Outcome::Denied };
+        self.with_held(outcome, now_ns, cost, [whole, refused], held)
+    }
+
+    /// An answer that charges nothing: what the source says, with what stripes hold. If the source has said
+    /// something twice, the longer of its waits.
+    fn with_held(
+        &self,
+        outcome: Outcome,
+        now_ns: u64,
+        cost: u64,
+        source: [Decision; 2],
+        held: u64,
+    ) -> Decision {
+        let [whole, other] = source;
+        if held == 0 && (whole.outcome(), whole.cost()) == (outcome, cost) {
+            return whole;
+        }
+        let longer = |wait: fn(Decision) -> Duration| saturating_nanos(wait(whole).max(wait(other)));
+        let facts = Facts::Plain {
+            remaining: whole.remaining().saturating_add(held).min(self.terms.limit),
+            retry_ns: longer(|decision| decision.retry_after().unwrap_or_default()),
+            reset_ns: longer(|decision| decision.reset_after()),
+            delay_ns: 0,
+        };
+        Decision::new(outcome, cost, self.terms.limit, now_ns, facts)
+    }
+
+    pub(crate) fn peek(&self, now_ns: u64, cost: u64) -> Decision {
+        let source = self.source.peek(cost, Timestamp::from_nanos(now_ns));
+        let held = self.held(now_ns);
+        let outcome = if cost > self.terms.limit {
+            Outcome::Never
+        } else if cost == 0 || source.is_allowed() || source.remaining().saturating_add(held) >= cost {
+            Outcome::Allowed
+        } else if source.is_never() {
+            Outcome::Never
+        } else {
+            Outcome::Denied
+        };
+        self.with_held(outcome, now_ns, cost, [source; 2], held)
+    }
+
+    /// Takes all units out, each word's with their expiry: whoever gets them may give them back, and nobody else spends them.
+    #[cfg(any(feature = "redis", all(test, tollgate_loom)))]
+    pub(crate) fn take_all(&self, now_ns: u64, mut each: impl FnMut(u64, u64)) {
+        for place in self.words.stripes().chain(self.words.reserve().slots(now_ns)) {
+            loop {
+                let word = place.load(Ordering::Relaxed);
+                let units = self.terms.layout.held(word, now_ns);
+                if units == 0 {
+                    break;
+                }
+                if exchange(place, word, word - units) {
+                    each(units, self.terms.layout.expiry_of(word));
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Puts a lease where all stripes find it. Returns how many of its units.
+    pub(crate) fn deposit(&self, lease: Lease, asked_ns: u64, now_ns: u64) -> u64 {
+        // A time of asking that is yet to come would make the life longer.
+        let expiry = self.terms.layout.expiry(asked_ns.min(now_ns), lease.life_ns());
+        self.words.reserve().deposit(&self.terms.layout, Hand { units: lease.units(), expiry }, now_ns)
+    }
+
+    /// How many units would be wanted so that every stripe in use has a block after the one it has, as far as
+    /// there is room.
+    pub(crate) fn wanted(&self, now_ns: u64) -> u64 {
+        let recent = |word: &u64| self.terms.layout.is_recent(*word, now_ns);
+        let words = || self.words.stripes().map(|stripe| stripe.load(Ordering::Relaxed));
+        let blocks = words().filter(recent).map(|word| 1 << self.terms.layout.block_log2(word)).sum::<u64>();
+        let wanted = blocks.saturating_mul(2).saturating_sub(self.held(now_ns));
+        wanted.min(self.words.reserve().room(&self.terms.layout, now_ns))
+    }
+
+    /// All words but one.
+    fn others(&self, home: &AtomicU64, now_ns: u64) -> impl Iterator<Item = &'a AtomicU64> {
+        let home: *const AtomicU64 = home;
+        let all = self.words.stripes().chain(self.words.reserve().slots(now_ns));
+        all.filter(move |word| !std::ptr::eq(*word, home))
+    }
+
+    /// The units of all words but one.
+    pub(super) fn held_by_others(&self, home: &AtomicU64, now_ns: u64) -> u64 {
+        let words = self.others(home, now_ns).map(|word| word.load(Ordering::Relaxed));
+        words.map(|word| self.terms.layout.held(word, now_ns)).fold(0, u64::saturating_add)
+    }
+
+    /// The units of all words.
+    pub(crate) fn held(&self, now_ns: u64) -> u64 {
+        let stripes = self.words.stripes();
+        let words =
+            stripes.chain(self.words.reserve().slots(now_ns)).map(|word| word.load(Ordering::Relaxed));
+        words.map(|word| self.terms.layout.held(word, now_ns)).fold(0, u64::saturating_add)
+    }
+}
+
+/// Exchanges a word that was read, if it is still the same.
+#[inline(always)]
+pub(super) fn exchange(place: &AtomicU64, word: u64, next: u64) -> bool {
+    // Ordering: Relaxed; see the module's text.
+    place.compare_exchange(word, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+}

@@ -1,0 +1,94 @@
+//! Eight holders of leases from one source, by shuttle: see `sync::sample`.
+
+use super::*;
+use crate::base::sync::sample;
+
+const SCHEDULES: usize = 800;
+
+/// Eight threads that each do one thing beside the others; what they spent together.
+fn eight<P: LeaseSource + Send + Sync + 'static>(
+    leases: &Arc<Leases<P>>,
+    run: impl Fn(&Leases<P>, usize) -> u64 + Copy + Send + 'static,
+) -> u64 {
+    let threads: [_; 8] = std::array::from_fn(|number| {
+        let leases = leases.clone();
+        thread::spawn(move || run(&leases, number))
+    });
+    threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+}
+
+#[test]
+fn eight_holders_on_four_stripes_spend_what_there_is() {
+    sample(SCHEDULES, || {
+        let leases = Arc::new(of_pot(9, 4));
+        leases.fill(3, T1, 0, 2);
+        let spent = eight(&leases, |leases, number| leases.check(number, T1, 1 + number as u64 % 3));
+        assert_eq!(spent + leases.drain(T1), 11, "what was there is spent once, and all of it can be");
+    });
+}
+
+#[test]
+fn eight_holders_spend_what_their_parent_admits() {
+    sample(SCHEDULES, || {
+        let leases = Arc::new(leases(Direct::new(Gcra::new(Quota::new(10, HOUR))), 4));
+        let spent = eight(&leases, |leases, number| leases.check(number, T1, 1 + number as u64 % 2));
+        assert!(spent <= 10, "ten units are charged at the parent: {spent}");
+        assert_eq!(spent + leases.drain(T1), 10, "and all of them can be spent");
+    });
+}
+
+/// Two of eight put units in that were given out elsewhere.
+#[test]
+fn six_spenders_beside_two_deposits_lose_nothing() {
+    sample(SCHEDULES, || {
+        let leases = Arc::new(of_pot(2, 2));
+        let deposited = Arc::new(AtomicU64::new(0));
+        let others = deposited.clone();
+        let threads: [_; 8] = std::array::from_fn(|number| {
+            let (leases, deposited) = (leases.clone(), others.clone());
+            thread::spawn(move || {
+                if number < 2 {
+                    let units = leases.deposit(Lease::new(2, HOUR), T1, T1);
+                    deposited.fetch_add(units, Ordering::SeqCst);
+                    0
+                } else {
+                    leases.check(number, T1, 1)
+                }
+            })
+        });
+        let spent: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+        let there = 2 + deposited.load(Ordering::SeqCst);
+        assert_eq!(spent + leases.drain(T1), there, "what was there is spent once, and all of it can be");
+    });
+}
+
+/// Some come half a life later than the others: nothing of the first time is there a life after it.
+#[test]
+fn eight_refills_at_two_times_extend_no_lease() {
+    sample(SCHEDULES, || {
+        let leases = Arc::new(of_pot(12, 2));
+        let spent = eight(&leases, |leases, number| {
+            leases.check(number / 2, if number % 2 == 0 { T1 } else { T2 }, 1)
+        });
+        leases.source.left.store(0, Ordering::SeqCst);
+        let (late, granted) = (leases.drain(E1), leases.source.late.load(Ordering::SeqCst));
+        assert!(late <= granted, "no unit of the first time is spent a life after it: {late} > {granted}");
+        assert!(spent + late <= 12, "no unit is spent twice");
+    });
+}
+
+#[test]
+#[should_panic(expected = "what was there is spent once")]
+fn control_of_eight_a_refill_by_a_plain_store_spends_twice() {
+    sample(SCHEDULES, || {
+        let leases = Arc::new(of_pot(9, 1));
+        let spent =
+            eight(
+                &leases,
+                |leases, number| {
+                    if number == 0 { refill_by_store(leases) } else { leases.check(0, T1, 1) }
+                },
+            );
+        assert_eq!(spent + leases.drain(T1), 9, "what was there is spent once, and all of it can be");
+    });
+}

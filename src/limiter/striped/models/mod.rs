@@ -1,0 +1,424 @@
+//! Loom models of leases: two holders and a source, or a clock, in every interleaving up to a bound on
+//! preemptions.
+//!
+//! Each model's assertion states its law. A *control* is the same model with one step done in the way that
+//! the protocol's text warns of; it must fail, which shows that the model can see the fault.
+
+use crate::base::sync::Arc;
+use crate::base::sync::thread;
+
+use super::account::{Hand, exchange};
+use super::*;
+use crate::base::clock::Timestamp;
+use crate::base::quota::Quota;
+use crate::base::sync::{AtomicU64, Ordering};
+
+#[cfg(tollgate_shuttle)]
+mod many;
+
+const LIFE: u64 = 1 << 20;
+const HOUR: Duration = Duration::from_secs(3600);
+/// When the first leases were taken, and when later ones are.
+const T1: u64 = 1 << 40;
+const T2: u64 = T1 + LIFE / 2;
+/// When leases of the first time expire.
+const E1: u64 = T1 + LIFE;
+
+fn model(run: impl Fn() + Sync + Send + 'static) {
+    crate::base::sync::explore(3, run);
+}
+
+/// A source in one word, which grants what is wanted as long as it has it.
+struct Pot {
+    left: AtomicU64,
+    /// How much of it was granted at the later time.
+    late: AtomicU64,
+}
+
+impl LeaseSource for Pot {
+    fn limit(&self) -> u64 {
+        1_000
+    }
+
+    fn lease(&self, request: &LeaseRequest) -> Result<Lease, Decision> {
+        let mut left = self.left.load(Ordering::SeqCst);
+        loop {
+            if left < request.least {
+                return Err(Decision::denied(request.least, 1_000, left, HOUR, request.now));
+            }
+            let units = left.min(request.wanted);
+            match self.left.compare_exchange(left, left - units, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => {
+                    let late = if request.now.as_nanos() == T2 { units } else { 0 };
+                    self.late.fetch_add(late, Ordering::SeqCst);
+                    return Ok(Lease::new(units, HOUR));
+                }
+                Err(now) => left = now,
+            }
+        }
+    }
+}
+
+fn leases<P: LeaseSource>(source: P, stripes: usize) -> Leases<P> {
+    let life = Duration::from_nanos(LIFE);
+    Leases::new(source, &Options { stripes: Some(stripes), life, max_block: 8 })
+}
+
+fn of_pot(units: u64, stripes: usize) -> Leases<Pot> {
+    leases(Pot { left: AtomicU64::new(units), late: AtomicU64::new(0) }, stripes)
+}
+
+impl<P: LeaseSource> Leases<P> {
+    /// So many units in a stripe, taken at a time; the next block is of `1 << log2`, if it is asked for in
+    /// the first half of the life, twice that.
+    fn fill(&self, stripe: usize, taken_ns: u64, log2: u32, units: u64) {
+        let word = self.terms.layout.pack(self.terms.layout.expiry(taken_ns, LIFE), log2, units);
+        self.words.stripes[stripe].store(word, Ordering::SeqCst);
+    }
+
+    fn check(&self, thread: usize, now_ns: u64, cost: u64) -> u64 {
+        if self.charge_on(thread, now_ns, cost).is_allowed() { cost } else { 0 }
+    }
+
+    /// Spends all that can be had at a time, unit by unit.
+    fn drain(&self, now_ns: u64) -> u64 {
+        std::iter::from_fn(|| (self.check(0, now_ns, 1) > 0).then_some(1)).sum()
+    }
+
+    /// What a call takes from the source and the state of its stripe before; for controls.
+    fn charged(&self, home: usize, now_ns: u64, missing: u64, wanted: u64) -> (u64, Option<Hand>) {
+        let word = self.words.stripes[home].load(Ordering::SeqCst);
+        let now = Timestamp::from_nanos(now_ns);
+        let lease = self.source.lease(&LeaseRequest { least: missing, wanted, holders: 2, now });
+        let hand = lease.map(|lease| Hand {
+            units: lease.units(),
+            expiry: self.terms.layout.expiry(now_ns, lease.life_ns()),
+        });
+        (word, hand.ok())
+    }
+}
+
+/// Runs `first` and `second` beside each other; what each of them spent.
+fn both<P: Send + Sync + 'static>(
+    leases: Leases<P>,
+    first: impl FnOnce(&Leases<P>) -> u64 + Send + 'static,
+    second: impl FnOnce(&Leases<P>) -> u64 + Send + 'static,
+) -> (Arc<Leases<P>>, u64, u64) {
+    let leases = Arc::new(leases);
+    let (one, two) = (leases.clone(), leases.clone());
+    let one = thread::spawn(move || first(&one));
+    let two = thread::spawn(move || second(&two));
+    let (one, two) = (one.join().unwrap(), two.join().unwrap());
+    (leases, one, two)
+}
+
+#[test]
+fn two_holders_spend_what_their_parent_has_and_no_more() {
+    model(|| {
+        let parent = Direct::new(Gcra::new(Quota::new(8, HOUR)));
+        let leases = leases(parent, 2);
+        leases.fill(0, T1, 1, 0);
+        leases.fill(1, T1, 1, 0);
+        let (leases, a, b) = both(leases, |l| l.check(0, T1, 1) + l.check(0, T1, 2), |l| l.check(1, T1, 3));
+        assert_eq!(a + b + leases.drain(T1), 8, "what was charged is spent once, and all of it can be");
+    });
+}
+
+#[test]
+fn a_denial_has_seen_that_nobody_has_the_unit() {
+    model(|| {
+        let leases = of_pot(2, 2);
+        leases.fill(0, T1, 3, 0);
+        // Whoever asks the source first gets both; nobody carries more than a moment.
+        let (leases, a, b) = both(leases, |l| l.check(0, T1, 1), |l| l.check(1, T1, 1));
+        assert!(a + b >= 1, "one of two units is there for one of two");
+        assert_eq!(a + b + leases.drain(T1), 2, "and the other for the next, whoever that is");
+    });
+}
+
+/// One thread refills a stripe of one unit for a cost of two, while the other spends there.
+fn refill_against_spend(refill: fn(&Leases<Pot>) -> u64) {
+    let leases = of_pot(2, 1);
+    leases.fill(0, T1, 0, 1);
+    let (leases, a, b) = both(leases, refill, |l| l.check(0, T1, 1));
+    let spent = a + b + leases.drain(T1);
+    assert!(spent <= 3, "no unit of a stripe that is refilled is spent twice: {spent} > 3");
+    assert_eq!(spent, 3, "and none is lost");
+}
+
+/// Takes two from a stripe of one unit or none, which is refilled by a plain store.
+fn refill_by_store(leases: &Leases<Pot>) -> u64 {
+    let (word, hand) = leases.charged(0, T1, 1, 2);
+    let Some(hand) = hand else { return 0 };
+    let rest = leases.terms.layout.held(word, T1) + hand.units - 2;
+    leases.words.stripes[0].store(leases.terms.layout.pack(hand.expiry, 0, rest), Ordering::SeqCst);
+    2
+}
+
+#[test]
+fn a_refill_races_with_a_spend() {
+    model(|| refill_against_spend(|l| l.check(0, T1, 2)));
+}
+
+#[test]
+#[should_panic(expected = "no unit of a stripe that is refilled is spent twice")]
+fn control_refilling_by_a_plain_store_spends_twice() {
+    model(|| refill_against_spend(refill_by_store));
+}
+
+/// One thread takes both units of another's stripe, while that spends one.
+fn steal_against_spend(steal: fn(&Leases<Pot>) -> u64) {
+    let leases = of_pot(0, 2);
+    leases.fill(1, T1, 0, 2);
+    let (leases, a, b) = both(leases, steal, |l| l.check(1, T1, 1));
+    assert!(a == 0 || b == 0, "two units are there for two or for one");
+    let spent = a + b + leases.drain(T1);
+    assert!(spent <= 2, "no unit that is taken from a stripe is spent there too: {spent} > 2");
+    assert_eq!(spent, 2, "and none is lost");
+}
+
+#[test]
+fn a_steal_races_with_a_spend() {
+    model(|| steal_against_spend(|l| l.check(0, T1, 2)));
+}
+
+#[test]
+#[should_panic(expected = "two units are there for two or for one")]
+fn control_stealing_by_a_plain_store_spends_twice() {
+    model(|| {
+        steal_against_spend(|l| {
+            let word = l.words.stripes[1].load(Ordering::SeqCst);
+            let held = l.terms.layout.held(word, T1);
+            if held < 2 {
+                return 0;
+            }
+            l.words.stripes[1].store(word - held, Ordering::SeqCst);
+            2
+        });
+    });
+}
+
+#[test]
+fn two_thieves_share_nothing_and_lose_nothing() {
+    model(|| {
+        let leases = of_pot(0, 4);
+        leases.fill(2, T1, 0, 1);
+        leases.fill(3, T1, 0, 1);
+        let (leases, a, b) = both(leases, |l| l.check(0, T1, 2), |l| l.check(1, T1, 2));
+        assert!(a == 0 || b == 0, "two units are there for one of two that want two");
+        assert_eq!(a + b + leases.drain(T1), 2, "what a thief puts back is there");
+    });
+}
+
+#[test]
+fn a_lease_is_spent_before_it_expires_or_not_at_all() {
+    model(|| {
+        let leases = of_pot(0, 1);
+        leases.fill(0, T1, 0, 2);
+        let clock = Arc::new(AtomicU64::new(E1 - 1 - LIFE / 16));
+        let ticker = clock.clone();
+        let ticker = thread::spawn(move || ticker.store(E1, Ordering::SeqCst));
+        let (leases, a, _) = both(
+            leases,
+            move |l| {
+                // Reading the clock is a schedule point.
+                let now_ns = clock.load(Ordering::SeqCst);
+                let spent = l.check(0, now_ns, 1);
+                assert_eq!(spent, u64::from(now_ns < E1), "a unit is there until it expires, and not after");
+                spent
+            },
+            |l| l.check(0, E1, 1),
+        );
+        ticker.join().unwrap();
+        assert!(a <= 1);
+        assert_eq!(leases.drain(E1), 0, "what was left has expired");
+    });
+}
+
+/// Two threads find their common stripe empty and refill it, one of them at a time half a life after the
+/// other's.
+fn refills_at_two_times(late: fn(&Leases<Pot>) -> u64) {
+    let leases = of_pot(6, 1);
+    leases.fill(0, T1, 1, 0);
+    let (leases, _, _) = both(leases, |l| l.check(0, T1, 1), late);
+    // Only what stripes hold: the source has no more.
+    leases.source.left.store(0, Ordering::SeqCst);
+    let (spent, granted) = (leases.drain(E1), leases.source.late.load(Ordering::SeqCst));
+    assert!(spent <= granted, "no unit of the first time is spent a life after it: {spent} > {granted}");
+}
+
+#[test]
+fn a_refill_extends_no_lease() {
+    model(|| refills_at_two_times(|l| l.check(0, T2, 1)));
+}
+
+#[test]
+#[should_panic(expected = "no unit of the first time is spent a life after it")]
+fn control_joining_under_the_later_expiry_extends_leases() {
+    model(|| {
+        refills_at_two_times(|l| {
+            let Some(hand) = l.charged(0, T2, 1, 2).1 else { return 0 };
+            loop {
+                let word = l.words.stripes[0].load(Ordering::SeqCst);
+                let units = l.terms.layout.held(word, T2) + hand.units - 1;
+                let expiry = l.terms.layout.expiry_of(word).max(hand.expiry);
+                if exchange(&l.words.stripes[0], word, l.terms.layout.pack(expiry, 1, units)) {
+                    return 1;
+                }
+            }
+        });
+    });
+}
+
+/// A thief collects pieces of two expiries and comes one short, since the other thread spends one of them.
+fn put_back_of_two_expiries(steal: fn(&Leases<Pot>) -> u64) {
+    let leases = of_pot(0, 4);
+    leases.fill(1, T1, 0, 1);
+    leases.fill(2, T2, 0, 2);
+    let (leases, a, b) = both(leases, steal, |l| l.check(2, T2, 1));
+    assert!(a == 0 || b == 0, "three units are there for three or for one");
+    let (spent, later) = (leases.drain(E1), 2_u64.saturating_sub(a + b));
+    assert!(spent <= later, "what is put back lives no longer than it would have: {spent} > {later}");
+}
+
+#[test]
+fn a_hand_that_is_put_back_lives_no_longer() {
+    model(|| put_back_of_two_expiries(|l| l.check(0, T2, 3)));
+}
+
+#[test]
+#[should_panic(expected = "what is put back lives no longer than it would have")]
+fn control_putting_back_under_the_later_expiry_extends_leases() {
+    model(|| {
+        put_back_of_two_expiries(|l| {
+            let home = &l.words.stripes[0];
+            if l.account().held_by_others(home, T2) < 3 {
+                return 0;
+            }
+            let mut hand = Hand::EMPTY;
+            l.account().take_from_others(home, T2, 3, &mut hand);
+            if hand.units == 3 {
+                return 3;
+            }
+            hand.expiry = l.terms.layout.expiry(T2, LIFE);
+            l.account().put_back(home, T2, hand);
+            0
+        });
+    });
+}
+
+/// One thread draws the unit of a slot, while the other deposits two of the same expiry.
+fn deposit_against_draw(deposit: fn(&Leases<Pot>) -> u64) {
+    let leases = of_pot(0, 1);
+    assert_eq!(leases.deposit(Lease::new(1, HOUR), T1, T1), 1);
+    let (leases, a, b) = both(leases, |l| l.check(0, T1, 1), deposit);
+    assert_eq!((a, b), (1, 2), "a unit is there, and room for two");
+    let spent = a + leases.drain(T1);
+    assert!(spent <= 3, "no unit of a slot that is joined is spent twice: {spent} > 3");
+    assert_eq!(spent, 3, "and none is lost");
+}
+
+#[test]
+fn a_deposit_races_with_a_draw() {
+    model(|| deposit_against_draw(|l| l.deposit(Lease::new(2, HOUR), T1, T1)));
+}
+
+#[test]
+#[should_panic(expected = "no unit of a slot that is joined is spent twice")]
+fn control_depositing_by_overwriting_spends_twice() {
+    model(|| {
+        deposit_against_draw(|l| {
+            let slots = l.words.reserve().slots(T1);
+            let slot = slots.iter().find(|slot| slot.load(Ordering::SeqCst) > 0).unwrap_or(&slots[0]);
+            let word = slot.load(Ordering::SeqCst);
+            let units = l.terms.layout.held(word, T1) + 2;
+            slot.swap(l.terms.layout.pack(l.terms.layout.expiry(T1, LIFE), 0, units), Ordering::SeqCst);
+            2
+        });
+    });
+}
+
+#[test]
+fn two_deposits_lose_nothing() {
+    model(|| {
+        let deposit = |units| move |l: &Leases<Pot>| l.deposit(Lease::new(units, HOUR), T1, T1);
+        let (leases, a, b) = both(of_pot(0, 1), deposit(1), deposit(2));
+        assert_eq!((a, b), (1, 2), "there is room for all");
+        assert_eq!(leases.drain(T1), 3, "what is kept is there");
+    });
+}
+
+/// What a key of many has: one stripe, and a reserve.
+struct OneOfMany {
+    pot: Pot,
+    terms: Terms,
+    words: Small,
+}
+
+impl OneOfMany {
+    fn account(&self) -> Account<'_, Pot, Small> {
+        Account { source: &self.pot, terms: &self.terms, words: &self.words }
+    }
+
+    fn spend(&self, cost: u64) -> u64 {
+        if self.account().charge_on(0, T1, cost).0.is_allowed() { cost } else { 0 }
+    }
+}
+
+/// A key's units are spent by one thread, and taken out by another while a third deposits.
+fn giving_back(take: fn(&OneOfMany) -> u64) {
+    let pot = Pot { left: AtomicU64::new(0), late: AtomicU64::new(0) };
+    let of = OneOfMany { pot, terms: Terms::new(1_000, Duration::from_nanos(LIFE), 8), words: Small::new() };
+    of.account().deposit(Lease::new(2, HOUR), T1, T1);
+    assert_eq!(of.spend(1), 1, "one is in the stripe, or in the reserve");
+    let of = Arc::new(of);
+    let (spender, depositor) = (of.clone(), of.clone());
+    let spender = thread::spawn(move || spender.spend(1));
+    let depositor = thread::spawn(move || depositor.account().deposit(Lease::new(1, HOUR), T1, T1));
+    let taken = take(&of);
+    let (spent, deposited) = (spender.join().unwrap(), depositor.join().unwrap());
+    let left = of.account().held(T1);
+    assert!(taken + spent + left <= 1 + deposited, "no unit is both given back and spent");
+    assert_eq!(taken + spent + left, 2, "and none is lost");
+}
+
+#[test]
+fn units_are_given_back_or_spent() {
+    model(|| {
+        giving_back(|of| {
+            let mut taken = 0;
+            of.account().take_all(T1, |units, _| taken += units);
+            taken
+        });
+    });
+}
+
+#[test]
+#[should_panic(expected = "no unit is both given back and spent")]
+fn control_taking_out_by_a_plain_store_gives_back_what_is_spent() {
+    // It is found by two.
+    crate::base::sync::explore(2, || {
+        giving_back(|of| {
+            let places = of.words.stripes().chain(of.words.reserve().slots(T1));
+            let take = |place: &AtomicU64| {
+                let units = of.terms.layout.held(place.load(Ordering::SeqCst), T1);
+                place.store(0, Ordering::SeqCst);
+                units
+            };
+            places.map(take).sum()
+        });
+    });
+}
+
+/// The limit of what a denial has seen: two units, of which one call carries both for a moment, are not both
+/// had at once.
+#[test]
+#[should_panic(expected = "two of two units are there for two")]
+fn what_another_call_carries_is_not_seen() {
+    model(|| {
+        let leases = of_pot(2, 2);
+        leases.fill(0, T1, 3, 0);
+        let (_, a, b) = both(leases, |l| l.check(0, T1, 1), |l| l.check(1, T1, 1));
+        assert_eq!(a + b, 2, "two of two units are there for two");
+    });
+}

@@ -1,0 +1,156 @@
+//! Waiting for one's turn.
+
+use std::hash::Hash;
+
+use crate::algorithm::Algorithm;
+use crate::base::clock::Clock;
+use crate::limiter::RateLimiter;
+#[cfg(feature = "tokio")]
+use crate::limiter::wait::UntilReady;
+use crate::limiter::wait::Wait;
+use crate::store::{Adjustable, Direct, ManyKeys, Store};
+
+/// Waiting for one's turn, first come, first served for each key. See [`guide::waiting`](crate::guide::waiting).
+impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
+    /// A wait of the calling thread until one unit of `key` may go.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::new(Quota::per_second(1_000).burst(1));
+    /// for _ in 0..5 {
+    ///     limiter.wait("alice").within(Duration::from_secs(1)).block()?; // one a millisecond
+    /// }
+    /// # Ok::<(), tollgate::NotReady>(())
+    /// ```
+    pub fn wait<'a, Q>(&'a self, key: &'a Q) -> Wait<'a, S, C, Q>
+    where
+        S: Store<Q>,
+        Q: Hash + ?Sized,
+    {
+        self.wait_n(key, 1)
+    }
+
+    /// A wait of the calling thread until `cost` units of `key` may go, all at once.
+    pub fn wait_n<'a, Q>(&'a self, key: &'a Q, cost: u64) -> Wait<'a, S, C, Q>
+    where
+        S: Store<Q>,
+        Q: Hash + ?Sized,
+    {
+        Wait::new(&self.store, &self.clock, &self.lines, key, cost)
+    }
+
+    /// A task's wait until one unit of `key` may go. Feature `tokio`.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::NotReady> {
+    /// let limiter = RateLimiter::new(Quota::per_second(100).burst(1));
+    /// for _ in 0..3 {
+    ///     limiter.until_ready("alice").within(Duration::from_secs(1)).await?; // one in 10 ms
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "tokio")]
+    pub fn until_ready<'a, Q>(&'a self, key: &'a Q) -> UntilReady<'a, S, C, Q>
+    where
+        S: Store<Q>,
+        Q: Hash + ?Sized,
+    {
+        self.until_ready_n(key, 1)
+    }
+
+    /// A task's wait until `cost` units of `key` may go, all at once. Feature `tokio`.
+    #[cfg(feature = "tokio")]
+    pub fn until_ready_n<'a, Q>(&'a self, key: &'a Q, cost: u64) -> UntilReady<'a, S, C, Q>
+    where
+        S: Store<Q>,
+        Q: Hash + ?Sized,
+    {
+        UntilReady::new(&self.store, &self.clock, &self.lines, key, cost)
+    }
+}
+
+/// Waiting for one's turn, first come, first served. See [`guide::waiting`](crate::guide::waiting).
+impl<A: Algorithm, C: Clock> RateLimiter<Direct<A>, C> {
+    /// A wait of the calling thread until one unit may go.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gcra, Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::direct(Gcra::new(Quota::per_second(1_000).burst(1)));
+    /// for _ in 0..5 {
+    ///     limiter.wait().block()?; // one a millisecond
+    /// }
+    /// # Ok::<(), tollgate::NotReady>(())
+    /// ```
+    pub fn wait(&self) -> Wait<'_, Direct<A>, C> {
+        self.wait_n(1)
+    }
+
+    /// A wait of the calling thread until `cost` units may go, all at once.
+    pub fn wait_n(&self, cost: u64) -> Wait<'_, Direct<A>, C> {
+        Wait::new(&self.store, &self.clock, &self.lines, &(), cost)
+    }
+
+    /// A task's wait until one unit may go. Feature `tokio`.
+    #[cfg(feature = "tokio")]
+    pub fn until_ready(&self) -> UntilReady<'_, Direct<A>, C> {
+        self.until_ready_n(1)
+    }
+
+    /// A task's wait until `cost` units may go, all at once. Feature `tokio`.
+    #[cfg(feature = "tokio")]
+    pub fn until_ready_n(&self, cost: u64) -> UntilReady<'_, Direct<A>, C> {
+        UntilReady::new(&self.store, &self.clock, &self.lines, &(), cost)
+    }
+}
+
+/// Waiting for one's turn, first come, first served, under a quota that may change: a turn that was reserved stands, and the next in
+/// line asks under the new quota.
+impl<A: Algorithm, C: Clock> RateLimiter<Adjustable<Direct<A>>, C> {
+    /// A wait of the calling thread until one unit may go.
+    pub fn wait(&self) -> Wait<'_, Adjustable<Direct<A>>, C> {
+        self.wait_n(1)
+    }
+
+    /// A wait of the calling thread until `cost` units may go, all at once.
+    pub fn wait_n(&self, cost: u64) -> Wait<'_, Adjustable<Direct<A>>, C> {
+        Wait::new(&self.store, &self.clock, &self.lines, &(), cost)
+    }
+
+    /// A task's wait until one unit may go. Feature `tokio`.
+    #[cfg(feature = "tokio")]
+    pub fn until_ready(&self) -> UntilReady<'_, Adjustable<Direct<A>>, C> {
+        self.until_ready_n(1)
+    }
+
+    /// A task's wait until `cost` units may go, all at once. Feature `tokio`.
+    #[cfg(feature = "tokio")]
+    pub fn until_ready_n(&self, cost: u64) -> UntilReady<'_, Adjustable<Direct<A>>, C> {
+        UntilReady::new(&self.store, &self.clock, &self.lines, &(), cost)
+    }
+}
+
+/// For every store.
+impl<S, C> RateLimiter<S, C> {
+    /// How many threads and tasks are in line now, for all keys. An estimate while they come and go. Zero for limiters
+    /// that cannot be waited for, as those of leases.
+    pub fn waiting(&self) -> usize {
+        self.lines.waiters()
+    }
+
+    /// How many lines there are: one for each key that somebody is in line for.
+    #[doc(hidden)]
+    pub fn waiting_lines(&self) -> usize {
+        self.lines.len()
+    }
+}

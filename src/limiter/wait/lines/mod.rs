@@ -1,0 +1,284 @@
+//! Lines of those who wait: one for each key that anyone waits for.
+//!
+//! ```text
+//! OnceLock ─► shards ─► Mutex { key hash ─► Line { ticket ─► Waiter, … } }
+//! ```
+//!
+//! *Who is served.* The waiter with the lowest ticket is the *head* of its line. Only it asks the limiter for anything; the
+//! others hold nothing, so whoever of them gives up leaves nothing behind but a gap in the tickets.
+//!
+//! *No wake-up is lost.* Who is head changes under the shard's mutex only, when the head leaves. A waiter that is not the head
+//! finds that out, and leaves its waker, in one critical section; the head that leaves removes itself and takes the next
+//! one's waker in one as well. So either the waiter comes first, and its waker is taken and called, or it comes second, and finds
+//! that it is the head. A waiter that is woken and dropped before it looks is the head already, and passes the turn on as it
+//! leaves. Wakers are cloned, called and dropped outside the mutex, since each of these may run code of an executor's, even
+//! the destructor of another wait.
+//!
+//! *Keys by their hashes*, under the line's own secret: two keys with one hash would share a line, which is served
+//! in order, only slower. The lines' tree and the waiters' trees give their memory back as they shrink; a line goes with
+//! its last waiter.
+
+#[cfg(all(test, tollgate_loom))]
+mod models;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::hash::Hash;
+use std::sync::{OnceLock, PoisonError};
+use std::task::Waker;
+
+use crossbeam_utils::CachePadded;
+
+use crate::base::sync::{AtomicUsize, Mutex, Ordering};
+
+/// Enough that waiters for different keys seldom meet at one mutex, which is held for a look into two small trees.
+const SHARDS: usize = if cfg!(tollgate_loom) { 2 } else { 16 };
+
+/// All lines of a limiter. Two words until somebody has to wait.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    table: OnceLock<Box<Table>>,
+}
+
+#[derive(Debug)]
+struct Table {
+    hasher: ahash::RandomState,
+    // Padded: waiters for different keys write different shards.
+    shards: [CachePadded<Shard>; SHARDS],
+}
+
+#[derive(Debug)]
+struct Shard {
+    /// How many wait here. Written under the mutex, read without it by those who may not have to wait.
+    waiting: AtomicUsize,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    lines: BTreeMap<u64, Line>,
+    next_ticket: u64,
+}
+
+#[derive(Debug)]
+struct Line {
+    waiters: BTreeMap<u64, Waiter>,
+    /// The units of all waiters that are not charged yet.
+    units: u128,
+    /// When the place of the head became free: the turn of the one before, or the time at which that one gave up.
+    since_ns: u64,
+    /// When the head means to go; if it has not asked yet, `since_ns`: no earlier than that.
+    turn_ns: u64,
+    /// When the line last moved, by the clock: a turn is seen late.
+    moved_ns: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    /// `None` once it was called.
+    waker: Option<Waker>,
+    units: u64,
+    /// Whether they are charged, or about to be: then the line does not count them.
+    charged: bool,
+}
+
+/// A place in a line.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    hash: u64,
+    ticket: u64,
+}
+
+/// What is in line before a place.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Ahead {
+    /// Not charged yet.
+    pub(crate) units: u128,
+    /// No unit in line goes before this.
+    pub(crate) turn_ns: u64,
+}
+
+/// How a place stands.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// At the head of the line, which nobody held since.
+    Head { since_ns: u64 },
+    /// Behind a head that goes at `turn_ns`, or no earlier if it has not asked yet, in a line that last moved at `moved_ns`.
+    Behind { turn_ns: u64, moved_ns: u64 },
+}
+
+impl Lines {
+    pub(crate) const fn new() -> Self {
+        Self { table: OnceLock::new() }
+    }
+
+    fn table(&self) -> &Table {
+        self.table.get_or_init(|| {
+            let shard = |_| CachePadded::new(Shard { waiting: AtomicUsize::new(0), held: Mutex::default() });
+            Box::new(Table { hasher: ahash::RandomState::new(), shards: std::array::from_fn(shard) })
+        })
+    }
+
+    /// Whether anyone waits for `key`. Takes a mutex only if someone waits for a key of its shard.
+    ///
+    /// Whoever comes after a waiter joined (in the sense of happening after) is told so.
+    pub(crate) fn has<Q: Hash + ?Sized>(&self, key: &Q) -> bool {
+        let Some(table) = self.table.get() else {
+            return false;
+        };
+        let hash = table.hasher.hash_one(key);
+        let shard = table.shard(hash);
+        // Ordering: Relaxed. Nothing is read on the strength of it: zero means that nobody's joining happened before this,
+        // for which the order of this word's own changes is enough, and the rest is decided under the mutex.
+        shard.waiting.load(Ordering::Relaxed) > 0 && shard.with(|held| held.lines.contains_key(&hash))
+    }
+
+    /// A place at the end of the key's line, and what is before it; `None` if it is the head.
+    pub(crate) fn join<Q>(&self, key: &Q, units: u64, now_ns: u64, waker: Waker) -> (Place, Option<Ahead>)
+    where
+        Q: Hash + ?Sized,
+    {
+        let table = self.table();
+        let hash = table.hasher.hash_one(key);
+        let shard = table.shard(hash);
+        shard.with(|held| {
+            let ticket = held.next_ticket;
+            held.next_ticket = ticket.wrapping_add(1);
+            let line = held.lines.entry(hash).or_insert_with(|| Line {
+                waiters: BTreeMap::new(),
+                units: 0,
+                since_ns: now_ns,
+                turn_ns: now_ns,
+                moved_ns: now_ns,
+            });
+            let ahead = Ahead { units: line.units, turn_ns: line.turn_ns };
+            let before = (!line.waiters.is_empty()).then_some(ahead);
+            line.waiters.insert(ticket, Waiter { waker: Some(waker), units, charged: false });
+            line.units += u128::from(units);
+            // Ordering: Relaxed, as in `has`.
+            shard.waiting.fetch_add(1, Ordering::Relaxed);
+            (Place { hash, ticket }, before)
+        })
+    }
+
+    /// How a place stands; if not at the head, `waker` is called when it comes to be.
+    pub(crate) fn look(&self, place: Place, waker: &Waker) -> Standing {
+        let mut waker = Some(waker.clone());
+        // What is left in `waker` is dropped after the mutex.
+        self.with(place, |line| {
+            if line.is_head(place) {
+                return Standing::Head { since_ns: line.since_ns };
+            }
+            if let Some(waiter) = line.waiters.get_mut(&place.ticket) {
+                std::mem::swap(&mut waiter.waker, &mut waker);
+            }
+            Standing::Behind { turn_ns: line.turn_ns, moved_ns: line.moved_ns }
+        })
+        // A place is in a line from `join` to `leave`.
+        .unwrap_or(Standing::Head { since_ns: 0 })
+    }
+
+    /// Notes that the head is about to ask: from now on its units are looked for among the charged ones.
+    pub(crate) fn asks(&self, place: Place) {
+        self.with(place, |line| line.set_charged(place, true));
+    }
+
+    /// Notes when the head means to go, and whether it is charged for it already.
+    pub(crate) fn mean_to_go(&self, place: Place, turn_ns: u64, charged: bool) {
+        self.with(place, |line| {
+            line.turn_ns = turn_ns;
+            line.set_charged(place, charged);
+        });
+    }
+
+    /// Gives the place up at `now_ns`, and wakes the next one if it was the head's: whose place is free from `free_ns` on.
+    pub(crate) fn leave(&self, place: Place, free_ns: u64, now_ns: u64) {
+        let shard = self.table().shard(place.hash);
+        let (left, next) = shard.with(|held| {
+            let Entry::Occupied(mut entry) = held.lines.entry(place.hash) else {
+                return (None, None);
+            };
+            let line = entry.get_mut();
+            let was_head = line.is_head(place);
+            let Some(left) = line.waiters.remove(&place.ticket) else {
+                return (None, None);
+            };
+            if !left.charged {
+                line.units -= u128::from(left.units);
+            }
+            // Ordering: Relaxed, as in `has`.
+            shard.waiting.fetch_sub(1, Ordering::Relaxed);
+            if line.waiters.is_empty() {
+                entry.remove();
+                return (left.waker, None);
+            }
+            if !was_head {
+                return (left.waker, None);
+            }
+            line.since_ns = line.since_ns.max(free_ns);
+            line.turn_ns = line.since_ns;
+            line.moved_ns = line.moved_ns.max(now_ns);
+            let next = line.waiters.first_entry().and_then(|mut next| next.get_mut().waker.take());
+            (left.waker, next)
+        });
+        drop(left);
+        if let Some(next) = next {
+            next.wake();
+        }
+    }
+
+    fn with<T>(&self, place: Place, work: impl FnOnce(&mut Line) -> T) -> Option<T> {
+        self.table().shard(place.hash).with(|held| held.lines.get_mut(&place.hash).map(work))
+    }
+
+    /// 64 random bits, other ones for each place.
+    pub(crate) fn random(&self, place: Place) -> u64 {
+        self.table().hasher.hash_one((place.ticket, place.hash))
+    }
+
+    /// How many wait.
+    pub(crate) fn waiters(&self) -> usize {
+        // Ordering: Relaxed: an estimate while others come and go.
+        let waiting = |shard: &CachePadded<Shard>| shard.waiting.load(Ordering::Relaxed);
+        self.table.get().map_or(0, |table| table.shards.iter().map(waiting).sum())
+    }
+
+    /// How many lines there are.
+    pub(crate) fn len(&self) -> usize {
+        let lines = |shard: &CachePadded<Shard>| shard.with(|held| held.lines.len());
+        self.table.get().map_or(0, |table| table.shards.iter().map(lines).sum())
+    }
+}
+
+impl Table {
+    fn shard(&self, hash: u64) -> &Shard {
+        // The top bits: trees order by all of them, but no two shards compare hashes.
+        let index = usize::from((hash >> 48) as u16) % SHARDS;
+        &self.shards[index]
+    }
+}
+
+impl Shard {
+    fn with<T>(&self, work: impl FnOnce(&mut Held) -> T) -> T {
+        // Nothing panics under the mutex but an allocation that fails, before anything was changed.
+        work(&mut self.held.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Line {
+    fn is_head(&self, place: Place) -> bool {
+        self.waiters.first_key_value().is_some_and(|(&first, _)| first == place.ticket)
+    }
+
+    fn set_charged(&mut self, place: Place, charged: bool) {
+        let Some(waiter) = self.waiters.get_mut(&place.ticket) else {
+            return;
+        };
+        let units = u128::from(waiter.units);
+        match (std::mem::replace(&mut waiter.charged, charged), charged) {
+            (false, true) => self.units -= units,
+            (true, false) => self.units += units,
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Eight who wait in one line, by shuttle: see `sync::sample`.
+
+use super::*;
+use crate::base::sync::sample;
+
+const SCHEDULES: usize = 800;
+
+/// The line, who is at its head, and the tickets of those who have left.
+struct Shared {
+    lines: Lines,
+    inside: AtomicUsize,
+    left: AtomicUsize,
+}
+
+impl Shared {
+    fn leave(&self, place: Place) {
+        self.lines.leave(place, 5, 5);
+        self.left.fetch_or(1 << place.ticket, Ordering::SeqCst);
+    }
+
+    /// Waits for the call, or else sees that all before have left.
+    fn is_called(&self, place: Place, calls: &Calls) {
+        let before = (1 << place.ticket) - 1;
+        loop {
+            let left = self.left.load(Ordering::SeqCst);
+            if called(calls) {
+                return;
+            }
+            assert!(left & before != before, "who was told to be behind is called when it is not any more");
+            thread::yield_now();
+        }
+    }
+}
+
+/// All join; two give up at once, and six wait for their turns.
+fn eight(look: fn(&Lines, Place, &Waker) -> Standing) {
+    let shared = Shared { lines: Lines::new(), inside: AtomicUsize::new(0), left: AtomicUsize::new(0) };
+    let shared = Arc::new(shared);
+    let threads: [_; 8] = std::array::from_fn(|number| {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || {
+            let (waker, calls) = waker();
+            let (place, before) = shared.lines.join("key", 1, 0, Waker::noop().clone());
+            if number % 4 == 3 {
+                return shared.leave(place);
+            }
+            if before.is_some()
+                && let Standing::Behind { .. } = look(&shared.lines, place, &waker)
+            {
+                shared.is_called(place, &calls);
+            }
+            assert!(is_head(&shared.lines, place), "who is called is the head");
+            assert_eq!(shared.inside.fetch_add(1, Ordering::SeqCst), 0, "there is one head");
+            shared.inside.fetch_sub(1, Ordering::SeqCst);
+            shared.leave(place);
+        })
+    });
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let lines = &shared.lines;
+    assert_eq!((lines.len(), lines.waiters()), (0, 0), "a line goes with its last waiter");
+}
+
+#[test]
+fn models_of_eight_in_a_line_each_is_called_and_one_is_head() {
+    sample(SCHEDULES, || eight(Lines::look));
+}
+
+#[test]
+#[should_panic(expected = "is called when it is not any more")]
+fn models_control_of_eight_to_leave_a_waker_without_a_look_loses_calls() {
+    fn look(lines: &Lines, place: Place, waker: &Waker) -> Standing {
+        let standing = lines.look(place, Waker::noop());
+        lines.look(place, waker);
+        standing
+    }
+    sample(SCHEDULES, || eight(look));
+}

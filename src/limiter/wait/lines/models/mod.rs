@@ -1,0 +1,103 @@
+//! Models of lines: whoever comes to the head of a line finds out.
+
+use super::{Lines, Place, Standing};
+use crate::base::sync::Arc;
+use crate::base::sync::thread;
+use crate::base::sync::{AtomicUsize, Ordering, explore};
+use std::task::{Wake, Waker};
+
+#[cfg(tollgate_shuttle)]
+mod many;
+
+#[derive(Default)]
+struct Calls(AtomicUsize);
+
+impl Wake for Calls {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A waker, and how often it was called.
+fn waker() -> (Waker, std::sync::Arc<Calls>) {
+    let calls = std::sync::Arc::new(Calls::default());
+    (Waker::from(std::sync::Arc::clone(&calls)), calls)
+}
+
+fn called(calls: &Calls) -> bool {
+    calls.0.load(Ordering::Relaxed) > 0
+}
+
+fn is_head(lines: &Lines, place: Place) -> bool {
+    matches!(lines.look(place, Waker::noop()), Standing::Head { .. })
+}
+
+#[test]
+fn models_who_joins_as_the_head_leaves_is_head_or_called() {
+    explore(3, || {
+        let lines = Arc::new(Lines::new());
+        let (head, before) = lines.join("key", 1, 0, Waker::noop().clone());
+        assert!(before.is_none());
+        let leaver = thread::spawn({
+            let lines = Arc::clone(&lines);
+            move || lines.leave(head, 5, 5)
+        });
+        let (waker, calls) = waker();
+        let (place, _) = lines.join("key", 1, 0, Waker::noop().clone());
+        let standing = lines.look(place, &waker);
+        leaver.join().unwrap();
+        assert!(is_head(&lines, place), "the only one left is the head");
+        assert!(
+            matches!(standing, Standing::Head { .. }) || called(&calls),
+            "who was told to be behind is called when it is not any more"
+        );
+        lines.leave(place, 6, 6);
+        assert_eq!((lines.len(), lines.waiters()), (0, 0), "a line goes with its last waiter");
+    });
+}
+
+#[test]
+fn models_of_two_that_leave_one_calls_the_third() {
+    explore(3, || {
+        let lines = Arc::new(Lines::new());
+        let [first, second] = [0, 1].map(|_| lines.join("key", 1, 0, Waker::noop().clone()).0);
+        let (waker, calls) = waker();
+        let (third, _) = lines.join("key", 1, 0, waker);
+        let leaver = thread::spawn({
+            let lines = Arc::clone(&lines);
+            move || lines.leave(first, 5, 5)
+        });
+        // Gives up, woken or not.
+        lines.leave(second, 4, 4);
+        leaver.join().unwrap();
+        assert!(is_head(&lines, third), "the only one left is the head");
+        assert!(called(&calls), "whoever leaves last before it calls it");
+        lines.leave(third, 6, 6);
+        assert_eq!((lines.len(), lines.waiters()), (0, 0), "a line goes with its last waiter");
+    });
+}
+
+#[test]
+#[should_panic(expected = "is called when it is not any more")]
+fn models_control_to_leave_a_waker_without_a_look_loses_calls() {
+    explore(3, || {
+        let lines = Arc::new(Lines::new());
+        let (head, _) = lines.join("key", 1, 0, Waker::noop().clone());
+        let leaver = thread::spawn({
+            let lines = Arc::clone(&lines);
+            move || lines.leave(head, 5, 5)
+        });
+        let (waker, calls) = waker();
+        let (place, _) = lines.join("key", 1, 0, Waker::noop().clone());
+        // Looks first, and leaves its waker in another critical section.
+        let standing = lines.look(place, Waker::noop());
+        if let Standing::Behind { .. } = standing {
+            lines.look(place, &waker);
+        }
+        leaver.join().unwrap();
+        assert!(
+            matches!(standing, Standing::Head { .. }) || called(&calls),
+            "who was told to be behind is called when it is not any more"
+        );
+    });
+}

@@ -1,0 +1,72 @@
+//! Why a wait was in vain.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use crate::base::decision::Decision;
+
+/// A wait that did not end in an admission. Nothing was charged.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Quota, RateLimiter};
+///
+/// let limiter = RateLimiter::new(Quota::per_hour(10).burst(1));
+/// limiter.wait("alice").block()?;
+/// let error = limiter.wait("alice").within(Duration::from_secs(1)).block().unwrap_err();
+/// assert!(error.is_too_late()); // at once: the next turn is in six minutes
+/// assert!(error.retry_after() > Some(Duration::from_secs(359)));
+/// let error = limiter.wait_n("alice", 2).block().unwrap_err();
+/// assert!(error.is_never());
+/// # Ok::<(), tollgate::NotReady>(())
+/// ```
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct NotReady {
+    decision: Decision,
+    turn_ns: u64,
+}
+
+impl NotReady {
+    /// The turn would come `turn_ns` after the decision's time.
+    pub(super) const fn new(decision: Decision, turn_ns: u64) -> Self {
+        Self { decision, turn_ns }
+    }
+
+    /// Whether the cost is more than the limiter can ever admit at once.
+    #[must_use]
+    pub const fn is_never(&self) -> bool {
+        self.decision.is_never()
+    }
+
+    /// Whether the turn would have come after the deadline.
+    #[must_use]
+    pub const fn is_too_late(&self) -> bool {
+        !self.is_never()
+    }
+
+    /// How things stood when it was refused. Not a denial, if there was room but others were waiting for it.
+    pub const fn decision(&self) -> Decision {
+        self.decision
+    }
+
+    /// How long after [`NotReady::decision`]'s time the turn would have come, as things stood then, or later (what the algorithm
+    /// does not say of the others in line is not in it); `None` if never.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        (!self.is_never()).then_some(Duration::from_nanos(self.turn_ns))
+    }
+}
+
+impl fmt::Display for NotReady {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (cost, limit) = (self.decision.cost(), self.decision.limit());
+        match self.retry_after() {
+            Some(turn) => write!(f, "not ready in time: {cost} units can go in {turn:?} or later"),
+            None => write!(f, "never ready: {cost} units can never go, at most {limit} at once"),
+        }
+    }
+}
+
+impl Error for NotReady {}

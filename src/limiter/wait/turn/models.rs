@@ -1,0 +1,39 @@
+//! A model of a head that asks while another joins its line: what it asks for is counted once.
+
+use super::{Lines, Next, Turn};
+use crate::base::check_time::CheckTime;
+use crate::base::clock::{ManualClock, Timestamp};
+use crate::base::sync::explore;
+use crate::base::sync::thread;
+use crate::store::{Direct, Operation, Store};
+use crate::{Gcra, Quota};
+use std::task::Waker;
+use std::time::Duration;
+
+#[test]
+fn models_who_comes_while_the_head_asks_is_not_refused_for_its_units_twice() {
+    explore(3, || {
+        // Leaked, since a turn borrows and moves to a thread.
+        let clock: &ManualClock = Box::leak(Box::new(ManualClock::new(Timestamp::from_secs(9))));
+        let store: &Direct<Gcra> = Box::leak(Box::new(Direct::new(Gcra::new(Quota::per_second(1).burst(5)))));
+        let lines: &Lines = Box::leak(Box::new(Lines::new()));
+        assert!(store.act(&(), Operation::Check, CheckTime::read(clock), 5).is_allowed());
+        let (before, _) = lines.join(&(), 0, 9_000_000_000, Waker::noop().clone());
+        let mut head = Turn::new(store, clock, lines, &(), 5);
+        assert!(matches!(head.advance(Waker::noop()), Next::Sleep { until_ns: u64::MAX, .. }));
+        lines.leave(before, 9_000_000_000, 9_000_000_000);
+
+        let asking = thread::spawn(move || {
+            head.advance(Waker::noop());
+            head
+        });
+        let mut second = Turn::new(store, clock, lines, &(), 1);
+        second.within(Duration::from_secs(6));
+        let next = second.advance(Waker::noop());
+        let head = asking.join().unwrap();
+        assert!(matches!(next, Next::Sleep { .. }), "five units before it and its own take six seconds");
+        drop(second);
+        drop(head);
+        assert_eq!((lines.len(), lines.waiters()), (0, 0), "a line goes with its last waiter");
+    });
+}

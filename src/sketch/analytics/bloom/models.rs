@@ -1,0 +1,120 @@
+//! Loom models of words of bits: every interleaving of two or three threads, up to a bound on preemptions.
+//! See `store::compact::table::models` for what a control is.
+
+use crate::base::sync::Arc;
+use crate::base::sync::thread;
+
+use super::*;
+use crate::base::sync::Ordering::Release;
+
+const KEY: u64 = 7;
+
+fn model(run: impl Fn() + Sync + Send + 'static) {
+    crate::base::sync::explore(3, run);
+}
+
+type Filter = Bloom<()>;
+
+/// One word for all keys.
+fn filter() -> Arc<Filter> {
+    Arc::new(Bloom::for_memory(WORD, 8).unwrap().with_hasher(()))
+}
+
+/// Inserts each of these keys in a thread of its own; whether each was told that it was there.
+fn beside<const N: usize>(
+    filter: &Arc<Filter>,
+    insert: fn(&Filter, u64) -> bool,
+    keys: [u64; N],
+) -> [bool; N] {
+    let threads = keys.map(|key| {
+        let filter = filter.clone();
+        thread::spawn(move || insert(&filter, key))
+    });
+    threads.map(|thread| thread.join().unwrap())
+}
+
+fn insert(filter: &Filter, key: u64) -> bool {
+    filter.insert_hash(key)
+}
+
+/// A key that has some of [`KEY`]'s bits, and some of its own.
+fn neighbour(filter: &Filter) -> u64 {
+    let (_, own) = filter.place(KEY);
+    let meets = |key: &u64| {
+        let (_, other) = filter.place(*key);
+        own & other != 0 && other & !own != 0 && own & !other != 0
+    };
+    (KEY + 1..).find(meets).unwrap()
+}
+
+fn one_is_first(told: [bool; 2]) {
+    assert_eq!(told.iter().filter(|&&was_there| !was_there).count(), 1, "exactly one is told that it is new");
+}
+
+#[test]
+fn of_two_inserters_of_a_key_one_is_first() {
+    model(|| {
+        let filter = filter();
+        one_is_first(beside(&filter, insert, [KEY, KEY]));
+        assert!(filter.contains_hash(KEY), "it is there");
+    });
+}
+
+#[test]
+fn a_third_key_in_the_word_changes_nothing() {
+    model(|| {
+        let filter = filter();
+        let neighbour = neighbour(&filter);
+        let [one, other, next_door] = beside(&filter, insert, [KEY, KEY, neighbour]);
+        one_is_first([one, other]);
+        assert!(!next_door, "the neighbour has a bit that nobody else sets");
+        assert!(filter.contains_hash(KEY) && filter.contains_hash(neighbour), "no bit is lost");
+    });
+}
+
+#[test]
+fn what_is_inserted_after_a_clear_is_there() {
+    model(|| {
+        let filter = filter();
+        filter.insert_hash(KEY);
+        let other = neighbour(&filter);
+        let beside = {
+            let filter = filter.clone();
+            thread::spawn(move || filter.insert_hash(other))
+        };
+        filter.clear();
+        filter.insert_hash(KEY);
+        beside.join().unwrap();
+        assert!(filter.contains_hash(KEY), "what is inserted after a clear is there");
+    });
+}
+
+/// The control: answers by what it loaded.
+#[test]
+#[should_panic(expected = "exactly one is told that it is new")]
+fn control_answering_by_the_load_has_two_first() {
+    fn by_the_load(filter: &Filter, key: u64) -> bool {
+        let there = filter.contains_hash(key);
+        filter.insert_hash(key);
+        there
+    }
+    model(|| one_is_first(beside(&filter(), by_the_load, [KEY, KEY])));
+}
+
+/// The control: writes back what it loaded.
+#[test]
+#[should_panic(expected = "no bit is lost")]
+fn control_storing_loses_bits() {
+    fn storing(filter: &Filter, key: u64) -> bool {
+        let (word, bits) = filter.place(key);
+        let seen = word.load(Acquire);
+        word.store(seen | bits, Release);
+        seen & bits == bits
+    }
+    model(|| {
+        let filter = filter();
+        let neighbour = neighbour(&filter);
+        beside(&filter, storing, [KEY, neighbour]);
+        assert!(filter.contains_hash(KEY) && filter.contains_hash(neighbour), "no bit is lost");
+    });
+}

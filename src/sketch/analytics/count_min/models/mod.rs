@@ -1,0 +1,191 @@
+//! Loom models of counters: every interleaving of two or three threads, up to a bound on preemptions. See
+//! `store::compact::table::models` for what a control is.
+
+use crate::base::sync::Arc;
+use crate::base::sync::thread;
+
+use super::*;
+use crate::base::sync::AtomicU16;
+use crate::base::sync::Ordering::Release;
+
+#[cfg(tollgate_shuttle)]
+mod many;
+
+const DEPTH: usize = 2;
+const KEY: u64 = 7;
+
+fn model(run: impl Fn() + Sync + Send + 'static) {
+    crate::base::sync::explore(3, run);
+}
+
+type Counts = CountMin<()>;
+
+fn counts(width: usize) -> Arc<Counts> {
+    Arc::new(CountMin::try_new(width, DEPTH).unwrap().with_hasher(()))
+}
+
+/// Counts 1 for each of these keys, each in a thread of its own; what each was told.
+fn beside<const N: usize>(counts: &Arc<Counts>, add: fn(&Counts, u64) -> u64, keys: [u64; N]) -> [u64; N] {
+    let threads = keys.map(|key| {
+        let counts = counts.clone();
+        thread::spawn(move || add(&counts, key))
+    });
+    threads.map(|thread| thread.join().unwrap())
+}
+
+fn add(counts: &Counts, key: u64) -> u64 {
+    counts.add_hash(key, 1)
+}
+
+/// A key that shares the counter of [`KEY`] in this row, and no other.
+fn neighbour(counts: &Counts, shared: usize) -> u64 {
+    let own = counts.places::<DEPTH>(KEY);
+    let meets = |key: &u64| {
+        let other = counts.places::<DEPTH>(*key);
+        (0..DEPTH).all(|row| (own[row] == other[row]) == (row == shared))
+    };
+    (KEY + 1..).find(meets).unwrap()
+}
+
+fn no_count_is_lost(told: [u64; 2], estimate: u64) {
+    let [one, other] = told;
+    assert!(one != other && one.max(other) >= 2, "the later of two counts holds the earlier: {told:?}");
+    assert!(estimate >= one.max(other), "no count is lost: {told:?}, {estimate}");
+}
+
+#[test]
+fn two_counts_of_a_key_are_two() {
+    model(|| {
+        let counts = counts(1);
+        let told = beside(&counts, add, [KEY, KEY]);
+        no_count_is_lost(told, counts.estimate_hash(KEY));
+        assert_eq!(counts.estimate_hash(KEY), 2, "nobody else counted there");
+    });
+}
+
+#[test]
+fn two_counts_from_different_rows_are_two() {
+    model(|| {
+        let counts = counts(2);
+        // One of the key's counters holds another key's count, so that a count may commit in either.
+        counts.add_hash(neighbour(&counts, 0), 1);
+        let told = beside(&counts, add, [KEY, KEY]);
+        no_count_is_lost(told, counts.estimate_hash(KEY));
+    });
+}
+
+#[test]
+fn counts_of_different_sizes_are_all_there() {
+    model(|| {
+        let counts = counts(1);
+        let three = {
+            let counts = counts.clone();
+            thread::spawn(move || counts.add_hash(KEY, 3))
+        };
+        let (one, three) = (counts.add_hash(KEY, 1), three.join().unwrap());
+        assert!(one.max(three) >= 4, "the later of two counts holds the earlier: {one}, {three}");
+        assert!(counts.estimate_hash(KEY) >= 4, "no count is lost");
+    });
+}
+
+fn a_neighbour_counts_beside(row: usize) {
+    model(move || {
+        let counts = counts(2);
+        let neighbour = neighbour(&counts, row);
+        let [one, other, next_door] = beside(&counts, add, [KEY, KEY, neighbour]);
+        no_count_is_lost([one, other], counts.estimate_hash(KEY));
+        assert!(next_door >= 1 && counts.estimate_hash(neighbour) >= 1, "no count of the neighbour is lost");
+    });
+}
+
+#[test]
+fn a_third_key_in_the_first_row_loses_nothing() {
+    a_neighbour_counts_beside(0);
+}
+
+#[test]
+fn a_third_key_in_the_second_row_loses_nothing() {
+    a_neighbour_counts_beside(1);
+}
+
+#[test]
+fn an_estimate_holds_what_was_counted_before() {
+    model(|| {
+        let counts = counts(1);
+        let counted = Arc::new(AtomicU16::new(0));
+        let counter = {
+            let (counts, counted) = (counts.clone(), counted.clone());
+            thread::spawn(move || {
+                counts.add_hash(KEY, 1);
+                counted.store(1, Release);
+                counts.add_hash(KEY, 1);
+            })
+        };
+        let before = counted.load(Acquire);
+        assert!(counts.estimate_hash(KEY) >= before.into(), "an estimate holds the counts before it");
+        counter.join().unwrap();
+    });
+}
+
+#[test]
+fn what_is_counted_after_a_clear_is_there() {
+    model(|| {
+        let counts = counts(1);
+        counts.add_hash(KEY, 1);
+        let beside = {
+            let counts = counts.clone();
+            thread::spawn(move || add(&counts, KEY))
+        };
+        counts.clear();
+        counts.add_hash(KEY, 1);
+        assert!(counts.add_hash(KEY, 1) >= 2, "what begins after a clear is counted in full");
+        beside.join().unwrap();
+        assert!(counts.estimate_hash(KEY) >= 2, "and stays so");
+    });
+}
+
+/// Raises every counter.
+fn raise_all(counts: &Counts, key: u64) -> u64 {
+    let next = counts.estimate_rows::<DEPTH>(key) + 1;
+    for place in counts.places::<DEPTH>(key) {
+        counts.counters[place].fetch_max(next, AcqRel);
+    }
+    next.into()
+}
+
+/// The control: raises every counter by a maximum.
+#[test]
+#[should_panic(expected = "the later of two counts holds the earlier")]
+fn control_raising_all_loses_a_count() {
+    model(|| {
+        let counts = counts(1);
+        no_count_is_lost(beside(&counts, raise_all, [KEY, KEY]), counts.estimate_hash(KEY));
+    });
+}
+
+/// Exchanges a least counter, and then raises the others.
+fn commit_first(counts: &Counts, key: u64) -> u64 {
+    let places = counts.places::<DEPTH>(key);
+    loop {
+        let seen = counts.read(places);
+        let count = least(&seen);
+        let row = rows_where(&seen, |other| other == count).trailing_zeros() as usize;
+        let counter = &counts.counters[places[row]];
+        if counter.compare_exchange(count, count + 1, AcqRel, Acquire).is_ok() {
+            for place in places {
+                counts.raise(place, 0, count + 1);
+            }
+            return u64::from(count) + 1;
+        }
+    }
+}
+
+/// The control: exchanges the least counter first and then raises the others.
+#[test]
+#[should_panic(expected = "the later of two counts holds the earlier")]
+fn control_committing_first_loses_a_count() {
+    model(|| {
+        let counts = counts(1);
+        no_count_is_lost(beside(&counts, commit_first, [KEY, KEY]), counts.estimate_hash(KEY));
+    });
+}

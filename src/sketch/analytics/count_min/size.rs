@@ -1,0 +1,213 @@
+//! How large a count-min sketch is: by counters, memory, error, or the traffic that it is to limit.
+
+use std::f64::consts::E;
+
+use super::{COUNTER, CountMin, MAX_DEPTH};
+use crate::base::memory::Array;
+use crate::sketch::SketchError;
+use crate::sketch::analytics::error::{Reason, share};
+
+impl CountMin {
+    /// `depth` rows (1 to 8) of `width` counters each (any number).
+    ///
+    /// Four bytes a counter, which are taken from the system as they are first written.
+    ///
+    /// # Errors
+    /// If the width is 0, the depth is not 1 to 8, or there is no memory for so many counters.
+    pub fn try_new(width: usize, depth: usize) -> Result<Self, SketchError> {
+        if width == 0 {
+            return Err(Reason::ZeroWidth.into());
+        }
+        let depth = checked_depth(depth)?;
+        let bytes = width as u128 * depth as u128 * COUNTER as u128;
+        let counters = width.checked_mul(depth).and_then(Array::zeroed);
+        let counters = counters.ok_or(Reason::Memory { bytes })?;
+        Ok(Self { counters, width, depth, hasher: ahash::RandomState::new() })
+    }
+
+    /// A sketch whose estimate of a key is too high by more than `epsilon` of all that was counted, with
+    /// probability `delta` at most: `⌈e / epsilon⌉` counters in each of `⌈ln(1 / delta)⌉` rows.
+    ///
+    /// That holds for plain count-min too, and any traffic; with conservative update the error is mostly
+    /// several times less.
+    ///
+    /// # Errors
+    /// If either is not above 0 and below 1 (or not a number), if `delta` is below e⁻⁸ = 0.000335, which
+    /// would take more than eight rows, or if there is no memory for so many counters.
+    pub fn for_error(epsilon: f64, delta: f64) -> Result<Self, SketchError> {
+        let epsilon = share("epsilon", epsilon)?;
+        let delta = share("delta", delta)?;
+        let depth = rows(delta);
+        if depth > MAX_DEPTH {
+            // As many as make eight rows fail so rarely, by Markov's inequality in each.
+            let width = (widening(delta) / epsilon).ceil();
+            return Err(Reason::Delta { got: delta, width }.into());
+        }
+        Self::try_new(whole(E / epsilon), depth)
+    }
+
+    /// As many counters as fit into `bytes`, in `depth` rows (1 to 8).
+    ///
+    /// # Errors
+    /// If the depth is not 1 to 8, if `bytes` is less than 4 a row, or if there is no memory for so many.
+    pub fn for_memory(bytes: usize, depth: usize) -> Result<Self, SketchError> {
+        let depth = checked_depth(depth)?;
+        let width = bytes / COUNTER / depth;
+        if width == 0 {
+            return Err(Reason::TooFewBytes { got: bytes, least: depth * COUNTER }.into());
+        }
+        Self::try_new(width, depth)
+    }
+
+    /// The width and the depth for limiting by estimates: where all keys together count `units` in a window,
+    /// and each is refused above `limit`, a key at half its limit is refused wrongly with probability
+    /// `wrong_denials` at most.
+    ///
+    /// Such a key is refused if in each row the others put more than what is left of the limit into its
+    /// counter. With `ρ` the used share of the limit, here ½, they put `units / width` there on average, and
+    /// so more than `(1 − ρ) × limit` with probability `units / (width × (1 − ρ) × limit)` at most (Markov's
+    /// inequality). With
+    ///
+    /// ```text
+    /// width = e × units / ((1 − ρ) × limit)        depth = ⌈ln(1 / wrong_denials)⌉
+    /// ```
+    /// that is 1/e in a row, and `wrong_denials` in all of them. Where that is more than eight rows it is
+    /// eight, and the width is `wrong_denials^(-1/8)` in place of e times as much.
+    ///
+    /// # Errors
+    /// If the limit is 0, or `wrong_denials` is not above 0 and below 1.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::sketch::CountMin;
+    ///
+    /// // 10 M requests a minute, 1,000 for each client.
+    /// let (width, depth) = CountMin::size_for_limit(10_000_000, 1_000, 0.01)?;
+    /// assert_eq!((width, depth), (54_366, 5));
+    /// let counts = CountMin::try_new(width, depth)?;
+    /// assert_eq!(counts.state_bytes(), 4 * 54_366 * 5);
+    /// # Ok::<(), tollgate::sketch::SketchError>(())
+    /// ```
+    #[expect(clippy::cast_precision_loss, reason = "a bound, rounded in the sixteenth digit")]
+    pub fn size_for_limit(units: u64, limit: u64, wrong_denials: f64) -> Result<(usize, usize), SketchError> {
+        if limit == 0 {
+            return Err(Reason::ZeroLimit.into());
+        }
+        let wrong_denials = share("the share of wrong denials", wrong_denials)?;
+        let depth = rows(wrong_denials);
+        let factor = if depth > MAX_DEPTH { widening(wrong_denials) } else { E };
+        Ok((whole(factor * units as f64 * 2.0 / limit as f64), depth.min(MAX_DEPTH)))
+    }
+}
+
+fn checked_depth(depth: usize) -> Result<usize, SketchError> {
+    if (1..=MAX_DEPTH).contains(&depth) { Ok(depth) } else { Err(Reason::Depth { got: depth }.into()) }
+}
+
+/// The rows of which each may fail once in e times, for all to fail so rarely.
+fn rows(failures: f64) -> usize {
+    whole((1.0 / failures).ln())
+}
+
+/// By how much wider than its mean error allows a row must be, for eight rows to fail so rarely.
+fn widening(failures: f64) -> f64 {
+    failures.powf(-1.0 / MAX_DEPTH as f64)
+}
+
+/// Rounds up to a number that is at least 1.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "saturates; what is so large is refused"
+)]
+fn whole(number: f64) -> usize {
+    (number.ceil() as usize).max(1)
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    /// What is refused, and what the refusal says.
+    fn refused<T>(result: Result<T, SketchError>) -> String {
+        result.err().expect("it is refused").to_string()
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_advice() {
+        assert!(refused(CountMin::try_new(0, 4)).contains("at least 1 counter"));
+        for depth in [0, 9, usize::MAX] {
+            assert!(refused(CountMin::try_new(1, depth)).contains("1 to 8 rows"));
+            assert!(refused(CountMin::for_memory(1 << 10, depth)).contains("1 to 8 rows"));
+        }
+        for width in [usize::MAX, usize::MAX / 4, usize::MAX / 8, isize::MAX as usize / 4] {
+            for depth in [1, 3, 8] {
+                assert!(refused(CountMin::try_new(width, depth)).contains("no memory"), "{width}");
+            }
+        }
+        assert!(refused(CountMin::for_memory(usize::MAX, 4)).contains("no memory"));
+        assert!(refused(CountMin::for_memory(15, 4)).contains("at least 16"));
+        assert_eq!(CountMin::for_memory(16, 4).unwrap().width(), 1);
+        for nonsense in [f64::NAN, 0.0, -0.0, -1.0, 1.0, 2.0, f64::INFINITY, f64::NEG_INFINITY] {
+            assert!(refused(CountMin::for_error(nonsense, 0.01)).contains("epsilon"), "{nonsense}");
+            assert!(refused(CountMin::for_error(0.01, nonsense)).contains("delta"), "{nonsense}");
+            assert!(
+                refused(CountMin::size_for_limit(1, 1, nonsense)).contains("wrong denials"),
+                "{nonsense}"
+            );
+        }
+        assert!(refused(CountMin::size_for_limit(1, 0, 0.5)).contains("limit is 0"));
+        assert!(refused(CountMin::for_error(f64::MIN_POSITIVE, 0.5)).contains("no memory"));
+    }
+
+    #[test]
+    fn errors_give_their_widths_and_depths() {
+        for (epsilon, delta, width, depth) in [
+            (0.01, 0.01, 272, 5),
+            (0.001, 0.5, 2_719, 1),
+            (0.999_999, 0.000_336, 3, 8),
+            (0.5, 0.999_999, 6, 1),
+        ] {
+            let counts = CountMin::for_error(epsilon, delta).unwrap();
+            assert_eq!((counts.width(), counts.depth()), (width, depth), "{epsilon} {delta}");
+            assert_eq!(counts.state_bytes(), width * depth * 4);
+        }
+    }
+
+    /// The width that the refusal names keeps the promise: (1 / (width × epsilon))^8 is delta.
+    #[test]
+    fn rarer_failures_than_eight_rows_allow_are_refused_with_a_width_that_does() {
+        let error = refused(CountMin::for_error(0.01, 1e-6));
+        assert!(error.contains("8 rows of 563 counters"), "{error}");
+        assert!((1.0_f64 / (563.0 * 0.01)).powi(8) < 1e-6);
+        assert!((1.0_f64 / (562.0 * 0.01)).powi(8) > 1e-6);
+    }
+
+    #[test]
+    fn limits_give_widths_that_keep_markovs_bound() {
+        for units in [0, 1, 1_000, 10_000_000, u64::MAX] {
+            for limit in [1, 2, 1_000, u64::MAX] {
+                for share in [0.9, 0.1, 1e-3, 1e-5, 1e-12, f64::MIN_POSITIVE] {
+                    let (width, depth) = CountMin::size_for_limit(units, limit, share).unwrap();
+                    assert!(width >= 1 && (1..=MAX_DEPTH).contains(&depth));
+                    let row = units as f64 / (width as f64 * 0.5 * limit as f64);
+                    let all = row.powi(i32::try_from(depth).unwrap());
+                    assert!(
+                        all <= share * 1.000_001 || width == usize::MAX,
+                        "{units} {limit} {share}: {all}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn memory_is_not_exceeded() {
+        for bytes in [4, 31, 32, 33, 1_000, 1 << 20] {
+            for depth in [1, 8].into_iter().filter(|depth| depth * 4 <= bytes) {
+                let counts = CountMin::for_memory(bytes, depth).unwrap();
+                assert!(counts.state_bytes() <= bytes && counts.state_bytes() + 4 * depth > bytes);
+            }
+        }
+    }
+}

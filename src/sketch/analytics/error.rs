@@ -1,0 +1,113 @@
+//! Why a sketch was refused.
+
+use std::error::Error;
+use std::fmt;
+
+/// A sketch that cannot be: what was asked for, and what would be right.
+///
+/// # Examples
+/// ```
+/// use tollgate::sketch::CountMin;
+///
+/// let error = CountMin::try_new(1_000, 0).unwrap_err();
+/// assert_eq!(error.to_string(), "invalid sketch: the depth is 0, but must be 1 to 8 rows; 4 suit most uses");
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct SketchError {
+    reason: Reason,
+}
+
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub(in crate::sketch) enum Reason {
+    ZeroWidth,
+    Depth {
+        got: usize,
+    },
+    ZeroLimit,
+    ZeroItems,
+    ZeroWindow,
+    ZeroLargest,
+    /// A count that does not fit beside the tag of a window so short.
+    Largest {
+        got: u64,
+        max: u64,
+    },
+    /// Neither nothing nor all.
+    Share {
+        what: &'static str,
+        got: f64,
+    },
+    /// A failure so rare that it takes more than eight rows, or eight of this width.
+    Delta {
+        got: f64,
+        width: f64,
+    },
+    /// A false-positive share that would take more than a word for each key.
+    FalsePositives {
+        got: f64,
+        least: f64,
+    },
+    /// Less memory than the least.
+    TooFewBytes {
+        got: usize,
+        least: usize,
+    },
+    /// More memory than there is.
+    Memory {
+        bytes: u128,
+    },
+}
+
+impl From<Reason> for SketchError {
+    fn from(reason: Reason) -> Self {
+        Self { reason }
+    }
+}
+
+impl fmt::Display for SketchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "invalid sketch: ")?;
+        match self.reason {
+            Reason::ZeroWidth => write!(f, "the width is 0, but must be at least 1 counter a row"),
+            Reason::Depth { got } => {
+                write!(f, "the depth is {got}, but must be 1 to 8 rows; 4 suit most uses")
+            }
+            Reason::ZeroLimit => write!(f, "the limit is 0, but must be at least 1"),
+            Reason::ZeroItems => write!(f, "the number of items is 0, but must be at least 1"),
+            Reason::ZeroWindow => {
+                write!(f, "the window is 0, but must be at least 1 ns; a second suits most uses")
+            }
+            Reason::ZeroLargest => write!(f, "the largest count is 0, but must be at least 1"),
+            Reason::Largest { got, max } => write!(
+                f,
+                "the largest count is {got}, but with this window can be at most {max}; count in larger \
+                 units, such as KiB for bytes"
+            ),
+            Reason::Share { what, got } => {
+                write!(f, "{what} is {got}, but must be above 0 and below 1, as in 0.01")
+            }
+            Reason::Delta { got, width } => write!(
+                f,
+                "delta is {got}, for which 8 rows of this epsilon are too few; use 0.00034 or more, or 8 rows of \
+                 {width:.0} counters, which come to the same"
+            ),
+            Reason::FalsePositives { got, least } => write!(
+                f,
+                "the share of false positives is {got}, but can be no less than {least:.7}, at 64 bits a key; keep the \
+                 hashes themselves for less"
+            ),
+            Reason::TooFewBytes { got, least } => {
+                write!(f, "there are {got} bytes for it, but it needs at least {least}")
+            }
+            Reason::Memory { bytes } => write!(f, "there is no memory for a sketch of {bytes} bytes"),
+        }
+    }
+}
+
+impl Error for SketchError {}
+
+/// A share that is neither nothing nor all.
+pub(in crate::sketch) fn share(what: &'static str, share: f64) -> Result<f64, SketchError> {
+    // No comparison holds for what is not a number.
+    if share > 0.0 && share < 1.0 { Ok(share) } else { Err(Reason::Share { what, got: share }.into()) }
+}

@@ -1,0 +1,123 @@
+//! Loom models of who is in flight: every interleaving of two or three threads, up to a bound on preemptions.
+//! See `store::compact::table::models` for what a control is.
+
+use crate::base::sync::Arc;
+use crate::base::sync::thread;
+
+use super::*;
+use crate::base::sync::explore as model;
+
+const X: u64 = 7;
+
+/// A line in each half: all keys share all counters.
+fn rows() -> Arc<Rows> {
+    Arc::new(Rows::new(Rows::LEAST_BYTES).unwrap())
+}
+
+type Try = fn(&Rows, &Place) -> bool;
+
+/// Whether it is let in, with a limit of one.
+fn ours(rows: &Rows, place: &Place) -> bool {
+    rows.try_enter(place, 1, 1).is_ok()
+}
+
+fn admitted<const N: usize>(rows: &Arc<Rows>, try_enter: Try) -> usize {
+    let others = [(); N].map(|()| {
+        let rows = rows.clone();
+        thread::spawn(move || try_enter(&rows, &rows.place(X)))
+    });
+    let own = usize::from(try_enter(rows, &rows.place(X)));
+    own + others.map(|thread| usize::from(thread.join().unwrap())).into_iter().sum::<usize>()
+}
+
+#[test]
+fn two_that_try_for_one_place_are_never_both_let_in() {
+    model(3, || {
+        let rows = rows();
+        let admitted = admitted::<1>(&rows, ours);
+        assert!(admitted <= 1, "one place, {admitted} let in");
+        assert_eq!(rows.read(&rows.place(X)), admitted as u64, "who is turned away leaves nothing behind");
+    });
+}
+
+/// Those who are above the limit do not leave again, of which there is too much to explore else.
+#[test]
+fn three_that_try_for_two_places_are_never_all_let_in() {
+    fn stay(rows: &Rows, place: &Place) -> bool {
+        rows.enter(place, 1) <= 2
+    }
+    model(2, || {
+        let admitted = admitted::<2>(&rows(), stay);
+        assert!(admitted <= 2, "two places, {admitted} let in");
+    });
+}
+
+#[test]
+fn a_place_that_is_given_back_can_be_taken() {
+    model(3, || {
+        let rows = rows();
+        let place = rows.place(X);
+        assert_eq!(rows.enter(&place, 1), 1);
+        let leaving = {
+            let rows = rows.clone();
+            thread::spawn(move || rows.take_away(&rows.place(X), 1))
+        };
+        let admitted = u64::from(ours(&rows, &place));
+        leaving.join().unwrap();
+        assert_eq!(rows.read(&place), admitted, "what was taken is given back");
+        assert!(ours(&rows, &place) != (admitted == 1), "one place, one let in");
+    });
+}
+
+#[test]
+fn a_count_is_never_below_those_who_are_in() {
+    model(3, || {
+        let rows = rows();
+        let place = rows.place(X);
+        rows.enter(&place, 1);
+        let passing = {
+            let rows = rows.clone();
+            thread::spawn(move || {
+                let place = rows.place(X);
+                let count = rows.enter(&place, 2);
+                rows.take_away(&place, 2);
+                count
+            })
+        };
+        let seen = rows.read(&place);
+        let count = passing.join().unwrap();
+        assert!((1..=3).contains(&seen), "between those who stay and all: {seen}");
+        assert_eq!(count, 3, "who enters counts itself and all others");
+        assert_eq!(rows.read(&place), 1, "and nothing stays of it");
+    });
+}
+
+/// The control: judges by what the additions return.
+#[test]
+#[should_panic(expected = "one place, 2 let in")]
+fn control_judging_by_the_additions_lets_two_in() {
+    fn by_additions(rows: &Rows, place: &Place) -> bool {
+        let before = place.0.map(|index| rows.counters[index].fetch_add(1, AcqRel));
+        before.into_iter().min() == Some(0)
+    }
+    model(3, || {
+        let admitted = admitted::<1>(&rows(), by_additions);
+        assert!(admitted <= 1, "one place, {admitted} let in");
+    });
+}
+
+/// The control: relaxed additions, after which each may miss the other's.
+#[test]
+#[should_panic(expected = "one place, 2 let in")]
+fn control_relaxed_additions_let_two_in() {
+    fn relaxed(rows: &Rows, place: &Place) -> bool {
+        for &index in &place.0 {
+            rows.counters[index].fetch_add(1, Relaxed);
+        }
+        rows.read(place) <= 1
+    }
+    model(3, || {
+        let admitted = admitted::<1>(&rows(), relaxed);
+        assert!(admitted <= 1, "one place, {admitted} let in");
+    });
+}

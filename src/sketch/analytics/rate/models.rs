@@ -1,0 +1,253 @@
+//! Loom models of counting: every interleaving of two or three threads, up to a bound on preemptions. See
+//! `store::compact::table::models` for what a control is.
+//!
+//! A window is a nanosecond long. There is a line in each half, so that all keys share their words.
+
+use crate::base::sync::Arc;
+use crate::base::sync::thread;
+
+use super::counts::{Counted, Counts, Seen};
+use crate::base::check_time::CheckTime;
+use crate::base::clock::{Clock, Timestamp};
+use crate::base::sync::Ordering::{Acquire, Release};
+use crate::base::sync::{AtomicU64, explore as model};
+use crate::sketch::window::{Commit, Counters, Windows};
+
+const X: u64 = 7;
+/// A window of an even index.
+const W: u64 = 1_000;
+/// Counts of this size have two counters in a word, and a key two words; those of 24 bits, four.
+const TOGETHER: u64 = (1 << 7) - 1;
+const APART: u64 = (1 << 24) - 1;
+
+/// A clock that threads set, of which each reading is a step.
+struct Running(AtomicU64);
+
+impl Running {
+    fn set(&self, now: u64) {
+        self.0.store(now, Release);
+    }
+}
+
+impl Clock for Running {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.0.load(Acquire))
+    }
+}
+
+struct Shared {
+    counts: Counts,
+    clock: Running,
+}
+
+impl Shared {
+    fn new(largest: u64) -> Arc<Self> {
+        let counts = Counts::new(1, largest, 2 * Counters::LEAST_BYTES).unwrap();
+        Arc::new(Self { counts, clock: Running(AtomicU64::new(W)) })
+    }
+
+    fn observe(&self, events: u64) -> Counted {
+        self.counts.observe(X, || CheckTime::read(&self.clock), events)
+    }
+
+    /// As of a time that is given.
+    fn observe_at(&self, now: u64, events: u64) -> Counted {
+        self.counts.observe(X, || CheckTime::from_ns(now), events)
+    }
+
+    fn look(&self) -> Seen {
+        self.counts.look(X, CheckTime::read(&self.clock))
+    }
+
+    fn look_at(&self, now: u64) -> (u64, u64) {
+        let Seen { previous, current, .. } = self.counts.look(X, CheckTime::from_ns(now));
+        (previous, current)
+    }
+}
+
+fn spawn<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    run: impl FnOnce(&Shared) -> T + Send + 'static,
+) -> thread::JoinHandle<T> {
+    let shared = shared.clone();
+    thread::spawn(move || run(&shared))
+}
+
+/// What was counted in a window, in the order of the counts that were told.
+fn told(window: u64, all: &[Counted]) -> Vec<u64> {
+    let mut counts: Vec<u64> =
+        all.iter().filter(|counted| counted.window == window).map(|counted| counted.count).collect();
+    counts.sort_unstable();
+    counts
+}
+
+fn two_events_at_once(largest: u64, preemptions: usize) {
+    model(preemptions, move || {
+        let shared = Shared::new(largest);
+        let other = spawn(&shared, |shared| shared.observe(1));
+        let all = [shared.observe(1), other.join().unwrap()];
+        assert_eq!(told(W, &all), [1, 2], "each event is told a count of its own");
+        assert_eq!(shared.look().current, 2, "and none is lost");
+    });
+}
+
+#[test]
+fn two_events_at_once_are_counted_one_after_the_other_in_two_words() {
+    two_events_at_once(TOGETHER, 5);
+}
+
+#[test]
+fn two_events_at_once_are_counted_one_after_the_other_in_four_words() {
+    two_events_at_once(APART, 4);
+}
+
+#[test]
+fn three_events_at_once_are_counted_one_after_the_other() {
+    model(3, || {
+        let shared = Shared::new(TOGETHER);
+        let others = [(); 2].map(|()| spawn(&shared, |shared| shared.observe(1)));
+        let [one, two] = others.map(|thread| thread.join().unwrap());
+        assert_eq!(told(W, &[shared.observe(1), one, two]), [1, 2, 3], "each is told a count of its own");
+    });
+}
+
+#[test]
+fn at_a_turn_each_event_is_counted_in_its_own_window() {
+    model(3, || {
+        let shared = Shared::new(TOGETHER);
+        let late = spawn(&shared, |shared| shared.observe(1));
+        shared.clock.set(W + 1);
+        let all = [shared.observe(2), late.join().unwrap()];
+        let (last, present) = (told(W, &all), told(W + 1, &all));
+        assert_eq!(last.len() + present.len(), 2, "in the one window or the other");
+        let Seen { previous, current, .. } = shared.look();
+        assert_eq!(previous, last.iter().sum::<u64>(), "the last window has what was counted there");
+        assert_eq!(current, present.last().copied().unwrap(), "the present one has what was counted here");
+        assert_eq!(previous + current, 3, "nothing is lost, and nothing carried over");
+    });
+}
+
+/// The words that it raises are those of the window two later.
+fn held_up_for_two_windows(largest: u64, before: u64, preemptions: usize) {
+    model(preemptions, move || {
+        let shared = Shared::new(largest);
+        shared.observe(before);
+        let late = spawn(&shared, |shared| shared.observe(1));
+        shared.clock.set(W + 2);
+        let all = [shared.observe(4), late.join().unwrap()];
+        let present = told(W + 2, &all);
+        match told(W, &all)[..] {
+            [] => assert!(present == [4, 5] || present == [1, 5], "both in the later window: {present:?}"),
+            [old] => {
+                assert_eq!(old, before + 1, "in its own window, with what was there before");
+                assert_eq!(present, [4], "and nothing of it in the later one");
+            }
+            _ => unreachable!(),
+        }
+        let Seen { previous, current, .. } = shared.look();
+        assert_eq!(
+            (previous, Some(&current)),
+            (0, present.last()),
+            "the counts of the later window are kept"
+        );
+    });
+}
+
+#[test]
+fn who_is_held_up_for_two_windows_takes_no_counts_along_in_two_words() {
+    held_up_for_two_windows(TOGETHER, 3, 5);
+}
+
+#[test]
+fn who_is_held_up_for_two_windows_takes_no_counts_along_in_four_words() {
+    held_up_for_two_windows(APART, 0, 4);
+}
+
+#[test]
+fn events_of_given_times_are_counted_in_their_window_or_the_latest() {
+    model(3, || {
+        let shared = Shared::new(TOGETHER);
+        let late = spawn(&shared, |shared| shared.observe_at(W, 1));
+        let all = [shared.observe_at(W + 2, 4), late.join().unwrap()];
+        let present = told(W + 2, &all);
+        assert_eq!(present.len() + told(W, &all).len(), 2, "in the one window or the other");
+        assert_eq!(
+            shared.look_at(W + 2),
+            (0, *present.last().unwrap()),
+            "nothing is lost, and nothing carried"
+        );
+    });
+}
+
+#[test]
+fn a_look_never_takes_a_later_windows_counts_for_the_past() {
+    model(3, || {
+        let shared = Shared::new(TOGETHER);
+        shared.observe(3);
+        shared.clock.set(W + 1);
+        let looker = spawn(&shared, Shared::look);
+        shared.clock.set(W + 2);
+        shared.observe(1);
+        let Seen { previous, current, .. } = looker.join().unwrap();
+        assert!(
+            [(3, 0), (0, 0), (0, 1)].contains(&(previous, current)),
+            "as of the one window or the other: {previous}, {current}"
+        );
+    });
+}
+
+/// The control: raises all words, as a maximum would, and commits to none.
+#[test]
+#[should_panic(expected = "each event is told a count of its own")]
+fn control_raising_all_words_tells_one_count_twice() {
+    fn observe(windows: &Windows, counters: &Counters) -> u64 {
+        let rows = counters.rows::<2, 2>(X);
+        let count = counters.read(windows, &rows, W).unwrap().least + 1;
+        counters.raise(windows, &rows, (W, count)).unwrap();
+        count
+    }
+    model(3, || {
+        let windows = Windows::new(1, 16, u64::MAX);
+        let counters = Counters::new(0, TOGETHER, false, &windows).unwrap();
+        let shared = Arc::new((windows, counters));
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || observe(&shared.0, &shared.1))
+        };
+        let mut told = [observe(&shared.0, &shared.1), other.join().unwrap()];
+        told.sort_unstable();
+        assert_eq!(told, [1, 2], "each event is told a count of its own");
+    });
+}
+
+/// The control: a thread does not know the newest window, and takes every word that is ahead for one whose tag came round.
+#[test]
+#[should_panic(expected = "the counts of the later window are kept")]
+fn control_without_the_newest_window_a_later_one_is_lost() {
+    fn observe(windows: &Windows, counters: &Counters, window: u64) {
+        let rows = counters.rows::<2, 2>(X);
+        loop {
+            let read = counters.read(windows, &rows, window).unwrap();
+            let at = (window, read.least + 1);
+            if counters.charge(windows, &read, at).unwrap() == Commit::Done {
+                return;
+            }
+        }
+    }
+    model(3, || {
+        let windows = Windows::new(1, 16, u64::MAX);
+        let counters = Counters::new(0, TOGETHER, false, &windows).unwrap();
+        let shared = Arc::new((windows, counters));
+        let late = {
+            let shared = shared.clone();
+            // Of its own, which have not heard of any newer window.
+            let windows = Windows::new(1, 16, u64::MAX);
+            thread::spawn(move || observe(&windows, &shared.1, W))
+        };
+        let (windows, counters) = &*shared;
+        observe(windows, counters, W + 2);
+        late.join().unwrap();
+        let count = counters.read(windows, &counters.rows::<2, 2>(X), W + 2).map(|read| read.least);
+        assert_eq!(count, Ok(1), "the counts of the later window are kept");
+    });
+}

@@ -1,0 +1,136 @@
+//! Which slot has a hash: open addressing with linear probing, at most half full.
+//!
+//! The standard map would hold the keys a second time.
+
+use crate::sketch::{mix, scale};
+
+/// Of a place that is free.
+const FREE: u32 = u32::MAX;
+
+#[derive(Copy, Clone)]
+struct Place {
+    /// The top bits of the mixed hash, of which the home place is a part.
+    tag: u32,
+    slot: u32,
+}
+
+#[derive(Clone)]
+pub(super) struct Index {
+    /// A power of two.
+    places: Vec<Place>,
+}
+
+impl Index {
+    /// If slots are a few more than a power of two, a quarter of the places is used.
+    pub(super) const MAX_SLOT_BYTES: usize = 4 * size_of::<Place>();
+
+    /// For slots below `slots`, which is 2^30 at most, or `None` if there is no memory for it.
+    pub(super) fn for_slots(slots: usize) -> Option<Self> {
+        let len = (2 * slots).next_power_of_two();
+        let mut places = Vec::new();
+        places.try_reserve_exact(len).ok()?;
+        places.resize(len, Place { tag: 0, slot: FREE });
+        Some(Self { places })
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.places.capacity() * size_of::<Place>()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.places.fill(Place { tag: 0, slot: FREE });
+    }
+
+    fn home(&self, tag: u32) -> usize {
+        scale(u64::from(tag) << 32, self.places.len())
+    }
+
+    fn after(&self, at: usize) -> usize {
+        (at + 1) & (self.places.len() - 1)
+    }
+
+    /// How far a place is behind another, going round.
+    fn behind(&self, at: usize, other: usize) -> usize {
+        at.wrapping_sub(other) & (self.places.len() - 1)
+    }
+
+    /// The first place from home on that is free, or that `stop` says to stop at.
+    fn probe(&self, tag: u32, mut stop: impl FnMut(Place) -> bool) -> usize {
+        let mut at = self.home(tag);
+        // Ends, since half of the places are free.
+        while self.places[at].slot != FREE && !stop(self.places[at]) {
+            at = self.after(at);
+        }
+        at
+    }
+
+    /// The slot with this hash of which `is` says that it is the one.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
+        let tag = tag(hash);
+        let slot = self.places[self.probe(tag, |place| place.tag == tag && is(place.slot))].slot;
+        (slot != FREE).then_some(slot)
+    }
+
+    /// Enters a slot that is not there.
+    pub(super) fn insert(&mut self, hash: u64, slot: u32) {
+        let tag = tag(hash);
+        let at = self.probe(tag, |_| false);
+        self.places[at] = Place { tag, slot };
+    }
+
+    /// Removes a slot that is there, and moves others up so that none is behind a free place.
+    pub(super) fn remove(&mut self, hash: u64, slot: u32) {
+        let mut free = self.probe(tag(hash), |place| place.slot == slot);
+        let mut at = free;
+        loop {
+            at = self.after(at);
+            let place = self.places[at];
+            if place.slot == FREE {
+                break;
+            }
+            // What has its home behind the free place stays.
+            if self.behind(at, self.home(place.tag)) >= self.behind(at, free) {
+                self.places[free] = place;
+                free = at;
+            }
+        }
+        self.places[free].slot = FREE;
+    }
+}
+
+fn tag(hash: u64) -> u32 {
+    (mix(hash) >> 32) as u32
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    /// Slots with a small number of homes, entered and removed in any order, against a set.
+    #[test]
+    fn what_was_entered_is_found_until_it_is_removed() {
+        const SLOTS: u32 = 16;
+        let mut index = Index::for_slots(SLOTS as usize).unwrap();
+        // Five hashes for sixteen slots: long runs, some of them round the end.
+        let hash = |slot: u32| u64::from(slot % 5);
+        let mut within = [false; SLOTS as usize];
+        let mut random = 1_u64;
+        for _ in 0..20_000 {
+            random = mix(random + 1);
+            #[expect(clippy::cast_possible_truncation, reason = "below 16")]
+            let slot = (random % u64::from(SLOTS)) as u32;
+            let is_in = &mut within[slot as usize];
+            if *is_in {
+                index.remove(hash(slot), slot);
+            } else {
+                index.insert(hash(slot), slot);
+            }
+            *is_in = !*is_in;
+            for slot in 0..SLOTS {
+                let found = index.find(hash(slot), |candidate| candidate == slot);
+                assert_eq!(found, within[slot as usize].then_some(slot));
+            }
+        }
+    }
+}

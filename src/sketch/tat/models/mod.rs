@@ -1,0 +1,154 @@
+//! Loom models of cells: every interleaving of two or three threads, up to a bound on preemptions. See
+//! `store::compact::table::models` for what a control is.
+
+use crate::base::sync::Arc;
+use crate::base::sync::thread;
+
+use super::*;
+use crate::algorithm::compact::ticks::{Interval, Rate};
+
+#[cfg(tollgate_shuttle)]
+mod many;
+
+/// Ticks for a unit.
+const T: u64 = 10;
+const NOW: u64 = 1_000;
+
+fn model(run: impl Fn() + Sync + Send + 'static) {
+    crate::base::sync::explore(3, run);
+}
+
+struct Shared {
+    cells: Cells,
+    word: TatWord,
+}
+
+impl Shared {
+    /// A line in each half, of two cells: every key has all four.
+    fn new(burst: u64) -> Arc<Self> {
+        let rate = Rate { interval: Interval { num: T, den: 1 }, burst };
+        let word = TatWord::with_ticks("model", rate, T, TatKind::Meter).unwrap();
+        Arc::new(Self { cells: Cells::new(1, 1, &word, 0).unwrap(), word })
+    }
+
+    fn decide(&self, ahead: u64) -> Verdict {
+        self.word.judge(ahead, NOW, 1)
+    }
+
+    fn check(&self, hash: u64) -> bool {
+        self.cells.charge(&self.word, hash, (NOW, NOW), &|| NOW, &|| true, 1).unwrap().is_allowed()
+    }
+
+    fn estimate(&self, hash: u64) -> u64 {
+        self.cells.estimate(hash, NOW, &|| NOW)
+    }
+}
+
+fn beside<const N: usize>(shared: &Arc<Shared>, check: fn(&Shared, u64) -> bool, hashes: [u64; N]) -> usize {
+    let threads = hashes.map(|hash| {
+        let shared = shared.clone();
+        thread::spawn(move || check(&shared, hash))
+    });
+    threads.map(|thread| usize::from(thread.join().unwrap())).into_iter().sum()
+}
+
+#[test]
+fn two_checks_of_a_key_with_one_unit_admit_one() {
+    model(|| {
+        let shared = Shared::new(1);
+        assert_eq!(beside(&shared, Shared::check, [7, 7]), 1, "one unit, one admission");
+        assert_eq!(shared.estimate(7), T, "and its charge");
+    });
+}
+
+#[test]
+fn keys_that_share_cells_admit_no_more_than_one_would() {
+    model(|| {
+        let shared = Shared::new(2);
+        // 7 and 8 share all cells, of which one of 7's has been raised by another key.
+        shared.cells.raise_cell(0, T, NOW, &|| NOW);
+        let admitted = beside(&shared, Shared::check, [7, 8]);
+        assert!((1..=2).contains(&admitted), "two units for both, {admitted} admitted");
+        assert!(shared.estimate(7) >= admitted as u64 * T, "no charge is lost");
+    });
+}
+
+/// All cells of a key have wrapped, so the end of its group is the least of the five, and is exchanged.
+#[test]
+fn two_checks_after_cells_wrapped_admit_one() {
+    model(|| {
+        let shared = Shared::new(1);
+        for place in shared.cells.places(7) {
+            shared.cells.raise_cell(place, T, NOW, &|| NOW);
+        }
+        assert_eq!(shared.estimate(7), 0, "no key of its group owes anything");
+        assert_eq!(beside(&shared, Shared::check, [7, 7]), 1, "one unit, one admission");
+        assert_eq!(shared.estimate(7), T, "and its charge");
+    });
+}
+
+#[test]
+fn a_debt_that_is_recorded_beside_a_charge_is_kept() {
+    model(|| {
+        let shared = Shared::new(4);
+        let recorder = {
+            let shared = shared.clone();
+            thread::spawn(move || shared.cells.raise(7, 2 * T, NOW, &|| NOW))
+        };
+        let admitted = shared.check(7);
+        recorder.join().unwrap();
+        assert!(admitted, "there is room for one");
+        assert!(shared.estimate(7) >= 2 * T, "the debt is there");
+    });
+}
+
+/// Raises every cell.
+fn all(shared: &Shared, hash: u64) -> bool {
+    match shared.decide(shared.estimate(hash)) {
+        Verdict::Deny | Verdict::Never => false,
+        Verdict::Admit(after) => {
+            shared.cells.raise(hash, after, NOW, &|| NOW);
+            true
+        }
+    }
+}
+
+/// The control: raises every cell by a maximum.
+#[test]
+#[should_panic(expected = "one unit, one admission")]
+fn control_raising_all_admits_twice() {
+    model(|| {
+        let shared = Shared::new(1);
+        assert_eq!(beside(&shared, all, [7, 7]), 1, "one unit, one admission");
+    });
+}
+
+/// Exchanges a least cell, and then raises the others.
+fn commit_first(shared: &Shared, hash: u64) -> bool {
+    let cells = &shared.cells;
+    let places = cells.places(hash);
+    loop {
+        let seen = places.map(|place| cells.cells[place].load(Acquire));
+        let aheads = seen.map(|cell| cells.ahead(cell, NOW, &|| NOW));
+        let row = (0..DEPTH).min_by_key(|&row| aheads[row]).unwrap();
+        let Verdict::Admit(after) = shared.decide(aheads[row]) else {
+            return false;
+        };
+        let next = cells.cell(after, NOW);
+        if cells.cells[places[row]].compare_exchange(seen[row], next, AcqRel, Relaxed).is_ok() {
+            cells.raise(hash, after, NOW, &|| NOW);
+            return true;
+        }
+    }
+}
+
+/// The control: exchanges a least cell first and then raises the others.
+#[test]
+#[should_panic(expected = "one unit, one admission")]
+fn control_committing_first_admits_twice() {
+    model(|| {
+        let shared = Shared::new(1);
+        // Another key has raised one cell, so that the two threads need not choose the same.
+        assert_eq!(beside(&shared, commit_first, [7, 7]), 1, "one unit, one admission");
+    });
+}

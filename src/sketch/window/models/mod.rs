@@ -1,0 +1,273 @@
+//! Loom models of the words of windows: every interleaving of two or three threads, up to a bound on preemptions. See
+//! `store::compact::table::models` for what a control is.
+
+use crate::base::sync::Arc;
+use crate::base::sync::thread;
+
+use super::*;
+use crate::base::sync::explore;
+use crate::sketch::mix;
+
+#[cfg(tollgate_shuttle)]
+mod many;
+
+const NOW: u64 = 1_000;
+
+fn model(run: impl Fn() + Sync + Send + 'static) {
+    explore(3, run);
+}
+
+/// Of three threads with long ways there is too much to explore else.
+fn model_of_three(run: impl Fn() + Sync + Send + 'static) {
+    explore(2, run);
+}
+
+fn windows() -> Windows {
+    Windows::new(1, 16, u64::MAX)
+}
+
+/// A line of counters in each half: a key has a word in each, and two counters there.
+struct Counts {
+    windows: Windows,
+    counters: Counters,
+    limit: u64,
+}
+
+/// A key's two words, as they were read.
+type Two<'a> = Read<'a, 2, 2>;
+
+/// How a check of a key charges what was read.
+type Charge = fn(&Counts, u64, &Two<'_>) -> Commit;
+
+impl Counts {
+    fn new(limit: u64) -> Arc<Self> {
+        let windows = windows();
+        let counters = Counters::new(0, limit, false, &windows).unwrap();
+        Arc::new(Self { windows, counters, limit })
+    }
+
+    fn rows(&self, hash: u64) -> Rows<2, 2> {
+        self.counters.rows(hash)
+    }
+
+    fn read(&self, hash: u64) -> Two<'_> {
+        self.counters.read(&self.windows, &self.rows(hash), NOW).unwrap()
+    }
+
+    /// One unit.
+    fn check(&self, hash: u64, charge: Charge) -> bool {
+        loop {
+            let read = self.read(hash);
+            if read.least >= self.limit {
+                return false;
+            }
+            if charge(self, hash, &read) == Commit::Done {
+                return true;
+            }
+        }
+    }
+
+    fn raise_others(&self, read: &Two<'_>) {
+        let at = (NOW, read.least + 1);
+        let next = self.counters.next(&self.windows, read, at);
+        self.counters.raise_others(&self.windows, read, &next, at).unwrap();
+    }
+
+    fn commit(&self, read: &Two<'_>) -> Commit {
+        Counters::commit(read, &self.counters.next(&self.windows, read, (NOW, read.least + 1)))
+    }
+
+    fn raise_then_commit(&self, _hash: u64, read: &Two<'_>) -> Commit {
+        self.counters.charge(&self.windows, read, (NOW, read.least + 1)).unwrap()
+    }
+
+    /// The first key of which so many counters in either word are also X's.
+    fn sharing(&self, shared: [usize; 2]) -> u64 {
+        let of_x: Vec<_> = self.rows(X).words().collect();
+        let common = |(word, shifts): &(usize, [u32; 2])| {
+            of_x.iter().filter(|of_x| of_x.0 == *word).map(|of_x| both(of_x.1, *shifts)).sum::<usize>()
+        };
+        (0..).map(mix).find(|&hash| self.rows(hash).words().map(|word| common(&word)).eq(shared)).unwrap()
+    }
+}
+
+fn both(one: [u32; 2], other: [u32; 2]) -> usize {
+    one.iter().filter(|shift| other.contains(shift)).count()
+}
+
+const X: u64 = mix(7);
+
+/// Checks beside each other: who was admitted.
+fn beside<const N: usize>(counts: &Arc<Counts>, charge: Charge, keys: [u64; N]) -> [bool; N] {
+    let threads = keys.map(|hash| {
+        let counts = counts.clone();
+        thread::spawn(move || counts.check(hash, charge))
+    });
+    threads.map(|thread| thread.join().unwrap())
+}
+
+fn admitted(answers: &[bool]) -> u64 {
+    answers.iter().map(|&answer| u64::from(answer)).sum()
+}
+
+#[test]
+fn two_checks_of_a_key_with_one_unit_admit_one() {
+    model(|| {
+        let counts = Counts::new(1);
+        let answers = beside(&counts, Counts::raise_then_commit, [X, X]);
+        assert_eq!(admitted(&answers), 1, "one unit, one admission");
+        assert_eq!(counts.read(X).least, 1, "and its charge");
+    });
+}
+
+#[test]
+fn two_checks_of_a_key_with_two_units_admit_both() {
+    model(|| {
+        let counts = Counts::new(2);
+        let answers = beside(&counts, Counts::raise_then_commit, [X, X]);
+        assert_eq!(admitted(&answers), 2, "two units, two admissions");
+        assert_eq!(counts.read(X).least, 2, "and their charges");
+    });
+}
+
+/// Its exchanges of the words change nothing of X's estimate.
+#[test]
+fn a_key_that_shares_a_counter_of_a_word_takes_no_unit_and_loses_none() {
+    model_of_three(|| {
+        let counts = Counts::new(1);
+        let y = counts.sharing([1, 0]);
+        let [one, two, other] = beside(&counts, Counts::raise_then_commit, [X, X, y]);
+        assert_eq!(admitted(&[one, two]), 1, "one unit, one admission");
+        assert!(other, "one unit of its own");
+        assert_eq!((counts.read(X).least, counts.read(y).least), (1, 1), "and their charges");
+    });
+}
+
+/// X's checks may meet different least words.
+#[test]
+fn a_key_that_shares_all_counters_of_a_word_lets_none_in() {
+    model_of_three(|| {
+        let counts = Counts::new(1);
+        let y = counts.sharing([2, 0]);
+        let [one, two, other] = beside(&counts, Counts::raise_then_commit, [X, X, y]);
+        assert!(admitted(&[one, two]) <= 1, "one unit, one admission");
+        // Each may have been denied for what the other raised in vain.
+        assert!(other || admitted(&[one, two]) == 1, "somebody is admitted");
+        assert_eq!(counts.read(X).least, 1, "what is charged or raised stays");
+    });
+}
+
+/// Raises every word.
+fn all(counts: &Counts, hash: u64, read: &Two<'_>) -> Commit {
+    let at = (NOW, read.least + 1);
+    counts.counters.raise(&counts.windows, &counts.rows(hash), at).unwrap();
+    Commit::Done
+}
+
+/// The control: raises every word, as a maximum would.
+#[test]
+#[should_panic(expected = "one unit, one admission")]
+fn control_raising_all_admits_twice() {
+    model(|| {
+        let counts = Counts::new(1);
+        assert_eq!(admitted(&beside(&counts, all, [X, X])), 1, "one unit, one admission");
+    });
+}
+
+/// Exchanges the least word, and then raises the others.
+fn commit_first(counts: &Counts, _hash: u64, read: &Two<'_>) -> Commit {
+    let commit = counts.commit(read);
+    if commit == Commit::Done {
+        counts.raise_others(read);
+    }
+    commit
+}
+
+/// The control: exchanges the least word first and then raises the others.
+#[test]
+#[should_panic(expected = "one unit, one admission")]
+fn control_committing_first_admits_twice() {
+    model(|| {
+        let counts = Counts::new(1);
+        assert_eq!(admitted(&beside(&counts, commit_first, [X, X])), 1, "one unit, one admission");
+    });
+}
+
+/// A doorkeeper of two words.
+struct Doors {
+    windows: Windows,
+    seen: Seen,
+}
+
+impl Doors {
+    fn new(last: bool) -> Arc<Self> {
+        let seen = Seen::new(0, last).unwrap();
+        Arc::new(Self { windows: windows(), seen })
+    }
+
+    /// Puts X in, in this window or, if others are there, a later one; which, and what it was told.
+    fn insert(&self, mut window: u64) -> (u64, Insert) {
+        let mark = self.seen.mark(&self.windows, X);
+        loop {
+            match self.seen.insert(&self.windows, &mark, window) {
+                Ok(told) => return (window, told),
+                Err(late) => window = late.window,
+            }
+        }
+    }
+}
+
+/// Threads that put X in, in these windows: in each window somebody is told to be first, and nobody else.
+fn one_is_first<const N: usize>(last: bool, windows: [u64; N]) {
+    let doors = Doors::new(last);
+    let threads = windows.map(|window| {
+        let doors = doors.clone();
+        thread::spawn(move || doors.insert(window))
+    });
+    let told = threads.map(|thread| thread.join().unwrap());
+    for window in told.map(|(window, _)| window) {
+        let firsts = told.iter().filter(|&&told| told == (window, Insert::First));
+        assert_eq!(firsts.count(), 1, "one is the first in a window: {told:?}");
+    }
+    let newest = windows.into_iter().max().unwrap();
+    let mark = doors.seen.mark(&doors.windows, X);
+    assert_eq!(doors.seen.contains(&doors.windows, &mark, newest), Ok(true), "X is in");
+}
+
+#[test]
+fn of_those_who_come_at_once_one_is_first() {
+    model(|| one_is_first(false, [NOW, NOW]));
+    model(|| one_is_first(true, [NOW, NOW, NOW]));
+}
+
+#[test]
+fn of_those_who_come_at_a_turn_one_is_first_in_each_window() {
+    for last in [false, true] {
+        model_of_three(move || one_is_first(last, [NOW, NOW, NOW + 1]));
+        // The same word for both, where even and odd windows have their own.
+        model_of_three(move || one_is_first(last, [NOW, NOW, NOW + 2]));
+    }
+}
+
+/// Threads that put X in, in these windows, and do not know of the others' newest window.
+fn two_are_first<const N: usize>(windows: [u64; N]) {
+    fn insert(doors: &Doors, window: u64) -> (u64, Insert) {
+        let windows = super::models::windows();
+        let mark = doors.seen.mark(&windows, X);
+        (window, doors.seen.insert(&windows, &mark, window).unwrap())
+    }
+    let doors = Doors::new(false);
+    let threads = windows.map(|window| {
+        let doors = doors.clone();
+        thread::spawn(move || insert(&doors, window))
+    });
+    let told = threads.map(|thread| thread.join().unwrap());
+    let firsts = told.iter().filter(|&&told| told == (NOW + 2, Insert::First));
+    assert_eq!(firsts.count(), 1, "one is the first in a window: {told:?}");
+}
+
+#[test]
+#[should_panic(expected = "one is the first in a window")]
+fn control_without_knowing_who_is_late_two_are_first() {
+    model(|| two_are_first([NOW, NOW + 2, NOW + 2]));
+}

@@ -1,0 +1,474 @@
+//! A bucket of two slots: see `store::compact::table`, whose `find`, `put_in` and `alone` these steps follow.
+
+use super::{BEGINNING, BITS, MASK, PASSES, visit};
+use crate::algorithm::compact::slot::{Standing, order, standing};
+use crate::algorithm::compact::ticks::{Interval, Rate};
+use crate::algorithm::compact::{CompactState, TatKind, TatWord, Verdict};
+
+const WAYS: usize = 2;
+const KEYS: usize = 3;
+/// By how much a clock may be behind another: more than a horizon, and less than a quarter of the range.
+const LAG: u8 = 3;
+
+/// What is done in a full bucket, and whether by the rules.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Rule {
+    Inherit,
+    Forget,
+    Spill,
+    /// Inherit, but into the first slot that is idle by the thread's own clock: must fail.
+    FirstIdle,
+    /// Spill, but the slot is taken before the debt is written: must fail.
+    TakeFirst,
+    /// Inherit, but the newest time is not asked for about a word that is too far ahead: must fail.
+    Late,
+}
+
+impl Rule {
+    fn looks_again(self) -> bool {
+        matches!(self, Self::Forget | Self::Spill | Self::TakeFirst)
+    }
+
+    fn spills(self) -> bool {
+        matches!(self, Self::Spill | Self::TakeFirst)
+    }
+}
+
+/// A slot's word: a key's number and one, and a state; zero is empty.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+struct Slot {
+    key: u8,
+    state: u8,
+}
+
+/// Where a thread is.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+enum At {
+    Clock,
+    /// Loads the slot so many places from its home.
+    Load(u8),
+    /// Reads the newest time for a word that is too far ahead, which it has just loaded.
+    Newest(u8),
+    /// Reads what the sketch holds of its key.
+    Debt,
+    /// Raises the newest time.
+    Raise,
+    /// Writes the debt of whom it evicts.
+    Record,
+    Exchange,
+    /// It is in: writes the debt of whom it has evicted, which is too late.
+    RecordLate,
+    /// It is in: is its key in the other slot?
+    Alone,
+    /// And does the sketch say more than it started with?
+    AloneDebt,
+    Retreat,
+    Done,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+struct Thread {
+    key: u8,
+    at: At,
+    /// By how much its clock is behind.
+    lag: u8,
+    now: u8,
+    /// What it has loaded, by place from home: the word, how it ranks, and how far ahead it is.
+    seen: [(Slot, i8, u8); WAYS],
+    /// The place that it has chosen, whether it holds its key, and how far ahead the key is.
+    chosen: (u8, bool, u8),
+    admitted: bool,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+struct Bucket<const N: usize> {
+    /// The time in full.
+    clock: u8,
+    /// The newest time that a word was written as of, in full.
+    newest: u8,
+    slots: [Slot; WAYS],
+    threads: [Thread; N],
+    /// What the sketch holds, were it exact: arrival times in full.
+    spilled: [u8; KEYS],
+    /// What each key owes, by all that it was admitted: arrival times in full.
+    owed: [u8; KEYS],
+    /// Admissions that the keys' debts had no room for.
+    over: u8,
+    /// Retreats that failed, and live words that were replaced under `Forget`.
+    raced: u8,
+    forgot: u8,
+}
+
+struct Model {
+    rule: Rule,
+    word: TatWord,
+}
+
+impl Model {
+    /// A unit a tick.
+    fn new(rule: Rule, burst: u64) -> Self {
+        let rate = Rate { interval: Interval { num: 1, den: 1 }, burst };
+        Self { rule, word: TatWord::with_ticks("exhaustive", rate, 1, TatKind::Meter).unwrap() }
+    }
+
+    /// Where a newcomer is admitted only some steps after its exchange, debts could not be told in order if time passed.
+    fn passes(&self) -> u8 {
+        if self.rule.looks_again() { 0 } else { PASSES }
+    }
+
+    fn horizon(&self) -> u64 {
+        self.word.horizon()
+    }
+
+    /// How a word stands for a thread: its rank and how far ahead it is, as in `find`; `None` if the newest time must be read.
+    fn rank(&self, slot: Slot, now: u8) -> Option<(i8, u8)> {
+        if slot.key == 0 {
+            return Some((i8::MIN, 0));
+        }
+        let rank = i8::try_from(order::<BITS>(slot.state.into(), now.into())).unwrap();
+        match standing::<BITS>(slot.state.into(), now.into(), self.horizon()) {
+            Standing::Idle => Some((rank, 0)),
+            Standing::Ahead(ahead) => Some((rank, u8::try_from(ahead).unwrap())),
+            Standing::Unsure(_) => None,
+        }
+    }
+
+    fn chosen(&self, thread: &Thread) -> (u8, bool, u8) {
+        let [near, far] = thread.seen;
+        for (place, (slot, _, ahead)) in (0..).zip([near, far]) {
+            if slot.key == thread.key {
+                return (place, true, ahead);
+            }
+        }
+        let first_idle = self.rule == Rule::FirstIdle && near.2 == 0;
+        // In the first-idle control slots are told apart by their numbers, as any thread's are.
+        let place = u8::from(!first_idle && far.1 < near.1);
+        let started = match self.rule {
+            Rule::Inherit | Rule::FirstIdle | Rule::Late => thread.seen[usize::from(place)].2,
+            _ => 0,
+        };
+        (place, false, started)
+    }
+
+    /// A key's home; in the control all begin with the first slot.
+    fn home(&self, key: u8) -> usize {
+        if self.rule == Rule::FirstIdle { 0 } else { usize::from(key) % WAYS }
+    }
+
+    /// What a thread does in one step.
+    fn step<const N: usize>(&self, bucket: &mut Bucket<N>, index: usize) {
+        let mut thread = bucket.threads[index];
+        let place = |place: u8| (self.home(thread.key) + usize::from(place)) % WAYS;
+        let key = usize::from(thread.key) - 1;
+        let low = |time: u8| time & MASK;
+        // Decides anew as of the same time; what it has seen does not matter.
+        let again = |thread: &mut Thread| {
+            let Thread { key, lag, now, .. } = *thread;
+            *thread = Thread { lag, now, at: At::Load(0), ..Thread::new(key) };
+        };
+        match thread.at {
+            At::Clock => {
+                thread.now = bucket.clock - thread.lag;
+                thread.at = At::Load(0);
+            }
+            At::Load(step) => {
+                let slot = bucket.slots[place(step)];
+                thread.seen[usize::from(step)].0 = slot;
+                match self.rank(slot, low(thread.now)) {
+                    Some((rank, ahead)) => {
+                        thread.seen[usize::from(step)] = (slot, rank, ahead);
+                        self.loaded(&mut thread, step);
+                    }
+                    None if self.rule == Rule::Late => {
+                        thread.seen[usize::from(step)] = (slot, i8::MIN, 0);
+                        self.loaded(&mut thread, step);
+                    }
+                    None => thread.at = At::Newest(step),
+                }
+            }
+            At::Newest(step) => {
+                let (slot, ..) = thread.seen[usize::from(step)];
+                let own = standing::<BITS>(slot.state.into(), low(thread.now).into(), self.horizon());
+                let Standing::Unsure(ahead) = own else { unreachable!("it was too far ahead") };
+                let is_live = u64::from(thread.now) + ahead <= u64::from(bucket.newest) + self.horizon();
+                let rank = i8::try_from(order::<BITS>(slot.state.into(), low(thread.now).into())).unwrap();
+                let ahead = u8::try_from(ahead).unwrap();
+                thread.seen[usize::from(step)] =
+                    if is_live { (slot, rank, ahead) } else { (slot, i8::MIN, 0) };
+                self.loaded(&mut thread, step);
+            }
+            At::Raise => {
+                bucket.newest = bucket.newest.max(thread.now);
+                let (place, here, _) = thread.chosen;
+                let evicts = !here && thread.seen[usize::from(place)].2 > 0;
+                thread.at = if evicts && self.rule == Rule::Spill { At::Record } else { At::Exchange };
+            }
+            At::Debt => {
+                thread.chosen.2 = bucket.spilled[key].saturating_sub(thread.now);
+                self.decided(&mut thread);
+            }
+            At::Record | At::RecordLate => {
+                let (slot, _, ahead) = thread.seen[usize::from(thread.chosen.0)];
+                let evicted = &mut bucket.spilled[usize::from(slot.key) - 1];
+                *evicted = (*evicted).max(thread.now + ahead);
+                thread.at = if thread.at == At::Record { At::Exchange } else { At::Alone };
+            }
+            At::Exchange => {
+                let (chosen, here, started) = thread.chosen;
+                let (seen, _, ahead) = thread.seen[usize::from(chosen)];
+                let Verdict::Admit(after) = self.judge(started) else { unreachable!("it was admitted") };
+                let own = &mut bucket.slots[place(chosen)];
+                if *own == seen {
+                    let state = low(thread.now.wrapping_add(u8::try_from(after).unwrap()));
+                    *own = Slot { key: thread.key, state };
+                    if !here && ahead > 0 && self.rule == Rule::Forget {
+                        bucket.forgot += 1;
+                    }
+                    thread.at = match self.rule {
+                        _ if here => At::Done,
+                        Rule::TakeFirst if ahead > 0 => At::RecordLate,
+                        rule if rule.looks_again() => At::Alone,
+                        _ => At::Done,
+                    };
+                } else {
+                    again(&mut thread);
+                }
+            }
+            At::Alone => {
+                let other = bucket.slots[place(thread.chosen.0 + 1)];
+                thread.at = match other.key == thread.key {
+                    true => At::Retreat,
+                    false if self.rule.spills() => At::AloneDebt,
+                    false => At::Done,
+                };
+            }
+            At::AloneDebt => {
+                let debt = bucket.spilled[key].saturating_sub(thread.now);
+                thread.at = if debt <= thread.chosen.2 { At::Done } else { At::Retreat };
+            }
+            At::Retreat => {
+                let Verdict::Admit(after) = self.judge(thread.chosen.2) else { unreachable!() };
+                let state = low(thread.now.wrapping_add(u8::try_from(after).unwrap()));
+                let own = &mut bucket.slots[place(thread.chosen.0)];
+                if *own == (Slot { key: thread.key, state }) {
+                    *own = Slot::default();
+                    again(&mut thread);
+                } else {
+                    bucket.raced += 1;
+                    thread.at = At::Done;
+                }
+            }
+            At::Done => unreachable!("a thread that is done takes no step"),
+        }
+        if thread.at == At::Done && thread.admitted {
+            // Did what the key owed leave room? (As of now: to a thread whose time lags it may owe what has been paid by now,
+            // and was forgotten for that.)
+            let owed = &mut bucket.owed[key];
+            let ahead = owed.saturating_sub(bucket.clock);
+            bucket.over += u8::from(u64::from(ahead) + 1 > self.horizon());
+            *owed = (*owed).max(thread.now) + 1;
+        }
+        // What it no longer needs would only tell equal states apart.
+        if thread.at == At::Done {
+            thread = Thread { at: At::Done, ..Thread::new(thread.key) };
+        }
+        bucket.threads[index] = thread;
+    }
+
+    fn judge(&self, ahead: u8) -> Verdict {
+        self.word.judge(ahead.into(), 0, 1)
+    }
+
+    /// Once a place is loaded: the next, or the choice.
+    fn loaded(&self, thread: &mut Thread, step: u8) {
+        if thread.seen[usize::from(step)].0.key != thread.key && usize::from(step) + 1 < WAYS {
+            thread.at = At::Load(step + 1);
+            return;
+        }
+        if step == 0 {
+            // Found at home: what the other place held at an earlier look does not matter.
+            thread.seen[1] = Default::default();
+        }
+        thread.chosen = self.chosen(thread);
+        if !thread.chosen.1 && self.rule.spills() {
+            thread.at = At::Debt;
+        } else {
+            self.decided(thread);
+        }
+    }
+
+    fn decided(&self, thread: &mut Thread) {
+        thread.at = match self.judge(thread.chosen.2) {
+            Verdict::Admit(_) => {
+                thread.admitted = true;
+                At::Raise
+            }
+            Verdict::Deny | Verdict::Never => {
+                thread.admitted = false;
+                At::Done
+            }
+        };
+    }
+}
+
+impl Thread {
+    fn new(key: u8) -> Self {
+        let seen = Default::default();
+        Self { key, at: At::Clock, now: 0, lag: 0, seen, chosen: (0, false, 0), admitted: false }
+    }
+}
+
+/// What was found wrong, over all interleavings from a beginning.
+#[derive(Default, Debug)]
+struct Found {
+    states: usize,
+    duplicates: usize,
+    over: usize,
+    most_raced: u8,
+}
+
+impl Model {
+    /// Threads that check these keys, one unit each, with what the slots hold: by one clock, and with the first thread's behind.
+    fn run<const N: usize>(&self, keys: [u8; N], slots: [Slot; WAYS], found: &mut Found) {
+        // Words that come round between two threads' times are another matter: see the last test.
+        let of_all = |slot: &Slot| {
+            let ahead = order::<BITS>(slot.state.into(), BEGINNING.into());
+            slot.key == 0 || (-4..=2).contains(&ahead)
+        };
+        // Debts are told in order only where an exchange admits: as for `passes`.
+        let lags = !self.rule.looks_again() && slots.iter().all(of_all);
+        for lag in 0..=if lags { LAG } else { 0 } {
+            let mut threads = keys.map(Thread::new);
+            threads[0].lag = lag;
+            self.run_threads(threads, slots, found);
+        }
+    }
+
+    fn run_threads<const N: usize>(&self, threads: [Thread; N], slots: [Slot; WAYS], found: &mut Found) {
+        let mut owed = [0; KEYS];
+        for slot in slots.into_iter().filter(|slot| slot.key > 0) {
+            let clock = u64::from(BEGINNING & MASK);
+            if let Standing::Ahead(ahead) = standing::<BITS>(slot.state.into(), clock, self.horizon()) {
+                owed[usize::from(slot.key) - 1] = BEGINNING + u8::try_from(ahead).unwrap();
+            }
+        }
+        let beginning = Bucket {
+            clock: BEGINNING,
+            newest: BEGINNING,
+            slots,
+            threads,
+            spilled: [0; KEYS],
+            owed,
+            over: 0,
+            raced: 0,
+            forgot: 0,
+        };
+        found.states += visit(beginning, |bucket, near| {
+            let twice = bucket.slots[0].key > 0 && bucket.slots[0].key == bucket.slots[1].key;
+            let done = bucket.threads.iter().all(|thread| thread.at == At::Done);
+            // A newcomer that is about to look, or to retreat, may be in twice.
+            let settled = done || !self.rule.looks_again();
+            found.duplicates += usize::from(twice && settled && (N == 2 || bucket.raced == 0));
+            let raced = if N == 2 { 0 } else { bucket.raced };
+            found.over += usize::from(done && bucket.over > raced + bucket.forgot);
+            found.most_raced = found.most_raced.max(bucket.raced);
+            for (index, thread) in bucket.threads.iter().enumerate() {
+                if thread.at != At::Done {
+                    let mut next = *bucket;
+                    self.step(&mut next, index);
+                    near.push(next);
+                }
+            }
+            if bucket.clock < BEGINNING + self.passes() && !done {
+                near.push(Bucket { clock: bucket.clock + 1, ..*bucket });
+            }
+        });
+    }
+
+    /// What a slot may hold at the beginning: nothing, or any key's word: as far ahead as can be, just paid, paid before or
+    /// long before, or so far ahead that it has come round; but none that comes round while the threads run.
+    fn words(&self) -> Vec<Slot> {
+        let horizon = u8::try_from(self.horizon()).unwrap();
+        let aheads = [horizon, 0, u8::MAX, MASK / 2 + 1 + PASSES, MASK / 2];
+        let word = |key| aheads.map(|ahead| Slot { key, state: BEGINNING.wrapping_add(ahead) & MASK });
+        [Slot::default()].into_iter().chain([1, 2, 3].into_iter().flat_map(word)).collect()
+    }
+
+    /// From every beginning, until there is `enough` of what is looked for.
+    fn all(&self, threads: &[[u8; 2]], enough: fn(&Found) -> bool) -> Found {
+        let mut found = Found::default();
+        for &keys in threads {
+            for first in self.words() {
+                for second in self.words() {
+                    if (first.key == 0 || first.key != second.key) && !enough(&found) {
+                        self.run(keys, [first, second], &mut found);
+                    }
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Two of a key, or two keys.
+const TWO: [[u8; 2]; 2] = [[1, 1], [1, 2]];
+
+#[test]
+fn two_threads_from_every_beginning() {
+    for rule in [Rule::Inherit, Rule::Forget, Rule::Spill] {
+        for (burst, threads) in [(1, &TWO[..]), (2, &TWO[..1])] {
+            let found = Model::new(rule, burst).all(threads, |_| false);
+            assert_eq!(found.duplicates, 0, "no key is in two slots under {rule:?}: {found:?}");
+            assert_eq!(found.over, 0, "no key is admitted more than it has under {rule:?}: {found:?}");
+        }
+    }
+}
+
+/// Three threads that come to an empty bucket, to a full one, and to one of a key that is idle and one that is not.
+#[test]
+fn three_threads_from_some_beginnings() {
+    let word = |key, ahead: i8| Slot { key, state: BEGINNING.wrapping_add_signed(ahead) & MASK };
+    let beginnings = [
+        [Slot::default(); 2],
+        [word(2, 1), word(3, 1)],
+        [word(3, 0), word(2, 1)],
+        [word(2, -1), word(3, -6)],
+    ];
+    for rule in [Rule::Inherit, Rule::Forget, Rule::Spill] {
+        let mut found = Found::default();
+        for slots in beginnings {
+            for keys in [[1, 1, 1], [1, 1, 2]] {
+                Model::new(rule, 1).run(keys, slots, &mut found);
+            }
+        }
+        assert_eq!(found.duplicates, 0, "no key is in two slots unless a retreat failed: {rule:?} {found:?}");
+        assert_eq!(found.over, 0, "each failed retreat lets one more in, and no more: {rule:?} {found:?}");
+        assert!(found.most_raced < 3, "and fewer fail than threads race: {rule:?} {found:?}");
+        assert!(found.most_raced == 0 || rule != Rule::Inherit, "under Inherit none does: {found:?}");
+    }
+}
+
+/// The controls: each of the faults that the rules prevent is found.
+#[test]
+fn each_rule_that_is_broken_is_found_out() {
+    let both = |found: &Found| found.duplicates > 0 && found.over > 0;
+    let first_idle = Model::new(Rule::FirstIdle, 1).all(&TWO, both);
+    assert!(both(&first_idle), "the first idle slot: a key is in two, and admitted more: {first_idle:?}");
+    let admits_more = |found: &Found| found.over > 0;
+    for rule in [Rule::TakeFirst, Rule::Late] {
+        let found = Model::new(rule, 1).all(&TWO, admits_more);
+        assert!(admits_more(&found), "{rule:?} admits a key more than it has: {found:?}");
+    }
+}
+
+/// The limit of what is strict: a word just half the range old is behind to one thread and has come round to the next, and so
+/// ranks before all or among the empty ones.
+#[test]
+fn as_a_word_comes_round_a_key_may_get_two_slots() {
+    let old = Slot { key: 2, state: (BEGINNING + MASK / 2 + 1) & MASK };
+    let mut found = Found::default();
+    for slots in [[Slot::default(), old], [old, Slot::default()]] {
+        Model::new(Rule::Inherit, 1).run([1, 1], slots, &mut found);
+    }
+    assert!(found.duplicates > 0, "{found:?}");
+}

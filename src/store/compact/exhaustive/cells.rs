@@ -1,0 +1,307 @@
+//! Two rows of two cells, and one of ends: see `sketch::tat`, whose `charge`, `raise_end` and `raise_cell` these steps follow.
+
+use super::{BEGINNING, BITS, MASK, PASSES, visit};
+use crate::algorithm::compact::slot::{Standing, standing};
+use crate::algorithm::compact::ticks::{Interval, Rate};
+use crate::algorithm::compact::{CompactState, TatKind, TatWord, Verdict};
+
+const ROWS: usize = 3;
+/// The row of the ends, which do not come round; the others are of cells.
+const END: u8 = 0;
+/// A key's end, and its cell in each row. The first two share one, and so do the last two, and an end.
+const KEYS: [[usize; ROWS]; 3] = [[0, 0, 0], [1, 0, 1], [1, 1, 1]];
+const BURST: u64 = 2;
+const UNTOUCHED: u8 = 0;
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Rule {
+    /// Raise the others, then exchange the least one from what was read.
+    RaiseThenCommit,
+    /// Raise all: must fail.
+    RaiseAll,
+    /// Exchange the least one, then raise the others: must fail.
+    CommitFirst,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+enum At {
+    Clock,
+    Load(u8),
+    /// Loads the cell of a row that it is about to raise.
+    Raise(u8),
+    /// Exchanges it from what was loaded.
+    RaiseFrom(u8, u8),
+    Commit,
+    Done,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+struct Thread {
+    key: u8,
+    at: At,
+    now: u8,
+    /// What was loaded, and how far ahead it is.
+    seen: [(u8, u8); ROWS],
+    /// The row of the least cell, and how far ahead the admission leads.
+    row: u8,
+    after: u8,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+struct Sketch<const N: usize> {
+    clock: u8,
+    cells: [[u8; 2]; ROWS],
+    threads: [Thread; N],
+    /// What each key owes, by all that it was admitted: arrival times in full.
+    owed: [u8; KEYS.len()],
+    /// Admissions that the keys' debts had no room for.
+    over: u8,
+}
+
+struct Model {
+    rule: Rule,
+    word: TatWord,
+}
+
+/// What was found wrong, over all interleavings from a beginning.
+#[derive(Default, Debug)]
+struct Found {
+    states: usize,
+    over: usize,
+    /// Estimates below what the key owes.
+    below: usize,
+    admitted: usize,
+}
+
+/// As in the code: a tick for being past the value that means untouched.
+const HORIZON: u64 = BURST + 1;
+
+/// How far ahead a row's word is; a cell's with the clock read again if that seems too far.
+fn ahead(row: u8, cell: u8, now: u8, clock: u8) -> u8 {
+    if row == END {
+        return cell.saturating_sub(now);
+    }
+    let ahead = |now: u8, horizon| standing::<BITS>(cell.into(), (now & MASK).into(), horizon);
+    let ahead = match ahead(now, HORIZON) {
+        _ if cell == UNTOUCHED => 0,
+        Standing::Idle => 0,
+        Standing::Ahead(far) => far,
+        Standing::Unsure(far) => match ahead(clock, 2 * HORIZON) {
+            Standing::Unsure(_) => 0,
+            Standing::Idle | Standing::Ahead(_) => far,
+        },
+    };
+    u8::try_from(ahead).unwrap()
+}
+
+/// The value of a row's word that is so far ahead.
+fn cell(row: u8, ahead: u8, now: u8) -> u8 {
+    if row == END {
+        return now + ahead;
+    }
+    match now.wrapping_add(ahead) & MASK {
+        UNTOUCHED => 1,
+        cell => cell,
+    }
+}
+
+impl Thread {
+    fn new(key: u8) -> Self {
+        Self { key, at: At::Clock, now: 0, seen: Default::default(), row: 0, after: 0 }
+    }
+}
+
+impl Model {
+    fn new(rule: Rule) -> Self {
+        let rate = Rate { interval: Interval { num: 1, den: 1 }, burst: BURST };
+        Self { rule, word: TatWord::with_ticks("exhaustive", rate, 1, TatKind::Meter).unwrap() }
+    }
+
+    /// What a thread does in one step.
+    fn step<const N: usize>(&self, sketch: &mut Sketch<N>, index: usize) {
+        let mut thread = sketch.threads[index];
+        let place = KEYS[usize::from(thread.key)];
+        let own = |row: u8| (usize::from(row), place[usize::from(row)]);
+        match thread.at {
+            At::Clock => {
+                thread.now = sketch.clock;
+                thread.at = At::Load(0);
+            }
+            At::Load(row) => {
+                let (of, at) = own(row);
+                let seen = sketch.cells[of][at];
+                thread.seen[of] = (seen, ahead(row, seen, thread.now, sketch.clock));
+                thread.at = At::Load(row + 1);
+                if of + 1 == ROWS {
+                    self.decide(&mut thread);
+                }
+            }
+            At::Raise(row) => {
+                let (of, at) = own(row);
+                self.raise(&mut thread, row, sketch.cells[of][at], sketch.clock);
+            }
+            At::RaiseFrom(row, seen) => {
+                let (of, at) = own(row);
+                let cell_now = &mut sketch.cells[of][at];
+                if *cell_now == seen {
+                    *cell_now = cell(row, thread.after, thread.now);
+                    self.raised(&mut thread, row);
+                } else {
+                    let seen = *cell_now;
+                    self.raise(&mut thread, row, seen, sketch.clock);
+                }
+            }
+            At::Commit => {
+                let (of, at) = own(thread.row);
+                let least = &mut sketch.cells[of][at];
+                if *least == thread.seen[of].0 {
+                    *least = cell(thread.row, thread.after, thread.now);
+                    thread.at = match self.rule {
+                        Rule::CommitFirst => self.next(&thread, 0),
+                        Rule::RaiseThenCommit | Rule::RaiseAll => At::Done,
+                    };
+                } else {
+                    thread = Thread { now: thread.now, at: At::Load(0), ..Thread::new(thread.key) };
+                }
+            }
+            At::Done => unreachable!("a thread that is done takes no step"),
+        }
+        if thread.at == At::Done {
+            if thread.after > 0 {
+                let owed = &mut sketch.owed[usize::from(thread.key)];
+                sketch.over += u8::from(u64::from(owed.saturating_sub(thread.now)) + 1 > BURST);
+                *owed = (*owed).max(thread.now) + 1;
+            }
+            // What it no longer needs would only tell equal states apart.
+            thread = Thread { at: At::Done, after: thread.after.min(1), ..Thread::new(thread.key) };
+        }
+        sketch.threads[index] = thread;
+    }
+
+    fn decide(&self, thread: &mut Thread) {
+        let [end, one, other] = thread.seen.map(|(_, ahead)| ahead);
+        let (row, least) = if other < one { (2, other) } else { (1, one) };
+        let (row, least) = if end < least { (END, end) } else { (row, least) };
+        thread.row = row;
+        match self.word.judge(least.into(), 0, 1) {
+            Verdict::Deny | Verdict::Never => thread.at = At::Done,
+            Verdict::Admit(after) => {
+                thread.after = u8::try_from(after).unwrap();
+                thread.at = match self.rule {
+                    Rule::RaiseThenCommit | Rule::RaiseAll => self.next(thread, 0),
+                    Rule::CommitFirst => At::Commit,
+                };
+            }
+        }
+    }
+
+    fn raise(&self, thread: &mut Thread, row: u8, seen: u8, clock: u8) {
+        if ahead(row, seen, thread.now, clock) < thread.after {
+            thread.at = At::RaiseFrom(row, seen);
+        } else {
+            self.raised(thread, row);
+        }
+    }
+
+    fn raised(&self, thread: &mut Thread, row: u8) {
+        thread.at = self.next(thread, row + 1);
+    }
+
+    /// What comes once the rows before this one are raised.
+    fn next(&self, thread: &Thread, row: u8) -> At {
+        let rows = row..u8::try_from(ROWS).unwrap();
+        match rows.into_iter().find(|&row| row != thread.row || self.rule == Rule::RaiseAll) {
+            Some(row) => At::Raise(row),
+            None if self.rule == Rule::RaiseThenCommit => At::Commit,
+            None => At::Done,
+        }
+    }
+
+    /// Threads that check these keys, one unit each, with what the cells hold. Each key owes all that its cells say.
+    fn run<const N: usize>(&self, keys: [u8; N], cells: [[u8; 2]; ROWS], found: &mut Found) {
+        let estimate = |cells: &[[u8; 2]; ROWS], key: [usize; ROWS], clock: u8| {
+            let rows = (0_u8..).zip(cells).zip(key);
+            rows.map(|((row, cells), place)| ahead(row, cells[place], clock, clock)).min().unwrap()
+        };
+        let owed = KEYS.map(|key| BEGINNING + estimate(&cells, key, BEGINNING));
+        let threads = keys.map(Thread::new);
+        let beginning = Sketch { clock: BEGINNING, cells, threads, owed, over: 0 };
+        found.states += visit(beginning, |sketch, near| {
+            let done = sketch.threads.iter().all(|thread| thread.at == At::Done);
+            for (key, owed) in KEYS.into_iter().zip(sketch.owed) {
+                let owes = owed.saturating_sub(sketch.clock);
+                found.below += usize::from(estimate(&sketch.cells, key, sketch.clock) < owes);
+            }
+            if done {
+                found.over += usize::from(sketch.over > 0);
+                found.admitted += usize::from(sketch.threads.iter().any(|thread| thread.after > 0));
+            }
+            for (index, thread) in sketch.threads.iter().enumerate() {
+                if thread.at != At::Done {
+                    let mut next = *sketch;
+                    self.step(&mut next, index);
+                    near.push(next);
+                }
+            }
+            if sketch.clock < BEGINNING + PASSES && !done {
+                near.push(Sketch { clock: sketch.clock + 1, ..*sketch });
+            }
+        });
+    }
+
+    fn all<const N: usize>(&self, threads: &[[u8; N]], ends: &[[u8; 2]], values: &[u8]) -> Found {
+        let mut found = Found::default();
+        for &keys in threads {
+            for &ends in ends {
+                for &a in values {
+                    for &b in values {
+                        for &c in values {
+                            for &d in values {
+                                self.run(keys, [ends, [a, b], [c, d]], &mut found);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Never touched, paid long ago, and one and two or three units ahead.
+const VALUES: [u8; 4] = [
+    UNTOUCHED,
+    (BEGINNING - 7) & MASK,
+    (BEGINNING + 1) & MASK,
+    // Its own value would be the untouched one.
+    1,
+];
+
+/// Ends: never written, passed, and as far ahead as any debt, so that the cells alone decide.
+const ENDS: [[u8; 2]; 3] = [[0, 0], [BEGINNING - 7, BEGINNING + 1], [BEGINNING + 2; 2]];
+
+#[test]
+fn two_threads_from_every_beginning() {
+    let found = Model::new(Rule::RaiseThenCommit).all(&[[0, 0], [0, 1]], &ENDS[1..], &VALUES);
+    assert_eq!(found.over, 0, "no key is admitted more than it has: {found:?}");
+    assert_eq!(found.below, 0, "an estimate is never below what the key owes: {found:?}");
+    assert!(found.admitted > 0, "somebody is admitted");
+}
+
+#[test]
+fn three_threads_from_an_empty_sketch_and_from_full_cells() {
+    let values = [UNTOUCHED, (BEGINNING + 1) & MASK];
+    let found = Model::new(Rule::RaiseThenCommit).all(&[[0, 0, 1]], &ENDS[..1], &values);
+    assert_eq!(found.over, 0, "no key is admitted more than it has: {found:?}");
+    assert_eq!(found.below, 0, "an estimate is never below what the key owes: {found:?}");
+}
+
+/// The controls: what the two other orders do wrong is found.
+#[test]
+fn raising_all_and_committing_first_admit_more() {
+    let values = [UNTOUCHED, (BEGINNING + 1) & MASK];
+    for rule in [Rule::RaiseAll, Rule::CommitFirst] {
+        let found = Model::new(rule).all(&[[0, 0]], &ENDS, &values);
+        assert!(found.over > 0, "{rule:?} admits a key more than it has: {found:?}");
+    }
+}

@@ -1,0 +1,37 @@
+//! Checks of six threads while two change the quota, by shuttle: see `sync::sample`.
+
+use super::*;
+use crate::base::sync::sample;
+
+const SCHEDULES: usize = 1_000;
+
+/// One unit under every quota: what the checks are admitted, and one more at the end.
+fn eight(check: fn(&Shared) -> bool) {
+    let store = Arc::new(Shared::new(Direct::new(Gcra::new(of_one()))));
+    let threads: [_; 8] = std::array::from_fn(|number| {
+        let store = Arc::clone(&store);
+        thread::spawn(move || {
+            if number < 2 {
+                change(&store, of_one(), Carry::AsIs);
+                0
+            } else {
+                u32::from(check(&store))
+            }
+        })
+    });
+    let admitted: u32 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+    let admitted = admitted + u32::from(check(&store));
+    // None, if each is denied for what was charged before the quota changed under it.
+    assert!(admitted <= 1, "one unit is admitted, under whichever quota: {admitted}");
+}
+
+#[test]
+fn six_checks_during_two_changes_share_one_unit() {
+    sample(SCHEDULES, || eight(|store| super::check(store, 1)));
+}
+
+#[test]
+#[should_panic(expected = "one unit is admitted")]
+fn control_of_six_who_do_not_look_again_two_are_admitted() {
+    sample(SCHEDULES, || eight(check_carelessly));
+}

@@ -1,0 +1,128 @@
+//! Loom models of a quota that changes during checks.
+
+use crate::base::check_time::CheckTime;
+use crate::base::sync::Arc;
+use crate::base::sync::thread;
+
+use super::*;
+use crate::algorithm::Gcra;
+use crate::base::clock::{Clock, Timestamp};
+use crate::base::sync::explore;
+use crate::store::Direct;
+
+#[cfg(tollgate_shuttle)]
+mod many;
+
+/// Time stands still.
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_secs(100)
+    }
+}
+
+type Shared = Adjustable<Direct<Gcra>>;
+
+fn of_one() -> Quota {
+    Quota::per_hour(1)
+}
+
+fn check(store: &Shared, cost: u64) -> bool {
+    Store::<()>::act(store, &(), Operation::Check, CheckTime::read(&Still), cost).is_allowed()
+}
+
+/// A check that does not look again whether the quota has changed.
+fn check_carelessly(store: &Shared) -> bool {
+    let when = CheckTime::read(&Still);
+    let generation = store.present.load();
+    let _ = generation.take_over(&(), when);
+    Store::<()>::act(&generation.held.store, &(), Operation::Check, when, 1).is_allowed()
+}
+
+/// A check that leaves its charge where it was when it is made again.
+fn check_and_keep(store: &Shared) -> bool {
+    loop {
+        let generation = store.present.load();
+        let decision = generation.act(&(), Operation::Check, CheckTime::read(&Still), 1);
+        fence_after_rmw();
+        if decision.is_denied() || store.present.is_present(&generation) {
+            return decision.is_allowed();
+        }
+    }
+}
+
+fn change(store: &Shared, quota: Quota, carry: Carry) {
+    store.set_quota(&quota, carry, || CheckTime::read(&Still)).unwrap();
+}
+
+/// What a thread is admitted while another changes the quota and then asks too.
+fn admitted_by_two(check: fn(&Shared) -> bool) {
+    let store = Arc::new(Shared::new(Direct::new(Gcra::new(of_one()))));
+    let other = Arc::clone(&store);
+    let checker = thread::spawn(move || check(&other));
+    change(&store, of_one(), Carry::AsIs);
+    let here = check(&store);
+    let admitted = u32::from(here) + u32::from(checker.join().unwrap());
+    assert!(admitted <= 1, "one unit is admitted, under the old quota or the new: {admitted}");
+}
+
+#[test]
+fn no_charge_is_lost_in_a_change() {
+    explore(3, || admitted_by_two(|store| check(store, 1)));
+}
+
+#[test]
+#[should_panic(expected = "one unit is admitted")]
+fn control_who_does_not_look_again_loses_a_charge() {
+    explore(3, || admitted_by_two(check_carelessly));
+}
+
+#[test]
+fn two_checks_during_a_change_share_one_unit() {
+    explore(2, || {
+        let store = Arc::new(Shared::new(Direct::new(Gcra::new(of_one()))));
+        let (a, b) = (Arc::clone(&store), Arc::clone(&store));
+        let a = thread::spawn(move || check(&a, 1));
+        let b = thread::spawn(move || check(&b, 1));
+        change(&store, of_one(), Carry::AsIs);
+        let admitted = u32::from(a.join().unwrap()) + u32::from(b.join().unwrap());
+        assert!(admitted <= 1, "one unit is admitted, to one of two: {admitted}");
+    });
+}
+
+#[test]
+fn a_check_is_decided_by_one_quota_or_the_other() {
+    explore(3, || {
+        let store = Arc::new(Shared::new(Direct::new(Gcra::new(of_one()))));
+        let other = Arc::clone(&store);
+        let checker = thread::spawn(move || check(&other, 3));
+        change(&store, Quota::per_hour(3), Carry::Reset);
+        let admitted = checker.join().unwrap();
+        let left = Store::<()>::look(&*store, &(), CheckTime::read(&Still), 0).remaining();
+        assert_eq!(left, if admitted { 0 } else { 3 }, "three units go under the new quota only");
+    });
+}
+
+/// What a thread is charged for one of two units, while another changes the quota.
+fn charged_for_one(check: fn(&Shared) -> bool) {
+    let of_two = Quota::per_hour(2);
+    let store = Arc::new(Shared::new(Direct::new(Gcra::new(of_two))));
+    let other = Arc::clone(&store);
+    let checker = thread::spawn(move || check(&other));
+    change(&store, of_two, Carry::AsIs);
+    assert!(checker.join().unwrap());
+    let left = Store::<()>::look(&*store, &(), CheckTime::read(&Still), 0).remaining();
+    assert_eq!(left, 1, "one unit is charged for one that is admitted");
+}
+
+#[test]
+fn a_check_that_a_change_overtakes_is_charged_once() {
+    explore(3, || charged_for_one(|store| check(store, 1)));
+}
+
+#[test]
+#[should_panic(expected = "one unit is charged")]
+fn control_a_charge_that_is_not_given_back_is_made_twice() {
+    explore(3, || charged_for_one(check_and_keep));
+}

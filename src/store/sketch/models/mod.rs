@@ -1,0 +1,347 @@
+//! Loom models of deciding by a sketch: every interleaving of two or three threads, up to a bound on preemptions. See
+//! `store::compact::table::models` for what a control is.
+//!
+//! The sketch is as small as can be, so that X's words are next to nothing. A window is a second, and begins with it.
+
+use crate::base::sync::Arc;
+use crate::base::sync::thread;
+
+use super::*;
+use crate::algorithm::SlidingWindow;
+use crate::algorithm::compact::{CompactState, SlidingWord};
+use crate::base::clock::{Clock, Timestamp};
+use crate::base::quota::Quota;
+use crate::base::sync::Ordering::{Acquire, Release};
+use crate::base::sync::{AtomicU64, explore};
+
+#[cfg(tollgate_shuttle)]
+mod many;
+
+const SEC: u64 = 1_000_000_000;
+/// The beginning of a window, of an even index.
+const NOW: u64 = 1_000 * SEC;
+const X: u64 = 0x1234_5678_9ABC_DEF0;
+
+fn model(run: impl Fn() + Sync + Send + 'static) {
+    explore(3, run);
+}
+
+/// Of three threads with long ways there is too much to explore else.
+fn model_of_three(run: impl Fn() + Sync + Send + 'static) {
+    explore(2, run);
+}
+
+/// A clock that stands still.
+struct Still(u64);
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.0)
+    }
+}
+
+/// A clock that threads set, of which each reading is a step.
+struct Running(AtomicU64);
+
+impl Running {
+    fn set(&self, now: u64) {
+        self.0.store(now, Release);
+    }
+}
+
+impl Clock for Running {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.0.load(Acquire))
+    }
+}
+
+fn fixed(limit: u64) -> Arc<Sketch> {
+    smallest(FixedWindow::new(Quota::per_second(limit)))
+}
+
+fn sliding(limit: u64) -> Arc<Sketch<SlidingWindow>> {
+    smallest(SlidingWindow::new(Quota::per_second(limit)))
+}
+
+fn smallest<A: WindowAlgorithm>(algorithm: A) -> Arc<Sketch<A>> {
+    Arc::new(
+        Sketch::new(
+            algorithm,
+            ahash::RandomState::with_seeds(1, 2, 3, 4),
+            Capacity::memory(2 * Counters::LEAST_BYTES),
+        )
+        .unwrap(),
+    )
+}
+
+/// A check of X by a clock that stands still.
+fn check<A: WindowAlgorithm>(sketch: &Sketch<A>, now: u64, cost: u64) -> bool {
+    sketch.charge(X, || CheckTime::read(&Still(now)), cost).is_allowed()
+}
+
+/// A check of X at a given time.
+fn check_at<A: WindowAlgorithm>(sketch: &Sketch<A>, now: u64, cost: u64) -> bool {
+    sketch.charge(X, || CheckTime::from_ns(now), cost).is_allowed()
+}
+
+type Check<A> = fn(&Sketch<A>, u64, u64) -> bool;
+
+/// Checks beside each other, each at its time and of its cost: who was admitted.
+fn beside<A: WindowAlgorithm, const N: usize>(
+    sketch: &Arc<Sketch<A>>,
+    checks: [(Check<A>, u64, u64); N],
+) -> [bool; N] {
+    let threads = checks.map(|(check, now, cost)| {
+        let sketch = sketch.clone();
+        thread::spawn(move || check(&sketch, now, cost))
+    });
+    threads.map(|thread| thread.join().unwrap())
+}
+
+fn admitted(answers: &[bool]) -> usize {
+    answers.iter().filter(|&&answer| answer).count()
+}
+
+#[test]
+fn of_two_first_checks_of_two_units_of_three_one_is_admitted() {
+    model(|| {
+        let sketch = fixed(3);
+        let answers = beside(&sketch, [(check, NOW, 2), (check, NOW, 2)]);
+        assert_eq!(admitted(&answers), 1, "two and two are more than three");
+        assert!(!check(&sketch, NOW, 2), "what was charged is remembered");
+    });
+}
+
+#[test]
+fn first_checks_of_one_unit_and_of_two() {
+    model(|| {
+        let sketch = fixed(2);
+        let answers = beside(&sketch, [(check, NOW, 1), (check, NOW, 2)]);
+        assert_eq!(admitted(&answers), 1, "one and two are more than two");
+        let left = u64::from(answers[0]);
+        assert!(!check(&sketch, NOW, left + 1), "what was charged is remembered");
+    });
+    model(|| {
+        let sketch = fixed(3);
+        let answers = beside(&sketch, [(check, NOW, 1), (check, NOW, 2)]);
+        // The one of two units may be denied for those that it raised itself before the other was first.
+        assert!(answers[0], "there is room for one");
+        assert!(!check(&sketch, NOW, if answers[1] { 1 } else { 3 }), "what was charged is remembered");
+    });
+}
+
+/// All three ways of a charge: first, by the doorkeeper's word; then by counters.
+#[test]
+fn three_checks_of_two_units_admit_two() {
+    model_of_three(|| {
+        let sketch = fixed(2);
+        let answers = beside(&sketch, [(check, NOW, 1), (check, NOW, 1), (check, NOW, 1)]);
+        assert_eq!(admitted(&answers), 2, "two units, two admissions");
+        assert!(!check(&sketch, NOW, 1), "what was charged is remembered");
+    });
+}
+
+#[test]
+fn of_two_checks_of_a_known_key_with_one_unit_left_one_is_admitted() {
+    model(|| {
+        let sketch = fixed(2);
+        assert!(check(&sketch, NOW, 1));
+        let answers = beside(&sketch, [(check, NOW, 1), (check, NOW, 1)]);
+        assert_eq!(admitted(&answers), 1, "one unit, one admission");
+    });
+}
+
+/// On both sides of a turn, all of a window's units each: what was counted for the new window is not lost, and nothing of
+/// the old one comes in its way.
+fn on_both_sides(check: Check<FixedWindow>, cost: u64, apart: u64) {
+    let sketch = fixed(cost);
+    let next = NOW + apart * SEC;
+    let answers = beside(&sketch, [(check, next - 1, cost), (check, next, cost)]);
+    // Who was late is counted in the new window, and may have been its only one.
+    assert!(answers[1] || answers[0], "somebody is admitted in the new window");
+    assert!(!check(&sketch, next, 1), "what was admitted in the new window is remembered");
+    assert!(check(&sketch, next + SEC, cost), "and forgotten in the one after it");
+}
+
+#[test]
+fn on_both_sides_of_a_turn_each_window_admits_its_limit() {
+    for check in [check, check_at] as [Check<FixedWindow>; 2] {
+        for cost in [1, 2] {
+            model(move || on_both_sides(check, cost, 1));
+        }
+    }
+}
+
+#[test]
+fn three_threads_at_a_turn() {
+    model_of_three(|| {
+        let sketch = fixed(1);
+        let answers = beside(&sketch, [(check, NOW - 1, 1), (check, NOW, 1), (check, NOW, 1)]);
+        assert!((1..=2).contains(&admitted(&answers)), "a unit a window, two windows");
+        assert!(admitted(&answers[1..]) <= 1, "one unit, one admission");
+        assert!(!check(&sketch, NOW, 1), "what was admitted in the new window is remembered");
+    });
+}
+
+/// X is known in the old window when others come in the new one.
+#[test]
+fn a_key_that_is_known_at_a_turn_is_new_behind_it() {
+    model(|| {
+        let sketch = fixed(2);
+        assert!(check(&sketch, NOW - 1, 1));
+        let answers = beside(&sketch, [(check, NOW - 1, 1), (check, NOW, 1)]);
+        // Each is decided in one of the windows, and there is room in both.
+        assert_eq!(admitted(&answers), 2, "nothing of the old window is carried over");
+        assert!(!check(&sketch, NOW, 2), "what was admitted in the new window is remembered");
+    });
+}
+
+/// A thread that reads its clock before it is held up, for whole windows: `late`, once the clock says so much.
+fn held_up<A: WindowAlgorithm>(sketch: Arc<Sketch<A>>, windows: u64, late: fn(&Sketch<A>, &Running) -> bool) {
+    let clock = Arc::new(Running(AtomicU64::new(NOW)));
+    let then = NOW + windows * SEC;
+    let on_time = {
+        let (sketch, clock) = (sketch.clone(), clock.clone());
+        thread::spawn(move || {
+            clock.set(then);
+            check(&sketch, then, 1)
+        })
+    };
+    let late = {
+        let (sketch, clock) = (sketch.clone(), clock.clone());
+        thread::spawn(move || late(&sketch, &clock))
+    };
+    let (on_time, late) = (on_time.join().unwrap(), late.join().unwrap());
+    assert!(on_time || late, "somebody is admitted in the later window");
+    assert!(!check(&sketch, then, 1), "what was admitted in the later window is remembered");
+}
+
+/// By the clock.
+fn by_clock<A: WindowAlgorithm>(sketch: &Sketch<A>, clock: &Running) -> bool {
+    sketch.charge(X, || CheckTime::read(clock), 1).is_allowed()
+}
+
+/// At a time that was read before.
+fn by_given<A: WindowAlgorithm>(sketch: &Sketch<A>, _clock: &Running) -> bool {
+    sketch.charge(X, || CheckTime::from_ns(NOW), 1).is_allowed()
+}
+
+/// In a batch, whose time is read once.
+fn by_batch<A: WindowAlgorithm>(sketch: &Sketch<A>, clock: &Running) -> bool {
+    let mut allowed = false;
+    sketch.charge_each([(X, 1)].into_iter(), CheckTime::read(clock), |decision| {
+        allowed = decision.is_allowed();
+    });
+    allowed
+}
+
+#[test]
+fn a_thread_that_is_held_up_for_whole_windows_takes_no_later_one_for_the_past() {
+    for windows in [1, 2, 3, 1 << 20] {
+        for late in [by_clock, by_given, by_batch] {
+            model(move || held_up(fixed(1), windows, late));
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_is_held_up_takes_no_later_sliding_window_for_the_past() {
+    for windows in [2, 3] {
+        for late in [by_clock, by_given, by_batch] {
+            model(move || held_up(sliding(1), windows, late));
+        }
+    }
+}
+
+/// The control: the newest window is forgotten once a word was written for it.
+#[test]
+#[should_panic(expected = "in the later window is remembered")]
+fn control_without_the_newest_window_a_later_one_is_taken_for_the_past() {
+    model(|| {
+        let (sketch, then) = (fixed(1), NOW + 2 * SEC);
+        let on_time = {
+            let sketch = sketch.clone();
+            thread::spawn(move || {
+                let on_time = check(&sketch, then, 1);
+                sketch.shared.tables.windows.clear();
+                on_time
+            })
+        };
+        let late = check(&sketch, NOW, 1);
+        let on_time = on_time.join().unwrap();
+        assert!(on_time || late, "somebody is admitted in the later window");
+        assert!(!check(&sketch, then, 1), "what was admitted in the later window is remembered");
+    });
+}
+
+/// One on each side of a turn, with so much used before it that there is room for one of the two: at the very beginning of
+/// a window all of the last one weighs.
+fn sliding_turn(limit: u64, cost: u64, checks: [Check<SlidingWindow>; 2]) {
+    let sketch = sliding(limit);
+    for _ in cost..limit {
+        assert!(check(&sketch, NOW - 2, 1));
+    }
+    let answers = beside(&sketch, [(checks[0], NOW - 1, cost), (checks[1], NOW, cost)]);
+    // Both are denied if each saw the other.
+    assert!(admitted(&answers) <= 1, "there is room for one of them");
+    assert!(!check(&sketch, NOW, cost), "what was charged on either side is remembered");
+}
+
+#[test]
+fn a_sliding_window_admits_no_more_at_its_turn() {
+    for (limit, cost) in [(1, 1), (2, 1), (2, 2)] {
+        model(move || sliding_turn(limit, cost, [check, check]));
+        model(move || sliding_turn(limit, cost, [check_at, check_at]));
+    }
+}
+
+/// Charges, and does not look again.
+fn without_a_second_look(sketch: &Sketch<SlidingWindow>, now: u64, cost: u64) -> bool {
+    let key = sketch.shared.tables.approach::<2, 2>(X);
+    let mut moment = sketch.shared.tables.windows.moment(now);
+    loop {
+        let charged = sketch.shared.tables.used::<SlidingWord, 2, 2>(&key, moment.window);
+        let charged = charged.and_then(|used| {
+            let ahead = sketch.word.ahead(moment.later, used.last, used.current);
+            match sketch.word.judge(ahead, now, cost) {
+                Verdict::Admit(_) => {
+                    sketch.shared.tables.charge(&key, moment.window, used.read.as_ref(), cost).map(Some)
+                }
+                Verdict::Deny | Verdict::Never => Ok(None),
+            }
+        });
+        match charged {
+            Ok(Some(true)) => return true,
+            Ok(Some(false)) => {}
+            Ok(None) => return false,
+            Err(late) => {
+                moment.later += late.window - moment.window;
+                moment.window = late.window;
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "there is room for one of them")]
+fn control_who_does_not_look_whether_the_window_has_turned_is_overlooked() {
+    model(|| sliding_turn(2, 1, [without_a_second_look, check]));
+}
+
+#[test]
+#[should_panic(expected = "there is room for one of them")]
+fn control_who_does_not_look_at_the_last_window_again_overlooks_a_charge() {
+    model(|| sliding_turn(2, 1, [check, without_a_second_look]));
+}
+
+/// Three windows, of which each is decided by the one before. The first is two before the last, so all say their times.
+#[test]
+fn three_threads_in_three_sliding_windows() {
+    model_of_three(|| {
+        let sketch = sliding(1);
+        let answers = beside(&sketch, [(check_at, NOW - 1, 1), (check_at, NOW, 1), (check_at, NOW + SEC, 1)]);
+        assert!(!(answers[0] && answers[1]), "there is room for one of the first two");
+        assert!(!(answers[1] && answers[2]), "there is room for one of the last two");
+        assert!(!check_at(&sketch, NOW + SEC, 1), "what was charged is remembered");
+    });
+}

@@ -1,0 +1,361 @@
+//! One key's state, and the loop that turns an algorithm's steps into effects on it.
+//!
+//! Orderings, argued once for all algorithms. The head is where decisions take effect, and for algorithms without
+//! a tail it is the whole state. Tail words carry what a head refers to:
+//!
+//! - A raise *before* the exchange is Release by the exchange's own Release: whoever loads the new head (Acquire)
+//!   sees the tail word that it needs.
+//! - Tail loads are Acquire. A word raised by a thread that had seen a newer head brings that head with it, so a
+//!   refusal made of newer words is found out when the head is loaded again.
+//! - Fills *after* the exchange are Release in order, so that who sees the newest of a run sees all.
+
+#[cfg(all(test, tollgate_loom))]
+mod models;
+
+use crate::algorithm::Algorithm;
+use crate::algorithm::step::{DEAD, Fill, GivenBack, Raise, Step, Tail};
+use crate::base::clock::saturating_nanos;
+use crate::base::decision::Decision;
+use crate::base::sync::{AtomicU64, Ordering};
+use crate::store::op::Operation;
+
+/// The head and tail words of one key.
+#[derive(Debug)]
+pub(crate) struct State<T> {
+    head: AtomicU64,
+    tail: T,
+}
+
+/// The key's node is being unlinked: look it up again.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Dead;
+
+/// A request of one key's state.
+#[derive(Debug)]
+pub(crate) struct Ask<'a, A> {
+    pub(crate) algorithm: &'a A,
+    pub(crate) verb: Operation,
+    pub(crate) now_ns: u64,
+    pub(crate) cost: u64,
+}
+
+impl<A: Algorithm> Ask<'_, A> {
+    /// What the algorithm says of it. Pure.
+    #[inline]
+    pub(crate) fn step(&self, head: u64, read: impl Fn(usize) -> u64 + Copy) -> Step {
+        let &Self { algorithm, verb, now_ns, cost } = self;
+        let step = |cost| algorithm.step(head, read, now_ns, cost);
+        match verb {
+            Operation::Check => step(cost),
+            Operation::Force => algorithm.force(head, read, now_ns, cost),
+            Operation::Seed if head == 0 => algorithm.seed(now_ns, cost),
+            Operation::Seed => step(0),
+            Operation::Reserve { wait_ns } => algorithm.reserve(head, read, now_ns, cost, wait_ns),
+            Operation::Take => match step(cost) {
+                Step::Refuse(decision) => step(decision.remaining().max(1)),
+                other => other,
+            },
+            #[cfg(feature = "rules")]
+            Operation::Within { spare } => match step(cost.saturating_add(spare)) {
+                Step::Admit { .. } => step(cost),
+                refused => refused,
+            },
+            #[cfg(feature = "rules")]
+            Operation::TakeWithin { spare } => match step(cost.saturating_add(spare)) {
+                Step::Admit { .. } => step(cost),
+                Step::Refuse(decision) if decision.remaining() > spare => step(decision.remaining() - spare),
+                refused => refused,
+            },
+        }
+    }
+}
+
+/// What an admission takes: the answer, the head that it was decided on, and what is written.
+#[derive(Copy, Clone, Debug)]
+pub struct Admission {
+    pub(super) decision: Decision,
+    head: u64,
+    next: u64,
+    raise: Option<Raise>,
+    fill: Option<Fill>,
+}
+
+/// The most that is ever admitted at once.
+pub(crate) fn burst<A: Algorithm>(algorithm: &A) -> u64 {
+    match algorithm.step(0, |_| 0, 0, 0) {
+        Step::Refuse(decision) | Step::Admit { decision, .. } => decision.limit(),
+        Step::Help(_) => 0,
+    }
+}
+
+/// The time in which `units`, charged to a new key at `at_ns`, are paid, in nanoseconds.
+pub(crate) fn paid_in_ns<A: Algorithm>(algorithm: &A, at_ns: u64, units: u64) -> u64 {
+    match algorithm.seed(at_ns, units) {
+        Step::Refuse(decision) | Step::Admit { decision, .. } => saturating_nanos(decision.reset_after()),
+        Step::Help(_) => 0,
+    }
+}
+
+/// What a new key owes at `now_ns` of `units` that were charged to it at `at_ns`.
+pub(crate) fn left<A: Algorithm>(algorithm: &A, at_ns: u64, units: u64, now_ns: u64) -> u64 {
+    let state = State::fresh(algorithm.tail_len());
+    let seeded = state.act(&Ask { algorithm, verb: Operation::Seed, now_ns: at_ns, cost: units });
+    seeded.and_then(|_| state.peek(algorithm, now_ns.max(at_ns), 0)).map_or(0, |left| algorithm.owed(&left))
+}
+
+impl Admission {
+    /// Nothing is written.
+    pub(super) const fn refused(decision: Decision) -> Self {
+        Self { decision, head: 0, next: 0, raise: None, fill: None }
+    }
+}
+
+impl<T: Tail> State<T> {
+    /// The state of a key that was never seen.
+    pub(crate) fn fresh(tail_len: usize) -> Self {
+        Self { head: AtomicU64::new(0), tail: T::zeroed(tail_len) }
+    }
+
+    #[inline]
+    fn read(&self, index: usize) -> u64 {
+        // Ordering: Acquire, see the module's text.
+        self.tail.words()[index].load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn raise(&self, Raise { index, value }: Raise) {
+        // Ordering: Release, see the module's text. Relaxed for the loaded half would do as well.
+        self.tail.words()[index].fetch_max(value, Ordering::AcqRel);
+    }
+
+    fn fill<A: Algorithm<Tail = T>>(&self, algorithm: &A, fill: Fill) {
+        algorithm.filled(fill, |raise| self.raise(raise));
+    }
+
+    /// Writes what an earlier admission owes, if the words that say so belong to `head`; the head as it is now.
+    #[cold]
+    fn help<A: Algorithm<Tail = T>>(&self, algorithm: &A, head: u64, fill: Fill) -> u64 {
+        if let Err(newer) = self.settled(head) {
+            return newer;
+        }
+        self.fill(algorithm, fill);
+        self.head.load(Ordering::Acquire)
+    }
+
+    /// Decides `cost` units at `now_ns` and charges them if they are admitted.
+    ///
+    /// Lock-free: the loop turns again only if another thread's charge took effect. A denial writes nothing.
+    // Always: out of line, the decision's words are stored one by one and loaded wider, which stalls (22 against 17 ns).
+    #[inline(always)]
+    pub(crate) fn charge<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Decision, Dead>
+    where
+        A: Algorithm<Tail = T>,
+    {
+        self.charge_by(algorithm, |head| algorithm.step(head, |index| self.read(index), now_ns, cost))
+    }
+
+    /// Decides and charges in one of the rarer ways.
+    pub(crate) fn act<A>(&self, ask: &Ask<'_, A>) -> Result<Decision, Dead>
+    where
+        A: Algorithm<Tail = T>,
+    {
+        self.charge_by(ask.algorithm, |head| ask.step(head, |index| self.read(index)))
+    }
+
+    /// Takes back what is still owed of up to `units` of a charge: how many units. A charge that another thread
+    /// makes meanwhile stays.
+    pub(crate) fn give_back<A>(
+        &self,
+        algorithm: &A,
+        now_ns: u64,
+        charge: &Decision,
+        units: u64,
+    ) -> Result<u64, Dead>
+    where
+        A: Algorithm<Tail = T>,
+    {
+        // Ordering: Acquire, see the module's text.
+        let mut head = self.head.load(Ordering::Acquire);
+        loop {
+            if head == DEAD {
+                return Err(Dead);
+            }
+            let read = |index| self.read(index);
+            let Some(GivenBack { next, units }) = algorithm.give_back(head, read, now_ns, charge, units)
+            else {
+                return Ok(0);
+            };
+            // Ordering: as for a charge. Words that were read belong to the head if this succeeds, or to a later one that
+            // is the same.
+            match self.head.compare_exchange(head, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(units),
+                Err(newer) => head = newer,
+            }
+        }
+    }
+
+    /// Charges what `step` admits of a head.
+    #[inline(always)]
+    fn charge_by<A>(&self, algorithm: &A, step: impl Fn(u64) -> Step) -> Result<Decision, Dead>
+    where
+        A: Algorithm<Tail = T>,
+    {
+        self.decide(
+            algorithm,
+            step,
+            |refusal| refusal,
+            |admission| self.admit(algorithm, &admission).map(|()| admission.decision),
+        )
+    }
+
+    /// Writes what an admission takes, if the head is still the one that it was decided on; else says the newer one.
+    #[inline(always)]
+    fn admit<A>(&self, algorithm: &A, admission: &Admission) -> Result<(), u64>
+    where
+        A: Algorithm<Tail = T>,
+    {
+        let &Admission { head, next, raise, fill, .. } = admission;
+        if next == head {
+            return self.settled(head);
+        }
+        if let Some(raise) = raise {
+            self.raise(raise);
+        }
+        // Ordering: AcqRel on success: publishes the raise, and orders the fills after the claim. Acquire on
+        // failure, as for the load in `decide`, whose place the value takes.
+        self.head.compare_exchange(head, next, Ordering::AcqRel, Ordering::Acquire)?;
+        if let Some(fill) = fill {
+            self.fill(algorithm, fill);
+        }
+        Ok(())
+    }
+
+    /// Decides as [`State::charge`], and leaves the charge to [`State::exchange`].
+    #[inline(always)]
+    pub(crate) fn prepare<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Admission, Dead>
+    where
+        A: Algorithm<Tail = T>,
+    {
+        self.decide(
+            algorithm,
+            |head| algorithm.step(head, |index| self.read(index), now_ns, cost),
+            Admission::refused,
+            |admission| self.settled(admission.head).map(|()| admission),
+        )
+    }
+
+    /// Charges what was prepared, if the head is still the same.
+    #[inline(always)]
+    pub(crate) fn exchange<A>(&self, algorithm: &A, admission: &Admission) -> bool
+    where
+        A: Algorithm<Tail = T>,
+    {
+        self.admit(algorithm, admission).is_ok()
+    }
+
+    /// What was prepared, with the figures of before.
+    #[inline(always)]
+    pub(crate) fn uncharged<A>(&self, algorithm: &A, admission: &Admission, now_ns: u64) -> Decision
+    where
+        A: Algorithm<Tail = T>,
+    {
+        let &Admission { decision, head, .. } = admission;
+        if decision.is_denied() {
+            return decision;
+        }
+        match algorithm.step(head, |index| self.read(index), now_ns, 0) {
+            Step::Admit { decision: uncharged, .. } => decision.with_figures_of(uncharged),
+            _ => decision,
+        }
+    }
+
+    /// What [`State::charge`] would decide now, with the figures as they stand, uncharged. Writes nothing, except
+    /// what another thread's admission owes.
+    pub(crate) fn peek<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Decision, Dead>
+    where
+        A: Algorithm<Tail = T>,
+    {
+        let step = |head, cost| algorithm.step(head, |index| self.read(index), now_ns, cost);
+        self.decide(
+            algorithm,
+            |head| step(head, cost),
+            |refusal| refusal,
+            |admission| {
+                let decision = self.uncharged(algorithm, &admission, now_ns);
+                self.settled(admission.head).map(|()| decision)
+            },
+        )
+    }
+
+    /// Lets the algorithm decide, and `admit` do what an admission takes; it says the newer head if it failed.
+    #[inline(always)]
+    fn decide<A, R>(
+        &self,
+        algorithm: &A,
+        step: impl Fn(u64) -> Step,
+        refuse: impl Fn(Decision) -> R,
+        admit: impl Fn(Admission) -> Result<R, u64>,
+    ) -> Result<R, Dead>
+    where
+        A: Algorithm<Tail = T>,
+    {
+        // Ordering: Acquire, see the module's text.
+        let mut head = self.head.load(Ordering::Acquire);
+        loop {
+            if head == DEAD {
+                return Err(Dead);
+            }
+            let result = match step(head) {
+                // A refusal's figures are uncharged, and say when to come back.
+                Step::Refuse(decision) => self.settled(head).map(|()| refuse(decision)),
+                Step::Admit { decision, next, raise, fill } => {
+                    admit(Admission { decision, head, next, raise, fill })
+                }
+                Step::Help(fill) => Err(self.help(algorithm, head, fill)),
+            };
+            match result {
+                Ok(result) => return Ok(result),
+                Err(newer) => head = newer,
+            }
+        }
+    }
+
+    /// Whether tail words that were read belong to `head`. Always, if there are none.
+    #[inline]
+    fn settled(&self, head: u64) -> Result<(), u64> {
+        if self.tail.words().is_empty() {
+            return Ok(());
+        }
+        match self.head.load(Ordering::Acquire) {
+            same if same == head => Ok(()),
+            newer => Err(newer),
+        }
+    }
+
+    /// Marks the state dead if at `now_ns` it means what an absent key means. Only one caller is told so.
+    pub(crate) fn kill_if_idle<A>(&self, algorithm: &A, now_ns: u64) -> bool
+    where
+        A: Algorithm<Tail = T>,
+    {
+        let head = self.head.load(Ordering::Acquire);
+        head != DEAD
+            && algorithm.is_idle(head, |index| self.read(index), now_ns)
+            // Ordering: as for a charge. If a charge came first, the exchange fails and the state lives.
+            && self.head.compare_exchange(head, DEAD, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Marks the state dead whatever it holds. Only one caller is told so.
+    pub(crate) fn kill(&self) -> bool {
+        self.head.swap(DEAD, Ordering::AcqRel) != DEAD
+    }
+
+    /// Whether anything was ever charged.
+    pub(crate) fn is_used(&self) -> bool {
+        self.head.load(Ordering::Acquire) != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_dead(&self) -> bool {
+        self.head.load(Ordering::Acquire) == DEAD
+    }
+}

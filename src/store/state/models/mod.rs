@@ -1,0 +1,442 @@
+//! Loom models of one key's state: every interleaving of two or three threads, up to a bound on preemptions.
+//!
+//! Each model's assertion states its law. A *control* is the same model with the protocol broken in the way that its
+//! text warns of; it must fail, which shows that the model can see the fault.
+
+use std::time::Duration;
+
+use crate::base::sync::Arc;
+use crate::base::sync::thread;
+
+use super::*;
+use crate::algorithm::step::Stepper;
+use crate::algorithm::{FixedWindow, Gcra, MinimumSpacing, SlidingLog, SlidingWindow, SubWindow};
+use crate::base::quota::Quota;
+
+#[cfg(tollgate_shuttle)]
+mod many;
+
+fn model(run: impl Fn() + Sync + Send + 'static) {
+    crate::base::sync::explore(3, run);
+}
+
+const fn quota(limit: u64, period_ns: u64) -> Quota {
+    Quota::new(limit, Duration::from_nanos(period_ns))
+}
+
+/// A clock whose reading is a schedule point: another thread can move it before, between and after.
+struct LoomClock(AtomicU64);
+
+impl LoomClock {
+    fn at(now_ns: u64) -> Self {
+        Self(AtomicU64::new(now_ns))
+    }
+
+    fn now(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn set(&self, now_ns: u64) {
+        self.0.store(now_ns, Ordering::SeqCst);
+    }
+}
+
+struct Shared<A: Algorithm> {
+    algorithm: A,
+    state: State<A::Tail>,
+    clock: LoomClock,
+}
+
+impl<A: Algorithm> Shared<A> {
+    fn new(algorithm: A, now_ns: u64) -> Arc<Self> {
+        let state = State::fresh(algorithm.tail_len());
+        Arc::new(Self { algorithm, state, clock: LoomClock::at(now_ns) })
+    }
+
+    fn check_at(&self, now_ns: u64, cost: u64) -> bool {
+        self.state.charge(&self.algorithm, now_ns, cost).unwrap().is_allowed()
+    }
+
+    fn check(&self, cost: u64) -> bool {
+        self.check_at(self.clock.now(), cost)
+    }
+
+    fn head(&self) -> u64 {
+        self.state.head.load(Ordering::SeqCst)
+    }
+}
+
+/// Runs `first` and `second` beside each other.
+fn both<A: Algorithm, R: Send + 'static>(
+    shared: &Arc<Shared<A>>,
+    first: impl FnOnce(&Shared<A>) -> R + Send + 'static,
+    second: impl FnOnce(&Shared<A>) -> R + Send + 'static,
+) -> (R, R) {
+    let (one, two) = (shared.clone(), shared.clone());
+    let one = thread::spawn(move || first(&one));
+    let two = thread::spawn(move || second(&two));
+    (one.join().unwrap(), two.join().unwrap())
+}
+
+#[test]
+fn a_burst_of_one_admits_one_of_two() {
+    model(|| {
+        let shared = Shared::new(Gcra::new(quota(1, 10)), 100);
+        let (a, b) = both(&shared, |s| s.check(1), |s| s.check(1));
+        assert!(a ^ b, "exactly one of two conforms to a burst of one");
+        assert_eq!(shared.head(), 110, "the TAT moved by the one emission interval that was admitted");
+    });
+}
+
+#[test]
+fn no_charge_is_lost_while_time_passes() {
+    model(|| {
+        let shared = Shared::new(Gcra::new(quota(1, 10).burst(2)), 100);
+        let ticker = shared.clone();
+        let ticker = thread::spawn(move || ticker.clock.set(110));
+        let (a, b) = both(&shared, |s| [s.check(1), s.check(1)], |s| [s.check(1), false]);
+        ticker.join().unwrap();
+        let admitted = a.iter().chain(&b).filter(|allowed| **allowed).count() as u64;
+        assert!(admitted <= 2 + 1, "admitted <= burst + elapsed / T");
+        assert!(shared.head() >= 100 + admitted * 10, "every admission moved the TAT by T");
+        assert!(shared.head() <= 110 + admitted * 10, "and nothing else moved it");
+    });
+}
+
+#[test]
+fn a_weighted_charge_is_whole_or_nothing() {
+    model(|| {
+        let shared = Shared::new(Gcra::new(quota(1, 10).burst(3)), 100);
+        let (a, b) = both(&shared, |s| s.check(2), |s| s.check(2));
+        assert!(a ^ b, "two of three units are left for one of two");
+        assert_eq!(shared.head(), 120, "no part of a refused charge stays");
+    });
+}
+
+/// A window turns while two threads count on both sides of the boundary, limit 2 in any 10 ns by strict counts.
+fn window_turns<A: Algorithm>(algorithm: A, charge: fn(&Shared<A>, u64) -> bool) {
+    let shared = Shared::new(algorithm, 0);
+    assert!(shared.check_at(5, 1));
+    let (a, b) = both(&shared, move |s| charge(s, 9), move |s| charge(s, 10));
+    let c = shared.check_at(10, 1);
+    let admitted = 1 + u64::from(a) + u64::from(b) + u64::from(c);
+    assert!(admitted <= 2, "counts of the ended window are neither lost nor left behind: {admitted} > 2");
+}
+
+#[test]
+fn a_window_that_turns_loses_no_count() {
+    model(|| window_turns(SlidingWindow::new(quota(2, 10)).strict(), |s, now| s.check_at(now, 1)));
+    model(|| window_turns(SubWindow::new(quota(2, 10), 1).strict(), |s, now| s.check_at(now, 1)));
+}
+
+/// The control's charge: exchanges the head first and raises the tail word afterwards.
+fn commit_first<A: Algorithm>(shared: &Shared<A>, now_ns: u64) -> bool {
+    let Shared { algorithm, state, .. } = shared;
+    loop {
+        let head = state.head.load(Ordering::Acquire);
+        match algorithm.step(head, |index| state.read(index), now_ns, 1) {
+            Step::Admit { next, raise, .. } => {
+                if state.head.compare_exchange(head, next, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                    if let Some(raise) = raise {
+                        state.raise(raise);
+                    }
+                    return true;
+                }
+            }
+            _ => return false,
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "neither lost nor left behind")]
+fn control_raising_after_the_exchange_loses_counts() {
+    model(|| {
+        let shared = Shared::new(SlidingWindow::new(quota(2, 10)).strict(), 0);
+        assert!(shared.check_at(5, 2));
+        // The turn is the other thread's; this one asks in between.
+        let (_, b) = both(&shared, |s| commit_first(s, 19), |s| s.check_at(12, 1));
+        assert!(
+            !b,
+            "counts of the ended window are neither lost nor left behind: 2 x 8/10 leaves no room for 1"
+        );
+    });
+}
+
+#[test]
+fn a_turn_seen_by_a_third_thread_is_whole() {
+    model(|| {
+        let shared = Shared::new(SlidingWindow::new(quota(2, 10)).strict(), 0);
+        assert!(shared.check_at(5, 2));
+        let (_, b) = both(&shared, |s| s.check_at(19, 1), |s| s.check_at(12, 1));
+        assert!(
+            !b,
+            "counts of the ended window are neither lost nor left behind: 2 x 8/10 leaves no room for 1"
+        );
+    });
+}
+
+#[test]
+fn a_lap_begins_once_and_within_its_beginners_call() {
+    model(|| {
+        let shared = Shared::new(FixedWindow::from_first_use(quota(2, 10)), 100);
+        let ticker = shared.clone();
+        let ticker = thread::spawn(move || ticker.clock.set(103));
+        let (a, b) = both(&shared, |s| s.check(1), |s| s.check(2));
+        ticker.join().unwrap();
+        assert!(a ^ b, "a window of two holds one of 1 + 2");
+        let anchor = shared.state.read(1);
+        assert!((100..=103).contains(&anchor), "the window began at a time that a caller read: {anchor}");
+        assert!(!shared.check_at(109, 2), "and lasts a period from it");
+        assert!(shared.check_at(113, 2), "and no longer than one from the last reading");
+    });
+}
+
+/// Two windows from first use, one after the other: at most the limit in each.
+fn lap_after_lap(charge: fn(&Shared<FixedWindow>, u64) -> bool) {
+    let shared = Shared::new(FixedWindow::from_first_use(quota(1, 10)), 0);
+    assert!(shared.check_at(100, 1));
+    let (a, b) = both(&shared, move |s| charge(s, 110), move |s| s.check_at(111, 1));
+    assert!(!(a && b), "one window of one unit admits one");
+}
+
+#[test]
+fn the_next_lap_is_one_lap() {
+    model(|| lap_after_lap(|s, now| s.check_at(now, 1)));
+}
+
+#[test]
+#[should_panic(expected = "one window of one unit admits one")]
+fn control_anchoring_after_the_exchange_admits_twice() {
+    model(|| lap_after_lap(commit_first));
+}
+
+#[test]
+fn a_claimed_place_is_never_taken_for_an_expired_one() {
+    model(|| {
+        let shared = Shared::new(SlidingLog::new(quota(1, 10)), 0);
+        assert!(shared.check_at(100, 1));
+        let (a, b) = both(&shared, |s| s.check_at(110, 1), |s| s.check_at(111, 1));
+        assert!(a ^ b, "one unit in any 10 ns: one of two at 110 and 111");
+        assert!(!shared.check_at(119, 1), "the one admitted holds its place for 10 ns");
+        assert!(shared.check_at(121, 1), "and no longer than from the later time");
+    });
+}
+
+#[test]
+fn helpers_and_claimers_leave_one_log() {
+    model(|| {
+        let shared = Shared::new(SlidingLog::new(quota(2, 10)), 0);
+        let (a, b) = both(&shared, |s| s.check_at(100, 2), |s| s.check_at(101, 1));
+        assert!(a ^ b, "two units in any 10 ns: one of 2 + 1");
+        let c = shared.check_at(109, 1);
+        assert_eq!(c, b, "only the single unit leaves room for another");
+    });
+}
+
+/// The log, but blind to the lap bit.
+#[derive(Clone, Debug)]
+struct Blind(SlidingLog);
+
+impl Stepper for Blind {
+    type Tail = Box<[AtomicU64]>;
+
+    fn tail_len(&self) -> usize {
+        self.0.tail_len()
+    }
+
+    fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        // With a ring of one, every unit's place is the one, and its lap is that of the newest.
+        self.0.step(head, |index| (read(index) & !1) | (head & 1), now_ns, cost)
+    }
+
+    fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        self.0.force(head, read, now_ns, cost)
+    }
+
+    fn reads(&self, other: &Self) -> bool {
+        self.0.reads(&other.0)
+    }
+
+    fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
+        self.0.is_idle(head, read, now_ns)
+    }
+
+    fn filled(&self, fill: Fill, raise: impl FnMut(Raise)) {
+        self.0.filled(fill, raise);
+    }
+}
+
+impl Algorithm for Blind {
+    fn requota(&self, _quota: &Quota) -> Result<Self, crate::base::quota::QuotaError> {
+        Ok(self.clone())
+    }
+
+    fn with_quota(&self, _quota: &Quota) -> Result<Self, crate::base::quota::QuotaError> {
+        Ok(self.clone())
+    }
+}
+
+#[test]
+#[should_panic(expected = "one unit in any 10 ns")]
+fn control_without_the_lap_bit_a_claimed_place_looks_expired() {
+    model(|| {
+        let shared = Shared::new(Blind(SlidingLog::new(quota(1, 10))), 0);
+        assert!(shared.check_at(100, 1));
+        let (a, b) = both(&shared, |s| s.check_at(110, 1), |s| s.check_at(111, 1));
+        assert!(a ^ b, "one unit in any 10 ns: one of two at 110 and 111");
+    });
+}
+
+#[test]
+fn a_dead_state_takes_no_charge() {
+    model(|| {
+        let shared = Shared::new(Gcra::new(quota(1, 10)), 0);
+        assert!(shared.check_at(100, 1));
+        let (killed, charged) = both(
+            &shared,
+            |s| s.state.kill_if_idle(&s.algorithm, 110),
+            |s| s.state.charge(&s.algorithm, 110, 1).is_ok(),
+        );
+        assert!(killed ^ charged, "an idle state is reclaimed or charged, never both");
+    });
+}
+
+#[test]
+#[should_panic(expected = "never both")]
+fn control_reclaiming_by_a_store_loses_a_charge() {
+    model(|| {
+        let shared = Shared::new(Gcra::new(quota(1, 10)), 0);
+        assert!(shared.check_at(100, 1));
+        let (killed, charged) = both(
+            &shared,
+            |s| {
+                let idle = s.algorithm.is_idle(s.head(), |_| 0, 110);
+                if idle {
+                    s.state.head.store(DEAD, Ordering::SeqCst);
+                }
+                idle
+            },
+            |s| s.state.charge(&s.algorithm, 110, 1).is_ok(),
+        );
+        assert!(killed ^ charged, "an idle state is reclaimed or charged, never both");
+    });
+}
+
+impl<A: Algorithm> Shared<A> {
+    fn charge_at(&self, now_ns: u64, cost: u64) -> Decision {
+        self.state.charge(&self.algorithm, now_ns, cost).unwrap()
+    }
+
+    fn refund_at(&self, now_ns: u64, charge: &Decision) -> u64 {
+        self.state.give_back(&self.algorithm, now_ns, charge, charge.cost()).unwrap()
+    }
+
+    /// When a request goes that may wait for `wait_ns`, if it is admitted.
+    fn turn_at(&self, now_ns: u64, wait_ns: u64) -> Option<u64> {
+        let verb = Operation::Reserve { wait_ns };
+        let ask = Ask { algorithm: &self.algorithm, verb, now_ns, cost: 1 };
+        let decision = self.state.act(&ask).unwrap();
+        decision.is_allowed().then(|| now_ns + u64::try_from(decision.delay().as_nanos()).unwrap())
+    }
+
+    fn remaining_at(&self, now_ns: u64) -> u64 {
+        self.state.peek(&self.algorithm, now_ns, 0).unwrap().remaining()
+    }
+}
+
+/// A refund of one of two units beside a charge of the other; how it is taken back is up to `refund`.
+fn refunded_while_charged(refund: fn(&Shared<Gcra>, &Decision) -> u64) {
+    let shared = Shared::new(Gcra::new(quota(1, 10).burst(2)), 100);
+    let charge = shared.charge_at(100, 1);
+    let (back, charged) = both(&shared, move |s| refund(s, &charge), |s| u64::from(s.check_at(100, 1)));
+    assert_eq!(back, 1, "all of it is owed");
+    assert_eq!(shared.head(), 100 + 10 * charged, "neither the charge nor the refund is lost");
+}
+
+#[test]
+fn a_refund_beside_a_charge_loses_neither() {
+    model(|| refunded_while_charged(|s, charge| s.refund_at(100, charge)));
+}
+
+#[test]
+#[should_panic(expected = "neither the charge nor the refund is lost")]
+fn control_a_refund_by_a_store_loses_a_charge() {
+    model(|| {
+        refunded_while_charged(|s, charge| {
+            let given = s.algorithm.give_back(s.head(), |_| 0, 100, charge, 1).unwrap();
+            s.state.head.store(given.next, Ordering::SeqCst);
+            given.units
+        });
+    });
+}
+
+/// Two threads give back their own charges, one before the other in line, while time passes.
+#[test]
+fn refunds_of_two_threads_leave_what_the_others_charged() {
+    model(|| {
+        let shared = Shared::new(Gcra::new(quota(1, 10).burst(4)), 100);
+        let charges = [shared.charge_at(100, 1), shared.charge_at(100, 1)];
+        assert!(shared.check_at(100, 1));
+        let (a, b) =
+            both(&shared, move |s| s.refund_at(100, &charges[0]), move |s| s.refund_at(105, &charges[1]));
+        assert_eq!((a, b), (1, 1), "each is owed, of the second the half");
+        assert_eq!(shared.head(), 115, "the third charge, and the half of the second that was paid");
+    });
+}
+
+/// A window turns while a charge in it is taken back: limit 3 in two windows.
+fn refunded_while_the_window_turns<A: Algorithm>(algorithm: A) {
+    let shared = Shared::new(algorithm, 0);
+    let charge = shared.charge_at(5, 2);
+    assert!(shared.check_at(5, 1));
+    let (back, charged) =
+        both(&shared, move |s| s.refund_at(9, &charge), |s| if s.check_at(10, 2) { 2 } else { 0 });
+    assert!(charged == 0 || back == 2, "two of three units are left only if two were given back");
+    let owed = 1 + (2 - back) + charged;
+    assert!(shared.remaining_at(10) <= 3 - owed, "what was not given back is counted in the ended window");
+}
+
+#[test]
+fn a_refund_beside_a_turn_loses_no_count() {
+    model(|| refunded_while_the_window_turns(SlidingWindow::new(quota(3, 10)).strict()));
+    model(|| refunded_while_the_window_turns(SubWindow::new(quota(3, 10), 1).strict()));
+}
+
+#[test]
+fn a_lap_whose_use_is_taken_back_begins_once() {
+    model(|| {
+        let shared = Shared::new(FixedWindow::from_first_use(quota(2, 10)), 100);
+        let charge = shared.charge_at(100, 2);
+        let (back, charged) =
+            both(&shared, move |s| s.refund_at(104, &charge), |s| if s.check_at(105, 1) { 1 } else { 0 });
+        assert_eq!(back, 2, "the window is that of the charge");
+        assert_eq!(shared.remaining_at(106), 2 - charged, "neither the charge nor the refund is lost");
+        assert!(charged == 0 || !shared.check_at(114, 2), "a window lasts a period from its first use");
+    });
+}
+
+/// Turns of one unit each, and a check beside them that does not wait.
+fn turns<A: Algorithm>(algorithm: A) {
+    let shared = Shared::new(algorithm, 100);
+    let (mut one, two) = both(
+        &shared,
+        |s| vec![s.turn_at(100, 50), s.turn_at(100, 50)],
+        |s| vec![s.check_at(100, 1).then_some(100), s.turn_at(100, 10)],
+    );
+    one.extend(two);
+    let mut given: Vec<u64> = one.into_iter().flatten().collect();
+    given.sort_unstable();
+    let expected: Vec<u64> = (0..given.len() as u64).map(|turn| 100 + 10 * turn).collect();
+    assert_eq!(
+        given, expected,
+        "turns are distinct, an interval apart, and a check goes only if it is the first"
+    );
+    assert!(given.len() >= 2, "those who wait for long enough have turns");
+}
+
+#[test]
+fn turns_are_distinct_and_no_check_goes_while_one_is_outstanding() {
+    model(|| turns(Gcra::new(quota(1, 10))));
+    model(|| turns(MinimumSpacing::new(Duration::from_nanos(10))));
+}

@@ -1,0 +1,419 @@
+//! After the first sight of a key no check allocates, whatever it answers; in the compact store and in a sketch none ever does.
+
+use crate::common::compact::COMPACT;
+use crate::common::kinds::{ALL, Kind};
+use crate::common::oracle::Spec;
+use crate::common::sketch::WINDOWS;
+use crate::common::{MINUTE, SEC};
+use crate::counting::{allocations, bytes_held};
+use std::time::Duration;
+use tollgate::sketch::TatSketch;
+use tollgate::{
+    Capacity, Decision, FixedWindow, Gcra, ManualClock, Outcome, Overflow, Quota, RateLimiter, Timestamp,
+    check_all, refund_all,
+};
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(1)))), 1);
+    assert_eq!(allocations(|| ()), 0);
+}
+
+/// What README and the documentation say of `RateLimiter::new`.
+#[test]
+fn a_new_limiter_takes_four_mebibytes() {
+    assert_eq!(bytes_held(|| Box::new([0_u8; 100])), 100);
+    // Calibrates the clock, and keeps what the whole process shares.
+    drop(RateLimiter::new(Quota::per_second(1)));
+    for quota in [Quota::per_second(1), Quota::per_day(1_000_000), Quota::per_second(100_000).burst(1)] {
+        let held = bytes_held(|| RateLimiter::new(quota));
+        assert!(held.abs_diff(4 << 20) <= 1 << 12, "{held} bytes for {quota}");
+    }
+}
+
+const SPEC: Spec = Spec { limit: 40, period_ns: MINUTE, burst: 40 };
+
+/// Which outcomes were seen.
+#[derive(Default)]
+struct Seen([u64; 3]);
+
+impl Seen {
+    /// Counts the decision and asks it everything.
+    fn add(&mut self, decision: Decision) {
+        let _ = (decision.remaining(), decision.retry_after(), decision.reset_after(), decision.delay());
+        self.0[match decision.outcome() {
+            Outcome::Allowed => 0,
+            Outcome::Denied => 1,
+            Outcome::Never => 2,
+        }] += 1;
+    }
+}
+
+const COSTS: [u64; 7] = [1, 0, 3, 40, 41, u64::MAX, 2];
+
+#[test]
+fn a_direct_limiter_never_allocates() {
+    for kind in ALL {
+        let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+        with_algorithm!(kind, SPEC, algorithm => {
+            let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
+            let mut seen = Seen::default();
+            let count = allocations(|| {
+                for step in 0..2_000_u64 {
+                    for cost in COSTS {
+                        seen.add(limiter.peek_n(cost));
+                        seen.add(limiter.check_n(cost));
+                    }
+                    seen.add(limiter.check());
+                    seen.add(limiter.check_at(1, clock_of(step)));
+                    clock.advance(Duration::from_millis(700 * (step % 5)));
+                }
+            });
+            assert_eq!(count, 0, "{kind:?}");
+            assert!(seen.0[0] > 1_000 && seen.0[1] > 1_000, "{kind:?}");
+        })
+        .expect("an ordinary quota");
+    }
+}
+
+#[test]
+fn no_verb_of_a_direct_limiter_allocates() {
+    for kind in ALL {
+        let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+        with_algorithm!(kind, SPEC, algorithm => {
+            let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
+            let mut seen = Seen::default();
+            let count = allocations(|| {
+                for step in 0..500_u64 {
+                    for cost in COSTS {
+                        let charge = limiter.take_up_to(cost);
+                        limiter.refund_n(&charge, 1);
+                        seen.add(charge);
+                        let charge = limiter.reserve(cost, Duration::from_secs(step % 7));
+                        limiter.refund(&charge);
+                        seen.add(charge);
+                        seen.add(limiter.settle(&charge, cost.min(3)));
+                        seen.add(limiter.charge_unchecked_at(cost.min(2), clock_of(step)));
+                    }
+                    clock.advance(Duration::from_secs(20 * (step % 5)));
+                }
+            });
+            assert_eq!(count, 0, "{kind:?}");
+            assert!(seen.0[0] > 500 && seen.0[1] > 500, "{kind:?}: {:?}", seen.0);
+        })
+        .expect("an ordinary quota");
+    }
+}
+
+/// Of a store that is too small, so that keys are evicted and come back with what they owed.
+#[test]
+fn no_verb_of_a_compact_limiter_allocates() {
+    let keys: Vec<String> = (0..60).map(|key| format!("client number {key}")).collect();
+    for kind in COMPACT {
+        let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+        with_compact!(kind, SPEC, algorithm => {
+            let builder = RateLimiter::builder(algorithm).clock(clock.clone()).capacity(Capacity::slots(24));
+            let limiter = builder.overdraft(20).compact().expect("it fits");
+            let mut seen = Seen::default();
+            let count = allocations(|| {
+                for step in 0..12_u64 {
+                    for key in &keys {
+                        for cost in COSTS {
+                            let charge = limiter.take_up_to(key, cost);
+                            limiter.refund_n(key, &charge, 1);
+                            seen.add(charge);
+                            let charge = limiter.reserve(key, cost, Duration::from_secs(step % 7));
+                            limiter.refund(key, &charge);
+                            seen.add(charge);
+                            seen.add(limiter.settle(key, &charge, cost.min(3)));
+                            seen.add(limiter.charge_unchecked_at(key, cost.min(2), clock_of(step)));
+                        }
+                    }
+                    clock.advance(Duration::from_secs(20 * (step % 5)));
+                }
+            });
+            assert_eq!(count, 0, "{kind:?}");
+            assert!(seen.0[0] > 500 && seen.0[1] > 500, "{kind:?}: {:?}", seen.0);
+            assert!(limiter.gauges().evicted > 0, "{kind:?}");
+        })
+        .expect("an ordinary quota");
+    }
+}
+
+/// Several limits on one request: admitted, refused by either, and looking at keys for the first time.
+#[test]
+fn several_limits_on_one_request_allocate_nothing() {
+    let clock = ManualClock::new(Timestamp::from_secs(1_000));
+    let gcra = |limit| RateLimiter::builder(Gcra::new(Quota::per_hour(limit))).clock(clock.clone());
+    let (direct, compact) = (gcra(200).direct(), gcra(2).compact().expect("an ordinary quota"));
+    let window = RateLimiter::builder(FixedWindow::new(Quota::per_hour(3))).clock(clock.clone());
+    let window = window.compact().expect("an ordinary quota");
+    let mut seen = [0; 2];
+    let count = allocations(|| {
+        for key in 0_u64..50 {
+            for _ in 0..3 {
+                let tuple = check_all((direct.on(), compact.on(&key), window.on(&key)));
+                seen[usize::from(tuple.is_allowed())] += 1;
+                assert!(tuple.refused_by() != Some(0) && tuple.remaining() <= 3);
+            }
+            let (other, next) = (key + 100, key + 200);
+            let array = check_all([compact.on(&other), compact.on(&next)]);
+            refund_all([compact.on(&other), compact.on(&next)], &array);
+        }
+    });
+    assert_eq!((count, seen), (0, [50, 100]));
+}
+
+/// Now, or at times one long past.
+fn clock_of(step: u64) -> Timestamp {
+    Timestamp::from_nanos(if step.is_multiple_of(50) { step } else { 1_700_000_000 * SEC + step })
+}
+
+#[test]
+fn a_keyed_limiter_allocates_at_first_sight_only() {
+    let keys: Vec<String> = (0..64).map(|key| format!("client number {key}")).collect();
+    for kind in ALL {
+        let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+        with_algorithm!(kind, SPEC, algorithm => {
+            let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<String>();
+            // First sight of every key, and of this thread.
+            let first = allocations(|| keys.iter().for_each(|key| assert!(limiter.check(key).is_allowed())));
+            assert!(first >= keys.len() as u64, "{kind:?}: {first}");
+
+            let mut seen = Seen::default();
+            let count = allocations(|| {
+                for step in 0..50_u64 {
+                    for key in &keys {
+                        for cost in COSTS {
+                            seen.add(limiter.peek_n(key.as_str(), cost));
+                            seen.add(limiter.check_n(key.as_str(), cost));
+                        }
+                        seen.add(limiter.check_at(key.as_str(), 1, clock_of(step)));
+                    }
+                    // Keys that nobody knows: nothing is kept of these.
+                    seen.add(limiter.peek("a stranger"));
+                    seen.add(limiter.check_n("a stranger", 0));
+                    if kind != Kind::Spacing {
+                        seen.add(limiter.check_n("a stranger", u64::MAX - 1));
+                    }
+                    clock.advance(Duration::from_millis(700 * (step % 5)));
+                }
+            });
+            assert_eq!(count, 0, "{kind:?}");
+            assert!(seen.0[0] > 1_000 && seen.0[1] > 1_000, "{kind:?}");
+        })
+        .expect("an ordinary quota");
+    }
+}
+
+#[test]
+fn a_batch_allocates_nothing_beyond_the_callers_vector() {
+    let keys: Vec<String> = (0..64).map(|key| format!("client number {key}")).collect();
+    for kind in ALL {
+        let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+        with_algorithm!(kind, SPEC, algorithm => {
+            let direct = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
+            let keyed = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<String>();
+            let mut decisions = Vec::with_capacity(4 * keys.len());
+            keyed.check_many(keys.iter().map(String::as_str), &mut decisions);
+            let count = allocations(|| {
+                decisions.clear();
+                keyed.check_many(keys.iter().map(String::as_str), &mut decisions);
+                direct.check_many(COSTS, &mut decisions);
+            });
+            assert_eq!(count, 0, "{kind:?}");
+            assert_eq!(decisions.len(), keys.len() + COSTS.len());
+        })
+        .expect("an ordinary quota");
+    }
+}
+
+/// First sights, evictions, debts out of the sketch, batches, resets: all in the memory that was there from the start.
+#[test]
+fn a_compact_limiter_never_allocates() {
+    let keys: Vec<String> = (0..100).map(|key| format!("client number {key}")).collect();
+    for kind in COMPACT {
+        let one = [Overflow::Forget];
+        let all = [Overflow::Forget, Overflow::Spill, Overflow::Inherit];
+        let two_counts = matches!(kind, Kind::Sliding | Kind::SlidingStrict);
+        for overflow in if two_counts { &one[..] } else { &all[..] } {
+            let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+            with_compact!(kind, SPEC, algorithm => {
+                let builder = RateLimiter::builder(algorithm).clock(clock.clone()).capacity(Capacity::slots(24));
+                let limiter = builder.overflow(*overflow).compact().expect("it fits");
+                let tier = limiter.tier(&Quota::per_minute(30)).expect("it fits");
+                let mut seen = Seen::default();
+                let count = allocations(|| {
+                    for step in 0..8_u64 {
+                        for key in &keys {
+                            for cost in COSTS {
+                                seen.add(limiter.peek_n(key, cost));
+                                seen.add(limiter.check_n(key, cost));
+                            }
+                            seen.add(limiter.check_at(key, 1, clock_of(step)));
+                            seen.add(limiter.check_with(key, &tier, 1, clock_of(step)));
+                            seen.add(limiter.check_hash(limiter.hash(key), 1));
+                        }
+                        limiter.check_each(keys.iter().map(|key| (key, 1)), |decision| seen.add(decision));
+                        let hashes = keys.iter().map(|key| (limiter.hash(key), 2));
+                        limiter.check_each_hash(hashes, |decision| seen.add(decision));
+                        limiter.reset(&keys[3]);
+                        let _ = (limiter.gauges(), limiter.load(), limiter.live_slots(), limiter.state_bytes());
+                        if step == 5 {
+                            limiter.clear();
+                        }
+                        clock.advance(Duration::from_millis(700 * (step % 5)));
+                    }
+                });
+                assert_eq!(count, 0, "{kind:?} {overflow:?}");
+                assert!(seen.0[0] > 500 && seen.0[1] > 500, "{kind:?} {overflow:?}");
+                let gauges = limiter.gauges();
+                assert!(gauges.evicted + gauges.denied_for_debt > 0, "{kind:?} {overflow:?}");
+
+                let mut decisions = Vec::with_capacity(keys.len());
+                let count = allocations(|| limiter.check_many(&keys, &mut decisions));
+                assert_eq!((count, decisions.len()), (0, keys.len()), "{kind:?} {overflow:?}");
+            })
+            .expect("an ordinary quota");
+        }
+    }
+}
+
+/// First sights, turns, batches, late times, peeks and gauges.
+#[test]
+fn a_limiter_in_a_sketch_never_allocates() {
+    let keys: Vec<String> = (0..100).map(|key| format!("client number {key}")).collect();
+    for (kind, bytes) in WINDOWS.into_iter().flat_map(|kind| [(kind, 256), (kind, 1 << 16)]) {
+        let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+        with_windows!(kind, SPEC, algorithm => {
+            let builder = RateLimiter::builder(algorithm).clock(clock.clone());
+            let limiter = builder.capacity(Capacity::memory(bytes)).sketch().expect("it fits");
+            let mut seen = Seen::default();
+            let count = allocations(|| {
+                for step in 0..8_u64 {
+                    for key in &keys {
+                        for cost in COSTS {
+                            seen.add(limiter.peek_n(key, cost));
+                            seen.add(limiter.check_n(key, cost));
+                        }
+                        seen.add(limiter.check_at(key, 1, clock_of(step)));
+                        seen.add(limiter.check_hash(limiter.hash(key), 1));
+                    }
+                    limiter.check_each(keys.iter().map(|key| (key, 1)), |decision| seen.add(decision));
+                    let hashes = keys.iter().map(|key| (limiter.hash(key), 2));
+                    limiter.check_each_hash(hashes, |decision| seen.add(decision));
+                    let _ = (limiter.saturation(), limiter.state_bytes());
+                    if step == 5 {
+                        limiter.clear();
+                    }
+                    clock.advance(Duration::from_secs(25 * (step % 5)));
+                }
+            });
+            assert_eq!(count, 0, "{kind:?} {bytes}");
+            assert!(seen.0.iter().all(|seen| *seen > 500), "{kind:?} {bytes}: {:?}", seen.0);
+
+            let mut decisions = Vec::with_capacity(keys.len());
+            let count = allocations(|| limiter.check_many(&keys, &mut decisions));
+            assert_eq!((count, decisions.len()), (0, keys.len()), "{kind:?} {bytes}");
+        })
+        .expect("an ordinary quota");
+    }
+}
+
+#[test]
+fn a_sketch_never_allocates() {
+    let sketch = TatSketch::try_new(Quota::per_minute(4), 1 << 10).expect("it fits");
+    let mut seen = Seen::default();
+    let count = allocations(|| {
+        for step in 0..5_000_u64 {
+            seen.add(sketch.check_at(((step % 40) << 50) | (step % 40), 1, clock_of(step)));
+        }
+    });
+    assert_eq!(count, 0);
+    assert!(seen.0[0] > 10 && seen.0[1] > 10);
+}
+
+/// One for each value, if the header map has room.
+#[cfg(feature = "http")]
+#[test]
+fn a_header_field_allocates_its_value_only() {
+    use http::HeaderMap;
+    use tollgate::http::{Dialect, Fields, Policy, Reset};
+
+    let (minute, day) = (Quota::per_minute(100), Quota::per_day(1_000));
+    let [burst, daily] = [minute, day].map(|quota| RateLimiter::direct(Gcra::new(quota)).check());
+    let policies = [Policy::new("burst", &minute, burst), Policy::new("daily", &day, daily)];
+    for (dialect, most) in [
+        (Dialect::Draft11, 2),
+        (Dialect::Draft07, 2),
+        (Dialect::Draft06, 4),
+        (Dialect::Legacy { reset: Reset::Epoch }, 3),
+        (Dialect::Off, 0),
+    ] {
+        let fields = Fields::new(dialect);
+        let mut headers = HeaderMap::with_capacity(16);
+        let count = allocations(|| fields.write(&mut headers, &policies));
+        assert!(count <= most, "{dialect:?}: {count}");
+        assert_eq!(headers.len() as u64, most);
+    }
+}
+
+#[test]
+fn meters_and_denied_keys_never_allocate() {
+    use tollgate::telemetry::{Meters, TopDenied};
+
+    let limiter = RateLimiter::direct(Gcra::new(Quota::per_minute(100)));
+    let (meters, denied) = (Meters::new("api", "per-ip"), TopDenied::try_new(10, 1).expect("memory"));
+    let hashed = TopDenied::try_new(10, 1).expect("memory").hashed(b"secret");
+    // The first one makes the hasher of the process.
+    denied.record("per-ip", "");
+    let keys = ["203.0.113.7", "198.51.100.1", &"x".repeat(1_000)];
+    let count = allocations(|| {
+        for request in 0..1_000 {
+            let decision = limiter.check();
+            meters.observe(&decision, false);
+            if decision.is_denied() {
+                denied.record("per-ip", keys[request % 3]);
+                hashed.record("per-ip", keys[request % 3]);
+            }
+        }
+    });
+    assert_eq!(count, 0);
+    assert!(meters.counts().denied >= 800);
+}
+
+/// Every way of matching: exact, by wildcards of all kinds, without a value, by a tier, by membership, and not at all.
+#[cfg(feature = "rules")]
+#[test]
+fn finding_a_requests_rules_allocates_nothing() {
+    let day = "rate_limit: { unit: day, requests_per_unit: 1 }";
+    let text = format!(
+        "
+domain: d
+tollgate: {{}}
+descriptors:
+  - {{ key: a, value: exact, descriptors: [{{ key: b, {day}, tiers: {{ t: {{ members: [m], {day} }} }} }}] }}
+  - {{ key: a, value: '/v*/x*', {day} }}
+  - {{ key: a, value: '*.png', {day} }}
+  - {{ key: a, value: '*mid*', {day} }}
+  - {{ key: 'k*', {day} }}
+"
+    );
+    let config = tollgate::rules::Config::from_yaml("test", &text).unwrap();
+    let domain = tollgate::rules::Domain::merge([config], false).unwrap().remove(0);
+    type Entries<'a> = &'a [(&'a str, &'a str)];
+    let requests: [(Entries<'_>, Option<&str>, usize); 8] = [
+        (&[("a", "exact"), ("b", "x")], None, 1),
+        (&[("a", "exact"), ("b", "x")], Some("t"), 1),
+        (&[("a", "exact"), ("b", "m")], Some("u"), 1),
+        (&[("a", "/v1/xy")], None, 1),
+        (&[("a", "cat.png")], None, 1),
+        (&[("a", "amidst")], None, 1),
+        (&[("key", "")], None, 1),
+        (&[("a", "none")], None, 0),
+    ];
+    for (entries, tier, found) in requests {
+        let count = allocations(|| assert_eq!(domain.matching(entries, tier).len(), found));
+        assert_eq!(count, 0, "{entries:?} {tier:?}");
+    }
+}

@@ -1,0 +1,152 @@
+//! What rules allocate. A check nothing where rules count by one value each, be it admitted or refused, and one text for a rule
+//! that counts by several; a file that is read at most twenty times its length.
+
+use crate::counting::{allocations, peak_bytes};
+use tollgate::rules::{Config, ConfigError, Descriptor, Rules};
+
+const TEXT: &str = "
+domain: d
+tollgate: {}
+descriptors:
+  - { key: many, rate_limit: { unit: second, requests_per_unit: 1000000 } }
+  - { key: none, rate_limit: { unit: year, requests_per_unit: 1 } }
+  - key: path
+    value: /login
+    descriptors: [ { key: client, rate_limit: { unit: year, requests_per_unit: 1 } } ]
+  - key: tenant
+    descriptors: [ { key: client, rate_limit: { unit: year, requests_per_unit: 1 } } ]
+";
+
+/// The fewest of many calls: the first of a thread make what it keeps.
+fn fewest(what: impl Fn()) -> u64 {
+    (0..4).for_each(|_| what());
+    (0..200).map(|_| allocations(&what)).min().unwrap_or(u64::MAX)
+}
+
+#[test]
+fn a_check_allocates_nothing() {
+    let rules = Rules::builder().load([Config::from_yaml("test.yaml", TEXT).unwrap()]).unwrap();
+    let ask = |entries: &[(&str, &str)]| {
+        let _ = rules.check("d", &[Descriptor::new(entries)]);
+    };
+    assert_eq!(fewest(|| ask(&[("many", "x")])), 0, "admitted");
+    assert_eq!(fewest(|| ask(&[("none", "x")])), 0, "refused");
+    assert_eq!(fewest(|| ask(&[("path", "/login"), ("client", "x")])), 0, "refused, by one of two values");
+    assert_eq!(fewest(|| ask(&[("tenant", "t"), ("client", "x")])), 1, "refused, by both");
+    let (one, other) = ([("many", "x")], [("none", "x")]);
+    let both = [Descriptor::new(&one), Descriptor::new(&other)];
+    assert_eq!(fewest(|| drop(rules.check("d", &both))), 0, "two rules");
+    assert_eq!(fewest(|| drop(rules.check("nope", &both))), 0, "no rules");
+}
+
+type Read = fn(&str, &str) -> Result<Config, ConfigError>;
+
+const LIMIT: &str = "rate_limit: { unit: day, requests_per_unit: 1 }";
+
+fn lines(count: usize, line: impl Fn(usize) -> String) -> String {
+    (0..count).map(line).collect()
+}
+
+fn yaml(descriptors: &str) -> String {
+    format!("domain: d\ntollgate: {{}}\ndescriptors:\n{descriptors}")
+}
+
+/// Many rules below one value.
+fn below(value: usize, children: usize) -> String {
+    let children = lines(children, |at| format!("      - {{ key: k, value: v{at}, {LIMIT} }}\n"));
+    yaml(&format!("  - key: a\n    value: {}\n    descriptors:\n{children}", "x".repeat(value)))
+}
+
+/// A descriptor with so much metadata, which is not read.
+fn metadata(value: &str) -> String {
+    yaml(&format!("  - {{ key: a, metadata: {{ x: {value} }} }}\n"))
+}
+
+fn yaml_files() -> Vec<(&'static str, String)> {
+    let members = lines(150_000, |at| format!("        - m{at}\n"));
+    let open = lines(40, |level| format!("{}&a{level} x:\n", " ".repeat(level + 4)));
+    let anchors =
+        yaml(&format!("- key: a\n  metadata:\n{open}{}", format!("{}- a\n", " ".repeat(44)).repeat(30_000)));
+    let in_lines = |at| {
+        format!(
+            "  - key: k\n    value: v{at}\n    rate_limit:\n      unit: day\n      requests_per_unit: 1\n"
+        )
+    };
+    vec![
+        ("a long value above many rules", below(100_000, 20_000)),
+        ("a value of a thousand bytes above many rules", below(1_000, 20_000)),
+        ("a value of a hundred bytes above many rules", below(100, 20_000)),
+        ("many rules", yaml(&lines(20_000, |at| format!("  - {{ key: k, value: v{at}, {LIMIT} }}\n")))),
+        ("many rules in lines", yaml(&lines(20_000, in_lines))),
+        ("many keys", yaml(&lines(120_000, |at| format!("- key: k{at}\n")))),
+        (
+            "many members",
+            yaml(&format!("- key: a\n  tiers:\n    t:\n      {LIMIT}\n      members:\n{members}")),
+        ),
+        ("many texts", metadata(&format!("[{}]", "a,".repeat(700_000)))),
+        (
+            "many texts in lines",
+            yaml(&format!("- key: a\n  metadata:\n    x:\n{}", "    - a\n".repeat(200_000))),
+        ),
+        ("many empty maps", metadata(&format!("[{}]", "{},".repeat(700_000)))),
+        ("many maps", metadata(&format!("[{}]", "a: b,".repeat(300_000)))),
+        ("many keys of a map", metadata(&format!("{{ {} }}", lines(120_000, |at| format!("k{at}: x,"))))),
+        ("many anchors", metadata(&format!("[{}]", "&a ".repeat(400_000)))),
+        ("anchors in anchors", anchors),
+    ]
+}
+
+fn json_files() -> Vec<(&'static str, String)> {
+    let rule = |at| {
+        format!(
+            "{{\"key\":\"k\",\"value\":\"v{at}\",\"rate_limit\":{{\"unit\":\"day\",\"requests_per_unit\":1}}}},"
+        )
+    };
+    let file =
+        |descriptors: &str| format!("{{\"domain\":\"d\",\"descriptors\":[{descriptors}{{\"key\":\"z\"}}]}}");
+    let numbers = format!("{{\"key\":\"y\",\"metadata\":{{\"x\":[{}1]}}}},", "1,".repeat(700_000));
+    vec![("many rules in JSON", file(&lines(20_000, rule))), ("many numbers in JSON", file(&numbers))]
+}
+
+/// Whether it is read or refused: a text is not to take memory beyond that by which it is long.
+#[test]
+fn reading_takes_at_most_twenty_times_the_file() {
+    let (yaml, json): (Read, Read) = (Config::from_yaml, Config::from_json);
+    let files = yaml_files().into_iter().map(|file| (yaml, file));
+    let files = files.chain(json_files().into_iter().flat_map(|file| [(yaml, file.clone()), (json, file)]));
+    for (read, (name, text)) in files {
+        assert!(text.len() > 1_000_000, "{name}: {}", text.len());
+        let peak = peak_bytes(|| drop(read("test", &text)));
+        assert!(peak <= 20 * text.len(), "{name}: {peak} bytes for {}", text.len());
+    }
+}
+
+#[test]
+fn ordinary_large_files_are_read() {
+    for (name, text) in yaml_files().into_iter().chain(json_files()) {
+        let is_ordinary =
+            name.starts_with("many rules") || name.starts_with("many keys") || name == "many members";
+        if is_ordinary && !name.ends_with("of a map") {
+            assert!(Config::from_yaml("test", &text).is_ok(), "{name}");
+        }
+    }
+}
+
+/// What a few bytes stand for is bounded too.
+#[test]
+fn reading_a_small_file_takes_little() {
+    let aliases = lines(11, |level| {
+        let before = if level == 0 { "x".to_owned() } else { format!("*a{}", level - 1) };
+        format!("  - &a{level} [{}]\n", [&*before; 10].join(", "))
+    });
+    for (name, text) in [
+        ("aliases of aliases", format!("domain: d\nmetadata:\n{aliases}")),
+        ("rules below a value", below(40_000, 1_000)),
+        ("texts in brackets", metadata(&format!("[{}]", "a,".repeat(25_000)))),
+        ("maps in brackets", metadata(&format!("[{}]", "a: b,".repeat(12_000)))),
+        ("texts in lines", yaml(&format!("- key: a\n  metadata:\n    x:\n{}", "    - a\n".repeat(15_000)))),
+    ] {
+        let peak = peak_bytes(|| drop(Config::from_yaml("test", &text)));
+        assert!(peak <= 24 << 20, "{name}: {peak} bytes for {}", text.len());
+    }
+}

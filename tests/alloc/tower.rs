@@ -1,0 +1,147 @@
+//! A request that is admitted allocates nothing, where clients are told by their addresses and no fields are written.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use crate::counting::allocations;
+use http::{Request, Response, StatusCode};
+use tollgate::http::Fields;
+use tollgate::tower::{ClientIp, IpNet, Limit, Missing, PeerAddr, Proxies, RateLimitLayer};
+use tollgate::{FixedWindow, Gcra, ManualClock, Quota, RateLimiter, Timestamp};
+use tower::{Layer, Service};
+
+#[derive(Clone)]
+struct Inner;
+
+impl Service<Request<()>> for Inner {
+    type Response = Response<()>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<()>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<()>) -> Self::Future {
+        drop(request);
+        ready(Ok(Response::new(())))
+    }
+}
+
+fn ask<L: Limit<std::net::IpAddr>>(
+    service: &mut tollgate::tower::RateLimit<Inner, L, ClientIp>,
+    request: Request<()>,
+) -> StatusCode {
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(service.poll_ready(&mut context).is_ready());
+    let future = pin!(service.call(request));
+    match future.poll(&mut context) {
+        Poll::Ready(Ok(response)) => response.status(),
+        _ => panic!("nothing here waits"),
+    }
+}
+
+/// Requests through two proxies, made beforehand: their own memory is not the layer's.
+fn requests(count: u16) -> Vec<Request<()>> {
+    (0..count)
+        .map(|index| {
+            let peer: SocketAddr = "10.0.0.1:443".parse().expect("an address");
+            let [high, low] = index.to_be_bytes();
+            Request::builder()
+                .header("x-forwarded-for", format!("6.6.6.6, 203.0.{high}.{low}"))
+                .header("x-forwarded-for", "10.0.0.2")
+                .header(
+                    "forwarded",
+                    format!("for=\"[2001:db8:0:{index:x}::1]:80\";host=\"a, b\", for=10.0.0.2"),
+                )
+                .extension(PeerAddr(peer))
+                .body(())
+                .expect("a request")
+        })
+        .collect()
+}
+
+/// How often so many requests of as many clients allocate, and how many are admitted.
+fn counted<L: Limit<std::net::IpAddr>>(layer: &RateLimitLayer<L, ClientIp>, count: u16) -> (u64, usize) {
+    let mut service = layer.layer(Inner);
+    let requests = requests(count);
+    let mut admitted = 0;
+    let allocations = allocations(|| {
+        for request in requests {
+            let mut service = service.clone();
+            admitted += usize::from(ask(&mut service, request) == StatusCode::OK);
+        }
+    });
+    // The last is still there to be used.
+    assert!(service.poll_ready(&mut Context::from_waker(Waker::noop())).is_ready());
+    (allocations, admitted)
+}
+
+fn clients() -> [ClientIp; 4] {
+    let networks: [IpNet; 1] = ["10.0.0.0/8".parse().expect("a network")];
+    [
+        ClientIp::x_forwarded_for(Proxies::hops(2)),
+        ClientIp::x_forwarded_for(Proxies::networks(networks)),
+        ClientIp::forwarded(Proxies::hops(2)),
+        ClientIp::forwarded(Proxies::networks(networks)),
+    ]
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(1)))), 1);
+    assert_eq!(allocations(|| ()), 0);
+}
+
+#[test]
+fn an_admitted_request_allocates_nothing() {
+    let quota = Quota::per_hour(5);
+    let clock = ManualClock::new(Timestamp::from_secs(1_000));
+    for client in clients() {
+        let compact = RateLimiter::builder(Gcra::new(quota)).clock(clock.clone()).compact().expect("it fits");
+        let layer = RateLimitLayer::new(compact, client.clone()).policy("per-client", quota);
+        for _ in 0..5 {
+            assert_eq!(counted(&layer, 300), (0, 300), "{client:?}");
+        }
+        let (allocations, admitted) = counted(&layer, 300);
+        assert_eq!(admitted, 0, "{client:?}");
+        assert!(allocations >= 300, "{client:?}: a refusal is made for each, but {allocations}");
+
+        let sketch =
+            RateLimiter::builder(FixedWindow::new(quota)).clock(clock.clone()).sketch().expect("it fits");
+        let layer = RateLimitLayer::new(sketch, client.clone());
+        assert_eq!(counted(&layer, 300), (0, 300), "{client:?}");
+    }
+}
+
+/// Exemptions, costs, shared keys and refunds allocate nothing either.
+#[test]
+fn nor_do_the_options() {
+    let quota = Quota::per_hour(5);
+    let clock = ManualClock::new(Timestamp::from_secs(1_000));
+    let compact = RateLimiter::builder(Gcra::new(quota)).clock(clock).compact().expect("it fits");
+    let layer = RateLimitLayer::new(compact, ClientIp::x_forwarded_for(Proxies::hops(3)))
+        .exempt(|head| head.path() == "/health")
+        .cost(|head| 1 + u64::from(head.method() == http::Method::POST))
+        .missing(Missing::Shared([0, 0, 0, 0].into()))
+        .refund(|status| status == StatusCode::OK)
+        .refund_errors(true);
+    assert_eq!(counted(&layer, 300), (0, 300));
+}
+
+/// With fields: their values, and the room that they take in the response.
+#[test]
+fn fields_allocate_little() {
+    let quota = Quota::per_hour(5);
+    let clock = ManualClock::new(Timestamp::from_secs(1_000));
+    let compact = RateLimiter::builder(Gcra::new(quota)).clock(clock).compact().expect("it fits");
+    let [client, ..] = clients();
+    let layer = RateLimitLayer::new(compact, client).policy("per-client", quota);
+    let layer = layer.fields_on_allowed(true).fields(Fields::default());
+    let (allocations, admitted) = counted(&layer, 100);
+    assert_eq!(admitted, 100);
+    assert!((200..=500).contains(&allocations), "{allocations}");
+}

@@ -1,0 +1,15 @@
+//! How often bounded memory decides wrongly: traffic, an exact oracle of every key, and counts of both kinds of error.
+//!
+//! | part | does |
+//! |---|---|
+//! | [`random`] | seeded numbers, Zipf ranks, a hasher that is the same on every machine |
+//! | [`traffic`] | who asks when, and under which quota |
+//! | [`measure`] | plays traffic to a limiter and counts its errors |
+//! | [`table`] | the rows of the design's table, and their figures |
+
+#![allow(dead_code, reason = "each program and example uses a part")]
+
+pub(crate) mod measure;
+pub(crate) mod random;
+pub(crate) mod table;
+pub(crate) mod traffic;

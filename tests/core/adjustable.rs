@@ -1,0 +1,519 @@
+//! Quotas that change while a limiter is in use.
+
+use std::time::Duration;
+use tollgate::{
+    Algorithm, Builder, Carry, Clock, Decision, FixedWindow, Gcra, LeakyBucketMeter, ManualClock,
+    MinimumSpacing, Overflow, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp,
+    TokenBucket, check_all,
+};
+
+/// The beginning of a day, so that no window turns meanwhile.
+const START: Timestamp = Timestamp::from_secs(19_700 * 86_400);
+
+fn clock() -> ManualClock {
+    ManualClock::new(START)
+}
+
+fn build<A: Algorithm>(algorithm: A, clock: &ManualClock) -> Builder<A, ManualClock> {
+    RateLimiter::builder(algorithm).clock(clock.clone())
+}
+
+/// What is left of a new burst of 200, and of 20, of 40 of 100 (Bucket4j's table).
+const VECTORS: [(Carry, u64, u64); 4] = [
+    (Carry::AsIs, 40, 20),
+    (Carry::Proportional, 80, 8),
+    (Carry::Additive, 140, 20),
+    (Carry::Reset, 200, 20),
+];
+
+/// Uses 60 of 100, changes the quota, and says what is left.
+macro_rules! left {
+    ($limiter:expr, $carry:expr, $to:expr) => {{
+        let limiter = $limiter.adjustable();
+        assert_eq!(limiter.check_n("alice", 60).remaining(), 40);
+        limiter.set_quota(&Quota::per_day($to), $carry).unwrap();
+        let left = limiter.peek("alice").remaining();
+        assert_eq!(limiter.peek("bob").remaining(), $to, "who owes nothing is new");
+        // The figures are charged, not only shown.
+        assert!(limiter.check_n("alice", left + 1).is_denied());
+        assert!(limiter.check_n("alice", left).is_allowed());
+        left
+    }};
+}
+
+#[test]
+fn the_vectors_hold_for_every_store_and_algorithm() {
+    let day = Quota::per_day;
+    for (carry, of_200, of_20) in VECTORS {
+        for (to, expected) in [(200, of_200), (20, of_20)] {
+            let clock = clock();
+            let keyed = |name: &str, left: u64| assert_eq!(left, expected, "{name} {carry:?} to {to}");
+            keyed("gcra", left!(build(Gcra::new(day(100)), &clock).keyed::<String>(), carry, to));
+            keyed("bucket", left!(build(TokenBucket::new(day(100)), &clock).keyed::<String>(), carry, to));
+            keyed(
+                "interval",
+                left!(build(TokenBucket::interval(day(100)), &clock).keyed::<String>(), carry, to),
+            );
+            let aligned = TokenBucket::aligned(day(100), Timestamp::from_secs(3_600));
+            keyed("aligned", left!(build(aligned, &clock).keyed::<String>(), carry, to));
+            keyed(
+                "meter",
+                left!(build(LeakyBucketMeter::new(day(100)), &clock).keyed::<String>(), carry, to),
+            );
+            keyed("fixed", left!(build(FixedWindow::new(day(100)), &clock).keyed::<String>(), carry, to));
+            let first_use = FixedWindow::from_first_use(day(100));
+            keyed("first use", left!(build(first_use, &clock).keyed::<String>(), carry, to));
+            keyed("sliding", left!(build(SlidingWindow::new(day(100)), &clock).keyed::<String>(), carry, to));
+            keyed(
+                "strict",
+                left!(build(SlidingWindow::new(day(100)).strict(), &clock).keyed::<String>(), carry, to),
+            );
+            keyed(
+                "sub",
+                left!(build(SubWindow::new(day(100), 6).strict(), &clock).keyed::<String>(), carry, to),
+            );
+            keyed("log", left!(build(SlidingLog::new(day(100)), &clock).keyed::<String>(), carry, to));
+            keyed("compact", left!(build(Gcra::new(day(100)), &clock).compact().unwrap(), carry, to));
+            keyed("windows", left!(build(FixedWindow::new(day(100)), &clock).compact().unwrap(), carry, to));
+            let sliding = SlidingWindow::new(day(100));
+            keyed("compact sliding", left!(build(sliding, &clock).compact().unwrap(), carry, to));
+            let inherit = build(Gcra::new(day(100)), &clock).overflow(Overflow::Inherit);
+            keyed("inherit", left!(inherit.compact().unwrap(), carry, to));
+        }
+    }
+}
+
+#[test]
+fn a_direct_limiter_carries_its_one_state() {
+    for (carry, of_200, of_20) in VECTORS {
+        for (to, expected) in [(200, of_200), (20, of_20)] {
+            let limiter = build(Gcra::new(Quota::per_day(100)), &clock()).direct().adjustable();
+            assert!(limiter.check_n(60).is_allowed());
+            limiter.set_quota(&Quota::per_day(to), carry).unwrap();
+            assert_eq!(limiter.peek_n(1).remaining(), expected, "{carry:?} to {to}");
+        }
+    }
+}
+
+/// Time goes on under the new rate, from the change on, whenever the key comes.
+#[test]
+fn debt_is_paid_at_new_rate_after_change() {
+    let clock = clock();
+    let limiter = build(Gcra::new(Quota::per_minute(60)), &clock).compact().unwrap().adjustable();
+    for key in ["early", "late"] {
+        assert!(limiter.check_n(key, 60).is_allowed());
+    }
+    clock.advance(Duration::from_secs(30));
+    // 30 of 60 left; ten times as fast and as much from now on.
+    limiter.set_quota(&Quota::per_minute(600), Carry::Additive).unwrap();
+    assert_eq!(limiter.peek("early").remaining(), 570);
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(limiter.peek("early").remaining(), 580);
+    assert_eq!(limiter.peek("late").remaining(), 580, "although it is looked up only now");
+    clock.advance(Duration::from_secs(3));
+    assert_eq!(limiter.peek("late").remaining(), 600);
+}
+
+/// As the table at `Carry` says.
+#[test]
+fn alternating_bursts_forgive_up_to_the_difference() {
+    let forgiven = |carry: Carry, owed: u64| {
+        let limiter = build(Gcra::new(Quota::per_day(40)), &clock()).keyed::<u8>().adjustable();
+        let owes = || 40 - limiter.peek(&1).remaining();
+        assert!(limiter.check_n(&1, owed).is_allowed());
+        for burst in [20, 40] {
+            limiter.set_quota(&Quota::per_day(40).burst(burst), carry).unwrap();
+        }
+        let after = owes();
+        // The rate alone forgives nothing.
+        limiter.set_quota(&Quota::per_day(20).burst(40), carry).unwrap();
+        limiter.set_quota(&Quota::per_day(40), carry).unwrap();
+        assert!(owes() >= after, "{carry:?} {owed}");
+        owed.saturating_sub(after)
+    };
+    for owed in 1..=40 {
+        assert_eq!(forgiven(Carry::AsIs, owed), if owed <= 20 { owed } else { 0 }, "as is {owed}");
+        assert_eq!(forgiven(Carry::Proportional, owed), 0, "proportional {owed}");
+        assert_eq!(forgiven(Carry::Additive, owed), owed.min(20), "additive {owed}");
+        assert_eq!(forgiven(Carry::Used, owed), owed.saturating_sub(20), "used {owed}");
+    }
+}
+
+#[test]
+fn changes_follow_each_other_before_the_first_is_paid() {
+    let clock = clock();
+    let limiter = build(Gcra::new(Quota::per_day(100)), &clock).keyed::<String>().adjustable();
+    for key in ["asks between", "does not"] {
+        assert!(limiter.check_n(key, 60).is_allowed());
+    }
+    limiter.set_quota(&Quota::per_day(200), Carry::AsIs).unwrap();
+    assert_eq!(limiter.peek("asks between").remaining(), 40);
+    limiter.set_quota(&Quota::per_day(50), Carry::Proportional).unwrap();
+    limiter.set_quota(&Quota::per_day(100), Carry::Additive).unwrap();
+    for key in ["asks between", "does not"] {
+        // 40 of 100; 40 of 200; 10 of 50; 60 of 100.
+        assert_eq!(limiter.peek(key).remaining(), 60, "{key}");
+    }
+    limiter.set_quota(&Quota::per_day(7), Carry::Reset).unwrap();
+    assert_eq!(limiter.peek("does not").remaining(), 7);
+}
+
+#[test]
+fn debts_beyond_the_burst_are_carried_over() {
+    let clock = clock();
+    let limiter = build(Gcra::new(Quota::per_minute(60)), &clock).keyed::<String>().adjustable();
+    assert_eq!(limiter.charge_unchecked("alice", 160).cost(), 160);
+    limiter.set_quota(&Quota::per_minute(120), Carry::Additive).unwrap();
+    // 160 are owed of 120, and two are paid a second: 20 s until nothing is over, and half a second for the first unit.
+    let denied = limiter.check("alice");
+    assert_eq!(denied.retry_after(), Some(Duration::from_millis(20_500)));
+    // Longer than a full burst takes: the old state is still asked for keys that come late.
+    assert_eq!(limiter.charge_unchecked("bob", 1_000).cost(), 1_000);
+    limiter.set_quota(&Quota::per_minute(60), Carry::AsIs).unwrap();
+    clock.advance(Duration::from_secs(120));
+    assert!(limiter.check("bob").is_denied(), "940 over 60, less 120 that were paid");
+}
+
+#[test]
+fn forget_past_and_elapsed_time_clear_old_debts() {
+    let clock = clock();
+    let limiter = build(FixedWindow::new(Quota::per_minute(10)), &clock).compact().unwrap().adjustable();
+    assert!(limiter.check_n("alice", 10).is_allowed());
+    limiter.set_quota(&Quota::per_minute(10), Carry::AsIs).unwrap();
+    assert!(limiter.check("alice").is_denied());
+    assert!(limiter.check_n("bob", 10).is_allowed());
+    limiter.set_quota(&Quota::per_minute(10), Carry::AsIs).unwrap();
+    limiter.forget_past();
+    assert!(limiter.check("bob").is_allowed(), "its debt was forgotten, on the word of the caller");
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(limiter.peek("alice").remaining(), 10);
+}
+
+/// An adaptive server changes its quota every second. One old state at most is kept; but of compact ones that are short of room
+/// all that are not paid for, and then they refuse.
+#[test]
+fn many_changes_do_not_pile_up() {
+    let clock = clock();
+    let direct = build(Gcra::new(Quota::per_day(100)), &clock).direct().adjustable();
+    let keyed = build(Gcra::new(Quota::per_day(100)), &clock).keyed::<String>().adjustable();
+    assert!(direct.check_n(60).is_allowed() && keyed.check_n("alice", 60).is_allowed());
+    assert_eq!(keyed.wait("bob").block().map(|turn| turn.remaining()), Ok(99), "a wait is no debt");
+    for change in 0..2_000_u64 {
+        let quota = Quota::per_day(100 + change % 2);
+        direct.set_quota(&quota, Carry::AsIs).unwrap();
+        keyed.set_quota(&quota, Carry::AsIs).unwrap();
+    }
+    // 40 are left, of 100 or 101.
+    assert_eq!(direct.peek_n(1).remaining(), 40);
+    assert_eq!(keyed.peek("alice").remaining(), 40);
+
+    let compact = build(Gcra::new(Quota::per_day(100)), &clock).compact().unwrap().adjustable();
+    let keys = || (0..2_000_u64).map(|key| (key, 1 + key % 100));
+    keys().for_each(|(key, cost)| assert!(compact.check_n(&key, cost).is_allowed()));
+    for change in 0..100 {
+        compact.set_quota(&Quota::per_day(100 + change % 2), Carry::Used).unwrap();
+    }
+    keys().for_each(|(key, cost)| assert_eq!(compact.peek(&key).remaining(), 101 - cost, "{key}"));
+
+    // Full: some debts are where no key is listed.
+    let full = build(Gcra::new(Quota::per_day(100)), &clock).capacity(64);
+    let compact = full.compact().unwrap().adjustable();
+    assert!(compact.check_n("alice", 60).is_allowed());
+    (0..400_u64).for_each(|key| assert!(!compact.check_n(&key, 90).is_never()));
+    let left = compact.peek("alice").remaining();
+    let change = || compact.set_quota(&Quota::per_day(100), Carry::AsIs);
+    for _ in 0..64 {
+        change().unwrap();
+    }
+    let error = change().unwrap_err().to_string();
+    assert!(error.contains("64 earlier changes") && error.contains("forget_past"), "{error}");
+    assert!(!error.contains("  "), "one line: {error}");
+    assert!(left <= 40 && compact.peek("alice").remaining() <= left, "64 stores deep");
+    compact.set_quota(&Quota::per_day(50), Carry::Reset).unwrap();
+    assert_eq!(compact.peek("alice").remaining(), 50);
+    clock.advance(Duration::from_secs(86_400));
+    for _ in 0..100 {
+        change().unwrap();
+        clock.advance(Duration::from_secs(86_400));
+    }
+}
+
+#[test]
+fn a_charge_of_the_old_quota_is_not_given_back() {
+    let clock = clock();
+    let limiter = build(Gcra::new(Quota::per_day(10)), &clock).keyed::<String>().adjustable();
+    let charge = limiter.check_n("alice", 5);
+    assert_eq!(limiter.refund("alice", &charge), 5, "as long as it is the quota");
+    let charge = limiter.check_n("alice", 5);
+    limiter.set_quota(&Quota::per_day(100), Carry::Additive).unwrap();
+    assert_eq!(limiter.refund("alice", &charge), 0);
+    assert_eq!(limiter.peek("alice").remaining(), 95);
+    clock.advance(Duration::from_secs(1));
+    let charge = limiter.check_n("alice", 5);
+    assert_eq!(limiter.refund("alice", &charge), 5);
+}
+
+#[test]
+fn a_quota_that_does_not_fit_changes_nothing() {
+    let clock = clock();
+    let limiter = build(SlidingLog::new(Quota::per_day(10)), &clock).keyed::<String>().adjustable();
+    assert!(limiter.check_n("alice", 4).is_allowed());
+    let error = limiter.set_quota(&Quota::per_day(1_000_000), Carry::Reset).unwrap_err();
+    assert!(error.to_string().contains("65536"), "{error}");
+    assert_eq!(limiter.peek("alice").remaining(), 6);
+}
+
+#[test]
+fn kinds_stay_what_they_are() {
+    let clock = clock();
+    // An aligned bucket refills at half past, before and after.
+    let half_past = START + Duration::from_secs(1_800);
+    let limiter = build(TokenBucket::aligned(Quota::per_hour(10), half_past), &clock).direct().adjustable();
+    limiter.set_quota(&Quota::per_hour(20), Carry::Reset).unwrap();
+    assert!(limiter.check_n(20).is_allowed());
+    assert_eq!(limiter.check_n(1).retry_after(), Some(Duration::from_secs(1_800)));
+
+    let spacing = build(MinimumSpacing::new(Duration::from_secs(10)), &clock).direct().adjustable();
+    assert!(spacing.check().is_allowed());
+    spacing.set_quota(&Quota::per_minute(1), Carry::AsIs).unwrap();
+    assert_eq!(spacing.check_n(1).retry_after(), Some(Duration::from_secs(60)), "an event is one of one");
+}
+
+#[test]
+fn times_that_the_caller_says_are_those_of_the_change() {
+    let limiter = build(Gcra::new(Quota::per_minute(60)), &clock()).compact().unwrap().adjustable();
+    let at = |seconds: u64| Timestamp::from_secs(1_000 + seconds);
+    assert!(limiter.check_at("alice", 60, at(0)).is_allowed());
+    limiter.set_quota_at(&Quota::per_minute(30), Carry::AsIs, at(10)).unwrap();
+    assert_eq!(limiter.peek_at("alice", 1, at(10)).remaining(), 10);
+    assert_eq!(limiter.peek_at("alice", 1, at(20)).remaining(), 15);
+}
+
+#[test]
+fn it_goes_with_other_limits() {
+    let clock = clock();
+    let changing = build(Gcra::new(Quota::per_day(3)), &clock).compact().unwrap().adjustable();
+    let fixed = build(Gcra::new(Quota::per_day(5)), &clock).compact().unwrap();
+    let ask = || check_all((changing.on("alice"), fixed.on("alice")));
+    let left = |each: &[Decision]| each.iter().map(Decision::remaining).collect::<Vec<_>>();
+    assert_eq!(left(ask().each()), [2, 4]);
+    changing.set_quota(&Quota::per_day(1), Carry::AsIs).unwrap();
+    assert_eq!(left(ask().each()), [0, 3]);
+    let refused = ask();
+    assert_eq!((refused.refused_by(), left(refused.each())), (Some(0), vec![0, 3]));
+    assert_eq!(changing.clock().now(), START);
+}
+
+/// Stories of debts that a change once lost.
+mod lost_once {
+    use super::*;
+    use tollgate::{LeakyBucketQueue, WhenFull, refund_all, refund_all_at};
+
+    /// The seed asked for room as of the change, when the other key still owed; then the check made room as of now.
+    #[test]
+    fn a_key_that_finds_no_room_under_a_cap() {
+        let clock = clock();
+        let limiter = build(Gcra::new(Quota::per_hour(10)), &clock).max_keys(1, WhenFull::Deny);
+        let limiter = limiter.keyed::<String>().adjustable();
+        assert!(limiter.check_n("a", 10).is_allowed());
+        limiter.set_quota(&Quota::per_hour(10), Carry::AsIs).unwrap();
+        assert!(limiter.check("b").is_allowed());
+        assert!(limiter.check_n("a", 1).is_denied(), "b has the only place");
+        clock.advance(Duration::from_secs(361));
+        assert!(limiter.check_n("a", 10).is_denied(), "nine are owed");
+        assert!(limiter.check_n("a", 1).is_allowed());
+    }
+
+    /// Spilled debts were looked up as of now, and had been paid at the old rate by then.
+    #[test]
+    fn keys_that_are_spilled() {
+        let clock = clock();
+        let limiter = build(Gcra::new(Quota::per_second(100)), &clock).capacity(4_096);
+        let limiter = limiter.compact().unwrap().adjustable();
+        for key in 0..6_000 {
+            assert!(limiter.check_n(&key, 100).is_allowed() || key > 100);
+        }
+        limiter.set_quota(&Quota::per_hour(100), Carry::AsIs).unwrap();
+        clock.advance(Duration::from_secs(5));
+        let again = (0..6_000).filter(|key| limiter.check_n(key, 90).is_allowed()).count();
+        assert_eq!(again, 0, "nobody has paid more than a unit at the new rate");
+    }
+
+    /// The store in between was asked as of the second change, but forgot the first one's debts as of the third.
+    #[test]
+    fn spilled_keys_of_a_quota_two_changes_ago() {
+        let clock = clock();
+        let limiter = build(Gcra::new(Quota::per_minute(100)), &clock).capacity(64);
+        let limiter = limiter.compact().unwrap().adjustable();
+        (0..2_000).for_each(|key| assert!(!limiter.check_n(&key, 100).is_never()));
+        assert_eq!(limiter.peek(&77_777).remaining(), 0, "its debts are all of the sketch's cells");
+        for per_minute in [90, 1] {
+            limiter.set_quota(&Quota::per_minute(per_minute).burst(100), Carry::Used).unwrap();
+        }
+        clock.advance(Duration::from_secs(180));
+        limiter.set_quota(&Quota::per_minute(100), Carry::Used).unwrap();
+        for key in (0..2_000).chain([77_777]) {
+            assert!(limiter.peek(&key).remaining() <= 3, "{key}: one unit a minute was paid, not ninety");
+        }
+    }
+
+    /// Two changes, with nobody who asks for the key in between. The last store was asked for as long as its own keys owed.
+    #[test]
+    fn spilled_overdraft_survives_two_changes() {
+        let clock = clock();
+        let limiter = build(Gcra::new(Quota::per_second(10)), &clock).capacity(64).overdraft(2_000);
+        let limiter = limiter.compact().unwrap().adjustable();
+        assert_eq!(limiter.charge_unchecked("a", 1_000).cost(), 1_000);
+        // Some are spilled, so keys cannot be listed.
+        (0..2_000).for_each(|key| assert!(!limiter.check_n(&key, 10).is_never()));
+        for _ in 0..2 {
+            limiter.set_quota(&Quota::per_second(10), Carry::AsIs).unwrap();
+        }
+        clock.advance(Duration::from_secs(4));
+        let denied = limiter.check("a");
+        assert_eq!(denied.retry_after(), Some(Duration::from_millis(95_100)), "960 are owed, and 9 may be");
+        clock.advance(Duration::from_secs(96));
+        assert!(limiter.check_n("a", 10).is_allowed());
+    }
+
+    /// A debt that is paid no longer keeps old stores: changes go on for as long as they are slower than a burst.
+    #[test]
+    fn spilled_overdraft_is_forgotten_once_paid() {
+        let clock = clock();
+        let limiter = build(Gcra::new(Quota::per_second(10)), &clock).capacity(64).overdraft(2_000);
+        let limiter = limiter.compact().unwrap().adjustable();
+        assert_eq!(limiter.charge_unchecked("a", 1_000).cost(), 1_000);
+        (0..2_000).for_each(|key| assert!(!limiter.check_n(&key, 10).is_never()));
+        for change in 0..200 {
+            clock.advance(Duration::from_secs(3));
+            limiter.set_quota(&Quota::per_second(10), Carry::AsIs).unwrap_or_else(|_| panic!("{change}"));
+        }
+    }
+
+    #[test]
+    fn debts_of_before_it_could_change() {
+        let clock = clock();
+        let limiter = build(Gcra::new(Quota::per_minute(60)), &clock).keyed::<String>();
+        assert_eq!(limiter.charge_unchecked("a", 1_000).cost(), 1_000);
+        let limiter = limiter.adjustable();
+        limiter.set_quota(&Quota::per_minute(60), Carry::AsIs).unwrap();
+        clock.advance(Duration::from_secs(61));
+        assert_eq!(limiter.check("a").retry_after(), Some(Duration::from_secs(1_000 - 61 - 60 + 1)));
+    }
+
+    #[test]
+    fn turns_of_spaced_events() {
+        for compact in [false, true] {
+            let clock = clock();
+            let build = build(MinimumSpacing::new(Duration::from_secs(2)), &clock).overdraft(10);
+            let hour = Duration::from_secs(3_600);
+            let delay = if compact {
+                let limiter = build.compact().unwrap().adjustable();
+                (0..5).for_each(|_| assert!(limiter.reserve("a", 1, hour).is_allowed()));
+                limiter.set_quota(&Quota::per_minute(30), Carry::AsIs).unwrap();
+                limiter.reserve("a", 1, hour).delay()
+            } else {
+                let limiter = build.keyed::<String>().adjustable();
+                (0..5).for_each(|_| assert!(limiter.reserve("a", 1, hour).is_allowed()));
+                limiter.set_quota(&Quota::per_minute(30), Carry::AsIs).unwrap();
+                limiter.reserve("a", 1, hour).delay()
+            };
+            assert_eq!(delay, Duration::from_secs(10), "compact: {compact}");
+        }
+    }
+
+    /// The old state was asked for as long as one spacing takes, as if five turns were one.
+    #[test]
+    fn turns_of_spaced_events_that_are_asked_for_late() {
+        let clock = clock();
+        let limiter =
+            build(MinimumSpacing::new(Duration::from_secs(2)), &clock).keyed::<String>().adjustable();
+        let hour = Duration::from_secs(3_600);
+        (0..5).for_each(|_| assert!(limiter.reserve("a", 1, hour).is_allowed()));
+        limiter.set_quota(&Quota::per_minute(30), Carry::AsIs).unwrap();
+        clock.advance(Duration::from_secs(9));
+        assert_eq!(
+            limiter.reserve("a", 1, hour).delay(),
+            Duration::from_secs(1),
+            "five turns of two seconds"
+        );
+    }
+
+    #[test]
+    fn debts_in_sliding_windows() {
+        let clock = clock();
+        let limiter = build(SlidingWindow::new(Quota::per_minute(10)), &clock).keyed::<String>().adjustable();
+        assert_eq!(limiter.charge_unchecked("a", 30).cost(), 30);
+        limiter.set_quota(&Quota::per_minute(10), Carry::AsIs).unwrap();
+        clock.advance(Duration::from_secs(80));
+        assert_eq!(limiter.peek("a").remaining(), 0, "20 of 30 still weigh");
+    }
+
+    /// By times that are given, and so by a clock that is read before the window turns.
+    #[test]
+    fn charges_of_a_window_after_the_change() {
+        let limiter = build(FixedWindow::new(Quota::per_minute(10)), &clock()).keyed::<String>().adjustable();
+        let at = Timestamp::from_secs;
+        assert!(limiter.check_at("a", 10, at(61)).is_allowed());
+        limiter.set_quota_at(&Quota::per_minute(10), Carry::AsIs, at(59)).unwrap();
+        assert!(limiter.check_at("a", 1, at(62)).is_denied());
+    }
+
+    /// A time more than a burst before the change.
+    #[test]
+    fn a_late_check_of_a_compact_limiter() {
+        let limiter = build(Gcra::new(Quota::per_second(10)), &clock()).compact().unwrap().adjustable();
+        let at = Timestamp::from_secs;
+        assert!(limiter.check_at("a", 10, at(1_000)).is_allowed());
+        limiter.set_quota_at(&Quota::per_second(10), Carry::AsIs, at(1_000)).unwrap();
+        assert!(limiter.check_at("a", 1, at(998)).is_denied());
+        assert!(limiter.check_at("a", 10, at(1_000)).is_denied());
+    }
+
+    #[test]
+    fn a_refund_of_another_quota_by_given_times() {
+        let limiter = build(Gcra::new(Quota::per_day(10)), &clock()).keyed::<String>().adjustable();
+        let charge = limiter.check_n("a", 5);
+        let before = Timestamp::from_secs(19_700 * 86_400 - 1);
+        limiter.set_quota_at(&Quota::per_day(100), Carry::Additive, before).unwrap();
+        assert_eq!(limiter.refund("a", &charge), 0);
+        let charge = limiter.check_n("a", 5);
+        assert_eq!(limiter.refund("a", &charge), 5, "although the clock stands still");
+    }
+
+    /// What a new key may use in its first, partial period is nothing that it owes.
+    #[test]
+    fn new_keys_of_an_adaptive_bucket() {
+        let clock = ManualClock::new(START + Duration::from_secs(1_200));
+        let bucket = TokenBucket::aligned_adaptive(Quota::per_hour(400), START);
+        let limiter = build(bucket, &clock).keyed::<String>().adjustable();
+        assert!(limiter.check_n("alice", 66).is_allowed());
+        limiter.set_quota(&Quota::per_hour(400), Carry::AsIs).unwrap();
+        assert_eq!(limiter.peek("bob").remaining(), 266);
+        assert_eq!(limiter.peek("alice").remaining(), 200);
+    }
+
+    #[test]
+    fn refunds_of_given_times_and_of_queues() {
+        let clock = clock();
+        let queue = build(LeakyBucketQueue::new(Quota::per_second(1).burst(5)), &clock).direct();
+        let day = build(Gcra::new(Quota::per_day(9)), &clock).direct();
+        let limits = (queue.on(), day.on().cost(3));
+        let first = check_all(limits);
+        assert_eq!((first.at(), first.is_allowed()), (START, true));
+        let second = check_all(limits);
+        refund_all(limits, &first);
+        assert_eq!(
+            (queue.peek_n(0).remaining(), day.peek_n(0).remaining()),
+            (3, 6),
+            "who is behind keeps its turn"
+        );
+        refund_all(limits, &second);
+        assert_eq!((queue.peek_n(0).remaining(), day.peek_n(0).remaining()), (4, 9));
+        let yesterday = Timestamp::from_secs(1_000_000);
+        let other = build(Gcra::new(Quota::per_day(9)), &clock).direct();
+        let charge = tollgate::check_all_at((other.on(),), yesterday);
+        refund_all_at((other.on(),), &charge, yesterday);
+        assert_eq!(other.peek_at(0, yesterday).remaining(), 9);
+    }
+}

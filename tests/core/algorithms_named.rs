@@ -1,0 +1,406 @@
+//! The worked examples that people learn these algorithms from, and the mistakes that other limiters made.
+
+use crate::common::{HOUR, MINUTE, SEC};
+use std::collections::VecDeque;
+use std::time::Duration;
+use tollgate::{
+    Algorithm, Decision, Direct, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, ManualClock,
+    MinimumSpacing, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket,
+};
+
+/// One stream, watched by a clock that only says what the example says.
+struct Story<A: Algorithm>(RateLimiter<Direct<A>, ManualClock>);
+
+impl<A: Algorithm> Story<A> {
+    fn new(algorithm: A) -> Self {
+        Self(RateLimiter::builder(algorithm).clock(ManualClock::new(Timestamp::ZERO)).direct())
+    }
+
+    fn offer_ns(&self, nanos: u64, cost: u64) -> Decision {
+        self.0.check_at(cost, Timestamp::from_nanos(nanos))
+    }
+
+    fn offer(&self, secs: u64, cost: u64) -> Decision {
+        self.offer_ns(secs * SEC, cost)
+    }
+
+    fn admits(&self, secs: u64, cost: u64) -> bool {
+        self.offer(secs, cost).is_allowed()
+    }
+
+    /// How many of `offered` single units are admitted.
+    fn admitted(&self, secs: u64, offered: u64) -> u64 {
+        (0..offered).map(|_| u64::from(self.admits(secs, 1))).sum()
+    }
+
+    fn remaining(&self, secs: u64) -> u64 {
+        self.offer(secs, 0).remaining()
+    }
+}
+
+fn per(limit: u64, period_ns: u64) -> Quota {
+    Quota::new(limit, Duration::from_nanos(period_ns))
+}
+
+#[test]
+fn token_bucket_of_5_with_3_tokens_every_10_minutes() {
+    let bucket = Story::new(TokenBucket::interval(per(3, 10 * MINUTE).burst(5)));
+    assert_eq!(bucket.admitted(0, 6), 5, "a full bucket holds five tokens");
+    assert_eq!(bucket.admitted(599, 1), 0, "nothing drips in before the period ends");
+    assert_eq!(bucket.admitted(600, 4), 3, "then three tokens come at once");
+    assert_eq!(bucket.admitted(1_200, 1), 1);
+    assert_eq!(bucket.remaining(1_800), 5, "two left and three new");
+    assert_eq!(bucket.remaining(86_400), 5, "and never more than five");
+}
+
+#[test]
+fn greedy_bucket_refills_each_200_seconds() {
+    let bucket = Story::new(TokenBucket::new(per(3, 10 * MINUTE).burst(5)));
+    assert_eq!(bucket.admitted(0, 6), 5);
+    assert_eq!(bucket.offer(0, 1).retry_after(), Some(Duration::from_secs(200)));
+    assert!(!bucket.offer_ns(200 * SEC - 1, 1).is_allowed());
+    assert_eq!(bucket.admitted(200, 2), 1);
+    assert_eq!(bucket.admitted(600, 3), 2);
+    assert_eq!(bucket.remaining(86_400), 5);
+}
+
+#[test]
+fn aligned_bucket_refills_each_tenth_minute() {
+    let bucket = Story::new(TokenBucket::aligned(per(3, 10 * MINUTE).burst(5), Timestamp::from_secs(30)));
+    assert_eq!(bucket.admitted(600, 6), 5);
+    assert_eq!(bucket.admitted(629, 1), 0);
+    assert_eq!(bucket.admitted(630, 4), 3, "thirty seconds after the bucket's first use");
+    assert_eq!(bucket.admitted(1_229, 1), 0);
+    assert_eq!(bucket.admitted(1_230, 4), 3);
+}
+
+#[test]
+fn an_adaptive_bucket_starts_with_its_share_of_the_hour() {
+    for (refill, start) in [(400, 266), (300, 300), (200, 333), (100, 366)] {
+        let quota = per(refill, HOUR).burst(400);
+        let bucket = Story::new(TokenBucket::aligned_adaptive(quota, Timestamp::ZERO));
+        let twenty_past = 20 * 60;
+        assert_eq!(bucket.remaining(twenty_past), start, "refill {refill}");
+        assert_eq!(bucket.admitted(twenty_past, 500), start, "refill {refill}");
+        assert_eq!(bucket.remaining(3_599), 0);
+        assert_eq!(bucket.remaining(3_600), refill);
+    }
+}
+
+#[test]
+fn leaky_bucket_of_10_drains_1_a_second() {
+    let bucket = Story::new(LeakyBucketMeter::new(Quota::per_second(1).burst(10)));
+    assert_eq!(bucket.offer(0, 8).remaining(), 2);
+    assert_eq!(bucket.remaining(1), 3, "level 7 of 10");
+}
+
+#[test]
+fn leaky_bucket_holding_6_takes_4_of_5_single_units() {
+    let bucket = Story::new(LeakyBucketMeter::new(Quota::per_second(1).burst(10)));
+    assert!(bucket.admits(0, 8));
+    assert_eq!(bucket.remaining(2), 4, "level 6 of 10");
+    assert_eq!(bucket.admitted(2, 5), 4);
+    assert_eq!(bucket.offer(2, 1).retry_after(), Some(Duration::from_secs(1)));
+}
+
+#[test]
+fn leaky_bucket_queue_releases_one_each_second() {
+    let queue = Story::new(LeakyBucketQueue::new(Quota::per_second(1).burst(3)));
+    let delays: Vec<_> = (0..3).map(|_| queue.offer(0, 1).delay().as_secs()).collect();
+    assert_eq!(delays, [0, 1, 2]);
+    assert!(queue.offer(0, 1).is_denied());
+    let late = queue.offer_ns(SEC + SEC / 2, 1);
+    assert!(late.is_allowed());
+    assert_eq!(late.delay(), Duration::from_millis(1_500), "goes at 3 s");
+}
+
+/// Rounded intervals of a hundred years' queue are 660 billion units too many.
+#[test]
+fn queue_length_follows_longest_wait() {
+    let years = |years: u64| Duration::from_secs(years * 31_557_600);
+    for (limit, wait) in [
+        (700_000, years(100)),
+        (700_000, years(20)),
+        (999, years(290)),
+        (7, years(2)),
+        (333_333, Duration::from_secs(3_600)),
+        (10, Duration::from_millis(250)),
+        (3, Duration::ZERO),
+    ] {
+        let quota = Quota::per_second(limit);
+        let last_waits = |units: u64| {
+            let queue = Story::new(LeakyBucketQueue::new(quota.burst(units)));
+            assert!(queue.admits(1_000, units - 1));
+            queue.offer(1_000, 1).delay()
+        };
+        let queue = LeakyBucketQueue::with_longest_wait(quota, wait).expect("within 292 years");
+        let units = Story::new(queue).remaining(0);
+        assert!(last_waits(units) <= wait, "{units} of {quota} in {wait:?}");
+        assert!(last_waits(units + 1) > wait, "{units} of {quota} in {wait:?}");
+    }
+}
+
+#[test]
+fn fixed_window_of_10_a_minute() {
+    let window = Story::new(FixedWindow::new(Quota::per_minute(10)));
+    assert_eq!(window.admitted(0, 5), 5);
+    assert_eq!(window.admitted(10, 3), 3);
+    assert_eq!(window.admitted(30, 2), 2);
+    let refused = window.offer(40, 1);
+    assert!(refused.is_denied());
+    assert_eq!(refused.retry_after(), Some(Duration::from_secs(20)));
+    assert_eq!(window.remaining(60), 10, "a new minute is a new window");
+    assert_eq!(window.admitted(60, 11), 10);
+}
+
+#[test]
+fn fixed_window_admits_twice_its_limit_around_a_boundary() {
+    let window = Story::new(FixedWindow::new(Quota::per_minute(10)));
+    assert_eq!(window.admitted(59, 11), 10);
+    assert_eq!(window.admitted(60, 11), 10, "twenty within two seconds");
+}
+
+#[test]
+fn fixed_window_from_first_use_ignores_clock_minutes() {
+    let window = Story::new(FixedWindow::from_first_use(Quota::per_minute(10)));
+    assert_eq!(window.admitted(59, 11), 10);
+    assert_eq!(window.admitted(60, 1), 0);
+    assert!(!window.offer_ns(119 * SEC - 1, 1).is_allowed());
+    assert_eq!(window.admitted(119, 1), 1, "opens again a minute after it opened");
+    assert_eq!(window.admitted(130, 10), 9);
+    assert_eq!(window.admitted(178, 1), 0);
+    assert_eq!(window.admitted(179, 1), 1);
+}
+
+#[test]
+fn sliding_log_of_3_in_10_seconds() {
+    let log = Story::new(SlidingLog::new(per(3, 10 * SEC)));
+    for secs in [0, 4, 8] {
+        assert!(log.admits(secs, 1), "{secs} s");
+    }
+    let refused = log.offer(9, 1);
+    assert!(refused.is_denied());
+    assert_eq!(refused.retry_after(), Some(Duration::from_secs(1)), "the first leaves at 10 s");
+    assert!(log.admits(11, 1));
+    assert!(log.admits(15, 1));
+    assert!(!log.admits(15, 1), "8, 11 and 15 are still in");
+}
+
+#[test]
+fn sliding_log_admission_leaves_exactly_a_window_later() {
+    let log = Story::new(SlidingLog::new(per(1, 10 * SEC)));
+    assert!(log.admits(3, 1));
+    assert!(!log.offer_ns(13 * SEC - 1, 1).is_allowed());
+    assert!(log.admits(13, 1));
+}
+
+#[test]
+fn strict_60_sub_windows_admit_500_in_any_hour() {
+    let counter = Story::new(SubWindow::new(Quota::per_hour(500), 60).strict());
+    let mut last_hour = VecDeque::new();
+    let (mut now, mut random) = (0_u64, 1_u64);
+    let mut most = 0;
+    while now < 30 * HOUR {
+        // Quiet stretches, then more than is allowed, at times that know nothing of minutes.
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let pace = if (now / (17 * MINUTE)).is_multiple_of(3) { SEC } else { 20 * SEC };
+        now += (random >> 33) % pace;
+        while last_hour.front().is_some_and(|admitted| admitted + HOUR <= now) {
+            last_hour.pop_front();
+        }
+        if counter.offer_ns(now, 1).is_allowed() {
+            last_hour.push_back(now);
+        }
+        most = most.max(last_hour.len());
+    }
+    assert_eq!(most, 500);
+}
+
+#[test]
+fn lenient_60_sub_windows_can_admit_1000_in_59_minutes() {
+    let counter = Story::new(SubWindow::new(Quota::per_hour(500), 60));
+    assert!(counter.offer_ns(MINUTE - 1, 500).is_allowed(), "at the very end of minute 0");
+    assert!(counter.offer_ns(HOUR - 1, 1).is_denied());
+    assert!(counter.offer_ns(HOUR, 500).is_allowed(), "minute 0 is not among the last 60");
+    let strict = Story::new(SubWindow::new(Quota::per_hour(500), 60).strict());
+    assert!(strict.offer_ns(MINUTE - 1, 500).is_allowed());
+    assert!(strict.offer_ns(HOUR, 1).is_denied());
+    assert!(strict.offer_ns(HOUR + MINUTE, 500).is_allowed());
+}
+
+#[test]
+fn sliding_window_estimates_six_and_a_half_of_seven() {
+    let counter = Story::new(SlidingWindow::new(Quota::per_minute(7)));
+    assert_eq!(counter.admitted(30, 5), 5);
+    assert_eq!(counter.admitted(60 + 10, 3), 3);
+    assert!(counter.admits(60 + 18, 1), "5 × 0.7 + 3 = 6.5 is below 7");
+    assert!(!counter.admits(60 + 18, 1), "7.5 is not");
+}
+
+#[test]
+fn strict_sliding_window_admits_2_of_3() {
+    let strict = Story::new(SlidingWindow::new(Quota::per_minute(10)).strict());
+    assert_eq!(strict.admitted(59, 8), 8);
+    assert_eq!(strict.admitted(66, 3), 2, "8 × 0.9 = 7.2 counts as 8");
+    let rounding_down = Story::new(SlidingWindow::new(Quota::per_minute(10)));
+    assert_eq!(rounding_down.admitted(59, 8), 8);
+    assert_eq!(rounding_down.admitted(66, 3), 3, "7.2 counts as 7");
+}
+
+#[test]
+fn minimum_spacing_of_2_seconds() {
+    let spacing = Story::new(MinimumSpacing::new(Duration::from_secs(2)));
+    assert!(spacing.admits(5, 1));
+    assert!(spacing.offer_ns(7 * SEC - 1, 1).is_denied());
+    assert_eq!(spacing.offer(6, 1).retry_after(), Some(Duration::from_secs(1)));
+    assert!(spacing.admits(7, 1_000), "whatever it costs");
+    assert!(spacing.offer(8, 1).is_denied());
+}
+
+#[test]
+fn ten_a_minute_admits_one_each_six_seconds() {
+    let limiter = Story::new(Gcra::new(Quota::per_minute(10)));
+    assert_eq!(limiter.admitted(0, 11), 10);
+    for unit in 1..100 {
+        assert!(limiter.offer_ns(unit * 6 * SEC - 1, 1).is_denied());
+        assert!(limiter.offer_ns(unit * 6 * SEC, 1).is_allowed());
+    }
+}
+
+#[test]
+fn seven_a_minute_is_exact_with_fractional_interval() {
+    // With a burst of two the schedule is never caught up with, so a rounded interval would show sooner or later.
+    let limiter = Story::new(Gcra::new(Quota::per_minute(7).burst(2)));
+    assert_eq!(limiter.admitted(0, 3), 2);
+    for unit in 1..700_u64 {
+        let due = (unit * MINUTE).div_ceil(7);
+        assert!(limiter.offer_ns(due - 1, 1).is_denied(), "unit {unit}");
+        assert!(limiter.offer_ns(due, 1).is_allowed(), "unit {unit}");
+        assert_eq!(limiter.offer_ns(due, 0).remaining(), 0);
+    }
+}
+
+#[test]
+fn three_hundred_million_a_second_is_not_rounded() {
+    // governor 0.10 keeps whole nanoseconds and so admits 333 of these.
+    let limiter = Story::new(Gcra::new(Quota::per_second(300_000_000).burst(1)));
+    let admitted = (0..1_000).filter(|nanos| limiter.offer_ns(*nanos, 1).is_allowed()).count();
+    assert_eq!(admitted, 250, "one each 4 ns: at 3 ns the next is not due");
+    let burst_of_four = Story::new(Gcra::new(Quota::per_second(300_000_000).burst(4)));
+    let admitted =
+        (0..1_000).filter(|nanos| (0..2).any(|_| burst_of_four.offer_ns(*nanos, 1).is_allowed())).count();
+    assert!((300..=304).contains(&admitted), "{admitted}");
+}
+
+#[test]
+fn polling_often_does_not_wear_away_the_rate() {
+    // ratelimit 2.0 drops the fraction of a token at each refill: polled each 1,999 ns it yields half its rate.
+    let bucket = Story::new(TokenBucket::new(Quota::per_second(1_000).burst(1)));
+    let admitted =
+        (0..200_000_000_u64 / 1_999).filter(|poll| bucket.offer_ns(poll * 1_999, 1).is_allowed()).count();
+    assert!((199..=201).contains(&admitted), "{admitted} in a fifth of a second");
+}
+
+#[test]
+fn a_quiet_time_shorter_than_the_burst_earns_no_second_burst() {
+    // throttlecrab compares with the time minus the tolerance where GCRA compares with the time: 17 pass here.
+    let limiter = Story::new(Gcra::new(Quota::per_minute(60).burst(10)));
+    assert!(limiter.admits(0, 1));
+    let admitted = (0..20).filter(|_| limiter.offer_ns(8_900_000_000, 1).is_allowed()).count();
+    assert_eq!(admitted, 10);
+}
+
+#[test]
+fn a_cost_that_would_wrap_is_never_admitted() {
+    // governor 0.10 multiplies 213,504 days unchecked and lets this pass in release builds.
+    let limiter = Story::new(Gcra::new(Quota::per_day(1).burst(10)));
+    for cost in [11, 213_504, 213_505, 213_506, 1 << 32, u64::MAX / 86_400_000_000_000, u64::MAX] {
+        let decision = limiter.offer(0, cost);
+        assert!(decision.is_never(), "{cost}");
+        assert_eq!(decision.retry_after(), None);
+    }
+    assert_eq!(limiter.remaining(0), 10);
+}
+
+/// Runs `law` on a stream of each algorithm with a limit of 10 a minute.
+macro_rules! for_each_algorithm {
+    ($law:ident) => {{
+        let quota = Quota::per_minute(10);
+        $law(&Story::new(Gcra::new(quota)));
+        $law(&Story::new(TokenBucket::new(quota)));
+        $law(&Story::new(TokenBucket::interval(quota)));
+        $law(&Story::new(TokenBucket::aligned(quota, Timestamp::ZERO)));
+        $law(&Story::new(TokenBucket::aligned_adaptive(quota, Timestamp::ZERO)));
+        $law(&Story::new(LeakyBucketMeter::new(quota)));
+        $law(&Story::new(LeakyBucketQueue::new(quota)));
+        $law(&Story::new(FixedWindow::new(quota)));
+        $law(&Story::new(FixedWindow::from_first_use(quota)));
+        $law(&Story::new(SlidingWindow::new(quota)));
+        $law(&Story::new(SlidingWindow::new(quota).strict()));
+        $law(&Story::new(SubWindow::new(quota, 6)));
+        $law(&Story::new(SubWindow::new(quota, 6).strict()));
+        $law(&Story::new(SlidingLog::new(quota)));
+    }};
+}
+
+#[test]
+fn the_denied_are_not_charged() {
+    fn law<A: Algorithm>(stream: &Story<A>) {
+        assert!(stream.admits(60, 8));
+        for _ in 0..50 {
+            let refused = stream.offer(60, 3);
+            assert!(refused.is_denied() && !refused.is_never());
+        }
+        assert_eq!(stream.remaining(60), 2);
+        assert!(stream.admits(60, 2));
+    }
+    for_each_algorithm!(law);
+}
+
+#[test]
+fn cost_zero_is_a_peek() {
+    fn law<A: Algorithm>(stream: &Story<A>) {
+        assert!(stream.admits(60, 10));
+        for _ in 0..20 {
+            let peek = stream.offer(60, 0);
+            assert!(peek.is_allowed());
+            assert_eq!((peek.remaining(), peek.cost()), (0, 0));
+        }
+        assert!(stream.admits(60 * 3, 10));
+    }
+    for_each_algorithm!(law);
+    let spacing = Story::new(MinimumSpacing::new(Duration::from_secs(2)));
+    assert!(spacing.admits(0, 1));
+    assert!(spacing.admits(1, 0));
+    assert!(spacing.admits(2, 1), "the peek was no admission");
+}
+
+#[test]
+fn a_cost_above_the_burst_is_never_and_changes_nothing() {
+    // gcra 0.6 removes the key's entry on such a request, so that sending one buys a new allowance.
+    fn law<A: Algorithm>(stream: &Story<A>) {
+        assert!(stream.admits(60, 7));
+        for cost in [11, 1_000, u64::MAX] {
+            let decision = stream.offer(60, cost);
+            assert!(decision.is_never() && decision.is_denied());
+            assert_eq!(decision.retry_after(), None);
+        }
+        assert_eq!(stream.remaining(60), 3);
+        assert!(!stream.admits(60, 4));
+        assert!(stream.admits(60, 3));
+    }
+    for_each_algorithm!(law);
+}
+
+#[test]
+fn a_clock_that_steps_back_mints_nothing() {
+    // golang.org/x/time/rate moves its last refill back with such times and then refills twice.
+    fn law<A: Algorithm>(stream: &Story<A>) {
+        assert!(stream.admits(6_000, 10));
+        for secs in [5_999, 5_990, 5_900, 3_000, 0, 5_999, 6_000] {
+            assert!(stream.offer(secs, 1).is_denied(), "{secs} s");
+        }
+        assert!(stream.admits(6_120, 10), "and nobody is locked out");
+    }
+    for_each_algorithm!(law);
+}

@@ -1,0 +1,355 @@
+//! Every algorithm, direct and keyed, against its oracle.
+//!
+//! Properties, over random quotas, costs and times (ties, boundaries, steps back, jumps of years):
+//! - the outcome, the remaining units, the waits and the delay are the oracle's, to the nanosecond;
+//! - `retry_after` is tight: admitted then, denied one nanosecond before;
+//! - `remaining` is tight: that cost is admitted, one more is not;
+//! - after `reset_after` everything is there again;
+//! - a peek answers what the check then answers, and changes nothing;
+//! - one batch decides as the same single calls;
+//! - a keyed limiter forgets a key only when it is as new at a time that was seen, and then starts it anew;
+//! - with quotas whose interval is no simple fraction, and at the end of time, nothing is admitted that exact
+//!   arithmetic would refuse, no interval sees more than the bound, and at most 1/32 ns an interval is lost.
+
+use crate::common::kinds::Kind;
+use crate::common::operations::{config, exact_spec, ops, spec, start};
+use crate::common::oracle::{Oracle, Spec, Verdict};
+use crate::common::steps::{Op, within_reach};
+use crate::common::subjects::{Subject, crowded, direct, verdict};
+use crate::common::{MINUTE, SEC};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use std::time::Duration;
+use tollgate::{ManualClock, RateLimiter, Timestamp};
+
+const KEYS: u32 = 3;
+
+type Case = (Spec, u64, Vec<Op>);
+
+/// Runs `law` on random cases of one algorithm and makes sure that it did not refuse nearly all of them.
+fn check(
+    kind: Kind,
+    specs: impl Strategy<Value = Spec>,
+    ops: impl Strategy<Value = Vec<Op>>,
+    law: impl Fn(Kind, &Case, &dyn Subject),
+    limiter: fn(Kind, Spec) -> Option<Box<dyn Subject>>,
+) {
+    let (mut tried, mut refused) = (std::cell::Cell::new(0_u32), std::cell::Cell::new(0_u32));
+    let result = TestRunner::new(config(96)).run(&(specs, start(), ops), |case| {
+        tried.set(tried.get() + 1);
+        match limiter(kind, case.0) {
+            Some(limiter) => law(kind, &case, &*limiter),
+            None => refused.set(refused.get() + 1),
+        }
+        Ok(())
+    });
+    if let Err(failure) = result {
+        panic!("{kind:?}: {failure}");
+    }
+    assert!(*refused.get_mut() * 2 < *tried.get_mut(), "{kind:?} refused most quotas");
+}
+
+fn nanos(wait: u128) -> Option<Duration> {
+    Some(Duration::from_nanos(u64::try_from(wait).expect("a wait of less than 584 years")))
+}
+
+/// A key that is not held starts anew. If time has not stepped back since, that is what it would do anyway.
+fn forget(oracle: &mut Box<dyn Oracle>, kind: Kind, spec: Spec, newest: u64) {
+    if matches!(kind, Kind::Adaptive(_)) {
+        // Never forgotten, so this one was never used.
+        return;
+    }
+    assert_eq!(oracle.reset_after(newest), 0, "forgotten before it was as new: {oracle:?} by {newest}");
+    *oracle = kind.oracle(spec);
+}
+
+/// Our decision is the oracle's, and so are all its figures.
+fn agrees(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
+    let mut oracles: Vec<_> = (0..KEYS).map(|_| kind.oracle(*spec)).collect();
+    let (mut now, mut newest) = (*start, *start);
+    for op in ops {
+        let oracle = &mut oracles[op.key as usize];
+        if !limiter.holds(op.key) {
+            forget(oracle, kind, *spec, newest);
+        }
+        let oracle = &mut **oracle;
+        now = within_reach(op.step.apply(now, *spec, oracle), *start, kind, *spec);
+        newest = newest.max(now);
+        let cost = op.cost.apply(now, oracle);
+        let before = format!("{cost} at {now} of key {}, {oracle:?}", op.key);
+
+        let delay = oracle.delay(u128::from(now));
+        let wait = oracle.retry_after(now, cost);
+        let peeked = limiter.peek_at(op.key, cost, now);
+        let decided = limiter.check_at(op.key, cost, now);
+        let expected = oracle.offer(now, cost);
+
+        assert_eq!(verdict(&decided), expected, "outcome of {before}");
+        assert_eq!(verdict(&peeked), expected, "outcome of the peek for {before}");
+        assert_eq!(decided.cost(), cost, "{before}");
+        assert_eq!(decided.retry_after(), wait.and_then(nanos), "retry_after of {before}");
+        assert_eq!(peeked.retry_after(), wait.and_then(nanos), "retry_after of the peek for {before}");
+        if expected == Verdict::Allowed && cost > 0 {
+            assert_eq!(decided.delay(), nanos(delay).unwrap(), "delay of {before}");
+        }
+        if kind != Kind::Spacing {
+            assert_eq!(decided.limit(), oracle.capacity(), "limit of {before}");
+            assert_eq!(decided.remaining(), oracle.remaining(now), "remaining of {before}");
+            assert_eq!(
+                limiter.peek_at(op.key, 0, now).remaining(),
+                oracle.remaining(now),
+                "peek after {before}"
+            );
+        }
+        // Rounded down, the last traces of a window count are nothing before the window ends; either time will do.
+        let reset = nanos(oracle.reset_after(now)).unwrap();
+        assert!(
+            decided.reset_after() == reset || kind == Kind::Sliding && decided.reset_after() > reset,
+            "{before}"
+        );
+    }
+}
+
+/// The figures that our decisions give are true of our own later answers. The oracle only helps to choose times.
+fn is_tight(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
+    let full_after = u128::from(spec.burst) * u128::from(spec.period_ns) / u128::from(spec.limit);
+    let mut oracles: Vec<_> = (0..KEYS).map(|_| kind.oracle(*spec)).collect();
+    let mut now = *start;
+    for op in ops {
+        let oracle = &mut *oracles[op.key as usize];
+        now = within_reach(op.step.apply(now, *spec, oracle), *start, kind, *spec);
+        let cost = op.cost.apply(now, oracle);
+        oracle.offer(now, cost);
+        let decision = limiter.check_at(op.key, cost, now);
+        let peek = |cost, at| limiter.peek_at(op.key, cost, at);
+        let after = |wait: Duration| now + u64::try_from(wait.as_nanos()).expect("centuries");
+
+        match decision.retry_after() {
+            None => assert!(decision.is_never()),
+            // Time ends in 2554, and what would last longer is refused.
+            Some(wait) if u128::from(now) + wait.as_nanos() + 2 * full_after > u128::from(u64::MAX) => {}
+            Some(wait) if decision.is_denied() => {
+                assert!(peek(cost, after(wait)).is_allowed(), "{op:?} at {now}: not after {wait:?}");
+                assert!(peek(cost, after(wait) - 1).is_denied(), "{op:?} at {now}: before {wait:?}");
+            }
+            Some(wait) => assert_eq!(wait, Duration::ZERO),
+        }
+        if kind != Kind::Spacing {
+            let remaining = decision.remaining();
+            assert!(peek(remaining, now).is_allowed(), "{op:?} at {now}: {remaining} do not remain");
+            assert!(peek(remaining + 1, now).is_denied(), "{op:?} at {now}: more than {remaining} remain");
+            let full = peek(0, after(decision.reset_after()));
+            assert_eq!(full.remaining(), full.limit(), "{op:?} at {now}: {full:?} is not as new");
+            assert_eq!(full.reset_after(), Duration::ZERO, "{op:?} at {now}: {full:?} is not as new");
+        }
+    }
+}
+
+/// What ours admits, exact arithmetic admits too with time held at the newest admission, charged with just that;
+/// and no interval sees more than the bound.
+fn never_exceeds(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
+    let mut exact: Vec<_> = (0..KEYS).map(|_| (kind.oracle(*spec), Vec::<(u64, u64)>::new())).collect();
+    let (mut now, mut newest) = (*start, *start);
+    // A word of fractions of a nanosecond tells ahead from behind within half its range, nine years at least.
+    let reach = if kind.is_bucket_family() && spec.interval().1 > 1 { 1 << 57 } else { u64::MAX };
+    for op in ops {
+        let (oracle, admitted) = &mut exact[op.key as usize];
+        if !limiter.holds(op.key) {
+            forget(oracle, kind, *spec, newest);
+            admitted.clear();
+        }
+        now = op.step.apply(now, *spec, &**oracle);
+        now = now.clamp(start.saturating_sub(reach), start.saturating_add(reach));
+        newest = newest.max(now);
+        let cost = op.cost.apply(now, &**oracle);
+        let decision = limiter.check_at(op.key, cost, now);
+        // Figures must not overflow, whatever they are here.
+        let _ = (decision.remaining(), decision.retry_after(), decision.reset_after(), decision.delay());
+        assert_eq!(decision.is_never(), cost > oracle.capacity(), "{op:?} at {now}");
+        if decision.is_allowed() && cost > 0 {
+            let held = admitted.last().map_or(now, |&(newest, _)| now.max(newest));
+            assert_eq!(oracle.offer(held, cost), Verdict::Allowed, "{cost} at {now}, {oracle:?}");
+            admitted.push((held, if kind == Kind::Spacing { 1 } else { cost }));
+            let mut sum = 0;
+            for &(from, cost) in admitted.iter().rev() {
+                sum += u128::from(cost);
+                let bound = oracle.most_in(u128::from(held - from));
+                assert!(sum <= bound, "{sum} > {bound} from {from} to {held}");
+            }
+        }
+    }
+}
+
+fn never_exceeds_late(kind: Kind, (spec, start, ops): &Case, limiter: &dyn Subject) {
+    let late = u64::MAX - start % 1_000_000_000_000;
+    never_exceeds(kind, &(*spec, late, ops.clone()), limiter);
+}
+
+fn any_spec() -> impl Strategy<Value = Spec> {
+    let odd = |(spec, more): (Spec, u64)| Spec { period_ns: spec.period_ns.saturating_add(more), ..spec };
+    prop_oneof![spec(), (spec(), 1_u64..=64).prop_map(odd)]
+}
+
+fn one_key(ops: impl Strategy<Value = Vec<Op>>) -> impl Strategy<Value = Vec<Op>> {
+    ops.prop_map(|mut ops| {
+        ops.iter_mut().for_each(|op| op.key = 0);
+        ops
+    })
+}
+
+macro_rules! laws {
+    ($($name:ident: $kind:expr,)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn direct_decides_as_the_oracle() {
+                check($kind, exact_spec($kind), one_key(ops(1, 60, true)), agrees, direct);
+            }
+
+            #[test]
+            fn keyed_decides_as_the_oracle() {
+                check($kind, exact_spec($kind), ops(KEYS, 60, true), agrees, crowded);
+            }
+
+            #[test]
+            fn figures_are_tight() {
+                check($kind, exact_spec($kind), one_key(ops(1, 40, true)), is_tight, direct);
+            }
+
+            #[test]
+            fn direct_admits_nothing_more_for_any_quota_at_any_time() {
+                check($kind, any_spec(), one_key(ops(1, 60, true)), never_exceeds, direct);
+            }
+
+            #[test]
+            fn keyed_admits_nothing_more_for_any_quota_at_any_time() {
+                check($kind, any_spec(), ops(KEYS, 60, true), never_exceeds, crowded);
+            }
+
+            #[test]
+            fn direct_admits_nothing_more_at_the_end_of_time() {
+                check($kind, spec(), one_key(ops(1, 60, true)), never_exceeds_late, direct);
+            }
+
+            #[test]
+            fn keyed_admits_nothing_more_at_the_end_of_time() {
+                check($kind, spec(), ops(KEYS, 60, true), never_exceeds_late, crowded);
+            }
+        }
+    )*};
+}
+
+laws! {
+    gcra: Kind::Gcra,
+    token_bucket: Kind::Greedy,
+    leaky_bucket_meter: Kind::Meter,
+    leaky_bucket_queue: Kind::Queue,
+    token_bucket_interval: Kind::Interval,
+    token_bucket_aligned: Kind::Aligned(17),
+    token_bucket_aligned_in_our_times: Kind::Aligned(1_700_000_000 * SEC + 17),
+    token_bucket_aligned_adaptive: Kind::Adaptive(17),
+    fixed_window: Kind::Fixed,
+    fixed_window_from_first_use: Kind::FirstUse,
+    sliding_window: Kind::Sliding,
+    sliding_window_strict: Kind::SlidingStrict,
+    sub_window_of_one: Kind::Sub(1),
+    sub_window: Kind::Sub(7),
+    sub_window_strict: Kind::SubStrict(6),
+    sub_window_strict_of_sixty: Kind::SubStrict(60),
+    sliding_log: Kind::Log,
+    minimum_spacing: Kind::Spacing,
+}
+
+#[test]
+fn odd_quota_rounding_is_at_most_a_32nd_of_a_nanosecond() {
+    let odd =
+        [(1_000_003, SEC), (999_999_937, SEC), (44_101, MINUTE), (37, 1_000), (5_000_000_029, 2 * SEC + 1)];
+    for (limit, period_ns) in odd {
+        let spec = Spec::new(limit, period_ns).with_burst(3);
+        assert!(!spec.is_exact());
+        for kind in [Kind::Gcra, Kind::Greedy, Kind::Meter, Kind::Queue] {
+            let limiter = direct(kind, spec).expect("a valid quota");
+            let mut now = 1_700_000_000 * SEC;
+            let begin = now;
+            for admitted in 0_u128..5_000 {
+                let decision = limiter.peek_at(0, 1, now);
+                now += u64::try_from(decision.retry_after().unwrap().as_nanos()).unwrap();
+                // All but the burst are waited for: each at most period / limit + 1/32 ns, and one rounding up.
+                let waited = u128::from(now - begin);
+                let (num, den) = spec.interval();
+                let due = admitted.saturating_sub(2) * (32 * num + den) / (32 * den) + 1;
+                assert!(waited <= due, "{kind:?} {spec:?}: unit {admitted} after {waited} ns, due by {due}");
+                assert!(limiter.check_at(0, 1, now).is_allowed());
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config(96))]
+
+    #[test]
+    fn a_batch_decides_as_its_single_calls(
+        spec in spec(),
+        costs in prop::collection::vec(0_u64..=12, 0..40),
+        now in start(),
+    ) {
+        for kind in crate::common::kinds::ALL {
+            let clock = ManualClock::new(Timestamp::from_nanos(now));
+            with_algorithm!(kind, spec, algorithm => {
+                let single = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
+                let batched = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
+                let expected: Vec<_> = costs.iter().map(|cost| single.check_n(*cost)).collect();
+                let mut decisions = Vec::new();
+                batched.check_many(costs.iter().copied(), &mut decisions);
+                assert_eq!(decisions, expected, "{kind:?}");
+            });
+        }
+    }
+
+    #[test]
+    fn a_batch_of_keys_decides_as_its_single_calls(
+        spec in spec(),
+        keys in prop::collection::vec(0_u32..20, 0..60),
+        now in start(),
+    ) {
+        for kind in crate::common::kinds::ALL {
+            let clock = ManualClock::new(Timestamp::from_nanos(now));
+            with_algorithm!(kind, spec, algorithm => {
+                let single = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u32>();
+                let batched = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u32>();
+                let expected: Vec<_> = keys.iter().map(|key| single.check(key)).collect();
+                let mut decisions = Vec::new();
+                batched.check_many(&keys, &mut decisions);
+                assert_eq!(decisions, expected, "{kind:?}");
+            });
+        }
+    }
+}
+
+#[test]
+fn extreme_quotas_and_costs_at_extreme_times_do_not_panic() {
+    let extremes = [0, 1, 2, 31, 32, 33, 1 << 31, 1 << 32, (1 << 62) + 1, 1 << 63, u64::MAX - 1, u64::MAX];
+    for kind in crate::common::kinds::ALL {
+        let mut accepted = 0;
+        for limit in extremes {
+            for period_ns in extremes {
+                for burst in extremes {
+                    let Some(limiter) = direct(kind, Spec { limit, period_ns, burst }) else { continue };
+                    accepted += 1;
+                    for now in [0, u64::MAX, 1, 1 << 63, u64::MAX - 1, 1_700_000_000 * SEC] {
+                        for cost in [0, 1, burst, burst.wrapping_add(1), limit, u64::MAX] {
+                            for decision in [limiter.peek_at(0, cost, now), limiter.check_at(0, cost, now)] {
+                                let _ =
+                                    (decision.remaining(), decision.retry_after(), decision.reset_after());
+                                let _ = (decision.delay(), decision.limit(), format!("{decision:?}"));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        assert!(accepted > 0, "{kind:?} accepts nothing extreme");
+    }
+}

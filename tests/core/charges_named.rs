@@ -1,0 +1,355 @@
+//! Each sentence about charges of other kinds as a story, and the faults that were found while they were written.
+
+use std::time::Duration;
+use tollgate::{
+    Algorithm, Capacity, Compact, Decision, Direct, FixedWindow, Gcra, LeakyBucketQueue, ManualClock,
+    MinimumSpacing, Overflow, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp,
+    TokenBucket, WhenFull, check_all, peek_all, refund_all,
+};
+
+const SEC: Duration = Duration::from_secs(1);
+
+fn clock() -> ManualClock {
+    ManualClock::new(Timestamp::from_secs(1_700_000_000))
+}
+
+fn direct<A: Algorithm>(algorithm: A) -> (RateLimiter<Direct<A>, ManualClock>, ManualClock) {
+    let clock = clock();
+    (RateLimiter::builder(algorithm).clock(clock.clone()).direct(), clock)
+}
+
+fn compact(overflow: Overflow, overdraft: u64, slots: usize) -> RateLimiter<Compact<Gcra>, ManualClock> {
+    let builder = RateLimiter::builder(Gcra::new(Quota::per_minute(6))).clock(clock());
+    builder
+        .overflow(overflow)
+        .overdraft(overdraft)
+        .capacity(Capacity::slots(slots))
+        .compact()
+        .expect("it fits")
+}
+
+fn remaining<A: Algorithm>(limiter: &RateLimiter<Direct<A>, ManualClock>) -> u64 {
+    limiter.peek_n(0).remaining()
+}
+
+/// Cause: a charge's answer says how far ahead it led, and that was taken for how far it still is. Trigger: a charge before it is
+/// refunded, so that it is paid sooner. Symptom: its refund, after it was paid, took from what others were charged since.
+#[test]
+fn charge_paid_by_time_is_not_refunded() {
+    let (limiter, clock) = direct(Gcra::new(Quota::per_second(1).burst(10)));
+    let (first, second) = (limiter.check_n(5), limiter.check_n(5));
+    assert_eq!(limiter.refund(&first), 5);
+    clock.advance(5 * SEC);
+    assert_eq!(limiter.peek().reset_after(), Duration::ZERO, "the second has been paid");
+    assert!(limiter.check_n(10).is_allowed());
+    assert_eq!(limiter.refund(&second), 0);
+    assert!(limiter.check().is_denied(), "ten at once, and no more");
+}
+
+#[test]
+fn time_pays_a_charge_from_when_it_was_made() {
+    let (limiter, clock) = direct(Gcra::new(Quota::per_second(1).burst(10)));
+    assert!(limiter.check_n(5).is_allowed());
+    let charges = [limiter.check_n(4), limiter.check_n(1)];
+    clock.advance(SEC * 5 / 2);
+    assert_eq!(limiter.refund(&charges[0]), 2, "one and a half: the last in part");
+    assert_eq!(limiter.peek().reset_after(), 6 * SEC);
+    assert_eq!(limiter.refund(&charges[1]), 0, "one unit is paid after a second");
+}
+
+#[test]
+fn partial_refund_returns_last_units() {
+    let (limiter, clock) = direct(TokenBucket::new(Quota::per_second(1).burst(10)));
+    let charge = limiter.check_n(10);
+    clock.advance(4 * SEC);
+    assert_eq!(limiter.refund_n(&charge, 3), 3);
+    assert_eq!(remaining(&limiter), 7);
+}
+
+#[test]
+fn windows_give_back_in_the_window_of_the_charge_only() {
+    fn story<A: Algorithm>(algorithm: A, window: Duration) {
+        let clock = ManualClock::new(Timestamp::from_secs(600));
+        let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
+        let charges = [limiter.check_n(2), limiter.check_n(3)];
+        clock.advance(window - Duration::from_nanos(1));
+        assert_eq!(limiter.refund(&charges[0]), 2);
+        assert_eq!(remaining(&limiter), 7);
+        clock.advance(Duration::from_nanos(1));
+        assert!(limiter.check().is_allowed());
+        assert_eq!(limiter.refund(&charges[1]), 0, "{limiter:?}");
+    }
+    let quota = Quota::per_minute(10);
+    story(FixedWindow::new(quota), 60 * SEC);
+    story(FixedWindow::from_first_use(quota), 60 * SEC);
+    story(SlidingWindow::new(quota), 60 * SEC);
+    story(SubWindow::new(quota, 6), 10 * SEC);
+    story(TokenBucket::aligned(quota, Timestamp::ZERO), 60 * SEC);
+    story(TokenBucket::interval(quota), 60 * SEC);
+}
+
+#[test]
+fn logs_sketches_and_tables_that_inherit_give_nothing_back() {
+    let (log, _) = direct(SlidingLog::new(Quota::per_minute(10)));
+    assert_eq!(log.refund(&log.check_n(4)), 0);
+    let window = FixedWindow::new(Quota::per_minute(10));
+    let sketch = RateLimiter::builder(window).clock(clock()).sketch().expect("it fits");
+    assert_eq!(sketch.refund("alice", &sketch.check_n("alice", 4)), 0);
+    assert_eq!(sketch.settle("alice", &sketch.check_n("alice", 2), 3).remaining(), 3, "but more is charged");
+    let inherit = compact(Overflow::Inherit, 0, 64);
+    assert_eq!(inherit.refund("alice", &inherit.check_n("alice", 4)), 0);
+}
+
+#[test]
+fn a_key_that_was_evicted_gets_nothing_back() {
+    let limiter = compact(Overflow::Spill, 0, 16);
+    let charge = limiter.check_n("alice", 2);
+    for other in 0..200 {
+        let _ = limiter.check_n(&other, 3);
+    }
+    let state = limiter.peek("alice").remaining();
+    assert_eq!(limiter.refund("alice", &charge), 0);
+    assert_eq!(limiter.peek("alice").remaining(), state);
+    // Nor once it has come back.
+    let _ = limiter.check("alice");
+    assert_eq!(limiter.refund("alice", &charge), 0);
+}
+
+/// A decision that charged nothing has nothing to give back.
+#[test]
+fn peeks_and_denials_have_nothing_to_refund() {
+    fn story<A: Algorithm>(algorithm: A) {
+        let (limiter, _) = direct(algorithm);
+        assert!(limiter.check_n(7).is_allowed());
+        let (look, denied, nothing) = (limiter.peek_n(3), limiter.check_n(8), limiter.check_n(0));
+        assert!(look.is_allowed() && denied.is_denied());
+        assert_eq!([look, denied, nothing].map(|charge| limiter.refund_n(&charge, 3)), [0; 3]);
+        assert_eq!(remaining(&limiter), 3);
+        assert_eq!(limiter.settle(&denied, 2).remaining(), 1, "all that was used is charged");
+        refund_all([limiter.on().cost(1)], &peek_all([limiter.on().cost(1)]));
+        assert_eq!(remaining(&limiter), 1);
+        let joint = check_all([limiter.on().cost(1)]);
+        refund_all([limiter.on().cost(1)], &joint);
+        assert_eq!(remaining(&limiter), 1);
+    }
+    let quota = Quota::per_minute(10);
+    story(Gcra::new(quota));
+    story(FixedWindow::new(quota));
+    story(FixedWindow::from_first_use(quota));
+    story(SlidingWindow::new(quota));
+    story(SubWindow::new(quota, 6));
+    story(TokenBucket::interval(quota));
+
+    let builder = RateLimiter::builder(FixedWindow::new(Quota::per_minute(10))).clock(clock());
+    let capped = builder.max_keys(1, WhenFull::Admit).keyed::<u8>();
+    assert!(capped.check(&1).is_allowed());
+    let beyond = capped.check_n(&2, 5);
+    assert!(beyond.is_allowed() && !capped.contains(&2));
+    capped.remove(&1);
+    assert!(capped.check_n(&2, 8).is_allowed());
+    assert_eq!(capped.refund(&2, &beyond), 0, "it was not counted");
+    assert_eq!(capped.peek_n(&2, 0).remaining(), 2);
+}
+
+#[test]
+fn of_requests_that_wait_only_the_last_is_taken_back() {
+    let (limiter, clock) = direct(Gcra::new(Quota::per_second(1).burst(1)));
+    let turns: Vec<Decision> = (0..4).map(|_| limiter.reserve(1, 60 * SEC)).collect();
+    let state = limiter.peek().reset_after();
+    assert_eq!(limiter.refund(&turns[2]), 0, "one in the middle keeps its time");
+    assert_eq!(limiter.peek().reset_after(), state);
+    clock.advance(SEC / 2);
+    assert_eq!(limiter.refund(&turns[3]), 1, "the last is free again");
+    assert_eq!(limiter.reserve(1, 60 * SEC).delay(), SEC * 5 / 2, "to the instant that it was for");
+
+    let (queue, _) = direct(LeakyBucketQueue::new(Quota::per_second(1).burst(3)));
+    let [first, second] = [queue.check(), queue.check()];
+    assert_eq!(queue.refund(&first), 0);
+    assert_eq!(queue.refund(&second), 1);
+    assert_eq!(queue.check().delay(), SEC);
+
+    let (posts, clock) = direct(MinimumSpacing::new(2 * SEC));
+    let [first, second] = [posts.reserve(1, 60 * SEC), posts.reserve(1, 60 * SEC)];
+    assert_eq!(posts.refund(&first), 0);
+    assert_eq!(posts.refund(&second), 1);
+    clock.advance(2 * SEC);
+    assert!(posts.check().is_allowed());
+
+    let (bucket, _) = direct(TokenBucket::interval(Quota::per_minute(2)));
+    assert!(bucket.check_n(2).is_allowed());
+    let turns: Vec<Decision> = (0..3).map(|_| bucket.reserve(1, 600 * SEC)).collect();
+    assert_eq!(turns.iter().map(Decision::delay).collect::<Vec<_>>(), [60 * SEC, 60 * SEC, 120 * SEC]);
+    assert_eq!(bucket.refund(&turns[0]), 0);
+    assert_eq!(bucket.refund(&turns[2]), 1);
+    assert_eq!(bucket.reserve(1, 600 * SEC).delay(), 120 * SEC);
+
+    let posts = RateLimiter::builder(MinimumSpacing::new(2 * SEC)).clock(clock).overdraft(3).compact();
+    let posts = posts.expect("it fits");
+    let turns: Vec<Decision> = (0..3).map(|_| posts.reserve("alice", 1, 60 * SEC)).collect();
+    assert_eq!(posts.refund("alice", &turns[1]), 0);
+    assert_eq!(posts.refund("alice", &turns[2]), 1);
+    assert_eq!(posts.reserve("alice", 1, 60 * SEC).delay(), 4 * SEC);
+}
+
+#[test]
+fn checks_are_denied_until_those_who_wait_have_gone() {
+    let (limiter, clock) = direct(Gcra::new(Quota::per_second(10).burst(1)));
+    assert!(limiter.check().is_allowed());
+    assert_eq!(limiter.reserve(1, SEC).delay(), SEC / 10);
+    clock.advance(SEC / 10);
+    assert!(limiter.check().is_denied(), "this is the turn of the one who waited");
+    clock.advance(SEC / 10);
+    assert!(limiter.check().is_allowed());
+}
+
+#[test]
+fn a_turn_is_given_within_the_wait_exactly() {
+    let (limiter, _) = direct(Gcra::new(Quota::per_second(3).burst(2)));
+    assert!(limiter.check_n(2).is_allowed());
+    // A third of a second, rounded up to the nanosecond.
+    let turn = Duration::from_nanos(333_333_334);
+    let denied = limiter.reserve(1, turn - Duration::from_nanos(1));
+    assert!(denied.is_denied());
+    assert_eq!(denied.retry_after(), Some(turn));
+    assert_eq!(limiter.peek().retry_after(), Some(turn), "nothing was changed");
+    assert_eq!(limiter.reserve(1, turn).delay(), turn);
+    assert!(limiter.reserve(3, Duration::MAX).is_never(), "never above the burst");
+}
+
+#[test]
+fn slow_queue_with_room_reports_no_wait() {
+    let queue = || LeakyBucketQueue::new(Quota::per_second(1).burst(5));
+    let (wide, _) = direct(queue());
+    let narrow = RateLimiter::builder(queue()).clock(clock()).compact().expect("it fits");
+    assert!(wide.check_n(3).is_allowed() && narrow.check_n("alice", 3).is_allowed());
+    for denied in [wide.reserve(1, 2 * SEC), narrow.reserve("alice", 1, 2 * SEC)] {
+        assert!(denied.is_denied());
+        assert_eq!(denied.retry_after(), Some(3 * SEC));
+    }
+    assert_eq!(wide.reserve(1, 3 * SEC).delay(), 3 * SEC);
+    assert_eq!(narrow.reserve("alice", 1, 3 * SEC).delay(), 3 * SEC);
+}
+
+#[test]
+fn counts_and_logs_know_nothing_of_the_future() {
+    fn story<A: Algorithm>(algorithm: A) {
+        let (limiter, _) = direct(algorithm);
+        assert!(limiter.reserve(10, Duration::MAX).is_allowed());
+        assert!(limiter.reserve(1, Duration::MAX).is_denied());
+    }
+    let quota = Quota::per_minute(10);
+    story(FixedWindow::new(quota));
+    story(SlidingWindow::new(quota));
+    story(SubWindow::new(quota, 6));
+    story(SlidingLog::new(quota));
+}
+
+#[test]
+fn a_compact_store_reserves_and_owes_within_its_overdraft() {
+    let none = compact(Overflow::Spill, 0, 64);
+    assert!(none.check_n("alice", 6).is_allowed());
+    assert!(none.reserve("alice", 1, Duration::MAX).is_denied());
+    assert_eq!(none.charge_unchecked("alice", 3).cost(), 0);
+
+    let some = compact(Overflow::Spill, 4, 64);
+    assert_eq!(some.charge_unchecked("alice", u64::MAX).cost(), 10);
+    assert_eq!(some.peek("alice").retry_after(), Some(50 * SEC));
+    assert_eq!(some.charge_unchecked("bob", 8).delay(), 20 * SEC);
+    assert_eq!(some.reserve("bob", 2, 60 * SEC).delay(), 40 * SEC);
+    assert!(some.reserve("bob", 1, Duration::MAX).is_denied());
+}
+
+/// What is owed most is read as what it is: not as idle, and not as of long ago.
+#[test]
+fn a_compact_debt_is_denied_until_it_is_paid() {
+    let limiter = compact(Overflow::Spill, 1_000, 64);
+    let clock = limiter.clock().clone();
+    assert_eq!(limiter.charge_unchecked("alice", 1_006).delay(), 10_000 * SEC);
+    for _ in 0..10_000 {
+        assert!(limiter.check("alice").is_denied());
+        clock.advance(SEC);
+    }
+    assert!(limiter.check("alice").is_denied());
+    clock.advance(10 * SEC);
+    assert!(limiter.check("alice").is_allowed());
+}
+
+/// Cause: an event that was forced within the spacing hardly moved the word. Trigger: a refund of it, or of the one before.
+/// Symptom: the word said again what it said before both, and two events were admitted at one time.
+#[test]
+fn unchecked_charge_of_spacing_is_a_turn() {
+    let (posts, clock) = direct(MinimumSpacing::new(2 * SEC));
+    let checked = posts.check();
+    let forced = posts.charge_unchecked(1);
+    assert_eq!(forced.delay(), 2 * SEC);
+    assert_eq!(posts.refund(&checked), 0, "it is not the last");
+    assert_eq!(posts.refund(&forced), 1);
+    assert!(posts.check().is_denied(), "the first one holds its spacing");
+    clock.advance(2 * SEC);
+    assert!(posts.check().is_allowed());
+}
+
+/// Cause: a forced charge claimed places whose units still counted, and wrote its own time over theirs, where a lap bit that went
+/// from odd to even made it the lesser. Symptom: the next check took it for unwritten, and stamped it a period late.
+#[test]
+fn a_forced_charge_of_a_log_takes_what_is_left() {
+    let (log, clock) = direct(SlidingLog::new(Quota::per_minute(2)));
+    assert_eq!(log.charge_unchecked(3).cost(), 2);
+    assert_eq!(log.charge_unchecked(2).cost(), 0);
+    assert_eq!(log.peek().retry_after(), Some(60 * SEC));
+    clock.advance(60 * SEC);
+    assert!(log.check_n(2).is_allowed());
+}
+
+#[test]
+fn no_turns_at_the_end_of_time() {
+    let end = Timestamp::from_nanos(u64::MAX - 2);
+    let (posts, _) = direct(MinimumSpacing::new(2 * SEC));
+    let near = Timestamp::from_nanos(u64::MAX - 10);
+    assert!(posts.check_at(1, near).is_allowed());
+    assert!(posts.reserve_at(1, Duration::MAX, near).is_denied());
+    assert_eq!(posts.charge_unchecked_at(1, near).cost(), 0);
+    for scale in [1, 7] {
+        let (limiter, _) = direct(Gcra::new(Quota::per_second(scale)));
+        for time in [Timestamp::ZERO, end, Timestamp::from_nanos(u64::MAX)] {
+            let decision = limiter.charge_unchecked_at(u64::MAX, time);
+            assert!(decision.is_allowed());
+            let owed = limiter.peek_at(0, time).reset_after();
+            assert_eq!(limiter.charge_unchecked_at(u64::MAX, time).cost(), 0, "as much as a word can hold");
+            assert_eq!(limiter.peek_at(0, time).reset_after(), owed);
+        }
+    }
+}
+
+#[test]
+fn no_spacing_is_not_kept_by_a_forced_event() {
+    let (posts, _) = direct(MinimumSpacing::new(Duration::ZERO));
+    let _ = posts.charge_unchecked(1);
+    assert!(posts.check_at(1, Timestamp::from_secs(1)).is_allowed(), "at any time, also an earlier one");
+}
+
+#[test]
+fn settled_charge_equals_original_charge_of_that_cost() {
+    let quota = Quota::per_second(1).burst(20);
+    for (actual, later) in [(3, 2), (3, 6), (10, 4), (15, 9), (0, 10)] {
+        let ((settled, clock), (exact, exact_clock)) = (direct(Gcra::new(quota)), direct(Gcra::new(quota)));
+        let charge = settled.check_n(10);
+        assert!(exact.check_n(actual).is_allowed());
+        clock.advance(SEC * later);
+        exact_clock.advance(SEC * later);
+        assert_eq!(
+            settled.settle(&charge, actual).reset_after(),
+            exact.peek().reset_after(),
+            "{actual} {later}"
+        );
+    }
+}
+
+/// What comes to light after a charge was paid is charged then.
+#[test]
+fn what_was_too_little_is_charged_now() {
+    let (limiter, clock) = direct(Gcra::new(Quota::per_second(1).burst(20)));
+    let charge = limiter.check_n(2);
+    clock.advance(10 * SEC);
+    assert_eq!(limiter.settle(&charge, 5).reset_after(), 3 * SEC);
+}

@@ -1,0 +1,404 @@
+//! Charges that are not asked, that take what there is, and that wait, against the oracles: direct, keyed and compact.
+//!
+//! Properties, over random quotas, costs and times (direct: also with steps back):
+//! - `charge_unchecked` never refuses and charges all of its cost, if the word can hold it; if not, as many units as it
+//!   can, and at least those that were left. What is then denied, and until when, is what the oracle in debt says;
+//! - `take_up_to` is the check, if that is admitted; else it charges exactly what remains, and is denied iff nothing does;
+//! - `reserve` is admitted iff its turn comes within the wait; its delay is the time at which the oracle admits the cost, and
+//!   the charge is made now. What is refused changes nothing. Counts of windows and logs decide as a check;
+//! - figures are the oracle's after each.
+
+use crate::common::compact::{COMPACT, Layout, Seeded};
+use crate::common::kinds::{ALL, Kind};
+use crate::common::operations::{config, exact_spec, ops, start};
+use crate::common::oracle::{Oracle, Spec, Verdict};
+use crate::common::steps::{Op, within_reach};
+use crate::common::subjects::{Subject, direct, keyed, verdict};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use std::cell::Cell;
+use std::time::Duration;
+use tollgate::{Capacity, Decision, ManualClock, RateLimiter, Timestamp};
+
+const KEYS: u32 = 3;
+
+#[derive(Copy, Clone, Debug)]
+enum Operation {
+    Check,
+    Force,
+    Take,
+    /// With a wait just shorter than the turn's, the same, longer, or none; or for ever.
+    Reserve(Wait),
+}
+
+#[derive(Copy, Clone, Debug)]
+enum Wait {
+    None,
+    Short,
+    Exact,
+    Long(u64),
+    Any,
+}
+
+fn verb() -> impl Strategy<Value = Operation> {
+    let wait = prop_oneof![
+        1 => Just(Wait::None),
+        3 => Just(Wait::Short),
+        3 => Just(Wait::Exact),
+        1 => (1_u64..=1 << 40).prop_map(Wait::Long),
+        1 => Just(Wait::Any),
+    ];
+    prop_oneof![3 => Just(Operation::Check), 2 => Just(Operation::Force), 2 => Just(Operation::Take), 4 => wait.prop_map(Operation::Reserve)]
+}
+
+fn verbs(keys: u32, backward: bool) -> impl Strategy<Value = Vec<(Op, Operation)>> {
+    ops(keys, 50, backward).prop_flat_map(|ops| {
+        let length = ops.len();
+        (Just(ops), prop::collection::vec(verb(), length))
+            .prop_map(|(ops, verbs)| ops.into_iter().zip(verbs).collect())
+    })
+}
+
+/// What a store's states can hold, and how it reads times.
+struct Reading {
+    kind: Kind,
+    spec: Spec,
+    layout: Option<Layout>,
+    first: u128,
+}
+
+impl Reading {
+    fn oracle(&self) -> Box<dyn Oracle> {
+        match &self.layout {
+            Some(Layout::Ticks(ticks)) => ticks.oracle(self.kind, self.spec),
+            _ => self.kind.oracle(self.spec),
+        }
+    }
+
+    /// A time as the oracle counts it.
+    fn at(&self, now: u64) -> u64 {
+        match &self.layout {
+            Some(Layout::Ticks(ticks)) => {
+                u64::try_from(ticks.floor(now) - self.first).expect("within half the range")
+            }
+            _ => now,
+        }
+    }
+
+    /// A wait as the oracle counts it, in nanoseconds.
+    fn wait(&self, now: u64, wait: u128) -> u64 {
+        let wait = match &self.layout {
+            Some(Layout::Ticks(ticks)) if wait > 0 => ticks.until(now, ticks.floor(now) + wait),
+            _ => wait,
+        };
+        u64::try_from(wait).unwrap_or(u64::MAX)
+    }
+
+    /// The most that a compact state of time can owe, in ticks, and what a unit takes.
+    fn horizon(&self) -> Option<(u128, u128)> {
+        match &self.layout {
+            Some(Layout::Ticks(ticks)) => {
+                Some((ticks.horizon, ticks.spec(self.kind, self.spec).period_ns.into()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a wide state may be as far ahead as it can be: four years of fractions of a nanosecond, after a step back of years;
+    /// and for batches a count that shares its word with the index of a period, or with steps.
+    fn is_full(&self, oracle: &dyn Oracle, at: u64, cost: u64) -> bool {
+        let Spec { period_ns, burst, .. } = self.spec;
+        match self.kind {
+            Kind::Interval => burst > 1 << 15,
+            Kind::Aligned(_) | Kind::Adaptive(_) => burst.saturating_mul(200) > period_ns,
+            kind if kind.is_bucket_family() => {
+                let (num, den) = self.spec.interval();
+                den > 1 && (owed(oracle, at) + 1) * den + u128::from(cost) * num > 1 << 62
+            }
+            _ => false,
+        }
+    }
+
+    /// How many units of `cost` a state that stands so can hold; `None` if that is not said.
+    fn holds(&self, oracle: &dyn Oracle, at: u64, cost: u64) -> Option<u64> {
+        let (horizon, unit) = self.horizon()?;
+        let room = horizon.saturating_sub(owed(oracle, at)) / unit;
+        Some(match self.kind {
+            Kind::Spacing if room == 0 => 0,
+            Kind::Spacing => cost,
+            _ => cost.min(u64::try_from(room).expect("a horizon is short")),
+        })
+    }
+}
+
+/// What is owed, in the oracle's time. (The capacity of spacing cannot be asked for.)
+fn owed(oracle: &dyn Oracle, at: u64) -> u128 {
+    oracle.retry_after(at, oracle.capacity()).expect("the capacity is admitted in the end")
+}
+
+/// Whether it knows when what it charges now will have been admitted.
+fn foresees(kind: Kind) -> bool {
+    kind.is_bucket_family()
+        || matches!(kind, Kind::Interval | Kind::Aligned(_) | Kind::Adaptive(_) | Kind::Spacing)
+}
+
+/// What `charge_unchecked` says of when the debt is paid.
+fn debt_delay(kind: Kind, before: &dyn Oracle, after: &dyn Oracle, at: u64) -> u128 {
+    match kind {
+        Kind::Queue => before.delay(at.into()),
+        Kind::Spacing => before.retry_after(at, 1).expect("in the end"),
+        Kind::Sliding | Kind::SlidingStrict | Kind::Sub(_) | Kind::SubStrict(_) | Kind::Log => 0,
+        // When nothing is admitted, nothing beyond the burst is owed.
+        _ => {
+            let paid = |wait: u128| after.admits(u128::from(at) + wait, 0);
+            let mut end = 1;
+            while !paid(end) {
+                end *= 2;
+            }
+            let mut begin = 0;
+            while begin < end {
+                let middle = begin + (end - begin) / 2;
+                if paid(middle) {
+                    end = middle;
+                } else {
+                    begin = middle + 1;
+                }
+            }
+            begin
+        }
+    }
+}
+
+/// Our decisions are the oracle's, and so are all figures after them.
+fn agrees(reading: &Reading, start: u64, ops: &[(Op, Operation)], limiter: &dyn Subject) {
+    let &Reading { kind, spec, .. } = reading;
+    let mut oracles: Vec<_> = (0..KEYS).map(|_| reading.oracle()).collect();
+    let chooser = kind.oracle(spec);
+    let mut now = start;
+    for &(op, verb) in ops {
+        let reach = reading.layout.as_ref().map_or(u64::MAX, Layout::reach) / 2;
+        now = within_reach(op.step.apply(now, spec, &*chooser), start, kind, spec);
+        now = now.clamp(start.saturating_sub(reach), start.saturating_add(reach).min(1 << 62));
+        let at = reading.at(now);
+        let oracle = &mut oracles[op.key as usize];
+        if !limiter.holds(op.key) && !matches!(kind, Kind::Adaptive(_)) {
+            *oracle = reading.oracle();
+        }
+        let cost = op.cost.apply(at, &**oracle);
+        // Debts that last for more than a few capacities are for the extremes below.
+        let cost = cost.min(oracle.capacity().saturating_mul(3));
+        let before = format!("{verb:?} of {cost} at {now} of key {}, {oracle:?}", op.key);
+        let decided = match verb {
+            Operation::Check => check(limiter, op.key, cost, now, at, &mut **oracle, &before),
+            Operation::Force => force(reading, limiter, op.key, cost, now, oracle, &before),
+            Operation::Take => take(reading, limiter, op.key, cost, now, &mut **oracle, &before),
+            Operation::Reserve(wait) => {
+                reserve(reading, limiter, (op.key, cost, wait), now, &mut **oracle, &before)
+            }
+        };
+        let peeked = limiter.peek_at(op.key, 0, now);
+        if kind != Kind::Spacing {
+            assert_eq!(decided.remaining(), oracle.remaining(at), "remaining after {before}");
+            assert_eq!(peeked.remaining(), oracle.remaining(at), "peek after {before}");
+        }
+        let reset = Duration::from_nanos(reading.wait(now, owed(&**oracle, at)));
+        let near = kind == Kind::Sliding && peeked.reset_after() > reset;
+        assert!(peeked.reset_after() == reset || near, "{peeked:?}, and not {reset:?} after {before}");
+    }
+}
+
+fn check(
+    limiter: &dyn Subject,
+    key: u32,
+    cost: u64,
+    now: u64,
+    at: u64,
+    oracle: &mut dyn Oracle,
+    before: &str,
+) -> Decision {
+    let decided = limiter.check_at(key, cost, now);
+    assert_eq!(verdict(&decided), oracle.offer(at, cost), "{before}");
+    decided
+}
+
+fn force(
+    reading: &Reading,
+    limiter: &dyn Subject,
+    key: u32,
+    cost: u64,
+    now: u64,
+    oracle: &mut Box<dyn Oracle>,
+    before: &str,
+) -> Decision {
+    let (kind, at) = (reading.kind, reading.at(now));
+    let remaining = oracle.remaining(at);
+    let asked = oracle.copy();
+    let decided = limiter.charge_unchecked_at(key, cost, now);
+    assert!(decided.is_allowed(), "{before}");
+    let charged = oracle.force(at.into(), decided.cost());
+    assert_eq!(decided.cost(), charged, "{before}");
+    if let Some(holds) = reading.holds(&*asked, at, cost) {
+        assert_eq!(charged, holds, "{before}");
+    } else if kind == Kind::Log {
+        assert_eq!(charged, cost.min(remaining), "{before}");
+    } else if charged < cost {
+        assert!(charged >= cost.min(remaining), "{before}");
+        assert_eq!(limiter.charge_unchecked_at(key, 1, now).cost(), 0, "no more fits: {before}");
+    }
+    if charged > 0 {
+        let delay = reading.wait(now, debt_delay(kind, &*asked, &**oracle, at));
+        assert_eq!(decided.delay(), Duration::from_nanos(delay), "delay of {before}");
+    }
+    decided
+}
+
+fn take(
+    reading: &Reading,
+    limiter: &dyn Subject,
+    key: u32,
+    most: u64,
+    now: u64,
+    oracle: &mut dyn Oracle,
+    before: &str,
+) -> Decision {
+    let at = reading.at(now);
+    let all = oracle.peek(at, most);
+    let units = if all == Verdict::Allowed { most } else { oracle.remaining(at) };
+    let decided = limiter.take_up_to_at(key, most, now);
+    if units == 0 && most > 0 {
+        assert!(decided.is_denied() && !decided.is_never(), "{before}: {decided:?}");
+        let wait = oracle.retry_after(at, 1).map(|wait| reading.wait(now, wait));
+        assert_eq!(decided.retry_after(), wait.map(Duration::from_nanos), "{before}");
+    } else {
+        assert_eq!((decided.is_allowed(), decided.cost()), (true, units), "{before}");
+        assert_eq!(oracle.offer(at, units), Verdict::Allowed);
+    }
+    decided
+}
+
+fn reserve(
+    reading: &Reading,
+    limiter: &dyn Subject,
+    (key, cost, wait): (u32, u64, Wait),
+    now: u64,
+    oracle: &mut dyn Oracle,
+    before: &str,
+) -> Decision {
+    let (kind, at) = (reading.kind, reading.at(now));
+    let all = oracle.peek(at, cost);
+    // When it can go, at the soonest; in a queue that is full, never.
+    let turn = match all {
+        Verdict::Never => None,
+        _ if cost == 0 => Some(0),
+        Verdict::Denied if kind == Kind::Queue || !foresees(kind) => None,
+        Verdict::Allowed if kind == Kind::Queue => Some(oracle.delay(at.into())),
+        Verdict::Allowed => Some(0),
+        Verdict::Denied => oracle.retry_after(at, cost),
+    };
+    let turn = turn.map(|wait| reading.wait(now, wait));
+    let wait_ns = match wait {
+        Wait::None => 0,
+        Wait::Short => turn.unwrap_or(7).saturating_sub(1),
+        Wait::Exact => turn.unwrap_or(7),
+        Wait::Long(more) => turn.unwrap_or(7).saturating_add(more),
+        Wait::Any => u64::MAX,
+    };
+    let decided = limiter.reserve_at(key, cost, Duration::from_nanos(wait_ns), now);
+    let holds = match reading.holds(oracle, at, cost) {
+        Some(holds) => holds == cost,
+        // Near that either will do.
+        None => !reading.is_full(oracle, at, cost) || decided.is_allowed(),
+    };
+    match turn {
+        Some(turn) if turn <= wait_ns && holds => {
+            assert!(decided.is_allowed(), "{before} within {wait_ns}: {decided:?}");
+            if cost > 0 {
+                assert_eq!(decided.delay(), Duration::from_nanos(turn), "delay of {before} within {wait_ns}");
+                oracle.reserve(at.into(), cost);
+            }
+        }
+        _ => {
+            assert!(decided.is_denied(), "{before} within {wait_ns}: {decided:?}");
+            assert_eq!(decided.is_never(), all == Verdict::Never, "{before}");
+            let retry = match all {
+                Verdict::Never => None,
+                Verdict::Allowed => turn,
+                Verdict::Denied => oracle.retry_after(at, cost).map(|wait| reading.wait(now, wait)),
+            };
+            assert_eq!(decided.retry_after(), retry.map(Duration::from_nanos), "{before} within {wait_ns}");
+        }
+    }
+    decided
+}
+
+/// Quotas whose debts here last for months and not for centuries: no word is full.
+fn short_spec(kind: Kind) -> impl Strategy<Value = Spec> {
+    exact_spec(kind).prop_filter("short", |spec| {
+        let (num, den) = spec.interval();
+        num.max(den * u128::from(spec.period_ns)) * u128::from(spec.burst.max(spec.limit)) < 1 << 52
+    })
+}
+
+fn run(kind: Kind, backward: bool, keys: u32, limiter: fn(Kind, Spec) -> Option<Box<dyn Subject>>) {
+    let cases = (short_spec(kind), start(), verbs(keys, backward));
+    let result = TestRunner::new(config(64)).run(&cases, |(spec, start, ops)| {
+        if let Some(limiter) = limiter(kind, spec) {
+            agrees(&Reading { kind, spec, layout: None, first: 0 }, start, &ops, &*limiter);
+        }
+        Ok(())
+    });
+    if let Err(failure) = result {
+        panic!("{kind:?}: {failure}");
+    }
+}
+
+/// With room for the keys, and some overdraft or none.
+fn run_compact(kind: Kind) {
+    let (tried, held) = (Cell::new(0_u32), Cell::new(0_u32));
+    let overdraft = prop_oneof![1 => Just(0), 2 => 1_u64..=40, 1 => 1_u64..=3_000];
+    let cases = (exact_spec(kind), start(), verbs(KEYS, false), overdraft);
+    // Debts of centuries saturate the figures.
+    let cases = cases.prop_filter("short", |(spec, _, _, overdraft)| {
+        let units = if kind == Kind::Spacing { 1 } else { spec.limit };
+        u128::from(spec.burst + overdraft) * u128::from(spec.period_ns) / u128::from(units) < 1 << 60
+    });
+    let result = TestRunner::new(config(96)).run(&cases, |(spec, start, ops, overdraft)| {
+        tried.set(tried.get() + 1);
+        let built: Option<Result<(Box<dyn Subject>, Layout), _>> = with_compact!(kind, spec, algorithm => {
+            let builder = RateLimiter::builder(algorithm).clock(ManualClock::new(Timestamp::ZERO)).hasher(Seeded(7));
+            builder.capacity(Capacity::memory(1 << 16)).overdraft(overdraft).compact().map(|limiter| {
+                let layout = Layout::read(&limiter.snapshot());
+                (Box::new(limiter) as Box<dyn Subject>, layout)
+            })
+        });
+        if let Some(Ok((limiter, layout))) = built {
+            held.set(held.get() + 1);
+            let first = match &layout {
+                Layout::Ticks(ticks) => ticks.floor(start.saturating_sub(layout.reach() / 2)),
+                Layout::Windows { .. } => 0,
+            };
+            let reading = Reading { kind, spec, layout: Some(layout), first };
+            agrees(&reading, start, &ops, &*limiter);
+        }
+        Ok(())
+    });
+    if let Err(failure) = result {
+        panic!("{kind:?}: {failure}");
+    }
+    assert!(held.get() * 2 > tried.get(), "{kind:?} refused most quotas");
+}
+
+#[test]
+fn direct_decides_as_the_oracle() {
+    ALL.into_iter().for_each(|kind| run(kind, true, 1, direct));
+}
+
+#[test]
+fn keyed_decides_as_the_oracle() {
+    ALL.into_iter().for_each(|kind| run(kind, false, KEYS, keyed));
+}
+
+#[test]
+fn compact_decides_as_the_oracle() {
+    COMPACT.into_iter().for_each(run_compact);
+}

@@ -1,0 +1,283 @@
+//! The public face, by a clock that is moved by hand.
+
+use crate::common::SEC;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate::{
+    Algorithm, Clock, CoarseClock, Direct, FixedWindow, Gcra, Keyed, LeakyBucketQueue, ManualClock, Outcome,
+    QuantaClock, Quota, RateLimiter, SlidingLog, StdClock, SubWindow, Timestamp, TokenBucket,
+};
+
+fn noon() -> ManualClock {
+    ManualClock::new(Timestamp::from_secs(43_200))
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+#[test]
+fn default_limiter_keys_by_string_and_fits_a_field() {
+    struct Server {
+        limiter: RateLimiter,
+    }
+    let server = Server { limiter: RateLimiter::new(Quota::per_day(2)) };
+    assert!(server.limiter.check("203.0.113.7").is_allowed());
+    assert!(server.limiter.check("203.0.113.7").is_allowed());
+    assert!(server.limiter.check("203.0.113.7").is_denied());
+    assert!(server.limiter.check(&String::from("203.0.113.8")).is_allowed());
+}
+
+#[test]
+fn a_direct_limiter_follows_its_clock() {
+    let clock = noon();
+    let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(2))).clock(clock.clone()).direct();
+    assert!(limiter.check().is_allowed());
+    assert!(limiter.check().is_allowed());
+    let refused = limiter.check();
+    assert_eq!(refused.outcome(), Outcome::Denied);
+    assert_eq!(refused.retry_after(), Some(Duration::from_millis(500)));
+    assert_eq!(refused.reset_after(), secs(1));
+    clock.advance(Duration::from_millis(499));
+    assert!(limiter.check().is_denied());
+    clock.advance(Duration::from_millis(1));
+    assert!(limiter.check().is_allowed());
+    clock.set(Timestamp::from_secs(50_000));
+    assert!(limiter.check_n(2).is_allowed());
+    assert_eq!(limiter.clock().now(), Timestamp::from_secs(50_000));
+    assert_eq!(limiter.algorithm().clone().requota(&Quota::per_second(3)).map(|_| ()), Ok(()));
+}
+
+#[test]
+fn a_decision_says_what_was_asked_and_what_is_left() {
+    let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(60).burst(100))).clock(noon()).direct();
+    let decision = limiter.check_n(30);
+    assert_eq!((decision.cost(), decision.limit(), decision.remaining()), (30, 100, 70));
+    assert!(decision.is_allowed() && !decision.is_denied() && !decision.is_never());
+    assert_eq!(decision.retry_after(), Some(Duration::ZERO));
+    assert_eq!(decision.reset_after(), secs(30));
+    assert_eq!(decision.delay(), Duration::ZERO);
+    let refused = limiter.check_n(71);
+    assert_eq!((refused.cost(), refused.limit(), refused.remaining()), (71, 100, 70));
+    assert_eq!(refused.retry_after(), Some(secs(1)));
+    let never = limiter.check_n(101);
+    assert_eq!((never.outcome(), never.remaining()), (Outcome::Never, 70));
+    assert!(never.is_denied() && never.is_never());
+    assert_eq!(never.retry_after(), None);
+    assert_eq!(never.reset_after(), secs(30));
+}
+
+#[test]
+fn a_peek_answers_as_a_check_and_charges_nothing() {
+    let limiter = RateLimiter::builder(SlidingLog::new(Quota::per_minute(3))).clock(noon()).direct();
+    for _ in 0..10 {
+        assert!(limiter.peek().is_allowed());
+        assert!(limiter.peek_n(3).is_allowed());
+        assert!(limiter.peek_n(4).is_never());
+    }
+    assert!(limiter.check_n(2).is_allowed());
+    assert!(limiter.peek().is_allowed());
+    assert!(limiter.peek_n(2).is_denied());
+    assert!(limiter.peek_at(2, Timestamp::from_secs(43_260)).is_allowed());
+    assert!(limiter.check().is_allowed());
+    assert!(limiter.check().is_denied());
+}
+
+#[test]
+fn a_time_given_with_the_call_overrides_the_clock() {
+    let limiter = RateLimiter::builder(FixedWindow::new(Quota::per_minute(1))).clock(noon()).keyed::<u64>();
+    assert!(limiter.check(&7).is_allowed());
+    assert!(limiter.check_at(&7, 1, Timestamp::from_secs(43_259)).is_denied());
+    assert!(limiter.check_at(&7, 1, Timestamp::from_secs(43_260)).is_allowed());
+    assert!(limiter.check(&7).is_denied(), "the clock is behind what was charged");
+}
+
+#[test]
+fn a_queue_says_how_long_to_wait_before_going() {
+    let limiter =
+        RateLimiter::builder(LeakyBucketQueue::new(Quota::per_second(1).burst(5))).clock(noon()).direct();
+    assert_eq!(limiter.check_n(2).delay(), Duration::ZERO);
+    let second = limiter.check_n(3);
+    assert!(second.is_allowed());
+    assert_eq!(second.delay(), secs(2));
+    let refused = limiter.check();
+    assert!(refused.is_denied());
+    assert_eq!(refused.retry_after(), Some(secs(1)));
+}
+
+#[test]
+fn a_batch_reads_the_clock_once() {
+    /// Moves on a second at each reading.
+    struct Hasty(ManualClock);
+    impl Clock for Hasty {
+        fn now(&self) -> Timestamp {
+            self.0.advance(Duration::from_secs(1));
+            self.0.now()
+        }
+    }
+    let quota = Quota::per_second(1);
+    let mut decisions = Vec::new();
+
+    let direct = RateLimiter::builder(Gcra::new(quota)).clock(Hasty(noon())).direct();
+    direct.check_many([1, 1, 1], &mut decisions);
+    let admitted = decisions.iter().filter(|decision| decision.is_allowed()).count();
+    assert_eq!((decisions.len(), admitted), (3, 1));
+
+    decisions.clear();
+    let keyed = RateLimiter::builder(Gcra::new(quota)).clock(Hasty(noon())).keyed::<String>();
+    keyed.check_many(["a", "b", "a", "a"], &mut decisions);
+    let outcomes: Vec<_> = decisions.iter().map(|decision| decision.is_allowed()).collect();
+    assert_eq!(outcomes, [true, true, false, false]);
+}
+
+#[test]
+fn keys_of_any_hashable_type_are_borrowed() {
+    let clock = noon();
+    let by_address =
+        RateLimiter::builder(TokenBucket::new(Quota::per_second(1))).clock(&clock).keyed::<IpAddr>();
+    assert!(by_address.check(&IpAddr::V4(Ipv4Addr::LOCALHOST)).is_allowed());
+    assert!(by_address.check(&IpAddr::V4(Ipv4Addr::LOCALHOST)).is_denied());
+
+    let by_pair =
+        RateLimiter::builder(Gcra::new(Quota::per_second(1))).clock(&clock).keyed::<(u32, String)>();
+    assert!(by_pair.check(&(1, "a".to_owned())).is_allowed());
+    assert!(by_pair.check(&(2, "a".to_owned())).is_allowed());
+    assert!(by_pair.check(&(1, "a".to_owned())).is_denied());
+
+    let by_bytes = RateLimiter::builder(Gcra::new(Quota::per_second(1))).clock(&clock).keyed::<Vec<u8>>();
+    assert!(by_bytes.check(&b"abc"[..]).is_allowed());
+    assert!(by_bytes.check(&b"abc"[..]).is_denied());
+    assert!(by_bytes.check(&b""[..]).is_allowed());
+}
+
+#[test]
+fn one_call_may_bring_its_own_quota() {
+    let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(2))).clock(noon()).keyed::<String>();
+    let paying =
+        limiter.algorithm().requota(&Quota::per_second(10)).expect("GCRA reads its word under any quota");
+    let now = limiter.clock().now();
+    for _ in 0..10 {
+        assert!(limiter.check_with("paying", &paying, 1, now).is_allowed());
+    }
+    assert!(limiter.check_with("paying", &paying, 1, now).is_denied());
+    assert!(limiter.check_n("free", 2).is_allowed());
+    assert!(limiter.check("free").is_denied());
+
+    let windows = SubWindow::new(Quota::per_minute(5), 6);
+    assert!(windows.requota(&Quota::per_minute(50)).is_ok());
+    assert!(windows.requota(&Quota::per_second(5)).is_err(), "its counts are of minutes");
+}
+
+#[test]
+fn constructors_without_a_builder_use_the_real_clock() {
+    let direct: RateLimiter<Direct<FixedWindow>, QuantaClock> =
+        RateLimiter::direct(FixedWindow::from_first_use(Quota::per_day(1)));
+    assert!(direct.check().is_allowed());
+    assert!(direct.check().is_denied());
+    let keyed: RateLimiter<Keyed<u64, SlidingLog>, QuantaClock> =
+        RateLimiter::keyed::<u64, _>(SlidingLog::new(Quota::per_day(1)));
+    assert!(keyed.check(&1).is_allowed());
+    assert!(keyed.check(&1).is_denied());
+    assert!(keyed.check(&2).is_allowed());
+}
+
+#[test]
+fn real_clocks_start_at_unix_epoch_and_are_monotonic() {
+    fn law(clock: &impl Clock, resolution: Duration) {
+        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+        let wall = Timestamp::from_nanos(u64::try_from(wall.as_nanos()).expect("before 2554"));
+        let mut last = clock.now();
+        let apart = last.duration_since(wall).max(wall.duration_since(last));
+        assert!(apart < secs(5) + resolution, "{apart:?} from the wall clock");
+        for _ in 0..10_000 {
+            let now = clock.now();
+            assert!(now >= last);
+            last = now;
+        }
+    }
+    law(&QuantaClock::new(), Duration::ZERO);
+    law(&StdClock::new(), Duration::ZERO);
+    law(&Arc::new(StdClock::new()), Duration::ZERO);
+    law(&CoarseClock::new(), secs(1));
+}
+
+#[test]
+fn clones_of_a_manual_clock_tell_one_time() {
+    let clock = ManualClock::default();
+    let clone = clock.clone();
+    clone.advance(secs(3));
+    assert_eq!(clock.now(), Timestamp::from_secs(3));
+    clock.set(Timestamp::from_secs(1));
+    assert_eq!(clone.now(), Timestamp::from_secs(1));
+    clock.set(Timestamp::MAX);
+    clock.advance(secs(1));
+    assert_eq!(clone.now(), Timestamp::MAX, "the end of time stays");
+}
+
+#[test]
+fn timestamps_saturate() {
+    assert_eq!(Timestamp::MAX + secs(1), Timestamp::MAX);
+    assert_eq!(Timestamp::from_secs(u64::MAX), Timestamp::MAX);
+    assert_eq!(Timestamp::from_millis(u64::MAX), Timestamp::MAX);
+    assert_eq!(Timestamp::from_millis(1_500).as_nanos(), SEC + SEC / 2);
+    assert_eq!(Timestamp::ZERO.duration_since(Timestamp::MAX), Duration::ZERO);
+    assert_eq!(Timestamp::from_secs(5).duration_since(Timestamp::from_secs(2)), secs(3));
+    assert_eq!(Timestamp::ZERO + Duration::MAX, Timestamp::MAX);
+}
+
+/// A turn at the next refill is one in a bucket that is full by then: what is left in it now would run over. (It was kept
+/// besides, and four units went at one moment out of a bucket of three.)
+#[test]
+fn turn_at_refill_drops_overflow() {
+    let clock = ManualClock::new(Timestamp::from_secs(1_000));
+    let quota = Quota::new(3, Duration::from_millis(120));
+    let bucket = RateLimiter::builder(TokenBucket::interval(quota)).clock(clock.clone()).direct();
+    assert!(bucket.check_n(2).is_allowed());
+    let turn = bucket.reserve(2, Duration::from_secs(1));
+    assert_eq!(turn.delay(), Duration::from_millis(120));
+    let next = bucket.reserve(2, Duration::from_secs(1));
+    assert_eq!(next.delay(), Duration::from_millis(240));
+    clock.advance(Duration::from_millis(120));
+    assert!(bucket.check().is_denied(), "until the second turn has gone, checks are denied");
+    clock.advance(Duration::from_millis(120));
+    assert!(
+        bucket.check_n(1).is_allowed() && bucket.check_n(1).is_denied(),
+        "two of three are the second turn's"
+    );
+}
+
+/// Who gives up a turn at a refill gets back what was in the bucket when it was given: it was charged along with the turn, and stayed
+/// so.
+#[test]
+fn a_turn_at_a_refill_is_given_back_whole() {
+    let quota = Quota::new(3, Duration::from_secs(1)).burst(5);
+    for bucket in [TokenBucket::interval(quota), TokenBucket::aligned(quota, Timestamp::ZERO)] {
+        let clock = ManualClock::new(Timestamp::from_millis(1_000_100));
+        let bucket = RateLimiter::builder(bucket).clock(clock).direct();
+        assert_eq!(bucket.check().remaining(), 4);
+        let turn = bucket.reserve(5, Duration::from_secs(10));
+        assert!(turn.delay() > Duration::ZERO);
+        assert_eq!(bucket.peek().remaining(), 0);
+        assert_eq!(bucket.refund(&turn), 5);
+        assert_eq!(bucket.peek().remaining(), 4);
+    }
+}
+
+/// Padded to two lines where the processor fetches two together; beside it the algorithm's own numbers.
+#[test]
+fn a_direct_state_is_a_line() {
+    let line = align_of::<Direct<Gcra>>();
+    assert!((32..=256).contains(&line), "a line of {line} bytes");
+    assert_eq!(size_of::<Direct<Gcra>>(), size_of::<Gcra>().next_multiple_of(line) + line);
+}
+
+/// The list of keys that meet in one limiter is of no use against another one.
+#[test]
+fn each_limiter_hashes_with_a_secret_of_its_own() {
+    let quota = Quota::per_second(1);
+    let limiters = [RateLimiter::new(quota), RateLimiter::new(quota)];
+    let differ = (0..100_u64).filter(|key| limiters[0].hash(key) != limiters[1].hash(key)).count();
+    assert!(differ > 98, "two hashers agree about {} keys of 100", 100 - differ);
+    assert_eq!(limiters[0].hash("alice"), limiters[0].hash(&"alice".to_owned()), "and each with itself");
+}

@@ -1,0 +1,131 @@
+//! The oracles themselves, before anything is compared with them.
+//!
+//! Properties:
+//! - the four descriptions of the bucket family (arrival time, tokens, level, queue) decide alike, also when time steps
+//!   back;
+//! - no oracle admits more in any interval than it states;
+//! - a step back never gets admitted what the same request at the newest admitted time would not;
+//! - a wait is tight: admitted after it, not one nanosecond before.
+
+use crate::common::kinds::{ALL, Kind};
+use crate::common::operations::{config, ops, spec, start};
+use crate::common::oracle::{Oracle, Spec, Verdict};
+use crate::common::steps::Op;
+use crate::common::{MINUTE, SEC};
+use proptest::prelude::*;
+
+/// Plays the operations on one stream and answers the admissions (time, cost).
+fn play(
+    oracle: &mut dyn Oracle,
+    spec: Spec,
+    start: u64,
+    ops: &[Op],
+    mut seen: impl FnMut(&dyn Oracle, u64, u64),
+) -> Vec<(u64, u64)> {
+    let mut now = start;
+    let mut admitted = Vec::new();
+    for op in ops {
+        now = op.step.apply(now, spec, oracle).min(1 << 62);
+        let cost = op.cost.apply(now, oracle);
+        seen(oracle, now, cost);
+        if oracle.offer(now, cost) == Verdict::Allowed && cost > 0 {
+            admitted.push((now, cost));
+        }
+    }
+    admitted
+}
+
+proptest! {
+    #![proptest_config(config(256))]
+
+    #[test]
+    fn the_bucket_family_is_one_limit(spec in spec(), start in start(), ops in ops(1, 60, true)) {
+        let others = [Kind::Greedy, Kind::Meter, Kind::Queue];
+        let mut others = others.map(|kind| kind.oracle(spec));
+        play(&mut *Kind::Gcra.oracle(spec), spec, start, &ops, |gcra, now, cost| {
+            for other in &mut others {
+                assert_eq!(other.remaining(now), gcra.remaining(now), "{other:?} {gcra:?} at {now}");
+                assert_eq!(other.retry_after(now, cost), gcra.retry_after(now, cost), "{other:?} {gcra:?}");
+                assert_eq!(other.offer(now, cost), gcra.peek(now, cost), "{other:?} {gcra:?} at {now}");
+            }
+        });
+    }
+
+    #[test]
+    fn no_interval_sees_more_than_stated(spec in spec(), start in start(), ops in ops(1, 60, false)) {
+        for kind in ALL {
+            let mut oracle = kind.oracle(spec);
+            let admitted = play(&mut *oracle, spec, start, &ops, |_, _, _| ());
+            for (i, &(from, _)) in admitted.iter().enumerate() {
+                let mut sum = 0;
+                for &(to, cost) in &admitted[i..] {
+                    sum += if kind == Kind::Spacing { 1 } else { u128::from(cost) };
+                    let bound = oracle.most_in(u128::from(to - from));
+                    prop_assert!(sum <= bound, "{kind:?}: {sum} > {bound} from {from} to {to}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_back_admits_nothing_more(spec in spec(), start in start(), ops in ops(1, 60, true)) {
+        for kind in ALL {
+            let mut held = kind.oracle(spec);
+            let mut newest = 0;
+            play(&mut *kind.oracle(spec), spec, start, &ops, |oracle, now, cost| {
+                if oracle.peek(now, cost) == Verdict::Allowed && cost > 0 {
+                    newest = now.max(newest);
+                    assert_eq!(held.offer(newest, cost), Verdict::Allowed, "{kind:?} {oracle:?} at {now}");
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn waits_are_tight(spec in spec(), start in start(), ops in ops(1, 40, true)) {
+        for kind in ALL {
+            play(&mut *kind.oracle(spec), spec, start, &ops, |oracle, now, cost| {
+                match oracle.retry_after(now, cost) {
+                    None => assert_eq!(oracle.peek(now, cost), Verdict::Never),
+                    Some(0) => assert_eq!(oracle.peek(now, cost), Verdict::Allowed),
+                    Some(wait) => {
+                        assert!(oracle.admits(u128::from(now) + wait, cost), "{kind:?} {oracle:?} at {now}");
+                        assert!(!oracle.admits(u128::from(now) + wait - 1, cost), "{kind:?} {oracle:?} at {now}");
+                    }
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn what_remains_is_the_largest_cost_admitted() {
+    let mut oracle = Kind::Gcra.oracle(Spec::new(10, 60 * SEC));
+    assert_eq!(oracle.remaining(0), 10);
+    assert_eq!(oracle.offer(0, 4), Verdict::Allowed);
+    assert_eq!(oracle.remaining(0), 6);
+    assert_eq!(oracle.remaining(6 * SEC - 1), 6);
+    assert_eq!(oracle.remaining(6 * SEC), 7);
+    assert_eq!(oracle.reset_after(0), u128::from(24 * SEC));
+}
+
+#[test]
+fn a_queue_tells_each_request_when_to_go() {
+    let mut oracle = Kind::Queue.oracle(Spec::new(1, SEC).with_burst(3));
+    for wait in [0, 1, 2] {
+        assert_eq!(oracle.delay(0), u128::from(wait * SEC));
+        assert_eq!(oracle.offer(0, 1), Verdict::Allowed);
+    }
+    assert_eq!(oracle.offer(0, 1), Verdict::Denied);
+    assert_eq!(oracle.offer(SEC - 1, 1), Verdict::Denied);
+    assert_eq!(oracle.offer(SEC, 1), Verdict::Allowed);
+}
+
+#[test]
+fn an_unused_adaptive_bucket_waits_for_its_whole_batch() {
+    let mut oracle = Kind::Adaptive(0).oracle(Spec::new(400, 60 * MINUTE));
+    assert_eq!(oracle.remaining(20 * MINUTE), 266);
+    assert_eq!(oracle.retry_after(20 * MINUTE, 300), Some(u128::from(40 * MINUTE)));
+    assert_eq!(oracle.offer(20 * MINUTE, 266), Verdict::Allowed);
+    assert_eq!(oracle.remaining(60 * MINUTE), 400);
+}

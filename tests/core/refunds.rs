@@ -1,0 +1,424 @@
+//! Refunds never mint: with the charges left out that were taken back, what is admitted is within the bound.
+//!
+//! A *ledger* lists all charges in the order of their effects, with what was taken back of each. Played back without that, from
+//! nothing, it is the world in which those charges were never made. Properties, over random quotas, costs, times, forced
+//! charges, and refunds of any charges in any order, whole and in part, each once:
+//! - what is admitted, that world admits too: so every interval is within the algorithm's bound, whatever the bound is. Batches
+//!   from first use may have begun their periods otherwise there; of them each interval is counted;
+//! - arrival times are to the tick what the documented rule says: less by the refunded units, or by what is left of the charge since
+//!   it was made;
+//! - a refund at the time of a charge, with none in between, leaves all as it was;
+//! - refunds as of an earlier time than that of charges since give back no more than that time's worth.
+
+use crate::common::compact::{COMPACT, Layout, Ticks, compact};
+use crate::common::kinds::{ALL, Kind};
+use crate::common::ledger::{Charge, Operation, chosen, make, never_mints};
+use crate::common::operations::{config, exact_spec, ops, start};
+use crate::common::oracle::Spec;
+use crate::common::steps::{Op, within_reach};
+use crate::common::subjects::{Subject, direct, keyed};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use std::time::Duration;
+use tollgate::{Algorithm, Decision, Gcra, ManualClock, Quota, RateLimiter, Timestamp};
+
+const KEYS: u32 = 2;
+
+fn verb() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        4 => Just(Operation::Check),
+        1 => Just(Operation::Force),
+        1 => Just(Operation::Take),
+        3 => (any::<u64>(), 1_u64..=16).prop_map(|(index, share)| Operation::Refund(index, share)),
+        1 => (1_u64..=16).prop_map(Operation::RefundLast),
+    ]
+}
+
+fn verbs(keys: u32, backward: bool) -> impl Strategy<Value = Vec<(Op, Operation)>> {
+    ops(keys, 60, backward).prop_flat_map(|ops| {
+        let length = ops.len();
+        (Just(ops), prop::collection::vec(verb(), length))
+            .prop_map(|(ops, verbs)| ops.into_iter().zip(verbs).collect())
+    })
+}
+
+/// No interval sees more than the bound, of what was not taken back.
+fn within_the_bound(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Operation)], limiter: &dyn Subject) {
+    let oracle = kind.oracle(spec);
+    let mut ledger = Vec::<Charge>::new();
+    let mut now = start;
+    for &(op, verb) in ops {
+        now = within_reach(op.step.apply(now, spec, &*oracle), start, kind, spec);
+        if let Some((charge, units)) = chosen(&mut ledger, verb) {
+            charge.refunded = true;
+            charge.back = limiter.refund_n_at(0, &charge.decision, units, now);
+        } else {
+            let cost = op.cost.apply(now, &*kind.oracle(spec));
+            // Not forced: what is, is beyond any bound.
+            let verb = if matches!(verb, Operation::Force) { Operation::Check } else { verb };
+            let decision = make(limiter, verb, 0, cost, now);
+            if decision.is_allowed() && decision.cost() > 0 {
+                ledger.push(Charge { decision, now, back: 0, refunded: false });
+            }
+        }
+        for (index, first) in ledger.iter().enumerate() {
+            let mut sum = 0;
+            for charge in &ledger[index..] {
+                sum += u128::from(charge.decision.cost() - charge.back);
+                let bound = oracle.most_in(u128::from(charge.now - first.now));
+                assert!(sum <= bound, "{sum} > {bound} from {} to {}: {ledger:?}", first.now, charge.now);
+            }
+        }
+    }
+}
+
+fn nth(index: u64, length: usize) -> usize {
+    usize::try_from(index % length as u64).expect("below a length")
+}
+
+/// How arrival times are counted: in fractions of a nanosecond, or in ticks.
+#[derive(Copy, Clone, Debug)]
+enum Scale {
+    Fractions { num: u128, den: u128 },
+    Ticks { ticks: Ticks, unit: u128 },
+}
+
+impl Scale {
+    fn unit(self) -> u128 {
+        match self {
+            Self::Fractions { num, .. } => num,
+            Self::Ticks { unit, .. } => unit,
+        }
+    }
+
+    fn at(self, now: u64) -> u128 {
+        match self {
+            Self::Fractions { den, .. } => u128::from(now) * den,
+            Self::Ticks { ticks, .. } => ticks.floor(now),
+        }
+    }
+
+    /// From now to a time in this scale.
+    fn until(self, now: u64, time: u128) -> Duration {
+        let ns = match self {
+            Self::Fractions { den, .. } => time.saturating_sub(self.at(now)).div_ceil(den),
+            Self::Ticks { ticks, .. } if time > ticks.floor(now) => ticks.until(now, time),
+            Self::Ticks { .. } => 0,
+        };
+        Duration::from_nanos(u64::try_from(ns).expect("months"))
+    }
+}
+
+/// A charge of arrival times: when, how long its units take, and how much of that was taken back.
+#[derive(Copy, Clone, Debug)]
+struct Span {
+    decision: Decision,
+    at: u128,
+    took: u128,
+    unit: u128,
+    back: u128,
+    refunded: bool,
+}
+
+/// An arrival time as the documented rule has it, and the charges that it is made of.
+#[derive(Clone, Debug, Default)]
+struct Line {
+    arrival: u128,
+    spans: Vec<Span>,
+}
+
+impl Line {
+    fn charge(&mut self, decision: Decision, at: u128, unit: u128) {
+        let took = u128::from(decision.cost()) * unit;
+        self.arrival = self.arrival.max(at) + took;
+        self.spans.push(Span { decision, at, took, unit, back: 0, refunded: false });
+    }
+
+    /// The arrival time if what was taken back had never been charged.
+    fn without(&self) -> u128 {
+        self.spans
+            .iter()
+            .filter(|span| span.back < span.took)
+            .fold(0, |arrival: u128, span| arrival.max(span.at) + (span.took - span.back))
+    }
+
+    /// Takes back what is left of a charge, or so many of its units; how many.
+    fn refund(&mut self, place: usize, units: u64, at: u128) -> u64 {
+        let span = &mut self.spans[place];
+        let left = span.took.saturating_sub(at.saturating_sub(span.at));
+        let back = left.min(u128::from(units) * span.unit).min(self.arrival.saturating_sub(at));
+        span.refunded = true;
+        span.back = back;
+        if back > 0 {
+            self.arrival -= back;
+        }
+        u64::try_from(back.div_ceil(span.unit)).expect("no more than asked for")
+    }
+}
+
+/// Arrival times, to the tick. `quotas`: how many units each call's own quota admits at once, and what one of them takes.
+fn to_the_tick(
+    scale: Scale,
+    start: u64,
+    ops: &[(Op, Operation)],
+    spec: Spec,
+    limiter: &dyn Subject,
+    tiers: &dyn Fn(u32, u64, u64) -> Option<(Decision, u128, u64)>,
+) {
+    let mut lines = vec![Line::default(); KEYS as usize];
+    let chooser = Kind::Gcra.oracle(spec);
+    let (mut now, mut newest) = (start, start);
+    for (number, &(op, verb)) in ops.iter().enumerate() {
+        now = op
+            .step
+            .apply(now, spec, &*chooser)
+            .clamp(start.saturating_sub(1 << 50).max(1), start + (1 << 50));
+        newest = newest.max(now);
+        let line = &mut lines[op.key as usize];
+        if !limiter.holds(op.key) {
+            *line = Line::default();
+        }
+        let place = match verb {
+            Operation::Refund(index, _) if !line.spans.is_empty() => Some(nth(index, line.spans.len())),
+            Operation::RefundLast(_) => line.spans.len().checked_sub(1),
+            _ => None,
+        };
+        let share =
+            if let Operation::Refund(_, share) | Operation::RefundLast(share) = verb { share } else { 0 };
+        let before = format!("{verb:?} at {now} of {line:?}");
+        match place {
+            Some(place) if line.spans[place].refunded => {}
+            Some(place) => {
+                let decision = line.spans[place].decision;
+                let units = u128::from(decision.cost()) * u128::from(share);
+                let units = u64::try_from(units.div_ceil(16)).expect("a share");
+                let expected = line.refund(place, units, scale.at(newest));
+                let back = limiter.refund_n_at(op.key, &decision, units, newest);
+                assert_eq!(back, expected, "{before}");
+            }
+            None => {
+                let cost = op.cost.apply(now, &*chooser).min(spec.burst.saturating_mul(2));
+                let tier = if number % 3 == 0 { tiers(op.key, cost, now) } else { None };
+                let (decision, unit, burst) = match tier {
+                    Some(tier) => tier,
+                    None => (make(limiter, verb, op.key, cost, now), scale.unit(), spec.burst),
+                };
+                if decision.is_allowed() && decision.cost() > 0 {
+                    line.charge(decision, scale.at(now), unit);
+                    if tier.is_some() || !matches!(verb, Operation::Force) {
+                        let room = scale.at(now) + u128::from(burst) * unit;
+                        assert!(line.without() <= room, "minted: {before}, {decision:?}");
+                        assert!(line.arrival <= room, "{before}, {decision:?}");
+                    }
+                }
+            }
+        }
+        let reset = limiter.peek_at(op.key, 0, newest).reset_after();
+        assert_eq!(reset, scale.until(newest, line.arrival), "{before}: now {line:?}");
+        let (arrival, without) = (line.arrival.max(scale.at(newest)), line.without());
+        assert!(arrival >= without, "minted: {before}: {line:?}");
+    }
+}
+
+/// Quotas whose debts last for months and not for centuries.
+fn short_spec(kind: Kind) -> impl Strategy<Value = Spec> {
+    exact_spec(kind).prop_filter("short", |spec| {
+        let (num, den) = spec.interval();
+        num.max(den * u128::from(spec.period_ns)) * u128::from(spec.burst.max(spec.limit)) < 1 << 52
+    })
+}
+
+fn each<T: std::fmt::Debug>(kind: Kind, cases: impl Strategy<Value = T>, law: impl Fn(T)) {
+    let result = TestRunner::new(config(96)).run(&cases, |case| {
+        law(case);
+        Ok(())
+    });
+    if let Err(failure) = result {
+        panic!("{kind:?}: {failure}");
+    }
+}
+
+/// Not at time zero, whose word in fractions is put off by one: zero is a key that was never seen.
+fn from() -> impl Strategy<Value = u64> {
+    start().prop_map(|start| start.max(1))
+}
+
+fn is_from_first_use(kind: Kind) -> bool {
+    matches!(kind, Kind::Interval | Kind::FirstUse)
+}
+
+#[test]
+fn nothing_is_minted() {
+    for kind in ALL.into_iter().filter(|kind| !is_from_first_use(*kind)) {
+        each(kind, (short_spec(kind), from(), verbs(1, true)), |(spec, start, ops)| {
+            if let Some(limiter) = direct(kind, spec) {
+                never_mints(kind, spec, start, u64::MAX, &ops, &*limiter);
+            }
+        });
+        each(kind, (short_spec(kind), from(), verbs(KEYS, false)), |(spec, start, ops)| {
+            if let Some(limiter) = keyed(kind, spec) {
+                never_mints(kind, spec, start, u64::MAX, &ops, &*limiter);
+            }
+        });
+    }
+}
+
+#[test]
+fn nothing_is_minted_in_compact_windows() {
+    for kind in [Kind::Fixed, Kind::Sliding, Kind::SlidingStrict] {
+        each(kind, (short_spec(kind), from(), verbs(KEYS, true)), |(spec, start, ops)| {
+            if let Some(Ok((limiter, layout))) = compact(kind, spec) {
+                never_mints(kind, spec, start, layout.reach() / 2, &ops, &*limiter);
+            }
+        });
+    }
+}
+
+#[test]
+fn first_use_periods_stay_within_the_bound() {
+    for kind in [Kind::Interval, Kind::FirstUse] {
+        each(kind, (short_spec(kind), from(), verbs(1, false)), |(spec, start, ops)| {
+            if let Some(limiter) = direct(kind, spec) {
+                within_the_bound(kind, spec, start, &ops, &*limiter);
+            }
+        });
+    }
+}
+
+#[test]
+fn arrival_times_are_to_the_tick() {
+    for kind in [Kind::Gcra, Kind::Greedy, Kind::Meter] {
+        let none = |_: u32, _: u64, _: u64| None;
+        each(kind, (short_spec(kind), from(), verbs(1, true)), |(spec, start, ops)| {
+            let (num, den) = spec.interval();
+            let limiter = direct(kind, spec).expect("every quota fits");
+            to_the_tick(Scale::Fractions { num, den }, start, &ops, spec, &*limiter, &none);
+        });
+        each(kind, (short_spec(kind), from(), verbs(KEYS, true)), |(spec, start, ops)| {
+            if let Some(Ok((limiter, layout))) = compact(kind, spec)
+                && layout.reach() > 1 << 52
+                && let Layout::Ticks(ticks) = layout
+            {
+                let start = start.max(1 << 50);
+                let unit = ticks.interval(spec);
+                to_the_tick(Scale::Ticks { ticks, unit }, start, &ops, spec, &*limiter, &none);
+            }
+        });
+    }
+}
+
+/// Every third call is under another quota, whose interval is in the same fractions.
+#[test]
+fn arrival_times_of_several_quotas_are_to_the_tick() {
+    let specs = (short_spec(Kind::Gcra), 1_u64..=20, 1_u64..=20);
+    each(Kind::Gcra, (specs, from(), verbs(1, true)), |((spec, times, burst), start, ops)| {
+        let (num, den) = spec.interval();
+        let own = Gcra::new(Quota::new(spec.limit, Duration::from_nanos(spec.period_ns)).burst(spec.burst));
+        let slower = Quota::new(spec.limit, Duration::from_nanos(spec.period_ns * times)).burst(burst);
+        let other = own.requota(&slower).expect("it is near");
+        let limiter = RateLimiter::builder(own).clock(ManualClock::new(Timestamp::ZERO)).direct();
+        let tiers = |_: u32, cost: u64, now: u64| {
+            let decision = limiter.check_with(&other, cost, Timestamp::from_nanos(now));
+            Some((decision, num * u128::from(times), burst))
+        };
+        to_the_tick(Scale::Fractions { num, den }, start, &ops, spec, &limiter, &tiers);
+    });
+}
+
+/// Figures that say all of a state.
+fn figures(limiter: &dyn Subject, key: u32, now: u64) -> (u64, Duration) {
+    let state = limiter.peek_at(key, 0, now);
+    (state.remaining(), state.reset_after())
+}
+
+/// At once, and with nothing in between, a refund leaves all as it was, and the settlement of a charge is the charge of that.
+fn is_undone(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Operation)], pair: [&dyn Subject; 2]) {
+    let [limiter, other] = pair;
+    let chooser = kind.oracle(spec);
+    let mut now = start;
+    for &(op, verb) in ops {
+        now = within_reach(op.step.apply(now, spec, &*chooser), start, kind, spec);
+        let cost = op.cost.apply(now, &*chooser).min(chooser.capacity().saturating_mul(2));
+        let before = figures(limiter, 0, now);
+        let decision = make(limiter, verb, 0, cost, now);
+        let said = format!("{kind:?} {spec:?}: {verb:?} of {cost} at {now}: {decision:?}");
+        let back = limiter.refund_n_at(0, &decision, u64::MAX, now);
+        let charged = if decision.is_allowed() { decision.cost() } else { 0 };
+        assert_eq!(back, charged, "{said}");
+        assert_eq!(figures(limiter, 0, now), before, "{said}");
+        assert_eq!(limiter.refund_n_at(0, &limiter.peek_at(0, cost, now), cost, now), 0, "a look: {said}");
+        if matches!(kind, Kind::Adaptive(_)) {
+            // A key that was seen has more than one that comes late in its first period.
+            continue;
+        }
+        // And now it stays, as if it had been charged in one.
+        let decision = make(limiter, verb, 0, cost, now);
+        let actual = cost.min(chooser.capacity()) / 2;
+        if decision.is_allowed() && kind != Kind::Spacing {
+            let settled = limiter.settle_at(0, &decision, actual, now);
+            let _ = other.charge_unchecked_at(0, actual, now);
+            assert_eq!(figures(limiter, 0, now), figures(other, 0, now), "{said}");
+            assert_eq!((settled.remaining(), settled.reset_after()), figures(limiter, 0, now), "{said}");
+        } else if decision.is_allowed() {
+            let _ = other.charge_unchecked_at(0, cost, now);
+        }
+    }
+}
+
+#[test]
+fn a_refund_at_once_leaves_all_as_it_was() {
+    for kind in ALL.into_iter().filter(|kind| *kind != Kind::Log) {
+        each(kind, (short_spec(kind), from(), verbs(1, false)), |(spec, start, ops)| {
+            if let (Some(one), Some(other)) = (direct(kind, spec), direct(kind, spec)) {
+                is_undone(kind, spec, start, &ops, [&*one, &*other]);
+            }
+        });
+    }
+    for kind in COMPACT {
+        each(kind, (short_spec(kind), from(), verbs(1, false)), |(spec, start, ops)| {
+            if let (Some(Ok((one, layout))), Some(Ok((other, _)))) =
+                (compact(kind, spec), compact(kind, spec))
+            {
+                let ops = ops.into_iter().take_while(|_| layout.reach() > 1 << 59).collect::<Vec<_>>();
+                is_undone(kind, spec, start, &ops, [&*one, &*other]);
+            }
+        });
+    }
+}
+
+/// Given times that are behind those of other charges: what is taken back too much is the step's worth at most.
+#[test]
+fn a_refund_that_steps_back_gives_back_the_step_at_most() {
+    let cases = (short_spec(Kind::Gcra), from(), verbs(1, false), 0_u64..1 << 40);
+    each(Kind::Gcra, cases, |(spec, start, ops, step)| {
+        let (num, den) = spec.interval();
+        let limiter = direct(Kind::Gcra, spec).expect("every quota fits");
+        let chooser = Kind::Gcra.oracle(spec);
+        let (mut line, mut now, mut more) = (Line::default(), start, 0);
+        for (op, verb) in ops {
+            now = op.step.apply(now, spec, &*chooser).min(start + (1 << 50));
+            let place = match verb {
+                Operation::Refund(index, _) if !line.spans.is_empty() => nth(index, line.spans.len()),
+                _ => {
+                    let cost = op.cost.apply(now, &*chooser).min(spec.burst);
+                    let decision = limiter.check_at(0, cost, now);
+                    if decision.is_allowed() && cost > 0 {
+                        line.charge(decision, u128::from(now) * den, num);
+                    }
+                    continue;
+                }
+            };
+            let Span { decision, refunded: false, .. } = line.spans[place] else { continue };
+            // What the rule gives at the true time, and the step.
+            let earlier = now.saturating_sub(step).max(decision.at().as_nanos());
+            let mut punctual = line.clone();
+            punctual.refund(place, decision.cost(), u128::from(now) * den);
+            line.refund(place, decision.cost(), u128::from(earlier) * den);
+            limiter.refund_n_at(0, &decision, decision.cost(), earlier);
+            let stepped = u128::from(now - earlier) * den;
+            assert!(line.arrival + stepped >= punctual.arrival, "{step} before {now}: {line:?}");
+            more += stepped;
+            assert!(line.arrival.max(u128::from(now) * den) + more >= line.without(), "{line:?}");
+        }
+    });
+}

@@ -1,0 +1,8 @@
+//! The documents are true of the code: GUARANTEES.md and the table of models.
+
+#[path = "../common/skipped.rs"]
+mod skipped;
+
+mod guarantees;
+mod models_table;
+mod programs;

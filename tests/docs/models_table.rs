@@ -1,0 +1,129 @@
+//! The table of models (`guide::models`) agrees with the sources: it names every file that shares a word or a lock, and every model
+//! that it names is a test.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What the shim gives out, and locks.
+const SHARED: [&str; 8] =
+    ["AtomicPtr", "AtomicU16", "AtomicU32", "AtomicU64", "AtomicUsize", "Mutex", "Condvar", "Swap"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn table() -> String {
+    fs::read_to_string(root().join("src/guide/models.md")).unwrap()
+}
+
+fn sources(under: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(under).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The code, without comments and tests at its foot.
+fn code(text: &str) -> String {
+    let end = ["#[cfg(test)]\nmod ", "#[cfg(all(test, not(tollgate_loom)))]\nmod tests {"]
+        .iter()
+        .filter_map(|tests| text.find(tests))
+        .min()
+        .unwrap_or(text.len());
+    text[..end].lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+fn is_word(code: &str, word: &str) -> bool {
+    let part = |char: char| char.is_alphanumeric() || char == '_';
+    code.match_indices(word)
+        .any(|(at, _)| !code[..at].ends_with(part) && !code[at + word.len()..].starts_with(part))
+}
+
+#[test]
+fn every_file_that_shares_words_or_locks_is_named() {
+    let (table, mut files) = (table(), Vec::new());
+    sources(&root().join("src"), &mut files);
+    let mut sharing = 0;
+    for file in files {
+        let name = file.strip_prefix(root().join("src")).unwrap().to_str().unwrap().replace('\\', "/");
+        // The shim itself, models, and tests in files of their own.
+        if ["sync.rs", "base/sync.rs"].contains(&name.as_str())
+            || name.contains("models")
+            || name.ends_with("/tests.rs")
+        {
+            continue;
+        }
+        let code = code(&fs::read_to_string(&file).unwrap());
+        if SHARED.iter().any(|shared| is_word(&code, shared)) {
+            sharing += 1;
+            let named = [format!("`{name}`"), format!("`src/{name}`")];
+            assert!(
+                named.iter().any(|named| table.contains(named)),
+                "{name} is not named in guide/models.md"
+            );
+        }
+    }
+    assert!(sharing > 40, "the search found only {sharing} files");
+}
+
+/// What stands between back-ticks.
+fn quoted(text: &str) -> BTreeSet<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn named_models_are_tests_and_controls_fail() {
+    let table = table();
+    let mut models = 0;
+    for name in quoted(&table) {
+        let Some((module, test)) = name.rsplit_once("::").filter(|_| !name.contains(' ')) else {
+            continue;
+        };
+        if test == "models" {
+            continue;
+        }
+        let base = root().join("src").join(module.replace("::", "/"));
+        let text = fs::read_to_string(base.with_extension("rs"))
+            .or_else(|_| fs::read_to_string(base.join("mod.rs")));
+        let text = text.unwrap_or_else(|_| panic!("{name}: no file {}", base.display()));
+        let at = text.find(&format!("fn {test}(")).unwrap_or_else(|| panic!("{name}: no such function"));
+        // Its attributes: up to the line before that is none.
+        let attributes: Vec<_> = text[..at].lines().rev().take_while(|line| line.starts_with("#[")).collect();
+        assert!(attributes.contains(&"#[test]"), "{name} is not a test");
+        let fails = attributes.iter().any(|line| line.starts_with("#[should_panic(expected"));
+        assert!(fails || !test.contains("control_"), "{name} is a control, and passes");
+        models += 1;
+    }
+    assert!(models > 100, "the search found only {models} models");
+}
+
+#[test]
+fn named_files_exist() {
+    let table = table();
+    for name in quoted(&table).into_iter().filter(|name| name.ends_with(".rs") || name.ends_with(".sh")) {
+        let there = [root().join(name), root().join("src").join(name)];
+        assert!(there.iter().any(|path| path.is_file()), "{name} is not there");
+    }
+}
+
+/// The other way round.
+#[test]
+fn every_module_of_models_is_named() {
+    let (table, mut files) = (table(), Vec::new());
+    sources(&root().join("src"), &mut files);
+    let modules = files.iter().filter(|file| {
+        ["models.rs", "many.rs", "models/mod.rs"].iter().any(|name| file.ends_with(name))
+            && fs::read_to_string(file).unwrap().contains("#[test]")
+    });
+    for file in modules {
+        let name = file.strip_prefix(root().join("src")).unwrap().with_extension("");
+        let name = name.to_str().unwrap().replace(['/', '\\'], "::");
+        let name = name.strip_suffix("::mod").unwrap_or(&name);
+        assert!(table.contains(&format!("`{name}::")), "{name} is not named in guide/models.md");
+    }
+}

@@ -1,0 +1,397 @@
+//! Several limits on one request: charged to all, or to none.
+
+use crate::common::oracle::{Fixed, Gcra as GcraOracle, Interval, Log, Oracle, Spacing, Spec, Verdict};
+use crate::common::subjects::{quota, verdict};
+use crate::common::{MS, SEC};
+use proptest::prelude::*;
+use std::time::Duration;
+use tollgate::{
+    Compact, Decision, FixedWindow, Gcra, JointDecision, Limits, ManualClock, MinimumSpacing, On, Outcome,
+    Overflow, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket, check_all,
+    check_all_at, peek_all, peek_all_at, refund_all,
+};
+
+/// The beginning of a minute.
+const START: Timestamp = Timestamp::from_secs(1_000_020);
+
+fn clock() -> ManualClock {
+    ManualClock::new(START)
+}
+
+mod stories {
+    use super::*;
+
+    #[test]
+    fn ten_a_minute_and_two_seconds_between_requests() {
+        let clock = clock();
+        let minute = RateLimiter::builder(SlidingLog::new(Quota::per_minute(10)))
+            .clock(clock.clone())
+            .keyed::<String>();
+        let spacing = RateLimiter::builder(MinimumSpacing::new(Duration::from_secs(2)))
+            .clock(clock.clone())
+            .compact()
+            .unwrap();
+        let ask = || check_all((minute.on("alice"), spacing.on("alice")));
+        for left in (0..10).rev() {
+            let decision = ask();
+            assert!(decision.is_allowed());
+            assert_eq!(decision.each()[0].remaining(), left);
+            if left > 0 {
+                let too_soon = ask();
+                assert_eq!(too_soon.refused_by(), Some(1));
+                assert_eq!(too_soon.retry_after(), Some(Duration::from_secs(2)));
+            }
+            clock.advance(Duration::from_secs(2));
+        }
+        // Twenty seconds have passed; the first leaves the minute in forty.
+        let full = ask();
+        assert_eq!((full.refused_by(), full.retry_after()), (Some(0), Some(Duration::from_secs(40))));
+        assert_eq!(full.each()[1].outcome(), Outcome::Allowed, "the spacing would have let it go");
+        assert_eq!(full.remaining(), 0);
+        // The refusals were charged to neither.
+        assert_eq!(minute.peek("alice").remaining(), 0);
+        assert_eq!(spacing.peek("alice").retry_after(), Some(Duration::ZERO));
+        assert!(check_all((minute.on("bob"), spacing.on("bob"))).is_allowed());
+        clock.advance(Duration::from_secs(40));
+        assert!(ask().is_allowed());
+    }
+
+    #[test]
+    fn a_hundred_a_minute_and_five_a_second() {
+        let clock = clock();
+        let window =
+            |quota| RateLimiter::builder(FixedWindow::new(quota)).clock(clock.clone()).compact().unwrap();
+        let limits = [window(Quota::per_minute(100)), window(Quota::per_second(5))];
+        let ask = || check_all(limits.each_ref().map(|limit| limit.on(&7)));
+        let mut admitted = 0;
+        for _ in 0..60 {
+            if admitted == 100 {
+                let refused = ask();
+                assert_eq!(refused.refused_by(), Some(0));
+                assert_eq!(
+                    refused.each()[1].remaining(),
+                    5,
+                    "seconds are not charged for what the minute refuses"
+                );
+            }
+            for _ in 0..10 {
+                admitted += u32::from(ask().is_allowed());
+            }
+            clock.advance(Duration::from_secs(1));
+        }
+        assert_eq!(admitted, 100, "five in each of twenty seconds, and then the minute is used up");
+        assert!(ask().is_allowed(), "a new minute");
+    }
+
+    #[test]
+    fn one_post_a_second_and_150_friends_a_day() {
+        let clock = clock();
+        let posts =
+            RateLimiter::builder(Gcra::new(Quota::per_second(1))).clock(clock.clone()).keyed::<String>();
+        let friends = RateLimiter::builder(FixedWindow::new(Quota::per_day(150)))
+            .clock(clock.clone())
+            .keyed::<String>();
+        // A post that tags friends costs one of the one, and as many as it tags of the other.
+        let tag = |count| check_all((posts.on("alice"), friends.on("alice").cost(count)));
+        assert!(tag(100).is_allowed());
+        assert_eq!(tag(1).refused_by(), Some(0), "a post a second");
+        clock.advance(Duration::from_secs(1));
+        let over = tag(51);
+        assert_eq!(over.refused_by(), Some(1));
+        assert_eq!(over.each()[1].cost(), 51);
+        assert!(tag(50).is_allowed(), "the refused one was charged to neither");
+        clock.advance(Duration::from_secs(1));
+        assert!(tag(0).is_allowed(), "a post without friends");
+        let never = tag(151);
+        assert!(never.is_never() && never.is_denied());
+        assert_eq!(
+            (never.refused_by(), never.retry_after()),
+            (Some(1), None),
+            "never is longer than a second"
+        );
+    }
+
+    #[test]
+    fn each_limit_has_its_own_key() {
+        let clock = clock();
+        let limiter =
+            |n| RateLimiter::builder(Gcra::new(Quota::per_hour(n))).clock(clock.clone()).compact().unwrap();
+        let (by_user, by_route) = (limiter(2), limiter(3));
+        let ask = |user: &str, route: (&str, u16)| check_all((by_user.on(user), by_route.on(&route)));
+        assert!(ask("alice", ("GET", 1)).is_allowed());
+        assert!(ask("alice", ("GET", 1)).is_allowed());
+        assert_eq!(ask("alice", ("GET", 2)).refused_by(), Some(0));
+        assert!(ask("bob", ("GET", 1)).is_allowed());
+        assert_eq!(ask("bob", ("GET", 1)).refused_by(), Some(1));
+        assert!(ask("bob", ("GET", 2)).is_allowed());
+    }
+
+    #[test]
+    fn one_limiter_twice_in_a_request_is_charged_twice() {
+        let limiter = RateLimiter::builder(Gcra::new(Quota::per_hour(3))).clock(clock()).compact().unwrap();
+        assert!(check_all((limiter.on("from"), limiter.on("to"))).is_allowed());
+        assert!(check_all((limiter.on("alice"), limiter.on("alice"))).is_allowed());
+        assert_eq!(limiter.peek("alice").remaining(), 1);
+        let both = check_all((limiter.on("alice"), limiter.on("alice")));
+        assert!(both.is_denied(), "each alone would go, both do not");
+        assert_eq!(limiter.peek("alice").remaining(), 1, "and nothing is charged");
+    }
+
+    #[test]
+    fn a_peek_charges_nothing_and_a_refund_gives_all_back() {
+        let clock = clock();
+        let hour =
+            RateLimiter::builder(Gcra::new(Quota::per_hour(5))).clock(clock.clone()).compact().unwrap();
+        let day =
+            RateLimiter::builder(FixedWindow::new(Quota::per_day(9))).clock(clock.clone()).keyed::<u8>();
+        let limits = (hour.on(&1).cost(3), day.on(&1));
+        assert!(peek_all(limits).is_allowed());
+        assert_eq!(peek_all_at(limits, START).remaining(), 5);
+        let charge = check_all(limits);
+        assert_eq!((charge.remaining(), charge.each()[0].cost(), charge.each()[1].cost()), (2, 3, 1));
+        refund_all(limits, &charge);
+        assert_eq!((hour.peek(&1).remaining(), day.peek(&1).remaining()), (5, 9));
+        let refused = check_all((hour.on(&1).cost(6), day.on(&1)));
+        refund_all((hour.on(&1).cost(6), day.on(&1)), &refused);
+        assert_eq!((hour.peek(&1).remaining(), day.peek(&1).remaining()), (5, 9), "a refusal was no charge");
+    }
+
+    #[test]
+    fn no_limit_at_all_allows() {
+        let none: [tollgate::On<'_, tollgate::Compact, ManualClock, u8>; 0] = [];
+        for decision in [check_all(&none[..]).is_allowed(), check_all(none).is_allowed()] {
+            assert!(decision);
+        }
+        let answer = check_all(none);
+        assert_eq!((answer.remaining(), answer.refused_by()), (u64::MAX, None));
+        assert_eq!((answer.reset_after(), answer.delay()), (Duration::ZERO, Duration::ZERO));
+    }
+
+    #[test]
+    fn a_queue_among_the_limits_says_when_to_go() {
+        let clock = clock();
+        let queue = tollgate::LeakyBucketQueue::new(Quota::per_second(10).burst(3));
+        let queue = RateLimiter::builder(queue).clock(clock.clone()).direct();
+        let day = RateLimiter::builder(FixedWindow::new(Quota::per_day(2))).clock(clock).direct();
+        let ask = || check_all((queue.on(), day.on()));
+        assert_eq!(ask().delay(), Duration::ZERO);
+        assert_eq!(ask().delay(), Duration::from_millis(100));
+        let refused = ask();
+        assert_eq!((refused.refused_by(), refused.delay()), (Some(1), Duration::ZERO));
+    }
+
+    /// Limits whose charges cannot be taken back are charged last, wherever they stand.
+    #[test]
+    fn stores_and_algorithms_of_all_kinds_go_together() {
+        let clock = clock();
+        let sketch = RateLimiter::builder(FixedWindow::new(Quota::per_minute(5)))
+            .clock(clock.clone())
+            .sketch()
+            .unwrap();
+        let log = RateLimiter::builder(SlidingLog::new(Quota::per_minute(4))).clock(clock.clone()).direct();
+        let inherit = RateLimiter::builder(Gcra::new(Quota::per_minute(6)))
+            .clock(clock.clone())
+            .overflow(Overflow::Inherit)
+            .compact()
+            .unwrap();
+        let adjustable =
+            RateLimiter::builder(Gcra::new(Quota::per_minute(3))).clock(clock.clone()).direct().adjustable();
+        let sub =
+            RateLimiter::builder(SubWindow::new(Quota::per_minute(9), 6)).clock(clock).keyed::<String>();
+        let ask = |n: u64| {
+            check_all((
+                sketch.on("k").cost(n),
+                log.on().cost(n),
+                inherit.on("k").cost(n),
+                adjustable.on().cost(n),
+                sub.on("k").cost(n),
+            ))
+        };
+        assert!(ask(2).is_allowed());
+        let refused = ask(2);
+        assert_eq!(refused.refused_by(), Some(3), "one of three is left");
+        assert_eq!(refused.each().iter().map(Decision::remaining).collect::<Vec<_>>(), [3, 2, 4, 1, 7]);
+        assert!(ask(1).is_allowed());
+        let left: Vec<u64> = ask(1).each().iter().map(Decision::remaining).collect();
+        assert_eq!(left, [2, 1, 3, 0, 6]);
+    }
+}
+
+/// The limits of the random runs: two sets of three, over every store that keeps keys apart.
+mod random {
+    use super::*;
+
+    const SPECS: [Spec; 3] = [
+        Spec { limit: 10, period_ns: 10 * SEC, burst: 7 },
+        Spec { limit: 6, period_ns: 3 * SEC, burst: 6 },
+        Spec { limit: 4, period_ns: 8 * SEC, burst: 5 },
+    ];
+
+    #[derive(Copy, Clone, Debug)]
+    struct Ask {
+        /// Since the one before, in milliseconds.
+        after_ms: u64,
+        costs: [u64; 3],
+        keys: [u8; 3],
+        refund: bool,
+    }
+
+    fn asks() -> impl Strategy<Value = Vec<Ask>> {
+        let after = prop_oneof![3 => Just(0), 5 => 0_u64..1_500, 1 => 0_u64..20_000];
+        let cost = || prop_oneof![2 => Just(0_u64), 8 => 1_u64..4, 1 => 4_u64..9];
+        let ask = (after, [cost(), cost(), cost()], [0_u8..2, 0_u8..2, 0_u8..2], prop::bool::weighted(0.1))
+            .prop_map(|(after_ms, costs, keys, refund)| Ask { after_ms, costs, keys, refund });
+        prop::collection::vec(ask, 1..60)
+    }
+
+    /// Runs requests through limits and through their oracles, each for each key.
+    fn run<D: AsRef<[Decision]>>(
+        asks: &[Ask],
+        mut oracles: [[Box<dyn Oracle>; 2]; 3],
+        check: impl Fn(&Ask, Timestamp) -> JointDecision<D>,
+        peek: impl Fn(&Ask, Timestamp) -> JointDecision<D>,
+    ) -> Result<(), TestCaseError> {
+        let mut now = 1_700_000_000 * SEC;
+        for ask in asks {
+            now += ask.after_ms * MS;
+            let time = Timestamp::from_nanos(now);
+            let each = |index: usize| &oracles[index][usize::from(ask.keys[index])];
+            let verdicts: Vec<Verdict> =
+                (0..3).map(|index| each(index).peek(now, ask.costs[index])).collect();
+            let waits: Vec<Option<u128>> =
+                (0..3).map(|index| each(index).retry_after(now, ask.costs[index])).collect();
+            let allowed = verdicts.iter().all(|verdict| *verdict == Verdict::Allowed);
+            let peeked = peek(ask, time);
+            let decision = check(ask, time);
+            for answer in [&peeked, &decision] {
+                prop_assert_eq!(answer.is_allowed(), allowed, "{:?} {:?}", answer, verdicts);
+                prop_assert_eq!(answer.is_never(), verdicts.contains(&Verdict::Never));
+                let said: Vec<Verdict> = answer.each().iter().map(verdict).collect();
+                prop_assert_eq!(&said, &verdicts, "each limit's own answer");
+                let longest = waits.iter().try_fold(0, |most: u128, wait| Some(most.max((*wait)?)));
+                prop_assert_eq!(answer.retry_after().map(|wait| wait.as_nanos()), longest);
+                let worst = |index: &usize| waits[*index].unwrap_or(u128::MAX);
+                let refusing = (0..3).filter(|index| verdicts[*index] != Verdict::Allowed);
+                let by = refusing.rev().max_by_key(worst);
+                prop_assert_eq!(answer.refused_by(), by);
+            }
+            if allowed {
+                for (index, oracle) in oracles.iter_mut().enumerate() {
+                    oracle[usize::from(ask.keys[index])].offer(now, ask.costs[index]);
+                }
+            }
+            for (index, answer) in decision.each().iter().enumerate() {
+                let oracle = &oracles[index][usize::from(ask.keys[index])];
+                // Spaced events are one, whatever they cost.
+                let left = oracle.remaining(now).min(answer.limit());
+                prop_assert_eq!(answer.remaining(), left, "limit {}: {:?}", index, decision);
+            }
+        }
+        Ok(())
+    }
+
+    fn two<O: Oracle + 'static>(make: impl Fn() -> O) -> [Box<dyn Oracle>; 2] {
+        [Box::new(make()), Box::new(make())]
+    }
+
+    proptest! {
+        #![proptest_config(crate::common::operations::config(150))]
+
+        #[test]
+        fn compact_keyed_and_windows(asks in asks()) {
+            let [a, b, c] = SPECS;
+            let gcra = RateLimiter::builder(Gcra::new(quota(a).unwrap())).clock(clock()).compact().unwrap();
+            let log = RateLimiter::builder(SlidingLog::new(quota(b).unwrap())).clock(clock()).keyed::<u8>();
+            let fixed = RateLimiter::builder(FixedWindow::new(quota(c).unwrap())).clock(clock()).compact().unwrap();
+            let on = |ask: &Ask| {
+                let [x, y, z] = ask.costs;
+                let [k, l, m] = ask.keys;
+                (x, y, z, k, l, m)
+            };
+            run(
+                &asks,
+                [two(|| GcraOracle::new(a)), two(|| Log::new(b)), two(|| Fixed::new(c))],
+                |ask, now| {
+                    let (x, y, z, k, l, m) = on(ask);
+                    check_all_at((gcra.on(&k).cost(x), log.on(&l).cost(y), fixed.on(&m).cost(z)), now)
+                },
+                |ask, now| {
+                    let (x, y, z, k, l, m) = on(ask);
+                    peek_all_at((gcra.on(&k).cost(x), log.on(&l).cost(y), fixed.on(&m).cost(z)), now)
+                },
+            )?;
+        }
+
+        #[test]
+        fn spacing_intervals_and_buckets(asks in asks()) {
+            let [a, b, c] = SPECS;
+            let spacing = MinimumSpacing::new(Duration::from_nanos(a.period_ns / 10));
+            let spacing = RateLimiter::builder(spacing).clock(clock()).keyed::<u8>();
+            let interval = RateLimiter::builder(TokenBucket::interval(quota(b).unwrap())).clock(clock()).keyed::<u8>();
+            let gcra = RateLimiter::builder(Gcra::new(quota(c).unwrap())).clock(clock()).keyed::<u8>();
+            let all = |ask: &Ask| (ask.costs, ask.keys);
+            run(
+                &asks,
+                [two(|| Spacing::new(a.period_ns / 10)), two(|| Interval::new(b)), two(|| GcraOracle::new(c))],
+                |ask, now| {
+                    let ([x, y, z], [k, l, m]) = all(ask);
+                    check_all_at((spacing.on(&k).cost(x), interval.on(&l).cost(y), gcra.on(&m).cost(z)), now)
+                },
+                |ask, now| {
+                    let ([x, y, z], [k, l, m]) = all(ask);
+                    peek_all_at((spacing.on(&k).cost(x), interval.on(&l).cost(y), gcra.on(&m).cost(z)), now)
+                },
+            )?;
+        }
+
+        /// Tuples, arrays and slices decide alike.
+        #[test]
+        fn tuples_arrays_and_slices_decide_alike(asks in asks()) {
+            let build = || SPECS.map(|spec| {
+                RateLimiter::builder(Gcra::new(quota(spec).unwrap())).clock(clock()).compact().unwrap()
+            });
+            let (tuple, array, slice) = (build(), build(), build());
+            let mut now = 1_700_000_000 * SEC;
+            for ask in &asks {
+                now += ask.after_ms * MS;
+                let time = Timestamp::from_nanos(now);
+                let in_tuple = (on(&tuple, ask, 0), on(&tuple, ask, 1), on(&tuple, ask, 2));
+                let in_array = [on(&array, ask, 0), on(&array, ask, 1), on(&array, ask, 2)];
+                let in_slice = [on(&slice, ask, 0), on(&slice, ask, 1), on(&slice, ask, 2)];
+                let a = check_all_at(in_tuple, time);
+                let b = check_all_at(in_array, time);
+                let c = check_all_at(&in_slice[..], time);
+                prop_assert_eq!(a, b);
+                prop_assert_eq!(a.each(), c.each());
+                prop_assert_eq!(a.outcome(), c.outcome());
+                if ask.refund {
+                    refund(in_tuple, &a);
+                    refund(in_array, &b);
+                    refund(&in_slice[..], &c);
+                }
+            }
+        }
+    }
+
+    fn on<'a>(
+        limits: &'a [RateLimiter<Compact, ManualClock>; 3],
+        ask: &'a Ask,
+        index: usize,
+    ) -> On<'a, Compact, ManualClock, u8> {
+        limits[index].on(&ask.keys[index]).cost(ask.costs[index])
+    }
+
+    fn refund<L: Limits>(limits: L, charge: &JointDecision<L::Decisions>) {
+        refund_all(limits, charge);
+    }
+}
+
+/// Races are in `tests/stress/policy.rs` and in the models; here, that windows take part in a rollback by hand.
+#[test]
+fn windows_of_two_counts_give_back_in_their_window() {
+    let limiter =
+        RateLimiter::builder(SlidingWindow::new(Quota::per_minute(5))).clock(clock()).compact().unwrap();
+    let charge = check_all((limiter.on("alice").cost(5),));
+    refund_all((limiter.on("alice").cost(5),), &charge);
+    assert_eq!(limiter.peek("alice").remaining(), 5);
+}

@@ -1,0 +1,195 @@
+//! Units that are deposited from outside.
+
+use super::*;
+
+#[test]
+fn deposits_are_found_by_all_stripes_until_they_expire() {
+    let limiter = leasing(Fake::new(0, 16), 4, 64);
+    let clock = limiter.clock().clone();
+    assert_eq!(limiter.wanted(), 0, "nothing is used");
+    limiter.deposit(Lease::new(100, Duration::from_millis(4)), clock.now());
+    for thread in 0..4 {
+        assert!(limiter.check_on(thread, 10, clock.now()).is_allowed());
+    }
+    assert_eq!(limiter.peek().remaining(), 60);
+    assert!(limiter.check_on(3, 61, clock.now()).is_denied());
+    // Another, with its own life.
+    clock.advance(Duration::from_millis(3));
+    limiter.deposit(Lease::new(100, Duration::from_secs(1)), clock.now());
+    assert_eq!(limiter.peek().remaining(), 160);
+    clock.advance(Duration::from_millis(1));
+    assert_eq!(limiter.peek().remaining(), 100, "the first has expired");
+    clock.advance(Duration::from_nanos(LIFE));
+    assert!(limiter.check().is_denied(), "no lease lives longer than the limiter's own");
+    limiter.deposit(Lease::new(100, Duration::from_millis(4)), at(START));
+    assert!(limiter.check().is_denied(), "it came too late");
+}
+
+/// The length of a tick of expiries: what is taken at a whole one expires at a whole one.
+const TICK: u64 = 1 << 19;
+const WHOLE: u64 = START / TICK * TICK;
+const SLOTS: u64 = 16;
+
+/// A deposit for so many ticks from `WHOLE`.
+fn deposit_for(limiter: &Limiter<Fake>, units: u64, ticks: u64) -> u64 {
+    limiter.deposit(Lease::new(units, Duration::from_nanos(ticks * TICK)), at(WHOLE))
+}
+
+/// What each tick from `WHOLE` has, and the next one has no more: `ticks` and units.
+fn expiries(limiter: &Limiter<Fake>) -> Vec<(u64, u64)> {
+    let held = |ticks| limiter.peek_at(0, at(WHOLE + ticks * TICK)).remaining();
+    (1..40).map(|ticks| (ticks, held(ticks - 1) - held(ticks))).filter(|(_, units)| *units > 0).collect()
+}
+
+fn deposited(stripes: usize) -> Limiter<Fake> {
+    let limiter = leasing(Fake::new(0, 16), stripes, 4096);
+    limiter.clock().set(at(WHOLE));
+    limiter
+}
+
+#[test]
+fn deposits_of_different_expiries_are_kept_apart() {
+    let limiter = deposited(1);
+    // Whichever slot is free again.
+    assert_eq!(deposit_for(&limiter, 3, 1) + deposit_for(&limiter, 10 * SLOTS, SLOTS), 3 + 10 * SLOTS);
+    assert!(limiter.check_on(0, 3, at(WHOLE)).is_allowed());
+    assert_eq!(deposit_for(&limiter, 1, SLOTS), 1);
+    for ticks in 1..SLOTS {
+        assert_eq!(deposit_for(&limiter, 10 * ticks, ticks), 10 * ticks);
+        // More of the same take no other slot.
+        assert_eq!(deposit_for(&limiter, 1, ticks), 1);
+    }
+    assert_eq!(expiries(&limiter), (1..=SLOTS).map(|ticks| (ticks, 10 * ticks + 1)).collect::<Vec<_>>());
+    // Beyond that, under the earlier expiry.
+    assert_eq!(deposit_for(&limiter, 5, SLOTS + 2), 5);
+    assert_eq!(expiries(&limiter).last(), Some(&(SLOTS, 10 * SLOTS + 1 + 5)));
+}
+
+#[test]
+fn a_late_deposit_takes_away_less_than_it_brings() {
+    let limiter = deposited(1);
+    for ticks in 3..3 + SLOTS {
+        assert_eq!(deposit_for(&limiter, 1_000, ticks), 1_000);
+    }
+    // Of units that expire first, one would cost a thousand others a tick of theirs.
+    assert_eq!(deposit_for(&limiter, 1, 2), 0);
+    assert_eq!(limiter.peek().remaining(), 1_000 * SLOTS);
+    // Five thousand are worth it, where the least time is lost.
+    assert_eq!(deposit_for(&limiter, 5_000, 2), 5_000);
+    let mut expected: Vec<_> = (3..3 + SLOTS).map(|ticks| (ticks, 1_000)).collect();
+    expected[0] = (2, 6_000);
+    assert_eq!(expiries(&limiter), expected);
+}
+
+#[test]
+fn a_deposit_takes_as_many_slots_as_it_needs() {
+    let most = TICK / 32 - 1;
+    let limiter = deposited(4);
+    assert_eq!(deposit_for(&limiter, 100_000, 16), 100_000);
+    assert_eq!(limiter.peek().remaining(), 100_000);
+    assert!(limiter.check_on(1, 40_000, at(WHOLE)).is_allowed(), "more than one slot holds");
+    assert_eq!(deposit_for(&limiter, 40_000, 16), 40_000, "into what has been freed");
+    let room = SLOTS * most - 100_000;
+    assert_eq!(deposit_for(&limiter, u64::MAX, 18), room, "and no more than there is room for");
+    assert_eq!(limiter.peek().remaining(), SLOTS * most);
+    assert_eq!(deposit_for(&limiter, 1, 16), 0);
+    // Joining two is no way to lose anything either.
+    let limiter = deposited(4);
+    for _ in 0..SLOTS {
+        assert_eq!(deposit_for(&limiter, most - 1, 16), most - 1);
+    }
+    assert_eq!(deposit_for(&limiter, SLOTS + 1, 16), SLOTS);
+}
+
+/// What is wanted can be deposited.
+#[test]
+fn no_more_is_wanted_than_there_is_room_for() {
+    let limiter = deposited(64);
+    let clock = limiter.clock().clone();
+    let (mut most, mut denied) = (0, 0);
+    for step in 0..100 {
+        let wanted = limiter.wanted().max(if step < 4 { 64 } else { 0 });
+        most = most.max(wanted);
+        assert_eq!(limiter.deposit(Lease::new(wanted, Duration::MAX), clock.now()), wanted, "{step}");
+        for thread in 0..64 {
+            denied += (0..400).filter(|_| limiter.check_on(thread, 1, clock.now()).is_denied()).count();
+        }
+        denied = if step < 50 { 0 } else { denied };
+        clock.advance(Duration::from_millis(1));
+    }
+    assert!(most <= SLOTS * (TICK / 32 - 1), "{most}");
+    assert_eq!(denied, 0);
+}
+
+#[test]
+fn nothing_is_wanted_at_time_zero() {
+    let limiter = leasing(Fake::new(0, 16), 8, 64);
+    for now in [0, 1, LIFE - 1, LIFE, 3 * LIFE] {
+        limiter.clock().set(at(now));
+        assert_eq!(limiter.wanted(), 0, "{now}");
+    }
+    limiter.clock().set(at(0));
+    limiter.deposit(Lease::new(100, Duration::MAX), at(0));
+    assert!(limiter.check_on(0, 1, at(0)).is_allowed());
+    assert!(limiter.deposit(Lease::new(1, Duration::MAX), at(0)) == 1);
+}
+
+/// A time of asking that is yet to come makes no longer life.
+#[test]
+fn future_refill_request_counts_as_now() {
+    let limiter = deposited(2);
+    let ahead = Duration::from_nanos(LIFE - 1);
+    assert_eq!(limiter.deposit(Lease::new(100, Duration::MAX), limiter.clock().now() + ahead), 100);
+    limiter.clock().advance(Duration::from_nanos(LIFE));
+    assert_eq!(limiter.peek().remaining(), 0);
+}
+
+/// What is fetched after one check is there at the next, if leases live longer than from the one to the
+/// other.
+#[test]
+fn seldom_checks_need_long_lives() {
+    let fetched_for_the_next = |gap_ms: u64| {
+        let limiter = deposited(2);
+        let clock = limiter.clock().clone();
+        let mut admitted = 0;
+        for check in 0..100 {
+            admitted += u32::from(limiter.check_on(check % 2, 1, clock.now()).is_allowed());
+            let asked = clock.now();
+            clock.advance(Duration::from_millis(1));
+            limiter.deposit(Lease::new(10, Duration::MAX), asked);
+            clock.advance(Duration::from_millis(gap_ms - 1));
+        }
+        admitted
+    };
+    assert_eq!(fetched_for_the_next(9), 99, "all but the first");
+    assert_eq!(fetched_for_the_next(10), 0);
+}
+
+/// A task that asks now and then, and fetches what is wanted, keeps up with what is spent without a call
+/// waiting.
+#[test]
+fn a_task_can_prefetch_what_is_wanted() {
+    let limiter = leasing(Fake::new(0, 16), 2, 1024);
+    let clock = limiter.clock().clone();
+    let (mut admitted, mut fetched) = (0, 0);
+    for tick in 0..2_000_u64 {
+        // 100 checks a millisecond; fetches at every fourth, for what was wanted a millisecond ago.
+        let wanted = limiter.wanted().max(u64::from(limiter.peek().remaining() == 0));
+        let asked = clock.now();
+        for check in 0..100 {
+            admitted += u64::from(limiter.check_on(check % 2, 1, clock.now()).is_allowed());
+        }
+        clock.advance(Duration::from_millis(1));
+        if tick % 4 == 0 {
+            limiter.deposit(Lease::new(wanted, Duration::from_millis(10)), asked);
+            fetched += wanted;
+        }
+        if tick == 1_000 {
+            (admitted, fetched) = (0, 0);
+        }
+    }
+    assert_eq!(admitted, 99_900, "once it has found its pace, nothing is denied");
+    assert!(fetched < 2 * admitted, "and not much is fetched in vain: {fetched}");
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(limiter.wanted(), 0, "nothing is wanted any more");
+}

@@ -1,0 +1,580 @@
+//! Limiters that spend from leases.
+//!
+//! Properties, over random blocks, lives, costs, times and stripes:
+//! - of any source, no interval sees more spent than the source charged in it and one life before;
+//! - while no lease expires, everything that was charged is spent or there to be spent, and a check is denied
+//!   only if that and the source together do not hold its cost;
+//! - a peek answers what the check then answers, and changes nothing;
+//! - no interval of length `t` sees more than the algorithm's bound for `t + life`, and if times step back,
+//!   for as much longer as they lag, but for no more than a life;
+//! - while no lease expires, as many single units are admitted as by a direct limiter;
+//! - with blocks of one unit in one stripe, and with lives too short to hold anything, each decision is that
+//!   of a direct limiter, figures and all.
+
+mod deposits;
+
+use crate::common::SEC;
+use crate::common::kinds::Kind;
+use crate::common::lease::LEASABLE;
+use crate::common::operations::{config, exact_spec, ops, start};
+use crate::common::oracle::{Oracle, Spec};
+use crate::common::steps::within_reach;
+use crate::common::subjects::Subject;
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::TestRunner;
+use std::cell::{Cell, RefCell};
+use std::fmt::Debug;
+use std::time::Duration;
+use tollgate::{
+    Clock, Decision, Gcra, Lease, LeaseAlgorithm, LeaseRequest, LeaseSource, Leases, ManualClock, Quota,
+    RateLimiter, Striped, Timestamp,
+};
+
+const MS: u64 = 1_000_000;
+const LIFE: u64 = 10 * MS;
+const START: u64 = 1_700_000_000 * SEC;
+
+fn at(ns: u64) -> Timestamp {
+    Timestamp::from_nanos(ns)
+}
+
+/// Some checks by one thread: `times` of `cost` each, `step` nanoseconds after (or, if negative, before) the
+/// last ones.
+#[derive(Copy, Clone, Debug)]
+struct Checks {
+    thread: usize,
+    step: i64,
+    cost: u64,
+    times: u32,
+}
+
+fn steps(backward: bool) -> impl Strategy<Value = i64> {
+    let back = u32::from(backward);
+    let life = LIFE.cast_signed();
+    prop_oneof![
+        6 => Just(0),
+        4 => 1..=life / 16,
+        3 => life / 16..=life,
+        2 => life - 3..=life + 3,
+        2 => life..=8 * life,
+        2 => 0..=2 * SEC.cast_signed(),
+        back => -life / 16..=-1,
+        back => -3 * life..=-1,
+        back => -SEC.cast_signed()..=-1,
+    ]
+}
+
+fn checks(
+    steps: impl Strategy<Value = i64>,
+    costs: impl Strategy<Value = u64>,
+) -> impl Strategy<Value = Vec<Checks>> {
+    let times = prop_oneof![2 => Just(1), 1 => 2..40_u32];
+    let checks = (0..4_usize, steps, costs, times);
+    let checks = checks.prop_map(|(thread, step, cost, times)| Checks { thread, step, cost, times });
+    prop::collection::vec(checks, 1..60)
+}
+
+fn costs() -> impl Strategy<Value = u64> {
+    prop_oneof![8 => Just(1_u64), 3 => 1..=5_u64, 2 => 1..=50_u64, 1 => select(vec![0, 1_000, u64::MAX])]
+}
+
+fn stripes() -> impl Strategy<Value = usize> {
+    1..=4_usize
+}
+
+fn max_block() -> impl Strategy<Value = u64> {
+    select(vec![1, 2, 8, 64, 4096, u64::MAX])
+}
+
+/// A source that remembers what it granted.
+#[derive(Debug)]
+struct Fake {
+    left: Cell<u64>,
+    /// How much of what was wanted beyond the least is granted, in sixteenths; above 16, more than was asked
+    /// for.
+    generosity: u64,
+    granted: RefCell<Vec<(u64, u64)>>,
+    asked: Cell<u64>,
+}
+
+impl Fake {
+    fn new(left: u64, generosity: u64) -> Self {
+        Self { left: left.into(), generosity, granted: RefCell::default(), asked: Cell::new(0) }
+    }
+
+    fn total(&self) -> u64 {
+        self.granted.borrow().iter().map(|(_, units)| units).sum()
+    }
+}
+
+impl LeaseSource for Fake {
+    fn limit(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn lease(&self, request: &LeaseRequest) -> Result<Lease, Decision> {
+        self.asked.set(self.asked.get() + 1);
+        assert!(request.least > 0 && request.wanted >= request.least && request.holders > 0);
+        let left = self.left.get();
+        if left < request.least {
+            let retry = Duration::from_secs(7);
+            return Err(Decision::denied(request.least, self.limit(), left, retry, request.now));
+        }
+        let units = (request.least + (request.wanted - request.least) * self.generosity / 16).min(left);
+        self.left.set(left - units);
+        self.granted.borrow_mut().push((request.now.as_nanos(), units));
+        Ok(Lease::new(units, Duration::from_secs(3600)))
+    }
+}
+
+type Limiter<P> = RateLimiter<Leases<P>, ManualClock>;
+
+fn leasing<P: LeaseSource>(source: P, stripes: usize, max_block: u64) -> Limiter<P> {
+    let builder = RateLimiter::leasing(source).clock(ManualClock::new(at(START)));
+    builder.stripes(stripes).max_block(max_block).lease_life(Duration::from_nanos(LIFE)).leases()
+}
+
+/// Every interval between two of `spent` holds at most what `granted` has from one life before it. Both are
+/// in order.
+fn is_prepaid(spent: &[(u64, u64)], granted: &[(u64, u64)]) {
+    for (first, &(from, _)) in spent.iter().enumerate() {
+        let mut alive = granted.iter().skip_while(|(time, _)| time + LIFE <= from).peekable();
+        let (mut units, mut charged) = (0, 0);
+        for &(to, cost) in &spent[first..] {
+            units += cost;
+            while let Some((_, more)) = alive.next_if(|(time, _)| *time <= to) {
+                charged += more;
+            }
+            assert!(units <= charged, "{units} spent from {from} to {to}, {charged} charged");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config(96))]
+
+    #[test]
+    fn nothing_is_spent_that_was_not_charged_within_a_life(
+        checks in checks(steps(false), costs()),
+        (stripes, max_block) in (stripes(), max_block()),
+        (left, generosity) in (0..2_000_u64, select(vec![0, 7, 16, 40])),
+    ) {
+        let limiter = leasing(Fake::new(left, generosity), stripes, max_block);
+        let (mut now, mut spent) = (START, Vec::new());
+        for Checks { thread, step, cost, times } in checks {
+            now = now.checked_add_signed(step).unwrap();
+            for _ in 0..times {
+                let peeked = limiter.peek_at(cost, at(now));
+                let decision = limiter.check_on(thread, cost, at(now));
+                let (left, held) = (limiter.source().left.get(), peeked.remaining());
+                if cost > 0 {
+                    // The source's own peek knows of nothing.
+                    prop_assert!(decision.is_allowed() || left.saturating_add(held) < cost, "{decision:?}");
+                    prop_assert!(decision.is_allowed() || limiter.peek_at(0, at(now)).remaining() == held);
+                }
+                if decision.is_allowed() && cost > 0 {
+                    spent.push((now, cost));
+                }
+            }
+        }
+        is_prepaid(&spent, &limiter.source().granted.borrow());
+    }
+
+    #[test]
+    fn while_no_lease_expires_all_that_was_charged_is_there(
+        checks in checks(0..=(LIFE / 64).cast_signed(), costs()),
+        (stripes, max_block) in (stripes(), max_block()),
+        (left, generosity) in (0..2_000_u64, select(vec![0, 7, 16, 40])),
+    ) {
+        let limiter = leasing(Fake::new(left, generosity), stripes, max_block);
+        let (mut now, mut spent) = (START, 0);
+        for Checks { thread, step, cost, times } in checks {
+            now = now.checked_add_signed(step).unwrap().min(START + LIFE * 7 / 8);
+            for _ in 0..times {
+                let decision = limiter.check_on(thread, cost, at(now));
+                spent += if decision.is_allowed() { cost } else { 0 };
+                let held = limiter.peek_at(0, at(now)).remaining();
+                prop_assert_eq!(limiter.source().total(), spent + held);
+                prop_assert_eq!(decision.is_denied() && cost <= held + limiter.source().left.get(), false);
+                prop_assert!(decision.remaining() <= held + limiter.source().left.get());
+            }
+        }
+        // Whatever was charged can be had by any one stripe.
+        let held = limiter.peek_at(0, at(now)).remaining();
+        limiter.source().left.set(0);
+        if held > 0 {
+            prop_assert!(limiter.check_on(1, held, at(now)).is_allowed());
+        }
+        prop_assert!(limiter.check_on(1, 1, at(now)).is_denied());
+    }
+}
+
+/// Quotas whose bound is not all slack: little comes back in a life.
+fn tight() -> impl Strategy<Value = Spec> {
+    let period = select(vec![SEC, 3 * SEC, 100 * MS, 60 * SEC]);
+    (prop_oneof![1..=30_u64, 30..=600_u64], period).prop_map(|(limit, period_ns)| Spec::new(limit, period_ns))
+}
+
+fn striped<A: LeaseAlgorithm>(
+    algorithm: A,
+    stripes: usize,
+    max_block: u64,
+) -> RateLimiter<Striped<A>, ManualClock> {
+    let builder = RateLimiter::builder(algorithm).clock(ManualClock::new(at(START)));
+    builder.stripes(stripes).max_block(max_block).lease_life(Duration::from_nanos(LIFE)).striped()
+}
+
+/// Every interval sees at most the bound for its length and a life; and for the longest lag, up to a life
+/// (and the rounding of expiries). Peeks agree with checks.
+fn stays_within<A: LeaseAlgorithm>(
+    limiter: &RateLimiter<Striped<A>, ManualClock>,
+    oracle: &dyn Oracle,
+    checks: &[Checks],
+) {
+    let (mut now, mut newest, mut lag) = (START, START, 0);
+    let mut spent = Vec::new();
+    for &Checks { thread, step, cost, times } in checks {
+        now = now.checked_add_signed(step).expect("near the start");
+        newest = newest.max(now);
+        lag = lag.max(newest - now);
+        for _ in 0..times {
+            let peeked = limiter.peek_at(cost, at(now));
+            let decision = limiter.check_on(thread, cost, at(now));
+            assert_eq!(peeked.outcome(), decision.outcome(), "{peeked:?} {decision:?}");
+            if decision.is_allowed() && cost > 0 {
+                spent.push((now, cost));
+            }
+        }
+    }
+    spent.sort_unstable();
+    let slack = LIFE + lag.min(LIFE + LIFE / 16);
+    for (first, &(from, _)) in spent.iter().enumerate() {
+        let mut units = 0;
+        for &(to, cost) in &spent[first..] {
+            units += u128::from(cost);
+            let bound = oracle.most_in(u128::from(to - from + slack));
+            assert!(units <= bound, "{units} > {bound} from {from} to {to}");
+        }
+    }
+}
+
+#[test]
+fn every_interval_stays_within_bound_plus_lease_life() {
+    for kind in LEASABLE {
+        // A late time is counted by windows in the window that it belongs to no more.
+        let backward = matches!(kind, Kind::Gcra | Kind::Greedy | Kind::Meter);
+        let case = (tight(), checks(steps(backward), costs()), stripes(), max_block());
+        let result = TestRunner::new(config(48)).run(&case, |(spec, checks, stripes, max_block)| {
+            with_leasable!(kind, spec, algorithm => {
+                let limiter = striped(algorithm, stripes, max_block);
+                stays_within(&limiter, &*kind.oracle(spec), &checks);
+            })
+            .expect("it fits");
+            Ok(())
+        });
+        if let Err(failure) = result {
+            panic!("{kind:?}: {failure}");
+        }
+    }
+}
+
+#[test]
+fn unexpired_leases_admit_as_much_as_direct() {
+    for kind in LEASABLE {
+        let case = (tight(), checks(0..=(LIFE / 64).cast_signed(), Just(1)), stripes(), max_block());
+        let result = TestRunner::new(config(64)).run(&case, |(spec, checks, stripes, max_block)| {
+            with_leasable!(kind, spec, algorithm => {
+                let striped = striped(algorithm, stripes, max_block);
+                let direct = RateLimiter::builder(algorithm).clock(ManualClock::default()).direct();
+                let (mut now, mut ours, mut theirs) = (START, 0, 0);
+                for Checks { thread, step, times, .. } in checks {
+                    now = now.checked_add_signed(step).unwrap().min(START + LIFE * 7 / 8);
+                    for _ in 0..times {
+                        ours += u64::from(striped.check_on(thread, 1, at(now)).is_allowed());
+                        theirs += u64::from(direct.check_at(1, at(now)).is_allowed());
+                        assert!(ours >= theirs, "{ours} < {theirs}");
+                    }
+                }
+            })
+            .expect("it fits");
+            Ok(())
+        });
+        if let Err(failure) = result {
+            panic!("{kind:?}: {failure}");
+        }
+    }
+}
+
+#[test]
+fn what_holds_nothing_decides_as_a_direct_limiter() {
+    for kind in LEASABLE {
+        let case = (exact_spec(kind), start(), ops(1, 80, true), any::<bool>());
+        let result = TestRunner::new(config(48)).run(&case, |(spec, start, ops, one_block)| {
+            with_leasable!(kind, spec, algorithm => {
+                let builder = RateLimiter::builder(algorithm).clock(ManualClock::default());
+                let striped = match one_block {
+                    true => builder.stripes(1).max_block(1).striped(),
+                    false => builder.stripes(3).lease_life(Duration::from_nanos(4_095)).striped(),
+                };
+                let direct = RateLimiter::builder(algorithm).clock(ManualClock::default()).direct();
+                let mut oracle = kind.oracle(spec);
+                let mut now = start;
+                for (thread, op) in ops.iter().enumerate() {
+                    now = within_reach(op.step.apply(now, spec, &*oracle), start, kind, spec);
+                    let cost = op.cost.apply(now, &*oracle);
+                    let expected = direct.check_at(cost, at(now));
+                    assert_eq!(striped.check_on(thread, cost, at(now)), expected);
+                    assert_eq!(striped.peek_at(cost, at(now)), Subject::peek_at(&direct, 0, cost, now));
+                    let _ = oracle.offer(now, cost);
+                }
+            });
+            Ok(())
+        });
+        if let Err(failure) = result {
+            panic!("{kind:?}: {failure}");
+        }
+    }
+}
+
+#[test]
+fn lease_blocks_grow_when_used_and_shrink_when_idle() {
+    let limiter = leasing(Fake::new(u64::MAX, 16), 2, 1024);
+    for _ in 0..100_000 {
+        assert!(limiter.check_on(0, 1, at(START)).is_allowed());
+    }
+    let asked = limiter.source().asked.take();
+    assert!((100_000 / 1024..100_000 / 1024 + 16).contains(&asked), "{asked}");
+
+    // One unit in two lives: what is charged is halved each time, and soon it is only what is used.
+    for life in 1..=40 {
+        assert!(limiter.check_on(0, 1, at(START + 2 * life * LIFE)).is_allowed());
+    }
+    let total = |from: u64| -> u64 {
+        let granted = limiter.source().granted.borrow();
+        granted.iter().filter(|(time, _)| *time > from).map(|(_, units)| units).sum()
+    };
+    assert!(total(START) <= 40 + 512, "{}", total(START));
+    assert_eq!(total(START + 30 * LIFE), 25, "one by one");
+}
+
+#[test]
+fn no_more_than_half_of_a_limit_is_stranded() {
+    for (stripes, limit) in [(1, 10), (1, 1_000), (2, 100), (2, 1_000), (4, 1_000), (4, 100_000)] {
+        let limiter = striped(Gcra::new(Quota::per_day(limit)), stripes, 4096);
+        for used in 0..limit {
+            let thread = usize::try_from(used).expect("small");
+            assert!(limiter.check_on(thread, 1, at(START)).is_allowed());
+            if used.is_power_of_two() {
+                let (now, later) =
+                    (limiter.peek_at(1, at(START)), limiter.peek_at(1, at(START + LIFE)).remaining());
+                assert_eq!(now.remaining(), limit - used - 1, "nothing is lost yet");
+                let lost = now.remaining() - later;
+                assert!(lost <= limit / 2 && lost <= 4096 * limiter_stripes(stripes), "{lost} of {limit}");
+            }
+        }
+        assert!(limiter.check_on(1, 1, at(START)).is_denied(), "{limit}");
+        assert_eq!(limiter.peek_at(1, at(START)).remaining(), 0);
+    }
+}
+
+fn limiter_stripes(stripes: usize) -> u64 {
+    stripes.next_power_of_two() as u64
+}
+
+/// A time that was far ahead leaves nothing that could be spent before it, and nobody is locked out of the
+/// stripe.
+#[test]
+fn a_lease_of_another_time_is_no_lease() {
+    let limiter = leasing(Fake::new(1_000_000, 16), 1, 1024);
+    let year = 365 * 86_400 * SEC;
+    for now in [START, START + year, START, START - year, 0, u64::MAX, START + 1, u64::MAX - 1, 1, START] {
+        for _ in 0..10 {
+            assert!(limiter.check_on(0, 1, at(now)).is_allowed(), "{now}");
+        }
+        let granted = limiter.source().granted.borrow();
+        let here: u64 = granted.iter().filter(|(time, _)| *time == now).map(|(_, units)| units).sum();
+        assert!(here >= 10, "{now}: units of another time were spent");
+    }
+}
+
+/// A lease that holds too little is used up first, and what is left of the next one has its own expiry.
+#[test]
+fn leftovers_are_not_carried_over() {
+    let limiter = leasing(Fake::new(1_000_000, 16), 1, 64);
+    // Blocks of 16, the last one begun.
+    let mut now = START;
+    while limiter.source().granted.borrow().last().is_none_or(|(_, units)| *units < 16) {
+        assert!(limiter.check_on(0, 1, at(now)).is_allowed());
+    }
+    now += LIFE * 3 / 4;
+    limiter.source().left.set(16);
+    // 15 of the old lease and 16 of a new one.
+    assert!(limiter.check_on(0, 20, at(now)).is_allowed());
+    assert_eq!(limiter.peek_at(1, at(now)).remaining(), 11);
+    assert_eq!(limiter.peek_at(1, at(now + LIFE * 3 / 4)).remaining(), 11);
+    assert_eq!(limiter.peek_at(1, at(now + LIFE)).remaining(), 0);
+}
+
+/// A source that grants too little, nothing, or with no life at all, is not asked without end.
+#[test]
+fn sources_that_break_their_word_do_no_harm() {
+    struct Stingy(fn(&LeaseRequest) -> Result<Lease, Decision>);
+    impl LeaseSource for Stingy {
+        fn limit(&self) -> u64 {
+            100
+        }
+        fn lease(&self, request: &LeaseRequest) -> Result<Lease, Decision> {
+            (self.0)(request)
+        }
+    }
+    let limiter = leasing(Stingy(|_| Ok(Lease::new(0, Duration::MAX))), 2, 64);
+    assert!(limiter.check().is_denied());
+    let limiter = leasing(Stingy(|_| Ok(Lease::new(2, Duration::MAX))), 2, 64);
+    assert!(limiter.check_on(0, 5, at(START)).is_denied());
+    assert_eq!(limiter.peek_n(1).remaining(), 2, "what it granted is kept");
+    assert!(limiter.check_on(0, 4, at(START)).is_allowed(), "and used");
+    assert!(limiter.check_on(0, 101, at(START)).is_never());
+    let limiter = leasing(Stingy(|_| Ok(Lease::new(u64::MAX, Duration::MAX))), 2, 64);
+    assert!(limiter.check_on(0, 100, at(START)).is_allowed());
+    assert!(limiter.check_on(1, 100, at(START)).is_allowed());
+    let limiter = leasing(Stingy(|request| Ok(Lease::new(request.wanted, Duration::ZERO))), 2, 64);
+    assert!(limiter.check().is_allowed());
+    assert_eq!(limiter.peek().remaining(), 0);
+    let enough = |request: &LeaseRequest| {
+        Err(Decision::denied(request.least, 100, u64::MAX, Duration::ZERO, request.now))
+    };
+    let limiter = leasing(Stingy(enough), 2, 64);
+    assert!(limiter.check_n(100).is_denied(), "it says it has enough, and refuses");
+}
+
+#[test]
+fn what_a_source_grants_short_counts() {
+    /// Grants what is in its list, one item a call, and says how much is left.
+    struct Scripted(RefCell<Vec<(u64, Duration)>>, u64);
+    impl LeaseSource for Scripted {
+        fn limit(&self) -> u64 {
+            100
+        }
+        fn lease(&self, request: &LeaseRequest) -> Result<Lease, Decision> {
+            let refused = Decision::denied(request.least, 100, 0, Duration::from_secs(1), request.now);
+            self.0.borrow_mut().pop().map(|(units, life)| Lease::new(units, life)).ok_or(refused)
+        }
+        fn peek(&self, cost: u64, now: Timestamp) -> Decision {
+            Decision::denied(cost, 100, self.1, Duration::from_secs(1), now)
+        }
+    }
+    let scripted = |mut grants: Vec<(u64, Duration)>, left| {
+        grants.reverse();
+        leasing(Scripted(grants.into(), left), 2, 64)
+    };
+    let long = Duration::MAX;
+    // With the other stripe's three, two are five.
+    let limiter = scripted(vec![(4, long), (2, long), (0, long)], 0);
+    assert!(limiter.check_on(1, 1, at(START)).is_allowed());
+    assert!(limiter.check_on(0, 5, at(START)).is_allowed());
+    assert_eq!(limiter.source().0.borrow().len(), 1, "it was asked once for each");
+
+    // Nothing, for no time at all, takes nothing from the life of what is in the hand.
+    let limiter = scripted(vec![(2, long), (2, long), (0, Duration::ZERO)], 50);
+    assert!(limiter.check_on(1, 1, at(START)).is_allowed());
+    assert!(limiter.check_on(0, 5, at(START)).is_denied());
+    assert!(limiter.check_on(0, 3, at(START)).is_allowed(), "two and one");
+}
+
+/// Whatever a peek knows, a denial says no shorter wait than the refusal it comes from.
+#[test]
+fn a_denial_waits_for_the_longer_of_refusal_and_peek() {
+    struct Refusing {
+        refusal: Duration,
+        peek: Option<Duration>,
+        never: bool,
+    }
+    impl Refusing {
+        fn denied(&self, cost: u64, retry_after: Duration, now: Timestamp) -> Decision {
+            if self.never {
+                let small = RateLimiter::builder(Gcra::new(Quota::per_day(1))).clock(ManualClock::new(now));
+                return small.direct().peek_n(2);
+            }
+            Decision::denied(cost, 1_000, 0, retry_after, now)
+        }
+    }
+    impl LeaseSource for Refusing {
+        fn limit(&self) -> u64 {
+            1_000
+        }
+        fn lease(&self, request: &LeaseRequest) -> Result<Lease, Decision> {
+            Err(self.denied(request.least, self.refusal, request.now))
+        }
+        fn peek(&self, cost: u64, now: Timestamp) -> Decision {
+            self.denied(cost, self.peek.unwrap_or_default(), now)
+        }
+    }
+    let ms = Duration::from_millis;
+    for (refusal, peek) in [(5, 0), (0, 5), (3, 8), (8, 3)] {
+        let limiter = leasing(Refusing { refusal: ms(refusal), peek: Some(ms(peek)), never: false }, 1, 64);
+        limiter.deposit(Lease::new(100, ms(10)), at(START));
+        // Of a block of two, one is left in the stripe: the source is asked for the rest.
+        assert!(limiter.check().is_allowed() && limiter.check().is_allowed());
+        let denied = limiter.check_n(150);
+        assert!(denied.is_denied());
+        let expected = refusal.max(peek);
+        assert_eq!(denied.retry_after(), Some(ms(expected)), "{refusal} {peek}");
+        assert!(denied.reset_after() >= ms(expected));
+    }
+    // What can never be is never, with and without anything held.
+    let limiter = leasing(Refusing { refusal: ms(1), peek: None, never: true }, 1, 64);
+    assert!(limiter.check_n(60).is_never() && limiter.peek_n(60).is_never());
+    limiter.deposit(Lease::new(100, ms(10)), at(START));
+    assert!(limiter.check().is_allowed() && limiter.check().is_allowed());
+    assert!(limiter.peek_n(150).is_never() && limiter.check_n(150).is_never());
+    assert!(limiter.peek_n(98).is_allowed());
+    // By default a peek knows of nothing, but not that there is no wait.
+    let limiter = leasing(Fake::new(0, 16), 1, 64);
+    assert!(limiter.peek().is_denied() && limiter.peek().retry_after() > Some(Duration::ZERO));
+}
+
+#[test]
+fn a_source_that_fails_grants_nothing_until_it_is_back() {
+    let limiter = leasing(Fake::new(0, 16), 2, 64);
+    let decision = limiter.check();
+    assert!(decision.is_denied() && !decision.is_never());
+    assert_eq!(decision.retry_after(), Some(Duration::from_secs(7)));
+    limiter.source().left.set(5);
+    assert!(limiter.check_on(0, 2, at(START)).is_allowed());
+    assert!(limiter.check_on(1, 3, at(START)).is_allowed());
+    assert!(limiter.check_on(1, 1, at(START)).is_denied());
+}
+
+#[test]
+fn threads_choose_stripes_by_themselves() {
+    let limiter =
+        RateLimiter::builder(Gcra::new(Quota::per_day(10_000))).clock(ManualClock::default()).striped();
+    let admitted: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..5)
+            .map(|_| scope.spawn(|| (0..3_000).filter(|_| limiter.check().is_allowed()).count()))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    });
+    assert_eq!(admitted, 10_000);
+    let mut decisions = Vec::new();
+    limiter.check_many([1, 0, 10_001], &mut decisions);
+    let outcomes: Vec<_> =
+        decisions.iter().map(|decision| (decision.is_allowed(), decision.is_never())).collect();
+    assert_eq!(outcomes, [(false, false), (true, false), (false, true)]);
+    assert_eq!(limiter.algorithm(), &Gcra::new(Quota::per_day(10_000)));
+}
+
+#[test]
+fn what_is_public_is_shareable_and_printable() {
+    fn shared<T: Send + Sync + Debug + 'static>() {}
+    fn small<T: Send + Sync + Debug + Copy + PartialEq + 'static>() {}
+    shared::<RateLimiter<Striped>>();
+    shared::<RateLimiter<Striped<tollgate::SlidingLog>, tollgate::StdClock>>();
+    small::<Lease>();
+    small::<LeaseRequest>();
+    let limiter = striped(Gcra::new(Quota::per_second(5)), 2, 8);
+    assert!(format!("{limiter:?}").contains("Leases"));
+    let lease = Lease::new(7, Duration::from_millis(3));
+    assert_eq!((lease.units(), lease.life()), (7, Duration::from_millis(3)));
+}

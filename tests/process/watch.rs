@@ -1,0 +1,49 @@
+//! A watcher that is dropped leaves nothing behind.
+
+use super::is_alone_in_its_process;
+use std::fs;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use tollgate::rules::Rules;
+
+/// Threads of this program, and files that it has open.
+fn held() -> (usize, usize) {
+    let count = |folder: &str| fs::read_dir(folder).unwrap().count();
+    (count("/proc/self/task"), count("/proc/self/fd"))
+}
+
+/// Each load that follows a replaced file watches anew, so that is counted too.
+#[test]
+fn no_thread_and_no_file_is_left() {
+    if !is_alone_in_its_process("watch::no_thread_and_no_file_is_left") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.yaml");
+    let text = |domain: u32| format!("{{ domain: d{domain}, descriptors: [] }}");
+    fs::write(&path, text(0)).unwrap();
+    let rules = Arc::new(Rules::read(&path).unwrap());
+    let before = held();
+    for round in 0..3 {
+        let (tell, told) = channel();
+        let watcher = Rules::watch(&rules, move |loaded| tell.send(loaded.is_ok()).unwrap()).unwrap();
+        assert!(held() > before, "it has a thread and watches");
+        for change in 1..3 {
+            let other = folder.path().join("new");
+            fs::write(&other, text(round * 10 + change)).unwrap();
+            fs::rename(&other, &path).unwrap();
+            assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(true));
+        }
+        drop(watcher);
+        // Our thread has ended; that of the system's events ends by itself soon.
+        for _ in 0..6_000 {
+            if held() == before {
+                break;
+            }
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+        assert_eq!(held(), before);
+    }
+}

@@ -1,0 +1,243 @@
+//! Input that is broken, and command lines that are wrong: what is said, and the exit code.
+
+use std::fmt::Write as _;
+
+use crate::support::{Place, gzip};
+
+const ONE: &str = "--algorithm gcra --limit 1/60s";
+
+fn clf(lines: usize) -> String {
+    let mut text = String::new();
+    let mut seed = 1_u64;
+    for n in 0..lines {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let (minute, second) = (n / 60 % 60, n % 60);
+        let _ = writeln!(
+            text,
+            "10.0.0.{} - - [30/Jun/2017:00:{minute:02}:{second:02} +0000] \"GET /{seed:x} HTTP/1.1\" 200 5",
+            seed >> 56
+        );
+    }
+    text
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let place = Place::new();
+    place.file("empty", "").file("empty.gz", gzip("")).file("blank", "\n\r\n\n");
+    std::fs::create_dir(place.path("folder")).unwrap();
+    place.run("replay missing.log").fails(1, &["missing.log", "no such file"]);
+    place.run("replay folder").fails(1, &["folder", "is a directory"]);
+    place.run("replay empty").fails(1, &["empty is empty"]);
+    place.run("replay empty.gz").fails(1, &["empty.gz is empty"]);
+    place.run("replay blank").fails(1, &["blank: cannot tell the format"]);
+    place.run("replay -").fails(1, &["standard input is empty"]);
+    place.file("log", clf(1));
+    place.run("replay log missing.log").fails(1, &["missing.log"]);
+}
+
+#[test]
+fn a_header_alone_is_no_record() {
+    let place = Place::new();
+    place.file("a.csv", "ts,client\n").file("a.tsv", "ts\tclient\n");
+    place.run("replay a.csv").fails(1, &["no records in a.csv"]);
+    place.run("replay a.tsv").fails(1, &["no records in a.tsv"]);
+}
+
+#[test]
+fn truncated_file_is_reported_with_position() {
+    let place = Place::new();
+    let text = clf(40_000);
+    let csv =
+        text.lines().fold("ts,client\n".to_owned(), |csv, line| csv + "1498780800," + &line[..8] + "\n");
+    for (name, text) in [("clf", &text), ("csv", &csv)] {
+        for whole in [gzip(text), zstd::encode_all(text.as_bytes(), 3).unwrap()] {
+            for end in [whole.len() - 3, whole.len() / 2, 20] {
+                place.file("log", &whole[..end]);
+                place.run("replay log").fails(1, &["log: line ", "byte ", "ends early", "cut short"]);
+                place.run("suggest log").fails(1, &["ends early"]);
+            }
+            let mut damaged = whole.clone();
+            let middle = whole.len() / 2;
+            damaged[middle..middle + 64].fill(0xaa);
+            place.file("log", damaged);
+            let run = place.run("replay log");
+            assert_eq!(run.code, 1, "{name}: {run:?}");
+        }
+    }
+}
+
+#[test]
+fn binary_junk_is_refused() {
+    let place = Place::new();
+    let mut junk = vec![0_u8, 159, 146, 150];
+    let mut seed = 7_u64;
+    for _ in 0..200_000 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        junk.push(seed.to_be_bytes()[0]);
+    }
+    place.file("junk", &junk);
+    place.run("replay junk").fails(1, &["junk: cannot tell the format", "--format"]);
+    place.run("replay junk --format clf").fails(1, &["no usable record in junk", "junk:1: "]);
+    place.run("replay junk --format jsonl").fails(1, &["junk", "no JSON object"]);
+    place.run("replay junk --format tsv").fails(1, &["junk: which field is the time"]);
+    place.run("replay junk --format csv").fails(1, &["junk"]);
+    place.file("picture.xz", b"\xfd7zXZ\0\0\0\0\0");
+    place.run("replay picture.xz").fails(1, &["xz", "decompress it first"]);
+}
+
+#[test]
+fn bad_lines_are_counted_shown_and_skipped() {
+    let place = Place::new();
+    let good: Vec<String> = clf(4).lines().map(str::to_owned).collect();
+    let text = [
+        &good[0],
+        "garbage",
+        &good[1],
+        "10.0.0.1 - - [31/Feb/2017:00:00:00 +0000] \"GET / HTTP/1.1\" 200 5",
+        "",
+        "10.0.0.1 - - [30/Jun/1969:00:00:00 +0000] \"GET / HTTP/1.1\" 200 5",
+        &good[2],
+        "10.0.0.1 - - [30/Jun/2017:00:00:09 +0000] \"GET / HT",
+    ]
+    .join("\n");
+    place.file("log", &text);
+    let run = place.run(&format!("replay log {ONE} --json"));
+    for part in ["log:2: ", "log:4: ", "does not exist", "log:6: ", "before 1970", "log:8: ", "4 lines"] {
+        assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
+    }
+    let json = run.json();
+    assert_eq!((&json["input"]["records"], &json["input"]["skipped"]), (&3.into(), &4.into()));
+    place.run(&format!("replay log {ONE} --strict")).fails(1, &["log:2: ", "garbage", "--strict"]);
+
+    place.file(
+        "log.jsonl",
+        "{\"ts\":1498780800,\"ip\":\"a\"}\n{\"ts\":1498780801}\n{\"ts\":\"x\",\"ip\":\"a\"}\nnot json\n",
+    );
+    let run = place.run(&format!("replay log.jsonl {ONE} --json"));
+    for part in
+        ["log.jsonl:2: no field \"ip\"; the fields are ts", "log.jsonl:3: the time \"x\"", "log.jsonl:4: "]
+    {
+        assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
+    }
+    assert_eq!(run.json()["input"]["skipped"], 3);
+
+    place.file("log.csv", "ts,client\n1498780800,a\n1498780801\n1498780802,\n\n1498780803,b\n");
+    let run = place.run(&format!("replay log.csv {ONE} --json"));
+    for part in ["log.csv:3: ", "\"client\" is column 2", "log.csv:4: the key is empty"] {
+        assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
+    }
+    assert_eq!(run.json()["input"]["skipped"], 2);
+}
+
+#[test]
+fn many_bad_lines_are_not_all_shown() {
+    let place = Place::new();
+    place.file("log", clf(50) + &"garbage\n".repeat(40));
+    let run = place.run("replay log").ok();
+    assert!(run.stderr.contains("40 lines that did not parse; the first 5"), "{}", run.stderr);
+    assert_eq!(run.stderr.matches("garbage").count(), 5);
+}
+
+#[test]
+fn missing_fields_are_named_with_those_present() {
+    let place = Place::new();
+    place.file("log.csv", "when,who\n1498780800,a\n");
+    place.run("replay log.csv").fails(1, &["--time", "when, who"]);
+    place.run("replay log.csv --time when").fails(1, &["--key", "when, who"]);
+    place.run("replay log.csv --time when --key user").fails(1, &["no field \"user\"", "when, who"]);
+    place.run("replay log.csv --time when --key who --cost size").fails(1, &["no field \"size\""]);
+    place.file("log.tsv", "when\twho\n1498780800\ta\n");
+    place.run("replay log.tsv --time then --key who").fails(1, &["no field \"then\"", "when, who"]);
+    place.file("log", clf(2));
+    place.run("replay log --key cookie").fails(1, &["no field \"cookie\"", "ip, ident, user"]);
+    place.file("log.jsonl", "{\"when\":1498780800,\"a\":{\"who\":\"x\"}}\n");
+    place.run("replay log.jsonl --time when").fails(1, &["--key", "when, a.who"]);
+    place.run("replay log.jsonl --time when --key b").fails(1, &["no field \"b\"", "when, a.who"]);
+}
+
+#[test]
+fn wrong_command_lines_exit_with_2() {
+    let place = Place::new();
+    place.file("log", clf(2));
+    place.run("replay log --limit 0/60s").fails(2, &["invalid quota", "the limit is 0"]);
+    place.run("replay log --limit 10").fails(2, &["invalid quota", "\"/\""]);
+    place.run("replay log --limit 10/0s").fails(2, &["the period is 0"]);
+    place.run("replay log --burst 0").fails(2, &["--burst 0", "the burst is 0"]);
+    place.run("replay log --algorithm guess").fails(2, &["gcra"]);
+    place.run("replay log --chart out.gif").fails(2, &[".svg or .png"]);
+    place.run("replay log --chart out").fails(2, &[".svg or .png"]);
+    place.run("replay log --decisions out").fails(2, &["--decisions", "--algorithm", "7"]);
+    place
+        .run("replay log --decisions out --algorithm gcra --algorithm sub-window")
+        .fails(2, &["--decisions"]);
+    assert!(!place.path("out").exists());
+    place.run("replay log --time-format never").fails(2, &["strftime"]);
+    place.run("replay log --time a++b").fails(2, &["date+time"]);
+    place.run("replay log --ipv6-prefix 129").fails(2, &["129"]);
+    place.run("replay log --store heap").fails(2, &["keyed"]);
+    place.run("replay log --algorithm sub-window --sub-windows 0").fails(2, &["sub-window"]);
+    place.run("suggest log --deny-requests 101%").fails(2, &["0.1%"]);
+    place.run("suggest log --period soon").fails(2, &["60s"]);
+    place.run("recall log").fails(2, &["recall"]);
+    assert_eq!(place.run("").code, 2);
+}
+
+#[test]
+fn outputs_that_cannot_be_written_are_named() {
+    let place = Place::new();
+    place.file("log", clf(2));
+    place
+        .run(&format!("replay log {ONE} --decisions no/such/folder"))
+        .fails(1, &["cannot write no/such/folder"]);
+    place.run(&format!("replay log {ONE} --chart no/such.svg")).fails(1, &["cannot write no/such.svg"]);
+    place.run(&format!("replay log {ONE} --json=no/such.json")).fails(1, &["cannot write no/such.json"]);
+}
+
+#[test]
+fn invalid_numbers_are_refused_with_a_hint() {
+    let place = Place::new();
+    for (line, parts) in [
+        ("replay --limit -5/60s", ["'-5/60s'", "as in 100/60s"]),
+        ("replay --burst -1", ["--burst", "expected a whole number, as 20"]),
+        ("replay --burst x", ["--burst", "expected a whole number, as 20"]),
+        ("replay --top -1", ["--top", "expected a whole number, as 20"]),
+        ("replay --sub-windows 0", ["--sub-windows", "1 or more"]),
+        ("replay --sub-windows -3", ["--sub-windows", "1 or more"]),
+    ] {
+        place.run(line).fails(2, &parts);
+    }
+}
+
+#[test]
+fn invalid_time_is_refused_with_the_format() {
+    let place = Place::new();
+    place.file("a.csv", "ts,client\nnoon,a\n");
+    place
+        .run("replay a.csv")
+        .fails(1, &["a.csv:2: the time \"noon\" is written in no way that is known", "--time-format"]);
+    place
+        .run("replay a.csv --time-format %H:%M")
+        .fails(1, &["a.csv:2: the time \"noon\" is not written as %H:%M"]);
+}
+
+#[test]
+fn bytes_that_are_no_log_are_shown_once_escaped() {
+    let place = Place::new();
+    place.file("a", [0x15_u8, 0xff, b'x']);
+    place.run("replay a").fails(1, &["(it begins \"\\x15\\xffx\")"]);
+}
+
+#[test]
+fn help_says_what_the_program_does_by_example() {
+    let place = Place::new();
+    for (line, part) in [
+        ("--help", "tollgate replay access.log --limit 100/60s"),
+        ("rules --help", "tollgate rules check limits.yaml"),
+        ("suggest --help", "Exit codes"),
+    ] {
+        let run = place.run(line).ok();
+        assert!(run.stdout.contains(part), "{line}: {}", run.stdout);
+    }
+    assert!(place.run("--help").ok().stdout.starts_with("Replay an access log"));
+}

@@ -1,0 +1,319 @@
+//! The compact store: its figures, and that it errs only when memory is short and only on the side that its policy says.
+
+use serde_json::Value;
+
+use crate::support::{Place, names, results, trace};
+
+/// The policies, and whether each may deny a request that deserves to be admitted; if not, it may admit one that does not.
+const POLICIES: [(&str, bool); 3] = [("spill", true), ("inherit", true), ("forget", false)];
+
+/// Regulars who stay below ten a minute, one who does not, and a crowd of clients seen once each. For ten minutes, times in
+/// tenths of a second.
+fn flood() -> Place {
+    let mut seed = 0x5EED_u64;
+    let mut random = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed >> 33
+    };
+    let mut lines = String::from("ts,client\n");
+    for tenth in 0..6_000_u64 {
+        let mut push = |client: &str| lines.push_str(&format!("{}.{},{client}\n", tenth / 10, tenth % 10));
+        // Every 8 s, each of them at a tenth of its own.
+        if tenth % 80 < 40 {
+            push(&format!("regular-{}", tenth % 80));
+        }
+        if tenth % 20 == 0 {
+            push("greedy");
+        }
+        push(&format!("stranger-{}", random()));
+        push(&format!("stranger-{}", random()));
+    }
+    let place = Place::new();
+    place.file("log", lines);
+    place
+}
+
+const FLOOD: &str = "log --time-format s --limit 10/60s";
+
+fn number(result: &Value, field: &str) -> u64 {
+    let compact = &result["compact"];
+    compact[field].as_u64().unwrap_or_else(|| panic!("no {field} in {result}"))
+}
+
+/// Denied wrongly, and admitted wrongly.
+fn wrongly(result: &Value) -> (u64, u64) {
+    (number(result, "wrongly_denied"), number(result, "wrongly_admitted"))
+}
+
+#[test]
+fn json_has_the_stores_counters() {
+    let place = flood();
+    let run = place.run(&format!("replay {FLOOD} --store compact --memory 64KiB --json"));
+    for part in ["Store    compact, 64KiB", "sliding-log left out", "sub-window left out"] {
+        assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
+    }
+    let json = run.json();
+    assert_eq!(names(&json), ["gcra", "token-bucket", "leaky-bucket", "fixed-window", "sliding-window"]);
+    for result in results(&json) {
+        assert_eq!(result["store"], "compact");
+        let overflow = if result["algorithm"] == "sliding-window" { "forget" } else { "spill" };
+        assert_eq!(result["compact"]["overflow"], overflow);
+        assert_eq!(number(result, "memory_bytes"), 64 << 10);
+        let state = result["state_bytes"].as_u64().unwrap();
+        assert!((60 << 10..=64 << 10).contains(&state), "{state}");
+        let (slots, peak) = (number(result, "slots"), number(result, "peak_live_slots"));
+        assert!(slots * 8 <= state && peak > 0 && peak <= slots, "{result}");
+        for field in ["evicted", "indebted", "denied_for_debt", "retreats", "raced"] {
+            let _ = number(result, field);
+        }
+        // One thread does not race with itself.
+        assert_eq!(number(result, "raced"), 0);
+    }
+    let keyed = place.run(&format!("replay {FLOOD} --algorithm gcra --json")).json();
+    assert!(keyed["results"][0].get("compact").is_none());
+    // A policy that is named is the policy used.
+    let json = place.run(&format!("replay {FLOOD} --store compact --overflow inherit --json")).json();
+    assert_eq!(names(&json), ["gcra", "token-bucket", "leaky-bucket", "fixed-window"]);
+    assert_eq!(json["results"][0]["compact"]["overflow"], "inherit");
+    assert_eq!(number(&json["results"][0], "memory_bytes"), 4 << 20);
+}
+
+#[test]
+fn enough_memory_decides_as_the_keyed_store() {
+    let place = flood();
+    let json = place.run(&format!("replay {FLOOD} --store compact --memory 1MiB --json")).json();
+    let keyed = place.run(&format!("replay {FLOOD} --json")).json();
+    for result in results(&json) {
+        assert_eq!(wrongly(result), (0, 0), "{result}");
+        let same = results(&keyed).iter().find(|keyed| keyed["algorithm"] == result["algorithm"]).unwrap();
+        for field in ["admitted", "denied", "never", "keys_denied", "top_denied"] {
+            assert_eq!(result[field], same[field], "{field}: {result}");
+        }
+        assert!(result["denied"].as_u64().unwrap() > 100, "someone is to be denied: {result}");
+    }
+    for algorithm in ["gcra", "fixed-window", "sliding-window"] {
+        let args = format!("{FLOOD} --algorithm {algorithm}");
+        let compact = place.decisions(&format!("{args} --store compact --memory 1MiB"));
+        assert!(compact == place.decisions(&args), "{algorithm}");
+    }
+    let table = place.run(&format!("replay {FLOOD} --store compact --memory 1MiB")).ok().stdout;
+    assert!(table.contains("Memory is enough: every decision is the keyed store's."), "{table}");
+}
+
+#[test]
+fn too_little_memory_errs_on_one_side_and_says_so() {
+    let place = flood();
+    for (overflow, denies) in POLICIES {
+        let args = format!("replay {FLOOD} --store compact --memory 272 --overflow {overflow}");
+        let json = place.run(&format!("{args} --json")).json();
+        for result in results(&json) {
+            let (denied, admitted) = wrongly(result);
+            let (errs, never) = if denies { (denied, admitted) } else { (admitted, denied) };
+            assert!(errs > 0 && never == 0, "{overflow}: {result}");
+            assert!(number(result, "evicted") > 1_000, "{overflow}: {result}");
+            assert_eq!(number(result, "indebted") > 0, denies, "{overflow}: {result}");
+            // What is wrong is a part of what was decided.
+            assert!(denied <= result["denied"].as_u64().unwrap(), "{result}");
+            assert!(admitted <= result["admitted"].as_u64().unwrap(), "{result}");
+        }
+        let table = place.run(&args).ok().stdout;
+        for part in ["Compact store of 272B", overflow, "Memory is short", "Try --memory "] {
+            assert!(table.contains(part), "{overflow}: {part}: {table}");
+        }
+        // It is what decides, not the keyed store beside it.
+        let args = format!("{FLOOD} --algorithm fixed-window");
+        let short = place.decisions(&format!("{args} --store compact --memory 272 --overflow {overflow}"));
+        assert!(short != place.decisions(&args), "{overflow}");
+    }
+}
+
+#[test]
+fn several_limits_share_the_memory() {
+    let place = Place::new();
+    place.file("log", "ts,client\n100,a\n100,a\n101,a\n102,a\n103,a\n110,a\n110,b\n");
+    let args = "log --algorithm fixed-window --limit 1/s --limit 3/10s --store compact --memory 96KiB";
+    // As with the keyed store: see `two_limits_charge_all_or_none`.
+    assert_eq!(place.decisions(args), "1011011");
+    let result = &place.run(&format!("replay {args} --json")).json()["results"][0];
+    assert_eq!(wrongly(result), (0, 0));
+    assert_eq!(number(result, "memory_bytes"), 96 << 10);
+    let state = result["state_bytes"].as_u64().unwrap();
+    assert!((90 << 10..=96 << 10).contains(&state), "{state}");
+    // Nine sixteenths of it, in slots of eight bytes.
+    assert_eq!(number(result, "slots"), 6_912);
+    let table = place.run(&format!("replay {args}")).ok().stdout;
+    assert!(table.contains("compact, 96KiB in all, shared by 2 limits"), "{table}");
+    place
+        .run("replay log --limit 1/s --limit 3/10s --store compact --memory 300")
+        .fails(2, &["--memory 300B", "at least 544 bytes", "272 for each limit"]);
+}
+
+#[test]
+fn wrong_flags_are_refused_with_the_reason() {
+    let place = Place::new();
+    // Before any input is read: there is no log.
+    for (memory, why) in [
+        ("", "there is no number"),
+        ("lots", "the unit is not"),
+        ("4MeB", "the unit is not"),
+        ("-4MiB", "the unit is not"),
+        ("1.2.3MiB", "two points"),
+        ("0", "it is nothing"),
+        ("9999999TiB", "no machine has so much"),
+    ] {
+        for command in ["replay", "suggest"] {
+            let run = place.run(&format!("{command} log --store compact --memory={memory}"));
+            run.fails(2, &["--memory <SIZE>", "invalid amount of memory", why, "512KiB, 4MiB or 1.5GiB"]);
+        }
+    }
+    let too_little = ["--memory 271B", "at least 272 bytes"];
+    place.run("replay log --store compact --memory 271").fails(2, &too_little);
+    place.run("replay log --store compact --overflow drop").fails(2, &["spill, forget, inherit"]);
+    for command in ["replay", "suggest"] {
+        for store in ["", "--store keyed"] {
+            place
+                .run(&format!("{command} log {store} --memory 4MiB"))
+                .fails(2, &["--memory 4MiB", "keyed store takes as much memory", "--store compact"]);
+            place
+                .run(&format!("{command} log {store} --overflow forget"))
+                .fails(2, &["--overflow forget", "keyed store never overflows", "--store compact"]);
+        }
+        for algorithm in ["sub-window", "sliding-log"] {
+            place
+                .run(&format!("{command} log --store compact --algorithm gcra --algorithm {algorithm}"))
+                .fails(2, &[algorithm, "cannot hold", "sliding-window; use one of them", "--store keyed"]);
+        }
+        place
+            .run(&format!("{command} log --store compact --algorithm sliding-window --overflow inherit"))
+            .fails(2, &["sliding-window", "--overflow inherit is not for it", "use --overflow forget"]);
+    }
+}
+
+#[test]
+fn oversized_quota_is_refused_in_program_terms() {
+    let place = Place::new();
+    place.file("log", "ts,client\n100,a\n100,a\n");
+    let args = "replay log --store compact --limit 70000/60s";
+    let run = place.run(&format!("{args} --algorithm sliding-window"));
+    run.fails(2, &["sliding-window: ", "the limit, in this store, is 70000, but can be at most"]);
+    let run = place.run(&format!("{args} --json"));
+    assert!(run.stderr.contains("sliding-window left out: "), "{}", run.stderr);
+    assert_eq!(names(&run.json()), ["gcra", "token-bucket", "leaky-bucket", "fixed-window"]);
+    // No machine has the addresses for it.
+    place
+        .run("replay log --store compact --memory 9000TiB --algorithm gcra")
+        .fails(2, &["gcra: --memory 9216000GiB: there is no memory for a table of "]);
+    // Windows of a microsecond cannot be spilled; the flag is named, not the library's type.
+    let run = place.run("replay log --store compact --limit 10/us --algorithm fixed-window");
+    run.fails(2, &["fixed-window: ", "--overflow inherit or --overflow forget"]);
+    assert!(!run.stderr.contains("Overflow::"), "{}", run.stderr);
+}
+
+#[test]
+fn suggestions_are_for_the_store_named() {
+    let place = flood();
+    let goal = "log --time-format s --deny-requests 1%";
+    let keyed = place.run(&format!("suggest {goal} --json")).json();
+    let compact = place.run(&format!("suggest {goal} --store compact --memory 1MiB --json")).json();
+    let (keyed, compact) = (&keyed["suggestions"][0], &compact["suggestions"][0]);
+    assert_eq!((&keyed["store"], &compact["store"]), (&"keyed".into(), &"compact".into()));
+    assert!(keyed.get("compact").is_none());
+    for field in ["limit", "denied", "keys_denied", "tried"] {
+        assert_eq!(keyed[field], compact[field], "{field}");
+    }
+    assert_eq!((wrongly(compact), number(compact, "memory_bytes")), ((0, 0), 1 << 20));
+    let run = place.run(&format!("suggest {goal} --algorithm all --store compact --memory 2KiB")).ok();
+    for part in [
+        "--algorithm gcra --store compact --memory 2KiB\n",
+        "Compact store of 2KiB",
+        "Wrongly denied",
+        "sub-window left out",
+    ] {
+        assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
+    }
+    let run = place.run(&format!("suggest {goal} --store compact --memory 2KiB --overflow inherit")).ok();
+    assert!(run.stdout.contains("--memory 2KiB --overflow inherit\n"), "{}", run.stdout);
+}
+
+#[test]
+fn the_default_memory_is_enough_for_the_made_up_day() {
+    let run = Place::new().run("replay --store compact").ok();
+    assert!(
+        run.stdout.contains("Compact store of 4MiB") && run.stdout.contains("Memory is enough"),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
+fn help_tells_when_to_use_which() {
+    let help = Place::new().run("replay --help").ok().stdout;
+    for part in [
+        "tollgate replay access.log --limit 100/60s --store compact --memory 64KiB",
+        "RateLimiter::new",
+        "[default: 4MiB]",
+        "a flood of",
+        "\"compact\"",
+    ] {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+}
+
+/// A real trace through the compact store: with enough memory, nothing differs; with too little, only what the policy
+/// says. Times are whole seconds, but for one trace, of which no request lies within a tick of being admitted.
+fn real(name: &str, algorithms: &str, short: Option<&str>) {
+    let Some(path) = trace(&format!("normalized/{name}.tsv.gz")) else { return };
+    let place = Place::new();
+    let args = format!("replay {} {algorithms} --limit 10/60s --json --top 3", path.display());
+    let keyed = place.run(&args).json();
+    let ample = place.run(&format!("{args} --store compact")).json();
+    assert_eq!(ample["input"], keyed["input"]);
+    for result in results(&ample) {
+        assert_eq!(wrongly(result), (0, 0), "{name}: {result}");
+        let same = results(&keyed).iter().find(|keyed| keyed["algorithm"] == result["algorithm"]).unwrap();
+        for field in ["admitted", "denied", "keys_denied", "top_denied"] {
+            assert_eq!(result[field], same[field], "{name} {field}: {result}");
+        }
+        // To a tick, which for these limits is 100 µs.
+        let wait = |result: &Value| result["longest_wait_ns"].as_u64().unwrap();
+        assert!(wait(result).abs_diff(wait(same)) <= 100_000, "{name}: {result}");
+    }
+    for (overflow, denies) in POLICIES {
+        let Some(memory) = short else { continue };
+        let json =
+            place.run(&format!("{args} --store compact --memory {memory} --overflow {overflow}")).json();
+        let mut errs = 0;
+        for result in results(&json) {
+            let (denied, admitted) = wrongly(result);
+            assert_eq!(if denies { admitted } else { denied }, 0, "{name} {overflow}: {result}");
+            errs += denied + admitted;
+        }
+        assert!(errs > 0, "{name} {overflow} has room in {memory}");
+    }
+}
+
+#[test]
+fn honeynet_httpd_2004() {
+    real("honeynet_httpd_2004", "", None);
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "half a million requests: several seconds unless optimised")]
+fn aws_honeypot_2013() {
+    real("aws_honeypot_2013", "", None);
+}
+
+#[test]
+fn github_events_2015() {
+    real("github_events_2015", "--algorithm gcra --algorithm fixed-window", Some("512"));
+}
+
+#[test]
+fn sec_edgar_2017() {
+    real("sec_edgar_2017", "", Some("2KiB"));
+}
+
+#[test]
+fn zeek_conn_2022() {
+    real("zeek_conn_2022", "", None);
+}

@@ -1,0 +1,18 @@
+//! The program as people and scripts meet it: every test runs the binary.
+
+mod bad_input;
+mod clients;
+mod compact;
+mod formats;
+mod limits;
+mod outputs;
+mod rules_check;
+mod rules_replay;
+mod several;
+mod sketch;
+#[path = "../common/skipped.rs"]
+mod skipped;
+mod suggest;
+mod suggest_several;
+mod support;
+mod traces;

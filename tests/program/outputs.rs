@@ -1,0 +1,331 @@
+//! What comes out: JSON, decisions, charts, tables, help.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{Place, program};
+
+fn small() -> Place {
+    let place = Place::new();
+    place.file("log", "ts,client\n100,a\n100,a\n101,a\n102,b\n102,b\n160,c\n");
+    place
+}
+
+#[test]
+fn json_has_the_stable_schema() {
+    let json = small().run("replay log --limit 1/60s --algorithm sliding-log --algorithm gcra --json").json();
+    let input = &json["input"];
+    let expected = [
+        ("records", 6_u64),
+        ("skipped", 0),
+        ("keys", 3),
+        ("first_ns", 100_000_000_000),
+        ("last_ns", 160_000_000_000),
+    ];
+    for (field, value) in expected {
+        assert_eq!(input[field], Value::from(value), "{field}");
+    }
+    let results = json["results"].as_array().unwrap();
+    assert_eq!(results.len(), 2);
+    for (result, algorithm) in results.iter().zip(["gcra", "sliding-log"]) {
+        assert_eq!((&result["algorithm"], &result["store"]), (&algorithm.into(), &"keyed".into()));
+        let limit =
+            serde_json::json!([{"limit": 1, "period_ns": 60_000_000_000_u64, "burst": 1, "refused": 3}]);
+        assert_eq!(result["limits"], limit);
+        assert_eq!(
+            (&result["admitted"], &result["denied"], &result["keys_denied"]),
+            (&3.into(), &3.into(), &2.into())
+        );
+        let top = serde_json::json!([{"key": "a", "denied": 2}, {"key": "b", "denied": 1}]);
+        assert_eq!(result["top_denied"], top);
+        assert!(result["state_bytes"].as_u64().unwrap() > 0);
+    }
+}
+
+#[test]
+fn json_goes_alone_to_stdout_or_file() {
+    let place = small();
+    let run = place.run("replay log --json").ok();
+    assert!(run.stdout.starts_with('{') && run.stdout.ends_with("}\n"));
+    assert!(run.stderr.contains("6 records (csv)"), "{}", run.stderr);
+    let run = place.run("replay log --json=out.json").ok();
+    assert!(run.stdout.contains("Algorithm") && !run.stdout.contains('{'), "{}", run.stdout);
+    let json: Value = serde_json::from_slice(&place.read("out.json")).unwrap();
+    place.run("replay log --json missing.json").fails(1, &["missing.json", "--json=missing.json"]);
+    assert_eq!(json["results"].as_array().unwrap().len(), 7);
+}
+
+#[test]
+fn decisions_are_a_byte_a_record() {
+    let place = small();
+    assert_eq!(place.decisions("log --limit 1/60s --algorithm gcra"), "100101");
+    assert_eq!(place.decisions("log --limit 9/60s --algorithm sub-window"), "111111");
+}
+
+#[test]
+fn top_limits_the_list_of_keys() {
+    let place = small();
+    let json = place.run("replay log --limit 1/60s --algorithm gcra --json --top 1").json();
+    assert_eq!(json["results"][0]["top_denied"].as_array().unwrap().len(), 1);
+    let json = place.run("replay log --limit 1/60s --algorithm gcra --json --top 0").json();
+    assert_eq!(json["results"][0]["top_denied"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn the_table_compares_every_algorithm() {
+    let run = small().run("replay log --limit 1/60s").ok();
+    let names = [
+        "gcra",
+        "token-bucket",
+        "leaky-bucket",
+        "fixed-window",
+        "sliding-log",
+        "sliding-window",
+        "sub-window",
+    ];
+    for name in names {
+        assert!(run.stdout.lines().any(|line| line.trim_start().starts_with(name)), "{name}: {}", run.stdout);
+    }
+    assert!(run.stdout.contains("50.00 %") && run.stdout.contains("Most denied keys"), "{}", run.stdout);
+    assert!(!run.stdout.contains("No --limit was given"));
+    // No terminal, no bar.
+    assert_eq!(run.stderr, "");
+}
+
+#[test]
+fn the_default_limit_is_said_loudly() {
+    let run = small().run("replay log").ok();
+    for part in ["60/min", "No --limit was given", "--limit LIMIT/PERIOD", "tollgate suggest"] {
+        assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
+    }
+}
+
+#[test]
+fn the_fields_chosen_are_said() {
+    let run = small().run("replay log").ok();
+    assert!(run.stdout.contains("time from \"ts\" (s), key from \"client\""), "{}", run.stdout);
+}
+
+#[test]
+fn without_a_file_it_replays_a_made_up_day() {
+    let place = Place::new();
+    let run = place.run("replay").ok();
+    assert!(run.stdout.contains("made-up"), "{}", run.stdout);
+    let json = place.run("replay --algorithm gcra --json").json();
+    let records = json["input"]["records"].as_u64().unwrap();
+    assert!((250_000..350_000).contains(&records), "{records}");
+    assert!(json["results"][0]["denied"].as_u64().unwrap() > 0);
+    assert_eq!(json, place.run("replay --algorithm gcra --json").json());
+}
+
+#[test]
+fn charts_are_svg_and_png() {
+    let place = small();
+    for args in ["--algorithm gcra", ""] {
+        place.run(&format!("replay log --limit 1/60s {args} --chart out.svg")).ok();
+        let svg = String::from_utf8(place.read("out.svg")).unwrap();
+        assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"));
+        for part in [
+            "Admitted and denied requests over time",
+            "admitted",
+            "denied",
+            "gcra",
+            "3 denied (50.00 %)",
+            "UTC",
+        ] {
+            assert!(svg.contains(part), "{part}");
+        }
+        assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
+        assert!(!svg.contains("NaN"));
+        place.run(&format!("replay log --limit 1/60s {args} --chart out.PNG")).ok();
+        let png = place.read("out.PNG");
+        let picture = image::load_from_memory(&png).unwrap().to_rgb8();
+        assert_eq!(picture.width(), 2400);
+        let count = |rgb: [u8; 3]| picture.pixels().filter(|pixel| pixel.0 == rgb).count();
+        assert!(count([0x56, 0xB4, 0xE9]) > 500 && count([0xD5, 0x5E, 0x00]) > 500);
+        // Text is drawn without a font of the system: the title's line is not empty.
+        assert!((160..800).any(|x| (32..80).any(|y| picture.get_pixel(x, y).0[0] < 100)));
+    }
+}
+
+#[test]
+fn unwritable_outputs_are_found_before_the_run() {
+    let place = small();
+    std::fs::create_dir(place.path("folder.svg")).unwrap();
+    place.file(
+        "rules.yaml",
+        "domain: d\ndescriptors:\n  - key: ip\n    rate_limit: { unit: hour, requests_per_unit: 1 }\n",
+    );
+    for through in ["--algorithm gcra", "--rules rules.yaml"] {
+        for file in ["--chart no/such.svg", "--chart folder.svg", "--decisions no/such", "--json=no/such"] {
+            // Before the log is looked for.
+            place.run(&format!("replay missing.log {through} {file}")).fails(1, &["cannot write"]);
+        }
+    }
+    // What was only tried is not left behind, and what is there stays until it is replaced.
+    place.file("old.svg", "old");
+    for file in ["new.svg", "old.svg"] {
+        place.run(&format!("replay missing.log --chart {file}")).fails(1, &["missing.log"]);
+    }
+    assert!(!place.path("new.svg").exists());
+    assert_eq!(place.read("old.svg"), b"old");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_keeps_the_table() {
+    let place = small();
+    std::os::unix::fs::symlink("/dev/full", place.path("full.svg")).unwrap();
+    place.file(
+        "rules.yaml",
+        "domain: d\ndescriptors:\n  - key: ip\n    rate_limit: { unit: hour, requests_per_unit: 1 }\n",
+    );
+    for through in ["--algorithm gcra", "--rules rules.yaml"] {
+        let run = place.run(&format!("replay log {through} --chart full.svg"));
+        assert_eq!(run.code, 1, "{run:?}");
+        assert!(run.stderr.contains("cannot write full.svg"), "{}", run.stderr);
+        assert!(run.stdout.contains("Admitted") && run.stdout.contains("Longest wait"), "{}", run.stdout);
+    }
+}
+
+/// The texts of a chart.
+fn chart(place: &Place, args: &str) -> String {
+    place.run(&format!("replay log {args} --chart out.svg")).ok();
+    String::from_utf8(place.read("out.svg")).unwrap()
+}
+
+#[test]
+fn algorithms_that_decide_alike_share_a_panel() {
+    let place = small();
+    let svg = chart(&place, "--limit 1/60s");
+    assert!(svg.contains("gcra, token-bucket, leaky-bucket"), "{svg}");
+    assert_eq!(svg.matches(" admitted, ").count(), 1, "all seven decide alike here");
+    place.file("log", "ts,client\n119,a\n119,a\n120,a\n");
+    let svg = chart(&place, "--limit 2/60s");
+    assert_eq!(svg.matches(" admitted, ").count(), 2, "the fixed window admits the third");
+}
+
+#[test]
+fn axes_say_what_they_count() {
+    let place = small();
+    let svg = chart(&place, "--limit 1/60s");
+    // Times are whole seconds, so columns are, and the busiest has two requests.
+    for part in ["requests per second", "each column is 1 s", "\n2\n"] {
+        assert!(svg.contains(part), "{part:?}: {svg}");
+    }
+    let lines: String = (0..3_000).map(|n| format!("{},a\n", 1_000_000 + n * 7 + n % 5)).collect();
+    place.file("log", format!("ts,client\n{lines}"));
+    let svg = chart(&place, "--limit 1/60s");
+    assert!(svg.contains("requests per 2 min") && svg.contains("\n18\n"), "{svg}");
+}
+
+#[test]
+fn long_gaps_take_little_of_a_chart() {
+    let place = Place::new();
+    let lines: String = (0..3_600)
+        .map(|n| format!("{},a\n", 1_424_638_800 + n * 3 + if n < 1_800 { 0 } else { 5_000_000 }))
+        .collect();
+    place.file("log", format!("ts,client\n{lines}"));
+    let svg = chart(&place, "--limit 1/60s");
+    for part in ["22 Feb 2015", "21 Apr 2015", "requests per minute", "without long gaps"] {
+        assert!(svg.contains(part), "{part:?}: {svg}");
+    }
+}
+
+#[test]
+fn charts_hold_extreme_times() {
+    let place = Place::new();
+    place.file("log", "ts_ns,client\n0,a\n18446744073709551615,a\n");
+    place.run("replay log --chart out.svg").ok();
+    place.file("log", "ts_ns,client\n18446744073709551615,a\n");
+    place.run("replay log --chart out.png").ok();
+}
+
+#[test]
+fn a_closed_pipe_is_quiet() {
+    let place = Place::new();
+    for args in [&["replay"][..], &["replay", "--json", "--top", "100000"], &["replay", "--help"]] {
+        let mut child = Command::new(program())
+            .args(args)
+            .current_dir(place.path(""))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(!stderr.contains("panicked") && !stderr.contains("error"), "{stderr}");
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+    }
+}
+
+#[test]
+fn help_teaches() {
+    let place = Place::new();
+    let long = place.run("replay --help").ok().stdout;
+    for part in ["Examples:", "--ipv6-prefix", "60/min]", "Exit codes:", "strftime", "gcra"] {
+        assert!(long.contains(part), "{part}");
+    }
+    let short = place.run("replay -h").ok().stdout;
+    assert!(short.len() < long.len() && short.contains("--limit"));
+    assert!(place.run("suggest --help").ok().stdout.contains("--deny-clients 1%"));
+    assert!(place.run("--help").ok().stdout.contains("suggest"));
+    assert!(place.run("--version").ok().stdout.starts_with("tollgate "));
+}
+
+#[test]
+fn tables_fit_the_terminal() {
+    let place = Place::new();
+    let lines: String = (0..200).map(|n| format!("{},192.0.2.{}\n", 1_000_000 + n, n * n % 7)).collect();
+    place
+        .file("log", format!("ts,ip\n{lines}1000300,a-key-that-is-longer-than-all-the-others-of-this-log\n"));
+    place.file(
+        "rules.yaml",
+        "domain: d\ndescriptors:\n  - key: remote_address\n    rate_limit: { unit: hour, requests_per_unit: 10 }\n  \
+         - key: remote_address\n    value: 192.0.2.1\n    shadow_mode: true\n    rate_limit: { unit: day, requests_per_unit: 1 }\n",
+    );
+    for args in [
+        "replay log --limit 5/60s",
+        "replay log --limit 5/60s --limit 50/h --store compact --memory 64KiB",
+        "replay log --limit 5/60s --store sketch --memory 64KiB",
+        "replay log --rules rules.yaml",
+        "suggest log --period 1h --period 1s",
+        "rules check rules.yaml",
+    ] {
+        let wide = place.run_in(Some(400), args, b"").ok().stdout;
+        assert_eq!(wide, place.run(args).ok().stdout, "{args}");
+        for columns in [80, 100] {
+            let run = place.run_in(Some(columns), args, b"").ok();
+            // A table's rule is as wide as the table.
+            let rules: Vec<&str> = run.stdout.lines().filter(|line| line.starts_with('─')).collect();
+            assert!(!rules.is_empty(), "{args}: {}", run.stdout);
+            for rule in rules {
+                assert!(rule.chars().count() <= usize::from(columns), "{args}, {columns}: {}", run.stdout);
+            }
+        }
+    }
+    let run = place.run_in(Some(80), "replay log --limit 5/60s", b"").ok();
+    assert!(run.stdout.contains("(Without Most denied key: the terminal is too narrow"), "{}", run.stdout);
+}
+
+#[test]
+fn unusual_columns_are_explained() {
+    let place = small();
+    place.file(
+        "rules.yaml",
+        "domain: d\ndescriptors:\n  - key: ip\n    rate_limit: { unit: hour, requests_per_unit: 1 }\n",
+    );
+    for (args, explained) in [
+        ("", &["Keys denied: ", "State: ", "Differs: "][..]),
+        ("--store compact --memory 64KiB", &["When full: ", "Evicted: ", "Indebted: ", "Wrongly: "]),
+        ("--store sketch --memory 64KiB", &["mistaken", "overcounted", "Wrongly: "]),
+        ("--rules rules.yaml", &["Shadow: ", "Uncharged: ", "Near and Soft: ", "No domain: "]),
+    ] {
+        let run = place.run(&format!("replay log {args}")).ok();
+        for part in explained {
+            assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Files in a directory of their own, and runs of the program.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::skipped::skip;
+use serde_json::Value;
+
+/// What a run left behind.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Run {
+    #[track_caller]
+    pub(crate) fn ok(self) -> Self {
+        assert_eq!(self.code, 0, "{}", self.stderr);
+        self
+    }
+
+    /// Fails with `code`, says each of `parts`, and prints nothing on standard output.
+    #[track_caller]
+    pub(crate) fn fails(&self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, code, "{self:?}");
+        assert_eq!(self.stdout, "");
+        for part in parts {
+            assert!(self.stderr.contains(part), "{part:?} is not in {}", self.stderr);
+        }
+        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
+    }
+
+    #[track_caller]
+    pub(crate) fn json(self) -> Value {
+        let run = self.ok();
+        serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {}", run.stdout))
+    }
+}
+
+/// The program under test: cargo's own build, or the one that `TOLLGATE_PROGRAM` names, such as an optimised one.
+pub(crate) fn program() -> PathBuf {
+    std::env::var_os("TOLLGATE_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_tollgate").into()).into()
+}
+
+/// A directory for one test.
+pub(crate) struct Place(tempfile::TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> &Self {
+        std::fs::write(self.path(name), bytes).unwrap();
+        self
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).unwrap()
+    }
+
+    /// Runs the program here; `args` are split at spaces.
+    pub(crate) fn run(&self, args: &str) -> Run {
+        self.run_with(args, b"")
+    }
+
+    pub(crate) fn run_with(&self, args: &str, stdin: &[u8]) -> Run {
+        self.run_in(None, args, stdin)
+    }
+
+    /// Runs the program as in a terminal of so many columns.
+    pub(crate) fn run_in(&self, columns: Option<u16>, args: &str, stdin: &[u8]) -> Run {
+        let mut child = Command::new(program())
+            .args(args.split(' ').filter(|arg| !arg.is_empty()))
+            .current_dir(self.0.path())
+            .env_remove("COLUMNS")
+            .envs(columns.map(|columns| ("COLUMNS", columns.to_string())))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A program that stops early closes its input; that is not this test's business.
+        let _ = child.stdin.take().unwrap().write_all(stdin);
+        let output = child.wait_with_output().unwrap();
+        Run {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// The decisions of a replay through one algorithm, as text of 1 and 0.
+    #[track_caller]
+    pub(crate) fn decisions(&self, args: &str) -> String {
+        self.run(&format!("replay --decisions decisions.bin {args}")).ok();
+        String::from_utf8(self.read("decisions.bin")).unwrap()
+    }
+}
+
+/// What a replay's JSON says of each algorithm.
+pub(crate) fn results(json: &Value) -> &[Value] {
+    json["results"].as_array().unwrap()
+}
+
+/// The algorithms of a replay's JSON.
+pub(crate) fn names(json: &Value) -> Vec<&str> {
+    results(json).iter().map(|result| result["algorithm"].as_str().unwrap()).collect()
+}
+
+pub(crate) fn gzip(bytes: impl AsRef<[u8]>) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes.as_ref()).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// A trace among the shared ones. If it is not there, reports that the test skips, and answers `None`.
+#[track_caller]
+pub(crate) fn trace(name: &str) -> Option<PathBuf> {
+    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/traces");
+    let path = std::env::var_os("TOLLGATE_TRACES").map_or_else(beside, PathBuf::from).join(name);
+    if path.exists() {
+        // Programs run in other directories.
+        return Some(path.canonicalize().unwrap());
+    }
+    skip(&format!("no {}; set TOLLGATE_TRACES to the folder of traces", path.display()));
+    None
+}

@@ -1,0 +1,408 @@
+//! What clients do when the server is down, comes up, goes away, hangs or forgets; and that they give no password away.
+
+#![allow(clippy::disallowed_methods, reason = "real servers take real time")]
+
+use std::io::Read;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::servers::{Cluster, Proxy, Server};
+use tollgate::Quota;
+use tollgate::redis::{
+    AtomicLimiter, BlockingClient, Breaker, Client, DecidedBy, Error, ErrorKind, Limit, OnFailure,
+};
+
+/// A limiter that asks whenever it can.
+macro_rules! limiter {
+    ($client:expr, $timeout:expr) => {
+        $client
+            .limiter("api", Limit::gcra(Quota::per_day(1_000_000)))
+            .timeout($timeout)
+            .breaker(Breaker::new(u32::MAX, Duration::ZERO))
+            .on_failure(OnFailure::Closed)
+            .atomic()
+            .unwrap()
+    };
+}
+
+const SOON: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// Asks until the server answers.
+fn until_answered(mut ask: impl FnMut() -> DecidedBy, what: &str) {
+    let began = Instant::now();
+    while ask() != DecidedBy::Server {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        thread::yield_now();
+    }
+}
+
+fn outlives_its_server(url: &str, mut server: Server, check: impl Fn() -> DecidedBy) {
+    server.kill();
+    assert_eq!(check(), DecidedBy::Closed, "{url}");
+    server.restart();
+    until_answered(&check, "it comes up");
+    for _ in 0..5 {
+        assert_eq!(check(), DecidedBy::Server);
+    }
+    server.restart();
+    until_answered(&check, "it is another one now");
+    server.pause();
+    // Until the connection is given up, and while a new one cannot be made.
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(1_500) {
+        assert_eq!(check(), DecidedBy::Closed);
+    }
+    server.resume();
+    until_answered(&check, "it goes on");
+    server.command::<()>(&["CLIENT", "KILL", "TYPE", "normal"]);
+    until_answered(&check, "connections are cut");
+}
+
+#[test]
+fn a_client_outlives_its_server() {
+    let Some(server) = Server::start() else { return };
+    let url = server.url();
+    let limiter = limiter!(Client::open(&url).unwrap(), SOON);
+    let runtime = runtime();
+    outlives_its_server(&url, server, || runtime.block_on(limiter.check("k")).by());
+}
+
+#[test]
+fn a_blocking_client_outlives_its_server() {
+    let Some(server) = Server::start() else { return };
+    let url = server.url();
+    let limiter = limiter!(BlockingClient::open(&url).unwrap(), SOON);
+    outlives_its_server(&url, server, || limiter.check("k").by());
+}
+
+#[test]
+fn a_client_outlives_a_runtime() {
+    let Some(server) = Server::start() else { return };
+    let limiter = limiter!(Client::open(&server.url()).unwrap(), SOON);
+    for _ in 0..3 {
+        let runtime = runtime();
+        until_answered(|| runtime.block_on(limiter.check("k")).by(), "a runtime of its own");
+    }
+}
+
+/// A listener that takes connections and answers none, and how many it took.
+fn deaf() -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (url, taken) =
+        (format!("redis://{}/", listener.local_addr().unwrap()), Arc::new(AtomicUsize::new(0)));
+    let counts = Arc::clone(&taken);
+    thread::spawn(move || {
+        // Ends with the process of the test.
+        let mut kept = Vec::new();
+        for connection in listener.incoming().flatten() {
+            counts.fetch_add(1, Ordering::SeqCst);
+            kept.push(connection);
+        }
+    });
+    (url, taken)
+}
+
+#[test]
+fn many_callers_make_one_attempt() {
+    let (url, taken) = deaf();
+    let blocking = limiter!(BlockingClient::open(&url).unwrap(), SOON);
+    thread::scope(|scope| {
+        for _ in 0..32 {
+            scope.spawn(|| assert_eq!(blocking.check("k").by(), DecidedBy::Closed));
+        }
+    });
+    assert_eq!(taken.load(Ordering::SeqCst), 1, "of threads");
+
+    let (url, taken) = deaf();
+    let limiter = limiter!(Client::open(&url).unwrap(), SOON);
+    runtime().block_on(async {
+        let calls: Vec<_> = (0..32)
+            .map(|_| {
+                let limiter = limiter.clone();
+                tokio::spawn(async move { limiter.check("k").await.by() })
+            })
+            .collect();
+        for call in calls {
+            assert_eq!(call.await.unwrap(), DecidedBy::Closed);
+        }
+    });
+    assert_eq!(taken.load(Ordering::SeqCst), 1, "of tasks");
+}
+
+#[test]
+fn threads_do_not_wait_for_each_others_answers() {
+    let Some(server) = Server::start() else { return };
+    let network = Proxy::start(server.port());
+    let limiter = limiter!(BlockingClient::open(&network.url()).unwrap(), PATIENCE);
+    let round = |threads: usize| {
+        let began = Instant::now();
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| assert_eq!(limiter.check("k").by(), DecidedBy::Server));
+            }
+        });
+        began.elapsed()
+    };
+    round(16);
+    let delay = Duration::from_millis(200);
+    network.delay(delay);
+    round(16);
+    // There are connections for all by now: one after another it would take sixteen delays each way.
+    let took = round(16);
+    assert!(took < delay * 8, "{took:?}");
+}
+
+/// As many as there are: on one connection, and none of them fails.
+#[test]
+fn many_threads_share_a_connection() {
+    let Some(server) = Server::start() else { return };
+    let limiter = limiter!(BlockingClient::open(&server.url()).unwrap(), PATIENCE);
+    thread::scope(|scope| {
+        for _ in 0..200 {
+            scope.spawn(|| assert_eq!(limiter.check("k").by(), DecidedBy::Server));
+        }
+    });
+    let health = limiter.health();
+    assert_eq!((health.answered, health.failed(), health.opened), (200, 0, 0), "{health:?}");
+    assert_eq!(connections(&server), 1);
+}
+
+/// Connections made, those of the test's own aside.
+fn connections(server: &Server) -> u64 {
+    let mut ours = server.connection();
+    let list: String = redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("normal").query(&mut ours).unwrap();
+    list.lines().count() as u64 - 1
+}
+
+/// The number of the connection that a limiter's calls came on last.
+fn connection_id(server: &Server) -> Option<u64> {
+    let list: String = server.command(&["CLIENT", "LIST"]);
+    let ours = list.lines().find(|line| line.contains("cmd=evalsha") || line.contains("cmd=eval"))?;
+    ours.split_whitespace().find_map(|word| word.strip_prefix("id=")).and_then(|id| id.parse().ok())
+}
+
+/// A network that forgets a connection says so to nobody. Those who wait less than the time-out find out as well.
+#[test]
+fn dead_connection_is_given_up() {
+    for wait in [SOON / 4, PATIENCE] {
+        let Some(server) = Server::start() else { return };
+        let network = Proxy::start(server.port());
+        let limiter = limiter!(Client::open(&network.url()).unwrap(), SOON);
+        let runtime = runtime();
+        let ask = || {
+            let check = async { tokio::time::timeout(wait, limiter.check("k")).await };
+            runtime.block_on(check).map_or(DecidedBy::Closed, |answer| answer.by())
+        };
+        until_answered(ask, "at first");
+        network.forget_old();
+        until_answered(ask, "a new connection");
+    }
+}
+
+/// Slow once, after a while without calls, is not dead.
+#[test]
+fn one_slow_answer_ends_no_connection() {
+    let Some(server) = Server::start() else { return };
+    let limiter = limiter!(Client::open(&server.url()).unwrap(), SOON);
+    let runtime = runtime();
+    let ask = || runtime.block_on(limiter.check("k")).by();
+    until_answered(ask, "at first");
+    let before = connection_id(&server).expect("there is one");
+    // Longer than what is taken for dead.
+    thread::sleep(Duration::from_millis(1_200));
+    server.pause();
+    assert_eq!(ask(), DecidedBy::Closed);
+    server.resume();
+    until_answered(ask, "it goes on");
+    assert_eq!(connection_id(&server), Some(before));
+}
+
+/// Callers that go away while the server is asked whether it is back do not keep it from being asked again.
+#[test]
+fn probes_that_are_dropped_do_not_wedge_the_breaker() {
+    let Some(mut server) = Server::start() else { return };
+    let client = Client::open(&server.url()).unwrap();
+    let limiter = client.limiter("api", Limit::gcra(Quota::per_day(1_000_000)));
+    let limiter = limiter.timeout(Duration::MAX).breaker(Breaker::new(1, Duration::from_millis(10)));
+    let limiter = limiter.atomic().unwrap();
+    let runtime = runtime();
+    until_answered(|| runtime.block_on(limiter.check("k")).by(), "at first");
+    server.kill();
+    let _ = runtime.block_on(limiter.check("k"));
+    server.restart();
+    server.pause();
+    let began = Instant::now();
+    while limiter.health().abandoned == 0 {
+        assert!(began.elapsed() < PATIENCE);
+        let _ = runtime.block_on(async { tokio::time::timeout(SOON, limiter.check("k")).await });
+    }
+    server.resume();
+    until_answered(|| runtime.block_on(limiter.check("k")).by(), "after a probe that was dropped");
+}
+
+#[test]
+fn clients_of_a_cluster_find_the_replica_that_takes_over() {
+    let Some(mut cluster) = Cluster::start_with_replicas(1) else { return };
+    let urls = cluster.urls();
+    let blocking = limiter!(BlockingClient::cluster(urls.iter().map(String::as_str)).unwrap(), SOON);
+    let limiter = limiter!(Client::cluster(urls.iter().map(String::as_str)).unwrap(), SOON);
+    let runtime = runtime();
+    let all_answer = |when: &str| {
+        for key in 0..50_u64 {
+            until_answered(|| blocking.check(&key).by(), when);
+            until_answered(|| runtime.block_on(limiter.check(&key)).by(), when);
+        }
+    };
+    all_answer("at first");
+    cluster.nodes[0].kill();
+    all_answer("after a failover");
+    cluster.until(|node| node.contains("cluster_state:ok"));
+    for key in 0..50_u64 {
+        assert_eq!(blocking.check(&key).by(), DecidedBy::Server);
+        assert_eq!(runtime.block_on(limiter.check(&key)).by(), DecidedBy::Server);
+    }
+}
+
+#[test]
+fn addresses_are_checked_and_never_told() {
+    for (url, names) in [
+        ("no address", "redis://"),
+        ("http://user:hunter2@host/", "redis://"),
+        ("redis://user:hunter2@host:port/", "redis://"),
+        ("rediss://user:hunter2@host/", "TLS"),
+        ("redis://user:hunter2@host/not-a-number", "redis://"),
+    ] {
+        let errors: [Error; 2] =
+            [Client::open(url).unwrap_err(), BlockingClient::cluster([url]).unwrap_err()];
+        for error in errors {
+            assert_eq!(error.kind(), ErrorKind::Address, "{url}");
+            assert!(error.to_string().contains(names), "{error}");
+            assert!(!format!("{error:?} {error}").contains("hunter2"));
+        }
+    }
+    assert_eq!(Client::cluster([]).unwrap_err().kind(), ErrorKind::Address);
+    let url = "redis://user:hunter2@127.0.0.1:1/";
+    let client = Client::open(url).unwrap();
+    let limiter = client.limiter("api", Limit::gcra(Quota::per_second(1)));
+    let blocking = BlockingClient::open(url).unwrap();
+    assert!(
+        !format!("{client:?} {limiter:?} {blocking:?} {:?}", limiter.clone().atomic().unwrap())
+            .contains("hunter2")
+    );
+}
+
+#[test]
+fn a_password_is_sent_and_a_wrong_one_refused() {
+    let Some(server) = Server::start() else { return };
+    server.command::<()>(&["ACL", "SETUSER", "limits", "on", ">hunter2", "~tollgate:*", "+@all"]);
+    let url = |password: &str| format!("redis://limits:{password}@127.0.0.1:{}/", server.port());
+    let right = limiter!(BlockingClient::open(&url("hunter2")).unwrap(), PATIENCE);
+    assert_eq!(right.check("k").by(), DecidedBy::Server);
+    let wrong: AtomicLimiter<_> = limiter!(BlockingClient::open(&url("wrong")).unwrap(), SOON);
+    assert_eq!(wrong.check("k").by(), DecidedBy::Closed);
+    let health = wrong.health();
+    assert_eq!((health.asked, health.errors(ErrorKind::Refused)), (1, 1), "{health:?}");
+}
+
+/// Something that speaks, but not the protocol.
+#[test]
+fn what_is_no_server_is_told_apart() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}/", listener.local_addr().unwrap());
+    let other = thread::spawn(move || {
+        let (mut connection, _) = listener.accept().unwrap();
+        std::io::Write::write_all(&mut connection, b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+        let _ = connection.read(&mut [0; 1_024]);
+    });
+    let limiter = limiter!(BlockingClient::open(&url).unwrap(), PATIENCE);
+    assert_eq!(limiter.check("k").by(), DecidedBy::Closed);
+    let health = limiter.health();
+    let seen = health.errors(ErrorKind::Reply)
+        + health.errors(ErrorKind::Unreachable)
+        + health.errors(ErrorKind::Refused);
+    assert_eq!(seen, 1, "{health:?}");
+    other.join().unwrap();
+}
+
+/// Counts warnings about eviction, by the policy that they name.
+#[cfg(feature = "tracing")]
+#[derive(Clone, Default)]
+struct Warnings(Arc<std::sync::Mutex<Vec<String>>>);
+
+#[cfg(feature = "tracing")]
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Warnings {
+    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+        struct Policy(Option<String>);
+        impl tracing::field::Visit for Policy {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                if field.name() == "policy" {
+                    self.0 = Some(format!("{value:?}"));
+                }
+            }
+        }
+        let mut policy = Policy(None);
+        event.record(&mut policy);
+        self.0.lock().unwrap().extend(policy.0);
+    }
+}
+
+/// Whether a limiter learns that its server evicts keys, over three connections; and what was logged.
+#[cfg(feature = "tracing")]
+fn learns_of_eviction(options: &[&str], prepare: &[&str], credentials: &str) -> Option<(bool, Vec<String>)> {
+    use tracing_subscriber::layer::SubscriberExt;
+
+    let server = Server::start_with(options)?;
+    if !prepare.is_empty() {
+        server.command::<()>(prepare);
+    }
+    let proxy = Proxy::start(server.port());
+    let client = Client::open(&format!("redis://{credentials}127.0.0.1:{}/", proxy.port())).unwrap();
+    let limiter = limiter!(client, PATIENCE);
+    let warnings = Warnings::default();
+    let subscriber = tracing_subscriber::registry().with(warnings.clone());
+    let run = || {
+        // In this thread, so that the subscriber hears its tasks.
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            for _ in 0..3 {
+                while limiter.check("a").await.by() != DecidedBy::Server {}
+                for _ in 0..20 {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    let _ = limiter.check("a").await;
+                }
+                proxy.cut();
+            }
+        });
+    };
+    tracing::subscriber::with_default(subscriber, run);
+    let readings = tollgate::telemetry::Readings::readings(&limiter.health());
+    let evicts = limiter.health().evicts;
+    let gauge = tollgate::telemetry::Reading::Gauge("tollgate_server_evicts", f64::from(u8::from(evicts)));
+    assert!(readings.contains(&gauge), "{readings:?}");
+    let logged = warnings.0.lock().unwrap().clone();
+    Some((evicts, logged))
+}
+
+#[cfg(feature = "tracing")]
+#[test]
+fn server_that_evicts_keys_is_reported_once() {
+    let full = ["--maxmemory", "100mb", "--maxmemory-policy"];
+    for policy in ["allkeys-random", "volatile-ttl"] {
+        let Some(learnt) = learns_of_eviction(&[&full[..], &[policy]].concat(), &[], "") else { return };
+        assert_eq!(learnt, (true, vec![format!("\"{policy}\"")]));
+    }
+    let safe = learns_of_eviction(&[&full[..], &["noeviction"]].concat(), &[], "").unwrap();
+    assert_eq!(safe, (false, vec![]));
+    let unbounded = learns_of_eviction(&["--maxmemory", "0", "--maxmemory-policy", "allkeys-lru"], &[], "");
+    assert_eq!(unbounded.unwrap(), (false, vec![]), "nothing is evicted without a bound");
+    let user = ["ACL", "SETUSER", "limits", "on", ">pass", "~tollgate:*", "+@all", "-info"];
+    let unasked = learns_of_eviction(&[&full[..], &["allkeys-lru"]].concat(), &user, "limits:pass@");
+    assert_eq!(unasked.unwrap(), (false, vec![]), "a user who may not ask is limited all the same");
+}

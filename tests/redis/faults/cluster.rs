@@ -1,0 +1,156 @@
+//! Nodes of a cluster that are killed, or hang.
+
+use std::time::{Duration, Instant};
+
+use tollgate::redis::{DecidedBy, OnFailure};
+
+use super::subject::{LIMIT, LOCAL, POLICIES, SHARE, Subject};
+use crate::servers::Cluster;
+
+/// Keys enough that each node holds some, of nothing that is escaped.
+fn keys() -> Vec<String> {
+    (0..60).map(|key| format!("key{key}")).collect()
+}
+
+/// A cluster, unless there is no program for it, of which each part answers though another is down.
+fn in_parts() -> Option<Cluster> {
+    let cluster = Cluster::start()?;
+    for node in &cluster.nodes {
+        let _: redis::Value = node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+    }
+    Some(cluster)
+}
+
+/// Subjects that have asked all nodes.
+fn known(cluster: &Cluster, policy: OnFailure) -> [Subject; 2] {
+    let subjects = Subject::both_of_cluster(&cluster.urls(), policy);
+    for subject in &subjects {
+        subject.until_server();
+        ask_all(subject);
+    }
+    subjects
+}
+
+fn ask_all(subject: &Subject) {
+    for key in keys() {
+        let _ = subject.check(&key);
+    }
+}
+
+/// Without replicas a node's keys are decided by the policy, and the others' by their nodes as ever.
+#[test]
+fn a_node_that_is_down_takes_only_its_own_keys_along() {
+    for policy in POLICIES {
+        let Some(mut cluster) = in_parts() else { return };
+        let subjects = known(&cluster, policy);
+        cluster.nodes[0].kill();
+        for subject in &subjects {
+            // Until the breakers of the node's slots are open.
+            for _ in 0..5 {
+                ask_all(subject);
+            }
+            let by = |key: &String| (0..3).any(|_| subject.check(key).by() == DecidedBy::Server);
+            let held = keys().iter().filter(|key| by(key)).count();
+            let live = keys().iter().filter(|key| slot(&cluster, key) > 5_460).count();
+            assert_eq!(held, live, "{}: all of the others'", subject.name());
+            subject.until_open();
+            let tally = subject.check_times("key0", 20);
+            assert!(policy != LOCAL || tally.let_through <= SHARE);
+        }
+        cluster.nodes[0].restart();
+    }
+}
+
+/// A replica takes over, and requests go to it.
+#[test]
+fn a_replica_takes_over() {
+    let Some(mut cluster) = Cluster::start_with_replicas(1) else { return };
+    let subjects = known(&cluster, LOCAL);
+    cluster.nodes[0].kill();
+    subjects.iter().for_each(until_whole);
+}
+
+/// Until all keys are decided by the server.
+fn until_whole(subject: &Subject) {
+    let began = Instant::now();
+    while !keys().iter().all(|key| subject.check(key).by() == DecidedBy::Server) {
+        assert!(began.elapsed().as_secs() < 60, "{}: {:?}", subject.name(), subject.health());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!subject.health().is_partitioned());
+}
+
+fn slot(cluster: &Cluster, key: &str) -> u16 {
+    cluster.nodes[2].command(&["CLUSTER", "KEYSLOT", &format!("{{faults|{key}}}")])
+}
+
+/// A node that takes connections and answers nothing, known to the clients from before or not.
+#[test]
+fn a_node_that_hangs_takes_only_its_own_keys_along() {
+    let Some(cluster) = in_parts() else { return };
+    let others: Vec<_> = keys().into_iter().filter(|key| slot(&cluster, key) > 5_460).collect();
+    let old = known(&cluster, LOCAL);
+    cluster.nodes[0].pause();
+    // The node that hangs is the first that they know of.
+    let new = Subject::both_of_cluster(&cluster.urls(), LOCAL);
+    for subject in old.iter().chain(&new) {
+        for _ in 0..3 {
+            ask_all(subject);
+        }
+        let began = Instant::now();
+        let held = |key: &String| subject.check(key).by() == DecidedBy::Server;
+        while others.iter().filter(|key| held(key)).count() < others.len() {
+            assert!(began.elapsed().as_secs() < 30, "{}: {:?}", subject.name(), subject.health());
+            // It is asked about the keys of the one that hangs all the while.
+            ask_all(subject);
+        }
+    }
+    cluster.nodes[0].resume();
+    old.iter().chain(&new).for_each(until_whole);
+}
+
+/// A node that hangs until its replica has taken over, and says what it said before when it goes on.
+#[test]
+fn a_replica_takes_over_from_a_node_that_hangs() {
+    let Some(cluster) = Cluster::start_with_replicas(1) else { return };
+    let old = known(&cluster, LOCAL);
+    cluster.nodes[0].pause();
+    let new = Subject::both_of_cluster(&cluster.urls(), LOCAL);
+    old.iter().chain(&new).for_each(until_whole);
+    cluster.nodes[0].resume();
+    old.iter().chain(&new).for_each(until_whole);
+}
+
+/// Slots that move are followed by calls already made, and each call is charged once.
+#[test]
+fn slots_that_move_are_followed_and_charged_once() {
+    let Some(cluster) = Cluster::start() else { return };
+    let subjects = Subject::both_of_cluster(&cluster.urls(), LOCAL);
+    // Those of the first node of three.
+    let keys: Vec<_> = keys().into_iter().filter(|key| slot(&cluster, key) <= 5_460).take(4).collect();
+    let (from, to) = (&cluster.nodes[0], &cluster.nodes[1]);
+    let [from_id, to_id] = [from, to].map(|node| node.command::<String>(&["CLUSTER", "MYID"]));
+    for subject in &subjects {
+        subject.until_server();
+    }
+    for (at, key) in keys.iter().enumerate() {
+        let subject = &subjects[at % 2];
+        let slot = slot(&cluster, key).to_string();
+        let admitted = |times| {
+            let tally = subject.check_times(key, times);
+            assert_eq!(tally.by_policy, 0, "{}: {:?}", subject.name(), subject.health());
+            tally.admitted
+        };
+        // ASK: the key is not at the node that holds the slot, which sends to the one that takes it.
+        to.command::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]);
+        from.command::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]);
+        let mut sum = admitted(3);
+        assert_eq!(sum, 3);
+        assert_eq!(to.command::<u64>(&["CLUSTER", "COUNTKEYSINSLOT", &slot]), 1, "it was followed");
+        // MOVED.
+        to.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
+        from.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
+        sum += admitted(2 * LIMIT);
+        assert_eq!(sum, LIMIT, "{}: neither lost nor charged twice", subject.name());
+    }
+}

@@ -1,0 +1,174 @@
+//! One story for every way in which a server can be out.
+
+use std::time::Duration;
+
+use tollgate::redis::{ErrorKind, Health, OnFailure};
+
+use super::subject::{FAILURES, LIMIT, POLICIES, SHARE, Subject, TIMEOUT, Tally};
+use crate::servers::{Proxy, Server};
+
+/// A server and a network to it.
+struct World {
+    server: Server,
+    proxy: Proxy,
+}
+
+/// What is done to it, and what mends it.
+struct Outage {
+    begin: fn(&mut World),
+    end: fn(&mut World),
+    /// Whether the server forgets what it was told.
+    forgets: bool,
+    /// How calls fail.
+    kinds: &'static [ErrorKind],
+}
+
+fn told(world: &World, words: &[&str]) {
+    let _: redis::Value = world.server.command(words);
+}
+
+/// Whether the policy let through what it should of so many, which were all it was asked.
+fn verify(policy: OnFailure, asked: u64, let_through: u64, name: &str) {
+    match policy {
+        OnFailure::Open => assert_eq!(let_through, asked, "{name}"),
+        OnFailure::Closed => assert_eq!(let_through, 0, "{name}"),
+        _ => assert!(let_through <= SHARE, "{name}: {let_through}"),
+    }
+}
+
+fn run(outage: &Outage) {
+    for policy in POLICIES {
+        let Some(server) = Server::start() else { return };
+        let proxy = Proxy::start(server.port());
+        let mut world = World { server, proxy };
+        let subjects = Subject::both(&world.proxy.url(), policy);
+        for (key, subject) in ["one", "two"].into_iter().zip(&subjects) {
+            story(outage, &mut world, subject, policy, key);
+        }
+    }
+}
+
+fn story(outage: &Outage, world: &mut World, subject: &Subject, policy: OnFailure, key: &str) {
+    let name = subject.name();
+    subject.until_server();
+    let before = subject.check_times(key, 3);
+    let began = subject.health();
+
+    (outage.begin)(world);
+    // Enough to open the breaker, and as much again many times.
+    let first = subject.check_times(key, u64::from(FAILURES) + 1);
+    subject.until_open();
+    let opened = subject.health();
+    let rest = subject.check_times(key, 200);
+    let during = subject.health();
+    assert_eq!(first.by_server + rest.by_server, 0, "{name}: nobody answers: {during:?}");
+    verify(policy, first.by_policy + rest.by_policy, first.let_through + rest.let_through, &name);
+    // Once it is open, only probes are sent.
+    assert_eq!(during.asked - opened.asked, during.probes - opened.probes, "{name}: {opened:?} {during:?}");
+    let errors =
+        |health: &Health, kinds: &[ErrorKind]| kinds.iter().map(|kind| health.errors(*kind)).sum::<u64>();
+    assert_eq!(
+        errors(&during, outage.kinds) - errors(&began, outage.kinds),
+        during.failed() - began.failed(),
+        "{name}: {during:?}"
+    );
+    let fallbacks = |health: &Health| health.open + health.closed + health.local;
+    assert!(fallbacks(&during) - fallbacks(&began) >= 200, "{name}: {during:?}");
+    assert_eq!(during.answered, began.answered, "{name}");
+
+    (outage.end)(world);
+    subject.until_server();
+    let after = subject.check_times(key, 2 * LIMIT);
+    let all = [before, first, rest, after];
+    verify_bound(outage, policy, &all, &name);
+    assert!(after.by_server > 0 || after.by_policy > 0);
+}
+
+fn verify_bound(outage: &Outage, policy: OnFailure, all: &[Tally], name: &str) {
+    let admitted: u64 = all.iter().map(|tally| tally.admitted).sum();
+    let limit = if outage.forgets { 2 * LIMIT } else { LIMIT };
+    // An hour gives ten back, so the test gives at most one.
+    assert!(admitted <= limit + 1, "{name}: {admitted} admitted by the server");
+    if !matches!(policy, OnFailure::Open) {
+        let both = admitted + all.iter().map(|tally| tally.let_through).sum::<u64>();
+        assert!(both <= limit + SHARE + 1, "{name}: {both} admitted by both");
+    }
+}
+
+#[test]
+fn killed_and_started_anew() {
+    run(&Outage {
+        begin: |world| world.server.kill(),
+        end: |world| world.server.restart(),
+        forgets: true,
+        kinds: &[ErrorKind::Unreachable, ErrorKind::Timeout],
+    });
+}
+
+#[test]
+fn stopped_where_it_stands() {
+    run(&Outage {
+        begin: |world| world.server.pause(),
+        end: |world| world.server.resume(),
+        forgets: false,
+        kinds: &[ErrorKind::Timeout, ErrorKind::Unreachable],
+    });
+}
+
+#[test]
+fn a_network_that_swallows_everything() {
+    run(&Outage {
+        begin: |world| world.proxy.silence(true),
+        // What was swallowed is gone, so a connection of before can be out of step: it is cut, as real ones would be.
+        end: |world| {
+            world.proxy.cut();
+            world.proxy.silence(false);
+        },
+        forgets: false,
+        kinds: &[ErrorKind::Timeout, ErrorKind::Unreachable],
+    });
+}
+
+#[test]
+fn a_network_that_refuses() {
+    run(&Outage {
+        begin: |world| world.proxy.refuse(true),
+        end: |world| world.proxy.refuse(false),
+        forgets: false,
+        kinds: &[ErrorKind::Unreachable, ErrorKind::Timeout],
+    });
+}
+
+#[test]
+fn a_network_slower_than_the_time_out() {
+    run(&Outage {
+        begin: |world| world.proxy.delay(2 * TIMEOUT),
+        end: |world| world.proxy.delay(Duration::ZERO),
+        forgets: false,
+        kinds: &[ErrorKind::Timeout, ErrorKind::Unreachable],
+    });
+}
+
+#[test]
+fn memory_full() {
+    run(&Outage {
+        begin: |world| {
+            told(world, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+            told(world, &["CONFIG", "SET", "maxmemory", "1"]);
+        },
+        end: |world| told(world, &["CONFIG", "SET", "maxmemory", "0"]),
+        forgets: false,
+        kinds: &[ErrorKind::Refused],
+    });
+}
+
+#[test]
+fn read_only() {
+    run(&Outage {
+        // A replica of nobody: nothing listens there.
+        begin: |world| told(world, &["REPLICAOF", "127.0.0.1", "1"]),
+        end: |world| told(world, &["REPLICAOF", "NO", "ONE"]),
+        forgets: false,
+        kinds: &[ErrorKind::Refused],
+    });
+}

@@ -1,0 +1,123 @@
+//! What is no outage, or one of a single call.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tollgate::Quota;
+use tollgate::redis::{Breaker, Client, DecidedBy, Limit, OnFailure};
+
+use super::subject::{LIMIT, LOCAL, PAUSE, POLICIES, SHARE, Subject, TIMEOUT};
+use crate::servers::{Proxy, Server};
+
+/// A script that the server has lost is loaded again by the call that needs it: nobody notices.
+#[test]
+fn lost_scripts_are_no_failure() {
+    let Some(server) = Server::start() else { return };
+    for subject in Subject::both(&server.url(), OnFailure::Closed) {
+        subject.until_server();
+        for round in 0..20 {
+            let _: redis::Value = server.command(&["SCRIPT", "FLUSH"]);
+            let failed = subject.health().failed();
+            let answer = subject.check(&format!("{} {round}", subject.name()));
+            // On a machine that has more to do, it may be late.
+            assert!(answer.by() == DecidedBy::Server || subject.health().failed() > failed);
+        }
+        assert!(subject.health().answered >= 20, "{:?}", subject.health());
+    }
+}
+
+/// A connection that is cut in the middle of an answer fails that call, is made anew, and confuses no answers.
+#[test]
+fn an_answer_cut_in_the_middle() {
+    let Some(server) = Server::start() else { return };
+    for policy in POLICIES {
+        let proxy = Proxy::start(server.port());
+        for subject in Subject::both(&proxy.url(), policy) {
+            for bytes in 0..6 {
+                subject.until_server();
+                let failed = subject.health().failed();
+                proxy.cut_after(bytes);
+                let key = format!("cut {policy:?} {bytes} {}", subject.name());
+                let tally = subject.check_times(&key, LIMIT + SHARE + 5);
+                assert!(subject.health().failed() > failed, "{}", subject.name());
+                assert!(tally.admitted <= LIMIT);
+                if policy == LOCAL {
+                    assert!(tally.let_through <= SHARE);
+                }
+            }
+            subject.until_server();
+        }
+    }
+}
+
+/// A limiter that is there before its server.
+#[test]
+fn a_server_that_comes_later() {
+    for policy in POLICIES {
+        let Some(mut server) = Server::start() else { return };
+        server.kill();
+        let subjects = Subject::both(&server.url(), policy);
+        for subject in &subjects {
+            let tally = subject.check_times("early", 20);
+            assert_eq!((tally.by_server, tally.by_policy), (0, 20), "{}", subject.name());
+            assert!(subject.health().answered == 0 && subject.health().is_partitioned());
+        }
+        server.restart();
+        for subject in &subjects {
+            subject.until_server();
+        }
+    }
+}
+
+/// Many tasks at once, through an outage: all are answered, the server is left alone, and the limit holds.
+#[test]
+fn a_crowd_through_an_outage() {
+    const TASKS: u64 = 64;
+    let Some(server) = Server::start() else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let client = Client::open(&server.url()).unwrap();
+    let limiter = client
+        .limiter("crowd", Limit::gcra(Quota::per_hour(LIMIT)))
+        .timeout(TIMEOUT)
+        .breaker(Breaker::new(5, PAUSE))
+        .on_failure(LOCAL)
+        .atomic()
+        .unwrap();
+    let (admitted, answers) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    runtime.block_on(async {
+        while limiter.check("warm").await.by() != DecidedBy::Server {}
+        server.pause();
+        let before = limiter.health();
+        let crowd: Vec<_> = (0..TASKS)
+            .map(|_| {
+                let (limiter, admitted, answers) =
+                    (limiter.clone(), Arc::clone(&admitted), Arc::clone(&answers));
+                tokio::spawn(async move {
+                    for _ in 0..100 {
+                        let answer = limiter.check("crowd").await;
+                        admitted.fetch_add(u64::from(answer.is_allowed()), Ordering::Relaxed);
+                        answers.fetch_add(1, Ordering::Relaxed);
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                })
+            })
+            .collect();
+        for task in crowd {
+            task.await.unwrap();
+        }
+        let health = limiter.health();
+        assert_eq!(answers.load(Ordering::Relaxed), TASKS * 100);
+        let asked = health.asked - before.asked - (health.probes - before.probes);
+        assert!(asked <= TASKS, "those that were on their way when it opened: {health:?}");
+        server.resume();
+        while limiter.check("warm again").await.by() != DecidedBy::Server {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        for _ in 0..2 * LIMIT {
+            admitted.fetch_add(u64::from(limiter.check("crowd").await.is_allowed()), Ordering::Relaxed);
+        }
+    });
+    let admitted = admitted.load(Ordering::Relaxed);
+    assert!(admitted <= LIMIT + SHARE + 1, "{admitted}");
+}

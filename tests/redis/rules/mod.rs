@@ -1,0 +1,78 @@
+//! Rules that processes share: each `Rules` here is one of several processes on one server.
+
+mod failures;
+mod modes;
+mod real;
+mod together;
+mod undone;
+
+use std::future::Future;
+
+use tollgate::redis::{BlockingInProcess, InProcess};
+use tollgate::rules::{Answer, Config, Descriptor, Rules, RulesError, Server};
+use tollgate::{ManualClock, Timestamp};
+
+/// Half past some hour, so that no window ends soon.
+const START: u64 = 1_700_000_000;
+
+fn clock() -> ManualClock {
+    ManualClock::new(Timestamp::from_secs(START - START % 3_600 + 1_800))
+}
+
+fn config(text: &str) -> Config {
+    Config::from_yaml("test.yaml", text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// One process.
+#[track_caller]
+fn process(server: impl Into<Server>, clock: &ManualClock, text: &str) -> Rules<ManualClock> {
+    load(server, clock, text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn load(
+    server: impl Into<Server>,
+    clock: &ManualClock,
+    text: &str,
+) -> Result<Rules<ManualClock>, RulesError> {
+    Rules::builder().clock(clock.clone()).redis(server).load([config(text)])
+}
+
+fn in_process(clock: &ManualClock) -> (InProcess, BlockingInProcess) {
+    let server = InProcess::new(clock.clone());
+    (server.clone(), server.blocking())
+}
+
+fn run<R>(future: impl Future<Output = R>) -> R {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
+}
+
+/// Asks of one client, by one descriptor for each of these.
+async fn ask(rules: &Rules<ManualClock>, entries: &[(&str, &str)]) -> Answer {
+    let each: Vec<[(&str, &str); 1]> = entries.iter().map(|entry| [*entry]).collect();
+    let descriptors: Vec<Descriptor<'_>> = each.iter().map(|entries| Descriptor::new(entries)).collect();
+    rules.check_async("d", &descriptors).await
+}
+
+fn ask_now(rules: &Rules<ManualClock>, entries: &[(&str, &str)]) -> Answer {
+    let each: Vec<[(&str, &str); 1]> = entries.iter().map(|entry| [*entry]).collect();
+    let descriptors: Vec<Descriptor<'_>> = each.iter().map(|entries| Descriptor::new(entries)).collect();
+    rules.check("d", &descriptors)
+}
+
+/// How many of so many requests are admitted.
+async fn admitted(rules: &Rules<ManualClock>, entries: &[(&str, &str)], of: u32) -> u32 {
+    let mut admitted = 0;
+    for _ in 0..of {
+        admitted += u32::from(ask(rules, entries).await.is_allowed());
+    }
+    admitted
+}
+
+/// One descriptor by `key`, with this limit; see [`file`].
+fn rule(key: &str, limit: &str) -> String {
+    format!("  - {{ key: {key}, rate_limit: {{ unit: hour, {limit} }} }}\n")
+}
+
+fn file(settings: &str, rules: &[String]) -> String {
+    format!("domain: d\ntollgate: {{ {settings} }}\ndescriptors:\n{}", rules.concat())
+}

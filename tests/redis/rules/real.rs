@@ -1,0 +1,101 @@
+//! The same on a server of its own.
+
+use std::sync::Arc;
+
+use tollgate::redis::{BlockingClient, Client};
+use tollgate::rules::Descriptor;
+
+use super::*;
+
+#[test]
+fn processes_share_a_server_and_go_on_without_it() {
+    let Some(mut server) = crate::servers::Server::start() else { return };
+    let text = "
+domain: d
+tollgate: { store: redis, mode: atomic, timeout: 2s, on_failure: closed }
+descriptors:
+  - { key: a, rate_limit: { unit: year, requests_per_unit: 20 } }
+  - { key: b, rate_limit: { unit: year, requests_per_unit: 1000 } }
+";
+    let process = |server: Server| Arc::new(Rules::builder().redis(server).load([config(text)]).unwrap());
+    let rules = [
+        process(Client::open(&server.url()).unwrap().into()),
+        process(Client::open(&server.url()).unwrap().into()),
+        process(BlockingClient::open(&server.url()).unwrap().into()),
+    ];
+    run(async {
+        let requests = (0..60).map(|at| {
+            let rules = Arc::clone(&rules[at % 3]);
+            async move {
+                let (a, b) = ([("a", "x")], [("b", "x")]);
+                rules.check_async("d", &[Descriptor::new(&a), Descriptor::new(&b)]).await.is_allowed()
+            }
+        });
+        let admitted = futures_util::future::join_all(requests).await;
+        assert_eq!(admitted.into_iter().filter(|admitted| *admitted).count(), 20);
+        // Refused requests were given back there.
+        let b = [("b", "x")];
+        let left = rules[1].check_n_async("d", &[Descriptor::new(&b)], 980).await;
+        assert!(left.is_allowed(), "{left:?}");
+        assert!(rules[0].check_async("d", &[Descriptor::new(&b)]).await.is_denied());
+        let keys: Vec<String> = server.command(&["KEYS", "*"]);
+        assert_eq!(keys.len(), 2, "{keys:?}");
+        assert!(keys.iter().all(|key| key.starts_with("tollgate:v1:{d%7c")), "{keys:?}");
+        server.kill();
+        let answer = rules[0].check_async("d", &[Descriptor::new(&b)]).await;
+        let by = answer.limits().next().unwrap().decided_by();
+        assert_eq!((answer.is_denied(), by), (true, Some(tollgate::redis::DecidedBy::Closed)));
+    });
+}
+
+/// One key holds something else in Redis. The others of its rule are limited as before.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a real server takes real time")]
+fn wrong_type_key_fails_alone_in_its_rule() {
+    let Some(server) = crate::servers::Server::start() else { return };
+    let text = "
+domain: d
+tollgate: { store: redis, mode: write-back, processes: 4, on_failure: open }
+descriptors:
+  - { key: a, rate_limit: { unit: second, requests_per_unit: 200 } }
+";
+    run(async {
+        let process =
+            || Rules::builder().redis(Client::open(&server.url()).unwrap()).load([config(text)]).unwrap();
+        let rules: Vec<_> = (0..4).map(|_| process()).collect();
+        let ask =
+            async |rules: &Rules<_>, value| rules.check_async("d", &[Descriptor::new(&[("a", value)])]).await;
+        assert!(ask(&rules[0], "bad").await.is_allowed());
+        let key = loop {
+            let keys: Vec<String> = server.command(&["KEYS", "*bad*:f0:1s"]);
+            match keys.into_iter().next() {
+                Some(key) => break key,
+                None => tokio::time::sleep(std::time::Duration::from_millis(1)).await,
+            }
+        };
+        server.command::<()>(&["DEL", &key]);
+        server.command::<()>(&["LPUSH", &key, "x"]);
+        let began = std::time::Instant::now();
+        let mut admitted = std::collections::BTreeMap::<u64, u64>::new();
+        while began.elapsed().as_secs() < 4 {
+            for rules in &rules {
+                for _ in 0..5 {
+                    let _ = ask(rules, "bad").await;
+                    let units = u64::from(ask(rules, "good").await.is_allowed());
+                    *admitted.entry(began.elapsed().as_secs()).or_default() += units;
+                }
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+        // Any second reaches into two windows.
+        let bound = 2
+            * (200
+                + tollgate::redis::simulation::Steps::over_at_most(
+                    tollgate::redis::Limit::fixed_window(tollgate::Quota::per_second(200)),
+                    4,
+                ));
+        // The last round may reach into a fifth second.
+        admitted.remove(&4);
+        assert!(admitted.values().all(|units| (100..=bound).contains(units)), "{admitted:?}, bound {bound}");
+    });
+}

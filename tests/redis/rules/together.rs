@@ -1,0 +1,256 @@
+//! Local and shared rules decide one request; two processes.
+
+use std::time::Duration;
+
+use tollgate::rules::{Descriptor, Limit, Verdict};
+
+use super::*;
+
+const ATOMIC: &str = "mode: atomic, store: redis";
+
+#[test]
+fn two_processes_share_one_limit() {
+    let clock = clock();
+    let (server, blocking) = in_process(&clock);
+    for algorithm in ["fixed-window", "sliding-window", "gcra", "token-bucket", "leaky-bucket"] {
+        server.clear();
+        let text = file(ATOMIC, &[rule("a", &format!("requests_per_unit: 5, algorithm: {algorithm}"))]);
+        let one = process(server.clone(), &clock, &text);
+        // A program with threads takes part alike.
+        let other = process(blocking.clone(), &clock, &text);
+        run(async {
+            assert_eq!(admitted(&one, &[("a", "x")], 3).await, 3, "{algorithm}");
+            let both: u32 = (0..9).map(|_| u32::from(ask_now(&other, &[("a", "x")]).is_allowed())).sum();
+            assert_eq!(both, 2, "{algorithm}");
+            assert_eq!(admitted(&one, &[("a", "x")], 3).await, 0, "{algorithm}");
+            assert_eq!(admitted(&other, &[("a", "y")], 9).await, 5, "another client has its own");
+            let answer = ask(&one, &[("a", "x")]).await;
+            let limit = answer.limits().next().unwrap();
+            assert_eq!((limit.verdict(), limit.remaining()), (Verdict::Denied, 0));
+            let wait = answer.retry_after().unwrap();
+            assert!(wait > Duration::ZERO && wait <= Duration::from_secs(3_600), "{wait:?}");
+            clock.advance(Duration::from_secs(7_200));
+            assert_eq!(admitted(&one, &[("a", "x")], 9).await, 5, "{algorithm}: after the period");
+        });
+    }
+}
+
+#[test]
+fn domains_and_rules_do_not_share() {
+    let clock = clock();
+    let (server, _) = in_process(&clock);
+    let text = file(ATOMIC, &[rule("a", "requests_per_unit: 1"), rule("b", "requests_per_unit: 1")]);
+    let one = process(server.clone(), &clock, &text);
+    let other = process(server.clone(), &clock, &text.replace("domain: d", "domain: d2"));
+    run(async {
+        assert_eq!(admitted(&one, &[("a", "x")], 3).await, 1);
+        assert_eq!(admitted(&one, &[("b", "x")], 3).await, 1);
+        let entries = [("a", "x")];
+        assert!(other.check_async("d2", &[Descriptor::new(&entries)]).await.is_allowed());
+        assert_eq!(server.keys(), 3);
+    });
+}
+
+#[test]
+fn a_limit_here_that_refuses_asks_no_server_and_charges_nothing() {
+    let clock = clock();
+    let (server, _) = in_process(&clock);
+    let rules = [rule("far", "requests_per_unit: 10"), rule("near", "requests_per_unit: 2, store: keyed")];
+    let one = process(server.clone(), &clock, &file(ATOMIC, &rules));
+    run(async {
+        let both = [("far", "x"), ("near", "x")];
+        assert_eq!(admitted(&one, &both, 9).await, 2);
+        let answer = ask(&one, &both).await;
+        let verdicts: Vec<_> = answer.limits().map(|limit| limit.verdict()).collect();
+        assert_eq!(verdicts, [Verdict::NotAsked, Verdict::Denied]);
+        let far = answer.limits().next().unwrap();
+        assert_eq!((far.decision().is_none(), far.remaining(), far.decided_by()), (true, 0, None));
+        // Two of ten were charged, and not one more.
+        assert_eq!(admitted(&one, &[("far", "x")], 99).await, 8);
+        // Of what was not asked nothing is counted.
+        let mut counted = Vec::new();
+        one.for_each(|_, rule, counts| counted.push((rule.name.to_string(), counts.requests())));
+        assert_eq!(counted, [("d.far".to_owned(), 2 + 99), ("d.near".to_owned(), 10)]);
+    });
+}
+
+#[test]
+fn refusal_of_shared_limit_charges_no_other_limit() {
+    let clock = clock();
+    let (server, blocking) = in_process(&clock);
+    let rules = [
+        rule("a", "requests_per_unit: 3"),
+        rule("b", "requests_per_unit: 10, algorithm: gcra"),
+        rule("near", "requests_per_unit: 10, store: keyed"),
+    ];
+    let text = file(ATOMIC, &rules);
+    for waits in [true, false] {
+        server.clear();
+        let one = process(server.clone(), &clock, &text);
+        let other = process(blocking.clone(), &clock, &text);
+        let all = [("a", "x"), ("b", "x"), ("near", "x")];
+        run(async {
+            for turn in 0..9 {
+                let answer = if waits { ask(&one, &all).await } else { ask_now(&other, &all) };
+                assert_eq!(answer.is_allowed(), turn < 3);
+            }
+            let used = if waits { &one } else { &other };
+            // Refused ones took nothing from the others, here or there.
+            assert_eq!(admitted(used, &[("b", "x")], 99).await, 7);
+            assert_eq!(admitted(used, &[("near", "x")], 99).await, 7);
+        });
+    }
+}
+
+#[test]
+fn a_refund_gives_back_here_and_there() {
+    let clock = clock();
+    let (server, blocking) = in_process(&clock);
+    let rules = [rule("a", "requests_per_unit: 2"), rule("near", "requests_per_unit: 2, store: keyed")];
+    let text = file(ATOMIC, &rules);
+    let one = process(server.clone(), &clock, &text);
+    let other = process(blocking, &clock, &text);
+    let (a, near) = ([("a", "x")], [("near", "x")]);
+    let descriptors = [Descriptor::new(&a), Descriptor::new(&near)];
+    run(async {
+        for _ in 0..20 {
+            let answer = one.check_async("d", &descriptors).await;
+            assert!(answer.is_allowed());
+            one.refund_async(&descriptors, &answer).await;
+            let answer = other.check("d", &descriptors);
+            assert!(answer.is_allowed());
+            other.refund(&descriptors, &answer);
+        }
+        assert_eq!(admitted(&one, &[("a", "x"), ("near", "x")], 9).await, 2);
+        // What was refused has nothing to give back.
+        let answer = one.check_async("d", &descriptors).await;
+        assert!(answer.is_denied());
+        one.refund_async(&descriptors, &answer).await;
+        assert_eq!(admitted(&one, &a, 9).await, 0);
+    });
+}
+
+#[test]
+fn quota_mode_shadow_replaces_and_soft_mean_what_they_do() {
+    let clock = clock();
+    let (server, _) = in_process(&clock);
+    let text = "
+domain: d
+tollgate: { store: redis, mode: atomic }
+descriptors:
+  - { key: a, quota_mode: true, rate_limit: { unit: hour, requests_per_unit: 2 } }
+  - { key: b, quota_mode: true, rate_limit: { unit: hour, requests_per_unit: 4 } }
+  - { key: s, shadow_mode: true, rate_limit: { unit: hour, requests_per_unit: 1 } }
+  - { key: m, rate_limit: { unit: hour, requests_per_unit: 9, soft: 1 } }
+  - { key: p, rate_limit: { unit: hour, requests_per_unit: 1, name: small } }
+  - { key: q, rate_limit: { unit: hour, requests_per_unit: 3, replaces: [{ name: small }] } }
+";
+    let one = process(server.clone(), &clock, text);
+    run(async {
+        // As long as one of them has room.
+        assert_eq!(admitted(&one, &[("a", "x"), ("b", "x")], 9).await, 4);
+        let both = ask(&one, &[("a", "x"), ("b", "x")]).await;
+        assert_eq!(both.refused_by().count(), 2);
+        // It only reports.
+        assert_eq!(admitted(&one, &[("s", "x")], 3).await, 3);
+        let shadow = ask(&one, &[("s", "x")]).await;
+        assert_eq!(shadow.limits().next().unwrap().verdict(), Verdict::ShadowDenied);
+        let marked = [ask(&one, &[("m", "x")]).await, ask(&one, &[("m", "x")]).await];
+        assert_eq!(marked.map(|answer| answer.is_soft_limited()), [false, true]);
+        // The larger one replaces the smaller, which is not charged.
+        assert_eq!(admitted(&one, &[("p", "x"), ("q", "x")], 9).await, 3);
+        assert_eq!(admitted(&one, &[("p", "x")], 9).await, 1);
+    });
+}
+
+#[test]
+fn count_first_charges_all_on_the_server() {
+    let clock = clock();
+    let (server, _) = in_process(&clock);
+    let rules = [rule("a", "requests_per_unit: 5"), rule("near", "requests_per_unit: 2, store: keyed")];
+    let one =
+        process(server.clone(), &clock, &file("charging: count-first, store: redis, mode: atomic", &rules));
+    run(async {
+        let both = [("a", "x"), ("near", "x")];
+        assert_eq!(admitted(&one, &both, 4).await, 2, "the one here refuses two");
+        // All four were charged there, and one is left.
+        assert_eq!(admitted(&one, &[("a", "x")], 9).await, 1);
+    });
+}
+
+#[test]
+fn a_look_and_a_domain_without_rules_ask_nobody() {
+    let clock = clock();
+    let (server, _) = in_process(&clock);
+    let one = process(server.clone(), &clock, &file(ATOMIC, &[rule("a", "requests_per_unit: 1")]));
+    run(async {
+        let entries = [("a", "x")];
+        let look = one.check_n_async("d", &[Descriptor::new(&entries)], 0).await;
+        assert!(look.is_allowed());
+        assert_eq!(look.limits().next().unwrap().verdict(), Verdict::NotAsked);
+        assert!(!one.check_async("other", &[Descriptor::new(&entries)]).await.has_domain());
+        assert_eq!(server.keys(), 0);
+        let costly = one.check_n_async("d", &[Descriptor::new(&entries)], 2).await;
+        assert!(costly.is_never());
+        assert_eq!(admitted(&one, &entries, 9).await, 1);
+    });
+}
+
+#[test]
+fn a_reload_keeps_what_is_used() {
+    let clock = clock();
+    let (server, _) = in_process(&clock);
+    for algorithm in ["fixed-window", "gcra"] {
+        server.clear();
+        let text = |limit: u32| {
+            file(ATOMIC, &[rule("a", &format!("requests_per_unit: {limit}, algorithm: {algorithm}"))])
+        };
+        let one = process(server.clone(), &clock, &text(5));
+        let other = process(server.clone(), &clock, &text(5));
+        run(async {
+            assert_eq!(admitted(&one, &[("a", "x")], 3).await, 3);
+            one.replace([config(&text(5))]).unwrap();
+            assert_eq!(admitted(&one, &[("a", "x")], 1).await, 1);
+            for rules in [&one, &other] {
+                rules.replace([config(&text(8))]).unwrap();
+            }
+            let Limit::Quota { quota, .. } =
+                ask(&other, &[("a", "y")]).await.limits().next().unwrap().rule().limit
+            else {
+                panic!("it has one")
+            };
+            assert_eq!(quota.limit(), 8);
+            // Four of eight are used.
+            assert_eq!(admitted(&other, &[("a", "x")], 3).await, 3, "{algorithm}");
+            assert_eq!(admitted(&one, &[("a", "x")], 9).await, 1, "{algorithm}");
+            one.replace([config(&text(2))]).unwrap();
+            assert_eq!(admitted(&one, &[("a", "x")], 9).await, 0, "{algorithm}");
+        });
+    }
+}
+
+#[test]
+fn a_rule_comes_from_here_and_goes_back() {
+    let clock = clock();
+    let (server, _) = in_process(&clock);
+    let text = |store: &str| file("", &[rule("a", &format!("requests_per_unit: 3, store: {store}"))]);
+    let one = process(server.clone(), &clock, &text("keyed"));
+    run(async {
+        assert_eq!(admitted(&one, &[("a", "x")], 2).await, 2);
+        // What was counted here is not known there, nor the other way around.
+        one.replace([config(&text("redis, mode: atomic"))]).unwrap();
+        assert_eq!(admitted(&one, &[("a", "x")], 9).await, 3);
+        one.replace([config(&text("keyed"))]).unwrap();
+        assert_eq!(admitted(&one, &[("a", "x")], 9).await, 3);
+        one.replace([config(&text("redis, mode: atomic"))]).unwrap();
+        assert_eq!(admitted(&one, &[("a", "x")], 9).await, 0, "the server has kept it");
+    });
+}
+
+#[test]
+fn what_the_script_cannot_count_is_refused_with_its_line() {
+    let text =
+        file("store: redis", &[rule("a", "requests_per_unit: 1, every: 700000, algorithm: gcra, burst: 3")]);
+    let error = Config::from_yaml("test.yaml", &text).unwrap_err().to_string();
+    assert!(error.contains("test.yaml:4"), "{error}");
+}

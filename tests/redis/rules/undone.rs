@@ -1,0 +1,203 @@
+//! Refused requests, refunds and clients that hang up spend nobody else's units, whatever the mode and whoever decides.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
+
+use tollgate::ManualClock;
+use tollgate::redis::{BlockingClient, Client, InProcess};
+use tollgate::rules::{Descriptor, Rules, Server};
+
+use super::*;
+
+/// Where nobody listens.
+fn nowhere() -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    format!("redis://127.0.0.1:{}/", listener.local_addr().expect("it has one").port())
+}
+
+fn two(settings: &str) -> String {
+    file(settings, &[rule("a", "requests_per_unit: 10"), rule("g", "requests_per_unit: 2")])
+}
+
+const BOTH: [(&str, &str); 2] = [("a", "x"), ("g", "x")];
+
+#[test]
+fn refused_requests_cost_the_share_nothing_without_a_server() {
+    for mode in ["atomic", "lease"] {
+        run(async {
+            let text = two(&format!("store: redis, mode: {mode}, timeout: 500ms"));
+            let rules = process(Client::open(&nowhere()).unwrap(), &clock(), &text);
+            assert_eq!(admitted(&rules, &BOTH, 9).await, 2, "{mode}");
+            assert_eq!(admitted(&rules, &[("a", "x")], 20).await, 8, "{mode}");
+        });
+    }
+}
+
+#[test]
+fn checks_without_wait_refund_the_share() {
+    let text = two("store: redis, mode: atomic, timeout: 500ms");
+    let servers: [Server; 2] =
+        [BlockingClient::open(&nowhere()).unwrap().into(), Client::open(&nowhere()).unwrap().into()];
+    for server in servers {
+        let rules = process(server, &clock(), &text);
+        let of =
+            |entries: &[(&str, &str)], of| (0..of).filter(|_| ask_now(&rules, entries).is_allowed()).count();
+        assert_eq!((of(&BOTH, 9), of(&[("a", "x")], 20)), (2, 8));
+    }
+}
+
+#[test]
+fn a_refund_is_given_to_the_share_that_admitted() {
+    for mode in ["atomic", "lease"] {
+        run(async {
+            let text = file(
+                &format!("store: redis, mode: {mode}, timeout: 500ms"),
+                &[rule("a", "requests_per_unit: 2")],
+            );
+            let rules = process(Client::open(&nowhere()).unwrap(), &clock(), &text);
+            let entries = [("a", "x")];
+            let descriptors = [Descriptor::new(&entries)];
+            for turn in 0..6 {
+                let answer = rules.check_async("d", &descriptors).await;
+                assert!(answer.is_allowed(), "{mode} {turn}");
+                if turn % 2 == 0 {
+                    rules.refund_async(&descriptors, &answer).await;
+                } else {
+                    rules.refund(&descriptors, &answer);
+                }
+            }
+            assert_eq!(admitted(&rules, &entries, 9).await, 2, "{mode}");
+        });
+    }
+}
+
+/// They cannot be taken back, so all are looked at before any is charged.
+#[test]
+fn two_rules_of_write_back_are_charged_together() {
+    let text = "
+domain: d
+tollgate: { store: redis, mode: write-back, timeout: 5s }
+descriptors:
+  - { key: a, rate_limit: { unit: year, requests_per_unit: 10 } }
+  - { key: g, rate_limit: { unit: year, requests_per_unit: 3 } }
+";
+    let rules = |server: Server| {
+        let clock = ManualClock::default();
+        Rules::builder().clock(clock).redis(server).load([config(text)]).unwrap()
+    };
+    run(async {
+        let rules = rules(InProcess::default().into());
+        assert_eq!(admitted(&rules, &BOTH, 30).await, 3);
+        let refused = ask(&rules, &BOTH).await;
+        assert_eq!(refused.refused_by().count(), 1, "{refused:?}");
+        assert_eq!(admitted(&rules, &[("a", "x")], 30).await, 7);
+    });
+    let rules = rules(InProcess::default().blocking().into());
+    let of = |entries: &[(&str, &str)]| (0..30).filter(|_| ask_now(&rules, entries).is_allowed()).count();
+    assert_eq!((of(&BOTH), of(&[("a", "x")])), (3, 7));
+}
+
+/// One client that is over its own limit, and hangs up at every moment there is: nobody else's units are spent.
+#[test]
+fn clients_that_hang_up_spend_nothing_of_others() {
+    let Some(server) = crate::servers::Server::start() else { return };
+    let proxy = crate::servers::Proxy::start(server.port());
+    for mode in ["atomic", "lease"] {
+        let text = file(
+            "store: redis, mode: atomic, timeout: 5s",
+            &[
+                rule("all", &format!("requests_per_unit: 50, mode: {mode}, name: {mode}")),
+                rule(&format!("client-{mode}"), "requests_per_unit: 1"),
+                rule("near", "requests_per_unit: 1000, store: keyed"),
+            ],
+        );
+        let client = format!("client-{mode}");
+        let all = [("all", mode), (&*client, "bad"), ("near", mode)];
+        run(async {
+            let rules = process(Client::open(&proxy.url()).unwrap(), &clock(), &text);
+            assert!(ask(&rules, &all).await.is_allowed());
+            assert!(ask(&rules, &all).await.is_denied());
+            proxy.delay(Duration::from_millis(20));
+            for turn in 0..30 {
+                let patience = Duration::from_millis(2 + 3 * turn);
+                let _ = tokio::time::timeout(patience, ask(&rules, &all)).await;
+            }
+            proxy.delay(Duration::ZERO);
+            // What was under way comes back, in whatever time: each of these is an answer after that.
+            let mut left = 0;
+            for turn in 0..200 {
+                left += admitted(&rules, &[("all", mode)], 50).await;
+                if left >= 49 || (turn > 25 && mode == "lease") {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            // A process that leased units may have held a few for longer than they live.
+            let least = if mode == "atomic" { 49 } else { 40 };
+            assert!((least..=49).contains(&left), "{mode}: {left}");
+            assert_eq!(admitted(&rules, &[("near", mode)], 1_000).await, 999, "{mode}");
+        });
+    }
+}
+
+/// A rule that is loaded again by a program whose first runtime has ended lives in the present one.
+#[test]
+fn reload_outlives_the_runtime_of_its_server() {
+    for mode in ["lease", "write-back"] {
+        let text = |limit: u32| {
+            file(
+                &format!("store: redis, mode: {mode}, timeout: 1s"),
+                &[rule("a", &format!("requests_per_unit: {limit}"))],
+            )
+        };
+        let clock = clock();
+        let rules = run(async { process(InProcess::new(clock.clone()), &clock, &text(20)) });
+        run(async {
+            rules.replace([config(&text(30))]).unwrap();
+            let answer = ask(&rules, &[("a", "x")]).await;
+            let by = answer.limits().next().unwrap().decided_by().unwrap();
+            assert!(answer.is_allowed() && !by.is_failure(), "{mode}: {answer:?}");
+        });
+    }
+}
+
+/// Numbers that change often are no way around a limit.
+#[test]
+fn reloads_of_write_back_ask_before_they_admit() {
+    let text = |limit: u32| {
+        let rule = format!("  - {{ key: a, rate_limit: {{ unit: year, requests_per_unit: {limit} }} }}\n");
+        file("store: redis, mode: write-back, timeout: 5s", &[rule])
+    };
+    run(async {
+        // By the present time, as that mode's own clock.
+        let rules = process(InProcess::default(), &clock(), &text(20));
+        let mut all = admitted(&rules, &[("a", "x")], 30).await;
+        assert_eq!(all, 20);
+        for limit in 21..26 {
+            rules.replace([config(&text(limit))]).unwrap();
+            // Without waiting for it as well: what is used is known, to this process and to the server.
+            all += admitted(&rules, &[("a", "x")], 30).await;
+        }
+        assert_eq!(all, 25);
+    });
+}
+
+#[test]
+fn refunded_rule_reports_remaining_after_refund() {
+    let clock = clock();
+    for algorithm in ["fixed-window", "sliding-window", "gcra"] {
+        let (server, blocking) = in_process(&clock);
+        let limit = format!("requests_per_unit: 3, algorithm: {algorithm}");
+        let text =
+            file("store: redis, mode: atomic", &[rule("a", &limit), rule("b", "requests_per_unit: 1")]);
+        let both = [("a", "x"), ("b", "x")];
+        let (one, other) = (process(server, &clock, &text), process(blocking, &clock, &text));
+        run(async {
+            assert!(ask(&one, &both).await.is_allowed());
+            for denied in [ask(&one, &both).await, ask_now(&other, &both)] {
+                let left: Vec<_> = denied.limits().map(|limit| limit.remaining()).collect();
+                assert_eq!((denied.is_denied(), &left[..]), (true, &[2, 0][..]), "{algorithm}");
+            }
+        });
+    }
+}

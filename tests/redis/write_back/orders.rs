@@ -1,0 +1,182 @@
+//! Any order of anything.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::Quota;
+use tollgate::redis::Limit;
+use tollgate::redis::simulation::Steps;
+
+use crate::common::operations::config;
+
+const SECOND: u64 = 1_000_000_000;
+
+#[derive(Copy, Clone, Debug)]
+enum Op {
+    Check { node: usize, key: u8, times: u8 },
+    Due(usize),
+    Arrive(usize),
+    Late(usize),
+    Answer { which: usize, lost: bool },
+    Pass(u64),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => (0..4_usize, 0..6_u8, 1..20_u8).prop_map(|(node, key, times)| Op::Check { node, key, times }),
+        6 => (0..4_usize).prop_map(Op::Due),
+        6 => any::<usize>().prop_map(Op::Arrive),
+        2 => any::<usize>().prop_map(Op::Late),
+        6 => (any::<usize>(), prop::bool::weighted(0.2)).prop_map(|(which, lost)| Op::Answer { which, lost }),
+        4 => (0..SECOND).prop_map(Op::Pass),
+        1 => (0..25 * SECOND).prop_map(Op::Pass),
+    ]
+}
+
+fn limit() -> impl Strategy<Value = Limit> {
+    let quota = (1_u64..60).prop_map(|limit| Quota::new(limit, Duration::from_secs(10)));
+    prop_oneof![
+        quota.clone().prop_map(Limit::fixed_window),
+        quota.clone().prop_map(Limit::sliding_window),
+        (quota, 1_u64..40).prop_map(|(quota, burst)| Limit::gcra(quota.burst(burst))),
+    ]
+}
+
+fn play(steps: &mut Steps, ops: &[Op]) {
+    for &op in ops {
+        match op {
+            Op::Check { node, key, times } => (0..times).for_each(|_| _ = steps.check(node, key, 1)),
+            Op::Due(node) => steps.due(node),
+            Op::Arrive(which) => steps.arrive(which),
+            Op::Late(which) => steps.arrive_late(which),
+            Op::Answer { which, lost } => steps.answer(which, lost),
+            Op::Pass(ns) => steps.pass(ns),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config(150))]
+
+    #[test]
+    fn units_are_charged_once_or_counted_as_dropped(
+        limit in limit(), ops in prop::collection::vec(op(), 1..120), max_keys in 1_usize..12,
+    ) {
+        let mut steps = Steps::new(limit, 4, max_keys);
+        play(&mut steps, &ops);
+        let sum = steps.sum();
+        prop_assert!(sum.charged <= sum.admitted, "nothing is charged twice: {sum:?}");
+        prop_assert!(sum.charged + sum.pending + sum.dropped >= sum.admitted, "nothing is lost: {sum:?}");
+        // Where answers took seconds, a node may hold what is of a window that has not begun at the server.
+        for _ in 0..8 {
+            steps.settle();
+            if steps.sum().pending > 0 {
+                steps.pass(2 * SECOND);
+            }
+        }
+        let sum = steps.sum();
+        prop_assert_eq!(sum.pending, 0);
+        prop_assert!(sum.charged <= sum.admitted, "nothing is charged twice: {sum:?}");
+        prop_assert!(sum.charged + sum.dropped >= sum.admitted, "all is charged in the end: {sum:?}");
+    }
+
+    #[test]
+    fn without_a_loss_the_sums_are_equal(limit in limit(), ops in prop::collection::vec(op(), 1..120)) {
+        let ops: Vec<Op> = ops.into_iter().filter(|op| !matches!(op, Op::Answer { .. } | Op::Pass(_))).collect();
+        let mut steps = Steps::new(limit, 4, 8);
+        for chunk in ops.chunks(10) {
+            play(&mut steps, chunk);
+            steps.settle();
+            steps.pass(SECOND / 3);
+        }
+        let sum = steps.sum();
+        prop_assert_eq!((sum.charged, sum.pending, sum.dropped), (sum.admitted, 0, 0));
+    }
+
+    #[test]
+    fn a_window_admits_no_more_than_its_bound(
+        limit in 1_u64..60, ops in prop::collection::vec(op(), 1..200), max_keys in 1_usize..12,
+    ) {
+        let limit = Limit::fixed_window(Quota::new(limit, Duration::from_secs(10)));
+        let mut steps = Steps::new(limit, 4, max_keys);
+        play(&mut steps, &ops);
+        let (sum, over) = (steps.sum(), Steps::over_at_most(limit, 4));
+        // Lost answers let each process have its part of the window once more.
+        let alone = 4 * (limit.most() / 4).max(1);
+        prop_assert!(sum.most <= limit.most() + over + alone, "{sum:?}, {over} over");
+    }
+}
+
+/// limitador #288: what was let through while the server was away is not poured into the window in which it is back.
+#[test]
+fn a_partition_that_outlasts_the_window_pours_nothing_into_the_next() {
+    let limit = Limit::fixed_window(Quota::new(40, Duration::from_secs(10)));
+    let mut steps = Steps::new(limit, 4, 8);
+    assert_eq!(
+        (0..40).filter(|_| steps.check(0, 1, 1)).count(),
+        10,
+        "one part in four, before anything is known"
+    );
+    steps.due(0);
+    steps.answer(0, true);
+    steps.pass(10 * SECOND);
+    steps.settle();
+    let sum = steps.sum();
+    assert_eq!((sum.charged, sum.dropped, sum.pending), (0, 10, 0), "its window is over");
+    for node in 0..4 {
+        assert_eq!((0..40).filter(|_| steps.check(node, 1, 1)).count(), 10, "the next one is whole");
+    }
+    steps.settle();
+    assert_eq!(steps.sum().charged, 40);
+    assert!(!steps.check(3, 1, 1), "the one whose post came last knows that all is used");
+}
+
+/// Of a sliding window what comes late still counts where it belongs: as the window before.
+#[test]
+fn a_sliding_window_is_told_late() {
+    let limit = Limit::sliding_window(Quota::new(40, Duration::from_secs(10)));
+    let mut steps = Steps::new(limit, 1, 8);
+    assert_eq!((0..50).filter(|_| steps.check(0, 1, 1)).count(), 40);
+    steps.due(0);
+    steps.answer(0, true);
+    steps.pass(10 * SECOND);
+    steps.settle();
+    assert_eq!(steps.sum().charged, 40);
+    assert!(!steps.check(0, 1, 1), "all of it weighs");
+}
+
+/// What was let through for longer than a burst takes while the server was away is paid already, and is not owed again.
+#[test]
+fn gcra_is_charged_a_burst_after_a_long_partition() {
+    let limit = Limit::gcra(Quota::per_second(10).burst(20));
+    let mut steps = Steps::new(limit, 1, 8);
+    for _ in 0..600 {
+        let _ = steps.check(0, 1, 1);
+        steps.due(0);
+        steps.answer(0, true);
+        steps.pass(SECOND / 10);
+    }
+    let sum = steps.sum();
+    assert!((600..=620).contains(&sum.admitted), "the rate goes on: {sum:?}");
+    steps.settle();
+    let sum = steps.sum();
+    assert!(sum.charged <= 40, "{sum:?}");
+    assert_eq!(sum.charged + sum.dropped, sum.admitted);
+}
+
+#[test]
+fn repeated_or_late_post_charges_nothing() {
+    for limit in [Limit::gcra(Quota::per_minute(100)), Limit::fixed_window(Quota::per_minute(100))] {
+        let mut steps = Steps::new(limit, 1, 8);
+        assert!(steps.check(0, 1, 1) && steps.check(0, 1, 1));
+        steps.due(0);
+        steps.arrive(0);
+        steps.arrive(0);
+        steps.answer(0, true);
+        assert!(steps.check(0, 1, 1));
+        steps.settle();
+        steps.arrive_late(0);
+        let sum = steps.sum();
+        assert_eq!((sum.charged, sum.admitted, sum.unheard), (3, 3, 2), "{limit:?}");
+    }
+}

@@ -1,0 +1,244 @@
+//! With a real server, and a network that fails.
+
+#![allow(clippy::disallowed_methods, reason = "real servers take real time")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::servers::{Cluster, Proxy, Server};
+use tollgate::Quota;
+use tollgate::redis::simulation::Steps;
+use tollgate::redis::{Breaker, Client, ErrorKind, Limit, OnFailure, WriteBackLimiter};
+
+const PROCESSES: u32 = 4;
+
+/// A window that ends at no time that this test runs at, nearly always: a year.
+fn limit() -> Limit {
+    Limit::fixed_window(Quota::new(2_000, Duration::from_secs(365 * 86_400)))
+}
+
+fn limiter(url: &str) -> WriteBackLimiter {
+    let client = Client::open(url).unwrap();
+    let builder = client.limiter("api", limit()).on_failure(OnFailure::Local { processes: PROCESSES });
+    let breaker = Breaker::new(5, Duration::from_millis(100));
+    let builder = builder.breaker(breaker).timeout(Duration::from_millis(100));
+    builder.write_back().interval(Duration::from_millis(50)).build().unwrap()
+}
+
+/// All hammer one key, while something happens; what was admitted, and the limiters.
+async fn hammer<R: Send + 'static>(
+    urls: Vec<String>,
+    happens: impl FnOnce() -> R + Send + 'static,
+) -> (u64, Vec<WriteBackLimiter>, R) {
+    let (over, admitted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let limiters: Vec<_> = urls.iter().map(|url| limiter(url)).collect();
+    let tasks: Vec<_> = limiters
+        .iter()
+        .map(|limiter| {
+            let (limiter, over, admitted) = (limiter.clone(), Arc::clone(&over), Arc::clone(&admitted));
+            tokio::spawn(async move {
+                while !over.load(Ordering::Relaxed) {
+                    for _ in 0..5 {
+                        admitted.fetch_add(u64::from(limiter.check("a").is_allowed()), Ordering::Relaxed);
+                    }
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            })
+        })
+        .collect();
+    let happened = tokio::task::spawn_blocking(happens).await.unwrap();
+    over.store(true, Ordering::Relaxed);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    (admitted.load(Ordering::Relaxed), limiters, happened)
+}
+
+/// Until all is posted.
+async fn settle(limiters: &[WriteBackLimiter]) {
+    for limiter in limiters {
+        for _ in 0..50 {
+            if limiter.flush().await == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(limiter.stats().pending, 0, "{:?}", limiter.health());
+    }
+}
+
+/// What is left by what the server counts: one of so many processes gets a unit before it has asked, and all that is left after.
+async fn left(url: &str) -> u64 {
+    let builder = Client::open(url).unwrap().limiter("api", limit());
+    let limiter = builder.write_back().processes(1_000_000).build().unwrap();
+    let mut left = 0;
+    while limiter.check_async("a").await.is_allowed() {
+        left += 1;
+    }
+    left
+}
+
+fn pause(ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms));
+}
+
+fn bound() -> u64 {
+    // In an outage each may let through its part of the window once more.
+    limit().most() + Steps::over_at_most(limit(), PROCESSES) + limit().most()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_network_that_fails_costs_no_more_than_the_bound() {
+    let Some(server) = Server::start() else { return };
+    let networks: Vec<_> = (0..PROCESSES).map(|_| Proxy::start(server.port())).collect();
+    let urls = networks.iter().map(Proxy::url).collect();
+    let (admitted, limiters, _networks) = hammer(urls, move || {
+        pause(100);
+        networks[0].cut();
+        networks[1].silence(true);
+        pause(200);
+        networks[1].silence(false);
+        networks[2].refuse(true);
+        networks[2].cut();
+        pause(300);
+        networks[2].refuse(false);
+        networks[3].delay(Duration::from_millis(60));
+        pause(1_500);
+        networks
+    })
+    .await;
+    assert!((limit().most()..=bound()).contains(&admitted), "{admitted} of {}", limit().most());
+    settle(&limiters).await;
+    assert!(left(&server.url()).await <= 1, "all that was let through is counted");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_killed_is_told_again() {
+    let Some(mut server) = Server::start() else { return };
+    let urls = vec![server.url(); PROCESSES as usize];
+    let url = server.url();
+    let (admitted, limiters, _server) = hammer(urls, move || {
+        pause(60);
+        server.kill();
+        pause(300);
+        server.restart();
+        pause(1_500);
+        server
+    })
+    .await;
+    // A server that begins empty can hand out all of it once more.
+    assert!((limit().most()..=bound() + limit().most()).contains(&admitted), "{admitted}");
+    settle(&limiters).await;
+    assert!(left(&url).await <= 1);
+}
+
+/// A window of one second.
+fn second(limit: u64) -> Limit {
+    Limit::fixed_window(Quota::new(limit, Duration::from_secs(1)))
+}
+
+/// What is admitted of each key in each whole window while four limiters are asked for all keys again and again.
+async fn by_window(
+    limiters: &[WriteBackLimiter],
+    keys: &[String],
+    lasts: Duration,
+) -> BTreeMap<(String, u64), u64> {
+    let tasks = limiters.iter().map(|limiter| {
+        let (limiter, keys) = (limiter.clone(), keys.to_vec());
+        tokio::spawn(async move {
+            let (began, mut admitted) = (Instant::now(), BTreeMap::new());
+            while began.elapsed() < lasts {
+                for key in &keys {
+                    let window = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+                    let units = u64::from(limiter.check(key.as_str()).is_allowed());
+                    *admitted.entry((key.clone(), window)).or_insert(0) += units;
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            admitted
+        })
+    });
+    let mut sum = BTreeMap::new();
+    for task in tasks.collect::<Vec<_>>() {
+        for (place, units) in task.await.unwrap() {
+            *sum.entry(place).or_insert(0) += units;
+        }
+    }
+    let windows =
+        |sum: &BTreeMap<(String, u64), u64>| sum.keys().map(|(_, window)| *window).collect::<Vec<_>>();
+    let (first, last) = (windows(&sum).into_iter().min().unwrap(), windows(&sum).into_iter().max().unwrap());
+    sum.retain(|(_, window), _| *window > first && *window < last);
+    sum
+}
+
+/// Whether each window of these keys admitted no more than the bound, and no less than half of the limit.
+fn verify(admitted: &BTreeMap<(String, u64), u64>, keys: &[String], limit: u64, what: &str) {
+    let bound = limit + Steps::over_at_most(second(limit), PROCESSES);
+    let mine: Vec<_> = admitted.iter().filter(|((key, _), _)| keys.contains(key)).collect();
+    assert!(!mine.is_empty());
+    for (place, units) in mine {
+        assert!((limit / 2..=bound).contains(units), "{what}: {place:?} admitted {units}, bound {bound}");
+    }
+}
+
+fn four(client: impl Fn() -> Client, name: &str, limit: u64, policy: OnFailure) -> Vec<WriteBackLimiter> {
+    let build = |_| {
+        let builder = client().limiter(name, second(limit)).on_failure(policy);
+        builder.write_back().processes(PROCESSES).build().unwrap()
+    };
+    (0..PROCESSES).map(build).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wrong_type_key_fails_alone() {
+    let Some(server) = Server::start() else { return };
+    for (name, policy) in [("open", OnFailure::Open), ("closed", OnFailure::Closed)] {
+        server.command::<()>(&["LPUSH", &format!("tollgate:v1:{{{name}|bad}}:f0:1s"), "x"]);
+        let limiters = four(|| Client::open(&server.url()).unwrap(), name, 200, policy);
+        let admitted = by_window(&limiters, &["bad".into(), "good".into()], Duration::from_secs(4)).await;
+        for limiter in &limiters {
+            assert!(limiter.health().errors(ErrorKind::Reply) > 0, "{:?}", limiter.health());
+        }
+        verify(&admitted, &["good".into()], 200, name);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_master_fails_its_own_keys_alone() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    for node in &cluster.nodes {
+        node.command::<()>(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+    }
+    for (name, policy) in [("open", OnFailure::Open), ("closed", OnFailure::Closed)] {
+        let slot = |key: &String| -> u16 {
+            cluster.nodes[1].command(&["CLUSTER", "KEYSLOT", &format!("{{{name}|{key}}}")])
+        };
+        // Of the node that dies, of the slots that share a breaker with it, and of the others.
+        let mut keys: [Vec<String>; 3] = Default::default();
+        for key in (0..2_000).map(|key| format!("key{key}")) {
+            let group = &mut keys[match slot(&key) {
+                0..=5_460 => 0,
+                5_461..=6_143 => 1,
+                _ => 2,
+            }];
+            if group.len() < 3 {
+                group.push(key);
+            }
+            if keys.iter().all(|group| group.len() == 3) {
+                break;
+            }
+        }
+        let urls = cluster.urls();
+        let client = || Client::cluster(urls.iter().map(String::as_str)).unwrap();
+        let limiters = four(client, name, 20, policy);
+        by_window(&limiters, &keys.concat(), Duration::from_millis(300)).await;
+        cluster.nodes[0].kill();
+        let admitted = by_window(&limiters, &keys.concat(), Duration::from_secs(4)).await;
+        verify(&admitted, &keys[1..].concat(), 20, name);
+        assert!(limiters.iter().all(|limiter| limiter.health().failed() > 0));
+        cluster.nodes[0].restart();
+        cluster.until(|node| node.contains("cluster_slots_ok:16384"));
+    }
+}

@@ -1,0 +1,107 @@
+//! YAML as Go's reader takes it, by which Envoy's service loads its files.
+
+use tollgate::rules::Limit;
+
+use super::support::{good, refused};
+
+fn one(descriptor: &str) -> String {
+    format!("domain: d\ndescriptors:\n  - {{ {descriptor} }}\n")
+}
+
+#[test]
+fn short_booleans_are_read_where_one_is_expected() {
+    for (text, shadow) in [("y", true), ("Y", true), ("n", false), ("N", false), ("!!bool y", true)] {
+        let config = good(&one(&format!(
+            "key: y, value: n, shadow_mode: {text}, rate_limit: {{ unit: day, requests_per_unit: 1 }}"
+        )));
+        assert_eq!(config.rules()[0].shadow, shadow, "{text}");
+        assert_eq!(&*config.rules()[0].identity, "d|y=n", "texts elsewhere");
+    }
+    refused(&one("key: a, shadow_mode: 'y'"), &[&["\"y\" is neither true nor false"]]);
+    refused(&one("key: a, shadow_mode: ye"), &[&["\"ye\" is neither true nor false"]]);
+}
+
+#[test]
+fn tags_say_what_a_scalar_is() {
+    let limit = |text: &str| {
+        let text = one(&format!("key: a, rate_limit: {{ unit: day, requests_per_unit: {text} }}"));
+        match good(&text).rules()[0].limit {
+            Limit::Quota { quota, .. } => quota.limit(),
+            _ => 0,
+        }
+    };
+    assert_eq!([limit("!!int \"5\""), limit("!!int 5"), limit("!!int '0x1F'")], [5, 5, 31]);
+    let said = |text: &str, said: &[&str]| {
+        let text = one(&format!("key: a, rate_limit: {{ unit: day, requests_per_unit: {text} }}"));
+        refused(&text, &[said]);
+    };
+    said("!!str 5", &["\"5\" is a text"]);
+    said("!!float 5", &["\"5\" is no whole number"]);
+    refused(
+        &one("key: a, value: !!int five, shadow_mode: !!bool 'true'"),
+        &[&["test.yaml:3:22: \"five\" is no !!int; remove the tag"]],
+    );
+}
+
+#[test]
+fn underscores_may_stand_anywhere_behind_a_prefix() {
+    for (text, limit) in [("0x_1", 1), ("0x1_F_", 31), ("0o_17", 15), ("0b_1", 1), ("1_0_", 10)] {
+        let config = good(&one(&format!("key: a, rate_limit: {{ unit: day, requests_per_unit: {text} }}")));
+        let Limit::Quota { quota, .. } = config.rules()[0].limit else { panic!("{text}") };
+        assert_eq!(quota.limit(), limit, "{text}");
+    }
+    for text in ["0x_", "_1"] {
+        let text = one(&format!("key: a, rate_limit: {{ unit: day, requests_per_unit: {text} }}"));
+        refused(&text, &[&["is no whole number"]]);
+    }
+}
+
+/// Templates leave them behind.
+#[test]
+fn documents_without_content_are_skipped() {
+    let file = "domain: d\ndescriptors:\n  - { key: a, rate_limit: { unit: day, requests_per_unit: 1 } }\n";
+    for text in [
+        format!("---\n{file}---\n"),
+        format!("---\n---\n{file}"),
+        format!("---\n# a comment\n---\n# another\n{file}---\n---\n# the end\n"),
+        format!("--- ~\n---\n{file}...\n"),
+        format!("{file}...\n---\nnull\n"),
+    ] {
+        assert_eq!(good(&text).rules().len(), 1, "{text}");
+    }
+    refused("---\n---\n", &[&["the file says nothing"]]);
+    for second in ["domain: e", "[]", "text", "''"] {
+        let text = format!("---\n{file}---\n---\n{second}\n");
+        refused(&text, &[&["test.yaml:6:1: a second document begins here"]]);
+    }
+    refused(&format!("---\n{file}---\n*a\n"), &[&["test.yaml:"]]);
+}
+
+#[test]
+fn metadata_is_a_map() {
+    for (text, said) in
+        [("text", "\"text\" is no map"), ("[a]", "a list is no map"), ("1", "\"1\" is no map")]
+    {
+        refused(&one(&format!("key: a, metadata: {text}")), &[&["descriptors[0].metadata: ", said]]);
+    }
+    good(&one("key: a, metadata: { any: [thing, 1.5] }"));
+    good(&one("key: a, metadata: "));
+}
+
+/// To Go's reader these are fractions.
+#[test]
+fn integers_beyond_go_range_are_not_text() {
+    for text in ["9223372036854775808", "-9223372036854775809", "08", "0_9", "0x10000000000000000"] {
+        refused(
+            &one(&format!("key: a, value: {text}")),
+            &[&[&format!(
+                "test.yaml:3:22: descriptors[0].value: {text} is no text; put it in quotes: \"{text}\""
+            )]],
+        );
+        refused(&one(&format!("key: a, name: {text}")), &[&["is no whole number; put it in quotes"]]);
+        good(&one(&format!("key: a, value: '{text}'")));
+    }
+    for text in ["9223372036854775807", "-9223372036854775808", "+5", "017", "0", "-0x1F", "0b11"] {
+        good(&one(&format!("key: a, value: {text}, name: {text}")));
+    }
+}

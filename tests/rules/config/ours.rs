@@ -1,0 +1,240 @@
+//! Keys beyond Envoy's: what they come to, and which do not go together.
+
+use tollgate::rules::{Algorithm, Charging, Limit, Rule, Store};
+use tollgate::{Capacity, Quota};
+
+use super::support::{good, limit, refused};
+
+fn quota(rule: &Rule) -> (Quota, Algorithm, Option<Store>) {
+    match rule.limit {
+        Limit::Quota { quota, algorithm, store } => (quota, algorithm, store),
+        _ => panic!("{rule:?}"),
+    }
+}
+
+fn only(text: &str) -> (Quota, Algorithm, Option<Store>) {
+    let config = good(text);
+    assert_eq!(config.rules().len(), 1);
+    quota(&config.rules()[0])
+}
+
+#[test]
+fn our_keys_are_asked_for() {
+    let text =
+        "domain: d\ndescriptors: [{ key: a, rate_limit: { unit: day, requests_per_unit: 1, burst: 2 } }]";
+    refused(
+        text,
+        &[&[
+            "descriptors[0].rate_limit.burst: \"burst\" is no key of rate_limit",
+            "add `tollgate: {}` at the top",
+        ]],
+    );
+    refused("domain: d\ndescriptors: [{ key: a, tiers: {} }]", &[&["it is one of ours", "of a descriptor"]]);
+    let misplaced = "domain: d\ntollgate: {}\ndescriptors: [{ key: a, burst: 2 }]";
+    refused(misplaced, &[&["\"burst\" is no key of a descriptor; it belongs into rate_limit"]]);
+    refused(
+        "domain: d\ntollgate: { algorithm: leaky }",
+        &[&["\"leaky\" is no algorithm; use fixed-window, gcra,"]],
+    );
+    refused("domain: d\ntollgate: { unit: day }", &[&["\"unit\" is no key of tollgate"]]);
+    refused("domain: d\ntollgate: { charging: twice }", &[&["use all-or-nothing or count-first"]]);
+    refused("domain: d\ntollgate: 5", &[&["\"5\" is no map"]]);
+}
+
+#[test]
+fn algorithms_have_their_parameters() {
+    let day = "unit: day, requests_per_unit: 100";
+    let rows = [
+        ("", Algorithm::FixedWindow),
+        (", algorithm: gcra", Algorithm::Gcra),
+        (", algorithm: token-bucket", Algorithm::TokenBucket),
+        (", algorithm: leaky-bucket", Algorithm::LeakyBucket),
+        (", algorithm: sliding-window", Algorithm::SlidingWindow { strict: false }),
+        (", algorithm: sliding-window, strict: true", Algorithm::SlidingWindow { strict: true }),
+        (", algorithm: sub-window", Algorithm::SubWindow { parts: 60, strict: false }),
+        (
+            ", algorithm: sub-window, parts: 24, strict: true",
+            Algorithm::SubWindow { parts: 24, strict: true },
+        ),
+        (", algorithm: sliding-log", Algorithm::SlidingLog),
+    ];
+    for (more, algorithm) in rows {
+        assert_eq!(only(&limit(&format!("{day}{more}"))), (Quota::per_day(100), algorithm, None), "{more}");
+    }
+    let burst = only(&limit("unit: second, every: 10, requests_per_unit: 100, algorithm: gcra, burst: 7"));
+    assert_eq!(burst.0, "100/10s burst 7".parse().unwrap());
+}
+
+#[test]
+fn stores_have_their_sizes() {
+    let day = "unit: day, requests_per_unit: 100";
+    let mib = |n: usize| Capacity::memory(n << 20);
+    for (more, store) in [
+        (", store: compact", Store::Compact(mib(1))),
+        (", memory: 4MiB", Store::Compact(mib(4))),
+        (", store: sketch, memory: 2MiB", Store::Sketch(mib(2))),
+        (", store: keyed", Store::Keyed { max_keys: None }),
+        (", max_keys: 10", Store::Keyed { max_keys: Some(10) }),
+        (", store: keyed, max_keys: 1_000_000", Store::Keyed { max_keys: Some(1_000_000) }),
+    ] {
+        assert_eq!(only(&limit(&format!("{day}{more}"))).2, Some(store), "{more}");
+    }
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    for (fields, part) in [
+        ("burst: 5", "fixed-window has no burst; remove it, or use algorithm: gcra"),
+        ("algorithm: gcra, strict: true", "gcra has no strict"),
+        ("algorithm: sliding-window, parts: 5", "sliding-window has no parts"),
+        ("algorithm: sub-window, parts: 0", "0 is less than 1"),
+        ("algorithm: sub-window, parts: 1000000", "number of parts"),
+        ("algorithm: gcra, store: sketch", "the sketch cannot count by gcra"),
+        (
+            "algorithm: sliding-log, store: compact",
+            "the compact store cannot hold sliding-log; use store: keyed",
+        ),
+        ("algorithm: sub-window, memory: 1MiB", "the compact store cannot hold sub-window"),
+        ("store: keyed, memory: 1MiB", "the keyed store has no fixed size"),
+        ("store: compact, max_keys: 5", "only the keyed store counts its keys"),
+        ("memory: much", "invalid amount of memory \"much\""),
+        ("memory: 100B", "too little"),
+        ("max_keys: 0", "0 is less than 1"),
+        ("soft: 101", "101 is above the limit of 100"),
+        ("algorithm: gcra, burst: 5, soft: 6", "6 is above the burst of 5"),
+        ("enforced: half", "\"half\" is no share from 0% to 100%"),
+        ("every: 0", "0 is less than 1"),
+        ("every: 400000", "292 years"),
+        ("algorithm: gcra, burst: 0", "0 is less than 1"),
+        ("algorithm: gcra, burst: 18446744073709551615", "292 years"),
+    ] {
+        refused(
+            &limit(&format!("unit: day, requests_per_unit: 100, {fields}")),
+            &[&[part, "descriptors[0].rate_limit"]],
+        );
+    }
+    let word =
+        limit("unit: second, requests_per_unit: 100, algorithm: gcra, store: compact, burst: 100000000");
+    refused(&word, &[&["the burst, in the compact store, is 100000000, but can be at most"]]);
+    let log = limit("unit: day, requests_per_unit: 65537, algorithm: sliding-log");
+    refused(&log, &[&["can be at most 65536"]]);
+    refused(&limit("unlimited: true, burst: 5"), &[&["what is unlimited has no burst"]]);
+}
+
+#[test]
+fn a_file_has_defaults() {
+    let text = "
+domain: d
+tollgate: { charging: count-first, algorithm: sliding-log, memory: 2MiB, shadow: true, enforced: 25% }
+descriptors:
+  - { key: a, rate_limit: { unit: day, requests_per_unit: 10 } }
+  - { key: b, rate_limit: { unit: day, requests_per_unit: 10, algorithm: gcra, enforced: 0.0001% } }
+  - { key: c, rate_limit: { unit: day, requests_per_unit: 10, store: keyed } }
+";
+    let config = good(text);
+    assert_eq!(config.charging(), Charging::CountFirst);
+    assert!(config.is_shadow() && config.rules().iter().all(|rule| !rule.shadow));
+    let [a, b, c] = config.rules() else { panic!("{config:?}") };
+    // The log has no compact form, and the memory is for those that have one.
+    assert_eq!((quota(a).1, quota(a).2), (Algorithm::SlidingLog, None));
+    assert_eq!((quota(b).1, quota(b).2), (Algorithm::Gcra, Some(Store::Compact(Capacity::memory(2 << 20)))));
+    assert_eq!(quota(c).2, Some(Store::Keyed { max_keys: None }));
+    assert_eq!(
+        config.rules().iter().map(|rule| rule.enforced_per_million).collect::<Vec<_>>(),
+        [250_000, 1, 250_000]
+    );
+    assert_eq!(good("domain: d").charging(), Charging::AllOrNothing);
+    let text = "
+domain: d
+descriptors: [{ key: a, rate_limit: { unit: day, requests_per_unit: 10, algorithm: sub-window } }]
+tollgate: { store: compact }
+";
+    refused(text, &[&["the compact store, the file's default, cannot hold sub-window"]]);
+    refused(
+        "domain: d\ntollgate: { store: keyed, memory: 1MiB }",
+        &[&["tollgate.memory: the keyed store has no fixed size"]],
+    );
+}
+
+#[test]
+fn soft_limits_mark() {
+    let soft = |fields: &str| good(&limit(fields)).rules()[0].soft;
+    assert_eq!(soft("unit: day, requests_per_unit: 10, soft: 8"), 8);
+    assert_eq!(soft("unit: day, requests_per_unit: 10, soft: 10"), 10);
+    assert_eq!(soft("unit: day, requests_per_unit: 10, algorithm: gcra, burst: 50, soft: 40"), 40);
+    assert_eq!(soft("unit: day, requests_per_unit: 10"), u64::MAX);
+}
+
+#[test]
+fn several_limits_on_one_descriptor() {
+    let text = "
+domain: d
+tollgate: {}
+descriptors:
+  - key: a
+    rate_limits:
+      - { unit: second, requests_per_unit: 10 }
+      - { unit: second, every: 10, requests_per_unit: 50 }
+      - { unit: hour, requests_per_unit: 1000, name: hourly }
+      - { unit: hour, requests_per_unit: 2000, name: second }
+";
+    let config = good(text);
+    let identities: Vec<&str> = config.rules().iter().map(|rule| &*rule.identity).collect();
+    assert_eq!(identities, ["d|a#unit=second", "d|a#unit=10-second", "d|a#name=hourly", "d|a#name=second"]);
+    let names: Vec<&str> = config.rules().iter().map(|rule| &*rule.name).collect();
+    assert_eq!(names, ["d.a.second", "d.a.10-second", "hourly", "second"]);
+    let same = text.replace("every: 10", "every: 1");
+    refused(
+        &same,
+        &[&[
+            "8:9: descriptors[0].rate_limits[1]: two limits here are of the same unit, second",
+            "give one of them a name",
+        ]],
+    );
+    let same = text.replace("name: second", "name: hourly");
+    refused(&same, &[&["two limits here are named \"hourly\""]]);
+    let both = "domain: d\ntollgate: {}\ndescriptors: [{ key: a, rate_limit: { unlimited: true }, rate_limits: [] }]";
+    refused(both, &[&["rate_limit and rate_limits cannot stand together"]]);
+}
+
+#[test]
+fn tiers_have_limits_and_members() {
+    let text = "
+domain: d
+tollgate: {}
+descriptors:
+  - key: tenant
+    rate_limit: { unit: day, requests_per_unit: 1 }
+    tiers:
+      premium:
+        members: [acme, 7]
+        rate_limit: { unit: day, requests_per_unit: 100 }
+      gold:
+        rate_limits:
+          - { unit: day, requests_per_unit: 1000 }
+          - { unit: hour, requests_per_unit: 100 }
+";
+    let config = good(text);
+    let identities: Vec<&str> = config.rules().iter().map(|rule| &*rule.identity).collect();
+    let expected =
+        ["d|tenant", "d|tenant#tier=premium", "d|tenant#tier=gold#unit=day", "d|tenant#tier=gold#unit=hour"];
+    assert_eq!(identities, expected);
+    assert_eq!(&*config.rules()[3].name, "d.tenant.tier_gold.hour");
+    for (from, to, part) in [
+        ("[acme, 7]", "[acme, acme]", "\"acme\" is a member already, of \"premium\""),
+        (
+            "      gold:\n",
+            "      gold:\n        members: [acme]\n",
+            "\"acme\" is a member already, of \"premium\"",
+        ),
+        ("key: tenant", "key: tenant\n    value: x", "this entry has one value only"),
+        ("key: tenant", "key: tenant\n    value: 'x*'", "\"acme\" does not match the entry's value"),
+        ("[acme, 7]", "acme", "\"acme\" is no list"),
+        ("[acme, 7]", "[acme, {}]", "a map is no text"),
+        ("        rate_limit: { unit: day, requests_per_unit: 100 }\n", "", "this tier has no limit"),
+        ("premium:", "'':", "a tier has no name"),
+    ] {
+        let said = super::support::bad(&text.replacen(from, to, 1));
+        assert!(said.iter().any(|said| said.contains(part)), "{part:?} is not in {said:#?}");
+    }
+}

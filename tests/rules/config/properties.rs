@@ -1,0 +1,156 @@
+//! Texts that nobody wrote.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::{Config as Runs, RngSeed};
+use tollgate::rules::{Config, ConfigError, Domain};
+
+use super::support::good;
+
+type Read = fn(&str, &str) -> Result<Config, ConfigError>;
+
+fn runs(cases: u32) -> Runs {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
+    Runs { cases, rng_seed: RngSeed::Fixed(0x7011_6A7E), failure_persistence: None, ..Runs::default() }
+}
+
+/// Pieces of all three formats, put together at random: more of the checker is reached than by random letters.
+fn text() -> impl Strategy<Value = String> {
+    let piece = select(vec![
+        "domain",
+        "descriptors",
+        "key",
+        "value",
+        "rate_limit",
+        "unit",
+        "requests_per_unit",
+        "unlimited",
+        "tollgate",
+        "tiers",
+        "members",
+        "rate_limits",
+        "replaces",
+        "name",
+        "algorithm",
+        "gcra",
+        "burst",
+        "every",
+        "store",
+        "memory",
+        "4MiB",
+        ": ",
+        ":\n",
+        "\n",
+        "\n  ",
+        "\n    ",
+        "- ",
+        "{",
+        "}",
+        "[",
+        "]",
+        ", ",
+        "\"",
+        "'",
+        "second",
+        "5",
+        "-1",
+        "1.5",
+        "true",
+        "null",
+        "~",
+        "*",
+        "&a ",
+        "*a",
+        "<<",
+        "!!str ",
+        "---\n",
+        "%",
+        "#",
+        "= ",
+        "[[descriptors]]\n",
+        "é",
+        "\t",
+        "\\u",
+        "|\n",
+        ">\n",
+        "? ",
+        "a",
+        "b",
+    ]);
+    prop_oneof![
+        3 => prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat()),
+        1 => ".{0,80}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(runs(512))]
+
+    #[test]
+    fn any_text_is_read_or_refused(text in text()) {
+        for read in [Config::from_yaml as Read, Config::from_json, Config::from_toml] {
+            match read("any", &text) {
+                Ok(config) => {
+                    let domains = Domain::merge([config], false).expect("one file has no clash");
+                    let rules = domains[0].matching(&[("a", "b"), ("", "")], Some("a"));
+                    prop_assert!(rules.len() <= domains[0].rules().len());
+                }
+                Err(error) => {
+                    let problems = error.problems();
+                    prop_assert!(!problems.is_empty());
+                    prop_assert!(problems.iter().all(|problem| problem.line() > 0), "{error}");
+                    prop_assert_eq!(error.to_string().lines().count(), problems.len());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn identities_are_unique_and_free_of_numbers(
+        texts in prop::collection::vec("[a-b|=#\\\\*_ ]{1,4}", 2..6),
+        numbers in prop::collection::vec(1_u32..1_000_000, 4),
+    ) {
+        let identities = |numbers: &[u32], algorithm: &str, store: &str| {
+            let config = good(&file(&texts, numbers, algorithm, store));
+            config.rules().iter().map(|rule| rule.identity.to_string()).collect::<Vec<_>>()
+        };
+        let one = identities(&numbers, "fixed-window", "keyed");
+        let unique: HashSet<&String> = one.iter().collect();
+        prop_assert_eq!(unique.len(), one.len(), "{:?}", one);
+        let other: Vec<u32> = numbers.iter().map(|number| number % 1_000 + 7).collect();
+        prop_assert_eq!(one, identities(&other, "sliding-window", "sketch"));
+    }
+}
+
+/// A file with each of these texts as a key, as a value, as a child and as a tier.
+fn file(texts: &[String], numbers: &[u32], algorithm: &str, store: &str) -> String {
+    let unique: Vec<&String> = texts.iter().collect::<HashSet<_>>().into_iter().collect();
+    let mut sorted = unique;
+    sorted.sort();
+    let limit = |unit: &str, number: u32| {
+        format!("{{ unit: {unit}, requests_per_unit: {number}, algorithm: {algorithm}, store: {store} }}")
+    };
+    let mut yaml = "domain: 'd|='\ntollgate: {}\ndescriptors:\n".to_owned();
+    let mut entry = |key: &str, value: Option<&str>| {
+        let value = value.map_or(String::new(), |value| format!("    value: '{value}'\n"));
+        let [one, two, three, four] =
+            [0, 1, 2, 3].map(|at| limit(["day", "day", "hour", "day"][at], numbers[at]));
+        write!(
+            yaml,
+            "  - key: '{key}'\n{value}    rate_limit: {one}\n    tiers:\n      '{key}':\n        rate_limits: [{two}, {three}]\n"
+        )
+        .expect("a String takes any text");
+        write!(yaml, "    descriptors:\n      - key: '{key}'\n        rate_limit: {four}\n")
+            .expect("a String takes any text");
+    };
+    for key in &sorted {
+        entry(key, None);
+        for value in &sorted {
+            entry(key, Some(value));
+        }
+    }
+    yaml
+}

@@ -1,0 +1,240 @@
+//! What Envoy's service refuses, and what YAML allows but nobody means.
+
+use super::support::{bad, good, refused};
+
+fn envoy(descriptor: &str) -> String {
+    format!("domain: d\ndescriptors:\n  - {descriptor}\n")
+}
+
+#[test]
+fn what_envoy_refuses_is_refused() {
+    let rows: &[(&str, &[&str])] = &[
+        (
+            "{ key: a, rate_limit: { unit: fortnight, requests_per_unit: 1 } }",
+            &[
+                "test.yaml:3:35: descriptors[0].rate_limit.unit: \"fortnight\" is no unit; use second, minute, hour, day, \
+             week, month or year",
+            ],
+        ),
+        (
+            "{ key: a, rate_limit: { requests_per_unit: 1 } }",
+            &["3:27: descriptors[0].rate_limit: there is no unit"],
+        ),
+        (
+            "{ key: '', rate_limit: { unit: day, requests_per_unit: 1 } }",
+            &["3:12: descriptors[0].key: there is no key"],
+        ),
+        ("{ value: a }", &["3:5: descriptors[0].key: there is no key"]),
+        (
+            "{ key: a, requests_per_second: 5 }",
+            &["3:15: descriptors[0].requests_per_second: \"requests_per_second\" is no key of a descriptor"],
+        ),
+        (
+            "{ key: a, rate_limit: { unit: day, requests_per_second: 5 } }",
+            &["did you mean requests_per_unit?"],
+        ),
+        ("just a text", &["3:5: descriptors[0]: \"just a text\" is no map"]),
+        ("{ key: a, 5: b }", &["3:15: descriptors[0]: the key 5 is no text"]),
+        (
+            "{ key: a, value: b }\n  - { key: a, value: b }",
+            &["4:5: descriptors[1]: key \"a\", value \"b\" is here twice; remove it, or the one in line 3"],
+        ),
+        ("{ key: a }\n  - { key: a }", &["4:5: descriptors[1]: key \"a\" without a value is here twice"]),
+        (
+            "{ key: a, rate_limit: { unlimited: true, unit: day } }",
+            &["3:52: descriptors[0].rate_limit.unit: what is unlimited"],
+        ),
+        (
+            "{ key: a, rate_limit: { unit: day, requests_per_unit: 1, name: x, replaces: [{ name: x }] } }",
+            &["3:90: descriptors[0].rate_limit.replaces[0].name: a rule cannot replace itself, \"x\""],
+        ),
+        (
+            "{ key: a, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{ name: '' }] } }",
+            &["there is no name"],
+        ),
+        (
+            "{ key: a, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{}] } }",
+            &["there is no name"],
+        ),
+        (
+            "{ key: a, value: b, share_threshold: true }",
+            &["3:42: descriptors[0].share_threshold: only values that match a `*`"],
+        ),
+        ("{ key: a, share_threshold: true }", &["share_threshold"]),
+        (
+            "{ key: a, rate_limit: { unit: day, requests_per_unit: -1 } }",
+            &["3:59:", "-1 is negative; write a whole number"],
+        ),
+        (
+            "{ key: a, rate_limit: { unit: day, requests_per_unit: 4294967296 } }",
+            &["is more than 4294967295"],
+        ),
+        (
+            "{ key: a, rate_limit: { unit: day, requests_per_unit: 99999999999999999999 } }",
+            &["is more than 4294967295"],
+        ),
+        ("{ key: a, rate_limit: { unit: day, requests_per_unit: 1.5 } }", &["\"1.5\" is no whole number"]),
+        (
+            "{ key: a, rate_limit: { unit: day, requests_per_unit: '10' } }",
+            &["\"10\" is a text; remove the quotes"],
+        ),
+        ("{ key: a, rate_limit: { unit: day, requests_per_unit: 010 } }", &["begins with a zero"]),
+        (
+            "{ key: a, value: 1.10 }",
+            &["3:22: descriptors[0].value: 1.10 is no text; put it in quotes: \"1.10\""],
+        ),
+        ("{ key: a, value: [b] }", &["descriptors[0].value: a list is no text"]),
+        ("{ key: a, rate_limit: [] }", &["descriptors[0].rate_limit: a list is no map"]),
+        ("{ key: a, descriptors: { key: b } }", &["3:28: descriptors[0].descriptors: a map is no list"]),
+        ("{ key: a, shadow_mode: maybe }", &["\"maybe\" is neither true nor false; write true or false"]),
+        ("{ key: a, shadow_mode: 'true' }", &["remove the quotes"]),
+        ("{ key: a, name: { what: 1 } }", &["descriptors[0].name.what: \"what\" is no key"]),
+        ("{ key: a, unit: 1.5 }", &["descriptors[0].unit: 1.5 is no whole number"]),
+        ("{ key: a, replaces: [x] }", &["descriptors[0].replaces[0]: \"x\" is no map"]),
+    ];
+    for (descriptor, parts) in rows {
+        refused(&envoy(descriptor), &[parts]);
+    }
+}
+
+#[test]
+fn a_file_needs_a_domain() {
+    refused("", &[&["test.yaml:1:1: the file says nothing"]]);
+    refused("descriptors: []", &[&["1:1: domain: there is no domain"]]);
+    refused("domain: ''", &[&["1:9: domain: there is no domain"]]);
+    refused("domain: ~", &[&["1:1: domain: there is no domain"]]);
+    refused("domain: [a]", &[&["1:9: domain: a list is no text"]]);
+    refused("- a", &[&["1:1: a list is no map; write a map of domain, descriptors"]]);
+    refused("domain: d\ndescriptors: 5", &[&["2:14: descriptors: \"5\" is no list"]]);
+    assert!(good("domain: d").rules().is_empty());
+}
+
+#[test]
+fn all_problems_are_told_by_line() {
+    let text = "
+domain: ''
+descriptors:
+  - key: a
+    rate_limit: { unit: eon, requests_per_unit: -5 }
+  - key: a
+  - value: 1.5
+    colour: red
+";
+    let said = bad(text);
+    let lines: Vec<&str> = said.iter().map(|said| said.split(':').nth(1).unwrap()).collect();
+    assert_eq!(lines, ["2", "5", "5", "6", "7", "7", "8"], "{said:#?}");
+}
+
+#[test]
+fn a_flood_of_problems_is_cut() {
+    let text = format!("domain: d\ndescriptors:\n{}", "  - nothing\n".repeat(1000));
+    let said = bad(&text);
+    assert_eq!(said.len(), 101);
+    assert_eq!(said[100], "test.yaml: and 900 problems more");
+}
+
+#[test]
+fn yaml_that_is_ambiguous_is_refused() {
+    refused(
+        "domain: d\ndomain: e",
+        &[&["2:1: the key \"domain\" is here twice; remove it, or the one in line 1"]],
+    );
+    refused("domain: d\n---\ndomain: e", &[&["a second document begins here"]]);
+    refused("domain: d\ndescriptors: [", &[&["this is no YAML"]]);
+    refused("domain: &a d\nname: *b", &[&["this is no YAML", "2:"]]);
+    let merge = "domain: d\ndescriptors:\n  - &a { key: a }\n  - { <<: *a, value: b }";
+    let said = bad(merge);
+    assert!(said.iter().any(|said| said.contains("merge keys are not read")), "{said:?}");
+    // A value that would lie in itself.
+    assert!(!bad("domain: d\nmetadata: &a [*a]").is_empty());
+}
+
+#[test]
+fn aliases_repeat_and_cannot_blow_up() {
+    let text = "
+domain: d
+descriptors:
+  - key: a
+    rate_limit: &limit { unit: day, requests_per_unit: 7 }
+  - key: b
+    rate_limit: *limit
+";
+    let config = good(text);
+    assert_eq!(config.rules()[0].limit, config.rules()[1].limit);
+    let mut laughs = "domain: d\nmetadata:\n  - &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..12 {
+        let before = format!("*a{}", level - 1);
+        laughs += &format!("  - &a{level} [{}]\n", [&*before; 10].join(", "));
+    }
+    refused(&laughs, &[&["the file's aliases repeat too much"]]);
+}
+
+#[test]
+fn depth_is_bounded() {
+    let nested = |levels: usize| {
+        let mut text = "domain: d\n".to_owned();
+        for level in 0..levels {
+            let indent = "  ".repeat(level);
+            text += &format!("{indent}descriptors:\n{indent}- key: k{level}\n");
+        }
+        text + &"  ".repeat(levels) + "rate_limit: { unit: day, requests_per_unit: 1 }\n"
+    };
+    assert_eq!(good(&nested(32)).rules()[0].counted_by, u32::MAX);
+    refused(&nested(33), &[&["descriptors lie more than 32 levels deep"]]);
+    for depth in [99, 1_000, 100_000] {
+        let text = format!("domain: d\nmetadata: {}{}", "[".repeat(depth), "]".repeat(depth));
+        match depth {
+            99 => drop(good(&text)),
+            _ => assert_eq!(bad(&text).len(), 1),
+        }
+    }
+}
+
+#[test]
+fn scalars_are_read_as_they_are_written() {
+    let text = "
+domain: 5
+descriptors:
+  - { key: true, value: 1001, rate_limit: { unit: day, requests_per_unit: 1_000 } }
+  - { key: a, value: 0x1F, rate_limit: { unit: DaY, requests_per_unit: 0x10 } }
+  - { key: a, value: yes, shadow_mode: on, rate_limit: { unit: day, requests_per_unit: +3 } }
+  - { key: a, value: '1.5', rate_limit: { unit: day, requests_per_unit: 1 } }
+  - { key: a, value: !!str 1.6, rate_limit: { unit: day, requests_per_unit: 1 } }
+  - { key: a, value: 203.0.113.7, metadata: { weight: 1.5, 7: [x] }, rate_limit: { unit: day, requests_per_unit: 1 } }
+  - { key: a, value: '', rate_limit: { unit: day, requests_per_unit: 1 } }
+  - { key: b, value: , rate_limit: { unit: day, requests_per_unit: 1 } }
+  - { key: c, rate_limit: }
+";
+    let config = good(text);
+    let identities: Vec<&str> = config.rules().iter().map(|rule| &*rule.identity).collect();
+    let expected =
+        ["5|true=1001", "5|a=0x1F", "5|a=yes", "5|a=1.5", "5|a=1.6", "5|a=203.0.113.7", "5|a", "5|b"];
+    assert_eq!(identities, expected);
+    assert!(config.rules()[2].shadow && !config.rules()[1].shadow);
+}
+
+#[test]
+fn the_largest_count_is_read() {
+    let text = "
+domain: d
+descriptors:
+  - { key: a, rate_limit: { unit: minute, requests_per_unit: 4294967295 } }
+  - { key: b, rate_limit: { unit: second, requests_per_unit: 4294967295 } }
+";
+    let config = good(text);
+    let limits: Vec<u64> = config
+        .rules()
+        .iter()
+        .map(|rule| match rule.limit {
+            tollgate::rules::Limit::Quota { quota, .. } => quota.limit(),
+            _ => 0,
+        })
+        .collect();
+    // A window of a second has no room for so many, and no process could ask for them.
+    assert_eq!(limits, [u64::from(u32::MAX), 536_870_910]);
+    assert!(
+        config.warnings()[0].to_string().contains("536870910 is used instead"),
+        "{:?}",
+        config.warnings()
+    );
+}

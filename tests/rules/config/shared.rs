@@ -1,0 +1,161 @@
+//! `store: redis`: what it comes to, and what does not go together.
+
+use std::time::Duration;
+
+use tollgate::rules::{Config, Limit, Mode, OnFailure, Rule, Rules, Shared, Store};
+
+use super::support::{good, limit, refused};
+
+fn shared(rule: &Rule) -> Shared {
+    match rule.limit {
+        Limit::Quota { store: Some(Store::Redis(shared)), .. } => shared,
+        _ => panic!("{rule:?}"),
+    }
+}
+
+fn only(fields: &str) -> Shared {
+    let config = good(&limit(&format!("unit: day, requests_per_unit: 100, {fields}")));
+    assert!(config.warnings().is_empty(), "{:?}", config.warnings());
+    shared(&config.rules()[0])
+}
+
+#[test]
+fn a_rule_says_how_it_is_shared() {
+    let plain = only("store: redis");
+    assert_eq!((plain.mode, plain.on_failure, plain.processes), (Mode::Lease, OnFailure::Local, 1));
+    assert_eq!(plain.timeout, Duration::from_millis(40));
+    let full = only("store: redis, mode: write-back, on_failure: closed, processes: 12, timeout: 2s");
+    assert_eq!((full.mode, full.on_failure, full.processes), (Mode::WriteBack, OnFailure::Closed, 12));
+    assert_eq!(full.timeout, Duration::from_secs(2));
+    assert_eq!(only("store: redis, mode: atomic, on_failure: open").mode, Mode::Atomic);
+    for algorithm in [
+        "fixed-window",
+        "sliding-window",
+        "sliding-window, strict: true",
+        "gcra, burst: 7",
+        "token-bucket",
+        "leaky-bucket",
+    ] {
+        only(&format!("store: redis, algorithm: {algorithm}"));
+    }
+}
+
+#[test]
+fn a_file_says_how_its_limits_are_shared() {
+    let text = "
+domain: d
+tollgate: { store: redis, mode: atomic, on_failure: closed, processes: 3, timeout: 25ms }
+descriptors:
+  - { key: a, rate_limit: { unit: day, requests_per_unit: 10 } }
+  - { key: b, rate_limit: { unit: day, requests_per_unit: 10, mode: lease, timeout: 1s } }
+  - { key: c, rate_limit: { unit: day, requests_per_unit: 10, store: keyed } }
+";
+    let config = good(text);
+    let [a, b, c] = config.rules() else { panic!("{config:?}") };
+    assert_eq!((shared(a).mode, shared(a).on_failure), (Mode::Atomic, OnFailure::Closed));
+    assert_eq!((shared(a).processes, shared(a).timeout), (3, Duration::from_millis(25)));
+    assert_eq!((shared(b).mode, shared(b).on_failure), (Mode::Lease, OnFailure::Closed));
+    assert_eq!((shared(b).processes, shared(b).timeout), (3, Duration::from_secs(1)));
+    assert!(a.is_shared() && !c.is_shared());
+    // A rule may be the one that is shared.
+    let text = "
+domain: d
+tollgate: { processes: 3 }
+descriptors:
+  - { key: a, rate_limit: { unit: day, requests_per_unit: 10, store: redis } }
+";
+    assert_eq!(shared(&good(text).rules()[0]).processes, 3);
+}
+
+#[test]
+fn what_is_wrong_is_told_with_what_would_be_right() {
+    for (fields, part) in [
+        (
+            "store: redis, algorithm: sliding-log",
+            "the script in redis does not know sliding-log; use fixed-window, sliding-window, gcra,",
+        ),
+        ("store: redis, algorithm: sub-window", "does not know sub-window"),
+        ("store: redis, mode: fast", "\"fast\" is no mode; use atomic, lease or write-back"),
+        ("store: redis, on_failure: panic", "use open, closed or local"),
+        ("store: redis, processes: 0", "0 is less than 1"),
+        ("store: redis, processes: 4294967296", "more than 4294967295"),
+        ("store: redis, timeout: 40", "\"40\" is no time to wait for the server; write 1ms to 60s"),
+        ("store: redis, timeout: 0ms", "write 1ms to 60s, with the unit, as 40ms"),
+        ("store: redis, timeout: 2m", "write 1ms to 60s"),
+        ("store: redis, timeout: 61s", "write 1ms to 60s"),
+        ("store: redis, memory: 1MiB", "redis is not of this process's memory; remove it"),
+        ("store: redis, max_keys: 5", "only the keyed store counts its keys; remove it, or use store: keyed"),
+        ("mode: lease", "only limits in redis have mode; remove it, or write store: redis"),
+        ("store: keyed, on_failure: open", "only limits in redis have on_failure"),
+        ("processes: 2", "only limits in redis have processes"),
+        ("store: compact, timeout: 1s", "only limits in redis have timeout"),
+        ("store: redi", "\"redi\" is no store; use compact, keyed, sketch or redis"),
+    ] {
+        refused(
+            &limit(&format!("unit: day, requests_per_unit: 100, {fields}")),
+            &[&[part, "descriptors[0].rate_limit", "test.yaml:5"]],
+        );
+    }
+    refused(&limit("unlimited: true, mode: lease"), &[&["what is unlimited has no mode"]]);
+    let file = |settings: &str, limit: &str| {
+        format!(
+            "domain: d\ntollgate: {{ {settings} }}\ndescriptors:\n  - {{ key: a, rate_limit: {{ unit: day, requests_per_unit: 1{limit} }} }}\n"
+        )
+    };
+    refused(
+        &file("processes: 2, mode: lease", ""),
+        &[
+            &["test.yaml:2", "tollgate.processes: processes is for limits in redis, and no rule here is one"],
+            &["tollgate.mode", "write store: redis, here or in the rules that are"],
+        ],
+    );
+    refused(&file("store: redis, memory: 1MiB", ""), &[&["tollgate.memory: redis is not of this"]]);
+    refused(
+        &file("store: redis", ", algorithm: sliding-log"),
+        &[&["test.yaml:4", "the script in redis, the file's default, does not know sliding-log"]],
+    );
+    // All of it at once.
+    refused(
+        &limit("unit: day, requests_per_unit: 1, store: redis, mode: x, timeout: y, processes: z"),
+        &[&["mode"], &["timeout"], &["processes"]],
+    );
+    refused(
+        "domain: d\ndescriptors: [{ key: a, rate_limit: { unit: day, requests_per_unit: 1, mode: lease } }]",
+        &[&["it is one of ours, of tollgate"]],
+    );
+}
+
+#[test]
+fn without_a_server_the_rule_is_named() {
+    let config = good(&limit("unit: day, requests_per_unit: 100, store: redis"));
+    let error = Rules::builder().load([config.clone()]).unwrap_err().to_string();
+    let why = if cfg!(feature = "redis") { "was given no server" } else { "was built without Redis" };
+    for part in ["test.yaml:5:", "\"d|a\"", "store: redis", why] {
+        assert!(error.contains(part), "{part:?} is not in {error:?}");
+    }
+    let alone = Rules::builder().alone(true).load([config]).expect("in this process it can be counted");
+    let answer = alone.check("d", &[tollgate::rules::Descriptor::new(&[("a", "x")])]);
+    assert_eq!(answer.limits().map(|limit| limit.remaining()).collect::<Vec<_>>(), [99]);
+}
+
+/// Cause: errors of a rule's store said its line only. Symptom: of several files, nobody knew in which.
+#[test]
+fn of_several_files_the_one_of_the_rule_is_named() {
+    let file = |name: &str, key: &str, store: &str| {
+        let text = format!(
+            "domain: d\ntollgate: {{}}\ndescriptors:\n  - {{ key: {key}, rate_limit: {{ unit: day, requests_per_unit: 1{store} }} }}\n"
+        );
+        Config::from_yaml(name, &text).expect("it is right")
+    };
+    for merged in [false, true] {
+        let none = Config::from_yaml("none.yaml", if merged { "domain: d" } else { "domain: e" })
+            .expect("it is right");
+        let mut files = vec![none, file("two.yaml", "b", ", store: redis")];
+        if merged {
+            files.insert(0, file("one.yaml", "a", ""));
+            files.push(file("three.yaml", "c", ""));
+        }
+        let error = Rules::builder().merge_domains(merged).load(files).unwrap_err().to_string();
+        assert!(error.starts_with("two.yaml:4: rule \"d|b\" says store: redis"), "{error}");
+    }
+}

@@ -1,0 +1,187 @@
+//! What is allowed, but hardly meant.
+
+use tollgate::rules::{Config, Domain};
+
+use super::support::good;
+
+#[track_caller]
+fn warned(text: &str, warnings: &[&[&str]]) {
+    let said: Vec<String> = good(text).warnings().iter().map(ToString::to_string).collect();
+    assert_eq!(said.len(), warnings.len(), "{said:#?}");
+    for (said, parts) in said.iter().zip(warnings) {
+        for part in *parts {
+            assert!(said.contains(part), "{part:?} is not in {said:?}");
+        }
+    }
+}
+
+const DAY: &str = "rate_limit: { unit: day, requests_per_unit: 1 }";
+
+#[test]
+fn a_limit_without_a_number_refuses_all() {
+    warned(
+        "domain: d\ndescriptors: [{ key: a, rate_limit: { unit: day } }]",
+        &[&[
+            "test.yaml:2:37: descriptors[0].rate_limit: without requests_per_unit this refuses every request",
+            "requests_per_unit: 0",
+        ]],
+    );
+    warned("domain: d\ndescriptors: [{ key: a, rate_limit: { unit: day, requests_per_unit: 0 } }]", &[]);
+    warned("domain: d\ndescriptors: [{ key: a, rate_limit: { unlimited: true } }]", &[]);
+    warned(
+        "domain: d\ndescriptors: [{ key: a, rate_limit: { unlimited: true, requests_per_unit: 1 } }]",
+        &[&["no effect beside unlimited"]],
+    );
+}
+
+#[test]
+fn keys_in_the_wrong_place_have_no_effect() {
+    let text = "
+domain: d
+key: x
+descriptors:
+  - key: a
+    rate_limit:
+    unit: day
+";
+    warned(
+        text,
+        &[
+            &["3:1: key: key has no effect in the top of the file; it belongs into a descriptor"],
+            &["5:5: key \"a\" without a value says nothing"],
+            &["descriptors[0].rate_limit: this says nothing, so there is no limit; indent what it says"],
+            &["7:5: descriptors[0].unit: unit has no effect in a descriptor; it belongs into rate_limit"],
+        ],
+    );
+}
+
+#[test]
+fn wildcards_that_are_never_reached() {
+    let text = format!(
+        "
+domain: d
+descriptors:
+  - {{ key: path, value: /v1/*, {DAY} }}
+  - {{ key: path, value: /v1/admin/*, {DAY} }}
+  - {{ key: path, value: '/v*/x*', {DAY} }}
+  - {{ key: path, value: '*/edit', {DAY} }}
+  - {{ key: path, value: '/v1/*/edit', {DAY} }}
+  - {{ key: 'x-*', {DAY} }}
+  - {{ key: 'x-y-*', value: 'a', {DAY} }}
+"
+    );
+    warned(
+        &text,
+        &[
+            &["test.yaml:5:5:", "\"/v1/admin/*\" is never reached", "\"/v1/*\" in line 4 matches all of it"],
+            &["test.yaml:8:5:", "\"/v1/*/edit\"", "line 4"],
+            &["test.yaml:10:5:", "key \"x-y-*\", value \"a\"", "line 9"],
+        ],
+    );
+}
+
+#[test]
+fn an_exact_entry_with_children_only_hides_its_sibling() {
+    let text = format!(
+        "
+domain: d
+descriptors:
+  - key: path
+    {DAY}
+  - key: path
+    value: /login
+    descriptors: [{{ key: a, {DAY} }}]
+  - key: path
+    value: /allowed
+"
+    );
+    warned(
+        &text,
+        &[&["test.yaml:6:5: requests that are just key \"path\", value \"/login\" have no limit", "line 4"]],
+    );
+}
+
+#[test]
+fn entries_and_names_that_lead_nowhere() {
+    warned("domain: d\ndescriptors: [{ key: a }]", &[&["2:15: key \"a\" without a value says nothing"]]);
+    let text = "
+domain: d
+descriptors:
+  - { key: a, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{ name: b }, { name: c }] } }
+  - { key: b, rate_limit: { name: c, unit: day, requests_per_unit: 1 } }
+";
+    warned(text, &[&["no rule of this file is named \"b\""]]);
+}
+
+#[test]
+fn rules_of_one_name_cannot_be_told_apart() {
+    let text = "
+domain: d
+descriptors:
+  - { key: a, rate_limit: { name: x, unit: day, requests_per_unit: 1 } }
+  - { key: b, rate_limit: { name: y, unit: day, requests_per_unit: 1 } }
+  - { key: c, rate_limit: { name: x, unit: day, requests_per_unit: 1 } }
+";
+    warned(text, &[&["test.yaml:6:1: this rule is called \"x\", like that of line 4", "name of its own"]]);
+}
+
+#[test]
+fn nor_can_those_of_files_that_are_merged() {
+    let file = |name: &str, rules: &[(&str, &str)]| {
+        let mut text = String::from("domain: d\ndescriptors:\n");
+        for (key, called) in rules {
+            text += &format!(
+                "  - {{ key: {key}, rate_limit: {{ name: {called}, unit: day, requests_per_unit: 1 }} }}\n"
+            );
+        }
+        Config::from_yaml(name, &text).unwrap()
+    };
+    let said = |files: Vec<Config>| -> Vec<String> {
+        let domains = Domain::merge(files, true).unwrap();
+        domains.iter().flat_map(Domain::warnings).map(ToString::to_string).collect()
+    };
+    let one = || file("one.yaml", &[("a", "x"), ("b", "y"), ("c", "y")]);
+    assert!(
+        said(vec![one(), file("two.yaml", &[("d", "z"), ("e", "z")])]).is_empty(),
+        "each file tells its own"
+    );
+    let warnings = said(vec![one(), file("two.yaml", &[("d", "z"), ("e", "y"), ("f", "y"), ("g", "x")])]);
+    assert_eq!(warnings.len(), 2, "{warnings:#?}");
+    assert!(
+        warnings[0].starts_with("two.yaml:4:1: this rule is called \"y\", like that of one.yaml:4:"),
+        "{warnings:#?}"
+    );
+    assert!(
+        warnings[1].starts_with("two.yaml:6:1: this rule is called \"x\", like that of one.yaml:3:"),
+        "{warnings:#?}"
+    );
+}
+
+#[test]
+fn names_of_metrics_have_no_values() {
+    let text = format!(
+        "
+domain: d
+descriptors:
+  - {{ key: a, {DAY} }}
+  - {{ key: b, value_to_metric: true, descriptors: [{{ key: c, {DAY} }}] }}
+  - {{ key: e, detailed_metric: true, {DAY} }}
+"
+    );
+    warned(&text, &[&["test.yaml:5:1: value_to_metric and detailed_metric are read, but labels"]]);
+}
+
+#[test]
+fn soft_limits_are_known_to_the_server_only() {
+    let soft = |mode: &str| {
+        format!(
+            "domain: d\ntollgate: {{}}\ndescriptors: [{{ key: a, rate_limit: {{ unit: day, requests_per_unit: 9, soft: 5, store: redis{mode} }} }}]"
+        )
+    };
+    warned(&soft(", mode: atomic"), &[]);
+    warned(
+        &soft(", mode: write-back"),
+        &[&["rate_limit.soft: has no effect in the mode write-back", "write mode: atomic"]],
+    );
+    warned(&soft(""), &[&["has no effect in the mode lease"]]);
+}

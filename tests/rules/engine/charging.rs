@@ -1,0 +1,228 @@
+//! What is charged, and when.
+
+use std::time::Duration;
+
+#[cfg(feature = "http")]
+use tollgate::Quota;
+use tollgate::rules::{Code, Descriptor, Unit, Verdict};
+
+use super::{Scene, left};
+
+const TWO: &str = "
+domain: d
+descriptors:
+  - key: a
+    rate_limit: { unit: minute, requests_per_unit: 10 }
+  - key: b
+    rate_limit: { unit: hour, requests_per_unit: 2 }
+";
+
+#[test]
+fn all_or_nothing_charges_none_of_a_refused_request() {
+    let scene = Scene::new(TWO);
+    let (a, b) = ([("a", "x")], [("b", "x")]);
+    assert!(scene.ask_both(&a, &b).is_allowed());
+    assert!(scene.ask_both(&a, &b).is_allowed());
+    for _ in 0..50 {
+        let answer = scene.ask_both(&a, &b);
+        assert_eq!(answer.retry_after(), Some(Duration::from_secs(3_600)));
+        assert_eq!(
+            answer.limits().map(|limit| limit.verdict()).collect::<Vec<_>>(),
+            [Verdict::Allowed, Verdict::Denied]
+        );
+    }
+    assert_eq!((left(&scene, &a), left(&scene, &b)), (8, 0));
+}
+
+/// Envoy's service counts a request and then judges it, so what it refuses fills the window.
+#[test]
+fn count_first_fills_the_window_with_what_it_refuses() {
+    let scene = Scene::counting_first(TWO);
+    let a = [("a", "x")];
+    assert!(scene.ask_n(&a, 8).is_allowed());
+    assert_eq!(scene.ask_n(&a, 5).code(), Code::OverLimit);
+    assert_eq!(scene.ask(&a).code(), Code::OverLimit, "two were left, and were counted");
+    scene.advance(60);
+    assert_eq!(left(&scene, &a), 10, "nothing runs over into the next window");
+    // A look is over only beyond the limit.
+    assert!(scene.ask_n(&a, 10).is_allowed());
+    let look = scene.ask_n(&a, 0);
+    assert_eq!((look.code(), look.status(0).remaining()), (Code::Ok, 0));
+    assert_eq!(scene.ask(&a).code(), Code::OverLimit);
+    assert_eq!(scene.ask_n(&a, 0).code(), Code::OverLimit);
+    // More than the limit at once.
+    scene.advance(60);
+    let never = scene.ask_n(&a, 11);
+    assert!(never.is_never() && never.retry_after().is_none());
+    assert_eq!(scene.ask(&a).retry_after(), Some(Duration::from_secs(60)), "and it was counted");
+}
+
+/// The same by every algorithm that can be named: as many as the limit, and a refused one is told a time at which it is admitted.
+#[test]
+fn count_first_holds_with_every_algorithm() {
+    for algorithm in [
+        "fixed-window",
+        "gcra",
+        "token-bucket",
+        "leaky-bucket",
+        "sliding-window",
+        "sub-window",
+        "sliding-log",
+    ] {
+        for shared in ["*", "x*"] {
+            let scene = Scene::counting_first(&format!(
+                "
+domain: d
+tollgate: {{}}
+descriptors:
+  - key: a
+    value: \"{shared}\"
+    rate_limit: {{ unit: minute, requests_per_unit: 10, algorithm: {algorithm} }}
+"
+            ));
+            let x = [("a", "x1")];
+            assert_eq!(scene.admitted(&x, 10), 10, "{algorithm}");
+            let refused = scene.ask(&x);
+            assert!(refused.is_denied(), "{algorithm}");
+            let wait = refused.retry_after().unwrap();
+            assert!(wait > Duration::ZERO && wait <= Duration::from_secs(120), "{algorithm} {wait:?}");
+            scene.clock.advance(wait - Duration::from_nanos(1));
+            assert!(scene.ask_n(&x, 0).is_denied() || left(&scene, &x) == 0, "{algorithm}: not before");
+            scene.clock.advance(Duration::from_nanos(1) + Duration::from_millis(1));
+            assert!(scene.ask(&x).is_allowed(), "{algorithm}: {wait:?}");
+        }
+    }
+}
+
+#[test]
+fn two_equal_descriptors_are_charged_twice() {
+    for scene in [Scene::new(TWO), Scene::counting_first(TWO)] {
+        let a = [("a", "x")];
+        assert!(scene.ask_both(&a, &a).is_allowed());
+        assert_eq!(left(&scene, &a), 8);
+    }
+}
+
+#[test]
+fn hits_of_a_descriptor_come_before_those_of_the_request() {
+    let scene = Scene::new(TWO);
+    let (a, b) = ([("a", "x")], [("b", "x")]);
+    let descriptors = [Descriptor::new(&a).hits(4), Descriptor::new(&b)];
+    assert!(scene.rules.check_n("d", &descriptors, 2).is_allowed());
+    assert_eq!((left(&scene, &a), left(&scene, &b)), (6, 0));
+    let look = [Descriptor::new(&a), Descriptor::new(&b).hits(0)];
+    assert!(scene.rules.check("d", &look).is_allowed(), "0 is a look");
+    assert_eq!((left(&scene, &a), left(&scene, &b)), (5, 0));
+}
+
+#[test]
+fn a_refund_gives_back_what_was_charged() {
+    let scene = Scene::new(TWO);
+    let (a, b) = ([("a", "x")], [("b", "x")]);
+    let descriptors = [Descriptor::new(&a).hits(4), Descriptor::new(&b)];
+    let answer = scene.rules.check("d", &descriptors);
+    assert_eq!((left(&scene, &a), left(&scene, &b)), (6, 1));
+    scene.rules.refund(&descriptors, &answer);
+    assert_eq!((left(&scene, &a), left(&scene, &b)), (10, 2));
+    assert!(scene.ask_n(&b, 2).is_allowed());
+    let refused = scene.rules.check("d", &descriptors);
+    scene.rules.refund(&descriptors, &refused);
+    assert_eq!((left(&scene, &a), left(&scene, &b)), (10, 0), "nothing was charged");
+}
+
+/// Limits with several keys: values are told apart whatever they are made of.
+#[test]
+fn values_are_counted_together_without_mixing_them_up() {
+    let scene = Scene::new(
+        "
+domain: d
+descriptors:
+  - key: a
+    descriptors:
+      - key: b
+        rate_limit: { unit: minute, requests_per_unit: 1 }
+",
+    );
+    for (a, b) in [("x", "yz"), ("xy", "z"), ("", "xyz"), ("xyz", ""), ("1:x", "y"), ("", "1:x1:y")] {
+        assert_eq!(scene.admitted(&[("a", a), ("b", b)], 2), 1, "{a:?} {b:?}");
+    }
+}
+
+/// A request may bring a limit along, which comes before the file's, and counts by keys, values and unit.
+#[test]
+fn a_limit_of_the_request_comes_before_the_file() {
+    for (scene, left_of_file) in [(Scene::new(TWO), 7), (Scene::counting_first(TWO), 6)] {
+        let a = [("a", "x")];
+        let ask = |requests: u32, unit: Unit| {
+            let answer = scene.rules.check("d", &[Descriptor::new(&a).limit(requests, unit)]);
+            (answer.is_allowed(), answer.status(0).remaining(), answer.limits().next().unwrap().quota())
+        };
+        assert_eq!(ask(2, Unit::Minute), (true, 1, 2));
+        assert_eq!(ask(2, Unit::Minute), (true, 0, 2));
+        assert_eq!(ask(5, Unit::Minute), (true, 2, 5), "one counter, whatever the limit");
+        assert!(!ask(2, Unit::Minute).0);
+        assert_eq!(ask(2, Unit::Hour), (true, 1, 2), "another unit is another counter");
+        assert!(!ask(0, Unit::Second).0, "a limit of nothing");
+        assert!(ask(u32::MAX, Unit::Second).0 && ask(u32::MAX, Unit::Year).0);
+        assert_eq!(left(&scene, &a), left_of_file, "the file's, of the same unit, counts with it");
+        let unknown = [("nobody", "knows")];
+        let answer = scene.rules.check("d", &[Descriptor::new(&unknown).limit(1, Unit::Day)]);
+        assert_eq!(answer.limits().next().unwrap().name(), "requested per day");
+        let nope = scene.rules.check("nope", &[Descriptor::new(&a).limit(0, Unit::Day)]);
+        assert!(nope.is_allowed(), "the domain must exist");
+        scene.advance(60);
+        assert_eq!(ask(2, Unit::Minute), (true, 1, 2));
+        scene.reload(TWO);
+        assert_eq!(ask(2, Unit::Minute), (true, 0, 2), "a reload does not touch it");
+    }
+    let scene = Scene::new(TWO);
+    let a = [("a", "x")];
+    let own = [Descriptor::new(&a).limit(2, Unit::Minute)];
+    let answer = scene.rules.check("d", &own);
+    scene.rules.refund(&own, &answer);
+    assert_eq!(scene.rules.check("d", &own).status(0).remaining(), 1);
+}
+
+/// A key that has nothing left is told when it has a unit again: one of its own, not of those that its store has room for besides, for
+/// what is counted of refused requests or was used before the limit was lowered.
+#[cfg(feature = "http")]
+#[test]
+fn exhausted_rule_reports_time_of_next_unit() {
+    const KINDS: [&str; 6] = [
+        "",
+        "algorithm: gcra",
+        "algorithm: sliding-window",
+        "algorithm: sub-window",
+        "algorithm: sub-window, strict: true",
+        "algorithm: sliding-log",
+    ];
+    let x = [("a", "x")];
+    let of = |limit: u32, kind: &str| {
+        format!(
+            "{{ domain: d, tollgate: {{}}, descriptors: [ \
+             {{ key: a, rate_limit: {{ unit: hour, requests_per_unit: {limit}, {kind} }} }} ] }}"
+        )
+    };
+    // With the last unit, a look after it, and a request of more than there ever is.
+    for (kind, asked) in KINDS.into_iter().flat_map(|kind| [1, 0, 4].map(|asked| (kind, asked))) {
+        for (new, before) in
+            [Scene::new, Scene::counting_first].into_iter().flat_map(|new| [(new, 3), (new, 9)])
+        {
+            let scene = new(&of(before, kind));
+            for _ in 0..2 {
+                assert!(scene.ask(&x).is_allowed());
+                scene.advance(100);
+            }
+            scene.reload(&of(3, kind));
+            assert!(asked == 1 || scene.ask(&x).is_allowed());
+            let answer = scene.ask_n(&x, asked);
+            let decision = *answer.limits().next().unwrap().decision().unwrap();
+            let told = tollgate::http::Policy::new("p", &Quota::per_hour(3), decision).available();
+            assert_eq!(told.units, 0, "{kind}");
+            scene.advance(told.seconds - 1);
+            assert_eq!(left(&scene, &x), 0, "{kind}: {before} before, {asked} asked, {told:?}");
+            scene.advance(1);
+            assert!(left(&scene, &x) > 0, "{kind}: {before} before, {asked} asked, {told:?}");
+        }
+    }
+}

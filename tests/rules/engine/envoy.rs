@@ -1,0 +1,265 @@
+//! What Envoy's service answers where rules and ways of charging meet: codes and figures.
+
+use std::time::Duration;
+
+use tollgate::rules::{Answer, Code, Descriptor, Limit, Unit};
+
+use super::{Scene, left};
+
+/// Both ways of charging.
+fn both(text: &str) -> [Scene; 2] {
+    [Scene::new(text), Scene::counting_first(text)]
+}
+
+/// The overall code, and of each descriptor its code and what remains.
+fn said(answer: &Answer, descriptors: usize) -> (Code, Vec<(Code, u32)>) {
+    let status = |at| (answer.status(at).code(), answer.status(at).remaining());
+    (answer.code(), (0..descriptors).map(status).collect())
+}
+
+const OK: Code = Code::Ok;
+const OVER: Code = Code::OverLimit;
+const UNLIMITED: u32 = u32::MAX;
+
+#[test]
+fn exhausted_quota_says_over_limit_beside_one_with_room() {
+    let text = "
+domain: d
+descriptors:
+  - { key: small, quota_mode: true, rate_limit: { unit: minute, requests_per_unit: 1 } }
+  - { key: large, quota_mode: true, rate_limit: { unit: minute, requests_per_unit: 3 } }
+";
+    for scene in both(text) {
+        let ask = || said(&scene.ask_both(&[("small", "x")], &[("large", "x")]), 2);
+        assert_eq!(ask(), (OK, vec![(OK, 0), (OK, 2)]));
+        assert_eq!(ask(), (OK, vec![(OVER, 0), (OK, 1)]));
+        assert_eq!(ask(), (OK, vec![(OVER, 0), (OK, 0)]));
+        assert_eq!(ask(), (OVER, vec![(OVER, 0), (OVER, 0)]));
+    }
+}
+
+#[test]
+fn unlimited_rule_is_no_quota() {
+    let text = "
+domain: d
+descriptors:
+  - { key: small, quota_mode: true, rate_limit: { unit: minute, requests_per_unit: 1 } }
+  - { key: all, quota_mode: true, rate_limit: { unlimited: true } }
+";
+    for scene in both(text) {
+        let ask = || said(&scene.ask_both(&[("small", "x")], &[("all", "x")]), 2);
+        assert_eq!(ask(), (OK, vec![(OK, 0), (OK, UNLIMITED)]));
+        assert_eq!(ask(), (OVER, vec![(OVER, 0), (OK, UNLIMITED)]));
+    }
+}
+
+/// `shadow_mode` makes a rule's status OK, and a quota whose status is OK has room: also when it is over.
+#[test]
+fn shadowed_quota_always_has_room() {
+    let text = "
+domain: d
+descriptors:
+  - { key: small, quota_mode: true, rate_limit: { unit: minute, requests_per_unit: 1 } }
+  - { key: shadow, quota_mode: true, shadow_mode: true, rate_limit: { unit: minute, requests_per_unit: 3 } }
+";
+    for scene in both(text) {
+        let ask = || said(&scene.ask_both(&[("small", "x")], &[("shadow", "x")]), 2);
+        assert_eq!(ask(), (OK, vec![(OK, 0), (OK, 2)]));
+        assert_eq!(ask(), (OK, vec![(OVER, 0), (OK, 1)]));
+        assert_eq!(ask(), (OK, vec![(OVER, 0), (OK, 0)]));
+        assert_eq!(ask(), (OK, vec![(OVER, 0), (OK, 0)]));
+        assert_eq!(scene.ask(&[("small", "x")]).code(), OVER, "alone it refuses");
+    }
+}
+
+const FIVE: &str = "
+domain: d
+tollgate: {}
+descriptors:
+  - { key: a, rate_limit: { unit: minute, requests_per_unit: 5 } }
+  - { key: b, rate_limit: { unit: minute, requests_per_unit: 5, algorithm: gcra } }
+  - { key: c, value: 'x*', share_threshold: true, rate_limit: { unit: minute, requests_per_unit: 5 } }
+  - { key: c, rate_limit: { unit: minute, requests_per_unit: 0 } }
+";
+
+/// A request that brings a limit along, of so many units.
+fn own(scene: &Scene, entries: &[(&str, &str)], limit: u32, unit: Unit, hits: u64) -> (Code, u32) {
+    let answer = scene.rules.check_n("d", &[Descriptor::new(entries).limit(limit, unit)], hits);
+    let limit_shown = answer.limits().next().map(|shown| shown.quota());
+    assert_eq!(limit_shown, Some(u64::from(limit)), "the status shows the request's limit");
+    (answer.code(), answer.status(0).remaining())
+}
+
+#[test]
+fn request_limit_and_rule_of_one_unit_are_one_counter() {
+    for scene in both(FIVE) {
+        let a = [("a", "x")];
+        scene.advance(20);
+        assert!(scene.ask_n(&a, 3).is_allowed());
+        assert_eq!(own(&scene, &a, 4, Unit::Minute, 0), (OK, 1), "a look");
+        assert_eq!(own(&scene, &a, 4, Unit::Minute, 1), (OK, 0));
+        assert_eq!(left(&scene, &a), 1, "and the other way around");
+        assert_eq!(own(&scene, &a, 9, Unit::Hour, 1), (OK, 8), "another unit is another counter");
+        assert_eq!(own(&scene, &[("a", "y")], 4, Unit::Minute, 1), (OK, 3), "and so is another value");
+        assert_eq!(scene.ask(&a).code(), OK);
+        let refused = scene.ask(&a);
+        assert_eq!(said(&refused, 1), (OVER, vec![(OVER, 0)]), "two were the request's own");
+        assert_eq!(refused.retry_after(), Some(Duration::from_secs(40)), "the end of the window");
+        assert_eq!(own(&scene, &a, 4, Unit::Minute, 1), (OVER, 0));
+        assert_eq!(own(&scene, &a, 1, Unit::Minute, 1), (OVER, 0));
+        assert_eq!(own(&scene, &a, 20, Unit::Minute, 7).0, OK);
+        assert_eq!(own(&scene, &a, 20, Unit::Minute, 21).0, OVER);
+        scene.advance(40);
+        assert_eq!(own(&scene, &a, 20, Unit::Minute, 9), (OK, 11));
+        assert_eq!(scene.ask(&a).code(), OVER, "more than its own limit is used by others");
+        assert!(!scene.ask(&a).is_never());
+    }
+    // What was refused is counted as well, if requests are counted first.
+    let scene = Scene::counting_first(FIVE);
+    assert_eq!(own(&scene, &[("a", "x")], 2, Unit::Minute, 4), (OVER, 0));
+    assert_eq!(left(&scene, &[("a", "x")]), 1);
+}
+
+#[test]
+fn request_limit_that_is_refunded_frees_the_rule() {
+    let scene = Scene::new(FIVE);
+    let a = [("a", "x")];
+    assert!(scene.ask_n(&a, 2).is_allowed());
+    let request = [Descriptor::new(&a).limit(9, Unit::Minute).hits(3)];
+    let answer = scene.rules.check("d", &request);
+    assert_eq!((answer.code(), left(&scene, &a)), (OK, 0));
+    scene.rules.refund(&request, &answer);
+    assert_eq!(left(&scene, &a), 3);
+    let of_rule = [Descriptor::new(&a)];
+    let answer = scene.rules.check("d", &of_rule);
+    scene.rules.refund(&of_rule, &answer);
+    assert_eq!(left(&scene, &a), 3);
+}
+
+/// A request with both is charged for both, or for none.
+#[test]
+fn request_limit_beside_its_rule_counts_twice() {
+    let scene = Scene::new(FIVE);
+    let a = [("a", "x")];
+    let request = [Descriptor::new(&a), Descriptor::new(&a).limit(5, Unit::Minute)];
+    let ask = || scene.rules.check("d", &request).code();
+    assert_eq!([ask(), ask(), ask()], [OK, OK, OVER]);
+    assert_eq!(left(&scene, &a), 1);
+}
+
+/// Where ours differ: what is not counted in windows, or together with other values, stays apart.
+#[test]
+fn request_limit_stays_apart_from_other_kinds_of_rules() {
+    for scene in both(FIVE) {
+        assert!(scene.ask_n(&[("b", "x")], 3).is_allowed());
+        assert_eq!(own(&scene, &[("b", "x")], 4, Unit::Minute, 1), (OK, 3), "gcra");
+        assert!(scene.ask_n(&[("c", "x1")], 3).is_allowed());
+        assert_eq!(own(&scene, &[("c", "x1")], 4, Unit::Minute, 1), (OK, 3), "as in Envoy's service");
+    }
+}
+
+#[test]
+fn share_threshold_with_a_wildcard_key_counts_per_key() {
+    let text = "
+domain: d
+descriptors:
+  - { key: 'header-*', value: 'v*', share_threshold: true, rate_limit: { unit: minute, requests_per_unit: 2 } }
+";
+    for scene in both(text) {
+        assert_eq!(scene.ask(&[("header-a", "v1")]).status(0).remaining(), 1);
+        assert_eq!(scene.ask(&[("header-a", "v2")]).status(0).remaining(), 0, "values share");
+        assert_eq!(scene.ask(&[("header-b", "v1")]).status(0).remaining(), 1, "keys do not");
+        assert_eq!(scene.ask(&[("header-a", "v3")]).code(), OVER);
+    }
+}
+
+#[test]
+fn peek_at_zero_limit_is_over_after_refused_hit() {
+    let scene = Scene::counting_first(FIVE);
+    let c = [("c", "none")];
+    assert_eq!(said(&scene.ask_n(&c, 0), 1), (OK, vec![(OK, 0)]));
+    let refused = scene.ask(&c);
+    assert!(refused.is_never());
+    assert_eq!(said(&refused, 1), (OVER, vec![(OVER, 0)]));
+    assert_eq!(said(&scene.ask_n(&c, 0), 1), (OVER, vec![(OVER, 0)]));
+    assert_eq!(scene.ask_n(&[("c", "other")], 0).code(), OK);
+    scene.advance(60);
+    assert_eq!(said(&scene.ask_n(&c, 0), 1), (OK, vec![(OK, 0)]), "a new window");
+    assert_eq!(own(&scene, &c, 0, Unit::Minute, 0), (OK, 0));
+    assert_eq!(own(&scene, &c, 0, Unit::Minute, 1), (OVER, 0));
+    assert_eq!(own(&scene, &c, 0, Unit::Minute, 0), (OVER, 0), "a limit of the request's own, too");
+    // What is refused costs nothing by default, so a look finds nothing in use.
+    let scene = Scene::new(FIVE);
+    assert_eq!((scene.ask(&c).code(), scene.ask_n(&c, 0).code()), (OVER, OK));
+}
+
+#[test]
+fn blocked_rule_keeps_what_is_used_over_loads() {
+    let of = |limit: u32| {
+        format!(
+            "{{ domain: d, descriptors: [ {{ key: a, rate_limit: {{ unit: hour, requests_per_unit: {limit} }} }} ] }}"
+        )
+    };
+    for scene in both(&of(5)) {
+        let a = [("a", "x")];
+        assert!(scene.ask_n(&a, 3).is_allowed());
+        scene.reload(&of(0));
+        assert_eq!(scene.ask(&a).code(), OVER);
+        scene.reload(&of(5));
+        assert!(left(&scene, &a) <= 2);
+        assert_eq!(scene.ask(&[("a", "y")]).code(), OK);
+    }
+}
+
+#[test]
+fn unlimited_rule_is_not_replaced() {
+    let text = "
+domain: d
+descriptors:
+  - { key: a, rate_limit: { unlimited: true, name: free } }
+  - { key: b, rate_limit: { unit: minute, requests_per_unit: 3, replaces: [ { name: free } ] } }
+";
+    for scene in both(text) {
+        let answer = scene.ask_both(&[("a", "x")], &[("b", "x")]);
+        assert_eq!(said(&answer, 2), (OK, vec![(OK, UNLIMITED), (OK, 2)]));
+        assert_eq!(answer.status(0).limit().map(|limit| limit.rule().limit.clone()), Some(Limit::Unlimited));
+    }
+}
+
+#[test]
+fn detailed_metric_shows_an_empty_value() {
+    let scene = Scene::new(
+        "
+domain: dom
+descriptors:
+  - { key: a, detailed_metric: true, rate_limit: { unit: minute, requests_per_unit: 3 } }
+  - { key: b, value_to_metric: true, rate_limit: { unit: minute, requests_per_unit: 3 } }
+  - key: 'c'
+    value: 'v*'
+    share_threshold: true
+    descriptors: [ { key: d, detailed_metric: true, rate_limit: { unit: minute, requests_per_unit: 3 } } ]
+",
+    );
+    let name = |entries: &[(&str, &str)]| {
+        let answer = scene.ask(entries);
+        answer.limits().next().unwrap().rule().metric_name("dom", entries)
+    };
+    assert_eq!(name(&[("a", "")]), "dom.a_");
+    assert_eq!(name(&[("a", "x")]), "dom.a_x");
+    assert_eq!(name(&[("b", "")]), "dom.b");
+    assert_eq!(name(&[("c", "v1"), ("d", "")]), "dom.c_v*.d", "beside a shared threshold it does not");
+}
+
+#[test]
+fn refused_cost_leaves_none_in_the_status() {
+    for scene in both(FIVE) {
+        let a = [("a", "x")];
+        assert_eq!(scene.ask_n(&a, 2).status(0).remaining(), 3);
+        let answer = scene.ask_n(&a, 5);
+        assert_eq!(said(&answer, 1), (OVER, vec![(OVER, 0)]));
+        let limit = answer.limits().next().unwrap();
+        // As its decision says it, three would be admitted; unless the refused ones are counted.
+        assert_eq!(limit.decision().unwrap().remaining(), u64::from(left(&scene, &a)));
+        assert_eq!(limit.remaining(), limit.decision().unwrap().remaining());
+    }
+}

@@ -1,0 +1,103 @@
+//! Rules decide requests: Envoy's samples row by row, and what is ours.
+
+mod charging;
+mod envoy;
+mod in_use;
+mod load_report;
+mod modes;
+mod reload;
+mod report;
+mod samples;
+mod together;
+mod unmatched;
+
+use std::time::Duration;
+
+use tollgate::rules::{Answer, Charging, Code, Config, Descriptor, Rules, RulesError};
+use tollgate::{ManualClock, Timestamp};
+
+/// Rules by a clock that stands at the beginning of an hour, and that clock.
+pub(crate) struct Scene {
+    pub(crate) rules: Rules<ManualClock>,
+    pub(crate) clock: ManualClock,
+    domain: String,
+}
+
+pub(crate) const START: Timestamp = Timestamp::from_secs(3_600 * 500_000);
+
+pub(crate) fn config(text: &str) -> Config {
+    Config::from_yaml("test.yaml", text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+impl Scene {
+    pub(crate) fn new(text: &str) -> Self {
+        Self::try_new(text, None).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Counts first, as Envoy's service does.
+    pub(crate) fn counting_first(text: &str) -> Self {
+        Self::try_new(text, Some(Charging::CountFirst)).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn try_new(text: &str, charging: Option<Charging>) -> Result<Self, RulesError> {
+        let clock = ManualClock::new(START);
+        let config = config(text);
+        let domain = config.domain().to_owned();
+        let mut builder = Rules::builder().clock(clock.clone());
+        if let Some(charging) = charging {
+            builder = builder.charging(charging);
+        }
+        Ok(Self { rules: builder.load([config])?, clock, domain })
+    }
+
+    pub(crate) fn ask(&self, entries: &[(&str, &str)]) -> Answer {
+        self.ask_n(entries, 1)
+    }
+
+    pub(crate) fn ask_n(&self, entries: &[(&str, &str)], hits: u64) -> Answer {
+        self.rules.check_n(&self.domain, &[Descriptor::new(entries)], hits)
+    }
+
+    pub(crate) fn ask_both(&self, one: &[(&str, &str)], other: &[(&str, &str)]) -> Answer {
+        self.rules.check(&self.domain, &[Descriptor::new(one), Descriptor::new(other)])
+    }
+
+    /// How many of so many equal requests are admitted.
+    pub(crate) fn admitted(&self, entries: &[(&str, &str)], times: usize) -> usize {
+        (0..times).filter(|_| self.ask(entries).is_allowed()).count()
+    }
+
+    pub(crate) fn advance(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+    }
+
+    pub(crate) fn reload(&self, text: &str) {
+        self.rules.replace([config(text)]).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    }
+}
+
+/// What is left by the rule of a request's only descriptor, without charging.
+pub(crate) fn left(scene: &Scene, entries: &[(&str, &str)]) -> u32 {
+    scene.ask_n(entries, 0).status(0).remaining()
+}
+
+pub(crate) fn code(answer: &Answer) -> Code {
+    answer.status(0).code()
+}
+
+/// A request of a domain that nobody has rules for, or of none at all, goes.
+#[test]
+fn what_no_rule_is_for_goes() {
+    let scene = Scene::new(
+        "{ domain: edge, descriptors: [ { key: a, rate_limit: { unit: second, requests_per_unit: 0 } } ] }",
+    );
+    let nope = scene.rules.check("nope", &[Descriptor::new(&[("a", "b")])]);
+    assert!(nope.is_allowed() && !nope.has_domain() && nope.limits().count() == 0);
+    assert_eq!((nope.status(0).code(), nope.status(0).remaining()), (Code::Ok, 0));
+    let none = scene.rules.check("edge", &[]);
+    assert!(none.is_allowed() && none.has_domain());
+    let empty = scene.rules.check("edge", &[Descriptor::new(&[])]);
+    assert!(empty.is_allowed() && empty.limits().count() == 0);
+    assert!(scene.ask(&[("a", "b")]).is_never());
+    assert_eq!(scene.ask(&[("a", "b")]).retry_after(), None, "nothing is ever admitted");
+}

@@ -1,0 +1,326 @@
+//! Rules that are loaded again: who keeps what.
+
+use std::fs;
+use std::time::Duration;
+
+use tollgate::rules::{Code, Config, Descriptor, Rules};
+
+use super::{Scene, config, left};
+
+fn one(limit: &str) -> String {
+    format!("{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, rate_limit: {limit} }} ] }}")
+}
+
+const X: [(&str, &str); 1] = [("a", "x")];
+
+/// What is used stays used when the numbers change, in every store and by every algorithm, whether what is refused is counted or
+/// not.
+#[test]
+fn what_is_used_stays_used() {
+    let kinds = [
+        "",
+        ", algorithm: gcra",
+        ", algorithm: sliding-window",
+        ", algorithm: sub-window",
+        ", algorithm: sliding-log",
+        ", store: keyed",
+        ", algorithm: gcra, store: keyed",
+    ];
+    for kind in kinds {
+        let of = |limit: u32| one(&format!("{{ unit: hour, requests_per_unit: {limit} {kind} }}"));
+        for scene in [Scene::new(&of(100)), Scene::counting_first(&of(100))] {
+            assert_eq!(scene.admitted(&X, 60), 60, "{kind}");
+            scene.reload(&of(200));
+            assert_eq!(left(&scene, &X), 140, "{kind}");
+            assert_eq!(scene.admitted(&X, 10), 10);
+            scene.reload(&of(50));
+            assert_eq!(left(&scene, &X), 0, "{kind}");
+            assert!(scene.ask(&X).is_denied());
+            scene.reload(&of(100));
+            assert_eq!(left(&scene, &X), 30, "{kind}: a lower limit forgot nothing");
+            scene.reload(&of(100));
+            assert_eq!(left(&scene, &X), 30, "{kind}: nothing has changed");
+            assert_eq!(scene.admitted(&X, 100), 30, "{kind}");
+            assert_eq!(left(&scene, &[("a", "y")]), 100);
+        }
+    }
+}
+
+/// A sketch goes on counting, as long as its windows are the same and its counters have room.
+#[test]
+fn a_sketch_goes_on_counting() {
+    for algorithm in ["fixed-window", "sliding-window"] {
+        let of = |limit: u32, unit: &str| {
+            one(&format!(
+                "{{ unit: {unit}, requests_per_unit: {limit}, algorithm: {algorithm}, store: sketch }}"
+            ))
+        };
+        let scene = Scene::new(&of(100, "hour"));
+        assert_eq!(scene.admitted(&X, 60), 60);
+        for (limit, left_of_it) in [(120, 60), (50, 0), (100, 40), (128, 68)] {
+            scene.reload(&of(limit, "hour"));
+            assert_eq!(left(&scene, &X), left_of_it, "{algorithm} {limit}");
+        }
+        // Counters of seven bits hold no more; nor do those of an hour count days.
+        scene.reload(&of(129, "hour"));
+        assert_eq!(left(&scene, &X), 129, "begun anew");
+        assert_eq!(scene.admitted(&X, 60), 60);
+        scene.reload(&of(129, "day"));
+        assert_eq!(left(&scene, &X), 129, "begun anew");
+    }
+}
+
+/// A count above the new limit reached into the bits of the window's number, so that a lower limit admitted as much again.
+#[test]
+fn sketch_with_limit_below_its_counts() {
+    let nanosecond = Duration::from_nanos(1);
+    // A sliding window has room again once a quarter of what was used weighs less than the new limit.
+    let three_quarters = Duration::from_secs(3_600 + 2_700) + nanosecond;
+    for (algorithm, room_after) in
+        [("fixed-window", Duration::from_secs(3_600)), ("sliding-window", three_quarters)]
+    {
+        let of = |limit: u32| {
+            one(&format!(
+                "{{ unit: hour, requests_per_unit: {limit}, algorithm: {algorithm}, store: sketch }}"
+            ))
+        };
+        for (high, used) in [(100, 64), (128, 128), (60_000, 60_000)] {
+            let low = used / 4;
+            for scene in [Scene::new(&of(high)), Scene::counting_first(&of(high))] {
+                assert!(scene.ask_n(&X, used.into()).is_allowed());
+                for limit in [low, 1, high / 2, high, low] {
+                    scene.reload(&of(limit));
+                    let expected = limit.saturating_sub(used);
+                    assert_eq!(left(&scene, &X), expected, "{algorithm}: {used} of {high}, now {limit}");
+                }
+                let refused = scene.ask(&X);
+                assert_eq!(refused.retry_after(), Some(room_after), "{algorithm} {used} of {high}");
+                scene.clock.advance(room_after - nanosecond);
+                assert_eq!(left(&scene, &X), 0, "{algorithm} {used} of {high}");
+                scene.clock.advance(nanosecond);
+                assert_eq!(left(&scene, &X), if algorithm == "fixed-window" { low } else { 1 });
+            }
+        }
+    }
+}
+
+/// A log had a place for each unit of the old limit, for every key: half a megabyte each of a log of ten. And where nothing holds
+/// as much as the old limit, the new one is all that stays used.
+#[test]
+fn usage_above_lowered_limit_is_cut_to_store_range() {
+    const LOG: &str = "algorithm: sliding-log";
+    const SLIDING: &str = "algorithm: sliding-window, store: compact";
+    let wide = |limit: u32| one(&format!("{{ unit: hour, requests_per_unit: {limit}, store: compact }}"));
+    for (high, low, kind, kept) in [
+        (1_000, 10, LOG, 1_000),
+        (60_000, 10, LOG, 1_024),
+        (60_000, 300, LOG, 1_200),
+        (60_000, 15_000, LOG, 60_000),
+        (100_000, 10, LOG, 1_024),
+        (100_000, 20_000, LOG, 65_536),
+        (60_000, 1_000, SLIDING, 60_000),
+        (100_000, 1_000, SLIDING, 1_000),
+    ] {
+        let scene = Scene::new(&wide(high));
+        assert!(scene.ask_n(&X, high.into()).is_allowed());
+        scene.reload(&one(&format!("{{ unit: hour, requests_per_unit: {low}, {kind} }}")));
+        assert!(scene.ask(&X).is_denied(), "{low} of {high}, {kind}");
+        assert_eq!(left(&scene, &[("a", "new")]), low);
+        scene.reload(&wide(high));
+        assert_eq!(left(&scene, &X), high - kept, "{low} of {high}, {kind}");
+    }
+}
+
+/// A window becomes a token bucket for a flash sale, and a window again.
+#[test]
+fn an_algorithm_may_change() {
+    let algorithms = ["fixed-window", "gcra", "sliding-window", "sub-window", "sliding-log", "token-bucket"];
+    for from in algorithms {
+        for to in algorithms {
+            let of = |algorithm: &str| {
+                one(&format!("{{ unit: hour, requests_per_unit: 100, algorithm: {algorithm} }}"))
+            };
+            let scene = Scene::new(&of(from));
+            assert_eq!(scene.admitted(&X, 60), 60);
+            scene.reload(&of(to));
+            assert_eq!(left(&scene, &X), 40, "{from} to {to}");
+            assert_eq!(scene.admitted(&X, 100), 40, "{from} to {to}");
+            scene.reload(&of(from));
+            assert_eq!(left(&scene, &X), 0, "{from} to {to} and back");
+            scene.advance(2 * 3_600);
+            assert_eq!(left(&scene, &X), 100, "{from} to {to}: all is paid");
+        }
+    }
+}
+
+/// What is used beyond a smaller burst is paid first; beyond a lower limit of windows it is gone with its window.
+#[test]
+fn usage_above_lowered_limit_is_owed_by_algorithm() {
+    let scene = Scene::new(&one("{ unit: minute, requests_per_unit: 60 }"));
+    assert_eq!(scene.admitted(&X, 60), 60);
+    scene.reload(&one("{ unit: minute, requests_per_unit: 60, algorithm: gcra, burst: 5 }"));
+    assert_eq!(scene.ask(&X).retry_after(), Some(Duration::from_secs(56)), "a second for each");
+    scene.advance(56);
+    assert_eq!(left(&scene, &X), 1);
+    scene.advance(9);
+    assert_eq!(left(&scene, &X), 5);
+
+    let scene = Scene::new(&one("{ unit: minute, requests_per_unit: 60 }"));
+    assert_eq!(scene.admitted(&X, 60), 60);
+    scene.reload(&one("{ unit: minute, requests_per_unit: 20 }"));
+    assert_eq!(scene.ask(&X).retry_after(), Some(Duration::from_secs(60)));
+    scene.advance(60);
+    assert_eq!(scene.admitted(&X, 60), 20, "as in any window");
+}
+
+/// A store of another kind: compact ones have no keys to list, and are asked until all is paid.
+#[test]
+fn a_store_may_change() {
+    for (from, to) in
+        [("compact", "keyed"), ("keyed", "compact"), ("compact, memory: 64KiB", "compact, memory: 2MiB")]
+    {
+        let of = |store: &str| one(&format!("{{ unit: hour, requests_per_unit: 100, store: {store} }}"));
+        let scene = Scene::new(&of(from));
+        assert_eq!(scene.admitted(&X, 60), 60);
+        scene.reload(&of(to));
+        assert_eq!(left(&scene, &X), 40, "{from} to {to}");
+    }
+    // Nothing is carried over into a sketch or out of one.
+    let of = |store: &str| one(&format!("{{ unit: hour, requests_per_unit: 100, store: {store} }}"));
+    let scene = Scene::new(&of("compact"));
+    assert_eq!(scene.admitted(&X, 60), 60);
+    scene.reload(&of("sketch"));
+    assert_eq!(left(&scene, &X), 100);
+}
+
+/// Hundreds of loads, each of which changes every number, while clients owe.
+#[test]
+fn any_number_of_loads_loses_nothing() {
+    let of = |change: usize| {
+        let n = 1_000 + change % 2;
+        format!(
+            "
+domain: d
+tollgate: {{}}
+descriptors:
+  - key: a
+    rate_limit: {{ unit: day, requests_per_unit: {n} }}
+  - key: b
+    rate_limit: {{ unit: day, requests_per_unit: {n}, algorithm: gcra }}
+  - key: c
+    rate_limit: {{ unit: day, requests_per_unit: {n}, algorithm: sliding-log }}
+  - key: d
+    value: shared
+    rate_limit: {{ unit: day, requests_per_unit: {n} }}
+"
+        )
+    };
+    let scene = Scene::new(&of(0));
+    let clients: Vec<String> = (0..50).map(|client| client.to_string()).collect();
+    for (cost, client) in (1..).zip(&clients) {
+        for key in ["a", "b", "c"] {
+            assert!(scene.ask_n(&[(key, client)], cost).is_allowed());
+        }
+    }
+    assert!(scene.ask_n(&[("d", "shared")], 600).is_allowed());
+    for change in 1..=200 {
+        scene.reload(&of(change));
+    }
+    for (cost, client) in (1..).zip(&clients) {
+        for key in ["a", "b", "c"] {
+            assert_eq!(left(&scene, &[(key, client)]), 1_000 - cost, "{key} {client}");
+        }
+    }
+    assert_eq!(left(&scene, &[("d", "shared")]), 400);
+    assert_eq!(scene.rules.reloads().successes, 201);
+}
+
+/// A rule that goes is forgotten; one that comes begins anew; the others stay.
+#[test]
+fn rules_come_and_go() {
+    let with = |more: &str| {
+        format!(
+            "
+domain: d
+descriptors:
+  - key: a
+    rate_limit: {{ unit: hour, requests_per_unit: 5 }}
+{more}"
+        )
+    };
+    let b = "  - key: b\n    rate_limit: { unit: hour, requests_per_unit: 5 }\n";
+    let scene = Scene::new(&with(b));
+    assert_eq!((scene.admitted(&X, 3), scene.admitted(&[("b", "x")], 3)), (3, 3));
+    scene.reload(&with(""));
+    assert!(scene.ask(&[("b", "x")]).limits().count() == 0);
+    scene.reload(&with(b));
+    assert_eq!((left(&scene, &X), left(&scene, &[("b", "x")])), (2, 5));
+    let other = || config("{ domain: other, descriptors: [] }");
+    assert!(scene.rules.replace([other()]).is_err(), "the domain is in use");
+    assert!(scene.ask(&X).has_domain());
+}
+
+/// What an answer says is of the rules by which it was decided.
+#[test]
+fn an_answer_outlives_its_rules() {
+    let scene = Scene::new(&one("{ unit: hour, requests_per_unit: 5, name: old }"));
+    let answer = scene.ask(&X);
+    scene.reload(
+        "{ domain: d, descriptors: [ { key: b, rate_limit: { unit: hour, requests_per_unit: 5 } } ] }",
+    );
+    assert_eq!(answer.limits().map(|limit| limit.name().to_owned()).collect::<Vec<_>>(), ["old"]);
+    scene.rules.refund(&[Descriptor::new(&X)], &answer);
+}
+
+/// A load that fails changes nothing, is counted, and says why.
+#[test]
+fn a_failed_load_keeps_the_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.yaml");
+    fs::write(&path, one("{ unit: hour, requests_per_unit: 5 }")).unwrap();
+    let rules = Rules::read(&path).unwrap();
+    let ask = || rules.check("d", &[Descriptor::new(&X)]);
+    assert!(ask().is_allowed());
+    fs::write(&path, one("{ unit: fortnight, requests_per_unit: 9 }")).unwrap();
+    let error = rules.reload().unwrap_err();
+    assert!(error.to_string().contains("limits.yaml") && error.to_string().contains("fortnight"), "{error}");
+    assert!(error.config().is_some());
+    assert_eq!(ask().status(0).remaining(), 3);
+    let reloads = rules.reloads();
+    assert_eq!((reloads.successes, reloads.errors), (1, 1));
+    assert_eq!(rules.last_error().unwrap().to_string(), error.to_string());
+    fs::remove_file(&path).unwrap();
+    assert!(rules.reload().unwrap_err().to_string().contains("limits.yaml"));
+    fs::write(&path, one("{ unit: hour, requests_per_unit: 9 }")).unwrap();
+    rules.reload().unwrap();
+    assert_eq!(ask().status(0).remaining(), 6);
+    assert!(rules.last_error().is_none());
+}
+
+#[test]
+fn rules_without_files_cannot_be_read_again() {
+    let scene = Scene::new(&one("{ unit: hour, requests_per_unit: 5 }"));
+    assert!(scene.rules.reload().unwrap_err().to_string().contains("replace"));
+    assert_eq!(scene.rules.reloads().errors, 1);
+}
+
+#[test]
+fn domain_in_two_files_needs_merging() {
+    let of = |name: &str, key: &str| {
+        let text = format!(
+            "{{ domain: d, descriptors: [ {{ key: {key}, rate_limit: {{ unit: hour, requests_per_unit: 1 }} }} ] }}"
+        );
+        Config::from_yaml(name, &text).unwrap()
+    };
+    let files = || [of("one.yaml", "a"), of("two.yaml", "b")];
+    let error = Rules::builder().load(files()).unwrap_err().to_string();
+    assert!(error.contains("one.yaml") && error.contains("two.yaml"), "{error}");
+    let rules = Rules::builder().merge_domains(true).load(files()).unwrap();
+    for key in ["a", "b"] {
+        let ask = || rules.check("d", &[Descriptor::new(&[(key, "x")])]).code();
+        assert_eq!((ask(), ask()), (Code::Ok, Code::OverLimit), "{key}");
+    }
+    let twice = [of("one.yaml", "a"), of("two.yaml", "a")];
+    assert!(Rules::builder().merge_domains(true).load(twice).is_err(), "duplicates still fail");
+    let _ = config;
+}

@@ -1,0 +1,138 @@
+//! What operators see of rules.
+
+use tollgate::rules::{Descriptor, Rules};
+use tollgate::telemetry::{Counts, Reading, TopDenied};
+
+use super::{Scene, config};
+
+const TWO: &str = "
+domain: d
+tollgate: {}
+descriptors:
+  - key: a
+    rate_limit: { unit: minute, requests_per_unit: 10, soft: 5 }
+  - key: b
+    rate_limit: { unit: hour, requests_per_unit: 2 }
+  - key: c
+    shadow_mode: true
+    rate_limit: { unit: hour, requests_per_unit: 1 }
+  - key: free
+    rate_limit: { unlimited: true }
+";
+
+fn counts(scene: &Scene, wanted: &str) -> Counts {
+    let mut found = None;
+    scene.rules.for_each(|_, rule, counts| {
+        if &*rule.name == wanted {
+            found = Some(counts);
+        }
+    });
+    found.unwrap_or_else(|| panic!("there is a rule {wanted}"))
+}
+
+#[test]
+fn each_rule_is_counted() {
+    let scene = Scene::new(TWO);
+    assert_eq!(scene.admitted(&[("a", "x")], 12), 10);
+    let a = counts(&scene, "d.a");
+    assert_eq!((a.allowed, a.denied, a.hits, a.soft_limited), (10, 2, 12, 5));
+    assert_eq!((a.near_limit, a.over_limit), (2, 2), "the ninth and the tenth are above eight");
+    assert_eq!(scene.admitted(&[("c", "x")], 3), 3);
+    let c = counts(&scene, "d.c");
+    assert_eq!((c.allowed, c.denied, c.shadow_denied), (1, 0, 2));
+    assert_eq!(scene.admitted(&[("free", "x")], 3), 3);
+    assert_eq!(counts(&scene, "d.free").unlimited, 3);
+    let _look = scene.ask_n(&[("a", "y")], 0);
+    assert_eq!(counts(&scene, "d.a"), a, "a look is nothing to count");
+}
+
+/// A request that one rule refuses is not charged by the other, and not counted there.
+#[test]
+fn what_another_rule_refused_is_not_counted() {
+    let (a, b) = ([("a", "x")], [("b", "x")]);
+    let scene = Scene::new(TWO);
+    (0..5).for_each(|_| assert!(!scene.ask_both(&a, &b).is_never()));
+    assert_eq!(counts(&scene, "d.a").requests(), 2);
+    assert_eq!((counts(&scene, "d.b").allowed, counts(&scene, "d.b").denied), (2, 3));
+    let scene = Scene::counting_first(TWO);
+    (0..5).for_each(|_| assert!(!scene.ask_both(&a, &b).is_never()));
+    assert_eq!(counts(&scene, "d.a").allowed, 5, "unless it is charged all the same");
+}
+
+#[test]
+fn counts_go_on_over_reloads() {
+    let scene = Scene::new(TWO);
+    assert_eq!(scene.admitted(&[("b", "x")], 3), 2);
+    scene.reload(&TWO.replace("requests_per_unit: 2", "requests_per_unit: 3"));
+    assert_eq!(scene.admitted(&[("b", "x")], 3), 1);
+    assert_eq!((counts(&scene, "d.b").allowed, counts(&scene, "d.b").denied), (3, 4 - 1));
+    assert_eq!(scene.rules.reloads().rules, 4);
+}
+
+#[test]
+fn unknown_domains_are_counted() {
+    let scene = Scene::new(TWO);
+    assert!(scene.rules.check("nope", &[]).is_allowed());
+    assert_eq!(scene.rules.reloads().unknown_domains, 1);
+}
+
+#[test]
+fn who_is_refused_most() {
+    let top = TopDenied::try_new(10, 1).unwrap();
+    let rules = Rules::builder().top_denied(top).load([config(TWO)]).unwrap();
+    for _ in 0..7 {
+        let _ = rules.check("d", &[Descriptor::new(&[("b", "alice")])]);
+        let _ = rules.check("d", &[Descriptor::new(&[("c", "bob")])]);
+    }
+    let top = rules.top_denied(5);
+    assert_eq!(top.len(), 1, "shadow denials refuse nobody");
+    assert_eq!((top[0].rule.as_str(), top[0].key.as_str(), top[0].count), ("d.b", "alice", 5));
+}
+
+#[test]
+fn stores_say_how_full_they_are() {
+    let scene = Scene::new(
+        "
+domain: d
+tollgate: {}
+descriptors:
+  - { key: a, rate_limit: { unit: minute, requests_per_unit: 10, store: keyed } }
+  - { key: b, rate_limit: { unit: minute, requests_per_unit: 10 } }
+  - { key: c, rate_limit: { unit: minute, requests_per_unit: 10, store: sketch } }
+",
+    );
+    for value in ["x", "y"] {
+        for key in ["a", "b", "c"] {
+            assert!(scene.ask(&[(key, value)]).is_allowed());
+        }
+    }
+    let mut seen = Vec::new();
+    scene.rules.readings(|domain, name, readings| {
+        assert_eq!(domain, "d");
+        seen.push((name.to_owned(), readings.to_vec()));
+    });
+    assert_eq!(seen.len(), 3);
+    assert_eq!(seen[0], ("d.a".to_owned(), vec![Reading::Gauge("tollgate_keys", 2.0)]));
+    assert!(seen[1].1.contains(&Reading::Gauge("tollgate_keys", 2.0)), "{:?}", seen[1]);
+    assert!(seen[1].1.contains(&Reading::Counter("tollgate_evictions", 0)), "{:?}", seen[1]);
+    assert!(
+        seen[2].1.iter().any(|reading| reading.name() == "tollgate_sketch_estimated_error"),
+        "{:?}",
+        seen[2]
+    );
+}
+
+/// A cost that crosses a line is divided there: by Envoy's words, of 8 and 6 more under 10 two are near the limit, and four over it.
+#[test]
+fn a_cost_is_divided_where_it_crosses_a_line() {
+    let text = "{ domain: d, tollgate: {}, descriptors: [ { key: a, rate_limit: { unit: hour, requests_per_unit: 10 } } ] }";
+    let scene = Scene::counting_first(text);
+    assert!(scene.ask_n(&[("a", "x")], 8).is_allowed());
+    assert!(scene.ask_n(&[("a", "x")], 6).is_denied());
+    let counted = counts(&scene, "d.a");
+    assert_eq!((counted.near_limit, counted.over_limit), (2, 4));
+    // Of a soft limit too.
+    let scene = Scene::new(&text.replace("requests_per_unit: 10", "requests_per_unit: 10, soft: 5"));
+    assert!(scene.ask_n(&[("a", "x")], 6).is_soft_limited());
+    assert_eq!(counts(&scene, "d.a").soft_limited, 1);
+}

@@ -1,0 +1,155 @@
+//! Samples A and B of Envoy's language, decision by decision. Every row begins with empty counters.
+
+use std::time::Duration;
+
+use tollgate::rules::{Code, Limit, Verdict};
+
+use super::{Scene, code, left};
+use crate::matching::texts::{EDGE as A, FILES as B};
+
+/// Both ways of charging decide these rows alike.
+fn both(text: &str) -> [Scene; 2] {
+    [Scene::new(text), Scene::counting_first(text)]
+}
+
+fn of(scene: &Scene, entries: &[(&str, &str)]) -> Option<(u64, Duration)> {
+    let answer = scene.ask_n(entries, 0);
+    let limit = answer.status(0).limit()?;
+    Some((limit.quota(), limit.window()))
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+#[test]
+fn a_valueless_rule_has_a_counter_for_each_value() {
+    for scene in both(A) {
+        let one = [("remote_address", "192.0.2.1")];
+        for left in (0..10).rev() {
+            let answer = scene.ask(&one);
+            assert_eq!((answer.code(), answer.status(0).remaining()), (Code::Ok, left));
+        }
+        assert_eq!(of(&scene, &one), Some((10, SECOND)));
+        scene.clock.advance(Duration::from_millis(300));
+        let answer = scene.ask(&one);
+        assert_eq!((answer.code(), answer.status(0).remaining()), (Code::OverLimit, 0));
+        assert_eq!(answer.retry_after(), Some(Duration::from_millis(700)), "the end of the window");
+        let other = scene.ask(&[("remote_address", "192.0.2.2")]);
+        assert_eq!((other.code(), other.status(0).remaining()), (Code::Ok, 9), "its own counter");
+        scene.clock.advance(Duration::from_millis(700));
+        assert_eq!(scene.ask(&one).status(0).remaining(), 9, "a new window");
+    }
+}
+
+#[test]
+fn a_limit_of_nothing_refuses_all() {
+    for scene in both(A) {
+        let answer = scene.ask(&[("remote_address", "203.0.113.7")]);
+        assert_eq!(answer.code(), Code::OverLimit);
+        assert_eq!(answer.status(0).limit().map(|limit| limit.quota()), Some(0));
+    }
+}
+
+#[test]
+fn an_entry_without_limit_is_an_allow_list() {
+    for scene in both(A) {
+        for _ in 0..100 {
+            let answer = scene.ask(&[("remote_address", "198.51.100.20")]);
+            assert!(answer.is_allowed() && answer.status(0).limit().is_none());
+        }
+    }
+}
+
+#[test]
+fn nested_rules_count_apart() {
+    for scene in both(A) {
+        let login = [("path", "/login"), ("remote_address", "192.0.2.1")];
+        assert_eq!(scene.admitted(&login, 6), 5);
+        assert_eq!(of(&scene, &login), Some((5, MINUTE)));
+        let unlimited = scene.ask(&[("path", "/login"), ("remote_address", "198.51.100.20")]);
+        assert_eq!((unlimited.code(), unlimited.status(0).remaining()), (Code::Ok, 4_294_967_295));
+        let limit = unlimited.status(0).limit().unwrap();
+        assert!(limit.rule().limit == Limit::Unlimited && limit.verdict() == Verdict::Unlimited);
+        assert_eq!(of(&scene, &[("path", "/login")]), None, "the exact entry hides the one without a value");
+        assert_eq!(scene.admitted(&[("path", "/home")], 1_001), 1_000);
+        assert_eq!(of(&scene, &[("path", "/home")]), Some((1_000, HOUR)));
+        assert_eq!(left(&scene, &[("path", "/about")]), 1_000, "values count apart");
+    }
+}
+
+#[test]
+fn depth_order_and_case_matter() {
+    for scene in both(A) {
+        for entries in [
+            &[("path", "/home"), ("remote_address", "192.0.2.1")][..],
+            &[("remote_address", "192.0.2.1"), ("path", "/login")],
+            &[("remote_Address", "192.0.2.1")],
+        ] {
+            let answer = scene.ask(entries);
+            assert!(answer.is_allowed() && answer.limits().count() == 0, "{entries:?}");
+        }
+    }
+}
+
+/// The row in which the two ways of charging differ.
+#[test]
+fn a_request_over_one_of_two_limits() {
+    let (address, login) = ([("remote_address", "x")], [("path", "/login"), ("remote_address", "x")]);
+    for (scene, left_of_first) in [(Scene::counting_first(A), 9), (Scene::new(A), 10)] {
+        assert_eq!(scene.admitted(&login, 5), 5);
+        let answer = scene.ask_both(&address, &login);
+        assert_eq!(answer.code(), Code::OverLimit);
+        assert_eq!((answer.status(0).code(), answer.status(1).code()), (Code::Ok, Code::OverLimit));
+        let refused: Vec<_> = answer.refused_by().map(|limit| limit.descriptor()).collect();
+        assert_eq!(refused, [1]);
+        assert_eq!(
+            left(&scene, &address),
+            left_of_first,
+            "Envoy charges the first counter too; we charge none"
+        );
+    }
+}
+
+#[test]
+fn exact_beats_wildcard() {
+    for scene in both(B) {
+        assert_eq!(of(&scene, &[("path", "/v1/public")]), Some((100, MINUTE)));
+        assert_eq!(scene.admitted(&[("path", "/v1/a")], 21), 20);
+        assert_eq!(left(&scene, &[("path", "/v1/public")]), 100, "its own counter");
+    }
+}
+
+#[test]
+fn a_shared_threshold_is_one_counter() {
+    for scene in both(B) {
+        assert_eq!(scene.admitted(&[("path", "/v1/a")], 12), 12);
+        assert_eq!(scene.admitted(&[("path", "/v1/b")], 8), 8);
+        assert_eq!(code(&scene.ask(&[("path", "/v1/c")])), Code::OverLimit);
+        assert_eq!(of(&scene, &[("path", "/v1/admin/x")]), Some((20, MINUTE)), "the first declared wins");
+        assert_eq!(of(&scene, &[("path", "/v1/")]), Some((20, MINUTE)));
+        assert_eq!(of(&scene, &[("path", "/v1")]), None);
+    }
+}
+
+#[test]
+fn wildcards_count_by_value() {
+    for scene in both(B) {
+        assert_eq!(scene.admitted(&[("path", "/v2/export/a")], 4), 3);
+        assert_eq!(code(&scene.ask(&[("path", "/v2/export/b")])), Code::Ok);
+        assert_eq!(of(&scene, &[("path", "/export/a")]), None);
+    }
+}
+
+#[test]
+fn a_shadow_rule_lets_through_what_it_would_refuse() {
+    for scene in both(B) {
+        assert_eq!(of(&scene, &[("tenant", "acme"), ("method", "GET")]), Some((50, SECOND)));
+        let delete = [("tenant", "acme"), ("method", "DELETE")];
+        assert_eq!(scene.admitted(&delete, 2), 2);
+        let answer = scene.ask(&delete);
+        assert_eq!((answer.code(), code(&answer), answer.status(0).remaining()), (Code::Ok, Code::Ok, 0));
+        assert_eq!(answer.limits().next().unwrap().verdict(), Verdict::ShadowDenied);
+        assert_eq!(of(&scene, &[("tenant", "acme")]), None);
+    }
+}

@@ -1,0 +1,209 @@
+//! Rules of one request that meet: in one counter, with quotas, with dry runs. Each of these went wrong once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tollgate::rules::{Descriptor, Rules, Verdict};
+
+use super::{Scene, config, left};
+
+const X: [(&str, &str); 1] = [("a", "x")];
+
+fn one(limit: &str) -> String {
+    format!("{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, rate_limit: {limit} }} ] }}")
+}
+
+fn names(answer: &tollgate::rules::Answer) -> Vec<&str> {
+    answer.refused_by().map(|limit| limit.name()).collect()
+}
+
+/// Each of two looks sees one unit left. The second charge is refused then; and what was undone admits nothing.
+#[test]
+fn a_counter_that_a_request_meets_twice_has_to_hold_both() {
+    let scene = Scene::new(&one("{ unit: hour, requests_per_unit: 1 }"));
+    for _ in 0..10 {
+        assert!(scene.ask_both(&X, &X).is_never(), "two of one");
+    }
+    assert_eq!(left(&scene, &X), 1, "nothing was charged");
+    let scene = Scene::new(
+        "{ domain: d, descriptors: [ { key: path, value: '/v1/*', share_threshold: true, \
+         rate_limit: { unit: hour, requests_per_unit: 3 } } ] }",
+    );
+    let (a, b) = ([("path", "/v1/a")], [("path", "/v1/b")]);
+    assert_eq!((0..10).filter(|_| scene.ask_both(&a, &b).is_allowed()).count(), 1);
+    assert_eq!(scene.ask_both(&a, &b).retry_after(), Some(Duration::from_secs(3_600)));
+    assert_eq!(left(&scene, &a), 1);
+}
+
+/// A rival takes the only unit and gives it back. Whoever loses a race for it is refused, even if it could be had by the time that
+/// what it has charged elsewhere is given back.
+#[test]
+fn who_is_admitted_is_charged() {
+    let scene = Scene::new(
+        "{ domain: d, descriptors: [ { key: a, rate_limit: { unit: year, requests_per_unit: 1 } }, \
+         { key: b, rate_limit: { unit: year, requests_per_unit: 1000000 } } ] }",
+    );
+    let (rules, done) = (&scene.rules, AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let answer = rules.check("d", &[Descriptor::new(&X)]);
+                rules.refund(&[Descriptor::new(&X)], &answer);
+            }
+        });
+        let b = [("b", "x")];
+        let both = [Descriptor::new(&X), Descriptor::new(&b)];
+        for _ in 0..20_000 {
+            let before = left(&scene, &b);
+            let answer = rules.check("d", &both);
+            if answer.is_allowed() {
+                assert_eq!(left(&scene, &b), before - 1, "admitted and not charged");
+                rules.refund(&both, &answer);
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+const QUOTAS: &str = "
+domain: d
+descriptors:
+  - { key: a, quota_mode: true, rate_limit: { unit: second, requests_per_unit: 1, name: a } }
+  - { key: b, quota_mode: true, rate_limit: { unit: hour, requests_per_unit: 1, name: b } }
+  - { key: c, rate_limit: { unit: minute, requests_per_unit: 1, name: c } }
+";
+
+/// Of rules with `quota_mode` one is enough, so the first that has room again ends the wait, and one that refuses alone refuses
+/// nothing.
+#[test]
+fn quotas_wait_for_the_first() {
+    let scene = Scene::new(QUOTAS);
+    let (a, b, c) = ([("a", "x")], [("b", "x")], [("c", "x")]);
+    assert!(scene.ask_both(&a, &b).is_allowed());
+    let refused = scene.ask_both(&a, &b);
+    assert_eq!((names(&refused), refused.retry_after()), (vec!["a", "b"], Some(Duration::from_secs(1))));
+    scene.advance(1);
+    assert!(scene.ask_both(&a, &b).is_allowed());
+
+    let scene = Scene::new(QUOTAS);
+    assert!(scene.ask(&b).is_allowed() && scene.ask(&c).is_allowed());
+    let all = [Descriptor::new(&a), Descriptor::new(&b), Descriptor::new(&c)];
+    let refused = scene.rules.check("d", &all);
+    assert_eq!((names(&refused), refused.retry_after()), (vec!["c"], Some(Duration::from_secs(60))));
+    let verdicts: Vec<_> = refused.limits().map(|limit| limit.verdict()).collect();
+    assert_eq!(verdicts, [Verdict::Allowed, Verdict::ShadowDenied, Verdict::Denied]);
+    // More than one of them ever admits, but not more than the other.
+    let scene = Scene::new(&QUOTAS.replace("hour, requests_per_unit: 1", "hour, requests_per_unit: 5"));
+    let five = || scene.rules.check_n("d", &[Descriptor::new(&a), Descriptor::new(&b)], 5);
+    assert!(five().is_allowed());
+    assert_eq!((five().is_never(), five().retry_after()), (false, Some(Duration::from_secs(3_600))));
+}
+
+/// What was refused was counted by the other rule too, which may be full by then.
+#[test]
+fn a_request_that_is_counted_first_waits_for_all() {
+    let scene = Scene::counting_first(
+        "{ domain: d, descriptors: [ { key: s, rate_limit: { unit: second, requests_per_unit: 1 } }, \
+         { key: h, rate_limit: { unit: hour, requests_per_unit: 2 } } ] }",
+    );
+    let (s, h) = ([("s", "x")], [("h", "x")]);
+    assert!(scene.ask_both(&s, &h).is_allowed());
+    let refused = scene.ask_both(&s, &h);
+    assert_eq!(refused.retry_after(), Some(Duration::from_secs(3_600)));
+    scene.advance(3_600);
+    assert!(scene.ask_both(&s, &h).is_allowed());
+}
+
+#[test]
+fn a_rule_that_only_reports_stands_behind_those_that_refuse() {
+    let scene = Scene::new(
+        "
+domain: d
+tollgate: {}
+descriptors:
+  - key: a
+    rate_limits:
+      - { unit: minute, requests_per_unit: 100, name: real }
+      - { unit: hour, requests_per_unit: 1, enforced: 0%, name: trial }
+",
+    );
+    assert_eq!(scene.admitted(&X, 5), 5);
+    let answer = scene.ask(&X);
+    assert_eq!(answer.status(0).limit().map(|limit| limit.name()), Some("real"));
+    assert_eq!(answer.status(0).remaining(), 94);
+    // It switches none off.
+    let scene = Scene::new(
+        "
+domain: d
+descriptors:
+  - { key: a, rate_limit: { unit: hour, requests_per_unit: 1, name: real } }
+  - { key: b, shadow_mode: true, rate_limit: { unit: hour, requests_per_unit: 1, name: trial, replaces: [ { name: real } ] } }
+",
+    );
+    assert_eq!((0..9).filter(|_| scene.ask_both(&X, &[("b", "x")]).is_allowed()).count(), 1);
+    // It marks nobody; and what is left of it is nothing, if it would refuse.
+    let soft = one("{ unit: hour, requests_per_unit: 10, soft: 0 }");
+    let shadow = Rules::builder().shadow(true).load([config(&soft)]).unwrap();
+    assert!(!shadow.check("d", &[Descriptor::new(&X)]).is_soft_limited());
+    let scene = Scene::new(
+        "{ domain: d, descriptors: [ { key: a, shadow_mode: true, rate_limit: { unit: hour, requests_per_unit: 10 } } ] }",
+    );
+    let answer = scene.ask_n(&X, 11);
+    assert_eq!((answer.is_allowed(), answer.status(0).remaining()), (true, 0));
+    assert_eq!(answer.limits().map(|limit| limit.remaining()).collect::<Vec<_>>(), [0]);
+}
+
+/// Not even where a client owes more than a limit that was lowered.
+#[test]
+fn a_look_is_never_refused() {
+    let scene = Scene::new(&one("{ unit: hour, requests_per_unit: 10 }"));
+    assert_eq!(scene.admitted(&X, 10), 10);
+    scene.reload(&one("{ unit: hour, requests_per_unit: 5 }"));
+    assert!(scene.ask_n(&X, 0).is_allowed() && scene.ask(&X).is_denied());
+}
+
+/// In an emergency a limit is set to nothing, or taken away; and then put back.
+#[test]
+fn a_rule_that_counts_nothing_for_a_while_forgets_nothing() {
+    let full = one("{ unit: hour, requests_per_unit: 100 }");
+    for meanwhile in ["{ unit: hour, requests_per_unit: 0 }", "{ unlimited: true }"] {
+        let scene = Scene::new(&full);
+        assert_eq!(scene.admitted(&X, 70), 70);
+        scene.reload(&one(meanwhile));
+        assert_eq!(scene.ask(&X).is_allowed(), meanwhile.contains("unlimited"));
+        scene.reload(&full);
+        assert_eq!(scene.admitted(&X, 200), 30, "{meanwhile}");
+    }
+}
+
+#[test]
+fn whom_a_share_is_enforced_for_is_by_the_key() {
+    let scene = Scene::new(&one("{ unit: hour, requests_per_unit: 1, enforced: 50% }"));
+    let enforced = |value: &str| {
+        let answer = scene.ask_n(&[("a", value)], 0);
+        answer.limits().all(|limit| limit.is_enforced())
+    };
+    for value in ["", "x", "y"] {
+        let first = enforced(value);
+        for _ in 0..50 {
+            scene.clock.advance(Duration::from_nanos(12_345));
+            assert_eq!(enforced(value), first, "{value:?}");
+        }
+    }
+}
+
+/// Requests whose times are given, as of a day before.
+#[test]
+fn loads_as_of_a_given_time() {
+    let scene = Scene::new(&one("{ unit: hour, requests_per_unit: 10 }"));
+    let at = tollgate::Timestamp::from_secs(3_600 * 499_976 + 5);
+    let admitted = || {
+        let ask = || scene.rules.check_at("d", &[Descriptor::new(&X)], 1, at).is_allowed();
+        (0..20).filter(|_| ask()).count()
+    };
+    assert_eq!(admitted(), 10);
+    let eleven = config(&one("{ unit: hour, requests_per_unit: 11 }"));
+    scene.rules.replace_at([eleven], at).unwrap();
+    assert_eq!(admitted(), 1);
+}

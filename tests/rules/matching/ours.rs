@@ -1,0 +1,194 @@
+//! Where we differ from Envoy's service, and what it does not have: tiers, members, several limits.
+
+use super::support::domain;
+
+const DAY: &str = "rate_limit: { unit: day, requests_per_unit: 1 }";
+
+fn names(text: &str, entries: &[(&str, &str)], tier: Option<&str>) -> Vec<String> {
+    domain(text).matching(entries, tier).iter().map(|rule| rule.identity.to_string()).collect()
+}
+
+#[test]
+fn keys_and_values_are_not_joined() {
+    let text = format!("domain: d\ndescriptors: [{{ key: a, value: b_c, {DAY} }}, {{ key: a_b, {DAY} }}]");
+    assert_eq!(names(&text, &[("a", "b_c")], None), ["d|a=b_c"]);
+    // Envoy's service would take both for a_b_c.
+    assert_eq!(names(&text, &[("a_b", "c")], None), ["d|a_b"]);
+    assert!(names(&text, &[("a", "b")], None).is_empty());
+}
+
+#[test]
+fn the_first_declared_wildcard_counts() {
+    let text = format!(
+        "
+domain: d
+descriptors:
+  - {{ key: p, value: '*.png', {DAY} }}
+  - {{ key: p, value: /a/*, {DAY} }}
+  - {{ key: p, value: /a/b*, {DAY} }}
+  - {{ key: p, value: '*x*', {DAY} }}
+  - {{ key: 'q*', value: '*', {DAY} }}
+  - {{ key: 'q*', {DAY} }}
+  - {{ key: p, {DAY} }}
+"
+    );
+    for (entries, found) in [
+        (("p", "/a/b.png"), "d|p=*.png"),
+        (("p", "/a/bx"), "d|p=/a/*"),
+        (("p", "/b/x"), "d|p=*x*"),
+        (("p", "/b"), "d|p"),
+        (("query", ""), "d|q*=*"),
+        // A request's text may be a pattern's: it is that entry then, as in Envoy's service.
+        (("p", "/a/b*"), "d|p=/a/b*"),
+    ] {
+        assert_eq!(names(&text, &[entries], None), [found], "{entries:?}");
+    }
+}
+
+#[test]
+fn wildcard_keys_stand_for_keys() {
+    let text = format!(
+        "domain: d\ndescriptors: [{{ key: 'x-*', {DAY} }}, {{ key: x-a, {DAY} }}, {{ key: x-a, value: v, {DAY} }}]"
+    );
+    assert_eq!(names(&text, &[("x-b", "1")], None), ["d|x-*"]);
+    assert_eq!(names(&text, &[("x-a", "v")], None), ["d|x-a=v"]);
+    // Wildcards come before the key without a value.
+    assert_eq!(names(&text, &[("x-a", "w")], None), ["d|x-*"]);
+    let domain = domain(&text);
+    let rule = &domain.matching(&[("x-b", "1")], None)[0];
+    assert_eq!((rule.counted_by, &*rule.metric_name("d", &[("x-b", "1")])), (1, "d.x-*"));
+}
+
+const TIERS: &str = "
+domain: d
+tollgate: {}
+descriptors:
+  - key: tenant
+    rate_limit: { unit: day, requests_per_unit: 1 }
+    tiers:
+      premium:
+        members: [acme, '7']
+        rate_limit: { unit: day, requests_per_unit: 100 }
+      gold:
+        members: [globex]
+        rate_limits:
+          - { unit: day, requests_per_unit: 1000 }
+          - { unit: hour, requests_per_unit: 100 }
+  - key: tenant
+    value: globex
+    rate_limit: { unit: day, requests_per_unit: 5 }
+  - key: route
+    tiers: { premium: { rate_limit: { unlimited: true } } }
+";
+
+#[test]
+fn tiers_have_limits_of_their_own() {
+    let own = &["d|tenant"][..];
+    let premium = &["d|tenant#tier=premium"][..];
+    let gold = &["d|tenant#tier=gold#unit=day", "d|tenant#tier=gold#unit=hour"][..];
+    let rows: [(&str, Option<&str>, &[&str]); 8] = [
+        ("x", None, own),
+        ("x", Some("premium"), premium),
+        ("x", Some("gold"), gold),
+        ("x", Some("other"), own),
+        ("acme", None, premium),
+        // What the request says comes first.
+        ("acme", Some("gold"), gold),
+        ("7", Some("other"), premium),
+        // Its own entry comes before its membership.
+        ("globex", None, &["d|tenant=globex"]),
+    ];
+    for (tenant, tier, found) in rows {
+        assert_eq!(names(TIERS, &[("tenant", tenant)], tier), found, "{tenant} {tier:?}");
+    }
+    assert!(names(TIERS, &[("route", "x")], None).is_empty());
+    assert_eq!(names(TIERS, &[("route", "x")], Some("premium")), ["d|route#tier=premium"]);
+}
+
+#[test]
+fn tiers_and_several_limits_have_metrics_of_their_own() {
+    let domain = domain(TIERS);
+    let metric = |tier| {
+        let entries = [("tenant", "x")];
+        let rules = domain.matching(&entries, tier);
+        rules.iter().map(|rule| rule.metric_name("d", &entries)).collect::<Vec<_>>()
+    };
+    assert_eq!(metric(None), ["d.tenant"]);
+    assert_eq!(metric(Some("gold")), ["d.tenant.tier_gold.day", "d.tenant.tier_gold.hour"]);
+}
+
+#[test]
+fn metrics_follow_envoys_rules() {
+    let text = format!(
+        "
+domain: d
+descriptors:
+  - key: route
+    value: 'api/*'
+    share_threshold: true
+    value_to_metric: true
+    descriptors:
+      - {{ key: method, {DAY} }}
+      - {{ key: method, value: GET, detailed_metric: true, {DAY} }}
+  - key: user
+    descriptors:
+      - {{ key: host, value: '*.example', value_to_metric: true, {DAY} }}
+      - {{ key: host, value: a.test, {DAY} }}
+"
+    );
+    let domain = domain(&text);
+    for (entries, metric) in [
+        ([("route", "api/x"), ("method", "PUT")], "d.route_api/*.method"),
+        ([("route", "api/x"), ("method", "GET")], "d.route_api/*.method_GET"),
+        ([("user", "joe"), ("host", "b.example")], "d.user.host_b.example"),
+        ([("user", "joe"), ("host", "a.test")], "d.user.host_a.test"),
+    ] {
+        assert_eq!(domain.matching(&entries, None)[0].metric_name("d", &entries), metric);
+    }
+}
+
+#[test]
+fn many_patterns_are_found_among_each_other() {
+    // Prefixes of each other, of a hundred lengths; suffixes too.
+    let mut text = "domain: d\ndescriptors:\n".to_owned();
+    for length in (0..100).rev() {
+        text += &format!("  - {{ key: p, value: '{}*', {DAY} }}\n", "a".repeat(length + 1));
+        text += &format!("  - {{ key: s, value: '*{}', {DAY} }}\n", "b".repeat(length + 1));
+    }
+    let domain = domain(&text);
+    let found = |key: &str, value: &str| domain.matching(&[(key, value)], None).first().map(|rule| rule.line);
+    for length in 1..=150 {
+        // The longest was declared first.
+        let line = 3 + 2 * (100 - length.min(100));
+        assert_eq!(found("p", &("a".repeat(length) + "x")), Some(line), "{length}");
+        assert_eq!(found("s", &("x".to_owned() + &"b".repeat(length))), Some(line + 1), "{length}");
+    }
+    assert_eq!((found("p", "xa"), found("s", "bx"), found("p", "")), (None, None, None));
+}
+
+#[test]
+fn patterns_with_more_behind_a_shared_beginning() {
+    let patterns =
+        ["a*x*", "ab*y*", "abc*z*", "abc*zz", "ab*", "*x*e", "*y*fe", "*z*gfe", "*fe", "*m*", "*n*", "**"];
+    let mut text = "domain: d\ndescriptors:\n".to_owned();
+    patterns.iter().for_each(|pattern| text += &format!("  - {{ key: p, value: '{pattern}', {DAY} }}\n"));
+    let domain = domain(&text);
+    for (value, pattern) in [
+        ("abcx", "a*x*"),
+        ("abcyz", "ab*y*"),
+        ("abczz", "abc*z*"),
+        ("abc", "ab*"),
+        ("ab", "ab*"),
+        ("xgfe", "*x*e"),
+        ("yzgfe", "*y*fe"),
+        ("zgfe", "*z*gfe"),
+        ("gfe", "*fe"),
+        ("abcxgfe", "a*x*"),
+        ("nm", "*m*"),
+        ("n", "*n*"),
+        ("", "**"),
+    ] {
+        let found = domain.matching(&[("p", value)], None);
+        assert_eq!(&*found[0].identity, format!("d|p={pattern}"), "{value}");
+    }
+}

@@ -1,0 +1,379 @@
+//! Rules follow their files.
+
+use std::fs;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tollgate::rules::{Descriptor, Rules, Watcher};
+
+fn text(limit: u32) -> String {
+    format!(
+        "{{ domain: d, descriptors: [ {{ key: a, rate_limit: {{ unit: day, requests_per_unit: {limit} }} }} ] }}"
+    )
+}
+
+fn quota(rules: &Rules) -> u64 {
+    let answer = rules.check_n("d", &[Descriptor::new(&[("a", "x")])], 0);
+    answer.limits().next().map_or(0, |limit| limit.quota())
+}
+
+/// How loads go, as the watcher tells.
+fn watch(rules: &Arc<Rules>) -> (Watcher, Receiver<Option<String>>) {
+    let (tell, told) = channel();
+    let watcher = Rules::watch(rules, move |loaded| {
+        let _ = tell.send(loaded.err().map(|error| error.to_string()));
+    });
+    (watcher.unwrap(), told)
+}
+
+/// The next load of which `wanted` is true: writing a file can be more than one event.
+fn until(told: &Receiver<Option<String>>, wanted: impl Fn(&Option<String>) -> bool) {
+    // Far more than it takes: a test that waits so long has failed.
+    while !wanted(&told.recv_timeout(Duration::from_secs(60)).expect("the change is noticed")) {}
+}
+
+/// Nothing is told for a while, longer than a burst lasts.
+fn silent(told: &Receiver<Option<String>>, why: &str) {
+    assert!(told.recv_timeout(Duration::from_millis(800)).is_err(), "{why} is no change");
+}
+
+/// Puts a file in place at once, so that no half of it is ever seen.
+fn put(path: &Path, text: &str) {
+    let other = path.with_extension("new");
+    fs::write(&other, text).unwrap();
+    fs::rename(&other, path).unwrap();
+}
+
+#[test]
+fn a_changed_file_is_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.yaml");
+    fs::write(&path, text(5)).unwrap();
+    let rules = Arc::new(Rules::read(&path).unwrap());
+    let (_watcher, told) = watch(&rules);
+
+    // In place.
+    fs::write(&path, text(7)).unwrap();
+    until(&told, |error| error.is_none() && quota(&rules) == 7);
+
+    // By another file of the same name, as editors do.
+    let other = folder.path().join("limits.yaml.new");
+    fs::write(&other, text(9)).unwrap();
+    fs::rename(&other, &path).unwrap();
+    until(&told, |error| error.is_none() && quota(&rules) == 9);
+
+    // One that is wrong changes nothing, and is told.
+    fs::write(&path, "domain: [").unwrap();
+    until(&told, |error| error.as_ref().is_some_and(|error| error.contains("limits.yaml")));
+    assert_eq!(quota(&rules), 9);
+    assert!(rules.reloads().errors >= 1 && rules.last_error().is_some());
+
+    fs::write(&path, text(11)).unwrap();
+    until(&told, |error| error.is_none() && quota(&rules) == 11);
+}
+
+/// What a load has changed is handed over; a load that would take the limits away is told as a failure.
+#[test]
+fn changes_are_handed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.yaml");
+    fs::write(&path, text(5)).unwrap();
+    let rules = Arc::new(Rules::read(&path).unwrap());
+    assert_eq!(quota(&rules), 5);
+    let (tell, told) = channel();
+    let _watcher = Rules::watch(&rules, move |loaded| {
+        let _ = tell.send(loaded.map(|report| report.to_string()).map_err(|error| error.to_string()));
+    });
+    let next = || told.recv_timeout(Duration::from_secs(60)).expect("the change is noticed");
+    put(&path, &text(6));
+    let changed = "0 added, 1 changed, 0 removed\n  changed rule \"d|a\": limit 5/d to 6/d";
+    assert_eq!(next(), Ok(changed.to_owned()));
+    put(&path, &text(6).replace("key: a", "key: b"));
+    assert!(next().is_ok_and(|report| report.contains("removed rule \"d|a\"")));
+    put(&path, &text(6).replace("domain: d", "domain: e"));
+    assert!(
+        next().is_err_and(|error| error.contains("limits.yaml:1:11") && error.contains("\"d\" is in use"))
+    );
+    put(&path, &text(7));
+    assert!(next().is_ok());
+    assert_eq!(quota(&rules), 7);
+}
+
+/// Kubernetes mounts files as links through `..data`, which it replaces.
+#[cfg(unix)]
+#[test]
+fn a_moved_link_is_loaded() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for (version, limit) in [("..1", 5), ("..2", 6)] {
+        fs::create_dir(at(version)).unwrap();
+        fs::write(at(version).join("limits.yaml"), text(limit)).unwrap();
+    }
+    symlink("..1", at("..data")).unwrap();
+    symlink("..data/limits.yaml", at("limits.yaml")).unwrap();
+    let rules = Arc::new(Rules::read(at("limits.yaml")).unwrap());
+    assert_eq!(quota(&rules), 5);
+    let (_watcher, told) = watch(&rules);
+    symlink("..2", at("..data_tmp")).unwrap();
+    fs::rename(at("..data_tmp"), at("..data")).unwrap();
+    until(&told, |error| error.is_none() && quota(&rules) == 6);
+
+    // The old version goes, as there, and a third one comes.
+    fs::remove_dir_all(at("..1")).unwrap();
+    fs::create_dir(at("..3")).unwrap();
+    fs::write(at("..3").join("limits.yaml"), text(7)).unwrap();
+    symlink("..3", at("..data_tmp")).unwrap();
+    fs::rename(at("..data_tmp"), at("..data")).unwrap();
+    until(&told, |error| error.is_none() && quota(&rules) == 7);
+}
+
+/// A load reads the file. While reading was taken for a change, one change was followed by loads for ever, five a second.
+#[test]
+fn only_contents_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.yaml");
+    fs::write(&path, text(5)).unwrap();
+    let rules = Arc::new(Rules::read(&path).unwrap());
+    let (_watcher, told) = watch(&rules);
+    silent(&told, "the watcher's beginning");
+
+    put(&path, &text(6));
+    until(&told, |error| error.is_none() && quota(&rules) == 6);
+    silent(&told, "a load");
+    fs::read(&path).unwrap();
+    silent(&told, "reading");
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    drop(file);
+    silent(&told, "touching");
+    put(&path, &text(6));
+    silent(&told, "writing the same");
+    put(&folder.path().join("other.yaml"), &text(8));
+    silent(&told, "another file");
+    assert_eq!(rules.reloads().successes, 2, "the first load, and that of the one change");
+
+    // A wrong file is told once, however often it is touched.
+    put(&path, "domain: [");
+    until(&told, Option::is_some);
+    put(&path, "domain: [");
+    silent(&told, "the same mistake");
+
+    // Whoever asks for a load has one.
+    put(&path, &text(7));
+    until(&told, |error| error.is_none() && quota(&rules) == 7);
+    let before = rules.reloads().successes;
+    rules.reload().unwrap();
+    rules.reload().unwrap();
+    assert_eq!(rules.reloads().successes, before + 2);
+    silent(&told, "a load that somebody else asked for");
+}
+
+/// Between reading and watching nobody watched, and the change stayed unknown until the next one.
+#[test]
+fn a_change_before_the_watch_is_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.yaml");
+    fs::write(&path, text(5)).unwrap();
+    let rules = Arc::new(Rules::read(&path).unwrap());
+    fs::write(&path, text(6)).unwrap();
+    let (_watcher, told) = watch(&rules);
+    until(&told, |error| error.is_none() && quota(&rules) == 6);
+}
+
+/// A file that is reached through a link changes in another folder, of which only the link's folder was watched.
+#[cfg(unix)]
+#[test]
+fn a_file_behind_links_is_followed() {
+    use std::os::unix::fs::symlink;
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let link = here.path().join("limits.yaml");
+    let (first, second) = (there.path().join("first.yaml"), there.path().join("deep/second.yaml"));
+    fs::create_dir(there.path().join("deep")).unwrap();
+    fs::write(&first, text(5)).unwrap();
+    fs::write(&second, text(6)).unwrap();
+    symlink(&first, here.path().join("between")).unwrap();
+    symlink("between", &link).unwrap();
+    let rules = Arc::new(Rules::read(&link).unwrap());
+    let (_watcher, told) = watch(&rules);
+    // The watcher's first look is over, so that only an event can tell of the change.
+    silent(&told, "the watcher's beginning");
+    fs::write(&first, text(7)).unwrap();
+    until(&told, |error| error.is_none() && quota(&rules) == 7);
+    put(&first, &text(8));
+    until(&told, |error| error.is_none() && quota(&rules) == 8);
+
+    // The link in the middle moves, and then what it leads to now changes.
+    symlink(&second, here.path().join("between.new")).unwrap();
+    fs::rename(here.path().join("between.new"), here.path().join("between")).unwrap();
+    until(&told, |error| error.is_none() && quota(&rules) == 6);
+    fs::write(&second, text(9)).unwrap();
+    until(&told, |error| error.is_none() && quota(&rules) == 9);
+    put(&first, &text(10));
+    silent(&told, "what the link does not lead to any more");
+
+    // A folder on the way is a link that moves.
+    let folder = here.path().join("now");
+    symlink(there.path(), &folder).unwrap();
+    let rules = Arc::new(Rules::read(folder.join("first.yaml")).unwrap());
+    let (_watcher, told) = watch(&rules);
+    fs::write(there.path().join("deep/first.yaml"), text(11)).unwrap();
+    symlink(there.path().join("deep"), here.path().join("now.new")).unwrap();
+    fs::rename(here.path().join("now.new"), &folder).unwrap();
+    until(&told, |error| error.is_none() && quota(&rules) == 11);
+}
+
+/// The same file by another name in another folder: only a watch on the file itself sees it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_of_two_names_is_watched() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (path, other) = (here.path().join("limits.yaml"), there.path().join("other.yaml"));
+    fs::write(&path, text(5)).unwrap();
+    fs::hard_link(&path, &other).unwrap();
+    let rules = Arc::new(Rules::read(&path).unwrap());
+    let (_watcher, told) = watch(&rules);
+    // The watcher's first look is over, so that only an event can tell of the change.
+    silent(&told, "the watcher's beginning");
+    fs::write(&other, text(6)).unwrap();
+    until(&told, |error| error.is_none() && quota(&rules) == 6);
+}
+
+#[test]
+fn a_file_that_comes_back_is_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.yaml");
+    fs::write(&path, text(5)).unwrap();
+    let rules = Arc::new(Rules::read(&path).unwrap());
+    let (_watcher, told) = watch(&rules);
+    for limit in [6, 6] {
+        fs::remove_file(&path).unwrap();
+        until(&told, |error| error.as_ref().is_some_and(|error| error.contains("cannot be read")));
+        // The second time it is as before, and loaded all the same: the error is over.
+        put(&path, &text(limit));
+        until(&told, |error| error.is_none() && quota(&rules) == 6);
+        assert!(rules.last_error().is_none());
+    }
+}
+
+/// A folder that goes takes the system's watch with it.
+#[test]
+fn a_folder_that_comes_back_is_watched() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("a/b");
+    let path = folder.join("limits.yaml");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(&path, text(5)).unwrap();
+    let rules = Arc::new(Rules::read(&path).unwrap());
+    let (_watcher, told) = watch(&rules);
+
+    // With the folder above it.
+    fs::remove_dir_all(root.path().join("a")).unwrap();
+    until(&told, Option::is_some);
+    fs::create_dir_all(&folder).unwrap();
+    put(&path, &text(6));
+    until(&told, |error| error.is_none() && quota(&rules) == 6);
+
+    // Replaced by another at once, so that its path is never missing for long; then the new one's file changes in place.
+    let other = root.path().join("a/c");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("limits.yaml"), text(7)).unwrap();
+    fs::rename(&folder, root.path().join("a/old")).unwrap();
+    fs::rename(&other, &folder).unwrap();
+    until(&told, |error| error.is_none() && quota(&rules) == 7);
+    fs::write(&path, text(8)).unwrap();
+    until(&told, |error| error.is_none() && quota(&rules) == 8);
+}
+
+/// What a panic unwound was the watcher's thread, and nobody watched any more.
+#[test]
+fn a_callback_that_panics_goes_on_being_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.yaml");
+    fs::write(&path, text(5)).unwrap();
+    let rules = Arc::new(Rules::read(&path).unwrap());
+    let (tell, told) = channel();
+    let _watcher = Rules::watch(&rules, move |loaded| {
+        tell.send(loaded.as_ref().err().map(ToString::to_string)).unwrap();
+        loaded.unwrap();
+    })
+    .unwrap();
+    for limit in [6, 7] {
+        put(&path, "domain: [");
+        until(&told, Option::is_some);
+        put(&path, &text(limit));
+        until(&told, |error| error.is_none() && quota(&rules) == u64::from(limit));
+    }
+}
+
+/// Were only silence waited for, a file that is written all the time would never be loaded.
+#[test]
+fn a_file_that_never_rests_is_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.yaml");
+    fs::write(&path, text(5)).unwrap();
+    let rules = Arc::new(Rules::read(&path).unwrap());
+    let (_watcher, told) = watch(&rules);
+    // Until it is told, or for a minute.
+    let loaded = (6..1_200).find_map(|limit| {
+        put(&path, &text(limit));
+        told.recv_timeout(Duration::from_millis(50)).ok()
+    });
+    assert_eq!(loaded, Some(None));
+    assert!(quota(&rules) > 5);
+}
+
+#[test]
+fn who_drops_the_watcher_is_not_called_any_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.yaml");
+    fs::write(&path, text(5)).unwrap();
+    let rules = Arc::new(Rules::read(&path).unwrap());
+    let (watcher, told) = watch(&rules);
+    put(&path, &text(6));
+    until(&told, |error| error.is_none() && quota(&rules) == 6);
+    drop(watcher);
+    // The thread has ended, and with it what it would call.
+    assert_eq!(told.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected));
+
+    // Rules may go first.
+    let (watcher, told) = watch(&rules);
+    drop(rules);
+    put(&path, &text(7));
+    assert!(
+        told.recv_timeout(Duration::from_secs(60)) == Err(std::sync::mpsc::RecvTimeoutError::Disconnected)
+    );
+    drop(watcher);
+}
+
+/// To wait for a thread in that thread would be for ever.
+#[test]
+fn a_callback_may_drop_its_watcher() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.yaml");
+    fs::write(&path, text(5)).unwrap();
+    let rules = Arc::new(Rules::read(&path).unwrap());
+    let kept: Arc<Mutex<Option<Watcher>>> = Arc::default();
+    let (tell, told) = channel();
+    let watcher = Rules::watch(&rules, {
+        let kept = Arc::clone(&kept);
+        move |loaded| {
+            drop(kept.lock().unwrap().take());
+            tell.send(loaded.is_ok()).unwrap();
+        }
+    });
+    *kept.lock().unwrap() = Some(watcher.unwrap());
+    put(&path, &text(6));
+    assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(true));
+    // Its thread ends.
+    let end = told.recv_timeout(Duration::from_secs(60));
+    assert_eq!(end, Err(std::sync::mpsc::RecvTimeoutError::Disconnected));
+}
+
+#[test]
+fn rules_without_files_cannot_be_watched() {
+    let rules = Arc::new(Rules::from_yaml(&text(5)).unwrap());
+    assert!(Rules::watch(&rules, |_| ()).unwrap_err().to_string().contains("files"));
+}

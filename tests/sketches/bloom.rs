@@ -1,0 +1,179 @@
+//! The Bloom filter on its own.
+//!
+//! Properties: a key that was inserted is found, under any operations and from any number of threads; of
+//! threads that insert one key at once no two are told that it is new; other keys are taken for inserted ones
+//! as often as computed, for every size and for keys of every kind.
+
+use crate::common::accuracy::random::Random;
+use crate::common::operations::config;
+use proptest::prelude::*;
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::Barrier;
+use tollgate::sketch::Bloom;
+
+fn seeded(filter: Bloom) -> Bloom {
+    filter.with_hasher(ahash::RandomState::with_seeds(1, 2, 3, 4))
+}
+
+fn sized(bits_a_key: usize, items: usize) -> Bloom {
+    seeded(Bloom::for_memory(bits_a_key * items / 8, items).expect("a small filter"))
+}
+
+#[derive(Copy, Clone, Debug)]
+enum Op {
+    Insert(u16),
+    Contains(u16),
+    Clear,
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let op = prop_oneof![
+        20 => (0..500_u16).prop_map(Op::Insert),
+        10 => (0..500_u16).prop_map(Op::Contains),
+        1 => Just(Op::Clear),
+    ];
+    prop::collection::vec(op, 1..400)
+}
+
+proptest! {
+    #![proptest_config(config(256))]
+
+    #[test]
+    fn what_was_inserted_is_found(bytes in 8..600_usize, items in 1..2_000_usize, ops in ops()) {
+        let filter = seeded(Bloom::for_memory(bytes, items).expect("a small filter"));
+        let mut truth = HashSet::new();
+        for op in ops {
+            match op {
+                Op::Insert(key) => {
+                    let found = filter.contains(&key);
+                    prop_assert_eq!(filter.insert(&key), found, "an insert asks as contains does: {}", key);
+                    prop_assert!(found || truth.insert(key), "an inserted key is not new: {}", key);
+                    truth.insert(key);
+                    prop_assert!(filter.contains_hash(filter.hash(&key)));
+                }
+                Op::Contains(key) => prop_assert!(filter.contains(&key) || !truth.contains(&key)),
+                Op::Clear => {
+                    filter.clear();
+                    truth.clear();
+                }
+            }
+        }
+        prop_assert!(truth.iter().all(|key| filter.contains(key)));
+    }
+}
+
+#[test]
+fn it_can_be_shared_printed_and_asked_for_its_size() {
+    fn shared<T: Send + Sync + std::fmt::Debug + 'static>(_: &T) {}
+    let filter =
+        Bloom::for_memory(100, 60).expect("a small filter").with_hasher(std::hash::RandomState::new());
+    shared(&filter);
+    assert_eq!(filter.state_bytes(), 96);
+    assert!(format!("{filter:?}").starts_with("Bloom { state_bytes: 96"));
+}
+
+/// The share of strangers that are taken for inserted ones.
+#[expect(clippy::cast_precision_loss, reason = "small numbers")]
+fn measured<K: Hash>(filter: &Bloom, items: usize, strangers: usize, key: impl Fn(usize) -> K) -> f64 {
+    for item in 0..items {
+        filter.insert(&key(item));
+    }
+    assert!((0..items).all(|item| filter.contains(&key(item))), "an inserted key is found");
+    (items..items + strangers).filter(|&item| filter.contains(&key(item))).count() as f64 / strangers as f64
+}
+
+fn assert_near(measured: f64, computed: f64, what: &str) {
+    assert!((measured - computed).abs() < 0.2 * computed, "{what}: {measured} measured, {computed} computed");
+}
+
+#[test]
+fn as_many_are_taken_for_others_as_computed() {
+    // The more strangers the fewer of them are taken for inserted ones: 300 or more each.
+    for (bits_a_key, strangers) in [(8, 50_000), (10, 50_000), (12, 50_000), (16, 100_000), (24, 400_000)] {
+        const ITEMS: usize = 50_000;
+        let filter = sized(bits_a_key, ITEMS);
+        let computed = filter.false_positives(ITEMS);
+        let measured = measured(&filter, ITEMS, strangers, |item| item);
+        assert_near(measured, computed, &format!("{bits_a_key} bits a key"));
+    }
+}
+
+#[test]
+fn filters_for_a_share_keep_it() {
+    for share in [0.2, 0.03, 0.01, 0.003] {
+        const ITEMS: usize = 40_000;
+        let filter = seeded(Bloom::for_items(ITEMS, share).expect("a small filter"));
+        assert_near(measured(&filter, ITEMS, 200_000, |item| item), share, "as asked for");
+    }
+}
+
+#[test]
+fn half_as_many_and_twice_as_many_are_computed_too() {
+    for items in [15_000, 60_000] {
+        let filter = sized(10, 30_000);
+        let computed = filter.false_positives(items);
+        assert_near(measured(&filter, items, 200_000, |item| item), computed, "another number of items");
+    }
+}
+
+#[test]
+fn keys_of_every_kind_spread_alike() {
+    fn check<K: Hash>(kind: &str, key: impl Fn(usize) -> K) {
+        const ITEMS: usize = 20_000;
+        let filter = sized(10, ITEMS);
+        let computed = filter.false_positives(ITEMS);
+        assert_near(measured(&filter, ITEMS, 50_000, key), computed, kind);
+    }
+    check("integers", |n| n);
+    check("even integers", |n| 2 * n);
+    check("integers in the top half", |n| n << 32);
+    check("pairs", |n| (n / 100, n % 100));
+    check("IPv4 addresses as text", |n| format!("10.{}.{}.{}", n >> 16, (n >> 8) & 255, n & 255));
+    check("IPv4 addresses", |n| {
+        std::net::Ipv4Addr::from_bits(u32::try_from(n).expect("small") | 0x0A00_0000)
+    });
+    check("UUIDs", |n| {
+        let mut random = Random::new(n as u64);
+        let (a, b) = (random.next(), random.next());
+        format!(
+            "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
+            a >> 32,
+            a & 0xFFFF,
+            b & 0xFFF,
+            (b >> 12) & 0xFFF,
+            b >> 16
+        )
+    });
+}
+
+const THREADS: usize = if cfg!(miri) { 3 } else { 8 };
+
+/// More threads than cores insert the same keys in the same order, so that many come to a key at once.
+#[test]
+fn racing_inserts_report_a_key_new_once() {
+    let items = if cfg!(miri) { 50 } else { 20_000 };
+    for bits_a_key in [1, 10, 24] {
+        let filter = sized(bits_a_key, items.max(64));
+        let start = Barrier::new(THREADS);
+        let told: Vec<Vec<bool>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS)
+                .map(|_| {
+                    scope.spawn(|| {
+                        start.wait();
+                        (0..items).map(|item| !filter.insert(&item)).collect()
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
+        });
+        let new: Vec<usize> = (0..items).map(|item| told.iter().filter(|told| told[item]).count()).collect();
+        assert!(new.iter().all(|&new| new <= 1), "no two threads are told that a key is new");
+        assert!((0..items).all(|item| filter.contains(&item)), "every key is there");
+        // A key that nobody was told is new was covered by others: no more than strangers are in the end.
+        let covered = new.iter().filter(|&&new| new == 0).count();
+        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+        let share = covered as f64 / items as f64;
+        assert!(share <= 1.2 * filter.false_positives(items), "{bits_a_key}: {share}");
+    }
+}

@@ -1,0 +1,258 @@
+//! The count-min sketch on its own.
+//!
+//! Properties: an estimate is never below what was counted for its key, under any operations and from any
+//! number of threads, and never above what was counted in all; an add returns what the next estimate says;
+//! the errors are within the bounds that the sizes are made from, for skewed and even traffic and for keys of
+//! every kind.
+
+use crate::common::accuracy::random::{Random, Zipf};
+use crate::common::operations::config;
+use proptest::prelude::*;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+use std::sync::Barrier;
+use tollgate::sketch::CountMin;
+
+fn seeded(width: usize, depth: usize) -> CountMin {
+    with_seeds(CountMin::try_new(width, depth).expect("a small sketch"), 1)
+}
+
+fn with_seeds(counts: CountMin, seed: u64) -> CountMin {
+    counts.with_hasher(ahash::RandomState::with_seeds(seed, 2, 3, 4))
+}
+
+#[derive(Copy, Clone, Debug)]
+enum Op {
+    Add { key: u8, n: u64 },
+    Estimate { key: u8 },
+    Clear,
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let n = prop_oneof![1 => Just(0), 20 => 1..10_u64, 4 => 0..1_000_000_000_u64, 1 => any::<u64>()];
+    let op = prop_oneof![
+        20 => (any::<u8>(), n).prop_map(|(key, n)| Op::Add { key, n }),
+        8 => any::<u8>().prop_map(|key| Op::Estimate { key }),
+        1 => Just(Op::Clear),
+    ];
+    prop::collection::vec(op, 1..300)
+}
+
+proptest! {
+    #![proptest_config(config(256))]
+
+    #[test]
+    fn estimates_lie_between_key_count_and_total(
+        width in prop_oneof![1..5_usize, 1..200_usize],
+        depth in 1..=8_usize,
+        ops in ops(),
+    ) {
+        let counts = seeded(width, depth);
+        let (mut truth, mut all) = (HashMap::<u8, u64>::new(), 0_u64);
+        for op in ops {
+            match op {
+                Op::Add { key, n } => {
+                    let counted = truth.entry(key).or_default();
+                    *counted = counted.saturating_add(n).min(CountMin::MAX);
+                    all = all.saturating_add(n).min(CountMin::MAX);
+                    let told = counts.add(&key, n);
+                    prop_assert!((*counted..=all).contains(&told), "{op:?}: {counted} {told} {all}");
+                    prop_assert_eq!(counts.estimate(&key), told);
+                }
+                Op::Estimate { key } => {
+                    let counted = truth.get(&key).copied().unwrap_or(0);
+                    let told = counts.estimate_hash(counts.hash(&key));
+                    prop_assert!((counted..=all).contains(&told), "{op:?}: {counted} {told} {all}");
+                }
+                Op::Clear => {
+                    counts.clear();
+                    truth.clear();
+                    all = 0;
+                }
+            }
+        }
+    }
+}
+
+/// Counts a stream and its truth.
+fn count<K: Hash + Eq>(counts: &CountMin, keys: impl Iterator<Item = K>) -> HashMap<K, u64> {
+    let mut truth = HashMap::new();
+    for key in keys {
+        counts.add(&key, 1);
+        *truth.entry(key).or_insert(0) += 1;
+    }
+    truth
+}
+
+/// The share of keys whose estimates are too high by more than `error`.
+#[expect(clippy::cast_precision_loss, reason = "small numbers")]
+fn failures<K: Hash + Eq>(counts: &CountMin, truth: &HashMap<K, u64>, error: f64) -> f64 {
+    let failed = truth.iter().filter(|(key, counted)| {
+        let over = counts.estimate(*key).checked_sub(**counted).expect("an estimate is never too low");
+        over as f64 > error
+    });
+    failed.count() as f64 / truth.len() as f64
+}
+
+const EVENTS: usize = 100_000;
+
+#[expect(clippy::cast_precision_loss, reason = "small numbers")]
+#[test]
+fn errors_keep_their_bound_in_skewed_and_in_even_traffic() {
+    for (epsilon, delta) in [(0.001, 0.01), (0.01, 0.1), (0.002, 0.3)] {
+        for seed in 1..4 {
+            for exponent in [0.0, 0.8, 1.0, 1.3] {
+                let counts = with_seeds(CountMin::for_error(epsilon, delta).expect("a small sketch"), seed);
+                let (zipf, mut random) = (Zipf::new(20_000, exponent), Random::new(seed));
+                let truth = count(&counts, (0..EVENTS).map(|_| zipf.sample(&mut random)));
+                let failed = failures(&counts, &truth, epsilon * EVENTS as f64);
+                assert!(failed <= delta, "{epsilon} {delta}: {failed} in Zipf {exponent}");
+            }
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "small numbers")]
+#[test]
+fn errors_keep_their_bound_for_keys_of_every_kind() {
+    fn check<K: Hash + Eq>(kind: &str, key: impl Fn(u64) -> K) {
+        const KEYS: u64 = 10_000;
+        // A single row, where a bad spread would show.
+        let counts = with_seeds(CountMin::for_error(0.002, 0.4).expect("a small sketch"), 7);
+        assert_eq!(counts.depth(), 1);
+        let truth = count(&counts, (0..10 * KEYS).map(|event| key(event % KEYS)));
+        assert_eq!(truth.len() as u64, KEYS, "{kind}: the keys differ");
+        let mean = 10 * KEYS / counts.width() as u64;
+        let failed = failures(&counts, &truth, 2.0 * mean as f64);
+        // A counter has 7.35 keys on average: the chance of twice as many others is 0.9 %, as a Poisson
+        // number's. They come 16 keys at a time; four standard deviations.
+        assert!(failed < 0.025, "{kind}: {failed}");
+    }
+    check("integers", |n| n);
+    check("even integers", |n| 2 * n);
+    check("integers in the top half", |n| n << 32);
+    check("pairs", |n| (n / 100, n % 100));
+    check("IPv4 addresses as text", |n| format!("10.{}.{}.{}", n >> 16, (n >> 8) & 255, n & 255));
+    check("IPv4 addresses", |n| {
+        std::net::Ipv4Addr::from_bits(u32::try_from(n).expect("small") | 0x0A00_0000)
+    });
+    check("UUIDs", |n| {
+        let mut random = Random::new(n);
+        let (a, b) = (random.next(), random.next());
+        format!(
+            "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
+            a >> 32,
+            a & 0xFFFF,
+            b & 0xFFF,
+            (b >> 12) & 0xFFF,
+            b >> 16
+        )
+    });
+}
+
+/// Keys at half their limit, among so many others, are refused wrongly no more often than was asked for.
+#[test]
+fn sizes_for_limits_keep_their_share_of_wrong_denials() {
+    const UNITS: u64 = 100_000;
+    const LIMIT: u64 = 40;
+    for share in [0.3, 0.05, 0.001] {
+        for exponent in [0.0, 0.9] {
+            let (width, depth) = CountMin::size_for_limit(UNITS, LIMIT, share).expect("ordinary traffic");
+            let counts = seeded(width, depth);
+            let (zipf, mut random) = (Zipf::new(50_000, exponent), Random::new(5));
+            for _ in 0..UNITS {
+                counts.add(&zipf.sample(&mut random), 1);
+            }
+            // Strangers, who will come with half their limit each, one at a time.
+            let refused = (0..10_000).filter(|n| counts.estimate(&("stranger", n)) > LIMIT / 2).count();
+            assert!(
+                f64::from(u32::try_from(refused).expect("few")) <= share * 10_000.0,
+                "{share}: {refused}"
+            );
+        }
+    }
+}
+
+#[test]
+fn it_can_be_shared_printed_and_asked_for_its_size() {
+    fn shared<T: Send + Sync + std::fmt::Debug + 'static>(_: &T) {}
+    let counts = CountMin::try_new(50, 3).expect("a small sketch").with_hasher(std::hash::RandomState::new());
+    shared(&counts);
+    assert_eq!((counts.width(), counts.depth(), counts.state_bytes()), (50, 3, 600));
+    assert_eq!(format!("{counts:?}"), "CountMin { width: 50, depth: 3, .. }");
+    fn error<T: std::error::Error + Send + Sync + 'static>(_: T) {}
+    error(CountMin::try_new(0, 1).expect_err("no counters"));
+}
+
+#[test]
+fn the_same_seeds_give_the_same_estimates() {
+    let (one, other) = (seeded(50, 3), seeded(50, 3));
+    for key in 0..1_000 {
+        assert_eq!(one.add(&(key % 77), 1), other.add(&(key % 77), 1));
+    }
+    assert_eq!(one.hash("key"), other.hash("key"));
+}
+
+const THREADS: usize = if cfg!(miri) { 3 } else { 8 };
+const ROUNDS: u64 = if cfg!(miri) { 30 } else { 5_000 };
+
+/// More threads than cores count a hot key, a few warm ones and a stream of others, all at once.
+#[test]
+fn threads_lose_no_count() {
+    for (width, depth) in [(1, 1), (1, 4), (2, 2), (3, 3), (16, 4), (50, 8), (4_096, 4)] {
+        let counts = seeded(width, depth);
+        let start = Barrier::new(THREADS);
+        let told: Vec<Vec<u64>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS as u64)
+                .map(|thread| {
+                    let (counts, start) = (&counts, &start);
+                    scope.spawn(move || {
+                        start.wait();
+                        let told = (0..ROUNDS).map(|round| {
+                            counts.add(&("warm", round % 5), round % 3);
+                            counts.add(&("other", thread, round), 1);
+                            counts.add("hot", 1)
+                        });
+                        told.collect()
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
+        });
+        let hot = ROUNDS * THREADS as u64;
+        assert!(counts.estimate("hot") >= hot, "{width}x{depth}: {} of {hot}", counts.estimate("hot"));
+        for warm in 0..5 {
+            let each: u64 = (0..ROUNDS).filter(|round| round % 5 == warm).map(|round| round % 3).sum();
+            let (told, truth) = (counts.estimate(&("warm", warm)), each * THREADS as u64);
+            assert!(told >= truth, "{width}x{depth}: {told} of {truth}");
+        }
+        for thread in 0..THREADS as u64 {
+            assert!((0..ROUNDS).all(|round| counts.estimate(&("other", thread, round)) >= 1));
+        }
+        // Each add to a key holds all before it, so no two are told the same; and a thread's own rise.
+        assert!(told.iter().all(|told| told.is_sorted_by(|a, b| a < b)), "{width}x{depth}");
+        let different: HashSet<u64> = told.iter().flatten().copied().collect();
+        assert_eq!(
+            different.len() as u64,
+            hot,
+            "{width}x{depth}: of adds of one, at most L return L or less"
+        );
+    }
+}
+
+#[test]
+fn threads_stop_at_the_most() {
+    let counts = seeded(2, 3);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    let told = counts.add("key", CountMin::MAX / 100);
+                    assert!((CountMin::MAX / 100..=CountMin::MAX).contains(&told));
+                }
+            });
+        }
+    });
+    assert_eq!(counts.estimate("key"), CountMin::MAX);
+    assert_eq!(counts.add("key", 1), CountMin::MAX);
+}

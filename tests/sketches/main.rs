@@ -1,0 +1,16 @@
+//! What is counted in fixed memory: filters, counters, rates, the heaviest keys, and the store of windows.
+
+#[macro_use]
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/counting.rs"]
+mod counting;
+
+mod bloom;
+mod count_min;
+mod in_flight;
+mod rate;
+mod sketch_store;
+mod sketch_turns;
+mod tat_sketch;
+mod top_keys;

@@ -1,0 +1,434 @@
+//! The sketch store against the oracles.
+//!
+//! Properties, over random operations:
+//! - with room for all keys, at any time, decisions and all figures are the oracle's, also when time steps back by less than
+//!   half of what tags tell apart: such a time is taken as the beginning of the newest window in which the key was charged;
+//! - without room, while time does not step back, whoever is admitted the key's own oracle admits, which knows of nobody
+//!   else: sharing only denies;
+//! - without room, whatever time does, so many windows one after the other admit so many times the limit at most;
+//! - whoever is denied is not charged: a limiter that never saw the denied requests decides the others alike;
+//! - a peek is the check's answer, and changes nothing; batches are the single checks.
+
+use crate::common::compact::Seeded;
+use crate::common::kinds::Kind;
+use crate::common::operations::{config, ops, start};
+use crate::common::oracle::{Spec, Verdict};
+use crate::common::sketch::{LEAST, WINDOWS, build, reach, sketch_of};
+use crate::common::steps::Op;
+use crate::common::subjects::{Subject, verdict};
+use crate::common::{HOUR, MINUTE, SEC};
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::TestRunner;
+use std::cell::Cell;
+use std::time::Duration;
+use tollgate::{
+    Capacity, Decision, FixedWindow, ManualClock, Quota, RateLimiter, Sketch, SlidingWindow, Timestamp,
+    WindowAlgorithm,
+};
+
+const KEYS: u32 = 3;
+const ROOMY: usize = 64 << 10;
+const DAY: u64 = 24 * HOUR;
+const YEAR: u64 = 365 * DAY;
+/// The largest limits that the sliding and the fixed window have room for.
+const MOST_SLIDING: u64 = 65_407;
+const MOST_FIXED: u64 = 8_573_190_079;
+
+/// Limits around the sizes of counters, and windows from nanoseconds to years; not all go together.
+fn spec() -> impl Strategy<Value = Spec> {
+    let limit = prop_oneof![
+        4 => 1_u64..=12,
+        4 => select(vec![1, 2, 3, 127, 128, 129, 4_095, 4_096, MOST_SLIDING, MOST_FIXED]),
+        1 => 1_u64..=1_000,
+    ];
+    let period = prop_oneof![
+        6 => select(vec![SEC, 10 * SEC, MINUTE, HOUR, DAY, YEAR]),
+        2 => select(vec![7, 64, 1_000, 1_024, 999_983, 1_000_000]),
+        1 => 1_u64..=10_000_000_000,
+    ];
+    (limit, period).prop_map(|(limit, period_ns)| Spec::new(limit, period_ns))
+}
+
+fn nanos(wait: u128) -> Duration {
+    Duration::from_nanos(u64::try_from(wait).expect("a wait of less than 584 years"))
+}
+
+/// Times of a stream: never so far apart that tags come round.
+struct Times {
+    earliest: u64,
+    latest: u64,
+}
+
+impl Times {
+    fn around(start: u64, window_ns: u64) -> Self {
+        let reach = reach(window_ns) / 2;
+        Self { earliest: start.saturating_sub(reach), latest: start.saturating_add(reach).min(1 << 62) }
+    }
+
+    fn within(&self, now: u64) -> u64 {
+        now.clamp(self.earliest, self.latest)
+    }
+}
+
+/// Our decision is the oracle's, and so are all its figures.
+fn agrees(kind: Kind, spec: Spec, start: u64, ops: &[Op], limiter: &dyn Subject) {
+    let times = Times::around(start, spec.period_ns);
+    let mut oracles: Vec<_> = (0..KEYS).map(|_| kind.oracle(spec)).collect();
+    let mut now = start;
+    for op in ops {
+        let oracle = &mut *oracles[op.key as usize];
+        now = times.within(op.step.apply(now, spec, oracle));
+        let cost = op.cost.apply(now, oracle);
+        let before = format!("{cost} at {now} of key {}, {oracle:?}", op.key);
+        let wait = oracle.retry_after(now, cost).map(nanos);
+        let peeked = limiter.peek_at(op.key, cost, now);
+        let decided = limiter.check_at(op.key, cost, now);
+        let expected = oracle.offer(now, cost);
+
+        assert_eq!(verdict(&peeked), expected, "outcome of the peek for {before}");
+        assert_eq!(verdict(&decided), expected, "outcome of {before}");
+        assert_eq!((decided.cost(), decided.limit()), (cost, spec.limit), "{before}");
+        assert_eq!(peeked.retry_after(), wait, "retry_after of the peek for {before}");
+        assert_eq!(decided.retry_after(), wait, "retry_after of {before}");
+        assert_eq!(decided.delay(), Duration::ZERO, "delay of {before}");
+        assert_eq!(decided.remaining(), oracle.remaining(now), "remaining of {before}");
+        let after = limiter.peek_at(op.key, 0, now);
+        assert_eq!(after.remaining(), oracle.remaining(now), "peek after {before}");
+        // Rounded down, the last traces of a window count are nothing before the window ends; either time will do.
+        let reset = nanos(oracle.reset_after(now));
+        assert!(
+            decided.reset_after() == reset || kind == Kind::Sliding && decided.reset_after() > reset,
+            "{before}: {decided:?}, and not {reset:?}"
+        );
+    }
+}
+
+fn with_room(kind: Kind, backward: bool) {
+    let (tried, held) = (Cell::new(0_u32), Cell::new(0_u32));
+    let cases = (spec(), start(), ops(KEYS, 60, backward));
+    let result = TestRunner::new(config(128)).run(&cases, |(spec, start, ops)| {
+        tried.set(tried.get() + 1);
+        if let Some(Ok(limiter)) = sketch_of(kind, spec, ROOMY) {
+            held.set(held.get() + 1);
+            agrees(kind, spec, start, &ops, &*limiter);
+        }
+        Ok(())
+    });
+    if let Err(failure) = result {
+        panic!("{kind:?}: {failure}");
+    }
+    assert!(held.get() * 2 > tried.get(), "{kind:?} refused most quotas: {} of {}", held.get(), tried.get());
+}
+
+#[test]
+fn with_room_it_decides_as_the_oracle() {
+    WINDOWS.into_iter().for_each(|kind| with_room(kind, false));
+}
+
+#[test]
+fn roomy_sketch_decides_as_oracle_when_time_steps_back() {
+    WINDOWS.into_iter().for_each(|kind| with_room(kind, true));
+}
+
+/// A key, how long after the last one it comes in hundredths of the window, and its cost.
+type Request = (u16, i32, u64);
+
+/// The same with the cost as it is, or as a share of the limit in sixteenths.
+type Asked = (u16, i32, u64, bool);
+
+const CROWD: u16 = 400;
+
+/// Few keys often, many seldom; turns now and then.
+fn requests(backward: bool) -> impl Strategy<Value = Vec<Asked>> {
+    let key = prop_oneof![1 => 0..8_u16, 2 => 0..CROWD];
+    let back = u32::from(backward);
+    let step = prop_oneof![
+        300 => Just(0),
+        10 => 0..10_i32,
+        1 => 0..250_i32,
+        10 * back => -120..0_i32,
+        3 * back => -400..0_i32,
+    ];
+    let cost = prop_oneof![
+        3 => Just((1, false)),
+        1 => (0..4_u64, Just(false)),
+        3 => (1..=16_u64, Just(true)),
+    ];
+    let asked = (key, step, cost).prop_map(|(key, step, (cost, share))| (key, step, cost, share));
+    prop::collection::vec(asked, 300..500)
+}
+
+fn crowded_spec() -> impl Strategy<Value = Spec> {
+    let limit = prop_oneof![1_u64..=3, 1_u64..=20, select(vec![127, 4_096, MOST_SLIDING])];
+    let period = select(vec![SEC, MINUTE, DAY, 7_812_500, 77_777_777]);
+    (limit, period).prop_map(|(limit, period_ns)| Spec::new(limit, period_ns))
+}
+
+/// As little as it takes, and a little more.
+fn small() -> impl Strategy<Value = usize> {
+    select(vec![LEAST, 400, 1_024])
+}
+
+const START: u64 = 1_700_000_000 * SEC;
+
+/// The times of requests, from a start that is in the middle of a window.
+fn times(spec: Spec, requests: &[Request]) -> Vec<u64> {
+    let mut now = START / spec.period_ns * spec.period_ns + spec.period_ns / 2;
+    let step = |step: i32| spec.period_ns / 100 * u64::from(step.unsigned_abs());
+    requests
+        .iter()
+        .map(|&(_, by, _)| {
+            now = if by < 0 { now - step(by) } else { now + step(by) };
+            now
+        })
+        .collect()
+}
+
+/// Runs a law on random streams of many keys in little memory.
+fn without_room(kind: Kind, backward: bool, law: impl Fn(Spec, usize, &[Request])) {
+    let cases = (crowded_spec(), small(), requests(backward));
+    let result = TestRunner::new(config(48)).run(&cases, |(spec, bytes, asked)| {
+        let cost = |cost: u64, share| if share { (spec.limit * cost).div_ceil(16) } else { cost };
+        let request = |&(key, step, units, share): &Asked| (key, step, cost(units, share));
+        let requests: Vec<Request> = asked.iter().map(request).collect();
+        law(spec, bytes, &requests);
+        Ok(())
+    });
+    if let Err(failure) = result {
+        panic!("{kind:?}: {failure}");
+    }
+}
+
+fn crowded(kind: Kind, spec: Spec, bytes: usize) -> Box<dyn Subject> {
+    sketch_of(kind, spec, bytes).expect("an ordinary quota").expect("an ordinary quota")
+}
+
+#[test]
+fn full_sketch_admits_no_more_than_oracle() {
+    for kind in WINDOWS {
+        let (allowed, denied) = (Cell::new(0_u64), Cell::new(0_u64));
+        without_room(kind, false, |spec, bytes, requests| {
+            let limiter = crowded(kind, spec, bytes);
+            let mut oracles: Vec<_> = (0..CROWD).map(|_| kind.oracle(spec)).collect();
+            for (&(key, _, cost), now) in requests.iter().zip(times(spec, requests)) {
+                let oracle = &mut oracles[usize::from(key)];
+                let ours = verdict(&limiter.check_at(key.into(), cost, now));
+                match (ours, oracle.peek(now, cost)) {
+                    (Verdict::Allowed, Verdict::Denied) => {
+                        panic!("admitted {cost} at {now} of key {key}, {spec:?} {bytes}, {oracle:?}");
+                    }
+                    (Verdict::Denied, Verdict::Allowed) => denied.set(denied.get() + 1),
+                    (ours, own) => assert_eq!(ours, own, "{cost} at {now} of key {key}, {oracle:?}"),
+                }
+                if ours == Verdict::Allowed && cost > 0 {
+                    oracle.charge(now.into(), cost);
+                    allowed.set(allowed.get() + 1);
+                }
+            }
+        });
+        assert!(allowed.get() > 1_000 && denied.get() > 100, "{kind:?}: {allowed:?}, {denied:?} wrongly");
+    }
+}
+
+/// A time that steps back is decided as of the newest window that is met, whoever was there. So a key's requests of the
+/// windows from `a` on, made before any time after `b` was seen, are counted in those windows.
+#[test]
+fn so_many_windows_admit_so_many_limits_whatever_time_does() {
+    for kind in WINDOWS {
+        without_room(kind, true, |spec, bytes, requests| {
+            let limiter = crowded(kind, spec, bytes);
+            let mut newest = 0;
+            // A key, the window of its time, the newest so far, and what it was admitted.
+            let mut admitted: Vec<(u16, u64, u64, u64)> = Vec::new();
+            for (&(key, _, cost), now) in requests.iter().zip(times(spec, requests)) {
+                newest = newest.max(now / spec.period_ns);
+                if limiter.check_at(key.into(), cost, now).is_allowed() {
+                    admitted.push((key, now / spec.period_ns, newest, cost));
+                }
+            }
+            let windows = || admitted.iter().flat_map(|&(_, from, to, _)| [from, to]);
+            let (first, last) = (windows().min().unwrap_or(0), windows().max().unwrap_or(0));
+            for (a, b) in (first..=last).flat_map(|a| (a..=last.min(a + 3)).map(move |b| (a, b))) {
+                for key in 0..CROWD {
+                    let of_key = |&&(own, from, to, _): &&_| own == key && a <= from && to <= b;
+                    let sum: u64 = admitted.iter().filter(of_key).map(|(.., cost)| cost).sum();
+                    assert!(sum <= (b - a + 1) * spec.limit, "{sum} of key {key} in {a} to {b}: {spec:?}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn who_is_denied_is_not_charged() {
+    for kind in WINDOWS {
+        without_room(kind, false, |spec, bytes, requests| {
+            let (limiter, other) = (crowded(kind, spec, bytes), crowded(kind, spec, bytes));
+            for (&(key, _, cost), now) in requests.iter().zip(times(spec, requests)) {
+                let decided = limiter.check_at(key.into(), cost, now);
+                if decided.is_allowed() {
+                    assert_eq!(other.check_at(key.into(), cost, now), decided, "{spec:?}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_peek_is_the_checks_answer_and_changes_nothing() {
+    for kind in WINDOWS {
+        without_room(kind, true, |spec, bytes, requests| {
+            let (limiter, other) = (crowded(kind, spec, bytes), crowded(kind, spec, bytes));
+            for (&(key, _, cost), now) in requests.iter().zip(times(spec, requests)) {
+                let key = key.into();
+                // Of no time that was not given, so that both limiters know of the same.
+                let decided = other.check_at(key, cost, now);
+                let peeked = limiter.peek_at(key, cost, now);
+                assert_eq!(limiter.peek_at(key, cost, now), peeked);
+                assert_eq!(peeked.outcome(), decided.outcome());
+                assert_eq!(peeked.retry_after(), decided.retry_after());
+                assert_eq!(limiter.check_at(key, cost, now), decided);
+            }
+        });
+    }
+}
+
+/// Batches of every length, and single checks by the clock and by hash, on limiters of their own.
+fn batched<A: WindowAlgorithm>(algorithm: A, spec: Spec, bytes: usize, requests: &[Request]) {
+    let clock = ManualClock::new(Timestamp::ZERO);
+    let limiter = || build(algorithm.clone(), bytes, clock.clone()).expect("an ordinary quota");
+    let limiters: [RateLimiter<Sketch<A, Seeded>, ManualClock>; 4] = std::array::from_fn(|_| limiter());
+    let [single, by_hash, each, each_hash] = &limiters;
+    for (chunk, now) in requests.chunk_by(|_, next| next.1 == 0).zip(times_of_chunks(spec, requests)) {
+        clock.set(Timestamp::from_nanos(now));
+        let decisions: Vec<Decision> =
+            chunk.iter().map(|&(key, _, cost)| single.check_n(&key, cost)).collect();
+        let by_hashes: Vec<Decision> =
+            chunk.iter().map(|&(key, _, cost)| by_hash.check_hash(by_hash.hash(&key), cost)).collect();
+        assert_eq!(by_hashes, decisions, "{spec:?}");
+        let mut batch = Vec::new();
+        each.check_each(chunk.iter().map(|(key, _, cost)| (key, *cost)), |decision| batch.push(decision));
+        assert_eq!(batch, decisions, "{spec:?}");
+        let hashes = chunk.iter().map(|&(key, _, cost)| (single.hash(&key), cost));
+        batch.clear();
+        each_hash.check_each_hash(hashes, |decision| batch.push(decision));
+        assert_eq!(batch, decisions, "{spec:?}");
+    }
+    let keys: Vec<u16> = requests.iter().map(|request| request.0).collect();
+    let mut many = Vec::new();
+    each.check_many(&keys, &mut many);
+    let decisions: Vec<Decision> = keys.iter().map(|key| single.check(key)).collect();
+    assert_eq!(many, decisions, "{spec:?}");
+}
+
+/// The times of requests of which those come together whose step is none.
+fn times_of_chunks(spec: Spec, requests: &[Request]) -> Vec<u64> {
+    let times = times(spec, requests);
+    requests
+        .chunk_by(|_, next| next.1 == 0)
+        .fold((Vec::new(), 0), |(mut chunks, at), chunk| {
+            chunks.push(times[at]);
+            (chunks, at + chunk.len())
+        })
+        .0
+}
+
+#[test]
+fn batches_are_the_single_checks() {
+    for kind in WINDOWS {
+        without_room(kind, false, |spec, bytes, requests| {
+            with_windows!(kind, spec, algorithm => batched(algorithm, spec, bytes, requests))
+                .expect("an ordinary quota");
+        });
+    }
+}
+
+#[test]
+fn what_is_cleared_is_as_new() {
+    for kind in WINDOWS {
+        without_room(kind, false, |spec, bytes, requests| {
+            with_windows!(kind, spec, algorithm => {
+                let clock = ManualClock::new(Timestamp::ZERO);
+                let limiter = build(algorithm, bytes, clock.clone()).expect("an ordinary quota");
+                let new = build(algorithm, bytes, clock.clone()).expect("an ordinary quota");
+                let times = times(spec, requests);
+                for (&(key, _, cost), now) in requests.iter().zip(&times) {
+                    clock.set(Timestamp::from_nanos(*now));
+                    let _ = limiter.check_n(&key, cost);
+                }
+                limiter.clear();
+                assert_eq!(limiter.saturation(), new.saturation());
+                for (&(key, _, cost), now) in requests.iter().zip(&times) {
+                    clock.set(Timestamp::from_nanos(times[times.len() - 1].max(*now)));
+                    assert_eq!(limiter.check_n(&key, cost), new.check_n(&key, cost));
+                }
+            })
+            .expect("an ordinary quota");
+        });
+    }
+}
+
+/// From the first to the last unit, and not one more; the next window has as many again.
+#[test]
+fn every_size_of_counter_counts_to_its_limit() {
+    let limits = [1, 2, 3, 4, 7, 8, 9, 127, 128, 129, 255, 256, 257, 4_095, 4_096, MOST_SLIDING, MOST_FIXED];
+    for (kind, limit) in WINDOWS.into_iter().flat_map(|kind| limits.map(|limit| (kind, limit))) {
+        let spec = Spec::new(limit, HOUR);
+        let Some(Ok(limiter)) = sketch_of(kind, spec, ROOMY) else {
+            assert!(kind != Kind::Fixed && limit == MOST_FIXED, "{kind:?} refuses {limit}");
+            continue;
+        };
+        // Two windows apart, so that a sliding one has forgotten the last.
+        for now in [START, START + 2 * HOUR, START + 4 * HOUR] {
+            for key in 0..4_u32 {
+                let steps = limit.min(1 + u64::from(key) * 50);
+                for _ in 1..steps {
+                    assert!(limiter.check_at(key, 1, now).is_allowed(), "{kind:?} {limit}");
+                }
+                let rest = limiter.peek_at(key, 0, now).remaining();
+                assert_eq!(rest, limit + 1 - steps, "{kind:?} {limit}");
+                assert!(limiter.check_at(key, rest + 1, now).is_denied() || rest == limit);
+                assert!(limiter.check_at(key, limit + 1, now).is_never());
+                assert!(limiter.check_at(key, rest, now).is_allowed(), "{kind:?} {limit}");
+                assert!(limiter.check_at(key, 1, now).is_denied(), "{kind:?} {limit}");
+                assert!(limiter.check_at(key, 0, now).is_allowed(), "{kind:?} {limit}");
+            }
+        }
+    }
+}
+
+#[test]
+fn oversized_sketch_limit_is_refused_with_maximum() {
+    let refused = |kind, limit| {
+        let spec = Spec::new(limit, HOUR);
+        sketch_of(kind, spec, ROOMY).expect("the algorithm holds it").expect_err("too large").to_string()
+    };
+    for (kind, most) in [(Kind::Fixed, MOST_FIXED), (Kind::Sliding, MOST_SLIDING)] {
+        assert!(sketch_of(kind, Spec::new(most, HOUR), ROOMY).unwrap().is_ok());
+        let error = refused(kind, most + 1);
+        let told = error.replace(',', "");
+        assert!(told.contains(&(most + 1).to_string()) && told.contains(&most.to_string()), "{error}");
+    }
+}
+
+#[test]
+fn memory_is_what_was_asked_for() {
+    for bytes in [LEAST, 1_000, 4_096, 100_000, 1 << 20] {
+        for limit in [1, 5, 100, 4_000] {
+            let quota = Quota::per_hour(limit);
+            let fixed = build(FixedWindow::new(quota), bytes, ManualClock::default()).unwrap().state_bytes();
+            let sliding =
+                build(SlidingWindow::new(quota), bytes, ManualClock::default()).unwrap().state_bytes();
+            for taken in [fixed, sliding] {
+                assert!(taken <= bytes && taken * 10 >= bytes * 6, "{taken} of {bytes} for {limit}");
+            }
+        }
+    }
+    assert!(
+        RateLimiter::builder(FixedWindow::new(Quota::per_hour(5)))
+            .capacity(Capacity::memory(1 << 60))
+            .sketch()
+            .is_err()
+    );
+}

@@ -1,0 +1,301 @@
+//! Windows that turn, in the sketch store: at boundaries, after long silence, and for whoever comes late.
+
+use crate::common::compact::{Random, Seeded};
+use crate::common::kinds::Kind;
+use crate::common::oracle::Spec;
+use crate::common::sketch::{LEAST, WINDOWS, build, round, sketch_of};
+use crate::common::subjects::Subject;
+use crate::common::{HOUR, MINUTE, SEC};
+use std::time::Duration;
+use tollgate::{FixedWindow, ManualClock, Quota, RateLimiter, Sketch, SlidingWindow, Timestamp};
+
+const DAY: u64 = 24 * HOUR;
+const YEAR: u64 = 365 * DAY;
+const START: u64 = 1_700_000_000 * SEC;
+const ROOMY: usize = 64 << 10;
+
+fn at(ns: u64) -> Timestamp {
+    Timestamp::from_nanos(ns)
+}
+
+fn limiter(kind: Kind, limit: u64, window_ns: u64, bytes: usize) -> Box<dyn Subject> {
+    sketch_of(kind, Spec::new(limit, window_ns), bytes)
+        .expect("an ordinary quota")
+        .expect("an ordinary quota")
+}
+
+/// How many units a key is admitted one by one, of more than the limit.
+fn admitted(limiter: &dyn Subject, key: u32, now: u64, limit: u64) -> u64 {
+    (0..limit + 2).filter(|_| limiter.check_at(key, 1, now).is_allowed()).count() as u64
+}
+
+/// Windows of these lengths, with limits that go with them, have tags of 16 to 24 bits.
+const LENGTHS: [(u64, u64); 14] = [
+    (2, 120),
+    (3, 1_000),
+    (3, 100_000),
+    (5, 10_000_000),
+    (5, SEC / 2),
+    (7, SEC),
+    (5, 10 * SEC),
+    (10, MINUTE),
+    (10, 2 * MINUTE),
+    (7, HOUR),
+    (7, DAY),
+    (100, 90 * DAY),
+    (7, YEAR),
+    (3, 50 * YEAR),
+];
+
+#[test]
+fn windows_with_fast_wrapping_tags_are_refused() {
+    let of = |window_ns| sketch_of(Kind::Fixed, Spec::new(2, window_ns), ROOMY).expect("an ordinary quota");
+    let Err(error) = of(119) else { panic!("refused") };
+    let error = error.to_string();
+    assert!(error.contains("119 ns") && error.contains("at least 120 ns"), "{error}");
+    assert!(of(120).is_ok());
+}
+
+#[test]
+fn tags_of_every_length_are_tried() {
+    let rounds = LENGTHS.map(|(_, window_ns)| round(window_ns));
+    for bits in [16, 17, 20, 23, 24] {
+        assert!(rounds.contains(&(1 << bits)), "{bits}");
+    }
+}
+
+/// The last nanosecond of a window and the first of the next, over many windows, odd and even.
+#[test]
+fn a_window_turns_at_its_first_nanosecond() {
+    for (limit, window_ns) in LENGTHS {
+        let limiter = limiter(Kind::Fixed, limit, window_ns, ROOMY);
+        let first = if window_ns > YEAR { 0 } else { START / window_ns };
+        for window in first..first + 10 {
+            for key in 0..3 {
+                let (begin, end) = (window * window_ns, (window + 1) * window_ns - 1);
+                assert_eq!(admitted(&*limiter, key, begin, limit), limit, "{window_ns} ns, {window}");
+                assert_eq!(admitted(&*limiter, key, end, limit), 0, "{window_ns} ns, {window}");
+            }
+        }
+    }
+}
+
+/// What was used up in one window weighs all at the beginning of the next, half in its middle, nothing in the one after.
+#[test]
+fn a_sliding_window_carries_over_what_overlaps() {
+    for strict in [false, true] {
+        let window = SlidingWindow::new(Quota::per_minute(10));
+        let window = if strict { window.strict() } else { window };
+        let clock = ManualClock::new(at(START / MINUTE * MINUTE));
+        let limiter = build(window, ROOMY, clock.clone()).unwrap();
+        assert!(limiter.check_n("key", 10).is_allowed());
+        clock.advance(Duration::from_secs(60));
+        assert!(limiter.check("key").is_denied());
+        assert_eq!(limiter.peek_n("key", 0).remaining(), 0);
+        clock.advance(Duration::from_secs(30));
+        assert_eq!(limiter.peek_n("key", 0).remaining(), 5);
+        assert!(limiter.check_n("key", 6).is_denied());
+        assert!(limiter.check_n("key", 5).is_allowed());
+        clock.advance(Duration::from_secs(90));
+        assert!(limiter.check_n("key", 10).is_allowed(), "the one before had none");
+    }
+}
+
+/// A crowd that uses up everything, a silence, and the crowd again, with as many that were not there before.
+fn after_silence(kind: Kind, limit: u64, window_ns: u64, bytes: usize, silence: u64) -> Vec<u64> {
+    const CROWD: u32 = 40;
+    let limiter = limiter(kind, limit, window_ns, bytes);
+    let begin = if window_ns > DAY { 0 } else { START / window_ns * window_ns };
+    for key in 0..CROWD {
+        let _ = admitted(&*limiter, key, begin, limit);
+    }
+    let then = begin + silence * window_ns + window_ns / 2;
+    (0..2 * CROWD).map(|key| admitted(&*limiter, key, then, limit)).collect()
+}
+
+#[test]
+fn any_silence_but_a_tag_cycle_resets_all() {
+    let mut random = Random(3);
+    for kind in WINDOWS {
+        for (limit, window_ns) in LENGTHS {
+            let least = if kind == Kind::Fixed { 1 } else { 2 };
+            let longest = ((1 << 63) / window_ns).saturating_sub(START / window_ns);
+            let (tags, half) = (round(window_ns), round(window_ns) / 2);
+            let mut silences = vec![least, 2, 3, 10, half - 2, half - 1, half, half + 1, half + 2];
+            silences.extend([tags - 4, tags - 3, tags + 2, tags + 3, 2 * tags - 3, 2 * tags + 3, 3 * half]);
+            silences.extend((0..20).map(|_| least + random.skewed(2 * tags)));
+            silences.retain(|silence| *silence <= longest && !((silence + 2) % tags < 4 && *silence > 2));
+            for silence in silences {
+                let admitted = after_silence(kind, limit, window_ns, ROOMY, silence);
+                assert!(
+                    admitted.iter().all(|admitted| *admitted == limit),
+                    "{kind:?} {limit} in {window_ns} ns after {silence} windows: {admitted:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Whoever comes back after exactly a round of tags may meet what was used up then; it is never admitted more. (A round less
+/// one window of silence, and words of then seem to be of the next window: they once were believed, so that whoever met
+/// them after it was admitted was counted there, and again had all of its limit.)
+#[test]
+fn when_tags_come_round_nobody_is_admitted_more() {
+    for kind in WINDOWS {
+        for (limit, window_ns) in LENGTHS {
+            let tags = round(window_ns);
+            if tags.checked_mul(window_ns).is_none_or(|ns| ns > 1 << 62) {
+                continue;
+            }
+            for silence in [tags - 2, tags - 1, tags, tags + 1] {
+                for bytes in [LEAST, 1_024, ROOMY] {
+                    let admitted = after_silence(kind, limit, window_ns, bytes, silence);
+                    assert!(
+                        admitted.iter().all(|admitted| *admitted <= limit),
+                        "{kind:?} {limit} in {window_ns} ns after {silence} windows, {bytes}: {admitted:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+type Fixed = RateLimiter<Sketch<FixedWindow, Seeded>, ManualClock>;
+
+fn per_minute(limit: u64, bytes: usize) -> (Fixed, ManualClock) {
+    let clock = ManualClock::new(at(START / MINUTE * MINUTE));
+    let limiter = build(FixedWindow::new(Quota::per_minute(limit)), bytes, clock.clone()).unwrap();
+    (limiter, clock)
+}
+
+/// Behind a later check of the same key, by however many windows.
+#[test]
+fn step_back_is_decided_in_newest_window() {
+    for back in (1..5_000).chain((5_000..60_000).step_by(999)) {
+        let (limiter, clock) = per_minute(4, ROOMY);
+        let now = clock_ns(&clock);
+        assert!(limiter.check_at("key", 3, at(now)).is_allowed());
+        let late = limiter.check_at("key", 2, at(now - back * MINUTE));
+        assert!(late.is_denied(), "{back} windows back");
+        assert_eq!(late.retry_after(), Some(Duration::from_secs(60 * (back + 1))), "{back} windows back");
+        assert!(limiter.check_at("key", 1, at(now - back * MINUTE)).is_allowed(), "{back} windows back");
+        assert!(limiter.check_at("key", 1, at(now)).is_denied(), "{back} windows back");
+    }
+}
+
+fn clock_ns(clock: &ManualClock) -> u64 {
+    use tollgate::Clock;
+    clock.now().as_nanos()
+}
+
+/// Charged by the clock, then checked by a time that lags it, and the other way round.
+#[test]
+fn given_times_and_the_clock_know_of_each_other() {
+    for back in 1..20 {
+        let (limiter, clock) = per_minute(4, ROOMY);
+        let now = clock_ns(&clock);
+        assert!(limiter.check_n("key", 4).is_allowed());
+        assert!(limiter.check_at("key", 1, at(now - back * MINUTE)).is_denied(), "{back} windows back");
+        assert!(limiter.check("key").is_denied());
+        clock.advance(Duration::from_secs(60));
+        assert!(limiter.check("key").is_allowed());
+    }
+}
+
+/// One call with a nonsense time must not be taken for the latest.
+#[test]
+fn end_of_time_locks_out_no_sketch_key() {
+    for bytes in [LEAST, ROOMY] {
+        for back in 0..20 {
+            let (limiter, clock) = per_minute(4, bytes);
+            let now = clock_ns(&clock);
+            let _ = limiter.check_at("mad", 1, Timestamp::MAX);
+            assert!(limiter.check_at("key", 4, at(now)).is_allowed());
+            assert!(limiter.check_at("key", 1, at(now - back * MINUTE)).is_denied(), "{back} windows back");
+            clock.advance(Duration::from_secs(60));
+            assert!(limiter.check_n("key", 4).is_allowed());
+        }
+    }
+}
+
+/// A clock that was ahead and is set right. If it was ahead by less than a quarter of the tags, keys are denied in the windows that
+/// were used until those come; else it is given up within two windows.
+#[test]
+fn a_clock_that_is_set_back_locks_nobody_out_for_long() {
+    for windows in [2, 3, 5, 40_000, 1 << 40] {
+        let (limiter, clock) = per_minute(4, LEAST);
+        let now = clock_ns(&clock);
+        clock.set(at(now.saturating_add(MINUTE.saturating_mul(windows))));
+        for key in 0..40 {
+            let _ = limiter.check_n(&key, 4);
+        }
+        clock.set(at(now));
+        let _ = limiter.check_n("key", 4);
+        assert!(limiter.check("key").is_denied(), "{windows} windows back");
+        let free = if windows < 10 { windows + 1 } else { 2 };
+        for later in 1..9 {
+            clock.set(at(now + later * MINUTE));
+            let allowed = limiter.check_n("key", 4).is_allowed();
+            assert!(allowed || later < free, "{windows} windows back, {later} later");
+            assert!(limiter.check("key").is_denied(), "{windows} windows back, {later} later");
+        }
+    }
+}
+
+/// One given time that is ahead by more than a quarter of the tags binds those who ask by the clock for a window, and no longer.
+#[test]
+fn a_wrong_given_time_stops_nobody() {
+    let (limiter, clock) = per_minute(4, LEAST);
+    let now = clock_ns(&clock);
+    for key in 0..40 {
+        let _ = limiter.check_at(&key, 4, at(now + 40 * DAY));
+    }
+    for later in 0..5 {
+        clock.set(at(now + later * MINUTE));
+        assert!(limiter.check_n(&0, 4).is_allowed() || later == 0, "{later} windows later");
+        assert!(limiter.check(&0).is_denied(), "{later} windows later");
+    }
+}
+
+/// The last window of all ends after the end of time, and so once had the first seconds in it.
+#[test]
+fn the_end_of_time_is_not_its_beginning() {
+    let (limiter, _clock) = per_minute(4, ROOMY);
+    assert!(limiter.check_at("key", 4, at(SEC)).is_allowed());
+    assert!(limiter.check_at("other", 1, Timestamp::MAX).is_allowed());
+    for now in [SEC, 2 * SEC, 5 * SEC, 26 * SEC] {
+        assert!(limiter.check_at("key", 1, at(now)).is_denied(), "{now}");
+    }
+}
+
+/// By one window it counts in the later one, as threads do whose clocks differ by a little.
+#[test]
+fn clock_set_back_one_window_counts_in_later_window() {
+    let (limiter, clock) = per_minute(4, ROOMY);
+    let now = clock_ns(&clock);
+    clock.set(at(now + MINUTE));
+    assert!(limiter.check_n("key", 3).is_allowed());
+    clock.set(at(now));
+    assert!(limiter.check_n("key", 1).is_allowed());
+    let denied = limiter.check("key");
+    assert_eq!(denied.retry_after(), Some(Duration::from_secs(120)));
+    clock.set(at(now + MINUTE));
+    assert!(limiter.check("key").is_denied());
+}
+
+/// However many newcomers come in a window, and however little memory there is for them, one that finds its bits unset is
+/// admitted: early ones all are.
+#[test]
+fn first_checks_are_admitted() {
+    for window in 0..50 {
+        let (limiter, clock) = per_minute(4, 4_096);
+        clock.advance(Duration::from_secs(60 * window));
+        // Busy keys use up what they have; newcomers have counters in common with them.
+        for key in 0..30 {
+            assert!(limiter.check_n(&key, 4).is_allowed());
+        }
+        for key in 1_000..1_020 {
+            assert!(limiter.check_n(&key, 4).is_allowed(), "window {window}, newcomer {key}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The soak finds what it is for: limiters that are broken on purpose, in every scene, and memory that leaks. And what is not broken
+//! it finds well.
+
+#[macro_use]
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../../examples/soak/mod.rs"]
+#[expect(dead_code, reason = "what only the example prints")]
+mod soak;
+
+use soak::memory::leaking;
+use soak::run::{Plan, Report, run};
+use soak::{Fault, SCENES};
+use std::time::Duration;
+
+fn soak(scene: usize, fault: Option<Fault>, length: Duration) -> Report {
+    run(&Plan { seed: 7, from: 0, length, threads: 4, only: Some(scene), fault }, |_| ())
+}
+
+/// Far more than it takes; it ends with the first breach.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn finds(fault: Fault) {
+    for (place, scene) in SCENES.iter().enumerate().filter(|(_, scene)| scene.finds.contains(&fault)) {
+        let report = soak(place, Some(fault), PATIENCE);
+        let breach =
+            report.breach.unwrap_or_else(|| panic!("{} does not find that a limiter {fault:?}", scene.name));
+        assert_eq!(breach.scene, scene.name, "{}", breach.story);
+    }
+}
+
+#[test]
+fn every_scene_finds_over_admission() {
+    finds(Fault::Admits);
+}
+
+#[test]
+fn exact_scenes_find_charged_denials() {
+    finds(Fault::Denies);
+}
+
+#[test]
+fn a_round_of_each_scene_finds_nothing() {
+    for (place, scene) in SCENES.iter().enumerate() {
+        let report = soak(place, None, Duration::from_nanos(1));
+        assert!(report.breach.is_none(), "{:?}", report.breach);
+        assert!(report.sum().rounds == 1, "{scene:?}");
+    }
+}
+
+#[test]
+fn memory_that_is_kept_of_every_round_is_found() {
+    assert!(leaking(0).leak().is_none() && leaking(100 << 10).leak().is_some());
+}

@@ -1,0 +1,275 @@
+//! Decisions do not depend on the calendar: limiters are built in every phase of each counter that wraps.
+//!
+//! These wrap: a sketch's cells (sixteen bits), a compact state (forty), the tags of windows (sixteen or more).
+//! Start times are spread over the whole cycle of each, and seeds are fixed.
+
+use crate::common::compact::{Layout, Random, Seeded};
+use crate::common::sketch::{build, round};
+use crate::common::{HOUR, MINUTE, SEC};
+use tollgate::sketch::{Rate, TatSketch};
+use tollgate::{
+    Capacity, Compact, FixedWindow, Gcra, ManualClock, Overflow, Quota, RateLimiter, SlidingWindow, Timestamp,
+};
+
+const START: u64 = 1_700_000_000 * SEC;
+const PHASES: u64 = if cfg!(miri) { 2 } else { 16 };
+
+type Spilling = RateLimiter<Compact<Gcra, Seeded>, ManualClock>;
+
+fn at(ns: u64) -> Timestamp {
+    Timestamp::from_nanos(ns)
+}
+
+/// Ten a minute in 64 KiB, whose sketch has seen a flood: all its cells were written within a second.
+fn flooded(start: u64) -> Spilling {
+    let builder = RateLimiter::builder(Gcra::new(Quota::per_minute(10)))
+        .clock(ManualClock::new(at(start)))
+        .hasher(Seeded(7));
+    let limiter = builder.capacity(Capacity::memory(64 << 10)).overflow(Overflow::Spill).compact();
+    let limiter = limiter.expect("an ordinary quota");
+    let mut random = Random(start);
+    for number in 0..20_000 {
+        let _ = limiter.check_hash_at(random.next(), 10, at(start + number * 50_000));
+    }
+    limiter
+}
+
+/// Sixteen keys take all slots of a bucket and owe a minute; a key that was there and owes a unit is evicted.
+fn evict(limiter: &Spilling, bucket: u64, now: u64) -> u64 {
+    let hash = |key: u64| (bucket << 48) | ((key + 1) << 30) | ((now / SEC + key) % (1 << 24));
+    assert!(limiter.check_hash_at(hash(0), 1, at(now)).is_allowed(), "a key that was never seen");
+    let before = limiter.gauges().evicted;
+    for key in 1..=16 {
+        assert!(limiter.check_hash_at(hash(key), 10, at(now)).is_allowed(), "key {key} was never seen");
+    }
+    assert_eq!(limiter.gauges().evicted, before + 1);
+    hash(0)
+}
+
+/// Over half a day the phases, five rounds of the cells each, with one eviction every 200 s.
+#[test]
+fn spill_admits_new_keys_in_every_phase() {
+    let mut denied = 0;
+    for phase in 0..PHASES {
+        let start = START + phase * 3_371 * SEC;
+        let limiter = flooded(start);
+        let mut random = Random(phase);
+        for step in 1..=22 {
+            let now = start + step * 200 * SEC;
+            evict(&limiter, random.next() >> 48, now);
+            for _ in 0..100 {
+                denied += u64::from(limiter.check_hash_at(random.next(), 1, at(now)).is_denied());
+            }
+        }
+    }
+    // One group in 128 has a debt, which a new key may seem to owe while the cells read as ahead.
+    assert!(denied * 500 <= PHASES * 22 * 100, "{denied} denied");
+}
+
+/// The flood's wrapped cells add nothing to its debt.
+#[test]
+fn evicted_key_owes_its_debt_in_every_phase() {
+    for phase in 0..PHASES {
+        let start = START + phase * 53 * SEC;
+        let limiter = flooded(start);
+        for step in 1..=10 {
+            let now = start + step * 97 * SEC;
+            let evicted = evict(&limiter, step * 4_001, now);
+            let owed = limiter.check_hash_at(evicted, 10, at(now + 1));
+            assert!(owed.is_denied(), "phase {phase}, step {step}: its debt is kept");
+            let left = owed.retry_after().expect("a wait").as_secs_f64();
+            assert!((5.9..6.1).contains(&left), "phase {phase}, step {step}: {left} s instead of 6");
+        }
+    }
+}
+
+/// A snapshot contains the ends of debts.
+#[test]
+fn snapshot_restores_no_paid_debt() {
+    let limiter = flooded(START);
+    for step in 1..=20 {
+        let now = START + step * 97 * SEC;
+        let evicted = evict(&limiter, step * 1_003, now);
+        let restored = RateLimiter::builder(Gcra::new(Quota::per_minute(10)))
+            .clock(ManualClock::new(at(now + 1)))
+            .hasher(Seeded(7))
+            .capacity(Capacity::memory(64 << 10))
+            .overflow(Overflow::Spill)
+            .compact()
+            .expect("an ordinary quota");
+        limiter.clock().set(at(now + 1));
+        restored.restore(&limiter.snapshot()).expect("a limiter like it");
+        assert!(restored.check_hash_at(evicted, 10, at(now + 1)).is_denied(), "step {step}: a debt is kept");
+        let mut random = Random(step);
+        let denied = (0..100).filter(|_| restored.check_hash_at(random.next(), 1, at(now + 1)).is_denied());
+        assert!(denied.count() <= 3, "step {step}: keys that were never seen");
+    }
+}
+
+/// After a clock was far ahead, evicted debts are still kept.
+#[test]
+fn spill_keeps_debts_after_a_wrong_time() {
+    for ahead in [HOUR, 24 * HOUR, 1_000 * 24 * HOUR] {
+        let limiter = flooded(START + ahead);
+        for step in 0..20 {
+            limiter.clock().set(at(START + step * 97 * SEC));
+            let now = START + step * 97 * SEC;
+            let hash = |key: u64| ((step * 3_001) << 48) | ((key + 1) << 30) | (key + 1);
+            for key in 0..=16 {
+                let _ = limiter.check_hash(hash(key), 10);
+            }
+            let again = (0..=16).filter(|&key| limiter.check_hash(hash(key), 10).is_allowed()).count();
+            assert_eq!(again, 0, "{ahead} ns ahead, {now}: no key is admitted twice");
+        }
+    }
+}
+
+/// Keys that spend their burst, and a key that comes once each interval, around sixteen times of which one is the wrap.
+#[test]
+fn compact_state_wraps() {
+    let builder = || RateLimiter::builder(Gcra::new(Quota::per_minute(10))).hasher(Seeded(7));
+    let probe = builder().clock(ManualClock::new(at(START))).compact().expect("an ordinary quota");
+    let Layout::Ticks(ticks) = Layout::read(&probe.snapshot()) else { panic!("GCRA counts ticks") };
+    let round = u64::try_from(ticks.nanos(1 << 40)).expect("a few years");
+    for phase in 0..PHASES {
+        // Around each multiple of a sixteenth of the range: zero, a half, and others.
+        let start = START / round * round + round + phase * (round / 16) - 90 * SEC;
+        for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
+            let limiter = builder()
+                .clock(ManualClock::new(at(start)))
+                .capacity(Capacity::memory(1 << 10))
+                .overflow(overflow)
+                .compact();
+            let limiter = limiter.expect("an ordinary quota");
+            for second in 0..180 {
+                let now = at(start + second * SEC);
+                if second % 6 == 0 {
+                    assert!(limiter.check_at("steady", 1, now).is_allowed(), "{phase} {second} {overflow:?}");
+                }
+                if second == 0 || second == 120 {
+                    assert!(limiter.check_at("burst", 10, now).is_allowed(), "{phase} {second} {overflow:?}");
+                }
+                let more = limiter.check_at("burst", 10, now);
+                assert!(more.is_denied() || second == 60, "{phase} {second} {overflow:?}");
+            }
+        }
+    }
+}
+
+/// A cell wraps after 64 bursts' time; pauses reach from one burst to 267.
+#[test]
+fn tat_sketch_admits_a_lone_key_in_every_phase() {
+    for burst in [1, 10, 768, 1_024] {
+        for phase in 0..PHASES {
+            let sketch = TatSketch::try_new(Quota::per_minute(burst), 1 << 10).expect("an ordinary quota");
+            let mut now = START + phase * 4 * MINUTE + 1;
+            for third in (0..220).chain(560..600).chain(750..800) {
+                assert!(sketch.check_at(1, burst, at(now)).is_allowed(), "{burst} {phase} after {third} / 3");
+                assert!(sketch.check_at(1, 1, at(now)).is_denied(), "{burst} {phase}: all is spent");
+                now += MINUTE + SEC + third * MINUTE / 3;
+            }
+        }
+    }
+}
+
+#[test]
+fn tat_sketch_admits_new_keys_after_a_flood() {
+    for phase in 0..PHASES {
+        let sketch = TatSketch::try_new(Quota::per_minute(10), 16 << 10).expect("an ordinary quota");
+        let mut random = Random(phase);
+        let start = START + phase * 4 * MINUTE;
+        for _ in 0..8_000 {
+            let _ = sketch.check_at(random.next(), 10, at(start));
+        }
+        let (mut denied, mut all) = (0, 0);
+        for step in 11..=400 {
+            let now = at(start + step * MINUTE / 5);
+            // One key always owes, so that the sketch is never idle.
+            let _ = sketch.check_at(5, 1, now);
+            denied += u32::from(sketch.check_at(random.next(), 1, now).is_denied());
+            all += 1;
+        }
+        assert!(denied * 100 <= all, "phase {phase}: {denied} of {all}");
+    }
+}
+
+/// A crowd in little memory, over three windows in each phase of the tags. One phase begins at tag zero.
+#[test]
+fn crowd_is_decided_alike_in_every_tag_phase() {
+    const LIMIT: u64 = 10;
+    let tags = round(HOUR);
+    let mut shares = Vec::new();
+    for phase in 0..PHASES {
+        let window = 6 * tags + phase * (tags / PHASES);
+        let clock = ManualClock::new(at(window * HOUR));
+        let limiter = build(FixedWindow::new(Quota::per_hour(LIMIT)), 4 << 10, clock.clone());
+        let limiter = limiter.expect("an ordinary quota");
+        let (mut random, mut denied, mut deserving) = (Random(1), 0, 0_u32);
+        for turn in 0..3 {
+            clock.set(at((window + turn) * HOUR));
+            let mut used = [0; 1_000];
+            for _ in 0..5_000 {
+                let key = random.skewed(1_000);
+                let used = &mut used[usize::try_from(key).expect("few keys")];
+                let allowed = limiter.check(&key).is_allowed();
+                assert!(*used < LIMIT || !allowed, "phase {phase}: no window admits more than its limit");
+                deserving += u32::from(*used < LIMIT);
+                denied += u32::from(*used < LIMIT && !allowed);
+                *used += u64::from(allowed);
+            }
+        }
+        shares.push(f64::from(denied) / f64::from(deserving));
+    }
+    // Requests and hashes are the same: only the tags differ.
+    assert!(shares.iter().all(|share| (share - shares[0]).abs() < 0.001), "{shares:?}");
+    assert!(shares[0] < 0.05, "{shares:?}");
+}
+
+/// A thread whose clock is slightly behind counts in the window that another thread has begun, also if that window has tag
+/// zero and its words were never written before.
+#[test]
+fn lagging_clock_counts_in_the_newest_window() {
+    let tags = round(HOUR);
+    for phase in 0..PHASES {
+        let window = 6 * tags + phase * (tags / PHASES);
+        for cost in [1, 4] {
+            let clock = ManualClock::new(at(window * HOUR));
+            let fixed = build(FixedWindow::new(Quota::per_hour(4)), 64 << 10, clock.clone()).unwrap();
+            let sliding = build(SlidingWindow::new(Quota::per_hour(4)), 64 << 10, clock.clone()).unwrap();
+            for _ in 0..4 / cost {
+                assert!(fixed.check_n("key", cost).is_allowed());
+                assert!(sliding.check_n("key", cost).is_allowed());
+            }
+            clock.set(at(window * HOUR - 1));
+            assert!(fixed.check("key").is_denied(), "phase {phase}: the window {window} is full");
+            assert!(sliding.check("key").is_denied(), "phase {phase}: the window {window} is full");
+        }
+    }
+}
+
+#[test]
+fn rate_counts_alike_in_every_tag_phase() {
+    let tags = round(SEC);
+    let mut all = Vec::new();
+    for phase in 0..PHASES {
+        let window = 64 * tags + phase * (tags / PHASES);
+        let clock = ManualClock::new(at(window * SEC));
+        let rate = Rate::builder(std::time::Duration::from_secs(1)).memory(16 << 10).largest((1 << 12) - 1);
+        let rate = rate.clock(clock.clone()).hasher(Seeded(7)).build().expect("an ordinary size");
+        for key in 0..2_000_u64 {
+            rate.observe(&key, 1);
+        }
+        let unseen: u64 = (2_000..3_000_u64).map(|key| rate.current(&key)).sum();
+        // A clock that is slightly behind.
+        clock.set(at(window * SEC - 1));
+        rate.observe(&1_u64, 1);
+        clock.set(at(window * SEC));
+        assert!(rate.current(&1_u64) >= 1, "phase {phase}");
+        clock.set(at((window + 1) * SEC));
+        assert!((0..2_000_u64).all(|key| rate.previous(&key) >= 1), "phase {phase}");
+        clock.set(at((window + 2) * SEC));
+        assert!((0..3_000_u64).all(|key| rate.current(&key) + rate.previous(&key) == 0), "phase {phase}");
+        all.push(unseen);
+    }
+    assert!(all.iter().all(|unseen| *unseen == all[0]), "{all:?}");
+}

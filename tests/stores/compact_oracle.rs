@@ -1,0 +1,260 @@
+//! The compact store, with room for all keys, against the oracles, step for step.
+//!
+//! Properties, over random operations on a few keys, forward in time and with steps back of less than half the range:
+//! - at whole ticks decisions are the oracle's, and so are all figures, ties included; windows at any time;
+//! - at any time they are those of the oracle in ticks, at the tick that the time lies in. So whoever is denied the exact
+//!   oracle denies too (never late), who is admitted it admits within a tick (early by less), and no interval of length t
+//!   sees more than its bound for t and a tick: the earliness does not add up;
+//! - `retry_after` is tight at any time: admitted at it, denied a nanosecond before;
+//! - a tick is at most a 256th of the interval.
+
+use crate::common::compact::{Layout, compact};
+use crate::common::kinds::Kind;
+use crate::common::operations::{config, ops, spec, start};
+use crate::common::oracle::{Spec, Verdict};
+use crate::common::steps::Op;
+use crate::common::subjects::{Subject, verdict};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use std::cell::Cell;
+use std::time::Duration;
+
+const KEYS: u32 = 3;
+
+struct Case {
+    kind: Kind,
+    spec: Spec,
+    start: u64,
+    ops: Vec<Op>,
+    layout: Layout,
+}
+
+impl Case {
+    /// Within half the range of the case's other times.
+    fn within_reach(&self, now: u64) -> u64 {
+        let reach = self.layout.reach() / 2;
+        now.clamp(self.start.saturating_sub(reach), self.start.saturating_add(reach).min(1 << 62))
+    }
+}
+
+/// Runs `law` on random cases of one algorithm and makes sure that not nearly all of them are refused.
+fn check(kind: Kind, backward: bool, specs: impl Strategy<Value = Spec>, law: impl Fn(&Case, &dyn Subject)) {
+    let (tried, held) = (Cell::new(0_u32), Cell::new(0_u32));
+    let cases = (specs, start(), ops(KEYS, 60, backward));
+    let result = TestRunner::new(config(96)).run(&cases, |(spec, start, ops)| {
+        tried.set(tried.get() + 1);
+        if let Some(Ok((limiter, layout))) = compact(kind, spec) {
+            held.set(held.get() + 1);
+            law(&Case { kind, spec, start, ops, layout }, &*limiter);
+        }
+        Ok(())
+    });
+    if let Err(failure) = result {
+        panic!("{kind:?}: {failure}");
+    }
+    assert!(held.get() * 2 > tried.get(), "{kind:?} refused most quotas");
+}
+
+fn nanos(wait: u128) -> Duration {
+    Duration::from_nanos(u64::try_from(wait).expect("a wait of less than 584 years"))
+}
+
+/// At whole ticks our decision is the oracle's, and so are all its figures.
+fn agrees(case: &Case, limiter: &dyn Subject) {
+    let &Case { kind, spec, start, .. } = case;
+    let mut oracles: Vec<_> = (0..KEYS).map(|_| kind.oracle(spec)).collect();
+    let mut now = case.layout.whole(start);
+    for op in &case.ops {
+        let oracle = &mut *oracles[op.key as usize];
+        now = case.layout.whole(case.within_reach(op.step.apply(now, spec, oracle)));
+        let cost = op.cost.apply(now, oracle);
+        let before = format!("{cost} at {now} of key {}, {oracle:?}", op.key);
+
+        let delay = oracle.delay(now.into());
+        let wait = oracle.retry_after(now, cost).map(nanos);
+        let peeked = limiter.peek_at(op.key, cost, now);
+        let decided = limiter.check_at(op.key, cost, now);
+        let expected = oracle.offer(now, cost);
+
+        assert_eq!(verdict(&peeked), expected, "outcome of the peek for {before}");
+        assert_eq!(verdict(&decided), expected, "outcome of {before}");
+        assert_eq!(decided.cost(), cost, "{before}");
+        assert_eq!(peeked.retry_after(), wait, "retry_after of the peek for {before}");
+        assert_eq!(decided.retry_after(), wait, "retry_after of {before}");
+        if expected == Verdict::Allowed && cost > 0 {
+            assert_eq!(decided.delay(), nanos(delay), "delay of {before}");
+        }
+        if kind != Kind::Spacing {
+            assert_eq!(decided.limit(), oracle.capacity(), "limit of {before}");
+            assert_eq!(decided.remaining(), oracle.remaining(now), "remaining of {before}");
+            let peeked = limiter.peek_at(op.key, 0, now).remaining();
+            assert_eq!(peeked, oracle.remaining(now), "peek after {before}");
+        }
+        // Rounded down, the last traces of a window count are nothing before the window ends; either time will do.
+        let reset = nanos(oracle.reset_after(now));
+        assert!(
+            decided.reset_after() == reset || kind == Kind::Sliding && decided.reset_after() > reset,
+            "{before}: {decided:?}, and not {reset:?}"
+        );
+    }
+}
+
+/// At any time our decision and its figures are those of the arithmetic in ticks; against the exact oracle, charged
+/// with what we admit when we do, we are never late and early by less than a tick.
+fn is_early_by_less_than_a_tick(case: &Case, limiter: &dyn Subject) {
+    let &Case { kind, spec, start, .. } = case;
+    let Layout::Ticks(ticks) = case.layout else { panic!("{kind:?} has ticks") };
+    assert!(ticks.spec(kind, spec).period_ns >= 256, "{kind:?} {spec:?}: {ticks:?}");
+    // An interval that is no fraction of nanoseconds is rounded up before it comes to ticks.
+    let is_exact = kind == Kind::Spacing || spec.is_exact();
+    let mut exact: Vec<_> = (0..KEYS).map(|_| (kind.oracle(spec), Vec::<(u64, u64)>::new())).collect();
+    let mut rounded: Vec<_> = (0..KEYS).map(|_| ticks.oracle(kind, spec)).collect();
+    // Ticks may be more than 64 bits hold; those of the case are not.
+    let first = ticks.floor(case.within_reach(0));
+    let mut now = start;
+    for op in &case.ops {
+        let rounded = &mut *rounded[op.key as usize];
+        let (exact, admitted) = &mut exact[op.key as usize];
+        now = case.within_reach(op.step.apply(now, spec, &**exact));
+        let cost = op.cost.apply(now, &**exact);
+        let before = format!("{cost} at {now} of key {}, {rounded:?}, {ticks:?}", op.key);
+        let tick = ticks.floor(now);
+        let at = u64::try_from(tick - first).expect("within half the range");
+        let until = |wait: u128| if wait == 0 { 0 } else { ticks.until(now, tick + wait) };
+
+        let delay = until(rounded.delay(at.into()));
+        let wait = rounded.retry_after(at, cost).map(until).map(nanos);
+        let decided = limiter.check_at(op.key, cost, now);
+        let expected = rounded.offer(at, cost);
+        assert_eq!(verdict(&decided), expected, "outcome of {before}");
+        assert_eq!(decided.retry_after(), wait, "retry_after of {before}");
+        if expected == Verdict::Allowed && cost > 0 {
+            assert_eq!(decided.delay(), nanos(delay), "delay of {before}");
+        }
+        if kind != Kind::Spacing {
+            assert_eq!(decided.remaining(), rounded.remaining(at), "remaining of {before}");
+        }
+        assert_eq!(decided.reset_after(), nanos(until(rounded.reset_after(at))), "{before}");
+
+        if decided.is_never() || cost == 0 {
+            continue;
+        }
+        let wait = exact.retry_after(now, cost).expect("not never");
+        if decided.is_denied() {
+            assert!(!is_exact || wait > 0, "late: {before}, {exact:?}");
+            continue;
+        }
+        // A time before what is owed is ahead by no whole intervals, of which a rounded burst has more.
+        let whole = is_exact || admitted.last().is_none_or(|&(newest, _)| newest <= now);
+        assert!(!whole || wait <= ticks.nanos(1), "more than a tick early: {before}, {exact:?}");
+        exact.charge(now.into(), cost);
+        // Time that stepped back is taken as it was.
+        let held = admitted.last().map_or(now, |&(newest, _)| now.max(newest));
+        admitted.push((held, if kind == Kind::Spacing { 1 } else { cost }));
+        let mut sum = 0;
+        for &(from, cost) in admitted.iter().rev() {
+            sum += u128::from(cost);
+            let bound = exact.most_in(u128::from(held - from) + ticks.nanos(1));
+            assert!(sum <= bound, "{sum} > {bound} from {from} to {held}: {before}");
+        }
+    }
+}
+
+/// The figures that our decisions give are true of our own later answers. The oracle only helps to choose times.
+fn is_tight(case: &Case, limiter: &dyn Subject) {
+    let &Case { kind, spec, start, .. } = case;
+    let mut oracles: Vec<_> = (0..KEYS).map(|_| kind.oracle(spec)).collect();
+    let mut now = start;
+    for op in &case.ops {
+        let oracle = &mut *oracles[op.key as usize];
+        now = case.within_reach(op.step.apply(now, spec, oracle));
+        let cost = op.cost.apply(now, oracle);
+        oracle.offer(now, cost);
+        let decision = limiter.check_at(op.key, cost, now);
+        let peek = |cost, at| limiter.peek_at(op.key, cost, at);
+        let after = |wait: Duration| now + u64::try_from(wait.as_nanos()).expect("centuries");
+        match decision.retry_after() {
+            None => assert!(decision.is_never()),
+            Some(wait) if decision.is_denied() => {
+                assert!(wait > Duration::ZERO, "{op:?} at {now}: denied, and to come back at once");
+                assert!(peek(cost, after(wait)).is_allowed(), "{op:?} at {now}: not after {wait:?}");
+                assert!(peek(cost, after(wait) - 1).is_denied(), "{op:?} at {now}: before {wait:?}");
+            }
+            Some(wait) => assert_eq!(wait, Duration::ZERO),
+        }
+        if kind != Kind::Spacing {
+            let remaining = decision.remaining();
+            assert!(peek(remaining, now).is_allowed(), "{op:?} at {now}: {remaining} do not remain");
+            assert!(peek(remaining + 1, now).is_denied(), "{op:?} at {now}: more than {remaining} remain");
+            let full = peek(0, after(decision.reset_after()));
+            assert_eq!(full.remaining(), full.limit(), "{op:?} at {now}: {full:?} is not as new");
+            assert_eq!(full.reset_after(), Duration::ZERO, "{op:?} at {now}: {full:?} is not as new");
+        }
+    }
+}
+
+/// Quotas whose intervals are whole ticks, or nearly.
+fn exact_spec(kind: Kind) -> impl Strategy<Value = Spec> {
+    let windows = matches!(kind, Kind::Fixed | Kind::Sliding | Kind::SlidingStrict);
+    spec().prop_filter("exact", move |spec| windows || kind == Kind::Spacing || spec.is_exact())
+}
+
+macro_rules! laws {
+    ($($name:ident: $kind:expr,)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn decides_as_the_oracle() {
+                check($kind, false, exact_spec($kind), agrees);
+            }
+
+            #[test]
+            fn decides_as_the_oracle_when_time_steps_back() {
+                check($kind, true, exact_spec($kind), agrees);
+            }
+
+            #[test]
+            fn figures_are_tight() {
+                check($kind, false, spec(), is_tight);
+            }
+        }
+    )*};
+}
+
+laws! {
+    gcra: Kind::Gcra,
+    token_bucket: Kind::Greedy,
+    leaky_bucket_meter: Kind::Meter,
+    leaky_bucket_queue: Kind::Queue,
+    minimum_spacing: Kind::Spacing,
+    fixed_window: Kind::Fixed,
+    sliding_window: Kind::Sliding,
+    sliding_window_strict: Kind::SlidingStrict,
+}
+
+macro_rules! laws_of_ticks {
+    ($($name:ident: $kind:expr,)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn is_early_by_less_than_a_tick_and_never_late() {
+                check($kind, false, spec(), is_early_by_less_than_a_tick);
+            }
+
+            #[test]
+            fn is_never_late_when_time_steps_back() {
+                check($kind, true, spec(), is_early_by_less_than_a_tick);
+            }
+        }
+    )*};
+}
+
+laws_of_ticks! {
+    gcra_between_ticks: Kind::Gcra,
+    token_bucket_between_ticks: Kind::Greedy,
+    leaky_bucket_meter_between_ticks: Kind::Meter,
+    leaky_bucket_queue_between_ticks: Kind::Queue,
+    minimum_spacing_between_ticks: Kind::Spacing,
+}

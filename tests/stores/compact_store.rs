@@ -1,0 +1,663 @@
+//! The compact store's own face: batches, forgetting on request, what it says of itself, sizes, hashers, refusals.
+
+use crate::common::SEC;
+use crate::common::compact::{COMPACT, Random, Seeded};
+use crate::common::kinds::Kind;
+use crate::common::oracle::Spec;
+use crate::common::subjects::Constant;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::time::Duration;
+use tollgate::{
+    Capacity, Clock, Compact, CompactAlgorithm, Decision, FixedWindow, Gauges, Gcra, ManualClock,
+    MinimumSpacing, Overflow, Quota, QuotaError, RateLimiter, SlidingWindow, Timestamp, TokenBucket,
+};
+
+const START: Timestamp = Timestamp::from_secs(1_700_000_000);
+const POLICIES: [Overflow; 3] = [Overflow::Spill, Overflow::Forget, Overflow::Inherit];
+
+type Limiter<A = Gcra, H = Seeded> = RateLimiter<Compact<A, H>, ManualClock>;
+
+fn of_size<A: CompactAlgorithm>(
+    algorithm: A,
+    overflow: Overflow,
+    capacity: Capacity,
+    clock: &ManualClock,
+) -> Limiter<A> {
+    let builder = RateLimiter::builder(algorithm).clock(clock.clone()).hasher(Seeded(3));
+    builder.capacity(capacity).overflow(overflow).compact().expect("an ordinary quota")
+}
+
+fn per_minute(limit: u64, overflow: Overflow, slots: usize) -> (Limiter, ManualClock) {
+    let clock = ManualClock::new(START);
+    (of_size(Gcra::new(Quota::per_minute(limit)), overflow, Capacity::slots(slots), &clock), clock)
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+mod batches {
+    use super::*;
+
+    /// One key and its cost; some keys come again, some costs are none or too many.
+    fn requests(random: &mut Random, keys: u64, len: u64) -> Vec<(u64, u64)> {
+        let cost = |random: &mut Random| match random.below(12) {
+            0 => 0,
+            1 => u64::MAX,
+            2..=5 => random.below(6),
+            _ => 1,
+        };
+        (0..len).map(|_| (random.skewed(keys), cost(random))).collect()
+    }
+
+    /// Batches of all lengths, each beside the same single calls on a twin.
+    fn law<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, capacity: Capacity, seed: u64) {
+        let clock = ManualClock::new(START);
+        let twins = || of_size(algorithm.clone(), overflow, capacity, &clock);
+        let (single, batched, hashed, many) = (twins(), twins(), twins(), twins());
+        let mut random = Random(seed);
+        for len in (0..70).chain([128, 200]) {
+            let requests = requests(&mut random, 40, len);
+            let now = clock.now();
+            let told = || format!("{algorithm:?} {overflow:?} {capacity:?}, batch of {len}");
+            let expected: Vec<Decision> =
+                requests.iter().map(|(key, cost)| single.check_at(key, *cost, now)).collect();
+            let mut decisions = Vec::new();
+            batched.check_each(requests.iter().map(|(key, cost)| (key, *cost)), |decision| {
+                decisions.push(decision);
+            });
+            assert_eq!(decisions, expected, "{}", told());
+            decisions.clear();
+            let by_hash = requests.iter().map(|(key, cost)| (hashed.hash(key), *cost));
+            hashed.check_each_hash(by_hash, |decision| decisions.push(decision));
+            assert_eq!(decisions, expected, "{} by hash", told());
+            assert_eq!(batched.gauges(), single.gauges(), "{}", told());
+            clock.advance(Duration::from_millis(random.below(3_000)));
+        }
+        // Of single units; decisions are appended.
+        let keys: Vec<u64> = (0..100).map(|_| random.skewed(40)).collect();
+        single.clear();
+        let mut decisions = vec![many.peek(&7)];
+        many.check_many(&keys, &mut decisions);
+        let expected: Vec<Decision> = keys.iter().map(|key| single.check(key)).collect();
+        assert_eq!(decisions[1..], expected, "{algorithm:?} {overflow:?} {capacity:?}");
+    }
+
+    #[test]
+    fn of_every_length_decide_as_the_single_calls() {
+        let spec = Spec::new(5, 10 * SEC);
+        for (kind, seed) in COMPACT.into_iter().zip(0..) {
+            with_compact!(kind, spec, algorithm => {
+                for capacity in [Capacity::memory(1 << 16), Capacity::memory(512)] {
+                    law(algorithm, Overflow::Forget, capacity, seed);
+                    if !matches!(kind, Kind::Sliding | Kind::SlidingStrict) {
+                        law(algorithm, Overflow::Inherit, capacity, seed);
+                        law(algorithm, Overflow::Spill, capacity, seed);
+                    }
+                }
+            })
+            .expect("an ordinary quota");
+        }
+    }
+
+    #[test]
+    fn read_the_clock_once() {
+        /// Moves on a second at each reading.
+        struct Hasty(ManualClock);
+        impl Clock for Hasty {
+            fn now(&self) -> Timestamp {
+                self.0.advance(secs(1));
+                self.0.now()
+            }
+        }
+        let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(1)))
+            .clock(Hasty(ManualClock::new(START)))
+            .compact()
+            .unwrap();
+        let mut decisions = Vec::new();
+        limiter.check_many(&[1, 2, 1, 1], &mut decisions);
+        let outcomes: Vec<_> = decisions.iter().map(Decision::is_allowed).collect();
+        assert_eq!(outcomes, [true, true, false, false]);
+    }
+}
+
+#[test]
+fn a_hash_stands_for_its_key() {
+    for overflow in POLICIES {
+        let (limiter, clock) = per_minute(5, overflow, 16);
+        let (twin, _) = per_minute(5, overflow, 16);
+        let mut random = Random(1);
+        for _ in 0..2_000 {
+            let (key, cost) = (random.skewed(60), random.below(4));
+            let now = clock.now();
+            let hash = limiter.hash(&key);
+            let (by_key, by_hash) = match random.below(3) {
+                0 => (twin.check_at(&key, cost, now), limiter.check_hash(hash, cost)),
+                1 => (twin.check_at(&key, cost, now), limiter.check_hash_at(hash, cost, now)),
+                _ => {
+                    let own = twin.tier(&Quota::per_minute(5)).unwrap();
+                    (twin.check_with(&key, &own, cost, now), limiter.check_n(&key, cost))
+                }
+            };
+            assert_eq!(by_hash, by_key, "{key} of {overflow:?}");
+            clock.advance(Duration::from_millis(random.below(2_000)));
+        }
+    }
+}
+
+#[test]
+fn borrowed_and_owned_text_are_one_key() {
+    let (limiter, _) = per_minute(1, Overflow::Spill, 1_000);
+    assert!(limiter.check("alice").is_allowed());
+    assert!(limiter.check(&String::from("alice")).is_denied());
+    assert!(limiter.check(&("alice", 7)).is_allowed());
+    assert!(limiter.check(&7_u64).is_allowed());
+    assert!(limiter.check(&[1_u8, 2][..]).is_allowed());
+    assert!(limiter.check(&vec![1_u8, 2]).is_denied());
+    assert!(limiter.check(&std::net::IpAddr::from([127, 0, 0, 1])).is_allowed());
+}
+
+#[test]
+fn a_peek_says_what_a_check_would_and_leaves_no_trace() {
+    for overflow in POLICIES {
+        for slots in [8, 1_000] {
+            let (limiter, clock) = per_minute(3, overflow, slots);
+            let mut random = Random(slots as u64);
+            for _ in 0..1_000 {
+                let (key, cost) = (random.skewed(30), random.below(5));
+                let before = (limiter.snapshot(), limiter.gauges());
+                let peeked = limiter.peek_n(&key, cost);
+                let again = limiter.peek_at(&key, cost, clock.now());
+                assert_eq!((peeked, limiter.snapshot(), limiter.gauges()), (again, before.0, before.1));
+                let decided = limiter.check_n(&key, cost);
+                assert_eq!(
+                    (peeked.outcome(), peeked.retry_after()),
+                    (decided.outcome(), decided.retry_after())
+                );
+                assert!(peeked.remaining() >= decided.remaining());
+                clock.advance(Duration::from_millis(random.below(3_000)));
+            }
+        }
+    }
+}
+
+#[test]
+fn reset_clears_one_key_only() {
+    for overflow in POLICIES {
+        let (limiter, _) = per_minute(4, overflow, 1_000);
+        for key in 0..50 {
+            assert!(limiter.check_n(&key, 3).is_allowed());
+        }
+        assert!(limiter.reset(&7));
+        assert!(!limiter.reset(&7), "it owes nothing any more");
+        assert!(!limiter.reset(&1_000), "it was never seen");
+        assert_eq!(limiter.live_slots(), 49);
+        for key in 0..50 {
+            assert_eq!(limiter.check_n(&key, 2).is_allowed(), key == 7, "{key} of {overflow:?}");
+        }
+        assert_eq!(limiter.live_slots(), 50);
+    }
+}
+
+#[test]
+fn a_cleared_limiter_is_as_new_sketch_and_all() {
+    for overflow in POLICIES {
+        for capacity in [Capacity::slots(8), Capacity::memory(1 << 16)] {
+            let clock = ManualClock::new(START);
+            let limiter = of_size(Gcra::new(Quota::per_hour(2)), overflow, capacity, &clock);
+            for round in 0..3 {
+                for key in 0..500 {
+                    let _ = limiter.check_n(&key, 2);
+                }
+                assert!(limiter.live_slots() > 0);
+                limiter.clear();
+                assert_eq!(limiter.live_slots(), 0);
+                assert!(limiter.load() == 0.0);
+                for key in 0..500 {
+                    assert_eq!(
+                        limiter.peek(&key).remaining(),
+                        2,
+                        "{key}, round {round}, {overflow:?} {capacity:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn with_room_enough_nothing_is_counted() {
+    for overflow in POLICIES {
+        let (limiter, clock) = per_minute(5, overflow, 20_000);
+        let mut random = Random(5);
+        for _ in 0..20_000 {
+            let _ = limiter.check(&random.skewed(2_000));
+            clock.advance(Duration::from_millis(5));
+        }
+        let Gauges { slots, evicted, indebted, denied_for_debt, retreats, raced, .. } = limiter.gauges();
+        assert!(slots >= 20_000, "{overflow:?}");
+        assert_eq!([evicted, indebted, denied_for_debt, retreats, raced], [0; 5], "{overflow:?}");
+    }
+}
+
+#[test]
+fn what_is_done_for_want_of_room_is_counted() {
+    // One bucket, in which all owe: each newcomer takes a slot, or is denied for what it took over.
+    let one_bucket = |limit, overflow| {
+        let clock = ManualClock::new(START);
+        of_size(Gcra::new(Quota::per_minute(limit)), overflow, Capacity::memory(1), &clock)
+    };
+    for overflow in POLICIES {
+        let limiter = one_bucket(1, overflow);
+        let ways = limiter.gauges().slots as u64;
+        let admitted = (0..100).filter(|key| limiter.check(key).is_allowed()).count() as u64;
+        let Gauges { evicted, indebted, denied_for_debt, retreats, .. } = limiter.gauges();
+        assert_eq!(denied_for_debt, 100 - admitted, "{overflow:?}");
+        // Who retreats has evicted, and leaves its slot to another, but for the last perhaps.
+        let owe = limiter.live_slots() as u64;
+        assert_eq!(evicted, admitted - owe, "{overflow:?}");
+        assert!(owe == ways || owe + 1 == ways && retreats > 0, "{owe} of {ways}");
+        assert!(ways < 50 && (retreats == 0 || overflow == Overflow::Spill));
+        match overflow {
+            Overflow::Forget => assert_eq!(admitted, 100),
+            Overflow::Inherit => assert_eq!(admitted, ways),
+            // What a sketch of four cells a key can tell apart in 128 bytes.
+            _ => assert!(admitted > ways, "{admitted}"),
+        }
+        assert_eq!(indebted, 0, "{overflow:?}: who has a debt cannot pay it within the burst of one");
+    }
+    let limiter = one_bucket(2, Overflow::Inherit);
+    let ways = limiter.gauges().slots as u64;
+    assert!((0..2 * ways).all(|key| limiter.check(&key).is_allowed()));
+    assert_eq!((limiter.gauges().evicted, limiter.gauges().indebted), (ways, ways));
+    assert!(limiter.load() == 1.0);
+}
+
+#[test]
+fn load_is_the_share_of_slots_that_owe() {
+    let (small, clock) = per_minute(1, Overflow::Forget, 4_096);
+    assert!(small.load() == 0.0);
+    for key in 0..1_500 {
+        let _ = small.check(&key);
+    }
+    let share = small.live_slots() as f64 / small.gauges().slots as f64;
+    assert!((small.load() - share).abs() < 1e-12, "all of a small table are looked at");
+    assert_eq!(small.live_slots(), 1_500);
+    clock.advance(secs(60));
+    assert!(small.load() == 0.0);
+
+    let (large, _) = per_minute(1, Overflow::Forget, 200_000);
+    for key in 0..60_000 {
+        let _ = large.check(&key);
+    }
+    let share = large.live_slots() as f64 / large.gauges().slots as f64;
+    assert!((large.load() - share).abs() < 0.04, "{} instead of {share}", large.load());
+}
+
+/// The law that sizes are computed by: each admitted unit keeps its key busy for an interval.
+#[test]
+fn live_slots_are_rate_times_interval() {
+    let quota = Quota::per_second(1).burst(5);
+    let interval = 1.0;
+    let clock = ManualClock::new(START);
+    let limiter = of_size(Gcra::new(quota), Overflow::Spill, Capacity::slots(40_000), &clock);
+    let mut random = Random(9);
+    let (mut admitted, mut seen, mut looks) = (0_u64, 0, 0_u64);
+    let (step, steps) = (Duration::from_micros(250), 144_000_u64);
+    for number in 0..steps {
+        clock.advance(step);
+        let allowed = limiter.check(&random.skewed(1 << 20)).is_allowed();
+        // The first six bursts fill the table.
+        if number >= steps / 6 {
+            admitted += u64::from(allowed);
+            if number % 1_000 == 0 {
+                seen += limiter.live_slots() as u64;
+                looks += 1;
+            }
+        }
+    }
+    let rate = admitted as f64 / (step.as_secs_f64() * (steps * 5 / 6) as f64);
+    let law = rate * interval;
+    let measured = seen as f64 / looks as f64;
+    assert!((measured / law - 1.0).abs() < 0.01, "{measured} live slots, and {law} by the law");
+    // A helper computes the same.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few thousand")]
+    let keys = Capacity::for_traffic(rate as u64, &quota).busy_keys().expect("by traffic") as f64;
+    assert!((keys / law - 1.0).abs() < 0.01, "{keys} busy keys, and {law} by the law");
+}
+
+#[test]
+fn memory_is_what_was_asked_for_and_never_grows() {
+    let clock = ManualClock::new(START);
+    for overflow in POLICIES {
+        let bytes_of =
+            |capacity| of_size(Gcra::new(Quota::per_hour(9)), overflow, capacity, &clock).state_bytes();
+        let least = bytes_of(Capacity::memory(1));
+        assert!(least <= 512, "{least} bytes");
+        for bytes in (least..4_096).step_by(8) {
+            let state = bytes_of(Capacity::memory(bytes));
+            assert!(state <= bytes, "{state} bytes of {bytes}, {overflow:?}");
+        }
+    }
+    for (text, bytes) in [("1KiB", 1 << 10), ("64 kB", 64_000), ("1.5MiB", 3 << 19)] {
+        let capacity: Capacity = text.parse().expect("an amount of memory");
+        for overflow in POLICIES {
+            let limiter = of_size(Gcra::new(Quota::per_hour(9)), overflow, capacity, &clock);
+            let state = limiter.state_bytes();
+            assert!(state <= bytes, "{state} bytes of {text}, {overflow:?}");
+            assert!(state * 10 > bytes * 9 || bytes < 4_096, "{state} bytes of {text}, {overflow:?}");
+            for key in 0..2_000 {
+                let _ = limiter.check(&key);
+            }
+            assert_eq!(limiter.state_bytes(), state);
+        }
+    }
+    for slots in [0, 1, 8, 9, 1_000] {
+        for overflow in POLICIES {
+            let (limiter, _) = per_minute(1, overflow, slots);
+            let own = limiter.gauges().slots;
+            assert!(own >= slots.max(1) && own < slots + 64, "{own} slots instead of {slots}, {overflow:?}");
+        }
+    }
+    let default = RateLimiter::new(Quota::per_second(1));
+    assert!(default.state_bytes() <= 4 << 20 && default.state_bytes() > 3 << 20);
+    assert!("4 pints".parse::<Capacity>().unwrap_err().to_string().contains("4MiB"));
+}
+
+#[test]
+fn what_no_machine_holds_is_refused() {
+    for overflow in POLICIES {
+        for capacity in
+            [Capacity::slots(usize::MAX), Capacity::slots(1 << 58), Capacity::memory(isize::MAX as usize)]
+        {
+            let builder =
+                RateLimiter::builder(Gcra::new(Quota::per_second(1))).capacity(capacity).overflow(overflow);
+            let error = builder.compact().unwrap_err().to_string();
+            assert!(error.contains("no memory"), "{error}");
+        }
+    }
+}
+
+mod hashers {
+    use super::*;
+
+    /// Hashes to one of two values.
+    #[derive(Default)]
+    struct Two(u64);
+
+    impl Hasher for Two {
+        fn finish(&self) -> u64 {
+            if self.0 & 1 == 0 { 0 } else { u64::MAX }
+        }
+        fn write(&mut self, _: &[u8]) {}
+        fn write_u64(&mut self, n: u64) {
+            self.0 = n;
+        }
+    }
+
+    fn hashed<H: BuildHasher>(hasher: H, overflow: Overflow) -> Limiter<Gcra, H> {
+        RateLimiter::builder(Gcra::new(Quota::per_minute(5)))
+            .clock(ManualClock::new(START))
+            .hasher(hasher)
+            .capacity(64)
+            .overflow(overflow)
+            .compact()
+            .expect("an ordinary quota")
+    }
+
+    #[test]
+    fn that_hash_all_keys_alike_make_them_one() {
+        for overflow in POLICIES {
+            let limiter = hashed(BuildHasherDefault::<Constant>::default(), overflow);
+            let admitted = (0..1_000_u64).filter(|key| limiter.check(key).is_allowed()).count();
+            assert_eq!(admitted, 5);
+            assert_eq!(limiter.live_slots(), 1);
+            assert!(limiter.reset(&"whoever"));
+            assert!(limiter.check(&1).is_allowed());
+        }
+    }
+
+    #[test]
+    fn two_values_make_two_keys_at_table_ends() {
+        for overflow in POLICIES {
+            let limiter = hashed(BuildHasherDefault::<Two>::default(), overflow);
+            let admitted = |parity: u64| {
+                (0..1_000_u64).filter(|n| limiter.check(&(2 * n + parity)).is_allowed()).count()
+            };
+            assert_eq!((admitted(0), admitted(1)), (5, 5));
+            assert_eq!(limiter.live_slots(), 2);
+        }
+    }
+
+    #[test]
+    fn every_hash_is_a_key() {
+        for overflow in POLICIES {
+            let (limiter, _) = per_minute(1, overflow, 1_000);
+            // The lowest bits are the fingerprint, in which 0 and 1 are one.
+            let hashes = [0, 2, 3, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) | 2];
+            for hash in hashes {
+                assert!(limiter.check_hash(hash, 1).is_allowed(), "{hash:#x}");
+                assert!(limiter.check_hash(hash, 1).is_denied(), "{hash:#x}");
+            }
+        }
+    }
+}
+
+mod time {
+    use super::*;
+
+    /// Half a range and more later, up to the part of a range at which an old debt would be met again.
+    #[test]
+    fn a_key_that_was_idle_for_ages_is_as_new() {
+        const YEAR: u64 = 365 * 86_400;
+        for overflow in POLICIES {
+            for seconds in [60, 86_400, YEAR / 8, YEAR / 5, YEAR, 10 * YEAR + 13, 100 * YEAR] {
+                let (limiter, clock) = per_minute(10, overflow, 100);
+                assert!(limiter.check_n("by the clock", 10).is_allowed());
+                assert!(limiter.check_at("by given times", 10, START).is_allowed());
+                clock.advance(secs(seconds));
+                assert_eq!(limiter.peek("by the clock").remaining(), 10, "{seconds} s later, {overflow:?}");
+                assert!(limiter.check_n("by the clock", 10).is_allowed(), "{seconds} s later, {overflow:?}");
+                assert!(limiter.check_at("by given times", 10, clock.now()).is_allowed());
+                assert!(limiter.check("by the clock").is_denied());
+            }
+        }
+    }
+
+    /// Given times that lag find what was charged as of later ones.
+    #[test]
+    fn lagging_time_is_denied_later_usage() {
+        for overflow in POLICIES {
+            let (limiter, clock) = per_minute(10, overflow, 100);
+            assert!(limiter.check_at("a", 10, START).is_allowed());
+            for back in [1, 59, 61, 3_600, 86_400, 20 * 86_400] {
+                let before = Timestamp::from_secs(1_700_000_000 - back);
+                assert!(limiter.check_at("a", 1, before).is_denied(), "{back} s before, {overflow:?}");
+                assert!(limiter.check_at(&back, 1, before).is_allowed(), "another key");
+            }
+            clock.advance(secs(60));
+            assert!(limiter.check_at("a", 10, clock.now()).is_allowed());
+        }
+    }
+
+    /// A clock that steps back by no more than a burst takes to refill beyond what is owed.
+    #[test]
+    fn a_clock_that_steps_back_a_little_denies_more() {
+        for overflow in POLICIES {
+            let (limiter, clock) = per_minute(10, overflow, 100);
+            assert!(limiter.check_n("a", 5).is_allowed());
+            clock.set(Timestamp::from_secs(1_700_000_000 - 20));
+            assert_eq!(limiter.peek("a").remaining(), 1, "50 s are ahead");
+            assert!(limiter.check("a").is_allowed());
+            assert!(limiter.check("a").is_denied());
+            clock.set(START);
+            assert_eq!(limiter.peek("a").remaining(), 4);
+        }
+    }
+
+    #[test]
+    fn far_future_time_locks_out_no_key() {
+        for overflow in POLICIES {
+            let (limiter, clock) = per_minute(10, overflow, 100);
+            for wrong in [Timestamp::MAX, Timestamp::from_secs(4_000_000_000), START + secs(3_600)] {
+                assert!(limiter.check_at("wrong", 10, wrong).is_allowed(), "{overflow:?}");
+                limiter.clear();
+                for _ in 0..10 {
+                    assert!(limiter.check_at("right", 1, clock.now()).is_allowed(), "{overflow:?}");
+                    assert!(limiter.check("by the clock").is_allowed(), "{overflow:?}");
+                }
+                assert!(limiter.check_at("right", 1, clock.now()).is_denied());
+                assert!(limiter.check("by the clock").is_denied());
+                clock.advance(secs(60));
+            }
+        }
+    }
+
+    #[test]
+    fn extreme_times_and_costs_do_not_panic() {
+        let spec = Spec::new(1_000, 60 * SEC);
+        for kind in COMPACT {
+            with_compact!(kind, spec, algorithm => {
+                let overflow = if matches!(kind, Kind::Sliding | Kind::SlidingStrict) {
+                    Overflow::Forget
+                } else {
+                    Overflow::Spill
+                };
+                let clock = ManualClock::new(Timestamp::ZERO);
+                let limiter = of_size(algorithm, overflow, Capacity::slots(8), &clock);
+                for now in [0, u64::MAX, 1, 1 << 63, u64::MAX - 1, 1_700_000_000 * SEC, 0] {
+                    clock.set(Timestamp::from_nanos(now));
+                    for cost in [0, 1, 500, 1_000, 1_001, u64::MAX] {
+                        for key in 0..20 {
+                            for decision in [limiter.peek_n(&key, cost), limiter.check_n(&key, cost)] {
+                                let _ = (decision.remaining(), decision.retry_after(), decision.reset_after());
+                                let _ = (decision.delay(), decision.limit(), format!("{decision:?}"));
+                            }
+                        }
+                    }
+                    assert!(limiter.restore(&limiter.snapshot()).is_ok());
+                    let _ = (limiter.live_slots(), limiter.load(), limiter.reset(&1), limiter.gauges());
+                }
+            })
+            .expect("an ordinary quota");
+        }
+    }
+}
+
+mod refusals {
+    use super::*;
+
+    fn refusal<A: CompactAlgorithm>(algorithm: A) -> String {
+        RateLimiter::builder(algorithm).compact().map(|_| ()).unwrap_err().to_string()
+    }
+
+    fn number_after(text: &str, words: &str) -> u64 {
+        let rest = text.split_once(words).unwrap_or_else(|| panic!("{words:?} is not in {text:?}")).1;
+        rest.split(|c: char| !c.is_ascii_digit())
+            .next()
+            .and_then(|digits| digits.parse().ok())
+            .expect("a number")
+    }
+
+    /// What an error says would fit does, and one more does not.
+    fn most(what: &str, build: impl Fn(u64) -> Result<(), QuotaError>) -> u64 {
+        let error = build(1 << 40).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+        let most = number_after(&error, "at most ");
+        assert!(build(most).is_ok(), "{most}, which is said to fit: {}", build(most).unwrap_err());
+        let error = build(most + 1).unwrap_err().to_string();
+        assert_eq!(number_after(&error, "at most "), most, "{error}");
+        assert!(error.contains(&(most + 1).to_string()), "{error}");
+        most
+    }
+
+    fn build<A: CompactAlgorithm>(algorithm: A) -> Result<(), QuotaError> {
+        RateLimiter::builder(algorithm).compact().map(|_| ())
+    }
+
+    #[test]
+    fn of_bursts_name_the_largest() {
+        let gcra = most("burst", |burst| build(Gcra::new(Quota::per_second(1_000).burst(burst))));
+        assert_eq!(gcra, 1 << 25);
+        assert_eq!(
+            most("burst", |burst| build(TokenBucket::new(Quota::per_second(5_000).burst(burst)))),
+            1 << 25
+        );
+    }
+
+    #[test]
+    fn of_rates_name_the_highest() {
+        let error = refusal(Gcra::new(Quota::per_second(4_000_000_000).burst(1)));
+        assert!(error.contains("units a second") && error.contains("4000000000"), "{error}");
+        let most = number_after(&error, "at most ");
+        assert_eq!(most, 1 << 31);
+        assert!(build(Gcra::new(Quota::per_second(most).burst(1))).is_ok());
+        assert!(build(Gcra::new(Quota::per_second(most + most / 8).burst(1))).is_err());
+    }
+
+    #[test]
+    fn of_limits_name_the_largest() {
+        let sliding = most("limit", |limit| build(SlidingWindow::new(Quota::per_hour(limit))));
+        assert!((65_000..65_535).contains(&sliding), "{sliding}");
+        let fixed = most("limit", |limit| build(FixedWindow::new(Quota::per_hour(limit))));
+        assert!(fixed > 1 << 32, "{fixed}");
+    }
+
+    #[test]
+    fn of_windows_name_the_shortest() {
+        for limit in [5_000, 60_000] {
+            let window =
+                |ns| SlidingWindow::try_new(Quota::new(limit, Duration::from_nanos(ns))).and_then(build);
+            let error = window(20 * limit).unwrap_err().to_string();
+            let least = number_after(&error, "at least ");
+            assert!(window(least).is_ok(), "{least} ns is said to be enough for {limit}");
+            assert!(window(least - 1).is_err(), "{least} ns is said to be the least for {limit}");
+        }
+    }
+
+    #[test]
+    fn of_windows_too_short_to_spill_name_the_other_policies() {
+        let short = || FixedWindow::new(Quota::new(1_000, Duration::from_millis(1)));
+        let error = refusal(short());
+        assert!(error.contains("Overflow::Inherit") && error.contains("Overflow::Forget"), "{error}");
+        for overflow in [Overflow::Inherit, Overflow::Forget] {
+            assert!(RateLimiter::builder(short()).overflow(overflow).compact().is_ok());
+        }
+    }
+
+    #[test]
+    fn of_other_kinds_name_what_to_use_instead() {
+        let quota = Quota::per_minute(10);
+        for (error, instead) in [
+            (refusal(FixedWindow::from_first_use(quota)), "FixedWindow::new"),
+            (refusal(TokenBucket::interval(quota)), "greedy"),
+            (refusal(TokenBucket::aligned(quota, START)), "FixedWindow"),
+            (refusal(TokenBucket::aligned_adaptive(quota, START)), "greedy"),
+            (refusal(MinimumSpacing::new(Duration::ZERO)), "1 ns"),
+        ] {
+            assert!(error.contains("the store cannot hold this kind") && error.contains(instead), "{error}");
+        }
+    }
+
+    #[test]
+    fn of_policies_for_two_counts_name_the_one_that_works() {
+        for overflow in [Overflow::Spill, Overflow::Inherit] {
+            let builder = RateLimiter::builder(SlidingWindow::new(Quota::per_minute(5))).overflow(overflow);
+            let error = builder.compact().map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains("use Overflow::Forget"), "{error}");
+        }
+        assert!(build(SlidingWindow::new(Quota::per_minute(5))).is_ok(), "its default is to forget");
+    }
+
+    #[test]
+    #[should_panic(expected = "at most 33554432")]
+    fn panic_where_no_error_is_returned() {
+        let _ = RateLimiter::new(Quota::per_second(1).burst((1 << 25) + 1));
+    }
+
+    #[test]
+    fn are_errors_where_they_can_be() {
+        assert!(RateLimiter::try_new(Quota::per_second(1).burst((1 << 25) + 1)).is_err());
+        assert!(RateLimiter::try_new(Quota::per_second(1).burst(1 << 25)).is_ok());
+    }
+}

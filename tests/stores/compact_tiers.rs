@@ -1,0 +1,273 @@
+//! Quotas by call in one compact table.
+//!
+//! Properties, over random operations on a few keys under random quotas:
+//! - arrival times are those of one GCRA in ticks, with an interval and a burst for each call: intervals are rounded up to
+//!   ticks, so no rate is higher than asked for, and each quota's own bound holds for what it admits, but for
+//!   a tick;
+//! - counts in windows are those of one window, with a limit for each call;
+//! - what does not fit the table is refused, and says what would.
+
+use crate::common::compact::{Layout, Seeded, Ticks};
+use crate::common::operations::{config, ops, start};
+use crate::common::oracle::{Fixed, Gcra, Oracle, Sliding, Spec};
+use crate::common::steps::Op;
+use crate::common::subjects::{quota, verdict};
+use crate::common::{HOUR, MINUTE, SEC};
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use std::cell::Cell;
+use tollgate::{
+    Capacity, Compact, CompactAlgorithm, FixedWindow, ManualClock, Quota, RateLimiter, SlidingWindow, Tier,
+    Timestamp,
+};
+
+const KEYS: u32 = 3;
+const START: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+type Limiter<A> = RateLimiter<Compact<A, Seeded>, ManualClock>;
+
+fn limiter<A: CompactAlgorithm>(
+    algorithm: A,
+    declared: &[Quota],
+) -> Result<Limiter<A>, tollgate::QuotaError> {
+    RateLimiter::builder(algorithm)
+        .clock(ManualClock::new(START))
+        .hasher(Seeded(11))
+        .capacity(Capacity::memory(1 << 14))
+        .tiers(declared.iter().copied())
+        .compact()
+}
+
+fn quotas() -> impl Strategy<Value = Vec<Spec>> {
+    let limit = prop_oneof![1_u64..=12, 1_u64..=1_000, Just(44_101)];
+    let period = prop_oneof![select(vec![SEC, 10 * SEC, MINUTE, HOUR]), 1_000_000..=10 * SEC];
+    let burst = prop_oneof![Just(None), (1_u64..=2_000).prop_map(Some)];
+    let spec = (limit, period, burst).prop_map(|(limit, period, burst)| {
+        let spec = Spec::new(limit, period);
+        burst.map_or(spec, |burst| spec.with_burst(burst))
+    });
+    prop::collection::vec(spec, 1..5)
+}
+
+/// Operations, and which quota each is under.
+fn ops_under() -> impl Strategy<Value = Vec<(Op, Index)>> {
+    ops(KEYS, 60, false).prop_flat_map(|ops| {
+        let length = ops.len();
+        (Just(ops), prop::collection::vec(any::<Index>(), length))
+            .prop_map(|(ops, places)| ops.into_iter().zip(places).collect())
+    })
+}
+
+/// What one key was admitted under one quota, and when.
+type Admitted = Vec<(u64, u64)>;
+
+fn arrival_times(specs: &[Spec], start: u64, ops: &[(Op, Index)]) -> bool {
+    let quotas: Vec<Quota> = specs.iter().map(|spec| quota(*spec).expect("ordinary quotas")).collect();
+    let limiter = match limiter(tollgate::Gcra::new(quotas[0]), &quotas[1..]) {
+        Ok(limiter) => limiter,
+        Err(error) => {
+            assert!(error.to_string().contains("too far apart"), "{specs:?}: {error}");
+            return false;
+        }
+    };
+    let layout = Layout::read(&limiter.snapshot());
+    let Layout::Ticks(ticks) = layout else { panic!("GCRA has ticks") };
+    let tiers: Vec<Tier> = quotas
+        .iter()
+        .map(|quota| limiter.tier(quota).expect("it was declared, or is the limiter's own"))
+        .collect();
+    let in_ticks: Vec<Spec> = specs.iter().map(|spec| rounded(&ticks, *spec)).collect();
+
+    let mut oracles: Vec<Gcra> = (0..KEYS).map(|_| Gcra::new(in_ticks[0])).collect();
+    let mut admitted: Vec<Vec<Admitted>> = vec![vec![Vec::new(); specs.len()]; KEYS as usize];
+    let reach = layout.reach() / 2;
+    let first = ticks.floor(start.saturating_sub(reach));
+    let mut now = start;
+    for (op, place) in ops {
+        let place = place.index(specs.len());
+        let oracle = &mut oracles[op.key as usize];
+        oracle.set(in_ticks[place]);
+        // Steps are in nanoseconds, so they are taken from an oracle that was never used.
+        now = op.step.apply(now, specs[place], &Gcra::new(specs[place])).min(start.saturating_add(reach));
+        let tick = u64::try_from(ticks.floor(now) - first).expect("within half the range");
+        let cost = op.cost.apply(tick, oracle);
+        let decision = limiter.check_with(&op.key, &tiers[place], cost, Timestamp::from_nanos(now));
+        let expected = oracle.peek(tick, cost);
+        let told = || format!("{cost} at {now} under {:?} of {specs:?}: {oracle:?}, {ticks:?}", specs[place]);
+        assert_eq!(verdict(&decision), expected, "{}", told());
+        assert_eq!(decision.limit(), specs[place].burst);
+        let wait = oracle
+            .retry_after(tick, cost)
+            .map(|wait| if wait == 0 { 0 } else { ticks.until(now, first + u128::from(tick) + wait) });
+        assert_eq!(decision.retry_after().map(|wait| wait.as_nanos()), wait, "{}", told());
+        if decision.is_allowed() && cost > 0 {
+            oracle.charge(tick.into(), cost);
+            let own = &mut admitted[op.key as usize][place];
+            own.push((now, cost));
+            let bound = Gcra::new(specs[place]);
+            let mut sum = 0;
+            for &(from, cost) in own.iter().rev() {
+                sum += u128::from(cost);
+                let most = bound.most_in(u128::from(now - from) + ticks.nanos(1));
+                assert!(sum <= most, "{sum} > {most} from {from} to {now} under {:?}", specs[place]);
+            }
+        }
+    }
+    true
+}
+
+fn rounded(ticks: &Ticks, spec: Spec) -> Spec {
+    ticks.spec(crate::common::kinds::Kind::Gcra, spec)
+}
+
+/// Random limits of one period.
+fn limits() -> impl Strategy<Value = (Vec<u64>, u64)> {
+    let limits = prop::collection::vec(prop_oneof![1_u64..=8, 1_u64..=2_000], 1..4);
+    (limits, select(vec![SEC, MINUTE, HOUR, 300_000_007]))
+}
+
+fn counts<A: CompactAlgorithm, O: Oracle>(
+    algorithm: A,
+    (limits, period_ns): &(Vec<u64>, u64),
+    oracle: impl Fn(Spec) -> O,
+    set: impl Fn(&mut O, u64),
+    start: u64,
+    ops: &[(Op, Index)],
+) {
+    let specs: Vec<Spec> = limits.iter().map(|limit| Spec::new(*limit, *period_ns)).collect();
+    let quotas: Vec<Quota> = specs.iter().map(|spec| quota(*spec).expect("ordinary quotas")).collect();
+    let limiter = limiter(algorithm, &quotas[1..]).expect("these limits fit");
+    let reach = Layout::read(&limiter.snapshot()).reach();
+    let tiers: Vec<Tier<A>> =
+        quotas.iter().map(|quota| limiter.tier(quota).expect("it was declared")).collect();
+    let mut oracles: Vec<O> = (0..KEYS).map(|_| oracle(specs[0])).collect();
+    let mut now = start;
+    for (op, place) in ops {
+        let place = place.index(specs.len());
+        let oracle = &mut oracles[op.key as usize];
+        set(oracle, limits[place]);
+        now = op.step.apply(now, specs[place], oracle).min(start.saturating_add(reach)).min(1 << 62);
+        // Under another limit more may be used than this one, and nothing remains.
+        let over = !oracle.admits(now.into(), 0);
+        let cost = if over { 1 } else { op.cost.apply(now, oracle) };
+        let decision = limiter.check_with(&op.key, &tiers[place], cost, Timestamp::from_nanos(now));
+        assert_eq!(verdict(&decision), oracle.offer(now, cost), "{cost} at {now} of {limits:?}: {oracle:?}");
+        assert_eq!(decision.limit(), limits[place]);
+        if over {
+            assert_eq!(decision.remaining(), 0, "{limits:?} at {now}: {oracle:?}");
+        } else {
+            assert_eq!(decision.remaining(), oracle.remaining(now), "{limits:?} at {now}: {oracle:?}");
+        }
+    }
+}
+
+#[test]
+fn tiers_share_one_gcra_arrival_time() {
+    let (tried, held) = (Cell::new(0_u32), Cell::new(0_u32));
+    proptest!(config(256), |(specs in quotas(), start in start(), ops in ops_under())| {
+        tried.set(tried.get() + 1);
+        held.set(held.get() + u32::from(arrival_times(&specs, start, &ops)));
+    });
+    assert!(held.get() * 2 > tried.get(), "only {} of {} fit one table", held.get(), tried.get());
+}
+
+proptest! {
+    #![proptest_config(config(128))]
+
+    #[test]
+    fn counts_under_several_limits_are_those_of_one_fixed_window(
+        limits in limits(),
+        start in start(),
+        ops in ops_under(),
+    ) {
+        let own = quota(Spec::new(limits.0[0], limits.1)).expect("an ordinary quota");
+        counts(FixedWindow::new(own), &limits, Fixed::new, Fixed::set, start, &ops);
+    }
+
+    #[test]
+    fn counts_under_several_limits_are_those_of_one_sliding_window(
+        limits in limits(),
+        start in start(),
+        ops in ops_under(),
+    ) {
+        let own = quota(Spec::new(limits.0[0], limits.1)).expect("an ordinary quota");
+        counts(SlidingWindow::new(own), &limits, Sliding::new, Sliding::set, start, &ops);
+        counts(SlidingWindow::new(own).strict(), &limits, Sliding::strict, Sliding::set, start, &ops);
+    }
+}
+
+#[test]
+fn undeclared_tiers_with_same_refill_fit() {
+    let limiter = limiter(tollgate::Gcra::new(Quota::per_minute(60)), &[]).unwrap();
+    for fits in [Quota::per_minute(600), Quota::per_minute(10), Quota::per_second(10).burst(7)] {
+        assert!(limiter.tier(&fits).is_ok(), "{fits}");
+    }
+    for (unfit, why) in [
+        (Quota::per_minute(60).burst(61), "name it to the builder (tiers)"),
+        (Quota::per_hour(60), "name it to the builder (tiers)"),
+        (Quota::per_day(1), "name it to the builder (tiers)"),
+    ] {
+        let error = limiter.tier(&unfit).unwrap_err().to_string();
+        assert!(error.contains(why), "{unfit}: {error}");
+    }
+    assert!(limiter.tier(&Quota::per_second(100_000_000)).is_err(), "its interval is less than a tick");
+    // Named, they fit, as far as one tick goes.
+    let named = [Quota::per_minute(60).burst(61), Quota::per_hour(60), Quota::per_day(1)];
+    let limiter = self::limiter(tollgate::Gcra::new(Quota::per_minute(60)), &named)
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert!(named.iter().all(|quota| limiter.tier(quota).is_ok()));
+}
+
+#[test]
+fn tiers_too_far_apart_are_refused_by_the_builder() {
+    let error = limiter(tollgate::Gcra::new(Quota::per_second(1_000_000)), &[Quota::per_day(1)]).unwrap_err();
+    assert!(error.to_string().contains("too far apart"), "{error}");
+    assert!(error.to_string().contains("256") && error.to_string().contains("2^33"), "{error}");
+}
+
+#[test]
+fn windows_need_the_period_and_the_room_of_the_table() {
+    let minute = Quota::per_minute(100);
+    for (error, why) in [
+        (limiter(FixedWindow::new(minute), &[Quota::per_hour(5)]).map(|_| ()), "own period"),
+        (limiter(SlidingWindow::new(minute), &[Quota::per_hour(5)]).map(|_| ()), "own period"),
+        (limiter(FixedWindow::new(minute), &[]).unwrap().tier(&Quota::per_hour(5)).map(|_| ()), "own period"),
+        (
+            limiter(FixedWindow::new(minute), &[]).unwrap().tier(&Quota::per_minute(100_000)).map(|_| ()),
+            "tiers",
+        ),
+        (
+            limiter(SlidingWindow::new(minute), &[]).unwrap().tier(&Quota::per_minute(1_000)).map(|_| ()),
+            "tiers",
+        ),
+    ] {
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    let named = limiter(FixedWindow::new(minute), &[Quota::per_minute(100_000)]).unwrap();
+    assert!(named.tier(&Quota::per_minute(100_000)).is_ok());
+}
+
+#[test]
+#[cfg_attr(debug_assertions, should_panic(expected = "a tier is made by the limiter"))]
+fn a_tier_of_another_layout_is_not_used() {
+    let limiter = limiter(tollgate::Gcra::new(Quota::per_minute(2)), &[]).unwrap();
+    let foreign = self::limiter(tollgate::Gcra::new(Quota::per_second(7)), &[]).unwrap();
+    let foreign = foreign.tier(&Quota::per_second(7)).unwrap();
+    assert!(limiter.check_with("a", &foreign, 7, START).is_never());
+}
+
+#[test]
+fn what_was_charged_under_one_quota_stays_charged_under_all() {
+    let premium = Quota::per_minute(100);
+    let limiter = limiter(tollgate::Gcra::new(Quota::per_minute(10)), &[premium]).unwrap();
+    let premium = limiter.tier(&premium).unwrap();
+    assert!(limiter.check_at("a", 10, START).is_allowed());
+    assert!(limiter.check_at("a", 1, START).is_denied());
+    // 60 s are owed: as much as the hundred of premium take.
+    assert!(limiter.check_with("a", &premium, 1, START).is_denied());
+    let later = START + std::time::Duration::from_secs(6);
+    assert!(limiter.check_with("a", &premium, 10, later).is_allowed());
+    assert!(limiter.check_with("a", &premium, 1, later).is_denied());
+    assert!(limiter.check_at("a", 1, later).is_denied());
+}

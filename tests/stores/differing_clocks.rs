@@ -1,0 +1,487 @@
+//! Callers whose times differ: by more than a burst takes to refill, in both directions, read and given, and wrong ones.
+//!
+//! Laws:
+//! - if callers' times differ by at most d, no interval of length t admits more than the algorithm's bound for t + d;
+//! - one wrong time, however wrong, lets each key have at most one more burst, and locks nobody out for long;
+//! - reset, snapshot, restore and gauges go by the times of the checks.
+
+use crate::common::SEC;
+use crate::common::compact::Seeded;
+use proptest::prelude::*;
+use std::time::Duration;
+use tollgate::sketch::TatSketch;
+use tollgate::{
+    Capacity, Clock, Compact, CompactAlgorithm, FixedWindow, Gcra, ManualClock, Overflow, Quota, RateLimiter,
+    Sketch, SlidingWindow, Timestamp, check_all,
+};
+
+/// Units a second, and how many at once.
+#[derive(Copy, Clone)]
+struct Rate {
+    per_second: u64,
+    burst: u64,
+}
+
+impl Rate {
+    fn quota(self) -> Quota {
+        Quota::per_second(self.per_second).burst(self.burst)
+    }
+
+    /// The most that GCRA admits in an interval of this length.
+    fn bound(self, ns: u64) -> u64 {
+        let units = u128::from(ns) * u128::from(self.per_second) / u128::from(SEC);
+        self.burst + u64::try_from(units).unwrap()
+    }
+}
+
+const START: u64 = 1_700_000_000 * SEC;
+const MS: u64 = 1_000_000;
+const OVERFLOWS: [Overflow; 3] = [Overflow::Spill, Overflow::Forget, Overflow::Inherit];
+
+type Limiter<A = Gcra> = RateLimiter<Compact<A, Seeded>, ManualClock>;
+
+fn at(ns: u64) -> Timestamp {
+    Timestamp::from_nanos(ns)
+}
+
+fn clock() -> ManualClock {
+    ManualClock::new(at(START))
+}
+
+fn compact<A: CompactAlgorithm>(algorithm: A, clock: &ManualClock, overflow: Overflow) -> Limiter<A> {
+    let builder = RateLimiter::builder(algorithm).clock(clock.clone()).hasher(Seeded(5));
+    builder.capacity(Capacity::memory(1 << 16)).overflow(overflow).compact().expect("an ordinary quota")
+}
+
+fn admitted(count: u64, mut check: impl FnMut() -> bool) -> u64 {
+    (0..count).map(|_| u64::from(check())).sum()
+}
+
+/// Given times ahead of the clock, in turn with the clock.
+#[test]
+fn given_times_far_ahead_of_the_clock_admit_no_more() {
+    let quota = Quota::per_minute(10);
+    let bound = |ns: u64| 10 + ns.min(120 * SEC) / (6 * SEC);
+    for ahead_ns in [SEC, 61 * SEC, 119 * SEC, 3_600 * SEC, 400 * 86_400 * SEC] {
+        for overflow in OVERFLOWS {
+            let limiter = compact(Gcra::new(quota), &clock(), overflow);
+            let both = admitted(1_000, || {
+                limiter.check_at("a", 1, at(START + ahead_ns)).is_allowed() | limiter.check("a").is_allowed()
+            });
+            assert!(both <= bound(ahead_ns), "{overflow:?}, {ahead_ns} ns: {both}");
+        }
+        let builder = RateLimiter::builder(FixedWindow::new(quota)).clock(clock()).hasher(Seeded(5));
+        let sketch: RateLimiter<Sketch<FixedWindow, Seeded>, _> =
+            builder.capacity(Capacity::memory(1 << 16)).sketch().expect("an ordinary quota");
+        let both = admitted(1_000, || {
+            sketch.check_at("a", 1, at(START + ahead_ns)).is_allowed() | sketch.check("a").is_allowed()
+        });
+        assert!(both <= 20, "a window of each: {both}");
+        let sketch = TatSketch::try_new(quota, 1 << 16).expect("an ordinary quota");
+        let both = admitted(1_000, || {
+            let ahead = sketch.check_at(1 << 40, 1, at(START + ahead_ns)).is_allowed();
+            ahead | sketch.check_at(1 << 40, 1, at(START)).is_allowed()
+        });
+        assert!(both <= bound(ahead_ns), "{ahead_ns} ns: {both}");
+    }
+}
+
+/// Two threads whose clocks differ by one and a half intervals.
+#[test]
+fn clocks_of_two_threads_admit_no_more_than_their_difference() {
+    let rate = Rate { per_second: 1_000, burst: 1 };
+    for overflow in OVERFLOWS {
+        let limiter = compact(Gcra::new(rate.quota()), &clock(), overflow);
+        let (both, length) = (&std::sync::atomic::AtomicU64::new(0), 200 * MS);
+        std::thread::scope(|scope| {
+            for ahead_ns in [0, 1_500_000] {
+                let limiter = &limiter;
+                scope.spawn(move || {
+                    for step in 0..100_000 {
+                        let now = at(START + ahead_ns + step * length / 100_000);
+                        let allowed = limiter.check_at("a", 1, now).is_allowed();
+                        both.fetch_add(u64::from(allowed), std::sync::atomic::Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        let both = both.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(both <= rate.bound(length + 1_500_000), "{overflow:?}: {both}");
+    }
+}
+
+#[test]
+fn limiters_with_different_clocks_are_checked_together() {
+    let quota = Quota::per_second(10);
+    for (first_ns, second_ns) in [(0, 3 * SEC), (3 * SEC, 0), (0, 400 * 86_400 * SEC)] {
+        for overflow in OVERFLOWS {
+            let of = |ns| compact(Gcra::new(quota), &ManualClock::new(at(START + ns)), overflow);
+            let (a, b) = (of(first_ns), of(second_ns));
+            let mut key = 0_u32;
+            let both = admitted(1_000, || {
+                key += 1;
+                let joint = check_all((a.on(&key), b.on("b"))).is_allowed();
+                joint | b.check("b").is_allowed()
+            });
+            assert!(both <= 21, "{overflow:?}: {both} of {first_ns} and {second_ns}");
+        }
+    }
+}
+
+/// Where half the range of a word is little more than a second.
+#[test]
+fn clock_stepping_back_seconds_admits_no_more() {
+    let quota = Quota::per_second(1_000_000_000).burst(30_000_000);
+    for back_ms in (100..4_000).step_by(7) {
+        for overflow in OVERFLOWS {
+            let clock = clock();
+            let limiter = compact(Gcra::new(quota), &clock, overflow);
+            assert!(limiter.check_n("a", 30_000_000).is_allowed());
+            clock.set(at(START - back_ms * MS));
+            assert!(limiter.check_n("a", 30_000_000).is_denied(), "{overflow:?}: {back_ms} ms back");
+        }
+    }
+}
+
+/// One key's times lag those of all others, which take its slot each time that it is idle to them.
+#[test]
+fn a_key_whose_times_lag_the_others_is_admitted_no_more() {
+    let rate = Rate { per_second: 10, burst: 5 };
+    for lag in [200 * MS, 500 * MS, 5 * SEC, 3_600 * SEC] {
+        let clock = clock();
+        let builder = RateLimiter::builder(Gcra::new(rate.quota())).clock(clock.clone()).hasher(Seeded(5));
+        let limiter = builder.capacity(Capacity::memory(1 << 12)).compact().expect("an ordinary quota");
+        let mut others = 0_u64..;
+        let mut now = START + lag;
+        let mut units = 0;
+        for _ in 0..100 {
+            for key in others.by_ref().take(1_000) {
+                let _ = limiter.check_at(&key, 1, at(now));
+            }
+            units += limiter.check_at("lags", 5, at(now - lag)).charged_units();
+            now += 200 * MS;
+        }
+        assert!(units <= rate.bound(now - START), "{lag} ns: {units}");
+    }
+}
+
+trait Charged {
+    fn charged_units(&self) -> u64;
+}
+
+impl Charged for tollgate::Decision {
+    fn charged_units(&self) -> u64 {
+        if self.is_allowed() { self.cost() } else { 0 }
+    }
+}
+
+#[test]
+fn a_wrong_time_locks_nobody_out_for_long() {
+    let rate = Rate { per_second: 10, burst: 5 };
+    for wrong in [u64::MAX, u64::MAX - 1, START + 30 * 365 * 86_400 * SEC, 1 << 63] {
+        for overflow in OVERFLOWS {
+            let clock = clock();
+            let limiter = compact(Gcra::new(rate.quota()), &clock, overflow);
+            let _ = limiter.check("before");
+            let _ = limiter.check_at("wrong", 1, at(wrong));
+            // As of one instant, for at most a second and a burst's time; then again by the clock.
+            let mut units = 0;
+            for _ in 0..100 {
+                units += u64::from(limiter.check("key").is_allowed());
+                clock.advance(Duration::from_millis(100));
+            }
+            assert!(
+                units >= 80,
+                "{overflow:?}: {units} of 10 a second for 10 seconds, less about one second"
+            );
+            assert!(units <= rate.bound(10 * SEC) + 2 * rate.burst, "{overflow:?}: {units}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_time_locks_no_sketch_out_for_long() {
+    for wrong in [u64::MAX, START + 30 * 365 * 86_400 * SEC] {
+        let clock = clock();
+        let builder = RateLimiter::builder(SlidingWindow::new(Quota::per_second(10))).clock(clock.clone());
+        let limiter = builder.capacity(Capacity::memory(1 << 16)).sketch().expect("an ordinary quota");
+        let _ = limiter.check_at("wrong", 1, at(wrong));
+        let units = admitted(100, || {
+            clock.advance(Duration::from_millis(100));
+            limiter.check("key").is_allowed()
+        });
+        assert!((80..=110).contains(&units), "{units}");
+        let sketch = TatSketch::try_new(Quota::per_second(10).burst(5), 1 << 16).expect("an ordinary quota");
+        let _ = sketch.check_at(1 << 40, 1, at(wrong));
+        let mut now = START;
+        let units = admitted(100, || {
+            now += 100 * MS;
+            sketch.check_at(2 << 40, 1, at(now)).is_allowed()
+        });
+        assert!((80..=110).contains(&units), "{units}");
+    }
+}
+
+/// Read and given times, from sources that differ, at a quota whose burst refills in much less than they differ by.
+fn sources() -> impl Strategy<Value = Vec<(usize, bool, u64, u64)>> {
+    prop::collection::vec((0..4_usize, any::<bool>(), 0..400_u64, 1..=4_u64), 1..300)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..crate::common::operations::config(300) })]
+
+    #[test]
+    fn sources_that_differ_admit_no_more_than_their_difference(
+        steps in sources(),
+        differ in prop_oneof![0..2_000_u64, 0..5_000_000_u64],
+        rate in 1..2_000_u64,
+        burst in 1..8_u64,
+        start in prop_oneof![Just(0), Just(START), 0..u64::MAX / 4],
+    ) {
+        let rate = Rate { per_second: rate, burst };
+        for overflow in OVERFLOWS {
+            let clock = clock();
+            let limiter = compact(Gcra::new(rate.quota()), &clock, overflow);
+            let mut admitted = Vec::new();
+            let mut now = start;
+            for &(source, given, step_ms, cost) in &steps {
+                now += step_ms * MS / 10;
+                // In thirds of the difference.
+                let own = now + differ * MS * source as u64 / 3;
+                let decision = if given {
+                    limiter.check_at("key", cost, at(own))
+                } else {
+                    clock.set(at(own));
+                    limiter.check_n("key", cost)
+                };
+                if !decision.is_allowed() {
+                    continue;
+                }
+                admitted.push((now, cost));
+                let mut sum = 0;
+                for &(from, cost) in admitted.iter().rev() {
+                    sum += cost;
+                    // A tick is a millionth of a burst's time.
+                    let tick = 1 + burst * SEC / rate.per_second / 500_000;
+                    prop_assert!(sum <= rate.bound(now - from + differ * MS + tick), "{overflow:?}: {sum}");
+                }
+            }
+        }
+    }
+
+    /// Each wrong time may let a key have a burst more where it stands, and one more when it is given up.
+    #[test]
+    fn absurd_times_admit_a_burst_each(
+        steps in prop::collection::vec((0..40_u64, 0..500_u64), 1..200),
+        rate in 1..2_000_u64,
+        burst in 1..8_u64,
+    ) {
+        let rate = Rate { per_second: rate, burst };
+        for overflow in OVERFLOWS {
+            let limiter = compact(Gcra::new(rate.quota()), &clock(), overflow);
+            let (mut now, mut units, mut absurd) = (START, 0, 0);
+            for &(which, step_ms) in &steps {
+                now += step_ms * MS;
+                let wrong = match which {
+                    0 => Some(0),
+                    1 => Some(u64::MAX),
+                    2 => Some(u64::MAX / 2 + now % 1_000),
+                    3 => Some(START / 2),
+                    _ => None,
+                };
+                absurd += u64::from(wrong.is_some());
+                units += u64::from(limiter.check_at("key", 1, at(wrong.unwrap_or(now))).is_allowed());
+            }
+            let most = rate.bound(now - START) + 3 * absurd * burst;
+            prop_assert!(units <= most, "{overflow:?}: {units} of {most}, {absurd} wrong times");
+        }
+    }
+}
+
+#[test]
+fn other_calls_go_by_the_times_of_the_checks() {
+    // The clock is an hour ahead of all times that are given.
+    let clock = ManualClock::new(at(START + 3_600 * SEC));
+    let limiter = compact(Gcra::new(Quota::per_minute(10)), &clock, Overflow::Spill);
+    let now = at(START);
+    for key in ["a", "b", "c"] {
+        assert!(limiter.check_at(key, 10, now).is_allowed());
+    }
+    assert_eq!((limiter.live_slots(), limiter.live_slots_at(now)), (0, 3));
+    assert!(limiter.load_at(now) > 0.0);
+
+    let snapshot = limiter.snapshot();
+    let restored = compact(Gcra::new(Quota::per_minute(10)), &clock, Overflow::Spill);
+    restored.restore_at(&snapshot, now).expect("a snapshot of such a limiter");
+    assert!(restored.check_at("a", 1, now).is_denied());
+    assert_eq!(limiter.snapshot_at(now), snapshot);
+
+    assert!(limiter.reset("a"));
+    assert!(limiter.check_at("a", 10, now).is_allowed());
+    assert!(limiter.reset_at("b", now));
+    assert!(limiter.check_at("b", 10, now).is_allowed());
+    assert!(!limiter.reset_at("c", at(START + 61 * SEC)), "all is paid by then");
+    assert!(limiter.check_at("c", 10, now).is_allowed(), "it is free at earlier times, too");
+}
+
+#[test]
+fn keys_are_retained_at_a_time_that_the_caller_says() {
+    let limiter =
+        RateLimiter::builder(Gcra::new(Quota::per_second(10).burst(5))).clock(clock()).keyed::<&str>();
+    let lag = 1_200 * MS;
+    let units = admitted(1_000, || {
+        limiter.retain_active_at(at(START - lag));
+        limiter.check_at(&"lags", 1, at(START - lag)).is_allowed()
+    });
+    assert_eq!(units, 5);
+    limiter.for_each_at(at(START - lag), |_, decision| assert_eq!(decision.remaining(), 0));
+}
+
+#[test]
+fn clocks_of_a_process_agree() {
+    use tollgate::{CoarseClock, QuantaClock, StdClock};
+    let (first, std) = (QuantaClock::new(), StdClock::new());
+    let begun = std.now().as_nanos();
+    while std.now().as_nanos() < begun + 20 * MS {}
+    let (second, coarse) = (QuantaClock::new(), CoarseClock::new());
+    let times =
+        [first.now(), second.now(), std.now(), StdClock::new().now(), coarse.now()].map(Timestamp::as_nanos);
+    let (least, most) = (times.iter().min().unwrap(), times.iter().max().unwrap());
+    assert!(most - least < 10 * MS, "one origin, and no rounding by more: {times:?}");
+}
+
+fn of_size<A: CompactAlgorithm>(algorithm: A, bytes: usize, overflow: Overflow) -> Limiter<A> {
+    let builder = RateLimiter::builder(algorithm).clock(clock()).hasher(Seeded(5));
+    builder.capacity(Capacity::memory(bytes)).overflow(overflow).compact().expect("an ordinary quota")
+}
+
+/// Debts that are paid as of the newest time, and not yet as of their own keys', were dropped when they were evicted.
+#[test]
+fn evicted_debts_of_lagging_keys_are_kept() {
+    let rate = Rate { per_second: 10, burst: 5 };
+    for (ahead_ns, cost) in [(0, 5), (100 * MS, 1), (SEC, 5), (SEC, 1)] {
+        let limiter = of_size(Gcra::new(rate.quota()), 272, Overflow::Spill);
+        let _ = limiter.check_at(&u32::MAX, 1, at(START + ahead_ns));
+        let mut units = [0; 40];
+        for _ in 0..50 {
+            for (key, units) in (0_u32..).zip(&mut units) {
+                *units += limiter.check_at(&key, cost, at(START)).charged_units();
+            }
+        }
+        let most = units.into_iter().max().unwrap();
+        assert!(most <= rate.bound(ahead_ns), "{ahead_ns} ns ahead, cost {cost}: {most}");
+    }
+    // Clocks that differ by two nanoseconds, on both sides of a window's turn.
+    let limiter = of_size(FixedWindow::new(Quota::per_minute(10)), 272, Overflow::Spill);
+    let turn = START / (60 * SEC) * 60 * SEC + 60 * SEC;
+    let _ = limiter.check_at(&u32::MAX, 1, at(turn));
+    let mut units = [0; 40];
+    for _ in 0..50 {
+        for (key, units) in (0_u32..).zip(&mut units) {
+            *units += limiter.check_at(&key, 10, at(turn - 2)).charged_units();
+        }
+    }
+    assert!(units.into_iter().all(|units| units <= 20), "a window of each: {units:?}");
+}
+
+/// A newcomer takes the slot of a key that was idle long before: those who come to these buckets later begin at their own time.
+#[test]
+fn one_time_that_is_ahead_locks_no_strangers_out() {
+    for overflow in OVERFLOWS {
+        let limiter = of_size(Gcra::new(Quota::per_second(10).burst(5)), 1 << 14, overflow);
+        for key in 0..20_000_u32 {
+            let _ = limiter.check_at(&key, 1, at(START));
+        }
+        let mut now = START + 60 * SEC;
+        let _ = limiter.check_at(&u32::MAX, 1, at(now + 3_600 * SEC));
+        let mut units = [0; 200];
+        for _ in 0..100 {
+            now += 100 * MS;
+            for (key, units) in (1_000_000_u32..).zip(&mut units) {
+                *units += limiter.check_at(&key, 1, at(now)).charged_units();
+            }
+        }
+        let locked_out = units.into_iter().filter(|units| *units < 50).count();
+        assert_eq!(locked_out, 0, "{overflow:?}: of 200 strangers, with less than half of their 100 units");
+    }
+}
+
+/// Where two times are just a range apart, each other's words look a little ahead.
+#[test]
+fn times_a_whole_range_apart_admit_no_more() {
+    let rate = Rate { per_second: 1_000_000_000, burst: 30_000_000 };
+    let limiter = of_size(Gcra::new(rate.quota()), 1 << 16, Overflow::Forget);
+    // 286 ticks to a nanosecond.
+    let apart = (1 << 40) / 286 - rate.burst + 1_000;
+    let units: u64 = (0..200)
+        .map(|_| {
+            let newest = limiter.check_at("a", rate.burst, at(START)).charged_units();
+            newest + limiter.check_at("a", rate.burst - 2_000, at(START - apart)).charged_units()
+        })
+        .sum();
+    assert!(units <= rate.bound(apart), "{units}");
+}
+
+#[test]
+fn peeks_do_not_move_the_newest_time() {
+    let rate = Rate { per_second: 1_000_000_000, burst: 30_000_000 };
+    let limiter = of_size(Gcra::new(rate.quota()), 1 << 16, Overflow::Forget);
+    let quarter = (1 << 38) / 286;
+    let mut units = 0;
+    for _ in 0..100 {
+        units += limiter.check_at("a", rate.burst, at(START)).charged_units();
+        let _ = limiter.peek_at("b", 1, at(START - quarter - 1_200 * MS));
+        let _ = limiter.peek_at("b", 1, at(START - quarter - 100 * MS));
+        units += limiter.check_at("a", rate.burst, at(START - 500 * MS)).charged_units();
+    }
+    assert!(units <= rate.bound(500 * MS), "{units}");
+}
+
+/// The debts of a caller that is ahead of the change's time were cut to a burst as of that time.
+#[test]
+fn quota_changes_keep_debts_of_callers_ahead() {
+    for ahead_ns in [0, 30 * SEC, 61 * SEC] {
+        let limiter = compact(Gcra::new(Quota::per_minute(10)), &clock(), Overflow::Spill).adjustable();
+        let mut units = 0;
+        for round in 0..20 {
+            units += admitted(20, || limiter.check_at("a", 1, at(START + ahead_ns)).is_allowed());
+            let quota = Quota::per_minute(10 + round % 2);
+            limiter.set_quota_at(&quota, tollgate::Carry::AsIs, at(START)).expect("such a quota");
+        }
+        // One unit more for each time that the burst grows.
+        assert!(units <= 11 + ahead_ns / (6 * SEC) + 10, "{ahead_ns} ns ahead: {units}");
+    }
+}
+
+#[test]
+fn snapshots_keep_debts_of_callers_ahead() {
+    for (per_second, burst) in [(10, 5), (100_000_000, 3_000_000), (1_000_000_000, 30_000_000)] {
+        let rate = Rate { per_second, burst };
+        let full_ns = burst * SEC / per_second;
+        for back_ns in [0, full_ns / 2, full_ns * 3] {
+            let limiter = compact(Gcra::new(rate.quota()), &clock(), Overflow::Spill);
+            assert!(limiter.check_at("a", burst, at(START)).is_allowed());
+            let snapshot = limiter.snapshot_at(at(START - back_ns));
+            let restored = compact(Gcra::new(rate.quota()), &clock(), Overflow::Spill);
+            restored.restore_at(&snapshot, at(START - back_ns)).expect("a snapshot of such a limiter");
+            assert!(
+                restored.check_at("a", 1, at(START - back_ns)).is_denied(),
+                "{per_second}: {back_ns} ns back"
+            );
+            assert!(restored.check_at("a", 1, at(START)).is_denied(), "{per_second}: {back_ns} ns back");
+        }
+    }
+}
+
+#[test]
+fn reset_frees_a_key_whose_times_lag() {
+    for later_ns in [55 * SEC, 61 * SEC, 3_600 * SEC] {
+        for overflow in OVERFLOWS {
+            let limiter = compact(Gcra::new(Quota::per_minute(10)), &clock(), overflow);
+            assert!(limiter.check_at("b", 10, at(START)).is_allowed());
+            let _ = limiter.check_at("a", 1, at(START + later_ns));
+            let _ = limiter.reset("b");
+            assert!(limiter.check_at("b", 10, at(START)).is_allowed(), "{overflow:?}, {later_ns} ns later");
+        }
+    }
+}

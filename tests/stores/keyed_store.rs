@@ -1,0 +1,388 @@
+//! The keyed store against a map of oracles.
+//!
+//! Properties, over random operations on a few keys:
+//! - decisions are those of one oracle for each key, removal and clearing included;
+//! - a key whose state is not as new is contained, counted and visited, exactly once, with what it would answer;
+//! - a key that was never charged, or was removed, is not there;
+//! - after `retain_active` only keys whose state is not as new are left.
+
+use crate::common::kinds::{ALL, Kind};
+use crate::common::operations::{config, ops, spec, start};
+use crate::common::oracle::{Oracle, Spec, Verdict};
+use crate::common::steps::{Op, within_reach};
+use crate::common::subjects::{Constant, verdict};
+use proptest::prelude::*;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tollgate::{
+    Algorithm, Clock, Gcra, Keyed, Lookup, ManualClock, Quota, RateLimiter, SlidingWindow, StdClock,
+    Timestamp, WhenFull,
+};
+
+const KEYS: u32 = 12;
+
+#[derive(Copy, Clone, Debug)]
+enum Act {
+    Check,
+    Peek,
+    Remove,
+    Clear,
+    Look,
+    RetainActive,
+}
+
+fn acts() -> impl Strategy<Value = Vec<(Op, Act)>> {
+    let act = prop_oneof![
+        20 => Just(Act::Check),
+        4 => Just(Act::Peek),
+        2 => Just(Act::Remove),
+        1 => Just(Act::Clear),
+        3 => Just(Act::Look),
+        1 => Just(Act::RetainActive),
+    ];
+    ops(KEYS, 80, false)
+        .prop_flat_map(move |ops| {
+            let length = ops.len();
+            (Just(ops), prop::collection::vec(act.clone(), length))
+        })
+        .prop_map(|(ops, acts)| ops.into_iter().zip(acts).collect())
+}
+
+/// What the store should hold: an oracle for each key that was ever charged.
+struct Model {
+    kind: Kind,
+    spec: Spec,
+    keys: HashMap<u32, Box<dyn Oracle>>,
+}
+
+impl Model {
+    /// Asks the key's oracle, or a new one for a key that is not held.
+    fn ask<T>(&self, key: u32, question: impl FnOnce(&dyn Oracle) -> T) -> T {
+        match self.keys.get(&key) {
+            Some(oracle) => question(&**oracle),
+            None => question(&*self.kind.oracle(self.spec)),
+        }
+    }
+
+    fn offer(&mut self, key: u32, now: u64, cost: u64) -> Verdict {
+        let verdict = self.ask(key, |oracle| oracle.peek(now, cost));
+        if verdict == Verdict::Allowed && cost > 0 {
+            let oracle = self.keys.entry(key).or_insert_with(|| self.kind.oracle(self.spec));
+            oracle.charge(now.into(), cost);
+        }
+        verdict
+    }
+
+    fn active(&self, now: u64) -> HashSet<u32> {
+        // A new adaptive bucket starts lower than it is when full, so it is never forgotten.
+        let kept = matches!(self.kind, Kind::Adaptive(_));
+        let active = |oracle: &dyn Oracle| kept || oracle.reset_after(now) > 0;
+        self.keys.iter().filter(|(_, oracle)| active(&***oracle)).map(|(key, _)| *key).collect()
+    }
+}
+
+fn play<A: Algorithm>(algorithm: A, mut model: Model, start: u64, acts: &[(Op, Act)]) {
+    let clock = ManualClock::new(Timestamp::from_nanos(start));
+    let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u32>();
+    let mut now = start;
+    for (op, act) in acts {
+        let (kind, spec) = (model.kind, model.spec);
+        now = model.ask(op.key, |oracle| op.step.apply(now, spec, oracle));
+        now = within_reach(now, start, kind, spec);
+        clock.set(Timestamp::from_nanos(now));
+        match act {
+            Act::Check => {
+                let cost = model.ask(op.key, |oracle| op.cost.apply(now, oracle));
+                let decision = limiter.check_n(&op.key, cost);
+                assert_eq!(verdict(&decision), model.offer(op.key, now, cost), "{kind:?} {op:?} at {now}");
+            }
+            Act::Peek => {
+                let cost = model.ask(op.key, |oracle| op.cost.apply(now, oracle));
+                let decision = limiter.peek_n(&op.key, cost);
+                assert_eq!(
+                    verdict(&decision),
+                    model.ask(op.key, |oracle| oracle.peek(now, cost)),
+                    "{kind:?} {op:?} at {now}"
+                );
+            }
+            Act::Remove => {
+                let active = model.active(now).contains(&op.key);
+                let removed = limiter.remove(&op.key);
+                assert!(removed || !active, "{kind:?} {op:?} at {now}");
+                assert!(!limiter.contains(&op.key));
+                model.keys.remove(&op.key);
+            }
+            Act::Clear => {
+                limiter.clear();
+                assert!(limiter.is_empty());
+                assert_eq!(limiter.len(), 0);
+                model.keys.clear();
+            }
+            Act::Look => {}
+            Act::RetainActive => {
+                limiter.retain_active();
+                // The last traces of a window count, rounded down to nothing, may stay until the window ends.
+                if kind != Kind::Sliding {
+                    assert_eq!(visited(&limiter), model.active(now), "{kind:?} {op:?} at {now}");
+                }
+            }
+        }
+        let seen = visited(&limiter);
+        let active = model.active(now);
+        assert!(active.is_subset(&seen), "{kind:?}: {active:?} are active at {now}, {seen:?} are held");
+        assert!(seen.iter().all(|key| model.keys.contains_key(key)), "{kind:?}: {seen:?} are held");
+        assert_eq!(limiter.len(), seen.len());
+        assert_eq!(limiter.is_empty(), seen.is_empty());
+        for key in 0..KEYS {
+            assert_eq!(limiter.contains(&key), seen.contains(&key));
+        }
+    }
+}
+
+/// The keys held, each seen once and with its state.
+fn visited<A: Algorithm>(limiter: &RateLimiter<Keyed<u32, A>, ManualClock>) -> HashSet<u32> {
+    let mut seen = HashSet::new();
+    limiter.for_each(|key, decision| {
+        assert!(seen.insert(*key), "{key} is visited twice");
+        assert_eq!(decision, limiter.peek_n(key, 0), "{key}");
+    });
+    seen
+}
+
+proptest! {
+    #![proptest_config(config(64))]
+
+    #[test]
+    fn the_store_is_a_map_of_oracles(spec in spec(), start in start(), acts in acts()) {
+        for kind in ALL.into_iter().filter(|kind| !kind.is_bucket_family() || spec.is_exact()) {
+            let model = Model { kind, spec, keys: HashMap::new() };
+            with_algorithm!(kind, spec, algorithm => play(algorithm, model, start, &acts));
+        }
+    }
+}
+
+/// Leaves keys as they are: neighbours differ in the lowest bits only.
+#[derive(Default)]
+struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0 << 8 | u64::from(*byte);
+        }
+    }
+    fn write_u32(&mut self, n: u32) {
+        self.0 = n.into();
+    }
+}
+
+/// Keys that differ in the highest bits only.
+#[derive(Default)]
+struct High(u64);
+
+impl Hasher for High {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {}
+    fn write_u32(&mut self, n: u32) {
+        self.0 = u64::from(n) << 40;
+    }
+}
+
+fn keeps_keys_apart<H: Hasher + Default>(keys: u32)
+where
+    BuildHasherDefault<H>: Send + Sync,
+{
+    let clock = ManualClock::new(Timestamp::from_secs(1_000));
+    let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(2)))
+        .clock(clock.clone())
+        .hasher(BuildHasherDefault::<H>::default())
+        .keyed::<u32>();
+    for _ in 0..2 {
+        for key in 0..keys {
+            assert!(limiter.check(&key).is_allowed(), "{key}");
+        }
+    }
+    assert_eq!(limiter.len(), keys as usize);
+    for key in 0..keys {
+        assert!(limiter.check(&key).is_denied(), "{key}");
+    }
+    for key in (0..keys).step_by(2) {
+        assert!(limiter.remove(&key));
+        assert!(!limiter.remove(&key));
+    }
+    for key in 0..keys {
+        assert_eq!(limiter.peek(&key).is_allowed(), key.is_multiple_of(2), "{key}");
+    }
+    clock.advance(Duration::from_secs(60));
+    limiter.retain_active();
+    assert!(limiter.is_empty());
+}
+
+#[test]
+fn keys_that_all_hash_alike_are_kept_apart() {
+    keeps_keys_apart::<Constant>(300);
+}
+
+#[test]
+fn keys_whose_hashes_share_their_high_bits_are_kept_apart() {
+    keeps_keys_apart::<Identity>(20_000);
+}
+
+#[test]
+fn keys_whose_hashes_share_their_low_bits_are_kept_apart() {
+    keeps_keys_apart::<High>(20_000);
+}
+
+#[test]
+fn the_store_grows_past_its_first_size_and_loses_nothing() {
+    let limiter = RateLimiter::builder(Gcra::new(Quota::per_day(1)))
+        .clock(ManualClock::new(Timestamp::from_secs(1_000_000)))
+        .capacity(16)
+        .keyed::<u32>();
+    for key in 0..50_000 {
+        assert!(limiter.check(&key).is_allowed(), "{key}");
+        assert!(limiter.check(&(key / 2)).is_denied(), "{key}");
+    }
+    assert_eq!(limiter.len(), 50_000);
+    assert!((0..50_000).all(|key| limiter.contains(&key)));
+}
+
+#[test]
+fn idle_keys_are_dropped_in_passing() {
+    let clock = ManualClock::new(Timestamp::from_secs(1_000));
+    let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(1))).clock(clock.clone()).keyed::<u32>();
+    let mut most = 0;
+    for key in 0..100_000 {
+        assert!(limiter.check(&key).is_allowed());
+        clock.advance(Duration::from_millis(10));
+        most = most.max(limiter.len());
+    }
+    assert!(most < 20_000, "a hundred keys are alive at any time, {most} were held");
+}
+
+#[test]
+fn a_full_store_denies_new_keys_and_serves_the_old() {
+    let clock = ManualClock::new(Timestamp::from_secs(1_000));
+    let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(2)))
+        .clock(clock.clone())
+        .max_keys(100, WhenFull::Deny)
+        .keyed::<u32>();
+    let admitted = (0..1_000).filter(|key| limiter.check(key).is_allowed()).count();
+    assert_eq!(admitted, 100);
+    assert_eq!(limiter.len(), 100);
+    assert!((0..100).all(|key| limiter.check(&key).is_allowed()), "known keys have their second unit");
+    assert!(limiter.check(&5_000).is_denied());
+    assert!(!limiter.contains(&5_000));
+    assert!(limiter.remove(&7));
+    assert!(limiter.check(&5_000).is_allowed(), "a place is free");
+    assert!(limiter.check(&5_001).is_denied());
+    clock.advance(Duration::from_secs(10));
+    let admitted = (10_000..10_100).filter(|key| limiter.check(key).is_allowed()).count();
+    assert!(admitted >= 90, "idle keys make room, but only for {admitted}");
+    assert!(limiter.len() <= 100);
+}
+
+#[test]
+fn a_peek_at_an_unknown_key_leaves_no_trace() {
+    let limiter = RateLimiter::builder(SlidingWindow::new(Quota::per_second(1)))
+        .clock(ManualClock::default())
+        .keyed::<String>();
+    assert!(limiter.peek("who").is_allowed());
+    assert!(limiter.check_n("who", 0).is_allowed());
+    assert!(limiter.check_n("who", 2).is_never());
+    assert!(limiter.is_empty());
+    assert!(!limiter.remove("who"));
+}
+
+#[test]
+fn a_removed_key_starts_anew() {
+    let limiter =
+        RateLimiter::builder(Gcra::new(Quota::per_day(1))).clock(ManualClock::default()).keyed::<String>();
+    assert!(limiter.check("a").is_allowed());
+    assert!(limiter.check("a").is_denied());
+    assert!(limiter.remove("a"));
+    let decision = limiter.check("a");
+    assert_eq!(verdict(&decision), Verdict::Allowed);
+}
+
+/// A key that counts that it is dropped, and then panics if it is one of seven.
+struct Fragile(u64, Arc<AtomicU64>);
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        if self.0.is_multiple_of(7) {
+            // Without a line of the panic hook.
+            resume_unwind(Box::new("fragile"));
+        }
+    }
+}
+
+impl PartialEq for Fragile {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Fragile {}
+
+impl Hash for Fragile {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+/// What such a key is asked for by.
+struct Number<'a>(u64, &'a Arc<AtomicU64>);
+
+impl Hash for Number<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Lookup<Fragile> for Number<'_> {
+    fn is(&self, held: &Fragile) -> bool {
+        self.0 == held.0
+    }
+
+    fn to_key(&self) -> Fragile {
+        Fragile(self.0, Arc::clone(self.1))
+    }
+}
+
+/// A key's panic came out of the check that happened to free it, and the nodes freed with it were leaked.
+#[test]
+fn panicking_drop_leaks_no_other_key() {
+    const KEYS: u64 = 5_000;
+    let dropped = Arc::new(AtomicU64::new(0));
+    let limiter = RateLimiter::builder(Gcra::new(Quota::per_hour(10))).keyed::<Fragile>();
+    let check = |keys: std::ops::Range<u64>| {
+        keys.for_each(|key| assert!(limiter.check(&Number(key, &dropped)).is_allowed()));
+    };
+    // What a thread has retired it hands on when it ends.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            check(0..KEYS);
+            limiter.clear();
+        });
+    });
+    let clock = StdClock::new();
+    let begun = clock.now();
+    while dropped.load(Ordering::Relaxed) < KEYS && clock.now() < begun + Duration::from_secs(30) {
+        let _ = limiter.peek(&Number(0, &dropped));
+    }
+    assert_eq!(dropped.load(Ordering::Relaxed), KEYS, "keys that were removed");
+    check(0..KEYS);
+    drop(limiter);
+    assert_eq!(dropped.load(Ordering::Relaxed), 2 * KEYS, "keys that were in place");
+}

@@ -1,0 +1,110 @@
+//! Calls whose times step back behind what the compact store and its sketch were told before: they may only be denied
+//! more.
+//!
+//! A state far ahead of a late time has either come round or was written since, which is told by the latest time there
+//! is. Each story here is a way in which that time once was wrong, so that somebody was admitted again.
+
+use crate::common::SEC;
+use crate::common::compact::Seeded;
+use std::time::Duration;
+use tollgate::sketch::TatSketch;
+use tollgate::{Capacity, Compact, Gcra, ManualClock, Overflow, Quota, RateLimiter, Timestamp};
+
+const QUARTER: usize = 250_000_000;
+const HALF: usize = 500_000_000;
+const START: u64 = 1_700_000_000 * SEC;
+
+type Limiter = RateLimiter<Compact<Gcra, Seeded>, ManualClock>;
+
+fn at(ns: u64) -> Timestamp {
+    Timestamp::from_nanos(ns)
+}
+
+/// Four a second at once, one bucket: a burst takes four seconds to refill.
+fn of_one_bucket(overflow: Overflow) -> (Limiter, ManualClock) {
+    let clock = ManualClock::new(at(START));
+    let builder = RateLimiter::builder(Gcra::new(Quota::per_second(1).burst(4))).clock(clock.clone());
+    let builder = builder.hasher(Seeded(5)).capacity(Capacity::memory(1)).overflow(overflow);
+    (builder.compact().expect("an ordinary quota"), clock)
+}
+
+/// The latest time is written down only now and then: the one that counts here was close to the one before.
+#[test]
+fn a_sketch_denies_whoever_steps_back() {
+    for first in [0, SEC / 2, SEC, 2 * SEC] {
+        for back in (0..=16 * SEC).step_by(100_000_000) {
+            let sketch = TatSketch::try_new(Quota::per_second(1).burst(4), 64 << 10).unwrap();
+            assert!(sketch.check_at(1 << 40, 1, at(START)).is_allowed());
+            assert!(sketch.check_at(2 << 40, 4, at(START + first)).is_allowed());
+            let late = sketch.check_at(2 << 40, 1, at(START + first - back));
+            assert!(late.is_denied(), "{first} ns after the first, {back} ns back");
+        }
+    }
+}
+
+/// Charged by the clock, then checked by a time that lags it, and the other way round.
+#[test]
+fn given_times_and_the_clock_know_of_each_other() {
+    for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
+        for back in (0..=20 * SEC).step_by(QUARTER) {
+            let (limiter, clock) = of_one_bucket(overflow);
+            assert!(limiter.check_n("key", 4).is_allowed());
+            let late = limiter.check_at("key", 1, at(START - back));
+            assert!(late.is_denied(), "{overflow:?}, {back} ns back");
+            assert!(limiter.check("key").is_denied());
+            clock.advance(Duration::from_secs(4));
+            assert!(limiter.check("key").is_allowed());
+        }
+    }
+}
+
+/// One call with a nonsense time must not be taken for the latest.
+#[test]
+fn end_of_time_is_not_taken_for_the_latest_time() {
+    for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
+        for back in (0..=20 * SEC).step_by(QUARTER) {
+            let (limiter, _clock) = of_one_bucket(overflow);
+            let _ = limiter.check_at("mad", 1, Timestamp::MAX);
+            assert!(limiter.check_at("key", 4, at(START)).is_allowed());
+            let late = limiter.check_at("key", 1, at(START - back));
+            assert!(late.is_denied(), "{overflow:?}, {back} ns back");
+        }
+    }
+}
+
+/// A newcomer whose time lags pushes a debtor out: the debt is found by those whose time is right.
+#[test]
+fn a_late_newcomer_hides_nobodys_debt() {
+    let (mut pushed_out, step) = (0, 50_000_000);
+    for back in (0..=16 * SEC).step_by(step) {
+        let (limiter, _clock) = of_one_bucket(Overflow::Spill);
+        let keys: Vec<usize> = (0..limiter.gauges().slots).collect();
+        for key in &keys {
+            assert!(limiter.check_at(key, 4, at(START)).is_allowed());
+        }
+        for newcomer in 1_000..1_004 {
+            let _ = limiter.check_at(&newcomer, 1, at(START - back));
+        }
+        pushed_out += limiter.gauges().evicted;
+        for key in &keys {
+            let again = limiter.check_at(key, 1, at(START + SEC / 2));
+            assert!(again.is_denied(), "newcomers {back} ns back, key {key}");
+        }
+    }
+    assert!(pushed_out > 100, "{pushed_out} were pushed out");
+}
+
+/// Keys that were pushed out at the latest time, asked for again at times far behind it.
+#[test]
+fn spilled_keys_are_denied_however_late_they_ask() {
+    for back in (0..=60 * SEC).step_by(HALF) {
+        let (limiter, _clock) = of_one_bucket(Overflow::Spill);
+        // Some of the last share all their cells of so small a sketch with debtors.
+        let spent = |key: &usize| limiter.check_at(key, 4, at(START)).is_allowed();
+        let keys: Vec<usize> = (0..3 * limiter.gauges().slots).filter(spent).collect();
+        assert!(keys.len() > 2 * limiter.gauges().slots && limiter.gauges().evicted > 0);
+        for key in &keys {
+            assert!(limiter.check_at(key, 1, at(START - back)).is_denied(), "{back} ns back, key {key}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! What keys are kept in: the keyed and the compact store, what they do without room, and clocks that lag, differ or wrap.
+
+#[macro_use]
+#[path = "../common/mod.rs"]
+mod common;
+
+mod calendar;
+mod caps_and_quotas;
+mod compact_oracle;
+mod compact_overflow;
+mod compact_snapshot;
+mod compact_store;
+mod compact_tiers;
+mod differing_clocks;
+mod keyed_store;
+mod late_times;
+mod stale_clocks;

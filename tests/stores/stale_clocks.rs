@@ -1,0 +1,146 @@
+//! What threads that are late, and clocks that are stale, can add: the bound of an interval of length t is the algorithm's for t and the
+//! longest time by which a reading was out of date (σ), and no more.
+//!
+//! Properties, over random quotas, staleness and traffic, for every algorithm in every store:
+//! - no interval of *true* time of length t sees more than the algorithm's bound for t + σ (in a compact store a tick more);
+//! - a clock that stands between its refreshes ([`CoarseClock`](tollgate::CoarseClock)'s kind) is such a clock, with σ the longest
+//!   time between two of them.
+
+use crate::common::compact::{COMPACT, Layout, compact};
+use crate::common::kinds::{ALL, Kind};
+use crate::common::operations::{config, exact_spec, ops, start};
+use crate::common::oracle::Spec;
+use crate::common::sketch::{WINDOWS, reach, sketch_of};
+use crate::common::steps::{Op, within_reach};
+use crate::common::subjects::{Subject, direct, keyed};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use std::cell::Cell;
+
+const KEYS: u32 = 2;
+
+/// A request at a true time, read by a clock that is out of date by so many sixteenths of σ.
+type Late = (Op, u64);
+
+#[derive(Debug, Clone)]
+struct Case {
+    spec: Spec,
+    start: u64,
+    /// In sixteenths of a period: how stale the clock may be.
+    sigma: u64,
+    /// Whether it is one clock that stands between refreshes, or each reading is late by itself.
+    coarse: bool,
+    ops: Vec<Late>,
+}
+
+fn cases(kind: Kind) -> impl Strategy<Value = Case> {
+    let ops = prop::collection::vec((ops(KEYS, 2, false), 0_u64..=16), 1..60);
+    let sigma = prop_oneof![0_u64..=4, 0_u64..=40, Just(160)];
+    (exact_spec(kind), start(), sigma, any::<bool>(), ops).prop_map(|(spec, start, sigma, coarse, ops)| {
+        let ops = ops.into_iter().filter_map(|(mut op, late)| Some((op.pop()?, late))).collect();
+        Case { spec, start, sigma, coarse, ops }
+    })
+}
+
+/// `slack_ns`: how much earlier than exact arithmetic the store may decide. `far`: how far apart times may be.
+fn holds(kind: Kind, case: &Case, slack_ns: u128, far: u64, limiter: &dyn Subject) {
+    let sigma = u128::from(case.spec.period_ns) * u128::from(case.sigma) / 16;
+    let sigma = u64::try_from(sigma).unwrap_or(u64::MAX).min(far / 4);
+    let mut admitted = vec![Vec::<(u64, u64)>::new(); KEYS as usize];
+    let mut oracles: Vec<_> = (0..KEYS).map(|_| kind.oracle(case.spec)).collect();
+    let first = case.start.saturating_add(sigma);
+    let (mut now, mut refreshed) = (first, first);
+    for &(op, late) in &case.ops {
+        let key = op.key as usize;
+        now = within_reach(op.step.apply(now, case.spec, &*oracles[key]), case.start, kind, case.spec);
+        now = now.clamp(first, first.saturating_add(far / 2));
+        if now - refreshed > sigma || late == 0 {
+            refreshed = now;
+        }
+        let lag = u64::try_from(u128::from(sigma) * u128::from(late) / 16).expect("not above σ");
+        let read = if case.coarse { refreshed } else { now - lag };
+        let cost = op.cost.apply(read, &*oracles[key]);
+        if !limiter.check_at(op.key, cost, read).is_allowed() || cost == 0 {
+            continue;
+        }
+        // Only to choose costs and times that are near the edge.
+        oracles[key].force(read.into(), cost);
+        admitted[key].push((now, if kind == Kind::Spacing { 1 } else { cost }));
+        let mut sum = 0;
+        for &(from, cost) in admitted[key].iter().rev() {
+            sum += u128::from(cost);
+            let bound = oracles[key].most_in(u128::from(now - from) + u128::from(sigma) + slack_ns);
+            assert!(sum <= bound, "{kind:?}: {sum} > {bound} from {from} to {now} with σ = {sigma}");
+        }
+    }
+}
+
+/// Runs the law on random cases, and makes sure that most quotas are not refused.
+fn check(kind: Kind, law: impl Fn(&Case) -> bool) {
+    let (tried, held) = (Cell::new(0_u32), Cell::new(0_u32));
+    let result = TestRunner::new(config(40)).run(&cases(kind), |case| {
+        tried.set(tried.get() + 1);
+        held.set(held.get() + u32::from(law(&case)));
+        Ok(())
+    });
+    if let Err(failure) = result {
+        panic!("{kind:?}: {failure}");
+    }
+    assert!(held.get() * 2 > tried.get(), "{kind:?} refused most quotas");
+}
+
+#[test]
+fn direct_and_keyed_add_the_staleness_and_no_more() {
+    for kind in ALL {
+        for make in [direct as fn(_, _) -> _, keyed] {
+            check(kind, |case| {
+                let Some(limiter) = make(kind, case.spec) else { return false };
+                let mut case = case.clone();
+                if !std::ptr::fn_addr_eq(make, keyed as fn(_, _) -> _) {
+                    case.ops.iter_mut().for_each(|(op, _)| op.key = 0);
+                }
+                holds(kind, &case, 0, u64::MAX / 4, &*limiter);
+                true
+            });
+        }
+    }
+}
+
+#[test]
+fn compact_adds_the_staleness_and_a_tick() {
+    for kind in COMPACT {
+        check(kind, |case| {
+            let Some(Ok((limiter, layout))) = compact(kind, case.spec) else { return false };
+            let tick = match layout {
+                Layout::Ticks(ticks) => ticks.nanos(1),
+                Layout::Windows { .. } => 0,
+            };
+            holds(kind, case, tick, layout.reach(), &*limiter);
+            true
+        });
+    }
+}
+
+#[test]
+fn a_sketch_adds_the_staleness_and_no_more() {
+    for kind in WINDOWS {
+        check(kind, |case| {
+            let Some(Ok(limiter)) = sketch_of(kind, case.spec, 1 << 14) else { return false };
+            holds(kind, case, 0, reach(case.spec.period_ns), &*limiter);
+            true
+        });
+    }
+}
+
+/// A control: with less than σ the bound does not hold.
+#[test]
+fn the_staleness_does_count() {
+    let spec = Spec::new(10, 1_000_000_000);
+    let limiter = direct(Kind::Gcra, spec).unwrap();
+    let second = 1_000_000_000;
+    // Ten at a time that is a second out of date, so that ten more fit at once.
+    let admitted = |read: u64| (0..30).filter(|_| limiter.check_at(0, 1, read).is_allowed()).count() as u128;
+    let sum = admitted(9 * second) + admitted(10 * second);
+    let oracle = Kind::Gcra.oracle(spec);
+    assert!(sum > oracle.most_in(0) && sum == oracle.most_in(second.into()), "{sum}");
+}

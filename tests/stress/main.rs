@@ -1,0 +1,426 @@
+//! Many threads at once admit what one thread would have, and never more.
+//!
+//! Time stands still in a round while all threads offer, and jumps between rounds, so what each key may be admitted in
+//! each round is known exactly from its oracle; keys expire and are dropped in the jumps while others are inserted. With
+//! real clocks and tiny periods only the bound over the measured time is known.
+//!
+//! The forms marked `#[ignore]` are larger, for runs under a sanitizer: `cargo test --test stress -- --include-ignored`.
+
+#[macro_use]
+#[path = "../common/mod.rs"]
+mod common;
+
+mod charges;
+mod check_all;
+mod compact;
+mod lease;
+#[cfg(feature = "rules")]
+mod rules;
+mod sketch;
+#[cfg(feature = "tokio")]
+mod wait;
+
+use common::SEC;
+use common::kinds::{ALL, Kind};
+use common::oracle::{Oracle, Spec};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tollgate::{Algorithm, Clock, HashedStore, ManualClock, QuantaClock, RateLimiter, StdClock, Timestamp};
+
+const THREADS: u64 = if cfg!(miri) { 3 } else { 8 };
+
+/// How much of everything.
+#[derive(Copy, Clone)]
+struct Size {
+    rounds: u64,
+    keys: u64,
+    real_time: Duration,
+}
+
+const QUICK: Size = if cfg!(miri) {
+    Size { rounds: 3, keys: 5, real_time: Duration::from_millis(1) }
+} else {
+    Size { rounds: 60, keys: 40, real_time: Duration::from_millis(120) }
+};
+
+const HEAVY: Size = Size { rounds: 250, keys: 60, real_time: Duration::from_millis(400) };
+
+const SPECS: [Spec; 3] = [
+    Spec { limit: 10, period_ns: SEC, burst: 10 },
+    Spec { limit: 3, period_ns: 7 * SEC, burst: 5 },
+    Spec { limit: 1, period_ns: SEC, burst: 1 },
+];
+
+/// A small generator of its own for each thread.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    /// One of so many keys, of which some are hot, and some mostly idle and come and go.
+    fn hot_and_cold(&mut self, keys: u64) -> u64 {
+        self.below(keys).min(self.below(keys))
+    }
+}
+
+fn index(n: u64) -> usize {
+    usize::try_from(n).expect("small")
+}
+
+/// Checks one unit for each key, one by one or in one batch, and counts who is admitted.
+fn offer<S: HashedStore>(
+    limiter: &RateLimiter<S, ManualClock>,
+    keys: &[u64],
+    batch: bool,
+    mut admitted: impl FnMut(u64),
+) {
+    if batch {
+        let mut keys = keys.iter();
+        limiter.check_each(keys.clone().map(|key| (key, 1)), |decision| {
+            let key = keys.next().expect("a decision for each key");
+            if decision.is_allowed() {
+                admitted(*key);
+            }
+        });
+    } else {
+        keys.iter().filter(|key| limiter.check(*key).is_allowed()).for_each(|key| admitted(*key));
+    }
+}
+
+/// The times of the rounds: a few to one instant, most a fraction of the period apart, some far.
+fn times(spec: Spec, rounds: u64) -> Vec<u64> {
+    let mut random = Random(spec.limit + rounds);
+    let mut now = 1_700_000_000 * SEC;
+    (0..rounds)
+        .map(|_| {
+            now += match random.below(10) {
+                0 => 0,
+                1..=6 => random.below(spec.period_ns),
+                7 => spec.period_ns,
+                _ => spec.period_ns * random.below(6),
+            };
+            now
+        })
+        .collect()
+}
+
+/// Runs `work(thread, round)` on all threads, all of them in the same round at any time. `turn` runs alone between.
+/// Neither may panic, or the other threads would wait for ever: what they find is judged afterwards.
+fn in_rounds(rounds: u64, turn: impl Fn(u64) + Sync, work: impl Fn(u64, u64) + Sync) {
+    let barrier = Barrier::new(usize::try_from(THREADS).expect("few threads"));
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (barrier, turn, work) = (&barrier, &turn, &work);
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    if barrier.wait().is_leader() {
+                        turn(round);
+                    }
+                    barrier.wait();
+                    work(thread, round);
+                }
+            });
+        }
+    });
+}
+
+/// All threads offer single units of one stream until all are refused.
+fn one_stream<A: Algorithm>(algorithm: A, mut oracle: Box<dyn Oracle>, spec: Spec, size: Size) {
+    let clock = ManualClock::new(Timestamp::ZERO);
+    let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
+    until_refused(|| limiter.check().is_allowed(), &clock, &mut *oracle, spec, size, &limiter);
+}
+
+/// All threads `check` until all are refused, in each round. As many are admitted as by the oracle.
+fn until_refused(
+    check: impl Fn() -> bool + Sync,
+    clock: &ManualClock,
+    oracle: &mut dyn Oracle,
+    spec: Spec,
+    size: Size,
+    what: &dyn std::fmt::Debug,
+) {
+    let times = times(spec, size.rounds);
+    let admitted: Vec<_> = times.iter().map(|_| AtomicU64::new(0)).collect();
+    in_rounds(
+        size.rounds,
+        |round| clock.set(Timestamp::from_nanos(times[index(round)])),
+        |_, round| {
+            for _ in 0..spec.burst.max(spec.limit) + 1 {
+                admitted[index(round)].fetch_add(u64::from(check()), Ordering::Relaxed);
+            }
+        },
+    );
+    for (round, now) in times.iter().enumerate() {
+        let expected = admissions(oracle, *now);
+        assert_eq!(admitted[round].load(Ordering::Relaxed), expected, "round {round}, {what:?}");
+    }
+}
+
+/// How many single units the oracle admits at one instant.
+fn admissions(oracle: &mut dyn Oracle, now: u64) -> u64 {
+    let mut admitted = 0;
+    while oracle.admits(now.into(), 1) {
+        oracle.charge(now.into(), 1);
+        admitted += 1;
+    }
+    admitted
+}
+
+/// Whether a round has a key.
+fn present(round: u64, key: u64) -> bool {
+    (key * 7 + round * round) % 5 < 2
+}
+
+/// The keys that a round has of so many, in an order of the thread's own.
+fn walk(keys: u64, round: u64, thread: u64, random: &mut Random) -> impl Iterator<Item = u64> {
+    let (first, stride) = (random.below(keys), if thread.is_multiple_of(2) { 1 } else { keys - 1 });
+    (0..keys).map(move |step| (first + step * stride) % keys).filter(move |key| present(round, *key))
+}
+
+/// Each round has some of the keys; the threads walk them in orders of their own until every one is refused.
+fn many_keys<A: Algorithm>(algorithm: A, oracle: impl Fn() -> Box<dyn Oracle>, spec: Spec, size: Size) {
+    let times = times(spec, size.rounds);
+    let clock = ManualClock::new(Timestamp::ZERO);
+    let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u64>();
+    let keys = size.keys;
+    let cell = |round: u64, key: u64| index(round * keys + key);
+    let admitted: Vec<_> = (0..size.rounds * keys).map(|_| AtomicU64::new(0)).collect();
+    in_rounds(
+        size.rounds,
+        |round| clock.set(Timestamp::from_nanos(times[index(round)])),
+        |thread, round| {
+            let mut random = Random(thread * 1_000 + round);
+            for _ in 0..spec.burst.max(spec.limit) + 1 {
+                for key in walk(keys, round, thread, &mut random) {
+                    let allowed = u64::from(limiter.check(&key).is_allowed());
+                    admitted[cell(round, key)].fetch_add(allowed, Ordering::Relaxed);
+                }
+            }
+            if thread == 0 && round % 16 == 7 {
+                limiter.retain_active();
+            }
+        },
+    );
+    for key in 0..keys {
+        let mut oracle = oracle();
+        for round in (0..size.rounds).filter(|round| present(*round, key)) {
+            let expected = admissions(&mut *oracle, times[index(round)]);
+            let ours = admitted[cell(round, key)].load(Ordering::Relaxed);
+            assert_eq!(ours, expected, "key {key}, round {round}, {oracle:?}");
+        }
+    }
+}
+
+/// In each round all keys have fallen idle; half of the threads charge them while the others drop idle keys. No charge
+/// may land on a state that is being dropped.
+fn charged_while_dropped<A: Algorithm>(algorithm: A, spec: Spec, rounds: u64) {
+    const KEYS: u64 = 3;
+    let clock = ManualClock::new(Timestamp::from_nanos(1_700_000_000 * SEC));
+    let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u64>();
+    let admitted: Vec<_> = (0..rounds).map(|_| AtomicU64::new(0)).collect();
+    in_rounds(
+        rounds,
+        |_| clock.advance(Duration::from_nanos(spec.period_ns * 4)),
+        |thread, round| {
+            if thread.is_multiple_of(2) {
+                for key in (0..KEYS).flat_map(|key| std::iter::repeat_n(key, index(spec.burst) + 1)) {
+                    let allowed = u64::from(limiter.check(&key).is_allowed());
+                    admitted[index(round)].fetch_add(allowed, Ordering::Relaxed);
+                }
+            } else {
+                for _ in 0..4 {
+                    limiter.retain_active();
+                }
+            }
+        },
+    );
+    for (round, admitted) in admitted.iter().enumerate() {
+        assert_eq!(admitted.load(Ordering::Relaxed), KEYS * spec.burst, "round {round}, {limiter:?}");
+    }
+}
+
+/// Time runs on while threads check, also from times read before others': the whole run stays within the bound.
+fn while_time_runs<A: Algorithm>(algorithm: A, oracle: &dyn Oracle, spec: Spec, size: Size) {
+    let start = 1_700_000_000 * SEC;
+    let clock = ManualClock::new(Timestamp::from_nanos(start));
+    let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u64>();
+    let admitted: Vec<_> = (0..size.keys).map(|_| AtomicU64::new(0)).collect();
+    in_rounds(
+        1,
+        |_| (),
+        |thread, _| {
+            let mut random = Random(thread);
+            for _ in 0..size.rounds * 50 {
+                let key = random.below(size.keys);
+                let now = clock.now();
+                if random.below(8) == 0 {
+                    clock.advance(Duration::from_nanos(random.below(spec.period_ns / 16)));
+                }
+                let allowed = u64::from(limiter.check_at(&key, 1, now).is_allowed());
+                admitted[index(key)].fetch_add(allowed, Ordering::Relaxed);
+            }
+        },
+    );
+    let elapsed = u128::from(clock.now().as_nanos() - start);
+    within(&admitted, oracle.most_in(elapsed), &limiter);
+}
+
+/// All threads charge keys for a while of real time. What each of so many keys was admitted, and in how many nanoseconds
+/// at most; `charge` says which key it has charged, and by how much.
+#[expect(clippy::disallowed_methods, reason = "the clocks under test are measured by another")]
+fn in_real_time(
+    size: Size,
+    keys: u64,
+    charge: impl Fn(&mut Random) -> Option<(u64, u64)> + Sync,
+) -> (Vec<AtomicU64>, u128) {
+    let admitted: Vec<_> = (0..keys).map(|_| AtomicU64::new(0)).collect();
+    let start = Instant::now();
+    in_rounds(
+        1,
+        |_| (),
+        |thread, _| {
+            let mut random = Random(thread);
+            while start.elapsed() < size.real_time {
+                for _ in 0..64 {
+                    if let Some((key, units)) = charge(&mut random) {
+                        admitted[index(key)].fetch_add(units, Ordering::Relaxed);
+                    }
+                }
+            }
+        },
+    );
+    // Two clocks may run apart: a thousandth and a tenth of a millisecond are far more than they do.
+    (admitted, start.elapsed().as_nanos() * 1_001 / 1_000 + 100_000)
+}
+
+/// Real time and periods of microseconds, so that keys expire between one check and the next.
+fn by_a_real_clock<A: Algorithm, C: Clock + Sync + std::fmt::Debug>(
+    algorithm: A,
+    clock: C,
+    oracle: &dyn Oracle,
+    size: Size,
+) {
+    let limiter = RateLimiter::builder(algorithm).clock(clock).keyed::<u64>();
+    let (admitted, elapsed) = in_real_time(size, size.keys, |random| {
+        let key = random.hot_and_cold(size.keys);
+        limiter.check(&key).is_allowed().then_some((key, 1))
+    });
+    within(&admitted, oracle.most_in(elapsed), &"a real clock");
+}
+
+fn within(admitted: &[AtomicU64], bound: u128, what: &dyn std::fmt::Debug) {
+    for (key, admitted) in admitted.iter().enumerate() {
+        let admitted = admitted.load(Ordering::Relaxed);
+        assert!(u128::from(admitted) <= bound, "key {key}: {admitted} > {bound}: {what:?}");
+    }
+}
+
+fn each(law: impl Fn(Kind, Spec)) {
+    for kind in ALL {
+        for spec in SPECS {
+            law(kind, spec);
+        }
+    }
+}
+
+fn all_one_stream(size: Size) {
+    each(|kind, spec| {
+        with_algorithm!(kind, spec, algorithm => one_stream(algorithm, kind.oracle(spec), spec, size))
+            .unwrap();
+    });
+}
+
+fn all_many_keys(size: Size) {
+    each(|kind, spec| {
+        with_algorithm!(kind, spec, algorithm => many_keys(algorithm, || kind.oracle(spec), spec, size))
+            .unwrap();
+    });
+}
+
+fn all_while_time_runs(size: Size) {
+    each(|kind, spec| {
+        let oracle = kind.oracle(spec);
+        with_algorithm!(kind, spec, algorithm => while_time_runs(algorithm, &*oracle, spec, size)).unwrap();
+    });
+}
+
+fn all_charged_while_dropped(rounds: u64) {
+    // Its burst is its limit, so that what is admitted in a quiet time is the same for windows.
+    let spec = Spec::new(4, SEC);
+    for kind in [Kind::Gcra, Kind::Interval, Kind::FirstUse, Kind::SubStrict(6), Kind::Log] {
+        with_algorithm!(kind, spec, algorithm => charged_while_dropped(algorithm, spec, rounds)).unwrap();
+    }
+}
+
+fn all_by_real_clocks(size: Size) {
+    let spec = Spec::new(3, 30_000).with_burst(2);
+    for kind in ALL {
+        let oracle = kind.oracle(spec);
+        with_algorithm!(kind, spec, algorithm => {
+            by_a_real_clock(algorithm, QuantaClock::new(), &*oracle, size);
+            by_a_real_clock(algorithm, StdClock::new(), &*oracle, size);
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn one_stream_is_admitted_exactly_what_one_thread_would_be() {
+    all_one_stream(QUICK);
+}
+
+#[test]
+fn many_keys_are_admitted_exactly_what_one_thread_would_be() {
+    all_many_keys(QUICK);
+}
+
+#[test]
+fn no_charge_is_lost_to_a_key_being_dropped() {
+    all_charged_while_dropped(if cfg!(miri) { 3 } else { 2_000 });
+}
+
+#[test]
+fn the_bound_holds_while_time_runs() {
+    all_while_time_runs(QUICK);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "reads real clocks")]
+fn the_bound_holds_by_real_clocks() {
+    all_by_real_clocks(QUICK);
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_one_stream() {
+    all_one_stream(HEAVY);
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_many_keys() {
+    all_many_keys(HEAVY);
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_charged_while_dropped() {
+    all_charged_while_dropped(10_000);
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_while_time_runs() {
+    all_while_time_runs(HEAVY);
+}
+
+#[test]
+#[ignore = "minutes long; for sanitizers"]
+fn heavy_by_real_clocks() {
+    all_by_real_clocks(HEAVY);
+}

@@ -1,0 +1,95 @@
+//! Rules are loaded again and again while threads are asking.
+
+use std::sync::Barrier;
+use std::thread;
+
+use tollgate::rules::{Config, Descriptor, Rules};
+use tollgate::{ManualClock, Timestamp};
+
+/// Fewer where fewer checks are made, so that all reach their limits.
+const KEYS: usize = CHECKS / 2_500;
+const LOADS: usize = 100;
+const THREADS: usize = 4;
+const CHECKS: usize = if cfg!(tollgate_tsan) { 200_000 } else { 1_000_000 };
+
+/// Every load changes all numbers, and some the algorithm or the store of a rule.
+fn config(load: usize) -> Config {
+    let limit = 300 + 50 * (load % 3);
+    let algorithm = ["fixed-window", "gcra", "sliding-window"][load / 10 % 3];
+    // Not back again: of a compact store the keys are not known.
+    let store = if load < LOADS / 2 { "keyed" } else { "compact" };
+    let text = format!(
+        "
+domain: d
+tollgate: {{}}
+descriptors:
+  - key: plain
+    rate_limit: {{ unit: day, requests_per_unit: {limit} }}
+  - key: changing
+    rate_limit: {{ unit: day, requests_per_unit: {limit}, algorithm: {algorithm} }}
+  - key: moving
+    rate_limit: {{ unit: day, requests_per_unit: {limit}, store: {store} }}
+  - key: shared
+    value: all
+    rate_limit: {{ unit: day, requests_per_unit: {} }}
+  - key: same
+    rate_limit: {{ unit: day, requests_per_unit: 300 }}
+",
+        100 * limit
+    );
+    Config::from_yaml("stress.yaml", &text).unwrap()
+}
+
+/// Time stands still, so nothing is paid: whatever is loaded when, nobody is ever admitted more than the highest limit that was in
+/// force, and whoever asked often enough was admitted the lowest.
+#[test]
+fn no_charge_is_lost_in_a_hundred_loads() {
+    for key in ["plain", "changing", "moving", "same", "shared"] {
+        let rules = Rules::builder()
+            .clock(ManualClock::new(Timestamp::from_secs(86_400 * 20_000)))
+            .load([config(0)])
+            .unwrap();
+        let clients: Vec<String> = (0..KEYS).map(|client| client.to_string()).collect();
+        let value = |client: usize| if key == "shared" { "all" } else { &*clients[client] };
+        let barrier = Barrier::new(THREADS + 1);
+        let per_thread = CHECKS / 5 / THREADS;
+        let admitted = thread::scope(|scope| {
+            let ask = |thread: usize| {
+                let mut admitted = vec![0_usize; KEYS];
+                barrier.wait();
+                for check in 0..per_thread {
+                    let client = (check * 7 + thread * 31) % KEYS;
+                    let answer = rules.check("d", &[Descriptor::new(&[(key, value(client))])]);
+                    assert_eq!(answer.limits().count(), 1, "no request is decided by half a load");
+                    admitted[client] += usize::from(answer.is_allowed());
+                }
+                admitted
+            };
+            let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || ask(thread))).collect();
+            barrier.wait();
+            for load in 1..=LOADS {
+                rules.replace([config(load)]).unwrap();
+            }
+            let each: Vec<Vec<usize>> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+            (0..KEYS)
+                .map(|client| each.iter().map(|admitted| admitted[client]).sum::<usize>())
+                .collect::<Vec<_>>()
+        });
+        assert_eq!(rules.reloads().successes, 1 + LOADS as u64);
+        if key == "shared" {
+            let all: usize = admitted.iter().sum();
+            assert!(all <= 40_000, "{key}: {all}");
+            assert!(
+                all >= 30_000 - 2 * LOADS * THREADS,
+                "{key}: {all} of 30,000 at least, but for those charged twice in a load"
+            );
+            continue;
+        }
+        let highest = if key == "same" { 300 } else { 400 };
+        for (client, &admitted) in admitted.iter().enumerate() {
+            assert!(admitted <= highest, "{key} {client}: {admitted} of at most {highest}");
+            // A request that is under way in a load may be charged twice.
+            assert!(admitted >= 300 - 20, "{key} {client}: {admitted}, where 500 were asked for");
+        }
+    }
+}

@@ -1,7 +1,0 @@
-//! What operators see: the same counts by call and by the facades, bounded labels, and no keys where none were asked for.
-
-mod telemetry {
-    mod denied;
-    mod events;
-    mod metrics;
-}
