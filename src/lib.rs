@@ -174,10 +174,6 @@
 
 extern crate alloc;
 
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod cli;
-
 mod algorithm;
 mod base;
 mod edge;

@@ -165,6 +165,22 @@ where
         self.store.algorithm()
     }
 
+    /// The bytes that the states of the keys take: for each key a node, the algorithm's words elsewhere, and its part of the table. An
+    /// estimate, as [`RateLimiter::len`] is.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gcra, Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(5))).keyed::<u32>();
+    /// assert_eq!(limiter.state_bytes(), 0);
+    /// let _ = limiter.check(&7);
+    /// assert!((64..1_000).contains(&limiter.state_bytes()));
+    /// ```
+    pub fn state_bytes(&self) -> usize {
+        self.store.len() * self.store.bytes_per_key()
+    }
+
     /// How many keys are held, idle ones that were not removed yet included. An estimate while other threads are at
     /// work.
     pub fn len(&self) -> usize {

@@ -147,9 +147,19 @@ impl QuotaError {
         matches!(self.reason, Reason::Pending { .. })
     }
 
-    /// Whether it is only that there is no memory for so much.
-    #[cfg(feature = "cli")]
-    pub(crate) const fn is_for_memory(&self) -> bool {
+    /// Whether the quota is sound, and only the memory for its table could not be allocated.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Capacity, Gcra, Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(60)));
+    /// let error = limiter.capacity(Capacity::memory(isize::MAX as usize)).compact().unwrap_err();
+    /// assert!(error.is_out_of_memory());
+    /// assert!(!"0/min".parse::<Quota>().unwrap_err().is_out_of_memory());
+    /// ```
+    #[must_use]
+    pub const fn is_out_of_memory(&self) -> bool {
         matches!(self.reason, Reason::Memory { .. })
     }
 

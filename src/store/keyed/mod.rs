@@ -165,6 +165,15 @@ where
         &self.algorithm
     }
 
+    /// What is kept for one key: a node of whole cells, words that its algorithm keeps elsewhere, and its part of the table.
+    pub(crate) fn bytes_per_key(&self) -> usize {
+        let node = size_of::<(usize, u64, u64, A::Tail, K, usize)>().next_multiple_of(64);
+        // Only a tail that is allocated has something to drop.
+        let is_boxed = std::mem::needs_drop::<A::Tail>();
+        let elsewhere = if is_boxed { self.algorithm.tail_len() * size_of::<u64>() } else { 0 };
+        node + elsewhere + 4 * size_of::<usize>()
+    }
+
     /// The live node of a key.
     #[inline]
     fn live<'g, Q>(&'g self, key: &Q, hash: u64, guard: &'g Guard) -> Option<&'g Node<K, A::Tail>>
