@@ -197,8 +197,7 @@ where
             self.look(now_ns)
         } else {
             // With a wait of nothing: what a queue would have wait is not admitted yet.
-            let verb = Operation::Reserve { wait_ns: 0 };
-            let decision = self.store.act(self.key, verb, self.when(now_ns), self.cost);
+            let decision = self.apply(Operation::Reserve { wait_ns: 0 }, now_ns);
             if decision.is_allowed() {
                 self.stage = Stage::Done(Ok(if self.cost > 0 { decision } else { at_once(&decision) }));
                 return;
@@ -290,18 +289,18 @@ where
         self.stage = Stage::Done(Err(error));
     }
 
-    fn when(&self, now_ns: u64) -> CheckTime {
-        CheckTime::from_ns(now_ns)
+    fn apply(&self, operation: Operation, at_ns: u64) -> Decision {
+        self.store.apply(self.store.prepare(self.key), operation, CheckTime::from_ns(at_ns), self.cost)
     }
 
     /// At a time that is not after the deadline.
     fn reserve(&self, at_ns: u64) -> Decision {
         let wait_ns = self.deadline_ns.saturating_sub(at_ns);
-        self.store.act(self.key, Operation::Reserve { wait_ns }, self.when(at_ns), self.cost)
+        self.apply(Operation::Reserve { wait_ns }, at_ns)
     }
 
     fn look(&self, at_ns: u64) -> Decision {
-        self.store.look(self.key, self.when(at_ns), self.cost)
+        self.store.peek(self.store.prepare(self.key), CheckTime::from_ns(at_ns), self.cost)
     }
 }
 
@@ -373,7 +372,8 @@ where
             // Of a turn that was waited for only the newest is given back, and then nothing has happened to the key since: so as
             // of its own time, as if it had never been. What has passed since has paid nothing of what nobody did.
             let at_ns = if charge.delay().is_zero() { now_ns } else { charge.at().as_nanos() };
-            self.store.give_back(self.key, self.when(at_ns), &charge, charge.cost());
+            let at = CheckTime::from_ns(at_ns);
+            self.store.refund(self.store.prepare(self.key), at, &charge, charge.cost());
         }
     }
 }
