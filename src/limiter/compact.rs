@@ -11,12 +11,7 @@ use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
 use crate::store::{Compact, Gauges, HashedStore, SnapshotError, Tier};
 
-impl<A, H, C> RateLimiter<Compact<A, H>, C>
-where
-    A: CompactAlgorithm,
-    H: BuildHasher,
-    C: Clock,
-{
+impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C> {
     /// Checks `cost` units for `key` at `now` under a quota of the caller's, made by [`RateLimiter::tier`]. What was
     /// charged under one quota stays charged under all.
     ///

@@ -235,12 +235,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
 
 impl<A: CompactAlgorithm, H> ManyKeys for Compact<A, H> {}
 
-impl<A, H, Q> Store<Q> for Compact<A, H>
-where
-    A: CompactAlgorithm,
-    H: BuildHasher,
-    Q: Hash + ?Sized,
-{
+impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact<A, H> {
     type Prepared<'k>
         = Place
     where
@@ -353,12 +348,7 @@ impl<A: CompactAlgorithm, H: BuildHasher + Clone> Rebuild for Compact<A, H> {
     }
 }
 
-impl<A, H, Q> Inherit<Q> for Compact<A, H>
-where
-    A: CompactAlgorithm,
-    H: BuildHasher,
-    Q: Hash + ?Sized,
-{
+impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Inherit<Q> for Compact<A, H> {
     fn holds(&self, key: &Q) -> bool {
         self.table.holds(self.hash(key))
     }

@@ -398,12 +398,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
 
 impl<A: WindowAlgorithm, H> ManyKeys for Sketch<A, H> {}
 
-impl<A, H, Q> Store<Q> for Sketch<A, H>
-where
-    A: WindowAlgorithm,
-    H: BuildHasher,
-    Q: Hash + ?Sized,
-{
+impl<A: WindowAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Sketch<A, H> {
     type Prepared<'k>
         = SketchKey
     where

@@ -193,10 +193,7 @@ impl<T: Tail, D: Death> State<T, D> {
     }
 
     /// Decides and charges as a request says.
-    pub(crate) fn apply<A>(&self, request: &Request<'_, A>) -> Result<Decision, D>
-    where
-        A: Algorithm<Tail = T>,
-    {
+    pub(crate) fn apply<A: Algorithm<Tail = T>>(&self, request: &Request<'_, A>) -> Result<Decision, D> {
         self.charge_by(request.algorithm, |head| request.step(head, |index| self.read(index)))
     }
 
@@ -248,10 +245,7 @@ impl<T: Tail, D: Death> State<T, D> {
 
     /// Writes what an admission takes, if the head is still the one that it was decided on; else says the newer one.
     #[inline(always)]
-    fn admit<A>(&self, algorithm: &A, admission: &Admission) -> Result<(), u64>
-    where
-        A: Algorithm<Tail = T>,
-    {
+    fn admit<A: Algorithm<Tail = T>>(&self, algorithm: &A, admission: &Admission) -> Result<(), u64> {
         let &Admission { head, next, raise, fill, .. } = admission;
         if next == head {
             return self.head_unchanged(head);
@@ -284,10 +278,7 @@ impl<T: Tail, D: Death> State<T, D> {
 
     /// Charges what was prepared, if the head is still the same.
     #[inline(always)]
-    pub(crate) fn exchange<A>(&self, algorithm: &A, admission: &Admission) -> Exchange
-    where
-        A: Algorithm<Tail = T>,
-    {
+    pub(crate) fn exchange<A: Algorithm<Tail = T>>(&self, algorithm: &A, admission: &Admission) -> Exchange {
         self.admit(algorithm, admission).into()
     }
 
@@ -378,10 +369,7 @@ impl<T: Tail, D: Death> State<T, D> {
 
 impl<T: Tail> State<T> {
     /// Marks the state dead if at `now_ns` it means what an absent key means. Only one caller is told so.
-    pub(crate) fn kill_if_idle<A>(&self, algorithm: &A, now_ns: u64) -> bool
-    where
-        A: Algorithm<Tail = T>,
-    {
+    pub(crate) fn kill_if_idle<A: Algorithm<Tail = T>>(&self, algorithm: &A, now_ns: u64) -> bool {
         let head = self.head.load(Ordering::Acquire);
         head != DEAD
             && algorithm.is_idle(head, |index| self.read(index), now_ns)

@@ -53,12 +53,7 @@ const GRACE_NS: u64 = 1_000_000;
 const PAUSES_NS: (u64, u64) = (1_000, 1_000_000);
 
 /// A wait for `cost` units of `key`.
-pub(crate) struct Turn<'a, S, C, Q>
-where
-    S: Store<Q>,
-    C: Clock,
-    Q: Hash + ?Sized,
-{
+pub(crate) struct Turn<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> {
     store: &'a S,
     clock: &'a C,
     lines: &'a Lines,
@@ -108,12 +103,7 @@ pub(crate) enum Next {
     },
 }
 
-impl<'a, S, C, Q> Turn<'a, S, C, Q>
-where
-    S: Store<Q>,
-    C: Clock,
-    Q: Hash + ?Sized,
-{
+impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
     pub(crate) fn new(store: &'a S, clock: &'a C, lines: &'a Lines, key: &'a Q, cost: u64) -> Self {
         Self {
             store,
@@ -351,12 +341,7 @@ fn turn_behind(seen: &Decision, total: u128, units: u64) -> u64 {
     saturating_nanos(charged.delay())
 }
 
-impl<S, C, Q> Drop for Turn<'_, S, C, Q>
-where
-    S: Store<Q>,
-    C: Clock,
-    Q: Hash + ?Sized,
-{
+impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Drop for Turn<'_, S, C, Q> {
     /// Gives back what was charged, before the place: the next one finds it free.
     fn drop(&mut self) {
         let (place, charge) = match self.stage {
@@ -394,12 +379,7 @@ impl Drop for Leaving<'_> {
     }
 }
 
-impl<S, C, Q> fmt::Debug for Turn<'_, S, C, Q>
-where
-    S: Store<Q>,
-    C: Clock,
-    Q: Hash + ?Sized,
-{
+impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> fmt::Debug for Turn<'_, S, C, Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Turn").field("cost", &self.cost).field("stage", &self.stage).finish_non_exhaustive()
     }
