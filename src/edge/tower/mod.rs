@@ -30,11 +30,12 @@ mod refusal;
 #[cfg(feature = "rules")]
 mod rules;
 mod service;
+mod settings;
 mod unknown;
 
 pub use ipnet::IpNet;
 
-pub use self::awaited::{AwaitedLayer, AwaitedLimit, AwaitedRateLimit};
+pub use self::awaited::AwaitedLimit;
 pub use self::body::Body;
 pub use self::client::{ClientIp, PeerAddr, PrefixError, Proxies};
 pub use self::head::Head;
@@ -44,5 +45,5 @@ pub use self::limit::{Limit, Named, Ruling, SoftLimited};
 pub use self::refusal::Refused;
 #[cfg(feature = "rules")]
 pub use self::rules::{Describe, InDomain};
-pub use self::service::{RateLimit, ResponseFuture};
+pub use self::service::{AtOnce, Awaited, RateLimit, ResponseFuture};
 pub use self::unknown::WithoutKey;

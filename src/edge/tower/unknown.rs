@@ -33,15 +33,17 @@ pub(super) struct Unknown {
     handles: [metrics::Counter; 3],
 }
 
-impl Unknown {
-    pub(super) fn new() -> Self {
+impl Default for Unknown {
+    fn default() -> Self {
         Self {
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
             #[cfg(feature = "metrics")]
             handles: ["refused", "allowed", "shared"].map(crate::edge::telemetry::without_key),
         }
     }
+}
 
+impl Unknown {
     pub(super) fn record(&self, outcome: Outcome) {
         // Ordering: Relaxed, here and below. Tallies, that publish nothing.
         self.counts[outcome as usize].fetch_add(1, Relaxed);
