@@ -10,7 +10,7 @@
 //! Where a key's words are and how many is known to the compiler ([`Rows`]), so that they are in registers.
 
 use super::{Late, Standing, Windows, parity};
-use crate::base::memory::prefetch::{prefetch, prefetch_to_write};
+use crate::base::memory::prefetch::{PrefetchToWrite, prefetch};
 use crate::base::memory::{Array, Zeroed};
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire};
@@ -157,11 +157,15 @@ impl Counters {
         prefetch(&raw const self.words[rows.0[N / 2].index]);
     }
 
-    /// Asks for a key's lines, to write them; see [`prefetch_to_write`].
+    /// Asks for a key's lines, to write them.
     #[inline(always)]
-    pub(crate) fn approach_to_write<const N: usize, const PER: usize>(&self, rows: &Rows<N, PER>) {
-        prefetch_to_write(&raw const self.words[rows.0[0].index]);
-        prefetch_to_write(&raw const self.words[rows.0[N / 2].index]);
+    pub(crate) fn approach_to_write<const N: usize, const PER: usize>(
+        &self,
+        hint: PrefetchToWrite,
+        rows: &Rows<N, PER>,
+    ) {
+        hint.prefetch(&raw const self.words[rows.0[0].index]);
+        hint.prefetch(&raw const self.words[rows.0[N / 2].index]);
     }
 
     #[inline(always)]

@@ -271,7 +271,8 @@ where
             });
             list::set_next(new.get_mut(), &place);
             let new = new.into_raw();
-            if place.insert(new) {
+            // SAFETY: made by `into_raw` just above, with the link that `set_next` set to what follows at `place`.
+            if unsafe { place.insert(new) } {
                 room.taken();
                 if self.table.inserted(hash) {
                     let while_ago = ask.now_ns.saturating_sub(GRACE_NS);
@@ -555,7 +556,7 @@ where
         let Some(node) = ticket.node else {
             return ticket.admission.decision;
         };
-        // SAFETY: as above.
+        // SAFETY: found under the ticket's guard, which is still held; so the node is not freed.
         unsafe { node.as_ref() }.state.uncharged(&self.algorithm, &ticket.admission, when.ns())
     }
 

@@ -25,7 +25,7 @@
 
 use super::super::error::Reason;
 use crate::base::check_time::CheckTime;
-use crate::base::memory::prefetch::can_prefetch_to_write;
+use crate::base::memory::prefetch::PrefetchToWrite;
 use crate::sketch::SketchError;
 use crate::sketch::window::{Commit, Counters, Rows, Windows};
 
@@ -41,8 +41,8 @@ pub(super) struct Counts {
     windows: Windows,
     /// Of even windows, and of odd.
     counters: [Counters; 2],
-    /// Whether the processor can be asked for lines to write.
-    prefetches: bool,
+    /// There if the processor has the hint.
+    prefetch: Option<PrefetchToWrite>,
 }
 
 /// A key's count after an event, and the window that it is of.
@@ -91,7 +91,7 @@ impl Counts {
         let refused = || SketchError::from(Reason::Memory { bytes: bytes as u128 });
         let half = || Counters::new(bytes / 2, largest, false, &windows).ok_or_else(refused);
         let counters = [half()?, half()?];
-        Ok(Self { windows, counters, prefetches: can_prefetch_to_write() })
+        Ok(Self { windows, counters, prefetch: PrefetchToWrite::detect() })
     }
 
     /// Counts events of a key.
@@ -112,13 +112,15 @@ impl Counts {
         time: impl FnOnce() -> CheckTime,
         events: u64,
     ) -> Counted {
-        if self.prefetches {
-            self.of(self.windows.newest()).approach_to_write(rows);
+        if let Some(hint) = self.prefetch {
+            self.of(self.windows.newest()).approach_to_write(hint, rows);
         }
         let now_ns = time().ns();
         let mut moment = self.windows.moment(now_ns);
-        if self.prefetches && self.windows.is_ending(now_ns, moment.window) {
-            self.of(moment.window.wrapping_add(1)).approach_to_write(rows);
+        if let Some(hint) = self.prefetch
+            && self.windows.is_ending(now_ns, moment.window)
+        {
+            self.of(moment.window.wrapping_add(1)).approach_to_write(hint, rows);
         }
         loop {
             let window = moment.window;
