@@ -15,7 +15,7 @@ use crate::cli::report::{self, InputJson};
 use crate::cli::rules::SaysJson;
 use crate::cli::table::fitted;
 use crate::edge::rules::{Limit, Rule};
-use crate::edge::telemetry::Counts;
+use crate::edge::telemetry::MeterCounts;
 
 /// A rule in force, and what it counted.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct Counted {
     /// The file that it is from.
     pub file: String,
     /// As its metrics would say.
-    pub counts: Counts,
+    pub counts: MeterCounts,
     /// Of a store of fixed size, the keys that gave way to others, and the new keys that were denied for a debt that may not have
     /// been theirs.
     pub pressed: Option<(u64, u64)>,

@@ -15,7 +15,7 @@ use super::key::{Key, Missing};
 use super::limit::Named;
 use super::refusal::Refused;
 use super::service::{AtOnce, Awaited, RateLimit};
-use super::settings::{Options, Settings};
+use super::settings::{LayerOptions, LayerSettings};
 use super::unknown::WithoutKey;
 use crate::base::quota::Quota;
 use crate::edge::http::Fields;
@@ -57,7 +57,7 @@ use crate::edge::http::Fields;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct RateLimitLayer<L, X: Key, M = AtOnce> {
-    settings: Arc<Settings<L, X>>,
+    settings: Arc<LayerSettings<L, X>>,
     mode: PhantomData<M>,
 }
 
@@ -70,11 +70,11 @@ impl<L, X: Key> RateLimitLayer<L, X> {
     #[must_use]
     pub fn new(limit: L, key: X) -> Self {
         Self {
-            settings: Arc::new(Settings {
+            settings: Arc::new(LayerSettings {
                 limit: Arc::new(limit),
                 key: Arc::new(key),
                 missing: Arc::new(Missing::Deny),
-                options: Options::default(),
+                options: LayerOptions::default(),
             }),
             mode: PhantomData,
         }
@@ -82,7 +82,7 @@ impl<L, X: Key> RateLimitLayer<L, X> {
 }
 
 impl<L, X: Key, M> RateLimitLayer<L, X, M> {
-    fn with(mut self, set: impl FnOnce(&mut Settings<L, X>)) -> Self {
+    fn with(mut self, set: impl FnOnce(&mut LayerSettings<L, X>)) -> Self {
         set(Arc::make_mut(&mut self.settings));
         self
     }
@@ -103,7 +103,7 @@ impl<L, X: Key, M> RateLimitLayer<L, X, M> {
     ) -> RateLimitLayer<Named<Arc<L>>, X, M> {
         let settings = Arc::unwrap_or_clone(self.settings);
         RateLimitLayer {
-            settings: Arc::new(Settings {
+            settings: Arc::new(LayerSettings {
                 limit: Arc::new(Named::new(name, quota, settings.limit)),
                 key: settings.key,
                 missing: settings.missing,

@@ -25,7 +25,7 @@ use tower_service::Service;
 use super::awaited::AwaitedLimit;
 use super::key::Key;
 use super::limit::{Limit, Ruling, SoftLimited};
-use super::settings::{Client, Screened, Settings};
+use super::settings::{LayerSettings, LimitedBy, Screened};
 use super::{Body, Head};
 use crate::edge::http::Policy;
 
@@ -41,12 +41,12 @@ pub enum Awaited {}
 /// or [`Awaited`].
 pub struct RateLimit<S, L, X: Key, M = AtOnce> {
     inner: S,
-    settings: Arc<Settings<L, X>>,
+    settings: Arc<LayerSettings<L, X>>,
     mode: PhantomData<M>,
 }
 
 impl<S, L, X: Key, M> RateLimit<S, L, X, M> {
-    pub(super) const fn new(inner: S, settings: Arc<Settings<L, X>>) -> Self {
+    pub(super) const fn new(inner: S, settings: Arc<LayerSettings<L, X>>) -> Self {
         Self { inner, settings, mode: PhantomData }
     }
 
@@ -95,8 +95,10 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let state = match self.settings.screen(Head::of(&request)) {
-            Screened::Uncounted => State::HandedOn { response: self.inner.call(request), pending: None },
-            Screened::Refused(response) => State::Refused { response: Some(response) },
+            Screened::Uncounted => {
+                RequestState::HandedOn { response: self.inner.call(request), pending: None }
+            }
+            Screened::Refused(response) => RequestState::Refused { response: Some(response) },
             Screened::Limited(client, cost) => L::decide(self, client, cost, request),
         };
         ResponseFuture { state }
@@ -106,16 +108,16 @@ where
 /// A limit as a service of mode `M` asks it.
 pub trait Decide<M, X: Key, S: Service<Request<B>>, B>: Sized {
     type Ruling: Ruling;
-    type Deciding: Future<Output = State<S, B, Self, X, M>>;
+    type Deciding: Future<Output = RequestState<S, B, Self, X, M>>;
     type Refunding: Future<Output = Result<S::Response, S::Error>>;
 
     /// Asks the limit, and hands the request on or refuses it.
     fn decide(
         service: &mut RateLimit<S, Self, X, M>,
-        client: Client<X::Key>,
+        client: LimitedBy<X::Key>,
         cost: u64,
         request: Request<B>,
-    ) -> State<S, B, Self, X, M>;
+    ) -> RequestState<S, B, Self, X, M>;
 
     /// Takes the charge back and returns the result. A refund that is awaited returns it later.
     fn refund(
@@ -140,22 +142,22 @@ impl<T> Future for Never<T> {
 
 impl<L: Limit<X::Key>, X: Key, S: Service<Request<B>>, B> Decide<AtOnce, X, S, B> for L {
     type Ruling = L::Ruling;
-    type Deciding = Never<State<S, B, L, X, AtOnce>>;
+    type Deciding = Never<RequestState<S, B, L, X, AtOnce>>;
     type Refunding = Never<Result<S::Response, S::Error>>;
 
     #[inline]
     fn decide(
         service: &mut RateLimit<S, L, X, AtOnce>,
-        client: Client<X::Key>,
+        client: LimitedBy<X::Key>,
         cost: u64,
         request: Request<B>,
-    ) -> State<S, B, L, X, AtOnce> {
+    ) -> RequestState<S, B, L, X, AtOnce> {
         let RateLimit { inner, settings, .. } = service;
         let Some(key) = settings.key_of(&client) else {
-            return State::HandedOn { response: inner.call(request), pending: None };
+            return RequestState::HandedOn { response: inner.call(request), pending: None };
         };
         let ruling = settings.limit.check(key, cost);
-        State::ruled(inner, settings, client, ruling, request)
+        RequestState::ruled(inner, settings, client, ruling, request)
     }
 
     fn refund(
@@ -184,27 +186,27 @@ where
     B: Send + 'static,
 {
     type Ruling = L::Ruling;
-    type Deciding = Pin<Box<dyn Future<Output = State<S, B, L, X, Awaited>> + Send>>;
+    type Deciding = Pin<Box<dyn Future<Output = RequestState<S, B, L, X, Awaited>> + Send>>;
     type Refunding = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
 
     fn decide(
         service: &mut RateLimit<S, L, X, Awaited>,
-        client: Client<X::Key>,
+        client: LimitedBy<X::Key>,
         cost: u64,
         request: Request<B>,
-    ) -> State<S, B, L, X, Awaited> {
+    ) -> RequestState<S, B, L, X, Awaited> {
         let next = service.inner.clone();
         // That one was polled ready, not its clone.
         let mut inner = std::mem::replace(&mut service.inner, next);
         let settings = Arc::clone(&service.settings);
         let decision = async move {
             let Some(key) = settings.key_of(&client) else {
-                return State::HandedOn { response: inner.call(request), pending: None };
+                return RequestState::HandedOn { response: inner.call(request), pending: None };
             };
             let ruling = settings.limit.check(key, cost).await;
-            State::ruled(&mut inner, &settings, client, ruling, request)
+            RequestState::ruled(&mut inner, &settings, client, ruling, request)
         };
-        State::Deciding { decision: Box::pin(decision) }
+        RequestState::Deciding { decision: Box::pin(decision) }
     }
 
     fn refund(
@@ -227,14 +229,14 @@ where
 /// What is done once there is a response.
 #[derive(Debug)]
 pub struct Pending<L, X: Key, R> {
-    settings: Arc<Settings<L, X>>,
-    client: Client<X::Key>,
+    settings: Arc<LayerSettings<L, X>>,
+    client: LimitedBy<X::Key>,
     ruling: R,
 }
 
 pin_project! {
     #[project = Projected]
-    pub enum State<S, B, L, X, M>
+    pub enum RequestState<S, B, L, X, M>
     where
         S: Service<Request<B>>,
         L: Decide<M, X, S, B>,
@@ -247,13 +249,13 @@ pin_project! {
     }
 }
 
-impl<S: Service<Request<B>>, B, L: Decide<M, X, S, B>, X: Key, M> State<S, B, L, X, M> {
+impl<S: Service<Request<B>>, B, L: Decide<M, X, S, B>, X: Key, M> RequestState<S, B, L, X, M> {
     /// Does as the limit ruled.
     #[inline]
     fn ruled(
         inner: &mut S,
-        settings: &Arc<Settings<L, X>>,
-        client: Client<X::Key>,
+        settings: &Arc<LayerSettings<L, X>>,
+        client: LimitedBy<X::Key>,
         ruling: L::Ruling,
         mut request: Request<B>,
     ) -> Self {
@@ -283,7 +285,7 @@ pin_project! {
         X: Key,
     {
         #[pin]
-        state: State<S, B, L, X, M>,
+        state: RequestState<S, B, L, X, M>,
     }
 }
 
@@ -307,7 +309,7 @@ where
                         match L::refund(pending, result) {
                             Ok(refunded) => result = refunded,
                             Err(refund) => {
-                                self.as_mut().project().state.set(State::Refunding { refund });
+                                self.as_mut().project().state.set(RequestState::Refunding { refund });
                                 continue;
                             }
                         }

@@ -11,7 +11,7 @@ use http::{HeaderValue, Response, StatusCode};
 use super::Head;
 use super::key::{Key, Missing};
 use super::refusal::{GRPC_STATUS, RESOURCE_EXHAUSTED, Refused, Wait};
-use super::unknown::{Outcome, Unknown};
+use super::unknown::{KeylessOutcome, Unknown};
 use crate::edge::http::{Fields, Policy};
 
 type Exempt = dyn Fn(Head<'_>) -> bool + Send + Sync;
@@ -20,16 +20,16 @@ type Refund = dyn Fn(StatusCode) -> bool + Send + Sync;
 type OnRefused = dyn Fn(&Refused<'_>) -> Response<Bytes> + Send + Sync;
 
 /// What a layer and its services share.
-pub(super) struct Settings<L, X: Key> {
+pub(super) struct LayerSettings<L, X: Key> {
     pub(super) limit: Arc<L>,
     pub(super) key: Arc<X>,
     pub(super) missing: Arc<Missing<X::Key>>,
-    pub(super) options: Options,
+    pub(super) options: LayerOptions,
 }
 
 /// The settings that depend on no type.
 #[derive(Clone, Default)]
-pub(super) struct Options {
+pub(super) struct LayerOptions {
     /// The key's own, or what the caller chose.
     pub(super) challenge: Option<Option<HeaderValue>>,
     pub(super) unknown: Arc<Unknown>,
@@ -42,7 +42,7 @@ pub(super) struct Options {
     pub(super) fields_on_allowed: bool,
 }
 
-impl<L, X: Key> Clone for Settings<L, X> {
+impl<L, X: Key> Clone for LayerSettings<L, X> {
     fn clone(&self) -> Self {
         Self {
             limit: Arc::clone(&self.limit),
@@ -55,7 +55,7 @@ impl<L, X: Key> Clone for Settings<L, X> {
 
 /// By what a request is limited.
 #[derive(Debug)]
-pub enum Client<K> {
+pub enum LimitedBy<K> {
     Own(K),
     /// The key in [`Missing::Shared`].
     Shared,
@@ -65,12 +65,12 @@ pub enum Client<K> {
 pub(super) enum Screened<K> {
     Uncounted,
     /// By whom, and its cost.
-    Limited(Client<K>, u64),
+    Limited(LimitedBy<K>, u64),
     /// Boxed, so that the future of an admitted request is no larger for it.
     Refused(Box<Response<Bytes>>),
 }
 
-impl Options {
+impl LayerOptions {
     /// Whether something is done with the response of an admitted request.
     pub(super) fn looks_at_responses(&self) -> bool {
         self.fields_on_allowed || self.refund.is_some() || self.refund_errors
@@ -94,7 +94,7 @@ impl Options {
     }
 }
 
-impl<L, X: Key> Settings<L, X> {
+impl<L, X: Key> LayerSettings<L, X> {
     #[inline]
     pub(super) fn screen(&self, head: Head<'_>) -> Screened<X::Key> {
         if self.options.exempt.as_ref().is_some_and(|exempt| exempt(head)) {
@@ -105,23 +105,23 @@ impl<L, X: Key> Settings<L, X> {
             return Screened::Uncounted;
         }
         match (self.key.key(head), &*self.missing) {
-            (Some(key), _) => Screened::Limited(Client::Own(key), cost),
+            (Some(key), _) => Screened::Limited(LimitedBy::Own(key), cost),
             (None, missing) => match self.unknown(head, missing) {
-                Outcome::Shared => Screened::Limited(Client::Shared, cost),
-                Outcome::Allowed => Screened::Uncounted,
-                Outcome::Refused => Screened::Refused(self.refuse(head, &[], None)),
+                KeylessOutcome::Shared => Screened::Limited(LimitedBy::Shared, cost),
+                KeylessOutcome::Allowed => Screened::Uncounted,
+                KeylessOutcome::Refused => Screened::Refused(self.refuse(head, &[], None)),
             },
         }
     }
 
     /// What becomes of a request without a key.
     #[cold]
-    fn unknown(&self, head: Head<'_>, missing: &Missing<X::Key>) -> Outcome {
+    fn unknown(&self, head: Head<'_>, missing: &Missing<X::Key>) -> KeylessOutcome {
         let outcome = match missing {
-            Missing::Deny => Outcome::Refused,
-            _ if self.key.is_ambiguous(head) => Outcome::Refused,
-            Missing::Allow => Outcome::Allowed,
-            Missing::Shared(_) => Outcome::Shared,
+            Missing::Deny => KeylessOutcome::Refused,
+            _ if self.key.is_ambiguous(head) => KeylessOutcome::Refused,
+            Missing::Allow => KeylessOutcome::Allowed,
+            Missing::Shared(_) => KeylessOutcome::Shared,
         };
         self.options.unknown.record(outcome);
         outcome
@@ -138,10 +138,10 @@ impl<L, X: Key> Settings<L, X> {
         }
     }
 
-    pub(super) fn key_of<'k>(&'k self, client: &'k Client<X::Key>) -> Option<&'k X::Key> {
+    pub(super) fn key_of<'k>(&'k self, client: &'k LimitedBy<X::Key>) -> Option<&'k X::Key> {
         match (client, &*self.missing) {
-            (Client::Own(key), _) | (Client::Shared, Missing::Shared(key)) => Some(key),
-            (Client::Shared, Missing::Allow | Missing::Deny) => None,
+            (LimitedBy::Own(key), _) | (LimitedBy::Shared, Missing::Shared(key)) => Some(key),
+            (LimitedBy::Shared, Missing::Allow | Missing::Deny) => None,
         }
     }
 
@@ -180,9 +180,9 @@ impl<L, X: Key> Settings<L, X> {
     }
 }
 
-impl<L: fmt::Debug, X: Key + fmt::Debug> fmt::Debug for Settings<L, X> {
+impl<L: fmt::Debug, X: Key + fmt::Debug> fmt::Debug for LayerSettings<L, X> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
+        f.debug_struct("LayerSettings")
             .field("limit", &self.limit)
             .field("key", &self.key)
             .field("fields", &self.options.fields)

@@ -19,7 +19,7 @@ pub struct WithoutKey {
 
 /// What becomes of a request without a key.
 #[derive(Copy, Clone)]
-pub(super) enum Outcome {
+pub(super) enum KeylessOutcome {
     Refused,
     Allowed,
     Shared,
@@ -27,7 +27,7 @@ pub(super) enum Outcome {
 
 /// Counts them, and tells the `metrics` facade.
 pub(super) struct Unknown {
-    /// In the order of [`Outcome`].
+    /// In the order of [`KeylessOutcome`].
     counts: [AtomicU64; 3],
     #[cfg(feature = "metrics")]
     handles: [metrics::Counter; 3],
@@ -44,7 +44,7 @@ impl Default for Unknown {
 }
 
 impl Unknown {
-    pub(super) fn record(&self, outcome: Outcome) {
+    pub(super) fn record(&self, outcome: KeylessOutcome) {
         // Ordering: Relaxed, here and below. Tallies, that publish nothing.
         self.counts[outcome as usize].fetch_add(1, Relaxed);
         #[cfg(feature = "metrics")]
