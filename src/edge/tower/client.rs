@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::{Extensions, HeaderName, HeaderValue, header};
 use ipnet::{IpNet, Ipv4Net};
 
-use super::{Head, Key};
+use super::{Head, KeyExtractor};
 use crate::edge::forwarded::{FromRight, Syntax, embedded, known, node};
 
 /// The address at the other end of a connection, as an extension of a request; [`ClientIp`] looks for it, and servers put it there.
@@ -97,7 +97,7 @@ type PeerOf = dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync;
 /// # Examples
 /// ```
 /// use http::Request;
-/// use tollgate::tower::{ClientIp, Head, IpNet, Key, PeerAddr, Proxies};
+/// use tollgate::tower::{ClientIp, Head, IpNet, KeyExtractor, PeerAddr, Proxies};
 ///
 /// let private: IpNet = "10.0.0.0/8".parse()?;
 /// let client = ClientIp::x_forwarded_for(Proxies::networks([private]));
@@ -269,7 +269,7 @@ fn mask_128(bits: u8) -> u128 {
     u128::MAX.checked_shl(128_u32.saturating_sub(u32::from(bits))).unwrap_or(0)
 }
 
-impl Key for ClientIp {
+impl KeyExtractor for ClientIp {
     type Key = IpAddr;
 
     #[inline]

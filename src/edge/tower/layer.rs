@@ -11,7 +11,7 @@ use tower_layer::Layer;
 
 use super::Head;
 use super::awaited::AwaitedLimit;
-use super::key::{Key, Missing};
+use super::key::{KeyExtractor, Missing};
 use super::limit::Named;
 use super::refusal::Refused;
 use super::service::{AtOnce, Awaited, RateLimit};
@@ -56,12 +56,12 @@ use crate::edge::http::Fields;
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct RateLimitLayer<L, X: Key, M = AtOnce> {
+pub struct RateLimitLayer<L, X: KeyExtractor, M = AtOnce> {
     settings: Arc<LayerSettings<L, X>>,
     mode: PhantomData<M>,
 }
 
-impl<L, X: Key> RateLimitLayer<L, X> {
+impl<L, X: KeyExtractor> RateLimitLayer<L, X> {
     /// A layer of this limit, for keys by `key`. An [`Arc`] of a limiter is one too: keep the other to list, reset or adjust.
     ///
     /// The limit is a [`Limit`](super::Limit), or an [`AwaitedLimit`] if the layer ends with [`awaited`](RateLimitLayer::awaited).
@@ -81,7 +81,7 @@ impl<L, X: Key> RateLimitLayer<L, X> {
     }
 }
 
-impl<L, X: Key, M> RateLimitLayer<L, X, M> {
+impl<L, X: KeyExtractor, M> RateLimitLayer<L, X, M> {
     fn with(mut self, set: impl FnOnce(&mut LayerSettings<L, X>)) -> Self {
         set(Arc::make_mut(&mut self.settings));
         self
@@ -123,7 +123,7 @@ impl<L, X: Key, M> RateLimitLayer<L, X, M> {
     /// How a request without a key is refused. With a challenge the answer is status 401, and `WWW-Authenticate` holds the
     /// challenge (RFC 9110, 15.5.2); gRPC calls get `UNAUTHENTICATED`. With `None` it is status 403, and `PERMISSION_DENIED`.
     ///
-    /// Default: what the key says ([`Key::challenge`]). A [`Header`](super::Header) has a challenge, since it reads credentials; a
+    /// Default: what the key says ([`KeyExtractor::challenge`]). A [`Header`](super::Header) has a challenge, since it reads credentials; a
     /// [`ClientIp`](super::ClientIp) and a closure have none. A request that sends several keys is refused with status 403 always.
     ///
     /// # Examples
@@ -246,7 +246,7 @@ impl<L, X: Key, M> RateLimitLayer<L, X, M> {
     }
 }
 
-impl<S, L, X: Key, M> Layer<S> for RateLimitLayer<L, X, M> {
+impl<S, L, X: KeyExtractor, M> Layer<S> for RateLimitLayer<L, X, M> {
     type Service = RateLimit<S, L, X, M>;
 
     fn layer(&self, inner: S) -> Self::Service {
@@ -254,13 +254,13 @@ impl<S, L, X: Key, M> Layer<S> for RateLimitLayer<L, X, M> {
     }
 }
 
-impl<L, X: Key, M> Clone for RateLimitLayer<L, X, M> {
+impl<L, X: KeyExtractor, M> Clone for RateLimitLayer<L, X, M> {
     fn clone(&self) -> Self {
         Self { settings: Arc::clone(&self.settings), mode: PhantomData }
     }
 }
 
-impl<L: fmt::Debug, X: Key + fmt::Debug, M> fmt::Debug for RateLimitLayer<L, X, M> {
+impl<L: fmt::Debug, X: KeyExtractor + fmt::Debug, M> fmt::Debug for RateLimitLayer<L, X, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("RateLimitLayer").field(&self.settings).finish()
     }

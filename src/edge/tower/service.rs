@@ -23,7 +23,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::awaited::AwaitedLimit;
-use super::key::Key;
+use super::key::KeyExtractor;
 use super::limit::{Limit, Ruling, SoftLimited};
 use super::settings::{LayerSettings, LimitedBy, Screened};
 use super::{Body, Head};
@@ -39,13 +39,13 @@ pub enum Awaited {}
 
 /// A service whose requests are limited; made by [`RateLimitLayer`](super::RateLimitLayer). `M` says how the limit is asked: [`AtOnce`]
 /// or [`Awaited`].
-pub struct RateLimit<S, L, X: Key, M = AtOnce> {
+pub struct RateLimit<S, L, X: KeyExtractor, M = AtOnce> {
     inner: S,
     settings: Arc<LayerSettings<L, X>>,
     mode: PhantomData<M>,
 }
 
-impl<S, L, X: Key, M> RateLimit<S, L, X, M> {
+impl<S, L, X: KeyExtractor, M> RateLimit<S, L, X, M> {
     pub(super) const fn new(inner: S, settings: Arc<LayerSettings<L, X>>) -> Self {
         Self { inner, settings, mode: PhantomData }
     }
@@ -66,13 +66,13 @@ impl<S, L, X: Key, M> RateLimit<S, L, X, M> {
     }
 }
 
-impl<S: Clone, L, X: Key, M> Clone for RateLimit<S, L, X, M> {
+impl<S: Clone, L, X: KeyExtractor, M> Clone for RateLimit<S, L, X, M> {
     fn clone(&self) -> Self {
         Self::new(self.inner.clone(), Arc::clone(&self.settings))
     }
 }
 
-impl<S: fmt::Debug, L: fmt::Debug, X: Key + fmt::Debug, M> fmt::Debug for RateLimit<S, L, X, M> {
+impl<S: fmt::Debug, L: fmt::Debug, X: KeyExtractor + fmt::Debug, M> fmt::Debug for RateLimit<S, L, X, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit").field("inner", &self.inner).field("settings", &self.settings).finish()
     }
@@ -81,7 +81,7 @@ impl<S: fmt::Debug, L: fmt::Debug, X: Key + fmt::Debug, M> fmt::Debug for RateLi
 impl<S, L, X, M, B, R> Service<Request<B>> for RateLimit<S, L, X, M>
 where
     S: Service<Request<B>, Response = Response<R>>,
-    X: Key,
+    X: KeyExtractor,
     L: Decide<M, X, S, B>,
 {
     type Response = Response<Body<R>>;
@@ -106,7 +106,7 @@ where
 }
 
 /// A limit as a service of mode `M` asks it.
-pub trait Decide<M, X: Key, S: Service<Request<B>>, B>: Sized {
+pub trait Decide<M, X: KeyExtractor, S: Service<Request<B>>, B>: Sized {
     type Ruling: Ruling;
     type Deciding: Future<Output = RequestState<S, B, Self, X, M>>;
     type Refunding: Future<Output = Result<S::Response, S::Error>>;
@@ -140,7 +140,7 @@ impl<T> Future for Never<T> {
     }
 }
 
-impl<L: Limit<X::Key>, X: Key, S: Service<Request<B>>, B> Decide<AtOnce, X, S, B> for L {
+impl<L: Limit<X::Key>, X: KeyExtractor, S: Service<Request<B>>, B> Decide<AtOnce, X, S, B> for L {
     type Ruling = L::Ruling;
     type Deciding = Never<RequestState<S, B, L, X, AtOnce>>;
     type Refunding = Never<Result<S::Response, S::Error>>;
@@ -178,7 +178,7 @@ impl<L: Limit<X::Key>, X: Key, S: Service<Request<B>>, B> Decide<AtOnce, X, S, B
 impl<L, X, S, B> Decide<Awaited, X, S, B> for L
 where
     L: AwaitedLimit<X::Key>,
-    X: Key,
+    X: KeyExtractor,
     X::Key: Send + Sync + 'static,
     S: Service<Request<B>> + Clone + Send + 'static,
     S::Response: Send,
@@ -228,7 +228,7 @@ where
 
 /// What is done once there is a response.
 #[derive(Debug)]
-pub struct Pending<L, X: Key, R> {
+pub struct Pending<L, X: KeyExtractor, R> {
     settings: Arc<LayerSettings<L, X>>,
     client: LimitedBy<X::Key>,
     ruling: R,
@@ -240,7 +240,7 @@ pin_project! {
     where
         S: Service<Request<B>>,
         L: Decide<M, X, S, B>,
-        X: Key,
+        X: KeyExtractor,
     {
         Deciding { #[pin] decision: L::Deciding },
         HandedOn { #[pin] response: S::Future, pending: Option<Pending<L, X, L::Ruling>> },
@@ -249,7 +249,7 @@ pin_project! {
     }
 }
 
-impl<S: Service<Request<B>>, B, L: Decide<M, X, S, B>, X: Key, M> RequestState<S, B, L, X, M> {
+impl<S: Service<Request<B>>, B, L: Decide<M, X, S, B>, X: KeyExtractor, M> RequestState<S, B, L, X, M> {
     /// Does as the limit ruled.
     #[inline]
     fn ruled(
@@ -282,7 +282,7 @@ pin_project! {
     where
         S: Service<Request<B>>,
         L: Decide<M, X, S, B>,
-        X: Key,
+        X: KeyExtractor,
     {
         #[pin]
         state: RequestState<S, B, L, X, M>,
@@ -293,7 +293,7 @@ impl<S, B, R, L, X, M> Future for ResponseFuture<S, B, L, X, M>
 where
     S: Service<Request<B>, Response = Response<R>>,
     L: Decide<M, X, S, B>,
-    X: Key,
+    X: KeyExtractor,
 {
     type Output = Result<Response<Body<R>>, S::Error>;
 
@@ -333,7 +333,7 @@ where
     }
 }
 
-impl<L, X: Key, R> Pending<L, X, R> {
+impl<L, X: KeyExtractor, R> Pending<L, X, R> {
     /// Writes the fields; whether the charge is to be taken back.
     fn finish<S, B, M, T>(&self, result: &mut Result<Response<T>, S::Error>) -> bool
     where
@@ -351,7 +351,7 @@ impl<L, X: Key, R> Pending<L, X, R> {
     }
 }
 
-impl<S: Service<Request<B>>, B, L: Decide<M, X, S, B>, X: Key, M> fmt::Debug
+impl<S: Service<Request<B>>, B, L: Decide<M, X, S, B>, X: KeyExtractor, M> fmt::Debug
     for ResponseFuture<S, B, L, X, M>
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,7 +9,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, Response, StatusCode};
 
 use super::Head;
-use super::key::{Key, Missing};
+use super::key::{KeyExtractor, Missing};
 use super::refusal::{GRPC_STATUS, RESOURCE_EXHAUSTED, Refused, Wait};
 use super::unknown::{KeylessOutcome, Unknown};
 use crate::edge::http::{Fields, Policy};
@@ -20,7 +20,7 @@ type Refund = dyn Fn(StatusCode) -> bool + Send + Sync;
 type OnRefused = dyn Fn(&Refused<'_>) -> Response<Bytes> + Send + Sync;
 
 /// What a layer and its services share.
-pub(super) struct LayerSettings<L, X: Key> {
+pub(super) struct LayerSettings<L, X: KeyExtractor> {
     pub(super) limit: Arc<L>,
     pub(super) key: Arc<X>,
     pub(super) missing: Arc<Missing<X::Key>>,
@@ -42,7 +42,7 @@ pub(super) struct LayerOptions {
     pub(super) fields_on_allowed: bool,
 }
 
-impl<L, X: Key> Clone for LayerSettings<L, X> {
+impl<L, X: KeyExtractor> Clone for LayerSettings<L, X> {
     fn clone(&self) -> Self {
         Self {
             limit: Arc::clone(&self.limit),
@@ -94,7 +94,7 @@ impl LayerOptions {
     }
 }
 
-impl<L, X: Key> LayerSettings<L, X> {
+impl<L, X: KeyExtractor> LayerSettings<L, X> {
     #[inline]
     pub(super) fn screen(&self, head: Head<'_>) -> Screened<X::Key> {
         if self.options.exempt.as_ref().is_some_and(|exempt| exempt(head)) {
@@ -180,7 +180,7 @@ impl<L, X: Key> LayerSettings<L, X> {
     }
 }
 
-impl<L: fmt::Debug, X: Key + fmt::Debug> fmt::Debug for LayerSettings<L, X> {
+impl<L: fmt::Debug, X: KeyExtractor + fmt::Debug> fmt::Debug for LayerSettings<L, X> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LayerSettings")
             .field("limit", &self.limit)

@@ -9,7 +9,7 @@ use crate::base::sync::Ordering::Relaxed;
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct WithoutKey {
-    /// Refused: [`Missing::Deny`](super::Missing::Deny), or an [ambiguous](super::Key::is_ambiguous) key.
+    /// Refused: [`Missing::Deny`](super::Missing::Deny), or an [ambiguous](super::KeyExtractor::is_ambiguous) key.
     pub refused: u64,
     /// Let through uncounted: [`Missing::Allow`](super::Missing::Allow).
     pub allowed: u64,
