@@ -11,7 +11,7 @@ pub mod redis;
 mod redis;
 #[cfg(feature = "rules")]
 pub mod rules;
-#[cfg(any(feature = "cli", feature = "redis"))]
+#[cfg(feature = "cli")]
 pub(crate) mod splitmix;
 #[cfg(feature = "std")]
 pub mod telemetry;

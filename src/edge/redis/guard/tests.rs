@@ -5,10 +5,10 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::base::quota::Quota;
-use crate::edge::redis::breaker::BreakerState;
-use crate::edge::redis::call::{Ask, Standing};
-use crate::edge::redis::plan::Plan;
-use crate::edge::redis::settings::Breaker;
+use crate::edge::redis::client::Breaker;
+use crate::edge::redis::guard::BreakerState;
+use crate::edge::redis::protocol::Plan;
+use crate::edge::redis::protocol::{LimitState, Question};
 
 const TIMEOUT: Duration = Duration::from_millis(40);
 const SECOND: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ impl Fake {
 }
 
 fn reply() -> Reply {
-    Reply { granted: 1, now_us: 0, limits: [Standing::Pace { ahead: 0 }].into_iter().collect() }
+    Reply { granted: 1, now_us: 0, limits: [LimitState::Pace { ahead: 0 }].into_iter().collect() }
 }
 
 impl Transport for Fake {
@@ -109,7 +109,7 @@ fn guard(on_failure: OnFailure) -> Guard {
 
 fn call_of(part: u8) -> Call {
     let plan = Plan::new(&limits()).unwrap().into();
-    Call { tag: vec![part], plan, ask: Ask::Check { cost: 1 }, now: None }
+    Call { tag: vec![part], plan, ask: Question::Check { cost: 1 }, now: None }
 }
 
 async fn ask(guard: &Guard, server: &Fake) -> Result<(), ErrorKind> {
