@@ -1,28 +1,16 @@
-//! The client of threads: one thread of its own carries the calls of all.
-//!
-//! That thread runs the client of async code. So many calls share a connection, none waits for another's answer, and whoever asks waits
-//! no longer than its time-out, whatever the network and the client library do.
+//! The client of threads: the client of async code, and a thread with a runtime for it.
 
 use std::fmt;
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock};
-use std::thread;
-use std::time::Duration;
-
-use tokio::runtime;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::Instant;
 
 use super::connected::Client;
+use super::runtime::{Blocking, Connected, RuntimeThread};
 use super::settings::Builder;
-use crate::edge::redis::protocol::Limit;
-use crate::edge::redis::protocol::{BlockingTransport, Call, Reply, Transport};
-use crate::edge::redis::protocol::{Error, ErrorKind};
+use crate::edge::redis::protocol::{Error, Limit};
 
 /// A client of one Redis or Valkey server or of a Cluster, for threads that may wait. For async code there is [`Client`](crate::edge::redis::Client).
 ///
 /// Copies share one connection (in a Cluster, one to each node) and one thread that carries their calls, all at once; it starts with the
-/// first call and ends when the last copy is dropped. So a client, and limiters, can be made while the server is down. Addresses, and
+/// first call and ends when the last copy, and the last limiter of one, is dropped. So a client, and limiters, can be made while the server is down. Addresses, and
 /// what `rediss://` needs, are as of [`Client`](crate::edge::redis::Client).
 ///
 /// # Examples
@@ -37,53 +25,8 @@ use crate::edge::redis::protocol::{Error, ErrorKind};
 /// ```
 #[derive(Clone)]
 pub struct BlockingClient {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
     client: Client,
-    /// To the thread; `None` if none can be started.
-    thread: OnceLock<Option<UnboundedSender<Job>>>,
-}
-
-/// A call, and who asks.
-struct Job {
-    call: Call,
-    /// When nobody waits any more; `None` is never.
-    until: Option<Instant>,
-    timeout: Duration,
-    tell: SyncSender<Result<Reply, Error>>,
-}
-
-impl Job {
-    async fn run(self, client: Client) {
-        let left = self.until.map_or(self.timeout, |until| until.saturating_duration_since(Instant::now()));
-        if !left.is_zero() {
-            // Whoever asked may have gone.
-            let _ = self.tell.send(client.call(&self.call, left).await);
-        }
-    }
-}
-
-/// What the thread does, until there is no client any more.
-async fn carry(client: Client, mut jobs: UnboundedReceiver<Job>) {
-    while let Some(job) = jobs.recv().await {
-        tokio::spawn(job.run(client.clone()));
-    }
-}
-
-impl Shared {
-    fn thread(&self) -> Option<&UnboundedSender<Job>> {
-        let start = || {
-            let runtime = runtime::Builder::new_current_thread().enable_all().build().ok()?;
-            let (sender, jobs) = unbounded_channel();
-            let client = self.client.clone();
-            let run = move || runtime.block_on(carry(client, jobs));
-            thread::Builder::new().name("tollgate-redis".to_owned()).spawn(run).ok()?;
-            Some(sender)
-        };
-        self.thread.get_or_init(start).as_ref()
-    }
+    thread: RuntimeThread,
 }
 
 impl BlockingClient {
@@ -104,7 +47,7 @@ impl BlockingClient {
     }
 
     fn new(client: Client) -> Self {
-        Self { shared: Arc::new(Shared { client, thread: OnceLock::new() }) }
+        Self { client, thread: RuntimeThread::default() }
     }
 
     /// A limiter of this name. All that have the same name, prefix and limits, in whatever process, share their states.
@@ -113,40 +56,23 @@ impl BlockingClient {
     }
 }
 
-/// Without the address.
-impl fmt::Debug for BlockingClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlockingClient").field("client", &self.shared.client).finish_non_exhaustive()
+impl Connected for BlockingClient {
+    type Transport = Client;
+
+    fn transport(&self) -> &Client {
+        &self.client
     }
 }
 
-impl BlockingTransport for BlockingClient {
-    fn in_parts(&self) -> bool {
-        self.shared.client.in_parts()
+impl Blocking for BlockingClient {
+    fn thread(&self) -> &RuntimeThread {
+        &self.thread
     }
+}
 
-    fn evicts(&self) -> bool {
-        self.shared.client.evicts()
-    }
-
-    fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error> {
-        let (tell, told) = sync_channel(1);
-        let job = Job { call: call.clone(), until: Instant::now().checked_add(timeout), timeout, tell };
-        let sent = self.shared.thread().is_some_and(|thread| thread.send(job).is_ok());
-        let answer = if sent { told.recv_timeout(timeout) } else { Err(RecvTimeoutError::Disconnected) };
-        answer.unwrap_or_else(|error| {
-            Err(match error {
-                RecvTimeoutError::Timeout => {
-                    Error::new(ErrorKind::Timeout, format!("no answer within {timeout:?}"))
-                }
-                RecvTimeoutError::Disconnected => {
-                    Error::new(ErrorKind::Unreachable, "there is no thread to carry calls")
-                }
-            })
-        })
-    }
-
-    fn part(&self, call: &Call) -> usize {
-        self.shared.client.part(call)
+/// Without the address.
+impl fmt::Debug for BlockingClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockingClient").field("client", &self.client).finish_non_exhaustive()
     }
 }

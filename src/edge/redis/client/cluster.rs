@@ -18,9 +18,8 @@ use tokio::time::timeout;
 
 use super::connection::{Evicting, PAUSES_NS, ServerConnection, timed_out};
 use crate::base::clock::{Clock, StdClock};
-use crate::edge::redis::protocol::Call;
 use crate::edge::redis::protocol::slot::{self, PARTS};
-use crate::edge::redis::protocol::{Error, ErrorKind};
+use crate::edge::redis::protocol::{Call, Error, ErrorKind};
 
 /// How long a node may take to tell the map before another is asked.
 const NODE: Duration = Duration::from_millis(250);

@@ -11,10 +11,8 @@ use super::cluster::Nodes;
 use super::connection::ServerConnection;
 use super::settings::Builder;
 use crate::base::sync::Ordering;
-use crate::edge::redis::protocol::Limit;
 use crate::edge::redis::protocol::script;
-use crate::edge::redis::protocol::{Call, Reply, Transport};
-use crate::edge::redis::protocol::{Error, ErrorKind};
+use crate::edge::redis::protocol::{Call, Error, ErrorKind, Limit, Reply, Transport};
 
 /// A client of one Redis or Valkey server or of a Cluster, for async code by tokio.
 ///

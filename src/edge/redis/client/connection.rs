@@ -27,9 +27,8 @@ use tokio::time::timeout;
 
 use crate::base::clock::{Clock, StdClock};
 use crate::base::sync::{AtomicU64, Ordering};
-use crate::edge::redis::protocol::Call;
 use crate::edge::redis::protocol::script::{self, By};
-use crate::edge::redis::protocol::{Error, ErrorKind};
+use crate::edge::redis::protocol::{Call, Error, ErrorKind};
 
 /// The longest that one attempt to connect takes.
 const CONNECT: Duration = Duration::from_secs(1);

@@ -6,12 +6,11 @@ use std::future::{Future, ready};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::runtime::{Blocking, Connected, RuntimeThread};
 use super::settings::Builder;
 use crate::base::clock::{Clock, StdClock};
-use crate::edge::redis::protocol::Error;
-use crate::edge::redis::protocol::Limit;
 use crate::edge::redis::protocol::model::{self, KeyState, MARGINS_US};
-use crate::edge::redis::protocol::{BlockingTransport, Call, Reply, Transport};
+use crate::edge::redis::protocol::{Call, Error, Limit, Reply, Transport};
 
 /// A server in this process, for tests of your own and for simulations: it answers as the script on a real one does, and at once.
 ///
@@ -36,8 +35,11 @@ pub struct InProcess {
 }
 
 /// The same for threads: what [`BlockingClient`](crate::edge::redis::BlockingClient) is to [`Client`](crate::edge::redis::Client).
-#[derive(Clone, Debug)]
-pub struct BlockingInProcess(InProcess);
+#[derive(Clone)]
+pub struct BlockingInProcess {
+    server: InProcess,
+    thread: RuntimeThread,
+}
 
 struct ServerState {
     clock: Box<dyn Clock + Send + Sync>,
@@ -76,7 +78,7 @@ impl InProcess {
     /// The same server, for limiters that block.
     #[must_use]
     pub fn blocking(&self) -> BlockingInProcess {
-        BlockingInProcess(self.clone())
+        BlockingInProcess { server: self.clone(), thread: RuntimeThread::default() }
     }
 
     /// How many keys it holds, those included that are over and not swept yet.
@@ -159,9 +161,31 @@ impl Transport for InProcess {
     }
 }
 
-impl BlockingTransport for BlockingInProcess {
-    fn call(&self, call: &Call, _timeout: Duration) -> Result<Reply, Error> {
-        Ok(self.0.answer(call))
+impl Connected for InProcess {
+    type Transport = Self;
+
+    fn transport(&self) -> &Self {
+        self
+    }
+}
+
+impl Connected for BlockingInProcess {
+    type Transport = InProcess;
+
+    fn transport(&self) -> &InProcess {
+        &self.server
+    }
+}
+
+impl Blocking for BlockingInProcess {
+    fn thread(&self) -> &RuntimeThread {
+        &self.thread
+    }
+}
+
+impl fmt::Debug for BlockingInProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BlockingInProcess").field(&self.server).finish()
     }
 }
 

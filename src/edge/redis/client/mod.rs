@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `connected`, `blocking` | the client of async code, and that of threads |
 //! | `connection`, `cluster` | one server's connection, and the nodes of a Cluster |
+//! | `runtime` | where calls and tasks run: the caller's runtime, or a thread with one |
 //! | `in_process` | a server in this process |
 //! | `settings` | what users set about a limiter, whatever its mode |
 
@@ -12,6 +13,7 @@ mod cluster;
 mod connected;
 mod connection;
 mod in_process;
+mod runtime;
 mod settings;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
@@ -19,5 +21,6 @@ mod tests;
 pub use self::blocking::BlockingClient;
 pub use self::connected::Client;
 pub use self::in_process::{BlockingInProcess, InProcess};
-pub(crate) use self::settings::Settings;
+pub(crate) use self::runtime::{Blocking, Connected, RuntimeThread, Tasks};
+pub(crate) use self::settings::{Settings, on_thread};
 pub use self::settings::{Breaker, BuildError, Builder, OnFailure};

@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::runtime::{Blocking, RuntimeThread};
 use crate::base::quota::QuotaError;
-use crate::edge::redis::protocol::Limit;
+use crate::edge::redis::protocol::{Limit, head};
 
 /// What is done with a request while the server cannot be asked.
 ///
@@ -94,32 +95,27 @@ pub(crate) struct Settings {
 #[must_use = "a builder does nothing until a limiter is made"]
 pub struct Builder<T> {
     pub(crate) client: T,
-    pub(crate) name: String,
-    pub(crate) prefix: String,
-    pub(crate) limits: Vec<Limit>,
-    pub(crate) timeout: Duration,
-    pub(crate) breaker: Breaker,
-    pub(crate) on_failure: OnFailure,
-    pub(crate) max_keys: usize,
+    prefix: String,
+    settings: Settings,
 }
 
 impl<T> Builder<T> {
     pub(crate) fn new(client: T, name: &str, limit: Limit) -> Self {
-        Self {
-            client,
-            name: name.to_owned(),
-            prefix: "tollgate".to_owned(),
-            limits: vec![limit],
+        let settings = Settings {
+            head: Arc::default(),
+            limits: [limit].into(),
             timeout: Duration::from_millis(40),
             breaker: Breaker::default(),
             on_failure: OnFailure::default(),
             max_keys: 100_000,
-        }
+            name: name.into(),
+        };
+        Self { client, prefix: "tollgate".to_owned(), settings }
     }
 
     /// One more limit on the same key: each request is charged to all of them, or to none.
     pub fn and(mut self, limit: Limit) -> Self {
-        self.limits.push(limit);
+        self.settings.limits = [&*self.settings.limits, &[limit]].concat().into();
         self
     }
 
@@ -135,40 +131,38 @@ impl<T> Builder<T> {
 
     /// How long to wait for the server. Default: 40 ms.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.settings.timeout = timeout;
         self
     }
 
     /// When a server that fails is no longer asked. Default: after five failures in a row, for one second.
     pub fn breaker(mut self, breaker: Breaker) -> Self {
-        self.breaker = breaker;
+        self.settings.breaker = breaker;
         self
     }
 
     /// What is done with a request while the server cannot be asked. Default: this process decides, as if it were alone.
     pub fn on_failure(mut self, on_failure: OnFailure) -> Self {
-        self.on_failure = on_failure;
+        self.settings.on_failure = on_failure;
         self
     }
 
     /// The most keys that are held in this process: of leases, of what is to be posted, and of what is decided here while the
     /// server cannot be asked. Default: 100,000.
     pub fn max_keys(mut self, max_keys: usize) -> Self {
-        self.max_keys = max_keys.max(1);
+        self.settings.max_keys = max_keys.max(1);
         self
     }
 
     pub(crate) fn settings(&self) -> Settings {
-        Settings {
-            head: crate::edge::redis::protocol::head(&self.prefix, &self.name).into(),
-            limits: self.limits.as_slice().into(),
-            timeout: self.timeout,
-            breaker: self.breaker,
-            on_failure: self.on_failure,
-            max_keys: self.max_keys,
-            name: self.name.as_str().into(),
-        }
+        Settings { head: head(&self.prefix, &self.settings.name).into(), ..self.settings.clone() }
     }
+}
+
+/// A builder for what carries the client's calls, and the thread that does it.
+pub(crate) fn on_thread<B: Blocking>(builder: Builder<B>) -> (Builder<B::Transport>, RuntimeThread) {
+    let Builder { client, prefix, settings } = builder;
+    (Builder { client: client.transport().clone(), prefix, settings }, client.thread().clone())
 }
 
 /// Why a limiter that decides in this process could not be made.

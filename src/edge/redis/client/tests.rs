@@ -10,15 +10,13 @@ use proptest::sample::select;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use super::blocking::BlockingClient;
+use super::runtime::{Blocking, Connected};
 use super::connected::Client;
 use super::in_process::InProcess;
 use crate::base::clock::Timestamp;
 use crate::base::quota::Quota;
 use crate::edge::redis::ErrorKind;
-use crate::edge::redis::protocol::Limit;
-use crate::edge::redis::protocol::Plan;
-use crate::edge::redis::protocol::{BlockingTransport, Call, Question};
-use crate::edge::redis::protocol::{Transport, slot};
+use crate::edge::redis::protocol::{Call, Limit, Plan, Question, Transport, slot};
 use std::sync::Arc;
 
 #[path = "../../../../tests/common/redis.rs"]
@@ -27,6 +25,17 @@ mod servers;
 use servers::{Cluster, Server};
 
 const WAIT: Duration = Duration::from_secs(10);
+
+/// A call of a thread, without a guard.
+trait CallInThread {
+    fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error>;
+}
+
+impl CallInThread for BlockingClient {
+    fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error> {
+        self.thread().block_on(self.transport().call(call, timeout))
+    }
+}
 
 fn call(tag: &str, plan: &Arc<Plan>, ask: Question, now: Option<Timestamp>) -> Call {
     Call { tag: tag.as_bytes().to_vec(), plan: Arc::clone(plan), ask, now }

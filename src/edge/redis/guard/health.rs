@@ -8,8 +8,7 @@ use crossbeam_utils::CachePadded;
 use super::breaker::BreakerState;
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::{AtomicU64, processors, thread_number};
-use crate::edge::redis::protocol::DecidedBy;
-use crate::edge::redis::protocol::ErrorKind;
+use crate::edge::redis::protocol::{DecidedBy, ErrorKind};
 use crate::edge::telemetry::{BREAKER_STATE, PARTITIONED, Reading, Readings, SERVER_EVICTS};
 
 #[cfg(feature = "metrics")]

@@ -36,11 +36,8 @@ use crate::base::clock::{Clock, Timestamp, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::edge::redis::client::{OnFailure, Settings};
-use crate::edge::redis::protocol::Limit;
 use crate::edge::redis::protocol::slot::PARTS;
-use crate::edge::redis::protocol::{Answer, DecidedBy};
-use crate::edge::redis::protocol::{BlockingTransport, Call, Reply, Transport};
-use crate::edge::redis::protocol::{Error, ErrorKind};
+use crate::edge::redis::protocol::{Answer, Call, DecidedBy, Error, ErrorKind, Limit, Reply, Transport};
 use crate::limiter::wait::TokioClock;
 
 /// When to come back, if nothing says when the server is asked again.
@@ -110,18 +107,6 @@ impl Guard {
         };
         self.learn_eviction(transport.evicts());
         flight.land(answer)
-    }
-
-    /// The same for threads that may wait. The transport keeps the time-out.
-    pub(crate) fn ask_blocking<T: BlockingTransport>(
-        &self,
-        transport: &T,
-        call: &Call,
-    ) -> Result<Reply, Error> {
-        let flight = self.take_off(transport.part(call))?;
-        let asked = transport.call(call, self.timeout);
-        self.learn_eviction(transport.evicts());
-        flight.land(asked)
     }
 
     fn learn_eviction(&self, evicts: bool) {

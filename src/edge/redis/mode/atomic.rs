@@ -5,17 +5,11 @@ use std::sync::Arc;
 
 use crate::base::clock::{Clock, StdClock, Timestamp};
 use crate::base::quota::QuotaError;
-use crate::edge::redis::client::BlockingClient;
-use crate::edge::redis::client::Builder;
-use crate::edge::redis::client::Client;
-use crate::edge::redis::client::{BlockingInProcess, InProcess};
-use crate::edge::redis::guard::Guard;
-use crate::edge::redis::guard::Health;
-use crate::edge::redis::protocol::Error;
-use crate::edge::redis::protocol::Plan;
-use crate::edge::redis::protocol::{Answer, DecidedBy};
-use crate::edge::redis::protocol::{Call, Question, Reply};
-use crate::edge::redis::protocol::{Key, tagged};
+use crate::edge::redis::client::{
+    Blocking as _, BlockingClient, BlockingInProcess, Builder, Client, Connected, InProcess,
+};
+use crate::edge::redis::guard::{Guard, Health};
+use crate::edge::redis::protocol::{Answer, Call, DecidedBy, Error, Key, Plan, Question, Reply, tagged};
 
 /// A limiter of which every request is decided by the server, in one step and one round trip.
 ///
@@ -55,11 +49,11 @@ use crate::edge::redis::protocol::{Key, tagged};
 /// # }
 /// ```
 pub struct AtomicLimiter<T> {
-    shared: Arc<Shared<T>>,
+    core: Arc<AtomicCore<T>>,
 }
 
-struct Shared<T> {
-    transport: T,
+struct AtomicCore<T> {
+    client: T,
     plan: Arc<Plan>,
     head: Arc<[u8]>,
     guard: Guard,
@@ -67,24 +61,20 @@ struct Shared<T> {
     clock: StdClock,
 }
 
-/// What is done with a request's units.
-#[derive(Copy, Clone)]
-enum Operation {
-    Check,
-    Peek,
-}
+/// What decides while the server cannot be asked.
+type Fallback = fn(&Guard, &[u8], u64, Timestamp) -> Answer;
 
 impl<T> Clone for AtomicLimiter<T> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self { core: Arc::clone(&self.core) }
     }
 }
 
 impl<T: fmt::Debug> fmt::Debug for AtomicLimiter<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limits: Vec<_> = self.shared.plan.limits().collect();
+        let limits: Vec<_> = self.core.plan.limits().collect();
         f.debug_struct("AtomicLimiter")
-            .field("client", &self.shared.transport)
+            .field("client", &self.core.client)
             .field("limits", &limits)
             .finish_non_exhaustive()
     }
@@ -96,14 +86,14 @@ impl<T> AtomicLimiter<T> {
         let plan = Arc::new(Plan::new(&settings.limits)?);
         let guard = Guard::new(&settings);
         let head = settings.head;
-        let shared = Shared { transport: builder.client, plan, head, guard, clock: StdClock::new() };
-        Ok(Self { shared: Arc::new(shared) })
+        let core = AtomicCore { client: builder.client, plan, head, guard, clock: StdClock::new() };
+        Ok(Self { core: Arc::new(core) })
     }
 
     /// How the server fares, by this limiter's calls.
     #[must_use]
     pub fn health(&self) -> Health {
-        self.shared.guard.health()
+        self.core.guard.health()
     }
 }
 
@@ -111,69 +101,84 @@ impl<T> AtomicLimiter<T> {
 impl<T> AtomicLimiter<T> {
     /// What becomes of a request of who cannot wait for the server: as if that could not be asked.
     pub(crate) fn unasked<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        self.shared.guard.fallback(&key.bytes(), cost, self.shared.clock.now())
+        self.core.guard.fallback(&key.bytes(), cost, self.core.clock.now())
     }
 
     /// Takes back what needs no server for it.
     pub(crate) fn refund_here<K: Key + ?Sized>(&self, key: &K, answer: &Answer) {
         if answer.by() == DecidedBy::Local {
-            self.shared.undo(&key.bytes(), answer, None);
+            self.core.undo(&key.bytes(), answer, None);
         }
     }
 }
 
-impl<T> Shared<T> {
-    fn call(&self, key: &[u8], ask: Question, now: Option<Timestamp>) -> Call {
-        Call { tag: tagged(&self.head, key), plan: Arc::clone(&self.plan), ask, now }
-    }
-
-    fn ask(&self, key: &[u8], verb: Operation, cost: u64, now: Option<Timestamp>) -> Call {
-        let ask = match verb {
-            Operation::Check if cost > 0 => Question::Check { cost },
-            _ => Question::Peek,
-        };
-        self.call(key, ask, now)
-    }
-
-    fn answer(
-        &self,
-        result: Result<Reply, Error>,
-        key: &[u8],
-        verb: Operation,
-        cost: u64,
-        now: Option<Timestamp>,
-    ) -> Answer {
-        let Ok(reply) = result else {
-            let now = now.unwrap_or_else(|| self.clock.now());
-            return match verb {
-                Operation::Check => self.guard.fallback(key, cost, now),
-                Operation::Peek => self.guard.fallback_peek(key, cost, now),
-            };
-        };
-        let at = Timestamp::from_nanos(reply.now_us.saturating_mul(1_000));
-        let decision = match verb {
-            Operation::Check if cost > 0 => self.plan.decision(&reply, cost, at),
-            _ => self.plan.looked(&reply, cost, at),
-        };
-        Answer::new(decision, DecidedBy::Server)
+impl<T> AtomicCore<T> {
+    fn call(&self, key: &[u8], question: Question, now: Option<Timestamp>) -> Call {
+        Call { tag: tagged(&self.head, key), plan: Arc::clone(&self.plan), ask: question, now }
     }
 
     /// Takes back what this process's share was charged.
     fn undo(&self, key: &[u8], answer: &Answer, now: Option<Timestamp>) -> u64 {
         self.guard.undo(key, &answer.decision(), now.unwrap_or_else(|| self.clock.now()))
     }
+}
 
-    /// What there is to take back of an answer.
-    fn refund(&self, key: &[u8], answer: &Answer, now: Option<Timestamp>) -> Option<Call> {
+impl<T: Connected> AtomicCore<T> {
+    async fn ask(&self, call: &Call) -> Result<(Reply, Timestamp), Error> {
+        let reply = self.guard.ask(self.client.transport(), call).await?;
+        let at = Timestamp::from_nanos(reply.now_us.saturating_mul(1_000));
+        Ok((reply, at))
+    }
+
+    async fn check(&self, key: &[u8], cost: u64, now: Option<Timestamp>) -> Answer {
+        if cost == 0 {
+            return self.peek(key, cost, now, Guard::fallback).await;
+        }
+        match self.ask(&self.call(key, Question::Check { cost }, now)).await {
+            Ok((reply, at)) => Answer::new(self.plan.decision(&reply, cost, at), DecidedBy::Server),
+            Err(_) => self.guard.fallback(key, cost, now.unwrap_or_else(|| self.clock.now())),
+        }
+    }
+
+    async fn peek(&self, key: &[u8], cost: u64, now: Option<Timestamp>, fallback: Fallback) -> Answer {
+        match self.ask(&self.call(key, Question::Peek, now)).await {
+            Ok((reply, at)) => Answer::new(self.plan.looked(&reply, cost, at), DecidedBy::Server),
+            Err(_) => fallback(&self.guard, key, cost, now.unwrap_or_else(|| self.clock.now())),
+        }
+    }
+
+    async fn charge(&self, key: &[u8], cost: u64) -> Result<Answer, Error> {
+        let question = if cost > 0 { Question::Force { cost } } else { Question::Peek };
+        let (reply, at) = self.ask(&self.call(key, question, None)).await?;
+        Ok(Answer::new(self.plan.forced(&reply, cost, at), DecidedBy::Server))
+    }
+
+    async fn refund(&self, key: &[u8], answer: &Answer, now: Option<Timestamp>) -> Result<u64, Error> {
         let decision = answer.decision();
         let (units, at_us) = (decision.charged(), decision.at().as_nanos() / 1_000);
-        (answer.by() == DecidedBy::Server && units > 0)
-            .then(|| self.call(key, Question::Refund { units, at_us }, now))
+        match answer.by() {
+            DecidedBy::Local => Ok(self.undo(key, answer, now)),
+            DecidedBy::Server if units > 0 => {
+                let call = self.call(key, Question::Refund { units, at_us }, now);
+                self.ask(&call).await.map(|(reply, _)| reply.granted)
+            }
+            _ => Ok(0),
+        }
     }
 }
 
+/// Waits for a future: in async code, or in the thread that calls.
+macro_rules! drive {
+    (await, $limiter:ident, $future:expr) => {
+        $future.await
+    };
+    ($limiter:ident, $future:expr) => {
+        $limiter.core.client.thread().block_on($future)
+    };
+}
+
 macro_rules! limiter {
-    ($transport:ty, $ask:ident $(, $async:ident, $await:ident)?) => {
+    ($transport:ty $(, $async:ident, $await:ident)?) => {
         impl Builder<$transport> {
             /// A limiter of which every request is decided by the server.
             ///
@@ -189,12 +194,12 @@ macro_rules! limiter {
         impl AtomicLimiter<$transport> {
             /// Checks one unit for `key` now, and charges it if it is allowed.
             pub $($async)? fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
-                self.act(key, Operation::Check, 1, None)$(.$await)?
+                drive!($($await,)? self, self.core.check(&key.bytes(), 1, None))
             }
 
             /// Checks `cost` units for `key` now, and charges all of them or none.
             pub $($async)? fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-                self.act(key, Operation::Check, cost, None)$(.$await)?
+                drive!($($await,)? self, self.core.check(&key.bytes(), cost, None))
             }
 
             /// Checks `cost` units for `key` at a time that the caller says, in whole microseconds, rounded down.
@@ -202,17 +207,17 @@ macro_rules! limiter {
             /// All that ask about a key should say the time, or none. What it holds is forgotten by the server's own time, a minute
             /// after it would be paid.
             pub $($async)? fn check_at<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
-                self.act(key, Operation::Check, cost, Some(now))$(.$await)?
+                drive!($($await,)? self, self.core.check(&key.bytes(), cost, Some(now)))
             }
 
             /// Whether [`check`](Self::check) would be allowed now, and how things stand, without charging.
             pub $($async)? fn peek<K: Key + ?Sized>(&self, key: &K) -> Answer {
-                self.act(key, Operation::Peek, 1, None)$(.$await)?
+                drive!($($await,)? self, self.core.peek(&key.bytes(), 1, None, Guard::fallback_peek))
             }
 
             /// Whether [`check_n`](Self::check_n) would be allowed now, and how things stand, without charging.
             pub $($async)? fn peek_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-                self.act(key, Operation::Peek, cost, None)$(.$await)?
+                drive!($($await,)? self, self.core.peek(&key.bytes(), cost, None, Guard::fallback_peek))
             }
 
             /// Charges `cost` units for `key` now, room or not: for what has happened already. What is owed beyond a limit is paid
@@ -226,12 +231,7 @@ macro_rules! limiter {
                 key: &K,
                 cost: u64,
             ) -> Result<Answer, Error> {
-                let shared = &*self.shared;
-                let ask = if cost > 0 { Question::Force { cost } } else { Question::Peek };
-                let call = shared.call(&key.bytes(), ask, None);
-                let reply = shared.guard.$ask(&shared.transport, &call)$(.$await)??;
-                let at = Timestamp::from_nanos(reply.now_us.saturating_mul(1_000));
-                Ok(Answer::new(shared.plan.forced(&reply, cost, at), DecidedBy::Server))
+                drive!($($await,)? self, self.core.charge(&key.bytes(), cost))
             }
 
             /// Takes back what an answer charged and what is not paid meanwhile: of GCRA, what time has not given back yet; of
@@ -242,7 +242,7 @@ macro_rules! limiter {
             /// # Errors
             /// If the server does not answer. It may have taken them back.
             pub $($async)? fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> Result<u64, Error> {
-                self.give_back(key, answer, None)$(.$await)?
+                drive!($($await,)? self, self.core.refund(&key.bytes(), answer, None))
             }
 
             /// The same at a time that the caller says, for answers of [`check_at`](Self::check_at).
@@ -255,41 +255,13 @@ macro_rules! limiter {
                 answer: &Answer,
                 now: Timestamp,
             ) -> Result<u64, Error> {
-                self.give_back(key, answer, Some(now))$(.$await)?
-            }
-
-            $($async)? fn act<K: Key + ?Sized>(
-                &self,
-                key: &K,
-                verb: Operation,
-                cost: u64,
-                now: Option<Timestamp>,
-            ) -> Answer {
-                let (shared, key) = (&*self.shared, key.bytes());
-                let call = shared.ask(&key, verb, cost, now);
-                let result = shared.guard.$ask(&shared.transport, &call)$(.$await)?;
-                shared.answer(result, &key, verb, cost, now)
-            }
-
-            $($async)? fn give_back<K: Key + ?Sized>(
-                &self,
-                key: &K,
-                answer: &Answer,
-                now: Option<Timestamp>,
-            ) -> Result<u64, Error> {
-                let (shared, key) = (&*self.shared, key.bytes());
-                if answer.by() == DecidedBy::Local {
-                    return Ok(shared.undo(&key, answer, now));
-                }
-                let Some(call) = shared.refund(&key, answer, now) else { return Ok(0) };
-                let result = shared.guard.$ask(&shared.transport, &call)$(.$await)?;
-                result.map(|reply| reply.granted)
+                drive!($($await,)? self, self.core.refund(&key.bytes(), answer, Some(now)))
             }
         }
     };
 }
 
-limiter!(Client, ask, async, await);
-limiter!(InProcess, ask, async, await);
-limiter!(BlockingClient, ask_blocking);
-limiter!(BlockingInProcess, ask_blocking);
+limiter!(Client, async, await);
+limiter!(InProcess, async, await);
+limiter!(BlockingClient);
+limiter!(BlockingInProcess);

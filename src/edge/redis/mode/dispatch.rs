@@ -1,4 +1,4 @@
-//! What the modes that decide in this process have in common: how their questions are carried, whom an answer wakes, how they are made.
+//! How the modes that decide in this process reach the server, whom an answer wakes, and how their limiters are made.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,32 +6,81 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use crate::base::clock::Clock;
+use crate::edge::redis::client::{BuildError, Settings, Tasks};
 use crate::edge::redis::guard::Guard;
-use crate::edge::redis::protocol::Error;
-use crate::edge::redis::protocol::{BlockingTransport, Call, Reply, Transport};
+use crate::edge::redis::protocol::{
+    Answer, Call, DecidedBy, Error, Plan, Question, Reply, Transport, tagged,
+};
 
 /// Waiters of keys share these.
 const BELLS: usize = 256;
 
 type Carried = Pin<Box<dyn Future<Output = Result<Reply, Error>> + Send>>;
 
-/// Asks what a call says, under a limiter's guard: whatever the transport, so that limiters are one type.
-pub(crate) type Carry = Box<dyn Fn(Call) -> Carried + Send + Sync>;
-
-/// The same in the thread that asks.
-pub(crate) type BlockingCarry = Box<dyn Fn(&Call) -> Result<Reply, Error> + Send + Sync>;
-
-pub(crate) fn by<T: Transport>(transport: T, guard: &Arc<Guard>) -> Carry {
-    let (transport, guard) = (Arc::new(transport), Arc::clone(guard));
-    Box::new(move |call| {
-        let (transport, guard) = (Arc::clone(&transport), Arc::clone(&guard));
-        Box::pin(async move { guard.ask(&*transport, &call).await })
-    })
+/// What a limiter needs to ask the server. It hides the transport, so that limiters of all transports are one type.
+pub(crate) struct Dispatch {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) tasks: Tasks,
+    /// Rings when something is due for the limiter's task, or when the limiter is stopped.
+    pub(crate) due: Arc<Notify>,
+    pub(crate) bells: Bells,
+    head: Arc<[u8]>,
+    carry: Box<dyn Fn(Call) -> Carried + Send + Sync>,
 }
 
-pub(crate) fn by_blocking<T: BlockingTransport>(transport: T, guard: &Arc<Guard>) -> BlockingCarry {
-    let guard = Arc::clone(guard);
-    Box::new(move |call| guard.ask_blocking(&transport, call))
+impl Dispatch {
+    pub(crate) fn new<T: Transport>(
+        transport: T,
+        settings: &Settings,
+        tasks: Tasks,
+    ) -> Result<Self, BuildError> {
+        let plan = Arc::new(Plan::new(&settings.limits)?);
+        let guard = Arc::new(Guard::new(settings));
+        let both = (Arc::new(transport), Arc::clone(&guard));
+        let carry = move |call: Call| -> Carried {
+            let (transport, guard) = both.clone();
+            Box::pin(async move { guard.ask(&*transport, &call).await })
+        };
+        let (due, bells, head) = (Arc::default(), Bells::new(), Arc::clone(&settings.head));
+        Ok(Self { plan, guard, tasks, due, bells, head, carry: Box::new(carry) })
+    }
+
+    /// Wakes the limiter's task.
+    pub(crate) fn waker(&self) -> impl Fn() + Send + Sync + 'static {
+        let due = Arc::clone(&self.due);
+        move || due.notify_one()
+    }
+
+    pub(crate) fn call(&self, key: &[u8], question: Question) -> Call {
+        Call { tag: tagged(&self.head, key), plan: Arc::clone(&self.plan), ask: question, now: None }
+    }
+
+    /// Asks under the limiter's guard.
+    pub(crate) async fn ask(&self, call: Call) -> Result<Reply, Error> {
+        (self.carry)(call).await
+    }
+
+    /// Has the server decide about one request alone.
+    pub(crate) async fn check(&self, key: &[u8], cost: u64, clock: &impl Clock) -> Answer {
+        let question = if cost == 0 { Question::Peek } else { Question::Check { cost } };
+        let reply = self.ask(self.call(key, question)).await;
+        let now = clock.now();
+        match reply {
+            Ok(reply) => Answer::new(self.plan.decision(&reply, cost, now), DecidedBy::Server),
+            Err(_) => self.guard.fallback(key, cost, now),
+        }
+    }
+}
+
+/// Stops a limiter's task when the last copy of the limiter is dropped.
+pub(crate) struct StopOnDrop(pub(crate) Box<dyn Fn() + Send + Sync>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        (self.0)();
+    }
 }
 
 /// What tasks wait by for an answer about a key. Keys share them, so whoever wakes looks again.
@@ -73,7 +122,7 @@ macro_rules! builds {
     (blocking $builder:ident => $limiter:ident by $make:ident) => {
         $crate::edge::redis::mode::dispatch::builds! {
             $builder => $limiter by $make of $crate::edge::redis::BlockingClient, $crate::edge::redis::BlockingInProcess;
-            "Makes the limiter, and starts its thread.",
+            "Makes the limiter. Its task runs on the client's thread.",
             "The thread cannot be started, or a quota is beyond what the shared state can reckon with."
         }
     };

@@ -108,7 +108,7 @@ pub(crate) enum LimitState {
     },
 }
 
-/// What carries calls from async code.
+/// What carries calls.
 pub(crate) trait Transport: Send + Sync + 'static {
     /// Whether parts of the shared state fail by themselves, as the nodes of a cluster do.
     fn in_parts(&self) -> bool {
@@ -125,27 +125,6 @@ pub(crate) trait Transport: Send + Sync + 'static {
 
     /// Which part of the shared state this call is about, where parts fail by themselves, as the nodes of a cluster do: each has a
     /// breaker of its own. Any number: parts that are alike modulo [`PARTS`](super::slot::PARTS) share one.
-    fn part(&self, _call: &Call) -> usize {
-        0
-    }
-}
-
-/// What carries calls from threads that may wait.
-pub(crate) trait BlockingTransport: Send + Sync + 'static {
-    /// As [`Transport::in_parts`].
-    fn in_parts(&self) -> bool {
-        false
-    }
-
-    /// Whether the server has said that it evicts keys.
-    fn evicts(&self) -> bool {
-        false
-    }
-
-    /// Asks, and waits no longer than this for the answer.
-    fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error>;
-
-    /// As [`Transport::part`].
     fn part(&self, _call: &Call) -> usize {
         0
     }

@@ -21,7 +21,7 @@ pub(crate) mod script;
 pub(crate) mod slot;
 
 pub use self::answer::{Answer, DecidedBy};
-pub(crate) use self::call::{BlockingTransport, Call, LimitState, Question, Reply, Transport};
+pub(crate) use self::call::{Call, LimitState, Question, Reply, Transport};
 pub use self::error::{Error, ErrorKind};
 pub use self::key::Key;
 pub(crate) use self::key::{head, tagged};

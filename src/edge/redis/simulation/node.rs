@@ -7,9 +7,7 @@ use crate::base::sync::{AtomicUsize, Ordering};
 use crate::edge::redis::client::OnFailure;
 use crate::edge::redis::mode::lease;
 use crate::edge::redis::mode::write_back::{self, WriteBackBook};
-use crate::edge::redis::protocol::ErrorKind;
-use crate::edge::redis::protocol::Plan;
-use crate::edge::redis::protocol::{Call, Question, Reply};
+use crate::edge::redis::protocol::{Call, ErrorKind, Plan, Question, Reply};
 
 /// The key that all ask about.
 pub(super) const KEY: &[u8] = b"key";

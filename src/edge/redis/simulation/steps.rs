@@ -4,13 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::clock::ManualClock;
-use crate::edge::redis::client::InProcess;
-use crate::edge::redis::client::OnFailure;
+use crate::edge::redis::client::{InProcess, OnFailure};
 use crate::edge::redis::mode::write_back::{BookSettings, Post, WriteBackBook};
-use crate::edge::redis::protocol::ErrorKind;
-use crate::edge::redis::protocol::Limit;
-use crate::edge::redis::protocol::Plan;
-use crate::edge::redis::protocol::Reply;
+use crate::edge::redis::protocol::{ErrorKind, Limit, Plan, Reply};
 
 /// Processes, their server, and messages between them that do nothing by themselves.
 #[derive(Debug)]

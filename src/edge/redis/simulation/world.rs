@@ -12,9 +12,7 @@ use super::tally::{Exact, Outcome};
 use crate::base::clock::ManualClock;
 use crate::edge::redis::client::InProcess;
 use crate::edge::redis::mode::lease;
-use crate::edge::redis::protocol::Plan;
-use crate::edge::redis::protocol::Reply;
-use crate::edge::redis::protocol::{Limit, LimitKind};
+use crate::edge::redis::protocol::{Limit, LimitKind, Plan, Reply};
 
 const SECOND: u64 = 1_000_000_000;
 /// A whole number of every window.

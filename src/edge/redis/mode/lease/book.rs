@@ -22,9 +22,7 @@ use crate::base::clock::{Timestamp, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::sync::{AtomicU64, Mutex, Ordering};
 use crate::edge::redis::mode::table::KeyTable;
-use crate::edge::redis::protocol::Plan;
-use crate::edge::redis::protocol::{KeyRef, LookupKey};
-use crate::edge::redis::protocol::{Question, Reply};
+use crate::edge::redis::protocol::{KeyRef, LookupKey, Plan, Question, Reply};
 use crate::limiter::striped::{Lease, Terms};
 
 /// A round trip, before one was measured; and the least that a check is told to wait for units that are on their way.
@@ -140,6 +138,13 @@ struct Wake(Box<dyn Fn() + Send + Sync>);
 impl fmt::Debug for Wake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Wake")
+    }
+}
+
+impl Default for LeaseSettings {
+    fn default() -> Self {
+        let life = std::time::Duration::from_secs(1);
+        Self { limit: 0, life, max_block: 4_096, processes: 8, stripes: None, max_keys: 0, seed: 0 }
     }
 }
 

@@ -1,38 +1,41 @@
-//! What lease limiters have in common, whatever carries their questions.
+//! A book of leases with a clock, and with the way to the server: what its answers mean.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+
 use super::book::{BlockRequest, Granted, LeaseBook, LeaseCheck, LeaseSettings, Receipt};
-use super::options::LeaseOptions;
+use super::options::LeaseBuilder;
 use super::stats::LeaseStats;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::{Decision, Facts};
 use crate::base::sync::{AtomicU64, Ordering};
-use crate::edge::redis::client::Settings;
-use crate::edge::redis::guard::Guard;
-use crate::edge::redis::protocol::Error;
-use crate::edge::redis::protocol::Plan;
-use crate::edge::redis::protocol::{Answer, DecidedBy};
-use crate::edge::redis::protocol::{Bytes, KeyRef};
-use crate::edge::redis::protocol::{Call, Question, Reply};
-use crate::edge::redis::protocol::{Key, tagged};
+use crate::edge::redis::client::{BuildError, Settings, Tasks};
+use crate::edge::redis::mode::dispatch::Dispatch;
+use crate::edge::redis::protocol::{
+    Answer, Bytes, Call, DecidedBy, Error, Key, KeyRef, Question, Reply, Transport,
+};
 use crate::limiter::wait::TokioClock;
 
-/// A limiter without its transport and its task.
-pub(super) struct Core<C> {
+/// So often a call waits for units that others ask for, before it asks for its own alone.
+const ROUNDS: usize = 4;
+/// Questions under way at a time. More would wait at the server, and be late there; here they wait without a time-out that counts.
+const UNDER_WAY: usize = 256;
+
+/// A limiter without its task.
+pub(super) struct LeaseCore<C> {
     pub(super) book: LeaseBook,
-    pub(super) guard: Arc<Guard>,
-    plan: Arc<Plan>,
-    head: Arc<[u8]>,
-    clock: C,
+    pub(super) dispatch: Dispatch,
+    pub(super) under_way: Arc<Semaphore>,
+    pub(super) clock: C,
     /// The server's time less the local one, at the least, in nanoseconds modulo 2^64; of the last answer.
     offset_ns: AtomicU64,
     timeout: Duration,
     /// Of how long calls wait: monotonic, and tokio's, so that tests can pause it.
     waits: TokioClock,
-    pub(super) stopped: AtomicU64,
+    stopped: AtomicU64,
 }
 
 /// How long one call waits: for a time-out for units that others ask for, and until the end of another for what it asks itself. After that
@@ -54,12 +57,6 @@ impl WaitBudget<'_> {
         self.timeout.saturating_sub(self.passed())
     }
 
-    /// Whether there is no time left for a question.
-    pub(super) fn is_over(&self) -> bool {
-        // Whoever waited for others until the end of that time may still ask.
-        self.passed() > self.timeout.saturating_add(self.timeout / 2)
-    }
-
     fn passed(&self) -> Duration {
         Duration::from_nanos(self.clock.now().as_nanos().saturating_sub(self.began.as_nanos()))
     }
@@ -76,36 +73,42 @@ pub(super) enum BlockOutcome {
     Failed,
 }
 
-impl<C: Clock> Core<C> {
-    /// `answer`: how long a question may take. Callers may wait for less.
-    pub(super) fn new(
-        settings: &Settings,
-        options: &LeaseOptions,
-        plan: Plan,
-        clock: C,
-        answer: Duration,
-        wake: impl Fn() + Send + Sync + 'static,
-    ) -> Self {
-        let habits = LeaseSettings {
-            limit: plan.most(),
-            life: options.life,
-            max_block: options.max_block,
-            processes: options.processes,
-            stripes: options.stripes,
+impl<C> LeaseCore<C> {
+    /// Stops the task, and has everything that waits for what was queued ask by itself.
+    pub(super) fn stop(&self) {
+        // Ordering: Relaxed. The task is woken by what follows, and looks then.
+        self.stopped.store(1, Ordering::Relaxed);
+        self.book.close();
+        self.dispatch.due.notify_one();
+        self.dispatch.bells.ring();
+    }
+}
+
+impl<C: Clock> LeaseCore<C> {
+    pub(super) fn new<T: Transport>(builder: LeaseBuilder<T, C>, tasks: Tasks) -> Result<Self, BuildError> {
+        let LeaseBuilder { builder, options, clock } = builder;
+        let settings = builder.settings();
+        // Callers wait for their time-out. A question goes on in its task: what it brings is of use as long as it lives for most of its
+        // life, and an answer that is late because this process was not scheduled is no failure of the server.
+        let answer = settings.timeout.max(options.life / 4);
+        let guarded = Settings { timeout: answer, ..settings.clone() };
+        let dispatch = Dispatch::new(builder.client, &guarded, tasks)?;
+        let settled = LeaseSettings {
+            limit: dispatch.plan.most(),
             max_keys: settings.max_keys,
             seed: ahash::RandomState::new().hash_one(0),
+            ..options
         };
-        Self {
-            book: LeaseBook::new(habits, wake),
-            guard: Arc::new(Guard::new(&Settings { timeout: answer, ..settings.clone() })),
-            plan: Arc::new(plan),
-            head: Arc::clone(&settings.head),
+        Ok(Self {
+            book: LeaseBook::new(settled, dispatch.waker()),
+            dispatch,
+            under_way: Arc::new(Semaphore::new(UNDER_WAY)),
             clock,
             offset_ns: AtomicU64::new(0),
             timeout: settings.timeout,
             waits: TokioClock::new(),
             stopped: AtomicU64::new(0),
-        }
+        })
     }
 
     #[inline]
@@ -127,10 +130,6 @@ impl<C: Clock> Core<C> {
         WaitBudget { clock: &self.waits, began: self.waits.now(), timeout: self.timeout }
     }
 
-    pub(super) fn call(&self, key: &[u8], ask: Question) -> Call {
-        Call { tag: tagged(&self.head, key), plan: Arc::clone(&self.plan), ask, now: None }
-    }
-
     /// Decides by what is held, and has what is missing fetched.
     #[inline]
     pub(super) fn check<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
@@ -147,6 +146,19 @@ impl<C: Clock> Core<C> {
         }
     }
 
+    /// Decides without waiting. `Err`: how often to ask for units to be held, before the server is asked for the cost alone.
+    pub(super) fn check_now(&self, key: KeyRef<'_>, cost: u64) -> Result<Answer, usize> {
+        let now = self.now();
+        match self.book.check(key, cost, now.as_nanos()) {
+            LeaseCheck::Decided(decision, until_ns) => {
+                Ok(Answer::leased(decision, DecidedBy::Held, until_ns))
+            }
+            LeaseCheck::Failing => Ok(self.dispatch.guard.fallback(&key.bytes(), cost, now)),
+            LeaseCheck::Missing(..) => Err(ROUNDS),
+            LeaseCheck::Full => Err(0),
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn check_slow(&self, key: KeyRef<'_>, cost: u64, now: Timestamp) -> Answer {
@@ -160,7 +172,7 @@ impl<C: Clock> Core<C> {
                 self.book.want(key, &holding, cost, now.as_nanos());
                 Answer::new(decision, DecidedBy::Held)
             }
-            LeaseCheck::Failing => self.guard.fallback(&key.bytes(), cost, now),
+            LeaseCheck::Failing => self.dispatch.guard.fallback(&key.bytes(), cost, now),
             LeaseCheck::Full => Answer::new(self.book.soon(cost, now.as_nanos()), DecidedBy::Held),
         }
     }
@@ -174,8 +186,8 @@ impl<C: Clock> Core<C> {
         };
         self.learn_offset(&reply, now_ns);
         let (least, at) = (due.least(), Timestamp::from_nanos(now_ns));
-        let decision = self.plan.decision(&reply, least, at);
-        let answer = Granted::read(&self.plan, due, &reply);
+        let decision = self.dispatch.plan.decision(&reply, least, at);
+        let answer = Granted::read(&self.dispatch.plan, due, &reply);
         match self.book.answered(due, &answer, now_ns) {
             Receipt::Taken { .. } if due.is_for_all() => BlockOutcome::Fetched,
             Receipt::Taken { until_ns } => {
@@ -193,20 +205,11 @@ impl<C: Clock> Core<C> {
         }
     }
 
-    /// What the server says to a cost that it alone decides.
-    pub(super) fn exact(&self, key: &[u8], cost: u64, reply: Result<Reply, Error>) -> Answer {
-        let now = self.now();
-        match reply {
-            Ok(reply) => Answer::new(self.plan.decision(&reply, cost, now), DecidedBy::Server),
-            Err(_) => self.guard.fallback(key, cost, now),
-        }
-    }
-
     /// Puts units back that were leased for an answer which nobody has seen, or wants; or gives them back to this process's share.
     pub(super) fn give(&self, key: KeyRef<'_>, answer: &Answer) -> u64 {
         let decision = answer.decision();
         if answer.by() == DecidedBy::Local {
-            return self.guard.undo(&key.bytes(), &decision, self.now());
+            return self.dispatch.guard.undo(&key.bytes(), &decision, self.now());
         }
         self.book.give(key, decision.charged(), answer.leased_until_ns(), self.now_ns())
     }
@@ -229,7 +232,7 @@ impl<C: Clock> Core<C> {
         let call = |(key, units, until_ns): (Box<[u8]>, u64, u64)| {
             let charged_ns = until_ns.saturating_sub(self.book.life_ns());
             let at_us = charged_ns.wrapping_add(offset) / 1_000;
-            self.call(&key, Question::Refund { units, at_us })
+            self.dispatch.call(&key, Question::Refund { units, at_us })
         };
         self.book.take_all(self.now_ns()).into_iter().map(call).collect()
     }
@@ -243,7 +246,7 @@ impl<C: Clock> Core<C> {
     }
 }
 
-impl<C> fmt::Debug for Core<C> {
+impl<C> fmt::Debug for LeaseCore<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leases").field("keys", &self.book.keys()).finish_non_exhaustive()
     }

@@ -6,38 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 
 use super::book::{BlockRequest, LeaseCheck};
-use super::core::{BlockOutcome, Core, WaitBudget};
+use super::core::{BlockOutcome, LeaseCore, WaitBudget};
 use super::options::LeaseBuilder;
 use super::stats::LeaseStats;
 use crate::base::clock::{Clock, QuantaClock, Timestamp};
 use crate::base::decision::Decision;
-use crate::base::sync::Ordering;
-use crate::edge::redis::client::BuildError;
+use crate::edge::redis::client::{BuildError, RuntimeThread, Tasks};
 use crate::edge::redis::guard::Health;
-use crate::edge::redis::mode::dispatch::{self, Bells, Carry, builds};
-use crate::edge::redis::protocol::Key;
-use crate::edge::redis::protocol::KeyRef;
-use crate::edge::redis::protocol::Plan;
-use crate::edge::redis::protocol::{Answer, DecidedBy};
-use crate::edge::redis::protocol::{Question, Transport};
-
-/// So often a call waits for units that others ask for, before it asks for its own alone.
-const ROUNDS: usize = 4;
-/// Questions under way at a time. More would wait at the server, and be late there; here they wait without a time-out that counts.
-const UNDER_WAY: usize = 256;
-
-struct Shared<C> {
-    core: Core<C>,
-    under_way: Arc<Semaphore>,
-    carry: Carry,
-    runtime: Handle,
-    /// Something is due, or it is over.
-    due: Arc<Notify>,
-    bells: Bells,
-}
+use crate::edge::redis::mode::dispatch::{StopOnDrop, builds};
+use crate::edge::redis::protocol::{Answer, DecidedBy, Key, KeyRef, Transport};
 
 /// A limiter that is charged for units in blocks at the server, and spends them in this process. By [`Builder::leases`].
 ///
@@ -107,58 +87,42 @@ struct Shared<C> {
 ///
 /// [`Builder::leases`]: crate::edge::redis::Builder::leases
 pub struct LeaseLimiter<C = QuantaClock> {
-    shared: Arc<Shared<C>>,
-    /// Dropped with the last copy.
-    _owner: Arc<Owner>,
-}
-
-struct Owner(Box<dyn Fn() + Send + Sync>);
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        (self.0)();
-    }
+    core: Arc<LeaseCore<C>>,
+    _owner: Arc<StopOnDrop>,
 }
 
 impl<C> Clone for LeaseLimiter<C> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), _owner: Arc::clone(&self._owner) }
+        Self { core: Arc::clone(&self.core), _owner: Arc::clone(&self._owner) }
     }
 }
 
 impl<C> fmt::Debug for LeaseLimiter<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LeaseLimiter").field(&self.shared.core).finish()
+        f.debug_tuple("LeaseLimiter").field(&self.core).finish()
     }
 }
 
 fn make<T: Transport, C: Clock + Send + Sync + 'static>(
     builder: LeaseBuilder<T, C>,
 ) -> Result<LeaseLimiter<C>, BuildError> {
-    let LeaseBuilder { builder, options, clock } = builder;
-    let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
-    let (settings, due) = (builder.settings(), Arc::new(Notify::new()));
-    let plan = Plan::new(&settings.limits)?;
-    let wake = {
-        let due = Arc::clone(&due);
-        move || due.notify_one()
-    };
-    // Callers wait for their time-out. A question goes on in its task: what it brings is of use as long as it lives for most of its life,
-    // and an answer that is late because this process was not scheduled is no failure of the server.
-    let answer = settings.timeout.max(options.life / 4);
-    let core = Core::new(&settings, &options, plan, clock, answer, wake);
-    let carry = dispatch::by(builder.client, &core.guard);
-    let under_way = Arc::new(Semaphore::new(UNDER_WAY));
-    let shared = Arc::new(Shared { core, under_way, carry, runtime, due, bells: Bells::new() });
-    shared.runtime.spawn(fetch(Fetching(Arc::clone(&shared))));
-    let owned = Arc::clone(&shared);
-    Ok(LeaseLimiter { shared, _owner: Arc::new(Owner(Box::new(move || owned.stop()))) })
+    make_on(Tasks::here()?, builder)
+}
+
+pub(super) fn make_on<T: Transport, C: Clock + Send + Sync + 'static>(
+    tasks: Tasks,
+    builder: LeaseBuilder<T, C>,
+) -> Result<LeaseLimiter<C>, BuildError> {
+    let core = Arc::new(LeaseCore::new(builder, tasks)?);
+    core.dispatch.tasks.runtime.spawn(fetch(Fetching(Arc::clone(&core))));
+    let owned = Arc::clone(&core);
+    Ok(LeaseLimiter { core, _owner: Arc::new(StopOnDrop(Box::new(move || owned.stop()))) })
 }
 
 builds!(async LeaseBuilder => LeaseLimiter by make);
 
 /// What the task has. When it ends, by itself or with its runtime, nobody takes up any more what is queued.
-struct Fetching<C>(Arc<Shared<C>>);
+struct Fetching<C>(Arc<LeaseCore<C>>);
 
 impl<C> Drop for Fetching<C> {
     fn drop(&mut self) {
@@ -168,13 +132,12 @@ impl<C> Drop for Fetching<C> {
 
 /// Fetches what is due until it is over.
 async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
-    let shared = &fetching.0;
-    let core = &shared.core;
+    let core = &fetching.0;
     let mut swept_ns = core.now().as_nanos();
     while !core.is_stopped() {
         let every = Duration::from_nanos(core.book.life_ns());
         // Either way there may be something to do.
-        let _ = tokio::time::timeout(every, shared.due.notified()).await;
+        let _ = tokio::time::timeout(every, core.dispatch.due.notified()).await;
         loop {
             let now_ns = core.now().as_nanos();
             if now_ns.abs_diff(swept_ns) >= core.book.life_ns() {
@@ -185,9 +148,9 @@ async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
                 break;
             }
             // In one line with the questions of callers.
-            let Ok(leave) = Arc::clone(&shared.under_way).acquire_owned().await else { return };
+            let Ok(leave) = Arc::clone(&core.under_way).acquire_owned().await else { return };
             if let Some(due) = core.book.due(1, core.now().as_nanos()).pop() {
-                drop(shared.spawn(due, Some(leave)));
+                drop(core.request(due, Some(leave)));
             }
         }
     }
@@ -197,7 +160,7 @@ async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
 struct InFlight<C> {
     due: BlockRequest,
     _ring: Ring,
-    shared: Arc<Shared<C>>,
+    core: Arc<LeaseCore<C>>,
 }
 
 struct Ring(Arc<Notify>);
@@ -211,73 +174,66 @@ impl Drop for Ring {
 /// An answer on its way to the one who asked. If nobody reads it, its units are there for others.
 struct PendingReply<C: Clock> {
     asked: Option<BlockOutcome>,
-    errand: InFlight<C>,
+    flight: InFlight<C>,
 }
 
 impl<C: Clock> Drop for PendingReply<C> {
     fn drop(&mut self) {
         if let Some(BlockOutcome::Answered(answer)) = self.asked.take() {
-            self.errand.shared.core.give_due(&self.errand.due, &answer);
+            self.flight.core.give_due(&self.flight.due, &answer);
         }
     }
 }
 
-impl<C: Clock + Send + Sync + 'static> Shared<C> {
+impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
     /// Asks in a task of its own, which goes on if nobody waits for it any more: what it brings is there for others. Without a leave
     /// it waits until fewer are under way.
-    fn spawn(
+    fn request(
         self: &Arc<Self>,
         due: BlockRequest,
         leave: Option<OwnedSemaphorePermit>,
     ) -> oneshot::Receiver<PendingReply<C>> {
         let (tell, told) = oneshot::channel();
-        let bell = Arc::clone(self.bells.of(&due.key));
-        let mut errand = InFlight { due, _ring: Ring(Arc::clone(&bell)), shared: Arc::clone(self) };
-        self.runtime.spawn(async move {
-            let shared = Arc::clone(&errand.shared);
+        let bell = Arc::clone(self.dispatch.bells.of(&due.key));
+        let mut flight = InFlight { due, _ring: Ring(Arc::clone(&bell)), core: Arc::clone(self) };
+        self.dispatch.tasks.runtime.spawn(async move {
+            let core = Arc::clone(&flight.core);
             let _leave = match leave {
                 Some(leave) => leave,
-                None => match Arc::clone(&shared.under_way).acquire_owned().await {
+                None => match Arc::clone(&core.under_way).acquire_owned().await {
                     Ok(leave) => leave,
                     // Nobody closes it.
                     Err(_) => return,
                 },
             };
             // Those before it have taken their time.
-            errand.due.asked_ns = shared.core.now().as_nanos();
-            let call = shared.core.call(&errand.due.key, errand.due.ask);
-            let reply = (shared.carry)(call).await;
-            let asked = shared.core.land(&errand.due, reply);
+            flight.due.asked_ns = core.now().as_nanos();
+            let reply = core.dispatch.ask(core.dispatch.call(&flight.due.key, flight.due.ask)).await;
+            let asked = core.land(&flight.due, reply);
             // Of what is not read its drop takes care, here or there.
-            let _ = tell.send(PendingReply { asked: Some(asked), errand });
+            let _ = tell.send(PendingReply { asked: Some(asked), flight });
             bell.notify_waiters();
         });
         told
     }
 
-    async fn check(self: &Arc<Self>, key: KeyRef<'_>, cost: u64) -> Answer {
-        let core = &self.core;
-        let now = core.now();
-        match core.book.check(key, cost, now.as_nanos()) {
-            LeaseCheck::Decided(decision, until_ns) => Answer::leased(decision, DecidedBy::Held, until_ns),
-            LeaseCheck::Failing => core.guard.fallback(&key.bytes(), cost, now),
-            LeaseCheck::Missing(..) => self.check_slow(key, cost, ROUNDS).await,
-            LeaseCheck::Full => self.check_slow(key, cost, 0).await,
-        }
-    }
-
     /// Asks for units to be held so often, and then for the cost alone.
-    async fn check_slow(self: &Arc<Self>, key: KeyRef<'_>, cost: u64, rounds: usize) -> Answer {
-        let patience = self.core.patience();
+    pub(super) async fn check_by_asking(
+        self: &Arc<Self>,
+        key: KeyRef<'_>,
+        cost: u64,
+        rounds: usize,
+    ) -> Answer {
+        let patience = self.patience();
         let asking = self.ask(key, cost, rounds, &patience);
         // Without a runtime here the timer is that of the limiter's own.
         let timed = {
-            let _entered = Handle::try_current().is_err().then(|| self.runtime.enter());
+            let _entered = Handle::try_current().is_err().then(|| self.dispatch.tasks.runtime.enter());
             tokio::time::timeout(patience.whole(), asking)
         };
         match timed.await {
             Ok(answer) => answer,
-            Err(_) => self.core.guard.fallback(&key.bytes(), cost, self.core.now()),
+            Err(_) => self.dispatch.guard.fallback(&key.bytes(), cost, self.now()),
         }
     }
 
@@ -288,9 +244,9 @@ impl<C: Clock + Send + Sync + 'static> Shared<C> {
         rounds: usize,
         patience: &WaitBudget<'_>,
     ) -> Answer {
-        let core = &self.core;
+        let (core, guard) = (self, &self.dispatch.guard);
         let bytes = key.bytes();
-        let bell = self.bells.of(&bytes);
+        let bell = self.dispatch.bells.of(&bytes);
         let mut asked = 0;
         while asked < rounds {
             let mut rings = pin!(bell.notified());
@@ -302,18 +258,18 @@ impl<C: Clock + Send + Sync + 'static> Shared<C> {
                 LeaseCheck::Decided(decision, until_ns) => {
                     return Answer::leased(decision, DecidedBy::Held, until_ns);
                 }
-                LeaseCheck::Failing => return core.guard.fallback(&bytes, cost, now),
+                LeaseCheck::Failing => return guard.fallback(&bytes, cost, now),
                 LeaseCheck::Missing(_, holding) if core.book.keeps(cost) => holding,
                 LeaseCheck::Full | LeaseCheck::Missing(..) => break,
             };
             if let Some(due) = core.book.claim(key, &holding, cost, now_ns) {
                 asked += 1;
-                match self.spawn(due, None).await.ok().and_then(|mut told| told.asked.take()) {
+                match self.request(due, None).await.ok().and_then(|mut told| told.asked.take()) {
                     Some(BlockOutcome::Answered(answer)) => return answer,
                     Some(BlockOutcome::Late | BlockOutcome::Fetched) => {}
                     // The runtime is being shut down, if there is nothing at all.
                     Some(BlockOutcome::Failed) | None => {
-                        return core.guard.fallback(&bytes, cost, core.now());
+                        return guard.fallback(&bytes, cost, core.now());
                     }
                 }
             } else {
@@ -330,20 +286,7 @@ impl<C: Clock + Send + Sync + 'static> Shared<C> {
         }
         // There is no room for the key or for so many units of it; or others took all of it, again and again.
         let _leave = self.under_way.acquire().await;
-        let call = core.call(&bytes, Question::Check { cost });
-        let reply = (self.carry)(call).await;
-        core.exact(&bytes, cost, reply)
-    }
-}
-
-impl<C> Shared<C> {
-    fn stop(&self) {
-        // Ordering: Relaxed. The task is woken by what follows, and looks then.
-        self.core.stopped.store(1, Ordering::Relaxed);
-        self.core.book.close();
-        self.due.notify_one();
-        // Whoever waits for what was queued asks by itself.
-        self.bells.ring();
+        self.dispatch.check(&bytes, cost, &self.clock).await
     }
 }
 
@@ -358,19 +301,19 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// O(1): a look-up, a load, an exchange, and a count. Lock-free, but for the check that finds that little is left.
     #[inline]
     pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
-        self.check_n(key, 1)
+        self.core.check(key, 1, self.core.now())
     }
 
     /// As [`check`](LeaseLimiter::check), of `cost` units: all of them or none.
     #[inline]
     pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        self.shared.core.check(key, cost, self.shared.core.now())
+        self.core.check(key, cost, self.core.now())
     }
 
     /// As [`check_n`](LeaseLimiter::check_n), at a time that the caller read from [`clock`](LeaseBuilder::clock).
     #[inline]
     pub fn check_at<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
-        self.shared.core.check(key, cost, now)
+        self.core.check(key, cost, now)
     }
 
     /// Checks one unit of a key: by what is held, or else by the server. What most servers should use.
@@ -385,24 +328,39 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// As [`check_async`](LeaseLimiter::check_async), of `cost` units: all of them or none.
     pub async fn check_n_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
         match key.number() {
-            Some(number) => self.shared.check(KeyRef::Number(number), cost).await,
-            None => self.shared.check(KeyRef::Bytes(&key.bytes()), cost).await,
+            Some(number) => self.check_or_ask(KeyRef::Number(number), cost).await,
+            None => self.check_or_ask(KeyRef::Bytes(&key.bytes()), cost).await,
         }
+    }
+
+    async fn check_or_ask(&self, key: KeyRef<'_>, cost: u64) -> Answer {
+        match self.core.check_now(key, cost) {
+            Ok(answer) => answer,
+            Err(rounds) => self.core.check_by_asking(key, cost, rounds).await,
+        }
+    }
+
+    /// The same for a thread, which drives what has to wait.
+    pub(super) fn check_wait<K: Key + ?Sized>(&self, key: &K, cost: u64, thread: &RuntimeThread) -> Answer {
+        KeyRef::with(key, |key| {
+            let asked = |rounds| thread.block_on(self.core.check_by_asking(key, cost, rounds));
+            self.core.check_now(key, cost).unwrap_or_else(asked)
+        })
     }
 
     /// How things stand in this process, without charging: what it holds of a key, and when it is worth while to come back if
     /// that is too little. The server may have more.
     #[must_use]
     pub fn peek<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Decision {
-        self.shared.core.peek(key, cost)
+        self.core.peek(key, cost)
     }
 
     /// Takes back the units of an answer, for checks of this process to spend until they would have expired. Returns how
     /// many; 0 if they have expired, or if the server could not be asked for them. Once for each answer.
     pub fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> u64 {
-        let taken = KeyRef::with(key, |name| self.shared.core.give(name, answer));
+        let taken = KeyRef::with(key, |name| self.core.give(name, answer));
         if taken > 0 {
-            self.shared.bells.of(&key.bytes()).notify_waiters();
+            self.core.dispatch.bells.of(&key.bytes()).notify_waiters();
         }
         taken
     }
@@ -410,22 +368,22 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// What became of units so far. O(keys).
     #[must_use]
     pub fn stats(&self) -> LeaseStats {
-        self.shared.core.stats()
+        self.core.stats()
     }
 
     /// How the server fares.
     #[must_use]
     pub fn health(&self) -> Health {
-        self.shared.core.guard.health()
+        self.core.dispatch.guard.health()
     }
 
     /// Stops fetching, and gives back to the server what is held: units that have been paid for meanwhile are not taken back, nor
     /// are those that may have been charged to a window that is over. Checks after this find nothing held.
     pub async fn close(self) {
-        self.shared.stop();
-        for call in self.shared.core.returns() {
-            match (self.shared.carry)(call).await {
-                Ok(reply) => self.shared.core.book.returned(reply.granted),
+        self.core.stop();
+        for call in self.core.returns() {
+            match self.core.dispatch.ask(call).await {
+                Ok(reply) => self.core.book.returned(reply.granted),
                 // What is not given back expires.
                 Err(_) => break,
             }

@@ -2,22 +2,15 @@
 
 use std::time::Duration;
 
+use super::book::LeaseSettings;
 use crate::edge::redis::client::Builder;
-
-#[derive(Clone, Debug)]
-pub(super) struct LeaseOptions {
-    pub(super) life: Duration,
-    pub(super) max_block: u64,
-    pub(super) processes: u32,
-    pub(super) stripes: Option<usize>,
-}
 
 /// Sets what is optional about leases, and makes the limiter. By [`Builder::leases`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until a limiter is made"]
 pub struct LeaseBuilder<T, C = ()> {
     pub(super) builder: Builder<T>,
-    pub(super) options: LeaseOptions,
+    pub(super) options: LeaseSettings,
     /// `()`: the default one, made with the limiter.
     pub(super) clock: C,
 }
@@ -26,8 +19,7 @@ impl<T> Builder<T> {
     /// A limiter that is charged for units in blocks, and spends them in this process: a check costs what one in this process does.
     /// See [`LeaseLimiter`](super::LeaseLimiter).
     pub fn leases(self) -> LeaseBuilder<T> {
-        let options =
-            LeaseOptions { life: Duration::from_secs(1), max_block: 4_096, processes: 8, stripes: None };
+        let options = LeaseSettings::default();
         LeaseBuilder { builder: self, options, clock: () }
     }
 }

@@ -19,9 +19,7 @@ use proptest::test_runner::RngSeed;
 use super::book::{BlockRequest, Granted, LeaseBook, LeaseCheck, LeaseSettings, Receipt};
 use crate::base::quota::Quota;
 use crate::edge::redis::client::InProcess;
-use crate::edge::redis::protocol::Plan;
-use crate::edge::redis::protocol::{Call, Question, Reply};
-use crate::edge::redis::protocol::{Limit, LimitKind};
+use crate::edge::redis::protocol::{Call, Limit, LimitKind, Plan, Question, Reply};
 
 const MS: u64 = 1_000_000;
 const SEC: u64 = 1_000 * MS;

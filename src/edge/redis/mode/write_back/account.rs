@@ -13,9 +13,7 @@
 //!
 //! *Totals* begin anew with each window: of GCRA, with each answer.
 
-use crate::edge::redis::protocol::{Arithmetic, Part, Windows};
-use crate::edge::redis::protocol::{LimitState, Reply};
-use crate::edge::redis::protocol::{POSTS_KEPT_US, kept_us};
+use crate::edge::redis::protocol::{Arithmetic, LimitState, POSTS_KEPT_US, Part, Reply, Windows, kept_us};
 
 use super::allowance::MOST;
 

@@ -17,12 +17,8 @@ use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::sync::{AtomicU64, Mutex, Ordering};
 use crate::edge::redis::client::OnFailure;
 use crate::edge::redis::mode::table::KeyTable;
-use crate::edge::redis::protocol::Bytes;
-use crate::edge::redis::protocol::ErrorKind;
-use crate::edge::redis::protocol::Plan;
 use crate::edge::redis::protocol::slot::{self, PARTS};
-use crate::edge::redis::protocol::tagged;
-use crate::edge::redis::protocol::{Call, Question, Reply};
+use crate::edge::redis::protocol::{Bytes, Call, ErrorKind, Plan, Question, Reply, tagged};
 
 /// Keys are not looked through more often than this.
 const SHORTEST_NS: u64 = 5_000_000;

@@ -1,72 +1,70 @@
-//! What both limiters are made of: the book, the guard and a clock.
+//! A book with a clock, and with the way to the server.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::book::{Basis, BookSettings, Post, WriteBackBook, WriteBackCheck};
-use super::options::WriteBackOptions;
+use super::options::WriteBackBuilder;
 use super::stats::WriteBackStats;
 use crate::base::clock::{Clock, Timestamp, saturating_nanos, unix_nanos};
 use crate::base::sync::{AtomicU64, Ordering};
-use crate::edge::redis::client::{OnFailure, Settings};
-use crate::edge::redis::guard::Guard;
-use crate::edge::redis::protocol::Error;
-use crate::edge::redis::protocol::Plan;
-use crate::edge::redis::protocol::{Answer, DecidedBy};
-use crate::edge::redis::protocol::{Call, Question, Reply};
-use crate::edge::redis::protocol::{Key, tagged};
+use crate::edge::redis::client::{BuildError, OnFailure, Tasks};
+use crate::edge::redis::mode::dispatch::Dispatch;
+use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Reply, Transport};
 
 /// Posts that are under way at a time.
 const IN_FLIGHT: usize = 64;
 
-pub(super) struct Core<C> {
+/// A limiter without its task.
+pub(super) struct WriteBackCore<C> {
     pub(super) book: WriteBackBook,
-    pub(super) guard: Arc<Guard>,
-    /// Something is due, or it is over.
-    wake: Box<dyn Fn() + Send + Sync>,
-    clock: C,
-    head: Arc<[u8]>,
-    plan: Arc<Plan>,
+    pub(super) dispatch: Dispatch,
+    pub(super) clock: C,
+    /// The task has ended, by itself or with its runtime.
+    pub(super) ended: Notify,
+    /// 1 once the task has posted for the last time.
+    pub(super) flushed: AtomicU64,
     on_failure: OnFailure,
     pub(super) timeout: Duration,
     stopped: AtomicU64,
 }
 
-impl<C: Clock> Core<C> {
-    pub(super) fn new(
-        settings: &Settings,
-        options: &WriteBackOptions,
-        plan: Plan,
-        clock: C,
-        in_parts: bool,
-        wake: impl Fn() + Send + Sync + 'static,
-    ) -> Self {
-        let plan = Arc::new(plan);
-        let processes = options.processes.unwrap_or(match settings.on_failure {
+impl<C: Clock> WriteBackCore<C> {
+    pub(super) fn new<T: Transport>(
+        builder: WriteBackBuilder<T, C>,
+        tasks: Tasks,
+    ) -> Result<Self, BuildError> {
+        let WriteBackBuilder { builder, options, clock } = builder;
+        let settings = builder.settings();
+        let on_failure = settings.on_failure;
+        let processes = options.processes.unwrap_or(match on_failure {
             OnFailure::Local { processes } => processes,
             OnFailure::Open | OnFailure::Closed => 1,
         });
+        let in_parts = builder.client.in_parts();
+        let dispatch = Dispatch::new(builder.client, &settings, tasks)?;
         let options = BookSettings {
-            head: Arc::clone(&settings.head),
+            head: settings.head,
             interval_ns: saturating_nanos(options.interval),
             processes: processes.max(1).into(),
-            on_failure: settings.on_failure,
+            on_failure,
             max_keys: settings.max_keys,
             process: ahash::RandomState::new().hash_one(unix_nanos()) >> 12,
             in_flight: IN_FLIGHT,
             in_parts,
         };
-        Self {
-            book: WriteBackBook::new(Arc::clone(&plan), options),
-            guard: Arc::new(Guard::new(settings)),
-            wake: Box::new(wake),
+        Ok(Self {
+            book: WriteBackBook::new(Arc::clone(&dispatch.plan), options),
+            dispatch,
             clock,
-            head: Arc::clone(&settings.head),
-            plan,
-            on_failure: settings.on_failure,
+            ended: Notify::new(),
+            flushed: AtomicU64::new(0),
+            on_failure,
             timeout: settings.timeout,
             stopped: AtomicU64::new(0),
-        }
+        })
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -84,6 +82,12 @@ impl<C: Clock> Core<C> {
             Some(decision) => Answer::new(decision, DecidedBy::Held),
             None => self.check_slow(key, cost, now),
         })
+    }
+
+    /// Decides without waiting, as long as nothing has to be asked.
+    pub(super) fn check_now(&self, key: &[u8], cost: u64) -> Option<Answer> {
+        let decision = self.book.quick(key, cost, self.now_ns())?;
+        Some(Answer::new(decision, DecidedBy::Held))
     }
 
     #[cold]
@@ -106,7 +110,7 @@ impl<C: Clock> Core<C> {
 
     fn woken(&self, checked: WriteBackCheck) -> WriteBackCheck {
         if checked.wakes {
-            (self.wake)();
+            self.dispatch.due.notify_one();
         }
         checked
     }
@@ -126,26 +130,12 @@ impl<C: Clock> Core<C> {
     pub(super) fn answer(&self, checked: WriteBackCheck, key: &[u8], cost: u64, now: Timestamp) -> Answer {
         let by = match (checked.basis, self.on_failure) {
             (Basis::Failing, OnFailure::Open | OnFailure::Closed) => {
-                return self.guard.fallback(key, cost, now);
+                return self.dispatch.guard.fallback(key, cost, now);
             }
             (Basis::Failing | Basis::Alone, _) => DecidedBy::Local,
             (Basis::Held | Basis::Asked | Basis::Full, _) => DecidedBy::Held,
         };
         Answer::new(checked.decision, by)
-    }
-
-    /// The question for this very request, of a key that there is no room for here.
-    pub(super) fn exactly(&self, key: &[u8], cost: u64) -> Call {
-        let ask = if cost == 0 { Question::Peek } else { Question::Check { cost } };
-        Call { tag: tagged(&self.head, key), plan: Arc::clone(&self.plan), ask, now: None }
-    }
-
-    pub(super) fn exact(&self, reply: Result<Reply, Error>, key: &[u8], cost: u64) -> Answer {
-        let now = self.now();
-        match reply {
-            Ok(reply) => Answer::new(self.plan.decision(&reply, cost, now), DecidedBy::Server),
-            Err(_) => self.guard.fallback(key, cost, now),
-        }
     }
 
     /// A post came back. Whether something is to be sent at once.
@@ -175,7 +165,7 @@ impl<C: Clock> Core<C> {
     pub(super) fn stop(&self) {
         // Ordering: Release, and Acquire below: whoever sees that it is over sees all that was let through before.
         self.stopped.store(1, Ordering::Release);
-        (self.wake)();
+        self.dispatch.due.notify_one();
     }
 
     pub(super) fn is_stopped(&self) -> bool {

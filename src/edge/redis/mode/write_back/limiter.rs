@@ -5,42 +5,23 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::book::{Basis, Post};
-use super::core::Core;
+use super::book::{Basis, Post, WriteBackCheck};
+use super::core::WriteBackCore;
 use super::options::WriteBackBuilder;
 use super::stats::WriteBackStats;
 use crate::base::clock::{Clock, QuantaClock};
-use crate::base::sync::{AtomicU64, Ordering};
-use crate::edge::redis::client::BuildError;
+use crate::base::sync::Ordering;
+use crate::edge::redis::client::{BuildError, RuntimeThread, Tasks};
 use crate::edge::redis::guard::Health;
-use crate::edge::redis::mode::dispatch::{self, Bells, Carry, builds};
-use crate::edge::redis::protocol::Answer;
-use crate::edge::redis::protocol::Key;
-use crate::edge::redis::protocol::Plan;
-use crate::edge::redis::protocol::{Error, ErrorKind};
-use crate::edge::redis::protocol::{Reply, Transport};
+use crate::edge::redis::mode::dispatch::{StopOnDrop, builds};
+use crate::edge::redis::protocol::{Answer, Error, ErrorKind, Key, Reply, Transport};
 
 /// So often a call waits for an answer about its key before it takes what it has got.
 const ROUNDS: usize = 4;
 /// A flush goes on for no longer than so many rounds of posts that bring nothing new.
 const FLUSH_ROUNDS: usize = 3;
-
-struct Shared<C> {
-    core: Core<C>,
-    carry: Carry,
-    runtime: Handle,
-    /// Something is due, or it is over.
-    due: Arc<Notify>,
-    /// The task has ended, by itself or with its runtime.
-    ended: Notify,
-    /// 1 once it has posted for the last time.
-    flushed: AtomicU64,
-    bells: Bells,
-}
 
 /// A limiter that decides in this process, and tells the server afterwards what it let through. By [`Builder::write_back`].
 ///
@@ -120,13 +101,12 @@ struct Shared<C> {
 ///
 /// [`Builder::write_back`]: crate::edge::redis::Builder::write_back
 pub struct WriteBackLimiter<C: Clock + Send + Sync + 'static = QuantaClock> {
-    shared: Arc<Shared<C>>,
-    /// Dropped with the last copy.
-    owner: Arc<Owner<C>>,
+    core: Arc<WriteBackCore<C>>,
+    _owner: Arc<StopOnDrop>,
 }
 
 /// The task. It is dropped with its runtime, too.
-struct Task<C: Clock>(Arc<Shared<C>>);
+struct Task<C: Clock>(Arc<WriteBackCore<C>>);
 
 impl<C: Clock> Drop for Task<C> {
     fn drop(&mut self) {
@@ -136,17 +116,18 @@ impl<C: Clock> Drop for Task<C> {
 
 /// A post on its way. One that is dropped before its answer, with its runtime, has failed.
 struct PostInFlight<C: Clock> {
-    shared: Arc<Shared<C>>,
+    core: Arc<WriteBackCore<C>>,
     post: Option<Post>,
 }
 
 impl<C: Clock> PostInFlight<C> {
     fn land(&mut self, reply: Result<Reply, Error>) {
         let Some(post) = self.post.take() else { return };
-        if self.shared.core.land(&post, reply) {
-            self.shared.due.notify_one();
+        let dispatch = &self.core.dispatch;
+        if self.core.land(&post, reply) {
+            dispatch.due.notify_one();
         }
-        self.shared.bells.of(post.key()).notify_waiters();
+        dispatch.bells.of(post.key()).notify_waiters();
     }
 }
 
@@ -158,17 +139,9 @@ impl<C: Clock> Drop for PostInFlight<C> {
     }
 }
 
-struct Owner<C: Clock>(Arc<Shared<C>>);
-
-impl<C: Clock> Drop for Owner<C> {
-    fn drop(&mut self) {
-        self.0.core.stop();
-    }
-}
-
 impl<C: Clock + Send + Sync + 'static> Clone for WriteBackLimiter<C> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), owner: Arc::clone(&self.owner) }
+        Self { core: Arc::clone(&self.core), _owner: Arc::clone(&self._owner) }
     }
 }
 
@@ -181,22 +154,17 @@ impl<C: Clock + Send + Sync + 'static> fmt::Debug for WriteBackLimiter<C> {
 fn make<T: Transport, C: Clock + Send + Sync + 'static>(
     builder: WriteBackBuilder<T, C>,
 ) -> Result<WriteBackLimiter<C>, BuildError> {
-    let WriteBackBuilder { builder, options, clock } = builder;
-    let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
-    let settings = builder.settings();
-    let plan = Plan::new(&settings.limits)?;
-    let due = Arc::new(Notify::new());
-    let wake = {
-        let due = Arc::clone(&due);
-        move || due.notify_one()
-    };
-    let core = Core::new(&settings, &options, plan, clock, builder.client.in_parts(), wake);
-    let carry = dispatch::by(builder.client, &core.guard);
-    let (ended, flushed, bells) = (Notify::new(), AtomicU64::new(0), Bells::new());
-    let shared = Arc::new(Shared { core, carry, runtime, due, ended, flushed, bells });
-    shared.runtime.spawn(Task(Arc::clone(&shared)).run());
-    let owner = Arc::new(Owner(Arc::clone(&shared)));
-    Ok(WriteBackLimiter { shared, owner })
+    make_on(Tasks::here()?, builder)
+}
+
+pub(super) fn make_on<T: Transport, C: Clock + Send + Sync + 'static>(
+    tasks: Tasks,
+    builder: WriteBackBuilder<T, C>,
+) -> Result<WriteBackLimiter<C>, BuildError> {
+    let core = Arc::new(WriteBackCore::new(builder, tasks)?);
+    core.dispatch.tasks.runtime.spawn(Task(Arc::clone(&core)).run());
+    let owned = Arc::clone(&core);
+    Ok(WriteBackLimiter { core, _owner: Arc::new(StopOnDrop(Box::new(move || owned.stop()))) })
 }
 
 builds!(async WriteBackBuilder => WriteBackLimiter by make);
@@ -204,78 +172,111 @@ builds!(async WriteBackBuilder => WriteBackLimiter by make);
 impl<C: Clock + Send + Sync + 'static> Task<C> {
     /// Posts what is due until it is over, and once more.
     async fn run(self) {
-        let shared = &self.0;
-        let core = &shared.core;
+        let core = &self.0;
         while !core.is_stopped() {
-            for flight in shared.due() {
-                shared.runtime.spawn(flight.carry());
+            for flight in core.due() {
+                core.dispatch.tasks.runtime.spawn(flight.carry());
             }
             // Either way there may be something to do.
-            let _ = tokio::time::timeout(core.rest(), shared.due.notified()).await;
+            let _ = tokio::time::timeout(core.rest(), core.dispatch.due.notified()).await;
         }
-        shared.flush().await;
+        core.flush().await;
         // Ordering: Release, and Acquire in `close`: who sees it sees what was posted.
-        shared.flushed.store(1, Ordering::Release);
+        core.flushed.store(1, Ordering::Release);
     }
 }
 
 impl<C: Clock + Send + Sync + 'static> PostInFlight<C> {
     async fn carry(mut self) {
         let Some(call) = self.post.as_ref().map(|post| post.call.clone()) else { return };
-        let reply = (self.shared.carry)(call).await;
+        let reply = self.core.dispatch.ask(call).await;
         self.land(reply);
     }
 }
 
-impl<C: Clock> Shared<C> {
-    fn due(self: &Arc<Self>) -> impl Iterator<Item = PostInFlight<C>> {
+impl<C: Clock + Send + Sync + 'static> WriteBackCore<C> {
+    fn due(self: &Arc<Self>) -> Vec<PostInFlight<C>> {
         // All of them, before one of them is sent: a post that is not reported is never sent again.
-        let posts = self.core.book.due(self.core.now_ns()).into_iter();
-        let flights = posts.map(|post| PostInFlight { shared: Arc::clone(self), post: Some(post) });
-        flights.collect::<Vec<_>>().into_iter()
+        let posts = self.book.due(self.now_ns()).into_iter();
+        posts.map(|post| PostInFlight { core: Arc::clone(self), post: Some(post) }).collect()
     }
-}
 
-impl<C: Clock + Send + Sync + 'static> Shared<C> {
     async fn flush(self: &Arc<Self>) -> u64 {
         let mut last = u64::MAX;
         let mut rounds = 0;
         let mut since = tokio::time::Instant::now();
         // No longer without anything new, for the runtime of those on their way may not go on.
-        while rounds < FLUSH_ROUNDS && since.elapsed() <= self.core.patience() {
-            self.core.book.hurry();
+        while rounds < FLUSH_ROUNDS && since.elapsed() <= self.patience() {
+            self.book.hurry();
             let mut posts = JoinSet::new();
             for flight in self.due() {
                 posts.spawn(flight.carry());
             }
-            if posts.is_empty() && self.core.book.in_flight() > 0 {
+            if posts.is_empty() && self.book.in_flight() > 0 {
                 // By the task.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             while posts.join_next().await.is_some() {}
-            let pending = self.core.book.counted(self.core.now_ns()).pending;
+            let pending = self.stats().pending;
             if pending == 0 {
                 return 0;
             }
             if pending < last {
                 since = tokio::time::Instant::now();
             }
-            rounds = if pending < last || self.core.book.in_flight() > 0 { 0 } else { rounds + 1 };
+            rounds = if pending < last || self.book.in_flight() > 0 { 0 } else { rounds + 1 };
             last = pending;
         }
         last
+    }
+
+    /// Calls `check` until it need not wait for an answer about the key any more, or the time-out is over: what it said last, and whether that
+    /// was in time.
+    async fn until_answered(
+        &self,
+        key: &[u8],
+        mut check: impl FnMut() -> WriteBackCheck,
+    ) -> (WriteBackCheck, bool) {
+        let deadline = tokio::time::Instant::now() + self.timeout;
+        for _ in 0..ROUNDS {
+            let mut told = pin!(self.dispatch.bells.of(key).notified());
+            // From here on no bell is missed.
+            told.as_mut().enable();
+            let checked = check();
+            if checked.basis != Basis::Asked {
+                return (checked, true);
+            }
+            if tokio::time::timeout_at(deadline, told).await.is_err() {
+                break;
+            }
+        }
+        (check(), false)
+    }
+
+    async fn check_by_asking(&self, key: &[u8], cost: u64) -> Answer {
+        let mut now = self.now();
+        let check = || {
+            now = self.now();
+            self.checked(key, cost, now)
+        };
+        match self.until_answered(key, check).await {
+            (WriteBackCheck { basis: Basis::Full, .. }, true) => {
+                self.dispatch.check(key, cost, &self.clock).await
+            }
+            (checked, _) => self.answer(checked, key, cost, now),
+        }
     }
 }
 
 impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     /// Decides about one unit, here and now. Never waits.
     pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
-        self.check_n(key, 1)
+        self.core.check(key, 1)
     }
 
     /// Decides about `cost` units, here and now; all or nothing. Never waits.
     pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        self.shared.core.check(key, cost)
+        self.core.check(key, cost)
     }
 
     /// As [`check`](Self::check), but waits for the server where this process has spent what it may: no longer than the time-out.
@@ -287,71 +288,59 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     ///
     /// A future that is dropped has charged nothing, unless it was about to be ready.
     pub async fn check_n_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        let (shared, key) = (&self.shared, key.bytes());
-        let core = &shared.core;
-        let deadline = tokio::time::Instant::now() + core.timeout;
-        for _ in 0..ROUNDS {
-            let mut told = pin!(shared.bells.of(&key).notified());
-            // From here on no bell is missed.
-            told.as_mut().enable();
-            let now = core.now();
-            let checked = core.checked(&key, cost, now);
-            match checked.basis {
-                Basis::Asked => {}
-                Basis::Full => {
-                    let reply = (shared.carry)(core.exactly(&key, cost)).await;
-                    return core.exact(reply, &key, cost);
-                }
-                Basis::Held | Basis::Alone | Basis::Failing => {
-                    return core.answer(checked, &key, cost, now);
-                }
-            }
-            if tokio::time::timeout_at(deadline, told).await.is_err() {
-                break;
-            }
+        let key = key.bytes();
+        match self.core.check_now(&key, cost) {
+            Some(answer) => answer,
+            None => self.core.check_by_asking(&key, cost).await,
         }
-        let now = core.now();
-        core.answer(core.checked(&key, cost, now), &key, cost, now)
+    }
+
+    /// The same for a thread, which drives what has to wait.
+    pub(super) fn check_wait<K: Key + ?Sized>(&self, key: &K, cost: u64, thread: &RuntimeThread) -> Answer {
+        key.with_bytes(|key| {
+            let asked = || thread.block_on(self.core.check_by_asking(key, cost));
+            self.core.check_now(key, cost).unwrap_or_else(asked)
+        })
     }
 
     /// Posts all that is not posted. Returns how many units could not be.
     pub async fn flush(&self) -> u64 {
-        self.shared.flush().await
+        self.core.flush().await
     }
 
     /// Posts all that is not posted and ends the task, for all copies: later checks go on by what this process has, and nothing more is
     /// posted. Returns how many units could not be.
     pub async fn close(self) -> u64 {
-        let shared = Arc::clone(&self.shared);
-        shared.core.stop();
+        let core = &self.core;
+        core.stop();
         // A task that cannot go on, for its runtime is not run any more, is not waited for.
-        let mut seen = shared.core.stats();
-        while tokio::time::timeout(shared.core.patience(), shared.ended.notified()).await.is_err() {
-            let stats = shared.core.stats();
+        let mut seen = core.stats();
+        while tokio::time::timeout(core.patience(), core.ended.notified()).await.is_err() {
+            let stats = core.stats();
             if (stats.pending, stats.posts) == (seen.pending, seen.posts) {
                 break;
             }
             seen = stats;
         }
         // For others that close.
-        shared.ended.notify_one();
+        core.ended.notify_one();
         // Ordering: Acquire; see `Task::run`.
-        if shared.flushed.load(Ordering::Acquire) == 0 {
-            shared.flush().await;
+        if core.flushed.load(Ordering::Acquire) == 0 {
+            core.flush().await;
         }
-        shared.core.stats().pending
+        core.stats().pending
     }
 
     /// What was counted, and what is not posted. O(keys).
     #[must_use]
     pub fn stats(&self) -> WriteBackStats {
-        self.shared.core.stats()
+        self.core.stats()
     }
 
     /// How the server fares.
     #[must_use]
     pub fn health(&self) -> Health {
-        self.shared.core.guard.health()
+        self.core.dispatch.guard.health()
     }
 }
 
@@ -359,36 +348,18 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
 impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     /// What [`check_n`](Self::check_n) would decide now, and what it would ask for; charges nothing. `None` if only the server knows.
     pub(crate) fn look<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Option<Answer> {
-        self.look_at(&key.bytes(), cost).0
-    }
-
-    fn look_at(&self, key: &[u8], cost: u64) -> (Option<Answer>, Basis) {
-        let core = &self.shared.core;
-        let checked = core.look(key, cost, core.now());
-        (core.looked(checked), checked.basis)
+        self.core.looked(self.core.look(&key.bytes(), cost, self.core.now()))
     }
 
     /// The same of [`check_n_async`](Self::check_n_async).
     pub(crate) async fn look_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Option<Answer> {
-        let (shared, key) = (&self.shared, key.bytes());
-        let deadline = tokio::time::Instant::now() + shared.core.timeout;
-        for _ in 0..ROUNDS {
-            let mut told = pin!(shared.bells.of(&key).notified());
-            // From here on no bell is missed.
-            told.as_mut().enable();
-            let (looked, basis) = self.look_at(&key, cost);
-            if basis != Basis::Asked {
-                return looked;
-            }
-            if tokio::time::timeout_at(deadline, told).await.is_err() {
-                break;
-            }
-        }
-        self.look_at(&key, cost).0
+        let (core, key) = (&self.core, key.bytes());
+        let looked = core.until_answered(&key, || core.look(&key, cost, core.now())).await;
+        core.looked(looked.0)
     }
 
     /// See [`WriteBackBook::succeed`](super::book::WriteBackBook::succeed).
     pub(crate) fn succeed(&self) {
-        self.shared.core.book.succeed(self.shared.core.now_ns());
+        self.core.book.succeed(self.core.now_ns());
     }
 }

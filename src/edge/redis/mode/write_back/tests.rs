@@ -7,11 +7,8 @@ use std::thread;
 use super::book::{Basis, BookSettings, Post, WriteBackBook};
 use crate::base::clock::ManualClock;
 use crate::base::quota::Quota;
-use crate::edge::redis::client::InProcess;
-use crate::edge::redis::client::OnFailure;
-use crate::edge::redis::protocol::ErrorKind;
-use crate::edge::redis::protocol::Limit;
-use crate::edge::redis::protocol::Plan;
+use crate::edge::redis::client::{InProcess, OnFailure};
+use crate::edge::redis::protocol::{ErrorKind, Limit, Plan};
 
 const SEC: u64 = 1_000_000_000;
 /// A whole hour.
