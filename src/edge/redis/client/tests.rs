@@ -10,13 +10,13 @@ use proptest::sample::select;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use super::blocking::BlockingClient;
-use super::runtime::{Blocking, Connected};
 use super::connected::Client;
 use super::in_process::InProcess;
+use super::runtime::{Blocking, Connected};
 use crate::base::clock::Timestamp;
 use crate::base::quota::Quota;
 use crate::edge::redis::ErrorKind;
-use crate::edge::redis::protocol::{Call, Limit, Plan, Question, Transport, slot};
+use crate::edge::redis::protocol::{Call, Error, Limit, Plan, Question, Reply, Transport, slot};
 use std::sync::Arc;
 
 #[path = "../../../../tests/common/redis.rs"]

@@ -134,7 +134,7 @@ impl Tallies {
         Self {
             stripes: (0..stripes).map(|_| CachePadded::default()).collect(),
             #[cfg(feature = "metrics")]
-            handles: SharedHandles::register(name),
+            handles: SharedHandles::register(name, &ErrorKind::ALL.map(ErrorKind::as_str)),
         }
     }
 

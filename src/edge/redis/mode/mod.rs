@@ -5,9 +5,10 @@
 //! | `atomic` | the server decides every request |
 //! | `lease` | units are charged in blocks, and spent in this process |
 //! | `write_back` | this process decides, and tells the server later |
-//! | `dispatch`, `table` | what the modes share: how questions are carried, and a bounded table of keys |
+//! | `dispatch`, `table`, `count` | what the modes share: how questions are carried, a bounded table of keys, and counts |
 
 mod atomic;
+pub(crate) mod count;
 pub(crate) mod dispatch;
 pub(crate) mod lease;
 pub(crate) mod table;

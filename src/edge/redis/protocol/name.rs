@@ -106,7 +106,7 @@ impl From<IpAddr> for Number {
 }
 
 /// A key that is looked up.
-#[derive(Copy, Clone, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum KeyRef<'k> {
     Number(Number),
     Bytes(&'k [u8]),
@@ -155,7 +155,7 @@ impl<'k, const N: usize> From<&'k [u8; N]> for KeyRef<'k> {
 }
 
 /// A name that is kept.
-#[derive(Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub(crate) enum OwnedKey {
     Number(Number),
     Bytes(Box<[u8]>),
@@ -187,28 +187,6 @@ impl Hash for OwnedKey {
         self.as_ref().hash(state);
     }
 }
-
-impl PartialEq for KeyRef<'_> {
-    #[inline]
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Number(one), Self::Number(other)) => one == other,
-            (Self::Bytes(one), Self::Bytes(other)) => one == other,
-            _ => false,
-        }
-    }
-}
-
-impl Eq for KeyRef<'_> {}
-
-impl PartialEq for OwnedKey {
-    #[inline]
-    fn eq(&self, other: &Self) -> bool {
-        self.as_ref() == other.as_ref()
-    }
-}
-
-impl Eq for OwnedKey {}
 
 impl papaya::Equivalent<OwnedKey> for KeyRef<'_> {
     #[inline]

@@ -257,7 +257,7 @@ impl Node {
             Self::Lease(_) => (0, 0),
             Self::WriteBack(book) => {
                 let counted = book.counted(now_ns);
-                (counted.pending, counted.dropped)
+                (counted.pending, counted.evicted_pending)
             }
         }
     }

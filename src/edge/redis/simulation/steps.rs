@@ -167,7 +167,7 @@ impl Steps {
     pub fn sum(&self) -> Sum {
         let counted = self.books.iter().map(|book| book.counted(self.now_ns));
         let (pending, dropped) = counted.fold((0, 0), |(pending, dropped), counted| {
-            (pending + counted.pending, dropped + counted.dropped)
+            (pending + counted.pending, dropped + counted.evicted_pending)
         });
         Sum {
             admitted: self.admitted.values().sum(),

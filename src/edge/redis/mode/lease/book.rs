@@ -72,7 +72,7 @@ pub(crate) struct BlockRequest {
     wish: Wish,
     /// What the asker takes out of the answer, before anybody else can.
     cost: u64,
-    flights: Arc<RequestTally>,
+    requests: Arc<RequestTally>,
     /// How long the key pauses if it is dropped.
     pause_ns: u64,
     is_reported: Cell<bool>,
@@ -83,8 +83,8 @@ impl Drop for BlockRequest {
         if !self.is_reported.replace(true) {
             self.holding.pause_failing(self.asked_ns, self.asked_ns.saturating_add(self.pause_ns));
             self.holding.release();
-            self.flights.landed();
-            self.flights.lost();
+            self.requests.landed.add(1);
+            self.requests.lost.add(1);
         }
     }
 }
@@ -122,7 +122,7 @@ pub(crate) enum Receipt {
 #[derive(Debug)]
 pub(crate) struct LeaseBook {
     terms: Terms,
-    habits: LeaseSettings,
+    settings: LeaseSettings,
     keys: KeyTable<Holding>,
     /// `None`: it is closed, and nobody takes up what is queued.
     queue: Mutex<Option<VecDeque<QueuedKey>>>,
@@ -150,15 +150,15 @@ impl Default for LeaseSettings {
 
 impl LeaseBook {
     /// `wake` is called when there is something [`due`](Self::due).
-    pub(crate) fn new(habits: LeaseSettings, wake: impl Fn() + Send + Sync + 'static) -> Self {
-        let terms = Terms::new(habits.limit, habits.life, habits.max_block);
+    pub(crate) fn new(settings: LeaseSettings, wake: impl Fn() + Send + Sync + 'static) -> Self {
+        let terms = Terms::new(settings.limit, settings.life, settings.max_block);
         Self {
             terms,
-            habits: LeaseSettings { max_block: habits.max_block.clamp(1, terms.most()), ..habits },
-            keys: KeyTable::new(habits.max_keys),
+            settings: LeaseSettings { max_block: settings.max_block.clamp(1, terms.most()), ..settings },
+            keys: KeyTable::new(settings.max_keys),
             queue: Mutex::new(Some(VecDeque::new())),
             trip_ns: AtomicU64::new(TRIP_NS),
-            counters: Counters::new(),
+            counters: Counters::default(),
             wake: Wake(Box::new(wake)),
         }
     }
@@ -177,7 +177,7 @@ impl LeaseBook {
 
     /// The server says that it took so many units back.
     pub(crate) fn returned(&self, units: u64) {
-        self.counters.returned(units);
+        self.counters.returned.add(units);
     }
 
     /// A round trip, as measured.
@@ -199,41 +199,40 @@ impl LeaseBook {
     /// `queued`: how many keys wait to be asked for.
     fn habit(&self, queued: usize) -> Habit {
         Habit {
-            max_block: self.habits.max_block,
-            processes: self.habits.processes,
+            max_block: self.settings.max_block,
+            processes: self.settings.processes,
             trip_ns: self.trip_ns(),
             is_crowded: queued >= CROWD,
         }
     }
 
-    /// The common case of [`check`](Self::check): what is spent is there, and nobody comes between. Says how much is left then, and until
-    /// when. Else nothing is done. O(1); takes no lock, but for the call that finds that little is left.
+    /// The common case of [`check`](Self::check): what is spent is there, and nobody comes between. Says until when it was leased. Else
+    /// nothing is done. O(1); takes no lock, but for the call that finds that little is left.
     #[inline(always)]
-    pub(super) fn take<'k>(&self, key: impl LookupKey<'k>, cost: u64, now_ns: u64) -> Option<(u64, u64)> {
+    pub(super) fn take<'k>(
+        &self,
+        key: impl LookupKey<'k>,
+        cost: u64,
+        now_ns: u64,
+    ) -> Option<(Decision, u64)> {
         let look = self.keys.look();
         let holding = look.get(key)?;
-        let taken = holding.take(&self.terms, cost, now_ns)?;
-        if taken.0 < holding.low() {
+        let (left, until_ns) = holding.take(&self.terms, cost, now_ns)?;
+        if left < holding.low() {
             self.low(key.into(), holding, now_ns);
         }
         // Its end is an exchange, which waits for what was written before.
         drop(look);
         self.counters.spent(cost);
-        Some(taken)
-    }
-
-    /// Says that so much was spent, and so much is left.
-    #[inline(always)]
-    pub(super) const fn spent(&self, cost: u64, left: u64, now_ns: u64) -> Decision {
         let facts = Facts::Plain { remaining: left, retry_ns: 0, reset_ns: 0, delay_ns: 0 };
-        Decision::new(Outcome::Allowed, cost, self.habits.limit, now_ns, facts)
+        Some((Decision::new(Outcome::Allowed, cost, self.settings.limit, now_ns, facts), until_ns))
     }
 
     /// Spends what is held, if it suffices. O(1); takes no lock, but for the call that finds that little is left.
     pub(crate) fn check<'k>(&self, key: impl Into<KeyRef<'k>>, cost: u64, now_ns: u64) -> LeaseCheck {
         let key = key.into();
         match self.take(key, cost, now_ns) {
-            Some((left, until_ns)) => LeaseCheck::Decided(self.spent(cost, left, now_ns), until_ns),
+            Some((decision, until_ns)) => LeaseCheck::Decided(decision, until_ns),
             None => self.check_slow(key, cost, now_ns),
         }
     }
@@ -294,21 +293,21 @@ impl LeaseBook {
     /// The denial of one that may look again when what is on its way should be there.
     pub(crate) fn soon(&self, cost: u64, now_ns: u64) -> Decision {
         let wait = std::time::Duration::from_nanos(self.trip_ns().max(TRIP_NS));
-        Decision::denied(cost, self.habits.limit, 0, wait, Timestamp::from_nanos(now_ns))
+        Decision::denied(cost, self.settings.limit, 0, wait, Timestamp::from_nanos(now_ns))
     }
 
     /// A key that is not there.
     #[cold]
     fn first(&self, key: KeyRef<'_>, cost: u64, now_ns: u64) -> LeaseCheck {
-        if cost == 0 || cost > self.habits.limit {
+        if cost == 0 || cost > self.settings.limit {
             // Decided without a state; that needs no place in the table.
             let (decision, _) = Holding::new(None, now_ns).spend(&self.terms, cost, now_ns, TRIP_NS);
             return LeaseCheck::Decided(decision, 0);
         }
-        match self.keys.get_or_make(key, || Holding::new(self.habits.stripes, now_ns)) {
+        match self.keys.get_or_make(key, || Holding::new(self.settings.stripes, now_ns)) {
             Some(holding) => self.spend(key, &holding, cost, now_ns),
             None => {
-                self.counters.full();
+                self.counters.full.add(1);
                 LeaseCheck::Full
             }
         }
@@ -415,7 +414,7 @@ impl LeaseBook {
         now_ns: u64,
     ) -> Option<BlockRequest> {
         let wish = holding.wish(&self.terms, self.habit(queued), cost, now_ns)?;
-        self.counters.asked();
+        self.counters.asked.add(1);
         let ask = Question::Lease { least: wish.least, wanted: wish.wanted, share: wish.share };
         Some(BlockRequest {
             key,
@@ -424,7 +423,7 @@ impl LeaseBook {
             holding,
             wish,
             cost,
-            flights: Arc::clone(&self.counters.flights),
+            requests: Arc::clone(&self.counters.requests),
             pause_ns: self.terms.life_ns() / 16,
             is_reported: Cell::new(false),
         })
@@ -458,16 +457,16 @@ impl LeaseBook {
     pub(crate) fn answered(&self, due: &BlockRequest, answer: &Granted, now_ns: u64) -> Receipt {
         due.is_reported.set(true);
         self.learn_trip(now_ns.saturating_sub(due.asked_ns));
-        self.counters.flights.landed();
+        self.counters.requests.landed.add(1);
         if answer.units == 0 {
             let until_ns = now_ns.saturating_add(self.pause_ns(answer, now_ns));
             due.holding.pause_refused(due.wish.least, now_ns, until_ns);
             due.holding.mark(&self.terms, &due.wish, 0, now_ns);
             due.holding.release();
-            self.counters.refused();
+            self.counters.refused.add(1);
             return Receipt::Refused { until_ns };
         }
-        self.counters.granted(answer.units);
+        self.counters.granted.add(answer.units);
         let life_ns = answer.window_ns.unwrap_or(u64::MAX).min(self.terms.life_ns());
         // Of a clock that has stepped back since, the life begins now.
         let until_ns = due.asked_ns.min(now_ns).saturating_add(life_ns);
@@ -494,7 +493,7 @@ impl LeaseBook {
 
     /// Up to an eighth more.
     fn jitter(&self, ns: u64, now_ns: u64) -> u64 {
-        let mixed = (now_ns ^ self.habits.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+        let mixed = (now_ns ^ self.settings.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
         let part = mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 48;
         let more = (u128::from(ns / 8) * u128::from(part)) >> 16;
         ns.saturating_add(u64::try_from(more).unwrap_or(0))
@@ -507,8 +506,8 @@ impl LeaseBook {
         due.holding.pause_failing(now_ns, now_ns.saturating_add(pause_ns));
         due.holding.mark(&self.terms, &due.wish, 0, now_ns);
         due.holding.release();
-        self.counters.flights.landed();
-        self.counters.flights.lost();
+        self.counters.requests.landed.add(1);
+        self.counters.requests.lost.add(1);
     }
 
     /// Puts units where checks find them: those of a check that is taken back, or of an asker that is gone. They expire when they
@@ -526,7 +525,7 @@ impl LeaseBook {
         let Some(left_ns) = until_ns.checked_sub(now_ns) else { return 0 };
         let lease = Lease::new(units, std::time::Duration::from_nanos(left_ns));
         let kept = holding.deposit(&self.terms, lease, now_ns, now_ns);
-        self.counters.unspent(kept);
+        self.counters.unspent.add(kept);
         kept
     }
 

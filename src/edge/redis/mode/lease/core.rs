@@ -17,7 +17,6 @@ use crate::edge::redis::mode::dispatch::Dispatch;
 use crate::edge::redis::protocol::{
     Answer, Bytes, Call, DecidedBy, Error, Key, KeyRef, Question, Reply, Transport,
 };
-use crate::limiter::wait::TokioClock;
 
 /// So often a call waits for units that others ask for, before it asks for its own alone.
 const ROUNDS: usize = 4;
@@ -32,34 +31,10 @@ pub(super) struct LeaseCore<C> {
     pub(super) clock: C,
     /// The server's time less the local one, at the least, in nanoseconds modulo 2^64; of the last answer.
     offset_ns: AtomicU64,
-    timeout: Duration,
-    /// Of how long calls wait: monotonic, and tokio's, so that tests can pause it.
-    waits: TokioClock,
+    /// How long a call waits for units that others ask for, and then for what it asks itself. After both it is as if the server had not
+    /// answered.
+    pub(super) timeout: Duration,
     stopped: AtomicU64,
-}
-
-/// How long one call waits: for a time-out for units that others ask for, and until the end of another for what it asks itself. After that
-/// it is as if the server had not answered.
-pub(super) struct WaitBudget<'c> {
-    clock: &'c TokioClock,
-    began: Timestamp,
-    timeout: Duration,
-}
-
-impl WaitBudget<'_> {
-    /// All of it.
-    pub(super) const fn whole(&self) -> Duration {
-        self.timeout.saturating_mul(2)
-    }
-
-    /// What is left to wait for others.
-    pub(super) fn for_others(&self) -> Duration {
-        self.timeout.saturating_sub(self.passed())
-    }
-
-    fn passed(&self) -> Duration {
-        Duration::from_nanos(self.clock.now().as_nanos().saturating_sub(self.began.as_nanos()))
-    }
 }
 
 /// What became of a question, for the one who asked.
@@ -106,7 +81,6 @@ impl<C: Clock> LeaseCore<C> {
             clock,
             offset_ns: AtomicU64::new(0),
             timeout: settings.timeout,
-            waits: TokioClock::new(),
             stopped: AtomicU64::new(0),
         })
     }
@@ -125,11 +99,6 @@ impl<C: Clock> LeaseCore<C> {
         self.stopped.load(Ordering::Relaxed) > 0
     }
 
-    /// How long one call may wait that begins now.
-    pub(super) fn patience(&self) -> WaitBudget<'_> {
-        WaitBudget { clock: &self.waits, began: self.waits.now(), timeout: self.timeout }
-    }
-
     /// Decides by what is held, and has what is missing fetched.
     #[inline]
     pub(super) fn check<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
@@ -139,10 +108,8 @@ impl<C: Clock> LeaseCore<C> {
             None => key.with_bytes(|bytes| self.book.take(Bytes(bytes), cost, now_ns)),
         };
         match taken {
-            Some((left, until_ns)) => {
-                Answer::leased(self.book.spent(cost, left, now_ns), DecidedBy::Held, until_ns)
-            }
-            None => KeyRef::with(key, |name| self.check_slow(name, cost, now)),
+            Some((decision, until_ns)) => Answer::leased(decision, DecidedBy::Held, until_ns),
+            None => KeyRef::with(key, |key| self.check_slow(key, cost, now)),
         }
     }
 

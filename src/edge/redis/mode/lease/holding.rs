@@ -38,6 +38,29 @@ enum HeldUnits {
     Many(Box<Padded>),
 }
 
+/// What an account does, whichever words it has.
+macro_rules! each {
+    ($holding:expr, $words:ident => $does:expr) => {
+        match &$holding.units {
+            HeldUnits::One($words) => $does,
+            HeldUnits::Many(words) => {
+                let $words = &**words;
+                $does
+            }
+        }
+    };
+}
+
+macro_rules! account {
+    ($terms:expr, $wait_ns:expr, $words:expr) => {
+        Account {
+            source: &NoSource { limit: $terms.limit(), wait_ns: $wait_ns },
+            terms: $terms,
+            words: $words,
+        }
+    };
+}
+
 /// Denies: the units are elsewhere, and come by deposits.
 struct NoSource {
     limit: u64,
@@ -62,7 +85,7 @@ impl LeaseSource for NoSource {
 /// A key. See the module's text.
 #[derive(Debug)]
 pub(crate) struct Holding {
-    purse: HeldUnits,
+    units: HeldUnits,
     state: AtomicU64,
     /// The fewest units of which one call was short since the last question, and the sum of all; `u64::MAX` and 0 if there was none.
     least: AtomicU64,
@@ -120,13 +143,13 @@ pub(super) struct Habit {
 
 impl Holding {
     pub(super) fn new(stripes: Option<usize>, now_ns: u64) -> Self {
-        let purse = match stripes {
+        let units = match stripes {
             None => HeldUnits::One(Small::new()),
             Some(stripes) => HeldUnits::Many(Box::new(Padded::new(stripes))),
         };
         let word = || AtomicU64::new(0);
         Self {
-            purse,
+            units,
             state: AtomicU64::new(IDLE),
             least: AtomicU64::new(u64::MAX),
             unmet: word(),
@@ -145,7 +168,7 @@ impl Holding {
     /// Spends a cost, if this thread's stripe holds it and nobody comes between: how much is left there, and when that expires.
     #[inline(always)]
     pub(super) fn take(&self, terms: &Terms, cost: u64, now_ns: u64) -> Option<(u64, u64)> {
-        match &self.purse {
+        match &self.units {
             HeldUnits::One(words) => terms.take(words, 0, now_ns, cost),
             HeldUnits::Many(words) => terms.take(&**words, thread_number(), now_ns, cost),
         }
@@ -153,51 +176,32 @@ impl Holding {
 
     /// Spends a cost, if it is held: until when that could have been done, or 0. `wait_ns` is what a denial says.
     pub(super) fn spend(&self, terms: &Terms, cost: u64, now_ns: u64, wait_ns: u64) -> (Decision, u64) {
-        let source = &NoSource { limit: terms.limit(), wait_ns };
-        match &self.purse {
-            HeldUnits::One(words) => Account { source, terms, words }.charge_on(0, now_ns, cost),
+        match &self.units {
+            HeldUnits::One(words) => account!(terms, wait_ns, words).charge_on(0, now_ns, cost),
             HeldUnits::Many(words) => {
-                Account { source, terms, words: &**words }.charge_on(thread_number(), now_ns, cost)
+                account!(terms, wait_ns, &**words).charge_on(thread_number(), now_ns, cost)
             }
         }
     }
 
     /// How things stand, without charging.
     pub(super) fn peek(&self, terms: &Terms, cost: u64, now_ns: u64, wait_ns: u64) -> Decision {
-        let source = &NoSource { limit: terms.limit(), wait_ns };
-        match &self.purse {
-            HeldUnits::One(words) => Account { source, terms, words }.peek(now_ns, cost),
-            HeldUnits::Many(words) => Account { source, terms, words: &**words }.peek(now_ns, cost),
-        }
+        each!(self, words => account!(terms, wait_ns, words).peek(now_ns, cost))
     }
 
     /// All units that are there.
     pub(super) fn held(&self, terms: &Terms, now_ns: u64) -> u64 {
-        let source = &NoSource { limit: terms.limit(), wait_ns: 0 };
-        match &self.purse {
-            HeldUnits::One(words) => Account { source, terms, words }.held(now_ns),
-            HeldUnits::Many(words) => Account { source, terms, words: &**words }.held(now_ns),
-        }
+        each!(self, words => account!(terms, 0, words).held(now_ns))
     }
 
     /// Puts units where checks find them. How many of them could be kept.
     pub(super) fn deposit(&self, terms: &Terms, lease: Lease, asked_ns: u64, now_ns: u64) -> u64 {
-        let source = &NoSource { limit: terms.limit(), wait_ns: 0 };
-        match &self.purse {
-            HeldUnits::One(words) => Account { source, terms, words }.deposit(lease, asked_ns, now_ns),
-            HeldUnits::Many(words) => {
-                Account { source, terms, words: &**words }.deposit(lease, asked_ns, now_ns)
-            }
-        }
+        each!(self, words => account!(terms, 0, words).deposit(lease, asked_ns, now_ns))
     }
 
     /// Takes all units out: how many, and when they expire.
     pub(super) fn take_all(&self, terms: &Terms, now_ns: u64, each: impl FnMut(u64, u64)) {
-        let source = &NoSource { limit: terms.limit(), wait_ns: 0 };
-        match &self.purse {
-            HeldUnits::One(words) => Account { source, terms, words }.take_all(now_ns, each),
-            HeldUnits::Many(words) => Account { source, terms, words: &**words }.take_all(now_ns, each),
-        }
+        each!(self, words => account!(terms, 0, words).take_all(now_ns, each))
     }
 
     /// Below what it is time to ask, if so few are left in a stripe.

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
+use tokio::time::{Instant, timeout};
 
 use super::book::{BlockRequest, LeaseCheck};
-use super::core::{BlockOutcome, LeaseCore, WaitBudget};
+use super::core::{BlockOutcome, LeaseCore};
 use super::options::LeaseBuilder;
 use super::stats::LeaseStats;
 use crate::base::clock::{Clock, QuantaClock, Timestamp};
@@ -137,7 +138,7 @@ async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
     while !core.is_stopped() {
         let every = Duration::from_nanos(core.book.life_ns());
         // Either way there may be something to do.
-        let _ = tokio::time::timeout(every, core.dispatch.due.notified()).await;
+        let _ = timeout(every, core.dispatch.due.notified()).await;
         loop {
             let now_ns = core.now().as_nanos();
             if now_ns.abs_diff(swept_ns) >= core.book.life_ns() {
@@ -224,12 +225,12 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         cost: u64,
         rounds: usize,
     ) -> Answer {
-        let patience = self.patience();
-        let asking = self.ask(key, cost, rounds, &patience);
+        let began = Instant::now();
+        let asking = self.ask(key, cost, rounds, began);
         // Without a runtime here the timer is that of the limiter's own.
         let timed = {
             let _entered = Handle::try_current().is_err().then(|| self.dispatch.tasks.runtime.enter());
-            tokio::time::timeout(patience.whole(), asking)
+            timeout(self.timeout.saturating_mul(2), asking)
         };
         match timed.await {
             Ok(answer) => answer,
@@ -237,13 +238,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         }
     }
 
-    async fn ask(
-        self: &Arc<Self>,
-        key: KeyRef<'_>,
-        cost: u64,
-        rounds: usize,
-        patience: &WaitBudget<'_>,
-    ) -> Answer {
+    async fn ask(self: &Arc<Self>, key: KeyRef<'_>, cost: u64, rounds: usize, began: Instant) -> Answer {
         let (core, guard) = (self, &self.dispatch.guard);
         let bytes = key.bytes();
         let bell = self.dispatch.bells.of(&bytes);
@@ -274,12 +269,12 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
                 }
             } else {
                 let waiting = core.book.wait(&holding, cost, now_ns);
-                let most = patience.for_others();
+                let most = self.timeout.saturating_sub(began.elapsed());
                 if most.is_zero() {
                     break;
                 }
                 // Others may have spent what one answer brought, or another key has this bell: then it is asked and waited anew.
-                if !waiting.is_over() && tokio::time::timeout(most, rings).await.is_err() {
+                if !waiting.is_over() && timeout(most, rings).await.is_err() {
                     break;
                 }
             }

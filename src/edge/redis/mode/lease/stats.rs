@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crossbeam_utils::CachePadded;
 
 use crate::base::sync::{AtomicU64, Ordering, thread_number};
+use crate::edge::redis::mode::count::Count;
 
 /// What became of the units that a lease limiter was granted, since it was made.
 ///
@@ -42,51 +43,42 @@ const OWN: usize = 32;
 const SHARED: usize = 16;
 
 /// What became of questions: they count it themselves, as some are dropped where there is nothing else.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct RequestTally {
-    landed: AtomicU64,
-    lost: AtomicU64,
-}
-
-// Ordering: Relaxed. Tallies, which publish nothing.
-impl RequestTally {
-    pub(super) fn landed(&self) {
-        self.landed.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn lost(&self) {
-        self.lost.fetch_add(1, Ordering::Relaxed);
-    }
+    pub(super) landed: Count,
+    pub(super) lost: Count,
 }
 
 #[derive(Debug)]
 pub(super) struct Counters {
     spent: Box<[CachePadded<AtomicU64>; OWN + SHARED]>,
-    unspent: AtomicU64,
-    asked: AtomicU64,
-    pub(super) flights: Arc<RequestTally>,
-    refused: AtomicU64,
-    granted: AtomicU64,
-    returned: AtomicU64,
-    full: AtomicU64,
+    /// What was spent, and is there again.
+    pub(super) unspent: Count,
+    pub(super) asked: Count,
+    pub(super) requests: Arc<RequestTally>,
+    pub(super) refused: Count,
+    pub(super) granted: Count,
+    pub(super) returned: Count,
+    pub(super) full: Count,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            spent: Box::new(std::array::from_fn(|_| CachePadded::new(AtomicU64::new(0)))),
+            unspent: Count::default(),
+            asked: Count::default(),
+            requests: Arc::default(),
+            refused: Count::default(),
+            granted: Count::default(),
+            returned: Count::default(),
+            full: Count::default(),
+        }
+    }
 }
 
 // Ordering: Relaxed throughout. Tallies, which publish nothing.
 impl Counters {
-    pub(super) fn new() -> Self {
-        let zero = || AtomicU64::new(0);
-        Self {
-            spent: Box::new(std::array::from_fn(|_| CachePadded::new(zero()))),
-            unspent: zero(),
-            asked: zero(),
-            flights: Arc::new(RequestTally { landed: zero(), lost: zero() }),
-            refused: zero(),
-            granted: zero(),
-            returned: zero(),
-            full: zero(),
-        }
-    }
-
     #[inline(always)]
     pub(super) fn spent(&self, units: u64) {
         let thread = thread_number();
@@ -104,49 +96,23 @@ impl Counters {
         self.spent[OWN + thread % SHARED].fetch_add(units, Ordering::Relaxed);
     }
 
-    /// What was spent is there again.
-    pub(super) fn unspent(&self, units: u64) {
-        self.unspent.fetch_add(units, Ordering::Relaxed);
-    }
-
-    pub(super) fn asked(&self) {
-        self.asked.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn refused(&self) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn granted(&self, units: u64) {
-        self.granted.fetch_add(units, Ordering::Relaxed);
-    }
-
-    pub(super) fn returned(&self, units: u64) {
-        self.returned.fetch_add(units, Ordering::Relaxed);
-    }
-
-    pub(super) fn full(&self) {
-        self.full.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// All of them.
     pub(super) fn sum(&self, held: u64, keys: usize) -> LeaseStats {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let spent = self.spent.iter().map(|stripe| read(stripe)).fold(0, u64::wrapping_add);
-        let spent = spent.wrapping_sub(read(&self.unspent));
-        let (granted, returned) = (read(&self.granted), read(&self.returned));
+        let spent = self.spent.iter().map(|stripe| stripe.load(Ordering::Relaxed));
+        let spent = spent.fold(0, u64::wrapping_add).wrapping_sub(self.unspent.get());
+        let (granted, returned, asked) = (self.granted.get(), self.returned.get(), self.asked.get());
         LeaseStats {
-            asked: read(&self.asked),
-            in_flight: read(&self.asked).saturating_sub(read(&self.flights.landed)),
-            refused: read(&self.refused),
-            lost: read(&self.flights.lost),
+            asked,
+            in_flight: asked.saturating_sub(self.requests.landed.get()),
+            refused: self.refused.get(),
+            lost: self.requests.lost.get(),
             granted,
             spent,
             returned,
             held,
             stranded: granted.saturating_sub(spent).saturating_sub(returned).saturating_sub(held),
             keys: u64::try_from(keys).unwrap_or(u64::MAX),
-            full: read(&self.full),
+            full: self.full.get(),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -13,9 +14,11 @@ use super::allowance::Spend;
 use super::entry::{KeyLedger, Season, SettleContext, WriteBackKey};
 use super::offset::ClockOffset;
 use super::poster::PosterNumbers;
+use super::stats::WriteBackStats;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::sync::{AtomicU64, Mutex, Ordering};
 use crate::edge::redis::client::OnFailure;
+use crate::edge::redis::mode::count::Count;
 use crate::edge::redis::mode::table::KeyTable;
 use crate::edge::redis::protocol::slot::{self, PARTS};
 use crate::edge::redis::protocol::{Bytes, Call, ErrorKind, Plan, Question, Reply, tagged};
@@ -76,29 +79,10 @@ struct Queue {
 
 #[derive(Debug, Default)]
 struct Tallies {
-    posts: AtomicU64,
-    failures: AtomicU64,
-    overshoot: AtomicU64,
-    dropped: AtomicU64,
-}
-
-fn count(tally: &AtomicU64, units: u64) {
-    if units > 0 {
-        // Ordering: Relaxed. A tally.
-        tally.fetch_add(units, Ordering::Relaxed);
-    }
-}
-
-/// What has been counted; see [`WriteBackStats`](super::WriteBackStats).
-#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Counted {
-    pub(crate) keys: usize,
-    pub(crate) pending: u64,
-    pub(crate) oldest_ns: Option<u64>,
-    pub(crate) posts: u64,
-    pub(crate) failures: u64,
-    pub(crate) overshoot: u64,
-    pub(crate) dropped: u64,
+    posts: Count,
+    failures: Count,
+    overshoot: Count,
+    dropped: Count,
 }
 
 /// What a check came to.
@@ -224,7 +208,7 @@ impl WriteBackBook {
     fn settle(&self, entry: &WriteBackKey, ledger: &mut KeyLedger, now_ns: u64) -> (Season, Dropped) {
         let terms = self.terms(entry.part, ledger.is_failing());
         let (season, dropped) = entry.settle(ledger, terms, now_ns);
-        count(&self.tallies.dropped, dropped.0);
+        self.tallies.dropped.add(dropped.0);
         (season, dropped)
     }
 
@@ -456,7 +440,7 @@ impl WriteBackBook {
             self.collect(&entry, is_urgent, now_ns, &mut posts);
         }
         self.queue().in_flight += posts.len();
-        count(&self.tallies.posts, posts.iter().filter(|post| post.sent.is_some()).count() as u64);
+        self.tallies.posts.add(posts.iter().filter(|post| post.sent.is_some()).count() as u64);
         posts
     }
 
@@ -487,7 +471,7 @@ impl WriteBackBook {
             let call = Call { tag, plan: Arc::clone(plan), ask, now: None };
             posts.push(Post { entry: Arc::clone(entry), index, sent, at_ns: now_ns, call });
         }
-        count(&self.tallies.dropped, dropped);
+        self.tallies.dropped.add(dropped);
     }
 
     /// Keys that come back before a time are to begin with nothing. Said before one that this is about is removed.
@@ -583,8 +567,8 @@ impl WriteBackBook {
         let processes = self.options.processes;
         if let Some(account) = ledger.accounts.get_mut(post.index) {
             let learnt = account.answered(post.sent, reply, processes, least, received_ns);
-            count(&self.tallies.overshoot, learnt.overshoot);
-            count(&self.tallies.dropped, learnt.dropped);
+            self.tallies.overshoot.add(learnt.overshoot);
+            self.tallies.dropped.add(learnt.dropped);
         }
         ledger.answered_ns = received_ns;
         entry.refresh(&mut ledger, received_ns);
@@ -614,7 +598,7 @@ impl WriteBackBook {
     /// There was no answer of use; it may have been charged. An error of kind [`Reply`](ErrorKind::Reply) is this key's alone; any other is
     /// of the part of the shared state that holds it.
     pub(crate) fn failed(&self, post: &Post, why: ErrorKind, now_ns: u64) {
-        count(&self.tallies.failures, 1);
+        self.tallies.failures.add(1);
         let entry = &post.entry;
         if why != ErrorKind::Reply {
             // Ordering: Relaxed; see `is_out`.
@@ -624,7 +608,7 @@ impl WriteBackBook {
         let _ = self.settle(entry, &mut ledger, now_ns);
         ledger.failed_ns = now_ns;
         if let Some(account) = ledger.accounts.get_mut(post.index) {
-            count(&self.tallies.dropped, account.failed(post.sent).0);
+            self.tallies.dropped.add(account.failed(post.sent).0);
             account.fall_back(self.options.processes);
         }
         drop(ledger);
@@ -633,25 +617,23 @@ impl WriteBackBook {
     }
 
     /// What was counted so far. O(keys).
-    pub(crate) fn counted(&self, now_ns: u64) -> Counted {
-        // Ordering: Relaxed. Tallies.
-        let read = |tally: &AtomicU64| tally.load(Ordering::Relaxed);
+    pub(crate) fn counted(&self, now_ns: u64) -> WriteBackStats {
         let Tallies { posts, failures, overshoot, dropped } = &self.tallies;
-        let mut counted = Counted {
-            keys: self.table.len(),
+        let mut counted = WriteBackStats {
+            keys: self.table.len() as u64,
             pending: 0,
-            oldest_ns: None,
-            posts: read(posts),
-            failures: read(failures),
-            overshoot: read(overshoot),
-            dropped: read(dropped),
+            oldest_pending: None,
+            posts: posts.get(),
+            failures: failures.get(),
+            overshoot: overshoot.get(),
+            evicted_pending: dropped.get(),
         };
         self.for_each_settled(now_ns, |_, ledger, dropped| {
-            counted.dropped = counted.dropped.saturating_add(dropped);
+            counted.evicted_pending = counted.evicted_pending.saturating_add(dropped);
             counted.pending = counted.pending.saturating_add(ledger.pending());
             if ledger.pending() > 0 {
-                let age = ledger.pending_since.map_or(0, |since| now_ns.saturating_sub(since));
-                counted.oldest_ns = counted.oldest_ns.max(Some(age));
+                let age_ns = ledger.pending_since.map_or(0, |since| now_ns.saturating_sub(since));
+                counted.oldest_pending = counted.oldest_pending.max(Some(Duration::from_nanos(age_ns)));
             }
         });
         counted

@@ -159,7 +159,7 @@ impl<C: Clock> WriteBackCore<C> {
     }
 
     pub(super) fn stats(&self) -> WriteBackStats {
-        WriteBackStats::of(&self.book.counted(self.now_ns()))
+        self.book.counted(self.now_ns())
     }
 
     pub(super) fn stop(&self) {

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use super::book::Counted;
-
 /// What a write-back limiter has counted since it was made, and what it has not posted.
 ///
 /// # Consistency
@@ -27,18 +25,4 @@ pub struct WriteBackStats {
     /// Units that will never be posted: their window was over, or by GCRA they have been paid by time since. Some of them may be in the
     /// shared state, if an answer was lost.
     pub evicted_pending: u64,
-}
-
-impl WriteBackStats {
-    pub(super) fn of(counted: &Counted) -> Self {
-        Self {
-            keys: counted.keys as u64,
-            pending: counted.pending,
-            oldest_pending: counted.oldest_ns.map(Duration::from_nanos),
-            posts: counted.posts,
-            failures: counted.failures,
-            overshoot: counted.overshoot,
-            evicted_pending: counted.dropped,
-        }
-    }
 }

@@ -96,7 +96,7 @@ fn keys_that_come_back_while_others_are_removed_are_counted() {
     }
     charged += drain(&book, &server, now_ns, now_ns);
     let counted = book.counted(now_ns);
-    assert_eq!(charged + counted.dropped + counted.pending, admitted);
+    assert_eq!(charged + counted.evicted_pending + counted.pending, admitted);
 }
 
 #[test]
@@ -181,7 +181,8 @@ fn keys_that_wait_longest_are_posted_first() {
         for _ in 0..3 {
             post(&book, &server, now_ns, now_ns);
         }
-        let oldest = book.counted(now_ns).oldest_ns;
+        let oldest =
+            book.counted(now_ns).oldest_pending.map(|oldest| u64::try_from(oldest.as_nanos()).unwrap());
         assert!(oldest <= Some(4 * SEC), "{oldest:?}");
     }
 }
@@ -222,7 +223,7 @@ fn gcra_that_was_not_answered_is_not_charged_again_when_the_server_forgot_it() {
     }
     let late = START + 2 * 3_600 * SEC;
     assert_eq!(drain(&book, &server, late, late), 0);
-    assert_eq!((book.counted(late).dropped, book.counted(late).pending), (20, 0));
+    assert_eq!((book.counted(late).evicted_pending, book.counted(late).pending), (20, 0));
     let more = spend(&book, b"a", 5, late);
     assert_eq!((more, drain(&book, &server, late, late)), (5, 5), "what comes after is charged");
 }
