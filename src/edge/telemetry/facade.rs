@@ -3,12 +3,12 @@
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, SharedString, Unit, with_recorder};
 
 use super::clean::clean;
+use super::event::Event;
 #[cfg(feature = "redis")]
 use super::gauges::{BREAKER_STATE, PARTITIONED, SERVER_EVICTS};
 use super::gauges::{
     DEBT_DENIALS, ERROR, EVICTIONS, FALSE_DENIAL, FALSE_POSITIVE, KEYS, Reading, Readings, SLOTS,
 };
-use super::meters::Event;
 
 static METADATA: Metadata<'static> = Metadata::new("tollgate", Level::INFO, None);
 

@@ -47,6 +47,7 @@
 
 #[cfg(feature = "metrics")]
 mod clean;
+mod event;
 #[cfg(feature = "metrics")]
 mod facade;
 mod gauges;
@@ -57,6 +58,7 @@ mod shares;
 mod timer;
 mod top;
 
+pub use self::event::Event;
 #[cfg(all(feature = "metrics", feature = "redis"))]
 pub(crate) use self::facade::SharedHandles;
 #[cfg(all(feature = "metrics", feature = "rules"))]
@@ -71,7 +73,7 @@ pub(crate) use self::gauges::readings_of;
 pub(crate) use self::gauges::{BREAKER_STATE, PARTITIONED, SERVER_EVICTS};
 pub use self::gauges::{Reading, Readings};
 pub use self::log::{Level, Refusal, RefusalLog};
-pub use self::meters::{Event, MeterCounts, Meters};
+pub use self::meters::{MeterCounts, Meters};
 pub use self::reload::{ReloadCounts, Reloads};
 pub use self::shares::Shares;
 pub use self::timer::CheckTimer;

@@ -1,7 +1,6 @@
 //! Who is denied most.
 
 use std::fmt;
-use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hasher};
 
 use crate::sketch::{CutText, SampledTopKeys, SketchError};
@@ -113,10 +112,11 @@ impl TopDenied {
         hasher.write_usize(secret.len());
         hasher.write(secret);
         hasher.write(key.as_bytes());
-        let mut text = Hex::default();
-        // Never an error: sixteen digits fit.
-        let _ = write!(text, "{:016x}", hasher.finish());
-        CutText::new(text.as_str())
+        let hash = hasher.finish();
+        let digits: [u8; 16] =
+            std::array::from_fn(|digit| b"0123456789abcdef"[(hash >> (60 - 4 * digit)) as usize & 15]);
+        // Never an error: they are ASCII.
+        CutText::new(std::str::from_utf8(&digits).unwrap_or_default())
     }
 
     /// Records a denial of `key` by `rule`.
@@ -147,27 +147,5 @@ impl TopDenied {
     /// Forgets all: a period begins.
     pub fn clear(&self) {
         drop(self.sample.take());
-    }
-}
-
-/// Sixteen digits, without the heap.
-#[derive(Default)]
-struct Hex {
-    digits: [u8; 16],
-    len: usize,
-}
-
-impl Hex {
-    fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.digits[..self.len]).unwrap_or_default()
-    }
-}
-
-impl fmt::Write for Hex {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = self.digits.get_mut(self.len..self.len + text.len()).ok_or(fmt::Error)?;
-        room.copy_from_slice(text.as_bytes());
-        self.len += text.len();
-        Ok(())
     }
 }

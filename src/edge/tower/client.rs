@@ -8,7 +8,8 @@ use std::sync::Arc;
 use http::{Extensions, HeaderName, HeaderValue, header};
 use ipnet::{IpNet, Ipv4Net};
 
-use super::{Head, KeyExtractor};
+use super::head::Head;
+use super::key::KeyExtractor;
 use crate::edge::forwarded::{FromRight, Syntax, embedded, known, node};
 
 /// The address at the other end of a connection, as an extension of a request; [`ClientIp`] looks for it, and servers put it there.

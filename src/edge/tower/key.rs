@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue, Method};
 
-use super::Head;
+use super::head::Head;
 
 /// By what requests are told apart: those with equal keys share a limit.
 ///

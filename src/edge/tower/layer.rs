@@ -9,8 +9,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
 use tower_layer::Layer;
 
-use super::Head;
 use super::awaited::AwaitedLimit;
+use super::head::Head;
 use super::key::{KeyExtractor, Missing};
 use super::limit::Named;
 use super::refusal::Refused;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 
-use super::Head;
+use super::head::Head;
 use crate::edge::http::{Fields, PROBLEM_JSON, Policy, problem, unknown_client};
 
 pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");

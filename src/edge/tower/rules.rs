@@ -8,9 +8,10 @@ use smallvec::SmallVec;
 
 #[cfg(feature = "redis")]
 use super::awaited::AwaitedLimit;
+use super::head::Head;
 use super::key::KeyExtractor;
+use super::layer::RateLimitLayer;
 use super::limit::{Limit, Ruling};
-use super::{Head, RateLimitLayer};
 use crate::base::clock::Clock;
 use crate::base::quota::Quota;
 use crate::edge::http::Policy;

@@ -23,10 +23,11 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::awaited::AwaitedLimit;
+use super::body::Body;
+use super::head::Head;
 use super::key::KeyExtractor;
 use super::limit::{Limit, Ruling, SoftLimited};
 use super::settings::{LayerSettings, LimitedBy, Screened};
-use super::{Body, Head};
 use crate::edge::http::Policy;
 
 /// The limit decides in the service's `call`: a [`Limit`].

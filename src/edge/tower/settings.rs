@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, Response, StatusCode};
 
-use super::Head;
+use super::head::Head;
 use super::key::{KeyExtractor, Missing};
 use super::refusal::{GRPC_STATUS, RESOURCE_EXHAUSTED, Refused, Wait};
 use super::unknown::{KeylessOutcome, Unknown};

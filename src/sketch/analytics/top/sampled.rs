@@ -22,7 +22,7 @@ use crossbeam_utils::CachePadded;
 
 use super::{CutText, TopKey, TopKeys};
 use crate::base::sync::Ordering::Relaxed;
-use crate::base::sync::{AtomicU64, processors};
+use crate::base::sync::{AtomicU64, processors, thread_number};
 use crate::sketch::{SketchError, mix};
 
 /// SplitMix64's increment, the golden ratio.
@@ -275,27 +275,6 @@ impl<K> TopStripe<K> {
     fn lock(&self) -> MutexGuard<'_, TopKeys<K>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A number for each thread, in the order in which they first ask: threads that are started together differ
-/// in its low bits.
-#[cfg(not(tollgate_loom))]
-#[inline]
-fn thread_number() -> usize {
-    use crate::base::sync::AtomicUsize;
-
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        // Ordering: Relaxed. Only that they differ matters.
-        static NUMBER: usize = NEXT.fetch_add(1, Relaxed);
-    }
-    NUMBER.try_with(|number| *number).unwrap_or(0)
-}
-
-/// There is one stripe.
-#[cfg(tollgate_loom)]
-fn thread_number() -> usize {
-    0
 }
 
 impl<K> fmt::Debug for SampledTopKeys<K> {

@@ -207,9 +207,9 @@ impl Doors {
 
     /// Puts X in, in this window or, if others are there, a later one; which, and what it was told.
     fn insert(&self, mut window: u64) -> (u64, Insert) {
-        let mark = self.seen.mark(&self.windows, X);
+        let probe = self.seen.probe(&self.windows, X);
         loop {
-            match self.seen.insert(&self.windows, &mark, window) {
+            match self.seen.insert(&self.windows, &probe, window) {
                 Ok(told) => return (window, told),
                 Err(late) => window = late.window,
             }
@@ -230,8 +230,8 @@ fn one_is_first<const N: usize>(last: bool, windows: [u64; N]) {
         assert_eq!(firsts.count(), 1, "one is the first in a window: {told:?}");
     }
     let newest = windows.into_iter().max().unwrap();
-    let mark = doors.seen.mark(&doors.windows, X);
-    assert_eq!(doors.seen.contains(&doors.windows, &mark, newest), Ok(true), "X is in");
+    let probe = doors.seen.probe(&doors.windows, X);
+    assert_eq!(doors.seen.contains(&doors.windows, &probe, newest), Ok(true), "X is in");
 }
 
 #[test]
@@ -253,8 +253,8 @@ fn of_those_who_come_at_a_turn_one_is_first_in_each_window() {
 fn two_are_first<const N: usize>(windows: [u64; N]) {
     fn insert(doors: &Doors, window: u64) -> (u64, Insert) {
         let windows = super::models::windows();
-        let mark = doors.seen.mark(&windows, X);
-        (window, doors.seen.insert(&windows, &mark, window).unwrap())
+        let probe = doors.seen.probe(&windows, X);
+        (window, doors.seen.insert(&windows, &probe, window).unwrap())
     }
     let doors = Doors::new(false);
     let threads = windows.map(|window| {
