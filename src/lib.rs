@@ -169,14 +169,15 @@
     not(feature = "std"),
     allow(dead_code, unreachable_pub, unused_imports, unused_macros, rustdoc::broken_intra_doc_links)
 )]
+// The core has methods that only an edge calls.
+#![cfg_attr(
+    not(all(feature = "cli", feature = "redis", feature = "rules", feature = "tower")),
+    allow(dead_code, unused_imports)
+)]
 // What every public function owes its reader; of tests' helpers it would be too much.
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 extern crate alloc;
-
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod cli;
 
 mod algorithm;
 mod base;

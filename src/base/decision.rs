@@ -5,7 +5,6 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::base::clock::Timestamp;
-#[cfg(feature = "http")]
 use crate::base::quota::Quota;
 
 /// Whether a request may go.
@@ -112,7 +111,6 @@ pub(crate) enum Facts {
 }
 
 /// So many units in so many nanoseconds, which may be rounded up: by less than this.
-#[cfg(feature = "http")]
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Rate {
     pub(crate) units: u64,
@@ -120,7 +118,6 @@ pub(crate) struct Rate {
     pub(crate) rounded_ns: u128,
 }
 
-#[cfg(feature = "http")]
 impl Rate {
     /// Whether it is that of a quota, but for the rounding.
     fn is_of(&self, quota: &Quota) -> bool {
@@ -166,7 +163,6 @@ impl Decision {
     }
 
     /// The same after its charge was taken back: as much more is left.
-    #[cfg(all(feature = "redis", feature = "rules"))]
     pub(crate) fn given_back(self) -> Self {
         let units = self.charged();
         let mut facts = self.facts;
@@ -205,7 +201,6 @@ impl Decision {
 
     /// The same of a limit that is `spare` units less than its store's. Of a request that is denied it is a decision about its cost
     /// and those units. `next` looks for one unit and those: the store has said when there is room for one.
-    #[cfg(feature = "rules")]
     pub(crate) fn judged(self, outcome: Outcome, cost: u64, spare: u64, next: impl FnOnce() -> Self) -> Self {
         let limit = self.limit.saturating_sub(spare);
         let facts = match self.facts {
@@ -225,7 +220,6 @@ impl Decision {
     }
 
     /// The same of a fixed window if so many units more are in use in another counter: as if one counted both.
-    #[cfg(feature = "rules")]
     pub(crate) fn beside(self, others: u64) -> Self {
         let Facts::Batch { used, raised, batch, to_boundary_ns, period_ns } = self.facts else { return self };
         if others == 0 {
@@ -390,7 +384,6 @@ impl Decision {
     }
 
     /// A refusal of everything, for ever.
-    #[cfg(feature = "http")]
     pub(crate) const fn nothing(at_ns: u64) -> Self {
         let facts = Facts::Plain { remaining: 0, retry_ns: 0, reset_ns: 0, delay_ns: 0 };
         Self::new(Outcome::Never, 1, 0, at_ns, facts)
@@ -398,13 +391,11 @@ impl Decision {
 
     /// How long until one unit fits, if none does after this decision. Later, if the algorithm has only said when a greater cost
     /// fits.
-    #[cfg(feature = "http")]
     pub(crate) fn until_one_ns(&self) -> u64 {
         self.for_cost(1).retry_ns()
     }
 
     /// How long this window lasts, if units come back at its end, all or a batch of them at once.
-    #[cfg(feature = "http")]
     pub(crate) const fn window_left_ns(&self) -> Option<u64> {
         match self.facts {
             Facts::Batch { to_boundary_ns, .. } => Some(to_boundary_ns),
@@ -413,7 +404,6 @@ impl Decision {
     }
 
     /// The sustained rate by which it was decided, if the algorithm says it, and it is not that of the quota.
-    #[cfg(feature = "http")]
     pub(crate) fn rate_unlike(&self, quota: &Quota) -> Option<Rate> {
         let rate = match self.facts {
             Facts::Pace { interval, scale, .. } => {

@@ -1,6 +1,6 @@
 //! What a server needs around the limiter. Only these rooms name http, tower, Redis, metrics and tracing.
 
-#[cfg(any(feature = "cli", feature = "tower"))]
+#[cfg(feature = "tower")]
 pub(crate) mod forwarded;
 #[cfg(feature = "http")]
 pub mod http;
@@ -11,7 +11,7 @@ pub mod redis;
 mod redis;
 #[cfg(feature = "rules")]
 pub mod rules;
-#[cfg(any(feature = "cli", feature = "redis"))]
+#[cfg(feature = "redis")]
 pub(crate) mod splitmix;
 #[cfg(feature = "std")]
 pub mod telemetry;

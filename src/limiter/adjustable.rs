@@ -1,11 +1,10 @@
 //! Limiters whose quota changes.
 
 use super::RateLimiter;
-use crate::algorithm::Algorithm;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
-use crate::store::{Adjustable, Carry, Direct, ManyKeys, Operation, Rebuild, Store};
+use crate::store::{Adjustable, Carry, ManyKeys, Operation, Rebuild, Store};
 
 impl<S: Rebuild, C> RateLimiter<S, C> {
     /// This limiter, able to take another quota while it is in use ([`RateLimiter::set_quota`]).
@@ -46,7 +45,7 @@ impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
     /// As making the limiter; and O(keys), or slots, if the last change is not paid for yet. A key's first check after the
     /// change looks it up in the old store too.
     pub fn set_quota(&self, quota: &Quota, carry: Carry) -> Result<(), QuotaError> {
-        self.store.set_quota(quota, carry, || self.now())
+        self.store.set_quota(quota, carry, || self.time(None))
     }
 
     /// [`RateLimiter::set_quota`] as of a time that the caller says.
@@ -54,7 +53,7 @@ impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
     /// # Errors
     /// As [`RateLimiter::set_quota`].
     pub fn set_quota_at(&self, quota: &Quota, carry: Carry, now: Timestamp) -> Result<(), QuotaError> {
-        self.store.set_quota(quota, carry, || self.given(now))
+        self.store.set_quota(quota, carry, || self.time(Some(now)))
     }
 
     /// Frees what is kept of old quotas. Keys that were not asked for since the change owe nothing then.
@@ -81,7 +80,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Adjustable<S>, C> {
     where
         Adjustable<S>: Store<Q>,
     {
-        self.act(key, Operation::Check, self.now(), cost)
+        self.apply(key, Operation::Check, cost, None)
     }
 
     /// Checks `cost` units for `key` at a time that the caller says.
@@ -91,7 +90,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Adjustable<S>, C> {
     where
         Adjustable<S>: Store<Q>,
     {
-        self.act(key, Operation::Check, self.given(now), cost)
+        self.apply(key, Operation::Check, cost, Some(now))
     }
 
     /// Whether [`RateLimiter::check`] would be allowed now, and how things stand, without charging.
@@ -109,7 +108,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Adjustable<S>, C> {
     where
         Adjustable<S>: Store<Q>,
     {
-        self.store.look(key, self.now(), cost)
+        self.peek_key(key, cost, None)
     }
 
     /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging.
@@ -118,47 +117,6 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Adjustable<S>, C> {
     where
         Adjustable<S>: Store<Q>,
     {
-        self.store.look(key, self.given(now), cost)
-    }
-}
-
-impl<A: Algorithm, C: Clock> RateLimiter<Adjustable<Direct<A>>, C> {
-    /// Checks one unit now, and charges it if it is allowed.
-    #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn check(&self) -> Decision {
-        self.check_n(1)
-    }
-
-    /// Checks `cost` units now, and charges all of them or none.
-    #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn check_n(&self, cost: u64) -> Decision {
-        self.act(&(), Operation::Check, self.now(), cost)
-    }
-
-    /// Checks `cost` units at a time that the caller says.
-    #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn check_at(&self, cost: u64, now: Timestamp) -> Decision {
-        self.act(&(), Operation::Check, self.given(now), cost)
-    }
-
-    /// Whether [`RateLimiter::check`] would be allowed now, and how things stand, without charging.
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn peek(&self) -> Decision {
-        self.peek_n(1)
-    }
-
-    /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging.
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn peek_n(&self, cost: u64) -> Decision {
-        Store::<()>::look(&self.store, &(), self.now(), cost)
-    }
-
-    /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging.
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn peek_at(&self, cost: u64, now: Timestamp) -> Decision {
-        Store::<()>::look(&self.store, &(), self.given(now), cost)
+        self.peek_key(key, cost, Some(now))
     }
 }

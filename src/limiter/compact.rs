@@ -9,14 +9,9 @@ use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
-use crate::store::{ByHash, Compact, Gauges, SnapshotError, Tier};
+use crate::store::{Compact, Gauges, HashedStore, SnapshotError, Tier};
 
-impl<A, H, C> RateLimiter<Compact<A, H>, C>
-where
-    A: CompactAlgorithm,
-    H: BuildHasher,
-    C: Clock,
-{
+impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C> {
     /// Checks `cost` units for `key` at `now` under a quota of the caller's, made by [`RateLimiter::tier`]. What was
     /// charged under one quota stays charged under all.
     ///
@@ -115,7 +110,7 @@ where
     /// # Complexity
     /// O(1): it looks at 4,096 slots at most.
     pub fn load(&self) -> f64 {
-        self.store.load(self.now())
+        self.store.load(self.time(None))
     }
 
     /// [`RateLimiter::load`] at a time that the caller says: for limiters whose checks are given times too.
@@ -128,7 +123,7 @@ where
     /// # Complexity
     /// O(slots).
     pub fn live_slots(&self) -> usize {
-        self.store.live_slots(self.now())
+        self.store.live_slots(self.time(None))
     }
 
     /// [`RateLimiter::live_slots`] at a time that the caller says: for limiters whose checks are given times too.
@@ -192,7 +187,7 @@ where
     /// # Complexity
     /// O(memory).
     pub fn restore(&self, snapshot: &[u8]) -> Result<(), SnapshotError> {
-        self.store.restore(snapshot, self.now())
+        self.store.restore(snapshot, self.time(None))
     }
 
     /// [`RateLimiter::restore`] at a time that the caller says: for limiters whose checks are given times too.

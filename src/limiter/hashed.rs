@@ -4,10 +4,9 @@ use alloc::vec::Vec;
 use core::hash::Hash;
 
 use super::RateLimiter;
-use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::Decision;
-use crate::store::HashedStore;
+use crate::store::{HashedStore, Operation};
 
 /// Keys are of any type that hashes, and may differ from call to call; equal hashes are equal keys. `&str` and
 /// `String` hash alike, an integer and its text do not.
@@ -32,14 +31,14 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     #[inline]
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check<Q: Hash + ?Sized>(&self, key: &Q) -> Decision {
-        self.check_n(key, 1)
+        self.check_hash(self.store.hash(key), 1)
     }
 
     /// Checks `cost` units for `key` now, and charges all of them or none.
     #[inline]
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_n<Q: Hash + ?Sized>(&self, key: &Q, cost: u64) -> Decision {
-        self.store.charge(self.store.hash(key), || self.now(), cost)
+        self.check_hash(self.store.hash(key), cost)
     }
 
     /// Checks `cost` units for `key` at a time that the caller says.
@@ -52,7 +51,7 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     #[inline]
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_at<Q: Hash + ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision {
-        self.store.charge(self.store.hash(key), || CheckTime::given(now), cost)
+        self.check_hash_at(self.store.hash(key), cost, now)
     }
 
     /// The hash of a key, as this limiter finds it by; for [`RateLimiter::check_hash`].
@@ -79,14 +78,14 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     #[inline]
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_hash(&self, hash: u64, cost: u64) -> Decision {
-        self.store.charge(hash, || self.now(), cost)
+        self.check_prepared(self.store.prepare_hash(hash), cost, None)
     }
 
     /// Checks `cost` units for the key with this hash at a time that the caller says; see [`RateLimiter::check_hash`].
     #[inline]
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_hash_at(&self, hash: u64, cost: u64, now: Timestamp) -> Decision {
-        self.store.charge(hash, || CheckTime::given(now), cost)
+        self.check_prepared(self.store.prepare_hash(hash), cost, Some(now))
     }
 
     /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what remains, when it resets), without
@@ -102,13 +101,13 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging.
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek_n<Q: Hash + ?Sized>(&self, key: &Q, cost: u64) -> Decision {
-        self.store.peek(self.store.hash(key), self.now(), cost)
+        self.store.peek(self.prepared(key), self.time(None), cost)
     }
 
     /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging.
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn peek_at<Q: Hash + ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision {
-        self.store.peek(self.store.hash(key), CheckTime::given(now), cost)
+        self.store.peek(self.prepared(key), self.time(Some(now)), cost)
     }
 
     /// Checks one unit for each key in order, at one time, and appends the decisions.
@@ -143,8 +142,8 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     ) where
         Q: Hash + ?Sized + 'k,
     {
-        let requests = keys.into_iter().map(|key| (self.store.hash(key), 1));
-        self.store.charge_each(requests, CheckTime::given(now), |decision| decisions.push(decision));
+        let requests = keys.into_iter().map(|key| (self.prepared(key), 1));
+        self.store.check_each(requests, self.time(Some(now)), |decision| decisions.push(decision));
     }
 
     /// Checks pairs of a key and a cost in order, at one time, and hands each decision to `decided`.
@@ -170,8 +169,8 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     ) where
         Q: Hash + ?Sized + 'k,
     {
-        let requests = requests.into_iter().map(|(key, cost)| (self.store.hash(key), cost));
-        self.store.charge_each(requests, self.now(), decided);
+        let requests = requests.into_iter().map(|(key, cost)| (self.prepared(key), cost));
+        self.store.check_each(requests, self.time(None), decided);
     }
 
     /// [`RateLimiter::check_each`] for keys that are hashed already; see [`RateLimiter::check_hash`].
@@ -181,7 +180,8 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
         requests: impl IntoIterator<Item = (u64, u64)>,
         decided: impl FnMut(Decision),
     ) {
-        self.store.charge_each(requests.into_iter(), self.now(), decided);
+        let requests = requests.into_iter().map(|(hash, cost)| (self.store.prepare_hash(hash), cost));
+        self.store.check_each(requests, self.time(None), decided);
     }
 
     /// Makes all keys owe nothing. Charges that other threads make meanwhile may be forgotten or not.
@@ -196,5 +196,17 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     /// key has touched yet are not resident.
     pub fn state_bytes(&self) -> usize {
         self.store.state_bytes()
+    }
+
+    #[inline(always)]
+    fn prepared<Q: Hash + ?Sized>(&self, key: &Q) -> S::Prepared<'static> {
+        self.store.prepare_hash(self.store.hash(key))
+    }
+
+    #[inline(always)]
+    fn check_prepared(&self, key: S::Prepared<'static>, cost: u64, given: Option<Timestamp>) -> Decision {
+        // The memory comes while the clock is read.
+        self.store.prefetch(key);
+        self.store.apply(key, Operation::Check, self.time(given), cost)
     }
 }

@@ -6,7 +6,7 @@ use super::RateLimiter;
 use crate::algorithm::Algorithm;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::Decision;
-use crate::store::{Keyed, Lookup};
+use crate::store::{Keyed, Lookup, Operation, Store};
 
 /// Keys are borrowed: a limiter over `String` is asked with `&str`, and copies a key only at first sight.
 impl<K, A, H, C> RateLimiter<Keyed<K, A, H>, C>
@@ -36,21 +36,15 @@ where
     /// ```
     #[inline]
     #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn check<Q>(&self, key: &Q) -> Decision
-    where
-        Q: Lookup<K> + ?Sized,
-    {
+    pub fn check<Q: Lookup<K> + ?Sized>(&self, key: &Q) -> Decision {
         self.check_n(key, 1)
     }
 
     /// Checks `cost` units for `key` now, and charges all of them or none.
     #[inline]
     #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn check_n<Q>(&self, key: &Q, cost: u64) -> Decision
-    where
-        Q: Lookup<K> + ?Sized,
-    {
-        self.store.charge(self.store.algorithm(), key, || self.now_ns(), cost)
+    pub fn check_n<Q: Lookup<K> + ?Sized>(&self, key: &Q, cost: u64) -> Decision {
+        self.apply(key, Operation::Check, cost, None)
     }
 
     /// Checks `cost` units for `key` at a time that the caller says.
@@ -59,11 +53,8 @@ where
     /// as idle meanwhile, as of the latest time that any call brought.
     #[inline]
     #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn check_at<Q>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
-    where
-        Q: Lookup<K> + ?Sized,
-    {
-        self.store.charge(self.store.algorithm(), key, || now.as_nanos(), cost)
+    pub fn check_at<Q: Lookup<K> + ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision {
+        self.apply(key, Operation::Check, cost, Some(now))
     }
 
     /// Checks `cost` units for `key` at `now` under a quota of the caller's: tiers, and exceptions for single keys.
@@ -87,12 +78,17 @@ where
     /// ```
     #[inline]
     #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn check_with<Q>(&self, key: &Q, algorithm: &A, cost: u64, now: Timestamp) -> Decision
-    where
-        Q: Lookup<K> + ?Sized,
-    {
+    pub fn check_with<Q: Lookup<K> + ?Sized>(
+        &self,
+        key: &Q,
+        algorithm: &A,
+        cost: u64,
+        now: Timestamp,
+    ) -> Decision {
         let algorithm = super::readable(self.store.algorithm(), algorithm);
-        self.store.charge(algorithm, key, || now.as_nanos(), cost)
+        let key = self.store.prepare(key);
+        self.store.prefetch(key);
+        self.store.check_with(algorithm, key, now.as_nanos(), cost)
     }
 
     /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what remains, when it resets), without
@@ -101,29 +97,20 @@ where
     /// # Complexity
     /// As a check, and writes nothing.
     #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn peek<Q>(&self, key: &Q) -> Decision
-    where
-        Q: Lookup<K> + ?Sized,
-    {
+    pub fn peek<Q: Lookup<K> + ?Sized>(&self, key: &Q) -> Decision {
         self.peek_n(key, 1)
     }
 
     /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging. Never makes a key.
     #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn peek_n<Q>(&self, key: &Q, cost: u64) -> Decision
-    where
-        Q: Lookup<K> + ?Sized,
-    {
-        self.store.peek(key, self.now_ns(), cost)
+    pub fn peek_n<Q: Lookup<K> + ?Sized>(&self, key: &Q, cost: u64) -> Decision {
+        self.peek_key(key, cost, None)
     }
 
     /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging. Never makes a key.
     #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn peek_at<Q>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
-    where
-        Q: Lookup<K> + ?Sized,
-    {
-        self.store.peek(key, now.as_nanos(), cost)
+    pub fn peek_at<Q: Lookup<K> + ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision {
+        self.peek_key(key, cost, Some(now))
     }
 
     /// Checks one unit for each key in order, at one time, and appends the decisions.
@@ -145,7 +132,7 @@ where
     where
         Q: Lookup<K> + ?Sized + 'k,
     {
-        self.store.charge_many(keys.into_iter(), self.now_ns(), decisions);
+        self.check_keys(keys, decisions, None);
     }
 
     /// [`RateLimiter::check_many`] at a time that the caller says.
@@ -157,12 +144,28 @@ where
     ) where
         Q: Lookup<K> + ?Sized + 'k,
     {
-        self.store.charge_many(keys.into_iter(), now.as_nanos(), decisions);
+        self.check_keys(keys, decisions, Some(now));
     }
 
     /// The algorithm.
     pub fn algorithm(&self) -> &A {
         self.store.algorithm()
+    }
+
+    /// The bytes that the states of the keys take: for each key a node, the algorithm's words elsewhere, and its part of the table. An
+    /// estimate, as [`RateLimiter::len`] is.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gcra, Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(5))).keyed::<u32>();
+    /// assert_eq!(limiter.state_bytes(), 0);
+    /// let _ = limiter.check(&7);
+    /// assert!((64..1_000).contains(&limiter.state_bytes()));
+    /// ```
+    pub fn state_bytes(&self) -> usize {
+        self.store.len() * self.store.bytes_per_key()
     }
 
     /// How many keys are held, idle ones that were not removed yet included. An estimate while other threads are at
@@ -177,10 +180,7 @@ where
     }
 
     /// Whether `key` is held; idle keys may be, until they are removed.
-    pub fn contains<Q>(&self, key: &Q) -> bool
-    where
-        Q: Lookup<K> + ?Sized,
-    {
+    pub fn contains<Q: Lookup<K> + ?Sized>(&self, key: &Q) -> bool {
         self.store.contains(key)
     }
 
@@ -188,10 +188,7 @@ where
     ///
     /// # Complexity
     /// O(1) expected, lock-free.
-    pub fn remove<Q>(&self, key: &Q) -> bool
-    where
-        Q: Lookup<K> + ?Sized,
-    {
+    pub fn remove<Q: Lookup<K> + ?Sized>(&self, key: &Q) -> bool {
         self.store.remove(key)
     }
 
@@ -248,5 +245,15 @@ where
     /// [`RateLimiter::for_each`] with the answers at a time that the caller says.
     pub fn for_each_at(&self, now: Timestamp, visit: impl FnMut(&K, Decision)) {
         self.store.for_each(now.as_nanos(), visit);
+    }
+
+    fn check_keys<'k, Q: Lookup<K> + ?Sized + 'k>(
+        &self,
+        keys: impl IntoIterator<Item = &'k Q>,
+        decisions: &mut Vec<Decision>,
+        given: Option<Timestamp>,
+    ) {
+        let requests = keys.into_iter().map(|key| (self.store.prepare(key), 1));
+        Store::<Q>::check_each(&self.store, requests, self.time(given), |decision| decisions.push(decision));
     }
 }

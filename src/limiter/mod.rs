@@ -9,6 +9,7 @@ mod hashed;
 pub(crate) mod joint;
 #[cfg(feature = "std")]
 mod keyed;
+mod keyless;
 #[cfg(feature = "std")]
 mod sketch;
 #[cfg(feature = "std")]

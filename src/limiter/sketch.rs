@@ -7,12 +7,7 @@ use crate::algorithm::WindowAlgorithm;
 use crate::base::clock::{Clock, Timestamp};
 use crate::store::{Saturation, Sketch};
 
-impl<A, H, C> RateLimiter<Sketch<A, H>, C>
-where
-    A: WindowAlgorithm,
-    H: BuildHasher,
-    C: Clock,
-{
+impl<A: WindowAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Sketch<A, H>, C> {
     /// The algorithm.
     pub fn algorithm(&self) -> &A {
         self.store.algorithm()

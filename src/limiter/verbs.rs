@@ -3,64 +3,83 @@
 use core::time::Duration;
 
 use super::RateLimiter;
-use crate::algorithm::Algorithm;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, Timestamp, saturating_nanos};
 use crate::base::decision::Decision;
-use crate::store::{Direct, ManyKeys, Operation, Store};
+use crate::store::{ManyKeys, Operation, Store};
 
-/// For every store, by what it is asked.
+/// The door of every store: for a key, at the clock's time or at one that is given.
 impl<S, C: Clock> RateLimiter<S, C> {
-    #[inline]
-    pub(super) fn now(&self) -> CheckTime {
-        CheckTime::read(&self.clock)
+    #[inline(always)]
+    pub(super) fn time(&self, given: Option<Timestamp>) -> CheckTime {
+        match given {
+            Some(now) => CheckTime::given(now),
+            None => CheckTime::read(&self.clock),
+        }
     }
 
-    #[inline]
-    pub(super) fn given(&self, now: Timestamp) -> CheckTime {
-        CheckTime::given(now)
-    }
-
-    pub(super) fn act<Q: ?Sized>(&self, key: &Q, verb: Operation, when: CheckTime, cost: u64) -> Decision
+    #[inline(always)]
+    pub(super) fn apply<Q: ?Sized>(
+        &self,
+        key: &Q,
+        operation: Operation,
+        cost: u64,
+        given: Option<Timestamp>,
+    ) -> Decision
     where
         S: Store<Q>,
     {
-        self.store.act(key, verb, when, cost)
+        let key = self.store.prepare(key);
+        // The memory comes while the clock is read.
+        self.store.prefetch(key);
+        self.store.apply(key, operation, self.time(given), cost)
     }
 
-    pub(super) fn give_back<Q: ?Sized>(&self, key: &Q, when: CheckTime, charge: &Decision, units: u64) -> u64
+    pub(super) fn peek_key<Q: ?Sized>(&self, key: &Q, cost: u64, given: Option<Timestamp>) -> Decision
+    where
+        S: Store<Q>,
+    {
+        self.store.peek(self.store.prepare(key), self.time(given), cost)
+    }
+
+    pub(super) fn refund_key<Q: ?Sized>(
+        &self,
+        key: &Q,
+        charge: &Decision,
+        units: u64,
+        given: Option<Timestamp>,
+    ) -> u64
     where
         S: Store<Q>,
     {
         match units.min(charge.charged()) {
             0 => 0,
-            units => self.store.give_back(key, when, charge, units),
+            units => self.store.refund(self.store.prepare(key), self.time(given), charge, units),
         }
     }
 
-    pub(super) fn settle_up<Q: ?Sized>(
+    pub(super) fn settle_key<Q: ?Sized>(
         &self,
         key: &Q,
-        when: CheckTime,
         charge: &Decision,
         actual: u64,
+        given: Option<Timestamp>,
     ) -> Decision
     where
         S: Store<Q>,
     {
-        let charged = charge.charged();
-        match actual.checked_sub(charged) {
-            Some(more @ 1..) => return self.act(key, Operation::Force, when, more),
-            Some(0) => {}
-            None => {
-                self.give_back(key, when, charge, charged - actual);
-            }
+        let (key, at, charged) = (self.store.prepare(key), self.time(given), charge.charged());
+        if actual > charged {
+            return self.store.apply(key, Operation::Force, at, actual - charged);
         }
-        self.store.look(key, when, 0)
+        if actual < charged {
+            self.store.refund(key, at, charge, charged - actual);
+        }
+        self.store.peek(key, at, 0)
     }
 }
 
-fn reserve(max_wait: Duration) -> Operation {
+pub(super) fn reserve(max_wait: Duration) -> Operation {
     Operation::Reserve { wait_ns: saturating_nanos(max_wait) }
 }
 
@@ -87,7 +106,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.act(key, Operation::Take, self.now(), most)
+        self.apply(key, Operation::Take, most, None)
     }
 
     /// [`RateLimiter::take_up_to`] at a time that the caller says.
@@ -96,7 +115,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.act(key, Operation::Take, self.given(now), most)
+        self.apply(key, Operation::Take, most, Some(now))
     }
 
     /// Charges `cost` units whether or not there is room: for work that is done already. What is charged beyond the burst
@@ -129,7 +148,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.act(key, Operation::Force, self.now(), cost)
+        self.apply(key, Operation::Force, cost, None)
     }
 
     /// [`RateLimiter::charge_unchecked`] at a time that the caller says.
@@ -137,7 +156,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.act(key, Operation::Force, self.given(now), cost)
+        self.apply(key, Operation::Force, cost, Some(now))
     }
 
     /// Takes a charge back, as far as it is still owed: how many units that was, the last perhaps in part. For work that was
@@ -192,7 +211,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.give_back(key, self.now(), charge, units)
+        self.refund_key(key, charge, units, None)
     }
 
     /// [`RateLimiter::refund_n`] at a time that the caller says.
@@ -200,7 +219,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.give_back(key, self.given(now), charge, units)
+        self.refund_key(key, charge, units, Some(now))
     }
 
     /// Makes a charge what it turned out to be: for costs that are known only afterwards, such as bytes sent or a language
@@ -228,7 +247,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.settle_up(key, self.now(), charge, actual)
+        self.settle_key(key, charge, actual, None)
     }
 
     /// [`RateLimiter::settle`] at a time that the caller says.
@@ -236,7 +255,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.settle_up(key, self.given(now), charge, actual)
+        self.settle_key(key, charge, actual, Some(now))
     }
 
     /// Charges `cost` units that may go within `max_wait` from now: [`Decision::delay`] says when. Denied if their turn would
@@ -270,7 +289,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.act(key, reserve(max_wait), self.now(), cost)
+        self.apply(key, reserve(max_wait), cost, None)
     }
 
     /// [`RateLimiter::reserve`] at a time that the caller says.
@@ -279,116 +298,6 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.act(key, reserve(max_wait), self.given(now), cost)
+        self.apply(key, reserve(max_wait), cost, Some(now))
     }
 }
-
-/// The same for limiters without keys.
-macro_rules! without_keys {
-    ($store:ty) => {
-        /// Charges of other kinds, and taking them back.
-        impl<A: Algorithm, C: Clock> RateLimiter<$store, C> {
-            /// Charges as much of `most` as there is room for now: [`Decision::cost`] says how much that was. Denied if that is nothing.
-            #[must_use = "a decision that nobody reads limits nothing"]
-            pub fn take_up_to(&self, most: u64) -> Decision {
-                self.act(&(), Operation::Take, self.now(), most)
-            }
-
-            /// [`RateLimiter::take_up_to`] at a time that the caller says.
-            #[must_use = "a decision that nobody reads limits nothing"]
-            pub fn take_up_to_at(&self, most: u64, now: Timestamp) -> Decision {
-                self.act(&(), Operation::Take, self.given(now), most)
-            }
-
-            /// Charges `cost` units whether or not there is room: for work that is done already. What is charged beyond the burst is
-            /// a debt, which time pays before anything is admitted; [`Decision::delay`] says when, and [`Decision::cost`] how
-            /// much the state could hold.
-            pub fn charge_unchecked(&self, cost: u64) -> Decision {
-                self.act(&(), Operation::Force, self.now(), cost)
-            }
-
-            /// [`RateLimiter::charge_unchecked`] at a time that the caller says.
-            pub fn charge_unchecked_at(&self, cost: u64, now: Timestamp) -> Decision {
-                self.act(&(), Operation::Force, self.given(now), cost)
-            }
-
-            /// Takes a charge back, as far as it is still owed: how many units that was, the last perhaps in part. Give back each
-            /// charge once.
-            ///
-            /// What time has paid of a charge is not given back again, and time pays each charge from when it was made (from its
-            /// turn, if it was reserved), whatever was owed before it. Windows and batches give back in the window of the charge
-            /// only; logs nothing; of requests that were told to wait, in queues, and of spaced events, only the last is taken
-            /// back. What this bounds, and the caveats, are the same as those of
-            /// [keyed limiters](RateLimiter::refund).
-            ///
-            /// # Examples
-            /// ```
-            /// use tollgate::{Gcra, Quota, RateLimiter};
-            ///
-            /// let limiter = RateLimiter::direct(Gcra::new(Quota::per_hour(10)));
-            /// let charge = limiter.check_n(10);
-            /// assert_eq!(limiter.refund(&charge), 10); // all but what the time since has paid
-            /// assert!(limiter.check_n(9).is_allowed());
-            /// ```
-            pub fn refund(&self, charge: &Decision) -> u64 {
-                self.refund_n(charge, charge.cost())
-            }
-
-            /// [`RateLimiter::refund`] at a time that the caller says.
-            pub fn refund_at(&self, charge: &Decision, now: Timestamp) -> u64 {
-                self.refund_n_at(charge, charge.cost(), now)
-            }
-
-            /// Takes up to `units` of a charge back; see [`RateLimiter::refund`].
-            pub fn refund_n(&self, charge: &Decision, units: u64) -> u64 {
-                self.give_back(&(), self.now(), charge, units)
-            }
-
-            /// [`RateLimiter::refund_n`] at a time that the caller says.
-            pub fn refund_n_at(&self, charge: &Decision, units: u64, now: Timestamp) -> u64 {
-                self.give_back(&(), self.given(now), charge, units)
-            }
-
-            /// Makes a charge what it turned out to be: gives back what was too much, and charges what was too little, unchecked.
-            /// Answers how things stand. (A denied charge was none: all of `actual` is charged.)
-            pub fn settle(&self, charge: &Decision, actual: u64) -> Decision {
-                self.settle_up(&(), self.now(), charge, actual)
-            }
-
-            /// [`RateLimiter::settle`] at a time that the caller says.
-            pub fn settle_at(&self, charge: &Decision, actual: u64, now: Timestamp) -> Decision {
-                self.settle_up(&(), self.given(now), charge, actual)
-            }
-
-            /// Charges `cost` units that may go within `max_wait` from now: [`Decision::delay`] says when. Denied if their turn would
-            /// come later. Counts of windows and logs know nothing of the future, and decide as a check.
-            ///
-            /// # Examples
-            /// ```
-            /// use std::time::Duration;
-            /// use tollgate::{ManualClock, MinimumSpacing, RateLimiter};
-            ///
-            /// let posts = MinimumSpacing::new(Duration::from_secs(2));
-            /// let limiter = RateLimiter::builder(posts).clock(ManualClock::default()).direct();
-            /// for turn in 0..3 {
-            ///     assert_eq!(limiter.reserve(1, Duration::from_secs(5)).delay(), Duration::from_secs(2 * turn));
-            /// }
-            /// assert!(limiter.reserve(1, Duration::from_secs(5)).is_denied());
-            /// ```
-            #[must_use = "a decision that nobody reads limits nothing"]
-            pub fn reserve(&self, cost: u64, max_wait: Duration) -> Decision {
-                self.act(&(), reserve(max_wait), self.now(), cost)
-            }
-
-            /// [`RateLimiter::reserve`] at a time that the caller says.
-            #[must_use = "a decision that nobody reads limits nothing"]
-            pub fn reserve_at(&self, cost: u64, max_wait: Duration, now: Timestamp) -> Decision {
-                self.act(&(), reserve(max_wait), self.given(now), cost)
-            }
-        }
-    };
-}
-
-without_keys!(Direct<A>);
-#[cfg(feature = "std")]
-without_keys!(crate::store::Adjustable<Direct<A>>);

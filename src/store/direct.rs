@@ -1,15 +1,16 @@
 //! The direct store: one key, one padded word.
 
+use core::convert::Infallible;
 use core::fmt;
 
 use crossbeam_utils::CachePadded;
 
-use super::state::{self, Admission, Ask, Dead, State};
+use super::state::{self, Action, Admission, Request, State};
 use crate::algorithm::{Algorithm, Gcra};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError};
-use crate::store::op::{Inherit, Migrate, Operation, Rebuild, Store};
+use crate::store::op::{Exchange, Inherit, Migrate, Operation, Rebuild, Store, Ticket};
 
 /// One limit for everything: no keys. The store of [`RateLimiter::direct`](crate::RateLimiter::direct).
 ///
@@ -31,7 +32,7 @@ use crate::store::op::{Inherit, Migrate, Operation, Rebuild, Store};
 pub struct Direct<A: Algorithm = Gcra> {
     algorithm: A,
     // Padded: every allowed check writes this line, and whatever shares it would be slowed.
-    state: CachePadded<State<A::Tail>>,
+    state: CachePadded<State<A::Tail, Infallible>>,
 }
 
 impl<A: Algorithm> Direct<A> {
@@ -44,81 +45,90 @@ impl<A: Algorithm> Direct<A> {
         &self.algorithm
     }
 
+    /// Checks under an algorithm that reads this one's state.
     #[inline(always)]
-    pub(crate) fn charge(&self, algorithm: &A, now_ns: u64, cost: u64) -> Decision {
-        match self.state.charge(algorithm, now_ns, cost) {
-            Ok(decision) => decision,
-            Err(Dead) => unreachable!("nothing kills the state of a direct store"),
-        }
-    }
-
-    fn by(&self, verb: Operation, now_ns: u64, cost: u64) -> Decision {
-        match self.state.act(&Ask { algorithm: &self.algorithm, verb, now_ns, cost }) {
-            Ok(decision) => decision,
-            Err(Dead) => unreachable!("nothing kills the state of a direct store"),
-        }
+    pub(crate) fn check_with(&self, algorithm: &A, now_ns: u64, cost: u64) -> Decision {
+        let Ok(decision) = self.state.charge(algorithm, now_ns, cost);
+        decision
     }
 
     pub(crate) fn peek(&self, now_ns: u64, cost: u64) -> Decision {
-        match self.state.peek(&self.algorithm, now_ns, cost) {
-            Ok(decision) => decision,
-            Err(Dead) => unreachable!("nothing kills the state of a direct store"),
-        }
+        let Ok(decision) = self.state.peek(&self.algorithm, now_ns, cost);
+        decision
+    }
+
+    fn act(&self, action: Action, now_ns: u64, cost: u64) -> Decision {
+        let Ok(decision) = self.state.apply(&Request { algorithm: &self.algorithm, action, now_ns, cost });
+        decision
     }
 }
 
 impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
-    type Ticket<'s> = Admission;
+    type Prepared<'k>
+        = ()
+    where
+        Q: 'k;
 
-    type Place = ();
+    type Ticket<'s> = DirectTicket<'s, A>;
 
     #[inline(always)]
-    fn approach(&self, _key: &Q) {}
+    fn prepare<'k>(&self, _key: &'k Q) {}
 
     #[inline(always)]
-    fn prepare(&self, _key: &Q, (): (), when: CheckTime, cost: u64) -> Admission {
-        match self.state.prepare(&self.algorithm, when.ns(), cost) {
-            Ok(admission) => admission,
-            Err(Dead) => unreachable!("nothing kills the state of a direct store"),
+    fn apply(&self, (): (), operation: Operation, at: CheckTime, cost: u64) -> Decision {
+        match operation {
+            Operation::Check => self.check_with(&self.algorithm, at.ns(), cost),
+            rarer => self.act(Action::Apply(rarer), at.ns(), cost),
         }
     }
 
-    #[inline(always)]
-    fn outcome(ticket: &Admission) -> Outcome {
-        ticket.decision.outcome()
+    fn peek(&self, (): (), at: CheckTime, cost: u64) -> Decision {
+        self.peek(at.ns(), cost)
     }
 
     #[inline(always)]
-    fn exchange(&self, _when: CheckTime, ticket: &Admission) -> bool {
-        self.state.exchange(&self.algorithm, ticket)
+    fn decide(&self, (): (), at: CheckTime, cost: u64) -> DirectTicket<'_, A> {
+        let Ok(admission) = self.state.prepare(&self.algorithm, at.ns(), cost);
+        DirectTicket { store: self, admission, now_ns: at.ns() }
     }
 
-    #[inline(always)]
-    fn charged(&self, _when: CheckTime, ticket: &Admission, _cost: u64) -> Decision {
-        ticket.decision
+    fn refund(&self, (): (), at: CheckTime, charge: &Decision, units: u64) -> u64 {
+        let Ok(units) = self.state.refund(&self.algorithm, at.ns(), charge, units);
+        units
     }
 
-    #[inline(always)]
-    fn uncharged(&self, when: CheckTime, ticket: &Admission, _cost: u64) -> Decision {
-        self.state.uncharged(&self.algorithm, ticket, when.ns())
-    }
-
-    #[inline]
-    fn act(&self, _key: &Q, verb: Operation, when: CheckTime, cost: u64) -> Decision {
-        self.by(verb, when.ns(), cost)
-    }
-
-    fn look(&self, _key: &Q, when: CheckTime, cost: u64) -> Decision {
-        self.peek(when.ns(), cost)
-    }
-
-    fn give_back(&self, _key: &Q, when: CheckTime, charge: &Decision, units: u64) -> u64 {
-        // A state that is never killed.
-        self.state.give_back(&self.algorithm, when.ns(), charge, units).unwrap_or(0)
-    }
-
-    fn undoes(&self) -> bool {
+    fn can_refund(&self) -> bool {
         A::UNDOES
+    }
+}
+
+/// A check that is decided and not charged yet.
+#[derive(Debug)]
+pub struct DirectTicket<'s, A: Algorithm> {
+    store: &'s Direct<A>,
+    admission: Admission,
+    now_ns: u64,
+}
+
+impl<A: Algorithm> Ticket for DirectTicket<'_, A> {
+    #[inline(always)]
+    fn outcome(&self) -> Outcome {
+        self.admission.decision.outcome()
+    }
+
+    #[inline(always)]
+    fn exchange(&self) -> Exchange {
+        self.store.state.exchange(&self.store.algorithm, &self.admission)
+    }
+
+    #[inline(always)]
+    fn charged(&self) -> Decision {
+        self.admission.decision
+    }
+
+    #[inline(always)]
+    fn uncharged(&self) -> Decision {
+        self.store.state.uncharged(&self.store.algorithm, &self.admission, self.now_ns)
     }
 }
 
@@ -144,7 +154,7 @@ impl<A: Algorithm> Migrate for Direct<A> {
     ) -> bool {
         let (as_of_ns, owed) = owed(&self.peek(at_ns, 0));
         if self.state.is_used() && owed > 0 {
-            let _ = into.by(Operation::Seed, as_of_ns, owed);
+            let _ = into.act(Action::Seed, as_of_ns, owed);
         }
         true
     }
@@ -174,7 +184,7 @@ impl<A: Algorithm, Q: ?Sized> Inherit<Q> for Direct<A> {
     }
 
     fn seed(&self, _key: &Q, _when: CheckTime, at_ns: u64, units: u64) -> Option<Decision> {
-        let _ = self.by(Operation::Seed, at_ns, units);
+        let _ = self.act(Action::Seed, at_ns, units);
         None
     }
 }

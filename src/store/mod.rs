@@ -1,6 +1,5 @@
 //! Where words live.
 
-mod by_hash;
 pub(crate) mod compact;
 mod direct;
 #[cfg(feature = "std")]
@@ -12,14 +11,13 @@ pub(crate) mod op;
 pub(crate) mod sketch;
 pub(crate) mod state;
 
-pub(crate) use self::by_hash::ByHash;
-pub use self::by_hash::HashedStore;
 pub use self::compact::{Capacity, CapacityError, Compact, Gauges, Overflow, SnapshotError, Tier};
 pub use self::direct::Direct;
 #[cfg(feature = "std")]
 pub use self::keyed::{Keyed, Lookup, WhenFull};
 #[cfg(feature = "std")]
 pub use self::migrate::{Adjustable, Carry};
+pub use self::op::HashedStore;
 pub(crate) use self::op::{ManyKeys, Operation, Rebuild, Store};
 #[cfg(feature = "std")]
 pub use self::sketch::{Saturation, Sketch};

@@ -1,5 +1,7 @@
 //! What can be asked of a store for a key.
 
+use core::hash::Hash;
+
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError};
@@ -9,24 +11,20 @@ use crate::base::quota::{Quota, QuotaError};
 pub enum Operation {
     /// All of the cost if there is room now, or nothing.
     Check,
-    /// All of the cost if there is room now for that and so many units more, or nothing. A refusal is of both.
-    #[cfg(feature = "rules")]
-    Within {
+    /// All of the cost if there is room now for it and the headroom, or nothing. A refusal is of both.
+    CheckKeeping {
         /// The units that stay free.
-        spare: u64,
+        headroom: u64,
     },
-    /// As much of the cost as leaves so many units free; denied if that is nothing.
-    #[cfg(feature = "rules")]
-    TakeWithin {
+    /// As much of the cost as leaves the headroom free; denied if that is nothing.
+    TakeKeeping {
         /// The units that stay free.
-        spare: u64,
+        headroom: u64,
     },
     /// All of the cost, room or not.
     Force,
     /// As much of the cost as there is room for; denied if that is nothing.
     Take,
-    /// All of the cost, room or not, if the key was never seen; else nothing.
-    Seed,
     /// All of the cost if there will be room within so many nanoseconds, charged now.
     Reserve {
         /// The longest wait.
@@ -34,47 +32,165 @@ pub enum Operation {
     },
 }
 
+/// Keys whose memory is fetched before they are checked.
+pub(crate) const BATCH: usize = 16;
+
 /// A store that can be asked for keys of type `Q`. Public in a private module: sealed.
 ///
+/// A caller prepares a key, asks for its memory, reads its clock while the memory comes, and then asks for one operation.
 /// [`Direct`](crate::Direct) takes any key for the same.
 pub trait Store<Q: ?Sized> {
-    /// What is kept between the look and the charge.
-    type Ticket<'s>
+    /// A key as the store finds it.
+    type Prepared<'k>: Copy
+    where
+        Q: 'k;
+
+    /// A check that is decided and not charged yet.
+    type Ticket<'s>: Ticket
     where
         Self: 's;
 
-    /// Where a key belongs.
-    type Place: Copy;
+    /// Finds out where a key belongs.
+    fn prepare<'k>(&self, key: &'k Q) -> Self::Prepared<'k>;
 
-    /// Finds out where a key belongs, and asks for its memory: it comes while the clock is read.
-    fn approach(&self, key: &Q) -> Self::Place;
-
-    /// Looks at what [`Operation::Check`] would decide, and charges nothing yet.
-    fn prepare(&self, key: &Q, place: Self::Place, when: CheckTime, cost: u64) -> Self::Ticket<'_>;
-
-    /// What that would be.
-    fn outcome(ticket: &Self::Ticket<'_>) -> Outcome;
-
-    /// Charges what was prepared, if nothing has changed since; false if it was not charged.
-    fn exchange(&self, when: CheckTime, ticket: &Self::Ticket<'_>) -> bool;
-
-    /// The answer once that was done.
-    fn charged(&self, when: CheckTime, ticket: &Self::Ticket<'_>, cost: u64) -> Decision;
-
-    /// The answer if it is not done: what would have been decided, with the figures as they stand.
-    fn uncharged(&self, when: CheckTime, ticket: &Self::Ticket<'_>, cost: u64) -> Decision;
+    /// Asks for a key's memory.
+    #[inline(always)]
+    fn prefetch(&self, key: Self::Prepared<'_>) {
+        let _ = key;
+    }
 
     /// Decides and charges.
-    fn act(&self, key: &Q, verb: Operation, when: CheckTime, cost: u64) -> Decision;
+    fn apply(&self, key: Self::Prepared<'_>, operation: Operation, at: CheckTime, cost: u64) -> Decision;
+
+    /// Applies [`Operation::Check`] to each of `requests`, a key and a cost, in order, and hands the decisions over.
+    #[inline(always)]
+    fn check_each<'k>(
+        &self,
+        requests: impl Iterator<Item = (Self::Prepared<'k>, u64)>,
+        at: CheckTime,
+        mut decided: impl FnMut(Decision),
+    ) where
+        Q: 'k,
+    {
+        in_batches(
+            requests,
+            |key| self.prefetch(key),
+            |key, cost| decided(self.apply(key, Operation::Check, at, cost)),
+        );
+    }
 
     /// What [`Operation::Check`] would decide, uncharged.
-    fn look(&self, key: &Q, when: CheckTime, cost: u64) -> Decision;
+    fn peek(&self, key: Self::Prepared<'_>, at: CheckTime, cost: u64) -> Decision;
+
+    /// Decides what [`Operation::Check`] would, and leaves the charge to the ticket.
+    fn decide(&self, key: Self::Prepared<'_>, at: CheckTime, cost: u64) -> Self::Ticket<'_>;
 
     /// Takes back what is still owed of up to `units` of a charge: how many units.
-    fn give_back(&self, key: &Q, when: CheckTime, charge: &Decision, units: u64) -> u64;
+    fn refund(&self, key: Self::Prepared<'_>, at: CheckTime, charge: &Decision, units: u64) -> u64;
 
     /// Whether charges can be taken back whatever was charged since.
-    fn undoes(&self) -> bool;
+    fn can_refund(&self) -> bool;
+}
+
+/// A check that is decided and not charged yet. Public in a private module.
+pub trait Ticket {
+    /// What was decided.
+    fn outcome(&self) -> Outcome;
+
+    /// Charges it, if nothing has changed since.
+    fn exchange(&self) -> Exchange;
+
+    /// The answer once it is charged.
+    fn charged(&self) -> Decision;
+
+    /// The answer if it is not charged: what was decided, with the figures as they stand.
+    fn uncharged(&self) -> Decision;
+}
+
+/// The ticket of a store that charges by more than one exchange: the request is decided again.
+impl Ticket for Decision {
+    fn outcome(&self) -> Outcome {
+        Self::outcome(self)
+    }
+
+    fn exchange(&self) -> Exchange {
+        Exchange::Lost
+    }
+
+    fn charged(&self) -> Decision {
+        *self
+    }
+
+    fn uncharged(&self) -> Decision {
+        *self
+    }
+}
+
+/// What came of an exchange.
+#[must_use]
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Exchange {
+    /// It took effect.
+    Done,
+    /// The word was another one: nothing was written, and the caller decides again.
+    Lost,
+}
+
+impl<T, E> From<Result<T, E>> for Exchange {
+    #[inline(always)]
+    fn from(exchanged: Result<T, E>) -> Self {
+        if exchanged.is_ok() { Self::Done } else { Self::Lost }
+    }
+}
+
+/// Checks requests in order, the memory of [`BATCH`] of them asked for at once.
+#[inline(always)]
+pub(crate) fn in_batches<P: Copy>(
+    mut requests: impl Iterator<Item = (P, u64)>,
+    prefetch: impl Fn(P),
+    mut check: impl FnMut(P, u64),
+) {
+    let Some(first) = requests.next() else { return };
+    prefetch(first.0);
+    let mut batch = [first; BATCH];
+    let mut len = 1;
+    loop {
+        while len < BATCH {
+            let Some(request) = requests.next() else { break };
+            prefetch(request.0);
+            batch[len] = request;
+            len += 1;
+        }
+        for &(key, cost) in &batch[..len] {
+            check(key, cost);
+        }
+        if len < BATCH {
+            return;
+        }
+        len = 0;
+    }
+}
+
+/// A store that keeps no keys, but finds them by a 64-bit hash: [`Compact`](crate::Compact) and
+/// [`Sketch`](crate::Sketch). Sealed.
+///
+/// It prepares keys of all types alike, so the trait asks for one of them.
+pub trait HashedStore: Store<u64> {
+    /// The hash of a key.
+    #[doc(hidden)]
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64;
+
+    /// The key of a hash.
+    #[doc(hidden)]
+    fn prepare_hash(&self, hash: u64) -> Self::Prepared<'static>;
+
+    /// Forgets everything.
+    #[doc(hidden)]
+    fn clear(&self);
+
+    /// The bytes of all states.
+    #[doc(hidden)]
+    fn state_bytes(&self) -> usize;
 }
 
 /// A store from which, and into which, what keys owe can be carried over. Public in a private module: sealed.
@@ -128,40 +244,3 @@ pub trait Inherit<Q: ?Sized>: Store<Q> {
 
 /// A store of many keys. Public in a private module: sealed.
 pub trait ManyKeys {}
-
-/// For stores of which a charge is more than one exchange: what is kept between the look and the charge is the answer, and the
-/// charge is made anew.
-macro_rules! answers_are_tickets {
-    ($key:ty) => {
-        type Ticket<'s>
-            = Decision
-        where
-            Self: 's;
-
-        type Place = ();
-
-        fn approach(&self, _key: &$key) {}
-
-        fn prepare(&self, key: &$key, (): (), when: CheckTime, cost: u64) -> Decision {
-            Store::look(self, key, when, cost)
-        }
-
-        fn outcome(ticket: &Decision) -> crate::base::decision::Outcome {
-            ticket.outcome()
-        }
-
-        fn exchange(&self, _when: CheckTime, _ticket: &Decision) -> bool {
-            false
-        }
-
-        fn charged(&self, _when: CheckTime, ticket: &Decision, _cost: u64) -> Decision {
-            *ticket
-        }
-
-        fn uncharged(&self, _when: CheckTime, ticket: &Decision, _cost: u64) -> Decision {
-            *ticket
-        }
-    };
-}
-
-pub(crate) use answers_are_tickets;

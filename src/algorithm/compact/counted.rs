@@ -33,7 +33,6 @@ pub trait Counted: CompactState {
     }
 
     /// The same with room for counts that `other` has room for, of windows as long.
-    #[cfg(feature = "rules")]
     #[must_use]
     fn with_room_of(self, other: &Self) -> Self;
 
@@ -56,7 +55,6 @@ impl Counted for WindowWord {
         &self.windows
     }
 
-    #[cfg(feature = "rules")]
     fn with_room_of(mut self, other: &Self) -> Self {
         self.windows = self.windows.with_room_of(&other.windows);
         self
@@ -76,7 +74,6 @@ impl Counted for SlidingWord {
         &self.windows
     }
 
-    #[cfg(feature = "rules")]
     fn with_room_of(mut self, other: &Self) -> Self {
         self.windows = self.windows.with_room_of(&other.windows);
         self

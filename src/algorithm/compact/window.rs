@@ -89,7 +89,6 @@ impl CountedWindows {
     }
 
     /// The same with counts as long as those of `other`, if these are shorter.
-    #[cfg(feature = "rules")]
     pub(super) fn with_room_of(self, other: &Self) -> Self {
         Self { count_bits: self.count_bits.max(other.count_bits), ..self }
     }

@@ -5,9 +5,6 @@ use alloc::string::String;
 use core::error::Error;
 use core::fmt;
 
-#[cfg(feature = "redis")]
-use super::Quota;
-
 /// A quota that cannot be: what was read, and what would be right.
 ///
 /// # Examples
@@ -88,20 +85,8 @@ pub(crate) enum Reason {
     Pending {
         changes: u32,
     },
-    /// More than a shared state counts exactly.
-    #[cfg(feature = "redis")]
-    Shared {
-        algorithm: &'static str,
-        quota: Quota,
-        what: &'static str,
-        max: u64,
-    },
-    /// A window that does not end on a whole microsecond.
-    #[cfg(feature = "redis")]
-    SharedPeriod {
-        algorithm: &'static str,
-        quota: Quota,
-    },
+    /// Worded by the part of the crate that refused it; the error holds its text.
+    Worded,
     Syntax {
         expected: &'static str,
     },
@@ -130,10 +115,7 @@ impl Reason {
             Self::Overflow => "overflow: two counts can only be forgotten",
             Self::Layout { .. } => "quota: differs from the limiter's in a part that must be the same",
             Self::Pending { .. } => "quota: too many changes are not paid for yet",
-            #[cfg(feature = "redis")]
-            Self::Shared { .. } => "quota: out of what a shared state counts exactly",
-            #[cfg(feature = "redis")]
-            Self::SharedPeriod { .. } => "quota: the period must be whole microseconds",
+            Self::Worded => "quota: not for this kind of limiter",
             Self::Syntax { .. } => "quota: expected LIMIT/PERIOD [burst N]",
             Self::NumberTooLarge => "quota: a number is above 18446744073709551615",
         }
@@ -142,15 +124,29 @@ impl Reason {
 
 impl QuotaError {
     /// Whether only earlier changes are in the way.
-    #[cfg(feature = "rules")]
     pub(crate) const fn is_pending(&self) -> bool {
         matches!(self.reason, Reason::Pending { .. })
     }
 
-    /// Whether it is only that there is no memory for so much.
-    #[cfg(feature = "cli")]
-    pub(crate) const fn is_for_memory(&self) -> bool {
+    /// Whether the quota is sound, and only the memory for its table could not be allocated.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Capacity, Gcra, Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(60)));
+    /// let error = limiter.capacity(Capacity::memory(isize::MAX as usize)).compact().unwrap_err();
+    /// assert!(error.is_out_of_memory());
+    /// assert!(!"0/min".parse::<Quota>().unwrap_err().is_out_of_memory());
+    /// ```
+    #[must_use]
+    pub const fn is_out_of_memory(&self) -> bool {
         matches!(self.reason, Reason::Memory { .. })
+    }
+
+    /// A refusal in the caller's own words.
+    pub(crate) fn worded(text: String) -> Self {
+        Self { reason: Reason::Worded, text: Some(text.into()) }
     }
 
     pub(crate) fn in_text(reason: Reason, text: &str) -> Self {
@@ -169,6 +165,7 @@ impl From<Reason> for QuotaError {
 impl fmt::Display for QuotaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.text {
+            Some(text) if self.reason == Reason::Worded => return write!(f, "invalid quota: {text}"),
             Some(text) => write!(f, "invalid quota {text:?}: ")?,
             None => write!(f, "invalid quota: ")?,
         }
@@ -232,24 +229,7 @@ impl fmt::Display for QuotaError {
                 "what keys owe is carried over from {changes} earlier changes still; change it less often than a burst \
                  refills, with Carry::Reset, or after forget_past"
             )?,
-            #[cfg(feature = "redis")]
-            Reason::Shared { algorithm, quota, what, max: 0 } => write!(
-                f,
-                "shared {algorithm} of {quota}: no {what} fits; a shared state counts in whole microseconds and exactly \
-                 only below 2^53"
-            )?,
-            #[cfg(feature = "redis")]
-            Reason::Shared { algorithm, quota, what, max } => write!(
-                f,
-                "shared {algorithm} of {quota}: the {what} can be at most {max} here, since a shared state counts exactly \
-                 only below 2^53"
-            )?,
-            #[cfg(feature = "redis")]
-            Reason::SharedPeriod { algorithm, quota } => write!(
-                f,
-                "shared {algorithm} of {quota}: the period must be a whole number of microseconds, in which servers tell the \
-                 time, and at most 71 years"
-            )?,
+            Reason::Worded => {}
             Reason::Syntax { expected } => write!(f, "expected {expected}")?,
             Reason::NumberTooLarge => write!(f, "a number is above {}", u64::MAX)?,
         }

@@ -20,7 +20,7 @@
 use std::fmt;
 
 use super::limit::{Limit, LimitKind};
-use crate::base::quota::{Quota, QuotaError, Reason};
+use crate::base::quota::{Quota, QuotaError};
 
 /// Doubles are exact below this.
 pub(super) const EXACT: u64 = 1 << 53;
@@ -101,7 +101,7 @@ impl Plan {
                 LimitKind::FixedWindow => Kind::Windows(Windows::new(&quota, None)?),
                 LimitKind::SlidingWindow { strict } => Kind::Windows(Windows::new(&quota, Some(strict))?),
             };
-            Ok::<_, Reason>(Part { limit, index, kind })
+            Ok::<_, QuotaError>(Part { limit, index, kind })
         };
         Ok(Self { parts: limits.iter().enumerate().map(part).collect::<Result<_, _>>()? })
     }
@@ -188,7 +188,7 @@ impl Kind {
 }
 
 impl Pace {
-    fn new(quota: &Quota) -> Result<Self, Reason> {
+    fn new(quota: &Quota) -> Result<Self, QuotaError> {
         // Ticks of a unit at a scale, and whether they are exact or nearly so.
         let at = |shift: u32| {
             let (period, limit) = (u128::from(quota.period_ns()) << shift, u128::from(quota.limit()) * 1_000);
@@ -215,16 +215,33 @@ impl Pace {
         }
         let interval = scales.clone().map(at).find(|scale| scale.2).map_or(u128::MAX, |scale| scale.0);
         let max = u64::try_from(u128::from(MOST) / interval).unwrap_or(u64::MAX);
-        Err(Reason::Shared { algorithm: "GCRA", quota: *quota, what: "burst", max })
+        Err(above("GCRA", quota, "burst", max))
     }
 }
 
+/// The refusal of a quota with more than a shared state counts exactly.
+fn above(algorithm: &str, quota: &Quota, what: &str, max: u64) -> QuotaError {
+    QuotaError::worded(match max {
+        0 => format!(
+            "shared {algorithm} of {quota}: no {what} fits; a shared state counts in whole microseconds and exactly only \
+             below 2^53"
+        ),
+        _ => format!(
+            "shared {algorithm} of {quota}: the {what} can be at most {max} here, since a shared state counts exactly only \
+             below 2^53"
+        ),
+    })
+}
+
 impl Windows {
-    fn new(quota: &Quota, slides: Option<bool>) -> Result<Self, Reason> {
+    fn new(quota: &Quota, slides: Option<bool>) -> Result<Self, QuotaError> {
         let algorithm = if slides.is_some() { "sliding window" } else { "fixed window" };
         let (limit, period_us) = (quota.limit(), quota.period_ns() / 1_000);
         if !quota.period_ns().is_multiple_of(1_000) || period_us > MOST {
-            return Err(Reason::SharedPeriod { algorithm, quota: *quota });
+            return Err(QuotaError::worded(format!(
+                "shared {algorithm} of {quota}: the period must be a whole number of microseconds, in which servers tell the \
+                 time, and at most 71 years"
+            )));
         }
         let mut windows =
             Self { limit, period_us, unit_us: 1, slides: slides.is_some(), strict: slides == Some(true) };
@@ -237,7 +254,7 @@ impl Windows {
             max = most_in(windows.unit_us);
         }
         if limit > max {
-            return Err(Reason::Shared { algorithm, quota: *quota, what: "limit", max });
+            return Err(above(algorithm, quota, "limit", max));
         }
         Ok(windows)
     }

@@ -147,9 +147,24 @@ impl Answer {
         if self.is_allowed() { Code::Ok } else { Code::OverLimit }
     }
 
-    /// The place of its domain among those in force.
-    #[cfg(feature = "cli")]
-    pub(crate) fn domain_place(&self) -> Option<usize> {
+    /// The index of its domain among those in force, in the order of [`Rules::for_each`](super::Rules::for_each); `None` if there are
+    /// no rules for it.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::rules::{Descriptor, Rules};
+    ///
+    /// let rules = Rules::from_yaml("
+    /// domain: api
+    /// descriptors: [{ key: tenant, rate_limit: { unit: second, requests_per_unit: 1 } }]
+    /// ")?;
+    /// let answer = rules.check("api", &[Descriptor::new(&[("tenant", "a")])]);
+    /// assert_eq!(answer.domain_index(), Some(0));
+    /// assert_eq!(answer.limits().map(|limit| limit.index()).collect::<Vec<_>>(), [0]);
+    /// # Ok::<(), tollgate::rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn domain_index(&self) -> Option<usize> {
         self.domain.map(|place| place as usize)
     }
 
@@ -246,9 +261,9 @@ impl<'a> Applied<'a> {
         &self.active.rule.name
     }
 
-    /// The place of the rule among its domain's.
-    #[cfg(feature = "cli")]
-    pub(crate) fn place(&self) -> usize {
+    /// The index of the rule among its domain's, as in [`Domain::rules`](super::Domain::rules).
+    #[must_use]
+    pub fn index(&self) -> usize {
         self.decided.rule as usize
     }
 

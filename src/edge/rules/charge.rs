@@ -27,9 +27,9 @@ impl Limiter {
             return self.look(key, 0, spare, when);
         }
         if spare == 0 {
-            return generation.act(key, Operation::Check, when, cost);
+            return generation.apply(key, Operation::Check, when, cost);
         }
-        let decision = generation.act(key, Operation::Within { spare }, when, cost);
+        let decision = generation.apply(key, Operation::CheckKeeping { headroom: spare }, when, cost);
         decision.judged(decision.outcome(), cost, spare, || self.next(key, spare, when))
     }
 
@@ -38,13 +38,13 @@ impl Limiter {
         let generation = &self.generation;
         // A look for nothing is always allowed.
         let more = if cost == 0 { 0 } else { spare };
-        let decision = generation.look(key, when, cost.saturating_add(more));
+        let decision = generation.peek(key, when, cost.saturating_add(more));
         decision.judged(decision.outcome(), cost, spare, || self.next(key, spare, when))
     }
 
     /// Whether there is room for one unit, and when.
     fn next(&self, key: &str, spare: u64, when: CheckTime) -> Decision {
-        self.generation.look(key, when, spare.saturating_add(1))
+        self.generation.peek(key, when, spare.saturating_add(1))
     }
 
     /// Counts a request first and judges it afterwards, in a store that has room for one unit more than may be in use: whether
@@ -60,8 +60,8 @@ impl Limiter {
     ) -> Counted {
         let generation = &self.generation;
         let taken = match cost {
-            0 => generation.look(key, when, 0),
-            _ => generation.act(key, verb, when, cost),
+            0 => generation.peek(key, when, 0),
+            _ => generation.apply(key, verb, when, cost),
         };
         let charged = taken.charged();
         let elsewhere = elsewhere();
@@ -73,7 +73,7 @@ impl Limiter {
         };
         let judged = match outcome {
             // When there is room for the request and the spare units.
-            Outcome::Denied => generation.look(key, when, cost.saturating_add(spare)),
+            Outcome::Denied => generation.peek(key, when, cost.saturating_add(spare)),
             _ => taken,
         };
         let in_use = taken.limit().saturating_sub(taken.remaining());

@@ -11,7 +11,7 @@ use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
 use crate::edge::telemetry::{Reading, readings_of};
 use crate::limiter::{Builder, RateLimiter};
-use crate::store::op::{Inherit, Migrate, Operation, Store, answers_are_tickets};
+use crate::store::op::{Inherit, Migrate, Operation, Store};
 use crate::store::{Capacity, Compact, Direct, Gauges, Keyed, Sketch, WhenFull};
 
 /// Where states are kept.
@@ -213,23 +213,37 @@ impl Chosen {
 }
 
 impl Store<str> for Chosen {
+    type Prepared<'k> = &'k str;
+
     // Of which kind it is, only each call knows.
-    answers_are_tickets!(str);
+    type Ticket<'s> = Decision;
 
-    fn act(&self, key: &str, verb: Operation, when: CheckTime, cost: u64) -> Decision {
-        each!(self, store => store.act(key, verb, when, cost))
+    fn prepare<'k>(&self, key: &'k str) -> &'k str {
+        key
     }
 
-    fn look(&self, key: &str, when: CheckTime, cost: u64) -> Decision {
-        each!(self, store => Store::look(&**store, key, when, cost))
+    fn apply(&self, key: &str, operation: Operation, at: CheckTime, cost: u64) -> Decision {
+        each!(self, store => {
+            let key = store.prepare(key);
+            Store::<str>::prefetch(&**store, key);
+            Store::<str>::apply(&**store, key, operation, at, cost)
+        })
     }
 
-    fn give_back(&self, key: &str, when: CheckTime, charge: &Decision, units: u64) -> u64 {
-        each!(self, store => Store::give_back(&**store, key, when, charge, units))
+    fn peek(&self, key: &str, at: CheckTime, cost: u64) -> Decision {
+        each!(self, store => Store::<str>::peek(&**store, store.prepare(key), at, cost))
     }
 
-    fn undoes(&self) -> bool {
-        each!(self, store => Store::<str>::undoes(&**store))
+    fn decide(&self, key: &str, at: CheckTime, cost: u64) -> Decision {
+        self.peek(key, at, cost)
+    }
+
+    fn refund(&self, key: &str, at: CheckTime, charge: &Decision, units: u64) -> u64 {
+        each!(self, store => Store::<str>::refund(&**store, store.prepare(key), at, charge, units))
+    }
+
+    fn can_refund(&self) -> bool {
+        each!(self, store => Store::<str>::can_refund(&**store))
     }
 }
 
@@ -288,7 +302,7 @@ impl Migrate for Chosen {
             | Self::DirectLog(_) => {
                 let then = CheckTime::from_ns(at_ns);
                 if self.knew("") {
-                    seed("", &self.look("", then, 0));
+                    seed("", &self.peek("", then, 0));
                 }
             }
             Self::KeyedFixed(store) => store.for_each(at_ns, |key, before| seed(key, &before)),

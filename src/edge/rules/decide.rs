@@ -300,7 +300,7 @@ impl<'r> Asks<'r> {
             }
             if let (Some(limiter), Some(charge)) = (ask.active.limiter(), &said.decision) {
                 let store = limiter.generation.store();
-                store.give_back(ask.key.as_str(), when, charge, charge.charged());
+                store.refund(ask.key.as_str(), when, charge, charge.charged());
             } else if let (Some(shared), Some(charge)) = (ask.active.shared(), &said.decision) {
                 shared.limiter.refund(ask.key.as_str(), charge, said.by);
             }
@@ -314,7 +314,7 @@ impl<'r> Asks<'r> {
             if let (true, Some(limiter), Some(charge)) = (ask.charged, ask.active.limiter(), &said.decision) {
                 ask.charged = false;
                 let store = limiter.generation.store();
-                store.give_back(ask.key.as_str(), when, charge, charge.charged());
+                store.refund(ask.key.as_str(), when, charge, charge.charged());
             }
         }
     }
@@ -517,7 +517,7 @@ impl Ask<'_> {
 
     pub(super) fn undoes(&self) -> bool {
         match &self.active.gate {
-            Gate::Limited(limiter) => limiter.generation.store().undoes(),
+            Gate::Limited(limiter) => limiter.generation.store().can_refund(),
             Gate::Shared(shared) => shared.limiter.undoes(),
             Gate::Unlimited(_) | Gate::Blocked { .. } => false,
         }
@@ -543,7 +543,7 @@ impl Ask<'_> {
         let Some((limiter, key)) = &self.twin else { return 0 };
         // A charge comes before this look, on either side: of two that race, at least one sees the other.
         fence_after_rmw();
-        limiter.generation.look(key.as_str(), when, 0).owed()
+        limiter.generation.peek(key.as_str(), when, 0).owed()
     }
 
     /// What charging so much would say, of a rule that counts here.
@@ -565,7 +565,7 @@ impl Ask<'_> {
         let both = charge.beside(self.elsewhere(when));
         if charge.is_allowed() && both.is_denied() {
             let store = limiter.generation.store();
-            store.give_back(self.key.as_str(), when, &charge, charge.charged());
+            store.refund(self.key.as_str(), when, &charge, charge.charged());
         }
         Some(both)
     }
@@ -652,7 +652,7 @@ impl Ask<'_> {
                 let verb = match self.own {
                     Some(_) => Operation::Force,
                     // All but one of the spare units are for what is owed from before.
-                    None => Operation::TakeWithin { spare: spare.saturating_sub(1) },
+                    None => Operation::TakeKeeping { headroom: spare.saturating_sub(1) },
                 };
                 let elsewhere = || self.elsewhere(when);
                 let counted = limiter.count(self.key.as_str(), verb, self.cost, spare, when, elsewhere);

@@ -462,7 +462,7 @@ impl<C: Clock> Rules<C> {
                 && (descriptor.own_limit().is_some() || active.counts_in(now))
             {
                 let key = Key::of(&domain.name, descriptor, active);
-                limiter.generation.store().give_back(key.as_str(), when, charge, charge.charged());
+                limiter.generation.store().refund(key.as_str(), when, charge, charge.charged());
             }
         }
     }

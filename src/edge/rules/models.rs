@@ -118,7 +118,7 @@ fn check_without_a_second_look(rules: &Shared, descriptor: &Descriptor<'_>) -> b
     asks.outcome() == Outcome::Allowed
         && asks.each(|_| true).all(|(ask, _)| {
             let limiter = ask.active.limiter().expect("it counts");
-            limiter.generation.act(ask.key.as_str(), Operation::Check, when, 1).is_allowed()
+            limiter.generation.apply(ask.key.as_str(), Operation::Check, when, 1).is_allowed()
         })
 }
 

@@ -225,7 +225,8 @@ macro_rules! limit {
                 match ruling.charged() {
                     0 => {}
                     units => {
-                        self.store().give_back(key, CheckTime::read(self.clock()), ruling, units);
+                        let at = CheckTime::read(self.clock());
+                        self.store().refund(self.store().prepare(key), at, ruling, units);
                     }
                 }
             }
@@ -246,7 +247,7 @@ limit!(
 );
 limit!([A: Algorithm] Direct<A>, [], |limiter, _key, cost| limiter.check_n(cost));
 limit!([S] Adjustable<S>, [], |limiter, key, cost| {
-    limiter.store().act(key, Operation::Check, CheckTime::read(limiter.clock()), cost)
+    limiter.store().apply(limiter.store().prepare(key), Operation::Check, CheckTime::read(limiter.clock()), cost)
 });
 
 /// Whatever the key. What a lease was charged is not given back, and an admitted request does not know what is left.

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use super::Together;
+use super::LimitSet;
 use crate::base::clock::Timestamp;
 use crate::base::decision::{Decision, Outcome};
 
@@ -37,7 +37,7 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
 
     /// Never, if any limit says so; for others the wait may help.
     #[inline(always)]
-    pub(super) fn of<L: Together + ?Sized>(limits: &L, each: D) -> Self {
+    pub(super) fn of<L: LimitSet + ?Sized>(limits: &L, each: D) -> Self {
         let outcomes = each.as_ref().iter().map(Decision::outcome);
         let outcome = outcomes.fold(Outcome::Allowed, |worst, outcome| match (worst, outcome) {
             (Outcome::Never, _) | (_, Outcome::Never) => Outcome::Never,

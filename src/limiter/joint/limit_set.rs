@@ -3,14 +3,16 @@
 use alloc::vec::Vec;
 use core::array::from_fn;
 
-use super::{At, JointDecision, Limit, Together};
+use super::{JointDecision, LimitSet, RequestLimit};
+use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
+use crate::store::op::{Exchange, Ticket};
 
 /// A limit in a request that could not be charged by one exchange at each limit: for one of them looked at its key for the
 /// first time, or lost a race.
 trait Slow {
     /// Charges it, if it belongs to this pass; whether it refuses.
-    fn charge(&mut self, undoes: bool) -> bool;
+    fn charge(&mut self, can_refund: bool) -> bool;
     /// Takes back what was charged, and says how things stand.
     fn give_up(&mut self);
     /// Its answer.
@@ -19,14 +21,16 @@ trait Slow {
 
 struct SlowLimit<'l, L> {
     limit: &'l L,
-    at: At,
+    at: CheckTime,
+    /// Whether the caller gave the time: then no clock is read.
+    is_given: bool,
     answer: Option<Decision>,
 }
 
-impl<L: Limit> Slow for SlowLimit<'_, L> {
-    fn charge(&mut self, undoes: bool) -> bool {
-        if self.limit.undoes() == undoes && self.answer.is_none() {
-            self.answer = Some(self.limit.charge(self.at));
+impl<L: RequestLimit> Slow for SlowLimit<'_, L> {
+    fn charge(&mut self, can_refund: bool) -> bool {
+        if self.limit.can_refund() == can_refund && self.answer.is_none() {
+            self.answer = Some(self.limit.check(self.at));
         }
         self.answer.is_some_and(|answer| answer.is_denied())
     }
@@ -36,22 +40,23 @@ impl<L: Limit> Slow for SlowLimit<'_, L> {
             if charge.is_denied() {
                 return;
             }
-            self.limit.undo(self.limit.after(self.at), &charge);
+            let at = if self.is_given { self.at } else { self.limit.now().max(self.at) };
+            self.limit.refund(at, &charge);
         }
-        self.answer = Some(self.limit.look(self.at));
+        self.answer = Some(self.limit.peek(self.at));
     }
 
     fn answer(&self) -> Decision {
-        self.answer.unwrap_or_else(|| self.limit.look(self.at))
+        self.answer.unwrap_or_else(|| self.limit.peek(self.at))
     }
 }
 
-/// Charges those that are not yet, the ones that can be undone first; or if one refuses, undoes all.
+/// Charges those that are not yet, the ones that can be refunded first; or if one refuses, refunds all.
 #[cold]
 #[inline(never)]
 fn finish(limits: &mut [&mut dyn Slow]) {
-    for undoes in [true, false] {
-        if limits.iter_mut().any(|limit| limit.charge(undoes)) {
+    for can_refund in [true, false] {
+        if limits.iter_mut().any(|limit| limit.charge(can_refund)) {
             for limit in limits {
                 limit.give_up();
             }
@@ -62,48 +67,49 @@ fn finish(limits: &mut [&mut dyn Slow]) {
 
 macro_rules! tuples {
     ($($len:literal: $($L:ident $index:tt)+;)+) => {$(
-        impl<$($L: Limit),+> Together for ($($L,)+) {
+        impl<$($L: RequestLimit),+> LimitSet for ($($L,)+) {
             type Decisions = [Decision; $len];
 
             #[inline(always)]
-            fn now(&self) -> At {
+            fn now(&self) -> CheckTime {
                 self.0.now()
             }
 
             #[inline(always)]
-            fn decide(&self, at: impl FnOnce() -> At) -> JointDecision<[Decision; $len]> {
-                let places = ($(self.$index.approach(),)+);
-                let at = at();
-                let tickets = ($(self.$index.prepare(places.$index, at),)+);
-                if $($L::outcome(&tickets.$index) != Outcome::Allowed)||+ {
-                    return JointDecision::of(self, [$(self.$index.uncharged(&tickets.$index, at)),+]);
+            fn decide(&self, given: Option<CheckTime>) -> JointDecision<[Decision; $len]> {
+                let keys = ($(self.$index.prepare(),)+);
+                let at = given.unwrap_or_else(|| self.now());
+                let tickets = ($(self.$index.decide(keys.$index, at),)+);
+                if $(tickets.$index.outcome() != Outcome::Allowed)||+ {
+                    return JointDecision::of(self, [$(tickets.$index.uncharged()),+]);
                 }
-                // In order, if only the last cannot be undone.
-                let in_order = $((self.$index.undoes() || $index + 1 == $len))&&+;
+                // In order, if only the last cannot be refunded.
+                let in_order = $((self.$index.can_refund() || $index + 1 == $len))&&+;
                 let mut done = 0;
                 if in_order && $({
-                    let exchanged = self.$index.exchange(&tickets.$index, at);
+                    let exchanged = tickets.$index.exchange() == Exchange::Done;
                     done += usize::from(exchanged);
                     exchanged
                 })&&+ {
-                    return JointDecision::allowed([$(self.$index.charged(&tickets.$index, at)),+]);
+                    return JointDecision::allowed([$(tickets.$index.charged()),+]);
                 }
                 let mut slow = ($(SlowLimit {
                     limit: &self.$index,
                     at,
-                    answer: ($index < done).then(|| self.$index.charged(&tickets.$index, at)),
+                    is_given: given.is_some(),
+                    answer: ($index < done).then(|| tickets.$index.charged()),
                 },)+);
                 finish(&mut [$(&mut slow.$index),+]);
                 JointDecision::of(self, [$(slow.$index.answer()),+])
             }
 
-            fn look(&self, at: At) -> JointDecision<[Decision; $len]> {
-                JointDecision::of(self, [$(self.$index.look(at)),+])
+            fn peek(&self, at: CheckTime) -> JointDecision<[Decision; $len]> {
+                JointDecision::of(self, [$(self.$index.peek(at)),+])
             }
 
-            fn undo(&self, at: At, charges: &[Decision]) {
+            fn refund(&self, at: CheckTime, charges: &[Decision]) {
                 if let [$($L),+] = charges {
-                    $(self.$index.undo(at, $L);)+
+                    $(self.$index.refund(at, $L);)+
                 }
             }
 
@@ -124,7 +130,10 @@ macro_rules! tuples {
 
 #[expect(non_snake_case, reason = "a type parameter and a value of each limit share a name")]
 mod tuples {
-    use super::{At, Decision, JointDecision, Limit, Outcome, Slow, SlowLimit, Together, finish};
+    use super::{
+        CheckTime, Decision, Exchange, JointDecision, LimitSet, Outcome, RequestLimit, Slow, SlowLimit,
+        Ticket, finish,
+    };
 
     tuples! {
         1: A 0;
@@ -138,52 +147,54 @@ mod tuples {
     }
 }
 
-/// Charges limits of one type as long as nothing has changed since they were prepared: how many, in order. `None` if one
+/// Charges limits of one type as long as nothing has changed since they were decided: how many, in order. `None` if one
 /// refuses.
 #[inline]
-fn exchange_each<'t, L: Limit>(limits: &'t [L], at: At, tickets: &[L::Ticket<'t>]) -> Option<usize> {
-    if tickets.iter().any(|ticket| L::outcome(ticket) != Outcome::Allowed) {
+fn exchange_each<L: RequestLimit>(limits: &[L], tickets: &[impl Ticket]) -> Option<usize> {
+    if tickets.iter().any(|ticket| ticket.outcome() != Outcome::Allowed) {
         return None;
     }
-    // In order, if only the last cannot be undone.
-    if !limits.iter().rev().skip(1).all(L::undoes) {
+    // In order, if only the last cannot be refunded.
+    if !limits.iter().rev().skip(1).all(L::can_refund) {
         return Some(0);
     }
-    Some(limits.iter().zip(tickets).take_while(|(limit, ticket)| limit.exchange(ticket, at)).count())
+    Some(tickets.iter().take_while(|ticket| ticket.exchange() == Exchange::Done).count())
 }
 
-impl<L: Limit, const N: usize> Together for [L; N] {
+impl<L: RequestLimit, const N: usize> LimitSet for [L; N] {
     type Decisions = [Decision; N];
 
-    fn now(&self) -> At {
+    fn now(&self) -> CheckTime {
         self.as_slice().now()
     }
 
     #[inline]
-    fn decide(&self, at: impl FnOnce() -> At) -> JointDecision<[Decision; N]> {
-        let places = self.each_ref().map(Limit::approach);
-        let at = at();
-        let tickets: [_; N] = from_fn(|index| self[index].prepare(places[index], at));
-        let Some(done) = exchange_each(self, at, &tickets) else {
-            return JointDecision::of(self, from_fn(|index| self[index].uncharged(&tickets[index], at)));
+    fn decide(&self, given: Option<CheckTime>) -> JointDecision<[Decision; N]> {
+        let keys = self.each_ref().map(L::prepare);
+        let at = given.unwrap_or_else(|| self.now());
+        let tickets: [_; N] = from_fn(|index| self[index].decide(keys[index], at));
+        let Some(done) = exchange_each(self, &tickets) else {
+            return JointDecision::of(self, tickets.map(|ticket| ticket.uncharged()));
         };
-        let charged = |index: usize| self[index].charged(&tickets[index], at);
         if done == N {
-            return JointDecision::allowed(from_fn(charged));
+            return JointDecision::allowed(tickets.map(|ticket| ticket.charged()));
         }
-        let slow =
-            |index| SlowLimit { limit: &self[index], at, answer: (index < done).then(|| charged(index)) };
+        let is_given = given.is_some();
+        let slow = |index: usize| {
+            let answer = (index < done).then(|| tickets[index].charged());
+            SlowLimit { limit: &self[index], at, is_given, answer }
+        };
         let mut slow: [SlowLimit<'_, L>; N] = from_fn(slow);
         finish(&mut slow.each_mut().map(|limit| limit as &mut dyn Slow));
         JointDecision::of(self, slow.map(|limit| limit.answer()))
     }
 
-    fn look(&self, at: At) -> JointDecision<[Decision; N]> {
-        JointDecision::of(self, from_fn(|index| self[index].look(at)))
+    fn peek(&self, at: CheckTime) -> JointDecision<[Decision; N]> {
+        JointDecision::of(self, from_fn(|index| self[index].peek(at)))
     }
 
-    fn undo(&self, at: At, charges: &[Decision]) {
-        self.as_slice().undo(at, charges);
+    fn refund(&self, at: CheckTime, charges: &[Decision]) {
+        self.as_slice().refund(at, charges);
     }
 
     fn name(&self, index: usize) -> &'static str {
@@ -195,30 +206,27 @@ impl<L: Limit, const N: usize> Together for [L; N] {
     }
 }
 
-impl<L: Limit> Together for [L] {
+impl<L: RequestLimit> LimitSet for [L] {
     type Decisions = Vec<Decision>;
 
-    /// Without a limit no time is asked for.
-    fn now(&self) -> At {
-        self.first().map_or(At { now_ns: 0, given: true }, Limit::now)
+    /// Without a limit no clock is read.
+    fn now(&self) -> CheckTime {
+        self.first().map_or(CheckTime::from_ns(0), L::now)
     }
 
-    fn decide(&self, at: impl FnOnce() -> At) -> JointDecision<Vec<Decision>> {
-        let at = at();
-        let tickets: Vec<_> = self.iter().map(|limit| limit.prepare(limit.approach(), at)).collect();
-        let each = || self.iter().zip(&tickets);
-        let Some(done) = exchange_each(self, at, &tickets) else {
-            return JointDecision::of(
-                self,
-                each().map(|(limit, ticket)| limit.uncharged(ticket, at)).collect(),
-            );
+    fn decide(&self, given: Option<CheckTime>) -> JointDecision<Vec<Decision>> {
+        let at = given.unwrap_or_else(|| self.now());
+        let tickets: Vec<_> = self.iter().map(|limit| limit.decide(limit.prepare(), at)).collect();
+        let Some(done) = exchange_each(self, &tickets) else {
+            return JointDecision::of(self, tickets.iter().map(Ticket::uncharged).collect());
         };
         if done == self.len() {
-            return JointDecision::allowed(each().map(|(limit, ticket)| limit.charged(ticket, at)).collect());
+            return JointDecision::allowed(tickets.iter().map(Ticket::charged).collect());
         }
-        let slow = each().enumerate().map(|(index, (limit, ticket))| {
-            let answer = (index < done).then(|| limit.charged(ticket, at));
-            SlowLimit { limit, at, answer }
+        let is_given = given.is_some();
+        let slow = self.iter().zip(&tickets).enumerate().map(|(index, (limit, ticket))| {
+            let answer = (index < done).then(|| ticket.charged());
+            SlowLimit { limit, at, is_given, answer }
         });
         let mut slow: Vec<SlowLimit<'_, L>> = slow.collect();
         let mut faces: Vec<&mut dyn Slow> = slow.iter_mut().map(|limit| limit as &mut dyn Slow).collect();
@@ -226,18 +234,18 @@ impl<L: Limit> Together for [L] {
         JointDecision::of(self, slow.iter().map(Slow::answer).collect())
     }
 
-    fn look(&self, at: At) -> JointDecision<Vec<Decision>> {
-        JointDecision::of(self, self.iter().map(|limit| limit.look(at)).collect())
+    fn peek(&self, at: CheckTime) -> JointDecision<Vec<Decision>> {
+        JointDecision::of(self, self.iter().map(|limit| limit.peek(at)).collect())
     }
 
-    fn undo(&self, at: At, charges: &[Decision]) {
+    fn refund(&self, at: CheckTime, charges: &[Decision]) {
         for (limit, charge) in self.iter().zip(charges) {
-            limit.undo(at, charge);
+            limit.refund(at, charge);
         }
     }
 
     fn name(&self, index: usize) -> &'static str {
-        self.get(index).map_or("", Limit::name)
+        self.get(index).map_or("", L::name)
     }
 
     fn is_named(&self) -> bool {
@@ -245,25 +253,25 @@ impl<L: Limit> Together for [L] {
     }
 }
 
-impl<L: Together + ?Sized> Together for &L {
+impl<L: LimitSet + ?Sized> LimitSet for &L {
     type Decisions = L::Decisions;
 
     #[inline(always)]
-    fn now(&self) -> At {
+    fn now(&self) -> CheckTime {
         (**self).now()
     }
 
     #[inline(always)]
-    fn decide(&self, at: impl FnOnce() -> At) -> JointDecision<L::Decisions> {
-        (**self).decide(at)
+    fn decide(&self, given: Option<CheckTime>) -> JointDecision<L::Decisions> {
+        (**self).decide(given)
     }
 
-    fn look(&self, at: At) -> JointDecision<L::Decisions> {
-        (**self).look(at)
+    fn peek(&self, at: CheckTime) -> JointDecision<L::Decisions> {
+        (**self).peek(at)
     }
 
-    fn undo(&self, at: At, charges: &[Decision]) {
-        (**self).undo(at, charges);
+    fn refund(&self, at: CheckTime, charges: &[Decision]) {
+        (**self).refund(at, charges);
     }
 
     fn name(&self, index: usize) -> &'static str {

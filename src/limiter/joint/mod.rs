@@ -19,12 +19,12 @@ mod decision;
 mod limit_set;
 
 pub use self::decision::JointDecision;
-use crate::algorithm::Algorithm;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, Timestamp};
-use crate::base::decision::{Decision, Outcome};
+use crate::base::decision::Decision;
 use crate::limiter::RateLimiter;
-use crate::store::{Direct, ManyKeys, Operation, Store};
+use crate::store::op::Ticket;
+use crate::store::{ManyKeys, Operation, Store};
 
 /// One limit of a request: a limiter, the key that the request has there, and what it costs there. Made by
 /// [`RateLimiter::on`], for [`check_all`].
@@ -56,7 +56,11 @@ impl<S, C, Q: ?Sized> Clone for On<'_, S, C, Q> {
 
 impl<S, C, Q: ?Sized> Copy for On<'_, S, C, Q> {}
 
-impl<S, C, Q: ?Sized> On<'_, S, C, Q> {
+impl<'a, S, C, Q: ?Sized> On<'a, S, C, Q> {
+    pub(super) const fn new(limiter: &'a RateLimiter<S, C>, key: &'a Q) -> Self {
+        Self { limiter, key, cost: 1, name: "" }
+    }
+
     /// What the request costs here. Default: 1.
     pub const fn cost(mut self, units: u64) -> Self {
         self.cost = units;
@@ -73,137 +77,78 @@ impl<S, C, Q: ?Sized> On<'_, S, C, Q> {
 impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// This limit for `key`, to be checked together with others by [`check_all`](crate::check_all).
     pub const fn on<'a, Q: ?Sized>(&'a self, key: &'a Q) -> On<'a, S, C, Q> {
-        On { limiter: self, key, cost: 1, name: "" }
+        On::new(self, key)
     }
 }
 
-macro_rules! without_keys {
-    ($store:ty) => {
-        impl<A: Algorithm, C: Clock> RateLimiter<$store, C> {
-            /// This limit, to be checked together with others by [`check_all`](crate::check_all).
-            pub const fn on(&self) -> On<'_, $store, C, ()> {
-                On { limiter: self, key: &(), cost: 1, name: "" }
-            }
-        }
-    };
-}
-
-without_keys!(Direct<A>);
-#[cfg(feature = "std")]
-without_keys!(crate::store::Adjustable<Direct<A>>);
-
-/// A time for all limits of a request.
-#[derive(Copy, Clone, Debug)]
-pub struct At {
-    now_ns: u64,
-    given: bool,
-}
-
 /// A limit of a request, as [`check_all`] sees it. Public in a private module.
-pub trait Limit {
+pub trait RequestLimit {
     /// See [`Store`].
-    type Ticket<'t>
+    type Prepared: Copy;
+
+    /// See [`Store`].
+    type Ticket<'t>: Ticket
     where
         Self: 't;
 
     /// The time by this limit's clock.
-    fn now(&self) -> At;
-    /// See [`Store`].
-    type Place: Copy;
-
-    /// Asks for the key's memory.
-    fn approach(&self) -> Self::Place;
-    /// The time by this limit's clock, if that was asked, and not before another.
-    fn after(&self, at: At) -> At {
-        if at.given { at } else { At { now_ns: self.now().now_ns.max(at.now_ns), ..at } }
-    }
-
+    fn now(&self) -> CheckTime;
+    /// Finds the key, and asks for its memory.
+    fn prepare(&self) -> Self::Prepared;
     /// Decides without charging.
-    fn prepare(&self, place: Self::Place, at: At) -> Self::Ticket<'_>;
-    /// What that would be.
-    fn outcome(ticket: &Self::Ticket<'_>) -> Outcome;
-    /// Charges what was prepared, if nothing has changed since.
-    fn exchange(&self, ticket: &Self::Ticket<'_>, at: At) -> bool;
-    /// The answer once that was done.
-    fn charged(&self, ticket: &Self::Ticket<'_>, at: At) -> Decision;
-    /// The answer if it is not done.
-    fn uncharged(&self, ticket: &Self::Ticket<'_>, at: At) -> Decision;
+    fn decide(&self, key: Self::Prepared, at: CheckTime) -> Self::Ticket<'_>;
     /// Decides and charges.
-    fn charge(&self, at: At) -> Decision;
+    fn check(&self, at: CheckTime) -> Decision;
     /// How things stand.
-    fn look(&self, at: At) -> Decision;
+    fn peek(&self, at: CheckTime) -> Decision;
     /// Takes back a charge.
-    fn undo(&self, at: At, charge: &Decision);
+    fn refund(&self, at: CheckTime, charge: &Decision);
     /// Whether charges can be taken back.
-    fn undoes(&self) -> bool;
+    fn can_refund(&self) -> bool;
     /// What it is called.
     fn name(&self) -> &'static str;
 }
 
-impl<S, C: Clock, Q: ?Sized> On<'_, S, C, Q> {
-    #[inline(always)]
-    fn when(&self, At { now_ns, .. }: At) -> CheckTime {
-        CheckTime::from_ns(now_ns)
-    }
-}
-
-impl<S: Store<Q>, C: Clock, Q: ?Sized> Limit for On<'_, S, C, Q> {
+impl<'a, S: Store<Q>, C: Clock, Q: ?Sized> RequestLimit for On<'a, S, C, Q> {
+    type Prepared = S::Prepared<'a>;
     type Ticket<'t>
         = S::Ticket<'t>
     where
         Self: 't;
-    type Place = S::Place;
 
     #[inline(always)]
-    fn now(&self) -> At {
-        At { now_ns: self.limiter.clock().now().as_nanos(), given: false }
-    }
-
-    #[inline(always)]
-    fn approach(&self) -> S::Place {
-        self.limiter.store().approach(self.key)
+    fn now(&self) -> CheckTime {
+        CheckTime::read(self.limiter.clock())
     }
 
     #[inline(always)]
-    fn prepare(&self, place: S::Place, at: At) -> S::Ticket<'_> {
-        self.limiter.store().prepare(self.key, place, self.when(at), self.cost)
+    fn prepare(&self) -> S::Prepared<'a> {
+        let store = self.limiter.store();
+        let key = store.prepare(self.key);
+        store.prefetch(key);
+        key
     }
 
     #[inline(always)]
-    fn outcome(ticket: &S::Ticket<'_>) -> Outcome {
-        S::outcome(ticket)
+    fn decide(&self, key: S::Prepared<'a>, at: CheckTime) -> S::Ticket<'_> {
+        self.limiter.store().decide(key, at, self.cost)
+    }
+
+    fn check(&self, at: CheckTime) -> Decision {
+        self.limiter.store().apply(self.prepare(), Operation::Check, at, self.cost)
+    }
+
+    fn peek(&self, at: CheckTime) -> Decision {
+        self.limiter.store().peek(self.prepare(), at, self.cost)
+    }
+
+    fn refund(&self, at: CheckTime, charge: &Decision) {
+        self.limiter.store().refund(self.prepare(), at, charge, charge.cost());
     }
 
     #[inline(always)]
-    fn exchange(&self, ticket: &S::Ticket<'_>, at: At) -> bool {
-        self.limiter.store().exchange(self.when(at), ticket)
-    }
-
-    #[inline(always)]
-    fn charged(&self, ticket: &S::Ticket<'_>, at: At) -> Decision {
-        self.limiter.store().charged(self.when(at), ticket, self.cost)
-    }
-
-    #[inline(always)]
-    fn uncharged(&self, ticket: &S::Ticket<'_>, at: At) -> Decision {
-        self.limiter.store().uncharged(self.when(at), ticket, self.cost)
-    }
-
-    fn charge(&self, at: At) -> Decision {
-        self.limiter.store().act(self.key, Operation::Check, self.when(at), self.cost)
-    }
-
-    fn look(&self, at: At) -> Decision {
-        self.limiter.store().look(self.key, self.when(at), self.cost)
-    }
-
-    fn undo(&self, at: At, charge: &Decision) {
-        self.limiter.store().give_back(self.key, self.when(at), charge, charge.cost());
-    }
-
-    #[inline(always)]
-    fn undoes(&self) -> bool {
-        self.limiter.store().undoes()
+    fn can_refund(&self) -> bool {
+        self.limiter.store().can_refund()
     }
 
     #[inline(always)]
@@ -213,23 +158,23 @@ impl<S: Store<Q>, C: Clock, Q: ?Sized> Limit for On<'_, S, C, Q> {
 }
 
 /// The limits of a request: tuples of up to eight, arrays, and slices of [`On`]. Sealed.
-pub trait Limits: Together {}
+pub trait Limits: LimitSet {}
 
-impl<L: Together + ?Sized> Limits for L {}
+impl<L: LimitSet + ?Sized> Limits for L {}
 
 /// How [`Limits`] decide. Public in a private module.
-pub trait Together {
+pub trait LimitSet {
     /// A decision for each.
     type Decisions: AsRef<[Decision]>;
 
     /// The time by the first limit's clock.
-    fn now(&self) -> At;
-    /// All or nothing, at a time that is asked for once the keys' memory is.
-    fn decide(&self, at: impl FnOnce() -> At) -> JointDecision<Self::Decisions>;
+    fn now(&self) -> CheckTime;
+    /// All or nothing, at the time that is given, or else read once the keys' memory is asked for.
+    fn decide(&self, given: Option<CheckTime>) -> JointDecision<Self::Decisions>;
     /// What that would be, uncharged.
-    fn look(&self, at: At) -> JointDecision<Self::Decisions>;
+    fn peek(&self, at: CheckTime) -> JointDecision<Self::Decisions>;
     /// Takes the charges back.
-    fn undo(&self, at: At, charges: &[Decision]);
+    fn refund(&self, at: CheckTime, charges: &[Decision]);
     /// What a limit is called.
     fn name(&self, index: usize) -> &'static str;
     /// Whether any has a name.
@@ -283,14 +228,14 @@ pub trait Together {
 #[inline(always)]
 #[must_use = "a decision that nobody reads limits nothing"]
 pub fn check_all<L: Limits>(limits: L) -> JointDecision<L::Decisions> {
-    limits.decide(|| limits.now())
+    limits.decide(None)
 }
 
 /// [`check_all`] at a time that the caller says.
 #[inline]
 #[must_use = "a decision that nobody reads limits nothing"]
 pub fn check_all_at<L: Limits>(limits: L, now: Timestamp) -> JointDecision<L::Decisions> {
-    limits.decide(|| At { now_ns: now.as_nanos(), given: true })
+    limits.decide(Some(CheckTime::given(now)))
 }
 
 /// What [`check_all`] would decide now, uncharged.
@@ -306,19 +251,19 @@ pub fn check_all_at<L: Limits>(limits: L, now: Timestamp) -> JointDecision<L::De
 /// ```
 #[must_use = "a decision that nobody reads limits nothing"]
 pub fn peek_all<L: Limits>(limits: L) -> JointDecision<L::Decisions> {
-    limits.look(limits.now())
+    limits.peek(limits.now())
 }
 
 /// [`peek_all`] at a time that the caller says.
 #[must_use = "a decision that nobody reads limits nothing"]
 pub fn peek_all_at<L: Limits>(limits: L, now: Timestamp) -> JointDecision<L::Decisions> {
-    limits.look(At { now_ns: now.as_nanos(), given: true })
+    limits.peek(CheckTime::given(now))
 }
 
 /// [`refund_all`] at a time that the caller says.
 pub fn refund_all_at<L: Limits>(limits: L, charge: &JointDecision<L::Decisions>, now: Timestamp) {
     if charge.is_allowed() {
-        limits.undo(At { now_ns: now.as_nanos(), given: true }, charge.each());
+        limits.refund(CheckTime::given(now), charge.each());
     }
 }
 
@@ -337,6 +282,6 @@ pub fn refund_all_at<L: Limits>(limits: L, charge: &JointDecision<L::Decisions>,
 /// ```
 pub fn refund_all<L: Limits>(limits: L, charge: &JointDecision<L::Decisions>) {
     if charge.is_allowed() {
-        limits.undo(limits.now(), charge.each());
+        limits.refund(limits.now(), charge.each());
     }
 }

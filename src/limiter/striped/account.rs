@@ -42,19 +42,16 @@ impl Terms {
         is_spent.then(|| (held - cost, self.layout.expiry_of(word)))
     }
 
-    #[cfg(feature = "redis")]
     pub(crate) const fn limit(&self) -> u64 {
         self.limit
     }
 
     /// How long a lease lives at most, in nanoseconds.
-    #[cfg(feature = "redis")]
     pub(crate) const fn life_ns(&self) -> u64 {
         self.layout.life_ns()
     }
 
     /// The most units that one deposit into an empty word can be.
-    #[cfg(feature = "redis")]
     pub(crate) const fn most(&self) -> u64 {
         self.layout.most()
     }
@@ -309,7 +306,6 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
     }
 
     /// Takes all units out, each word's with their expiry: whoever gets them may give them back, and nobody else spends them.
-    #[cfg(any(feature = "redis", all(test, tollgate_loom)))]
     pub(crate) fn take_all(&self, now_ns: u64, mut each: impl FnMut(u64, u64)) {
         for place in self.words.stripes().chain(self.words.reserve().slots(now_ns)) {
             loop {

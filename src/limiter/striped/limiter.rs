@@ -14,69 +14,12 @@ impl RateLimiter {
 }
 
 impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
-    /// Checks one unit now, and charges it if it is allowed.
-    ///
-    /// # Complexity
-    /// O(1) if the thread's stripe holds a unit: a clock reading, a load, and an exchange on a line that
-    /// other cores do not write. See [`Leases`] for when it does not. Lock-free; a denial writes nothing,
-    /// races aside.
-    #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn check(&self) -> Decision {
-        self.check_n(1)
-    }
-
-    /// Checks `cost` units now, and charges all of them or none.
-    #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn check_n(&self, cost: u64) -> Decision {
-        self.check_at(cost, self.clock.now())
-    }
-
-    /// Checks `cost` units at a time that the caller says.
-    ///
-    /// A `now` behind an earlier call's can only deny more, by less than the step back; but what was charged
-    /// up to a lease's life after it, it may spend.
-    #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn check_at(&self, cost: u64, now: Timestamp) -> Decision {
-        self.store.charge(now.as_nanos(), cost)
-    }
-
     /// As [`RateLimiter::check_at`] by the thread of a number, of which each stripe has every so-manieth. For
     /// tests.
     #[doc(hidden)]
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_on(&self, thread: usize, cost: u64, now: Timestamp) -> Decision {
         self.store.charge_on(thread, now.as_nanos(), cost)
-    }
-
-    /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what the source and all
-    /// stripes have together), without charging.
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn peek(&self) -> Decision {
-        self.peek_n(1)
-    }
-
-    /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging.
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn peek_n(&self, cost: u64) -> Decision {
-        self.peek_at(cost, self.clock.now())
-    }
-
-    /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging.
-    ///
-    /// # Complexity
-    /// O(stripes).
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn peek_at(&self, cost: u64, now: Timestamp) -> Decision {
-        self.store.peek(now.as_nanos(), cost)
-    }
-
-    /// Checks many costs in order at one time, and appends the decisions; the same as so many single checks.
-    pub fn check_many(&self, costs: impl IntoIterator<Item = u64>, decisions: &mut Vec<Decision>) {
-        let now = self.clock.now();
-        decisions.extend(costs.into_iter().map(|cost| self.check_at(cost, now)));
     }
 
     /// How many units should be fetched now, so that every stripe that is in use finds a block when it has

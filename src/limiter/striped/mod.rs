@@ -55,7 +55,6 @@ use std::time::Duration;
 
 pub(crate) use self::account::{Account, Terms};
 pub use self::source::{Lease, LeaseAlgorithm, LeaseRequest, LeaseSource};
-#[cfg(any(feature = "redis", all(test, tollgate_loom)))]
 pub(crate) use self::words::Small;
 pub(crate) use self::words::{Padded, Words};
 use crate::algorithm::Gcra;

@@ -59,25 +59,21 @@ impl Words for Padded {
 }
 
 /// Slots of a key's reserve: blocks last for a quarter of a life, so there are about so many expiries at once.
-#[cfg(any(feature = "redis", all(test, tollgate_loom)))]
 const FEW: usize = if cfg!(tollgate_loom) { 2 } else { 4 };
 
 /// One stripe, for one of many keys: 48 bytes.
-#[cfg(any(feature = "redis", all(test, tollgate_loom)))]
 #[derive(Debug)]
 pub(crate) struct Small {
     stripe: AtomicU64,
     reserve: Reserve<FEW>,
 }
 
-#[cfg(any(feature = "redis", all(test, tollgate_loom)))]
 impl Small {
     pub(crate) fn new() -> Self {
         Self { stripe: AtomicU64::new(0), reserve: Reserve::new() }
     }
 }
 
-#[cfg(any(feature = "redis", all(test, tollgate_loom)))]
 impl Words for Small {
     #[inline(always)]
     fn home(&self, _thread: usize) -> &AtomicU64 {

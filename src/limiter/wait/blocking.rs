@@ -28,12 +28,7 @@ where
     C: Clock,
     Q: Hash + ?Sized;
 
-impl<'a, S, C, Q> Wait<'a, S, C, Q>
-where
-    S: Store<Q>,
-    C: Clock,
-    Q: Hash + ?Sized,
-{
+impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Wait<'a, S, C, Q> {
     pub(crate) fn new(store: &'a S, clock: &'a C, lines: &'a Lines, key: &'a Q, cost: u64) -> Self {
         Self(Turn::new(store, clock, lines, key, cost))
     }
@@ -85,12 +80,7 @@ where
     }
 }
 
-impl<S, C, Q> fmt::Debug for Wait<'_, S, C, Q>
-where
-    S: Store<Q>,
-    C: Clock,
-    Q: Hash + ?Sized,
-{
+impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> fmt::Debug for Wait<'_, S, C, Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Wait").field(&self.0).finish()
     }

@@ -2,13 +2,12 @@
 
 use std::hash::Hash;
 
-use crate::algorithm::Algorithm;
 use crate::base::clock::Clock;
 use crate::limiter::RateLimiter;
 #[cfg(feature = "tokio")]
 use crate::limiter::wait::UntilReady;
 use crate::limiter::wait::Wait;
-use crate::store::{Adjustable, Direct, ManyKeys, Store};
+use crate::store::{ManyKeys, Store};
 
 /// Waiting for one's turn, first come, first served for each key. See [`guide::waiting`](crate::guide::waiting).
 impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
@@ -75,68 +74,6 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         Q: Hash + ?Sized,
     {
         UntilReady::new(&self.store, &self.clock, &self.lines, key, cost)
-    }
-}
-
-/// Waiting for one's turn, first come, first served. See [`guide::waiting`](crate::guide::waiting).
-impl<A: Algorithm, C: Clock> RateLimiter<Direct<A>, C> {
-    /// A wait of the calling thread until one unit may go.
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate::{Gcra, Quota, RateLimiter};
-    ///
-    /// let limiter = RateLimiter::direct(Gcra::new(Quota::per_second(1_000).burst(1)));
-    /// for _ in 0..5 {
-    ///     limiter.wait().block()?; // one a millisecond
-    /// }
-    /// # Ok::<(), tollgate::NotReady>(())
-    /// ```
-    pub fn wait(&self) -> Wait<'_, Direct<A>, C> {
-        self.wait_n(1)
-    }
-
-    /// A wait of the calling thread until `cost` units may go, all at once.
-    pub fn wait_n(&self, cost: u64) -> Wait<'_, Direct<A>, C> {
-        Wait::new(&self.store, &self.clock, &self.lines, &(), cost)
-    }
-
-    /// A task's wait until one unit may go. Feature `tokio`.
-    #[cfg(feature = "tokio")]
-    pub fn until_ready(&self) -> UntilReady<'_, Direct<A>, C> {
-        self.until_ready_n(1)
-    }
-
-    /// A task's wait until `cost` units may go, all at once. Feature `tokio`.
-    #[cfg(feature = "tokio")]
-    pub fn until_ready_n(&self, cost: u64) -> UntilReady<'_, Direct<A>, C> {
-        UntilReady::new(&self.store, &self.clock, &self.lines, &(), cost)
-    }
-}
-
-/// Waiting for one's turn, first come, first served, under a quota that may change: a turn that was reserved stands, and the next in
-/// line asks under the new quota.
-impl<A: Algorithm, C: Clock> RateLimiter<Adjustable<Direct<A>>, C> {
-    /// A wait of the calling thread until one unit may go.
-    pub fn wait(&self) -> Wait<'_, Adjustable<Direct<A>>, C> {
-        self.wait_n(1)
-    }
-
-    /// A wait of the calling thread until `cost` units may go, all at once.
-    pub fn wait_n(&self, cost: u64) -> Wait<'_, Adjustable<Direct<A>>, C> {
-        Wait::new(&self.store, &self.clock, &self.lines, &(), cost)
-    }
-
-    /// A task's wait until one unit may go. Feature `tokio`.
-    #[cfg(feature = "tokio")]
-    pub fn until_ready(&self) -> UntilReady<'_, Adjustable<Direct<A>>, C> {
-        self.until_ready_n(1)
-    }
-
-    /// A task's wait until `cost` units may go, all at once. Feature `tokio`.
-    #[cfg(feature = "tokio")]
-    pub fn until_ready_n(&self, cost: u64) -> UntilReady<'_, Adjustable<Direct<A>>, C> {
-        UntilReady::new(&self.store, &self.clock, &self.lines, &(), cost)
     }
 }
 

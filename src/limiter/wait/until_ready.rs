@@ -35,12 +35,7 @@ use crate::store::Store;
 /// O(1) if nobody waits for a key of the same shard and there is room: one hash more than a check, no lock and no allocation. Else
 /// a mutex for a moment at each poll, and O(log n) in the number that wait.
 #[must_use = "nobody waits until this is polled"]
-pub struct UntilReady<'a, S, C, Q = ()>
-where
-    S: Store<Q>,
-    C: Clock,
-    Q: Hash + ?Sized,
-{
+pub struct UntilReady<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized = ()> {
     turn: Turn<'a, S, C, Q>,
     /// Boxed when there is something to wait for, so that the whole can be moved.
     timer: Option<Pin<Box<Sleep>>>,
@@ -48,12 +43,7 @@ where
     until_ns: u64,
 }
 
-impl<'a, S, C, Q> UntilReady<'a, S, C, Q>
-where
-    S: Store<Q>,
-    C: Clock,
-    Q: Hash + ?Sized,
-{
+impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> UntilReady<'a, S, C, Q> {
     pub(crate) fn new(store: &'a S, clock: &'a C, lines: &'a Lines, key: &'a Q, cost: u64) -> Self {
         Self { turn: Turn::new(store, clock, lines, key, cost), timer: None, until_ns: 0 }
     }
@@ -91,12 +81,7 @@ where
     }
 }
 
-impl<S, C, Q> Future for UntilReady<'_, S, C, Q>
-where
-    S: Store<Q>,
-    C: Clock,
-    Q: Hash + ?Sized,
-{
+impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Future for UntilReady<'_, S, C, Q> {
     type Output = Result<Decision, NotReady>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -118,12 +103,7 @@ where
     }
 }
 
-impl<S, C, Q> fmt::Debug for UntilReady<'_, S, C, Q>
-where
-    S: Store<Q>,
-    C: Clock,
-    Q: Hash + ?Sized,
-{
+impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> fmt::Debug for UntilReady<'_, S, C, Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("UntilReady").field(&self.turn).finish()
     }

@@ -151,7 +151,6 @@ impl Capacity {
     }
 
     /// As many slots as a store of this capacity has that spills.
-    #[cfg(feature = "rules")]
     pub(crate) fn beside_spill(self) -> Self {
         Self::slots(self.sizes(Overflow::Spill, super::WAYS).buckets.saturating_mul(super::WAYS))
     }

@@ -26,20 +26,17 @@ pub use self::capacity::{Capacity, CapacityError};
 pub use self::gauges::Gauges;
 pub use self::snapshot::SnapshotError;
 use self::spill::Spill;
-use self::table::{Full, Table};
+use self::table::{Full, Place, SlotTicket, Table};
 use crate::algorithm::compact::{CompactState, newest_of};
 use crate::algorithm::{CompactAlgorithm, Gcra};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
-use crate::store::by_hash::ByHash;
-use crate::store::op::{Inherit, ManyKeys, Migrate, Operation, Rebuild, Store};
+use crate::store::op::{HashedStore, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store, in_batches};
 
 /// Slots in a bucket; see the design text for what 16 cost and gave.
 pub(crate) const WAYS: usize = 16;
-/// Keys whose lines are asked for before they are checked.
-const BATCH: usize = 16;
 
 /// What the compact store does with a key that finds its bucket full of keys that still owe.
 ///
@@ -190,7 +187,9 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
 
     #[inline(always)]
     pub(crate) fn charge_with(&self, tier: &Tier<A>, hash: u64, time: CheckTime, cost: u64) -> Decision {
-        self.table.charge(self.readable(tier), hash, || time, cost)
+        let (word, place) = (self.readable(tier), self.table.place(hash));
+        self.table.prefetch(place);
+        self.table.check(word, place, (time.ns(), word.reference(time.ns())), cost)
     }
 
     /// Forgets what a key owes; whether it owed anything.
@@ -236,66 +235,69 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
 
 impl<A: CompactAlgorithm, H> ManyKeys for Compact<A, H> {}
 
-impl<A, H, Q> Store<Q> for Compact<A, H>
-where
-    A: CompactAlgorithm,
-    H: BuildHasher,
-    Q: Hash + ?Sized,
-{
+impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact<A, H> {
+    type Prepared<'k>
+        = Place
+    where
+        Q: 'k;
+
     type Ticket<'s>
-        = table::Ticket<'s>
+        = SlotTicket<'s, A::CompactState>
     where
         Self: 's;
 
-    type Place = table::Place;
-
     #[inline(always)]
-    fn approach(&self, key: &Q) -> table::Place {
-        self.table.approach(self.hash(key))
+    fn prepare<'k>(&self, key: &'k Q) -> Place {
+        self.prepare_hash(self.hash(key))
     }
 
     #[inline(always)]
-    fn prepare(&self, _key: &Q, place: table::Place, when: CheckTime, cost: u64) -> table::Ticket<'_> {
-        self.table.prepare(&self.word, place, when, cost)
+    fn prefetch(&self, key: Place) {
+        self.table.prefetch(key);
     }
 
+    // Always inlined, as `State::charge`.
     #[inline(always)]
-    fn outcome(ticket: &table::Ticket<'_>) -> Outcome {
-        ticket.outcome()
-    }
-
-    #[inline(always)]
-    fn exchange(&self, _when: CheckTime, ticket: &table::Ticket<'_>) -> bool {
-        Table::<A::CompactState, WAYS>::exchange(ticket)
-    }
-
-    #[inline(always)]
-    fn charged(&self, when: CheckTime, ticket: &table::Ticket<'_>, cost: u64) -> Decision {
-        self.table.charged(&self.word, when.ns(), ticket, cost)
-    }
-
-    #[inline(always)]
-    fn uncharged(&self, when: CheckTime, ticket: &table::Ticket<'_>, cost: u64) -> Decision {
-        self.table.uncharged(&self.word, when.ns(), ticket, cost)
-    }
-
-    fn act(&self, key: &Q, verb: Operation, when: CheckTime, cost: u64) -> Decision {
-        match verb {
-            Operation::Check => self.table.charge(&self.word, self.hash(key), || when, cost),
-            _ => self.table.act(&self.word, verb, self.hash(key), when, cost),
+    fn apply(&self, key: Place, operation: Operation, at: CheckTime, cost: u64) -> Decision {
+        match operation {
+            Operation::Check => {
+                self.table.check(&self.word, key, (at.ns(), self.word.reference(at.ns())), cost)
+            }
+            rarer => self.table.apply(&self.word, rarer, key, at, cost),
         }
     }
 
-    fn look(&self, key: &Q, when: CheckTime, cost: u64) -> Decision {
-        self.table.peek(&self.word, self.hash(key), when, cost)
+    #[inline(always)]
+    fn check_each<'k>(
+        &self,
+        requests: impl Iterator<Item = (Place, u64)>,
+        at: CheckTime,
+        mut decided: impl FnMut(Decision),
+    ) where
+        Q: 'k,
+    {
+        // A copy, which no other thread's write could have changed as far as the compiler knows.
+        let word = self.word;
+        let at = (at.ns(), word.reference(at.ns()));
+        let prefetch = |key| self.table.prefetch(key);
+        in_batches(requests, prefetch, |key, cost| decided(self.table.check(&word, key, at, cost)));
     }
 
-    fn give_back(&self, key: &Q, when: CheckTime, charge: &Decision, units: u64) -> u64 {
-        self.table.give_back(&self.word, self.hash(key), when, charge, units)
+    fn peek(&self, key: Place, at: CheckTime, cost: u64) -> Decision {
+        self.table.peek(&self.word, key, at, cost)
     }
 
-    fn undoes(&self) -> bool {
-        self.table.gives_back() && self.word.undoes()
+    #[inline(always)]
+    fn decide(&self, key: Place, at: CheckTime, cost: u64) -> SlotTicket<'_, A::CompactState> {
+        self.table.prepare(&self.word, key, at.ns(), cost)
+    }
+
+    fn refund(&self, key: Place, at: CheckTime, charge: &Decision, units: u64) -> u64 {
+        self.table.refund(&self.word, key, at, charge, units)
+    }
+
+    fn can_refund(&self) -> bool {
+        self.table.can_refund() && self.word.undoes()
     }
 }
 
@@ -346,12 +348,7 @@ impl<A: CompactAlgorithm, H: BuildHasher + Clone> Rebuild for Compact<A, H> {
     }
 }
 
-impl<A, H, Q> Inherit<Q> for Compact<A, H>
-where
-    A: CompactAlgorithm,
-    H: BuildHasher,
-    Q: Hash + ?Sized,
-{
+impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Inherit<Q> for Compact<A, H> {
     fn holds(&self, key: &Q) -> bool {
         self.table.holds(self.hash(key))
     }
@@ -367,47 +364,15 @@ where
     }
 }
 
-impl<A: CompactAlgorithm, H: BuildHasher> ByHash for Compact<A, H> {
+impl<A: CompactAlgorithm, H: BuildHasher> HashedStore for Compact<A, H> {
     #[inline]
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
         self.hasher.hash_one(key)
     }
 
-    // Always inlined, as `State::charge`.
     #[inline(always)]
-    fn charge(&self, hash: u64, time: impl FnOnce() -> CheckTime, cost: u64) -> Decision {
-        self.table.charge(&self.word, hash, time, cost)
-    }
-
-    fn peek(&self, hash: u64, time: CheckTime, cost: u64) -> Decision {
-        self.table.peek(&self.word, hash, time, cost)
-    }
-
-    #[inline(always)]
-    fn charge_each(
-        &self,
-        mut requests: impl Iterator<Item = (u64, u64)>,
-        time: CheckTime,
-        mut decided: impl FnMut(Decision),
-    ) {
-        // A copy, which no other thread's write could have changed as far as the compiler knows.
-        let word = self.word;
-        let at = (time.ns(), word.reference(time.ns()));
-        let mut batch = [(table::Place::default(), 0); BATCH];
-        loop {
-            let mut len = 0;
-            while len < BATCH {
-                let Some((hash, cost)) = requests.next() else { break };
-                batch[len] = (self.table.approach(hash), cost);
-                len += 1;
-            }
-            for &(place, cost) in &batch[..len] {
-                decided(self.table.charge_as_of(&word, place, at, cost));
-            }
-            if len < BATCH {
-                return;
-            }
-        }
+    fn prepare_hash(&self, hash: u64) -> Place {
+        self.table.place(hash)
     }
 
     fn clear(&self) {

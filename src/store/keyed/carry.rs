@@ -8,8 +8,8 @@ use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
 use crate::base::sync::epoch;
-use crate::store::op::{Inherit, Migrate, Operation, Rebuild};
-use crate::store::state::{self, Ask};
+use crate::store::op::{Inherit, Migrate, Rebuild};
+use crate::store::state::{self, Action, Request};
 
 impl<K, A, H> Migrate for Keyed<K, A, H>
 where
@@ -85,8 +85,8 @@ where
     fn seed(&self, key: &Q, when: CheckTime, at_ns: u64, units: u64) -> Option<Decision> {
         let hash = self.hasher.hash_one(key);
         let guard = epoch::pin();
-        let ask = Ask { algorithm: &self.algorithm, verb: Operation::Seed, now_ns: at_ns, cost: units };
-        if self.live(key, hash, &guard).is_some_and(|node| node.state.act(&ask).is_ok()) {
+        let ask = Request { algorithm: &self.algorithm, action: Action::Seed, now_ns: at_ns, cost: units };
+        if self.live(key, hash, &guard).is_some_and(|node| node.state.apply(&ask).is_ok()) {
             return None;
         }
         let seeded = self.first_sight_at(when.ns(), &ask, key, hash, &guard);

@@ -28,7 +28,6 @@ mod table;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
-use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -37,12 +36,12 @@ use crossbeam_utils::CachePadded;
 use self::cells::Unlinked;
 use self::list::Node;
 use self::table::{GRACE_NS, Table};
-use super::state::{Admission, Ask, Dead, State};
+use super::state::{Action, Admission, Dead, Request, State};
 use crate::algorithm::step::Step;
 use crate::algorithm::{Algorithm, Gcra};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Facts, Outcome};
-use crate::store::op::{ManyKeys, Operation, Store};
+use crate::store::op::{BATCH, Exchange, ManyKeys, Operation, Store, Ticket};
 
 use crate::base::sync::epoch::{self, Guard};
 use crate::base::sync::{AtomicUsize, Ordering, processors};
@@ -51,8 +50,6 @@ use crate::base::sync::{AtomicUsize, Ordering, processors};
 const SEARCHED: usize = 32;
 /// A store with a cap up to this is searched whole.
 const SEARCHED_WHOLE: usize = 256;
-/// Keys whose lines are asked for before they are checked.
-const BATCH: usize = 16;
 
 /// What a full keyed store does with a key that it does not hold, when it finds no idle key to forget.
 ///
@@ -165,6 +162,15 @@ where
         &self.algorithm
     }
 
+    /// What is kept for one key: a node of whole cells, words that its algorithm keeps elsewhere, and its part of the table.
+    pub(crate) fn bytes_per_key(&self) -> usize {
+        let node = size_of::<(usize, u64, u64, A::Tail, K, usize)>().next_multiple_of(64);
+        // Only a tail that is allocated has something to drop.
+        let is_boxed = std::mem::needs_drop::<A::Tail>();
+        let elsewhere = if is_boxed { self.algorithm.tail_len() * size_of::<u64>() } else { 0 };
+        node + elsewhere + 4 * size_of::<usize>()
+    }
+
     /// The live node of a key.
     #[inline]
     fn live<'g, Q>(&'g self, key: &Q, hash: u64, guard: &'g Guard) -> Option<&'g Node<K, A::Tail>>
@@ -175,17 +181,19 @@ where
         if node.state.is_dead() { self.table.find(hash, guard, |held| key.is(held)).ok() } else { Some(node) }
     }
 
-    /// Decides and charges at the time that `now` says.
+    /// Checks under an algorithm that reads this one's states.
     // Always inlined, as `State::charge`.
     #[inline(always)]
-    pub(crate) fn charge<Q>(&self, algorithm: &A, key: &Q, now: impl FnOnce() -> u64, cost: u64) -> Decision
+    pub(crate) fn check_with<Q>(
+        &self,
+        algorithm: &A,
+        (key, hash): (&Q, u64),
+        now_ns: u64,
+        cost: u64,
+    ) -> Decision
     where
         Q: Lookup<K> + ?Sized,
     {
-        let hash = self.hasher.hash_one(key);
-        // The clock and the pin take about as long as a line takes to come from the other core.
-        self.table.prefetch_node(hash);
-        let now_ns = now();
         self.charge_hashed(algorithm, key, hash, now_ns, cost, &epoch::pin())
     }
 
@@ -208,13 +216,34 @@ where
         {
             return decision;
         }
-        self.first_sight(&Ask { algorithm, verb: Operation::Check, now_ns, cost }, key, hash, guard)
+        self.first_sight(
+            &Request { algorithm, action: Action::Apply(Operation::Check), now_ns, cost },
+            key,
+            hash,
+            guard,
+        )
+    }
+
+    /// Decides and charges by a rarer operation than a check.
+    fn apply_rarely<Q>(&self, key: &Q, hash: u64, operation: Operation, now_ns: u64, cost: u64) -> Decision
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        let guard = epoch::pin();
+        let action = Action::Apply(operation);
+        let ask = Request { algorithm: &self.algorithm, action, now_ns, cost };
+        if let Some(node) = self.table.get(hash, &guard, |held| key.is(held))
+            && let Ok(decision) = node.state.apply(&ask)
+        {
+            return decision;
+        }
+        self.first_sight(&ask, key, hash, &guard)
     }
 
     /// Decides for a key that was not found, and keeps it if it was charged.
     #[cold]
     #[inline(never)]
-    fn first_sight<Q>(&self, ask: &Ask<'_, A>, key: &Q, hash: u64, guard: &Guard) -> Decision
+    fn first_sight<Q>(&self, ask: &Request<'_, A>, key: &Q, hash: u64, guard: &Guard) -> Decision
     where
         Q: Lookup<K> + ?Sized,
     {
@@ -222,7 +251,14 @@ where
     }
 
     /// The same with the time as of which keys may give way.
-    fn first_sight_at<Q>(&self, now_ns: u64, ask: &Ask<'_, A>, key: &Q, hash: u64, guard: &Guard) -> Decision
+    fn first_sight_at<Q>(
+        &self,
+        now_ns: u64,
+        ask: &Request<'_, A>,
+        key: &Q,
+        hash: u64,
+        guard: &Guard,
+    ) -> Decision
     where
         Q: Lookup<K> + ?Sized,
     {
@@ -230,7 +266,7 @@ where
         if decision.cost() == 0 || decision.is_denied() {
             // Nothing to remember. But it may be there after all.
             return match self.live(key, hash, guard) {
-                Some(node) => node.state.act(ask).unwrap_or(decision),
+                Some(node) => node.state.apply(ask).unwrap_or(decision),
                 None => decision,
             };
         }
@@ -243,7 +279,7 @@ where
     /// Keeps a key that has room under the cap, with its first charge.
     fn insert<Q>(
         &self,
-        ask: &Ask<'_, A>,
+        ask: &Request<'_, A>,
         key: &Q,
         hash: u64,
         decision: Decision,
@@ -256,7 +292,7 @@ where
         let mut node: Option<Unlinked<Node<K, A::Tail>>> = None;
         loop {
             let place = match self.table.find(hash, guard, |held| key.is(held)) {
-                Ok(other) => match other.state.act(ask) {
+                Ok(other) => match other.state.apply(ask) {
                     // Another thread was first. Our node, if made, was seen by nobody.
                     Ok(decision) => return decision,
                     Err(Dead) => continue,
@@ -266,7 +302,7 @@ where
             let mut new = node.take().unwrap_or_else(|| {
                 let state = State::fresh(self.algorithm.tail_len());
                 // Charged while no other thread can see it: decides as `fresh` did.
-                let _ = state.act(ask);
+                let _ = state.apply(ask);
                 self.table.place(Node { next: list::unlinked(), hash, state, key: key.to_key() }, guard)
             });
             list::set_next(new.get_mut(), &place);
@@ -287,7 +323,7 @@ where
     }
 
     /// What a key that was never seen would be answered.
-    fn fresh(&self, ask: &Ask<'_, A>) -> Decision {
+    fn fresh(&self, ask: &Request<'_, A>) -> Decision {
         match ask.step(0, |_| 0) {
             Step::Refuse(decision) | Step::Admit { decision, .. } => decision,
             Step::Help(_) => unreachable!("a key that was never seen owes nothing"),
@@ -317,7 +353,7 @@ where
     fn beyond_cap<Q>(
         &self,
         now_ns: u64,
-        ask: &Ask<'_, A>,
+        ask: &Request<'_, A>,
         key: &Q,
         hash: u64,
         fresh: Decision,
@@ -328,7 +364,7 @@ where
     {
         // Another thread may have taken the last place for this very key.
         if let Some(node) = self.live(key, hash, guard)
-            && let Ok(decision) = node.state.act(ask)
+            && let Ok(decision) = node.state.apply(ask)
         {
             return decision;
         }
@@ -398,47 +434,10 @@ where
 
     /// What a key that was never seen would be answered, uncharged.
     fn fresh_peek(&self, now_ns: u64, cost: u64) -> Decision {
-        let fresh =
-            |cost| self.fresh(&Ask { algorithm: &self.algorithm, verb: Operation::Check, now_ns, cost });
+        let action = Action::Apply(Operation::Check);
+        let fresh = |cost| self.fresh(&Request { algorithm: &self.algorithm, action, now_ns, cost });
         let decision = fresh(cost);
         if decision.is_allowed() { decision.with_figures_of(fresh(0)) } else { decision }
-    }
-
-    pub(crate) fn peek<Q>(&self, key: &Q, now_ns: u64, cost: u64) -> Decision
-    where
-        Q: Lookup<K> + ?Sized,
-    {
-        let hash = self.hasher.hash_one(key);
-        let guard = epoch::pin();
-        self.live(key, hash, &guard)
-            .and_then(|node| node.state.peek(&self.algorithm, now_ns, cost).ok())
-            .unwrap_or_else(|| self.fresh_peek(now_ns, cost))
-    }
-
-    pub(crate) fn charge_many<'k, Q>(
-        &self,
-        keys: impl Iterator<Item = &'k Q>,
-        now_ns: u64,
-        decisions: &mut Vec<Decision>,
-    ) where
-        Q: Lookup<K> + ?Sized + 'k,
-    {
-        let guard = epoch::pin();
-        let mut keys = keys.peekable();
-        while keys.peek().is_some() {
-            let mut batch: [Option<(&Q, u64)>; BATCH] = [None; BATCH];
-            for (place, key) in batch.iter_mut().zip(keys.by_ref()) {
-                let hash = self.hasher.hash_one(key);
-                self.table.prefetch_bucket(hash);
-                *place = Some((key, hash));
-            }
-            for (_, hash) in batch.iter().flatten() {
-                self.table.prefetch_node(*hash);
-            }
-            for (key, hash) in batch.into_iter().flatten() {
-                decisions.push(self.charge_hashed(&self.algorithm, key, hash, now_ns, 1, &guard));
-            }
-        }
     }
 
     pub(crate) fn contains<Q>(&self, key: &Q) -> bool
@@ -503,104 +502,139 @@ where
     H: BuildHasher,
     Q: Lookup<K> + ?Sized,
 {
+    /// The key and its hash.
+    type Prepared<'k>
+        = (&'k Q, u64)
+    where
+        Q: 'k;
+
     type Ticket<'s>
-        = Ticket<'s, K, A::Tail>
+        = KeyedTicket<'s, K, A>
     where
         Self: 's;
 
-    type Place = u64;
-
     #[inline(always)]
-    fn approach(&self, key: &Q) -> u64 {
-        let hash = self.hasher.hash_one(key);
-        self.table.prefetch_node(hash);
-        hash
+    fn prepare<'k>(&self, key: &'k Q) -> (&'k Q, u64) {
+        (key, self.hasher.hash_one(key))
     }
 
     #[inline(always)]
-    fn prepare(&self, key: &Q, hash: u64, when: CheckTime, cost: u64) -> Ticket<'_, K, A::Tail> {
+    fn prefetch(&self, (_, hash): (&Q, u64)) {
+        // The clock and the pin take about as long as a line takes to come from the other core.
+        self.table.prefetch_node(hash);
+    }
+
+    #[inline(always)]
+    fn apply(&self, (key, hash): (&Q, u64), operation: Operation, at: CheckTime, cost: u64) -> Decision {
+        match operation {
+            Operation::Check => self.check_with(&self.algorithm, (key, hash), at.ns(), cost),
+            rarer => self.apply_rarely(key, hash, rarer, at.ns(), cost),
+        }
+    }
+
+    fn check_each<'k>(
+        &self,
+        requests: impl Iterator<Item = ((&'k Q, u64), u64)>,
+        at: CheckTime,
+        mut decided: impl FnMut(Decision),
+    ) where
+        Q: 'k,
+    {
+        let guard = epoch::pin();
+        let mut requests = requests.peekable();
+        while requests.peek().is_some() {
+            let mut batch = [None; BATCH];
+            for (place, request) in batch.iter_mut().zip(requests.by_ref()) {
+                self.table.prefetch_bucket(request.0.1);
+                *place = Some(request);
+            }
+            for ((_, hash), _) in batch.iter().flatten() {
+                self.table.prefetch_node(*hash);
+            }
+            for ((key, hash), cost) in batch.into_iter().flatten() {
+                decided(self.charge_hashed(&self.algorithm, key, hash, at.ns(), cost, &guard));
+            }
+        }
+    }
+
+    fn peek(&self, (key, hash): (&Q, u64), at: CheckTime, cost: u64) -> Decision {
+        let guard = epoch::pin();
+        self.live(key, hash, &guard)
+            .and_then(|node| node.state.peek(&self.algorithm, at.ns(), cost).ok())
+            .unwrap_or_else(|| self.fresh_peek(at.ns(), cost))
+    }
+
+    #[inline(always)]
+    fn decide(&self, (key, hash): (&Q, u64), at: CheckTime, cost: u64) -> KeyedTicket<'_, K, A> {
         let guard = epoch::pin();
         let found = self.table.get(hash, &guard, |held| key.is(held)).and_then(|node| {
-            let admission = node.state.prepare(&self.algorithm, when.ns(), cost).ok()?;
+            let admission = node.state.prepare(&self.algorithm, at.ns(), cost).ok()?;
             Some((NonNull::from(node), admission))
         });
         let (node, admission) = match found {
             Some((node, admission)) => (Some(node), admission),
-            None => (None, Admission::refused(self.peek(key, when.ns(), cost))),
+            None => (None, Admission::refused(self.peek((key, hash), at, cost))),
         };
-        Ticket { node, admission, _guard: guard, store: PhantomData }
-    }
-
-    #[inline(always)]
-    fn outcome(ticket: &Ticket<'_, K, A::Tail>) -> Outcome {
-        ticket.admission.decision.outcome()
-    }
-
-    #[inline(always)]
-    fn exchange(&self, _when: CheckTime, ticket: &Ticket<'_, K, A::Tail>) -> bool {
-        let Some(node) = ticket.node else {
-            return false;
-        };
-        // SAFETY: found under the ticket's guard, which is still held; so the node is not freed.
-        unsafe { node.as_ref() }.state.exchange(&self.algorithm, &ticket.admission)
-    }
-
-    #[inline(always)]
-    fn charged(&self, _when: CheckTime, ticket: &Ticket<'_, K, A::Tail>, _cost: u64) -> Decision {
-        ticket.admission.decision
-    }
-
-    #[inline(always)]
-    fn uncharged(&self, when: CheckTime, ticket: &Ticket<'_, K, A::Tail>, _cost: u64) -> Decision {
-        let Some(node) = ticket.node else {
-            return ticket.admission.decision;
-        };
-        // SAFETY: as above.
-        unsafe { node.as_ref() }.state.uncharged(&self.algorithm, &ticket.admission, when.ns())
-    }
-
-    fn act(&self, key: &Q, verb: Operation, when: CheckTime, cost: u64) -> Decision {
-        let hash = self.hasher.hash_one(key);
-        let guard = epoch::pin();
-        let ask = Ask { algorithm: &self.algorithm, verb, now_ns: when.ns(), cost };
-        if let Some(node) = self.table.get(hash, &guard, |held| key.is(held))
-            && let Ok(decision) = node.state.act(&ask)
-        {
-            return decision;
-        }
-        self.first_sight(&ask, key, hash, &guard)
-    }
-
-    fn look(&self, key: &Q, when: CheckTime, cost: u64) -> Decision {
-        self.peek(key, when.ns(), cost)
+        let (algorithm, now_ns) = (&self.algorithm, at.ns());
+        KeyedTicket { node, admission, algorithm, now_ns, _guard: guard }
     }
 
     /// A key that is gone owes nothing.
-    fn give_back(&self, key: &Q, when: CheckTime, charge: &Decision, units: u64) -> u64 {
-        let hash = self.hasher.hash_one(key);
+    fn refund(&self, (key, hash): (&Q, u64), at: CheckTime, charge: &Decision, units: u64) -> u64 {
         let guard = epoch::pin();
-        let give_back =
-            |node: &Node<K, A::Tail>| node.state.give_back(&self.algorithm, when.ns(), charge, units).ok();
-        self.live(key, hash, &guard).and_then(give_back).unwrap_or(0)
+        let refund =
+            |node: &Node<K, A::Tail>| node.state.refund(&self.algorithm, at.ns(), charge, units).ok();
+        self.live(key, hash, &guard).and_then(refund).unwrap_or(0)
     }
 
-    fn undoes(&self) -> bool {
+    fn can_refund(&self) -> bool {
         A::UNDOES
     }
 }
 
 /// A check that is decided and not charged yet.
-pub struct Ticket<'s, K, T> {
+pub struct KeyedTicket<'s, K, A: Algorithm> {
     /// The key's node, which the guard keeps; `None` if there was none.
-    node: Option<NonNull<Node<K, T>>>,
+    node: Option<NonNull<Node<K, A::Tail>>>,
     admission: Admission,
+    algorithm: &'s A,
+    now_ns: u64,
     _guard: Guard,
-    store: PhantomData<&'s Node<K, T>>,
 }
 
-impl<K, T> fmt::Debug for Ticket<'_, K, T> {
+impl<K, A: Algorithm> Ticket for KeyedTicket<'_, K, A> {
+    #[inline(always)]
+    fn outcome(&self) -> Outcome {
+        self.admission.decision.outcome()
+    }
+
+    #[inline(always)]
+    fn exchange(&self) -> Exchange {
+        let Some(node) = self.node else {
+            return Exchange::Lost;
+        };
+        // SAFETY: found under the ticket's guard, which is still held; so the node is not freed.
+        unsafe { node.as_ref() }.state.exchange(self.algorithm, &self.admission)
+    }
+
+    #[inline(always)]
+    fn charged(&self) -> Decision {
+        self.admission.decision
+    }
+
+    #[inline(always)]
+    fn uncharged(&self) -> Decision {
+        let Some(node) = self.node else {
+            return self.admission.decision;
+        };
+        // SAFETY: found under the ticket's guard, which is still held; so the node is not freed.
+        unsafe { node.as_ref() }.state.uncharged(self.algorithm, &self.admission, self.now_ns)
+    }
+}
+
+impl<K, A: Algorithm> fmt::Debug for KeyedTicket<'_, K, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ticket").field("admission", &self.admission).finish_non_exhaustive()
+        f.debug_struct("KeyedTicket").field("admission", &self.admission).finish_non_exhaustive()
     }
 }
 

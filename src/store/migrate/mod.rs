@@ -30,7 +30,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::base::sync::{AtomicU64, Loaded, Mutex, Ordering, Swap, fence_after_rmw, full_fence};
-use crate::store::op::{Inherit, ManyKeys, Migrate, Operation, Rebuild, Store, answers_are_tickets};
+use crate::store::op::{Inherit, ManyKeys, Migrate, Operation, Rebuild, Store};
 
 /// What a key owes under a new quota, by what it owed under the old one; see
 /// [`RateLimiter::set_quota`](crate::RateLimiter::set_quota).
@@ -183,13 +183,11 @@ impl<S: Migrate> Generation<S> {
     }
 
     /// Whether keys can still owe what was carried over.
-    #[cfg(feature = "rules")]
     pub(crate) fn is_taking_over(&self, now_ns: u64) -> bool {
         self.from.as_ref().is_some_and(|past| self.asks(past, now_ns))
     }
 
     /// Its store.
-    #[cfg(feature = "rules")]
     pub(crate) fn store(&self) -> &S {
         &self.held.store
     }
@@ -291,7 +289,13 @@ impl<S: Migrate> Generation<S> {
 
     /// Decides and charges. Whoever charged must look afterwards whether it still is the present one.
     #[inline]
-    pub(crate) fn act<Q: ?Sized>(&self, key: &Q, verb: Operation, when: CheckTime, cost: u64) -> Decision
+    pub(crate) fn apply<Q: ?Sized>(
+        &self,
+        key: &Q,
+        operation: Operation,
+        when: CheckTime,
+        cost: u64,
+    ) -> Decision
     where
         S: Inherit<Q>,
     {
@@ -299,8 +303,9 @@ impl<S: Migrate> Generation<S> {
             return refusal.for_cost(cost);
         }
         let Held { number, store, .. } = &*self.held;
-        let decision = store.act(key, verb, when, cost).of_generation(truncated(*number));
-        let goes_beyond = matches!(verb, Operation::Force | Operation::Reserve { .. });
+        let decision =
+            store.apply(store.prepare(key), operation, when, cost).of_generation(truncated(*number));
+        let goes_beyond = matches!(operation, Operation::Force | Operation::Reserve { .. });
         if goes_beyond && decision.is_allowed() && decision.cost() > 0 {
             self.owes(store.owed(&decision), decision.limit());
         }
@@ -308,13 +313,13 @@ impl<S: Migrate> Generation<S> {
     }
 
     /// Decides, and charges nothing.
-    pub(crate) fn look<Q: ?Sized>(&self, key: &Q, when: CheckTime, cost: u64) -> Decision
+    pub(crate) fn peek<Q: ?Sized>(&self, key: &Q, when: CheckTime, cost: u64) -> Decision
     where
         S: Inherit<Q>,
     {
         match self.take_over(key, when) {
             Some(refusal) => refusal.for_cost(cost),
-            None => self.held.store.look(key, when, cost),
+            None => self.held.store.peek(self.held.store.prepare(key), when, cost),
         }
     }
 
@@ -334,7 +339,7 @@ impl<S: Migrate> Generation<S> {
         if !last.knew(key) {
             return None;
         }
-        match self.carried(past, &last.look(key, then, 0)) {
+        match self.carried(past, &last.peek(last.prepare(key), then, 0)) {
             (_, 0) => None,
             (as_of_ns, owed) => self.held.store.seed(key, when, as_of_ns, owed),
         }
@@ -478,14 +483,28 @@ impl<S: Rebuild> Adjustable<S> {
 impl<S: ManyKeys> ManyKeys for Adjustable<S> {}
 
 impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
+    // Each generation finds the key by itself.
+    type Prepared<'k>
+        = &'k Q
+    where
+        Q: 'k;
+
     // Who charges must look whether the quota changed.
-    answers_are_tickets!(Q);
+    type Ticket<'s>
+        = Decision
+    where
+        Self: 's;
+
+    #[inline(always)]
+    fn prepare<'k>(&self, key: &'k Q) -> &'k Q {
+        key
+    }
 
     #[inline]
-    fn act(&self, key: &Q, verb: Operation, when: CheckTime, cost: u64) -> Decision {
+    fn apply(&self, key: &Q, operation: Operation, at: CheckTime, cost: u64) -> Decision {
         loop {
             let generation = self.present.load();
-            let decision = generation.act(key, verb, when, cost);
+            let decision = generation.apply(key, operation, at, cost);
             // A refusal has written nothing.
             if decision.is_denied() || decision.cost() == 0 {
                 return decision;
@@ -495,24 +514,29 @@ impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
                 return decision;
             }
             // Else the key would be taken over with this charge, which is made again.
-            let _ = generation.held.store.give_back(key, when, &decision, decision.cost());
+            let store = &generation.held.store;
+            let _ = store.refund(store.prepare(key), at, &decision, decision.cost());
         }
     }
 
-    fn look(&self, key: &Q, when: CheckTime, cost: u64) -> Decision {
-        self.present.load().look(key, when, cost)
+    fn peek(&self, key: &Q, at: CheckTime, cost: u64) -> Decision {
+        self.present.load().peek(key, at, cost)
     }
 
-    fn give_back(&self, key: &Q, when: CheckTime, charge: &Decision, units: u64) -> u64 {
+    fn decide(&self, key: &Q, at: CheckTime, cost: u64) -> Decision {
+        self.peek(key, at, cost)
+    }
+
+    fn refund(&self, key: &Q, at: CheckTime, charge: &Decision, units: u64) -> u64 {
         let Held { number, store, .. } = &*self.present.load().held;
         if charge.generation() != truncated(*number) {
             return 0;
         }
-        store.give_back(key, when, charge, units)
+        store.refund(store.prepare(key), at, charge, units)
     }
 
-    fn undoes(&self) -> bool {
-        self.present.load().held.store.undoes()
+    fn can_refund(&self) -> bool {
+        self.present.load().held.store.can_refund()
     }
 }
 
@@ -549,9 +573,9 @@ mod tests {
         store.set_quota(&Quota::per_hour(1), Carry::AsIs, || CheckTime::read(&clock)).unwrap();
         clock.advance(Duration::from_secs(10));
         let before = CheckTime::given(Timestamp::from_secs(1_005));
-        let charge = Store::<()>::act(&store, &(), Operation::Check, before, 1);
+        let charge = Store::<()>::apply(&store, &(), Operation::Check, before, 1);
         assert!(charge.is_allowed() && charge.at() < Timestamp::from_secs(1_010));
-        assert_eq!(Store::<()>::give_back(&store, &(), CheckTime::read(&clock), &charge, 1), 1);
+        assert_eq!(Store::<()>::refund(&store, &(), CheckTime::read(&clock), &charge, 1), 1);
     }
 
     /// Bucket4j's table, and debts beyond the burst.

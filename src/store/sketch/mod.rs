@@ -46,11 +46,7 @@ use crate::sketch::window::{
     Commit, Counters, Insert, Late, Mark, Moment, Read, Rows, Seen, Windows, tag_bits,
 };
 use crate::store::Capacity;
-use crate::store::by_hash::ByHash;
-use crate::store::op::{ManyKeys, Operation, Store, answers_are_tickets};
-
-/// Keys whose lines are asked for before they are checked.
-const BATCH: usize = 16;
+use crate::store::op::{Exchange, HashedStore, ManyKeys, Operation, Store};
 
 /// Counts of windows in a sketch: constant memory, whatever the number of keys.
 ///
@@ -107,9 +103,36 @@ struct Tables {
 
 /// Where a key's counts are.
 #[derive(Copy, Clone, Debug)]
-struct Key<const N: usize, const PER: usize> {
+pub struct Key<const N: usize, const PER: usize> {
     mark: Mark,
     rows: Rows<N, PER>,
+}
+
+/// A key's place in the tables, in either layout of the counters.
+#[derive(Copy, Clone, Debug)]
+pub enum SketchKey {
+    /// Two rows a line.
+    Together(Key<2, 2>),
+    /// Each row has a line.
+    Apart(Key<4, 1>),
+}
+
+/// Calls with the key of either layout.
+macro_rules! with_key {
+    ($key:expr, $of:ident => $call:expr) => {
+        match $key {
+            SketchKey::Together($of) => $call,
+            SketchKey::Apart($of) => $call,
+        }
+    };
+}
+
+/// What came of one attempt.
+#[must_use]
+enum Attempt {
+    Decided(Decision),
+    /// Another thread was first: all begins again.
+    Lost,
 }
 
 /// What a key has used, by estimate.
@@ -122,13 +145,15 @@ struct Used<'a, const N: usize, const PER: usize> {
 }
 
 impl Tables {
-    /// A key, whose lines are asked for.
     #[inline(always)]
-    fn approach<const N: usize, const PER: usize>(&self, hash: u64) -> Key<N, PER> {
-        let key = Key { mark: self.seen.mark(&self.windows, hash), rows: self.counters.rows(hash) };
+    fn key<const N: usize, const PER: usize>(&self, hash: u64) -> Key<N, PER> {
+        Key { mark: self.seen.mark(&self.windows, hash), rows: self.counters.rows(hash) }
+    }
+
+    #[inline(always)]
+    fn prefetch<const N: usize, const PER: usize>(&self, key: &Key<N, PER>) {
         self.seen.approach(&key.mark);
         self.counters.approach(&key.rows);
-        key
     }
 
     /// A key's estimate in the window before this one, if that matters.
@@ -172,45 +197,40 @@ impl Tables {
         Ok(decision(word, moment, outcome, (ahead, false), cost))
     }
 
-    /// Decides one request and charges it, or says `None` if another thread was first, and all begins again.
+    /// Decides one request and charges it.
     #[inline(always)]
     fn attempt<A: Counted, const N: usize, const PER: usize>(
         &self,
         word: &A,
         key: &Key<N, PER>,
         moment: Moment,
-        (verb, cost): (Operation, u64),
-    ) -> Result<Option<Decision>, Late> {
+        (operation, cost): (Operation, u64),
+    ) -> Result<Attempt, Late> {
         let Moment { now_ns, window, .. } = moment;
         let used = self.used::<A, N, PER>(key, window)?;
         let ahead = word.ahead(moment.later, used.last, used.current);
-        let cost = match verb {
-            Operation::Check | Operation::Reserve { .. } => cost,
-            Operation::Seed => unreachable!("the quota of a sketch does not change"),
+        let cost = match operation {
+            Operation::Check | Operation::CheckKeeping { .. } | Operation::Reserve { .. } => cost,
             // More than the limit no counter holds.
             Operation::Force => cost.min(word.limit().saturating_sub(used.current)),
-            #[cfg(feature = "rules")]
-            Operation::Within { .. } => cost,
-            #[cfg(feature = "rules")]
-            Operation::TakeWithin { spare } => {
+            Operation::TakeKeeping { headroom } => {
                 let remaining = decision(word, moment, Outcome::Denied, (ahead, false), cost).remaining();
-                cost.min(remaining.saturating_sub(spare).max(1))
+                cost.min(remaining.saturating_sub(headroom).max(1))
             }
             Operation::Take if matches!(word.judge(ahead, now_ns, cost), Verdict::Admit(_)) => cost,
             Operation::Take => {
                 decision(word, moment, Outcome::Denied, (ahead, false), cost).remaining().max(1).min(cost)
             }
         };
-        let spare = match verb {
-            #[cfg(feature = "rules")]
-            Operation::Within { spare } | Operation::TakeWithin { spare } => spare,
+        let headroom = match operation {
+            Operation::CheckKeeping { headroom } | Operation::TakeKeeping { headroom } => headroom,
             _ => 0,
         };
-        let room_for = |ahead: u64| match word.judge(ahead, now_ns, cost.saturating_add(spare)) {
-            Verdict::Admit(_) if spare > 0 => (word.judge(ahead, now_ns, cost), cost),
-            verdict => (verdict, cost.saturating_add(spare)),
+        let room_for = |ahead: u64| match word.judge(ahead, now_ns, cost.saturating_add(headroom)) {
+            Verdict::Admit(_) if headroom > 0 => (word.judge(ahead, now_ns, cost), cost),
+            verdict => (verdict, cost.saturating_add(headroom)),
         };
-        let (verdict, asked) = match verb {
+        let (verdict, asked) = match operation {
             Operation::Force => {
                 (Verdict::Admit(word.ahead(moment.later, used.last, used.current + cost)), cost)
             }
@@ -218,23 +238,37 @@ impl Tables {
         };
         let after = match verdict {
             Verdict::Admit(after) if cost > 0 => after,
-            uncharged => return Ok(Some(decision(word, moment, uncharged.outcome(), (ahead, false), asked))),
+            uncharged => {
+                return Ok(Attempt::Decided(decision(
+                    word,
+                    moment,
+                    uncharged.outcome(),
+                    (ahead, false),
+                    asked,
+                )));
+            }
         };
-        if !self.charge(key, window, used.read.as_ref(), cost)? {
-            return Ok(None);
+        if self.charge(key, window, used.read.as_ref(), cost)? == Exchange::Lost {
+            return Ok(Attempt::Lost);
         }
         if A::LAST {
             fence_after_rmw();
             // The doorkeeper's word of the last window is that of the next one, if it has begun: then this is late.
             let last = self.last::<A, N, PER>(key, window)?;
-            if last > used.last && verb != Operation::Force {
+            if last > used.last && operation != Operation::Force {
                 let (again, asked) = room_for(word.ahead(moment.later, last, used.current));
                 let ahead = word.ahead(moment.later, last, used.current + cost);
                 let charged = matches!(again, Verdict::Admit(_));
-                return Ok(Some(decision(word, moment, again.outcome(), (ahead, charged), asked)));
+                return Ok(Attempt::Decided(decision(
+                    word,
+                    moment,
+                    again.outcome(),
+                    (ahead, charged),
+                    asked,
+                )));
             }
         }
-        Ok(Some(decision(word, moment, Outcome::Allowed, (after, true), cost)))
+        Ok(Attempt::Decided(decision(word, moment, Outcome::Allowed, (after, true), cost)))
     }
 
     /// Charges what was decided on, unless another thread was first.
@@ -245,7 +279,7 @@ impl Tables {
         window: u64,
         read: Option<&Read<'_, N, PER>>,
         cost: u64,
-    ) -> Result<bool, Late> {
+    ) -> Result<Exchange, Late> {
         let Self { windows, seen, counters } = self;
         match read {
             None => {
@@ -253,11 +287,17 @@ impl Tables {
                 if cost > 1 {
                     counters.raise(windows, &key.rows, (window, cost - 1))?;
                 }
-                Ok(seen.insert(windows, &key.mark, window)? == Insert::First)
+                Ok(match seen.insert(windows, &key.mark, window)? {
+                    Insert::First => Exchange::Done,
+                    _ => Exchange::Lost,
+                })
             }
             Some(read) => {
                 let at = (window, read.least + cost);
-                Ok(counters.charge(windows, read, at)? == Commit::Done)
+                Ok(match counters.charge(windows, read, at)? {
+                    Commit::Done => Exchange::Done,
+                    _ => Exchange::Lost,
+                })
             }
         }
     }
@@ -297,7 +337,6 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
     }
 
     /// The same counts under another limit; `None` if the windows are others, or the counters cannot hold it.
-    #[cfg(feature = "rules")]
     pub(crate) fn with_limit_of(&self, algorithm: &A) -> Option<Self>
     where
         H: Clone,
@@ -315,7 +354,6 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         &self.algorithm
     }
 
-    #[cfg(feature = "rules")]
     pub(crate) fn limit(&self) -> u64 {
         self.word.limit()
     }
@@ -326,7 +364,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
     }
 
     #[inline(always)]
-    fn decide<const N: usize, const PER: usize>(
+    fn charge_key<const N: usize, const PER: usize>(
         &self,
         key: &Key<N, PER>,
         now_ns: u64,
@@ -335,27 +373,14 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         let mut moment = self.shared.tables.windows.moment(now_ns);
         loop {
             match self.shared.tables.attempt(&self.word, key, moment, ask) {
-                Ok(Some(decision)) => return decision,
-                Ok(None) => {}
+                Ok(Attempt::Decided(decision)) => return decision,
+                Ok(Attempt::Lost) => {}
                 Err(late) => moment = self.shared.tables.windows.catch_up(moment, late),
             }
         }
     }
 
-    /// Decides and charges as of a time.
-    #[inline(always)]
-    fn charge_by(&self, hash: u64, time: impl FnOnce() -> CheckTime, ask: (Operation, u64)) -> Decision {
-        // The lines come while the clock is read.
-        if self.shared.tables.counters.is_together() {
-            let key = self.shared.tables.approach::<2, 2>(hash);
-            self.decide(&key, time().ns(), ask)
-        } else {
-            let key = self.shared.tables.approach::<4, 1>(hash);
-            self.decide(&key, time().ns(), ask)
-        }
-    }
-
-    fn look<const N: usize, const PER: usize>(
+    fn peek_key<const N: usize, const PER: usize>(
         &self,
         key: &Key<N, PER>,
         time: CheckTime,
@@ -369,97 +394,68 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
             }
         }
     }
-
-    fn look_by(&self, hash: u64, time: CheckTime, cost: u64) -> Decision {
-        if self.shared.tables.counters.is_together() {
-            self.look(&self.shared.tables.approach::<2, 2>(hash), time, cost)
-        } else {
-            self.look(&self.shared.tables.approach::<4, 1>(hash), time, cost)
-        }
-    }
-
-    /// Decides each request as of one time.
-    #[inline(always)]
-    fn each<const N: usize, const PER: usize>(
-        &self,
-        mut requests: impl Iterator<Item = (u64, u64)>,
-        time: CheckTime,
-        mut decided: impl FnMut(Decision),
-    ) {
-        let now_ns = time.ns();
-        let mut batch = [None; BATCH];
-        loop {
-            let mut len = 0;
-            while len < BATCH {
-                let Some((hash, cost)) = requests.next() else { break };
-                batch[len] = Some((self.shared.tables.approach::<N, PER>(hash), cost));
-                len += 1;
-            }
-            for (key, cost) in batch[..len].iter().flatten() {
-                decided(self.decide(key, now_ns, (Operation::Check, *cost)));
-            }
-            if len < BATCH {
-                return;
-            }
-        }
-    }
 }
 
 impl<A: WindowAlgorithm, H> ManyKeys for Sketch<A, H> {}
 
-impl<A, H, Q> Store<Q> for Sketch<A, H>
-where
-    A: WindowAlgorithm,
-    H: BuildHasher,
-    Q: Hash + ?Sized,
-{
-    // Charging is more than one exchange.
-    answers_are_tickets!(Q);
+impl<A: WindowAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Sketch<A, H> {
+    type Prepared<'k>
+        = SketchKey
+    where
+        Q: 'k;
 
-    fn act(&self, key: &Q, verb: Operation, when: CheckTime, cost: u64) -> Decision {
-        self.charge_by(self.hash(key), || when, (verb, cost))
+    // Charging is more than one exchange.
+    type Ticket<'s>
+        = Decision
+    where
+        Self: 's;
+
+    #[inline(always)]
+    fn prepare<'k>(&self, key: &'k Q) -> SketchKey {
+        self.prepare_hash(self.hash(key))
     }
 
-    fn look(&self, key: &Q, when: CheckTime, cost: u64) -> Decision {
-        self.look_by(self.hash(key), when, cost)
+    #[inline(always)]
+    fn prefetch(&self, key: SketchKey) {
+        with_key!(key, key => self.shared.tables.prefetch(&key));
+    }
+
+    #[inline(always)]
+    fn apply(&self, key: SketchKey, operation: Operation, at: CheckTime, cost: u64) -> Decision {
+        with_key!(key, key => self.charge_key(&key, at.ns(), (operation, cost)))
+    }
+
+    fn peek(&self, key: SketchKey, at: CheckTime, cost: u64) -> Decision {
+        with_key!(key, key => self.peek_key(&key, at, cost))
+    }
+
+    fn decide(&self, key: SketchKey, at: CheckTime, cost: u64) -> Decision {
+        Store::<Q>::peek(self, key, at, cost)
     }
 
     /// Counters that keys share cannot be lowered.
-    fn give_back(&self, _key: &Q, _when: CheckTime, _charge: &Decision, _units: u64) -> u64 {
+    fn refund(&self, _key: SketchKey, _at: CheckTime, _charge: &Decision, _units: u64) -> u64 {
         0
     }
 
-    fn undoes(&self) -> bool {
+    fn can_refund(&self) -> bool {
         false
     }
 }
 
-impl<A: WindowAlgorithm, H: BuildHasher> ByHash for Sketch<A, H> {
+impl<A: WindowAlgorithm, H: BuildHasher> HashedStore for Sketch<A, H> {
     #[inline]
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
         self.hasher.hash_one(key)
     }
 
     #[inline(always)]
-    fn charge(&self, hash: u64, time: impl FnOnce() -> CheckTime, cost: u64) -> Decision {
-        self.charge_by(hash, time, (Operation::Check, cost))
-    }
-
-    fn peek(&self, hash: u64, time: CheckTime, cost: u64) -> Decision {
-        self.look_by(hash, time, cost)
-    }
-
-    #[inline(always)]
-    fn charge_each(
-        &self,
-        requests: impl Iterator<Item = (u64, u64)>,
-        time: CheckTime,
-        decided: impl FnMut(Decision),
-    ) {
-        if self.shared.tables.counters.is_together() {
-            self.each::<2, 2>(requests, time, decided);
+    fn prepare_hash(&self, hash: u64) -> SketchKey {
+        let tables = &self.shared.tables;
+        if tables.counters.is_together() {
+            SketchKey::Together(tables.key(hash))
         } else {
-            self.each::<4, 1>(requests, time, decided);
+            SketchKey::Apart(tables.key(hash))
         }
     }
 

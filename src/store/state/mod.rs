@@ -12,58 +12,95 @@
 #[cfg(all(test, tollgate_loom))]
 mod models;
 
+use core::convert::Infallible;
+use core::marker::PhantomData;
+
 use crate::algorithm::Algorithm;
 use crate::algorithm::step::{DEAD, Fill, GivenBack, Raise, Step, Tail};
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::Decision;
 use crate::base::sync::{AtomicU64, Ordering};
-use crate::store::op::Operation;
+use crate::store::op::{Exchange, Operation};
 
-/// The head and tail words of one key.
+/// The head and tail words of one key. `D` says whether a store kills it.
 #[derive(Debug)]
-pub(crate) struct State<T> {
+pub(crate) struct State<T, D = Dead> {
     head: AtomicU64,
     tail: T,
+    death: PhantomData<D>,
 }
 
 /// The key's node is being unlinked: look it up again.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Dead;
 
+/// How a state can end. Public in a private module.
+pub(crate) trait Death: Sized {
+    /// The end, if this head says so.
+    fn of(head: u64) -> Option<Self>;
+}
+
+impl Death for Dead {
+    #[inline(always)]
+    fn of(head: u64) -> Option<Self> {
+        (head == DEAD).then_some(Self)
+    }
+}
+
+/// The state of a store that kills none.
+impl Death for Infallible {
+    #[inline(always)]
+    fn of(_head: u64) -> Option<Self> {
+        None
+    }
+}
+
+/// What is done to one key's state.
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum Action {
+    Apply(Operation),
+    /// All of the cost, room or not, if the key was never seen; else nothing.
+    Seed,
+}
+
 /// A request of one key's state.
 #[derive(Debug)]
-pub(crate) struct Ask<'a, A> {
+pub(crate) struct Request<'a, A> {
     pub(crate) algorithm: &'a A,
-    pub(crate) verb: Operation,
+    pub(crate) action: Action,
     pub(crate) now_ns: u64,
     pub(crate) cost: u64,
 }
 
-impl<A: Algorithm> Ask<'_, A> {
+impl<A: Algorithm> Request<'_, A> {
     /// What the algorithm says of it. Pure.
     #[inline]
     pub(crate) fn step(&self, head: u64, read: impl Fn(usize) -> u64 + Copy) -> Step {
-        let &Self { algorithm, verb, now_ns, cost } = self;
+        let &Self { algorithm, action, now_ns, cost } = self;
         let step = |cost| algorithm.step(head, read, now_ns, cost);
-        match verb {
-            Operation::Check => step(cost),
-            Operation::Force => algorithm.force(head, read, now_ns, cost),
-            Operation::Seed if head == 0 => algorithm.seed(now_ns, cost),
-            Operation::Seed => step(0),
-            Operation::Reserve { wait_ns } => algorithm.reserve(head, read, now_ns, cost, wait_ns),
-            Operation::Take => match step(cost) {
+        match action {
+            Action::Seed if head == 0 => algorithm.seed(now_ns, cost),
+            Action::Seed => step(0),
+            Action::Apply(Operation::Check) => step(cost),
+            Action::Apply(Operation::Force) => algorithm.force(head, read, now_ns, cost),
+            Action::Apply(Operation::Reserve { wait_ns }) => {
+                algorithm.reserve(head, read, now_ns, cost, wait_ns)
+            }
+            Action::Apply(Operation::Take) => match step(cost) {
                 Step::Refuse(decision) => step(decision.remaining().max(1)),
                 other => other,
             },
-            #[cfg(feature = "rules")]
-            Operation::Within { spare } => match step(cost.saturating_add(spare)) {
+            Action::Apply(Operation::CheckKeeping { headroom }) => {
+                match step(cost.saturating_add(headroom)) {
+                    Step::Admit { .. } => step(cost),
+                    refused => refused,
+                }
+            }
+            Action::Apply(Operation::TakeKeeping { headroom }) => match step(cost.saturating_add(headroom)) {
                 Step::Admit { .. } => step(cost),
-                refused => refused,
-            },
-            #[cfg(feature = "rules")]
-            Operation::TakeWithin { spare } => match step(cost.saturating_add(spare)) {
-                Step::Admit { .. } => step(cost),
-                Step::Refuse(decision) if decision.remaining() > spare => step(decision.remaining() - spare),
+                Step::Refuse(decision) if decision.remaining() > headroom => {
+                    step(decision.remaining() - headroom)
+                }
                 refused => refused,
             },
         }
@@ -72,7 +109,7 @@ impl<A: Algorithm> Ask<'_, A> {
 
 /// What an admission takes: the answer, the head that it was decided on, and what is written.
 #[derive(Copy, Clone, Debug)]
-pub struct Admission {
+pub(crate) struct Admission {
     pub(super) decision: Decision,
     head: u64,
     next: u64,
@@ -98,9 +135,10 @@ pub(crate) fn paid_in_ns<A: Algorithm>(algorithm: &A, at_ns: u64, units: u64) ->
 
 /// What a new key owes at `now_ns` of `units` that were charged to it at `at_ns`.
 pub(crate) fn left<A: Algorithm>(algorithm: &A, at_ns: u64, units: u64, now_ns: u64) -> u64 {
-    let state = State::fresh(algorithm.tail_len());
-    let seeded = state.act(&Ask { algorithm, verb: Operation::Seed, now_ns: at_ns, cost: units });
-    seeded.and_then(|_| state.peek(algorithm, now_ns.max(at_ns), 0)).map_or(0, |left| algorithm.owed(&left))
+    let state = State::<A::Tail, Infallible>::fresh(algorithm.tail_len());
+    let Ok(_) = state.apply(&Request { algorithm, action: Action::Seed, now_ns: at_ns, cost: units });
+    let Ok(left) = state.peek(algorithm, now_ns.max(at_ns), 0);
+    algorithm.owed(&left)
 }
 
 impl Admission {
@@ -110,10 +148,10 @@ impl Admission {
     }
 }
 
-impl<T: Tail> State<T> {
+impl<T: Tail, D: Death> State<T, D> {
     /// The state of a key that was never seen.
     pub(crate) fn fresh(tail_len: usize) -> Self {
-        Self { head: AtomicU64::new(0), tail: T::zeroed(tail_len) }
+        Self { head: AtomicU64::new(0), tail: T::zeroed(tail_len), death: PhantomData }
     }
 
     #[inline]
@@ -135,7 +173,7 @@ impl<T: Tail> State<T> {
     /// Writes what an earlier admission owes, if the words that say so belong to `head`; the head as it is now.
     #[cold]
     fn help<A: Algorithm<Tail = T>>(&self, algorithm: &A, head: u64, fill: Fill) -> u64 {
-        if let Err(newer) = self.settled(head) {
+        if let Err(newer) = self.head_unchanged(head) {
             return newer;
         }
         self.fill(algorithm, fill);
@@ -147,38 +185,35 @@ impl<T: Tail> State<T> {
     /// Lock-free: the loop turns again only if another thread's charge took effect. A denial writes nothing.
     // Always: out of line, the decision's words are stored one by one and loaded wider, which stalls (22 against 17 ns).
     #[inline(always)]
-    pub(crate) fn charge<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Decision, Dead>
+    pub(crate) fn charge<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Decision, D>
     where
         A: Algorithm<Tail = T>,
     {
         self.charge_by(algorithm, |head| algorithm.step(head, |index| self.read(index), now_ns, cost))
     }
 
-    /// Decides and charges in one of the rarer ways.
-    pub(crate) fn act<A>(&self, ask: &Ask<'_, A>) -> Result<Decision, Dead>
-    where
-        A: Algorithm<Tail = T>,
-    {
-        self.charge_by(ask.algorithm, |head| ask.step(head, |index| self.read(index)))
+    /// Decides and charges as a request says.
+    pub(crate) fn apply<A: Algorithm<Tail = T>>(&self, request: &Request<'_, A>) -> Result<Decision, D> {
+        self.charge_by(request.algorithm, |head| request.step(head, |index| self.read(index)))
     }
 
     /// Takes back what is still owed of up to `units` of a charge: how many units. A charge that another thread
     /// makes meanwhile stays.
-    pub(crate) fn give_back<A>(
+    pub(crate) fn refund<A>(
         &self,
         algorithm: &A,
         now_ns: u64,
         charge: &Decision,
         units: u64,
-    ) -> Result<u64, Dead>
+    ) -> Result<u64, D>
     where
         A: Algorithm<Tail = T>,
     {
         // Ordering: Acquire, see the module's text.
         let mut head = self.head.load(Ordering::Acquire);
         loop {
-            if head == DEAD {
-                return Err(Dead);
+            if let Some(death) = D::of(head) {
+                return Err(death);
             }
             let read = |index| self.read(index);
             let Some(GivenBack { next, units }) = algorithm.give_back(head, read, now_ns, charge, units)
@@ -196,7 +231,7 @@ impl<T: Tail> State<T> {
 
     /// Charges what `step` admits of a head.
     #[inline(always)]
-    fn charge_by<A>(&self, algorithm: &A, step: impl Fn(u64) -> Step) -> Result<Decision, Dead>
+    fn charge_by<A>(&self, algorithm: &A, step: impl Fn(u64) -> Step) -> Result<Decision, D>
     where
         A: Algorithm<Tail = T>,
     {
@@ -210,13 +245,10 @@ impl<T: Tail> State<T> {
 
     /// Writes what an admission takes, if the head is still the one that it was decided on; else says the newer one.
     #[inline(always)]
-    fn admit<A>(&self, algorithm: &A, admission: &Admission) -> Result<(), u64>
-    where
-        A: Algorithm<Tail = T>,
-    {
+    fn admit<A: Algorithm<Tail = T>>(&self, algorithm: &A, admission: &Admission) -> Result<(), u64> {
         let &Admission { head, next, raise, fill, .. } = admission;
         if next == head {
-            return self.settled(head);
+            return self.head_unchanged(head);
         }
         if let Some(raise) = raise {
             self.raise(raise);
@@ -232,7 +264,7 @@ impl<T: Tail> State<T> {
 
     /// Decides as [`State::charge`], and leaves the charge to [`State::exchange`].
     #[inline(always)]
-    pub(crate) fn prepare<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Admission, Dead>
+    pub(crate) fn prepare<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Admission, D>
     where
         A: Algorithm<Tail = T>,
     {
@@ -240,17 +272,14 @@ impl<T: Tail> State<T> {
             algorithm,
             |head| algorithm.step(head, |index| self.read(index), now_ns, cost),
             Admission::refused,
-            |admission| self.settled(admission.head).map(|()| admission),
+            |admission| self.head_unchanged(admission.head).map(|()| admission),
         )
     }
 
     /// Charges what was prepared, if the head is still the same.
     #[inline(always)]
-    pub(crate) fn exchange<A>(&self, algorithm: &A, admission: &Admission) -> bool
-    where
-        A: Algorithm<Tail = T>,
-    {
-        self.admit(algorithm, admission).is_ok()
+    pub(crate) fn exchange<A: Algorithm<Tail = T>>(&self, algorithm: &A, admission: &Admission) -> Exchange {
+        self.admit(algorithm, admission).into()
     }
 
     /// What was prepared, with the figures of before.
@@ -271,7 +300,7 @@ impl<T: Tail> State<T> {
 
     /// What [`State::charge`] would decide now, with the figures as they stand, uncharged. Writes nothing, except
     /// what another thread's admission owes.
-    pub(crate) fn peek<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Decision, Dead>
+    pub(crate) fn peek<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Decision, D>
     where
         A: Algorithm<Tail = T>,
     {
@@ -282,7 +311,7 @@ impl<T: Tail> State<T> {
             |refusal| refusal,
             |admission| {
                 let decision = self.uncharged(algorithm, &admission, now_ns);
-                self.settled(admission.head).map(|()| decision)
+                self.head_unchanged(admission.head).map(|()| decision)
             },
         )
     }
@@ -295,19 +324,19 @@ impl<T: Tail> State<T> {
         step: impl Fn(u64) -> Step,
         refuse: impl Fn(Decision) -> R,
         admit: impl Fn(Admission) -> Result<R, u64>,
-    ) -> Result<R, Dead>
+    ) -> Result<R, D>
     where
         A: Algorithm<Tail = T>,
     {
         // Ordering: Acquire, see the module's text.
         let mut head = self.head.load(Ordering::Acquire);
         loop {
-            if head == DEAD {
-                return Err(Dead);
+            if let Some(death) = D::of(head) {
+                return Err(death);
             }
             let result = match step(head) {
                 // A refusal's figures are uncharged, and say when to come back.
-                Step::Refuse(decision) => self.settled(head).map(|()| refuse(decision)),
+                Step::Refuse(decision) => self.head_unchanged(head).map(|()| refuse(decision)),
                 Step::Admit { decision, next, raise, fill } => {
                     admit(Admission { decision, head, next, raise, fill })
                 }
@@ -322,7 +351,7 @@ impl<T: Tail> State<T> {
 
     /// Whether tail words that were read belong to `head`. Always, if there are none.
     #[inline]
-    fn settled(&self, head: u64) -> Result<(), u64> {
+    fn head_unchanged(&self, head: u64) -> Result<(), u64> {
         if self.tail.words().is_empty() {
             return Ok(());
         }
@@ -332,11 +361,15 @@ impl<T: Tail> State<T> {
         }
     }
 
+    /// Whether anything was ever charged.
+    pub(crate) fn is_used(&self) -> bool {
+        self.head.load(Ordering::Acquire) != 0
+    }
+}
+
+impl<T: Tail> State<T> {
     /// Marks the state dead if at `now_ns` it means what an absent key means. Only one caller is told so.
-    pub(crate) fn kill_if_idle<A>(&self, algorithm: &A, now_ns: u64) -> bool
-    where
-        A: Algorithm<Tail = T>,
-    {
+    pub(crate) fn kill_if_idle<A: Algorithm<Tail = T>>(&self, algorithm: &A, now_ns: u64) -> bool {
         let head = self.head.load(Ordering::Acquire);
         head != DEAD
             && algorithm.is_idle(head, |index| self.read(index), now_ns)
@@ -347,11 +380,6 @@ impl<T: Tail> State<T> {
     /// Marks the state dead whatever it holds. Only one caller is told so.
     pub(crate) fn kill(&self) -> bool {
         self.head.swap(DEAD, Ordering::AcqRel) != DEAD
-    }
-
-    /// Whether anything was ever charged.
-    pub(crate) fn is_used(&self) -> bool {
-        self.head.load(Ordering::Acquire) != 0
     }
 
     #[inline]

@@ -170,10 +170,33 @@ impl Rule {
     pub fn metric_name(&self, domain: &str, entries: &[(&str, &str)]) -> String {
         self.metric.name(domain, entries)
     }
+
+    /// The keys that lead to the rule, each with its value if the file has one.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::rules::Config;
+    ///
+    /// let config = Config::from_yaml("limits.yaml", "
+    /// domain: edge
+    /// descriptors:
+    ///   - key: path
+    ///     value: /login
+    ///     descriptors:
+    ///       - key: remote_address
+    ///         rate_limit: { unit: minute, requests_per_unit: 5 }
+    /// ")?;
+    /// let path = config.rules()[0].path();
+    /// assert_eq!(path, [("path".into(), Some("/login".into())), ("remote_address".into(), None)]);
+    /// # Ok::<(), tollgate::rules::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn path(&self) -> Vec<(String, Option<String>)> {
+        path_of(&self.identity)
+    }
 }
 
 /// The keys, each with its value if it has one, that an identity leads through: the way back from [`Way::identity`].
-#[cfg(any(feature = "cli", all(test, not(tollgate_loom))))]
 fn path_of(identity: &str) -> Vec<(String, Option<String>)> {
     let mut path: Vec<(String, Option<String>)> = Vec::new();
     let mut chars = identity.chars();
@@ -196,14 +219,6 @@ fn path_of(identity: &str) -> Vec<(String, Option<String>)> {
         }
     }
     path
-}
-
-#[cfg(feature = "cli")]
-impl Rule {
-    /// The keys that lead to it, each with its value if the file has one.
-    pub(crate) fn path(&self) -> Vec<(String, Option<String>)> {
-        path_of(&self.identity)
-    }
 }
 
 #[cfg(all(test, not(tollgate_loom)))]

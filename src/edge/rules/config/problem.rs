@@ -48,9 +48,17 @@ impl Problem {
         &self.message
     }
 
-    /// What is wrong with a line.
-    #[cfg(feature = "cli")]
-    pub(crate) fn of_line(file: &str, line: usize, message: &str, remedy: &str) -> Self {
+    /// A problem of a whole line, for checks of one's own.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::rules::Problem;
+    ///
+    /// let problem = Problem::of_line("limits.yaml", 7, "the limit is above 1000", "ask the team first");
+    /// assert_eq!(problem.to_string(), "limits.yaml:7: the limit is above 1000; ask the team first");
+    /// ```
+    #[must_use]
+    pub fn of_line(file: &str, line: usize, message: &str, remedy: &str) -> Self {
         let at = Place::new(line, 0);
         Self { file: file.into(), at, path: "".into(), message: message.into(), remedy: remedy.into() }
     }

@@ -9,9 +9,11 @@ use crate::base::sync::Arc;
 use crate::base::sync::thread;
 
 use super::*;
+use crate::algorithm::Algorithm;
 use crate::algorithm::{Gcra, MinimumSpacing, SlidingLog};
 use crate::base::quota::Quota;
 use crate::base::sync::explore;
+use crate::store::Direct;
 
 #[cfg(tollgate_shuttle)]
 mod many;

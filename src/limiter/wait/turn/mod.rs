@@ -53,12 +53,7 @@ const GRACE_NS: u64 = 1_000_000;
 const PAUSES_NS: (u64, u64) = (1_000, 1_000_000);
 
 /// A wait for `cost` units of `key`.
-pub(crate) struct Turn<'a, S, C, Q>
-where
-    S: Store<Q>,
-    C: Clock,
-    Q: Hash + ?Sized,
-{
+pub(crate) struct Turn<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> {
     store: &'a S,
     clock: &'a C,
     lines: &'a Lines,
@@ -108,12 +103,7 @@ pub(crate) enum Next {
     },
 }
 
-impl<'a, S, C, Q> Turn<'a, S, C, Q>
-where
-    S: Store<Q>,
-    C: Clock,
-    Q: Hash + ?Sized,
-{
+impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
     pub(crate) fn new(store: &'a S, clock: &'a C, lines: &'a Lines, key: &'a Q, cost: u64) -> Self {
         Self {
             store,
@@ -197,8 +187,7 @@ where
             self.look(now_ns)
         } else {
             // With a wait of nothing: what a queue would have wait is not admitted yet.
-            let verb = Operation::Reserve { wait_ns: 0 };
-            let decision = self.store.act(self.key, verb, self.when(now_ns), self.cost);
+            let decision = self.apply(Operation::Reserve { wait_ns: 0 }, now_ns);
             if decision.is_allowed() {
                 self.stage = Stage::Done(Ok(if self.cost > 0 { decision } else { at_once(&decision) }));
                 return;
@@ -290,18 +279,18 @@ where
         self.stage = Stage::Done(Err(error));
     }
 
-    fn when(&self, now_ns: u64) -> CheckTime {
-        CheckTime::from_ns(now_ns)
+    fn apply(&self, operation: Operation, at_ns: u64) -> Decision {
+        self.store.apply(self.store.prepare(self.key), operation, CheckTime::from_ns(at_ns), self.cost)
     }
 
     /// At a time that is not after the deadline.
     fn reserve(&self, at_ns: u64) -> Decision {
         let wait_ns = self.deadline_ns.saturating_sub(at_ns);
-        self.store.act(self.key, Operation::Reserve { wait_ns }, self.when(at_ns), self.cost)
+        self.apply(Operation::Reserve { wait_ns }, at_ns)
     }
 
     fn look(&self, at_ns: u64) -> Decision {
-        self.store.look(self.key, self.when(at_ns), self.cost)
+        self.store.peek(self.store.prepare(self.key), CheckTime::from_ns(at_ns), self.cost)
     }
 }
 
@@ -352,12 +341,7 @@ fn turn_behind(seen: &Decision, total: u128, units: u64) -> u64 {
     saturating_nanos(charged.delay())
 }
 
-impl<S, C, Q> Drop for Turn<'_, S, C, Q>
-where
-    S: Store<Q>,
-    C: Clock,
-    Q: Hash + ?Sized,
-{
+impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Drop for Turn<'_, S, C, Q> {
     /// Gives back what was charged, before the place: the next one finds it free.
     fn drop(&mut self) {
         let (place, charge) = match self.stage {
@@ -373,7 +357,8 @@ where
             // Of a turn that was waited for only the newest is given back, and then nothing has happened to the key since: so as
             // of its own time, as if it had never been. What has passed since has paid nothing of what nobody did.
             let at_ns = if charge.delay().is_zero() { now_ns } else { charge.at().as_nanos() };
-            self.store.give_back(self.key, self.when(at_ns), &charge, charge.cost());
+            let at = CheckTime::from_ns(at_ns);
+            self.store.refund(self.store.prepare(self.key), at, &charge, charge.cost());
         }
     }
 }
@@ -394,12 +379,7 @@ impl Drop for Leaving<'_> {
     }
 }
 
-impl<S, C, Q> fmt::Debug for Turn<'_, S, C, Q>
-where
-    S: Store<Q>,
-    C: Clock,
-    Q: Hash + ?Sized,
-{
+impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> fmt::Debug for Turn<'_, S, C, Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Turn").field("cost", &self.cost).field("stage", &self.stage).finish_non_exhaustive()
     }

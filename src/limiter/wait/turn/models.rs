@@ -17,7 +17,7 @@ fn models_who_comes_while_the_head_asks_is_not_refused_for_its_units_twice() {
         let clock: &ManualClock = Box::leak(Box::new(ManualClock::new(Timestamp::from_secs(9))));
         let store: &Direct<Gcra> = Box::leak(Box::new(Direct::new(Gcra::new(Quota::per_second(1).burst(5)))));
         let lines: &Lines = Box::leak(Box::new(Lines::new()));
-        assert!(store.act(&(), Operation::Check, CheckTime::read(clock), 5).is_allowed());
+        assert!(Store::<()>::apply(store, (), Operation::Check, CheckTime::read(clock), 5).is_allowed());
         let (before, _) = lines.join(&(), 0, 9_000_000_000, Waker::noop().clone());
         let mut head = Turn::new(store, clock, lines, &(), 5);
         assert!(matches!(head.advance(Waker::noop()), Next::Sleep { until_ns: u64::MAX, .. }));

@@ -130,7 +130,7 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
             if place.bucket as u64 != bucket || place.fingerprint != Word::unpack(seen).fingerprint {
                 return false;
             }
-            visit(hash, &self.peek(word, hash, time, 0));
+            visit(hash, &self.peek(word, self.place(hash), time, 0));
         }
         // Whatever was spilled meanwhile.
         !matches!(&self.full, Full::Spill(spill) if spill.is_used(word.reference(time.ns())))

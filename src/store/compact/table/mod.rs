@@ -47,7 +47,7 @@ mod ticket;
 mod times;
 
 pub(super) use self::image::Image;
-pub(super) use self::ticket::Ticket;
+pub(super) use self::ticket::SlotTicket;
 use alloc::boxed::Box;
 
 use super::gauges::{Counters, Gauges, count};
@@ -149,8 +149,9 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
         })
     }
 
+    /// Where the key of a hash belongs.
     #[inline(always)]
-    fn place(&self, hash: u64) -> Place {
+    pub(super) fn place(&self, hash: u64) -> Place {
         let fingerprint = hash & (u64::MAX >> STATE_BITS);
         Place {
             bucket: scale(hash, self.buckets.len()),
@@ -174,36 +175,19 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
         self.buckets.len() * WAYS
     }
 
-    /// A key's place, whose line is asked for.
+    /// Asks for a key's line.
     #[inline(always)]
-    pub(super) fn approach(&self, hash: u64) -> Place {
-        let place = self.place(hash);
+    pub(super) fn prefetch(&self, place: Place) {
         prefetch(&raw const self.bucket(place.bucket)[place.home]);
-        place
     }
 
-    /// Decides `cost` units and charges them if they are admitted.
+    /// Decides `cost` units at a time, in nanoseconds and its reference, and charges them if they are admitted.
     ///
     /// Lock-free: begins again only if another thread's write took effect. A denial writes nothing, unless it is for the
     /// debt that a newcomer began with, which is counted.
     // Always: see `State::charge`.
     #[inline(always)]
-    pub(super) fn charge(
-        &self,
-        word: &N,
-        hash: u64,
-        time: impl FnOnce() -> CheckTime,
-        cost: u64,
-    ) -> Decision {
-        let place = self.approach(hash);
-        // Meanwhile the line comes.
-        let now_ns = time().ns();
-        self.charge_as_of(word, place, (now_ns, word.reference(now_ns)), cost)
-    }
-
-    /// [`Table::charge`] at a place and a time that are known: nanoseconds, and their reference.
-    #[inline(always)]
-    pub(super) fn charge_as_of(
+    pub(super) fn check(
         &self,
         word: &N,
         place: Place,
@@ -276,31 +260,36 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
         self.decide(word, place, now_ns, |ahead, (now_ns, _)| (word.judge(ahead, now_ns, cost), cost))
     }
 
-    /// Decides and charges in one of the rarer ways.
-    pub(super) fn act(&self, word: &N, verb: Operation, hash: u64, time: CheckTime, cost: u64) -> Decision {
-        let judge = |ahead, at: (u64, u64)| match verb {
+    /// Decides and charges as an operation says.
+    pub(super) fn apply(
+        &self,
+        word: &N,
+        operation: Operation,
+        place: Place,
+        at: CheckTime,
+        cost: u64,
+    ) -> Decision {
+        let keeping = |ahead, at: (u64, u64), headroom: u64, takes: bool| {
+            let both = cost.saturating_add(headroom);
+            let refused = match word.judge(ahead, at.0, both) {
+                Verdict::Admit(_) => return (word.judge(ahead, at.0, cost), cost),
+                refused => refused,
+            };
+            let remaining = word.decision(Outcome::Denied, ahead, false, at, both).remaining();
+            match remaining.saturating_sub(headroom) {
+                room @ 1.. if takes => (word.judge(ahead, at.0, room), room),
+                _ => (refused, both),
+            }
+        };
+        let judge = |ahead, at: (u64, u64)| match operation {
             Operation::Check => (word.judge(ahead, at.0, cost), cost),
             Operation::Force => {
                 let (after, charged) = word.force(ahead, at.0, cost);
                 (Verdict::Admit(after), charged)
             }
-            Operation::Seed => unreachable!("see `seed`"),
             Operation::Reserve { wait_ns } => (word.reserve(ahead, at, cost, wait_ns), cost),
-            #[cfg(feature = "rules")]
-            Operation::Within { spare } | Operation::TakeWithin { spare } => {
-                let both = cost.saturating_add(spare);
-                let refused = match word.judge(ahead, at.0, both) {
-                    Verdict::Admit(_) => return (word.judge(ahead, at.0, cost), cost),
-                    refused => refused,
-                };
-                let remaining = word.decision(Outcome::Denied, ahead, false, at, both).remaining();
-                match remaining.saturating_sub(spare) {
-                    room @ 1.. if matches!(verb, Operation::TakeWithin { .. }) => {
-                        (word.judge(ahead, at.0, room), room)
-                    }
-                    _ => (refused, both),
-                }
-            }
+            Operation::CheckKeeping { headroom } => keeping(ahead, at, headroom, false),
+            Operation::TakeKeeping { headroom } => keeping(ahead, at, headroom, true),
             Operation::Take => match word.judge(ahead, at.0, cost) {
                 admitted @ Verdict::Admit(_) => (admitted, cost),
                 _ => {
@@ -309,7 +298,7 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
                 }
             },
         };
-        self.decide(word, self.approach(hash), time.ns(), judge)
+        self.decide(word, place, at.ns(), judge)
     }
 
     /// Decides by what `judge` says of a state that is so far ahead at a time and its reference: a verdict, and the cost.
@@ -349,7 +338,7 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
                     match found {
                         Found::Here { .. } => {
                             let slot = &self.bucket(place.bucket)[slot];
-                            // Ordering: as in `charge_as_of`.
+                            // Ordering: as in `check`.
                             slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
                         }
                         Found::Absent { ahead, .. } => {
@@ -363,9 +352,8 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
         })
     }
 
-    /// What [`Table::charge`] would decide now, with the figures as they stand, uncharged.
-    pub(super) fn peek(&self, word: &N, hash: u64, time: CheckTime, cost: u64) -> Decision {
-        let place = self.place(hash);
+    /// What [`Table::check`] would decide now, with the figures as they stand, uncharged.
+    pub(super) fn peek(&self, word: &N, place: Place, time: CheckTime, cost: u64) -> Decision {
         let at = Moment { looks: true, ..Moment::new(word, time.ns()) };
         self.until_done_at(word, at, |at| {
             let ahead = self.owed(word, place, at)?;
@@ -585,23 +573,22 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
 
     /// Whether charges can be taken back: not where a newcomer takes over what the least slot owes, which rests on words
     /// that only grow.
-    pub(super) const fn gives_back(&self) -> bool {
+    pub(super) const fn can_refund(&self) -> bool {
         !matches!(self.full, Full::Inherit)
     }
 
     /// Takes back what is still owed of up to `units` of a charge, if the key has had its slot since: how many units.
-    pub(super) fn give_back(
+    pub(super) fn refund(
         &self,
         word: &N,
-        hash: u64,
+        place: Place,
         time: CheckTime,
         charge: &Decision,
         units: u64,
     ) -> u64 {
-        if !self.gives_back() {
+        if !self.can_refund() {
             return 0;
         }
-        let place = self.place(hash);
         self.until_done(word, time.ns(), |at| {
             let Found::Here { slot, word: seen, ahead } = self.find(word, place, at)? else {
                 return Ok(0);
@@ -616,7 +603,7 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
                 return Ok(0);
             }
             self.announce(word, at)?;
-            // Ordering: as in `charge_as_of`.
+            // Ordering: as in `check`.
             let slot = &self.bucket(place.bucket)[slot];
             slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
             Ok(units)
@@ -633,7 +620,7 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
                 Found::Here { slot, word: seen, ahead } => {
                     if seen != next {
                         let slot = &self.bucket(place.bucket)[slot];
-                        // Ordering: as in `charge_as_of`.
+                        // Ordering: as in `check`.
                         slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
                     }
                     Ok(ahead > 0)

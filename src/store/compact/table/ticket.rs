@@ -3,14 +3,15 @@
 use super::{Place, Table};
 use crate::algorithm::compact::slot::{Standing, Word, standing};
 use crate::algorithm::compact::{CompactState, STATE_BITS, Verdict};
-use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Relaxed};
+use crate::store::op::{Exchange, Ticket};
 
 /// A check that is decided and not charged yet.
 #[derive(Copy, Clone, Debug)]
-pub struct Ticket<'t> {
+pub struct SlotTicket<'t, N> {
+    word: &'t N,
     verdict: Verdict,
     /// The key's slot and word; `None` if it was not found at the first look.
     found: Option<(&'t AtomicU64, u64)>,
@@ -19,26 +20,20 @@ pub struct Ticket<'t> {
     ahead: u64,
     reference: u64,
     from: u64,
-}
-
-impl Ticket<'_> {
-    #[inline(always)]
-    pub(in crate::store::compact) const fn outcome(&self) -> Outcome {
-        self.verdict.outcome()
-    }
+    now_ns: u64,
+    cost: u64,
 }
 
 impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
-    /// Decides as [`Table::charge_as_of`], and leaves the charge to [`Table::exchange`].
+    /// Decides as [`Table::check`], and leaves the charge to the ticket.
     #[inline(always)]
-    pub(in crate::store::compact) fn prepare(
-        &self,
-        word: &N,
+    pub(in crate::store::compact) fn prepare<'t>(
+        &'t self,
+        word: &'t N,
         place: Place,
-        time: CheckTime,
+        now_ns: u64,
         cost: u64,
-    ) -> Ticket<'_> {
-        let now_ns = time.ns();
+    ) -> SlotTicket<'t, N> {
         let reference = word.reference(now_ns);
         let slots = self.bucket(place.bucket);
         if let Some((slot, seen)) = Self::locate(slots, place) {
@@ -52,65 +47,57 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
                 return self.prepare_slowly(word, place, now_ns, cost);
             }
             let verdict = word.judge(ahead, now_ns, cost);
-            let found = Some((slot, seen));
-            return Ticket { verdict, found, fingerprint: place.fingerprint, ahead, reference, from };
+            let (found, fingerprint) = (Some((slot, seen)), place.fingerprint);
+            return SlotTicket { word, verdict, found, fingerprint, ahead, reference, from, now_ns, cost };
         }
         self.prepare_slowly(word, place, now_ns, cost)
     }
 
-    /// Not to be charged by one exchange: left to [`Table::act`].
+    /// Not to be charged by one exchange: left to [`Table::apply`].
     #[cold]
     #[inline(never)]
-    fn prepare_slowly(&self, word: &N, place: Place, now_ns: u64, cost: u64) -> Ticket<'_> {
+    fn prepare_slowly<'t>(&self, word: &'t N, place: Place, now_ns: u64, cost: u64) -> SlotTicket<'t, N> {
         self.until_done(word, now_ns, |at| {
             let ahead = self.owed(word, place, at)?;
             let (verdict, fingerprint) = (word.judge(ahead, at.now_ns, cost), place.fingerprint);
-            let reference = at.reference;
-            Ok(Ticket { verdict, found: None, fingerprint, ahead, reference, from: reference })
+            let (reference, from) = (at.reference, at.reference);
+            Ok(SlotTicket { word, verdict, found: None, fingerprint, ahead, reference, from, now_ns, cost })
         })
     }
+}
 
-    /// Charges what was prepared, if nothing has changed since.
+impl<N: CompactState> Ticket for SlotTicket<'_, N> {
     #[inline(always)]
-    pub(in crate::store::compact) fn exchange(ticket: &Ticket<'_>) -> bool {
-        let &Ticket { verdict, found, fingerprint, ahead, from, .. } = ticket;
+    fn outcome(&self) -> Outcome {
+        self.verdict.outcome()
+    }
+
+    #[inline(always)]
+    fn exchange(&self) -> Exchange {
+        let &Self { verdict, found, fingerprint, ahead, from, .. } = self;
         let (Some((slot, seen)), Verdict::Admit(after)) = (found, verdict) else {
-            return false;
+            return Exchange::Lost;
         };
         if after == ahead {
-            return true;
+            return Exchange::Done;
         }
         let next = Word::pack(fingerprint, from.wrapping_add(after.wrapping_sub(ahead)));
-        // Ordering: as in `charge_as_of`.
-        slot.compare_exchange(seen, next, AcqRel, Relaxed).is_ok()
+        // Ordering: as in `check`.
+        slot.compare_exchange(seen, next, AcqRel, Relaxed).into()
     }
 
-    /// The answer once that was done.
     #[inline(always)]
-    pub(in crate::store::compact) fn charged(
-        &self,
-        word: &N,
-        now_ns: u64,
-        ticket: &Ticket<'_>,
-        cost: u64,
-    ) -> Decision {
-        let after = match ticket.verdict {
+    fn charged(&self) -> Decision {
+        let after = match self.verdict {
             Verdict::Admit(after) => after,
-            Verdict::Deny | Verdict::Never => ticket.ahead,
+            Verdict::Deny | Verdict::Never => self.ahead,
         };
-        let charged = after != ticket.ahead;
-        word.decision(ticket.outcome(), after, charged, (now_ns, ticket.reference), cost)
+        let (charged, at) = (after != self.ahead, (self.now_ns, self.reference));
+        self.word.decision(self.outcome(), after, charged, at, self.cost)
     }
 
-    /// The answer if it is not done.
     #[inline(always)]
-    pub(in crate::store::compact) fn uncharged(
-        &self,
-        word: &N,
-        now_ns: u64,
-        ticket: &Ticket<'_>,
-        cost: u64,
-    ) -> Decision {
-        word.decision(ticket.outcome(), ticket.ahead, false, (now_ns, ticket.reference), cost)
+    fn uncharged(&self) -> Decision {
+        self.word.decision(self.outcome(), self.ahead, false, (self.now_ns, self.reference), self.cost)
     }
 }

@@ -36,7 +36,7 @@ fn eight(sweep: fn(&Store)) {
     }
     for (key, owed) in KEYS.into_iter().zip(owed) {
         // Each is checked twice, and only the first key may be removed.
-        let held = !store.peek(&key, 110, 0).reset_after().is_zero();
+        let held = !held(&store, key, 110).reset_after().is_zero();
         if key == KEYS[0] {
             assert!(owed <= 1, "one unit, and one more for each removal: {owed}");
             assert!(owed <= 0 || held, "a charge is on a node that look-ups find");

@@ -10,6 +10,7 @@ use super::*;
 use crate::base::quota::Quota;
 use crate::base::sync::epoch::take_retired;
 use crate::base::sync::explore_long;
+use crate::store::op::Store as _;
 
 #[cfg(tollgate_shuttle)]
 mod many;
@@ -50,7 +51,11 @@ fn store(burst: u64) -> Arc<Store> {
 }
 
 fn check(store: &Store, key: u64, now_ns: u64) -> bool {
-    store.charge(store.algorithm(), &key, || now_ns, 1).is_allowed()
+    store.check_with(store.algorithm(), store.prepare(&key), now_ns, 1).is_allowed()
+}
+
+fn held(store: &Store, key: u64, now_ns: u64) -> Decision {
+    store.peek(store.prepare(&key), CheckTime::from_ns(now_ns), 0)
 }
 
 fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
@@ -75,7 +80,7 @@ fn racing_first_sights_make_one_key() {
         let (a, b) = both(&store, |s| check(s, 1, 100), |s| check(s, 1, 100));
         assert!(a ^ b, "two first sights of a key with a burst of one: one is admitted");
         assert_eq!(store.len(), 1, "and one node is made");
-        assert_eq!(store.peek(&1, 100, 0).reset_after(), Duration::from_nanos(10), "which holds the charge");
+        assert_eq!(held(&store, 1, 100).reset_after(), Duration::from_nanos(10), "which holds the charge");
     });
 }
 
@@ -91,7 +96,7 @@ fn a_charge_survives_the_reclaiming_of_its_idle_node() {
         let (a, _) = both(&store, |s| check(s, 1, 110), sweep);
         assert!(a, "the key was idle");
         assert_eq!(
-            store.peek(&1, 110, 0).reset_after(),
+            held(&store, 1, 110).reset_after(),
             Duration::from_nanos(10),
             "the charge is on a node that look-ups find"
         );
@@ -120,7 +125,7 @@ fn control_killing_what_was_idle_loses_a_charge() {
             true
         };
         both(&store, |s| check(s, 1, 110), sweep);
-        let held = store.peek(&1, 110, 0).reset_after();
+        let held = held(&store, 1, 110).reset_after();
         assert_eq!(held, Duration::from_nanos(10), "the charge is on a node that look-ups find");
     });
 }

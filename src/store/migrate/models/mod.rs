@@ -29,7 +29,7 @@ fn of_one() -> Quota {
 }
 
 fn check(store: &Shared, cost: u64) -> bool {
-    Store::<()>::act(store, &(), Operation::Check, CheckTime::read(&Still), cost).is_allowed()
+    Store::<()>::apply(store, &(), Operation::Check, CheckTime::read(&Still), cost).is_allowed()
 }
 
 /// A check that does not look again whether the quota has changed.
@@ -37,14 +37,14 @@ fn check_carelessly(store: &Shared) -> bool {
     let when = CheckTime::read(&Still);
     let generation = store.present.load();
     let _ = generation.take_over(&(), when);
-    Store::<()>::act(&generation.held.store, &(), Operation::Check, when, 1).is_allowed()
+    Store::<()>::apply(&generation.held.store, (), Operation::Check, when, 1).is_allowed()
 }
 
 /// A check that leaves its charge where it was when it is made again.
 fn check_and_keep(store: &Shared) -> bool {
     loop {
         let generation = store.present.load();
-        let decision = generation.act(&(), Operation::Check, CheckTime::read(&Still), 1);
+        let decision = generation.apply(&(), Operation::Check, CheckTime::read(&Still), 1);
         fence_after_rmw();
         if decision.is_denied() || store.present.is_present(&generation) {
             return decision.is_allowed();
@@ -99,7 +99,7 @@ fn a_check_is_decided_by_one_quota_or_the_other() {
         let checker = thread::spawn(move || check(&other, 3));
         change(&store, Quota::per_hour(3), Carry::Reset);
         let admitted = checker.join().unwrap();
-        let left = Store::<()>::look(&*store, &(), CheckTime::read(&Still), 0).remaining();
+        let left = Store::<()>::peek(&*store, &(), CheckTime::read(&Still), 0).remaining();
         assert_eq!(left, if admitted { 0 } else { 3 }, "three units go under the new quota only");
     });
 }
@@ -112,7 +112,7 @@ fn charged_for_one(check: fn(&Shared) -> bool) {
     let checker = thread::spawn(move || check(&other));
     change(&store, of_two, Carry::AsIs);
     assert!(checker.join().unwrap());
-    let left = Store::<()>::look(&*store, &(), CheckTime::read(&Still), 0).remaining();
+    let left = Store::<()>::peek(&*store, &(), CheckTime::read(&Still), 0).remaining();
     assert_eq!(left, 1, "one unit is charged for one that is admitted");
 }
 

@@ -76,12 +76,14 @@ fn smallest<A: WindowAlgorithm>(algorithm: A) -> Arc<Sketch<A>> {
 
 /// A check of X by a clock that stands still.
 fn check<A: WindowAlgorithm>(sketch: &Sketch<A>, now: u64, cost: u64) -> bool {
-    sketch.charge(X, || CheckTime::read(&Still(now)), cost).is_allowed()
+    Store::<u64>::apply(sketch, sketch.prepare_hash(X), Operation::Check, CheckTime::read(&Still(now)), cost)
+        .is_allowed()
 }
 
 /// A check of X at a given time.
 fn check_at<A: WindowAlgorithm>(sketch: &Sketch<A>, now: u64, cost: u64) -> bool {
-    sketch.charge(X, || CheckTime::from_ns(now), cost).is_allowed()
+    Store::<u64>::apply(sketch, sketch.prepare_hash(X), Operation::Check, CheckTime::from_ns(now), cost)
+        .is_allowed()
 }
 
 type Check<A> = fn(&Sketch<A>, u64, u64) -> bool;
@@ -218,18 +220,21 @@ fn held_up<A: WindowAlgorithm>(sketch: Arc<Sketch<A>>, windows: u64, late: fn(&S
 
 /// By the clock.
 fn by_clock<A: WindowAlgorithm>(sketch: &Sketch<A>, clock: &Running) -> bool {
-    sketch.charge(X, || CheckTime::read(clock), 1).is_allowed()
+    Store::<u64>::apply(sketch, sketch.prepare_hash(X), Operation::Check, CheckTime::read(clock), 1)
+        .is_allowed()
 }
 
 /// At a time that was read before.
 fn by_given<A: WindowAlgorithm>(sketch: &Sketch<A>, _clock: &Running) -> bool {
-    sketch.charge(X, || CheckTime::from_ns(NOW), 1).is_allowed()
+    Store::<u64>::apply(sketch, sketch.prepare_hash(X), Operation::Check, CheckTime::from_ns(NOW), 1)
+        .is_allowed()
 }
 
 /// In a batch, whose time is read once.
 fn by_batch<A: WindowAlgorithm>(sketch: &Sketch<A>, clock: &Running) -> bool {
     let mut allowed = false;
-    sketch.charge_each([(X, 1)].into_iter(), CheckTime::read(clock), |decision| {
+    let requests = [(sketch.prepare_hash(X), 1)].into_iter();
+    Store::<u64>::check_each(sketch, requests, CheckTime::read(clock), |decision| {
         allowed = decision.is_allowed();
     });
     allowed
@@ -297,7 +302,7 @@ fn a_sliding_window_admits_no_more_at_its_turn() {
 
 /// Charges, and does not look again.
 fn without_a_second_look(sketch: &Sketch<SlidingWindow>, now: u64, cost: u64) -> bool {
-    let key = sketch.shared.tables.approach::<2, 2>(X);
+    let key = sketch.shared.tables.key::<2, 2>(X);
     let mut moment = sketch.shared.tables.windows.moment(now);
     loop {
         let charged = sketch.shared.tables.used::<SlidingWord, 2, 2>(&key, moment.window);
@@ -311,8 +316,8 @@ fn without_a_second_look(sketch: &Sketch<SlidingWindow>, now: u64, cost: u64) ->
             }
         });
         match charged {
-            Ok(Some(true)) => return true,
-            Ok(Some(false)) => {}
+            Ok(Some(Exchange::Done)) => return true,
+            Ok(Some(Exchange::Lost)) => {}
             Ok(None) => return false,
             Err(late) => {
                 moment.later += late.window - moment.window;

@@ -329,14 +329,14 @@ impl<A: Algorithm> Shared<A> {
     }
 
     fn refund_at(&self, now_ns: u64, charge: &Decision) -> u64 {
-        self.state.give_back(&self.algorithm, now_ns, charge, charge.cost()).unwrap()
+        self.state.refund(&self.algorithm, now_ns, charge, charge.cost()).unwrap()
     }
 
     /// When a request goes that may wait for `wait_ns`, if it is admitted.
     fn turn_at(&self, now_ns: u64, wait_ns: u64) -> Option<u64> {
-        let verb = Operation::Reserve { wait_ns };
-        let ask = Ask { algorithm: &self.algorithm, verb, now_ns, cost: 1 };
-        let decision = self.state.act(&ask).unwrap();
+        let action = Action::Apply(Operation::Reserve { wait_ns });
+        let request = Request { algorithm: &self.algorithm, action, now_ns, cost: 1 };
+        let decision = self.state.apply(&request).unwrap();
         decision.is_allowed().then(|| now_ns + u64::try_from(decision.delay().as_nanos()).unwrap())
     }
 

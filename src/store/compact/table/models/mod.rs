@@ -351,11 +351,12 @@ fn control_without_looking_again_a_key_has_two_slots() {
 
 impl Shared {
     fn decide(&self, hash: u64, now_ns: u64, cost: u64) -> Decision {
-        self.table.charge(&self.word, hash, || CheckTime::from_ns(now_ns), cost)
+        self.table.check(&self.word, self.table.place(hash), (now_ns, self.word.reference(now_ns)), cost)
     }
 
     fn refund(&self, hash: u64, now: u64, charge: &Decision) -> u64 {
-        self.table.give_back(&self.word, hash, CheckTime::from_ns(now), charge, charge.cost())
+        let place = self.table.place(hash);
+        self.table.refund(&self.word, place, CheckTime::from_ns(now), charge, charge.cost())
     }
 
     /// How many units a key is admitted one by one.

@@ -1,7 +1,0 @@
-//! The `tollgate` program; see `tollgate --help`.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    tollgate::cli::main()
-}

@@ -1,0 +1,145 @@
+//! The algorithms by their names on the command line.
+//!
+//! Each run is compiled for its algorithm: one `match` chooses, and everything below it is monomorphic.
+
+use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use tollgate::{
+    Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, Quota, QuotaError, SlidingLog,
+    SlidingWindow, SubWindow, TokenBucket, WindowAlgorithm,
+};
+
+/// An algorithm that the program can replay through.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum AlgorithmName {
+    /// Generic cell rate algorithm: one time per key; smooth, with a burst
+    Gcra,
+    /// Tokens refill continuously up to the burst; decides as GCRA does
+    TokenBucket,
+    /// A bucket of the burst's size that leaks at the limit's rate; decides as GCRA does
+    LeakyBucket,
+    /// A counter that restarts at every period since 1970; up to twice the limit around a boundary
+    FixedWindow,
+    /// The times of the last admissions; exact in every window, 8 bytes a unit
+    SlidingLog,
+    /// This window's count and a share of the last one's; close to the log, 16 bytes
+    SlidingWindow,
+    /// The window cut into parts that leave it one by one
+    SubWindow,
+}
+
+/// How window algorithms are set up.
+#[derive(Copy, Clone, Debug)]
+pub struct WindowOptions {
+    /// Parts of a sub-window counter.
+    pub sub_windows: u32,
+    /// Whether the windowed counters err against the client instead of for it.
+    pub strict: bool,
+}
+
+/// Something to do with one algorithm's values, one a quota. The method called says which stores can hold the algorithm.
+pub trait Visitor: Sized {
+    type Output;
+
+    /// An algorithm that only the keyed store holds.
+    fn keyed<A: Algorithm>(self, algorithms: Vec<A>) -> Result<Self::Output, QuotaError>;
+
+    /// An algorithm that the compact store holds too.
+    fn compact<A: CompactAlgorithm>(self, algorithms: Vec<A>) -> Result<Self::Output, QuotaError>;
+
+    /// An algorithm that every store holds.
+    fn window<A: WindowAlgorithm>(self, algorithms: Vec<A>) -> Result<Self::Output, QuotaError>;
+}
+
+impl AlgorithmName {
+    /// The name used on the command line and in JSON.
+    pub fn name(self) -> String {
+        name(self)
+    }
+
+    /// Whether a quota's burst means anything to it: windows count up to the limit, whatever the burst.
+    pub fn heeds_burst(self) -> bool {
+        matches!(self, Self::Gcra | Self::TokenBucket | Self::LeakyBucket)
+    }
+
+    /// Builds the algorithm for each quota and hands the values on.
+    ///
+    /// # Errors
+    /// If the algorithm, or what the visitor makes of it, cannot hold a quota.
+    pub fn visit<V: Visitor>(
+        self,
+        quotas: &[Quota],
+        options: WindowOptions,
+        visitor: V,
+    ) -> Result<V::Output, QuotaError> {
+        let WindowOptions { sub_windows, strict } = options;
+        match self {
+            Self::Gcra => visitor.compact(each(quotas, |quota| Ok(Gcra::new(quota)))?),
+            Self::TokenBucket => visitor.compact(each(quotas, |quota| Ok(TokenBucket::new(quota)))?),
+            Self::LeakyBucket => visitor.compact(each(quotas, |quota| Ok(LeakyBucketMeter::new(quota)))?),
+            Self::FixedWindow => visitor.window(each(quotas, FixedWindow::try_new)?),
+            Self::SlidingLog => visitor.keyed(each(quotas, SlidingLog::try_new)?),
+            Self::SlidingWindow => visitor.window(each(quotas, |quota| {
+                let window = SlidingWindow::try_new(quota)?;
+                Ok(if strict { window.strict() } else { window })
+            })?),
+            Self::SubWindow => visitor.keyed(each(quotas, |quota| {
+                let window = SubWindow::try_new(quota, sub_windows)?;
+                Ok(if strict { window.strict() } else { window })
+            })?),
+        }
+    }
+}
+
+fn each<A>(quotas: &[Quota], build: impl Fn(Quota) -> Result<A, QuotaError>) -> Result<Vec<A>, QuotaError> {
+    quotas.iter().map(|&quota| build(quota)).collect()
+}
+
+/// A value's name on the command line, which is its name in JSON and in tables too.
+pub fn name(value: impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+/// What `--algorithm` may be: all of them, or one.
+fn values() -> impl Iterator<Item = PossibleValue> {
+    let all = PossibleValue::new("all").help("Every one of them, side by side");
+    std::iter::once(all)
+        .chain(AlgorithmName::value_variants().iter().filter_map(ValueEnum::to_possible_value))
+}
+
+/// Reads `--algorithm`: one algorithm, or `None` for all of them.
+pub fn parser() -> impl TypedValueParser<Value = Option<AlgorithmName>> {
+    PossibleValuesParser::new(values()).map(|name| AlgorithmName::from_str(&name, false).ok())
+}
+
+/// The algorithms that a list of choices names, each once, in the order of [`AlgorithmName`]; no choice is `default`.
+pub fn chosen(choices: &[Option<AlgorithmName>], default: &[AlgorithmName]) -> Vec<AlgorithmName> {
+    if choices.is_empty() {
+        return default.to_vec();
+    }
+    let wanted = |name: &AlgorithmName| choices.contains(&None) || choices.contains(&Some(*name));
+    AlgorithmName::value_variants().iter().copied().filter(wanted).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        let names: Vec<String> = AlgorithmName::value_variants().iter().map(|name| name.name()).collect();
+        assert_eq!(names.len() + 1, values().count());
+        for (value, name) in values().skip(1).zip(names) {
+            assert_eq!(value.get_name(), name);
+        }
+    }
+
+    #[test]
+    fn a_choice_may_be_repeated() {
+        let twice =
+            [Some(AlgorithmName::SubWindow), Some(AlgorithmName::Gcra), Some(AlgorithmName::SubWindow)];
+        assert_eq!(chosen(&twice, &[]), [AlgorithmName::Gcra, AlgorithmName::SubWindow]);
+        assert_eq!(chosen(&[None], &[]).len(), 7);
+        assert_eq!(chosen(&[], &[AlgorithmName::Gcra]), [AlgorithmName::Gcra]);
+    }
+}

@@ -1,0 +1,169 @@
+//! `--descriptor`: what a request says of itself.
+//!
+//! ```text
+//! descriptor = entry { "," entry }
+//! entry      = word "=" word        key and field
+//!            | word ":=" word       key and text
+//! word       = bare | "'" { any but "'" | "''" } "'"
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Where an entry's value comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum EntryValue {
+    /// The log.
+    Field(String),
+    /// The command line, or the rules.
+    Text(String),
+}
+
+/// `--descriptor`: keys, each with where its value comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DescriptorArg(pub Vec<(String, EntryValue)>);
+
+impl FromStr for DescriptorArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut entries = Vec::new();
+        let mut rest = text;
+        loop {
+            let (key, after) = word(rest, |text| {
+                text.find(['=', ',']).map(|at| at - usize::from(text[..at].ends_with(':')))
+            })?;
+            let expected =
+                || format!("{:?}: expected KEY=FIELD or KEY:=TEXT, as remote_address=ip", rest.trim());
+            if key.is_empty() {
+                return Err(expected());
+            }
+            let (is_text, after) = match (after.strip_prefix(":="), after.strip_prefix('=')) {
+                (Some(after), _) => (true, after),
+                (None, Some(after)) => (false, after),
+                (None, None) => return Err(expected()),
+            };
+            let quoted = after.trim_start().starts_with('\'');
+            let (value, after) = word(after, |text| text.find(','))?;
+            if value.is_empty() && !(is_text && quoted) {
+                let what = if is_text { "text; an empty one is written ''" } else { "field" };
+                return Err(format!("{key:?} has no {what}"));
+            }
+            entries.push((key, if is_text { EntryValue::Text(value) } else { EntryValue::Field(value) }));
+            match after.strip_prefix(',') {
+                Some(after) => rest = after,
+                None if after.is_empty() => return Ok(Self(entries)),
+                None => {
+                    return Err(format!("{after:?} follows a quoted text; entries are separated by commas"));
+                }
+            }
+        }
+    }
+}
+
+/// A word in quotes, or up to where `end` says, without the spaces around it; and what follows.
+fn word(text: &str, end: impl Fn(&str) -> Option<usize>) -> Result<(String, &str), String> {
+    let trimmed = text.trim_start();
+    let Some(mut rest) = trimmed.strip_prefix('\'') else {
+        let (word, rest) = text.split_at(end(text).unwrap_or(text.len()));
+        return Ok((word.trim().to_owned(), rest));
+    };
+    let mut word = String::new();
+    loop {
+        let Some((part, after)) = rest.split_once('\'') else {
+            return Err(format!("{trimmed:?}: the quote is not closed"));
+        };
+        word.push_str(part);
+        match after.strip_prefix('\'') {
+            Some(after) => {
+                word.push('\'');
+                rest = after;
+            }
+            None => return Ok((word, after.trim_start())),
+        }
+    }
+}
+
+/// A word as it is written in a descriptor.
+fn written(word: &str) -> String {
+    let bare =
+        !word.is_empty() && word.trim() == word && !word.contains(['=', ',', '\'']) && !word.ends_with(':');
+    if bare { word.to_owned() } else { format!("'{}'", word.replace('\'', "''")) }
+}
+
+impl fmt::Display for DescriptorArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (key, value)) in self.0.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            let (sign, value) = match value {
+                EntryValue::Field(field) => ("=", field),
+                EntryValue::Text(text) => (":=", text),
+            };
+            write!(f, "{comma}{}{sign}{}", written(key), written(value))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Vec<(String, EntryValue)>, String> {
+        text.parse::<DescriptorArg>().map(|arg| arg.0)
+    }
+
+    fn field(key: &str, field: &str) -> (String, EntryValue) {
+        (key.to_owned(), EntryValue::Field(field.to_owned()))
+    }
+
+    fn text(key: &str, text: &str) -> (String, EntryValue) {
+        (key.to_owned(), EntryValue::Text(text.to_owned()))
+    }
+
+    #[test]
+    fn descriptors_are_keys_with_fields_or_texts() {
+        assert_eq!(parsed("a=b"), Ok(vec![field("a", "b")]));
+        assert_eq!(parsed(" a = b , c=d.e"), Ok(vec![field("a", "b"), field("c", "d.e")]));
+        assert_eq!(parsed("g:=api,a=b"), Ok(vec![text("g", "api"), field("a", "b")]));
+        assert_eq!(
+            parsed("g:='a,b=''c''' ,'k,=:'='f,'"),
+            Ok(vec![text("g", "a,b='c'"), field("k,=:", "f,")])
+        );
+        assert_eq!(parsed("g:=''"), Ok(vec![text("g", "")]));
+        assert_eq!(parsed(":path=path,a=b=c"), Ok(vec![field(":path", "path"), field("a", "b=c")]));
+        assert_eq!(parsed("ключ:=é"), Ok(vec![text("ключ", "é")]));
+    }
+
+    #[test]
+    fn what_is_no_descriptor_is_told() {
+        for (wrong, part) in [
+            ("", "expected KEY=FIELD"),
+            ("a", "expected KEY=FIELD"),
+            ("=b", "expected KEY=FIELD"),
+            (":=b", "expected KEY=FIELD"),
+            ("a=b,", "expected KEY=FIELD"),
+            ("a,b=c", "\"a,b=c\": expected"),
+            ("a=", "\"a\" has no field"),
+            ("a=''", "\"a\" has no field"),
+            ("a:=", "an empty one is written ''"),
+            ("a:='x", "not closed"),
+            ("'a=x", "not closed"),
+            ("a:='x'y", "\"y\" follows"),
+        ] {
+            let error = parsed(wrong).unwrap_err();
+            assert!(error.contains(part), "{wrong:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_can_be_read() {
+        for entries in [
+            vec![field("a", "b"), text("c", "d")],
+            vec![text("a:", "x,y"), field(" b ", "it's"), text("c", "")],
+        ] {
+            let shown = DescriptorArg(entries.clone()).to_string();
+            assert_eq!(parsed(&shown), Ok(entries), "{shown}");
+        }
+    }
+}

@@ -1,0 +1,525 @@
+//! The command line.
+
+pub mod descriptor;
+pub mod rules;
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use tollgate::{Quota, QuotaError};
+
+use self::rules::{RulesArgs, RulesCommand};
+use crate::algorithm::{self, AlgorithmName, WindowOptions};
+use crate::error::Error;
+use crate::input::Selection;
+use crate::input::client::Clients;
+use crate::input::fields::{FieldList, Format};
+use crate::input::time::TimeFormat;
+use crate::store::StoreArgs;
+use crate::{decimal, human};
+
+/// The quota that is used when none is given.
+pub const DEFAULT_LIMIT: Quota = Quota::per_minute(60);
+
+/// Replay an access log through every rate-limiting algorithm and see who would have been refused
+#[derive(Parser, Debug)]
+#[command(name = "tollgate", version, arg_required_else_help = true, max_term_width = 100, after_help = EXAMPLES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Replay requests through one or more algorithms and compare what each admits and denies
+    ///
+    /// Reads web server logs, JSON lines, CSV or TSV (plain, gzip or zstd), takes the time and the client of every
+    /// request, and runs the limiter in the log's own time. Without a file it replays a made-up day.
+    #[command(after_help = REPLAY_EXAMPLES_SHORT, after_long_help = REPLAY_EXAMPLES)]
+    Replay(ReplayArgs),
+    /// Find the smallest limit that denies no more than a given share of requests, of clients, or of both
+    ///
+    /// Replays the requests with limit after limit, by bisection, and checks the answer and its neighbours. Finds several
+    /// limits that are to be in force together if several periods are given.
+    #[command(after_help = SUGGEST_EXAMPLES)]
+    Suggest(SuggestArgs),
+    /// Check files of rate limiting rules
+    #[command(arg_required_else_help = true, after_help = RULES_EXAMPLES)]
+    Rules {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: RulesCommand,
+    },
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  A made-up day through every algorithm:
+    tollgate replay
+  Your own log, at 100 requests a minute for each address:
+    tollgate replay access.log --limit 100/60s
+  The smallest limit that denies anything to one client in a hundred at most:
+    tollgate suggest access.log --deny-clients 1%
+  Whether a server could load these rules, and what they would have denied:
+    tollgate rules check limits.yaml
+    tollgate replay access.log --rules limits.yaml
+
+Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong.";
+
+const RULES_EXAMPLES: &str = "\
+Examples:
+  tollgate rules check limits.yaml
+  tollgate replay access.log --rules limits.yaml
+
+What such a file says: tollgate rules check --help";
+
+const REPLAY_EXAMPLES_SHORT: &str = "Examples and details: tollgate replay --help";
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  A made-up day through every algorithm:
+    tollgate replay
+  A web server's logs, old ones compressed, at 100 requests a minute for each address:
+    tollgate replay access.log.2.gz access.log.1 --limit 100/60s
+  Two limits on every request, both of which must admit it, with one algorithm, and how often each refuses:
+    tollgate replay access.log --limit 10/s --limit 300/h --algorithm sliding-window
+  JSON lines with nested fields, each user on each route apart, and a picture:
+    tollgate replay requests.jsonl --time ts --key user.id+route --limit 5/min --chart denied.svg
+  CSV whose date and time are two columns, IPv6 clients by their /56, results for a program:
+    zcat log.csv.gz | tollgate replay - --time date+time --key ip --ipv6-prefix 56 --json
+  Whether 64 KiB are enough for this traffic in the store of fixed size, however many clients there are:
+    tollgate replay access.log --limit 100/60s --store compact --memory 64KiB
+  The same for counters that clients share, with more clients than that has room for:
+    tollgate replay access.log --limit 100/60s --store sketch --memory 64KiB
+  Which requests a file of rules would deny, by which rule and for which key; see below:
+    tollgate replay access.log --rules limits.yaml
+  Which limit would deny one request in a thousand:
+    tollgate suggest access.log --deny-requests 0.1%
+  The same for a limit an hour and one a second beside it, so that an hour's units are not gone in a second:
+    tollgate suggest access.log --deny-requests 0.1% --period 1h --period 1s
+
+Files of rules, as limits.yaml:
+    domain: edge
+    descriptors:
+      - key: remote_address             # each address apart
+        rate_limit: { unit: second, requests_per_unit: 10 }
+      - key: path
+        value: /login
+        descriptors:                    # requests with both entries, in this order
+          - key: remote_address
+            rate_limit: { unit: minute, requests_per_unit: 5 }
+  Rules decide by descriptors: lists of keys and values that a request says of itself. Which fields of a log they are is worked
+  out from the keys, or said:
+    tollgate replay access.log --rules limits.yaml \\
+      --descriptor remote_address=ip --descriptor path=bare_path,remote_address=ip
+  Nested JSON, a constant, tiers, and a picture:
+    tollgate replay requests.jsonl --rules limits.yaml --rules more.toml --domain api \\
+      --descriptor generic_key:=api,tenant=user.tenant --tier user.plan --chart denied.svg
+  The same rules, charged as Envoy's service does, with results for a program and a byte a request:
+    tollgate replay access.log --rules limits.yaml --charging count-first --json --decisions out.bin
+
+Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong.";
+
+const SUGGEST_EXAMPLES: &str = "\
+Examples:
+  tollgate suggest access.log
+  tollgate suggest access.log --deny-clients 1% --period 1h --algorithm all
+  tollgate suggest access.log --deny-clients 1% --deny-requests 5%
+  tollgate suggest requests.jsonl --key user.id --deny-requests 0.05% --period 10s --burst 50
+  tollgate suggest access.log --deny-requests 0.1% --period 1h --period 1s
+  tollgate suggest access.log --store compact --memory 256KiB
+  tollgate suggest access.log --store sketch --memory 64KiB --algorithm sliding-window
+
+Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong.";
+
+/// Which requests.
+#[derive(Args, Debug)]
+pub struct InputArgs {
+    /// Logs to read, in any mix of formats and compression; - is standard input [default: a made-up day]
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+
+    /// Format of the files
+    #[arg(long, value_enum, default_value_t = Format::Auto, help_heading = "Input", hide_possible_values = false)]
+    pub format: Format,
+
+    /// Field of the request's time; several are joined by a space [default: ts, time, date+time and the like]
+    ///
+    /// For nested JSON a dotted path: request.time. A name that itself holds dots (id.orig_h) works as well.
+    #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
+    pub time: Option<FieldList>,
+
+    /// How the time is written: auto, rfc3339, clf, s, ms, us, ns or a strftime pattern
+    ///
+    /// s, ms, us and ns count from 1970 and may have a fraction, which is kept to the nanosecond. A time without an
+    /// offset is UTC.
+    #[arg(long, value_name = "FORMAT", default_value = "auto", help_heading = "Input")]
+    pub time_format: TimeFormat,
+
+    /// Field that says whose request it is; several make one key [default: client, ip, user and the like]
+    #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
+    pub key: Option<FieldList>,
+
+    /// Cut IPv6 addresses in keys and descriptors to this many bits, as the server does; 128 keeps them whole
+    ///
+    /// Addresses are read as the middleware reads them: a port is cut off, and ::ffff:192.0.2.1 is 192.0.2.1.
+    #[arg(long, value_name = "BITS", default_value_t = 64, value_parser = clap::value_parser!(u8).range(0..=128), help_heading = "Input")]
+    pub ipv6_prefix: u8,
+
+    /// How many proxies wrote the right end of a list of addresses, such as X-Forwarded-For
+    ///
+    /// The client is the address that the first of them saw: the last of the list with 1, the one before it with 2. Clients can
+    /// write everything to the left of that. A list that is shorter, or has no address in that place, is skipped as the middleware
+    /// refuses it. The middleware itself trusts no list unless it is told how many proxies there are (Proxies::hops).
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = proxies, help_heading = "Input")]
+    pub proxies: usize,
+
+    /// Field of the request's cost, in whole units [default: every request costs 1]
+    ///
+    /// In log format, bytes makes the limit one of bytes: --cost bytes --limit 1000000/min.
+    #[arg(long, value_name = "FIELD", help_heading = "Input")]
+    pub cost: Option<String>,
+
+    /// Replay in the order of the input instead of by time
+    #[arg(long, help_heading = "Input")]
+    pub no_sort: bool,
+
+    /// Stop at the first line that does not parse instead of counting and skipping it
+    #[arg(long, help_heading = "Input")]
+    pub strict: bool,
+}
+
+impl InputArgs {
+    /// What the library needs to know.
+    pub fn selection(&self) -> Selection {
+        Selection {
+            files: self.files.clone(),
+            format: self.format,
+            time: self.time.clone(),
+            time_format: self.time_format.clone(),
+            key: self.key.clone(),
+            cost: self.cost.clone(),
+            clients: Clients { ipv6_prefix: self.ipv6_prefix, proxies: self.proxies },
+            strict: self.strict,
+            no_sort: self.no_sort,
+        }
+    }
+}
+
+/// Which algorithms, and their settings.
+#[derive(Args, Debug)]
+pub struct AlgorithmArgs {
+    /// Algorithm to replay through; repeat it for several [default: all to replay, gcra to suggest; with --store sketch
+    /// fixed-window to suggest]
+    #[arg(long, value_parser = algorithm::parser(), value_name = "NAME", help_heading = "Limiter")]
+    pub algorithm: Vec<Option<AlgorithmName>>,
+
+    /// Units that may come at once, for gcra, token-bucket and leaky-bucket [default: the limit]
+    #[arg(long, value_name = "UNITS", value_parser = whole::<u64>, allow_negative_numbers = true, help_heading = "Limiter")]
+    pub burst: Option<u64>,
+
+    /// Parts of the window for sub-window
+    #[arg(long, value_name = "PARTS", default_value_t = 60, value_parser = parts, allow_negative_numbers = true, help_heading = "Limiter")]
+    pub sub_windows: u32,
+
+    /// Let sliding-window and sub-window round against the client instead of for it
+    ///
+    /// sub-window then also counts the part of the window that has partly expired, and never admits more than the
+    /// limit in any window; sliding-window wants room for the whole request (Cloudflare's rounds the other way).
+    #[arg(long, help_heading = "Limiter")]
+    pub strict_windows: bool,
+
+    /// Where states are kept.
+    #[command(flatten)]
+    pub stores: StoreArgs,
+}
+
+impl AlgorithmArgs {
+    /// The settings of window algorithms.
+    pub fn options(&self) -> WindowOptions {
+        WindowOptions { sub_windows: self.sub_windows, strict: self.strict_windows }
+    }
+
+    /// Whether each algorithm was asked for by its name, instead of as one of all.
+    pub fn by_name(&self) -> bool {
+        !self.algorithm.is_empty() && !self.algorithm.contains(&None)
+    }
+}
+
+/// `tollgate replay`.
+#[derive(Args, Debug)]
+pub struct ReplayArgs {
+    /// Which requests.
+    #[command(flatten)]
+    pub input: InputArgs,
+
+    /// Units per period for each key, as 100/60s, 5/min, 1000/h or "10/s burst 50" [default: 60/min]
+    ///
+    /// Repeat it to put several limits on every request: it is admitted, and charged to all of them, only if all
+    /// admit it. Units of time: ns, us, ms, s, min, h, d.
+    #[arg(long, short, value_name = "LIMIT/PERIOD", allow_hyphen_values = true, help_heading = "Limiter")]
+    pub limit: Vec<LimitArg>,
+
+    /// Which algorithms.
+    #[command(flatten)]
+    pub algorithms: AlgorithmArgs,
+
+    /// Files of rules instead.
+    #[command(flatten)]
+    pub by_rules: RulesArgs,
+
+    /// Print the results as JSON instead of a table; with =FILE, write them there as well as the table
+    ///
+    /// Durations are in nanoseconds. Each result's "against_log" counts the decisions that an exact sliding log with the same limits,
+    /// holding what the algorithm admitted, would have made otherwise; null if times step back (--no-sort).
+    /// Each entry of a result's "limits" has the number of requests "refused" by that limit; one
+    /// that several refuse counts where the wait is longest. With --store compact each result has the store's counters in an object "compact", with
+    /// --store sketch in an object "sketch": memory_bytes, wrongly_denied, wrongly_admitted and, as chances from 0 to 1,
+    /// saturation (mistaken, overcounted, denied); see --store.
+    ///
+    /// With --rules, "results" is one object, and "rules" says of each rule what it says and what it did: "matched" requests, of which
+    /// it "allowed", "denied", or would have denied ("shadow_denied"); "unlimited_allowed" went through uncounted, and "uncharged"
+    /// were refused by another rule, or this one was replaced, or they cost nothing. "hits", "near_limit", "over_limit" and
+    /// "soft_limited" are in units, as in the library's metrics; "evictions" and "debt_denials" are those of a compact store. Keys are what the rule counts by; "" if all requests share one.
+    /// Of the results, "unmatched" requests met no rule, and of them "undescribed" lack a field for every descriptor.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", help_heading = "Output")]
+    pub json: Option<PathBuf>,
+
+    /// Write one byte a record in the order of replay, 1 admitted or 0 denied (one algorithm only)
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub decisions: Option<PathBuf>,
+
+    /// Draw admitted and denied requests over time, as out.svg or out.png
+    #[arg(long, value_name = "FILE", value_parser = chart_path, help_heading = "Output")]
+    pub chart: Option<PathBuf>,
+
+    /// How many of the most denied keys to list
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<usize>, allow_negative_numbers = true, help_heading = "Output")]
+    pub top: usize,
+}
+
+impl ReplayArgs {
+    /// The files to be written.
+    pub fn outputs(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.decisions, &self.chart, &self.json].into_iter().flatten()
+    }
+
+    /// The limits, each with its burst.
+    ///
+    /// # Errors
+    /// If a limit and the burst do not go together.
+    pub fn quotas(&self) -> Result<Vec<Quota>, Error> {
+        let limits = match &self.limit[..] {
+            [] => &[LimitArg { quota: DEFAULT_LIMIT, own_burst: false }][..],
+            limits => limits,
+        };
+        limits.iter().map(|limit| limit.with_burst(self.algorithms.burst)).collect()
+    }
+}
+
+/// `tollgate suggest`.
+#[derive(Args, Debug)]
+pub struct SuggestArgs {
+    /// Which requests.
+    #[command(flatten)]
+    pub input: InputArgs,
+
+    /// Deny at most this share of all requests [default: 0.1%, unless --deny-clients is given]
+    #[arg(long, value_name = "SHARE", help_heading = "Goal")]
+    pub deny_requests: Option<Share>,
+
+    /// Deny anything at all to at most this share of clients; with --deny-requests, limits meet both
+    ///
+    /// A few clients can send most of the requests: this goal alone may deny many of these.
+    #[arg(long, value_name = "SHARE", help_heading = "Goal")]
+    pub deny_clients: Option<Share>,
+
+    /// Period of the limit to find: 1s, 60s, 10min, h, d; repeat it for several limits, one for each period
+    ///
+    /// A long limit wants a short one beside it, or all of an hour's units can be gone in its first second: --period 1h
+    /// --period 1s. What may be denied is shared out evenly: limits are found from the longest period to the shortest, each
+    /// the smallest that, with those found before in force, keeps to its share of the goal, the k-th of n to k/n. Then each is
+    /// lowered, in the same order, as far as the goal allows with all others in force; so none of the answer's could be one
+    /// lower.
+    #[arg(long, value_name = "PERIOD", default_value = "60s", value_parser = period, help_heading = "Goal")]
+    pub period: Vec<Duration>,
+
+    /// Which algorithms.
+    #[command(flatten)]
+    pub algorithms: AlgorithmArgs,
+
+    /// Print the results as JSON instead of a table; with =FILE, write them there as well as the table
+    ///
+    /// Durations are in nanoseconds. Each suggestion has its "limits", as their periods were named, and what they deny
+    /// together; "limit", "period_ns" and "burst" are those of the first, and "tried" what was tried in its place with
+    /// the others in force.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", help_heading = "Output")]
+    pub json: Option<PathBuf>,
+}
+
+impl SuggestArgs {
+    /// The periods, as they were named.
+    ///
+    /// # Errors
+    /// If two are the same.
+    pub fn periods(&self) -> Result<&[Duration], Error> {
+        let twice = self.period.iter().enumerate().find(|&(at, period)| self.period[..at].contains(period));
+        match twice {
+            None => Ok(&self.period),
+            Some((_, &period)) => Err(Error::usage(format!(
+                "--period: {} is named twice, but each limit needs a period of its own",
+                human::duration(period)
+            ))),
+        }
+    }
+}
+
+/// A quota as given, remembering whether it names its burst.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct LimitArg {
+    quota: Quota,
+    own_burst: bool,
+}
+
+impl FromStr for LimitArg {
+    type Err = QuotaError;
+
+    fn from_str(text: &str) -> Result<Self, QuotaError> {
+        Ok(Self { quota: text.parse()?, own_burst: text.contains("burst") })
+    }
+}
+
+impl LimitArg {
+    fn with_burst(self, burst: Option<u64>) -> Result<Quota, Error> {
+        match burst {
+            Some(burst) if !self.own_burst => {
+                self.quota.try_burst(burst).map_err(|error| Error::usage(format!("--burst {burst}: {error}")))
+            }
+            _ => Ok(self.quota),
+        }
+    }
+}
+
+/// A share of a whole, exact: a limit that denies exactly the share still meets it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// In billionths.
+    pub billionths: u64,
+}
+
+impl Share {
+    /// Whether `part` of `whole` is at most this share.
+    pub fn allows(self, part: u64, whole: u64) -> bool {
+        u128::from(part) * 1_000_000_000 <= u128::from(whole) * u128::from(self.billionths)
+    }
+}
+
+impl FromStr for Share {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (number, power) = match text.strip_suffix('%') {
+            Some(percent) => (percent.trim_end(), 7),
+            None => (text, 9),
+        };
+        match decimal::scaled(number.as_bytes(), power) {
+            Ok(scaled) if scaled.value <= 1_000_000_000 => Ok(Self { billionths: scaled.value }),
+            _ => Err("expected a share from 0% to 100%, as 0.1% or 0.001"),
+        }
+    }
+}
+
+impl std::fmt::Display for Share {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (whole, rest) = (self.billionths / 10_000_000, self.billionths % 10_000_000);
+        let digits = format!("{rest:07}");
+        match digits.trim_end_matches('0') {
+            "" => write!(f, "{whole}%"),
+            digits => write!(f, "{whole}.{digits}%"),
+        }
+    }
+}
+
+fn period(text: &str) -> Result<Duration, String> {
+    let quota: Result<Quota, QuotaError> = format!("1/{text}").parse();
+    quota
+        .map(|quota| quota.period())
+        .map_err(|_| "expected a period such as 60s, min, 100ms, 12h or 7d".to_owned())
+}
+
+/// A number, refused in words that say what would be right.
+fn whole<T: FromStr>(text: &str) -> Result<T, &'static str> {
+    text.parse().map_err(|_| "expected a whole number, as 20")
+}
+
+fn proxies(text: &str) -> Result<usize, &'static str> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("expected a whole number of proxies, 1 or more"),
+        Ok(proxies) => Ok(proxies),
+    }
+}
+
+fn parts(text: &str) -> Result<u32, &'static str> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("expected a whole number of parts, 1 or more"),
+        Ok(parts) => Ok(parts),
+    }
+}
+
+fn chart_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase).as_deref() {
+        Some("svg" | "png") => Ok(path),
+        _ => Err("expected a file name that ends in .svg or .png".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn shares_are_exact() {
+        let share: Share = "0.1%".parse().unwrap();
+        assert_eq!(share, "0.001".parse().unwrap());
+        assert!(share.allows(1, 1000) && !share.allows(1, 999));
+        assert_eq!(share.to_string(), "0.1%");
+        assert_eq!("100 %".parse::<Share>().unwrap().to_string(), "100%");
+        assert_eq!("0".parse::<Share>().unwrap().to_string(), "0%");
+        for text in ["", "%", "101%", "1.1", "-1%", "x"] {
+            assert!(text.parse::<Share>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_burst_in_the_limit_wins() {
+        let with = |text: &str| text.parse::<LimitArg>().unwrap().with_burst(Some(3)).unwrap().burst_size();
+        assert_eq!((with("10/s burst 5"), with("10/s")), (5, 3));
+    }
+
+    #[test]
+    fn a_json_file_needs_an_equals_sign() {
+        let parse = |args: &[&str]| match Cli::try_parse_from([&["tollgate", "replay"], args].concat())
+            .unwrap()
+            .command
+        {
+            Command::Replay(args) => args,
+            Command::Suggest(_) | Command::Rules { .. } => unreachable!("replay was asked for"),
+        };
+        let args = parse(&["--json", "access.log"]);
+        assert_eq!((args.json, args.input.files), (Some("-".into()), vec!["access.log".into()]));
+        assert_eq!(parse(&["--json=out.json"]).json, Some("out.json".into()));
+    }
+}

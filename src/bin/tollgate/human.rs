@@ -1,0 +1,154 @@
+//! Numbers, shares, times and durations for people.
+
+use std::time::Duration;
+
+/// `451581` as `451,581`.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 line`, `2 lines`.
+pub fn counted(n: u64, what: &str) -> String {
+    format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
+/// A part of a whole in percent, with as many digits as tell it from none and from all.
+pub fn share(part: u64, whole: u64) -> String {
+    if part == 0 || whole == 0 {
+        return "0 %".to_owned();
+    }
+    if part == whole {
+        return "100 %".to_owned();
+    }
+    // In thousandths of a percent, cut; exact in integers for every trace that fits a computer.
+    let thousandths = u128::from(part) * 100_000 / u128::from(whole);
+    match thousandths {
+        0 => "<0.001 %".to_owned(),
+        1..=999 => format!("0.{thousandths:03} %"),
+        _ => {
+            let hundredths = (u128::from(part) * 20_000 / u128::from(whole)).div_ceil(2).min(9_999);
+            format!("{}.{:02} %", hundredths / 100, hundredths % 100)
+        }
+    }
+}
+
+/// A chance from 0 to 1 in percent, as [`share`].
+pub fn chance(chance: f64) -> String {
+    const WHOLE: u64 = 1_000_000_000;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "`as` saturates; NaN is none"
+    )]
+    let part = (chance * WHOLE as f64).round() as u64;
+    // Not rounded to none or to all.
+    let (least, most) = (u64::from(chance > 0.0), WHOLE - u64::from(chance < 1.0));
+    share(part.clamp(least, most), WHOLE)
+}
+
+/// A duration in its two largest units.
+pub fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let two = |large: u64, name: &str, small: u64, small_name: &str| match small {
+        0 => format!("{} {name}", count(large)),
+        _ => format!("{} {name} {small} {small_name}", count(large)),
+    };
+    match seconds {
+        0 if duration.is_zero() => "0 s".to_owned(),
+        0 if duration.subsec_nanos() < 1_000 => format!("{} ns", duration.subsec_nanos()),
+        0 if duration.subsec_nanos() < 1_000_000 => decimal(u64::from(duration.subsec_nanos()), 1_000, "µs"),
+        0 => decimal(u64::from(duration.subsec_micros()), 1_000, "ms"),
+        1..60 => decimal(seconds * 1_000 + u64::from(duration.subsec_millis()), 1_000, "s"),
+        60..3_600 => two(seconds / 60, "min", seconds % 60, "s"),
+        3_600..86_400 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "min"),
+        _ => two(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
+    }
+}
+
+fn decimal(value: u64, unit: u64, name: &str) -> String {
+    let fraction = format!("{:03}", value % unit);
+    match fraction.trim_end_matches('0') {
+        "" => format!("{} {name}", value / unit),
+        digits => format!("{}.{digits} {name}", value / unit),
+    }
+}
+
+/// A duration's nanoseconds; periods and waits are below 585 years.
+pub fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A time in UTC, to the second or as fine as it is.
+pub fn utc(nanos: u64) -> String {
+    let time = jiff::Timestamp::from_nanosecond(i128::from(nanos)).unwrap_or_default();
+    let datetime = time.to_zoned(jiff::tz::TimeZone::UTC).datetime();
+    datetime.to_string().replace('T', " ")
+}
+
+/// Bytes in binary units.
+pub fn bytes(n: u64) -> String {
+    match n {
+        0..1024 => format!("{n} B"),
+        1024..1_048_576 => format!("{}.{} KiB", n / 1024, n % 1024 * 10 / 1024),
+        _ => format!("{}.{} MiB", count(n / 1_048_576), n % 1_048_576 * 10 / 1_048_576),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        assert_eq!(
+            [count(0), count(999), count(1_000), count(1_234_567)],
+            ["0", "999", "1,000", "1,234,567"]
+        );
+        assert_eq!(counted(1, "line"), "1 line");
+        assert_eq!([bytes(1_023), bytes(1_536), bytes(5 << 20)], ["1023 B", "1.5 KiB", "5.0 MiB"]);
+    }
+
+    #[test]
+    fn shares_never_look_like_none_or_all() {
+        assert_eq!([share(0, 5), share(5, 5), share(0, 0)], ["0 %", "100 %", "0 %"]);
+        assert_eq!([share(1, 3), share(1, 1_000), share(1, 10_000_000)], ["33.33 %", "0.100 %", "<0.001 %"]);
+        assert_eq!([share(999_999, 1_000_000), share(12, 100_000)], ["99.99 %", "0.012 %"]);
+    }
+
+    #[test]
+    fn chances_are_shares() {
+        assert_eq!(
+            [chance(0.0), chance(1.0), chance(1e-300), chance(1.0 - f64::EPSILON), chance(f64::NAN)],
+            ["0 %", "100 %", "<0.001 %", "99.99 %", "0 %"]
+        );
+        assert_eq!(
+            [chance(0.5), chance(0.0012), chance(2.0), chance(-1.0)],
+            ["50.00 %", "0.120 %", "100 %", "0 %"]
+        );
+    }
+
+    #[test]
+    fn durations_have_two_units() {
+        let texts =
+            [0, 59_500, 60_000, 61_000, 3_660_000, 90_000_000].map(|ms| duration(Duration::from_millis(ms)));
+        assert_eq!(texts, ["0 s", "59.5 s", "1 min", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
+        assert_eq!(duration(Duration::from_nanos(1_500)), "1.5 µs");
+        assert_eq!(duration(Duration::from_nanos(1)), "1 ns");
+        assert_eq!(duration(Duration::from_micros(1_250)), "1.25 ms");
+    }
+
+    #[test]
+    fn times_are_utc() {
+        assert_eq!(utc(1_498_780_801_000_000_000), "2017-06-30 00:00:01");
+        assert_eq!(utc(1_655_071_198_444_458_000), "2022-06-12 21:59:58.444458");
+        assert_eq!(utc(u64::MAX), "2554-07-21 23:34:33.709551615");
+    }
+}

@@ -1,0 +1,375 @@
+//! Common and combined log format, as bytes: a request line may hold anything.
+//!
+//! ```text
+//! host ident user [time] "request" status bytes                          common
+//! host ident user [time] "request" status bytes "referer" "agent" ...    combined; further fields are ignored
+//! vhost[:port] host ident user [time] ...                                Apache's vhost_combined and vcommon
+//! ```
+//!
+//! A line begins with a virtual host if three words or more stand between its first one and the time, and the first of these is an
+//! address, or the line's first word is a name with a port and the next is not `-`. A client has no say in that: the name it logs in by
+//! comes after.
+//!
+//! Apache escapes quotes in a request as `\"` since 2.0.46; older servers wrote them as they came. So the
+//! request ends at the first quote, not escaped, that a status and a size follow; if there is none, at the first
+//! such quote of any kind.
+
+use super::forwarded::node;
+use super::row::{LineError, Row};
+
+/// A line's parts. Missing values are `-`, as in the log.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ClfLine<'a> {
+    /// The virtual host that was asked, maybe with its port; empty in the other formats.
+    pub vhost: &'a [u8],
+    /// The client's address or name.
+    pub host: &'a [u8],
+    /// The identity by RFC 1413.
+    pub ident: &'a [u8],
+    /// The authenticated user; may hold spaces.
+    pub user: &'a [u8],
+    /// The time, without brackets.
+    pub time: &'a [u8],
+    /// The request line as logged, escapes included.
+    pub request: &'a [u8],
+    /// The response's status.
+    pub status: &'a [u8],
+    /// The response's size.
+    pub bytes: &'a [u8],
+    /// The page that linked here; empty in the common format.
+    pub referer: &'a [u8],
+    /// The client's program; empty in the common format.
+    pub agent: &'a [u8],
+}
+
+/// Splits a line.
+///
+/// # Errors
+/// With the first part that is missing or malformed.
+pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, LineError> {
+    let host_end = line.iter().position(|&b| b == b' ').ok_or(LineError::Clf("no space after the host"))?;
+    let (host, rest) = (&line[..host_end], &line[host_end + 1..]);
+    if host.is_empty() {
+        return Err(LineError::Clf("the line begins with a space instead of a host"));
+    }
+    // The user's name comes from the client and may hold a bracket, but not one before two digits and a slash.
+    let open = rest
+        .windows(4)
+        .position(|w| w[0] == b'[' && w[1].is_ascii_digit() && w[2].is_ascii_digit() && w[3] == b'/')
+        .ok_or(LineError::Clf("no [day/month/year:... time"))?;
+    let who = rest[..open].trim_ascii();
+    let (vhost, host, who) = match virtual_host(host, who) {
+        Some((client, who)) => (host, client, who),
+        None => (&b""[..], host, who),
+    };
+    let (ident, user) = first_word(who).unwrap_or((who, b"-"));
+    let rest = &rest[open + 1..];
+    let close = rest.iter().position(|&b| b == b']').ok_or(LineError::Clf("no ] after the time"))?;
+    let (time, rest) = (&rest[..close], rest[close + 1..].trim_ascii_start());
+    let [b'"', rest @ ..] = rest else { return Err(LineError::Clf("no \" before the request")) };
+    let (request, status, bytes, rest) =
+        end_of_request(rest).ok_or(LineError::Clf("no status and size after the quoted request"))?;
+    let (referer, rest) = quoted(rest);
+    let (agent, _) = quoted(rest);
+    Ok(ClfLine { vhost, host, ident, user, time, request, status, bytes, referer, agent })
+}
+
+/// A word and what follows it, if something does.
+fn first_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let space = text.iter().position(|&b| b == b' ')?;
+    Some((&text[..space], text[space + 1..].trim_ascii()))
+}
+
+/// The client, and who it is, if the line's first word is a virtual host.
+fn virtual_host<'a>(first: &[u8], who: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let (client, rest) = first_word(who)?;
+    first_word(rest)?;
+    let name_and_port = || {
+        let colon = first.iter().rposition(|&b| b == b':')?;
+        let port = &first[colon + 1..];
+        Some(!port.is_empty() && port.iter().all(u8::is_ascii_digit) && node(first).is_none())
+    };
+    (node(client).is_some() || client != b"-" && name_and_port() == Some(true)).then_some((client, rest))
+}
+
+/// The request, status, size, and what follows them.
+type Ending<'a> = (&'a [u8], &'a [u8], &'a [u8], &'a [u8]);
+
+fn end_of_request(text: &[u8]) -> Option<Ending<'_>> {
+    let try_at = |quote: usize| {
+        let (status, bytes, rest) = status_and_size(&text[quote + 1..])?;
+        Some((&text[..quote], status, bytes, rest))
+    };
+    unescaped_quotes(text)
+        .find_map(try_at)
+        .or_else(|| text.iter().enumerate().filter(|&(_, &b)| b == b'"').find_map(|(quote, _)| try_at(quote)))
+}
+
+fn unescaped_quotes(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    let mut escaped = false;
+    text.iter().enumerate().filter_map(move |(at, &b)| {
+        let quote = b == b'"' && !escaped;
+        escaped = b == b'\\' && !escaped;
+        quote.then_some(at)
+    })
+}
+
+/// ` 200 1234` and then the end or a space.
+fn status_and_size(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let text = text.strip_prefix(b" ")?;
+    let word = |text: &'_ [u8]| text.iter().position(|&b| b == b' ').unwrap_or(text.len());
+    let is_number = |word: &[u8]| word == b"-" || !word.is_empty() && word.iter().all(u8::is_ascii_digit);
+    let (status, text) = text.split_at(word(text));
+    let text = text.strip_prefix(b" ")?;
+    let (bytes, rest) = text.split_at(word(text));
+    let status_fits = status == b"-" || status.len() == 3 && is_number(status);
+    (status_fits && is_number(bytes)).then_some((status, bytes, rest))
+}
+
+/// The next quoted part and what follows; empty if there is none.
+fn quoted(text: &[u8]) -> (&[u8], &[u8]) {
+    let Some(text) = text.trim_ascii_start().strip_prefix(b"\"") else { return (b"", b"") };
+    match unescaped_quotes(text).next() {
+        Some(end) => (&text[..end], &text[end + 1..]),
+        None => (text, b""),
+    }
+}
+
+/// A field's place in the line.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum ClfField {
+    Ip,
+    Ident,
+    User,
+    Time,
+    Request,
+    Method,
+    Path,
+    BarePath,
+    Protocol,
+    Status,
+    Bytes,
+    Referer,
+    Agent,
+    Vhost,
+}
+
+/// Every field's name, in the order of the line; last the one that few lines have.
+pub const FIELDS: [(&str, ClfField); 14] = [
+    ("ip", ClfField::Ip),
+    ("ident", ClfField::Ident),
+    ("user", ClfField::User),
+    ("time", ClfField::Time),
+    ("request", ClfField::Request),
+    ("method", ClfField::Method),
+    ("path", ClfField::Path),
+    ("bare_path", ClfField::BarePath),
+    ("protocol", ClfField::Protocol),
+    ("status", ClfField::Status),
+    ("bytes", ClfField::Bytes),
+    ("referer", ClfField::Referer),
+    ("agent", ClfField::Agent),
+    ("vhost", ClfField::Vhost),
+];
+
+/// Other names that logs and people use for the same fields.
+const ALIASES: [(&str, ClfField); 18] = [
+    ("virtual_host", ClfField::Vhost),
+    ("server_name", ClfField::Vhost),
+    ("host", ClfField::Ip),
+    ("client", ClfField::Ip),
+    ("client_ip", ClfField::Ip),
+    ("remote_addr", ClfField::Ip),
+    ("remote_host", ClfField::Ip),
+    ("remote_user", ClfField::User),
+    ("timestamp", ClfField::Time),
+    ("time_local", ClfField::Time),
+    ("size", ClfField::Bytes),
+    ("body_bytes_sent", ClfField::Bytes),
+    ("url", ClfField::Path),
+    ("request_uri", ClfField::Path),
+    ("cs-uri-stem", ClfField::BarePath),
+    ("referrer", ClfField::Referer),
+    ("user_agent", ClfField::Agent),
+    ("http_user_agent", ClfField::Agent),
+];
+
+impl ClfField {
+    /// The field of this name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        let named = |&(known, field): &(&str, Self)| known.eq_ignore_ascii_case(name).then_some(field);
+        FIELDS.iter().find_map(named).or_else(|| ALIASES.iter().find_map(named))
+    }
+
+    /// The field's text in a line. The request's parts are split at spaces; a request without them has none.
+    pub fn of<'a>(self, line: &ClfLine<'a>) -> &'a [u8] {
+        let part = |n| line.request.split(|&b| b == b' ').nth(n).unwrap_or(b"-");
+        match self {
+            Self::Vhost if line.vhost.is_empty() => b"-",
+            Self::Vhost => line.vhost,
+            Self::Ip => line.host,
+            Self::Ident => line.ident,
+            Self::User => line.user,
+            Self::Time => line.time,
+            Self::Request => line.request,
+            Self::Method => part(0),
+            Self::Path => part(1),
+            // Without the query.
+            Self::BarePath => part(1).split(|&b| b == b'?').next().unwrap_or(b"-"),
+            Self::Protocol => part(2),
+            Self::Status => line.status,
+            // No body is no bytes.
+            Self::Bytes if line.bytes == b"-" => b"0",
+            Self::Bytes => line.bytes,
+            Self::Referer => line.referer,
+            Self::Agent => line.agent,
+        }
+    }
+}
+
+/// Which fields to take from each line.
+#[derive(Clone, Debug)]
+pub struct ClfColumns {
+    time: Vec<ClfField>,
+    key: Vec<ClfField>,
+    cost: Option<ClfField>,
+    others: Vec<Option<ClfField>>,
+}
+
+impl ClfColumns {
+    /// Fields by their names; `None` if one is not a field of this format.
+    pub fn new(time: &[String], key: &[String], cost: Option<&str>) -> Option<Self> {
+        let all =
+            |names: &[String]| names.iter().map(|name| ClfField::by_name(name)).collect::<Option<Vec<_>>>();
+        let cost = match cost {
+            Some(name) => Some(ClfField::by_name(name)?),
+            None => None,
+        };
+        Some(Self { time: all(time)?, key: all(key)?, cost, others: Vec::new() })
+    }
+
+    /// Takes these fields as well; `None` is always missing, as is a name that is none of this format's.
+    pub fn with_others(mut self, names: &[Option<String>]) -> Self {
+        self.others = names.iter().map(|name| name.as_deref().and_then(ClfField::by_name)).collect();
+        self
+    }
+
+    /// Takes the fields of one line.
+    ///
+    /// # Errors
+    /// If the line does not parse.
+    pub fn extract(&self, line: &[u8], row: &mut Row) -> Result<(), LineError> {
+        let line = parse(line)?;
+        row.note_virtual_host(!line.vhost.is_empty());
+        self.time.iter().for_each(|field| row.add_time(field.of(&line)));
+        self.key.iter().for_each(|field| row.add_key(field.of(&line)));
+        if let Some(field) = self.cost {
+            row.set_cost(field.of(&line));
+        }
+        for field in &self.others {
+            row.add_field(field.map(|field| field.of(&line)));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(line: &[u8]) -> [String; 9] {
+        let line = parse(line).unwrap_or_else(|reason| panic!("{reason}"));
+        let ClfLine { vhost: _, host, ident, user, time, request, status, bytes, referer, agent } = line;
+        [host, ident, user, time, request, status, bytes, referer, agent]
+            .map(|part| String::from_utf8_lossy(part).into_owned())
+    }
+
+    #[test]
+    fn the_combined_format() {
+        let line = br#"192.0.2.1 - jo doe [10/Oct/2000:13:55:36 -0700] "GET /a?b=\"c\" HTTP/1.0" 200 23 "http://x/" "M 4""#;
+        let time = "10/Oct/2000:13:55:36 -0700";
+        let request = r#"GET /a?b=\"c\" HTTP/1.0"#;
+        assert_eq!(texts(line), ["192.0.2.1", "-", "jo doe", time, request, "200", "23", "http://x/", "M 4"]);
+    }
+
+    #[test]
+    fn virtual_hosts() {
+        let time = "[10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.0\" 200 23";
+        for (who, vhost, host, user) in [
+            ("shop.example:443 192.0.2.1 - -", "shop.example:443", "192.0.2.1", "-"),
+            ("shop.example 192.0.2.1 - jo doe", "shop.example", "192.0.2.1", "jo doe"),
+            ("192.0.2.9:80 2001:db8::1 - -", "192.0.2.9:80", "2001:db8::1", "-"),
+            ("shop.example:443 host.example - -", "shop.example:443", "host.example", "-"),
+            ("shop.example:443 192.0.2.1:5551 - -", "shop.example:443", "192.0.2.1:5551", "-"),
+            // Not with a virtual host, whatever name a client logs in by.
+            ("192.0.2.1 - -", "", "192.0.2.1", "-"),
+            ("192.0.2.1:5551 - jo doe", "", "192.0.2.1:5551", "jo doe"),
+            ("192.0.2.1 - 192.0.2.2 x", "", "192.0.2.1", "192.0.2.2 x"),
+            ("host.example:5551 - jo doe", "", "host.example:5551", "jo doe"),
+        ] {
+            let line = format!("{who} {time}");
+            let line = parse(line.as_bytes()).unwrap();
+            let text = String::from_utf8_lossy;
+            assert_eq!(
+                (&*text(line.vhost), &*text(line.host), &*text(line.user)),
+                (vhost, host, user),
+                "{who}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_common_format_and_missing_values() {
+        let parts = texts(br#"::1 - - [10/Oct/2000:13:55:36 -0700] "-" 408 -"#);
+        assert_eq!(parts[0], "::1");
+        assert_eq!(parts[4..], ["-", "408", "-", "", ""]);
+        let parsed = parse(br#"::1 - - [10/Oct/2000:13:55:36 -0700] "-" 408 -"#).unwrap();
+        assert_eq!(ClfField::Bytes.of(&parsed), b"0");
+        assert_eq!(ClfField::Path.of(&parsed), b"-");
+    }
+
+    #[test]
+    fn raw_bytes_and_unescaped_quotes_in_the_request() {
+        let line = b"h - - [10/Oct/2000:13:55:36 -0700] \"GET /\xff\x90\"\x01\\\" HTTP\" 404 5";
+        let parsed = parse(line).unwrap();
+        assert_eq!(parsed.request, b"GET /\xff\x90\"\x01\\\" HTTP");
+        // A backslash that is not an escape stands before the closing quote.
+        let parsed = parse(b"h - - [10/Oct/2000:13:55:36 -0700] \"GET /\\\" 404 5 \"-\" \"-\"").unwrap();
+        assert_eq!((parsed.request, parsed.status), (&b"GET /\\"[..], &b"404"[..]));
+        // A forged ending inside an escaped quote is not believed.
+        let parsed = parse(b"h - - [10/Oct/2000:13:55:36 -0700] \"GET /\\\" 200 1 \" 404 5").unwrap();
+        assert_eq!(parsed.status, b"404");
+    }
+
+    #[test]
+    fn a_cut_line_says_what_is_missing() {
+        let whole: &[u8] = br#"h - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 23"#;
+        for end in 0..whole.len() - 2 {
+            assert!(matches!(parse(&whole[..end]), Err(LineError::Clf(_))), "{end}");
+        }
+        assert!(parse(whole).is_ok());
+    }
+
+    #[test]
+    fn the_bare_path_has_no_query() {
+        for (request, path, bare) in [
+            ("GET /a?b=c?d HTTP/1.0", "/a?b=c?d", "/a"),
+            ("GET /a HTTP/1.0", "/a", "/a"),
+            ("GET ?x", "?x", ""),
+            ("-", "-", "-"),
+        ] {
+            let line = format!("h - - [10/Oct/2000:13:55:36 -0700] \"{request}\" 200 1");
+            let line = parse(line.as_bytes()).unwrap();
+            assert_eq!(ClfField::Path.of(&line), path.as_bytes());
+            assert_eq!(ClfField::BarePath.of(&line), bare.as_bytes());
+        }
+    }
+
+    #[test]
+    fn names_and_aliases() {
+        assert_eq!(ClfField::by_name("Remote_Addr"), Some(ClfField::Ip));
+        assert_eq!(ClfField::by_name("path"), Some(ClfField::Path));
+        assert_eq!(ClfField::by_name("CS-URI-Stem"), Some(ClfField::BarePath));
+        assert_eq!(ClfField::by_name("cookie"), None);
+    }
+}

@@ -1,0 +1,207 @@
+//! From the text of a log's field to the client that a server would limit.
+//!
+//! A log has what one of its writers knew: the peer's address, with a port or without, or a header field with the addresses of several
+//! proxies. `tower::ClientIp` reads such a field from the right, since the right end is what the server's own proxies
+//! wrote. So does this, with the same reader. The layer trusts no header unless the caller says how many proxies there are; a list in a
+//! log was written by one proxy at least, so one is the default here.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use super::forwarded::{FromRight, Syntax, node};
+
+/// Which addresses are one client.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Clients {
+    /// IPv6 addresses are cut to this many bits, 0 to 128.
+    pub ipv6_prefix: u8,
+    /// How many proxies wrote the right end of a list: the client is the address that the first of them saw.
+    pub proxies: usize,
+}
+
+impl Default for Clients {
+    fn default() -> Self {
+        Self { ipv6_prefix: 64, proxies: 1 }
+    }
+}
+
+/// What a field's text says of the client.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Client {
+    /// No address: the text itself is the key.
+    Text,
+    /// An address, IPv6 cut to its network.
+    Address(Address),
+    /// A list whose address, as far as the proxies wrote it, is missing or cannot be read.
+    Unknown,
+}
+
+/// An address and where it stood.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Address {
+    /// The address, or the first one of its network.
+    pub address: IpAddr,
+    /// What was left out of the text.
+    pub seen: Seen,
+}
+
+/// What was done to the addresses of one record.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Seen {
+    /// An IPv6 address was cut to its network.
+    pub network: bool,
+    /// A port was cut off.
+    pub port: bool,
+    /// The address was taken from a list.
+    pub list: bool,
+    /// A virtual host stands before it.
+    pub virtual_host: bool,
+}
+
+impl Seen {
+    /// Both.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            network: self.network || other.network,
+            port: self.port || other.port,
+            list: self.list || other.list,
+            virtual_host: self.virtual_host || other.virtual_host,
+        }
+    }
+}
+
+/// In how many records each was done.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct AddressCounts {
+    /// [`Seen::network`].
+    pub networks: u64,
+    /// [`Seen::port`].
+    pub ports: u64,
+    /// [`Seen::list`].
+    pub lists: u64,
+    /// [`Seen::virtual_host`].
+    pub virtual_hosts: u64,
+}
+
+impl AddressCounts {
+    /// Counts one record.
+    pub fn add(&mut self, seen: Seen) {
+        self.networks += u64::from(seen.network);
+        self.ports += u64::from(seen.port);
+        self.lists += u64::from(seen.list);
+        self.virtual_hosts += u64::from(seen.virtual_host);
+    }
+}
+
+impl Clients {
+    /// Reads a field's text.
+    pub fn read(self, text: &[u8]) -> Client {
+        let text = text.trim_ascii();
+        let place = self.proxies.saturating_sub(1);
+        let Some(syntax) = list_syntax(text) else {
+            return match node(text) {
+                None => Client::Text,
+                // A list of one is too short for several proxies.
+                Some(_) if place > 0 => Client::Unknown,
+                Some(address) => {
+                    // What is an address by itself has no port.
+                    let port = str::from_utf8(text).is_ok_and(|text| text.parse::<IpAddr>().is_err())
+                        && text.last() != Some(&b']');
+                    Client::Address(self.cut(address, Seen { port, ..Seen::default() }))
+                }
+            };
+        };
+        let addresses = || FromRight::new(syntax, [text].into_iter());
+        if !addresses().any(|address| address.is_some()) {
+            return Client::Text;
+        }
+        match addresses().nth(place).flatten() {
+            Some(address) => Client::Address(self.cut(address, Seen { list: true, ..Seen::default() })),
+            None => Client::Unknown,
+        }
+    }
+
+    fn cut(self, address: IpAddr, seen: Seen) -> Address {
+        let IpAddr::V6(v6) = address else { return Address { address, seen } };
+        let mask = u128::MAX.checked_shl(128_u32.saturating_sub(u32::from(self.ipv6_prefix))).unwrap_or(0);
+        let network = Ipv6Addr::from_bits(v6.to_bits() & mask);
+        Address { address: network.into(), seen: Seen { network: self.ipv6_prefix < 128, ..seen } }
+    }
+}
+
+/// Whether a field of this name has what was asked for instead of who asked: it may be an address with a port too.
+pub fn is_target(field: &str) -> bool {
+    let name = field.rsplit('.').next().unwrap_or(field).to_ascii_lowercase();
+    ["path", "url", "uri", "query", "resource", "route", "target"].iter().any(|part| name.contains(part))
+        || name == "request"
+}
+
+/// How a text is written that may be a list of addresses. Its right end, which a proxy wrote, tells. Paths and links are none,
+/// though they may have commas.
+fn list_syntax(text: &[u8]) -> Option<Syntax> {
+    if text.starts_with(b"/") || text.starts_with(b"http") {
+        return None;
+    }
+    let comma = text.iter().rposition(|&byte| byte == b',');
+    let last = comma.map_or(text, |comma| &text[comma + 1..]);
+    if last.contains(&b'=') { Some(Syntax::Pairs) } else { comma.map(|_| Syntax::Addresses) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(proxies: usize, text: &str) -> String {
+        match (Clients { proxies, ..Clients::default() }).read(text.as_bytes()) {
+            Client::Text => "text".to_owned(),
+            Client::Address(Address { address, .. }) => address.to_string(),
+            Client::Unknown => "unknown".to_owned(),
+        }
+    }
+
+    #[test]
+    fn ports_are_cut() {
+        for (text, client) in [
+            ("192.0.2.1", "192.0.2.1"),
+            ("192.0.2.1:55512", "192.0.2.1"),
+            ("[2001:db8::1]:443", "2001:db8::"),
+            ("[2001:db8::1]", "2001:db8::"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+            ("192.0.2.1:port", "text"),
+            ("example.org:443", "text"),
+            ("alice", "text"),
+            ("-", "text"),
+        ] {
+            assert_eq!(read(1, text), client, "{text}");
+        }
+        let seen = |text: &str| match Clients::default().read(text.as_bytes()) {
+            Client::Address(Address { seen, .. }) => (seen.network, seen.port, seen.list),
+            _ => unreachable!("{text} is an address"),
+        };
+        assert_eq!(seen("192.0.2.1"), (false, false, false));
+        assert_eq!(seen("192.0.2.1:5"), (false, true, false));
+        assert_eq!(seen("[2001:db8::1]"), (true, false, false));
+        assert_eq!(seen("[2001:db8::1]:5"), (true, true, false));
+        assert_eq!(seen("1.1.1.1, 2001:db8::1"), (true, false, true));
+    }
+
+    #[test]
+    fn lists_are_read_from_the_right() {
+        for (proxies, text, client) in [
+            (1, "1.2.3.4, 5.6.7.8", "5.6.7.8"),
+            (2, "1.2.3.4, 5.6.7.8", "1.2.3.4"),
+            (2, "\\x00 nonsense, 1.2.3.4:5, 5.6.7.8", "1.2.3.4"),
+            (3, "1.2.3.4, 5.6.7.8", "unknown"),
+            (2, "1.2.3.4", "unknown"),
+            (2, "alice", "text"),
+            (1, "1.2.3.4, unknown", "unknown"),
+            (1, "x=y, 5.6.7.8", "5.6.7.8"),
+            (1, "for=1.2.3.4;proto=https, for=\"[2001:db8:0:1:2::]:4711\"", "2001:db8:0:1::"),
+            (1, "Doe, John", "text"),
+            (1, "a=b, c=d", "text"),
+            (1, "/map?at=1,1.2.3.4", "text"),
+            (1, "/near,1.2.3.4", "text"),
+        ] {
+            assert_eq!(read(proxies, text), client, "{proxies} {text}");
+        }
+    }
+}

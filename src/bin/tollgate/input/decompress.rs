@@ -1,0 +1,318 @@
+//! Files and standard input as lines: plain, gzip (several members too) or zstd, told apart by their first bytes.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+use indicatif::ProgressBar;
+
+use super::{Error, plain};
+
+const BUFFER: usize = 256 * 1024;
+/// How much of the text is looked at to tell its format.
+pub const HEAD: usize = 64 * 1024;
+/// A longer line is no log line. Cutting it bounds the memory that a file without line ends can take.
+const LONGEST_LINE: usize = 1024 * 1024;
+
+/// One opened input: its text, decompressed, and the first part of it to look at.
+pub struct Source {
+    /// What to call it in messages.
+    pub name: String,
+    /// Up to [`HEAD`] bytes from the start; they are still to come from `reader` too.
+    pub head: Vec<u8>,
+    /// How it was compressed.
+    pub compression: Compression,
+    /// The whole text.
+    pub reader: Chain<Cursor<Vec<u8>>, Box<dyn BufRead>>,
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Source")
+            .field("name", &self.name)
+            .field("compression", &self.compression)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How an input is compressed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Compression {
+    /// Not at all.
+    Plain,
+    /// RFC 1952, any number of members.
+    Gzip,
+    /// RFC 8878, any number of frames.
+    Zstd,
+}
+
+impl Compression {
+    /// Tells it by the first bytes.
+    fn of(magic: &[u8]) -> Result<Self, &'static str> {
+        match magic {
+            [0x1f, 0x8b, ..] => Ok(Self::Gzip),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Ok(Self::Zstd),
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, ..] => Err("bzip2"),
+            [0xfd, b'7', b'z', b'X', b'Z', 0] => Err("xz"),
+            [b'P', b'K', 3, 4, ..] => Err("zip"),
+            _ => Ok(Self::Plain),
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+impl Source {
+    /// Opens a file, or standard input for `-`.
+    ///
+    /// # Errors
+    /// If it cannot be read, is a directory, is compressed in another way, is empty, or its compressed data is
+    /// broken within the first [`HEAD`] bytes.
+    pub fn open(path: &Path, progress: &ProgressBar) -> Result<Self, Error> {
+        if path.as_os_str() == "-" {
+            return Self::from_reader("standard input", Box::new(progress.wrap_read(io::stdin())));
+        }
+        let name = path.display().to_string();
+        let cannot = |error: io::Error| Error::run(format!("cannot read {name}: {}", plain(&error)));
+        let file = File::open(path).map_err(cannot)?;
+        if file.metadata().map_err(cannot)?.is_dir() {
+            return Err(Error::run(format!("cannot read {name}: it is a directory; name the files in it")));
+        }
+        Self::from_reader(&name, Box::new(progress.wrap_read(file)))
+    }
+
+    /// Reads from anything, as [`Source::open`] does from a file.
+    ///
+    /// # Errors
+    /// As [`Source::open`].
+    pub fn from_reader(name: &str, mut raw: Box<dyn Read>) -> Result<Self, Error> {
+        let mut magic = Vec::new();
+        raw.by_ref()
+            .take(6)
+            .read_to_end(&mut magic)
+            .map_err(|error| Error::run(format!("cannot read {name}: {}", plain(&error))))?;
+        if magic.is_empty() {
+            return Err(Error::run(format!("{name} is empty")));
+        }
+        let compression = Compression::of(&magic).map_err(|kind| {
+            Error::run(format!(
+                "{name} is {kind} data; tollgate reads plain text, gzip and zstd: decompress it first"
+            ))
+        })?;
+        let raw = BufReader::with_capacity(BUFFER, Cursor::new(magic).chain(raw));
+        let mut text: Box<dyn BufRead> = match compression {
+            Compression::Plain => Box::new(raw),
+            Compression::Gzip => Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(raw))),
+            Compression::Zstd => match zstd::Decoder::with_buffer(raw) {
+                Ok(decoder) => Box::new(BufReader::with_capacity(BUFFER, decoder)),
+                Err(error) => {
+                    return Err(read_error(name, compression, Position { line: 1, byte: 0 }, &error));
+                }
+            },
+        };
+        let mut head = Vec::new();
+        if let Err(error) = text.by_ref().take(HEAD as u64).read_to_end(&mut head) {
+            return Err(read_error(name, compression, Position::after(&head), &error));
+        }
+        if head.is_empty() {
+            return Err(Error::run(format!("{name} is empty once decompressed ({})", compression.as_str())));
+        }
+        let reader = Cursor::new(head.clone()).chain(text);
+        Ok(Self { name: name.to_owned(), head, compression, reader })
+    }
+}
+
+/// A place in the decompressed text.
+#[derive(Copy, Clone, Debug)]
+pub struct Position {
+    /// The line, from 1.
+    pub line: u64,
+    /// Bytes before it.
+    pub byte: u64,
+}
+
+impl Position {
+    /// Where a text stands after `read`.
+    fn after(read: &[u8]) -> Self {
+        let lines = read.iter().filter(|&&b| b == b'\n').count();
+        Self { line: lines as u64 + 1, byte: read.len() as u64 }
+    }
+}
+
+/// The message for input that broke off. What was read until then is not used: half a log gives wrong answers.
+pub fn read_error(name: &str, compression: Compression, at: Position, error: &io::Error) -> Error {
+    let kind = compression.as_str();
+    let what = match (compression, error.kind()) {
+        (Compression::Plain, _) => plain(error),
+        (_, io::ErrorKind::UnexpectedEof) => format!("the {kind} data ends early: the file is cut short"),
+        // zstd says this of a frame that stops, with the kind Other.
+        _ if error.to_string().contains("incomplete frame") => {
+            format!("the {kind} data ends early: the file is cut short")
+        }
+        _ => format!("the {kind} data is damaged ({})", plain(error)),
+    };
+    Error::run(format!("{name}: line {}, byte {} of the text: {what}", at.line, at.byte))
+}
+
+/// A source's lines, without their `\n` or `\r\n`.
+#[derive(Debug)]
+pub struct Lines {
+    source: Source,
+    line: Vec<u8>,
+    position: Position,
+}
+
+/// One line.
+#[derive(Copy, Clone, Debug)]
+pub struct Line<'a> {
+    /// Its number, from 1.
+    pub number: u64,
+    /// Its bytes, or the first part of it if it is too long.
+    pub bytes: &'a [u8],
+    /// Whether it was too long to be read whole.
+    pub cut: bool,
+}
+
+impl Lines {
+    /// The lines of `source`.
+    pub fn new(source: Source) -> Self {
+        Self { source, line: Vec::new(), position: Position { line: 0, byte: 0 } }
+    }
+
+    /// The next line, or `None` at the end.
+    ///
+    /// # Errors
+    /// If reading or decompressing fails; the message names the place.
+    pub fn next_line(&mut self) -> Result<Option<Line<'_>>, Error> {
+        self.line.clear();
+        self.position.line += 1;
+        let cut = self.read_line().map_err(|error| {
+            let at = Position { line: self.position.line, byte: self.position.byte + self.line.len() as u64 };
+            read_error(&self.source.name, self.source.compression, at, &error)
+        })?;
+        if self.line.is_empty() {
+            return Ok(None);
+        }
+        self.position.byte += self.line.len() as u64;
+        let mut bytes = &self.line[..];
+        if let [rest @ .., b'\n'] = bytes {
+            bytes = rest;
+        }
+        if let [rest @ .., b'\r'] = bytes {
+            bytes = rest;
+        }
+        if self.position.line == 1 {
+            bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
+        }
+        Ok(Some(Line { number: self.position.line, bytes, cut }))
+    }
+
+    fn read_line(&mut self) -> io::Result<bool> {
+        let reader = &mut self.source.reader;
+        reader.by_ref().take(LONGEST_LINE as u64).read_until(b'\n', &mut self.line)?;
+        let cut = self.line.len() == LONGEST_LINE && self.line.last() != Some(&b'\n');
+        if cut {
+            self.skip_line()?;
+        }
+        Ok(cut)
+    }
+
+    /// Passes over the rest of a line.
+    fn skip_line(&mut self) -> io::Result<()> {
+        let reader = &mut self.source.reader;
+        loop {
+            let available = reader.fill_buf()?;
+            let (end, skip) = match available.iter().position(|&b| b == b'\n') {
+                Some(at) => (true, at + 1),
+                None => (available.is_empty(), available.len()),
+            };
+            reader.consume(skip);
+            self.position.byte += skip as u64;
+            if end {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// UTF-8's, which some programs put before the first line.
+pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn lines_of(bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
+        let mut lines = Lines::new(Source::from_reader("x", Box::new(Cursor::new(bytes)))?);
+        let mut all = Vec::new();
+        while let Some(line) = lines.next_line()? {
+            all.push(line.bytes.to_vec());
+        }
+        Ok(all)
+    }
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn line_ends_may_be_mixed_and_the_last_may_miss() {
+        let lines = lines_of(b"\xef\xbb\xbfa\r\nb\n\nc\rd".to_vec()).unwrap();
+        assert_eq!(lines, [&b"a"[..], b"b", b"", b"c\rd"]);
+    }
+
+    #[test]
+    fn members_and_frames_follow_each_other() {
+        let mut two = gzip(b"a\nb");
+        two.extend(gzip(b"c\n"));
+        assert_eq!(lines_of(two).unwrap(), [&b"a"[..], b"bc"]);
+        let mut two = zstd::encode_all(&b"a\nb"[..], 3).unwrap();
+        two.extend(zstd::encode_all(&b"c\n"[..], 3).unwrap());
+        assert_eq!(lines_of(two).unwrap(), [&b"a"[..], b"bc"]);
+    }
+
+    #[test]
+    fn a_cut_file_names_its_place() {
+        let mut text = Vec::new();
+        let mut seed: u64 = 1;
+        for _ in 0..40_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            text.extend(format!("{seed}\n").bytes());
+        }
+        for whole in [gzip(&text), zstd::encode_all(&text[..], 3).unwrap()] {
+            for end in [whole.len() / 2, 40, 7] {
+                let error = lines_of(whole[..end].to_vec()).unwrap_err().to_string();
+                assert!(error.starts_with("x: line ") && error.contains("ends early"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_endless_line_is_cut_and_the_next_one_is_whole() {
+        let mut text = vec![b'a'; 3 * LONGEST_LINE];
+        text.extend(b"\nb\n");
+        let mut lines = Lines::new(Source::from_reader("x", Box::new(Cursor::new(text))).unwrap());
+        let first = lines.next_line().unwrap().unwrap();
+        assert!(first.cut && first.bytes.len() == LONGEST_LINE);
+        let second = lines.next_line().unwrap().unwrap();
+        assert_eq!((second.number, second.bytes, second.cut), (2, &b"b"[..], false));
+        assert!(lines.next_line().unwrap().is_none());
+    }
+
+    #[test]
+    fn other_compressions_are_named() {
+        let error = lines_of(b"\xfd7zXZ\0....".to_vec()).unwrap_err().to_string();
+        assert!(error.contains("xz") && error.contains("decompress it first"), "{error}");
+    }
+}

@@ -1,0 +1,264 @@
+//! Which format a file has, and which of its fields are the time and the key.
+
+use std::str::FromStr;
+
+use clap::ValueEnum;
+
+use super::decompress::BYTE_ORDER_MARK;
+use super::row::{LineError, printable};
+use super::{Error, clf, jsonl};
+
+/// A file's format.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Format {
+    /// Tell it by the content.
+    Auto,
+    /// Common or combined log format, as web servers write it.
+    Clf,
+    /// One JSON object a line.
+    Jsonl,
+    /// Comma-separated values with a header line (RFC 4180).
+    Csv,
+    /// Tab-separated values with a header line, no quoting.
+    Tsv,
+}
+
+impl Format {
+    /// The name used on the command line.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// The format of a text that begins so: what most of its first lines are, or what its header looks like.
+    pub fn guess(head: &[u8]) -> Option<Self> {
+        let lines = || head_lines(head).take(20);
+        let first = lines().next()?;
+        let most = |is: fn(&[u8]) -> bool| 2 * lines().filter(|line| is(line)).count() > lines().count();
+        if most(|line| clf::parse(line).is_ok()) {
+            Some(Self::Clf)
+        } else if most(|line| line.trim_ascii_start().starts_with(b"{")) {
+            Some(Self::Jsonl)
+        } else if str::from_utf8(first).is_err() || first.iter().any(|&b| b < b' ' && b != b'\t') {
+            None
+        } else if first.contains(&b'\t') {
+            Some(Self::Tsv)
+        } else if first.contains(&b',') {
+            Some(Self::Csv)
+        } else if lines().any(|line| clf::parse(line).is_ok()) {
+            Some(Self::Clf)
+        } else if lines().any(|line| line.trim_ascii_start().starts_with(b"{")) {
+            Some(Self::Jsonl)
+        } else {
+            None
+        }
+    }
+}
+
+/// The lines of a file's first part that are not empty. The last may be cut.
+pub fn head_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
+    head.split(|&b| b == b'\n')
+        .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+        .filter(|line| !line.is_empty())
+}
+
+/// One or more fields, written `FIELD[+FIELD…]`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FieldList(pub Vec<String>);
+
+impl FromStr for FieldList {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let fields: Vec<String> = text.split('+').map(|field| field.trim().to_owned()).collect();
+        if fields.iter().any(String::is_empty) {
+            return Err("expected a field's name, or several joined by +, as in date+time");
+        }
+        Ok(Self(fields))
+    }
+}
+
+/// The fields in use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChosenFields {
+    /// Of the time, in order.
+    pub time: Vec<String>,
+    /// Of the key, in order.
+    pub key: Vec<String>,
+    /// Of the cost.
+    pub cost: Option<String>,
+}
+
+/// Usual names of time fields, the surest first. Names are compared without case.
+const TIME_NAMES: [&str; 24] = [
+    "ts_ns",
+    "ts_us",
+    "ts_ms",
+    "ts",
+    "timestamp_ns",
+    "timestamp_us",
+    "timestamp_ms",
+    "timestamp",
+    "@timestamp",
+    "datetime",
+    "date_time",
+    "time_iso8601",
+    "time_local",
+    "eventtime",
+    "event_time",
+    "start_time",
+    "created_at",
+    "request_timestamp",
+    "time_ns",
+    "time_ms",
+    "time",
+    "dt",
+    "msec",
+    "date",
+];
+
+/// Usual names of the field that says who asks, the surest first.
+const KEY_NAMES: [&str; 27] = [
+    "client",
+    "client_ip",
+    "clientip",
+    "client_addr",
+    "remote_addr",
+    "remote_ip",
+    "remote_host",
+    "src_ip",
+    "srcip",
+    "source_ip",
+    "sourceipaddress",
+    "c-ip",
+    "id.orig_h",
+    "src",
+    "source",
+    "ip",
+    "ip_address",
+    "actor",
+    "user",
+    "user_id",
+    "username",
+    "account",
+    "api_key",
+    "tenant",
+    "customer",
+    "key",
+    "host",
+];
+
+/// Settles the fields for a file in which `present` are known.
+///
+/// # Errors
+/// If a field that no one named cannot be guessed; the message lists those present.
+pub fn choose(
+    time: Option<&FieldList>,
+    key: Option<&FieldList>,
+    cost: Option<&str>,
+    present: &[String],
+    file: &str,
+) -> Result<ChosenFields, Error> {
+    let find = |name: &str| present.iter().find(|field| field.eq_ignore_ascii_case(name)).cloned();
+    let list = || if present.is_empty() { "none".to_owned() } else { present.join(", ") };
+    let time = match time {
+        Some(FieldList(fields)) => fields.clone(),
+        // Two columns make one time only if both are there.
+        None => match (find("date"), find("time")) {
+            (Some(date), Some(time)) => vec![date, time],
+            _ => vec![TIME_NAMES.into_iter().find_map(find).ok_or_else(|| {
+                Error::run(format!(
+                    "{file}: which field is the time? Name it with --time; the fields are: {}",
+                    list()
+                ))
+            })?],
+        },
+    };
+    let key = match key {
+        Some(FieldList(fields)) => fields.clone(),
+        None => vec![KEY_NAMES.into_iter().find_map(find).ok_or_else(|| {
+            Error::run(format!(
+                "{file}: which field is the client? Name it with --key; the fields are: {}",
+                list()
+            ))
+        })?],
+    };
+    Ok(ChosenFields { time, key, cost: cost.map(str::to_owned) })
+}
+
+/// The fields of a JSON file, from the objects in its first part; an error shows why the first line is none.
+///
+/// # Errors
+/// If no line of the first part is a whole object.
+pub fn json_names(head: &[u8], file: &str) -> Result<Vec<String>, Error> {
+    let mut all: Vec<String> = Vec::new();
+    let mut first_bad: Option<(LineError, &[u8])> = None;
+    let mut objects = 0;
+    for line in head_lines(head) {
+        match jsonl::names(line) {
+            Ok(names) => {
+                objects += 1;
+                all.extend(names.into_iter().filter(|name| !all.contains(name)).collect::<Vec<_>>());
+            }
+            Err(reason) => drop(first_bad.get_or_insert((reason, line))),
+        }
+        if objects == 50 {
+            break;
+        }
+    }
+    match first_bad {
+        Some((reason, line)) if objects == 0 => Err(Error::run(format!(
+            "{file}: no JSON object found; the first line is {reason}: {}",
+            printable(line, 80)
+        ))),
+        _ => Ok(all),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(present: &[&str]) -> Result<ChosenFields, Error> {
+        let present: Vec<String> = present.iter().map(|&name| name.to_owned()).collect();
+        choose(None, None, None, &present, "f")
+    }
+
+    #[test]
+    fn the_usual_names_are_found() {
+        let cases: [(&[&str], &str, &str); 7] = [
+            (&["ts_ns", "client", "resource", "status"], "ts_ns", "client"),
+            (&["datetime", "host", "src", "proto"], "datetime", "src"),
+            (&["id", "dt", "repo", "type", "actor"], "dt", "actor"),
+            (&["ip", "date", "time", "zone"], "date+time", "ip"),
+            (&["capture", "ts", "uid", "id.orig_h"], "ts", "id.orig_h"),
+            (&["ip", "ident", "user", "time", "request"], "time", "ip"),
+            (&["Timestamp", "ClientIP"], "Timestamp", "ClientIP"),
+        ];
+        for (present, time, key) in cases {
+            let chosen = chosen(present).unwrap();
+            assert_eq!((chosen.time.join("+"), chosen.key.join("+")), (time.to_owned(), key.to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_guessed_is_asked_for() {
+        let error = chosen(&["when", "who"]).unwrap_err().to_string();
+        assert!(error.contains("--time") && error.contains("when, who"), "{error}");
+        let error = chosen(&["ts", "who"]).unwrap_err().to_string();
+        assert!(error.contains("--key"), "{error}");
+    }
+
+    #[test]
+    fn formats_are_told_by_content() {
+        let clf = b"h - - [10/Oct/2000:13:55:36 -0700] \"GET /,\t HTTP/1.0\" 200 23\n";
+        assert_eq!(Format::guess(clf), Some(Format::Clf));
+        assert_eq!(Format::guess(b"\xef\xbb\xbf\r\n{\"a\":1}\n"), Some(Format::Jsonl));
+        assert_eq!(Format::guess(b"a,b\n1,\"\t\"\n"), Some(Format::Csv));
+        assert_eq!(Format::guess(b"a\tb,c\n"), Some(Format::Tsv));
+        assert_eq!(Format::guess(b"\n\n"), None);
+        assert_eq!(Format::guess(b"\x7fELF\x02\x01,\x01\0\0"), None);
+        let torn = [b"torn line\n".as_slice(), clf].concat();
+        assert_eq!(Format::guess(&torn), Some(Format::Clf));
+    }
+}

@@ -1,0 +1,269 @@
+//! JSON lines: one object a line, fields by name or by a dotted path into nested objects.
+//!
+//! Values keep the text they have in the file, so a number is never rounded. Strings that no one asked for need
+//! not even be valid UTF-8.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserializer as _;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::row::{LineError, Row};
+
+/// Which fields to take from each object.
+#[derive(Clone, Debug)]
+pub struct JsonColumns {
+    time: Vec<String>,
+    key: Vec<String>,
+    cost: Option<String>,
+    others: Vec<Option<String>>,
+}
+
+impl JsonColumns {
+    /// Fields by name or path.
+    pub fn new(time: Vec<String>, key: Vec<String>, cost: Option<String>) -> Self {
+        Self { time, key, cost, others: Vec::new() }
+    }
+
+    /// Takes these fields as well; `None` is always missing. So is what an object does not have, or no plain value.
+    pub fn with_others(mut self, names: Vec<Option<String>>) -> Self {
+        self.others = names;
+        self
+    }
+
+    /// Takes the fields of one object.
+    ///
+    /// # Errors
+    /// If the line is not an object, or a field is missing or no plain value.
+    pub fn extract(&self, line: &[u8], row: &mut Row) -> Result<(), LineError> {
+        let object = Object::parse(line, |name| self.wants(name))?;
+        for field in &self.time {
+            row.add_time(&object.text(field, line)?);
+        }
+        for field in &self.key {
+            row.add_key(&object.text(field, line)?);
+        }
+        if let Some(field) = &self.cost {
+            row.set_cost(&object.text(field, line)?);
+        }
+        for field in &self.others {
+            let value = field.as_ref().and_then(|field| plain_text(object.find(field)?));
+            row.add_field(value.as_deref());
+        }
+        Ok(())
+    }
+
+    /// Whether a top-level field is one of ours, or the beginning of one's path.
+    fn wants(&self, name: &str) -> bool {
+        let leads_to = |field: &String| {
+            field.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let others = self.others.iter().flatten();
+        self.time.iter().chain(&self.key).chain(&self.cost).chain(others).any(leads_to)
+    }
+}
+
+/// The names of an object's plain fields, those of nested objects as paths.
+///
+/// # Errors
+/// If the line is not an object.
+pub fn names(line: &[u8]) -> Result<Vec<String>, LineError> {
+    let mut names = Vec::new();
+    collect_names(line, "", 0, &mut names)?;
+    Ok(names)
+}
+
+fn collect_names(text: &[u8], path: &str, depth: usize, names: &mut Vec<String>) -> Result<(), LineError> {
+    for (name, value) in Object::parse(text, |_| true)?.fields {
+        let name = if path.is_empty() { name.into_owned() } else { format!("{path}.{name}") };
+        match value.get().as_bytes()[0] {
+            // Deeper is possible to read, but nothing to guess from.
+            b'{' if depth < 4 => collect_names(value.get().as_bytes(), &name, depth + 1, names)?,
+            b'{' | b'[' => {}
+            _ => names.push(name),
+        }
+    }
+    Ok(())
+}
+
+/// An object's wanted fields, values as their text.
+struct Object<'a> {
+    fields: Vec<(Cow<'a, str>, &'a RawValue)>,
+}
+
+impl<'a> Object<'a> {
+    fn parse(text: &'a [u8], wanted: impl Fn(&str) -> bool) -> Result<Self, LineError> {
+        let json = |error: serde_json::Error| LineError::Json(in_line(&error));
+        let mut parser = serde_json::Deserializer::from_slice(text);
+        let fields = parser.deserialize_map(Fields { wanted }).map_err(json)?;
+        parser.end().map_err(json)?;
+        Ok(Self { fields })
+    }
+
+    /// A field's text: of a string its content, of anything else the JSON itself.
+    fn text(&self, field: &str, line: &[u8]) -> Result<Cow<'a, [u8]>, LineError> {
+        match self.find(field) {
+            Some(value) => plain_text(value).ok_or_else(|| LineError::NotPlain(field.to_owned())),
+            None => {
+                Err(LineError::NoField { field: field.to_owned(), present: names(line).unwrap_or_default() })
+            }
+        }
+    }
+
+    /// By the whole name, then by the first part of the path and so on. Of fields with one name, the last counts.
+    fn find(&self, field: &str) -> Option<&'a RawValue> {
+        let named =
+            |name: &str| self.fields.iter().rev().find(|(known, _)| known == name).map(|&(_, value)| value);
+        named(field).or_else(|| {
+            field.match_indices('.').find_map(|(dot, _)| {
+                let (first, rest) = (&field[..dot], &field[dot + 1..]);
+                let inner = named(first)?.get();
+                let begins = |name: &str| {
+                    rest.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                };
+                Object::parse(inner.as_bytes(), begins).ok()?.find(rest)
+            })
+        })
+    }
+}
+
+fn plain_text(value: &RawValue) -> Option<Cow<'_, [u8]>> {
+    let text = value.get();
+    match text.as_bytes()[0] {
+        b'"' => {
+            let inner = &text[1..text.len() - 1];
+            if inner.contains('\\') {
+                let decoded: String = serde_json::from_str(text).ok()?;
+                Some(Cow::Owned(decoded.into_bytes()))
+            } else {
+                Some(Cow::Borrowed(inner.as_bytes()))
+            }
+        }
+        b'{' | b'[' | b'n' => None,
+        _ => Some(Cow::Borrowed(text.as_bytes())),
+    }
+}
+
+/// The error's text with its column, without "line 1", which is not the file's.
+fn in_line(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" at line ") {
+        Some((what, _)) => format!("{what} at column {}", error.column()),
+        None => text,
+    }
+}
+
+struct Fields<F> {
+    wanted: F,
+}
+
+impl<'de, F: Fn(&str) -> bool> Visitor<'de> for Fields<F> {
+    type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(name) = map.next_key_seed(Name)? {
+            if (self.wanted)(&name) {
+                fields.push((name, map.next_value()?));
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(fields)
+    }
+}
+
+/// A field's name, borrowed where it holds no escapes.
+struct Name;
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a field name")
+    }
+
+    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(name))
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extract(time: &str, key: &str, line: &str) -> Result<(String, String), LineError> {
+        let columns = JsonColumns::new(vec![time.to_owned()], vec![key.to_owned()], None);
+        let mut row = Row::new(None);
+        columns.extract(line.as_bytes(), &mut row)?;
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        Ok((text(row.time()), text(row.key().unwrap_or_default())))
+    }
+
+    #[test]
+    fn numbers_keep_their_text() {
+        let line = r#"{"ts":1655071198.444458000000001,"id":12345678901234567890123}"#;
+        let expected = ("1655071198.444458000000001".to_owned(), "12345678901234567890123".to_owned());
+        assert_eq!(extract("ts", "id", line), Ok(expected));
+    }
+
+    #[test]
+    fn dots_are_part_of_a_name_or_a_path() {
+        let both = ("1".to_owned(), "a".to_owned());
+        assert_eq!(extract("ts", "id.orig_h", r#"{"ts":1,"id.orig_h":"a"}"#), Ok(both.clone()));
+        assert_eq!(extract("ts", "id.orig_h", r#"{"ts":1,"id":{"orig_h":"a"}}"#), Ok(both.clone()));
+        assert_eq!(extract("ts", "a.b.c", r#"{"ts":1,"a.b":{"x":2,"c":"a"}}"#), Ok(both.clone()));
+        assert_eq!(extract("t.s", "a.b.c", r#"{"a":{"b":{"c":"a"}},"t":{"s":1}}"#), Ok(both));
+    }
+
+    #[test]
+    fn escapes_are_decoded_and_the_last_of_equal_names_counts() {
+        let line = r#"{"t\u0073":1,"k":"x","k":"a\"\u00e9"}"#;
+        assert_eq!(extract("ts", "k", line), Ok(("1".to_owned(), "a\"é".to_owned())));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let present = vec!["ts".to_owned(), "a.b".to_owned()];
+        assert_eq!(
+            extract("ts", "who", r#"{"ts":1,"a":{"b":2},"c":[1]}"#),
+            Err(LineError::NoField { field: "who".to_owned(), present })
+        );
+        assert_eq!(extract("ts", "k", r#"{"ts":1,"k":null}"#), Err(LineError::NotPlain("k".to_owned())));
+        assert_eq!(extract("ts", "k", r#"{"ts":1,"k":{"x":1}}"#), Err(LineError::NotPlain("k".to_owned())));
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for line in ["", "[]", "1", "{", r#"{"ts":1} x"#, r#"{"ts":1,}"#, "\0", &"[".repeat(100_000)] {
+            assert!(matches!(extract("ts", "k", line), Err(LineError::Json(_))), "{line:.20}");
+        }
+        let error = extract("ts", "k", r#"{"ts":1,"k":tru}"#).unwrap_err().to_string();
+        assert!(error.contains("column") && !error.contains("line 1"), "{error}");
+    }
+
+    #[test]
+    fn bytes_that_nobody_asked_for_may_be_anything() {
+        let columns = JsonColumns::new(vec!["t".to_owned()], vec!["k".to_owned()], None);
+        let mut row = Row::new(None);
+        assert_eq!(columns.extract(b"{\"t\":1,\"k\":\"a\",\"x\":\"\xff\"}", &mut row), Ok(()));
+    }
+}

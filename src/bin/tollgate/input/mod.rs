@@ -1,0 +1,429 @@
+//! From files to records: decompress, tell the format, choose the fields, parse, number the keys, sort by time.
+//!
+//! A line that does not parse is counted and skipped, and the first few are kept to be shown. Input that breaks
+//! off, on the other hand, ends the run: half a log would give wrong answers in silence.
+
+pub mod clf;
+pub mod client;
+pub mod decompress;
+pub mod delimited;
+pub mod fields;
+pub mod jsonl;
+pub mod keys;
+pub mod row;
+pub mod time;
+pub mod wanted;
+
+use std::path::PathBuf;
+
+use indicatif::ProgressBar;
+
+use self::client::{AddressCounts, Clients};
+use self::decompress::{Lines, Position, Source, read_error};
+use self::delimited::TsvLine;
+use self::fields::{ChosenFields, FieldList, Format, choose};
+use self::keys::Keys;
+use self::row::{LineError, Row, printable};
+use self::time::{TimeFormat, TimeParser};
+use self::wanted::Fields;
+use super::error::{Error, plain};
+use super::{decimal, forwarded, human};
+
+/// How many lines that do not parse are kept.
+const SHOWN: usize = 5;
+
+/// One request.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// When, in nanoseconds since the Unix epoch.
+    pub at: u64,
+    /// How many units it asks for.
+    pub cost: u64,
+    /// Who, as a number in [`Trace::keys`]; or what is known of the request, as one in [`Trace::fields`] if there are any.
+    pub key: u32,
+}
+
+/// Everything that was read.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// The requests, in the order of replay.
+    pub records: Vec<Record>,
+    /// The keys' texts.
+    pub keys: Keys,
+    /// Fields that are taken instead of a key.
+    pub fields: Option<Fields>,
+    /// Lines that did not parse.
+    pub skipped: u64,
+    /// The first of them.
+    pub bad: Vec<BadLine>,
+    /// Records that were older than the one before them in the input.
+    pub out_of_order: u64,
+    /// What was read and how, a line each.
+    pub notes: Vec<String>,
+    /// What is likely wrong with the keys.
+    pub warnings: Vec<String>,
+    /// Which addresses were one client; `None` of made-up ones.
+    pub clients: Option<Clients>,
+    /// What was done to addresses.
+    pub seen: AddressCounts,
+}
+
+/// A line that did not parse.
+#[derive(Clone, Debug)]
+pub struct BadLine {
+    file: String,
+    line: u64,
+    reason: LineError,
+    text: String,
+}
+
+impl std::fmt::Display for BadLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}: {}: {}", self.file, self.line, self.reason, self.text)
+    }
+}
+
+/// What to read, and how.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// Files in order; `-` is standard input.
+    pub files: Vec<PathBuf>,
+    /// The format of all of them.
+    pub format: Format,
+    /// The time's fields.
+    pub time: Option<FieldList>,
+    /// The time's format.
+    pub time_format: TimeFormat,
+    /// The key's fields.
+    pub key: Option<FieldList>,
+    /// The cost's field.
+    pub cost: Option<String>,
+    /// Which addresses are one client.
+    pub clients: Clients,
+    /// Whether the first line that does not parse ends the run.
+    pub strict: bool,
+    /// Whether to replay in the order of the input.
+    pub no_sort: bool,
+}
+
+/// Reads all files.
+///
+/// # Errors
+/// If a file cannot be read to its end, its format or fields cannot be told, or it holds no record.
+pub fn load(selection: &Selection, progress: &ProgressBar) -> Result<Trace, Error> {
+    load_into(Trace::default(), selection, progress)
+}
+
+/// [`load`] of these fields instead of a key.
+///
+/// # Errors
+/// As [`load`]; and if no record has a field that was named.
+pub fn load_fields(selection: &Selection, fields: Fields, progress: &ProgressBar) -> Result<Trace, Error> {
+    let trace = load_into(Trace { fields: Some(fields), ..Trace::default() }, selection, progress)?;
+    trace.fields.as_ref().map_or(Ok(()), |fields| fields.all_found(&names(&selection.files)))?;
+    Ok(trace)
+}
+
+fn load_into(mut trace: Trace, selection: &Selection, progress: &ProgressBar) -> Result<Trace, Error> {
+    trace.clients = Some(selection.clients);
+    for path in &selection.files {
+        load_source(Source::open(path, progress)?, selection, &mut trace)?;
+    }
+    if trace.records.is_empty() {
+        let lines: Vec<String> = trace.bad.iter().map(|bad| format!("\n  {bad}")).collect();
+        return Err(Error::run(match trace.skipped {
+            0 => format!("no records in {}", names(&selection.files)),
+            n => format!(
+                "no usable record in {}: {n} lines skipped{}",
+                names(&selection.files),
+                lines.concat()
+            ),
+        }));
+    }
+    trace.out_of_order = trace.records.windows(2).filter(|pair| pair[1].at < pair[0].at).count() as u64;
+    if !selection.no_sort && trace.out_of_order > 0 {
+        trace.records.sort_by_key(|record| record.at);
+    }
+    if trace.fields.is_none() {
+        let mut counts = vec![0; trace.keys.len()];
+        trace.records.iter().for_each(|record| counts[record.key as usize] += 1);
+        let name = |id| u32::try_from(id).map_or_else(|_| String::new(), |id| trace.keys.name(id));
+        trace.warnings.extend(warning(&counts, name, "--key"));
+    }
+    Ok(trace)
+}
+
+/// Fewer requests may well be of one client, or of one each.
+const FEW: u64 = 20;
+
+/// What is likely wrong with a key, from how many requests each of its values has: that one has nearly all of them, or that nearly each
+/// request has its own. `flag` chooses another key.
+pub fn warning(counts: &[u64], name: impl Fn(usize) -> String, flag: &str) -> Option<String> {
+    let requests: u64 = counts.iter().sum();
+    let values = counts.iter().filter(|&&count| count > 0).count() as u64;
+    let nearly_all = |part: u64| part.saturating_mul(10) >= requests.saturating_mul(9);
+    let (busiest, &most) = counts.iter().enumerate().max_by_key(|&(_, count)| count)?;
+    if requests < FEW {
+        None
+    } else if nearly_all(most) {
+        Some(format!(
+            "key {:?} has {} of {}: is it a client? Choose another field with {flag}",
+            printable(name(busiest).as_bytes(), 60),
+            human::count(most),
+            human::counted(requests, "request"),
+        ))
+    } else if nearly_all(values) {
+        Some(format!(
+            "nearly every request has a key of its own ({} of {}), and no limit acts on those: choose another field with {flag}",
+            human::counted(values, "key"),
+            human::counted(requests, "request"),
+        ))
+    } else {
+        None
+    }
+}
+
+/// Files as one text.
+pub fn names(files: &[PathBuf]) -> String {
+    files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// How to take fields from one file's lines.
+enum Extractor {
+    Clf(clf::ClfColumns),
+    Jsonl(jsonl::JsonColumns),
+    Tsv(delimited::DelimitedColumns, TsvLine),
+}
+
+impl Extractor {
+    fn extract(&mut self, line: &[u8], row: &mut Row) -> Result<(), LineError> {
+        match self {
+            Self::Clf(columns) => columns.extract(line, row),
+            Self::Jsonl(columns) => columns.extract(line, row),
+            Self::Tsv(columns, tsv) => tsv.extract(columns, line, row),
+        }
+    }
+}
+
+/// Reads one opened input into the trace, as [`load`] does each file.
+///
+/// # Errors
+/// As [`load`], but no record is no error.
+pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> Result<(), Error> {
+    let name = source.name.clone();
+    let format = match selection.format {
+        Format::Auto => Format::guess(&source.head).ok_or_else(|| {
+            let start = printable(&source.head[..source.head.len().min(60)], 60);
+            Error::run(format!(
+                "{name}: cannot tell the format: neither log lines, JSON lines, nor a header with commas or tabs \
+                 (it begins \"{start}\"); name it with --format"
+            ))
+        })?,
+        format => format,
+    };
+    let (present, header_line) = present_fields(&source, format)?;
+    let no_key = FieldList(Vec::new());
+    let wanted_key = if trace.fields.is_some() { Some(&no_key) } else { selection.key.as_ref() };
+    let chosen = choose(selection.time.as_ref(), wanted_key, selection.cost.as_deref(), &present, &name)?;
+    let others = match &mut trace.fields {
+        Some(fields) => fields.resolve(format, &present, &name)?,
+        None => Vec::new(),
+    };
+    let missing = |field: &str| {
+        Error::run(format!("{name}: there is no field {field:?}; the fields are: {}", present.join(", ")))
+    };
+    let ChosenFields { time, key, cost } = &chosen;
+    let no_client = |name: &String| match format {
+        Format::Clf => clf::ClfField::by_name(name) != Some(clf::ClfField::Ip),
+        _ => client::is_target(name),
+    };
+    let plain_key = key.iter().map(no_client).collect();
+    let plain_fields = trace.fields.as_ref().map_or_else(Vec::new, Fields::plain);
+    let mut reader = FileReader {
+        time: TimeParser::new(selection.time_format.clone(), time),
+        row: Row::new(Some(selection.clients)).with_plain(plain_key, plain_fields),
+        name: &name,
+        strict: selection.strict,
+        trace,
+    };
+    let before = reader.trace.records.len();
+    match format {
+        Format::Csv => {
+            let columns = delimited::DelimitedColumns::new(present.clone(), time, key, cost.as_deref())
+                .map_err(|field| missing(&field))?
+                .with_others(&others);
+            reader.read_csv(source, &columns)?;
+        }
+        _ => {
+            let extractor = match format {
+                Format::Clf => {
+                    let columns = clf::ClfColumns::new(time, key, cost.as_deref()).ok_or_else(|| {
+                        let known = |field: &&String| clf::ClfField::by_name(field).is_none();
+                        missing(time.iter().chain(key).chain(cost).find(known).map_or("", String::as_str))
+                    })?;
+                    Extractor::Clf(columns.with_others(&others))
+                }
+                Format::Jsonl => {
+                    let columns = jsonl::JsonColumns::new(time.clone(), key.clone(), cost.clone());
+                    Extractor::Jsonl(columns.with_others(others))
+                }
+                _ => Extractor::Tsv(
+                    delimited::DelimitedColumns::new(present.clone(), time, key, cost.as_deref())
+                        .map_err(|field| missing(&field))?
+                        .with_others(&others),
+                    TsvLine::default(),
+                ),
+            };
+            reader.read_lines(source, extractor, header_line)?;
+        }
+    }
+    let time_format = reader.time.format().clone();
+    let read = trace.records.len() - before;
+    trace.notes.push(format!(
+        "{name}: {} ({}), time from {:?} ({time_format}){}{}",
+        human::counted(read as u64, "record"),
+        format.name(),
+        chosen.time.join("+"),
+        if chosen.key.is_empty() { String::new() } else { format!(", key from {:?}", chosen.key.join("+")) },
+        chosen.cost.map_or(String::new(), |cost| format!(", cost from {cost:?}")),
+    ));
+    Ok(())
+}
+
+/// The fields that a file has, and on which line its header is, if it has one.
+fn present_fields(source: &Source, format: Format) -> Result<(Vec<String>, u64), Error> {
+    match format {
+        Format::Clf => Ok((clf::FIELDS.iter().map(|&(name, _)| name.to_owned()).collect(), 0)),
+        Format::Jsonl => Ok((fields::json_names(&source.head, &source.name)?, 0)),
+        Format::Tsv => {
+            // Empty lines before the header count as lines.
+            let head = source.head.strip_prefix(decompress::BYTE_ORDER_MARK).unwrap_or(&source.head);
+            let mut lines = head.split(|&b| b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+            let at = lines.position(|line| !line.is_empty()).unwrap_or(0);
+            let header = fields::head_lines(&source.head).next().unwrap_or_default();
+            Ok((delimited::header(header.split(|&b| b == b'\t')), at as u64 + 1))
+        }
+        Format::Csv | Format::Auto => {
+            let head = source.head.strip_prefix(decompress::BYTE_ORDER_MARK).unwrap_or(&source.head);
+            let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(head);
+            let header =
+                reader.byte_headers().map_err(|error| Error::run(format!("{}: {error}", source.name)))?;
+            Ok((delimited::header(header.iter()), 1))
+        }
+    }
+}
+
+/// Reads one file's records into the trace.
+struct FileReader<'a> {
+    time: TimeParser,
+    row: Row,
+    name: &'a str,
+    strict: bool,
+    trace: &'a mut Trace,
+}
+
+impl FileReader<'_> {
+    fn read_lines(
+        &mut self,
+        source: Source,
+        mut extractor: Extractor,
+        header_line: u64,
+    ) -> Result<(), Error> {
+        let mut lines = Lines::new(source);
+        while let Some(line) = lines.next_line()? {
+            if line.bytes.is_empty() || line.number <= header_line {
+                continue;
+            }
+            self.row.clear();
+            let result = match line.cut {
+                true => Err(LineError::TooLong),
+                false => extractor.extract(line.bytes, &mut self.row).and_then(|()| self.take()),
+            };
+            if let Err(reason) = result {
+                self.skip(line.number, reason, line.bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_csv(&mut self, source: Source, columns: &delimited::DelimitedColumns) -> Result<(), Error> {
+        let compression = source.compression;
+        let mut reader =
+            csv::ReaderBuilder::new().flexible(true).buffer_capacity(1 << 16).from_reader(source.reader);
+        let mut record = csv::ByteRecord::new();
+        loop {
+            match reader.read_byte_record(&mut record) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error) => {
+                    let at = Position { line: reader.position().line(), byte: reader.position().byte() };
+                    return Err(match error.kind() {
+                        csv::ErrorKind::Io(io) => read_error(self.name, compression, at, io),
+                        _ => Error::run(format!("{}: line {}: {error}", self.name, at.line)),
+                    });
+                }
+            }
+            // A line of blanks is no record.
+            if record.len() == 1 && record[0].trim_ascii().is_empty() {
+                continue;
+            }
+            self.row.clear();
+            let result = columns.extract(|column| record.get(column), record.len(), &mut self.row);
+            if let Err(reason) = result.and_then(|()| self.take()) {
+                let line = record.position().map_or(0, csv::Position::line);
+                self.skip(line, reason, &delimited::shown(&record))?;
+            }
+        }
+    }
+
+    /// Makes a record of the row.
+    fn take(&mut self) -> Result<(), LineError> {
+        let text = self.row.time();
+        let at = self
+            .time
+            .parse(text)
+            .map_err(|error| LineError::Time(printable(text, 60), self.time.format().clone(), error))?;
+        let cost = match self.row.cost() {
+            None => 1,
+            Some(text) => match decimal::scaled(text.trim_ascii(), 0) {
+                Ok(scaled) if scaled.exact => scaled.value,
+                _ => return Err(LineError::Cost(printable(text, 60))),
+            },
+        };
+        let key = match &mut self.trace.fields {
+            Some(fields) => fields.intern(&self.row),
+            None => self.trace.keys.intern(self.row.key()?),
+        };
+        let key = key.ok_or(LineError::TooLong)?;
+        self.trace.records.push(Record { at, cost, key });
+        self.trace.seen.add(self.row.seen());
+        Ok(())
+    }
+
+    fn skip(&mut self, line: u64, reason: LineError, text: &[u8]) -> Result<(), Error> {
+        let bad = || BadLine { file: self.name.to_owned(), line, reason, text: printable(text, 120) };
+        if self.strict {
+            return Err(Error::run(format!(
+                "{}\n(--strict stops at the first line that does not parse)",
+                bad()
+            )));
+        }
+        self.trace.skipped += 1;
+        if self.trace.bad.len() < SHOWN {
+            self.trace.bad.push(bad());
+        }
+        Ok(())
+    }
+}
+
+impl Trace {
+    /// How many different keys there are, or combinations of fields.
+    pub fn distinct(&self) -> u64 {
+        self.fields.as_ref().map_or(self.keys.len(), Fields::len) as u64
+    }
+
+    /// What [`Trace::distinct`] counts.
+    pub fn distinct_what(&self) -> &'static str {
+        if self.fields.is_some() { "combination" } else { "key" }
+    }
+}

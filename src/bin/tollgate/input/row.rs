@@ -1,0 +1,278 @@
+//! What every format hands on: one record's raw fields, or the reason why there are none.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use super::client::{Address, Client, Clients, Seen};
+use super::time::{TimeError, TimeFormat};
+
+/// Between the parts of a key of several fields. Shown as ` + `.
+pub const SEPARATOR: u8 = 0x1f;
+
+/// One record's fields as text, its buffers used again for the next.
+#[derive(Clone, Debug, Default)]
+pub struct Row {
+    time: Vec<u8>,
+    key: Vec<u8>,
+    key_parts: usize,
+    empty_part: bool,
+    unknown_client: bool,
+    seen: Seen,
+    cost: Option<Vec<u8>>,
+    /// Values of other fields, one after the other.
+    fields: Vec<u8>,
+    /// Where each ends; `None` of one that is missing.
+    field_ends: Vec<Option<usize>>,
+    clients: Option<Clients>,
+    /// Parts of the key, and other fields, that are taken as they are.
+    plain_key: Vec<bool>,
+    plain_fields: Vec<bool>,
+}
+
+impl Row {
+    /// A row that tells clients by their addresses, or takes every text as it is.
+    pub fn new(clients: Option<Clients>) -> Self {
+        Self { clients, ..Self::default() }
+    }
+
+    /// Takes these parts of the key and these other fields as they are: they are no clients, and may be addresses all the same, as
+    /// the target of a request can be.
+    pub fn with_plain(self, plain_key: Vec<bool>, plain_fields: Vec<bool>) -> Self {
+        Self { plain_key, plain_fields, ..self }
+    }
+
+    /// Forgets the record.
+    pub fn clear(&mut self) {
+        self.time.clear();
+        self.key.clear();
+        self.key_parts = 0;
+        self.empty_part = false;
+        self.unknown_client = false;
+        self.seen = Seen::default();
+        self.fields.clear();
+        self.field_ends.clear();
+        if let Some(cost) = &mut self.cost {
+            cost.clear();
+        }
+    }
+
+    /// Adds a part of the time; parts are joined by a space.
+    pub fn add_time(&mut self, part: &[u8]) {
+        if !self.time.is_empty() {
+            self.time.push(b' ');
+        }
+        self.time.extend_from_slice(part);
+    }
+
+    /// Adds a part of the key.
+    pub fn add_key(&mut self, part: &[u8]) {
+        if self.key_parts > 0 {
+            self.key.push(SEPARATOR);
+        }
+        let plain = self.plain_key.get(self.key_parts).copied().unwrap_or(false);
+        self.key_parts += 1;
+        self.empty_part |= part.is_empty();
+        match self.clients.filter(|_| !plain).map(|clients| (clients, clients.read(part))) {
+            Some((clients, Client::Address(Address { address, seen }))) => {
+                self.seen = self.seen.and(seen);
+                let text = match address {
+                    IpAddr::V4(v4) => v4.to_string(),
+                    IpAddr::V6(v6) => format!("{v6}/{}", clients.ipv6_prefix),
+                };
+                self.key.extend_from_slice(text.as_bytes());
+            }
+            Some((_, Client::Unknown)) => self.unknown_client = true,
+            Some((_, Client::Text)) | None => self.key.extend_from_slice(part),
+        }
+    }
+
+    /// Adds the value of another field, if the record has it. One that is empty or `-` is missing too, as logs write what there
+    /// is not, and so is a list without the client's address. An address is written as a server writes it into descriptors.
+    pub fn add_field(&mut self, value: Option<&[u8]>) {
+        let Some(value) = value.filter(|&value| !matches!(value, b"" | b"-")) else {
+            return self.field_ends.push(None);
+        };
+        let plain = self.plain_fields.get(self.field_ends.len()).copied().unwrap_or(false);
+        match self.clients.filter(|_| !plain).map(|clients| clients.read(value)) {
+            Some(Client::Address(Address { address, seen })) => {
+                self.seen = self.seen.and(seen);
+                self.fields.extend_from_slice(address.to_string().as_bytes());
+            }
+            Some(Client::Unknown) => return self.field_ends.push(None),
+            Some(Client::Text) | None => self.fields.extend_from_slice(value),
+        }
+        self.field_ends.push(Some(self.fields.len()));
+    }
+
+    /// The values of other fields, in the order in which they were added.
+    pub fn fields(&self) -> impl Iterator<Item = Option<&[u8]>> {
+        self.field_ends.iter().scan(0, |begin, &end| {
+            let value = end.map(|end| &self.fields[*begin..end]);
+            *begin = end.unwrap_or(*begin);
+            Some(value)
+        })
+    }
+
+    /// Sets the cost.
+    pub fn set_cost(&mut self, cost: &[u8]) {
+        let text = self.cost.get_or_insert_default();
+        text.clear();
+        text.extend_from_slice(cost);
+    }
+
+    /// The time's text.
+    pub fn time(&self) -> &[u8] {
+        &self.time
+    }
+
+    /// The key.
+    ///
+    /// # Errors
+    /// If a part of it is empty, or does not say which client it was.
+    pub fn key(&self) -> Result<&[u8], LineError> {
+        if self.empty_part || self.key_parts == 0 {
+            Err(LineError::EmptyKey)
+        } else if self.unknown_client {
+            Err(LineError::UnknownClient)
+        } else {
+            Ok(&self.key)
+        }
+    }
+
+    /// Notes whether the line begins with a virtual host.
+    pub fn note_virtual_host(&mut self, is_there: bool) {
+        self.seen.virtual_host = is_there;
+    }
+
+    /// What was done to the record's addresses.
+    pub fn seen(&self) -> Seen {
+        self.seen
+    }
+
+    /// The cost's text, if costs are read.
+    pub fn cost(&self) -> Option<&[u8]> {
+        self.cost.as_deref()
+    }
+}
+
+/// Why a line gives no record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LineError {
+    /// Not a log line, for this cause.
+    Clf(&'static str),
+    /// Not JSON, or not an object, in the parser's words.
+    Json(String),
+    /// The record ends before this column.
+    Short {
+        /// The column's name.
+        field: String,
+        /// Its number, from 1.
+        column: usize,
+        /// How many the record has.
+        columns: usize,
+    },
+    /// An object has no such field, but these.
+    NoField {
+        /// What was looked for.
+        field: String,
+        /// What is there.
+        present: Vec<String>,
+    },
+    /// The field holds an object, a list or nothing.
+    NotPlain(String),
+    /// The time's text, how times are written here, and what is wrong with it.
+    Time(String, TimeFormat, TimeError),
+    /// The key, or one part of it, has no text.
+    EmptyKey,
+    /// The key is a list of addresses in which the client's is missing or cannot be read.
+    UnknownClient,
+    /// The cost is not a whole number.
+    Cost(String),
+    /// The line is too long to be one.
+    TooLong,
+}
+
+impl fmt::Display for LineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Clf(what) => write!(f, "not a common or combined log line: {what}"),
+            Self::Json(what) => write!(f, "not a JSON object: {what}"),
+            Self::Short { field, column, columns } => {
+                write!(f, "the record has {columns} columns, but {field:?} is column {column}")
+            }
+            Self::NoField { field, present } => {
+                write!(f, "no field {field:?}; the fields are {}", present.join(", "))
+            }
+            Self::NotPlain(field) => write!(f, "field {field:?} is not a text or a number"),
+            Self::Time(text, TimeFormat::Auto, TimeError::Syntax) => {
+                write!(f, "the time {text:?} is written in no way that is known; say how with --time-format")
+            }
+            Self::Time(text, format, TimeError::Syntax) => {
+                write!(f, "the time {text:?} is not written as {format}; see --time-format")
+            }
+            Self::Time(text, _, error) => write!(f, "the time {text:?} {error}"),
+            Self::EmptyKey => f.write_str("the key is empty"),
+            Self::UnknownClient => {
+                f.write_str("the address before the trusted proxies is missing or unreadable; see --proxies")
+            }
+            Self::Cost(text) => write!(f, "the cost {text:?} is not a whole number of units"),
+            Self::TooLong => f.write_str("longer than 1 MiB: not a log line"),
+        }
+    }
+}
+
+/// Bytes as text for people: what is not printable is written `\xNN`, and a long text is cut.
+pub fn printable(bytes: &[u8], most: usize) -> String {
+    let mut text = String::new();
+    for chunk in bytes[..bytes.len().min(most.saturating_mul(4))].utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\u{1f}' => text.push_str(" + "),
+                c if c.is_control() => text.extend(c.to_string().bytes().map(|b| format!("\\x{b:02x}"))),
+                c => text.push(c),
+            }
+        }
+        text.extend(chunk.invalid().iter().map(|b| format!("\\x{b:02x}")));
+    }
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(prefix: Option<u8>, parts: &[&str]) -> Result<String, LineError> {
+        let mut row = Row::new(prefix.map(|ipv6_prefix| Clients { ipv6_prefix, ..Clients::default() }));
+        parts.iter().for_each(|part| row.add_key(part.as_bytes()));
+        row.key().map(|key| printable(key, 200))
+    }
+
+    #[test]
+    fn addresses_fold_only_when_asked_to() {
+        assert_eq!(key(None, &["2001:db8::1"]).unwrap(), "2001:db8::1");
+        assert_eq!(key(Some(64), &["2001:db8:0:1:aaaa::1"]).unwrap(), "2001:db8:0:1::/64");
+        assert_eq!(key(Some(64), &["::ffff:192.0.2.1"]).unwrap(), "192.0.2.1");
+        assert_eq!(key(Some(64), &["192.0.2.1", "2001:DB8::1"]).unwrap(), "192.0.2.1 + 2001:db8::/64");
+        assert_eq!(key(Some(128), &["2001:db8::1"]).unwrap(), "2001:db8::1/128");
+        assert_eq!(key(Some(0), &["2001:db8::1"]).unwrap(), "::/0");
+        assert_eq!(key(Some(48), &["www.example.org"]).unwrap(), "www.example.org");
+    }
+
+    #[test]
+    fn a_key_with_an_empty_part_is_none() {
+        assert_eq!(key(None, &["a", "b"]).unwrap(), "a + b");
+        assert_eq!(key(None, &["a", ""]), Err(LineError::EmptyKey));
+        assert_eq!(key(None, &[]), Err(LineError::EmptyKey));
+        assert_eq!(key(Some(64), &["a", "192.0.2.1, unknown"]), Err(LineError::UnknownClient));
+    }
+
+    #[test]
+    fn bytes_are_shown_as_text() {
+        assert_eq!(printable(b"caf\xc3\xa9 \xff\n", 50), "café \\xff\\x0a");
+        assert_eq!(printable(b"abcdef", 3), "abc…");
+        assert_eq!(printable(b"abc", 3), "abc");
+    }
+}

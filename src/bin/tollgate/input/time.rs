@@ -1,0 +1,406 @@
+//! Times as text to nanoseconds since the Unix epoch: RFC 3339 and its relatives, log time, and plain numbers.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::civil::DateTime;
+use jiff::fmt::{strtime, temporal::DateTimeParser};
+use jiff::tz::Offset;
+
+use super::decimal::{self, DecimalError};
+
+/// How a time is written.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum TimeFormat {
+    /// Found out from the field's name and its first value.
+    #[default]
+    Auto,
+    /// `2017-06-30T00:00:01.5Z`; a space for the `T` is taken too, and a missing offset is UTC.
+    Rfc3339,
+    /// `30/Jun/2017:00:00:01 -0400`, in brackets or not.
+    Clf,
+    /// A number of seconds, 10⁹ ns each, or of the finer units with their powers of ten.
+    Epoch(EpochUnit),
+    /// A pattern of `strftime`; without an offset it is UTC.
+    Pattern(String),
+}
+
+/// A unit of time since the epoch.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum EpochUnit {
+    /// Seconds.
+    S,
+    /// Milliseconds.
+    Ms,
+    /// Microseconds.
+    Us,
+    /// Nanoseconds.
+    Ns,
+}
+
+impl EpochUnit {
+    /// Nanoseconds in one, as a power of ten.
+    const fn power(self) -> i32 {
+        match self {
+            Self::S => 9,
+            Self::Ms => 6,
+            Self::Us => 3,
+            Self::Ns => 0,
+        }
+    }
+
+    /// The unit in which `digits` whole digits are a date near ours: seconds have ten from 2001 to 2286.
+    const fn by_size(digits: usize) -> Self {
+        match digits {
+            0..=11 => Self::S,
+            12..=14 => Self::Ms,
+            15..=17 => Self::Us,
+            _ => Self::Ns,
+        }
+    }
+
+    /// The unit that a field's name ends in, as in `ts_ns`.
+    fn by_name(field: &str) -> Option<Self> {
+        let field = field.to_ascii_lowercase();
+        let units = [
+            ("_ns", Self::Ns),
+            ("_nanos", Self::Ns),
+            ("_us", Self::Us),
+            ("_micros", Self::Us),
+            ("_ms", Self::Ms),
+        ];
+        let more = [("_millis", Self::Ms), ("_s", Self::S), ("_sec", Self::S), ("_secs", Self::S)];
+        units.into_iter().chain(more).find_map(|(end, unit)| field.ends_with(end).then_some(unit))
+    }
+}
+
+impl FromStr for TimeFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "auto" => Self::Auto,
+            "rfc3339" | "iso8601" => Self::Rfc3339,
+            "clf" => Self::Clf,
+            "s" => Self::Epoch(EpochUnit::S),
+            "ms" => Self::Epoch(EpochUnit::Ms),
+            "us" => Self::Epoch(EpochUnit::Us),
+            "ns" => Self::Epoch(EpochUnit::Ns),
+            pattern if pattern.contains('%') => Self::Pattern(pattern.to_owned()),
+            _ => {
+                return Err("expected auto, rfc3339, clf, s, ms, us, ns or a strftime pattern such as \
+                            \"%Y-%m-%d %H:%M:%S\""
+                    .to_owned());
+            }
+        })
+    }
+}
+
+impl fmt::Display for TimeFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Rfc3339 => "rfc3339",
+            Self::Clf => "clf",
+            Self::Epoch(EpochUnit::S) => "s",
+            Self::Epoch(EpochUnit::Ms) => "ms",
+            Self::Epoch(EpochUnit::Us) => "us",
+            Self::Epoch(EpochUnit::Ns) => "ns",
+            Self::Pattern(pattern) => pattern,
+        })
+    }
+}
+
+/// Why a text is not a time.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum TimeError {
+    /// It is not written as expected.
+    Syntax,
+    /// It names a day or an hour that does not exist.
+    NoSuchTime,
+    /// It is before 1970 or after 2554, where nanoseconds in 64 bits begin and end.
+    OutOfRange,
+}
+
+impl fmt::Display for TimeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Syntax => "is not a time in the expected format",
+            Self::NoSuchTime => "is a date or time of day that does not exist",
+            Self::OutOfRange => "is before 1970 or after 2554",
+        })
+    }
+}
+
+/// Reads one field's times. An automatic format is settled by the first value that can be read.
+#[derive(Clone, Debug)]
+pub struct TimeParser {
+    format: TimeFormat,
+    unit: Option<EpochUnit>,
+}
+
+impl TimeParser {
+    /// A parser for times in `format`, in fields of these names.
+    pub fn new(format: TimeFormat, fields: &[String]) -> Self {
+        let unit = if let [field] = fields { EpochUnit::by_name(field) } else { None };
+        Self { format, unit }
+    }
+
+    /// The format in use: still [`TimeFormat::Auto`] while no value has been read.
+    pub fn format(&self) -> &TimeFormat {
+        &self.format
+    }
+
+    /// Nanoseconds since the Unix epoch. Digits below the nanosecond are cut off.
+    ///
+    /// # Errors
+    /// If the text is no time of this format, or out of range.
+    pub fn parse(&mut self, text: &[u8]) -> Result<u64, TimeError> {
+        let text = text.trim_ascii();
+        if self.format == TimeFormat::Auto {
+            let format = guess(text, self.unit).ok_or(TimeError::Syntax)?;
+            let nanos = parse_as(&format, text)?;
+            self.format = format;
+            return Ok(nanos);
+        }
+        parse_as(&self.format, text)
+    }
+}
+
+fn guess(text: &[u8], unit: Option<EpochUnit>) -> Option<TimeFormat> {
+    let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
+    match text.get(digits) {
+        Some(b'[') if digits == 0 => Some(TimeFormat::Clf),
+        Some(b'/') if digits == 2 => Some(TimeFormat::Clf),
+        Some(b'-') if digits == 4 => Some(TimeFormat::Rfc3339),
+        None | Some(b'.' | b'e' | b'E') if digits > 0 => {
+            Some(TimeFormat::Epoch(unit.unwrap_or(EpochUnit::by_size(digits))))
+        }
+        _ => None,
+    }
+}
+
+fn parse_as(format: &TimeFormat, text: &[u8]) -> Result<u64, TimeError> {
+    match format {
+        TimeFormat::Auto => Err(TimeError::Syntax),
+        TimeFormat::Rfc3339 => rfc3339(text),
+        TimeFormat::Clf => clf(text),
+        TimeFormat::Epoch(unit) => epoch(text, *unit),
+        TimeFormat::Pattern(pattern) => by_pattern(pattern, text),
+    }
+}
+
+fn epoch(text: &[u8], unit: EpochUnit) -> Result<u64, TimeError> {
+    match decimal::scaled(text, unit.power()) {
+        Ok(scaled) => Ok(scaled.value),
+        Err(DecimalError::Syntax) => Err(TimeError::Syntax),
+        Err(DecimalError::Negative | DecimalError::TooLarge) => Err(TimeError::OutOfRange),
+    }
+}
+
+static TEMPORAL: DateTimeParser = DateTimeParser::new();
+
+fn rfc3339(text: &[u8]) -> Result<u64, TimeError> {
+    // jiff refuses digits below the nanosecond; we cut them, as for numbers.
+    if let Some(point) = text.iter().position(|&b| b == b'.' || b == b',') {
+        let digits = text[point + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
+        if digits > 9 {
+            let shorter = [&text[..point + 10], &text[point + 1 + digits..]].concat();
+            return rfc3339(&shorter);
+        }
+    }
+    // Only an offset can hold Z or + or, after the date, a minus.
+    let has_offset = text.iter().skip(10).any(|b| matches!(b, b'Z' | b'z' | b'+' | b'-'));
+    if has_offset {
+        let timestamp = TEMPORAL.parse_timestamp(text).map_err(|_| TimeError::Syntax)?;
+        nanos_in_range(timestamp)
+    } else {
+        let datetime = TEMPORAL.parse_datetime(text).map_err(|_| TimeError::Syntax)?;
+        at_offset(datetime, Offset::UTC)
+    }
+}
+
+fn by_pattern(pattern: &str, text: &[u8]) -> Result<u64, TimeError> {
+    let time = strtime::parse(pattern, text).map_err(|_| TimeError::Syntax)?;
+    // Only a time with an offset, or seconds since the epoch, is a timestamp by itself.
+    if let Ok(timestamp) = time.to_timestamp() {
+        return nanos_in_range(timestamp);
+    }
+    let datetime = time.to_datetime().map_err(|_| TimeError::Syntax)?;
+    at_offset(datetime, Offset::UTC)
+}
+
+/// `10/Oct/2000:13:55:36 -0700`; a fraction of a second may follow, a missing offset is UTC.
+fn clf(text: &[u8]) -> Result<u64, TimeError> {
+    let text = text.strip_prefix(b"[").unwrap_or(text);
+    let text = text.strip_suffix(b"]").unwrap_or(text);
+    let &[
+        d1,
+        d2,
+        b'/',
+        m1,
+        m2,
+        m3,
+        b'/',
+        y1,
+        y2,
+        y3,
+        y4,
+        b':',
+        h1,
+        h2,
+        b':',
+        min1,
+        min2,
+        b':',
+        s1,
+        s2,
+        ref rest @ ..,
+    ] = text
+    else {
+        return Err(TimeError::Syntax);
+    };
+    let number = |digits: &[u8]| -> Result<i8, TimeError> {
+        let all = digits.iter().all(u8::is_ascii_digit);
+        let value =
+            digits.iter().fold(0_u8, |value, b| value.wrapping_mul(10).wrapping_add(b.wrapping_sub(b'0')));
+        // Two digits are at most 99.
+        if all { i8::try_from(value).map_err(|_| TimeError::Syntax) } else { Err(TimeError::Syntax) }
+    };
+    let month = match &[m1, m2, m3].map(|b| b.to_ascii_lowercase()) {
+        b"jan" => 1,
+        b"feb" => 2,
+        b"mar" => 3,
+        b"apr" => 4,
+        b"may" => 5,
+        b"jun" => 6,
+        b"jul" => 7,
+        b"aug" => 8,
+        b"sep" => 9,
+        b"oct" => 10,
+        b"nov" => 11,
+        b"dec" => 12,
+        _ => return Err(TimeError::Syntax),
+    };
+    let year = i16::from(number(&[y1, y2])?) * 100 + i16::from(number(&[y3, y4])?);
+    let (nanos, rest) = fraction(rest);
+    let offset = match rest {
+        [] => Offset::UTC,
+        &[b' ', sign @ (b'+' | b'-'), h1, h2, m1, m2] => {
+            let seconds = i32::from(number(&[h1, h2])?) * 3600 + i32::from(number(&[m1, m2])?) * 60;
+            Offset::from_seconds(if sign == b'-' { -seconds } else { seconds })
+                .map_err(|_| TimeError::NoSuchTime)?
+        }
+        _ => return Err(TimeError::Syntax),
+    };
+    // A leap second becomes the second before it, as everywhere else in Unix time.
+    let second = number(&[s1, s2])?;
+    let second = if second == 60 { 59 } else { second };
+    let datetime = DateTime::new(
+        year,
+        month,
+        number(&[d1, d2])?,
+        number(&[h1, h2])?,
+        number(&[min1, min2])?,
+        second,
+        nanos,
+    )
+    .map_err(|_| TimeError::NoSuchTime)?;
+    at_offset(datetime, offset)
+}
+
+/// A fraction's nanoseconds, and what follows it.
+fn fraction(text: &[u8]) -> (i32, &[u8]) {
+    let [b'.', digits @ ..] = text else { return (0, text) };
+    let count = digits.iter().take_while(|b| b.is_ascii_digit()).count();
+    let nine = digits[..count].iter().copied().chain(std::iter::repeat(b'0')).take(9);
+    let nanos = nine.fold(0, |nanos, digit| nanos * 10 + i32::from(digit - b'0'));
+    (nanos, &digits[count..])
+}
+
+fn at_offset(datetime: DateTime, offset: Offset) -> Result<u64, TimeError> {
+    offset.to_timestamp(datetime).map_err(|_| TimeError::OutOfRange).and_then(nanos_in_range)
+}
+
+fn nanos_in_range(timestamp: jiff::Timestamp) -> Result<u64, TimeError> {
+    u64::try_from(timestamp.as_nanosecond()).map_err(|_| TimeError::OutOfRange)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: u64 = 1_498_780_801_000_000_000;
+
+    fn parse(format: &str, text: &str) -> Result<u64, TimeError> {
+        TimeParser::new(format.parse().unwrap(), &[]).parse(text.as_bytes())
+    }
+
+    #[test]
+    fn the_same_moment_in_every_format() {
+        for text in [
+            "2017-06-30T00:00:01Z",
+            "2017-06-30 00:00:01",
+            "2017-06-30T00:00:01.000000000999Z",
+            "2017-06-29T20:00:01-04:00",
+            "2017-06-29 20:00:01-0400",
+            "30/Jun/2017:00:00:01 +0000",
+            "[29/Jun/2017:20:00:01 -0400]",
+            "30/jun/2017:00:00:01",
+            "1498780801",
+            "1498780801.0000000009",
+            "1498780801000",
+            "1498780801000000",
+            "1498780801000000000",
+        ] {
+            assert_eq!(parse("auto", text), Ok(T), "{text}");
+        }
+        assert_eq!(parse("%d.%m.%Y %H:%M:%S", "30.06.2017 00:00:01"), Ok(T));
+        assert_eq!(parse("%d.%m.%Y %H:%M:%S %z", "29.06.2017 20:00:01 -0400"), Ok(T));
+        assert_eq!(parse("%s", "1498780801"), Ok(T));
+        assert_eq!(parse("ms", "1498780801000.25"), Ok(T + 250_000));
+    }
+
+    #[test]
+    fn fractions_keep_every_digit() {
+        assert_eq!(parse("auto", "1655071198.444458"), Ok(1_655_071_198_444_458_000));
+        assert_eq!(parse("auto", "2017-06-30T00:00:01.123456789Z"), Ok(T + 123_456_789));
+        assert_eq!(parse("auto", "30/Jun/2017:00:00:01.25 +0000"), Ok(T + 250_000_000));
+    }
+
+    #[test]
+    fn a_name_settles_the_unit() {
+        let mut parser = TimeParser::new(TimeFormat::Auto, &["start_ms".to_owned()]);
+        assert_eq!(parser.parse(b"5000"), Ok(5_000_000_000));
+        assert_eq!(parser.format().to_string(), "ms");
+        assert_eq!(parser.parse(b"2017-06-30T00:00:01Z"), Err(TimeError::Syntax));
+    }
+
+    #[test]
+    fn a_bad_first_value_settles_nothing() {
+        let mut parser = TimeParser::new(TimeFormat::Auto, &[]);
+        assert_eq!(parser.parse(b"-"), Err(TimeError::Syntax));
+        assert_eq!(parser.parse(b"2017-99-30T00:00:01Z"), Err(TimeError::Syntax));
+        assert_eq!(parser.parse(b"1498780801"), Ok(T));
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        assert_eq!(parse("clf", "31/Feb/2017:00:00:01 +0000"), Err(TimeError::NoSuchTime));
+        assert_eq!(parse("clf", "30/Jun/2017:24:00:01 +0000"), Err(TimeError::NoSuchTime));
+        assert_eq!(parse("clf", "30/Jun/2017:00:00:01 +9999"), Err(TimeError::NoSuchTime));
+        assert_eq!(parse("clf", "30/Jun/2017:00:00:01 UTC"), Err(TimeError::Syntax));
+        assert_eq!(parse("clf", "30/Jun/2\x0017:00:00:01"), Err(TimeError::Syntax));
+        assert_eq!(parse("rfc3339", "1969-12-31T23:59:59Z"), Err(TimeError::OutOfRange));
+        assert_eq!(parse("rfc3339", "9999-12-31T23:59:59"), Err(TimeError::OutOfRange));
+        assert_eq!(parse("s", "-1"), Err(TimeError::OutOfRange));
+        assert_eq!(parse("s", "18446744074"), Err(TimeError::OutOfRange));
+        assert_eq!(parse("auto", ""), Err(TimeError::Syntax));
+        assert!("yesterday".parse::<TimeFormat>().is_err());
+    }
+
+    #[test]
+    fn a_leap_second_is_the_second_before() {
+        assert_eq!(parse("clf", "31/Dec/2016:23:59:60 +0000"), parse("clf", "31/Dec/2016:23:59:59 +0000"));
+    }
+}

@@ -1,0 +1,263 @@
+//! Fields that are wanted besides the time and the cost: each value's text is kept once, and each combination of values is a
+//! number, as keys are.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use ahash::RandomState;
+use hashbrown::HashTable;
+
+use super::Error;
+use super::clf;
+use super::fields::Format;
+use super::row::Row;
+
+/// A field that is wanted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// What it may be called; the first that a file has is taken.
+    pub names: Vec<String>,
+    /// Whether a file may lack it: it was not named by the user, but guessed.
+    pub guessed: bool,
+    /// Whether it is the client, and so read as an address where it is one.
+    pub client: bool,
+}
+
+/// Stands for a value that a record does not have.
+const NONE: u32 = u32::MAX;
+
+/// Fields that are wanted, and what was read of them.
+#[derive(Clone, Debug, Default)]
+pub struct Fields {
+    wanted: Vec<Wanted>,
+    /// By which names each was found.
+    found: Vec<Vec<String>>,
+    /// How many records have each.
+    having: Vec<u64>,
+    /// The fields of the last file, for a message.
+    present: Vec<String>,
+    ids: HashMap<Rc<str>, u32, RandomState>,
+    texts: Vec<Rc<str>>,
+    /// Every distinct combination of values, one after the other.
+    combinations: Vec<u32>,
+    numbers: HashTable<u32>,
+    hasher: RandomState,
+    /// One record's values, its memory used again.
+    values: Vec<u32>,
+}
+
+impl Fields {
+    /// Nothing read yet.
+    pub fn new(wanted: Vec<Wanted>) -> Self {
+        let each = wanted.len();
+        Self { wanted, found: vec![Vec::new(); each], having: vec![0; each], ..Self::default() }
+    }
+
+    /// Which of them are no clients.
+    pub fn plain(&self) -> Vec<bool> {
+        self.wanted.iter().map(|wanted| !wanted.client).collect()
+    }
+
+    /// What a file calls each of them; `None` of a guess that it does not have.
+    ///
+    /// JSON lines may have fields that their first ones lack, so there a name is taken as it is.
+    ///
+    /// # Errors
+    /// If a file with fixed fields lacks one that was named.
+    pub fn resolve(
+        &mut self,
+        format: Format,
+        present: &[String],
+        file: &str,
+    ) -> Result<Vec<Option<String>>, Error> {
+        present.clone_into(&mut self.present);
+        let mut resolved = Vec::with_capacity(self.wanted.len());
+        for (wanted, found) in self.wanted.iter().zip(&mut self.found) {
+            let is_present = |name: &&String| match format {
+                // Not by aliases, of which `host` is one that rules mean otherwise.
+                Format::Clf if !wanted.guessed => clf::ClfField::by_name(name).is_some(),
+                Format::Jsonl => present.contains(name),
+                _ => present.iter().any(|known| known.eq_ignore_ascii_case(name)),
+            };
+            let known = wanted.names.iter().find(is_present);
+            if let Some(name) = known.filter(|name| !found.contains(name)) {
+                found.push(name.clone());
+            }
+            let name = match (known, format) {
+                (None, Format::Jsonl) => wanted.names.first(),
+                (None, _) if !wanted.guessed => {
+                    let name = wanted.names.first().map_or("", String::as_str);
+                    return Err(Error::run(no_field(file, name, present)));
+                }
+                (known, _) => known,
+            };
+            resolved.push(name.cloned());
+        }
+        Ok(resolved)
+    }
+
+    /// Notes a record, and gives its combination of values a number; `None` after 2³² of them.
+    pub fn intern(&mut self, row: &Row) -> Option<u32> {
+        let mut values = std::mem::take(&mut self.values);
+        values.clear();
+        for (at, value) in row.fields().enumerate() {
+            values.push(match value {
+                Some(value) => {
+                    if let Some(having) = self.having.get_mut(at) {
+                        *having += 1;
+                    }
+                    self.text_number(value)?
+                }
+                None => NONE,
+            });
+        }
+        let number = self.combination(&values);
+        self.values = values;
+        number
+    }
+
+    /// The number of a combination, of as many values as fields are wanted.
+    fn combination(&mut self, values: &[u32]) -> Option<u32> {
+        let Self { combinations, numbers, hasher, wanted, .. } = self;
+        let width = wanted.len();
+        let of = |number: u32| &combinations[number as usize * width..(number as usize + 1) * width];
+        let hash = hasher.hash_one(values);
+        if let Some(&number) = numbers.find(hash, |&number| of(number) == values) {
+            return Some(number);
+        }
+        let number = u32::try_from(numbers.len()).ok().filter(|&number| number != NONE)?;
+        numbers.insert_unique(hash, number, |&number| hasher.hash_one(of(number)));
+        combinations.extend_from_slice(values);
+        Some(number)
+    }
+
+    /// The number of a text. Bytes that are no UTF-8 are written `\xNN`.
+    pub fn text_number(&mut self, bytes: &[u8]) -> Option<u32> {
+        match str::from_utf8(bytes) {
+            Ok(text) => self.number_of(text),
+            Err(_) => {
+                let mut text = String::new();
+                for chunk in bytes.utf8_chunks() {
+                    text.push_str(chunk.valid());
+                    text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+                }
+                self.number_of(&text)
+            }
+        }
+    }
+
+    fn number_of(&mut self, text: &str) -> Option<u32> {
+        if let Some(&id) = self.ids.get(text) {
+            return Some(id);
+        }
+        let id = u32::try_from(self.texts.len()).ok().filter(|&id| id != NONE)?;
+        let text: Rc<str> = text.into();
+        self.texts.push(Rc::clone(&text));
+        self.ids.insert(text, id);
+        Some(id)
+    }
+
+    /// The combination of each key of records that have no other field, which is called `name`.
+    ///
+    /// # Errors
+    /// If another field was named.
+    pub fn of_keys(
+        &mut self,
+        name: &str,
+        file: &str,
+        keys: impl Iterator<Item = String>,
+    ) -> Result<Vec<u32>, Error> {
+        let names = self.resolve(Format::Tsv, &[name.to_owned()], file)?;
+        let mut row = Row::new(None);
+        keys.map(|key| {
+            row.clear();
+            for name in &names {
+                row.add_field(name.as_ref().map(|_| key.as_bytes()));
+            }
+            self.intern(&row).ok_or_else(|| Error::run("too many keys"))
+        })
+        .collect()
+    }
+
+    /// That every field which the user named was in some record, or in some file's header.
+    ///
+    /// # Errors
+    /// With the first that was not.
+    pub fn all_found(&self, files: &str) -> Result<(), Error> {
+        let all = self.wanted.iter().zip(&self.found).zip(&self.having);
+        for ((wanted, found), &having) in all {
+            if !wanted.guessed && found.is_empty() && having == 0 {
+                let name = wanted.names.first().map_or("", String::as_str);
+                return Err(Error::run(no_field(files, name, &self.present)));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a field was called where it was found, and how many records have it.
+    pub fn found(&self, field: usize) -> (Option<String>, u64) {
+        let having = self.having.get(field).copied().unwrap_or(0);
+        let name = match self.found.get(field).map_or(&[][..], Vec::as_slice) {
+            [] if having > 0 => self.wanted.get(field).and_then(|wanted| wanted.names.first()).cloned(),
+            [] => None,
+            names => Some(names.join("|")),
+        };
+        (name, having)
+    }
+
+    /// How many combinations there are.
+    pub fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// The text of a field in a combination, as a number for [`Fields::text`]; `None` if its records lack it.
+    pub fn value(&self, combination: u32, field: usize) -> Option<u32> {
+        let at = (combination as usize).checked_mul(self.wanted.len())?.checked_add(field)?;
+        self.combinations.get(at).copied().filter(|&id| id != NONE)
+    }
+
+    /// A text by its number.
+    pub fn text(&self, number: u32) -> &str {
+        self.texts.get(number as usize).map_or("", |text| text)
+    }
+}
+
+fn no_field(file: &str, name: &str, present: &[String]) -> String {
+    format!("{file}: there is no field {name:?}; the fields are: {}", present.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(names: &[&str]) -> Fields {
+        let wanted = |name: &&str| Wanted { names: vec![(*name).to_owned()], guessed: false, client: true };
+        Fields::new(names.iter().map(wanted).collect())
+    }
+
+    fn row(values: &[&[u8]]) -> Row {
+        let mut row = Row::new(None);
+        values.iter().for_each(|value| row.add_field(Some(value)));
+        row
+    }
+
+    #[test]
+    fn equal_combinations_share_a_number() {
+        let mut fields = fields(&["a", "b"]);
+        let rows: [[&[u8]; 2]; 4] = [[b"x", b"y"], [b"x", b"-"], [b"x", b"y"], [b"y", b"\xff"]];
+        let numbers: Vec<_> = rows.iter().map(|values| fields.intern(&row(values)).unwrap()).collect();
+        assert_eq!(numbers, [0, 1, 0, 2]);
+        let text = |number, field| fields.value(number, field).map(|id| fields.text(id));
+        assert_eq!([text(0, 0), text(0, 1)], [Some("x"), Some("y")]);
+        assert_eq!([text(1, 0), text(1, 1)], [Some("x"), None]);
+        assert_eq!([text(2, 0), text(2, 1)], [Some("y"), Some("\\xff")]);
+        assert_eq!((fields.len(), fields.texts.len()), (3, 3));
+    }
+
+    #[test]
+    fn no_fields_are_one_combination() {
+        let mut fields = fields(&[]);
+        assert_eq!((fields.intern(&row(&[])), fields.intern(&row(&[]))), (Some(0), Some(0)));
+        assert_eq!((fields.len(), fields.value(0, 0)), (1, None));
+    }
+}

@@ -1,0 +1,60 @@
+//! The `tollgate` program: replays access logs through the library's own limiters, in log time. See `tollgate --help`.
+//!
+//! | file | does |
+//! |---|---|
+//! | `args/` | the command line |
+//! | `input/` | files to records: decompression, formats, fields, times, keys |
+//! | `load`, `synthetic` | the files that the command line names, or the made-up day |
+//! | `algorithm`, `store` | the algorithms and the stores by name |
+//! | `replay/`, `suggest/`, `rules/` | the work of each command, and what people and programs see of it |
+//! | `output/` | tables, charts, files, progress |
+//! | `decimal`, `human`, `error` | numbers that are read, numbers that are shown, failures |
+//!
+//! It uses the library's public interface only. `forwarded` is the exception: the middleware's reader of client addresses is a file that
+//! needs nothing else, and the program includes it, so that a log is read as a server would read the header field, without a public
+//! function for the bytes of one field. The fuzz target `log_line` includes the parsers in the same way, so `input/` names its
+//! neighbours by `super`.
+
+#![expect(unreachable_pub, reason = "a program exports nothing: `pub` is for the other modules")]
+
+mod algorithm;
+mod args;
+mod decimal;
+mod error;
+#[path = "../../edge/forwarded.rs"]
+mod forwarded;
+mod human;
+mod input;
+mod load;
+mod output;
+mod replay;
+mod rules;
+mod store;
+mod suggest;
+mod synthetic;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use self::args::rules::RulesCommand;
+use self::args::{Cli, Command};
+use self::error::Error;
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Replay(args) if args.by_rules.rules.is_empty() => replay::run(&args),
+        Command::Replay(args) => rules::replay::run(&args),
+        Command::Suggest(args) => suggest::run(&args),
+        Command::Rules { command: RulesCommand::Check(args) } => rules::check::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            if !matches!(error, Error::BrokenPipe) {
+                output::say(&format!("error: {error}\n"));
+            }
+            ExitCode::from(error.exit_code())
+        }
+    }
+}

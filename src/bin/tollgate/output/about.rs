@@ -1,0 +1,127 @@
+//! What was read, in a few lines for people, and in JSON.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::human;
+use crate::input::Trace;
+use crate::input::client::AddressCounts;
+
+/// What was read.
+#[derive(Serialize, Debug)]
+pub struct InputJson {
+    records: u64,
+    skipped: u64,
+    keys: u64,
+    first_ns: u64,
+    last_ns: u64,
+    out_of_order: u64,
+    /// Bits by which IPv6 clients are told apart; `None` of made-up requests.
+    ipv6_prefix: Option<u8>,
+    /// Records whose client was taken from a list, and those of which a port was cut off.
+    from_lists: u64,
+    ports_cut: u64,
+    virtual_hosts: u64,
+    warnings: Vec<String>,
+}
+
+impl InputJson {
+    /// The figures of a trace.
+    pub fn new(trace: &Trace) -> Self {
+        let (first_ns, last_ns) = span(trace);
+        Self {
+            records: trace.records.len() as u64,
+            skipped: trace.skipped,
+            keys: trace.distinct(),
+            first_ns,
+            last_ns,
+            out_of_order: trace.out_of_order,
+            ipv6_prefix: trace.clients.map(|clients| clients.ipv6_prefix),
+            from_lists: trace.seen.lists,
+            ports_cut: trace.seen.ports,
+            virtual_hosts: trace.seen.virtual_hosts,
+            warnings: trace.warnings.clone(),
+        }
+    }
+}
+
+/// The times of the earliest and the latest record.
+fn span(trace: &Trace) -> (u64, u64) {
+    let times = || trace.records.iter().map(|record| record.at);
+    (times().min().unwrap_or(0), times().max().unwrap_or(0))
+}
+
+/// What was read, in a few lines.
+pub fn input_lines(trace: &Trace, no_sort: bool) -> String {
+    let (first, last) = span(trace);
+    let mut text = String::new();
+    for note in &trace.notes {
+        let _ = writeln!(text, "Input    {note}");
+    }
+    text += &client_lines(trace);
+    let records = human::counted(trace.records.len() as u64, "request");
+    let keys = human::counted(trace.distinct(), trace.distinct_what());
+    let length = human::duration(Duration::from_nanos(last - first));
+    let _ = writeln!(text, "Replayed {records} of {keys}");
+    let _ = writeln!(text, "Time     {} to {} UTC ({length})", human::utc(first), human::utc(last));
+    if trace.out_of_order > 0 {
+        let how = if no_sort { "replayed as they are (--no-sort)" } else { "sorted" };
+        let old = human::counted(trace.out_of_order, "request");
+        let _ = writeln!(text, "Order    {old} older than the one before: {how}");
+    }
+    for warning in &trace.warnings {
+        let _ = writeln!(text, "Warning  {warning}");
+    }
+    text
+}
+
+/// Which addresses were one client, and what was done to these.
+fn client_lines(trace: &Trace) -> String {
+    let Some(clients) = trace.clients else { return String::new() };
+    let AddressCounts { networks, ports, lists, virtual_hosts } = trace.seen;
+    let records = |n| human::counted(n, "record");
+    let by = match clients.ipv6_prefix {
+        128 => "IPv6 addresses count one by one".to_owned(),
+        bits => format!("IPv6 addresses count by /{bits} ({})", records(networks)),
+    };
+    let mut text = format!("Client   {by}\n");
+    if virtual_hosts > 0 {
+        let _ = writeln!(
+            text,
+            "         {} with a virtual host: the client is the word after it",
+            records(virtual_hosts)
+        );
+    }
+    if ports > 0 {
+        let _ = writeln!(text, "         {} with a port, which is cut off", records(ports));
+    }
+    if lists > 0 {
+        let which = match clients.proxies {
+            1 => "the last address counts, which the nearest proxy wrote; --proxies N trusts more".to_owned(),
+            proxies => {
+                format!("the address that the first of {proxies} proxies saw counts (--proxies {proxies})")
+            }
+        };
+        let _ = writeln!(text, "         {} with a list of addresses: {which}", records(lists));
+    }
+    text
+}
+
+/// The lines that did not parse, the first few in full.
+pub fn skipped_lines(trace: &Trace) -> String {
+    if trace.skipped == 0 {
+        return String::new();
+    }
+    let mut text = format!("Skipped {} that did not parse", human::counted(trace.skipped, "line"));
+    let shown = trace.bad.len() as u64;
+    let _ = match shown == trace.skipped {
+        true => writeln!(text, ":"),
+        false => writeln!(text, "; the first {shown}:"),
+    };
+    for bad in &trace.bad {
+        let _ = writeln!(text, "  {bad}");
+    }
+    text
+}

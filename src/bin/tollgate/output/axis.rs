@@ -1,0 +1,327 @@
+//! A chart's axes: columns and ticks at round times, ticks at round numbers.
+//!
+//! Columns are no finer than the log's times, or some would be empty for no reason but their length. Long gaps are left out, or the rest
+//! would be too narrow to be seen.
+
+use std::time::Duration;
+
+use jiff::civil::DateTime;
+use jiff::tz::{Offset, TimeZone};
+use jiff::{Timestamp, ToSpan};
+
+use crate::human;
+
+const SECOND: u64 = 1_000_000_000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+/// Time cut into columns of a round length. Long gaps are left out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TimeAxis {
+    column: u64,
+    columns: u64,
+    pieces: Vec<Piece>,
+}
+
+/// A stretch of time without a long gap.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// When its first column begins.
+    pub start: u64,
+    /// Its first column.
+    pub first: u64,
+    /// How many columns it has, 1 or more.
+    pub columns: u64,
+}
+
+/// A gap is left out if it is longer than the time that is shown, divided by this: longer than all the rest.
+const GAP: u64 = 2;
+/// Gaps that are left out at most: a chart of more pieces cannot be read.
+const MOST_GAPS: usize = 5;
+/// A gap takes the chart's width, divided by this.
+const BREAK: u64 = 50;
+
+/// Round lengths of time, ascending.
+fn round_lengths() -> impl Iterator<Item = u64> {
+    let below_second = (0..9).flat_map(|power| [1, 2, 5].map(|n| n * 10_u64.pow(power)));
+    let seconds = [1, 2, 5, 10, 15, 30].map(|n| n * SECOND);
+    let minutes = [1, 2, 5, 10, 15, 30].map(|n| n * MINUTE);
+    let hours = [1, 2, 3, 6, 12].map(|n| n * HOUR);
+    let days = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].map(|n| n * DAY);
+    below_second.chain(seconds).chain(minutes).chain(hours).chain(days)
+}
+
+/// The coarsest unit of which all times are multiples: a log's times have no finer parts.
+fn resolution(times: &[u64]) -> u64 {
+    let units = round_lengths().filter(|unit| DAY.is_multiple_of(*unit)).collect::<Vec<_>>();
+    let fits = |unit: &u64| times.iter().all(|time| time.is_multiple_of(*unit));
+    units.into_iter().rev().find(fits).unwrap_or(1)
+}
+
+/// The first and the last time of each stretch without a long gap, of times in order.
+fn stretches(times: &[u64]) -> Vec<(u64, u64)> {
+    let (Some(&first), Some(&last)) = (times.first(), times.last()) else { return vec![(0, 0)] };
+    let mut gaps: Vec<(u64, u64)> = times.windows(2).map(|pair| (pair[1] - pair[0], pair[1])).collect();
+    gaps.sort_unstable_by_key(|&(length, _)| std::cmp::Reverse(length));
+    let mut shown = last - first;
+    let long = gaps.into_iter().take(MOST_GAPS).take_while(|&(length, _)| {
+        let is_long = length > shown / GAP;
+        shown -= length;
+        is_long
+    });
+    let mut begins: Vec<u64> = long.map(|(_, begin)| begin).collect();
+    begins.sort_unstable();
+    let mut stretches = Vec::new();
+    let mut begin = first;
+    for next in begins {
+        let before = times.partition_point(|&time| time < next);
+        stretches.push((begin, times[before - 1]));
+        begin = next;
+    }
+    stretches.push((begin, last));
+    stretches
+}
+
+impl TimeAxis {
+    /// An axis that shows all times in at most `most` columns, none of them finer than the times are.
+    pub fn new(mut times: Vec<u64>, most: u64) -> Self {
+        times.sort_unstable();
+        let stretches = stretches(&times);
+        let finest = resolution(&times);
+        let axis = |column: u64| {
+            let piece = |&(first, last): &(u64, u64)| {
+                let start = first - first % column;
+                Piece { start, first: 0, columns: ((last - start) / column).saturating_add(1) }
+            };
+            let mut pieces: Vec<Piece> = stretches.iter().map(piece).collect();
+            let shown = pieces.iter().fold(0_u64, |sum, piece| sum.saturating_add(piece.columns));
+            let gap = (shown / BREAK).max(1);
+            let mut columns = 0_u64;
+            for piece in &mut pieces {
+                piece.first = columns;
+                columns = columns.saturating_add(piece.columns).saturating_add(gap);
+            }
+            Self { column, columns: columns - gap, pieces }
+        };
+        let fits = |axis: &Self| axis.columns <= most;
+        let longest = || {
+            let shown = stretches.iter().fold(0_u64, |sum, (first, last)| sum.saturating_add(last - first));
+            axis(shown / (most / 2).max(1) + 1)
+        };
+        round_lengths().filter(|&length| length >= finest).map(axis).find(fits).unwrap_or_else(longest)
+    }
+
+    /// A column's length.
+    pub fn column(&self) -> Duration {
+        Duration::from_nanos(self.column)
+    }
+
+    /// How many columns there are, 1 or more, with those that stand for gaps.
+    pub fn columns(&self) -> u64 {
+        self.columns
+    }
+
+    /// The stretches of time that are shown.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// The piece that a time falls into.
+    fn piece_of(&self, at: u64) -> &Piece {
+        let after = self.pieces.partition_point(|piece| piece.start <= at);
+        &self.pieces[after.saturating_sub(1)]
+    }
+
+    /// The column that a time falls into.
+    pub fn column_of(&self, at: u64) -> usize {
+        let piece = self.piece_of(at);
+        let column = at.saturating_sub(piece.start) / self.column;
+        usize::try_from(piece.first + column.min(piece.columns - 1)).unwrap_or(0)
+    }
+
+    /// Where a time is, as a part of the axis's length.
+    pub fn place(&self, at: u64) -> f64 {
+        let piece = self.piece_of(at);
+        let columns = at.saturating_sub(piece.start) as f64 / self.column as f64;
+        (piece.first as f64 + columns.min(piece.columns as f64)) / self.columns as f64
+    }
+
+    /// Where a piece begins and ends.
+    fn range(&self, piece: &Piece) -> (u64, u64) {
+        (piece.start, piece.start.saturating_add(self.column.saturating_mul(piece.columns)))
+    }
+
+    /// About five to ten times to be labelled.
+    pub fn ticks(&self) -> Vec<(u64, String)> {
+        let ranges: Vec<(u64, u64)> = self.pieces.iter().map(|piece| self.range(piece)).collect();
+        let shown = ranges.iter().fold(0_u64, |sum, (start, end)| sum.saturating_add(end - start));
+        if let &[(start, end)] = &ranges[..]
+            && shown > 75 * DAY
+        {
+            return month_ticks(start, end);
+        }
+        let fits = |step: &u64| shown / step < 10 && *step >= self.column;
+        let step = round_lengths().find(fits).unwrap_or(1000 * DAY);
+        let mut ticks = Vec::new();
+        for (start, end) in ranges {
+            let Some(first) = start.checked_next_multiple_of(step) else { continue };
+            let times =
+                (0..).map_while(|n: u64| first.checked_add(n.checked_mul(step)?)).take_while(|&at| at < end);
+            ticks.extend(times.map(|at| (at, label(at, step))));
+        }
+        ticks
+    }
+
+    /// What is shown, under the axis.
+    pub fn caption(&self) -> String {
+        let [.., last] = &self.pieces[..] else { return String::new() };
+        let (start, end) = (self.pieces[0].start, self.range(last).1);
+        let without = if self.pieces.len() > 1 { ", without long gaps" } else { "" };
+        format!("UTC, {} to {}{without}", human::utc(start), human::utc(end))
+    }
+
+    /// The day on which a piece begins.
+    pub fn day(piece: &Piece) -> String {
+        datetime(piece.start).strftime("%-d %b %Y").to_string()
+    }
+}
+
+/// At the beginning of months, or of every so many months.
+fn month_ticks(start: u64, end: u64) -> Vec<(u64, String)> {
+    let months = (end - start) / (30 * DAY);
+    let step =
+        [1, 2, 3, 6, 12, 24, 60, 120, 240, 600].into_iter().find(|step| months / step <= 10).unwrap_or(1200);
+    let mut ticks = Vec::new();
+    let from = datetime(start).date();
+    let Ok(mut date) = jiff::civil::Date::new(from.year(), 1, 1) else { return ticks };
+    while let Ok(time) = Offset::UTC.to_timestamp(date.to_datetime(jiff::civil::Time::midnight())) {
+        match u64::try_from(time.as_nanosecond()) {
+            Ok(at) if at > end => break,
+            Ok(at) if at >= start => ticks.push((at, date.strftime("%b %Y").to_string())),
+            _ => {}
+        }
+        match i64::try_from(step).ok().and_then(|step| date.checked_add(step.months()).ok()) {
+            Some(next) => date = next,
+            None => break,
+        }
+    }
+    ticks
+}
+
+fn datetime(at: u64) -> DateTime {
+    let timestamp = Timestamp::from_nanosecond(i128::from(at)).unwrap_or_default();
+    timestamp.to_zoned(TimeZone::UTC).datetime()
+}
+
+/// As much of a time as differs between ticks; midnight shows its date.
+fn label(at: u64, step: u64) -> String {
+    let time = datetime(at);
+    if at.is_multiple_of(DAY) {
+        time.strftime("%-d %b").to_string()
+    } else if step.is_multiple_of(MINUTE) {
+        time.strftime("%H:%M").to_string()
+    } else if step.is_multiple_of(SECOND) {
+        time.strftime("%H:%M:%S").to_string()
+    } else {
+        time.strftime("%H:%M:%S%.f").to_string()
+    }
+}
+
+/// At most `most` round numbers from zero up to `highest`.
+pub fn value_ticks(highest: u64, most: u64) -> Vec<u64> {
+    let steps = (0..19).flat_map(|power| [1, 2, 5].map(|n: u64| n.saturating_mul(10_u64.pow(power))));
+    let step = steps.into_iter().find(|step| highest / step <= most).unwrap_or(u64::MAX);
+    (0..=highest / step).map(|n| n * step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: u64 = 1_498_780_801 * SECOND;
+
+    /// So that there is no gap.
+    fn evenly(first: u64, last: u64) -> Vec<u64> {
+        (0..=10).map(|n| first + (last - first) / 10 * n).chain([last]).collect()
+    }
+
+    fn labels(first: u64, last: u64) -> Vec<String> {
+        TimeAxis::new(evenly(first, last), 270).ticks().into_iter().map(|(_, label)| label).collect()
+    }
+
+    #[test]
+    fn columns_are_round_and_few() {
+        for length in [0, 1, 999, SECOND, 71 * SECOND, DAY, 173 * DAY, 30_000 * DAY] {
+            let axis = TimeAxis::new(evenly(T, T + length), 270);
+            assert!((1..=270).contains(&axis.columns()), "{length}");
+            assert_eq!(axis.column_of(T), 0);
+            assert_eq!(axis.column_of(T + length) as u64, axis.columns() - 1);
+        }
+        let day = TimeAxis::new(evenly(T, T + DAY), 270);
+        assert_eq!(day.column(), Duration::from_secs(600));
+        assert_eq!(TimeAxis::new(evenly(0, u64::MAX), 270).column_of(u64::MAX), 213);
+    }
+
+    #[test]
+    fn columns_are_no_finer_than_the_times() {
+        let column = |times: Vec<u64>| TimeAxis::new(times, 270).column();
+        let each = |step: u64| (0..60).map(|n| T + n * step).collect::<Vec<_>>();
+        assert_eq!(column(each(SECOND)), Duration::from_secs(1));
+        assert_eq!(column(each(SECOND / 10)), Duration::from_millis(100));
+        // By the minute.
+        assert_eq!(column((0..60).map(|n| (T / MINUTE + n) * MINUTE).collect()), Duration::from_secs(60));
+        // One time with a part of a second is enough.
+        let mut finer = each(SECOND);
+        finer.push(T + 500_000_000);
+        assert_eq!(column(finer), Duration::from_millis(500));
+    }
+
+    #[test]
+    fn long_gaps_are_left_out() {
+        // Three hours, two months, two hours, as two blocks of a log.
+        let blocks = |gap: u64| {
+            let block = |from: u64, hours: u64| (0..=hours * 60).map(move |n| from + n * MINUTE);
+            let start = T / DAY * DAY;
+            block(start, 3).chain(block(start + 3 * HOUR + gap, 2)).collect::<Vec<_>>()
+        };
+        let axis = TimeAxis::new(blocks(60 * DAY), 270);
+        assert_eq!((axis.column(), axis.pieces().len()), (Duration::from_secs(120), 2));
+        let [one, other] = axis.pieces() else { unreachable!("there are two") };
+        assert_eq!((one.columns, other.first - one.columns, other.columns), (91, 3, 61));
+        assert_eq!(axis.columns(), 155);
+        assert_eq!(axis.column_of(other.start), 94);
+        assert!(axis.place(other.start) > 0.6 && axis.place(other.start) < 0.61);
+        assert_eq!(TimeAxis::day(other), "29 Aug 2017");
+        assert!((5..12).contains(&axis.ticks().len()), "{:?}", axis.ticks());
+        // A short one is time like any other.
+        assert_eq!(TimeAxis::new(blocks(HOUR), 270).pieces().len(), 1);
+        // Many gaps alike are the log's nature.
+        assert_eq!(TimeAxis::new(evenly(T, T + 100 * DAY), 270).pieces().len(), 1);
+        for times in [vec![], vec![0, u64::MAX], vec![u64::MAX], vec![T, T, T + DAY]] {
+            let axis = TimeAxis::new(times.clone(), 270);
+            times.iter().for_each(|&at| assert!((axis.column_of(at) as u64) < axis.columns()));
+            let _ = (axis.ticks(), axis.caption());
+        }
+    }
+
+    #[test]
+    fn ticks_are_labelled_as_finely_as_needed() {
+        assert_eq!(labels(T, T + DAY)[..2], ["30 Jun", "03:00"]);
+        assert_eq!(labels(T, T + 60 * SECOND)[0], "00:00:10");
+        assert_eq!(labels(T, T + 10 * DAY)[0], "1 Jul");
+        assert_eq!(labels(T, T + 170 * DAY)[..2], ["Jul 2017", "Aug 2017"]);
+        assert_eq!(labels(T, T + 4_000_000)[1], "00:00:01.0005");
+        for length in [0, 1, SECOND, 71 * SECOND, DAY, 30 * DAY, 173 * DAY, 30_000 * DAY] {
+            assert!((1..=12).contains(&labels(T, T + length).len()), "{length}");
+        }
+    }
+
+    #[test]
+    fn values_are_round() {
+        assert_eq!(value_ticks(7, 6), [0, 2, 4, 6]);
+        assert_eq!(value_ticks(454, 3), [0, 200, 400]);
+        assert_eq!(value_ticks(0, 3), [0]);
+        assert!(value_ticks(u64::MAX, 3).len() <= 4);
+    }
+}

@@ -1,0 +1,95 @@
+//! What the program writes: to files, to standard output, and what it says on standard error.
+
+pub mod about;
+mod axis;
+pub mod chart;
+pub mod progress;
+pub mod table;
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::error::Error;
+
+/// To standard error; if that is closed, there is no one to tell.
+pub fn say(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Prints what was found: JSON alone on standard output, or else the table, and the JSON to its file. Fails after that if a file could
+/// not be written.
+pub fn finish(
+    files: impl IntoIterator<Item = Result<(), Error>>,
+    json: Option<(&PathBuf, Result<String, Error>)>,
+    about: &str,
+    tables: impl FnOnce() -> String,
+) -> Result<(), Error> {
+    let mut written: Result<(), Error> = files.into_iter().collect();
+    let to_stdout = json.as_ref().is_some_and(|(path, _)| path.as_path() == Path::new("-"));
+    if let Some((path, json)) = json {
+        written = written.and(json.and_then(|json| write_to(path, json.as_bytes())));
+    }
+    if to_stdout {
+        say(about);
+    } else {
+        print(format!("{about}\n{}", tables()).as_bytes())?;
+    }
+    written
+}
+
+/// Any value as indented JSON with a final line end.
+///
+/// # Errors
+/// If it cannot be written as JSON.
+pub fn to_json(value: &impl Serialize) -> Result<String, Error> {
+    let mut text = serde_json::to_string_pretty(value).map_err(|error| Error::run(error.to_string()))?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// Writes to a file, or to standard output for `-`.
+///
+/// # Errors
+/// If writing fails; a reader that went away is [`Error::BrokenPipe`].
+pub fn write_to(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    if path.as_os_str() == "-" {
+        return print(bytes);
+    }
+    fs::write(path, bytes).map_err(|error| Error::writing(&path.display().to_string(), &error))
+}
+
+/// That these files can be written, before the work whose results they are to hold; `-` is standard output.
+///
+/// # Errors
+/// With the first that cannot be opened for writing. One that was not there is not there afterwards.
+pub fn writable<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Error> {
+    for path in paths.into_iter().filter(|path| path.as_os_str() != "-") {
+        let cannot = |error: io::Error| Error::writing(&path.display().to_string(), &error);
+        match fs::OpenOptions::new().write(true).create_new(true).open(path) {
+            Ok(file) => {
+                drop(file);
+                fs::remove_file(path).map_err(cannot)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::OpenOptions::new().write(true).open(path).map_err(cannot)?;
+            }
+            Err(error) => return Err(cannot(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Writes to standard output.
+///
+/// # Errors
+/// As [`write_to`].
+pub fn print(bytes: &[u8]) -> Result<(), Error> {
+    let mut stdout = io::stdout().lock();
+    stdout
+        .write_all(bytes)
+        .and_then(|()| stdout.flush())
+        .map_err(|error| Error::writing("standard output", &error))
+}

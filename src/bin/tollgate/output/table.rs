@@ -1,0 +1,138 @@
+//! Tables that fit the terminal: headers wrap, then columns are left out, and then long texts wrap.
+
+use std::io;
+use std::ops::Range;
+
+use comfy_table::{CellAlignment, ColumnConstraint, LineStyle, Row, Table, TableStyle, Width};
+
+/// A longer cell may wrap.
+const LONGEST_CELL: usize = 24;
+/// Between the texts of two columns.
+const BETWEEN: usize = 3;
+
+/// A table without frames. Its header is one text with a bar between two columns; those in `right` are aligned as numbers are. It is no
+/// wider than the terminal as far as that is possible: the columns in `droppable` are left out for that if need be, in this order,
+/// which is said in a line below.
+pub fn table(
+    header: &str,
+    right: Range<usize>,
+    rows: impl IntoIterator<Item = Vec<String>>,
+    droppable: &[usize],
+) -> String {
+    let table = plain(header, right, rows);
+    match width() {
+        Some(width) => in_width(table, droppable, width),
+        None => table.to_string(),
+    }
+}
+
+/// As wide as it needs to be.
+fn plain(header: &str, right: Range<usize>, rows: impl IntoIterator<Item = Vec<String>>) -> Table {
+    let mut table = Table::new();
+    let rule = LineStyle::none().fill('─').junction('─');
+    table.load_style(TableStyle::new().header_separator(rule));
+    table.set_header(header.split('|'));
+    table.add_rows(rows);
+    for column in right {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// The width to keep to: what `COLUMNS` says, or the terminal that standard output is; `None` if it is none.
+fn width() -> Option<usize> {
+    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let terminal = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+    said.or_else(terminal).filter(|&width| width > 0)
+}
+
+fn in_width(mut table: Table, droppable: &[usize], width: usize) -> String {
+    let names = texts(table.header());
+    let natural: Vec<usize> = table.column_max_content_widths().into_iter().map(usize::from).collect();
+    let mut widths: Vec<Option<usize>> =
+        (0..natural.len()).map(|at| Some(least(&table, &names, at))).collect();
+    let all = |widths: &[Option<usize>]| {
+        widths.iter().flatten().map(|width| width + BETWEEN).sum::<usize>().saturating_sub(BETWEEN) + 2
+    };
+    let mut dropped = Vec::new();
+    for &at in droppable {
+        if all(&widths) <= width {
+            break;
+        }
+        if let Some(place) = widths.get_mut(at) {
+            *place = None;
+            dropped.push(at);
+        }
+    }
+    // What is left over goes to the columns from the left, up to what each needs.
+    let mut spare = width.saturating_sub(all(&widths));
+    for (place, natural) in widths.iter_mut().zip(natural) {
+        if let Some(place) = place {
+            let more = natural.saturating_sub(*place).min(spare);
+            *place += more;
+            spare -= more;
+        }
+    }
+    for (at, width) in widths.iter().enumerate() {
+        let constraint = match width {
+            // With the blank on each side.
+            Some(width) => {
+                ColumnConstraint::Absolute(Width::Fixed(u16::try_from(width + 2).unwrap_or(u16::MAX)))
+            }
+            None => ColumnConstraint::Hidden,
+        };
+        if let Some(column) = table.column_mut(at) {
+            column.set_constraint(constraint);
+        }
+    }
+    if dropped.is_empty() {
+        return table.to_string();
+    }
+    dropped.sort_unstable();
+    let names: Vec<&str> = dropped.iter().filter_map(|&at| names.get(at)).map(String::as_str).collect();
+    format!("{table}\n(Without {}: the terminal is too narrow. --json has all.)", names.join(", "))
+}
+
+fn texts(row: Option<&Row>) -> Vec<String> {
+    row.map_or_else(Vec::new, |row| row.cell_iter().map(comfy_table::Cell::content).collect())
+}
+
+/// The least width of a column: headers wrap between words, and long cells.
+fn least(table: &Table, names: &[String], at: usize) -> usize {
+    let word =
+        names.get(at).map_or(0, |name| name.split(' ').map(|word| word.chars().count()).max().unwrap_or(0));
+    let cells = table.row_iter().filter_map(|row| texts(Some(row)).get(at).map(|text| text.chars().count()));
+    word.max(cells.max().unwrap_or(0).min(LONGEST_CELL))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let row = |texts: [&str; 4]| texts.map(str::to_owned).to_vec();
+        let long = row(["an address that is longer than the others", "1,234", "1 h 20 min", "7"]);
+        plain("Key|Keys denied|Longest wait|Line", 1..4, [long, row(["short", "1", "-", "12,345"])])
+    }
+
+    #[test]
+    fn tables_fit_any_width() {
+        let natural = table().to_string();
+        assert_eq!(in_width(table(), &[3], 200), natural);
+        for width in 57..100 {
+            let text = in_width(table(), &[3], width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");
+            for part in ["1,234", "1 h 20 min", "12,345"] {
+                assert!(text.contains(part), "{part}:\n{text}");
+            }
+        }
+        // Then a column goes, and is named.
+        let text = in_width(table(), &[3], 45);
+        assert!(!text.contains("12,345") && text.contains("1,234"), "{text}");
+        assert!(text.ends_with("(Without Line: the terminal is too narrow. --json has all.)"), "{text}");
+        // Nothing fits in too little, and nothing is lost either.
+        assert!(in_width(table(), &[], 5).contains("1 h 20 min"));
+    }
+}

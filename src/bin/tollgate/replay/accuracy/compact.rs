@@ -1,0 +1,125 @@
+//! How the compact store fared.
+
+use serde::Serialize;
+
+use super::{Accuracy, Differences};
+use crate::algorithm::name;
+use crate::human;
+use crate::output::table;
+use crate::replay::CompactFigures;
+use crate::store::{OverflowArg, Storage};
+
+/// The store of one result.
+#[derive(Serialize)]
+pub struct CompactJson {
+    /// As asked for, of all limits together; `state_bytes` is what was made of it.
+    pub memory_bytes: u64,
+    pub overflow: String,
+    #[serde(flatten)]
+    pub figures: CompactFigures,
+    #[serde(flatten)]
+    pub differences: Differences,
+}
+
+/// A table of the store's figures, and whether the memory is enough.
+pub fn table(storage: &Storage, results: &[Accuracy<'_>]) -> String {
+    let row = |result: &Accuracy<'_>| {
+        let (figures, [wrongly_denied, wrongly_admitted]) = (&result.figures.compact, result.wrong());
+        vec![
+            result.algorithm.name(),
+            name(storage.overflow(result.algorithm)),
+            human::count(figures.slots),
+            human::count(figures.peak_live_slots),
+            human::count(figures.evicted),
+            human::count(figures.indebted),
+            wrongly_denied,
+            wrongly_admitted,
+        ]
+    };
+    let header = "Algorithm|When full|Slots|Most in use|Evicted|Indebted|Wrongly denied|Wrongly admitted";
+    let table = table::table(header, 2..8, results.iter().map(row), &[3, 2]);
+    format!("Compact store of {}\n{table}\n{ABOUT}\n{}\n", storage.memory, verdict(storage, results))
+}
+
+const ABOUT: &str = "\
+When full: what is done without room for a new key (--overflow). Evicted: keys
+that lost their slot while they owed. Indebted: new keys that began with such a
+debt. Wrongly: not as a store that keeps every key.";
+
+/// Whether the memory is enough, by what differs from the keyed store and why.
+fn verdict(storage: &Storage, results: &[Accuracy<'_>]) -> String {
+    // Each policy errs on one side only, and not before a client has lost its slot.
+    let short = |result: &&Accuracy<'_>| {
+        let Differences { wrongly_denied, wrongly_admitted } = result.figures.differences;
+        let errs = match storage.overflow(result.algorithm) {
+            OverflowArg::Forget => wrongly_admitted,
+            OverflowArg::Spill | OverflowArg::Inherit => wrongly_denied,
+        };
+        result.figures.compact.evicted > 0 && errs > 0
+    };
+    let differs = |result: &Accuracy<'_>| result.figures.differences != Differences::default();
+    let names: Vec<_> = results.iter().filter(short).map(|result| result.algorithm.name()).collect();
+    if !names.is_empty() {
+        let (names, more) = (names.join(", "), storage.memory.doubled());
+        format!("Memory is short for {names}: some decisions are not the keyed store's. Try --memory {more}.")
+    } else if results.iter().any(differs) {
+        "Memory is enough. What differs are requests within a tick of the time at which they may go (a tick is at \
+         most\n1/256 of the time for one unit), or clients that hash alike, about one in two million."
+            .to_owned()
+    } else if results.iter().any(|result| result.figures.compact.evicted > 0) {
+        "Memory is enough: some clients lost their slots to others, but every decision is the keyed store's."
+            .to_owned()
+    } else {
+        "Memory is enough: every decision is the keyed store's.".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum as _;
+
+    use super::*;
+    use crate::algorithm::AlgorithmName;
+    use crate::replay::StoreFigures;
+    use crate::store::StoreArg;
+
+    fn told(overflow: &str, figures: StoreFigures) -> String {
+        let overflow = OverflowArg::from_str(overflow, false).ok();
+        let storage = Storage { store: StoreArg::Compact, memory: "64KiB".parse().unwrap(), overflow };
+        let result = Accuracy { algorithm: AlgorithmName::Gcra, admitted: 90, denied: 10, figures: &figures };
+        table(&storage, &[result])
+    }
+
+    #[test]
+    fn memory_is_blamed_only_for_what_it_does() {
+        let figures = |evicted, wrongly_denied, wrongly_admitted| StoreFigures {
+            compact: CompactFigures { evicted, ..CompactFigures::default() },
+            differences: Differences { wrongly_denied, wrongly_admitted },
+            ..StoreFigures::default()
+        };
+        let short =
+            "Memory is short for gcra: some decisions are not the keyed store's. Try --memory 128KiB.";
+        for (overflow, figures, verdict) in [
+            ("spill", figures(0, 0, 0), "Memory is enough: every decision"),
+            ("spill", figures(5, 0, 0), "Memory is enough: some clients lost their slots"),
+            ("spill", figures(5, 9, 0), short),
+            ("inherit", figures(5, 9, 0), short),
+            ("forget", figures(5, 0, 9), short),
+            // Nobody lost a slot, or the policy never errs on this side.
+            ("spill", figures(0, 9, 9), "Memory is enough. What differs are requests within a tick"),
+            ("spill", figures(5, 0, 9), "Memory is enough. What differs are requests within a tick"),
+            ("forget", figures(5, 9, 0), "Memory is enough. What differs are requests within a tick"),
+        ] {
+            let text = told(overflow, figures);
+            assert!(text.contains(verdict), "{overflow}: {text}");
+        }
+    }
+
+    #[test]
+    fn shares_are_of_those_it_could_happen_to() {
+        // Of 90 admitted 5 should not have been, of 10 denied 3 should have been: 88 deserved it, and 12 did not.
+        let differences = Differences { wrongly_denied: 3, wrongly_admitted: 5 };
+        let text = told("forget", StoreFigures { differences, ..StoreFigures::default() });
+        assert!(text.contains("3 (3.41 %)") && text.contains("5 (41.67 %)"), "{text}");
+    }
+}

@@ -1,0 +1,157 @@
+//! How the sketch store fared.
+
+use serde::Serialize;
+use tollgate::Saturation;
+
+use super::{Accuracy, Differences};
+use crate::human;
+use crate::output::table;
+use crate::store::Storage;
+
+/// The store of one result.
+#[derive(Serialize)]
+pub struct SketchJson {
+    /// As asked for, of all limits together; `state_bytes` is what was made of it.
+    pub memory_bytes: u64,
+    #[serde(flatten)]
+    pub differences: Differences,
+    pub saturation: SaturationJson,
+}
+
+/// At the end of the fullest window, as chances from 0 to 1.
+#[derive(Serialize)]
+pub struct SaturationJson {
+    mistaken: f64,
+    overcounted: f64,
+    denied: f64,
+}
+
+impl From<Saturation> for SaturationJson {
+    fn from(Saturation { mistaken, overcounted, denied, .. }: Saturation) -> Self {
+        Self { mistaken, overcounted, denied }
+    }
+}
+
+/// A table of the store's figures, and whether the memory is enough.
+pub fn table(storage: &Storage, results: &[Accuracy<'_>]) -> String {
+    let row = |result: &Accuracy<'_>| {
+        let Saturation { mistaken, overcounted, denied, .. } = result.figures.saturation;
+        let chances = [mistaken, overcounted, denied].map(human::chance);
+        [result.algorithm.name()].into_iter().chain(chances).chain(result.wrong()).collect()
+    };
+    let header = "Algorithm|Mistaken|Overcounted|Denied early|Wrongly denied|Wrongly admitted";
+    let table = table::table(header, 1..6, results.iter().map(row), &[2, 1]);
+    let verdict = verdict(storage, results);
+    format!("Sketch store of {}, at its fullest\n{table}\n{ABOUT}\n{verdict}\n", storage.memory)
+}
+
+const ABOUT: &str = "\
+Chances that a new key is mistaken for one that came before, that a key is
+overcounted by a unit or more, and that one is denied below half of its limit.
+Wrongly: not as a store that keeps every key.";
+
+/// Whether the memory is enough, by what was denied wrongly, and by how full the sketch got.
+fn verdict(storage: &Storage, results: &[Accuracy<'_>]) -> String {
+    let short_for = |cause: Cause, why: &str| {
+        let of = results.iter().filter(|result| short(result) == Some(cause));
+        let names: Vec<_> = of.map(|result| result.algorithm.name()).collect();
+        (!names.is_empty()).then(|| format!("Warning: memory is short for {}: {why}", names.join(", ")))
+    };
+    let did = short_for(Cause::Denied, "more than one in a thousand was denied for what others used.");
+    let full = short_for(
+        Cause::Full,
+        "at its fullest, more than one newcomer in a thousand would have been denied below half of its limit.",
+    );
+    let mut lines: Vec<String> = did.into_iter().chain(full).collect();
+    let differences = || results.iter().map(|result| result.figures.differences);
+    let stepped_back = differences().any(|wrong| wrong.wrongly_admitted > 0);
+    lines.push(if !lines.is_empty() {
+        format!("Try --memory {}.", storage.memory.doubled())
+    } else if stepped_back {
+        "Memory is enough.".to_owned()
+    } else if differences().any(|wrong| wrong.wrongly_denied > 0) {
+        "Memory is enough: fewer than one in a thousand were denied for what others used. With more --memory, fewer \
+         still."
+            .to_owned()
+    } else {
+        "Memory is enough: every decision is the keyed store's.".to_owned()
+    });
+    if stepped_back {
+        lines.push(
+            "Times step back (--no-sort): a request older than what others did counts in their window here, and in \
+             its own in\nthe keyed store. Decisions differ by that too."
+                .to_owned(),
+        );
+    }
+    lines.join("\n")
+}
+
+/// Why memory is short.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Cause {
+    /// Too many were denied.
+    Denied,
+    /// Too many would have been, who would have come when it was fullest.
+    Full,
+}
+
+fn short(result: &Accuracy<'_>) -> Option<Cause> {
+    let differences = result.figures.differences;
+    let share = differences.wrongly_denied as f64 / result.deserving().max(1) as f64;
+    // Nothing is admitted wrongly unless times step back, and then wrong denials say nothing about memory.
+    if differences.wrongly_admitted == 0 && share > Saturation::WARNING {
+        Some(Cause::Denied)
+    } else {
+        result.figures.saturation.is_warning().then_some(Cause::Full)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::AlgorithmName;
+    use crate::replay::StoreFigures;
+    use crate::store::StoreArg;
+
+    fn told(denied: f64, wrongly_denied: u64, wrongly_admitted: u64) -> String {
+        let memory = "64KiB".parse().unwrap();
+        let storage = Storage { store: StoreArg::Sketch, memory, overflow: None };
+        let mut figures = StoreFigures::default();
+        figures.saturation.denied = denied;
+        figures.saturation.mistaken = 0.25;
+        figures.saturation.overcounted = 1e-9;
+        figures.differences = Differences { wrongly_denied, wrongly_admitted };
+        let algorithm = AlgorithmName::FixedWindow;
+        table(&storage, &[Accuracy { algorithm, admitted: 9_000, denied: 1_000, figures: &figures }])
+    }
+
+    #[test]
+    fn memory_is_blamed_for_what_it_does() {
+        let denied = "Warning: memory is short for fixed-window: more than one in a thousand was denied for what others \
+                      used.\nTry --memory 128KiB.";
+        let full = "Warning: memory is short for fixed-window: at its fullest, more than one newcomer";
+        for (saturation, wrongly_denied, wrongly_admitted, verdict) in [
+            (0.0, 0, 0, "Memory is enough: every decision is the keyed store's."),
+            (0.001, 9, 0, "Memory is enough: fewer than one in a thousand"),
+            (0.0, 10, 0, denied),
+            (0.0011, 10, 0, denied),
+            (0.0011, 9, 0, full),
+            (0.0011, 0, 0, full),
+            // Times stepped back.
+            (0.0011, 10, 7, full),
+            (0.001, 10, 7, "Memory is enough.\nTimes step back (--no-sort)"),
+        ] {
+            let text = told(saturation, wrongly_denied, wrongly_admitted);
+            assert!(text.contains(verdict), "{saturation} {wrongly_denied} {wrongly_admitted}: {text}");
+            assert_eq!(text.contains("(--no-sort)"), wrongly_admitted > 0, "{text}");
+        }
+    }
+
+    #[test]
+    fn chances_are_shown_as_shares() {
+        let text = told(0.0123, 0, 0);
+        for part in ["Sketch store of 64KiB, at its fullest", "25.00 %", "<0.001 %", "1.23 %"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}

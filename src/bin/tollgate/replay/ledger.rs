@@ -1,0 +1,75 @@
+//! What a keyed store would have decided otherwise than the store of a replay.
+
+use serde::Serialize;
+use tollgate::{Algorithm, Quota, Timestamp};
+
+use super::limiters::{KeyedLimiter, keyed};
+use crate::algorithm::AlgorithmName;
+use crate::input::Record;
+
+/// Decisions that differ from a keyed store's, which is charged with what the store in question admits, so that each is
+/// judged by itself.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Differences {
+    /// Denied, though the keyed store would have admitted it.
+    pub wrongly_denied: u64,
+    /// Admitted, though the keyed store would have denied it.
+    pub wrongly_admitted: u64,
+}
+
+/// A keyed store that is charged with what another one admits, and asked about each request.
+///
+/// So every decision is judged by itself. With a keyed store that went its own way, one wrong denial would count twice:
+/// the client has used less from then on, and its next request is admitted where the keyed store denies it.
+pub struct Ledger<A: Algorithm> {
+    limiters: Vec<KeyedLimiter<A>>,
+    /// The same algorithms with limits that nothing reaches, for what was admitted wrongly and is to be charged too.
+    boundless: Vec<A>,
+    pub differences: Differences,
+}
+
+impl<A: Algorithm> Ledger<A> {
+    pub fn new(algorithms: Vec<A>, quotas: &[Quota], name: AlgorithmName) -> Self {
+        let boundless =
+            algorithms.iter().zip(quotas).map(|(algorithm, quota)| boundless(algorithm, quota, name));
+        Self {
+            boundless: boundless.collect(),
+            limiters: keyed(algorithms),
+            differences: Differences::default(),
+        }
+    }
+
+    /// Takes notice of a request and what became of it.
+    pub fn enter(&mut self, record: &Record, admitted: bool) {
+        let now = Timestamp::from_nanos(record.at);
+        if !admitted {
+            let admits =
+                |limiter: &KeyedLimiter<A>| limiter.peek_at(&record.key, record.cost, now).is_allowed();
+            let deserved = self.limiters.iter().all(admits);
+            self.differences.wrongly_denied += u64::from(deserved);
+            return;
+        }
+        let mut deserved = true;
+        for (limiter, boundless) in self.limiters.iter().zip(&self.boundless) {
+            if limiter.check_at(&record.key, record.cost, now).is_denied() {
+                deserved = false;
+                let _ = limiter.check_with(&record.key, boundless, record.cost, now);
+            }
+        }
+        self.differences.wrongly_admitted += u64::from(!deserved);
+    }
+}
+
+/// The algorithm with as large a quota as its state can be charged with: 2³² times its own, nearly always.
+fn boundless<A: Algorithm>(algorithm: &A, quota: &Quota, name: AlgorithmName) -> A {
+    let larger = |shift: u32| {
+        let times = |units: u64| units.checked_mul(1 << shift);
+        let quota = if name.heeds_burst() {
+            quota.try_burst(times(quota.burst_size())?)
+        } else {
+            Quota::try_new(times(quota.limit())?, quota.period())
+        };
+        algorithm.requota(&quota.ok()?).ok()
+    };
+    (1..=32).rev().find_map(larger).unwrap_or_else(|| algorithm.clone())
+}

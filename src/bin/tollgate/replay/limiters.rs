@@ -1,0 +1,70 @@
+//! The limiters of a replay, over any store, in the trace's own time.
+
+use std::time::Duration;
+
+use tollgate::{Algorithm, Compact, CompactAlgorithm, Keyed, ManualClock, RateLimiter, Sketch};
+use tollgate::{Timestamp, WindowAlgorithm, check_all_at};
+
+use crate::input::Record;
+
+pub type Hasher = ahash::RandomState;
+
+pub type KeyedLimiter<A> = RateLimiter<Keyed<u32, A, Hasher>, ManualClock>;
+
+/// Why a request was denied.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// The limiter that denied it, by its place; of several the one with the longest wait.
+    pub by: usize,
+    /// That wait; `None` if no wait helps.
+    pub wait: Option<Duration>,
+}
+
+/// A limiter of numbered keys, over any store.
+pub trait NumberLimiter: Sized {
+    /// Admits a request and charges it to every limiter, or denies it and charges none.
+    fn decide(limiters: &[Self], record: &Record) -> Result<(), Refusal>;
+
+    /// The bytes that the states take.
+    fn bytes(&self) -> usize;
+}
+
+macro_rules! number_limiter {
+    ($algorithm:ident, $store:ty) => {
+        impl<A: $algorithm> NumberLimiter for RateLimiter<$store, ManualClock> {
+            fn decide(limiters: &[Self], &Record { at, cost, ref key }: &Record) -> Result<(), Refusal> {
+                let now = Timestamp::from_nanos(at);
+                // One limit is asked directly, which is faster; several decide together.
+                let (by, wait) = if let [limiter] = limiters {
+                    let decision = limiter.check_at(key, cost, now);
+                    (decision.is_denied().then_some(0), decision.retry_after())
+                } else {
+                    let limits: Vec<_> = limiters.iter().map(|limiter| limiter.on(key).cost(cost)).collect();
+                    let decision = check_all_at(&limits[..], now);
+                    (decision.refused_by(), decision.retry_after())
+                };
+                by.map_or(Ok(()), |by| Err(Refusal { by, wait }))
+            }
+
+            fn bytes(&self) -> usize {
+                self.state_bytes()
+            }
+        }
+    };
+}
+
+number_limiter!(Algorithm, Keyed<u32, A, Hasher>);
+number_limiter!(CompactAlgorithm, Compact<A, Hasher>);
+number_limiter!(WindowAlgorithm, Sketch<A, Hasher>);
+
+/// Keys are our own small numbers, which no client chooses; fixed seeds make runs repeatable.
+pub fn hasher() -> Hasher {
+    Hasher::with_seeds(1, 2, 3, 4)
+}
+
+/// Keyed limiters. Every check is given its time, so the clock is never read: a still one costs nothing to make.
+pub fn keyed<A: Algorithm>(algorithms: Vec<A>) -> Vec<KeyedLimiter<A>> {
+    let build =
+        |algorithm| RateLimiter::builder(algorithm).clock(ManualClock::default()).hasher(hasher()).keyed();
+    algorithms.into_iter().map(build).collect()
+}

@@ -1,0 +1,121 @@
+//! How many decisions of an algorithm differ from those of an exact sliding log with the same limits.
+//!
+//! The log holds what the algorithm itself admitted, so each decision is judged by itself: after one difference, a log that went its own
+//! way would differ again although the algorithm is right. The library's sliding log cannot hold more than its limit, so this one is a
+//! queue. Tests compare the two: the library's own log never differs.
+//!
+//! It takes one more pass over the records, with constant work for each on average, and at most 16 bytes for each admitted request.
+
+use std::collections::VecDeque;
+
+use tollgate::Quota;
+
+use super::ledger::Differences;
+use crate::human::nanos;
+use crate::input::{Record, Trace};
+
+/// What was admitted under one limit.
+struct Log {
+    limit: u64,
+    period: u64,
+    by_key: Vec<Admitted>,
+}
+
+/// What was admitted of one key within the last period: times in order with their units, and the sum of these.
+#[derive(Clone, Default)]
+struct Admitted {
+    units: VecDeque<(u64, u64)>,
+    sum: u64,
+}
+
+impl Log {
+    fn new(quota: &Quota, keys: usize) -> Self {
+        Self { limit: quota.limit(), period: nanos(quota.period()), by_key: vec![Admitted::default(); keys] }
+    }
+
+    /// Whether a request has room in the period that ends with it.
+    fn has_room(&mut self, record: &Record) -> bool {
+        let Admitted { units, sum } = &mut self.by_key[record.key as usize];
+        while let Some(&(_, gone)) = units.front().filter(|(at, _)| record.at - at >= self.period) {
+            units.pop_front();
+            *sum -= gone;
+        }
+        record.cost == 0 || sum.saturating_add(record.cost) <= self.limit
+    }
+
+    fn charge(&mut self, record: &Record) {
+        let Admitted { units, sum } = &mut self.by_key[record.key as usize];
+        // Costs are summed up to the largest number, so that they can be taken off again.
+        let cost = record.cost.min(u64::MAX - *sum);
+        *sum += cost;
+        match units.back_mut() {
+            Some((at, units)) if *at == record.at => *units += cost,
+            _ if cost > 0 => units.push_back((record.at, cost)),
+            _ => {}
+        }
+    }
+}
+
+/// The decisions that differ; `None` if the records are not in the order of time.
+pub fn differences(trace: &Trace, quotas: &[Quota], decisions: &[u8]) -> Option<Differences> {
+    if !trace.records.is_sorted_by_key(|record| record.at) {
+        return None;
+    }
+    let mut logs: Vec<Log> = quotas.iter().map(|quota| Log::new(quota, trace.keys.len())).collect();
+    let mut differences = Differences::default();
+    for (record, &decision) in trace.records.iter().zip(decisions) {
+        let has_room = logs.iter_mut().all(|log| log.has_room(record));
+        let admitted = decision == b'1';
+        differences.wrongly_admitted += u64::from(admitted && !has_room);
+        differences.wrongly_denied += u64::from(!admitted && has_room);
+        if admitted {
+            logs.iter_mut().for_each(|log| log.charge(record));
+        }
+    }
+    Some(differences)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn compared(records: &[(u64, u64)], limits: &[&str], decisions: &[u8]) -> Option<(u64, u64)> {
+        let mut trace = Trace::default();
+        let key = trace.keys.intern(b"a").unwrap();
+        trace.records = records.iter().map(|&(at, cost)| Record { at: at * SECOND, cost, key }).collect();
+        let quotas: Vec<Quota> = limits.iter().map(|limit| limit.parse().unwrap()).collect();
+        let found = differences(&trace, &quotas, decisions)?;
+        Some((found.wrongly_admitted, found.wrongly_denied))
+    }
+
+    #[test]
+    fn a_unit_leaves_after_exactly_one_period() {
+        let records = [(0, 1), (9, 1), (10, 1)];
+        assert_eq!(compared(&records, &["1/10s"], b"101"), Some((0, 0)));
+        assert_eq!(compared(&records, &["1/10s"], b"110"), Some((1, 0)));
+        assert_eq!(compared(&records, &["1/10s"], b"100"), Some((0, 1)));
+    }
+
+    #[test]
+    fn each_decision_is_judged_by_itself() {
+        // The one that was denied wrongly at 0 s is no reason to deny the next.
+        assert_eq!(compared(&[(0, 1), (1, 1), (2, 1)], &["1/10s"], b"010"), Some((0, 1)));
+        // What was admitted wrongly counts.
+        assert_eq!(compared(&[(0, 1), (1, 1), (10, 1), (11, 1)], &["1/10s"], b"1101"), Some((1, 0)));
+    }
+
+    #[test]
+    fn costs_and_several_limits() {
+        assert_eq!(compared(&[(0, 3), (1, 3), (2, 0), (3, 2)], &["5/10s"], b"1011"), Some((0, 0)));
+        assert_eq!(compared(&[(0, 1), (0, 1), (1, 1), (2, 1)], &["1/s", "2/10s"], b"1010"), Some((0, 0)));
+        let most = (0, u64::MAX);
+        assert_eq!(compared(&[most, most, (10, 1)], &["5/10s"], b"111"), Some((2, 0)));
+    }
+
+    #[test]
+    fn times_out_of_order_are_not_compared() {
+        assert_eq!(compared(&[(1, 1), (0, 1)], &["5/10s"], b"11"), None);
+    }
+}

@@ -1,0 +1,531 @@
+//! `tollgate replay`: runs a trace through the library's limiters, in the trace's own time.
+//!
+//! | file | does |
+//! |---|---|
+//! | `limiters` | limiters of numbered keys, over any store |
+//! | `ledger` | how many decisions differ from a keyed store's |
+//! | `windows` | when a sketch is fullest |
+//! | `log` | how many decisions differ from an exact sliding log's |
+//! | `accuracy/` | what people and programs see of how a store fared |
+//! | `output` | what they see of all else |
+
+pub mod accuracy;
+pub mod ledger;
+mod limiters;
+mod log;
+pub mod output;
+mod windows;
+
+use std::time::Duration;
+
+use clap::ValueEnum as _;
+use indicatif::ProgressBar;
+use serde::Serialize;
+use tollgate::{
+    Algorithm, CompactAlgorithm, ManualClock, Quota, QuotaError, RateLimiter, Saturation, Timestamp,
+    WindowAlgorithm,
+};
+
+use self::ledger::{Differences, Ledger};
+use self::limiters::{NumberLimiter, Refusal, hasher};
+use crate::algorithm::{AlgorithmName, Visitor, WindowOptions, chosen};
+use crate::args::ReplayArgs;
+use crate::error::Error;
+use crate::input::{Record, Trace};
+use crate::output::{self as files, about, chart, finish, progress};
+use crate::store::{Memory, Storage, StoreArg};
+use crate::{human, load};
+
+/// Between two looks at the progress bar and at the store.
+pub const STRIDE: usize = 1 << 12;
+
+/// Slots counted in all; a count of 4 MiB takes a quarter of a millisecond, and such tables are counted at every look.
+const COUNTED: usize = 1 << 30;
+
+/// Windows of a limit at whose ends a sketch is looked at, each look a tenth of a millisecond.
+const LOOKS: usize = 256;
+
+/// What one algorithm made of a trace.
+#[derive(Clone, Debug)]
+pub struct AlgorithmReplay {
+    /// Which algorithm.
+    pub algorithm: AlgorithmName,
+    /// The limits on every request.
+    pub quotas: Vec<Quota>,
+    /// The decisions.
+    pub tally: Tally,
+    /// How the store fared.
+    pub figures: StoreFigures,
+    /// What an exact sliding log would have decided otherwise, if that was counted.
+    pub against_log: Option<Differences>,
+}
+
+/// How to replay, whatever the algorithm and the limits.
+#[derive(Copy, Clone, Debug)]
+pub struct ReplaySetup {
+    /// Settings of window algorithms.
+    pub options: WindowOptions,
+    /// Where states are kept.
+    pub storage: Storage,
+    /// Whether a keyed store runs beside another one, to count the decisions that differ.
+    pub beside: bool,
+}
+
+/// Requests denied, and how long they were told to wait.
+#[derive(Clone, Debug, Default)]
+pub struct Denials {
+    /// Requests denied.
+    pub denied: u64,
+    /// Of them, those whose cost no wait would ever admit.
+    pub never: u64,
+    /// The longest time that a denied request was told to wait.
+    pub longest_wait: Duration,
+}
+
+impl Denials {
+    /// Counts one that was told to wait so long; `None` if no wait helps.
+    pub fn add(&mut self, wait: Option<Duration>) {
+        self.denied += 1;
+        match wait {
+            Some(wait) => self.longest_wait = self.longest_wait.max(wait),
+            None => self.never += 1,
+        }
+    }
+
+    /// The longest wait, for people.
+    pub fn wait_text(&self) -> String {
+        match (self.denied, self.never) {
+            (0, _) => "-".to_owned(),
+            (_, 0) => human::duration(self.longest_wait),
+            (denied, never) if denied == never => "never".to_owned(),
+            (_, never) => format!("{}; {} never", human::duration(self.longest_wait), human::count(never)),
+        }
+    }
+}
+
+/// The decisions, and what they add up to.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    /// A byte a record, in the order of replay: `1` admitted, `0` denied.
+    pub decisions: Vec<u8>,
+    /// All of them.
+    pub denials: Denials,
+    /// Requests denied, by key.
+    pub denied_by_key: Vec<u64>,
+    /// Requests denied, by the limit that refused them; of several the one with the longest wait.
+    pub refused: Vec<u64>,
+    /// The most memory that the limiters' states took, by their number at regular looks.
+    pub state_bytes: u64,
+}
+
+impl Tally {
+    /// Requests admitted.
+    pub fn admitted(&self) -> u64 {
+        self.decisions.len() as u64 - self.denials.denied
+    }
+
+    /// Keys of which at least one request was denied.
+    pub fn keys_denied(&self) -> u64 {
+        self.denied_by_key.iter().filter(|&&denied| denied > 0).count() as u64
+    }
+
+    /// The keys with the most denials.
+    pub fn top_denied(&self, most: usize) -> Vec<(u32, u64)> {
+        top(self.denied_by_key.iter().copied(), most)
+    }
+}
+
+/// The largest counts that are not zero, with their places: most first, of equals the first.
+fn top(counts: impl Iterator<Item = u64>, most: usize) -> Vec<(u32, u64)> {
+    let mut counts: Vec<(u32, u64)> = (0_u32..).zip(counts).filter(|&(_, count)| count > 0).collect();
+    counts.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+    counts.truncate(most);
+    counts
+}
+
+/// How a store fared; what it does not tell is zero.
+#[derive(Clone, Debug, Default)]
+pub struct StoreFigures {
+    /// What a keyed store would have decided otherwise, if one ran beside it.
+    pub differences: Differences,
+    /// Of a compact store.
+    pub compact: CompactFigures,
+    /// How full a sketch got, each figure by itself, and of several limiters the worst.
+    pub saturation: Saturation,
+}
+
+/// How a compact store fared. Fields may be added to the JSON; those here keep their names and meaning.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CompactFigures {
+    /// Slots of all limiters.
+    pub slots: u64,
+    /// The most of them that were seen in use.
+    pub peak_live_slots: u64,
+    /// Keys that still owed when their slot was taken.
+    pub evicted: u64,
+    /// Newcomers that began with a debt.
+    pub indebted: u64,
+    /// Newcomers denied for it.
+    pub denied_for_debt: u64,
+    /// First checks that were decided again, having met a larger debt once they were in.
+    pub retreats: u64,
+    /// Those that raced and could not be; none in a replay.
+    pub raced: u64,
+}
+
+/// Runs `tollgate replay` with limits.
+///
+/// # Errors
+/// If the command line or the input are wrong, or output fails.
+pub fn run(args: &ReplayArgs) -> Result<(), Error> {
+    let quotas = args.quotas()?;
+    let by_name = args.algorithms.by_name();
+    let storage = args.algorithms.stores.storage(quotas.len())?;
+    let algorithms = chosen(&args.algorithms.algorithm, AlgorithmName::value_variants());
+    let (algorithms, mut left_out) = storage.holds(&algorithms, by_name)?;
+    if args.decisions.is_some() && algorithms.len() != 1 {
+        return Err(Error::usage(format!(
+            "--decisions writes one algorithm's decisions, but there are {}; choose one with --algorithm",
+            algorithms.len()
+        )));
+    }
+    files::writable(args.outputs())?;
+    let trace = load::requests(&args.input, args.json.as_deref())?;
+    let progress = progress::bar(trace.records.len() as u64 * algorithms.len() as u64, "replaying");
+    let options = args.algorithms.options();
+    let setup = ReplaySetup { options, storage, beside: storage.store != StoreArg::Keyed };
+    let (replays, unfit) = replay_all(&trace, &algorithms, by_name, &quotas, setup, &progress)?;
+    left_out.extend(unfit);
+    progress.finish_and_clear();
+
+    let mut about = about::input_lines(&trace, args.input.no_sort) + &output::limits_line(&quotas);
+    if args.limit.is_empty() {
+        about += "         No --limit was given, so this is only an example. Set one with --limit LIMIT/PERIOD, or\n         \
+                  let `tollgate suggest` find one.\n";
+    }
+    if args.algorithms.burst.is_some() && algorithms.iter().any(|algorithm| !algorithm.heeds_burst()) {
+        about += "         The burst is for gcra, token-bucket and leaky-bucket; windows ignore it.\n";
+    }
+    about += &storage.line(quotas.len());
+    left_out.iter().for_each(|note| about += &format!("Note     {note}\n"));
+    files::say(&about::skipped_lines(&trace));
+
+    // Files first: if standard output is closed early, they are complete. One that fails costs no other result.
+    let written = [
+        match (&args.decisions, &replays[..]) {
+            (Some(path), [replay]) => files::write_to(path, &replay.tally.decisions),
+            _ => Ok(()),
+        },
+        args.chart.as_ref().map_or(Ok(()), |path| {
+            let series: Vec<_> =
+                replays.iter().map(|replay| (replay.algorithm.name(), &replay.tally.decisions[..])).collect();
+            chart::draw(path, &trace, &format!("{} for each key", output::all_limits(&quotas)), &series)
+        }),
+    ];
+    let json = args.json.as_ref().map(|path| (path, output::json(&trace, &replays, &storage, args.top)));
+    finish(written, json, &about, || output::tables(&trace, &replays, &storage, args.top))
+}
+
+/// Replays a trace through one algorithm, under one limit or several at once.
+///
+/// With several limits a request is admitted, and charged to all of them, only if every one admits it.
+///
+/// # Errors
+/// If the algorithm cannot hold a quota.
+pub fn replay(
+    trace: &Trace,
+    algorithm: AlgorithmName,
+    quotas: &[Quota],
+    setup: ReplaySetup,
+    progress: &ProgressBar,
+) -> Result<AlgorithmReplay, QuotaError> {
+    let run = ReplayRun { trace, algorithm, quotas, setup, progress };
+    let (tally, figures) = algorithm.visit(quotas, setup.options, run)?;
+    Ok(AlgorithmReplay { algorithm, quotas: quotas.to_vec(), tally, figures, against_log: None })
+}
+
+/// Replays through several algorithms, and compares each with an exact sliding log. One that cannot hold the quotas ends the run if it was asked for by name,
+/// and is left out with a note if it is only one of all.
+///
+/// # Errors
+/// If an algorithm asked for, or every one, cannot hold a quota.
+fn replay_all(
+    trace: &Trace,
+    algorithms: &[AlgorithmName],
+    by_name: bool,
+    quotas: &[Quota],
+    setup: ReplaySetup,
+    progress: &ProgressBar,
+) -> Result<(Vec<AlgorithmReplay>, Vec<String>), Error> {
+    let mut replays = Vec::new();
+    let mut left_out = Vec::new();
+    for &algorithm in algorithms {
+        let name = algorithm.name();
+        let exact = if setup.beside { ", and exactly beside it" } else { "" };
+        progress.set_message(format!("{name}{exact}"));
+        match replay(trace, algorithm, quotas, setup, progress) {
+            Ok(mut replay) => {
+                replay.against_log = log::differences(trace, quotas, &replay.tally.decisions);
+                replays.push(replay);
+            }
+            Err(error) => {
+                let why = setup.refusal(&error, algorithm, quotas, |quota| format!("--limit {quota}"));
+                if by_name {
+                    return Err(Error::usage(format!("{name}: {why}")));
+                }
+                left_out.push(format!("{name} left out: {why}"));
+            }
+        }
+    }
+    if replays.is_empty() {
+        return Err(Error::usage(left_out.join("\n")));
+    }
+    Ok((replays, left_out))
+}
+
+impl ReplaySetup {
+    /// A refusal in the words of the command line instead of the library's, with the flag that caused it: of the sketch store
+    /// always, of the compact one where that is the memory. `limit` says which flag a quota comes from.
+    pub fn refusal(
+        &self,
+        error: &QuotaError,
+        algorithm: AlgorithmName,
+        quotas: &[Quota],
+        limit: impl Fn(&Quota) -> String,
+    ) -> String {
+        let text = error.to_string();
+        let text = text.strip_prefix("invalid quota: ").unwrap_or(&text);
+        let memory = || format!("--memory {}: {text}", self.storage.memory);
+        match self.storage.store {
+            StoreArg::Sketch => match quotas.iter().find(|quota| !self.fits(algorithm, **quota)) {
+                Some(quota) => format!("{}: {text}", limit(quota)),
+                None => memory(),
+            },
+            StoreArg::Compact if error.is_out_of_memory() => memory(),
+            StoreArg::Compact | StoreArg::Keyed => text
+                .replace("Overflow::Inherit", "--overflow inherit")
+                .replace("Overflow::Forget", "--overflow forget"),
+        }
+    }
+
+    /// Whether the store can hold this quota, in whatever memory.
+    fn fits(self, algorithm: AlgorithmName, quota: Quota) -> bool {
+        let setup =
+            Self { storage: Storage { memory: Memory::LEAST, ..self.storage }, beside: false, ..self };
+        replay(&Trace::default(), algorithm, &[quota], setup, &ProgressBar::hidden()).is_ok()
+    }
+}
+
+/// One replay, before its algorithm is known to the compiler.
+struct ReplayRun<'a> {
+    trace: &'a Trace,
+    algorithm: AlgorithmName,
+    quotas: &'a [Quota],
+    setup: ReplaySetup,
+    progress: &'a ProgressBar,
+}
+
+// `Storage::holds` leaves out what a store cannot hold, so that what is not of the chosen store is of the keyed one.
+impl Visitor for ReplayRun<'_> {
+    type Output = (Tally, StoreFigures);
+
+    fn keyed<A: Algorithm>(self, algorithms: Vec<A>) -> Result<Self::Output, QuotaError> {
+        let tally = self.through(&limiters::keyed(algorithms), |_, _| {}, |_, _| {});
+        Ok((tally, StoreFigures::default()))
+    }
+
+    fn compact<A: CompactAlgorithm>(self, algorithms: Vec<A>) -> Result<Self::Output, QuotaError> {
+        let Storage { store: StoreArg::Compact, memory, overflow } = self.setup.storage else {
+            return self.keyed(algorithms);
+        };
+        let clock = ManualClock::default();
+        let (mut ledger, share) = (self.ledger(&algorithms), memory.share(algorithms.len()));
+        let build = |algorithm| {
+            let builder =
+                RateLimiter::builder(algorithm).clock(clock.clone()).hasher(hasher()).capacity(share);
+            match overflow {
+                Some(overflow) => builder.overflow(overflow.into()),
+                None => builder,
+            }
+            .compact()
+        };
+        let limiters = algorithms.into_iter().map(build).collect::<Result<Vec<_>, _>>()?;
+        let slots: usize = limiters.iter().map(|limiter| limiter.gauges().slots).sum();
+        let looks = self.trace.records.len().div_ceil(STRIDE);
+        let stride = looks.div_ceil((COUNTED / slots).max(1));
+        let mut peak_live_slots = 0;
+        let tally = self.through(
+            &limiters,
+            |record, admitted| ledger.iter_mut().for_each(|ledger| ledger.enter(record, admitted)),
+            |look, now| {
+                if look % stride == 0 {
+                    clock.set(now);
+                    peak_live_slots = peak_live_slots.max(limiters.iter().map(RateLimiter::live_slots).sum());
+                }
+            },
+        );
+        let mut compact =
+            CompactFigures { peak_live_slots: peak_live_slots as u64, ..CompactFigures::default() };
+        for gauges in limiters.iter().map(RateLimiter::gauges) {
+            compact.slots += gauges.slots as u64;
+            compact.evicted += gauges.evicted;
+            compact.indebted += gauges.indebted;
+            compact.denied_for_debt += gauges.denied_for_debt;
+            compact.retreats += gauges.retreats;
+            compact.raced += gauges.raced;
+        }
+        let differences = ledger.map_or_else(Differences::default, |ledger| ledger.differences);
+        Ok((tally, StoreFigures { differences, compact, ..StoreFigures::default() }))
+    }
+
+    fn window<A: WindowAlgorithm>(self, algorithms: Vec<A>) -> Result<Self::Output, QuotaError> {
+        let Storage { store: StoreArg::Sketch, memory, .. } = self.setup.storage else {
+            return self.compact(algorithms);
+        };
+        let clock = ManualClock::default();
+        let (mut ledger, share) = (self.ledger(&algorithms), memory.share(algorithms.len()));
+        let build = |algorithm| {
+            RateLimiter::builder(algorithm).clock(clock.clone()).hasher(hasher()).capacity(share).sketch()
+        };
+        let limiters = algorithms.into_iter().map(build).collect::<Result<Vec<_>, _>>()?;
+        let ends = ledger.as_ref().map(|_| windows::ends(&self.trace.records, self.quotas, LOOKS));
+        let mut ends = ends.unwrap_or_default().into_iter().peekable();
+        let (mut number, mut latest_ns, mut worst) = (0, 0, Saturation::default());
+        let decided = |record: &Record, admitted| {
+            ledger.iter_mut().for_each(|ledger| ledger.enter(record, admitted));
+            number += 1;
+            latest_ns = latest_ns.max(record.at);
+            if ends.next_if_eq(&number).is_some() {
+                clock.set(Timestamp::from_nanos(latest_ns));
+                for seen in limiters.iter().map(RateLimiter::saturation) {
+                    worst.mistaken = worst.mistaken.max(seen.mistaken);
+                    worst.overcounted = worst.overcounted.max(seen.overcounted);
+                    worst.denied = worst.denied.max(seen.denied);
+                }
+            }
+        };
+        let tally = self.through(&limiters, decided, |_, _| {});
+        let differences = ledger.map_or_else(Differences::default, |ledger| ledger.differences);
+        Ok((tally, StoreFigures { differences, saturation: worst, ..StoreFigures::default() }))
+    }
+}
+
+impl ReplayRun<'_> {
+    /// A keyed store beside the other, if there is to be one.
+    fn ledger<A: Algorithm>(&self, algorithms: &[A]) -> Option<Ledger<A>> {
+        self.setup.beside.then(|| Ledger::new(algorithms.to_vec(), self.quotas, self.algorithm))
+    }
+
+    /// The loop over the records. `decided` is told of each decision, and `looked`, at regular looks, how many there were so far, and
+    /// the time.
+    fn through<L: NumberLimiter>(
+        &self,
+        limiters: &[L],
+        mut decided: impl FnMut(&Record, bool),
+        mut looked: impl FnMut(usize, Timestamp),
+    ) -> Tally {
+        let mut tally = Tally {
+            decisions: Vec::with_capacity(self.trace.records.len()),
+            denials: Denials::default(),
+            denied_by_key: vec![0; self.trace.keys.len()],
+            refused: vec![0; limiters.len()],
+            state_bytes: 0,
+        };
+        for (look, records) in (1..).zip(self.trace.records.chunks(STRIDE)) {
+            let mut now = 0;
+            for record in records {
+                let decision = L::decide(limiters, record);
+                tally.decisions.push(if decision.is_ok() { b'1' } else { b'0' });
+                if let Err(Refusal { by, wait }) = decision {
+                    tally.denials.add(wait);
+                    tally.refused[by] += 1;
+                    tally.denied_by_key[record.key as usize] += 1;
+                }
+                decided(record, decision.is_ok());
+                now = record.at;
+            }
+            looked(look, Timestamp::from_nanos(now));
+            let bytes: usize = limiters.iter().map(L::bytes).sum();
+            tally.state_bytes = tally.state_bytes.max(bytes as u64);
+            self.progress.inc(records.len() as u64);
+        }
+        tally
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPTIONS: WindowOptions = WindowOptions { sub_windows: 60, strict: false };
+    const SECOND: u64 = 1_000_000_000;
+
+    fn trace(records: &[(u64, u8, u64)]) -> Trace {
+        let mut trace = Trace::default();
+        for &(second, key, cost) in records {
+            let key = trace.keys.intern(&[key]).unwrap();
+            trace.records.push(Record { at: second * SECOND, cost, key });
+        }
+        trace
+    }
+
+    fn decisions(trace: &Trace, algorithm: AlgorithmName, limits: &[&str]) -> (String, Tally) {
+        let quotas: Vec<Quota> = limits.iter().map(|limit| limit.parse().unwrap()).collect();
+        let storage = Storage { store: StoreArg::Keyed, memory: Memory::default(), overflow: None };
+        let setup = ReplaySetup { options: OPTIONS, storage, beside: false };
+        let tally = replay(trace, algorithm, &quotas, setup, &ProgressBar::hidden()).unwrap().tally;
+        (String::from_utf8(tally.decisions.clone()).unwrap(), tally)
+    }
+
+    #[test]
+    fn denials_are_counted_by_key() {
+        let trace =
+            trace(&[(0, b'a', 1), (0, b'b', 1), (0, b'a', 1), (1, b'a', 1), (2, b'c', 9), (10, b'a', 1)]);
+        let (text, tally) = decisions(&trace, AlgorithmName::SlidingLog, &["1/10s"]);
+        assert_eq!(text, "110001");
+        assert_eq!(
+            (tally.admitted(), tally.denials.denied, tally.denials.never, tally.keys_denied()),
+            (3, 3, 1, 2)
+        );
+        assert_eq!(tally.refused, [3]);
+        assert_eq!(tally.denials.longest_wait, Duration::from_secs(10));
+        assert_eq!(tally.top_denied(1), [(0, 2)]);
+    }
+
+    #[test]
+    fn several_limits_charge_all_or_none() {
+        // 1/s and 2 in 10 s. At 1.0 s both admit; the denials at 0 s must not have used up the second.
+        let trace =
+            trace(&[(0, b'a', 1), (0, b'a', 1), (0, b'a', 1), (1, b'a', 1), (2, b'a', 1), (10, b'a', 1)]);
+        for algorithm in [AlgorithmName::SlidingLog, AlgorithmName::FixedWindow] {
+            let (text, tally) = decisions(&trace, algorithm, &["1/s", "2/10s"]);
+            assert_eq!(text, "100101", "{algorithm:?}");
+            // At 0 s only the first limit refuses, at 2 s only the second.
+            assert_eq!((tally.denials.denied, &tally.refused[..]), (3, &[2, 1][..]), "{algorithm:?}");
+            // At 2 s the second limit is full until 10 s.
+            assert_eq!(tally.denials.longest_wait, Duration::from_secs(8), "{algorithm:?}");
+        }
+    }
+    #[test]
+    fn the_fullest_window_is_the_one_that_is_told() {
+        // A thousand clients in the tenth minute, and one in the next.
+        let mut all = Trace::default();
+        for key in 0..1_000_u64 {
+            let key = all.keys.intern(&key.to_le_bytes()).unwrap();
+            all.records.push(Record { at: 545 * SECOND, cost: 9, key });
+        }
+        all.records.push(Record { at: 605 * SECOND, cost: 1, key: 0 });
+        let last = Trace { records: all.records[1_000..].to_vec(), ..all.clone() };
+        let quota: Quota = "10/min".parse().unwrap();
+        let storage = Storage { store: StoreArg::Sketch, memory: "1KiB".parse().unwrap(), overflow: None };
+        let setup = ReplaySetup { options: OPTIONS, storage, beside: true };
+        let worst = [all, last].map(|trace| {
+            let replay =
+                replay(&trace, AlgorithmName::FixedWindow, &[quota], setup, &ProgressBar::hidden()).unwrap();
+            assert_eq!(replay.figures.differences.wrongly_admitted, 0);
+            replay.figures.saturation
+        });
+        assert!(worst[0].is_warning() && worst[0].mistaken > 0.1, "{worst:?}");
+        assert!(!worst[1].is_warning() && worst[1].mistaken < 0.01, "{worst:?}");
+    }
+}

@@ -1,0 +1,223 @@
+//! What a replay prints: tables for people, JSON for programs.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use tollgate::Quota;
+
+use super::accuracy::{self, Accuracy, AccuracyJson};
+use super::ledger::Differences;
+use super::{AlgorithmReplay, top};
+use crate::error::Error;
+use crate::human::{self, nanos};
+use crate::input::Trace;
+use crate::input::row::printable;
+use crate::output::about::InputJson;
+use crate::output::table::table;
+use crate::output::to_json;
+use crate::store::Storage;
+
+/// The whole JSON of a replay. Fields may be added; those here keep their names and meaning.
+#[derive(Serialize)]
+struct ReplayJson {
+    input: InputJson,
+    results: Vec<AlgorithmJson>,
+}
+
+#[derive(Serialize)]
+struct AlgorithmJson {
+    algorithm: String,
+    store: String,
+    limits: Vec<RefusingJson>,
+    admitted: u64,
+    denied: u64,
+    never: u64,
+    keys_denied: u64,
+    longest_wait_ns: u64,
+    top_denied: Vec<DeniedJson>,
+    state_bytes: u64,
+    against_log: Option<AgainstLogJson>,
+    #[serde(flatten)]
+    accuracy: Option<AccuracyJson>,
+}
+
+/// Decisions that differ from an exact sliding log's; none are counted if times step back.
+#[derive(Serialize)]
+struct AgainstLogJson {
+    wrongly_admitted: u64,
+    wrongly_denied: u64,
+}
+
+/// One limit.
+#[derive(Serialize)]
+pub struct LimitJson {
+    limit: u64,
+    period_ns: u64,
+    burst: u64,
+}
+
+/// One limit of a replay.
+#[derive(Serialize)]
+struct RefusingJson {
+    #[serde(flatten)]
+    limit: LimitJson,
+    /// Requests that it denied, of several limits as the one with the longest wait.
+    refused: u64,
+}
+
+#[derive(Serialize)]
+struct DeniedJson {
+    key: String,
+    denied: u64,
+}
+
+impl From<&Quota> for LimitJson {
+    fn from(quota: &Quota) -> Self {
+        Self { limit: quota.limit(), period_ns: nanos(quota.period()), burst: quota.burst_size() }
+    }
+}
+
+/// The replay's results as JSON.
+///
+/// # Errors
+/// Never in practice: every value is a number or a text.
+pub fn json(
+    trace: &Trace,
+    replays: &[AlgorithmReplay],
+    storage: &Storage,
+    most: usize,
+) -> Result<String, Error> {
+    let result = |replay: &AlgorithmReplay| {
+        let AlgorithmReplay { algorithm, tally, .. } = replay;
+        let key = |(id, denied)| DeniedJson { key: trace.keys.name(id), denied };
+        let limit = |(quota, &refused)| RefusingJson { limit: LimitJson::from(quota), refused };
+        AlgorithmJson {
+            algorithm: algorithm.name(),
+            store: storage.name(),
+            limits: replay.quotas.iter().zip(&tally.refused).map(limit).collect(),
+            admitted: tally.admitted(),
+            denied: tally.denials.denied,
+            never: tally.denials.never,
+            keys_denied: tally.keys_denied(),
+            longest_wait_ns: nanos(tally.denials.longest_wait),
+            top_denied: tally.top_denied(most).into_iter().map(key).collect(),
+            state_bytes: tally.state_bytes,
+            against_log: replay.against_log.map(|Differences { wrongly_admitted, wrongly_denied }| {
+                AgainstLogJson { wrongly_admitted, wrongly_denied }
+            }),
+            accuracy: accuracy::json(storage, *algorithm, &replay.figures),
+        }
+    };
+    to_json(&ReplayJson { input: InputJson::new(trace), results: replays.iter().map(result).collect() })
+}
+
+/// Limits as one text.
+pub fn all_limits(quotas: &[Quota]) -> String {
+    quotas.iter().map(Quota::to_string).collect::<Vec<_>>().join(" and ")
+}
+
+/// The limits in one line.
+pub fn limits_line(quotas: &[Quota]) -> String {
+    let all = if quotas.len() > 1 { ", all of which must admit" } else { "" };
+    format!("Limit    {} for each key{all}\n", all_limits(quotas))
+}
+
+/// The comparison of algorithms, then the most denied keys.
+pub fn tables(trace: &Trace, replays: &[AlgorithmReplay], storage: &Storage, most: usize) -> String {
+    let row = |AlgorithmReplay { algorithm, tally, .. }: &AlgorithmReplay| {
+        let worst = match tally.top_denied(1)[..] {
+            [(id, denied)] => format!("{} ({})", shortened(trace, id), human::count(denied)),
+            _ => "-".to_owned(),
+        };
+        vec![
+            algorithm.name(),
+            human::count(tally.admitted()),
+            human::count(tally.denials.denied),
+            human::share(tally.denials.denied, tally.decisions.len() as u64),
+            human::count(tally.keys_denied()),
+            tally.denials.wait_text(),
+            human::bytes(tally.state_bytes),
+            worst,
+        ]
+    };
+    let header = "Algorithm|Admitted|Denied|Share|Keys denied|Longest wait|State|Most denied key";
+    let mut text = format!("{}\n{ABOUT_RESULTS}\n", table(header, 1..7, replays.iter().map(row), &[7, 6, 5]));
+    if let Some(table) = refused_table(replays) {
+        let about = "Denied by which limit; if by several, the one with the longest wait";
+        let _ = write!(text, "\n{about}\n{table}\n");
+    }
+    if let Some(table) = log_table(replays) {
+        let _ = write!(text, "\nBeside an exact sliding log\n{table}\n{ABOUT_LOG}\n");
+    }
+    let results = replays.iter().map(|AlgorithmReplay { algorithm, tally, figures, .. }| {
+        let (admitted, denied) = (tally.admitted(), tally.denials.denied);
+        Accuracy { algorithm: *algorithm, admitted, denied, figures }
+    });
+    if let Some(table) = accuracy::table(storage, &results.collect::<Vec<_>>()) {
+        let _ = write!(text, "\n{table}");
+    }
+    if let Some(table) = top_table(trace, replays, most) {
+        let _ = write!(text, "\nMost denied keys\n{table}\n");
+    }
+    text
+}
+
+const ABOUT_RESULTS: &str = "\
+Keys denied: keys with a denied request. Longest wait: the longest that a denied
+request was told to wait; never: it costs more than the limit. State: the most
+memory that the limiter's states took.";
+
+const ABOUT_LOG: &str = "\
+Differs: the share of decisions that an exact sliding log with the same limits
+would have made otherwise. The log holds what the algorithm itself admitted, so
+each decision is judged by itself. It has no burst.";
+
+/// How many decisions differ from an exact sliding log's; nothing if times step back.
+fn log_table(replays: &[AlgorithmReplay]) -> Option<String> {
+    let row = |AlgorithmReplay { algorithm, tally, against_log, .. }: &AlgorithmReplay| {
+        let Differences { wrongly_admitted, wrongly_denied } = (*against_log)?;
+        Some(vec![
+            algorithm.name(),
+            human::share(wrongly_admitted + wrongly_denied, tally.decisions.len() as u64),
+            human::count(wrongly_admitted),
+            human::count(wrongly_denied),
+        ])
+    };
+    let rows: Vec<_> = replays.iter().map(row).collect::<Option<_>>()?;
+    Some(table("Algorithm|Differs|Wrongly admitted|Wrongly denied", 1..4, rows, &[]))
+}
+
+/// How many requests each limit denied; nothing about a single one.
+fn refused_table(replays: &[AlgorithmReplay]) -> Option<String> {
+    let quotas = replays.first().map(|replay| &replay.quotas).filter(|quotas| quotas.len() > 1)?;
+    let header = quotas.iter().fold("Algorithm".to_owned(), |header, quota| format!("{header}|{quota}"));
+    let row = |AlgorithmReplay { algorithm, tally, .. }: &AlgorithmReplay| {
+        let refused = tally.refused.iter().map(|&refused| human::count(refused));
+        [algorithm.name()].into_iter().chain(refused).collect()
+    };
+    Some(table(&header, 1..1 + quotas.len(), replays.iter().map(row), &[]))
+}
+
+/// The most denied keys of all algorithms together, and how each treats them.
+fn top_table(trace: &Trace, replays: &[AlgorithmReplay], most: usize) -> Option<String> {
+    let mut requests = vec![0_u64; trace.keys.len()];
+    trace.records.iter().for_each(|record| requests[record.key as usize] += 1);
+    let denied = |key: usize| replays.iter().map(move |replay| replay.tally.denied_by_key[key]);
+    let keys = top((0..trace.keys.len()).map(|key| denied(key).sum()), most);
+    if keys.is_empty() {
+        return None;
+    }
+    let header = replays
+        .iter()
+        .fold("Key|Requests".to_owned(), |header, replay| format!("{header}|{}", replay.algorithm.name()));
+    let rows = keys.into_iter().map(|(id, _)| {
+        let row = [shortened(trace, id), human::count(requests[id as usize])];
+        row.into_iter().chain(denied(id as usize).map(human::count)).collect()
+    });
+    let droppable: Vec<usize> = (3..2 + replays.len()).rev().collect();
+    Some(table(&header, 1..2 + replays.len(), rows, &droppable))
+}
+
+fn shortened(trace: &Trace, key: u32) -> String {
+    printable(trace.keys.name(key).as_bytes(), 40)
+}

@@ -1,0 +1,220 @@
+//! From the fields of a log to the descriptors of rules.
+
+use tollgate::rules::Rule;
+
+use crate::args::descriptor::{DescriptorArg, EntryValue};
+use crate::error::Error;
+use crate::input::wanted::{Fields, Wanted};
+
+/// Keys that have the same value for every request that has them: the one in the rules.
+const CONSTANT: [&str; 2] = ["generic_key", "header_match"];
+
+/// Usual names of the field that has a key's value, the surest first, where that is not the key.
+const USUAL: [(&[&str], &[&str]); 6] = [
+    (
+        &["remote_address", "masked_remote_address", "client_ip", "ip"],
+        &[
+            "ip",
+            "client",
+            "client_ip",
+            "clientip",
+            "client_addr",
+            "remote_addr",
+            "remote_ip",
+            "remote_host",
+            "src_ip",
+            "srcip",
+            "source_ip",
+            "sourceipaddress",
+            "c-ip",
+            "id.orig_h",
+            "src",
+            "ip_address",
+        ],
+    ),
+    (&["path", "route"], &["bare_path", "path", "cs-uri-stem", "uri", "url", "request_path", "resource"]),
+    (&[":path"], &["path", "url", "request_uri", "uri", "resource"]),
+    (&["method", ":method"], &["method", "request_method", "http_method", "cs-method", "verb"]),
+    (&["user", "user_id"], &["user", "user_id", "username", "remote_user", "account", "actor"]),
+    (&["user_agent", "user-agent"], &["agent", "user_agent", "http_user_agent"]),
+];
+
+/// Whether a key's value is a client's address.
+fn is_address(key: &str) -> bool {
+    let [(keys, _), ..] = USUAL;
+    keys.iter().any(|known| known.eq_ignore_ascii_case(key))
+}
+
+/// What the field of a key may be called.
+fn usual_names(key: &str) -> Vec<String> {
+    let usual = USUAL.iter().find(|(keys, _)| keys.iter().any(|known| known.eq_ignore_ascii_case(key)));
+    let mut names: Vec<String> =
+        usual.map_or(&[][..], |(_, names)| names).iter().map(|&name| name.to_owned()).collect();
+    names.retain(|name| name != key);
+    // The key itself is surest. But a path with its query is seldom what rules mean.
+    let better = names.first().is_some_and(|name| name == "bare_path");
+    names.insert(usize::from(better), key.to_owned());
+    names
+}
+
+/// Where an entry's value comes from, by number.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum ValueSource {
+    /// A field that is wanted.
+    Field(usize),
+    /// A text in [`Fields`].
+    Text(u32),
+}
+
+/// Descriptors of every request.
+#[derive(Debug, Default)]
+pub struct Mapping {
+    /// Each one's keys, with their sources.
+    pub descriptors: Vec<Vec<(String, ValueSource)>>,
+    /// The field of the tier.
+    pub tier: Option<usize>,
+    /// The field of the domain.
+    pub domain: Option<usize>,
+    /// Whether they were worked out from the rules.
+    pub derived: bool,
+    /// Paths of rules for which no descriptor could be worked out.
+    pub left_out: Vec<String>,
+    wanted: Vec<Wanted>,
+    texts: Vec<String>,
+}
+
+impl Mapping {
+    /// As the command line says.
+    ///
+    /// # Errors
+    /// If two descriptors are the same.
+    pub fn new(args: &[DescriptorArg], tier: Option<&str>, domain: Option<&str>) -> Result<Self, Error> {
+        let mut mapping = Self::default();
+        for (at, arg) in args.iter().enumerate() {
+            if args[..at].contains(arg) {
+                return Err(Error::usage(format!(
+                    "--descriptor {arg} is there twice, but a request that is counted twice is seldom meant"
+                )));
+            }
+            let entries = arg.0.iter().map(|(key, value)| {
+                let source = match value {
+                    EntryValue::Field(name) => mapping.named(key, name),
+                    EntryValue::Text(text) => mapping.text(text),
+                };
+                (key.clone(), source)
+            });
+            let entries = entries.collect();
+            mapping.descriptors.push(entries);
+        }
+        mapping.tier = tier.map(|name| mapping.field(vec![name.to_owned()], false, false));
+        mapping.domain = domain.map(|name| mapping.field(vec![name.to_owned()], false, false));
+        Ok(mapping)
+    }
+
+    /// Adds a descriptor for each list of keys that leads to a rule.
+    pub fn derive<'r>(&mut self, rules: impl Iterator<Item = &'r Rule>) {
+        self.derived = true;
+        for rule in rules {
+            let path = rule.path();
+            let entries: Option<Vec<_>> =
+                path.iter().map(|(key, value)| self.entry(key, value.as_deref())).collect();
+            match entries {
+                Some(entries) if !self.descriptors.contains(&entries) => self.descriptors.push(entries),
+                Some(_) => {}
+                None => self.left_out.push(rule.identity.to_string()),
+            }
+        }
+    }
+
+    fn entry(&mut self, key: &str, value: Option<&str>) -> Option<(String, ValueSource)> {
+        if key.contains('*') {
+            return None;
+        }
+        let source = match value {
+            Some(value) if CONSTANT.contains(&key) => {
+                if value.contains('*') {
+                    return None;
+                }
+                self.text(value)
+            }
+            None if CONSTANT.contains(&key) => return None,
+            _ => ValueSource::Field(self.field(usual_names(key), true, is_address(key))),
+        };
+        Some((key.to_owned(), source))
+    }
+
+    fn named(&mut self, key: &str, name: &str) -> ValueSource {
+        let [(_, addresses), ..] = USUAL;
+        let client = is_address(key) || addresses.iter().any(|known| known.eq_ignore_ascii_case(name));
+        ValueSource::Field(self.field(vec![name.to_owned()], false, client))
+    }
+
+    fn field(&mut self, names: Vec<String>, guessed: bool, client: bool) -> usize {
+        let wanted = Wanted { names, guessed, client };
+        let known = self.wanted.iter().position(|known| *known == wanted);
+        known.unwrap_or_else(|| {
+            self.wanted.push(wanted);
+            self.wanted.len() - 1
+        })
+    }
+
+    fn text(&mut self, text: &str) -> ValueSource {
+        let at = self.texts.iter().position(|known| known == text).unwrap_or_else(|| {
+            self.texts.push(text.to_owned());
+            self.texts.len() - 1
+        });
+        ValueSource::Text(u32::try_from(at).unwrap_or(u32::MAX))
+    }
+
+    /// What is to be read, in which the texts have their numbers already.
+    pub fn fields(&self) -> Fields {
+        let mut fields = Fields::new(self.wanted.clone());
+        // Texts are distinct, so their numbers are their places.
+        for text in &self.texts {
+            // There are too few of them to run out of numbers.
+            let _ = fields.text_number(text.as_bytes());
+        }
+        fields
+    }
+
+    /// The fields that are the clients.
+    pub fn clients(&self) -> impl Iterator<Item = usize> {
+        self.wanted.iter().enumerate().filter(|(_, wanted)| wanted.client).map(|(field, _)| field)
+    }
+
+    /// How many different texts are part of descriptors.
+    pub fn constants(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// A descriptor with the fields that were found, or `?`; and the keys for which there is none.
+    pub fn shown(&self, descriptor: usize, fields: &Fields) -> (DescriptorArg, Vec<String>) {
+        let mut lacking = Vec::new();
+        let entries = self.descriptors.get(descriptor).map_or(&[][..], Vec::as_slice);
+        let entries = entries.iter().map(|(key, source)| {
+            let value = match *source {
+                ValueSource::Text(text) => EntryValue::Text(fields.text(text).to_owned()),
+                ValueSource::Field(at) => EntryValue::Field(fields.found(at).0.unwrap_or_else(|| {
+                    lacking.push(key.clone());
+                    "?".to_owned()
+                })),
+            };
+            (key.clone(), value)
+        });
+        let entries = entries.collect();
+        (DescriptorArg(entries), lacking)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usual_names_begin_with_the_surest() {
+        assert_eq!(usual_names("remote_address")[..3], ["remote_address", "ip", "client"]);
+        assert_eq!(usual_names("client_ip")[..3], ["client_ip", "ip", "client"]);
+        assert_eq!(usual_names("path")[..2], ["bare_path", "path"]);
+        assert_eq!(usual_names("tenant"), ["tenant"]);
+    }
+}

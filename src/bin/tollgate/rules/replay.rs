@@ -1,0 +1,285 @@
+//! `tollgate replay --rules`: who would be denied by files of rules, by rule and by key.
+//!
+//! ```text
+//! fields of a record ──mapping──► descriptors ──rules, in log time──► answer ──tally──► tables, JSON, decisions, chart
+//! ```
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use tollgate::ManualClock;
+use tollgate::rules::{Config, Domain, Limit, Problem, Rule, Rules};
+use tollgate::telemetry::Reading;
+
+use super::files::RuleFiles;
+use super::mapping::Mapping;
+use super::output::{CountedRule, RulesOutput};
+use super::tally::{self, RulesTally};
+use crate::args::rules::{MappingArgs, RulesArgs};
+use crate::args::{InputArgs, ReplayArgs};
+use crate::error::Error;
+use crate::input::{Trace, load_fields, names, warning};
+use crate::output::{about, chart, finish, progress, say, writable, write_to};
+use crate::{human, load, synthetic};
+
+/// The rules, and what is to be known of them.
+struct LoadedRules<'a> {
+    rules: Rules<ManualClock>,
+    domains: &'a [Domain],
+    /// The file of each rule, by identity.
+    files: HashMap<Box<str>, String>,
+}
+
+/// A log that went through rules.
+struct RulesReplay {
+    trace: Trace,
+    mapping: Mapping,
+    /// What was read, and how it was asked.
+    about: String,
+    tally: RulesTally,
+}
+
+/// Runs the replay.
+///
+/// # Errors
+/// If the command line, the rules or the input are wrong, or output fails.
+pub fn run(args: &ReplayArgs) -> Result<(), Error> {
+    let by = &args.by_rules;
+    let files = RuleFiles::read(&by.rules, by.merge_domains);
+    files.usable(&by.rules)?;
+    let shared = files.domains.iter().flat_map(Domain::rules).filter(|rule| rule.is_shared()).count();
+    if shared > 0 {
+        let rules = human::counted(shared as u64, "rule");
+        say(&format!(
+            "Note     {rules} with store: redis: counted as of one machine alone, without a server\n"
+        ));
+    }
+    let loaded = loaded(by, &files)?;
+    writable(args.outputs())?;
+    let RulesReplay { trace, mapping, mut about, tally } =
+        replay(&loaded, by, &args.input, args.json.as_deref())?;
+
+    let counted = counted(&loaded);
+    for CountedRule { rule, pressed, .. } in &counted {
+        if let Some((_, denials @ 1..)) = pressed {
+            about += &format!(
+                "Note     rule {}: its store was short of room, and denied {} for debts that may not have been theirs; give it \
+                 more memory\n",
+                rule.identity,
+                human::counted(*denials, "new key")
+            );
+        }
+    }
+    // Files first: if standard output is closed early, they are complete. One that fails costs no other result.
+    let written = [
+        args.decisions.as_ref().map_or(Ok(()), |path| write_to(path, &tally.decisions)),
+        args.chart.as_deref().map_or(Ok(()), |path| {
+            let series = [(names(&by.rules), &tally.decisions[..])];
+            chart::draw(path, &trace, &human::counted(counted.len() as u64, "rule"), &series)
+        }),
+    ];
+    let output =
+        RulesOutput { trace: &trace, mapping: &mapping, rules: &counted, tally: &tally, top: args.top };
+    let json = args.json.as_ref().map(|path| (path, output.json()));
+    finish(written, json, &about, || output.tables())
+}
+
+/// What is to be told of rules that apply to no request of a log. What was read, and how it was asked, is said.
+///
+/// # Errors
+/// If the command line or the input are wrong.
+pub fn unmatched(by: &RulesArgs, input: &InputArgs, files: &RuleFiles) -> Result<Vec<Problem>, Error> {
+    let loaded = loaded(by, files)?;
+    let RulesReplay { trace, about, .. } = replay(&loaded, by, input, None)?;
+    say(&about);
+    let requests = human::counted(trace.records.len() as u64, "request");
+    let problem = |(_, rule): (Box<str>, Rule)| {
+        let file = loaded.files.get(&rule.identity).map_or("", String::as_str);
+        let message = format!("the rule {:?} applies to none of {requests} of the log", rule.identity);
+        let remedy = "correct its keys and values, or say by --descriptor what requests are";
+        Problem::of_line(file, rule.line, &message, remedy)
+    };
+    Ok(loaded.rules.unmatched().into_iter().map(problem).collect())
+}
+
+/// Reads a log and asks rules about each of its requests.
+fn replay(
+    loaded: &LoadedRules<'_>,
+    by: &RulesArgs,
+    input: &InputArgs,
+    json: Option<&Path>,
+) -> Result<RulesReplay, Error> {
+    let asked = &by.mapping;
+    let domain = domain(asked, &loaded.domains)?;
+    let mut mapping = Mapping::new(&asked.descriptor, asked.tier.as_deref(), asked.domain_field.as_deref())?;
+    if asked.descriptor.is_empty() {
+        let domains = loaded.domains.iter();
+        let domains = domains.filter(|each| asked.domain_field.is_some() || each.name() == domain);
+        mapping.derive(domains.flat_map(|domain| domain.rules()));
+    }
+    let mut trace = read(input, json, &mapping)?;
+    trace.warnings = warnings(&trace, &mapping);
+    let about = about_rules(&trace, &mapping, loaded, by, input)?;
+
+    let progress = progress::bar(trace.records.len() as u64, "replaying");
+    let sizes: Vec<usize> = loaded.domains.iter().map(|domain| domain.rules().len()).collect();
+    let tally = tally::replay(&trace, &loaded.rules, &sizes, &domain, &mapping, &progress);
+    progress.finish_and_clear();
+    say(&about::skipped_lines(&trace));
+    Ok(RulesReplay { trace, mapping, about, tally })
+}
+
+/// The rules of files that were read, by the time of a trace, which is of one machine.
+fn loaded<'a>(args: &RulesArgs, files: &'a RuleFiles) -> Result<LoadedRules<'a>, Error> {
+    let of_file = |config: &Config| {
+        let file = config.file().to_owned();
+        config.rules().iter().map(move |rule| (rule.identity.clone(), file.clone())).collect::<Vec<_>>()
+    };
+    let mut builder =
+        Rules::builder().clock(ManualClock::default()).alone(true).merge_domains(args.merge_domains);
+    if let Some(charging) = args.charging {
+        builder = builder.charging(charging.into());
+    }
+    Ok(LoadedRules {
+        rules: builder.load(files.configs.clone()).map_err(|error| Error::run(error.to_string()))?,
+        domains: &files.domains,
+        files: files.configs.iter().flat_map(of_file).collect(),
+    })
+}
+
+/// What each rule counted.
+fn counted(LoadedRules { rules, files, .. }: &LoadedRules<'_>) -> Vec<CountedRule> {
+    let mut all = Vec::new();
+    rules.for_each(|domain, rule, counts| {
+        let file = files.get(&rule.identity).cloned().unwrap_or_default();
+        all.push(CountedRule { domain: domain.to_owned(), rule: rule.clone(), file, counts, pressed: None });
+    });
+    // In the same order, of those rules that have a store.
+    let mut stored = all.iter_mut().filter(|counted| matches!(counted.rule.limit, Limit::Quota { .. }));
+    rules.readings(|_, _, readings| {
+        let counter = |wanted: &str| {
+            readings.iter().find_map(|reading| match reading {
+                Reading::Counter(name, value) if *name == wanted => Some(*value),
+                _ => None,
+            })
+        };
+        if let Some(counted) = stored.next() {
+            counted.pressed = counter("tollgate_evictions").zip(counter("tollgate_debt_denials"));
+        }
+    });
+    all
+}
+
+/// The domain of all requests; empty if each says its own.
+fn domain(args: &MappingArgs, domains: &[Domain]) -> Result<String, Error> {
+    let known = || domains.iter().map(|domain| format!("{:?}", domain.name())).collect::<Vec<_>>().join(", ");
+    match (&args.domain, domains) {
+        _ if args.domain_field.is_some() => Ok(String::new()),
+        (Some(name), _) if domains.iter().any(|domain| domain.name() == name) => Ok(name.clone()),
+        (Some(name), _) => Err(Error::usage(format!(
+            "--domain {name:?}: there are no rules for it; the files have {}",
+            known()
+        ))),
+        (None, [domain]) => Ok(domain.name().to_owned()),
+        (None, _) => Err(Error::usage(format!(
+            "which domain do the requests belong to? The files have {}; choose one with --domain, or let a field say it \
+             with --domain-field",
+            known()
+        ))),
+    }
+}
+
+/// The requests with their fields; those of the made-up day have a client and nothing else.
+fn read(input: &InputArgs, json: Option<&Path>, mapping: &Mapping) -> Result<Trace, Error> {
+    let mut fields = mapping.fields();
+    if input.files.is_empty() {
+        let mut trace = synthetic::day();
+        let keys = (0_u32..).take(trace.keys.len()).map(|id| trace.keys.name(id));
+        let combinations = fields.of_keys("client", "the made-up day", keys)?;
+        for record in &mut trace.records {
+            record.key = combinations[record.key as usize];
+        }
+        trace.fields = Some(fields);
+        return Ok(trace);
+    }
+    load::with_bar(input, json, |selection, progress| load_fields(selection, fields, progress))
+}
+
+/// What is likely wrong with the addresses of clients.
+fn warnings(trace: &Trace, mapping: &Mapping) -> Vec<String> {
+    let Some(fields) = trace.fields.as_ref().filter(|_| trace.clients.is_some()) else { return Vec::new() };
+    let about = |field: usize| {
+        let mut requests: HashMap<u32, u64> = HashMap::new();
+        for record in &trace.records {
+            if let Some(text) = fields.value(record.key, field) {
+                *requests.entry(text).or_default() += 1;
+            }
+        }
+        let (texts, counts): (Vec<u32>, Vec<u64>) = requests.into_iter().unzip();
+        warning(&counts, |at| fields.text(texts[at]).to_owned(), "--descriptor")
+    };
+    mapping.clients().filter_map(about).collect()
+}
+
+/// What was read, which rules, and as what requests are described.
+fn about_rules(
+    trace: &Trace,
+    mapping: &Mapping,
+    loaded: &LoadedRules<'_>,
+    by: &RulesArgs,
+    input: &InputArgs,
+) -> Result<String, Error> {
+    let mut about = about::input_lines(trace, input.no_sort);
+    for domain in loaded.domains {
+        let dry = if domain.is_shadow() { ", a dry run" } else { "" };
+        let charging = by.charging.map_or(domain.charging(), Into::into);
+        about += &format!(
+            "Rules    {} of domain {:?}, charged {charging}{dry} ({})\n",
+            human::count(domain.rules().len() as u64),
+            domain.name(),
+            names(&by.rules),
+        );
+    }
+    let Some(fields) = &trace.fields else { return Ok(about) };
+    let (mut described, mut lacking) = (Vec::new(), Vec::new());
+    for at in 0..mapping.descriptors.len() {
+        let (shown, without) = mapping.shown(at, fields);
+        if without.is_empty() {
+            described.push(shown.to_string());
+        }
+        lacking.extend(without);
+    }
+    lacking.sort();
+    lacking.dedup();
+    if described.is_empty() {
+        let keys = if lacking.is_empty() { "none".to_owned() } else { lacking.join(", ") };
+        return Err(Error::run(format!(
+            "no field of the input is known to be a key of the rules ({keys}); say which with --descriptor KEY=FIELD"
+        )));
+    }
+    for (at, shown) in described.iter().enumerate() {
+        let derived =
+            if mapping.derived && at == 0 { " (worked out from the rules; see --descriptor)" } else { "" };
+        about += &format!("Asked as {shown}{derived}\n");
+    }
+    if mapping.derived && mapping.constants() > 1 {
+        about += &format!(
+            "Note     the rules have {} constants, and every request is asked as with each of them; say which with --descriptor\n",
+            mapping.constants()
+        );
+    }
+    if !lacking.is_empty() {
+        about += &format!(
+            "Note     no field is known to be {}, so rules for it are not asked; say which with --descriptor\n",
+            lacking.join(", ")
+        );
+    }
+    for rule in &mapping.left_out {
+        about +=
+            &format!("Note     rule {rule}: its key has no field of its own; say which with --descriptor\n");
+    }
+    if input.files.is_empty() {
+        about += "Note     the made-up day has clients and no other field; name a log to replay\n";
+    }
+    Ok(about)
+}

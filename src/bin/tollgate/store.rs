@@ -1,0 +1,352 @@
+//! Where the limiters keep their states: the flags, and what they come to.
+
+use std::fmt;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+
+use super::algorithm::{AlgorithmName, name};
+use super::error::Error;
+use tollgate::{Capacity, CapacityError};
+
+/// The least memory for one limit: a bucket of eight slots, and as much for its sketch. A sketch store
+/// takes 16 bytes less.
+const LEAST_BYTES: usize = 272;
+
+/// What the compact store holds.
+const COMPACT_HOLDS: &str = "gcra, token-bucket, leaky-bucket, fixed-window and sliding-window";
+
+/// What the sketch store holds, and why.
+const SKETCH_HOLDS: &str = "fixed-window and sliding-window";
+const COUNTS_WINDOWS: &str = "the sketch store can only count in whole windows";
+
+/// Where states are kept.
+#[derive(Args, Debug)]
+pub struct StoreArgs {
+    /// Where each client's state is kept
+    ///
+    /// Keyed: exact, with every algorithm, while there is room for all active clients (some 150 bytes each).
+    ///
+    /// Compact: what RateLimiter::new makes, and right for most servers. It stays in the memory that you give it, however
+    /// many clients come, and is as good as exact while those that owe something fit (some 12 bytes each). "Evicted" are
+    /// clients that still owed when another took their slot, and "indebted" newcomers that found a debt, their own from
+    /// before or another's.
+    ///
+    /// Sketch: for windows with more busy clients than there is memory for (1 to 8 bytes for each that comes twice in a
+    /// window, 3 bits for the others), and for floods of ever new ones. Nothing is kept of any client: it is decided by counters that it shares with others.
+    /// So nobody gets more than the limit, and some are denied early, the more often the fuller the counters are. Of that
+    /// it tells three chances, each at the end of the window in which it was worst: that a newcomer is "mistaken" for a
+    /// client that came before, that one is "overcounted" by a unit at least, and that one is "denied early", having used
+    /// less than half of its limit (one in a thousand is too many).
+    ///
+    /// To see whether the memory is enough for your traffic, a keyed store is charged with what the compact or sketch one
+    /// admits, and asked about every request: "wrongly denied" are those that it would have admitted, "wrongly admitted"
+    /// those that it would have denied.
+    #[arg(long, value_enum, default_value_t = StoreArg::Keyed, help_heading = "Limiter")]
+    pub store: StoreArg,
+
+    /// Memory of the compact or sketch store: 64KiB, 4MiB, 1.5GiB [default: 4MiB]
+    ///
+    /// What is needed follows the requests admitted, not the number of clients. Compact: some 12 bytes for each client that
+    /// owes something at one time. With gcra, each admitted request is owed for the time of one unit (a second at 60/min);
+    /// with windows, until the window is over. Sketch: 1 to 8 bytes for each client that comes twice in a window, 3 bits for
+    /// the others; twice that for sliding-window. If there are several limits, they share this memory evenly; each
+    /// algorithm that is compared has all of it.
+    #[arg(long, value_name = "SIZE", help_heading = "Limiter")]
+    pub memory: Option<Memory>,
+
+    /// What happens to a client that owes when another needs its slot [default: spill; sliding-window: forget]
+    ///
+    /// Of the compact store only, and only when its memory is short. sliding-window can only forget: of two pairs of counts
+    /// neither covers the other.
+    #[arg(long, value_enum, value_name = "POLICY", help_heading = "Limiter")]
+    pub overflow: Option<OverflowArg>,
+}
+
+/// Which store.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum StoreArg {
+    /// Every active client apart: exact, and as much memory as that takes
+    Keyed,
+    /// A fingerprint of each client, in fixed memory; not for sliding-log and sub-window
+    Compact,
+    /// Counters that clients share, in fixed memory, the least of all; for fixed-window and sliding-window only
+    Sketch,
+}
+
+/// What becomes of a client that still owes when its slot is needed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum OverflowArg {
+    /// Keep its debt in a sketch, in half of the memory: nobody gets more than the limit, some are denied early
+    Spill,
+    /// Forget its debt: nobody is denied early, some get more than the limit
+    Forget,
+    /// Let the newcomer take it over: nobody gets more than the limit, but a flood of new clients can lock out all
+    Inherit,
+}
+
+impl From<OverflowArg> for tollgate::Overflow {
+    fn from(overflow: OverflowArg) -> Self {
+        match overflow {
+            OverflowArg::Spill => Self::Spill,
+            OverflowArg::Forget => Self::Forget,
+            OverflowArg::Inherit => Self::Inherit,
+        }
+    }
+}
+
+/// An amount of memory, as the library reads it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Memory {
+    bytes: usize,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::of(Capacity::default())
+    }
+}
+
+impl Memory {
+    /// The least for one limit.
+    pub const LEAST: Self = Self { bytes: LEAST_BYTES };
+
+    /// Of a text or the default, which are both in bytes.
+    fn of(capacity: Capacity) -> Self {
+        Self { bytes: capacity.bytes().unwrap_or_default() }
+    }
+
+    /// In bytes.
+    pub fn bytes(self) -> u64 {
+        self.bytes as u64
+    }
+
+    /// Twice as much.
+    pub fn doubled(self) -> Self {
+        Self { bytes: self.bytes.saturating_mul(2) }
+    }
+
+    /// As much as some of all limits have of it.
+    pub fn part(self, limits: usize, all: usize) -> Self {
+        Self { bytes: (self.bytes / all.max(1)).saturating_mul(limits) }
+    }
+
+    /// Each limit's part.
+    pub fn share(self, limits: usize) -> Capacity {
+        Capacity::memory(self.bytes / limits.max(1))
+    }
+}
+
+impl FromStr for Memory {
+    type Err = CapacityError;
+
+    fn from_str(text: &str) -> Result<Self, CapacityError> {
+        text.parse().map(Self::of)
+    }
+}
+
+impl fmt::Display for Memory {
+    /// As the flag takes it, in the largest unit that leaves no fraction.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.bytes {
+            bytes if bytes.is_multiple_of(1 << 30) => write!(f, "{}GiB", bytes >> 30),
+            bytes if bytes.is_multiple_of(1 << 20) => write!(f, "{}MiB", bytes >> 20),
+            bytes if bytes.is_multiple_of(1 << 10) => write!(f, "{}KiB", bytes >> 10),
+            bytes => write!(f, "{bytes}B"),
+        }
+    }
+}
+
+/// Which store, and how large.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Storage {
+    /// The store.
+    pub store: StoreArg,
+    /// Of all limits together; the keyed store takes what it needs.
+    pub memory: Memory,
+    /// If not the algorithm's own.
+    pub overflow: Option<OverflowArg>,
+}
+
+impl StoreArgs {
+    /// What the flags say, for this many limits.
+    ///
+    /// # Errors
+    /// If they contradict each other, or the memory is too little.
+    pub fn storage(&self, limits: usize) -> Result<Storage, Error> {
+        let storage =
+            Storage { store: self.store, memory: self.memory.unwrap_or_default(), overflow: self.overflow };
+        let memory = storage.memory;
+        match (self.store, self.memory, self.overflow) {
+            (StoreArg::Keyed, None, None) => return Ok(storage),
+            (StoreArg::Keyed, Some(memory), _) => {
+                return Err(Error::usage(format!(
+                    "--memory {memory}: the keyed store takes as much memory as its active clients need; for one of \
+                     fixed size add --store compact or --store sketch"
+                )));
+            }
+            (StoreArg::Keyed, None, Some(overflow)) => {
+                return Err(Error::usage(format!(
+                    "--overflow {}: the keyed store never overflows; for one of fixed size add --store compact",
+                    name(overflow)
+                )));
+            }
+            (StoreArg::Sketch, _, Some(overflow)) => {
+                return Err(Error::usage(format!(
+                    "--overflow {}: the sketch store has no slots that could run out; when it fills up, clients are \
+                     denied early for what others used, and that is all it can do; leave the flag out, or use \
+                     --store compact",
+                    name(overflow)
+                )));
+            }
+            (StoreArg::Compact | StoreArg::Sketch, ..) => {}
+        }
+        let least = LEAST_BYTES * limits.max(1);
+        if memory.bytes < least {
+            let each = if limits > 1 { format!(" ({LEAST_BYTES} for each limit)") } else { String::new() };
+            let name = storage.name();
+            let more = match self.store {
+                StoreArg::Sketch => "1 to 8 for each client that comes twice in one window",
+                _ => "some 12 for each client that owes at the same time",
+            };
+            return Err(Error::usage(format!(
+                "--memory {memory}: the {name} store needs at least {least} bytes{each}, and {more}"
+            )));
+        }
+        Ok(storage)
+    }
+}
+
+impl Storage {
+    /// The store's name, as in JSON.
+    pub fn name(&self) -> String {
+        name(self.store)
+    }
+
+    /// What is done when a bucket of the compact store is full, with this algorithm.
+    pub fn overflow(&self, algorithm: AlgorithmName) -> OverflowArg {
+        let forgets = algorithm == AlgorithmName::SlidingWindow;
+        self.overflow.unwrap_or(if forgets { OverflowArg::Forget } else { OverflowArg::Spill })
+    }
+
+    /// The flags that choose this store, beginning with a space.
+    pub fn flags(&self) -> String {
+        if self.store == StoreArg::Keyed {
+            return String::new();
+        }
+        let overflow =
+            self.overflow.map_or(String::new(), |overflow| format!(" --overflow {}", name(overflow)));
+        format!(" --store {} --memory {}{overflow}", self.name(), self.memory)
+    }
+
+    /// The store for some of all limits, with as much memory for each as it has beside the others.
+    pub fn part(self, limits: usize, all: usize) -> Self {
+        Self { memory: self.memory.part(limits, all), ..self }
+    }
+
+    /// Why an algorithm cannot be kept here, whatever the limit; and what to do about it.
+    fn refuses(&self, algorithm: AlgorithmName) -> Option<(String, String)> {
+        use AlgorithmName::{
+            FixedWindow, Gcra, LeakyBucket, SlidingLog, SlidingWindow, SubWindow, TokenBucket,
+        };
+        let (why, holds, stores) = match (self.store, algorithm) {
+            (StoreArg::Keyed, _) | (StoreArg::Sketch, FixedWindow | SlidingWindow) => return None,
+            (StoreArg::Compact, Gcra | TokenBucket | LeakyBucket | FixedWindow) => return None,
+            (StoreArg::Compact, SlidingWindow) => {
+                let overflow = self.overflow.filter(|&overflow| overflow != OverflowArg::Forget)?;
+                let why = format!(
+                    "in the compact store its two counts can only be forgotten, so --overflow {} is not for it",
+                    name(overflow)
+                );
+                return Some((why, "use --overflow forget".to_owned()));
+            }
+            (StoreArg::Compact, SlidingLog) => {
+                ("the compact store cannot hold a log of times", COMPACT_HOLDS, "")
+            }
+            (StoreArg::Compact, SubWindow) => {
+                ("the compact store cannot hold a count for each part of a window", COMPACT_HOLDS, "")
+            }
+            (StoreArg::Sketch, SlidingLog | SubWindow) => (COUNTS_WINDOWS, SKETCH_HOLDS, ""),
+            (StoreArg::Sketch, Gcra | TokenBucket | LeakyBucket) => {
+                (COUNTS_WINDOWS, SKETCH_HOLDS, "compact or ")
+            }
+        };
+        Some((why.to_owned(), format!("it holds {holds}; use one of them, or --store {stores}keyed")))
+    }
+
+    /// The algorithms that can be kept here, and why others are left out.
+    ///
+    /// # Errors
+    /// If one of the others was asked for by name.
+    pub fn holds(
+        &self,
+        algorithms: &[AlgorithmName],
+        by_name: bool,
+    ) -> Result<(Vec<AlgorithmName>, Vec<String>), Error> {
+        let mut held = Vec::new();
+        let mut left_out: Vec<(String, String)> = Vec::new();
+        for &algorithm in algorithms {
+            let name = algorithm.name();
+            match (self.refuses(algorithm), left_out.last_mut()) {
+                (None, _) => held.push(algorithm),
+                (Some((why, instead)), _) if by_name => {
+                    return Err(Error::usage(format!("{name}: {why}; {instead}")));
+                }
+                // For the same reason as the one before.
+                (Some((why, _)), Some((names, same))) if *same == why => *names += &format!(", {name}"),
+                (Some((why, _)), _) => left_out.push((name, why)),
+            }
+        }
+        Ok((held, left_out.iter().map(|(names, why)| format!("{names} left out: {why}")).collect()))
+    }
+
+    /// The algorithm to suggest a limit for, if none was asked for.
+    pub fn favourite(&self) -> AlgorithmName {
+        match self.store {
+            StoreArg::Keyed | StoreArg::Compact => AlgorithmName::Gcra,
+            StoreArg::Sketch => AlgorithmName::FixedWindow,
+        }
+    }
+
+    /// A line about the store; nothing about the keyed one.
+    pub fn line(&self, limits: usize) -> String {
+        if self.store == StoreArg::Keyed {
+            return String::new();
+        }
+        let each = if limits > 1 { format!(", shared by {limits} limits") } else { String::new() };
+        format!("Store    {}, {} in all{each}\n", self.name(), self.memory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_written_as_it_is_read() {
+        let texts = [
+            ("64KiB", "64KiB"),
+            ("4m", "4MiB"),
+            ("2048MiB", "2GiB"),
+            ("1.5GiB", "1536MiB"),
+            ("64kB", "64000B"),
+            ("272", "272B"),
+        ];
+        for (text, written) in texts {
+            let memory: Memory = text.parse().unwrap();
+            assert_eq!(memory.to_string(), written);
+            assert_eq!(memory.to_string().parse(), Ok(memory));
+        }
+        assert_eq!(Memory::default().to_string(), "4MiB");
+    }
+
+    #[test]
+    fn limits_share_the_memory() {
+        let memory: Memory = "4MiB".parse().unwrap();
+        assert_eq!(memory.share(1), Capacity::memory(4 << 20));
+        assert_eq!(memory.share(3), Capacity::memory((4 << 20) / 3));
+        for limits in 1..=3 {
+            assert_eq!(memory.part(limits, 3).share(limits), memory.share(3));
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! Finds the smallest limits that deny no more than a share of requests, of clients, or of both.
+//!
+//! Bisection over real replays. The share denied falls as the limit rises, nearly always: a window algorithm that
+//! admits one request more at one time may deny another later. So the answer's neighbours are replayed too, everything
+//! tried is compared with everything else, and a result that is not monotone is said to be so.
+//!
+//! One limit has one smallest value. Of several, one can be lower if another is higher: many answers meet the goal, and none
+//! could be lowered. The one that is found shares the denials out evenly:
+//!
+//! ```text
+//! find   from the longest period to the shortest, the k-th of n: the smallest limit that, with those found before in force,
+//!        denies no more than k/n of what the goal allows. The last replay has all limits in force, and meets the goal.
+//! lower  what is left of the goal, since limits are whole numbers: each again, in the same order, to the smallest
+//!        limit that meets the whole goal with all others in force. It takes one replay where nothing is left.
+//! ```
+
+mod output;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+
+use tollgate::Quota;
+
+use crate::algorithm::{AlgorithmName, WindowOptions, chosen};
+use crate::args::{Share, SuggestArgs};
+use crate::error::Error;
+use crate::input::Trace;
+use crate::output::{self as files, about, finish, progress, say};
+use crate::replay::{AlgorithmReplay, ReplaySetup, StoreFigures, replay};
+use crate::store::{Storage, StoreArg};
+use crate::{human, load};
+
+/// Runs `tollgate suggest`.
+///
+/// # Errors
+/// If the command line or the input are wrong, no limit meets the goal, or output fails.
+pub fn run(args: &SuggestArgs) -> Result<(), Error> {
+    let periods = args.periods()?;
+    let storage = args.algorithms.stores.storage(periods.len())?;
+    let algorithms = chosen(&args.algorithms.algorithm, &[storage.favourite()]);
+    let (algorithms, left_out) = storage.holds(&algorithms, args.algorithms.by_name())?;
+    let default = args.deny_requests.is_none() && args.deny_clients.is_none();
+    let requests = args.deny_requests.or(default.then_some(Share { billionths: 1_000_000 }));
+    files::writable(&args.json)?;
+    let trace = load::requests(&args.input, args.json.as_deref())?;
+    let progress = progress::bar_of_tries();
+    let search = Search {
+        trace: &trace,
+        goal: Goal { requests, clients: args.deny_clients },
+        periods,
+        burst: args.algorithms.burst,
+        options: args.algorithms.options(),
+        storage,
+        progress: &progress,
+    };
+    let found = algorithms.iter().map(|&algorithm| search.find(algorithm)).collect::<Result<Vec<_>, _>>()?;
+    progress.finish_and_clear();
+    let note = if default { " (by default; see --deny-requests and --deny-clients)" } else { "" };
+    let mut about =
+        about::input_lines(&trace, args.input.no_sort) + &search.lines(note) + &storage.line(periods.len());
+    left_out.iter().for_each(|note| about += &format!("Note     {note}\n"));
+    say(&about::skipped_lines(&trace));
+    let json = args.json.as_ref().map(|path| (path, output::json(&search, &found)));
+    finish([], json, &about, || output::tables(&search, &found))
+}
+
+/// What may be denied: limits meet each share that is given.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Goal {
+    /// At most this share of requests.
+    pub requests: Option<Share>,
+    /// Something to at most this share of clients.
+    pub clients: Option<Share>,
+}
+
+impl Goal {
+    /// In words.
+    pub fn text(self) -> String {
+        let requests = self.requests.map(|share| format!("deny at most {share} of requests"));
+        let clients = self.clients.map(|share| format!("deny anything to at most {share} of clients"));
+        [requests, clients].into_iter().flatten().collect::<Vec<_>>().join(", and ")
+    }
+}
+
+/// A goal for clients alone is warned of if the answer denies more requests than this.
+const MANY_REQUESTS: Share = Share { billionths: 50_000_000 };
+
+/// How one limit does, or several together.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Trial {
+    /// Requests denied.
+    pub denied: u64,
+    /// Clients with a request denied.
+    pub keys_denied: u64,
+}
+
+/// The limits found, and what was tried on the way.
+#[derive(Clone, Debug)]
+pub struct Suggestion {
+    /// With which algorithm.
+    pub algorithm: AlgorithmName,
+    /// The limits, as their periods were named.
+    pub limits: Vec<FoundLimit>,
+    /// What they deny together.
+    pub trial: Trial,
+    /// Whether more was never denied at higher limits, in all that was tried.
+    pub monotone: bool,
+    /// How the store fared with the answer.
+    pub figures: StoreFigures,
+}
+
+/// One limit of an answer.
+#[derive(Clone, Debug)]
+pub struct FoundLimit {
+    /// The limit, its period and burst.
+    pub quota: Quota,
+    /// Every limit that was tried in its place, with the others of the answer in force.
+    pub trials: BTreeMap<u64, Trial>,
+}
+
+/// What to find limits for.
+#[derive(Debug)]
+pub struct Search<'a> {
+    /// The requests.
+    pub trace: &'a Trace,
+    /// What may be denied.
+    pub goal: Goal,
+    /// The limits' periods, all different.
+    pub periods: &'a [Duration],
+    /// The burst of each, if not the limit itself.
+    pub burst: Option<u64>,
+    /// Settings of window algorithms.
+    pub options: WindowOptions,
+    /// Where states are kept.
+    pub storage: Storage,
+    /// To be moved along.
+    pub progress: &'a ProgressBar,
+}
+
+impl Search<'_> {
+    /// Finds the smallest limits for one algorithm.
+    ///
+    /// # Errors
+    /// If no limit that the algorithm can hold meets the goal.
+    pub fn find(&self, algorithm: AlgorithmName) -> Result<Suggestion, Error> {
+        let mut order: Vec<usize> = (0..self.periods.len()).collect();
+        order.sort_by_key(|&named| Reverse(self.periods[named]));
+        let periods = order.iter().map(|&named| self.periods[named]).collect();
+        let mut trials = Trials { search: self, algorithm, periods, made: BTreeMap::new() };
+        let limits = trials.smallest()?;
+        let trial = trials.trial(&limits)?;
+        // The answer once more, for what the store made of it.
+        let figures = match self.storage.store {
+            StoreArg::Keyed => StoreFigures::default(),
+            StoreArg::Compact | StoreArg::Sketch => trials.replay(&limits, true)?.figures,
+        };
+        let mut found = Vec::new();
+        for (place, &named) in order.iter().enumerate() {
+            let quota = self.quota(limits[place], self.periods[named])?;
+            found.push((named, FoundLimit { quota, trials: trials.beside(&limits, place) }));
+        }
+        found.sort_by_key(|&(named, _)| named);
+        let limits = found.into_iter().map(|(_, found)| found).collect();
+        Ok(Suggestion { algorithm, limits, trial, monotone: trials.monotone(), figures })
+    }
+
+    fn quota(&self, limit: u64, period: Duration) -> Result<Quota, Error> {
+        let quota = Quota::try_new(limit, period);
+        let quota = match self.burst {
+            Some(burst) => quota.and_then(|quota| quota.try_burst(burst)),
+            None => quota,
+        };
+        quota.map_err(|error| Error::usage(error.to_string()))
+    }
+
+    /// A limit that denies nothing, unless the burst is smaller; then only the pace can help.
+    fn highest(&self) -> u64 {
+        let cost = || self.trace.records.iter().fold(0_u64, |sum, record| sum.saturating_add(record.cost));
+        if self.burst.is_some() { u64::MAX } else { cost().max(1) }
+    }
+
+    /// What the goal bounds: the share, what was denied, and of how many.
+    fn bounded(&self, trial: Trial) -> impl Iterator<Item = (Share, u64, u64)> {
+        let Goal { requests, clients } = self.goal;
+        let requests = requests.map(|share| (share, trial.denied, self.trace.records.len() as u64));
+        let clients = clients.map(|share| (share, trial.keys_denied, self.trace.keys.len() as u64));
+        requests.into_iter().chain(clients)
+    }
+
+    /// Whether what was denied is within the part of the goal that so many of the limits may use up.
+    fn meets(&self, trial: Trial, limits: usize) -> bool {
+        let all = self.periods.len() as u64;
+        self.bounded(trial).all(|(share, denied, whole)| {
+            share.allows(denied.saturating_mul(all), whole.saturating_mul(limits as u64))
+        })
+    }
+
+    /// Whether the answer to a goal for clients alone denies many requests: those few clients send most of them.
+    fn denies_many_requests(&self, trial: Trial) -> bool {
+        self.goal.requests.is_none() && !MANY_REQUESTS.allows(trial.denied, self.trace.records.len() as u64)
+    }
+
+    fn described(&self, trial: Trial) -> String {
+        format!(
+            "{} of requests and something to {} of clients",
+            human::share(trial.denied, self.trace.records.len() as u64),
+            human::share(trial.keys_denied, self.trace.keys.len() as u64)
+        )
+    }
+}
+
+/// A quota's period, as flags take it.
+fn period_text(quota: &Quota) -> String {
+    // "60/min burst 10" without what is not of the period.
+    let text = quota.to_string();
+    let period = text.split_once('/').map_or("", |(_, text)| text.split(' ').next().unwrap_or(text));
+    period.to_owned()
+}
+
+/// The flag for a quota's period.
+fn period_flag(quota: &Quota) -> String {
+    format!("--period {}", period_text(quota))
+}
+
+/// The replays of one algorithm. Their limits are those of the longest periods, longest first: of all of them, or, while they
+/// are being found, of the first few.
+struct Trials<'a> {
+    search: &'a Search<'a>,
+    algorithm: AlgorithmName,
+    periods: Vec<Duration>,
+    made: BTreeMap<Vec<u64>, Trial>,
+}
+
+impl Trials<'_> {
+    /// Finds all limits, and looks around them.
+    fn smallest(&mut self) -> Result<Vec<u64>, Error> {
+        let mut limits = Vec::new();
+        while limits.len() < self.periods.len() {
+            self.find_next(&mut limits)?;
+        }
+        for place in 0..limits.len() {
+            // Nearly always the one below misses the goal, and that is all.
+            let below = limits[place] - 1;
+            if below > 0 && self.meets(&with(&limits, place, below))? {
+                limits[place] = below;
+                self.bisect(&mut limits, place, 0)?;
+            }
+        }
+        self.look_around(&limits);
+        Ok(limits)
+    }
+
+    /// Finds the smallest limit for the next period that, with those before it, keeps to their part of the goal.
+    fn find_next(&mut self, limits: &mut Vec<u64>) -> Result<(), Error> {
+        let (place, highest) = (limits.len(), self.search.highest());
+        let mut low = 0;
+        limits.push(1);
+        // Doubles the limit until it is enough, so that small answers are found by small steps.
+        loop {
+            match self.meets(limits) {
+                Ok(true) => return self.bisect(limits, place, low),
+                Ok(false) => low = limits[place],
+                // Nothing is wrong with the first limit: this one is out of range.
+                Err(_) if low > 0 => return Err(self.nothing_meets(&with(limits, place, low))),
+                Err(error) => return Err(error),
+            }
+            if low >= highest {
+                return Err(self.nothing_meets(limits));
+            }
+            limits[place] = low.saturating_mul(2).min(highest);
+        }
+    }
+
+    /// Lowers one of the limits, which meet the goal, as far as they still do; at `low` they do not, or it is 0.
+    fn bisect(&mut self, limits: &mut [u64], place: usize, mut low: u64) -> Result<(), Error> {
+        let mut high = limits[place];
+        while high - low > 1 {
+            limits[place] = low + (high - low) / 2;
+            if self.meets(limits)? { high = limits[place] } else { low = limits[place] }
+        }
+        limits[place] = high;
+        Ok(())
+    }
+
+    /// The neighbours beyond what bisection looked at, and round figures for the table.
+    fn look_around(&mut self, limits: &[u64]) {
+        for (place, &limit) in limits.iter().enumerate() {
+            let most = self.search.highest().max(limit.saturating_add(1));
+            for near in [
+                limit.saturating_sub(2),
+                limit.saturating_sub(1),
+                limit / 4,
+                limit / 2,
+                limit.saturating_add(1),
+                limit.saturating_mul(2),
+            ] {
+                if (1..=most).contains(&near) {
+                    // A limit out of the algorithm's range has no trial, which is no reason to fail now.
+                    let _ = self.trial(&with(limits, place, near));
+                }
+            }
+        }
+    }
+
+    /// Why there is no answer: these limits deny too much, and the last of them cannot be higher.
+    fn nothing_meets(&self, limits: &[u64]) -> Error {
+        let (search, all) = (self.search, self.periods.len());
+        let (goal, place) = (search.goal.text(), limits.len() - 1);
+        let tried = self.made.get(limits).map_or(String::new(), |&trial| {
+            format!("; even {} denies {}", limits[place], search.described(trial))
+        });
+        let why = match search.burst {
+            Some(burst) => format!("; a burst of {burst} may be too small"),
+            None => String::new(),
+        };
+        let flag = search
+            .quota(limits[place], self.periods[place])
+            .map_or(String::new(), |quota| period_flag(&quota));
+        let what = match limits.len() {
+            1 if all == 1 => format!("no limit can {goal}"),
+            part if part < all => {
+                format!("no limit with {flag} can keep to {part}/{all} of the goal to {goal}")
+            }
+            _ => format!("no limit with {flag} can {goal}"),
+        };
+        Error::run(format!("{}: {what}{tried}{why}", self.algorithm.name()))
+    }
+
+    fn meets(&mut self, limits: &[u64]) -> Result<bool, Error> {
+        let trial = self.trial(limits)?;
+        Ok(self.search.meets(trial, limits.len()))
+    }
+
+    fn trial(&mut self, limits: &[u64]) -> Result<Trial, Error> {
+        if let Some(&trial) = self.made.get(limits) {
+            return Ok(trial);
+        }
+        let texts: Vec<String> = limits.iter().map(u64::to_string).collect();
+        self.search.progress.set_message(format!("{} {}", self.algorithm.name(), texts.join(" and ")));
+        let outcome = self.replay(limits, false)?;
+        let trial = Trial { denied: outcome.tally.denials.denied, keys_denied: outcome.tally.keys_denied() };
+        self.made.insert(limits.to_vec(), trial);
+        Ok(trial)
+    }
+
+    fn replay(&self, limits: &[u64], beside: bool) -> Result<AlgorithmReplay, Error> {
+        let (search, algorithm) = (self.search, self.algorithm);
+        let quotas = limits.iter().zip(&self.periods).map(|(&limit, &period)| search.quota(limit, period));
+        let quotas = quotas.collect::<Result<Vec<_>, _>>()?;
+        // A limit has the memory that it will have when all are in force.
+        let storage = search.storage.part(limits.len(), self.periods.len());
+        let setup = ReplaySetup { options: search.options, storage, beside };
+        replay(search.trace, algorithm, &quotas, setup, search.progress).map_err(|error| {
+            let setup = ReplaySetup { storage: search.storage, ..setup };
+            Error::usage(format!(
+                "{}: {}",
+                algorithm.name(),
+                setup.refusal(&error, algorithm, &quotas, period_flag)
+            ))
+        })
+    }
+
+    /// What was tried in the place of one of these limits, beside the others.
+    fn beside(&self, limits: &[u64], place: usize) -> BTreeMap<u64, Trial> {
+        let tried = self
+            .made
+            .iter()
+            .filter(|(made, _)| made.get(place).is_some_and(|&limit| with(limits, place, limit) == **made));
+        tried.map(|(made, &trial)| (made[place], trial)).collect()
+    }
+
+    /// Whether no limits denied more than others did that are nowhere higher.
+    fn monotone(&self) -> bool {
+        let no_more = |trial: &Trial, other: &Trial| {
+            let mut pairs = self.search.bounded(*trial).zip(self.search.bounded(*other));
+            pairs.all(|((_, denied, _), (_, more, _))| denied <= more)
+        };
+        let nowhere_higher = |limits: &[u64], others: &[u64]| {
+            limits.len() == others.len() && limits.iter().zip(others).all(|(limit, other)| limit <= other)
+        };
+        self.made.iter().all(|(limits, trial)| {
+            let mut lower = self.made.iter().filter(|(others, _)| nowhere_higher(others, limits));
+            lower.all(|(_, other)| no_more(trial, other))
+        })
+    }
+}
+
+/// These limits with another one in one place.
+fn with(limits: &[u64], place: usize, limit: u64) -> Vec<u64> {
+    let mut limits = limits.to_vec();
+    limits[place] = limit;
+    limits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::Record;
+
+    #[test]
+    fn a_limit_has_the_memory_that_it_has_beside_all_others() {
+        let mut trace = Trace::default();
+        let key = trace.keys.intern(b"a").unwrap();
+        trace.records.push(Record { at: 0, cost: 1, key });
+        let hours = [1, 2, 3].map(|hours| Duration::from_secs(hours * 3_600));
+        let search = Search {
+            trace: &trace,
+            goal: Goal { requests: Some("1%".parse().unwrap()), clients: None },
+            periods: &hours,
+            burst: None,
+            options: WindowOptions { sub_windows: 60, strict: false },
+            storage: Storage { store: StoreArg::Compact, memory: "96KiB".parse().unwrap(), overflow: None },
+            progress: &ProgressBar::hidden(),
+        };
+        let trials = Trials {
+            search: &search,
+            algorithm: AlgorithmName::Gcra,
+            periods: hours.to_vec(),
+            made: BTreeMap::new(),
+        };
+        for limits in [&[5][..], &[5, 6], &[5, 6, 7]] {
+            let outcome = trials.replay(limits, false).unwrap();
+            let each = outcome.tally.state_bytes / limits.len() as u64;
+            assert!((30 << 10..=32 << 10).contains(&each), "{limits:?}: {each}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The answers of a search, for people and for programs.
+
+use serde::Serialize;
+
+use tollgate::Quota;
+
+use super::{FoundLimit, MANY_REQUESTS, Search, Suggestion, Trial, period_text};
+use crate::error::Error;
+use crate::human::{self, nanos};
+use crate::output::about::InputJson;
+use crate::output::table::table;
+use crate::output::to_json;
+use crate::replay::accuracy::{self, Accuracy, AccuracyJson};
+use crate::replay::output::LimitJson;
+
+impl Search<'_> {
+    /// The goal, and how several limits share it; `note` is said after it.
+    pub fn lines(&self, note: &str) -> String {
+        let goal = self.goal.text();
+        let periods: Vec<String> = self.periods.iter().map(|&period| human::duration(period)).collect();
+        let periods = periods.join(" and ");
+        match self.periods.len() {
+            1 => format!("Goal     {goal}, period {periods}{note}\n"),
+            all => format!(
+                "Goal     {goal}, periods {periods}{note}\n\
+                 Method   from the longest period to the shortest, each the smallest limit that, with those found before in \
+                 force,\n         keeps to its share of the goal, the k-th of {all} to k/{all}; then each lowered as far as \
+                 the goal allows\n"
+            ),
+        }
+    }
+
+    /// What a caller should know before using an answer.
+    fn warnings(&self, answer: &Suggestion) -> Option<String> {
+        let records = self.trace.records.len() as u64;
+        let share = human::share(answer.trial.denied, records);
+        self.denies_many_requests(answer.trial).then(|| {
+            format!(
+                "few clients are denied, but they send {share} of all requests. To bound both, add --deny-requests {MANY_REQUESTS}"
+            )
+        })
+    }
+}
+
+impl Suggestion {
+    /// The flags that set these limits.
+    pub fn flags(&self) -> String {
+        let mut flags: Vec<String> = self.limits.iter().map(|found| limit_flag(&found.quota)).collect();
+        // The same for all, if it is any one's.
+        let own =
+            self.limits.iter().map(|found| found.quota).find(|quota| quota.burst_size() != quota.limit());
+        flags.extend(own.map(|quota| format!("--burst {}", quota.burst_size())));
+        flags.join(" ")
+    }
+}
+
+/// The flag for a quota, but for its burst.
+fn limit_flag(quota: &Quota) -> String {
+    let quota = Quota::try_new(quota.limit(), quota.period()).unwrap_or(*quota);
+    format!("--limit {quota}")
+}
+
+impl FoundLimit {
+    /// The limits to show: the answer, its neighbours and some further away.
+    fn candidates(&self) -> impl Iterator<Item = (u64, Trial)> + '_ {
+        let answer = self.quota.limit();
+        let near = [
+            answer / 4,
+            answer / 2,
+            answer.saturating_sub(1),
+            answer,
+            answer.saturating_add(1),
+            answer.saturating_mul(2),
+        ];
+        self.trials
+            .iter()
+            .map(|(&limit, &trial)| (limit, trial))
+            .filter(move |(limit, _)| near.contains(limit))
+    }
+}
+
+/// The answers as tables.
+pub fn tables(search: &Search<'_>, suggestions: &[Suggestion]) -> String {
+    let (records, keys) = (search.trace.records.len() as u64, search.trace.keys.len() as u64);
+    let one = search.periods.len() == 1;
+    let rows = suggestions.iter().flat_map(|suggestion| {
+        suggestion.limits.iter().flat_map(move |found| {
+            found.candidates().map(move |(limit, trial)| {
+                let mark = match limit == found.quota.limit() {
+                    true if one => format!("◀ {}", suggestion.flags()),
+                    true => format!("◀ {}", limit_flag(&found.quota)),
+                    false => String::new(),
+                };
+                let limit = human::count(limit);
+                vec![
+                    suggestion.algorithm.name(),
+                    if one { limit } else { format!("{limit}/{}", period_text(&found.quota)) },
+                    human::count(trial.denied),
+                    human::share(trial.denied, records),
+                    human::count(trial.keys_denied),
+                    human::share(trial.keys_denied, keys),
+                    mark,
+                ]
+            })
+        })
+    });
+    let mut text = table("Algorithm|Limit|Denied|Share|Clients denied|Share|", 1..6, rows, &[]) + "\n";
+    if !one {
+        text += "Each line changes one limit, with the others of the answer (◀) in force.\n";
+    }
+    text += "\n";
+    for suggestion in suggestions {
+        let (name, store) = (suggestion.algorithm.name(), search.storage.flags());
+        text += &format!("{} --algorithm {name}{store}\n", suggestion.flags());
+        text += &format!("  denies {}\n", search.described(suggestion.trial));
+        if let Some(warning) = search.warnings(suggestion) {
+            text += &format!("  Warning: {warning}\n");
+        }
+        if !suggestion.monotone {
+            text += &format!(
+                "  Not monotone: with {name} a higher limit can deny more here, so a smaller one might do as well.\n"
+            );
+        }
+    }
+    let results = suggestions.iter().map(|Suggestion { algorithm, trial, figures, .. }| {
+        let denied = trial.denied;
+        Accuracy { algorithm: *algorithm, admitted: records - denied, denied, figures }
+    });
+    if let Some(table) = accuracy::table(&search.storage, &results.collect::<Vec<_>>()) {
+        text += &format!("\n{table}");
+    }
+    text
+}
+
+#[derive(Serialize)]
+struct SearchJson {
+    input: InputJson,
+    goal: GoalJson,
+    suggestions: Vec<SuggestionJson>,
+}
+
+#[derive(Serialize)]
+struct GoalJson {
+    /// What the first share is of, and that share. Of two goals these are the requests'.
+    deny: &'static str,
+    share_billionths: u64,
+    requests_billionths: Option<u64>,
+    clients_billionths: Option<u64>,
+}
+
+/// An answer. Fields may be added; those here keep their names and meaning.
+#[derive(Serialize)]
+struct SuggestionJson {
+    algorithm: String,
+    store: String,
+    /// This and the next two: of the period that was named first.
+    limit: u64,
+    period_ns: u64,
+    burst: u64,
+    /// All limits, as their periods were named.
+    limits: Vec<LimitJson>,
+    /// For all limits, as are the next three.
+    flags: String,
+    denied: u64,
+    keys_denied: u64,
+    monotone: bool,
+    warnings: Vec<String>,
+    /// In the place of the limit of the period that was named first, with the others in force.
+    tried: Vec<TriedJson>,
+    #[serde(flatten)]
+    accuracy: Option<AccuracyJson>,
+}
+
+#[derive(Serialize)]
+struct TriedJson {
+    limit: u64,
+    denied: u64,
+    keys_denied: u64,
+}
+
+/// The answers as JSON.
+///
+/// # Errors
+/// Never in practice: every value is a number or a text.
+pub fn json(search: &Search<'_>, answers: &[Suggestion]) -> Result<String, Error> {
+    let tried = |(&limit, trial): (&u64, &Trial)| TriedJson {
+        limit,
+        denied: trial.denied,
+        keys_denied: trial.keys_denied,
+    };
+    let suggestion = |answer: &Suggestion| {
+        let FoundLimit { quota, trials } = answer.limits.first()?;
+        let suggestion = SuggestionJson {
+            algorithm: answer.algorithm.name(),
+            store: search.storage.name(),
+            limit: quota.limit(),
+            period_ns: nanos(quota.period()),
+            burst: quota.burst_size(),
+            limits: answer.limits.iter().map(|found| LimitJson::from(&found.quota)).collect(),
+            flags: answer.flags(),
+            denied: answer.trial.denied,
+            keys_denied: answer.trial.keys_denied,
+            monotone: answer.monotone,
+            warnings: search.warnings(answer).into_iter().collect(),
+            tried: trials.iter().map(tried).collect(),
+            accuracy: accuracy::json(&search.storage, answer.algorithm, &answer.figures),
+        };
+        Some(suggestion)
+    };
+    let [requests, clients] =
+        [search.goal.requests, search.goal.clients].map(|share| share.map(|share| share.billionths));
+    to_json(&SearchJson {
+        input: InputJson::new(search.trace),
+        goal: GoalJson {
+            deny: if requests.is_some() { "requests" } else { "clients" },
+            share_billionths: requests.or(clients).unwrap_or(0),
+            requests_billionths: requests,
+            clients_billionths: clients,
+        },
+        suggestions: answers.iter().filter_map(suggestion).collect(),
+    })
+}

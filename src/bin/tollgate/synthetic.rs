@@ -1,0 +1,150 @@
+//! A made-up day of requests, the same on every machine: integer arithmetic and a fixed seed.
+//!
+//! | who | how many | when |
+//! |---|---|---|
+//! | 20,000 clients, popularity by Zipf's law | 230,000 | all day, four times as busy in the evening as at night |
+//! | the most popular of them | 9,000 | within twenty minutes from 20:15, as when a link spreads |
+//! | `scraper` | 21,600 | two a second from 02:00 to 05:00 |
+//! | `cron` | 8,640 | ninety within four seconds around a full minute, every quarter of an hour |
+//! | `poller` | 15,157 | 16:00 to 20:00, each 0.9 to 1 s: just too often for 60 a minute |
+//! | `stuck-retrying` | 16,000 | from 11:00, a hundred tries in thirty seconds, then a minute's rest |
+
+use crate::input::{Record, Trace};
+
+const SECOND: u64 = 1_000_000_000;
+const HOUR: u64 = 3_600 * SECOND;
+/// 2026-01-15T00:00:00Z, a Thursday.
+const DAY: u64 = 1_768_435_200 * SECOND;
+const SEED: u64 = 0x7011_6A7E;
+const CLIENTS: u32 = 20_000;
+
+/// Requests an hour, relative to each other, from midnight on.
+const HOURLY: [u64; 24] =
+    [6, 5, 4, 3, 3, 3, 4, 6, 8, 10, 11, 11, 12, 11, 11, 11, 11, 12, 13, 14, 15, 14, 11, 8];
+
+/// SplitMix64 (Steele, Lea and Flood 2014): small, and good enough for a crowd.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Below `bound`; the bias is below one in a million for bounds below 2^44.
+    fn below(&mut self, bound: u64) -> u64 {
+        u64::try_from((u128::from(self.next()) * u128::from(bound)) >> 64).unwrap_or(0)
+    }
+}
+
+/// Draws an index with a probability in proportion to its weight.
+struct Weighted {
+    sums: Vec<u64>,
+}
+
+impl Weighted {
+    fn new(weights: impl Iterator<Item = u64>) -> Self {
+        let sums = weights.scan(0, |sum, weight| {
+            *sum += weight;
+            Some(*sum)
+        });
+        Self { sums: sums.collect() }
+    }
+
+    fn draw(&self, random: &mut Random) -> usize {
+        let at = random.below(*self.sums.last().unwrap_or(&1));
+        self.sums.partition_point(|&sum| sum <= at)
+    }
+}
+
+/// Makes the day.
+pub fn day() -> Trace {
+    let mut random = Random(SEED);
+    let mut trace = Trace::default();
+    let mut push = |key: &str, at: u64| {
+        if let Some(key) = trace.keys.intern(key.as_bytes()) {
+            trace.records.push(Record { at: DAY + at, cost: 1, key });
+        }
+    };
+    let clients = Weighted::new((1..=u64::from(CLIENTS)).map(|rank| 1_000_000_000 / rank));
+    let hours = Weighted::new(HOURLY.into_iter());
+    for _ in 0..230_000 {
+        let client = clients.draw(&mut random);
+        let hour = hours.draw(&mut random) as u64;
+        push(&name(client), hour * HOUR + random.below(HOUR));
+    }
+    // The crowd: popular clients are no more likely than others, and most come at the beginning.
+    for _ in 0..9_000 {
+        let client = usize::try_from(random.below(u64::from(CLIENTS) / 8)).unwrap_or(0);
+        let (a, b) = (random.below(1_200 * SECOND), random.below(1_200 * SECOND));
+        push(&name(client), 20 * HOUR + 900 * SECOND + a.min(b));
+    }
+    for n in 0..21_600 {
+        push("scraper", 2 * HOUR + n * SECOND / 2 + random.below(SECOND / 4));
+    }
+    for n in 0..96 {
+        for _ in 0..90 {
+            push("cron", n * 900 * SECOND + 58 * SECOND + random.below(4 * SECOND));
+        }
+    }
+    let mut at = 16 * HOUR;
+    while at < 20 * HOUR {
+        push("poller", at);
+        at += SECOND - random.below(SECOND / 10);
+    }
+    for n in 0..160 {
+        for tries in 0..100 {
+            push(
+                "stuck-retrying",
+                11 * HOUR + n * 90 * SECOND + tries * 3 * SECOND / 10 + random.below(SECOND / 10),
+            );
+        }
+    }
+    trace.records.sort_by_key(|record| record.at);
+    trace.notes.push(
+        "made-up requests, since no file was named: a day of 20,000 clients, a sudden crowd at 20:15,\n         \
+         a scraper from 02:00 to 05:00, a cron job, a poller and a client stuck retrying"
+            .to_owned(),
+    );
+    trace
+}
+
+fn name(client: usize) -> String {
+    format!("client-{:05}", client + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_day_is_the_same_everywhere() {
+        let trace = day();
+        assert!((280_000..320_000).contains(&trace.records.len()), "{}", trace.records.len());
+        assert!(trace.records.is_sorted_by_key(|record| record.at));
+        assert!(trace.records.iter().all(|record| (DAY..DAY + 24 * HOUR).contains(&record.at)));
+        // FNV-1a over all records: changes only if the day is meant to change.
+        let sum = trace.records.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, record| {
+            (sum ^ record.at ^ u64::from(record.key) << 32).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        assert_eq!(
+            (trace.records.len(), trace.keys.len(), format!("{sum:x}")),
+            (300_399, 17_383, "73f2eb3dd1d774d1".to_owned())
+        );
+    }
+
+    #[test]
+    fn popularity_follows_zipf() {
+        let trace = day();
+        let mut counts = vec![0_u64; trace.keys.len()];
+        trace.records.iter().for_each(|record| counts[record.key as usize] += 1);
+        let of = |name: &str| {
+            (0_u32..).zip(&counts).find(|&(id, _)| trace.keys.name(id) == name).map_or(0, |(_, &n)| n)
+        };
+        let (first, tenth) = (of("client-00001"), of("client-00010"));
+        assert!((8 * tenth..12 * tenth).contains(&first), "{first} {tenth}");
+        assert_eq!(of("scraper"), 21_600);
+    }
+}
