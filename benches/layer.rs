@@ -69,7 +69,7 @@ fn limited(client: ClientIp, fields_on_allowed: bool) -> Router {
 #[cfg(feature = "rules")]
 fn by_rules() -> Router {
     use tollgate::rules::{Config, Rules};
-    use tollgate::tower::Key as _;
+    use tollgate::tower::KeyExtractor as _;
 
     let text = "
 domain: bench

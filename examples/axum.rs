@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tollgate::rules::{Descriptors, Rules, RulesError};
 use tollgate::telemetry;
-use tollgate::tower::{ClientIp, Head, Key as _, RateLimitLayer, SoftLimited};
+use tollgate::tower::{ClientIp, Head, KeyExtractor as _, RateLimitLayer, SoftLimited};
 
 const LIMITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/limits.yaml");
 

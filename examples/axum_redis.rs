@@ -24,7 +24,7 @@ use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tollgate::redis::Client;
 use tollgate::rules::{Config, Rules};
-use tollgate::tower::{ClientIp, Key as _, RateLimitLayer};
+use tollgate::tower::{ClientIp, KeyExtractor as _, RateLimitLayer};
 
 /// Every process has the same rules: from a file, in a real server. Each request asks Redis (`atomic`); where a round trip is too much,
 /// `lease` takes units in blocks.

@@ -112,13 +112,13 @@ pub(crate) enum Facts {
 
 /// So many units in so many nanoseconds, which may be rounded up: by less than this.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Rate {
+pub(crate) struct SustainedRate {
     pub(crate) units: u64,
     pub(crate) ns: u128,
     pub(crate) rounded_ns: u128,
 }
 
-impl Rate {
+impl SustainedRate {
     /// Whether it is that of a quota, but for the rounding.
     fn is_of(&self, quota: &Quota) -> bool {
         let limit = u128::from(quota.limit());
@@ -404,22 +404,24 @@ impl Decision {
     }
 
     /// The sustained rate by which it was decided, if the algorithm says it, and it is not that of the quota.
-    pub(crate) fn rate_unlike(&self, quota: &Quota) -> Option<Rate> {
+    pub(crate) fn rate_unlike(&self, quota: &Quota) -> Option<SustainedRate> {
         let rate = match self.facts {
             Facts::Pace { interval, scale, .. } => {
-                Rate { units: scale.into(), ns: interval.into(), rounded_ns: 1 }
+                SustainedRate { units: scale.into(), ns: interval.into(), rounded_ns: 1 }
             }
             Facts::Ticks { interval, num, den, .. } => {
-                Rate { units: num, ns: u128::from(interval) * u128::from(den), rounded_ns: 0 }
+                SustainedRate { units: num, ns: u128::from(interval) * u128::from(den), rounded_ns: 0 }
             }
             // No more than fits comes back.
             Facts::Batch { batch, period_ns, .. } => {
-                Rate { units: batch.min(self.limit), ns: period_ns.into(), rounded_ns: 0 }
+                SustainedRate { units: batch.min(self.limit), ns: period_ns.into(), rounded_ns: 0 }
             }
-            Facts::Blend { window_ns, .. } => Rate { units: self.limit, ns: window_ns.into(), rounded_ns: 0 },
+            Facts::Blend { window_ns, .. } => {
+                SustainedRate { units: self.limit, ns: window_ns.into(), rounded_ns: 0 }
+            }
             // A log's, or sub-windows', of a lower limit: not a burst, nor one event at a time. The period is not known.
             Facts::Plain { .. } if self.limit > 1 && self.limit < quota.limit().min(quota.burst_size()) => {
-                Rate { units: self.limit, ns: quota.period_ns().into(), rounded_ns: 0 }
+                SustainedRate { units: self.limit, ns: quota.period_ns().into(), rounded_ns: 0 }
             }
             Facts::Plain { .. } => return None,
         };

@@ -110,7 +110,7 @@ fn pairs(element: &[u8]) -> Option<IpAddr> {
         if is_for && found.is_some() {
             return None;
         }
-        let mut value = Value::default();
+        let mut value = ParamValue::default();
         rest = value.read(&rest[equals + 1..])?.trim_ascii_start();
         if is_for {
             found = Some(value);
@@ -125,18 +125,18 @@ fn pairs(element: &[u8]) -> Option<IpAddr> {
 }
 
 /// A value without its quotation marks, if it is short enough for an address.
-struct Value {
+struct ParamValue {
     bytes: [u8; LONGEST_NODE],
     len: usize,
 }
 
-impl Default for Value {
+impl Default for ParamValue {
     fn default() -> Self {
         Self { bytes: [0; LONGEST_NODE], len: 0 }
     }
 }
 
-impl Value {
+impl ParamValue {
     fn push(&mut self, byte: u8) {
         if let Some(place) = self.bytes.get_mut(self.len) {
             *place = byte;

@@ -10,7 +10,9 @@ use http::{HeaderName, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use tollgate::redis::{Client, InProcess, Limit, OnFailure};
 use tollgate::rules::{Config, Rules};
-use tollgate::tower::{AwaitedLimit, ClientIp, Global, Header, Key as _, PeerAddr, RateLimitLayer, Route};
+use tollgate::tower::{
+    AwaitedLimit, ClientIp, Global, Header, KeyExtractor as _, PeerAddr, RateLimitLayer, Route,
+};
 use tollgate::{ManualClock, Quota, Timestamp};
 use tower::{Layer, Service, ServiceExt, service_fn};
 

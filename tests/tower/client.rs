@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use http::{HeaderName, HeaderValue, Request};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
-use tollgate::tower::{ClientIp, Head, IpNet, Key, PeerAddr, Proxies};
+use tollgate::tower::{ClientIp, Head, IpNet, KeyExtractor, PeerAddr, Proxies};
 
 fn runs(cases: u32) -> Config {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);

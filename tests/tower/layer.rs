@@ -14,7 +14,8 @@ use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use tollgate::http::{Dialect, Fields};
 use tollgate::tower::{
-    ClientIp, Global, Head, Header, Key, Limit, Missing, PeerAddr, Proxies, RateLimitLayer, Route, key_fn,
+    ClientIp, Global, Head, Header, KeyExtractor, Limit, Missing, PeerAddr, Proxies, RateLimitLayer, Route,
+    key_fn,
 };
 use tollgate::{
     Carry, Decision, FixedWindow, Gcra, Keyed, ManualClock, Quota, RateLimiter, StdClock, Timestamp, WhenFull,
@@ -76,14 +77,14 @@ fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-fn ask<L: Limit<X::Key>, X: Key>(
+fn ask<L: Limit<X::Key>, X: KeyExtractor>(
     layer: &RateLimitLayer<L, X>,
     request: Request<()>,
 ) -> Response<tollgate::tower::Body<Full<Bytes>>> {
     now(layer.layer(Inner).oneshot(request)).expect("it does not fail")
 }
 
-fn status<L: Limit<X::Key>, X: Key>(layer: &RateLimitLayer<L, X>, request: Request<()>) -> u16 {
+fn status<L: Limit<X::Key>, X: KeyExtractor>(layer: &RateLimitLayer<L, X>, request: Request<()>) -> u16 {
     ask(layer, request).status().as_u16()
 }
 
@@ -218,7 +219,7 @@ fn requests_without_key_follow_missing_policy() {
 /// RFC 9110, 15.5.2: an answer of status 401 has a challenge.
 #[test]
 fn missing_credentials_are_answered_with_a_challenge() {
-    fn refused<L: Limit<X::Key>, X: Key>(
+    fn refused<L: Limit<X::Key>, X: KeyExtractor>(
         layer: &RateLimitLayer<L, X>,
         request: Request<()>,
     ) -> (u16, String) {
@@ -286,7 +287,7 @@ fn a_field_that_is_sent_twice_is_refused_in_any_case() {
 
 #[test]
 fn requests_without_key_are_counted_and_named() {
-    fn check<X: Key<Key: Clone>>(key: X, shared: X::Key, detail: &str)
+    fn check<X: KeyExtractor<Key: Clone>>(key: X, shared: X::Key, detail: &str)
     where
         RateLimiter<tollgate::Compact<Gcra>, ManualClock>: Limit<X::Key>,
     {

@@ -8,7 +8,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderVal
 use http::{Response, StatusCode};
 
 use super::dialect::{Dialect, Reset};
-use super::line::{Line, MAX_INTEGER};
+use super::line::{FieldValue, MAX_INTEGER};
 use super::policy::{Available, Policy, Unit};
 use super::problem::{PROBLEM_JSON, problem};
 use crate::base::clock::Timestamp;
@@ -310,7 +310,7 @@ fn distance(policy: &Policy<'_>) -> impl Ord + use<> {
 }
 
 /// `"burst";q=100;w=60`
-fn named(line: &mut Line, policy: &Policy<'_>) {
+fn named(line: &mut FieldValue, policy: &Policy<'_>) {
     line.comma();
     line.name(policy.name());
     line.text(";q=");
@@ -325,7 +325,7 @@ fn named(line: &mut Line, policy: &Policy<'_>) {
 }
 
 /// `"burst";r=50;t=30`
-fn available(line: &mut Line, policy: &Policy<'_>) {
+fn available(line: &mut FieldValue, policy: &Policy<'_>) {
     let Available { units, seconds } = policy.available();
     line.comma();
     line.name(policy.name());
@@ -336,7 +336,7 @@ fn available(line: &mut Line, policy: &Policy<'_>) {
     partition(line, policy);
 }
 
-fn partition(line: &mut Line, policy: &Policy<'_>) {
+fn partition(line: &mut FieldValue, policy: &Policy<'_>) {
     if let Some(key) = policy.partition_key() {
         line.text(";pk=");
         line.sequence(key);
@@ -344,28 +344,28 @@ fn partition(line: &mut Line, policy: &Policy<'_>) {
 }
 
 /// `100;w=60`
-fn unnamed(line: &mut Line, policy: &Policy<'_>) {
+fn unnamed(line: &mut FieldValue, policy: &Policy<'_>) {
     line.comma();
     line.number(policy.quota());
     line.text(";w=");
     line.number(policy.window_seconds());
 }
 
-fn written(write: impl FnOnce(&mut Line)) -> Option<HeaderValue> {
-    let mut line = Line::new();
+fn written(write: impl FnOnce(&mut FieldValue)) -> Option<HeaderValue> {
+    let mut line = FieldValue::new();
     write(&mut line);
     line.value()
 }
 
 // A map refuses a field only when it holds 32,768 of them: then the answer goes without ours.
 
-fn append(headers: &mut HeaderMap, name: HeaderName, write: impl FnOnce(&mut Line)) {
+fn append(headers: &mut HeaderMap, name: HeaderName, write: impl FnOnce(&mut FieldValue)) {
     if let Some(value) = written(write) {
         let _ = headers.try_append(name, value);
     }
 }
 
-fn insert(headers: &mut HeaderMap, name: HeaderName, write: impl FnOnce(&mut Line)) {
+fn insert(headers: &mut HeaderMap, name: HeaderName, write: impl FnOnce(&mut FieldValue)) {
     if let Some(value) = written(write) {
         let _ = headers.try_insert(name, value);
     }

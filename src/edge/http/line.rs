@@ -9,14 +9,14 @@ pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
 const INLINE: usize = 256;
 
 /// A field's value, all of it printable ASCII.
-pub(super) struct Line {
+pub(super) struct FieldValue {
     inline: [u8; INLINE],
     len: usize,
     /// All of it, once it is longer.
     long: Vec<u8>,
 }
 
-impl Line {
+impl FieldValue {
     pub(super) const fn new() -> Self {
         Self { inline: [0; INLINE], len: 0, long: Vec::new() }
     }
@@ -110,8 +110,8 @@ pub(super) fn escape(name: &str, mut push: impl FnMut(&[u8])) {
 mod tests {
     use super::*;
 
-    fn written(write: impl Fn(&mut Line)) -> String {
-        let mut line = Line::new();
+    fn written(write: impl Fn(&mut FieldValue)) -> String {
+        let mut line = FieldValue::new();
         write(&mut line);
         String::from_utf8(line.as_bytes().to_vec()).expect("ASCII")
     }

@@ -91,7 +91,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, QuantaClock, Timestamp};
 use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::{Loaded, fence_after_rmw};
-use crate::edge::telemetry::{Counts, DeniedKey, Reading, RefusalLog, ReloadCounts, Reloads, TopDenied};
+use crate::edge::telemetry::{DeniedKey, MeterCounts, Reading, RefusalLog, ReloadCounts, Reloads, TopDenied};
 use crate::store::migrate::Published;
 use crate::store::op::Store as _;
 
@@ -604,7 +604,7 @@ impl<C: Clock> Rules<C> {
     /// });
     /// # Ok::<(), tollgate::rules::RulesError>(())
     /// ```
-    pub fn for_each(&self, mut visit: impl FnMut(&str, &Rule, Counts)) {
+    pub fn for_each(&self, mut visit: impl FnMut(&str, &Rule, MeterCounts)) {
         for domain in self.live.load().domains() {
             for active in domain.rules() {
                 visit(&domain.name, &active.rule, active.meters.counts());

@@ -88,7 +88,7 @@ impl Event {
 /// How often each [`Event`] was recorded, since the [`Meters`] were made. Counts wrap around.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
-pub struct Counts {
+pub struct MeterCounts {
     /// Requests that went through, counted.
     pub allowed: u64,
     /// Requests that were denied.
@@ -113,7 +113,7 @@ pub struct Counts {
     pub soft_limited: u64,
 }
 
-impl Counts {
+impl MeterCounts {
     /// Requests, whatever became of them.
     #[must_use]
     pub const fn requests(&self) -> u64 {
@@ -129,7 +129,7 @@ impl Counts {
 
 /// One stripe: by event, and the hits.
 #[derive(Default)]
-struct Stripe {
+struct MeterStripe {
     events: [AtomicU64; Event::COUNT],
     hits: AtomicU64,
 }
@@ -160,7 +160,7 @@ struct Stripe {
 /// assert_eq!((counts.allowed, counts.denied, counts.hits), (2, 1, 3));
 /// ```
 pub struct Meters {
-    stripes: Box<[CachePadded<Stripe>]>,
+    stripes: Box<[CachePadded<MeterStripe>]>,
     #[cfg(feature = "metrics")]
     handles: Handles,
 }
@@ -231,12 +231,12 @@ impl Meters {
 
     /// What was counted so far.
     #[must_use]
-    pub fn counts(&self) -> Counts {
-        let sum = |of: &dyn Fn(&Stripe) -> u64| {
+    pub fn counts(&self) -> MeterCounts {
+        let sum = |of: &dyn Fn(&MeterStripe) -> u64| {
             self.stripes.iter().fold(0_u64, |sum, stripe| sum.wrapping_add(of(stripe)))
         };
         let event = |event: Event| sum(&|stripe| stripe.events[event.index()].load(Relaxed));
-        Counts {
+        MeterCounts {
             allowed: event(Event::Allowed),
             denied: event(Event::Denied),
             shadow_denied: event(Event::ShadowDenied),

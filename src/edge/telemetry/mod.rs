@@ -71,7 +71,7 @@ pub(crate) use self::gauges::readings_of;
 pub(crate) use self::gauges::{BREAKER_STATE, PARTITIONED, SERVER_EVICTS};
 pub use self::gauges::{Reading, Readings};
 pub use self::log::{Level, Refusal, RefusalLog};
-pub use self::meters::{Counts, Event, Meters};
+pub use self::meters::{Event, MeterCounts, Meters};
 pub use self::reload::{ReloadCounts, Reloads};
 pub use self::shares::Shares;
 pub use self::timer::CheckTimer;

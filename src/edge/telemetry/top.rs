@@ -12,7 +12,7 @@ const RULE_BYTES: usize = 64;
 const KEY_BYTES: usize = 256;
 
 #[derive(Copy, Clone, PartialEq, Eq, Hash)]
-struct Entry {
+struct RuleAndKey {
     rule: CutText<RULE_BYTES>,
     key: CutText<KEY_BYTES>,
 }
@@ -57,7 +57,7 @@ pub struct DeniedKey {
 /// # Ok::<(), tollgate::sketch::SketchError>(())
 /// ```
 pub struct TopDenied {
-    sample: SampledTopKeys<Entry>,
+    sample: SampledTopKeys<RuleAndKey>,
     secret: Option<Box<[u8]>>,
 }
 
@@ -125,7 +125,7 @@ impl TopDenied {
     /// O(length of both), if it is sampled. Never waits, never allocates.
     #[inline]
     pub fn record(&self, rule: &str, key: &str) {
-        self.sample.record_with(1, || Entry { rule: CutText::new(rule), key: self.kept(key) });
+        self.sample.record_with(1, || RuleAndKey { rule: CutText::new(rule), key: self.kept(key) });
     }
 
     /// The `n` pairs of rule and key that were denied most, most first.

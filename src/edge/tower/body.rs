@@ -12,14 +12,14 @@ pin_project! {
     #[derive(Debug)]
     pub struct Body<B> {
         #[pin]
-        kind: Kind<B>,
+        kind: BodyKind<B>,
     }
 }
 
 pin_project! {
     #[project = Projected]
     #[derive(Debug)]
-    enum Kind<B> {
+    enum BodyKind<B> {
         Inner { #[pin] body: B },
         Refusal { bytes: Bytes },
     }
@@ -27,11 +27,11 @@ pin_project! {
 
 impl<B> Body<B> {
     pub(super) const fn inner(body: B) -> Self {
-        Self { kind: Kind::Inner { body } }
+        Self { kind: BodyKind::Inner { body } }
     }
 
     pub(super) const fn refusal(bytes: Bytes) -> Self {
-        Self { kind: Kind::Refusal { bytes } }
+        Self { kind: BodyKind::Refusal { bytes } }
     }
 }
 
@@ -56,15 +56,17 @@ where
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Inner { body } => body.is_end_stream(),
-            Kind::Refusal { bytes } => bytes.is_empty(),
+            BodyKind::Inner { body } => body.is_end_stream(),
+            BodyKind::Refusal { bytes } => bytes.is_empty(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Inner { body } => body.size_hint(),
-            Kind::Refusal { bytes } => SizeHint::with_exact(u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
+            BodyKind::Inner { body } => body.size_hint(),
+            BodyKind::Refusal { bytes } => {
+                SizeHint::with_exact(u64::try_from(bytes.len()).unwrap_or(u64::MAX))
+            }
         }
     }
 }

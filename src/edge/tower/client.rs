@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::{Extensions, HeaderName, HeaderValue, header};
 use ipnet::{IpNet, Ipv4Net};
 
-use super::{Head, Key};
+use super::{Head, KeyExtractor};
 use crate::edge::forwarded::{FromRight, Syntax, embedded, known, node};
 
 /// The address at the other end of a connection, as an extension of a request; [`ClientIp`] looks for it, and servers put it there.
@@ -97,7 +97,7 @@ type PeerOf = dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync;
 /// # Examples
 /// ```
 /// use http::Request;
-/// use tollgate::tower::{ClientIp, Head, IpNet, Key, PeerAddr, Proxies};
+/// use tollgate::tower::{ClientIp, Head, IpNet, KeyExtractor, PeerAddr, Proxies};
 ///
 /// let private: IpNet = "10.0.0.0/8".parse()?;
 /// let client = ClientIp::x_forwarded_for(Proxies::networks([private]));
@@ -113,21 +113,21 @@ type PeerOf = dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync;
 /// ```
 #[derive(Clone)]
 pub struct ClientIp {
-    source: Source,
+    source: AddressSource,
     peer_of: Option<Arc<PeerOf>>,
     v4_mask: u32,
     v6_mask: u128,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Source {
+enum AddressSource {
     Peer,
     List { name: HeaderName, syntax: Syntax, proxies: Proxies },
     Single { name: HeaderName, proxies: Proxies },
 }
 
 impl ClientIp {
-    fn of(source: Source) -> Self {
+    fn of(source: AddressSource) -> Self {
         // A prefix of 64 bits: what a provider gives to one customer, at least.
         Self { source, peer_of: None, v4_mask: u32::MAX, v6_mask: mask_128(64) }
     }
@@ -137,20 +137,20 @@ impl ClientIp {
     /// Read from the [`PeerAddr`] among the request's extensions, unless [`ClientIp::peer_from`] says otherwise.
     #[must_use]
     pub fn peer() -> Self {
-        Self::of(Source::Peer)
+        Self::of(AddressSource::Peer)
     }
 
     /// By `X-Forwarded-For`: addresses separated by commas, with ports or without.
     #[must_use]
     pub fn x_forwarded_for(proxies: Proxies) -> Self {
         let name = HeaderName::from_static("x-forwarded-for");
-        Self::of(Source::List { name, syntax: Syntax::Addresses, proxies })
+        Self::of(AddressSource::List { name, syntax: Syntax::Addresses, proxies })
     }
 
     /// By `Forwarded` (RFC 7239): the `for` of its elements.
     #[must_use]
     pub fn forwarded(proxies: Proxies) -> Self {
-        Self::of(Source::List { name: header::FORWARDED, syntax: Syntax::Pairs, proxies })
+        Self::of(AddressSource::List { name: header::FORWARDED, syntax: Syntax::Pairs, proxies })
     }
 
     /// By a header field with one address, such as `cf-connecting-ip`, that the proxy replaces if a client sends it.
@@ -160,7 +160,7 @@ impl ClientIp {
     /// once, or not at all, has none; more than once, it is refused whatever [`Missing`](super::Missing) says.
     #[must_use]
     pub fn header(name: HeaderName, proxies: Proxies) -> Self {
-        Self::of(Source::Single { name, proxies })
+        Self::of(AddressSource::Single { name, proxies })
     }
 
     /// How the peer's address is found among a request's extensions. Default: [`PeerAddr`].
@@ -207,8 +207,8 @@ impl ClientIp {
     #[must_use]
     pub fn address(&self, head: Head<'_>) -> Option<IpAddr> {
         match &self.source {
-            Source::Peer => self.peer_address(head),
-            Source::Single { name, proxies: Proxies(trust) } => {
+            AddressSource::Peer => self.peer_address(head),
+            AddressSource::Single { name, proxies: Proxies(trust) } => {
                 let is_proxy = match trust {
                     Trust::Hops(count) => *count > 0,
                     Trust::Networks(networks) => is_in(networks, self.peer_address(head)?),
@@ -219,7 +219,7 @@ impl ClientIp {
                     self.peer_address(head)
                 }
             }
-            Source::List { name, syntax, proxies: Proxies(trust) } => {
+            AddressSource::List { name, syntax, proxies: Proxies(trust) } => {
                 let lines = head.headers().get_all(name).iter().map(HeaderValue::as_bytes);
                 let mut addresses = FromRight::new(*syntax, lines);
                 match trust {
@@ -269,7 +269,7 @@ fn mask_128(bits: u8) -> u128 {
     u128::MAX.checked_shl(128_u32.saturating_sub(u32::from(bits))).unwrap_or(0)
 }
 
-impl Key for ClientIp {
+impl KeyExtractor for ClientIp {
     type Key = IpAddr;
 
     #[inline]
@@ -282,19 +282,19 @@ impl Key for ClientIp {
 
     fn is_ambiguous(&self, head: Head<'_>) -> bool {
         match &self.source {
-            Source::Single { name, .. } => head.headers().get_all(name).iter().nth(1).is_some(),
-            Source::Peer | Source::List { .. } => false,
+            AddressSource::Single { name, .. } => head.headers().get_all(name).iter().nth(1).is_some(),
+            AddressSource::Peer | AddressSource::List { .. } => false,
         }
     }
 
     fn what(&self) -> Option<Cow<'_, str>> {
         const PEER: &str = "peer address that its server passed on (see PeerAddr and ClientIp::peer_from)";
         Some(match &self.source {
-            Source::Peer | Source::List { proxies: Proxies(Trust::Hops(0)), .. } => PEER.into(),
-            Source::List { name, proxies: Proxies(Trust::Hops(_)), .. } => {
+            AddressSource::Peer | AddressSource::List { proxies: Proxies(Trust::Hops(0)), .. } => PEER.into(),
+            AddressSource::List { name, proxies: Proxies(Trust::Hops(_)), .. } => {
                 format!("client address in {name}").into()
             }
-            Source::List { name, .. } | Source::Single { name, .. } => {
+            AddressSource::List { name, .. } | AddressSource::Single { name, .. } => {
                 format!("client address in {name}, or no {PEER}").into()
             }
         })

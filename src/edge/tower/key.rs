@@ -16,16 +16,16 @@ use super::Head;
 ///
 /// # Examples
 /// ```
-/// use tollgate::tower::{ClientIp, Key, key_fn};
+/// use tollgate::tower::{ClientIp, KeyExtractor, key_fn};
 ///
 /// #[derive(Clone)]
 /// struct Tenant(u64);
 ///
-/// fn keyed<X: Key>(_: X) {}
+/// fn keyed<X: KeyExtractor>(_: X) {}
 /// keyed(key_fn(|head| head.extensions().get::<Tenant>().map(|tenant| tenant.0)));
 /// keyed((ClientIp::peer(), key_fn(|head| Some(head.method().clone()))));
 /// ```
-pub trait Key: Send + Sync + 'static {
+pub trait KeyExtractor: Send + Sync + 'static {
     /// The key's type.
     type Key;
 
@@ -54,7 +54,7 @@ pub trait Key: Send + Sync + 'static {
     }
 }
 
-impl<F, K> Key for F
+impl<F, K> KeyExtractor for F
 where
     F: Fn(Head<'_>) -> Option<K> + Send + Sync + 'static,
 {
@@ -66,7 +66,7 @@ where
     }
 }
 
-impl<X: Key, Y: Key> Key for (X, Y) {
+impl<X: KeyExtractor, Y: KeyExtractor> KeyExtractor for (X, Y) {
     type Key = (X::Key, Y::Key);
 
     fn key(&self, head: Head<'_>) -> Option<Self::Key> {
@@ -90,10 +90,10 @@ impl<X: Key, Y: Key> Key for (X, Y) {
     }
 }
 
-/// A closure as a [`Key`], without type annotations. It returns the closure as it is.
+/// A closure as a [`KeyExtractor`], without type annotations. It returns the closure as it is.
 ///
 /// A closure that is passed to [`RateLimitLayer::new`](super::RateLimitLayer::new) directly has to name the type of its argument,
-/// `|head: Head<'_>| …`, since the compiler does not infer it from the trait [`Key`].
+/// `|head: Head<'_>| …`, since the compiler does not infer it from the trait [`KeyExtractor`].
 ///
 /// # Examples
 /// ```
@@ -151,7 +151,7 @@ pub enum Missing<K> {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Global;
 
-impl Key for Global {
+impl KeyExtractor for Global {
     type Key = ();
 
     #[inline]
@@ -171,7 +171,7 @@ impl Key for Global {
 /// # Examples
 /// ```
 /// use http::{HeaderName, Request};
-/// use tollgate::tower::{Head, Header, Key};
+/// use tollgate::tower::{Head, Header, KeyExtractor};
 ///
 /// let by_key = Header::new(HeaderName::from_static("x-api-key"));
 /// let request = Request::get("/").header("x-api-key", "k7").body(()).unwrap();
@@ -190,7 +190,7 @@ impl Header {
     }
 }
 
-impl Key for Header {
+impl KeyExtractor for Header {
     type Key = HeaderKey;
 
     fn key(&self, head: Head<'_>) -> Option<HeaderKey> {
@@ -248,7 +248,7 @@ type Normalise = dyn for<'p> Fn(&'p str) -> Cow<'p, str> + Send + Sync;
 /// # Examples
 /// ```
 /// use http::{Method, Request};
-/// use tollgate::tower::{Head, Key, Route};
+/// use tollgate::tower::{Head, KeyExtractor, Route};
 ///
 /// let request = Request::post("/upload?part=3").body(()).unwrap();
 /// assert_eq!(Route::new().key(Head::of(&request)), Some((Method::POST, "/upload".to_owned())));
@@ -287,7 +287,7 @@ impl Route {
     }
 }
 
-impl Key for Route {
+impl KeyExtractor for Route {
     type Key = (Method, String);
 
     fn key(&self, head: Head<'_>) -> Option<Self::Key> {

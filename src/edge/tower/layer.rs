@@ -2,25 +2,23 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
 use tower_layer::Layer;
 
-use super::awaited::{AwaitedLayer, AwaitedLimit};
-use super::key::{Key, Missing};
+use super::Head;
+use super::awaited::AwaitedLimit;
+use super::key::{KeyExtractor, Missing};
 use super::limit::Named;
 use super::refusal::Refused;
-use super::unknown::{Unknown, WithoutKey};
-use super::{Head, RateLimit};
+use super::service::{AtOnce, Awaited, RateLimit};
+use super::settings::{LayerOptions, LayerSettings};
+use super::unknown::WithoutKey;
 use crate::base::quota::Quota;
 use crate::edge::http::Fields;
-
-type Exempt = dyn Fn(Head<'_>) -> bool + Send + Sync;
-type Cost = dyn Fn(Head<'_>) -> u64 + Send + Sync;
-type Refund = dyn Fn(StatusCode) -> bool + Send + Sync;
-type OnRefused = dyn Fn(&Refused<'_>) -> Response<Bytes> + Send + Sync;
 
 /// Limits requests to a service: those that the [limit](super::Limit) does not admit are answered with status 429 and do not reach it.
 ///
@@ -58,47 +56,12 @@ type OnRefused = dyn Fn(&Refused<'_>) -> Response<Bytes> + Send + Sync;
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct RateLimitLayer<L, X: Key> {
-    settings: Arc<Settings<L, X>>,
+pub struct RateLimitLayer<L, X: KeyExtractor, M = AtOnce> {
+    settings: Arc<LayerSettings<L, X>>,
+    mode: PhantomData<M>,
 }
 
-/// What a layer and its services share.
-pub(super) struct Settings<L, X: Key> {
-    pub(super) limit: Arc<L>,
-    pub(super) key: Arc<X>,
-    pub(super) missing: Arc<Missing<X::Key>>,
-    /// The key's own, or what the caller chose.
-    pub(super) challenge: Option<Option<HeaderValue>>,
-    pub(super) unknown: Arc<Unknown>,
-    pub(super) exempt: Option<Arc<Exempt>>,
-    pub(super) cost: Option<Arc<Cost>>,
-    pub(super) refund: Option<Arc<Refund>>,
-    pub(super) refund_errors: bool,
-    pub(super) on_refused: Option<Arc<OnRefused>>,
-    pub(super) fields: Fields,
-    pub(super) fields_on_allowed: bool,
-}
-
-impl<L, X: Key> Clone for Settings<L, X> {
-    fn clone(&self) -> Self {
-        Self {
-            limit: Arc::clone(&self.limit),
-            key: Arc::clone(&self.key),
-            missing: Arc::clone(&self.missing),
-            challenge: self.challenge.clone(),
-            unknown: Arc::clone(&self.unknown),
-            exempt: self.exempt.clone(),
-            cost: self.cost.clone(),
-            refund: self.refund.clone(),
-            refund_errors: self.refund_errors,
-            on_refused: self.on_refused.clone(),
-            fields: self.fields.clone(),
-            fields_on_allowed: self.fields_on_allowed,
-        }
-    }
-}
-
-impl<L, X: Key> RateLimitLayer<L, X> {
+impl<L, X: KeyExtractor> RateLimitLayer<L, X> {
     /// A layer of this limit, for keys by `key`. An [`Arc`] of a limiter is one too: keep the other to list, reset or adjust.
     ///
     /// The limit is a [`Limit`](super::Limit), or an [`AwaitedLimit`] if the layer ends with [`awaited`](RateLimitLayer::awaited).
@@ -107,26 +70,19 @@ impl<L, X: Key> RateLimitLayer<L, X> {
     #[must_use]
     pub fn new(limit: L, key: X) -> Self {
         Self {
-            settings: Arc::new(Settings {
+            settings: Arc::new(LayerSettings {
                 limit: Arc::new(limit),
                 key: Arc::new(key),
                 missing: Arc::new(Missing::Deny),
-                challenge: None,
-                unknown: Arc::new(Unknown::new()),
-                exempt: None,
-                cost: None,
-                refund: None,
-                refund_errors: false,
-                on_refused: None,
-                fields: Fields::default(),
-                fields_on_allowed: false,
+                options: LayerOptions::default(),
             }),
+            mode: PhantomData,
         }
     }
 }
 
-impl<L, X: Key> RateLimitLayer<L, X> {
-    fn with(mut self, set: impl FnOnce(&mut Settings<L, X>)) -> Self {
+impl<L, X: KeyExtractor, M> RateLimitLayer<L, X, M> {
+    fn with(mut self, set: impl FnOnce(&mut LayerSettings<L, X>)) -> Self {
         set(Arc::make_mut(&mut self.settings));
         self
     }
@@ -144,23 +100,16 @@ impl<L, X: Key> RateLimitLayer<L, X> {
         self,
         name: impl Into<Cow<'static, str>>,
         quota: Quota,
-    ) -> RateLimitLayer<Named<Arc<L>>, X> {
+    ) -> RateLimitLayer<Named<Arc<L>>, X, M> {
         let settings = Arc::unwrap_or_clone(self.settings);
         RateLimitLayer {
-            settings: Arc::new(Settings {
+            settings: Arc::new(LayerSettings {
                 limit: Arc::new(Named::new(name, quota, settings.limit)),
                 key: settings.key,
                 missing: settings.missing,
-                challenge: settings.challenge,
-                unknown: settings.unknown,
-                exempt: settings.exempt,
-                cost: settings.cost,
-                refund: settings.refund,
-                refund_errors: settings.refund_errors,
-                on_refused: settings.on_refused,
-                fields: settings.fields,
-                fields_on_allowed: settings.fields_on_allowed,
+                options: settings.options,
             }),
+            mode: PhantomData,
         }
     }
 
@@ -174,7 +123,7 @@ impl<L, X: Key> RateLimitLayer<L, X> {
     /// How a request without a key is refused. With a challenge the answer is status 401, and `WWW-Authenticate` holds the
     /// challenge (RFC 9110, 15.5.2); gRPC calls get `UNAUTHENTICATED`. With `None` it is status 403, and `PERMISSION_DENIED`.
     ///
-    /// Default: what the key says ([`Key::challenge`]). A [`Header`](super::Header) has a challenge, since it reads credentials; a
+    /// Default: what the key says ([`KeyExtractor::challenge`]). A [`Header`](super::Header) has a challenge, since it reads credentials; a
     /// [`ClientIp`](super::ClientIp) and a closure have none. A request that sends several keys is refused with status 403 always.
     ///
     /// # Examples
@@ -190,7 +139,7 @@ impl<L, X: Key> RateLimitLayer<L, X> {
     /// ```
     #[must_use]
     pub fn challenge(self, challenge: Option<HeaderValue>) -> Self {
-        self.with(|settings| settings.challenge = Some(challenge))
+        self.with(|settings| settings.options.challenge = Some(challenge))
     }
 
     /// How many requests had no key so far, and what became of them: of this layer, its clones and their services together. With feature
@@ -206,19 +155,19 @@ impl<L, X: Key> RateLimitLayer<L, X> {
     /// ```
     #[must_use]
     pub fn without_key(&self) -> WithoutKey {
-        self.settings.unknown.counts()
+        self.settings.options.unknown.counts()
     }
 
     /// Requests that are not limited, and not asked for a key. Default: none.
     #[must_use]
     pub fn exempt(self, exempt: impl Fn(Head<'_>) -> bool + Send + Sync + 'static) -> Self {
-        self.with(|settings| settings.exempt = Some(Arc::new(exempt)))
+        self.with(|settings| settings.options.exempt = Some(Arc::new(exempt)))
     }
 
     /// What a request costs, in units. One that costs nothing is exempt. Default: 1.
     #[must_use]
     pub fn cost(self, cost: impl Fn(Head<'_>) -> u64 + Send + Sync + 'static) -> Self {
-        self.with(|settings| settings.cost = Some(Arc::new(cost)))
+        self.with(|settings| settings.options.cost = Some(Arc::new(cost)))
     }
 
     /// Takes charges back by the status of the response: `|status| status.is_server_error()`. Default: never.
@@ -228,20 +177,20 @@ impl<L, X: Key> RateLimitLayer<L, X> {
     /// see [`RateLimitLayer::refund_errors`]. Some limits give nothing back: see [`RateLimiter::refund`](crate::RateLimiter::refund).
     #[must_use]
     pub fn refund(self, refund: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
-        self.with(|settings| settings.refund = Some(Arc::new(refund)))
+        self.with(|settings| settings.options.refund = Some(Arc::new(refund)))
     }
 
     /// Takes charges back if the inner service fails, so that there is no response. Default: it does not, since clients can make
     /// some services fail.
     #[must_use]
     pub fn refund_errors(self, refund_errors: bool) -> Self {
-        self.with(|settings| settings.refund_errors = refund_errors)
+        self.with(|settings| settings.options.refund_errors = refund_errors)
     }
 
     /// How header fields are written. Default: as in draft 11, on refusals only.
     #[must_use]
     pub fn fields(self, fields: Fields) -> Self {
-        self.with(|settings| settings.fields = fields)
+        self.with(|settings| settings.options.fields = fields)
     }
 
     /// Writes the fields of admitted requests too, so that clients know how much they have left. Default: false.
@@ -254,7 +203,7 @@ impl<L, X: Key> RateLimitLayer<L, X> {
     /// say that less is left than this layer would say. In draft 11 ours are appended.
     #[must_use]
     pub fn fields_on_allowed(self, fields_on_allowed: bool) -> Self {
-        self.with(|settings| settings.fields_on_allowed = fields_on_allowed)
+        self.with(|settings| settings.options.fields_on_allowed = fields_on_allowed)
     }
 
     /// What is answered to requests that are refused. Default: [`Refused::response`].
@@ -278,46 +227,41 @@ impl<L, X: Key> RateLimitLayer<L, X> {
         self,
         on_refused: impl Fn(&Refused<'_>) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Self {
-        self.with(|settings| settings.on_refused = Some(Arc::new(on_refused)))
+        self.with(|settings| settings.options.on_refused = Some(Arc::new(on_refused)))
     }
 
-    /// The same layer of a limit that is awaited: one that asks a server. Last of all, when everything else is set.
+    /// The same layer of a limit that is awaited: one that asks a server.
+    ///
+    /// The request waits until the limit has decided. If its client goes away meanwhile it may have been charged, as one that goes away
+    /// later is.
+    ///
+    /// # Complexity
+    /// One allocation for each request, and one for a refund, besides what the limit needs.
     #[must_use]
-    pub fn awaited(self) -> AwaitedLayer<L, X>
+    pub fn awaited(self) -> RateLimitLayer<L, X, Awaited>
     where
         L: AwaitedLimit<X::Key>,
     {
-        AwaitedLayer { settings: self.settings }
+        RateLimitLayer { settings: self.settings, mode: PhantomData }
     }
 }
 
-impl<S, L, X: Key> Layer<S> for RateLimitLayer<L, X> {
-    type Service = RateLimit<S, L, X>;
+impl<S, L, X: KeyExtractor, M> Layer<S> for RateLimitLayer<L, X, M> {
+    type Service = RateLimit<S, L, X, M>;
 
-    fn layer(&self, inner: S) -> RateLimit<S, L, X> {
-        RateLimit { inner, settings: Arc::clone(&self.settings) }
+    fn layer(&self, inner: S) -> Self::Service {
+        RateLimit::new(inner, Arc::clone(&self.settings))
     }
 }
 
-impl<L, X: Key> Clone for RateLimitLayer<L, X> {
+impl<L, X: KeyExtractor, M> Clone for RateLimitLayer<L, X, M> {
     fn clone(&self) -> Self {
-        Self { settings: Arc::clone(&self.settings) }
+        Self { settings: Arc::clone(&self.settings), mode: PhantomData }
     }
 }
 
-impl<L: fmt::Debug, X: Key + fmt::Debug> fmt::Debug for RateLimitLayer<L, X> {
+impl<L: fmt::Debug, X: KeyExtractor + fmt::Debug, M> fmt::Debug for RateLimitLayer<L, X, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("RateLimitLayer").field(&self.settings).finish()
-    }
-}
-
-impl<L: fmt::Debug, X: Key + fmt::Debug> fmt::Debug for Settings<L, X> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
-            .field("limit", &self.limit)
-            .field("key", &self.key)
-            .field("fields", &self.fields)
-            .field("fields_on_allowed", &self.fields_on_allowed)
-            .finish_non_exhaustive()
     }
 }

@@ -13,7 +13,7 @@
 //! # drop(app);
 //! ```
 //!
-//! A [`RateLimitLayer`] is made of a [`Limit`], which every [`RateLimiter`](crate::RateLimiter) is, and a [`Key`], by which requests are
+//! A [`RateLimitLayer`] is made of a [`Limit`], which every [`RateLimiter`](crate::RateLimiter) is, and a [`KeyExtractor`], by which requests are
 //! told apart: [`ClientIp`], [`Header`], [`Route`], [`Global`], a closure ([`key_fn`]), or two of these. The rest has defaults.
 //! [`guide::middleware`](crate::guide::middleware) says how to choose, and what to look out for.
 
@@ -30,19 +30,20 @@ mod refusal;
 #[cfg(feature = "rules")]
 mod rules;
 mod service;
+mod settings;
 mod unknown;
 
 pub use ipnet::IpNet;
 
-pub use self::awaited::{AwaitedLayer, AwaitedLimit, AwaitedRateLimit};
+pub use self::awaited::AwaitedLimit;
 pub use self::body::Body;
 pub use self::client::{ClientIp, PeerAddr, PrefixError, Proxies};
 pub use self::head::Head;
-pub use self::key::{Global, Header, HeaderKey, Key, Missing, Route, key_fn};
+pub use self::key::{Global, Header, HeaderKey, KeyExtractor, Missing, Route, key_fn};
 pub use self::layer::RateLimitLayer;
 pub use self::limit::{Limit, Named, Ruling, SoftLimited};
 pub use self::refusal::Refused;
 #[cfg(feature = "rules")]
 pub use self::rules::{Describe, InDomain};
-pub use self::service::{RateLimit, ResponseFuture};
+pub use self::service::{AtOnce, Awaited, RateLimit, ResponseFuture};
 pub use self::unknown::WithoutKey;

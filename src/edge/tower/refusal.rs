@@ -74,7 +74,7 @@ impl<'a> Refused<'a> {
     /// Status 429 with a problem document (RFC 9457), `Retry-After`, and the fields of the layer's dialect.
     ///
     /// A request without a key is answered with status 401 and the [challenge](Refused::challenge) in `WWW-Authenticate`, or
-    /// with status 403 if there is no challenge. The `detail` of the problem document names the [missing key](super::Key::what).
+    /// with status 403 if there is no challenge. The `detail` of the problem document names the [missing key](super::KeyExtractor::what).
     #[must_use]
     pub fn problem(&self) -> Response<Bytes> {
         let (status, body) = match self.wait {

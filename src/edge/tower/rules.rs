@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 #[cfg(feature = "redis")]
 use super::awaited::AwaitedLimit;
-use super::key::Key;
+use super::key::KeyExtractor;
 use super::limit::{Limit, Ruling};
 use super::{Head, RateLimitLayer};
 use crate::base::clock::Clock;
@@ -112,7 +112,7 @@ impl<F> fmt::Debug for Describe<F> {
     }
 }
 
-impl<F> Key for Describe<F>
+impl<F> KeyExtractor for Describe<F>
 where
     F: Fn(Head<'_>, &mut Descriptors) -> Option<()> + Send + Sync + 'static,
 {
@@ -150,7 +150,7 @@ where
     /// ```
     /// use std::sync::Arc;
     /// use tollgate::rules::Rules;
-    /// use tollgate::tower::{ClientIp, Key, RateLimitLayer};
+    /// use tollgate::tower::{ClientIp, KeyExtractor, RateLimitLayer};
     ///
     /// let rules = Arc::new(Rules::from_yaml("
     /// domain: edge

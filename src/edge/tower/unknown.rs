@@ -9,7 +9,7 @@ use crate::base::sync::Ordering::Relaxed;
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct WithoutKey {
-    /// Refused: [`Missing::Deny`](super::Missing::Deny), or an [ambiguous](super::Key::is_ambiguous) key.
+    /// Refused: [`Missing::Deny`](super::Missing::Deny), or an [ambiguous](super::KeyExtractor::is_ambiguous) key.
     pub refused: u64,
     /// Let through uncounted: [`Missing::Allow`](super::Missing::Allow).
     pub allowed: u64,
@@ -19,7 +19,7 @@ pub struct WithoutKey {
 
 /// What becomes of a request without a key.
 #[derive(Copy, Clone)]
-pub(super) enum Outcome {
+pub(super) enum KeylessOutcome {
     Refused,
     Allowed,
     Shared,
@@ -27,22 +27,24 @@ pub(super) enum Outcome {
 
 /// Counts them, and tells the `metrics` facade.
 pub(super) struct Unknown {
-    /// In the order of [`Outcome`].
+    /// In the order of [`KeylessOutcome`].
     counts: [AtomicU64; 3],
     #[cfg(feature = "metrics")]
     handles: [metrics::Counter; 3],
 }
 
-impl Unknown {
-    pub(super) fn new() -> Self {
+impl Default for Unknown {
+    fn default() -> Self {
         Self {
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
             #[cfg(feature = "metrics")]
             handles: ["refused", "allowed", "shared"].map(crate::edge::telemetry::without_key),
         }
     }
+}
 
-    pub(super) fn record(&self, outcome: Outcome) {
+impl Unknown {
+    pub(super) fn record(&self, outcome: KeylessOutcome) {
         // Ordering: Relaxed, here and below. Tallies, that publish nothing.
         self.counts[outcome as usize].fetch_add(1, Relaxed);
         #[cfg(feature = "metrics")]

@@ -14,11 +14,11 @@ use std::fmt;
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct SketchError {
-    reason: Reason,
+    reason: SketchReason,
 }
 
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub(in crate::sketch) enum Reason {
+pub(in crate::sketch) enum SketchReason {
     ZeroWidth,
     Depth {
         got: usize,
@@ -58,8 +58,8 @@ pub(in crate::sketch) enum Reason {
     },
 }
 
-impl From<Reason> for SketchError {
-    fn from(reason: Reason) -> Self {
+impl From<SketchReason> for SketchError {
+    fn from(reason: SketchReason) -> Self {
         Self { reason }
     }
 }
@@ -68,38 +68,38 @@ impl fmt::Display for SketchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "invalid sketch: ")?;
         match self.reason {
-            Reason::ZeroWidth => write!(f, "the width is 0, but must be at least 1 counter a row"),
-            Reason::Depth { got } => {
+            SketchReason::ZeroWidth => write!(f, "the width is 0, but must be at least 1 counter a row"),
+            SketchReason::Depth { got } => {
                 write!(f, "the depth is {got}, but must be 1 to 8 rows; 4 suit most uses")
             }
-            Reason::ZeroLimit => write!(f, "the limit is 0, but must be at least 1"),
-            Reason::ZeroItems => write!(f, "the number of items is 0, but must be at least 1"),
-            Reason::ZeroWindow => {
+            SketchReason::ZeroLimit => write!(f, "the limit is 0, but must be at least 1"),
+            SketchReason::ZeroItems => write!(f, "the number of items is 0, but must be at least 1"),
+            SketchReason::ZeroWindow => {
                 write!(f, "the window is 0, but must be at least 1 ns; a second suits most uses")
             }
-            Reason::ZeroLargest => write!(f, "the largest count is 0, but must be at least 1"),
-            Reason::Largest { got, max } => write!(
+            SketchReason::ZeroLargest => write!(f, "the largest count is 0, but must be at least 1"),
+            SketchReason::Largest { got, max } => write!(
                 f,
                 "the largest count is {got}, but with this window can be at most {max}; count in larger \
                  units, such as KiB for bytes"
             ),
-            Reason::Share { what, got } => {
+            SketchReason::Share { what, got } => {
                 write!(f, "{what} is {got}, but must be above 0 and below 1, as in 0.01")
             }
-            Reason::Delta { got, width } => write!(
+            SketchReason::Delta { got, width } => write!(
                 f,
                 "delta is {got}, for which 8 rows of this epsilon are too few; use 0.00034 or more, or 8 rows of \
                  {width:.0} counters, which come to the same"
             ),
-            Reason::FalsePositives { got, least } => write!(
+            SketchReason::FalsePositives { got, least } => write!(
                 f,
                 "the share of false positives is {got}, but can be no less than {least:.7}, at 64 bits a key; keep the \
                  hashes themselves for less"
             ),
-            Reason::TooFewBytes { got, least } => {
+            SketchReason::TooFewBytes { got, least } => {
                 write!(f, "there are {got} bytes for it, but it needs at least {least}")
             }
-            Reason::Memory { bytes } => write!(f, "there is no memory for a sketch of {bytes} bytes"),
+            SketchReason::Memory { bytes } => write!(f, "there is no memory for a sketch of {bytes} bytes"),
         }
     }
 }
@@ -109,5 +109,5 @@ impl Error for SketchError {}
 /// A share that is neither nothing nor all.
 pub(in crate::sketch) fn share(what: &'static str, share: f64) -> Result<f64, SketchError> {
     // No comparison holds for what is not a number.
-    if share > 0.0 && share < 1.0 { Ok(share) } else { Err(Reason::Share { what, got: share }.into()) }
+    if share > 0.0 && share < 1.0 { Ok(share) } else { Err(SketchReason::Share { what, got: share }.into()) }
 }

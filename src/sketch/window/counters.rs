@@ -9,8 +9,8 @@
 //!
 //! Where a key's words are and how many is known to the compiler ([`Rows`]), so that they are in registers.
 
-use super::{Late, Standing, Windows, parity};
-use crate::base::memory::prefetch::{prefetch, prefetch_to_write};
+use super::{Late, Windows, WordAge, parity};
+use crate::base::memory::prefetch::{PrefetchToWrite, prefetch};
 use crate::base::memory::{Array, Zeroed};
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire};
@@ -23,7 +23,7 @@ const TOGETHER: u32 = 4;
 
 /// See the module's text.
 #[derive(Debug)]
-pub(crate) struct Counters {
+pub(crate) struct WindowCounters {
     words: Array<AtomicU64>,
     /// Lines in each half.
     lines: usize,
@@ -77,7 +77,7 @@ fn part(hash: u64, shift: u32, len: u32) -> u32 {
     (u32::from(part) * len) >> 16
 }
 
-impl Counters {
+impl WindowCounters {
     /// At most about `bytes` bytes of counters up to `largest`, with a word each for even and odd windows if the `last` one
     /// is asked for too. `None` if there is no such memory, or no room for such a counter.
     pub(crate) fn new(bytes: usize, largest: u64, last: bool, windows: &Windows) -> Option<Self> {
@@ -110,7 +110,7 @@ impl Counters {
         self.counters >= TOGETHER
     }
 
-    /// Where a key's counters are; two in two words if [`Counters::is_together`], else one in four.
+    /// Where a key's counters are; two in two words if [`WindowCounters::is_together`], else one in four.
     #[inline(always)]
     pub(crate) fn rows<const N: usize, const PER: usize>(&self, hash: u64) -> Rows<N, PER> {
         const { assert!((N == 2 && PER == 2) || (N == 4 && PER == 1), "four counters on two lines") };
@@ -157,11 +157,15 @@ impl Counters {
         prefetch(&raw const self.words[rows.0[N / 2].index]);
     }
 
-    /// Asks for a key's lines, to write them; see [`prefetch_to_write`].
+    /// Asks for a key's lines, to write them.
     #[inline(always)]
-    pub(crate) fn approach_to_write<const N: usize, const PER: usize>(&self, rows: &Rows<N, PER>) {
-        prefetch_to_write(&raw const self.words[rows.0[0].index]);
-        prefetch_to_write(&raw const self.words[rows.0[N / 2].index]);
+    pub(crate) fn approach_to_write<const N: usize, const PER: usize>(
+        &self,
+        hint: PrefetchToWrite,
+        rows: &Rows<N, PER>,
+    ) {
+        hint.prefetch(&raw const self.words[rows.0[0].index]);
+        hint.prefetch(&raw const self.words[rows.0[N / 2].index]);
     }
 
     #[inline(always)]
@@ -188,9 +192,9 @@ impl Counters {
     /// A word of this window as it counts for it: empty if it is older.
     #[inline(always)]
     fn current(windows: &Windows, word: u64, window: u64) -> Result<u64, Late> {
-        match windows.standing(word, window)? {
-            Standing::Now => Ok(word),
-            Standing::Last | Standing::Past => Ok(windows.empty(window)),
+        match windows.age(word, window)? {
+            WordAge::Now => Ok(word),
+            WordAge::Last | WordAge::Past => Ok(windows.empty(window)),
         }
     }
 
@@ -235,9 +239,9 @@ impl Counters {
         for spot in &rows.0 {
             // Ordering: Acquire, as in `read`.
             let word = self.word(spot, window.wrapping_sub(1)).load(Acquire);
-            let least = match windows.standing(word, window)? {
-                Standing::Last => self.least(word, &spot.shifts),
-                Standing::Now | Standing::Past => 0,
+            let least = match windows.age(word, window)? {
+                WordAge::Last => self.least(word, &spot.shifts),
+                WordAge::Now | WordAge::Past => 0,
             };
             estimate = estimate.min(least);
         }
@@ -426,17 +430,17 @@ mod tests {
     }
 
     /// Counters and their windows, with nobody later than now.
-    struct Held {
+    struct TestCounters {
         windows: Windows,
-        counters: Counters,
+        counters: WindowCounters,
         largest: u64,
         last: bool,
     }
 
-    impl Held {
+    impl TestCounters {
         fn new(bytes: usize, largest: u64, last: bool) -> Option<Self> {
             let windows = Windows::new(WINDOW_NS, tag_bits(WINDOW_NS), u64::MAX);
-            let counters = Counters::new(bytes, largest, last, &windows)?;
+            let counters = WindowCounters::new(bytes, largest, last, &windows)?;
             Some(Self { windows, counters, largest, last })
         }
 
@@ -481,8 +485,8 @@ mod tests {
 
     #[test]
     fn a_key_has_four_counters_in_two_lines() {
-        for held in Held::all() {
-            let Held { windows, counters, largest, last } = &held;
+        for held in TestCounters::all() {
+            let TestCounters { windows, counters, largest, last } = &held;
             assert!(counters.most() >= *largest && counters.most() / 2 <= (*largest).max(1));
             for hash in (0..2_000).map(mix).chain([0, u64::MAX]) {
                 let words = held.words(hash);
@@ -505,16 +509,16 @@ mod tests {
     #[test]
     fn sizes_are_whole_lines_and_as_asked() {
         for (bytes, taken) in [(0, 128), (128, 128), (255, 128), (256, 256), (1_000_000, 999_936)] {
-            assert_eq!(Held::new(bytes, 100, true).unwrap().counters.bytes(), taken);
+            assert_eq!(TestCounters::new(bytes, 100, true).unwrap().counters.bytes(), taken);
         }
-        assert!(Held::new(4_096, 1 << 41, false).is_none(), "no room for such a counter");
-        assert!(Held::new(usize::MAX, 1, false).is_none(), "no such memory");
+        assert!(TestCounters::new(4_096, 1 << 41, false).is_none(), "no room for such a counter");
+        assert!(TestCounters::new(usize::MAX, 1, false).is_none(), "no such memory");
     }
 
     /// Over three windows, with far more keys than counters.
     #[test]
     fn an_estimate_is_what_was_counted_or_more() {
-        for held in Held::all() {
+        for held in TestCounters::all() {
             for window in NOW - 2..=NOW {
                 let mut counted = HashMap::new();
                 for hash in (0..3_000).map(|step| mix(mix(step) % 1_000)) {
@@ -536,7 +540,7 @@ mod tests {
     #[test]
     fn with_room_an_estimate_is_the_count() {
         for largest in [1, 100, 4_095, (1 << 33) - 1] {
-            let held = Held::new(1 << 20, largest, false).unwrap();
+            let held = TestCounters::new(1 << 20, largest, false).unwrap();
             for hash in (0..50).map(mix) {
                 assert_eq!(held.charge(hash, (NOW, largest)), Ok(largest));
             }
@@ -548,7 +552,7 @@ mod tests {
     /// Full counters do not run over, and nothing but a key's own changes.
     #[test]
     fn a_full_counter_leaves_its_neighbours_alone() {
-        for held in Held::all() {
+        for held in TestCounters::all() {
             let (key, most) = (mix(5), held.counters.most());
             assert_eq!(held.charge(key, (NOW, most)), Ok(most));
             let mut expected: HashMap<usize, u64> = HashMap::new();
@@ -570,7 +574,7 @@ mod tests {
 
     #[test]
     fn older_windows_read_as_empty_and_are_replaced() {
-        for held in Held::all().filter(|held| held.largest > 0) {
+        for held in TestCounters::all().filter(|held| held.largest > 0) {
             let key = mix(5);
             for past in [1, 2, 3, 1_000, 5_000_000] {
                 held.counters.clear();
@@ -585,14 +589,14 @@ mod tests {
 
     #[test]
     fn who_lags_is_told() {
-        for held in Held::all().filter(|held| held.largest > 0) {
+        for held in TestCounters::all().filter(|held| held.largest > 0) {
             let key = mix(5);
             assert_eq!(held.charge(key, (NOW, 1)), Ok(1));
             for back in [2, 4, 4_000_000] {
                 // By more than a quarter of the tags it begins again as of that quarter.
                 let late = Late { window: if back > 1 << 21 { NOW - (1 << 21) } else { NOW } };
                 assert_eq!(held.estimate(key, NOW - back), Err(late), "{back}");
-                let Held { windows, counters, .. } = &held;
+                let TestCounters { windows, counters, .. } = &held;
                 let raised = with_rows!(counters, key, rows => {
                     counters.raise(windows, &rows, (NOW - back, 1))
                 });
@@ -607,8 +611,8 @@ mod tests {
     #[test]
     fn a_commit_is_lost_to_another() {
         for largest in [100, 1 << 40] {
-            let held = Held::new(0, largest, false).unwrap();
-            let Held { windows, counters, .. } = &held;
+            let held = TestCounters::new(0, largest, false).unwrap();
+            let TestCounters { windows, counters, .. } = &held;
             with_rows!(counters, mix(5), rows => {
                 let read = || counters.read(windows, &rows, NOW).unwrap();
                 let (one, other) = (read(), read());
@@ -625,7 +629,7 @@ mod tests {
 
     #[test]
     fn how_many_are_full_is_known() {
-        for held in Held::all().filter(|held| held.largest > 0) {
+        for held in TestCounters::all().filter(|held| held.largest > 0) {
             let reached = |count| held.counters.reached(&held.windows, NOW, count, 4_096);
             assert!(reached(1) == 0.0);
             let mut keys = (0..).map(mix);

@@ -158,7 +158,11 @@ impl<'g, K, T> Place<'g, K, T> {
     }
 
     /// Links `element` in here, if the place still is one.
-    pub(super) fn insert(&self, element: *mut Node<K, T>) -> bool {
+    ///
+    /// # Safety
+    /// `element` is a bucket of a live table, or a node that came from [`Unlinked`](super::cells::Unlinked) by this pointer. It is in no
+    /// list, and its own link is set to what follows at this place.
+    pub(super) unsafe fn insert(&self, element: *mut Node<K, T>) -> bool {
         // Ordering: Release publishes the element. The expected value is unmarked, so the exchange fails if the
         // element before the place is being removed. A bucket's tag for entering goes away: it was reached, so it is in.
         self.link.compare_exchange(self.next, element, Ordering::Release, Ordering::Relaxed).is_ok()

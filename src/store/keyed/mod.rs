@@ -307,7 +307,8 @@ where
             });
             list::set_next(new.get_mut(), &place);
             let new = new.into_raw();
-            if place.insert(new) {
+            // SAFETY: made by `into_raw` just above, with the link that `set_next` set to what follows at `place`.
+            if unsafe { place.insert(new) } {
                 room.taken();
                 if self.table.inserted(hash) {
                     let while_ago = ask.now_ns.saturating_sub(GRACE_NS);

@@ -138,7 +138,7 @@ where
         // Ordering: Relaxed. No other thread knows the table yet.
         table.generations[first.bits as usize].store(first.base, Ordering::Relaxed);
         table.index.store(first.index(), Ordering::Relaxed);
-        table.bucket(first, 0).store(end(), Ordering::Relaxed);
+        table.beginning().store(end(), Ordering::Relaxed);
         table
     }
 
@@ -155,12 +155,23 @@ where
         Generation::of(self.index.load(Ordering::Acquire))
     }
 
+    /// A bucket of a generation.
+    ///
+    /// # Safety
+    /// This table has the generation, and `number` is below its 2^`bits`.
     #[inline]
     #[expect(clippy::unused_self, reason = "the bucket lives as long as the table")]
-    fn bucket(&self, generation: Generation<K, T>, number: usize) -> &Link<K, T> {
-        // SAFETY: numbers are below 2^bits, by `Generation::number` or by halving and masking those; arrays
-        // live as long as the table and never move.
+    unsafe fn bucket(&self, generation: Generation<K, T>, number: usize) -> &Link<K, T> {
+        // SAFETY: within the generation's array, by the caller's word. Arrays live as long as the table and never move.
         unsafe { &*generation.base.add(number) }
+    }
+
+    /// The bucket of a hash in the newest generation, and that generation's bits.
+    #[inline]
+    fn newest_bucket(&self, hash: u64) -> (&Link<K, T>, u32) {
+        let newest = self.newest();
+        // SAFETY: the index names generations that the table has, and `Generation::number` keeps below 2^bits.
+        (unsafe { self.bucket(newest, newest.number(hash)) }, newest.bits)
     }
 
     /// The first node with this hash and key, if the table holds one; it may be dead.
@@ -171,8 +182,8 @@ where
         guard: &'g Guard,
         mut is_key: impl FnMut(&K) -> bool,
     ) -> Option<&'g Node<K, T>> {
-        let newest = self.newest();
-        let mut next = self.bucket(newest, newest.number(hash)).load(Ordering::Acquire);
+        let (bucket, bits) = self.newest_bucket(hash);
+        let mut next = bucket.load(Ordering::Acquire);
         if is_entered(next) {
             // SAFETY: loaded under the guard, from an entered bucket or from a node. So are those that follow.
             while let Target::Node(node) = unsafe { target(next) } {
@@ -182,7 +193,7 @@ where
                 next = node.next.load(Ordering::Acquire);
             }
             // Ordering: Acquire, and behind the loads above, which are Acquire; see the text on stale indices.
-            if self.newest().bits == newest.bits {
+            if self.newest().bits == bits {
                 return None;
             }
         }
@@ -310,16 +321,14 @@ where
     /// Asks the processor for the bucket that a check of this hash will read.
     #[inline]
     pub(super) fn prefetch_bucket(&self, hash: u64) {
-        let newest = self.newest();
-        prefetch(self.bucket(newest, newest.number(hash)));
+        prefetch(self.newest_bucket(hash).0);
     }
 
     /// Asks for the bucket's first node. Reads the bucket, and not the node, which may be freed already.
     #[inline]
     pub(super) fn prefetch_node(&self, hash: u64) {
-        let newest = self.newest();
         // Ordering: Relaxed. Nothing is read through it.
-        prefetch(element(self.bucket(newest, newest.number(hash)).load(Ordering::Relaxed)));
+        prefetch(element(self.newest_bucket(hash).0.load(Ordering::Relaxed)));
     }
 
     #[inline]
@@ -385,7 +394,8 @@ where
 
     /// The link that the list begins with.
     fn beginning(&self) -> &Link<K, T> {
-        self.bucket(self.generation(self.first_bits), 0)
+        // SAFETY: `new` made the first generation, and each has a bucket 0.
+        unsafe { self.bucket(self.generation(self.first_bits), 0) }
     }
 
     /// A generation that an index has told of.
@@ -398,7 +408,9 @@ where
     /// descends from.
     fn entrance(&self, mut generation: Generation<K, T>, mut number: usize, guard: &Guard) -> &Link<K, T> {
         loop {
-            let bucket = self.bucket(generation, number);
+            // SAFETY: both came from the newest generation and `Generation::number`, or from those by `parent`, which keeps
+            // to older generations and halves the number with their length.
+            let bucket = unsafe { self.bucket(generation, number) };
             let link = bucket.load(Ordering::Acquire);
             if is_entered(link)
                 || (link.is_null() && claim(bucket) && self.enter(generation, number, bucket, guard))
@@ -432,7 +444,8 @@ where
                 _ => Turn::On,
             });
             prepare(bucket, &place);
-            if place.insert(to_bucket(bucket)) {
+            // SAFETY: a bucket of this table; this thread alone claimed it, and `prepare` set its link.
+            if unsafe { place.insert(to_bucket(bucket)) } {
                 entered(bucket);
                 return true;
             }

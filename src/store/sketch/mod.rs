@@ -16,7 +16,7 @@
 //! unit is raised into the counters first, and then the key is put in: of those who race, one is told that it was the first,
 //! and is admitted; the others see its count, and decide anew.
 //!
-//! *A key that it knows* is charged by raise-then-commit ([`Counters`]), from exactly the estimate that was decided
+//! *A key that it knows* is charged by raise-then-commit ([`WindowCounters`]), from exactly the estimate that was decided
 //! on. Denials write nothing, but for those below.
 //!
 //! # Sliding windows
@@ -43,7 +43,7 @@ use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{QuotaError, Reason};
 use crate::base::sync::fence_after_rmw;
 use crate::sketch::window::{
-    Commit, Counters, Insert, Late, Mark, Moment, Read, Rows, Seen, Windows, tag_bits,
+    Commit, Insert, Late, Moment, Probe, Read, Rows, WindowCounters, WindowedBloom, Windows, tag_bits,
 };
 use crate::store::Capacity;
 use crate::store::op::{Exchange, HashedStore, ManyKeys, Operation, Store};
@@ -97,14 +97,14 @@ struct Shared {
 #[derive(Debug)]
 struct Tables {
     windows: Windows,
-    seen: Seen,
-    counters: Counters,
+    seen: WindowedBloom,
+    counters: WindowCounters,
 }
 
 /// Where a key's counts are.
 #[derive(Copy, Clone, Debug)]
 pub struct Key<const N: usize, const PER: usize> {
-    mark: Mark,
+    probe: Probe,
     rows: Rows<N, PER>,
 }
 
@@ -147,12 +147,12 @@ struct Used<'a, const N: usize, const PER: usize> {
 impl Tables {
     #[inline(always)]
     fn key<const N: usize, const PER: usize>(&self, hash: u64) -> Key<N, PER> {
-        Key { mark: self.seen.mark(&self.windows, hash), rows: self.counters.rows(hash) }
+        Key { probe: self.seen.probe(&self.windows, hash), rows: self.counters.rows(hash) }
     }
 
     #[inline(always)]
     fn prefetch<const N: usize, const PER: usize>(&self, key: &Key<N, PER>) {
-        self.seen.approach(&key.mark);
+        self.seen.approach(&key.probe);
         self.counters.approach(&key.rows);
     }
 
@@ -163,7 +163,7 @@ impl Tables {
         key: &Key<N, PER>,
         window: u64,
     ) -> Result<u64, Late> {
-        if !A::LAST || !self.seen.contained(&self.windows, &key.mark, window)? {
+        if !A::LAST || !self.seen.contained(&self.windows, &key.probe, window)? {
             return Ok(0);
         }
         Ok(self.counters.last(&self.windows, &key.rows, window)? + 1)
@@ -176,7 +176,7 @@ impl Tables {
         window: u64,
     ) -> Result<Used<'_, N, PER>, Late> {
         let last = self.last::<A, N, PER>(key, window)?;
-        if !self.seen.contains(&self.windows, &key.mark, window)? {
+        if !self.seen.contains(&self.windows, &key.probe, window)? {
             return Ok(Used { last, current: 0, read: None });
         }
         let read = self.counters.read(&self.windows, &key.rows, window)?;
@@ -287,7 +287,7 @@ impl Tables {
                 if cost > 1 {
                     counters.raise(windows, &key.rows, (window, cost - 1))?;
                 }
-                Ok(match seen.insert(windows, &key.mark, window)? {
+                Ok(match seen.insert(windows, &key.probe, window)? {
                     Insert::First => Exchange::Done,
                     _ => Exchange::Lost,
                 })
@@ -329,9 +329,10 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         let last = <A::CompactState as Counted>::LAST;
         let sizes = sizes::Sizes::new(capacity, word.limit(), last)?;
         let refused = || QuotaError::from(Reason::Memory { bytes: sizes.bytes() });
-        let seen = Seen::new(sizes.seen, last).ok_or_else(refused)?;
+        let seen = WindowedBloom::new(sizes.seen, last).ok_or_else(refused)?;
         // The doorkeeper has the first of them.
-        let counters = Counters::new(sizes.counters, word.limit() - 1, last, &windows).ok_or_else(refused)?;
+        let counters =
+            WindowCounters::new(sizes.counters, word.limit() - 1, last, &windows).ok_or_else(refused)?;
         let shared = Arc::new(Shared { tables: Tables { windows, seen, counters } });
         Ok(Self { algorithm, word, hasher, shared })
     }

@@ -1,6 +1,6 @@
 //! How full a sketch is.
 
-use crate::sketch::window::{Counters, Seen, Windows};
+use crate::sketch::window::{WindowCounters, WindowedBloom, Windows};
 
 /// Words that are looked at.
 const SAMPLE: usize = 4_096;
@@ -43,7 +43,13 @@ impl Saturation {
         self.denied > Self::WARNING
     }
 
-    pub(super) fn of(windows: &Windows, seen: &Seen, counters: &Counters, window: u64, limit: u64) -> Self {
+    pub(super) fn of(
+        windows: &Windows,
+        seen: &WindowedBloom,
+        counters: &WindowCounters,
+        window: u64,
+        limit: u64,
+    ) -> Self {
         let mistaken = seen.false_positives(windows, window, SAMPLE);
         let reached = |count| counters.reached(windows, window, count, SAMPLE);
         // Who comes for the first time is only denied if it is mistaken, and who comes again has used a unit: with a limit of

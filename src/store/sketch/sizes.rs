@@ -1,11 +1,11 @@
 //! From memory or traffic to the sizes of doorkeeper and counters.
 
 use crate::base::quota::{QuotaError, Reason};
-use crate::sketch::window::Counters;
+use crate::sketch::window::WindowCounters;
 use crate::store::Capacity;
 
 /// Two lines of counters and as much for the doorkeeper: less would be one counter for everybody.
-const LEAST_BYTES: usize = 2 * Counters::LEAST_BYTES;
+const LEAST_BYTES: usize = 2 * WindowCounters::LEAST_BYTES;
 
 /// What a capacity comes to, in bytes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -33,7 +33,7 @@ impl Sizes {
             16..=63 => 3,
             _ => 2,
         };
-        let seen = (bytes / 8 * eighths).min(bytes - Counters::LEAST_BYTES);
+        let seen = (bytes / 8 * eighths).min(bytes - WindowCounters::LEAST_BYTES);
         Ok(Self { seen, counters: bytes - seen })
     }
 
@@ -53,7 +53,7 @@ mod tests {
             for bytes in [LEAST_BYTES, 1_000, 4 << 20, usize::MAX] {
                 let sizes = Sizes::new(Capacity::memory(bytes), limit, false).unwrap();
                 assert_eq!(sizes.bytes(), bytes as u64);
-                assert!(sizes.counters >= Counters::LEAST_BYTES && sizes.seen > 0);
+                assert!(sizes.counters >= WindowCounters::LEAST_BYTES && sizes.seen > 0);
             }
         }
     }

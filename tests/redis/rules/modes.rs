@@ -4,7 +4,7 @@ use std::thread;
 
 use tollgate::redis::DecidedBy;
 use tollgate::rules::{Descriptor, Verdict};
-use tollgate::telemetry::Counts;
+use tollgate::telemetry::MeterCounts;
 
 use super::*;
 
@@ -32,7 +32,7 @@ async fn ask_real(rules: &Rules<tollgate::StdClock>, keys: &[&str]) -> Answer {
     rules.check_async("d", &descriptors).await
 }
 
-fn counts_of(rules: &Rules<tollgate::StdClock>, name: &str) -> Counts {
+fn counts_of(rules: &Rules<tollgate::StdClock>, name: &str) -> MeterCounts {
     let mut found = None;
     rules.for_each(|_, rule, counts| {
         if &*rule.name == name {

@@ -1,7 +1,7 @@
 //! What operators see of rules.
 
 use tollgate::rules::{Descriptor, Rules};
-use tollgate::telemetry::{Counts, Reading, TopDenied};
+use tollgate::telemetry::{MeterCounts, Reading, TopDenied};
 
 use super::{Scene, config};
 
@@ -20,7 +20,7 @@ descriptors:
     rate_limit: { unlimited: true }
 ";
 
-fn counts(scene: &Scene, wanted: &str) -> Counts {
+fn counts(scene: &Scene, wanted: &str) -> MeterCounts {
     let mut found = None;
     scene.rules.for_each(|_, rule, counts| {
         if &*rule.name == wanted {

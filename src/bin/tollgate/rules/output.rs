@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use tollgate::rules::{Limit, Rule};
-use tollgate::telemetry::Counts;
+use tollgate::telemetry::MeterCounts;
 
 use super::check::SaysJson;
 use super::mapping::Mapping;
@@ -30,7 +30,7 @@ pub struct CountedRule {
     /// The file that it is from.
     pub file: String,
     /// As its metrics would say.
-    pub counts: Counts,
+    pub counts: MeterCounts,
     /// Of a store of fixed size, the keys that gave way to others, and the new keys that were denied for a debt that may not have
     /// been theirs.
     pub pressed: Option<(u64, u64)>,

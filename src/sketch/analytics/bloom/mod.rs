@@ -18,7 +18,7 @@ use std::hash::{BuildHasher, Hash};
 
 use self::share::{best, false_positives, load};
 use super::count_min::MULTIPLIER;
-use super::error::{Reason, share};
+use super::error::{SketchReason, share};
 use crate::base::memory::{Array, Zeroed};
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire};
@@ -81,13 +81,13 @@ impl Bloom {
     /// 0.0000294, which would take more than 64 bits a key; or if there is no memory for it.
     pub fn for_items(items: usize, false_positives: f64) -> Result<Self, SketchError> {
         if items == 0 {
-            return Err(Reason::ZeroItems.into());
+            return Err(SketchReason::ZeroItems.into());
         }
         let share = share("the share of false positives", false_positives)?;
         // A word for each key: what takes more is no smaller than the hashes themselves.
         let (_, least) = best(1.0);
         if share < least {
-            return Err(Reason::FalsePositives { got: share, least }.into());
+            return Err(SketchReason::FalsePositives { got: share, least }.into());
         }
         // The share falls as the words become more, up to one for each key.
         let fits = |words: usize| best(load(items, words)).1 <= share;
@@ -110,10 +110,10 @@ impl Bloom {
     /// If `bytes` is below 8, `items` is 0, or there is no memory for it.
     pub fn for_memory(bytes: usize, items: usize) -> Result<Self, SketchError> {
         if items == 0 {
-            return Err(Reason::ZeroItems.into());
+            return Err(SketchReason::ZeroItems.into());
         }
         if bytes < WORD {
-            return Err(Reason::TooFewBytes { got: bytes, least: WORD }.into());
+            return Err(SketchReason::TooFewBytes { got: bytes, least: WORD }.into());
         }
         Self::with_words(bytes / WORD, items)
     }
@@ -121,7 +121,7 @@ impl Bloom {
     fn with_words(words: usize, items: usize) -> Result<Self, SketchError> {
         let bytes = words as u128 * WORD as u128;
         let (bits, _) = best(load(items, words));
-        let words = Array::zeroed(words).ok_or(Reason::Memory { bytes })?;
+        let words = Array::zeroed(words).ok_or(SketchReason::Memory { bytes })?;
         Ok(Self { words, bits, hasher: ahash::RandomState::new() })
     }
 }

@@ -5,7 +5,7 @@ use std::f64::consts::E;
 use super::{COUNTER, CountMin, MAX_DEPTH};
 use crate::base::memory::Array;
 use crate::sketch::SketchError;
-use crate::sketch::analytics::error::{Reason, share};
+use crate::sketch::analytics::error::{SketchReason, share};
 
 impl CountMin {
     /// `depth` rows (1 to 8) of `width` counters each (any number).
@@ -16,12 +16,12 @@ impl CountMin {
     /// If the width is 0, the depth is not 1 to 8, or there is no memory for so many counters.
     pub fn try_new(width: usize, depth: usize) -> Result<Self, SketchError> {
         if width == 0 {
-            return Err(Reason::ZeroWidth.into());
+            return Err(SketchReason::ZeroWidth.into());
         }
         let depth = checked_depth(depth)?;
         let bytes = width as u128 * depth as u128 * COUNTER as u128;
         let counters = width.checked_mul(depth).and_then(Array::zeroed);
-        let counters = counters.ok_or(Reason::Memory { bytes })?;
+        let counters = counters.ok_or(SketchReason::Memory { bytes })?;
         Ok(Self { counters, width, depth, hasher: ahash::RandomState::new() })
     }
 
@@ -41,7 +41,7 @@ impl CountMin {
         if depth > MAX_DEPTH {
             // As many as make eight rows fail so rarely, by Markov's inequality in each.
             let width = (widening(delta) / epsilon).ceil();
-            return Err(Reason::Delta { got: delta, width }.into());
+            return Err(SketchReason::Delta { got: delta, width }.into());
         }
         Self::try_new(whole(E / epsilon), depth)
     }
@@ -54,7 +54,7 @@ impl CountMin {
         let depth = checked_depth(depth)?;
         let width = bytes / COUNTER / depth;
         if width == 0 {
-            return Err(Reason::TooFewBytes { got: bytes, least: depth * COUNTER }.into());
+            return Err(SketchReason::TooFewBytes { got: bytes, least: depth * COUNTER }.into());
         }
         Self::try_new(width, depth)
     }
@@ -91,7 +91,7 @@ impl CountMin {
     #[expect(clippy::cast_precision_loss, reason = "a bound, rounded in the sixteenth digit")]
     pub fn size_for_limit(units: u64, limit: u64, wrong_denials: f64) -> Result<(usize, usize), SketchError> {
         if limit == 0 {
-            return Err(Reason::ZeroLimit.into());
+            return Err(SketchReason::ZeroLimit.into());
         }
         let wrong_denials = share("the share of wrong denials", wrong_denials)?;
         let depth = rows(wrong_denials);
@@ -101,7 +101,7 @@ impl CountMin {
 }
 
 fn checked_depth(depth: usize) -> Result<usize, SketchError> {
-    if (1..=MAX_DEPTH).contains(&depth) { Ok(depth) } else { Err(Reason::Depth { got: depth }.into()) }
+    if (1..=MAX_DEPTH).contains(&depth) { Ok(depth) } else { Err(SketchReason::Depth { got: depth }.into()) }
 }
 
 /// The rows of which each may fail once in e times, for all to fail so rarely.

@@ -3,21 +3,21 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{InFlight, Place, Rows};
+use super::{InFlight, KeyCounters, Rows};
 
 /// So many of a key in flight, until this is dropped; made by [`InFlight::enter`] and
 /// [`InFlight::try_enter`].
 #[must_use = "it is no longer in flight once this is dropped"]
 pub struct Guard<'a> {
     rows: &'a Rows,
-    place: Place,
+    place: KeyCounters,
     n: u32,
     count: u64,
 }
 
 impl<'a> Guard<'a> {
     #[inline]
-    pub(super) fn new(rows: &'a Rows, place: Place, n: u32, count: u64) -> Self {
+    pub(super) fn new(rows: &'a Rows, place: KeyCounters, n: u32, count: u64) -> Self {
         Self { rows, place, n, count }
     }
 }
@@ -34,14 +34,14 @@ impl Drop for Guard<'_> {
 #[must_use = "it is no longer in flight once this is dropped"]
 pub struct OwnedGuard<H = ahash::RandomState> {
     in_flight: Arc<InFlight<H>>,
-    place: Place,
+    place: KeyCounters,
     n: u32,
     count: u64,
 }
 
 impl<H> OwnedGuard<H> {
     #[inline]
-    pub(super) fn new(in_flight: Arc<InFlight<H>>, place: Place, n: u32, count: u64) -> Self {
+    pub(super) fn new(in_flight: Arc<InFlight<H>>, place: KeyCounters, n: u32, count: u64) -> Self {
         Self { in_flight, place, n, count }
     }
 }

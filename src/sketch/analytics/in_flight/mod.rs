@@ -31,7 +31,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 pub use self::guard::{Guard, OwnedGuard};
-use super::error::Reason;
+use super::error::SketchReason;
 use crate::base::memory::Array;
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -100,7 +100,7 @@ struct Rows {
 
 /// Where a key's counters are; all different.
 #[derive(Copy, Clone, Debug)]
-struct Place([usize; DEPTH]);
+struct KeyCounters([usize; DEPTH]);
 
 /// A key that has as many in flight as are allowed at once.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -142,7 +142,7 @@ impl Rows {
     const LEAST_BYTES: usize = 2 * LINE * size_of::<u64>();
 
     #[inline]
-    fn place(&self, hash: u64) -> Place {
+    fn place(&self, hash: u64) -> KeyCounters {
         let other = mix(hash);
         let first = scale(hash, self.lines) * LINE;
         let second = (self.lines + scale(other, self.lines)) * LINE;
@@ -151,12 +151,17 @@ impl Rows {
         let (a, b) = (bits(hash, 0), bits(other, 0));
         // The distance to a line's second counter is 1 to 7.
         let apart = |place: usize, distance: usize| (place + distance.max(1)) & (LINE - 1);
-        Place([first + a, first + apart(a, bits(hash, 3)), second + b, second + apart(b, bits(other, 3))])
+        KeyCounters([
+            first + a,
+            first + apart(a, bits(hash, 3)),
+            second + b,
+            second + apart(b, bits(other, 3)),
+        ])
     }
 
     /// The least of a key's counters.
     #[inline]
-    fn read(&self, place: &Place) -> u64 {
+    fn read(&self, place: &KeyCounters) -> u64 {
         let mut least = u64::MAX;
         for &index in &place.0 {
             // Ordering: Acquire; pairs with the additions: who is counted here entered before.
@@ -167,7 +172,7 @@ impl Rows {
 
     /// Counts `n` more.
     #[inline]
-    fn add(&self, place: &Place, n: u32) {
+    fn add(&self, place: &KeyCounters, n: u32) {
         for &index in &place.0 {
             let counter = &self.counters[index];
             // Ordering: AcqRel: who adds to the last counter after others sees all that they added. See the
@@ -180,7 +185,7 @@ impl Rows {
 
     /// Counts `n` less, that were added before.
     #[inline]
-    fn take_away(&self, place: &Place, n: u32) {
+    fn take_away(&self, place: &KeyCounters, n: u32) {
         for &index in &place.0 {
             let counter = &self.counters[index];
             // Ordering: Relaxed for the look: a counter that is stuck is stuck for ever, and one that sticks
@@ -194,14 +199,14 @@ impl Rows {
 
     /// Counts `n` more, and says how many there are then: at least itself, and all that it came after.
     #[inline]
-    fn enter(&self, place: &Place, n: u32) -> u64 {
+    fn enter(&self, place: &KeyCounters, n: u32) -> u64 {
         self.add(place, n);
         self.read(place)
     }
 
     /// Counts `n` more, if there are no more than `limit` then.
     #[inline]
-    fn try_enter(&self, place: &Place, n: u32, limit: u64) -> Result<u64, Full> {
+    fn try_enter(&self, place: &KeyCounters, n: u32, limit: u64) -> Result<u64, Full> {
         let count = self.enter(place, n);
         if count <= limit {
             return Ok(count);
@@ -234,9 +239,9 @@ impl InFlight {
     /// If there are fewer than 128 bytes, or there is no such memory.
     pub fn with_memory(bytes: usize) -> Result<Self, SketchError> {
         if bytes < Rows::LEAST_BYTES {
-            return Err(Reason::TooFewBytes { got: bytes, least: Rows::LEAST_BYTES }.into());
+            return Err(SketchReason::TooFewBytes { got: bytes, least: Rows::LEAST_BYTES }.into());
         }
-        let rows = Rows::new(bytes).ok_or(Reason::Memory { bytes: bytes as u128 })?;
+        let rows = Rows::new(bytes).ok_or(SketchReason::Memory { bytes: bytes as u128 })?;
         Ok(Self { rows, hasher: ahash::RandomState::new() })
     }
 }
@@ -265,7 +270,7 @@ impl<H> InFlight<H> {
 
 impl<H: BuildHasher> InFlight<H> {
     #[inline]
-    fn place<K: Hash + ?Sized>(&self, key: &K) -> Place {
+    fn place<K: Hash + ?Sized>(&self, key: &K) -> KeyCounters {
         self.rows.place(self.hasher.hash_one(key))
     }
 
@@ -359,7 +364,7 @@ mod tests {
     fn a_keys_counters_are_four() {
         let rows = Rows::new(3 * Rows::LEAST_BYTES).unwrap();
         for hash in (0..10_000).map(mix) {
-            let Place(places) = rows.place(hash);
+            let KeyCounters(places) = rows.place(hash);
             for (row, place) in places.iter().enumerate() {
                 assert!(!places[..row].contains(place) && *place < rows.counters.len(), "{hash}: {places:?}");
             }

@@ -14,10 +14,10 @@ fn rows() -> Arc<Rows> {
     Arc::new(Rows::new(Rows::LEAST_BYTES).unwrap())
 }
 
-type Try = fn(&Rows, &Place) -> bool;
+type Try = fn(&Rows, &KeyCounters) -> bool;
 
 /// Whether it is let in, with a limit of one.
-fn ours(rows: &Rows, place: &Place) -> bool {
+fn ours(rows: &Rows, place: &KeyCounters) -> bool {
     rows.try_enter(place, 1, 1).is_ok()
 }
 
@@ -43,7 +43,7 @@ fn two_that_try_for_one_place_are_never_both_let_in() {
 /// Those who are above the limit do not leave again, of which there is too much to explore else.
 #[test]
 fn three_that_try_for_two_places_are_never_all_let_in() {
-    fn stay(rows: &Rows, place: &Place) -> bool {
+    fn stay(rows: &Rows, place: &KeyCounters) -> bool {
         rows.enter(place, 1) <= 2
     }
     model(2, || {
@@ -96,7 +96,7 @@ fn a_count_is_never_below_those_who_are_in() {
 #[test]
 #[should_panic(expected = "one place, 2 let in")]
 fn control_judging_by_the_additions_lets_two_in() {
-    fn by_additions(rows: &Rows, place: &Place) -> bool {
+    fn by_additions(rows: &Rows, place: &KeyCounters) -> bool {
         let before = place.0.map(|index| rows.counters[index].fetch_add(1, AcqRel));
         before.into_iter().min() == Some(0)
     }
@@ -110,7 +110,7 @@ fn control_judging_by_the_additions_lets_two_in() {
 #[test]
 #[should_panic(expected = "one place, 2 let in")]
 fn control_relaxed_additions_let_two_in() {
-    fn relaxed(rows: &Rows, place: &Place) -> bool {
+    fn relaxed(rows: &Rows, place: &KeyCounters) -> bool {
         for &index in &place.0 {
             rows.counters[index].fetch_add(1, Relaxed);
         }

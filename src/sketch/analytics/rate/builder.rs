@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 use std::time::Duration;
 
 use super::Rate;
-use super::counts::Counts;
+use super::counts::RateCounters;
 use crate::base::clock::{Clock, QuantaClock, saturating_nanos};
 use crate::sketch::SketchError;
 
@@ -83,7 +83,7 @@ impl<C, H> RateBuilder<C, H> {
     }
 
     fn build_with<D: Clock>(self, clock: impl FnOnce(C) -> D) -> Result<Rate<D, H>, SketchError> {
-        let counts = Counts::new(saturating_nanos(self.window), self.largest, self.bytes)?;
+        let counts = RateCounters::new(saturating_nanos(self.window), self.largest, self.bytes)?;
         Ok(Rate { counts, clock: clock(self.clock), hasher: self.hasher })
     }
 }

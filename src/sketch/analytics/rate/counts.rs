@@ -1,6 +1,6 @@
 //! Counting in the window that the time lies in.
 //!
-//! Even windows have counters of their own, and odd ones. *Raise, then commit* ([`Counters`]): an event is in
+//! Even windows have counters of their own, and odd ones. *Raise, then commit* ([`WindowCounters`]): an event is in
 //! its window's counts as soon as its commit is made, and no other commit can be made from a count that lacks
 //! it. At a window's turn nothing is cleared and nobody waits: the first event of a key replaces what its
 //! words held two windows before.
@@ -23,11 +23,11 @@
 //! last eighth of a window asks for the next one's lines too: of the events right after a turn one in a hundred
 //! took 340 ns and more, now 70 (one in ten thousand 750, now 480; away from it 290), for about 1 ns an event.
 
-use super::super::error::Reason;
+use super::super::error::SketchReason;
 use crate::base::check_time::CheckTime;
-use crate::base::memory::prefetch::can_prefetch_to_write;
+use crate::base::memory::prefetch::PrefetchToWrite;
 use crate::sketch::SketchError;
-use crate::sketch::window::{Commit, Counters, Rows, Windows};
+use crate::sketch::window::{Commit, Rows, WindowCounters, Windows};
 
 /// How long it takes at least until a tag comes round, and twice how long a thread may be held up: a minute.
 const ROUND_NS: u64 = 60 * 1_000_000_000;
@@ -37,24 +37,24 @@ const LEAST_TAG_BITS: u32 = 16;
 
 /// The counts of a [`Rate`](super::Rate).
 #[derive(Debug)]
-pub(super) struct Counts {
+pub(super) struct RateCounters {
     windows: Windows,
     /// Of even windows, and of odd.
-    counters: [Counters; 2],
-    /// Whether the processor can be asked for lines to write.
-    prefetches: bool,
+    counters: [WindowCounters; 2],
+    /// There if the processor has the hint.
+    prefetch: Option<PrefetchToWrite>,
 }
 
 /// A key's count after an event, and the window that it is of.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Counted {
+pub(super) struct Observed {
     pub(super) window: u64,
     pub(super) count: u64,
 }
 
 /// A key's counts at a time.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Seen {
+pub(super) struct LastTwoWindows {
     pub(super) previous: u64,
     pub(super) current: u64,
     /// How much of the present window has passed.
@@ -69,34 +69,36 @@ fn tag_bits(window_ns: u64, largest: u64) -> Result<u32, SketchError> {
     let room = u64::BITS - least;
     let bits = u64::BITS - largest.leading_zeros();
     if bits > room {
-        return Err(Reason::Largest { got: largest, max: (1 << room) - 1 }.into());
+        return Err(SketchReason::Largest { got: largest, max: (1 << room) - 1 }.into());
     }
     Ok(u64::BITS - room / bits * bits)
 }
 
-impl Counts {
+impl RateCounters {
     pub(super) fn new(window_ns: u64, largest: u64, bytes: usize) -> Result<Self, SketchError> {
         if window_ns == 0 {
-            return Err(Reason::ZeroWindow.into());
+            return Err(SketchReason::ZeroWindow.into());
         }
         if largest == 0 {
-            return Err(Reason::ZeroLargest.into());
+            return Err(SketchReason::ZeroLargest.into());
         }
-        if bytes < 2 * Counters::LEAST_BYTES {
-            return Err(Reason::TooFewBytes { got: bytes, least: 2 * Counters::LEAST_BYTES }.into());
+        if bytes < 2 * WindowCounters::LEAST_BYTES {
+            return Err(
+                SketchReason::TooFewBytes { got: bytes, least: 2 * WindowCounters::LEAST_BYTES }.into()
+            );
         }
         // A wrong time is given up soon, since keys share words. Nothing is admitted by these counts.
         let lag = 1_000_000_000_u64.div_ceil(window_ns).max(2);
         let windows = Windows::new(window_ns, tag_bits(window_ns, largest)?, lag);
-        let refused = || SketchError::from(Reason::Memory { bytes: bytes as u128 });
-        let half = || Counters::new(bytes / 2, largest, false, &windows).ok_or_else(refused);
+        let refused = || SketchError::from(SketchReason::Memory { bytes: bytes as u128 });
+        let half = || WindowCounters::new(bytes / 2, largest, false, &windows).ok_or_else(refused);
         let counters = [half()?, half()?];
-        Ok(Self { windows, counters, prefetches: can_prefetch_to_write() })
+        Ok(Self { windows, counters, prefetch: PrefetchToWrite::detect() })
     }
 
     /// Counts events of a key.
     #[inline]
-    pub(super) fn observe(&self, hash: u64, time: impl FnOnce() -> CheckTime, events: u64) -> Counted {
+    pub(super) fn observe(&self, hash: u64, time: impl FnOnce() -> CheckTime, events: u64) -> Observed {
         let counters = &self.counters[0];
         if counters.is_together() {
             self.observe_in::<2, 2>(&counters.rows(hash), time, events)
@@ -111,14 +113,16 @@ impl Counts {
         rows: &Rows<N, PER>,
         time: impl FnOnce() -> CheckTime,
         events: u64,
-    ) -> Counted {
-        if self.prefetches {
-            self.of(self.windows.newest()).approach_to_write(rows);
+    ) -> Observed {
+        if let Some(hint) = self.prefetch {
+            self.of(self.windows.newest()).approach_to_write(hint, rows);
         }
         let now_ns = time().ns();
         let mut moment = self.windows.moment(now_ns);
-        if self.prefetches && self.windows.is_ending(now_ns, moment.window) {
-            self.of(moment.window.wrapping_add(1)).approach_to_write(rows);
+        if let Some(hint) = self.prefetch
+            && self.windows.is_ending(now_ns, moment.window)
+        {
+            self.of(moment.window.wrapping_add(1)).approach_to_write(hint, rows);
         }
         loop {
             let window = moment.window;
@@ -133,7 +137,7 @@ impl Counts {
                 Ok((commit == Commit::Done).then_some(count))
             };
             match attempt() {
-                Ok(Some(count)) => return Counted { window, count },
+                Ok(Some(count)) => return Observed { window, count },
                 Ok(None) => {}
                 Err(late) => moment = self.windows.catch_up(moment, late),
             }
@@ -141,7 +145,7 @@ impl Counts {
     }
 
     /// A key's counts in the last window and the present one.
-    pub(super) fn look(&self, hash: u64, time: CheckTime) -> Seen {
+    pub(super) fn look(&self, hash: u64, time: CheckTime) -> LastTwoWindows {
         if self.counters[0].is_together() {
             self.look_in::<2, 2>(&self.counters[0].rows(hash), time)
         } else {
@@ -149,7 +153,11 @@ impl Counts {
         }
     }
 
-    fn look_in<const N: usize, const PER: usize>(&self, rows: &Rows<N, PER>, time: CheckTime) -> Seen {
+    fn look_in<const N: usize, const PER: usize>(
+        &self,
+        rows: &Rows<N, PER>,
+        time: CheckTime,
+    ) -> LastTwoWindows {
         let windows = &self.windows;
         let mut moment = self.windows.moment(time.ns());
         loop {
@@ -159,7 +167,7 @@ impl Counts {
                 let previous = moment.window.checked_sub(1).map_or(Ok(0), last)?;
                 let current = self.of(moment.window).read(windows, rows, moment.window)?.least;
                 let passed_ns = moment.now_ns.saturating_sub(windows.start_ns(moment.window));
-                Ok(Seen { previous, current, passed_ns })
+                Ok(LastTwoWindows { previous, current, passed_ns })
             };
             match look() {
                 Ok(seen) => return seen,
@@ -170,7 +178,7 @@ impl Counts {
 
     /// The counters of a window.
     #[inline(always)]
-    fn of(&self, window: u64) -> &Counters {
+    fn of(&self, window: u64) -> &WindowCounters {
         &self.counters[usize::from(window & 1 == 1)]
     }
 
@@ -184,11 +192,11 @@ impl Counts {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.counters.iter().map(Counters::bytes).sum()
+        self.counters.iter().map(WindowCounters::bytes).sum()
     }
 
     pub(super) fn clear(&self) {
-        self.counters.iter().for_each(Counters::clear);
+        self.counters.iter().for_each(WindowCounters::clear);
         self.windows.clear();
     }
 }

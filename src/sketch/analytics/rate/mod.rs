@@ -18,7 +18,7 @@ use std::time::Duration;
 
 pub use self::builder::RateBuilder;
 pub use self::components::RateComponents;
-use self::counts::{Counts, Seen};
+use self::counts::{LastTwoWindows, RateCounters};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, QuantaClock, Timestamp};
 use crate::sketch::SketchError;
@@ -82,7 +82,7 @@ use crate::sketch::SketchError;
 /// Cormode and Muthukrishnan 2005 (count-min); Estan and Varghese 2002 (conservative update). The two windows
 /// and their weights: Cloudflare's "Counting things, a lot of different things" (2017).
 pub struct Rate<C = QuantaClock, H = ahash::RandomState> {
-    counts: Counts,
+    counts: RateCounters,
     clock: C,
     hasher: H,
 }
@@ -218,7 +218,7 @@ impl<C: Clock, H> Rate<C, H> {
     }
 
     fn look(&self, hash: u64, time: CheckTime) -> RateComponents {
-        let Seen { previous, current, passed_ns } = self.counts.look(hash, time);
+        let LastTwoWindows { previous, current, passed_ns } = self.counts.look(hash, time);
         let window_ns = self.counts.window_ns();
         #[expect(clippy::cast_precision_loss, reason = "a share, rounded in the sixteenth digit")]
         let fraction = passed_ns as f64 / window_ns as f64;

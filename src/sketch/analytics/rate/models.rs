@@ -6,17 +6,17 @@
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
 
-use super::counts::{Counted, Counts, Seen};
+use super::counts::{LastTwoWindows, Observed, RateCounters};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::sync::Ordering::{Acquire, Release};
 use crate::base::sync::{AtomicU64, explore as model};
-use crate::sketch::window::{Commit, Counters, Windows};
+use crate::sketch::window::{Commit, WindowCounters, Windows};
 
 const X: u64 = 7;
 /// A window of an even index.
 const W: u64 = 1_000;
-/// Counts of this size have two counters in a word, and a key two words; those of 24 bits, four.
+/// Counters of this size have two counters in a word, and a key two words; those of 24 bits, four.
 const TOGETHER: u64 = (1 << 7) - 1;
 const APART: u64 = (1 << 24) - 1;
 
@@ -36,31 +36,31 @@ impl Clock for Running {
 }
 
 struct Shared {
-    counts: Counts,
+    counts: RateCounters,
     clock: Running,
 }
 
 impl Shared {
     fn new(largest: u64) -> Arc<Self> {
-        let counts = Counts::new(1, largest, 2 * Counters::LEAST_BYTES).unwrap();
+        let counts = RateCounters::new(1, largest, 2 * WindowCounters::LEAST_BYTES).unwrap();
         Arc::new(Self { counts, clock: Running(AtomicU64::new(W)) })
     }
 
-    fn observe(&self, events: u64) -> Counted {
+    fn observe(&self, events: u64) -> Observed {
         self.counts.observe(X, || CheckTime::read(&self.clock), events)
     }
 
     /// As of a time that is given.
-    fn observe_at(&self, now: u64, events: u64) -> Counted {
+    fn observe_at(&self, now: u64, events: u64) -> Observed {
         self.counts.observe(X, || CheckTime::from_ns(now), events)
     }
 
-    fn look(&self) -> Seen {
+    fn look(&self) -> LastTwoWindows {
         self.counts.look(X, CheckTime::read(&self.clock))
     }
 
     fn look_at(&self, now: u64) -> (u64, u64) {
-        let Seen { previous, current, .. } = self.counts.look(X, CheckTime::from_ns(now));
+        let LastTwoWindows { previous, current, .. } = self.counts.look(X, CheckTime::from_ns(now));
         (previous, current)
     }
 }
@@ -74,7 +74,7 @@ fn spawn<T: Send + 'static>(
 }
 
 /// What was counted in a window, in the order of the counts that were told.
-fn told(window: u64, all: &[Counted]) -> Vec<u64> {
+fn told(window: u64, all: &[Observed]) -> Vec<u64> {
     let mut counts: Vec<u64> =
         all.iter().filter(|counted| counted.window == window).map(|counted| counted.count).collect();
     counts.sort_unstable();
@@ -120,7 +120,7 @@ fn at_a_turn_each_event_is_counted_in_its_own_window() {
         let all = [shared.observe(2), late.join().unwrap()];
         let (last, present) = (told(W, &all), told(W + 1, &all));
         assert_eq!(last.len() + present.len(), 2, "in the one window or the other");
-        let Seen { previous, current, .. } = shared.look();
+        let LastTwoWindows { previous, current, .. } = shared.look();
         assert_eq!(previous, last.iter().sum::<u64>(), "the last window has what was counted there");
         assert_eq!(current, present.last().copied().unwrap(), "the present one has what was counted here");
         assert_eq!(previous + current, 3, "nothing is lost, and nothing carried over");
@@ -144,7 +144,7 @@ fn held_up_for_two_windows(largest: u64, before: u64, preemptions: usize) {
             }
             _ => unreachable!(),
         }
-        let Seen { previous, current, .. } = shared.look();
+        let LastTwoWindows { previous, current, .. } = shared.look();
         assert_eq!(
             (previous, Some(&current)),
             (0, present.last()),
@@ -188,7 +188,7 @@ fn a_look_never_takes_a_later_windows_counts_for_the_past() {
         let looker = spawn(&shared, Shared::look);
         shared.clock.set(W + 2);
         shared.observe(1);
-        let Seen { previous, current, .. } = looker.join().unwrap();
+        let LastTwoWindows { previous, current, .. } = looker.join().unwrap();
         assert!(
             [(3, 0), (0, 0), (0, 1)].contains(&(previous, current)),
             "as of the one window or the other: {previous}, {current}"
@@ -200,7 +200,7 @@ fn a_look_never_takes_a_later_windows_counts_for_the_past() {
 #[test]
 #[should_panic(expected = "each event is told a count of its own")]
 fn control_raising_all_words_tells_one_count_twice() {
-    fn observe(windows: &Windows, counters: &Counters) -> u64 {
+    fn observe(windows: &Windows, counters: &WindowCounters) -> u64 {
         let rows = counters.rows::<2, 2>(X);
         let count = counters.read(windows, &rows, W).unwrap().least + 1;
         counters.raise(windows, &rows, (W, count)).unwrap();
@@ -208,7 +208,7 @@ fn control_raising_all_words_tells_one_count_twice() {
     }
     model(3, || {
         let windows = Windows::new(1, 16, u64::MAX);
-        let counters = Counters::new(0, TOGETHER, false, &windows).unwrap();
+        let counters = WindowCounters::new(0, TOGETHER, false, &windows).unwrap();
         let shared = Arc::new((windows, counters));
         let other = {
             let shared = shared.clone();
@@ -224,7 +224,7 @@ fn control_raising_all_words_tells_one_count_twice() {
 #[test]
 #[should_panic(expected = "the counts of the later window are kept")]
 fn control_without_the_newest_window_a_later_one_is_lost() {
-    fn observe(windows: &Windows, counters: &Counters, window: u64) {
+    fn observe(windows: &Windows, counters: &WindowCounters, window: u64) {
         let rows = counters.rows::<2, 2>(X);
         loop {
             let read = counters.read(windows, &rows, window).unwrap();
@@ -236,7 +236,7 @@ fn control_without_the_newest_window_a_later_one_is_lost() {
     }
     model(3, || {
         let windows = Windows::new(1, 16, u64::MAX);
-        let counters = Counters::new(0, TOGETHER, false, &windows).unwrap();
+        let counters = WindowCounters::new(0, TOGETHER, false, &windows).unwrap();
         let shared = Arc::new((windows, counters));
         let late = {
             let shared = shared.clone();

@@ -8,7 +8,7 @@ use crate::sketch::{mix, scale};
 const FREE: u32 = u32::MAX;
 
 #[derive(Copy, Clone)]
-struct Place {
+struct IndexEntry {
     /// The top bits of the mixed hash, of which the home place is a part.
     tag: u32,
     slot: u32,
@@ -17,28 +17,28 @@ struct Place {
 #[derive(Clone)]
 pub(super) struct Index {
     /// A power of two.
-    places: Vec<Place>,
+    places: Vec<IndexEntry>,
 }
 
 impl Index {
     /// If slots are a few more than a power of two, a quarter of the places is used.
-    pub(super) const MAX_SLOT_BYTES: usize = 4 * size_of::<Place>();
+    pub(super) const MAX_SLOT_BYTES: usize = 4 * size_of::<IndexEntry>();
 
     /// For slots below `slots`, which is 2^30 at most, or `None` if there is no memory for it.
     pub(super) fn for_slots(slots: usize) -> Option<Self> {
         let len = (2 * slots).next_power_of_two();
         let mut places = Vec::new();
         places.try_reserve_exact(len).ok()?;
-        places.resize(len, Place { tag: 0, slot: FREE });
+        places.resize(len, IndexEntry { tag: 0, slot: FREE });
         Some(Self { places })
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.places.capacity() * size_of::<Place>()
+        self.places.capacity() * size_of::<IndexEntry>()
     }
 
     pub(super) fn clear(&mut self) {
-        self.places.fill(Place { tag: 0, slot: FREE });
+        self.places.fill(IndexEntry { tag: 0, slot: FREE });
     }
 
     fn home(&self, tag: u32) -> usize {
@@ -55,7 +55,7 @@ impl Index {
     }
 
     /// The first place from home on that is free, or that `stop` says to stop at.
-    fn probe(&self, tag: u32, mut stop: impl FnMut(Place) -> bool) -> usize {
+    fn probe(&self, tag: u32, mut stop: impl FnMut(IndexEntry) -> bool) -> usize {
         let mut at = self.home(tag);
         // Ends, since half of the places are free.
         while self.places[at].slot != FREE && !stop(self.places[at]) {
@@ -76,7 +76,7 @@ impl Index {
     pub(super) fn insert(&mut self, hash: u64, slot: u32) {
         let tag = tag(hash);
         let at = self.probe(tag, |_| false);
-        self.places[at] = Place { tag, slot };
+        self.places[at] = IndexEntry { tag, slot };
     }
 
     /// Removes a slot that is there, and moves others up so that none is behind a free place.

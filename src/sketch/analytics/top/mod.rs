@@ -46,7 +46,7 @@ use std::hash::Hash;
 use self::index::Index;
 pub use self::sampled::{SampledTopKeys, TopSample};
 pub use self::text::CutText;
-use super::error::Reason;
+use super::error::SketchReason;
 use crate::sketch::SketchError;
 
 /// The index has up to four places for each, and places are told by 32 bits.
@@ -168,11 +168,11 @@ impl<K> TopKeys<K> {
     /// If `entries` is 0, or there is no memory for so many.
     pub fn try_new(entries: usize) -> Result<Self, SketchError> {
         if entries == 0 {
-            return Err(Reason::ZeroItems.into());
+            return Err(SketchReason::ZeroItems.into());
         }
         Self::allocate(entries, ahash::RandomState::new()).ok_or_else(|| {
             let bytes = entries as u128 * Self::entry_bytes() as u128;
-            Reason::Memory { bytes }.into()
+            SketchReason::Memory { bytes }.into()
         })
     }
 

@@ -88,14 +88,14 @@ const MAX_STRIPES: usize = 16;
 /// # Ok::<(), tollgate::sketch::SketchError>(())
 /// ```
 pub struct SampledTopKeys<K> {
-    stripes: Box<[CachePadded<Stripe<K>>]>,
+    stripes: Box<[CachePadded<TopStripe<K>>]>,
     entries: usize,
     every: u64,
     /// Draws up to this are sampled.
     last: u64,
 }
 
-struct Stripe<K> {
+struct TopStripe<K> {
     /// Calls so far, more or less.
     turn: AtomicU64,
     secret: u64,
@@ -126,7 +126,7 @@ impl<K> SampledTopKeys<K> {
         let stripes = if cfg!(tollgate_loom) { 1 } else { stripes };
         let secrets = ahash::RandomState::new();
         let stripe = |number: usize| {
-            Ok(CachePadded::new(Stripe {
+            Ok(CachePadded::new(TopStripe {
                 turn: AtomicU64::new(0),
                 secret: secrets.hash_one(number),
                 dropped: AtomicU64::new(0),
@@ -147,7 +147,7 @@ impl<K> SampledTopKeys<K> {
     /// The bytes of its memory, without what keys allocate for themselves.
     #[must_use]
     pub fn state_bytes(&self) -> usize {
-        let keys = |stripe: &CachePadded<Stripe<K>>| stripe.lock().state_bytes();
+        let keys = |stripe: &CachePadded<TopStripe<K>>| stripe.lock().state_bytes();
         self.stripes.iter().map(keys).sum::<usize>() + size_of_val(&*self.stripes)
     }
 }
@@ -237,7 +237,7 @@ impl<K: Hash + Eq> SampledTopKeys<K> {
         self.snapshot().keys.top(n).into_iter().cloned().collect()
     }
 
-    fn gather(&self, mut part: impl FnMut(&Stripe<K>) -> (TopKeys<K>, u64)) -> TopSample<K>
+    fn gather(&self, mut part: impl FnMut(&TopStripe<K>) -> (TopKeys<K>, u64)) -> TopSample<K>
     where
         K: Clone,
     {
@@ -260,7 +260,7 @@ impl<const N: usize> SampledTopKeys<CutText<N>> {
     }
 }
 
-impl<K> Stripe<K> {
+impl<K> TopStripe<K> {
     /// A random number.
     #[inline]
     fn draw(&self) -> u64 {

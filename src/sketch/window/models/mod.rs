@@ -29,7 +29,7 @@ fn windows() -> Windows {
 /// A line of counters in each half: a key has a word in each, and two counters there.
 struct Counts {
     windows: Windows,
-    counters: Counters,
+    counters: WindowCounters,
     limit: u64,
 }
 
@@ -42,7 +42,7 @@ type Charge = fn(&Counts, u64, &Two<'_>) -> Commit;
 impl Counts {
     fn new(limit: u64) -> Arc<Self> {
         let windows = windows();
-        let counters = Counters::new(0, limit, false, &windows).unwrap();
+        let counters = WindowCounters::new(0, limit, false, &windows).unwrap();
         Arc::new(Self { windows, counters, limit })
     }
 
@@ -74,7 +74,7 @@ impl Counts {
     }
 
     fn commit(&self, read: &Two<'_>) -> Commit {
-        Counters::commit(read, &self.counters.next(&self.windows, read, (NOW, read.least + 1)))
+        WindowCounters::commit(read, &self.counters.next(&self.windows, read, (NOW, read.least + 1)))
     }
 
     fn raise_then_commit(&self, _hash: u64, read: &Two<'_>) -> Commit {
@@ -196,12 +196,12 @@ fn control_committing_first_admits_twice() {
 /// A doorkeeper of two words.
 struct Doors {
     windows: Windows,
-    seen: Seen,
+    seen: WindowedBloom,
 }
 
 impl Doors {
     fn new(last: bool) -> Arc<Self> {
-        let seen = Seen::new(0, last).unwrap();
+        let seen = WindowedBloom::new(0, last).unwrap();
         Arc::new(Self { windows: windows(), seen })
     }
 

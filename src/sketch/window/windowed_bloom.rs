@@ -3,7 +3,7 @@
 //! All bits of a key are in one word, so one exchange both asks and puts in, and of threads that put one key in at once
 //! exactly one is told that it was the first. *No* is certain; *yes* is not: a key may find its bits set by others.
 
-use super::{Late, Standing, Windows, parity};
+use super::{Late, Windows, WordAge, parity};
 use crate::base::memory::prefetch::prefetch;
 use crate::base::memory::{Array, Zeroed};
 use crate::base::sync::AtomicU64;
@@ -15,7 +15,7 @@ const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// See the module's text.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct WindowedBloom {
     words: Array<AtomicU64>,
     /// Words for one place: two if even and odd windows have their own.
     parities: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Seen {
 
 /// A key's word, and its bits there.
 #[derive(Copy, Clone, Debug, Default)]
-pub(crate) struct Mark {
+pub(crate) struct Probe {
     index: usize,
     bits: u64,
 }
@@ -38,7 +38,7 @@ pub(crate) enum Insert {
     Again,
 }
 
-impl Seen {
+impl WindowedBloom {
     /// Two words.
     pub(crate) const LEAST_BYTES: usize = 2 * size_of::<u64>();
 
@@ -54,69 +54,69 @@ impl Seen {
 
     /// A key's word, and its three bits (or fewer, if they coincide).
     #[inline]
-    pub(crate) fn mark(&self, windows: &Windows, hash: u64) -> Mark {
+    pub(crate) fn probe(&self, windows: &Windows, hash: u64) -> Probe {
         let hash = hash.wrapping_mul(SPREAD);
         let hash = hash ^ (hash >> 32);
         let len = u64::from(windows.payload_bits());
         // Ten bits of the hash each, scaled; the top ones choose the word.
         let bit = |shift: u32| 1 << ((((hash >> shift) & 0x3FF) * len) >> 10);
         let index = scale(hash, self.words.len() / self.parities) * self.parities;
-        Mark { index, bits: bit(0) | bit(10) | bit(20) }
+        Probe { index, bits: bit(0) | bit(10) | bit(20) }
     }
 
     /// Asks for a key's word.
     #[inline]
-    pub(crate) fn approach(&self, mark: &Mark) {
-        prefetch(&raw const self.words[mark.index]);
+    pub(crate) fn approach(&self, probe: &Probe) {
+        prefetch(&raw const self.words[probe.index]);
     }
 
     #[inline]
-    fn word(&self, mark: &Mark, window: u64) -> &AtomicU64 {
-        &self.words[mark.index + parity(window, self.parities)]
+    fn word(&self, probe: &Probe, window: u64) -> &AtomicU64 {
+        &self.words[probe.index + parity(window, self.parities)]
     }
 
     /// Whether a key seems to have been put in in this window.
     #[inline]
-    pub(crate) fn contains(&self, windows: &Windows, mark: &Mark, window: u64) -> Result<bool, Late> {
-        Self::has(windows, mark, (self.word(mark, window), Standing::Now), window)
+    pub(crate) fn contains(&self, windows: &Windows, probe: &Probe, window: u64) -> Result<bool, Late> {
+        Self::has(windows, probe, (self.word(probe, window), WordAge::Now), window)
     }
 
     /// Whether a key seems to have been put in in the window before this one.
     #[inline]
-    pub(crate) fn contained(&self, windows: &Windows, mark: &Mark, window: u64) -> Result<bool, Late> {
-        let word = self.word(mark, window.wrapping_sub(1));
-        Self::has(windows, mark, (word, Standing::Last), window)
+    pub(crate) fn contained(&self, windows: &Windows, probe: &Probe, window: u64) -> Result<bool, Late> {
+        let word = self.word(probe, window.wrapping_sub(1));
+        Self::has(windows, probe, (word, WordAge::Last), window)
     }
 
     /// Whether a key's bits are in a word that stands so to the caller's window.
     #[inline(always)]
     fn has(
         windows: &Windows,
-        mark: &Mark,
-        (word, wanted): (&AtomicU64, Standing),
+        probe: &Probe,
+        (word, wanted): (&AtomicU64, WordAge),
         window: u64,
     ) -> Result<bool, Late> {
         // Ordering: Acquire; pairs with `insert`: what was counted before it is seen by whoever sees its bits.
         let word = word.load(Acquire);
-        let standing = windows.standing(word, window)?;
-        Ok(standing == wanted && word & mark.bits == mark.bits)
+        let age = windows.age(word, window)?;
+        Ok(age == wanted && word & probe.bits == probe.bits)
     }
 
     /// Puts a key in.
     #[inline]
-    pub(crate) fn insert(&self, windows: &Windows, mark: &Mark, window: u64) -> Result<Insert, Late> {
-        let word = self.word(mark, window);
+    pub(crate) fn insert(&self, windows: &Windows, probe: &Probe, window: u64) -> Result<Insert, Late> {
+        let word = self.word(probe, window);
         let mut seen = word.load(Acquire);
         loop {
-            let current = match windows.standing(seen, window)? {
-                Standing::Now if seen & mark.bits == mark.bits => return Ok(Insert::Again),
+            let current = match windows.age(seen, window)? {
+                WordAge::Now if seen & probe.bits == probe.bits => return Ok(Insert::Again),
                 // Never written: its zero tag is the window's by chance, and the window may not be announced yet.
-                Standing::Now if seen == 0 => windows.renewed(window),
-                Standing::Now => seen,
-                Standing::Last | Standing::Past => windows.renewed(window),
+                WordAge::Now if seen == 0 => windows.renewed(window),
+                WordAge::Now => seen,
+                WordAge::Last | WordAge::Past => windows.renewed(window),
             };
             // Ordering: AcqRel: Release for what was counted before, Acquire for what the word brought along.
-            match word.compare_exchange(seen, current | mark.bits, AcqRel, Acquire) {
+            match word.compare_exchange(seen, current | probe.bits, AcqRel, Acquire) {
                 Ok(_) => return Ok(Insert::First),
                 Err(other) => seen = other,
             }
@@ -129,9 +129,9 @@ impl Seen {
         let step = places.div_ceil(most.max(1)).max(1);
         let (mut sum, mut looked_at) = (0.0, 0.0);
         for index in (0..places).step_by(step) {
-            let mark = Mark { index: index * self.parities, bits: 0 };
-            let word = self.word(&mark, window).load(Acquire);
-            if let Ok(Standing::Now) = windows.standing(word, window) {
+            let probe = Probe { index: index * self.parities, bits: 0 };
+            let word = self.word(&probe, window).load(Acquire);
+            if let Ok(WordAge::Now) = windows.age(word, window) {
                 let set = (word & (u64::MAX >> (u64::BITS - windows.payload_bits()))).count_ones();
                 sum += (f64::from(set) / f64::from(windows.payload_bits())).powi(3);
             }
@@ -156,38 +156,38 @@ mod tests {
     const NOW: u64 = 1_700_000_000;
 
     /// A filter and its windows, with nobody later than now.
-    struct Held {
+    struct TestBloom {
         windows: Windows,
-        seen: Seen,
+        seen: WindowedBloom,
     }
 
-    impl Held {
+    impl TestBloom {
         fn new(bytes: usize, last: bool) -> Option<Self> {
             let windows = Windows::new(WINDOW_NS, tag_bits(WINDOW_NS), u64::MAX);
-            Some(Self { windows, seen: Seen::new(bytes, last)? })
+            Some(Self { windows, seen: WindowedBloom::new(bytes, last)? })
         }
 
-        fn mark(&self, key: u64) -> Mark {
-            self.seen.mark(&self.windows, mix(key))
+        fn probe(&self, key: u64) -> Probe {
+            self.seen.probe(&self.windows, mix(key))
         }
 
         fn insert(&self, key: u64, window: u64) -> Result<Insert, Late> {
-            self.seen.insert(&self.windows, &self.mark(key), window)
+            self.seen.insert(&self.windows, &self.probe(key), window)
         }
 
         fn contains(&self, key: u64, window: u64) -> Result<bool, Late> {
-            self.seen.contains(&self.windows, &self.mark(key), window)
+            self.seen.contains(&self.windows, &self.probe(key), window)
         }
 
         fn contained(&self, key: u64, window: u64) -> Result<bool, Late> {
-            self.seen.contained(&self.windows, &self.mark(key), window)
+            self.seen.contained(&self.windows, &self.probe(key), window)
         }
     }
 
     #[test]
     fn who_was_put_in_is_there_until_the_window_turns() {
         for last in [false, true] {
-            let held = Held::new(1 << 12, last).unwrap();
+            let held = TestBloom::new(1 << 12, last).unwrap();
             for window in NOW - 10..=NOW {
                 for key in 0..20 {
                     assert_eq!(held.contains(key, window), Ok(false));
@@ -206,14 +206,14 @@ mod tests {
         for window_ns in [1, WINDOW_NS, u64::MAX] {
             let windows = Windows::new(window_ns, tag_bits(window_ns), u64::MAX);
             for last in [false, true] {
-                let seen = Seen::new(1 << 12, last).unwrap();
+                let seen = WindowedBloom::new(1 << 12, last).unwrap();
                 let mut all = 0;
                 for hash in (0..20_000).map(mix).chain([0, u64::MAX]) {
-                    let mark = seen.mark(&windows, hash);
-                    assert!((1..=3).contains(&mark.bits.count_ones()));
-                    assert!(mark.bits >> windows.payload_bits() == 0, "the tag is none of them");
-                    assert!(mark.index < seen.words.len() && mark.index.is_multiple_of(seen.parities));
-                    all |= mark.bits;
+                    let probe = seen.probe(&windows, hash);
+                    assert!((1..=3).contains(&probe.bits.count_ones()));
+                    assert!(probe.bits >> windows.payload_bits() == 0, "the tag is none of them");
+                    assert!(probe.index < seen.words.len() && probe.index.is_multiple_of(seen.parities));
+                    all |= probe.bits;
                 }
                 assert_eq!(all.count_ones(), windows.payload_bits(), "all bits are used");
             }
@@ -224,16 +224,16 @@ mod tests {
     fn sizes_are_whole_words_and_as_asked() {
         for (bytes, taken) in [(0, 16), (16, 16), (31, 16), (1_000, 992)] {
             for last in [false, true] {
-                assert_eq!(Seen::new(bytes, last).unwrap().bytes(), taken);
+                assert_eq!(WindowedBloom::new(bytes, last).unwrap().bytes(), taken);
             }
         }
-        assert!(Seen::new(usize::MAX, true).is_none());
+        assert!(WindowedBloom::new(usize::MAX, true).is_none());
     }
 
     #[test]
     fn who_lags_is_told_and_changes_nothing() {
         for (last, back) in [(false, 1), (false, 2), (false, 9_999), (true, 2), (true, 10_000)] {
-            let held = Held::new(0, last).unwrap();
+            let held = TestBloom::new(0, last).unwrap();
             assert_eq!(held.insert(1, NOW), Ok(Insert::First));
             let late = Late { window: NOW };
             assert_eq!(held.insert(1, NOW - back), Err(late));
@@ -241,7 +241,7 @@ mod tests {
             assert_eq!(held.contains(1, NOW), Ok(true));
         }
         // The windows' words are apart: who asks for the last one meets the next.
-        let held = Held::new(0, true).unwrap();
+        let held = TestBloom::new(0, true).unwrap();
         assert_eq!(held.insert(1, NOW), Ok(Insert::First));
         assert_eq!(held.contained(1, NOW - 1), Err(Late { window: NOW }));
         assert_eq!(held.contained(1, NOW), Ok(false));
@@ -251,8 +251,8 @@ mod tests {
     #[test]
     fn strangers_are_mistaken_as_often_as_it_says() {
         for last in [false, true] {
-            let held = Held::new(1 << 14, last).unwrap();
-            let Held { windows, seen } = &held;
+            let held = TestBloom::new(1 << 14, last).unwrap();
+            let TestBloom { windows, seen } = &held;
             let keys = (seen.words.len() / seen.parities) as u64 * 41 / 6;
             let mut firsts = 0;
             for key in 0..keys {

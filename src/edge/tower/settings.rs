@@ -1,0 +1,200 @@
+//! What a layer and its services share: the limit, the key, and the options; and what they say about a request and its response.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, Response, StatusCode};
+
+use super::Head;
+use super::key::{KeyExtractor, Missing};
+use super::refusal::{GRPC_STATUS, RESOURCE_EXHAUSTED, Refused, Wait};
+use super::unknown::{KeylessOutcome, Unknown};
+use crate::edge::http::{Fields, Policy};
+
+type Exempt = dyn Fn(Head<'_>) -> bool + Send + Sync;
+type Cost = dyn Fn(Head<'_>) -> u64 + Send + Sync;
+type Refund = dyn Fn(StatusCode) -> bool + Send + Sync;
+type OnRefused = dyn Fn(&Refused<'_>) -> Response<Bytes> + Send + Sync;
+
+/// What a layer and its services share.
+pub(super) struct LayerSettings<L, X: KeyExtractor> {
+    pub(super) limit: Arc<L>,
+    pub(super) key: Arc<X>,
+    pub(super) missing: Arc<Missing<X::Key>>,
+    pub(super) options: LayerOptions,
+}
+
+/// The settings that depend on no type.
+#[derive(Clone, Default)]
+pub(super) struct LayerOptions {
+    /// The key's own, or what the caller chose.
+    pub(super) challenge: Option<Option<HeaderValue>>,
+    pub(super) unknown: Arc<Unknown>,
+    pub(super) exempt: Option<Arc<Exempt>>,
+    pub(super) cost: Option<Arc<Cost>>,
+    pub(super) refund: Option<Arc<Refund>>,
+    pub(super) refund_errors: bool,
+    pub(super) on_refused: Option<Arc<OnRefused>>,
+    pub(super) fields: Fields,
+    pub(super) fields_on_allowed: bool,
+}
+
+impl<L, X: KeyExtractor> Clone for LayerSettings<L, X> {
+    fn clone(&self) -> Self {
+        Self {
+            limit: Arc::clone(&self.limit),
+            key: Arc::clone(&self.key),
+            missing: Arc::clone(&self.missing),
+            options: self.options.clone(),
+        }
+    }
+}
+
+/// By what a request is limited.
+#[derive(Debug)]
+pub enum LimitedBy<K> {
+    Own(K),
+    /// The key in [`Missing::Shared`].
+    Shared,
+}
+
+/// What is known of a request before its limit is asked.
+pub(super) enum Screened<K> {
+    Uncounted,
+    /// By whom, and its cost.
+    Limited(LimitedBy<K>, u64),
+    /// Boxed, so that the future of an admitted request is no larger for it.
+    Refused(Box<Response<Bytes>>),
+}
+
+impl LayerOptions {
+    /// Whether something is done with the response of an admitted request.
+    pub(super) fn looks_at_responses(&self) -> bool {
+        self.fields_on_allowed || self.refund.is_some() || self.refund_errors
+    }
+
+    /// Whether a response of this status is refunded.
+    pub(super) fn refunds(&self, status: StatusCode) -> bool {
+        self.refund.as_ref().is_some_and(|refund| refund(status))
+    }
+
+    /// Writes the fields of an admitted request, of which `policies` tells.
+    pub(super) fn write_fields<R>(
+        &self,
+        response: &mut Response<R>,
+        policies: impl FnOnce(&mut dyn FnMut(&[Policy<'_>])),
+    ) {
+        if self.fields_on_allowed && !is_refusal(response) {
+            let headers = response.headers_mut();
+            policies(&mut |policies| self.fields.write_unless_nearer(headers, policies));
+        }
+    }
+}
+
+impl<L, X: KeyExtractor> LayerSettings<L, X> {
+    #[inline]
+    pub(super) fn screen(&self, head: Head<'_>) -> Screened<X::Key> {
+        if self.options.exempt.as_ref().is_some_and(|exempt| exempt(head)) {
+            return Screened::Uncounted;
+        }
+        let cost = self.options.cost.as_ref().map_or(1, |cost| cost(head));
+        if cost == 0 {
+            return Screened::Uncounted;
+        }
+        match (self.key.key(head), &*self.missing) {
+            (Some(key), _) => Screened::Limited(LimitedBy::Own(key), cost),
+            (None, missing) => match self.unknown(head, missing) {
+                KeylessOutcome::Shared => Screened::Limited(LimitedBy::Shared, cost),
+                KeylessOutcome::Allowed => Screened::Uncounted,
+                KeylessOutcome::Refused => Screened::Refused(self.refuse(head, &[], None)),
+            },
+        }
+    }
+
+    /// What becomes of a request without a key.
+    #[cold]
+    fn unknown(&self, head: Head<'_>, missing: &Missing<X::Key>) -> KeylessOutcome {
+        let outcome = match missing {
+            Missing::Deny => KeylessOutcome::Refused,
+            _ if self.key.is_ambiguous(head) => KeylessOutcome::Refused,
+            Missing::Allow => KeylessOutcome::Allowed,
+            Missing::Shared(_) => KeylessOutcome::Shared,
+        };
+        self.options.unknown.record(outcome);
+        outcome
+    }
+
+    /// What a client without a key should authenticate by. Credentials do not help one that sends several keys.
+    fn challenge(&self, head: Head<'_>) -> Option<HeaderValue> {
+        if self.key.is_ambiguous(head) {
+            return None;
+        }
+        match &self.options.challenge {
+            Some(chosen) => chosen.clone(),
+            None => self.key.challenge(head),
+        }
+    }
+
+    pub(super) fn key_of<'k>(&'k self, client: &'k LimitedBy<X::Key>) -> Option<&'k X::Key> {
+        match (client, &*self.missing) {
+            (LimitedBy::Own(key), _) | (LimitedBy::Shared, Missing::Shared(key)) => Some(key),
+            (LimitedBy::Shared, Missing::Allow | Missing::Deny) => None,
+        }
+    }
+
+    /// The answer to a request that a limit refused, of which `policies` tells.
+    #[cold]
+    pub(super) fn refuse_by(
+        &self,
+        head: Head<'_>,
+        wait: Option<Duration>,
+        policies: impl FnOnce(&mut dyn FnMut(&[Policy<'_>])),
+    ) -> Box<Response<Bytes>> {
+        let mut response = None;
+        policies(&mut |policies| response = Some(self.refuse(head, policies, Some(wait))));
+        response.unwrap_or_else(|| self.refuse(head, &[], Some(wait)))
+    }
+
+    #[cold]
+    fn refuse(&self, head: Head<'_>, policies: &[Policy<'_>], wait: Option<Wait>) -> Box<Response<Bytes>> {
+        let (what, challenge) = match wait {
+            Some(_) => (None, None),
+            None => (self.key.what(), self.challenge(head)),
+        };
+        let refused = Refused {
+            head,
+            fields: &self.options.fields,
+            policies,
+            wait,
+            what: what.as_deref(),
+            challenge: challenge.as_ref(),
+        };
+        let response = match &self.options.on_refused {
+            Some(on_refused) => on_refused(&refused),
+            None => refused.response(),
+        };
+        Box::new(refused.without_body_if_head(response))
+    }
+}
+
+impl<L: fmt::Debug, X: KeyExtractor + fmt::Debug> fmt::Debug for LayerSettings<L, X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LayerSettings")
+            .field("limit", &self.limit)
+            .field("key", &self.key)
+            .field("fields", &self.options.fields)
+            .field("fields_on_allowed", &self.options.fields_on_allowed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether somebody further in refused the request, whose fields are to stay.
+fn is_refusal<R>(response: &Response<R>) -> bool {
+    let headers = response.headers();
+    response.status() == StatusCode::TOO_MANY_REQUESTS
+        || headers.contains_key(RETRY_AFTER)
+        || headers.get(GRPC_STATUS).is_some_and(|status| status == RESOURCE_EXHAUSTED)
+}
