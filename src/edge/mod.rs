@@ -11,8 +11,6 @@ pub mod redis;
 mod redis;
 #[cfg(feature = "rules")]
 pub mod rules;
-#[cfg(feature = "redis")]
-pub(crate) mod splitmix;
 #[cfg(feature = "std")]
 pub mod telemetry;
 #[cfg(feature = "tower")]

@@ -143,8 +143,8 @@ pub(crate) fn without_key(outcome: &'static str) -> Counter {
 #[cfg(feature = "redis")]
 pub(crate) struct SharedHandles {
     duration: Histogram,
-    /// In the order of [`ErrorKind::ALL`](crate::edge::redis::ErrorKind::ALL).
-    errors: [Counter; crate::edge::redis::ErrorKind::ALL.len()],
+    /// In the order of the labels.
+    errors: Box<[Counter]>,
     /// Open, closed, local.
     decided: [Counter; 3],
 }
@@ -153,7 +153,8 @@ pub(crate) struct SharedHandles {
 impl SharedHandles {
     const DECIDED: [Event; 3] = [Event::ErrorOpen, Event::ErrorClosed, Event::ErrorLocal];
 
-    pub(crate) fn register(limiter: &str) -> Self {
+    /// `kinds`: the labels of errors.
+    pub(crate) fn register(limiter: &str, kinds: &[&'static str]) -> Self {
         let name = value(limiter);
         let labels = |label: Option<(&'static str, &'static str)>| {
             let label = label.map(|(label, value)| Label::from_static_parts(label, value));
@@ -162,8 +163,7 @@ impl SharedHandles {
         let key = Key::from_parts(SYNC_DURATION, labels(None));
         Self {
             duration: with_recorder(|recorder| recorder.register_histogram(&key, &METADATA)),
-            errors: crate::edge::redis::ErrorKind::ALL
-                .map(|kind| counter(SYNC_ERRORS, labels(Some(("kind", kind.as_str()))))),
+            errors: kinds.iter().map(|kind| counter(SYNC_ERRORS, labels(Some(("kind", kind))))).collect(),
             decided: Self::DECIDED
                 .map(|event| counter(UNDECIDED, labels(Some(("decision", event.as_str()))))),
         }

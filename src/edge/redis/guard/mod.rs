@@ -17,27 +17,28 @@
 //! succeed between them. So there are a few breakers, by the part of the shared state that a call is about: in a cluster, by the node that
 //! holds the key. A node that takes over has a breaker of its own, which is closed: it is asked at once.
 
+mod breaker;
+mod health;
+mod local;
+
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use tokio::runtime::Handle;
 
-use super::answer::{Answer, DecidedBy};
-use super::breaker::{BreakerState, Change, Circuit, Permit};
-use super::call::{BlockingTransport, Call, Reply, Transport};
-use super::error::{Error, ErrorKind};
-use super::health::{Health, Tallies, Tally};
-use super::limit::Limit;
-use super::local::Local;
-use super::settings::{OnFailure, Settings};
+pub use self::breaker::BreakerState;
+use self::breaker::{Change, Circuit, Permit};
+pub use self::health::Health;
+use self::health::{Tallies, Tally};
+use self::local::Local;
 use crate::base::clock::{Clock, Timestamp, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::sync::{AtomicU64, Ordering};
+use crate::edge::redis::client::{OnFailure, Settings};
+use crate::edge::redis::protocol::slot::PARTS;
+use crate::edge::redis::protocol::{Answer, Call, DecidedBy, Error, ErrorKind, Limit, Reply, Transport};
 use crate::limiter::wait::TokioClock;
-
-/// Breakers of a limiter: in a cluster, one for each node that holds slots. Of more nodes some share one.
-pub(crate) const PARTS: usize = 16;
 
 /// When to come back, if nothing says when the server is asked again.
 const A_SECOND_NS: u64 = 1_000_000_000;
@@ -108,18 +109,6 @@ impl Guard {
         flight.land(answer)
     }
 
-    /// The same for threads that may wait. The transport keeps the time-out.
-    pub(crate) fn ask_blocking<T: BlockingTransport>(
-        &self,
-        transport: &T,
-        call: &Call,
-    ) -> Result<Reply, Error> {
-        let flight = self.take_off(transport.part(call))?;
-        let asked = transport.call(call, self.timeout);
-        self.learn_eviction(transport.evicts());
-        flight.land(asked)
-    }
-
     fn learn_eviction(&self, evicts: bool) {
         // Ordering: Relaxed, here and where it is shown. As a rule nothing that threads share is written.
         if self.evicts.load(Ordering::Relaxed) != u64::from(evicts) {
@@ -131,7 +120,7 @@ impl Guard {
         Error::new(ErrorKind::Timeout, format!("{:?} passed", self.timeout))
     }
 
-    fn take_off(&self, part: usize) -> Result<Flight<'_>, Error> {
+    fn take_off(&self, part: usize) -> Result<GuardedCall<'_>, Error> {
         let circuit = &*self.circuits[part % PARTS];
         let now_ns = self.clock.now().as_nanos();
         let permit = circuit.admit(now_ns).map_err(|_| {
@@ -143,7 +132,7 @@ impl Guard {
         if permit.is_probe() {
             self.tallies.count(Tally::Probe);
         }
-        Ok(Flight { guard: self, circuit, permit, began_ns: now_ns, landed: false })
+        Ok(GuardedCall { guard: self, circuit, permit, began_ns: now_ns, landed: false })
     }
 
     fn note(&self, change: Change) {
@@ -241,7 +230,7 @@ impl Guard {
 }
 
 /// A call that was sent.
-struct Flight<'g> {
+struct GuardedCall<'g> {
     guard: &'g Guard,
     circuit: &'g Circuit,
     permit: Permit,
@@ -249,7 +238,7 @@ struct Flight<'g> {
     landed: bool,
 }
 
-impl Flight<'_> {
+impl GuardedCall<'_> {
     fn land(mut self, answer: Result<Reply, Error>) -> Result<Reply, Error> {
         self.landed = true;
         let now_ns = self.now_ns();
@@ -306,7 +295,7 @@ impl Flight<'_> {
     }
 }
 
-impl Drop for Flight<'_> {
+impl Drop for GuardedCall<'_> {
     fn drop(&mut self) {
         if self.landed {
             return;

@@ -5,10 +5,9 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::base::quota::Quota;
-use crate::edge::redis::breaker::BreakerState;
-use crate::edge::redis::call::{Ask, Standing};
-use crate::edge::redis::plan::Plan;
-use crate::edge::redis::settings::Breaker;
+use crate::edge::redis::client::{Breaker, RuntimeThread};
+use crate::edge::redis::guard::BreakerState;
+use crate::edge::redis::protocol::{LimitState, Plan, Question};
 
 const TIMEOUT: Duration = Duration::from_millis(40);
 const SECOND: Duration = Duration::from_secs(1);
@@ -55,7 +54,7 @@ impl Fake {
 }
 
 fn reply() -> Reply {
-    Reply { granted: 1, now_us: 0, limits: [Standing::Pace { ahead: 0 }].into_iter().collect() }
+    Reply { granted: 1, now_us: 0, limits: [LimitState::Pace { ahead: 0 }].into_iter().collect() }
 }
 
 impl Transport for Fake {
@@ -73,17 +72,6 @@ impl Transport for Fake {
 
     fn part(&self, call: &Call) -> usize {
         call.tag[0].into()
-    }
-}
-
-/// Of threads, whose transports keep the time-out themselves.
-impl BlockingTransport for Fake {
-    fn call(&self, call: &Call, _timeout: Duration) -> Result<Reply, Error> {
-        match self.does(call) {
-            Does::Answer => Ok(reply()),
-            Does::Fail(kind) => Err(Error::new(kind, "told to")),
-            Does::Late(_) | Does::Hang => Err(Error::new(ErrorKind::Timeout, "as if")),
-        }
     }
 }
 
@@ -109,7 +97,7 @@ fn guard(on_failure: OnFailure) -> Guard {
 
 fn call_of(part: u8) -> Call {
     let plan = Plan::new(&limits()).unwrap().into();
-    Call { tag: vec![part], plan, ask: Ask::Check { cost: 1 }, now: None }
+    Call { tag: vec![part], plan, ask: Question::Check { cost: 1 }, now: None }
 }
 
 async fn ask(guard: &Guard, server: &Fake) -> Result<(), ErrorKind> {
@@ -302,13 +290,14 @@ fn no_runtime_is_no_panic() {
 
 #[test]
 fn threads_are_guarded_alike() {
-    let (guard, server) = (guard(OnFailure::Closed), Fake::new(Does::Hang));
-    let ask = || guard.ask_blocking(&server, &call_of(0)).map(drop).map_err(|error| error.kind());
+    let (guard, server) = (guard(OnFailure::Closed), Fake::new(Does::Fail(ErrorKind::Timeout)));
+    let thread = RuntimeThread::default();
+    let ask = || thread.block_on(guard.ask(&server, &call_of(0))).map(drop).map_err(|error| error.kind());
     for _ in 0..3 {
         assert_eq!(ask(), Err(ErrorKind::Timeout));
     }
     assert_eq!(ask(), Err(ErrorKind::Breaker));
-    let error = guard.ask_blocking(&server, &call_of(0)).unwrap_err();
+    let error = thread.block_on(guard.ask(&server, &call_of(0))).unwrap_err();
     assert_eq!(error.to_string(), "the server is not asked after failures");
     assert_eq!(server.asked(), 3);
     assert_eq!(guard.health().errors(ErrorKind::Breaker), 2);
@@ -383,9 +372,10 @@ fn the_facade_is_told() {
     let snapshotter = recorder.snapshotter();
     metrics::with_local_recorder(&recorder, || {
         let (guard, server) = (guard(OnFailure::Local { processes: 1 }), Fake::new(Does::Answer));
-        let ask = || drop(guard.ask_blocking(&server, &call_of(0)));
+        let thread = RuntimeThread::default();
+        let ask = || drop(thread.block_on(guard.ask(&server, &call_of(0))));
         ask();
-        server.now_does(Does::Hang);
+        server.now_does(Does::Fail(ErrorKind::Timeout));
         (0..5).for_each(|_| ask());
         let _ = guard.fallback(b"a", 1, NOW);
         crate::edge::telemetry::publish("api", &guard.health());

@@ -1,6 +1,6 @@
 //! Who asks when.
 
-use crate::edge::splitmix::SplitMix64;
+use super::random::SplitMix64;
 
 const SECOND: u64 = 1_000_000_000;
 /// A node that is on and off is on for one of so many seconds.

@@ -5,6 +5,7 @@
 
 mod load;
 mod node;
+mod random;
 mod steps;
 mod tally;
 mod world;

@@ -4,12 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::sync::{AtomicUsize, Ordering};
-use crate::edge::redis::call::{Ask, Call, Reply};
-use crate::edge::redis::error::ErrorKind;
-use crate::edge::redis::lease;
-use crate::edge::redis::plan::Plan;
-use crate::edge::redis::settings::OnFailure;
-use crate::edge::redis::write_back::{self, Book};
+use crate::edge::redis::client::OnFailure;
+use crate::edge::redis::mode::lease;
+use crate::edge::redis::mode::write_back::{self, WriteBackBook};
+use crate::edge::redis::protocol::{Call, ErrorKind, Plan, Question, Reply};
 
 /// The key that all ask about.
 pub(super) const KEY: &[u8] = b"key";
@@ -46,11 +44,11 @@ impl Mode {
 
 pub(super) enum Node {
     Lease(Leases),
-    WriteBack(Book),
+    WriteBack(WriteBackBook),
 }
 
 pub(super) struct Leases {
-    book: lease::Book,
+    book: lease::LeaseBook,
     plan: Arc<Plan>,
     life_ns: u64,
     is_awaited: bool,
@@ -77,7 +75,7 @@ pub(super) enum Told {
 
 /// What a node asked.
 pub(super) enum Asked {
-    Lease(lease::Due, Call),
+    Lease(lease::BlockRequest, Call),
     /// One request, which the server decides.
     Exact(Call),
     WriteBack(write_back::Post),
@@ -93,7 +91,7 @@ impl Asked {
 }
 
 impl Leases {
-    fn call(&self, ask: Ask) -> Call {
+    fn call(&self, ask: Question) -> Call {
         Call { tag: b"simulation:{key}".to_vec(), plan: Arc::clone(&self.plan), ask, now: None }
     }
 }
@@ -108,7 +106,7 @@ impl Node {
                     // Ordering: Relaxed. There is one thread.
                     move || _ = wakes.fetch_add(1, Ordering::Relaxed)
                 };
-                let habits = lease::Habits {
+                let habits = lease::LeaseSettings {
                     limit: plan.most(),
                     life: Duration::from_nanos(interval_ns),
                     max_block: MAX_BLOCK,
@@ -117,13 +115,13 @@ impl Node {
                     max_keys: 16,
                     seed: number.into(),
                 };
-                let (book, plan) = (lease::Book::new(habits, wake), Arc::clone(plan));
+                let (book, plan) = (lease::LeaseBook::new(habits, wake), Arc::clone(plan));
                 let is_awaited = mode == Mode::Awaited;
                 Self::Lease(Leases { book, plan, life_ns: interval_ns, is_awaited, wakes })
             }
-            Mode::WriteBack => Self::WriteBack(Book::new(
+            Mode::WriteBack => Self::WriteBack(WriteBackBook::new(
                 Arc::clone(plan),
-                write_back::Options {
+                write_back::BookSettings {
                     head: b"simulation:{".as_slice().into(),
                     interval_ns,
                     processes: nodes.into(),
@@ -141,7 +139,7 @@ impl Node {
     pub(super) fn holding(&self, now_ns: u64) -> Option<Arc<lease::Holding>> {
         let Self::Lease(leases) = self else { return None };
         match leases.book.check(KEY, 1, now_ns) {
-            lease::Checked::Missing(_, holding) if leases.is_awaited => Some(holding),
+            lease::LeaseCheck::Missing(_, holding) if leases.is_awaited => Some(holding),
             _ => None,
         }
     }
@@ -156,12 +154,12 @@ impl Node {
             }
         };
         if is_last {
-            return (Found::Asks(Asked::Exact(leases.call(Ask::Check { cost: 1 }))), false);
+            return (Found::Asks(Asked::Exact(leases.call(Question::Check { cost: 1 }))), false);
         }
         let found = match leases.book.check(KEY, 1, now_ns) {
-            lease::Checked::Decided(decision, _) => Found::Decided(decision.is_allowed()),
-            lease::Checked::Failing | lease::Checked::Full => Found::Decided(false),
-            lease::Checked::Missing(_, holding) => match leases.book.claim(KEY, &holding, 1, now_ns) {
+            lease::LeaseCheck::Decided(decision, _) => Found::Decided(decision.is_allowed()),
+            lease::LeaseCheck::Failing | lease::LeaseCheck::Full => Found::Decided(false),
+            lease::LeaseCheck::Missing(_, holding) => match leases.book.claim(KEY, &holding, 1, now_ns) {
                 Some(due) => {
                     let call = leases.call(due.ask);
                     Found::Asks(Asked::Lease(due, call))
@@ -188,12 +186,12 @@ impl Node {
         match self {
             Self::Lease(leases) => {
                 let is_allowed = match leases.book.check(KEY, 1, now_ns) {
-                    lease::Checked::Decided(decision, _) => decision.is_allowed(),
-                    lease::Checked::Missing(_, holding) => {
+                    lease::LeaseCheck::Decided(decision, _) => decision.is_allowed(),
+                    lease::LeaseCheck::Missing(_, holding) => {
                         leases.book.want(KEY, &holding, 1, now_ns);
                         false
                     }
-                    lease::Checked::Failing | lease::Checked::Full => false,
+                    lease::LeaseCheck::Failing | lease::LeaseCheck::Full => false,
                 };
                 // Ordering: Relaxed; see above.
                 (is_allowed, leases.wakes.swap(0, Ordering::Relaxed) > 0)
@@ -208,7 +206,7 @@ impl Node {
     pub(super) fn due(&self, now_ns: u64) -> Vec<Asked> {
         match self {
             Self::Lease(leases) => {
-                let call = |due: lease::Due| {
+                let call = |due: lease::BlockRequest| {
                     let call = leases.call(due.ask);
                     Asked::Lease(due, call)
                 };
@@ -232,9 +230,9 @@ impl Node {
             (Self::Lease(leases), Asked::Lease(due, _)) => {
                 let granted = lease::Granted::read(&leases.plan, due, reply);
                 let told = match leases.book.answered(due, &granted, now_ns) {
-                    lease::Landed::Taken { .. } if !due.is_for_all() => Told::Decided(true),
-                    lease::Landed::Refused { .. } => Told::Decided(false),
-                    lease::Landed::Taken { .. } | lease::Landed::Late => Told::Again,
+                    lease::Receipt::Taken { .. } if !due.is_for_all() => Told::Decided(true),
+                    lease::Receipt::Refused { .. } => Told::Decided(false),
+                    lease::Receipt::Taken { .. } | lease::Receipt::Late => Told::Again,
                 };
                 (told, false)
             }
@@ -259,7 +257,7 @@ impl Node {
             Self::Lease(_) => (0, 0),
             Self::WriteBack(book) => {
                 let counted = book.counted(now_ns);
-                (counted.pending, counted.dropped)
+                (counted.pending, counted.evicted_pending)
             }
         }
     }

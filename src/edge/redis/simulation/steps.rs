@@ -4,18 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::clock::ManualClock;
-use crate::edge::redis::call::Reply;
-use crate::edge::redis::error::ErrorKind;
-use crate::edge::redis::in_process::InProcess;
-use crate::edge::redis::limit::Limit;
-use crate::edge::redis::plan::Plan;
-use crate::edge::redis::settings::OnFailure;
-use crate::edge::redis::write_back::{Book, Options, Post};
+use crate::edge::redis::client::{InProcess, OnFailure};
+use crate::edge::redis::mode::write_back::{BookSettings, Post, WriteBackBook};
+use crate::edge::redis::protocol::{ErrorKind, Limit, Plan, Reply};
 
 /// Processes, their server, and messages between them that do nothing by themselves.
 #[derive(Debug)]
 pub struct Steps {
-    books: Vec<Book>,
+    books: Vec<WriteBackBook>,
     server: InProcess,
     sent: Vec<Sent>,
     /// Nobody waits for them any more, but they may still arrive.
@@ -63,7 +59,7 @@ impl Steps {
     pub fn new(limit: Limit, nodes: u32, max_keys: usize) -> Self {
         let plan = Arc::new(Plan::new(&[limit]).expect("a limit"));
         let book = |number: u32| {
-            let options = Options {
+            let options = BookSettings {
                 head: b"steps:{".as_slice().into(),
                 interval_ns: 1_000_000_000,
                 processes: nodes.into(),
@@ -73,7 +69,7 @@ impl Steps {
                 in_flight: 64,
                 in_parts: false,
             };
-            Book::new(Arc::clone(&plan), options)
+            WriteBackBook::new(Arc::clone(&plan), options)
         };
         Self {
             books: (0..nodes).map(book).collect(),
@@ -171,7 +167,7 @@ impl Steps {
     pub fn sum(&self) -> Sum {
         let counted = self.books.iter().map(|book| book.counted(self.now_ns));
         let (pending, dropped) = counted.fold((0, 0), |(pending, dropped), counted| {
-            (pending + counted.pending, dropped + counted.dropped)
+            (pending + counted.pending, dropped + counted.evicted_pending)
         });
         Sum {
             admitted: self.admitted.values().sum(),
@@ -186,6 +182,6 @@ impl Steps {
     /// What the mode says that is admitted beyond a limit at most, in requests of one unit.
     #[must_use]
     pub fn over_at_most(limit: Limit, nodes: u32) -> u64 {
-        crate::edge::redis::write_back::over_at_most(limit.most(), nodes.into())
+        crate::edge::redis::mode::write_back::over_at_most(limit.most(), nodes.into())
     }
 }

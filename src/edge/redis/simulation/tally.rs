@@ -1,6 +1,6 @@
 //! What was admitted, counted by who sees everything.
 
-use crate::edge::redis::limit::{Limit, LimitKind};
+use crate::edge::redis::protocol::{Limit, LimitKind};
 
 /// What a run came to.
 #[derive(Clone, PartialEq, Debug, Default)]

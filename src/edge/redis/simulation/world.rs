@@ -7,14 +7,12 @@ use std::time::Duration;
 
 use super::load::{Pattern, requests};
 use super::node::{Asked, Found, MAX_BLOCK, Mode, Node, Told};
+use super::random::SplitMix64;
 use super::tally::{Exact, Outcome};
 use crate::base::clock::ManualClock;
-use crate::edge::redis::call::Reply;
-use crate::edge::redis::in_process::InProcess;
-use crate::edge::redis::lease;
-use crate::edge::redis::limit::{Limit, LimitKind};
-use crate::edge::redis::plan::Plan;
-use crate::edge::splitmix::SplitMix64;
+use crate::edge::redis::client::InProcess;
+use crate::edge::redis::mode::lease;
+use crate::edge::redis::protocol::{Limit, LimitKind, Plan, Reply};
 
 const SECOND: u64 = 1_000_000_000;
 /// A whole number of every window.
@@ -227,7 +225,7 @@ fn bound(setup: &Setup) -> u64 {
         Mode::Lease | Mode::Awaited => refilled(setup.interval.as_secs_f64()),
         Mode::WriteBack => {
             let alone = partitioned * (limit / nodes).max(1);
-            crate::edge::redis::write_back::over_at_most(limit, nodes)
+            crate::edge::redis::mode::write_back::over_at_most(limit, nodes)
                 .saturating_add(refilled(interval.as_secs_f64() + partition))
                 .saturating_add(alone)
         }

@@ -1,0 +1,420 @@
+//! A Cluster: which node holds which slots, and a connection to each that fails by itself.
+//!
+//! A node that hangs or is gone takes along its own keys, and no others: each node that holds slots is a part of its own (of more than 16
+//! some share one), and a node that takes slots over is another part, which is asked at once. The map of the slots is asked for by a task of its own, from one node
+//! after another until one answers, while calls go on by the map that is there: when a call failed, went without an answer,
+//! or was sent elsewhere, and at most four times a second.
+//!
+//! *Charged once.* A call is sent once. Only one that a node declined without running it (MOVED, ASK) is sent again, to
+//! where that node says.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ::redis::{ConnectionAddr, ErrorKind as Theirs, RedisError, RedisResult, ServerErrorKind, Value};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::connection::{Evicting, PAUSES_NS, ServerConnection, timed_out};
+use crate::base::clock::{Clock, StdClock};
+use crate::edge::redis::protocol::slot::{self, PARTS};
+use crate::edge::redis::protocol::{Call, Error, ErrorKind};
+
+/// How long a node may take to tell the map before another is asked.
+const NODE: Duration = Duration::from_millis(250);
+/// A map is not asked for again sooner.
+const FRESH_NS: u64 = 250_000_000;
+/// How often one call may be sent elsewhere.
+const REDIRECTS: usize = 3;
+
+/// See the module's text.
+pub(crate) struct Nodes {
+    seeds: Box<[Arc<ServerConnection>]>,
+    evicting: Evicting,
+    state: Mutex<State>,
+    /// Told when the map has been asked for.
+    changed: watch::Sender<()>,
+    clock: StdClock,
+}
+
+#[derive(Default)]
+struct State {
+    /// The last slot of each range, and the node that holds it; by slots.
+    ranges: Vec<(Range, Arc<ServerConnection>)>,
+    /// The nodes that hold slots, each where it was when it first did: its part.
+    parts: [Option<Arc<ServerConnection>>; PARTS],
+    /// All nodes, replicas too.
+    nodes: Vec<Arc<ServerConnection>>,
+    asking: bool,
+    until_ns: u64,
+    pause_ns: u64,
+    /// Why there is no map.
+    why: Option<RedisError>,
+    /// Grows, so that it is another node that is asked first.
+    turn: usize,
+}
+
+#[derive(Copy, Clone)]
+struct Range {
+    first: u16,
+    last: u16,
+}
+
+/// Where a node says that a slot is, or an answer of another's is to be asked for.
+struct Elsewhere {
+    host: String,
+    port: u16,
+}
+
+impl State {
+    fn holder(&self, slot: u16) -> Option<Arc<ServerConnection>> {
+        let at = self.ranges.partition_point(|(range, _)| range.last < slot);
+        self.ranges.get(at).filter(|(range, _)| range.first <= slot).map(|(_, line)| Arc::clone(line))
+    }
+
+    /// The part of the node that holds a slot. A node that has none shares that of its range of slots.
+    fn part(&self, slot: u16) -> usize {
+        self.holder(slot).and_then(|holder| self.part_of(&holder)).unwrap_or_else(|| slot::range(slot))
+    }
+
+    fn part_of(&self, line: &Arc<ServerConnection>) -> Option<usize> {
+        self.parts.iter().position(|part| part.as_ref().is_some_and(|held| Arc::ptr_eq(held, line)))
+    }
+
+    /// Gives each node that holds slots a part, as long as there are any: that of a node that holds none any more.
+    fn divide(&mut self) {
+        for (_, line) in &self.ranges {
+            if self.part_of(line).is_some() {
+                continue;
+            }
+            let is_held =
+                |held: &Arc<ServerConnection>| self.ranges.iter().any(|(_, line)| Arc::ptr_eq(held, line));
+            let free = self.parts.iter().position(|part| !part.as_ref().is_some_and(is_held));
+            if let Some(free) = free {
+                self.parts[free] = Some(Arc::clone(line));
+            }
+        }
+    }
+
+    /// The connection to this node, of which another tells.
+    fn node(&mut self, teller: &Arc<ServerConnection>, place: Elsewhere) -> Option<Arc<ServerConnection>> {
+        let address = place.address(teller.address());
+        if let Some(line) = self.nodes.iter().find(|line| *line.address() == address) {
+            return Some(Arc::clone(line));
+        }
+        let line = teller.sibling(address)?;
+        self.nodes.push(Arc::clone(&line));
+        Some(line)
+    }
+}
+
+impl Elsewhere {
+    fn of(error: &RedisError) -> Option<Self> {
+        let (host, port) = error.redirect_node()?.0.rsplit_once(':')?;
+        Some(Self { host: host.to_owned(), port: port.parse().ok()? })
+    }
+
+    /// A node that does not know its own name is where it was found.
+    fn address(self, teller: &ConnectionAddr) -> ConnectionAddr {
+        let host = |own: &str| match self.host.as_str() {
+            "" | "?" => own.to_owned(),
+            _ => self.host.clone(),
+        };
+        match teller {
+            ConnectionAddr::TcpTls { host: own, insecure, tls_params, .. } => ConnectionAddr::TcpTls {
+                host: host(own),
+                port: self.port,
+                insecure: *insecure,
+                tls_params: tls_params.clone(),
+            },
+            ConnectionAddr::Tcp(own, _) => ConnectionAddr::Tcp(host(own), self.port),
+            _ => ConnectionAddr::Tcp(host("127.0.0.1"), self.port),
+        }
+    }
+}
+
+/// A call whose caller may go away.
+struct RoutedCall<'a> {
+    nodes: &'a Arc<Nodes>,
+    runtime: &'a Handle,
+    landed: bool,
+}
+
+impl Drop for RoutedCall<'_> {
+    fn drop(&mut self) {
+        if !self.landed {
+            self.nodes.refresh(self.runtime);
+        }
+    }
+}
+
+/// Asks for the map. Ends that, whatever becomes of it.
+struct Asking {
+    nodes: Arc<Nodes>,
+    answer: Option<RedisResult<(Vec<Slots>, Arc<ServerConnection>)>>,
+}
+
+impl Asking {
+    async fn run(mut self, runtime: Handle, candidates: Vec<Arc<ServerConnection>>) {
+        let mut answer = Err(timed_out());
+        let mut command = ::redis::cmd("CLUSTER");
+        command.arg("SLOTS");
+        for line in candidates {
+            let asked = timeout(NODE, line.command(&runtime, &command)).await;
+            answer = asked.unwrap_or_else(|_| Err(timed_out())).and_then(|value| Ok((slots(&value)?, line)));
+            if answer.is_ok() {
+                break;
+            }
+        }
+        self.answer = Some(answer);
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let nodes = &self.nodes;
+        let now_ns = nodes.clock.now().as_nanos();
+        let mut state = nodes.state();
+        state.asking = false;
+        match self.answer.take() {
+            Some(Ok((map, teller))) => {
+                state.adopt(map, &teller, &nodes.seeds);
+                (state.pause_ns, state.why) = (0, None);
+                state.until_ns = now_ns.saturating_add(FRESH_NS);
+            }
+            Some(Err(error)) => {
+                state.pause_ns = (state.pause_ns * 2).clamp(PAUSES_NS[0], PAUSES_NS[1]);
+                state.until_ns = now_ns.saturating_add(state.pause_ns);
+                state.why = Some(error);
+            }
+            None => {}
+        }
+        drop(state);
+        nodes.changed.send_replace(());
+    }
+}
+
+impl State {
+    fn adopt(&mut self, map: Vec<Slots>, teller: &Arc<ServerConnection>, seeds: &[Arc<ServerConnection>]) {
+        let mut ranges = Vec::with_capacity(map.len());
+        let mut present: Vec<Arc<ServerConnection>> = seeds.to_vec();
+        for Slots { range, nodes } in map {
+            for (at, place) in nodes.into_iter().enumerate() {
+                let Some(line) = self.node(teller, place) else { continue };
+                if at == 0 {
+                    ranges.push((range, Arc::clone(&line)));
+                }
+                if !present.iter().any(|other| Arc::ptr_eq(other, &line)) {
+                    present.push(line);
+                }
+            }
+        }
+        ranges.sort_unstable_by_key(|(range, _)| range.last);
+        (self.ranges, self.nodes) = (ranges, present);
+        self.divide();
+    }
+}
+
+/// A range, and its nodes: the one that holds it comes first.
+struct Slots {
+    range: Range,
+    nodes: Vec<Elsewhere>,
+}
+
+/// What CLUSTER SLOTS says.
+fn slots(value: &Value) -> RedisResult<Vec<Slots>> {
+    let none = || RedisError::from((Theirs::UnexpectedReturnType, "no map of slots"));
+    let number = |value: &Value| match value {
+        Value::Int(number) => u16::try_from(*number).ok(),
+        _ => None,
+    };
+    let node = |value: &Value| {
+        let Value::Array(parts) = value else { return None };
+        let host = match parts.first()? {
+            Value::BulkString(host) => String::from_utf8(host.clone()).ok()?,
+            Value::SimpleString(host) => host.clone(),
+            Value::Nil => String::new(),
+            _ => return None,
+        };
+        Some(Elsewhere { host, port: number(parts.get(1)?)? })
+    };
+    let range = |value: &Value| {
+        let Value::Array(parts) = value else { return None };
+        let range = Range { first: number(parts.first()?)?, last: number(parts.get(1)?)? };
+        Some(Slots { range, nodes: parts[2..].iter().filter_map(node).collect() })
+    };
+    let Value::Array(ranges) = value else { return Err(none()) };
+    ranges.iter().map(range).collect::<Option<_>>().ok_or_else(none)
+}
+
+impl Nodes {
+    pub(crate) fn open<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Arc<Self>, Error> {
+        let evicting = Evicting::default();
+        let seeds: Box<[_]> =
+            urls.into_iter().map(|url| ServerConnection::open(url, &evicting)).collect::<Result<_, _>>()?;
+        if seeds.is_empty() || seeds.iter().any(|line| matches!(line.address(), ConnectionAddr::Unix(_))) {
+            return Err(Error::new(
+                ErrorKind::Address,
+                "expected redis://[[user]:password@]host[:port] of one node or more",
+            ));
+        }
+        let state = State { nodes: seeds.to_vec(), ..State::default() };
+        Ok(Arc::new(Self {
+            seeds,
+            evicting,
+            state: Mutex::new(state),
+            changed: watch::Sender::new(()),
+            clock: StdClock::new(),
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for the map, unless that is being done or was done just now. Says whether it is being done.
+    fn refresh(self: &Arc<Self>, runtime: &Handle) -> bool {
+        let mut state = self.state();
+        if state.asking || self.clock.now().as_nanos() < state.until_ns {
+            return state.asking;
+        }
+        state.asking = true;
+        state.turn = state.turn.wrapping_add(1);
+        let mut candidates = state.nodes.clone();
+        let first = state.turn % candidates.len().max(1);
+        candidates.rotate_left(first);
+        drop(state);
+        // Here already, so that it ends even if the task never runs.
+        let asking = Asking { nodes: Arc::clone(self), answer: None };
+        runtime.spawn(asking.run(runtime.clone(), candidates));
+        true
+    }
+
+    /// How many nodes say that they evict keys.
+    pub(crate) const fn evicting(&self) -> &Evicting {
+        &self.evicting
+    }
+
+    /// The part that a key is in, as [`Transport::part`](crate::edge::redis::protocol::Transport::part) means it.
+    pub(crate) fn part(&self, key: &[u8]) -> usize {
+        self.state().part(slot::slot(key))
+    }
+
+    /// The node that holds a slot. If none is known, waits until the map has been asked for.
+    async fn holder(self: &Arc<Self>, runtime: &Handle, slot: u16) -> RedisResult<Arc<ServerConnection>> {
+        let mut changes = self.changed.subscribe();
+        loop {
+            if let Some(line) = self.state().holder(slot) {
+                return Ok(line);
+            }
+            if !self.refresh(runtime) {
+                let none = || (Theirs::ClusterConnectionNotFound, "no node holds the slot").into();
+                return Err(self.state().why.clone().unwrap_or_else(none));
+            }
+            // The sender lives in `self`.
+            let _ = changes.changed().await;
+        }
+    }
+
+    pub(crate) async fn call(self: &Arc<Self>, runtime: &Handle, call: &Call) -> RedisResult<Value> {
+        let mut line = self.holder(runtime, slot::slot(&call.tag)).await?;
+        let mut flight = RoutedCall { nodes: self, runtime, landed: false };
+        let (mut asking, mut redirects) = (false, 0);
+        let answer = loop {
+            let answer = line.call(runtime, call, asking).await;
+            let place = answer.as_ref().err().and_then(Elsewhere::of);
+            let (Some(place), Err(error)) = (place.filter(|_| redirects < REDIRECTS), &answer) else {
+                break answer;
+            };
+            asking = error.kind() == Theirs::Server(ServerErrorKind::Ask);
+            if !asking {
+                self.refresh(runtime);
+            }
+            let Some(next) = self.state().node(&line, place) else { break answer };
+            line = next;
+            redirects += 1;
+        };
+        flight.landed = true;
+        if answer.is_err() {
+            self.refresh(runtime);
+        }
+        answer
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    fn node(host: Value, port: i64) -> Value {
+        Value::Array(vec![host, Value::Int(port), text("an id")])
+    }
+
+    #[test]
+    fn maps_are_read_and_slots_found() {
+        let map = Value::Array(vec![
+            Value::Array(vec![Value::Int(100), Value::Int(16_383), node(text("b"), 2)]),
+            Value::Array(vec![Value::Int(0), Value::Int(9), node(Value::Nil, 1), node(text("?"), 3)]),
+        ]);
+        let seed = ServerConnection::open("redis://seed:7/", &Evicting::default()).unwrap();
+        let mut state = State::default();
+        state.adopt(slots(&map).unwrap(), &seed, std::slice::from_ref(&seed));
+        let holder = |slot| state.holder(slot).map(|line| line.address().clone());
+        let at = |host: &str, port| Some(ConnectionAddr::Tcp(host.to_owned(), port));
+        assert_eq!((holder(0), holder(9)), (at("seed", 1), at("seed", 1)));
+        assert_eq!((holder(10), holder(99)), (None, None), "nobody holds them");
+        assert_eq!((holder(100), holder(16_383)), (at("b", 2), at("b", 2)));
+        assert_eq!(state.nodes.len(), 4, "and a replica, and the seed");
+        assert_eq!((state.part(100), state.part(0), state.part(9_999), state.part(10)), (1, 0, 1, 0));
+        let map = |port| {
+            let range = |first, last, port| {
+                Value::Array(vec![Value::Int(first), Value::Int(last), node(text("b"), port)])
+            };
+            slots(&Value::Array(vec![range(0, 9, port), range(10, 16_383, 2)])).unwrap()
+        };
+        state.adopt(map(4), &seed, std::slice::from_ref(&seed));
+        assert_eq!((state.part(0), state.part(100)), (0, 1), "in the place of the one that holds nothing");
+        state.adopt(map(2), &seed, std::slice::from_ref(&seed));
+        state.adopt(map(5), &seed, std::slice::from_ref(&seed));
+        assert_eq!((state.part(0), state.part(100)), (0, 1), "a node keeps its part");
+    }
+
+    #[test]
+    fn each_of_sixteen_nodes_is_a_part() {
+        let range = |number: i64| {
+            Value::Array(vec![
+                Value::Int(number * 900),
+                Value::Int(number * 900),
+                node(text("a"), number + 1),
+            ])
+        };
+        let seed = ServerConnection::open("redis://seed:7/", &Evicting::default()).unwrap();
+        let mut state = State::default();
+        let map = Value::Array((0..18).map(range).collect());
+        state.adopt(slots(&map).unwrap(), &seed, &[]);
+        let parts: Vec<_> = (0..18).map(|number| state.part(number * 900)).collect();
+        assert_eq!(parts[..16], (0..16).collect::<Vec<_>>());
+        assert_eq!(parts[16..], [14, 14], "the others share those of their ranges");
+    }
+
+    #[test]
+    fn what_is_no_map_is_an_error() {
+        let range = |parts| Value::Array(vec![Value::Array(parts)]);
+        for value in [
+            Value::Nil,
+            range(vec![]),
+            range(vec![Value::Int(0)]),
+            range(vec![Value::Int(-1), Value::Int(1)]),
+            range(vec![text("0"), Value::Int(1)]),
+            Value::Array(vec![Value::Int(1)]),
+        ] {
+            assert!(slots(&value).is_err(), "{value:?}");
+        }
+        assert!(slots(&Value::Array(Vec::new())).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,363 @@
+//! One server's connection, which all callers share: made when it is needed, and made anew when it is gone.
+//!
+//! ```text
+//!   Idle ──call, pause over──► Connecting ──ok──► Ready ──lost, or no answer to a PING──► Idle
+//!    ▲                             │failed: a pause, doubled each time
+//!    └─────────────────────────────┘
+//! ```
+//! An attempt is a task of its own, so callers that give up do not end it, and there is never more than one. Callers wait for it as
+//! long as they wait for an answer; during a pause they do not wait at all.
+//!
+//! *Eviction.* A server that evicts keys forgets what clients used. So each new connection asks `INFO memory`, beside the calls; what the
+//! server says is logged once and shown in [`Health`](crate::edge::redis::guard::Health). A user who may not ask is told nothing.
+//!
+//! *No answer.* A call that goes without an answer, since its time is up or its caller went away, says little: the server may be slow. So
+//! one task asks PING on that connection, and if nothing is answered within a second it is given up. Answers come in order, so
+//! an answer to the PING proves that the connection lives. It does not matter how long callers wait, nor how many they are.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ::redis::aio::{ConnectionLike, MultiplexedConnection};
+use ::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+use ::redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, RedisError, RedisResult, Value};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::base::clock::{Clock, StdClock};
+use crate::base::sync::{AtomicU64, Ordering};
+use crate::edge::redis::protocol::script::{self, By};
+use crate::edge::redis::protocol::{Call, Error, ErrorKind};
+
+/// The longest that one attempt to connect takes.
+const CONNECT: Duration = Duration::from_secs(1);
+/// The pause after a failed attempt, and the longest to which it is doubled.
+///
+/// During a pause calls fail without an attempt, probes too: so it is much shorter than the breaker's.
+pub(crate) const PAUSES_NS: [u64; 2] = [20_000_000, 250_000_000];
+/// A connection on which a PING is not answered within so long is given up.
+const SILENT: Duration = Duration::from_secs(1);
+/// An idle connection is tried by the system after so long, and so often.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// See the module's text.
+pub(crate) struct ServerConnection {
+    client: Client,
+    state: Mutex<State>,
+    /// Told of each change of the state.
+    changed: watch::Sender<()>,
+    clock: StdClock,
+    /// 1 if the server said that it evicts keys.
+    evicts: AtomicU64,
+    /// How many servers of the same client say so.
+    evicting: Evicting,
+}
+
+/// How many servers of one client say that they evict keys.
+pub(crate) type Evicting = Arc<AtomicU64>;
+
+struct State {
+    stage: Phase,
+    /// Connections have numbers, so that the failure of one does not end its successor.
+    number: u64,
+    /// Whether a PING is on its way on the present connection.
+    doubted: bool,
+    /// Of the pause after the next failed attempt.
+    pause_ns: u64,
+}
+
+enum Phase {
+    Idle { until_ns: u64, why: Option<RedisError> },
+    Connecting,
+    Ready(MultiplexedConnection),
+}
+
+/// Ends an attempt, whatever becomes of it: a runtime that is shut down drops its tasks.
+struct Attempt(Arc<ServerConnection>, Option<RedisResult<MultiplexedConnection>>);
+
+impl Attempt {
+    async fn run(mut self) {
+        // Each call has its own time-out.
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(None);
+        let dial = self.0.client.get_multiplexed_async_connection_with_config(&config);
+        let result = timeout(CONNECT, dial).await.unwrap_or_else(|_| Err(timed_out()));
+        let (line, connection) = (Arc::clone(&self.0), result.as_ref().ok().cloned());
+        self.1 = Some(result);
+        // Calls go on from here.
+        drop(self);
+        if let Some(connection) = connection {
+            line.learn_eviction(connection).await;
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let line = &self.0;
+        let mut state = line.state();
+        state.stage = match self.1.take() {
+            Some(Ok(connection)) => {
+                state.number += 1;
+                state.doubted = false;
+                state.pause_ns = PAUSES_NS[0];
+                Phase::Ready(connection)
+            }
+            Some(Err(error)) => {
+                let until_ns = line.clock.now().as_nanos().saturating_add(state.pause_ns);
+                state.pause_ns = (state.pause_ns * 2).min(PAUSES_NS[1]);
+                Phase::Idle { until_ns, why: Some(error) }
+            }
+            None => Phase::Idle { until_ns: 0, why: None },
+        };
+        drop(state);
+        line.changed.send_replace(());
+    }
+}
+
+/// A call on its way. If it ends without an answer, the connection is doubted.
+struct SentCall<'a> {
+    line: &'a Arc<ServerConnection>,
+    runtime: &'a Handle,
+    connection: MultiplexedConnection,
+    number: u64,
+    landed: bool,
+}
+
+impl SentCall<'_> {
+    async fn ask(&mut self, command: &Cmd, asking: bool) -> RedisResult<Value> {
+        self.landed = false;
+        let answer = if asking {
+            let mut both = ::redis::pipe();
+            both.cmd("ASKING").add_command(command.clone());
+            let answers = self.connection.req_packed_commands(&both, 1, 1).await;
+            answers.and_then(|mut answers| answers.pop().unwrap_or_default().extract_error())
+        } else {
+            self.connection.req_packed_command(command).await.and_then(Value::extract_error)
+        };
+        self.landed = true;
+        if answer.as_ref().is_err_and(script::is_lost) {
+            self.line.lost(self.number);
+        }
+        answer
+    }
+}
+
+impl Drop for SentCall<'_> {
+    fn drop(&mut self) {
+        if !self.landed {
+            self.line.doubt(self.runtime, &self.connection, self.number);
+        }
+    }
+}
+
+/// Asks PING, and ends the connection if that is not answered.
+struct Doubt {
+    line: Arc<ServerConnection>,
+    number: u64,
+    is_dead: bool,
+}
+
+impl Doubt {
+    async fn run(mut self, mut connection: MultiplexedConnection) {
+        let ping = ::redis::cmd("PING");
+        // An error that the server sends is an answer.
+        self.is_dead = match timeout(SILENT, connection.req_packed_command(&ping)).await {
+            Ok(Ok(_)) => false,
+            Ok(Err(error)) => script::is_lost(&error),
+            Err(_) => true,
+        };
+    }
+}
+
+impl Drop for Doubt {
+    fn drop(&mut self) {
+        let mut state = self.line.state();
+        if state.number == self.number {
+            state.doubted = false;
+            if self.is_dead {
+                state.end();
+            }
+        }
+    }
+}
+
+impl State {
+    fn end(&mut self) {
+        if matches!(self.stage, Phase::Ready(_)) {
+            self.stage = Phase::Idle { until_ns: 0, why: None };
+        }
+    }
+}
+
+impl ServerConnection {
+    pub(crate) fn new(client: Client, evicting: Evicting) -> Arc<Self> {
+        let stage = Phase::Idle { until_ns: 0, why: None };
+        let state = State { stage, number: 0, doubted: false, pause_ns: PAUSES_NS[0] };
+        Arc::new(Self {
+            client,
+            state: Mutex::new(state),
+            changed: watch::Sender::new(()),
+            clock: StdClock::new(),
+            evicts: AtomicU64::new(0),
+            evicting,
+        })
+    }
+
+    /// To the server of this address.
+    pub(crate) fn open(url: &str, evicting: &Evicting) -> Result<Arc<Self>, Error> {
+        let client = Client::open(url).map_err(|error| address(&error))?;
+        let tcp = TcpSettings::default().set_nodelay(true);
+        let tcp = tcp.set_keepalive(TcpKeepalive::new().with_time(KEEPALIVE));
+        let info = client.get_connection_info().clone().set_tcp_settings(tcp);
+        Ok(Self::new(Client::open(info).map_err(|error| address(&error))?, Arc::clone(evicting)))
+    }
+
+    pub(crate) fn address(&self) -> &ConnectionAddr {
+        self.client.get_connection_info().addr()
+    }
+
+    /// To another server, in the same manner as to this one.
+    pub(crate) fn sibling(&self, address: ConnectionAddr) -> Option<Arc<Self>> {
+        let info = self.client.get_connection_info().clone().set_addr(address);
+        Client::open(info).ok().map(|client| Self::new(client, Arc::clone(&self.evicting)))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many servers of the client say that they evict keys.
+    pub(crate) const fn evicting(&self) -> &Evicting {
+        &self.evicting
+    }
+
+    async fn learn_eviction(&self, mut connection: MultiplexedConnection) {
+        let mut info = ::redis::cmd("INFO");
+        info.arg("memory");
+        let answer = timeout(SILENT, connection.req_packed_command(&info)).await;
+        let text = match answer {
+            Ok(Ok(Value::BulkString(text))) => String::from_utf8(text).ok(),
+            Ok(Ok(Value::VerbatimString { text, .. })) => Some(text),
+            _ => None,
+        };
+        let Some(text) = text else { return };
+        let policy = eviction(&text);
+        if self.set_evicts(policy.is_some()) {
+            #[cfg(feature = "tracing")]
+            if let Some(policy) = policy {
+                tracing::warn!(
+                    target: "tollgate",
+                    policy,
+                    "the server evicts keys when its memory is full, and limits with them: set maxmemory-policy noeviction"
+                );
+            }
+        }
+    }
+
+    /// Whether that is news.
+    fn set_evicts(&self, evicts: bool) -> bool {
+        let now = u64::from(evicts);
+        // Ordering: Relaxed, here and where it is read. A figure that is shown.
+        let before = self.evicts.swap(now, Ordering::Relaxed);
+        self.evicting.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        now != before
+    }
+
+    /// A call on the present connection, or on the next.
+    async fn flight<'a>(self: &'a Arc<Self>, runtime: &'a Handle) -> RedisResult<SentCall<'a>> {
+        let mut changes = self.changed.subscribe();
+        loop {
+            {
+                let mut state = self.state();
+                match &state.stage {
+                    Phase::Ready(connection) => {
+                        let (connection, number) = (connection.clone(), state.number);
+                        return Ok(SentCall { line: self, runtime, connection, number, landed: true });
+                    }
+                    Phase::Connecting => {}
+                    Phase::Idle { until_ns, why: Some(why) } if self.clock.now().as_nanos() < *until_ns => {
+                        return Err(why.clone());
+                    }
+                    Phase::Idle { .. } => {
+                        state.stage = Phase::Connecting;
+                        drop(state);
+                        // Here already, so that the attempt ends even if the task never runs.
+                        let attempt = Attempt(Arc::clone(self), None);
+                        runtime.spawn(attempt.run());
+                    }
+                }
+            }
+            // The sender lives in `self`.
+            let _ = changes.changed().await;
+        }
+    }
+
+    /// The connection failed: the next call makes another.
+    fn lost(&self, number: u64) {
+        let mut state = self.state();
+        if state.number == number {
+            state.end();
+        }
+    }
+
+    fn doubt(self: &Arc<Self>, runtime: &Handle, connection: &MultiplexedConnection, number: u64) {
+        let mut state = self.state();
+        if state.number != number || state.doubted || !matches!(state.stage, Phase::Ready(_)) {
+            return;
+        }
+        state.doubted = true;
+        drop(state);
+        let doubt = Doubt { line: Arc::clone(self), number, is_dead: false };
+        runtime.spawn(doubt.run(connection.clone()));
+    }
+
+    /// Sends a call, once, but for its text if the server does not know the script. `asking`: after a redirection by ASK.
+    pub(crate) async fn call(
+        self: &Arc<Self>,
+        runtime: &Handle,
+        call: &Call,
+        asking: bool,
+    ) -> RedisResult<Value> {
+        let mut flight = self.flight(runtime).await?;
+        match flight.ask(&script::command(call, By::Hash), asking).await {
+            Err(error) if script::is_unknown(&error) => {
+                flight.ask(&script::command(call, By::Text), asking).await
+            }
+            other => other,
+        }
+    }
+
+    /// Sends a command.
+    pub(crate) async fn command(self: &Arc<Self>, runtime: &Handle, command: &Cmd) -> RedisResult<Value> {
+        self.flight(runtime).await?.ask(command, false).await
+    }
+}
+
+impl Drop for ServerConnection {
+    fn drop(&mut self) {
+        self.set_evicts(false);
+    }
+}
+
+/// The policy by which a server evicts keys of limiters, by what `INFO memory` says. They all expire, so every policy but one takes them.
+fn eviction(info: &str) -> Option<&str> {
+    let field = |name| info.lines().find_map(|line: &str| line.strip_prefix(name)?.strip_prefix(':'));
+    let policy = field("maxmemory_policy")?;
+    (policy != "noeviction" && field("maxmemory")? != "0").then_some(policy)
+}
+
+pub(crate) fn timed_out() -> RedisError {
+    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
+}
+
+fn address(error: &RedisError) -> Error {
+    let what = if error.kind() == ::redis::ErrorKind::InvalidClientConfig && error.to_string().contains("TLS")
+    {
+        "rediss:// needs the feature of the redis crate for TLS"
+    } else {
+        "expected redis://[[user]:password@]host[:port][/database] or unix:///path"
+    };
+    Error::new(ErrorKind::Address, what)
+}

@@ -1,0 +1,112 @@
+//! Where limiters work: the runtime of async code, or a thread with a runtime that clients of threads share.
+//!
+//! A thread that waits polls its future itself. Connections, timers and the tasks of limiters are on the runtime's thread. So many calls
+//! share a connection, and none waits for another's answer.
+
+use std::io;
+use std::pin::pin;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+
+use tokio::runtime::{self, Handle};
+use tokio::sync::oneshot;
+
+use super::connected::Client;
+use super::settings::BuildError;
+use crate::edge::redis::protocol::Transport;
+
+/// What limiters are made on.
+pub(crate) trait Connected {
+    type Transport: Transport + Clone;
+
+    /// What carries the calls.
+    fn transport(&self) -> &Self::Transport;
+}
+
+/// What limiters of threads are made on.
+pub(crate) trait Blocking: Connected {
+    /// Where calls and tasks run.
+    fn thread(&self) -> &RuntimeThread;
+}
+
+impl Connected for Client {
+    type Transport = Self;
+
+    fn transport(&self) -> &Self {
+        self
+    }
+}
+
+/// A thread with a runtime. It starts when it is first needed, and ends when nothing holds it any more.
+#[derive(Clone, Default)]
+pub(crate) struct RuntimeThread(Arc<OnceLock<io::Result<Started>>>);
+
+struct Started {
+    handle: Handle,
+    /// The thread ends when this is dropped.
+    _ends: oneshot::Sender<()>,
+}
+
+impl RuntimeThread {
+    fn handle(&self) -> Result<&Handle, &io::Error> {
+        let start = || {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+            let handle = runtime.handle().clone();
+            let (ends, ended) = oneshot::channel::<()>();
+            let run = move || drop(runtime.block_on(ended));
+            thread::Builder::new().name("tollgate-redis".to_owned()).spawn(run)?;
+            Ok(Started { handle, _ends: ends })
+        };
+        self.0.get_or_init(start).as_ref().map(|started| &started.handle)
+    }
+
+    /// Waits for a future in the thread that calls, whether or not that is a thread of another runtime.
+    pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
+        // If no thread can be started, calls to a server fail by themselves, and those to a model need none.
+        let _entered = self.handle().ok().map(Handle::enter);
+        let (wake, woken) = sync_channel(1);
+        let waker = Waker::from(Arc::new(Signal(wake)));
+        let mut context = Context::from_waker(&waker);
+        // A task that calls this has a budget of polls, which would never be renewed here.
+        let mut future = pin!(tokio::task::unconstrained(future));
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return output;
+            }
+            // `waker` holds a sender.
+            let _ = woken.recv();
+        }
+    }
+}
+
+/// Wakes the thread that waits. A full channel holds a signal already.
+struct Signal(SyncSender<()>);
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.try_send(());
+    }
+}
+
+/// Where a limiter's tasks run. A thread of its own lasts until they have ended.
+pub(crate) struct Tasks {
+    pub(crate) runtime: Handle,
+    _thread: Option<RuntimeThread>,
+}
+
+impl Tasks {
+    /// In the runtime of the caller.
+    pub(crate) fn here() -> Result<Self, BuildError> {
+        let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
+        Ok(Self { runtime, _thread: None })
+    }
+
+    /// On a client's thread.
+    pub(crate) fn on(thread: &RuntimeThread) -> Result<Self, BuildError> {
+        let runtime =
+            thread.handle().map_err(|why| BuildError::Thread(io::Error::new(why.kind(), why.to_string())))?;
+        Ok(Self { runtime: runtime.clone(), _thread: Some(thread.clone()) })
+    }
+}

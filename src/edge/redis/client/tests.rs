@@ -1,0 +1,346 @@
+//! Properties, on a server of the tests' own:
+//! - the script and the model give the same reply to every ask, whatever came before: all algorithms, several limits, quotas that change,
+//!   posts that come twice, late or out of order, times that step back, costs from 0 to 2^64 - 1;
+//! - a denial and a look write nothing; every key that is written expires.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+
+use super::blocking::BlockingClient;
+use super::connected::Client;
+use super::in_process::InProcess;
+use super::runtime::{Blocking, Connected};
+use crate::base::clock::Timestamp;
+use crate::base::quota::Quota;
+use crate::edge::redis::ErrorKind;
+use crate::edge::redis::protocol::{Call, Error, Limit, Plan, Question, Reply, Transport, slot};
+use std::sync::Arc;
+
+#[path = "../../../../tests/common/redis.rs"]
+mod servers;
+
+use servers::{Cluster, Server};
+
+const WAIT: Duration = Duration::from_secs(10);
+
+/// A call of a thread, without a guard.
+trait CallInThread {
+    fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error>;
+}
+
+impl CallInThread for BlockingClient {
+    fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error> {
+        self.thread().block_on(self.transport().call(call, timeout))
+    }
+}
+
+fn call(tag: &str, plan: &Arc<Plan>, ask: Question, now: Option<Timestamp>) -> Call {
+    Call { tag: tag.as_bytes().to_vec(), plan: Arc::clone(plan), ask, now }
+}
+
+fn plan(limits: &[Limit]) -> Arc<Plan> {
+    Arc::new(Plan::new(limits).unwrap())
+}
+
+/// How time moves before an ask.
+#[derive(Copy, Clone, Debug)]
+enum Move {
+    Us(i64),
+    /// In sixteenths of the first limit's refill.
+    Share(i64),
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Step {
+    time: Move,
+    /// Which of the plans asks.
+    plan: usize,
+    ask: Asked,
+}
+
+#[derive(Copy, Clone, Debug)]
+enum Asked {
+    Plain(Question),
+    /// A refund of a charge made at most so many steps ago.
+    Refund(u64, usize),
+    /// A check of so many sixteenths of the most, and so many units more.
+    Share(u64, u64),
+    /// A post to a window so many before the present one.
+    Post(u64, i64, u64),
+}
+
+fn units() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        1 => Just(0_u64),
+        10 => 1_u64..=4,
+        4 => 1_u64..=2_000,
+        1 => select(vec![u64::MAX, 1 << 53, (1 << 53) - 1, 1 << 52, 1 << 40]),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let time = prop_oneof![
+        4 => Just(Move::Us(0)),
+        3 => (0_i64..=5).prop_map(Move::Us),
+        3 => (0_i64..2_000_000).prop_map(Move::Us),
+        4 => (0_i64..=16).prop_map(Move::Share),
+        1 => (0_i64..1 << 50).prop_map(Move::Us),
+        1 => Just(Move::Us(1 << 52)),
+        2 => (-3_000_000_i64..0).prop_map(Move::Us),
+        1 => (-40_i64..0).prop_map(Move::Share),
+        1 => (-(1_i64 << 50)..0).prop_map(Move::Us),
+    ];
+    let ask = prop_oneof![
+        8 => units().prop_map(|cost| Asked::Plain(Question::Check { cost })),
+        4 => (0_u64..=16, 0_u64..=3).prop_map(|(share, more)| Asked::Share(share, more)),
+        1 => Just(Asked::Plain(Question::Peek)),
+        2 => units().prop_map(|cost| Asked::Plain(Question::Force { cost })),
+        2 => (units(), 0_usize..4).prop_map(|(units, ago)| Asked::Refund(units, ago)),
+        2 => (units(), units(), units()).prop_map(|(least, wanted, share)| Asked::Plain(Question::Lease { least, wanted, share })),
+        6 => (select(vec![0, 1, u64::MAX]), -1_i64..=3, units()).prop_map(|(process, ago, total)| Asked::Post(process, ago, total)),
+    ];
+    let step = (time, 0_usize..16, ask).prop_map(|(time, plan, ask)| Step {
+        time,
+        plan: usize::from(plan == 0),
+        ask,
+    });
+    prop::collection::vec(step, 1..40)
+}
+
+fn quota() -> impl Strategy<Value = Quota> {
+    let limit = prop_oneof![6 => 1_u64..=12, 2 => 1_u64..=2_000, 2 => select(vec![1_000_000, 1_000_000_007, 1_234_567_890, 1 << 40])];
+    let period_us =
+        select(vec![1, 7, 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000, 1_u64 << 48]);
+    let burst = prop_oneof![2 => Just(None), 1 => (1_u64..=3_000).prop_map(Some)];
+    (limit, period_us, burst).prop_filter_map("a quota", |(limit, period_us, burst)| {
+        let quota = Quota::try_new(limit, Duration::from_micros(period_us)).ok()?;
+        burst.map_or(Some(quota), |burst| quota.try_burst(burst).ok())
+    })
+}
+
+/// A limit, and the same kind with another quota.
+fn limits() -> impl Strategy<Value = [Limit; 2]> {
+    let kind = select(vec![Limit::gcra, Limit::fixed_window, Limit::sliding_window, |quota| {
+        Limit::sliding_window(quota).strict()
+    }]);
+    (kind, quota(), quota()).prop_map(|(kind, quota, other)| [kind(quota), kind(other)])
+}
+
+fn plans() -> impl Strategy<Value = [Arc<Plan>; 2]> {
+    prop::collection::vec(limits(), 1..=3).prop_filter_map("limits that can be shared", |pairs| {
+        let of = |which: usize| {
+            Plan::new(&pairs.iter().map(|pair| pair[which]).collect::<Vec<_>>()).ok().map(Arc::new)
+        };
+        Some([of(0)?, of(1)?])
+    })
+}
+
+#[test]
+fn the_script_is_the_model() {
+    let Some(server) = Server::start() else { return };
+    let client = BlockingClient::open(&server.url()).unwrap();
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400);
+    let config =
+        Config { cases, rng_seed: RngSeed::Fixed(0x5C41), failure_persistence: None, ..Config::default() };
+    let case = std::cell::Cell::new(0);
+    TestRunner::new(config)
+        .run(&(plans(), steps()), |(plans, steps)| {
+            case.set(case.get() + 1);
+            same(&client, &format!("{{{}}}", case.get()), &plans, &steps)
+        })
+        .unwrap();
+    // Most sequences have been forgotten by now or will be: none is kept for ever.
+    let mut connection = server.connection();
+    for key in redis_keys(&mut connection) {
+        let left: i64 = ::redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
+        assert_ne!(left, -1, "{key} never expires");
+    }
+}
+
+/// Counts so large that time is weighed in units of more than a microsecond.
+#[test]
+fn the_script_is_the_model_in_coarse_units_too() {
+    let Some(server) = Server::start() else { return };
+    let client = BlockingClient::open(&server.url()).unwrap();
+    let quota = Quota::new(1_000_000, Duration::from_secs(86_400));
+    for (tag, limit) in
+        [("{floor}", Limit::sliding_window(quota)), ("{ceil}", Limit::sliding_window(quota).strict())]
+    {
+        let (plan, model) = (plan(&[limit]), InProcess::new(crate::ManualClock::default()));
+        let day_us = 86_400_000_000;
+        let mut asked = 0;
+        let mut both = |ask, now_us: u64| {
+            let call = call(tag, &plan, ask, Some(Timestamp::from_nanos(now_us * 1_000)));
+            let theirs = client.call(&call, WAIT).unwrap();
+            assert_eq!(theirs, model.answer_at(&call, 0), "{ask:?} at {now_us}");
+            asked += 1;
+            theirs.granted
+        };
+        assert_eq!(both(Question::Check { cost: 1_000_000 }, day_us * 20_000 - 1), 1_000_000);
+        // One unit comes back each 86,400 us, and no sooner than its ten microseconds have passed.
+        for unit in 1..40_u64 {
+            for by_us in [-20, -11, -10, -9, -1, 0, 1, 9, 10] {
+                both(
+                    Question::Check { cost: 1 },
+                    (day_us * 20_000 + unit * 86_400).saturating_add_signed(by_us),
+                );
+            }
+        }
+        assert!(asked > 300);
+    }
+}
+
+fn redis_keys(connection: &mut ::redis::Connection) -> Vec<String> {
+    ::redis::cmd("KEYS").arg("*").query(connection).unwrap()
+}
+
+fn same(
+    client: &BlockingClient,
+    tag: &str,
+    plans: &[Arc<Plan>; 2],
+    steps: &[Step],
+) -> Result<(), TestCaseError> {
+    let model = InProcess::new(crate::ManualClock::default());
+    let mut now_us: u64 = 1_700_000_000_000_000;
+    let mut times = vec![now_us];
+    for step in steps {
+        let plan = &plans[step.plan];
+        let by = match step.time {
+            Move::Us(by) => by,
+            Move::Share(share) => (i64::try_from(plan.refill_us()).unwrap() / 16).saturating_mul(share),
+        };
+        now_us = now_us.saturating_add_signed(by).min(1 << 54);
+        times.push(now_us);
+        let ask = match step.ask {
+            Asked::Plain(ask) => ask,
+            Asked::Share(share, more) => {
+                Question::Check { cost: (plan.most() / 16).saturating_mul(share).saturating_add(more) }
+            }
+            Asked::Refund(units, ago) => {
+                Question::Refund { units, at_us: times[times.len().saturating_sub(1 + ago)] }
+            }
+            Asked::Post(process, ago, total) => {
+                let period_us = plan.parts()[0].period_us().max(1_000_000);
+                Question::Post { process, epoch: (now_us / period_us).saturating_add_signed(-ago), total }
+            }
+        };
+        let now = Some(Timestamp::from_nanos(now_us.saturating_mul(1_000).saturating_add(999)));
+        let call = call(tag, plan, ask, now);
+        let theirs = client.call(&call, WAIT).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let ours = model.answer_at(&call, 0);
+        prop_assert_eq!(theirs, ours, "{:?} at {}", ask, now_us);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_denied_or_looked_at_writes_nothing_and_what_is_written_expires() {
+    let Some(server) = Server::start() else { return };
+    let client = BlockingClient::open(&server.url()).unwrap();
+    let limits = [
+        Limit::gcra(Quota::per_minute(3)),
+        Limit::fixed_window(Quota::per_day(3)),
+        Limit::sliding_window(Quota::per_day(3)),
+    ];
+    let plan = plan(&limits);
+    let dirty = || -> u64 {
+        let info: String = server.command(&["INFO", "persistence"]);
+        let line = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+        line.unwrap().trim().parse().unwrap()
+    };
+    let expires = |count: usize| {
+        let mut connection = server.connection();
+        let keys = redis_keys(&mut connection);
+        assert_eq!(keys.len(), count, "{keys:?}");
+        for key in keys {
+            let left: i64 = ::redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
+            assert!((1..3 * 86_400_000).contains(&left), "{key} lives for {left} ms");
+        }
+    };
+    let ask = |ask| client.call(&call("{k}", &plan, ask, None), WAIT).unwrap();
+    for look in [
+        Question::Peek,
+        Question::Check { cost: 4 },
+        Question::Lease { least: 4, wanted: 9, share: 1 },
+        Question::Check { cost: u64::MAX },
+    ] {
+        assert_eq!(ask(look).granted, 0);
+    }
+    assert_eq!(dirty(), 0);
+    assert_eq!(ask(Question::Check { cost: 3 }).granted, 3);
+    expires(3);
+    let before = dirty();
+    let now_us = ask(Question::Peek).now_us;
+    for look in [
+        Question::Check { cost: 1 },
+        Question::Lease { least: 1, wanted: 9, share: 2 },
+        Question::Refund { units: 0, at_us: now_us },
+    ] {
+        assert_eq!(ask(look).granted, 0, "{look:?}");
+    }
+    assert_eq!(dirty(), before);
+    let day = Question::Post { process: 7, epoch: now_us / 86_400_000_000, total: 5 };
+    assert_eq!((ask(day).granted, ask(day).granted), (5, 0));
+    expires(6);
+    assert!(ask(Question::Refund { units: 2, at_us: now_us }).granted >= 1);
+    expires(6);
+    ask(Question::Force { cost: 100 });
+    expires(6);
+}
+
+#[test]
+fn scripts_that_vanish_are_sent_again_and_foreign_keys_are_left_alone() {
+    let Some(server) = Server::start() else { return };
+    let client = BlockingClient::open(&server.url()).unwrap();
+    let plan = plan(&[Limit::gcra(Quota::per_day(10)), Limit::fixed_window(Quota::per_day(10))]);
+    for left in (0..10).rev() {
+        let reply = client.call(&call("{k}", &plan, Question::Check { cost: 1 }, None), WAIT).unwrap();
+        assert_eq!((reply.granted, plan.remaining(&reply)), (1, left));
+        if left % 3 == 0 {
+            server.command::<()>(&["SCRIPT", "FLUSH"]);
+        }
+    }
+    for foreign in [&["HSET", "{other}:f1:1d", "a", "b"], &["SET", "{other}:f1:1d", "x", "KEEPTTL"]] {
+        server.command::<()>(&["DEL", "{other}:f1:1d"]);
+        server.command::<()>(foreign);
+        let error =
+            client.call(&call("{other}", &plan, Question::Check { cost: 1 }, None), WAIT).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Reply, "{error}");
+        assert!(!error.to_string().contains("other"), "{error}");
+        let there: bool = server.command(&["EXISTS", "{other}:g0"]);
+        assert!(!there, "nothing was half written");
+    }
+    for foreign in [&["SET", "{posts}:pg0", "x", "KEEPTTL"], &["HSET", "{posts}:pg0", "1", "x"]] {
+        server.command::<()>(&["DEL", "{posts}:pg0"]);
+        server.command::<()>(foreign);
+        let post = call("{posts}", &plan, Question::Post { process: 1, epoch: 1, total: 1 }, None);
+        let error = client.call(&post, WAIT).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Reply, "{error}");
+    }
+}
+
+#[test]
+fn a_cluster_answers_for_all_keys() {
+    let Some(cluster) = Cluster::start() else { return };
+    let urls = cluster.urls();
+    let plan = plan(&[Limit::gcra(Quota::per_day(2)), Limit::sliding_window(Quota::per_day(2))]);
+    let blocking = BlockingClient::cluster(urls.iter().map(String::as_str)).unwrap();
+    let client = Client::cluster(urls.iter().map(String::as_str)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut connection = ::redis::Client::open(urls[0].as_str()).unwrap().get_connection().unwrap();
+    for key in 0..60 {
+        let tag = format!("tollgate:v1:{{{key}}}");
+        let slot: u16 = ::redis::cmd("CLUSTER").arg("KEYSLOT").arg(&tag).query(&mut connection).unwrap();
+        assert_eq!(slot::slot(tag.as_bytes()), slot);
+        let check = call(&tag, &plan, Question::Check { cost: 1 }, None);
+        let by_thread = blocking.call(&check, WAIT).unwrap().granted;
+        let by_task = runtime.block_on(Transport::call(&client, &check, WAIT)).unwrap().granted;
+        assert_eq!((by_thread, by_task), (1, 1));
+        assert_eq!(blocking.call(&check, WAIT).unwrap().granted, 0);
+        let post = call(&tag, &plan, Question::Post { process: 1, epoch: 5, total: 1 }, None);
+        assert_eq!(blocking.call(&post, WAIT).unwrap().granted, 1);
+    }
+}

@@ -1,0 +1,236 @@
+//! How the server fares, counted.
+//!
+//! Tallies that publish nothing, all of them relaxed. Threads count in stripes: while the server cannot be asked, counting is what they would
+//! else meet at.
+
+use crossbeam_utils::CachePadded;
+
+use super::breaker::BreakerState;
+use crate::base::sync::Ordering::Relaxed;
+use crate::base::sync::{AtomicU64, processors, thread_number};
+use crate::edge::redis::protocol::{DecidedBy, ErrorKind};
+use crate::edge::telemetry::{BREAKER_STATE, PARTITIONED, Reading, Readings, SERVER_EVICTS};
+
+#[cfg(feature = "metrics")]
+use crate::edge::telemetry::SharedHandles;
+
+/// How the server of a shared limiter fares: what was counted since the limiter was made, and the breaker's state.
+///
+/// # Consistency
+/// Each count is exact. They are read one after another, so those of a request in flight may be there in part.
+///
+/// # Examples
+/// With feature `metrics`, what is counted goes to the facade by itself, and the state is published when metrics are scraped:
+/// ```
+/// # #[cfg(feature = "metrics")]
+/// # fn scrape(health: tollgate::redis::Health) {
+/// tollgate::telemetry::publish("api", &health); // of `limiter.health()`
+/// # }
+/// ```
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Health {
+    /// Calls that were sent to the server. Each is answered, failed, abandoned, or in flight.
+    pub asked: u64,
+    /// Calls that it answered.
+    pub answered: u64,
+    /// Calls whose caller went away before there was an answer: a future that was dropped.
+    pub abandoned: u64,
+    /// Of the calls that were sent, those that were to find out whether the server is back.
+    pub probes: u64,
+    /// How often the breaker opened, failed probes included.
+    pub opened: u64,
+    /// Requests that went through undecided, by [`OnFailure::Open`](crate::edge::redis::OnFailure::Open).
+    pub open: u64,
+    /// Requests that were refused undecided, by [`OnFailure::Closed`](crate::edge::redis::OnFailure::Closed).
+    pub closed: u64,
+    /// Requests that this process decided by its share, by [`OnFailure::Local`](crate::edge::redis::OnFailure::Local).
+    pub local: u64,
+    /// The breaker's state; of several (in a cluster), the worst.
+    pub breaker: BreakerState,
+    /// Whether the server, or one of a Cluster, said that it evicts keys when its memory is full, and limits with them: any `maxmemory-policy` but
+    /// `noeviction`, with a `maxmemory`. It is asked with each new connection; a user who may not run `INFO` is told nothing.
+    pub evicts: bool,
+    turns_away: bool,
+    errors: [u64; ErrorKind::ALL.len()],
+}
+
+impl Health {
+    /// Errors of this kind. Those of [`ErrorKind::Breaker`] were not sent.
+    #[must_use]
+    pub fn errors(&self, kind: ErrorKind) -> u64 {
+        self.errors[kind as usize]
+    }
+
+    /// Calls that were sent and failed.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        let sent = ErrorKind::ALL.into_iter().filter(|kind| *kind != ErrorKind::Breaker);
+        sent.fold(0, |sum, kind| sum.wrapping_add(self.errors(kind)))
+    }
+
+    /// Whether requests about the server, or a part of it, are turned away at present: a breaker's pause lasts, or its probe is on
+    /// its way.
+    ///
+    /// Not so once the pause is over, until a request comes that asks: [`breaker`](Self::breaker) is
+    /// [`HalfOpen`](BreakerState::HalfOpen) then, however long nobody asks.
+    #[must_use]
+    pub const fn is_partitioned(&self) -> bool {
+        self.turns_away
+    }
+}
+
+/// The gauges `tollgate_partitioned` (0 or 1), `tollgate_breaker_state` (0 closed, 1 half-open, 2 open) and `tollgate_server_evicts` (0 or 1).
+impl Readings for Health {
+    fn readings(&self) -> Vec<Reading> {
+        let state = match self.breaker {
+            BreakerState::Closed => 0.0,
+            BreakerState::HalfOpen => 1.0,
+            BreakerState::Open => 2.0,
+        };
+        vec![
+            Reading::Gauge(PARTITIONED, f64::from(u8::from(self.is_partitioned()))),
+            Reading::Gauge(BREAKER_STATE, state),
+            Reading::Gauge(SERVER_EVICTS, f64::from(u8::from(self.evicts))),
+        ]
+    }
+}
+
+/// What is counted besides errors.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Tally {
+    Asked,
+    Answered,
+    Abandoned,
+    Probe,
+    Opened,
+    Open,
+    Closed,
+    Local,
+}
+
+const TALLIES: usize = 8;
+
+/// One stripe.
+#[derive(Default)]
+struct Stripe {
+    tallies: [AtomicU64; TALLIES],
+    errors: [AtomicU64; ErrorKind::ALL.len()],
+}
+
+/// The counters of one limiter.
+pub(crate) struct Tallies {
+    stripes: Box<[CachePadded<Stripe>]>,
+    #[cfg(feature = "metrics")]
+    handles: SharedHandles,
+}
+
+impl Tallies {
+    /// `name`: the label `limiter`.
+    pub(crate) fn new(name: &str) -> Self {
+        #[cfg(not(feature = "metrics"))]
+        let _ = name;
+        let stripes = processors().unwrap_or(4).min(16).next_power_of_two();
+        Self {
+            stripes: (0..stripes).map(|_| CachePadded::default()).collect(),
+            #[cfg(feature = "metrics")]
+            handles: SharedHandles::register(name, &ErrorKind::ALL.map(ErrorKind::as_str)),
+        }
+    }
+
+    fn stripe(&self) -> &Stripe {
+        &self.stripes[thread_number() & (self.stripes.len() - 1)]
+    }
+
+    pub(crate) fn count(&self, tally: Tally) {
+        // Ordering: Relaxed; see the module's text.
+        self.stripe().tallies[tally as usize].fetch_add(1, Relaxed);
+    }
+
+    /// A call failed, or was not sent.
+    pub(crate) fn error(&self, kind: ErrorKind) {
+        self.stripe().errors[kind as usize].fetch_add(1, Relaxed);
+        #[cfg(feature = "metrics")]
+        self.handles.error(kind as usize);
+    }
+
+    /// A request was decided without the server.
+    pub(crate) fn decided(&self, by: DecidedBy) {
+        let tally = match by {
+            DecidedBy::Open => Tally::Open,
+            DecidedBy::Closed => Tally::Closed,
+            DecidedBy::Local => Tally::Local,
+            DecidedBy::Server | DecidedBy::Held => return,
+        };
+        self.count(tally);
+        #[cfg(feature = "metrics")]
+        if let Some(event) = by.event() {
+            self.handles.decided(event);
+        }
+    }
+
+    /// A call that was sent took so long.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn took(&self, duration: std::time::Duration) {
+        self.handles.took(duration);
+    }
+
+    pub(crate) fn health(&self, breaker: BreakerState, turns_away: bool) -> Health {
+        let sum = |of: &dyn Fn(&Stripe) -> u64| {
+            self.stripes.iter().fold(0_u64, |sum, stripe| sum.wrapping_add(of(stripe)))
+        };
+        let tally = |tally: Tally| sum(&|stripe| stripe.tallies[tally as usize].load(Relaxed));
+        Health {
+            asked: tally(Tally::Asked),
+            answered: tally(Tally::Answered),
+            abandoned: tally(Tally::Abandoned),
+            probes: tally(Tally::Probe),
+            opened: tally(Tally::Opened),
+            open: tally(Tally::Open),
+            closed: tally(Tally::Closed),
+            local: tally(Tally::Local),
+            breaker,
+            evicts: false,
+            turns_away,
+            errors: std::array::from_fn(|kind| sum(&|stripe| stripe.errors[kind].load(Relaxed))),
+        }
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_count_has_a_place_of_its_own() {
+        let tallies = Tallies::new("a");
+        for (times, tally) in (1..).zip([
+            Tally::Asked,
+            Tally::Answered,
+            Tally::Abandoned,
+            Tally::Probe,
+            Tally::Opened,
+            Tally::Open,
+            Tally::Closed,
+            Tally::Local,
+        ]) {
+            (0..times).for_each(|_| tallies.count(tally));
+        }
+        for (times, kind) in (1..).zip(ErrorKind::ALL) {
+            (0..times).for_each(|_| tallies.error(kind));
+        }
+        let health = tallies.health(BreakerState::HalfOpen, true);
+        let Health {
+            asked, answered, abandoned, probes, opened, open, closed, local, breaker, errors, ..
+        } = health;
+        assert_eq!(
+            [asked, answered, abandoned, probes, opened, open, closed, local],
+            [1, 2, 3, 4, 5, 6, 7, 8]
+        );
+        assert_eq!((breaker, errors), (BreakerState::HalfOpen, [1, 2, 3, 4, 5, 6]));
+        assert_eq!(ErrorKind::ALL.map(|kind| health.errors(kind)), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(health.failed(), 1 + 2 + 3 + 5 + 6, "those that the breaker refused were not sent");
+        assert!(health.is_partitioned());
+        assert!(!Health::default().is_partitioned());
+    }
+}

@@ -1,0 +1,277 @@
+//! What this process decides by itself while the server cannot be asked: its share of each limit, key by key, in bounded memory.
+//!
+//! *The bound.* Of one key, N processes together admit what the limit does, if it is N units or more; else each still admits one unit at
+//! once, and less often, so that the rate is kept: with one a second among four, each admits one in four seconds, and at worst
+//! all four do in the same second. This is on top of what the server admitted before: a process begins with nothing charged. Nothing of it
+//! is posted when the server is back.
+
+use crate::algorithm::{FixedWindow, Gcra, SlidingWindow};
+use crate::base::clock::{ManualClock, Timestamp};
+use crate::base::decision::{Decision, Outcome};
+use crate::base::quota::{Quota, QuotaError};
+use crate::edge::redis::protocol::{Limit, LimitKind};
+use crate::limiter::RateLimiter;
+use crate::store::{Keyed, WhenFull};
+
+use std::time::Duration;
+
+/// Times are given, so its clock is not asked.
+type Of<A> = RateLimiter<Keyed<Vec<u8>, A>, ManualClock>;
+
+/// One limit's share.
+enum Share {
+    Gcra(Of<Gcra>),
+    Fixed(Of<FixedWindow>),
+    Sliding(Of<SlidingWindow>),
+}
+
+macro_rules! each {
+    ($share:expr, $limiter:ident => $what:expr) => {
+        match $share {
+            Share::Gcra($limiter) => $what,
+            Share::Fixed($limiter) => $what,
+            Share::Sliding($limiter) => $what,
+        }
+    };
+}
+
+/// The least that there is: a unit in 292 years.
+const LEAST: Quota = Quota::new(1, Duration::from_nanos(Quota::MAX_REFILL_NS));
+
+/// One of so many parts of a limit, at least a unit at once, and no higher rate than that.
+fn share_of(limit: &Limit, processes: u32) -> Quota {
+    let (quota, parts) = (limit.quota(), u64::from(processes.max(1)));
+    let times = |parts: u64| Duration::from_nanos(quota.period_ns().saturating_mul(parts));
+    match limit.kind() {
+        LimitKind::Gcra => {
+            // The period is divided, for limits seldom are multiples. A burst at the end of what can be said may not fit then.
+            let burst = (quota.burst_size() / parts).max(1);
+            let bursts = std::iter::successors(Some(burst), |burst| Some(burst / 2).filter(|half| *half > 0));
+            let least = LEAST.burst(1);
+            let slow = |burst| slower(quota.limit(), times(parts), burst).ok();
+            bursts.into_iter().find_map(slow).unwrap_or(least)
+        }
+        LimitKind::FixedWindow | LimitKind::SlidingWindow { .. } => match quota.limit() / parts {
+            0 => Quota::try_new(1, times(parts.div_ceil(quota.limit()))).unwrap_or(LEAST),
+            limit => Quota::try_new(limit, times(1)).unwrap_or(LEAST),
+        },
+    }
+}
+
+/// So many units in a period, of which another number may come at once.
+fn slower(limit: u64, period: Duration, burst: u64) -> Result<Quota, QuotaError> {
+    Quota::try_new(limit, period)?.try_burst(burst)
+}
+
+impl Share {
+    fn new(limit: &Limit, processes: u32, max_keys: usize) -> Result<Self, QuotaError> {
+        let quota = share_of(limit, processes);
+        Ok(match limit.kind() {
+            LimitKind::Gcra => Self::Gcra(keyed(Gcra::new(quota), max_keys)),
+            LimitKind::FixedWindow => Self::Fixed(keyed(FixedWindow::try_new(quota)?, max_keys)),
+            LimitKind::SlidingWindow { strict } => {
+                let window = SlidingWindow::try_new(quota)?;
+                // Rounded down by each process, what the window before weighs could come to nothing in all of them.
+                let strict = strict || processes > 1;
+                Self::Sliding(keyed(if strict { window.strict() } else { window }, max_keys))
+            }
+        })
+    }
+
+    fn check(&self, key: &[u8], cost: u64, now: Timestamp) -> Decision {
+        each!(self, limiter => limiter.check_at(key, cost, now))
+    }
+
+    fn peek(&self, key: &[u8], cost: u64, now: Timestamp) -> Decision {
+        each!(self, limiter => limiter.peek_at(key, cost, now))
+    }
+
+    fn undo(&self, key: &[u8], charge: &Decision, now: Timestamp) -> u64 {
+        each!(self, limiter => limiter.refund_n_at(key, charge, charge.cost(), now))
+    }
+}
+
+/// A key that there is no room for is denied: a flood of fresh keys must not lift the limit of others.
+fn keyed<A: crate::Algorithm>(algorithm: A, max_keys: usize) -> Of<A> {
+    let builder = RateLimiter::builder(algorithm).clock(ManualClock::default());
+    builder.max_keys(max_keys, WhenFull::Deny).keyed()
+}
+
+/// The shares of all limits of a limiter.
+pub(crate) struct Local {
+    shares: Box<[Share]>,
+}
+
+impl Local {
+    /// # Errors
+    /// If a limit fits no algorithm.
+    pub(crate) fn new(limits: &[Limit], processes: u32, max_keys: usize) -> Result<Self, QuotaError> {
+        let shares = limits.iter().map(|limit| Share::new(limit, processes, max_keys));
+        Ok(Self { shares: shares.collect::<Result<_, _>>()? })
+    }
+
+    /// What [`check`](Self::check) would decide, uncharged.
+    pub(crate) fn peek(&self, key: &[u8], cost: u64, now: Timestamp) -> Option<Decision> {
+        self.shares.iter().map(|share| share.peek(key, cost, now)).reduce(tighter)
+    }
+
+    /// Charges all limits, or none. The answer is that of the limit that refuses for longest, or else has least left.
+    pub(crate) fn check(&self, key: &[u8], cost: u64, now: Timestamp) -> Option<Decision> {
+        if let [share] = &*self.shares {
+            return Some(share.check(key, cost, now));
+        }
+        if let Some(refusal) = self.peek(key, cost, now).filter(Decision::is_denied) {
+            return Some(refusal);
+        }
+        let mut charges = Vec::with_capacity(self.shares.len());
+        for share in &self.shares {
+            let charge = share.check(key, cost, now);
+            if charge.is_denied() {
+                // Another request was first.
+                for (share, charge) in self.shares.iter().zip(&charges) {
+                    share.undo(key, charge, now);
+                }
+                return Some(charge);
+            }
+            charges.push(charge);
+        }
+        charges.into_iter().reduce(tighter)
+    }
+
+    /// Takes back what [`check`](Self::check) charged. Of several limits, the one that the decision's figures are of, and those that are
+    /// alike: it says nothing of the others. Returns the units taken back.
+    pub(crate) fn undo(&self, key: &[u8], charge: &Decision, now: Timestamp) -> u64 {
+        self.shares.iter().map(|share| share.undo(key, charge, now)).max().unwrap_or(0)
+    }
+}
+
+/// The one of two decisions that says more of when the request, or another, can go.
+fn tighter(one: Decision, other: Decision) -> Decision {
+    let rank = |decision: &Decision| match decision.outcome() {
+        Outcome::Never => (2, Duration::MAX),
+        Outcome::Denied => (1, decision.retry_after().unwrap_or(Duration::MAX)),
+        Outcome::Allowed => (0, Duration::ZERO),
+    };
+    match rank(&one).cmp(&rank(&other)) {
+        std::cmp::Ordering::Less => other,
+        std::cmp::Ordering::Greater => one,
+        std::cmp::Ordering::Equal if other.remaining() < one.remaining() => other,
+        std::cmp::Ordering::Equal => one,
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    fn share(limit: Limit, processes: u32) -> Quota {
+        share_of(&limit, processes)
+    }
+
+    #[test]
+    fn shares_are_parts_and_never_faster() {
+        let hundred = Quota::per_second(100).burst(200);
+        let share_of_four = share(Limit::gcra(hundred), 4);
+        assert_eq!(share_of_four, Quota::new(100, Duration::from_secs(4)).burst(50));
+        assert_eq!(share(Limit::fixed_window(Quota::per_minute(10)), 4), Quota::per_minute(2));
+        assert_eq!(share(Limit::sliding_window(Quota::per_minute(10)), 1), Quota::per_minute(10));
+        assert_eq!(share(Limit::gcra(hundred), 0), hundred, "no processes are one");
+        // Below a unit: a longer period, and not a higher rate.
+        let one = Quota::per_second(1);
+        assert_eq!(share(Limit::fixed_window(one), 4), Quota::new(1, Duration::from_secs(4)));
+        assert_eq!(share(Limit::gcra(one), 4), Quota::new(1, Duration::from_secs(4)));
+        assert_eq!(
+            share(Limit::fixed_window(Quota::per_second(3)), 4),
+            Quota::new(1, Duration::from_secs(2))
+        );
+    }
+
+    #[test]
+    fn every_quota_has_shares() {
+        let century = Quota::new(1, Duration::from_secs(100 * 366 * 86_400));
+        let wide = Quota::per_second(1).burst(9_223_372_036);
+        let fast = Quota::new(32, Duration::from_nanos(1));
+        for quota in [century, wide, fast, LEAST, Quota::per_day(u64::from(u32::MAX))] {
+            for processes in [0, 1, 2, 3, 7, u32::MAX] {
+                for limit in [Limit::gcra(quota), Limit::fixed_window(quota)] {
+                    let share = share(limit, processes);
+                    let parts = u128::from(processes.max(1));
+                    let (rate, whole) = (
+                        u128::from(share.limit()) * u128::from(quota.period_ns()),
+                        u128::from(quota.limit()) * u128::from(share.period_ns()),
+                    );
+                    let is_least = share.period_ns() == Quota::MAX_REFILL_NS;
+                    assert!(rate.saturating_mul(parts) <= whole || is_least, "{quota} {processes}: {share}");
+                    assert!(u128::from(share.burst_size()) <= (u128::from(limit.most()) / parts).max(1));
+                }
+            }
+        }
+    }
+
+    /// Small shares lose most by rounding: each would round the same half unit down.
+    #[test]
+    fn shares_of_a_sliding_window_together_admit_what_one_does() {
+        let start = Timestamp::from_secs(1_699_920_000);
+        let end = start + Duration::from_secs(60);
+        for limit in [1, 4, 7, 8, 32] {
+            for processes in [1, 2, 4, 8, 32] {
+                let limits = [Limit::sliding_window(Quota::per_minute(limit))];
+                let locals: Vec<Local> =
+                    (0..processes).map(|_| Local::new(&limits, processes, 10).unwrap()).collect();
+                for after_ms in [100, 900, 15_000, 30_000] {
+                    let (before, after) =
+                        (start + Duration::from_millis(59_900), end + Duration::from_millis(after_ms));
+                    let key = [u8::try_from(after_ms % 251).unwrap()];
+                    let admitted = |now| -> u64 {
+                        let all = locals.iter().map(|local| {
+                            std::iter::repeat_with(|| local.check(&key, 1, now).unwrap())
+                                .take_while(Decision::is_allowed)
+                                .count()
+                        });
+                        u64::try_from(all.sum::<usize>()).unwrap()
+                    };
+                    let (first, second) = (admitted(before), admitted(after));
+                    // What the whole limit admits, whose previous window is rounded down once.
+                    let weighed = first * (60_000 - after_ms) / 60_000;
+                    let bound = limit.max(u64::from(processes));
+                    assert!(
+                        first <= bound && second + weighed <= bound,
+                        "{limit} among {processes}: {first}, and {second} {after_ms} ms later"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_limits_are_charged_or_none() {
+        let limits = [
+            Limit::gcra(Quota::per_second(10)),
+            Limit::fixed_window(Quota::per_minute(6)),
+            Limit::sliding_window(Quota::per_hour(100)).strict(),
+        ];
+        let local = Local::new(&limits, 2, 100).unwrap();
+        let now = Timestamp::from_secs(1_700_000_040);
+        let check = |cost, now| local.check(b"a", cost, now).unwrap();
+        let first = check(2, now);
+        assert!(first.is_allowed());
+        assert_eq!(first.remaining(), 1, "of the window's three");
+        let refused = check(2, now);
+        assert!(refused.is_denied());
+        assert_eq!(refused.limit(), 3);
+        // The other limits were not charged for it.
+        let left = local.shares.iter().map(|share| share.peek(b"a", 0, now).remaining()).collect::<Vec<_>>();
+        assert_eq!(left, [3, 1, 48]);
+        assert!(check(6, now).is_never());
+        assert!(check(2, now + Duration::from_secs(60)).is_allowed());
+        assert!(local.check(b"b", 3, now).unwrap().is_allowed(), "another key has its own");
+    }
+
+    #[test]
+    fn keys_beyond_the_bound_are_refused() {
+        let local = Local::new(&[Limit::gcra(Quota::per_hour(10))], 1, 2).unwrap();
+        let now = Timestamp::from_secs(1_700_000_000);
+        let allowed = [b"a", b"b", b"c", b"a"].map(|key| local.check(key, 1, now).unwrap().is_allowed());
+        assert_eq!(allowed, [true, true, false, true]);
+    }
+}

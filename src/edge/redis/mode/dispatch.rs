@@ -1,0 +1,154 @@
+//! How the modes that decide in this process reach the server, whom an answer wakes, and how their limiters are made.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use crate::base::clock::Clock;
+use crate::edge::redis::client::{BuildError, Settings, Tasks};
+use crate::edge::redis::guard::Guard;
+use crate::edge::redis::protocol::{
+    Answer, Call, DecidedBy, Error, Plan, Question, Reply, Transport, tagged,
+};
+
+/// Waiters of keys share these.
+const BELLS: usize = 256;
+
+type Carried = Pin<Box<dyn Future<Output = Result<Reply, Error>> + Send>>;
+
+/// What a limiter needs to ask the server. It hides the transport, so that limiters of all transports are one type.
+pub(crate) struct Dispatch {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) tasks: Tasks,
+    /// Rings when something is due for the limiter's task, or when the limiter is stopped.
+    pub(crate) due: Arc<Notify>,
+    pub(crate) bells: Bells,
+    head: Arc<[u8]>,
+    carry: Box<dyn Fn(Call) -> Carried + Send + Sync>,
+}
+
+impl Dispatch {
+    pub(crate) fn new<T: Transport>(
+        transport: T,
+        settings: &Settings,
+        tasks: Tasks,
+    ) -> Result<Self, BuildError> {
+        let plan = Arc::new(Plan::new(&settings.limits)?);
+        let guard = Arc::new(Guard::new(settings));
+        let both = (Arc::new(transport), Arc::clone(&guard));
+        let carry = move |call: Call| -> Carried {
+            let (transport, guard) = both.clone();
+            Box::pin(async move { guard.ask(&*transport, &call).await })
+        };
+        let (due, bells, head) = (Arc::default(), Bells::new(), Arc::clone(&settings.head));
+        Ok(Self { plan, guard, tasks, due, bells, head, carry: Box::new(carry) })
+    }
+
+    /// Wakes the limiter's task.
+    pub(crate) fn waker(&self) -> impl Fn() + Send + Sync + 'static {
+        let due = Arc::clone(&self.due);
+        move || due.notify_one()
+    }
+
+    pub(crate) fn call(&self, key: &[u8], question: Question) -> Call {
+        Call { tag: tagged(&self.head, key), plan: Arc::clone(&self.plan), ask: question, now: None }
+    }
+
+    /// Asks under the limiter's guard.
+    pub(crate) async fn ask(&self, call: Call) -> Result<Reply, Error> {
+        (self.carry)(call).await
+    }
+
+    /// Has the server decide about one request alone.
+    pub(crate) async fn check(&self, key: &[u8], cost: u64, clock: &impl Clock) -> Answer {
+        let question = if cost == 0 { Question::Peek } else { Question::Check { cost } };
+        let reply = self.ask(self.call(key, question)).await;
+        let now = clock.now();
+        match reply {
+            Ok(reply) => Answer::new(self.plan.decision(&reply, cost, now), DecidedBy::Server),
+            Err(_) => self.guard.fallback(key, cost, now),
+        }
+    }
+}
+
+/// Stops a limiter's task when the last copy of the limiter is dropped.
+pub(crate) struct StopOnDrop(pub(crate) Box<dyn Fn() + Send + Sync>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// What tasks wait by for an answer about a key. Keys share them, so whoever wakes looks again.
+pub(crate) struct Bells {
+    bells: Box<[Arc<Notify>]>,
+    hasher: ahash::RandomState,
+}
+
+impl Bells {
+    pub(crate) fn new() -> Self {
+        let bells = (0..BELLS).map(|_| Arc::default()).collect();
+        Self { bells, hasher: ahash::RandomState::new() }
+    }
+
+    pub(crate) fn of(&self, key: &[u8]) -> &Arc<Notify> {
+        let hash = self.hasher.hash_one(key);
+        #[expect(clippy::cast_possible_truncation, reason = "less than there are bells")]
+        let index = (hash % BELLS as u64) as usize;
+        &self.bells[index]
+    }
+
+    /// Wakes all who wait.
+    pub(crate) fn ring(&self) {
+        for bell in &self.bells {
+            bell.notify_waiters();
+        }
+    }
+}
+
+/// Makes `build` of a mode's builder: with the clock that is the default, which is made with the limiter, and with another.
+macro_rules! builds {
+    (async $builder:ident => $limiter:ident by $make:ident) => {
+        $crate::edge::redis::mode::dispatch::builds! {
+            $builder => $limiter by $make of $crate::edge::redis::Client, $crate::edge::redis::InProcess;
+            "Makes the limiter. Its task is spawned on the present tokio runtime.",
+            "There is no runtime, or a quota is beyond what the shared state can reckon with."
+        }
+    };
+    (blocking $builder:ident => $limiter:ident by $make:ident) => {
+        $crate::edge::redis::mode::dispatch::builds! {
+            $builder => $limiter by $make of $crate::edge::redis::BlockingClient, $crate::edge::redis::BlockingInProcess;
+            "Makes the limiter. Its task runs on the client's thread.",
+            "The thread cannot be started, or a quota is beyond what the shared state can reckon with."
+        }
+    };
+    ($builder:ident => $limiter:ident by $make:ident of $($client:ty),+; $what:literal, $errors:literal) => {
+        $(
+            impl $builder<$client> {
+                #[doc = $what]
+                ///
+                /// # Errors
+                #[doc = $errors]
+                pub fn build(self) -> Result<$limiter, $crate::edge::redis::BuildError> {
+                    $make(self.clock($crate::base::clock::QuantaClock::new()))
+                }
+            }
+
+            impl<C: $crate::base::clock::Clock + Send + Sync + 'static> $builder<$client, C> {
+                #[doc = $what]
+                ///
+                /// # Errors
+                #[doc = $errors]
+                pub fn build(self) -> Result<$limiter<C>, $crate::edge::redis::BuildError> {
+                    $make(self)
+                }
+            }
+        )+
+    };
+}
+
+pub(crate) use builds;

@@ -1,0 +1,605 @@
+//! Keys and their leases, without a clock, a connection or a task: whoever drives it says what time it is and carries its questions.
+//!
+//! ```text
+//! check ──▶ held: spent here                               due ──▶ questions ──▶ the shared state
+//!   │  ╰──▶ little is left: the key is queued ───────────▶  ▲             │
+//!   ╰─────▶ missing: queued (want), or asked at once (claim)┘             ▼
+//!                          answered, failed: what was granted is deposited, or the key pauses
+//! ```
+//!
+//! *Nothing is spent that was not charged*, and nothing after its life, which is counted by the local clock from before the question
+//! was sent. A window's units live no longer than what was left of the window when they were charged: the reply says it, and the
+//! question was sent earlier still. A reply that comes after that, or never, is of units that are charged and lost.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use super::holding::{Habit, Holding, Pause, QueuedKey, Wish, is_never};
+use super::stats::{Counters, LeaseStats, RequestTally};
+use crate::base::clock::{Timestamp, saturating_nanos};
+use crate::base::decision::{Decision, Facts, Outcome};
+use crate::base::sync::{AtomicU64, Mutex, Ordering};
+use crate::edge::redis::mode::table::KeyTable;
+use crate::edge::redis::protocol::{KeyRef, LookupKey, Plan, Question, Reply};
+use crate::limiter::striped::{Lease, Terms};
+
+/// A round trip, before one was measured; and the least that a check is told to wait for units that are on their way.
+const TRIP_NS: u64 = 1_000_000;
+/// Keys that were not used for so many lives, and hold nothing, are forgotten.
+const IDLE_LIVES: u64 = 4;
+/// While so many keys are queued a process asks for larger blocks: questions are what it is short of.
+const CROWD: usize = 128;
+
+/// What is set about leases.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LeaseSettings {
+    /// The most that all limits together ever admit at once.
+    pub(crate) limit: u64,
+    pub(crate) life: std::time::Duration,
+    pub(crate) max_block: u64,
+    pub(crate) processes: u32,
+    /// `None`: one word for each key. Else so many stripes for each.
+    pub(crate) stripes: Option<usize>,
+    pub(crate) max_keys: usize,
+    /// Of delays, so that processes do not ask all at once.
+    pub(crate) seed: u64,
+}
+
+/// What this process says to a check.
+#[derive(Clone, Debug)]
+pub(crate) enum LeaseCheck {
+    /// It is decided, by units that were held until a time (0: nothing was charged), or by what the server has said of late.
+    Decided(Decision, u64),
+    /// Too little is held; the denial says when to look again. Nobody has asked for it yet.
+    Missing(Decision, Arc<Holding>),
+    /// Too little is held, and the server was asked in vain just now.
+    Failing,
+    /// There are no more keys to be held: the server decides.
+    Full,
+}
+
+/// A question, from when it is asked until it is answered. One that is dropped before has failed: its task is gone, or has panicked.
+#[derive(Debug)]
+#[must_use = "a question that is dropped has failed"]
+pub(crate) struct BlockRequest {
+    pub(crate) key: Box<[u8]>,
+    pub(crate) ask: Question,
+    /// When it was asked.
+    pub(crate) asked_ns: u64,
+    holding: Arc<Holding>,
+    wish: Wish,
+    /// What the asker takes out of the answer, before anybody else can.
+    cost: u64,
+    requests: Arc<RequestTally>,
+    /// How long the key pauses if it is dropped.
+    pause_ns: u64,
+    is_reported: Cell<bool>,
+}
+
+impl Drop for BlockRequest {
+    fn drop(&mut self) {
+        if !self.is_reported.replace(true) {
+            self.holding.pause_failing(self.asked_ns, self.asked_ns.saturating_add(self.pause_ns));
+            self.holding.release();
+            self.requests.landed.add(1);
+            self.requests.lost.add(1);
+        }
+    }
+}
+
+impl BlockRequest {
+    /// The fewest units that are of use.
+    pub(crate) const fn least(&self) -> u64 {
+        self.wish.least
+    }
+
+    /// Whether nobody takes anything out of it beforehand.
+    pub(crate) const fn is_for_all(&self) -> bool {
+        self.cost == 0
+    }
+
+    /// What the asker takes out; 0 if nobody waits for it.
+    #[cfg(test)]
+    pub(super) const fn cost(&self) -> u64 {
+        self.cost
+    }
+}
+
+/// What became of an answer for the one who asked.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Receipt {
+    /// The cost is the asker's, until a time. The rest was deposited.
+    Taken { until_ns: u64 },
+    /// It was granted, but not in time.
+    Late,
+    /// It was refused, and is not asked for again until a time.
+    Refused { until_ns: u64 },
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct LeaseBook {
+    terms: Terms,
+    settings: LeaseSettings,
+    keys: KeyTable<Holding>,
+    /// `None`: it is closed, and nobody takes up what is queued.
+    queue: Mutex<Option<VecDeque<QueuedKey>>>,
+    /// Round trips, smoothed.
+    trip_ns: AtomicU64,
+    pub(super) counters: Counters,
+    wake: Wake,
+}
+
+/// Called when the first key is queued.
+struct Wake(Box<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for Wake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Wake")
+    }
+}
+
+impl Default for LeaseSettings {
+    fn default() -> Self {
+        let life = std::time::Duration::from_secs(1);
+        Self { limit: 0, life, max_block: 4_096, processes: 8, stripes: None, max_keys: 0, seed: 0 }
+    }
+}
+
+impl LeaseBook {
+    /// `wake` is called when there is something [`due`](Self::due).
+    pub(crate) fn new(settings: LeaseSettings, wake: impl Fn() + Send + Sync + 'static) -> Self {
+        let terms = Terms::new(settings.limit, settings.life, settings.max_block);
+        Self {
+            terms,
+            settings: LeaseSettings { max_block: settings.max_block.clamp(1, terms.most()), ..settings },
+            keys: KeyTable::new(settings.max_keys),
+            queue: Mutex::new(Some(VecDeque::new())),
+            trip_ns: AtomicU64::new(TRIP_NS),
+            counters: Counters::default(),
+            wake: Wake(Box::new(wake)),
+        }
+    }
+
+    /// How many keys there are.
+    pub(crate) fn keys(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// All units that are held. O(keys).
+    pub(crate) fn held(&self, now_ns: u64) -> u64 {
+        let mut held = 0_u64;
+        self.keys.for_each(|_, holding| held = held.saturating_add(holding.held(&self.terms, now_ns)));
+        held
+    }
+
+    /// The server says that it took so many units back.
+    pub(crate) fn returned(&self, units: u64) {
+        self.counters.returned.add(units);
+    }
+
+    /// A round trip, as measured.
+    pub(crate) fn trip_ns(&self) -> u64 {
+        // Ordering: Relaxed, here and below. A hint.
+        self.trip_ns.load(Ordering::Relaxed)
+    }
+
+    /// Everything that was counted. O(keys).
+    pub(crate) fn stats(&self, now_ns: u64) -> LeaseStats {
+        self.counters.sum(self.held(now_ns), self.keys())
+    }
+
+    /// How long a lease lives at most.
+    pub(crate) const fn life_ns(&self) -> u64 {
+        self.terms.life_ns()
+    }
+
+    /// `queued`: how many keys wait to be asked for.
+    fn habit(&self, queued: usize) -> Habit {
+        Habit {
+            max_block: self.settings.max_block,
+            processes: self.settings.processes,
+            trip_ns: self.trip_ns(),
+            is_crowded: queued >= CROWD,
+        }
+    }
+
+    /// The common case of [`check`](Self::check): what is spent is there, and nobody comes between. Says until when it was leased. Else
+    /// nothing is done. O(1); takes no lock, but for the call that finds that little is left.
+    #[inline(always)]
+    pub(super) fn take<'k>(
+        &self,
+        key: impl LookupKey<'k>,
+        cost: u64,
+        now_ns: u64,
+    ) -> Option<(Decision, u64)> {
+        let look = self.keys.look();
+        let holding = look.get(key)?;
+        let (left, until_ns) = holding.take(&self.terms, cost, now_ns)?;
+        if left < holding.low() {
+            self.low(key.into(), holding, now_ns);
+        }
+        // Its end is an exchange, which waits for what was written before.
+        drop(look);
+        self.counters.spent(cost);
+        let facts = Facts::Plain { remaining: left, retry_ns: 0, reset_ns: 0, delay_ns: 0 };
+        Some((Decision::new(Outcome::Allowed, cost, self.settings.limit, now_ns, facts), until_ns))
+    }
+
+    /// Spends what is held, if it suffices. O(1); takes no lock, but for the call that finds that little is left.
+    pub(crate) fn check<'k>(&self, key: impl Into<KeyRef<'k>>, cost: u64, now_ns: u64) -> LeaseCheck {
+        let key = key.into();
+        match self.take(key, cost, now_ns) {
+            Some((decision, until_ns)) => LeaseCheck::Decided(decision, until_ns),
+            None => self.check_slow(key, cost, now_ns),
+        }
+    }
+
+    #[cold]
+    pub(super) fn check_slow(&self, key: KeyRef<'_>, cost: u64, now_ns: u64) -> LeaseCheck {
+        match self.keys.get(key, |holding| self.spend(key, holding, cost, now_ns)) {
+            Some(checked) => checked,
+            None => self.first(key, cost, now_ns),
+        }
+    }
+
+    fn spend(&self, key: KeyRef<'_>, holding: &Arc<Holding>, cost: u64, now_ns: u64) -> LeaseCheck {
+        let (decision, until_ns) = holding.spend(&self.terms, cost, now_ns, TRIP_NS);
+        if decision.is_allowed() {
+            if decision.remaining() < holding.low() {
+                self.low(key, holding, now_ns);
+            }
+            self.counters.spent(cost);
+            return LeaseCheck::Decided(decision, until_ns);
+        }
+        self.short(holding, decision, now_ns)
+    }
+
+    /// Little is left in a stripe: if that is so of all, the key is queued.
+    #[cold]
+    fn low(&self, key: KeyRef<'_>, holding: &Arc<Holding>, now_ns: u64) {
+        if holding.is_idle()
+            && holding.held(&self.terms, now_ns) < holding.low()
+            && holding.pause(&self.terms, 1, now_ns).is_none()
+        {
+            self.enqueue(key, holding);
+        }
+    }
+
+    #[cold]
+    fn short(&self, holding: &Arc<Holding>, decision: Decision, now_ns: u64) -> LeaseCheck {
+        if is_never(&decision) {
+            return LeaseCheck::Decided(decision, 0);
+        }
+        match holding.pause(&self.terms, self.missing(holding, decision.cost(), now_ns), now_ns) {
+            Some(Pause::Refused { until_ns }) => {
+                let wait_ns = until_ns.saturating_sub(now_ns);
+                // Others may have put some back since; then let it look again.
+                let denied = holding.peek(&self.terms, decision.cost(), now_ns, wait_ns);
+                let decision = if denied.is_denied() { denied } else { decision };
+                LeaseCheck::Decided(decision, 0)
+            }
+            Some(Pause::Failing) => LeaseCheck::Failing,
+            None => LeaseCheck::Missing(self.soon(decision.cost(), now_ns), Arc::clone(holding)),
+        }
+    }
+
+    fn missing(&self, holding: &Holding, cost: u64, now_ns: u64) -> u64 {
+        cost.saturating_sub(holding.held(&self.terms, now_ns)).max(1)
+    }
+
+    /// The denial of one that may look again when what is on its way should be there.
+    pub(crate) fn soon(&self, cost: u64, now_ns: u64) -> Decision {
+        let wait = std::time::Duration::from_nanos(self.trip_ns().max(TRIP_NS));
+        Decision::denied(cost, self.settings.limit, 0, wait, Timestamp::from_nanos(now_ns))
+    }
+
+    /// A key that is not there.
+    #[cold]
+    fn first(&self, key: KeyRef<'_>, cost: u64, now_ns: u64) -> LeaseCheck {
+        if cost == 0 || cost > self.settings.limit {
+            // Decided without a state; that needs no place in the table.
+            let (decision, _) = Holding::new(None, now_ns).spend(&self.terms, cost, now_ns, TRIP_NS);
+            return LeaseCheck::Decided(decision, 0);
+        }
+        match self.keys.get_or_make(key, || Holding::new(self.settings.stripes, now_ns)) {
+            Some(holding) => self.spend(key, &holding, cost, now_ns),
+            None => {
+                self.counters.full.add(1);
+                LeaseCheck::Full
+            }
+        }
+    }
+
+    /// How things stand here, without charging: at least so much can be had.
+    pub(crate) fn peek<'k>(&self, key: impl Into<KeyRef<'k>>, cost: u64, now_ns: u64) -> Decision {
+        let peek = |holding: &Holding| {
+            let pause = holding.pause(&self.terms, self.missing(holding, cost, now_ns), now_ns);
+            let wait_ns = match pause {
+                Some(Pause::Refused { until_ns }) => until_ns.saturating_sub(now_ns),
+                _ => TRIP_NS,
+            };
+            holding.peek(&self.terms, cost, now_ns, wait_ns)
+        };
+        match self.keys.get(key.into(), |holding| peek(holding)) {
+            Some(decision) => decision,
+            None => peek(&Holding::new(None, now_ns)),
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Option<VecDeque<QueuedKey>>> {
+        // Nothing that is done under the lock can leave the list half changed.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enqueue(&self, key: KeyRef<'_>, holding: &Arc<Holding>) {
+        if holding.queue() {
+            let text = Box::from(key.bytes());
+            let mut queue = self.queue();
+            let Some(keys) = &mut *queue else {
+                holding.release();
+                return;
+            };
+            keys.push_back((text, Arc::clone(holding)));
+            let is_first = keys.len() == 1;
+            drop(queue);
+            if is_first {
+                (self.wake.0)();
+            }
+        }
+    }
+
+    /// Nobody takes up any more what is queued: keys that are, are free for who asks by itself, and none is queued again.
+    pub(crate) fn close(&self) {
+        for (_, holding) in self.queue().take().unwrap_or_default() {
+            holding.release();
+        }
+    }
+
+    /// Whether a key can hold so many units at all. Of more none are asked for to be held: they could not be kept.
+    pub(crate) const fn keeps(&self, cost: u64) -> bool {
+        cost <= self.terms.most()
+    }
+
+    /// Has more units asked for, after a check that found too little. Nothing, if a key can never hold so many.
+    pub(crate) fn want<'k>(
+        &self,
+        key: impl Into<KeyRef<'k>>,
+        holding: &Arc<Holding>,
+        cost: u64,
+        now_ns: u64,
+    ) {
+        if self.keeps(cost) {
+            holding.note(self.missing(holding, cost, now_ns));
+            self.enqueue(key.into(), holding);
+        }
+    }
+
+    /// Takes note that somebody waits for so much of a key that is asked for already, as long as what it returns is kept.
+    pub(crate) fn wait<'h>(&self, holding: &'h Arc<Holding>, cost: u64, now_ns: u64) -> Waiting<'h> {
+        let missing = self.missing(holding, cost, now_ns);
+        holding.note(missing);
+        holding.wait(missing);
+        Waiting { holding, missing }
+    }
+
+    /// A question for a caller that asks by itself, and takes its cost out of the answer; `None` if the key is asked for already.
+    pub(crate) fn claim<'k>(
+        &self,
+        key: impl Into<KeyRef<'k>>,
+        holding: &Arc<Holding>,
+        cost: u64,
+        now_ns: u64,
+    ) -> Option<BlockRequest> {
+        if !holding.claim() {
+            return None;
+        }
+        match self.due_for(key.into().bytes().into(), Arc::clone(holding), 0, cost, now_ns) {
+            Some(due) => Some(due),
+            None => {
+                holding.release();
+                None
+            }
+        }
+    }
+
+    fn due_for(
+        &self,
+        key: Box<[u8]>,
+        holding: Arc<Holding>,
+        queued: usize,
+        cost: u64,
+        now_ns: u64,
+    ) -> Option<BlockRequest> {
+        let wish = holding.wish(&self.terms, self.habit(queued), cost, now_ns)?;
+        self.counters.asked.add(1);
+        let ask = Question::Lease { least: wish.least, wanted: wish.wanted, share: wish.share };
+        Some(BlockRequest {
+            key,
+            ask,
+            asked_ns: now_ns,
+            holding,
+            wish,
+            cost,
+            requests: Arc::clone(&self.counters.requests),
+            pause_ns: self.terms.life_ns() / 16,
+            is_reported: Cell::new(false),
+        })
+    }
+
+    /// Whether a key is queued.
+    pub(crate) fn is_due(&self) -> bool {
+        self.queue().as_ref().is_some_and(|keys| !keys.is_empty())
+    }
+
+    /// The questions of keys that ran out or will soon, of at most so many, oldest first. Each is to be [`answered`](Self::answered) or
+    /// [`failed`](Self::failed).
+    pub(crate) fn due(&self, most: usize, now_ns: u64) -> Vec<BlockRequest> {
+        let (keys, queued) = {
+            let mut queue = self.queue();
+            let Some(keys) = &mut *queue else { return Vec::new() };
+            let queued = keys.len();
+            (keys.drain(..most.min(queued)).collect::<Vec<_>>(), queued)
+        };
+        let mut due = Vec::new();
+        for (key, holding) in keys.into_iter().filter(|(_, holding)| holding.take_up()) {
+            match self.due_for(key, Arc::clone(&holding), queued, 0, now_ns) {
+                Some(question) => due.push(question),
+                None => holding.release(),
+            }
+        }
+        due
+    }
+
+    /// There was an answer.
+    pub(crate) fn answered(&self, due: &BlockRequest, answer: &Granted, now_ns: u64) -> Receipt {
+        due.is_reported.set(true);
+        self.learn_trip(now_ns.saturating_sub(due.asked_ns));
+        self.counters.requests.landed.add(1);
+        if answer.units == 0 {
+            let until_ns = now_ns.saturating_add(self.pause_ns(answer, now_ns));
+            due.holding.pause_refused(due.wish.least, now_ns, until_ns);
+            due.holding.mark(&self.terms, &due.wish, 0, now_ns);
+            due.holding.release();
+            self.counters.refused.add(1);
+            return Receipt::Refused { until_ns };
+        }
+        self.counters.granted.add(answer.units);
+        let life_ns = answer.window_ns.unwrap_or(u64::MAX).min(self.terms.life_ns());
+        // Of a clock that has stepped back since, the life begins now.
+        let until_ns = due.asked_ns.min(now_ns).saturating_add(life_ns);
+        let in_time = now_ns < until_ns;
+        let own = if in_time { due.cost.min(answer.units) } else { 0 };
+        self.counters.spent(own);
+        let lease = Lease::new(answer.units - own, std::time::Duration::from_nanos(life_ns));
+        due.holding.deposit(&self.terms, lease, due.asked_ns, now_ns);
+        due.holding.mark(&self.terms, &due.wish, answer.units, now_ns);
+        if answer.left == 0 {
+            // All of it was taken: the next question would be in vain.
+            due.holding.pause_refused(1, now_ns, now_ns.saturating_add(self.pause_ns(answer, now_ns)));
+        }
+        due.holding.release();
+        if own == due.cost { Receipt::Taken { until_ns } } else { Receipt::Late }
+    }
+
+    /// How long a key that was refused is not asked for: until the units should be there, but for no less than what makes it worth
+    /// while to ask again; and up to an eighth longer, so that processes do not ask all at once.
+    fn pause_ns(&self, answer: &Granted, now_ns: u64) -> u64 {
+        let worth = (self.terms.life_ns() / 64).min(answer.reset_ns / 8).max(self.trip_ns());
+        self.jitter(answer.retry_ns.max(worth), now_ns)
+    }
+
+    /// Up to an eighth more.
+    fn jitter(&self, ns: u64, now_ns: u64) -> u64 {
+        let mixed = (now_ns ^ self.settings.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+        let part = mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 48;
+        let more = (u128::from(ns / 8) * u128::from(part)) >> 16;
+        ns.saturating_add(u64::try_from(more).unwrap_or(0))
+    }
+
+    /// There was no answer. What may have been charged is lost.
+    pub(crate) fn failed(&self, due: &BlockRequest, now_ns: u64) {
+        due.is_reported.set(true);
+        let pause_ns = self.jitter(due.pause_ns, now_ns);
+        due.holding.pause_failing(now_ns, now_ns.saturating_add(pause_ns));
+        due.holding.mark(&self.terms, &due.wish, 0, now_ns);
+        due.holding.release();
+        self.counters.requests.landed.add(1);
+        self.counters.requests.lost.add(1);
+    }
+
+    /// Puts units where checks find them: those of a check that is taken back, or of an asker that is gone. They expire when they
+    /// would have. How many could be kept.
+    pub(crate) fn give<'k>(&self, key: impl Into<KeyRef<'k>>, units: u64, until_ns: u64, now_ns: u64) -> u64 {
+        self.keys.get(key.into(), |holding| self.give_to(holding, units, until_ns, now_ns)).unwrap_or(0)
+    }
+
+    /// The same, for one whose question was answered.
+    pub(crate) fn give_due(&self, due: &BlockRequest, units: u64, until_ns: u64, now_ns: u64) -> u64 {
+        self.give_to(&due.holding, units, until_ns, now_ns)
+    }
+
+    fn give_to(&self, holding: &Holding, units: u64, until_ns: u64, now_ns: u64) -> u64 {
+        let Some(left_ns) = until_ns.checked_sub(now_ns) else { return 0 };
+        let lease = Lease::new(units, std::time::Duration::from_nanos(left_ns));
+        let kept = holding.deposit(&self.terms, lease, now_ns, now_ns);
+        self.counters.unspent.add(kept);
+        kept
+    }
+
+    fn learn_trip(&self, trip_ns: u64) {
+        let old = self.trip_ns();
+        // An eighth of the new one. Answers that took longer than a life brought nothing.
+        let new = old - old / 8 + trip_ns.min(self.terms.life_ns()) / 8;
+        self.trip_ns.store(new, Ordering::Relaxed);
+    }
+
+    /// Forgets keys that hold nothing and were not used for a while. O(keys).
+    pub(crate) fn sweep(&self, now_ns: u64) {
+        let idle_ns = self.terms.life_ns().saturating_mul(IDLE_LIVES);
+        self.keys.retain(|_, holding| !holding.is_forgettable(&self.terms, now_ns, idle_ns));
+    }
+
+    /// Takes all units out of all keys, to be given back: each key's units, and when they expire. O(keys).
+    pub(crate) fn take_all(&self, now_ns: u64) -> Vec<(Box<[u8]>, u64, u64)> {
+        let mut all = Vec::new();
+        self.keys.for_each(|key, holding| {
+            holding.take_all(&self.terms, now_ns, |units, until_ns| {
+                all.push((key.bytes().into(), units, until_ns));
+            });
+        });
+        all
+    }
+}
+
+/// Somebody who waits for another one's question.
+#[derive(Debug)]
+pub(crate) struct Waiting<'h> {
+    holding: &'h Arc<Holding>,
+    missing: u64,
+}
+
+impl Waiting<'_> {
+    /// Whether there is nothing to wait for any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.holding.is_idle()
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.holding.waited(self.missing);
+    }
+}
+
+impl Granted {
+    /// What a reply says.
+    pub(crate) fn read(plan: &Plan, due: &BlockRequest, reply: &Reply) -> Self {
+        let cost = if reply.granted == 0 { due.least() } else { 1 };
+        let next = plan.looked(reply, cost, Timestamp::ZERO);
+        Self {
+            units: reply.granted,
+            window_ns: plan.window_left_us(reply).map(|us| us.saturating_mul(1_000)),
+            left: plan.remaining(reply),
+            retry_ns: saturating_nanos(next.retry_after().unwrap_or_default()),
+            reset_ns: saturating_nanos(next.reset_after()),
+        }
+    }
+}
+
+/// What the shared state says to a question.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Granted {
+    /// 0: refused.
+    pub(crate) units: u64,
+    /// What was left of the shortest window when they were charged.
+    pub(crate) window_ns: Option<u64>,
+    /// What was left afterwards.
+    pub(crate) left: u64,
+    /// Of a refusal: when what was refused could be had. Else, if nothing is left: when a unit could.
+    pub(crate) retry_ns: u64,
+    /// When all is paid.
+    pub(crate) reset_ns: u64,
+}

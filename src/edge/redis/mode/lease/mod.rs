@@ -1,0 +1,27 @@
+//! Leases: this process is charged for units in blocks, and spends them by itself.
+//!
+//! | part | holds |
+//! |---|---|
+//! | `holding` | what is held of one key, when to ask for more, and for how much |
+//! | `book` | all keys, without a clock, a connection or a task |
+//! | `core` | a book with a clock, and what answers mean |
+//! | `limiter` | for async code: a task fetches |
+//! | `blocking` | for threads: a thread fetches |
+//! | `options`, `stats` | what is set, what is counted |
+
+mod blocking;
+mod book;
+mod core;
+mod holding;
+mod limiter;
+mod options;
+mod stats;
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests;
+
+pub use self::blocking::BlockingLeaseLimiter;
+pub(crate) use self::book::{BlockRequest, Granted, LeaseBook, LeaseCheck, LeaseSettings, Receipt, Waiting};
+pub(crate) use self::holding::Holding;
+pub use self::limiter::LeaseLimiter;
+pub use self::options::LeaseBuilder;
+pub use self::stats::LeaseStats;

@@ -1,0 +1,130 @@
+//! Keys and what this process holds of them, bounded.
+//!
+//! The map is a library's: reads take no lock, and what is removed is freed once nobody looks at it. Here is the bound.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::base::sync::{AtomicUsize, Ordering};
+use crate::edge::redis::protocol::{KeyRef, LookupKey, OwnedKey};
+
+/// At most so many keys, each with a value that is changed in place.
+pub(crate) struct KeyTable<V> {
+    map: papaya::HashMap<OwnedKey, Arc<V>, ahash::RandomState>,
+    /// Keys that are in the map or about to be.
+    held: AtomicUsize,
+    max: usize,
+}
+
+/// See [`KeyTable::look`].
+pub(crate) struct Look<'t, V>(
+    papaya::HashMapRef<'t, OwnedKey, Arc<V>, ahash::RandomState, papaya::LocalGuard<'t>>,
+);
+
+impl<V> Look<'_, V> {
+    /// The value of a key, if it is there. O(1); takes no lock.
+    #[inline(always)]
+    pub(crate) fn get<'k>(&self, name: impl LookupKey<'k>) -> Option<&Arc<V>> {
+        self.0.get(&name)
+    }
+}
+
+impl<V: Send + Sync + 'static> KeyTable<V> {
+    pub(crate) fn new(max: usize) -> Self {
+        Self { map: papaya::HashMap::with_hasher(ahash::RandomState::new()), held: AtomicUsize::new(0), max }
+    }
+
+    /// Calls `act` with the value of a key, if it is there. O(1); takes no lock.
+    pub(crate) fn get<'k, R>(&self, name: impl LookupKey<'k>, act: impl FnOnce(&Arc<V>) -> R) -> Option<R> {
+        self.look().get(name).map(act)
+    }
+
+    /// A look at the table: as long as it is there, nothing that it found is freed.
+    #[inline(always)]
+    pub(crate) fn look(&self) -> Look<'_, V> {
+        Look(self.map.pin())
+    }
+
+    /// The value of a key, made if it is not there; `None` if there is no room for it.
+    pub(crate) fn get_or_make(&self, name: KeyRef<'_>, make: impl FnOnce() -> V) -> Option<Arc<V>> {
+        let map = self.map.pin();
+        if let Some(value) = map.get(&name) {
+            return Some(Arc::clone(value));
+        }
+        // Ordering: Relaxed. A tally; rooms are taken before an insert and given back after a removal, so there are never more
+        // keys than rooms.
+        if self.held.fetch_add(1, Ordering::Relaxed) >= self.max {
+            self.held.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        match map.try_insert(name.to_owned_key(), Arc::new(make())) {
+            Ok(value) => Some(Arc::clone(value)),
+            Err(there) => {
+                self.held.fetch_sub(1, Ordering::Relaxed);
+                Some(Arc::clone(there.current))
+            }
+        }
+    }
+
+    /// Removes those that `keep` does not want. Others may have one of them in their hands still. O(keys).
+    pub(crate) fn retain(&self, mut keep: impl FnMut(KeyRef<'_>, &Arc<V>) -> bool) {
+        let map = self.map.pin();
+        for (key, value) in &map {
+            if !keep(key.as_ref(), value) && map.remove(key).is_some() {
+                // Ordering: Relaxed; see above.
+                self.held.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Removes a key if it has this very value still. Others may have it in their hands.
+    pub(crate) fn remove(&self, name: KeyRef<'_>, value: &Arc<V>) -> bool {
+        let map = self.map.pin();
+        let removed = map.remove_if(&name, |_, present| Arc::ptr_eq(present, value));
+        let is_removed = matches!(removed, Ok(Some(_)));
+        if is_removed {
+            // Ordering: Relaxed; see above.
+            self.held.fetch_sub(1, Ordering::Relaxed);
+        }
+        is_removed
+    }
+
+    /// Calls `visit` with each. O(keys).
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(KeyRef<'_>, &Arc<V>)) {
+        for (key, value) in &self.map.pin() {
+            visit(key.as_ref(), value);
+        }
+    }
+
+    /// How many keys there are.
+    pub(crate) fn len(&self) -> usize {
+        self.map.len()
+    }
+}
+
+impl<V> fmt::Debug for KeyTable<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyTable").field("max", &self.max).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_holds_no_more_than_its_bound() {
+        let table = KeyTable::new(2);
+        let [a, b, c] = [b"a", b"b", b"c"].map(|key| KeyRef::Bytes(key));
+        for (name, is_held) in [(a, true), (b, true), (c, false), (a, true)] {
+            assert_eq!(table.get_or_make(name, || 1).is_some(), is_held);
+        }
+        assert_eq!((table.len(), table.get(c, |_| ())), (2, None));
+        table.retain(|name, _| name != a);
+        assert!(table.get_or_make(c, || 1).is_some(), "there is room again");
+        let mut keys = Vec::new();
+        table.for_each(|name, _| keys.push(name.bytes().into_owned()));
+        keys.sort();
+        assert_eq!(keys, [b"b", b"c"]);
+    }
+}

@@ -1,0 +1,655 @@
+//! What one process let through of one key by one limit, what of it was posted, and how much more it may.
+//!
+//! *Shares.* A process may spend `share × room`, where `room` is what was left at its last answer. With N processes, a limit of L, the
+//! `used` units that the shared state counts, and this process's `own` among them,
+//!
+//! ```text
+//! share = (own + L / N) / (used + L)
+//! ```
+//!
+//! which is 1/N where nothing is known, and its part of the traffic later. It is no more than that, so that the shares that were
+//! handed out at different times have a bounded sum: see the mode's text for the proof. A process that alone has all the traffic is
+//! given twice as much each time until half is used, and then about half of what is left.
+//!
+//! *Totals* begin anew with each window: of GCRA, with each answer.
+
+use crate::edge::redis::protocol::{Arithmetic, LimitState, POSTS_KEPT_US, Part, Reply, Windows, kept_us};
+
+use super::allowance::MOST;
+
+/// Levels are counted in parts of a unit, so that a slow refill is not lost: 2^20 of them.
+const FINE: u32 = 20;
+/// Of a burst, one part in so many is not worth a call of its own: at a key that is asked for all the time there would be one for each
+/// unit that comes back.
+const LITTLE: u64 = 64;
+/// Shares are counted in parts of 2^32.
+const WHOLE: u64 = 1 << 32;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Account {
+    part: Part,
+    process: u64,
+    /// The window, or the number of the batch.
+    epoch: u64,
+    /// Let through in this epoch, and known to have been charged.
+    total: u64,
+    acked: u64,
+    /// Of an epoch that is over and not all charged yet.
+    before: Option<Before>,
+    sent: Option<Sent>,
+    /// The highest total of this epoch that was ever sent: as much may be charged, whatever was answered.
+    tried: u64,
+    /// When something of this epoch was sent first.
+    tried_ns: u64,
+    /// How things stand is being asked, with nothing to post.
+    peeks: bool,
+    /// The last call failed.
+    fails: bool,
+    /// What may be spent before the next answer, in parts of a unit. Below 0: as much must be refilled first.
+    level: i64,
+    /// The window may not have begun yet: what is spent is of this one's allowance and of the one's before.
+    is_early: bool,
+    /// Until when it is refilled, by the local clock.
+    refilled_ns: u64,
+    share: u64,
+    /// At the last answer, in units: what was owed, this process's part of it, and what there was room for.
+    known: Option<LastAnswer>,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Before {
+    epoch: u64,
+    total: u64,
+    acked: u64,
+}
+
+/// What is posted: as in [`Question::Post`](crate::edge::redis::protocol::Question::Post).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Sent {
+    pub(super) process: u64,
+    pub(super) epoch: u64,
+    pub(super) total: u64,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct LastAnswer {
+    own: u64,
+    used: u64,
+    room: u64,
+    at_us: u64,
+}
+
+/// Units that are nowhere in the shared state, and will not be.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+#[must_use]
+pub(super) struct Dropped(pub(super) u64);
+
+/// What an answer said.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+#[must_use]
+pub(super) struct Learnt {
+    /// Posted for nothing: their window is over.
+    pub(super) dropped: u64,
+    /// Of those that were charged now, those beyond the limit.
+    pub(super) overshoot: u64,
+    /// That this was about the present epoch.
+    pub(super) is_present: bool,
+}
+
+impl Account {
+    /// An account of a key that this process has not seen: `cold` units, or none.
+    pub(super) fn new(
+        part: Part,
+        process: u64,
+        epoch: u64,
+        processes: u64,
+        is_cold: bool,
+        now_ns: u64,
+    ) -> Self {
+        let mut account = Self {
+            part,
+            process,
+            epoch,
+            total: 0,
+            acked: 0,
+            before: None,
+            sent: None,
+            tried: 0,
+            tried_ns: 0,
+            peeks: false,
+            fails: false,
+            level: 0,
+            is_early: false,
+            refilled_ns: now_ns,
+            share: WHOLE / processes.max(1),
+            known: None,
+        };
+        if is_cold {
+            account.level = fine(account.cold(processes));
+        }
+        account
+    }
+
+    fn most(&self) -> u64 {
+        self.part.limit.most()
+    }
+
+    /// What a process may let through of a key, or of a window, before it has asked once.
+    fn cold(&self, processes: u64) -> u64 {
+        (self.most() / processes.max(1)).max(1)
+    }
+
+    const fn windows(&self) -> Option<&Windows> {
+        match &self.part.kind {
+            Arithmetic::Windows(windows) => Some(windows),
+            Arithmetic::Pace(_) => None,
+        }
+    }
+
+    pub(super) const fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The end of the present window, by the server's clock.
+    pub(super) fn end_us(&self) -> Option<u64> {
+        self.windows().map(|windows| self.epoch.saturating_add(1).saturating_mul(windows.period_us))
+    }
+
+    /// The end of the window and its period, if nothing comes back before.
+    pub(super) fn ends(&self) -> Option<(u64, u64)> {
+        let windows = self.windows().filter(|windows| !windows.slides)?;
+        Some((self.end_us()?, windows.period_us))
+    }
+
+    pub(super) fn period_us(&self) -> Option<u64> {
+        self.windows().map(|windows| windows.period_us)
+    }
+
+    /// Whole units that may be spent now.
+    pub(super) fn left(&self) -> u64 {
+        u64::try_from(self.level >> FINE).unwrap_or(0)
+    }
+
+    /// Let through, and not known to have been charged.
+    pub(super) fn pending(&self) -> u64 {
+        let before = self.before.map_or(0, |before| before.total - before.acked);
+        before.saturating_add(self.total - self.acked)
+    }
+
+    /// Whether the last call failed.
+    pub(super) const fn is_failing(&self) -> bool {
+        self.fails
+    }
+
+    /// Whether an answer is to come.
+    pub(super) const fn is_asked(&self) -> bool {
+        self.sent.is_some() || self.peeks
+    }
+
+    /// Whether a question with nothing to post may be sent; at most one at a time.
+    pub(super) fn peek(&mut self) -> bool {
+        !self.is_asked() && {
+            self.peeks = true;
+            true
+        }
+    }
+
+    /// Of the limits of this kind, what one process alone may let through in a window while the server cannot be asked: no less is
+    /// left then, unless the last answer said that there is no room.
+    pub(super) fn go_alone(&mut self, cost: u64, processes: u64) {
+        if self.windows().is_some() && self.known.is_none_or(|known| known.room >= cost) {
+            let share = self.cold(processes).saturating_sub(self.total);
+            self.level = self.level.max(fine(share));
+        }
+    }
+
+    /// What there was room for at the last answer of this epoch, if there was one.
+    pub(super) fn room(&self) -> Option<u64> {
+        self.known.map(|known| known.room)
+    }
+
+    /// Whether asking again at once is worth a call: there is room for so many, and where room comes back, which it does here too
+    /// without asking, this process's share of it is a unit and it is more than a little.
+    pub(super) fn is_worth_asking(&self, cost: u64) -> bool {
+        self.known.is_none_or(|known| {
+            let comes_back = self.windows().is_none();
+            let is_little = scaled(self.share, known.room) == 0 || known.room <= self.most() / LITTLE;
+            known.room >= cost && !(comes_back && is_little)
+        })
+    }
+
+    /// So many were let through.
+    pub(super) fn spend(&mut self, units: u64) {
+        self.total = self.total.saturating_add(units);
+        self.level = self.level.saturating_sub(fine(units));
+    }
+
+    /// Of GCRA, this process's share of what came back since.
+    pub(super) fn refill(&mut self, now_ns: u64) {
+        let Arithmetic::Pace(pace) = &self.part.kind else { return };
+        let passed = now_ns.saturating_sub(self.refilled_ns);
+        if passed == 0 {
+            return;
+        }
+        self.refilled_ns = now_ns;
+        // Ticks that passed, rounded down, over those of a unit; a day's worth fills everything that is not filled in vain.
+        let ticks = (u128::from(passed) * u128::from(pace.scale)) << FINE;
+        let units = ticks / 1_000 / u128::from(pace.interval);
+        let units = units.saturating_mul(self.share.into()) >> 32;
+        let most = fine(scaled(self.share, self.most()).max(1));
+        let more = i64::try_from(units).unwrap_or(i64::MAX);
+        self.level = self.level.saturating_add(more).min(most.max(self.level));
+    }
+
+    /// How long until `units` are refilled, if nothing is answered before.
+    pub(super) fn until_refilled_ns(&self, units: u64) -> u64 {
+        let Arithmetic::Pace(pace) = &self.part.kind else { return u64::MAX };
+        let missing = u128::try_from(fine(units).saturating_sub(self.level)).unwrap_or(0);
+        let ticks = (missing * u128::from(pace.interval)) << (32 - FINE);
+        let ns = ticks.saturating_mul(1_000) / u128::from(self.share.max(1)) / u128::from(pace.scale);
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+
+    /// How long until all that was owed at the last answer, and all that was let through since, is paid.
+    pub(super) fn until_paid_ns(&self) -> u64 {
+        let Arithmetic::Pace(pace) = &self.part.kind else { return 0 };
+        let owed = self.known.map_or(0, |known| known.used).saturating_add(self.pending());
+        let ns = u128::from(owed) * u128::from(pace.interval) * 1_000 / u128::from(pace.scale);
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+
+    /// A window begins. What is left of the one before is not used in it; what is not posted of it, neither, but for what a sliding
+    /// window still weighs.
+    pub(super) fn turn(&mut self, epoch: u64, processes: u64, is_cold: bool) -> Dropped {
+        let slides = self.windows().is_some_and(|windows| windows.slides);
+        let mut dropped = 0;
+        if let Some(before) = self.before.take() {
+            dropped += before.total - before.acked;
+        }
+        let mut over = Before { epoch: self.epoch, total: self.total, acked: self.acked };
+        if !(slides && epoch == self.epoch.saturating_add(1)) {
+            // Only what is under way may still be in time.
+            let sent =
+                self.sent.filter(|sent| sent.epoch == over.epoch).map_or(over.acked, |sent| sent.total);
+            let kept = sent.clamp(over.acked, over.total);
+            dropped += over.total - kept;
+            over.total = kept;
+        }
+        self.before = (over.total > over.acked).then_some(over);
+        self.epoch = epoch;
+        (self.total, self.acked, self.tried) = (0, 0, 0);
+        self.known = None;
+        self.is_early = false;
+        self.share = WHOLE / processes.max(1);
+        self.level = if is_cold { fine(self.cold(processes)) } else { 0 };
+        Dropped(dropped)
+    }
+
+    /// As [`turn`](Self::turn), to a window that is not a later one. This process may have spent of it, and posted to it: so it is
+    /// handed nothing before an answer, and posts by a new number.
+    pub(super) fn turn_back(&mut self, epoch: u64, processes: u64, process: u64) -> Dropped {
+        let dropped = self.turn(epoch, processes, false);
+        self.process = process;
+        dropped
+    }
+
+    /// The next window may have begun: as [`turn`](Self::turn), but no more may be spent than what is left of the one before. So each
+    /// unit is of both allowances, whichever window it falls in; it is posted to the later one.
+    pub(super) fn turn_early(&mut self, epoch: u64, processes: u64, is_cold: bool) -> Dropped {
+        let left = self.level.max(0);
+        let dropped = self.turn(epoch, processes, is_cold);
+        self.level = self.level.min(left);
+        self.is_early = true;
+        dropped
+    }
+
+    /// The window has surely begun.
+    pub(super) fn begin(&mut self, processes: u64, is_cold: bool) {
+        if std::mem::take(&mut self.is_early) && is_cold && self.known.is_none() {
+            self.level = fine(self.cold(processes)).saturating_sub(fine(self.total));
+        }
+    }
+
+    /// Of GCRA, forgets what has been paid by time anyway, if nothing was answered for longer than a burst takes: all but a share of
+    /// the burst. What was sent stays: it may be charged.
+    pub(super) fn clip(&mut self) -> Dropped {
+        if self.windows().is_some() || self.sent.is_some() {
+            return Dropped(0);
+        }
+        let most = scaled(self.share, self.most()).max(1).max(self.tried);
+        let dropped = self.total.saturating_sub(most);
+        self.total -= dropped;
+        Dropped(dropped)
+    }
+
+    /// Of GCRA, gives up what was sent without an answer so long ago that the server may soon have forgotten that it was charged:
+    /// sent again, it would be charged twice. By then it has been paid by time.
+    pub(super) fn give_up(&mut self, now_ns: u64) -> Dropped {
+        let kept_us = kept_us(&self.part).saturating_sub(POSTS_KEPT_US / 2);
+        let is_recent = now_ns.saturating_sub(self.tried_ns) < kept_us.saturating_mul(1_000);
+        if self.windows().is_some() || self.sent.is_some() || self.tried == 0 || is_recent {
+            return Dropped(0);
+        }
+        let dropped = self.total.min(self.tried);
+        self.total -= dropped;
+        self.tried = 0;
+        self.epoch = self.epoch.saturating_add(1);
+        Dropped(dropped)
+    }
+
+    /// What is to be posted, oldest first; at most one at a time.
+    pub(super) fn post(&mut self, now_ns: u64) -> Option<Sent> {
+        if self.is_asked() {
+            return None;
+        }
+        let slides = self.windows().is_some_and(|windows| windows.slides);
+        let sent = match self.before {
+            Some(before) if slides && before.total > before.acked => (before.epoch, before.total),
+            _ if self.total > self.acked => (self.epoch, self.total),
+            _ => return None,
+        };
+        let sent = Sent { process: self.process, epoch: sent.0, total: sent.1 };
+        if sent.epoch == self.epoch {
+            if self.tried == 0 {
+                self.tried_ns = now_ns;
+            }
+            self.tried = self.tried.max(sent.total);
+        }
+        self.sent = Some(sent);
+        Some(sent)
+    }
+
+    /// While nothing is heard of the others, no more comes back here than one part of it.
+    pub(super) fn fall_back(&mut self, processes: u64) {
+        self.share = self.share.min(WHOLE / processes.max(1));
+    }
+
+    /// A post, or a question, was not answered. A post is sent again, with the same total or more, if that can still be charged.
+    pub(super) fn failed(&mut self, sent: Option<Sent>) -> Dropped {
+        self.fails = true;
+        let Some(sent) = sent else {
+            self.peeks = false;
+            return Dropped(0);
+        };
+        if self.sent == Some(sent) {
+            self.sent = None;
+        }
+        let slides = self.windows().is_some_and(|windows| windows.slides);
+        match self.before {
+            Some(before) if before.epoch == sent.epoch && !slides => {
+                self.before = None;
+                Dropped(before.total - before.acked)
+            }
+            _ => Dropped(0),
+        }
+    }
+
+    /// An answer, to a post or to another question. `least` units are to be had, if there is room for as many.
+    pub(super) fn answered(
+        &mut self,
+        sent: Option<Sent>,
+        reply: &Reply,
+        processes: u64,
+        least: u64,
+        received_ns: u64,
+    ) -> Learnt {
+        let mut learnt = Learnt { is_present: true, ..Learnt::default() };
+        let (granted, at_us) = (reply.granted, reply.now_us);
+        self.fails = false;
+        if sent.is_none() {
+            self.peeks = false;
+        }
+        let Some(standing) = reply.limits.first() else { return learnt };
+        let (used, over, room) = match (&self.part.kind, standing) {
+            (Arithmetic::Pace(pace), LimitState::Pace { ahead }) => {
+                let room = pace.capacity.saturating_sub(*ahead) / pace.interval;
+                let used = ahead.div_ceil(pace.interval);
+                (used, used.saturating_sub(self.most()), room)
+            }
+            (Arithmetic::Windows(windows), LimitState::Windows { start_us, previous, current }) => {
+                let index = start_us / windows.period_us;
+                let left_us = windows.period_us.saturating_sub(at_us.saturating_sub(*start_us));
+                let weighed = if windows.slides { windows.weighed(*previous, left_us) } else { 0 };
+                let all = current.saturating_add(weighed);
+                let is_taken =
+                    |epoch: u64| epoch == index || (windows.slides && epoch.saturating_add(1) == index);
+                if let Some(sent) = sent.filter(|sent| !is_taken(sent.epoch)) {
+                    if self.sent == Some(sent) {
+                        self.sent = None;
+                    }
+                    learnt.dropped = self.lose(sent, index);
+                    learnt.is_present = false;
+                    return learnt;
+                }
+                learnt.is_present = index == self.epoch;
+                (all, all.saturating_sub(windows.limit), windows.limit.saturating_sub(all))
+            }
+            _ => {
+                learnt.is_present = false;
+                return learnt;
+            }
+        };
+        learnt.overshoot = over.min(granted);
+        let mut own = self.own_as_of(at_us);
+        if let Some(sent) = sent {
+            own = own.saturating_add(self.charged(sent, granted));
+        }
+        if !learnt.is_present {
+            return learnt;
+        }
+        self.is_early = false;
+        let own = own.min(used);
+        self.known = Some(LastAnswer { own, used, room, at_us });
+        self.share = share(own, used, self.most(), processes);
+        let spendable = match i64::try_from(over) {
+            Ok(0) => fine(scaled(self.share, room).max(least.min(room))),
+            _ => -fine(scaled(self.share, over)),
+        };
+        let unposted = self.pending_present();
+        self.level = spendable.saturating_sub(fine(unposted));
+        self.refilled_ns = received_ns;
+        learnt
+    }
+
+    fn pending_present(&self) -> u64 {
+        self.total - self.acked
+    }
+
+    /// This process's part of what the shared state counts, before what was posted last. Of GCRA what is owed is paid, of all alike.
+    fn own_as_of(&self, at_us: u64) -> u64 {
+        match (&self.part.kind, self.known) {
+            (Arithmetic::Windows(_), _) => self.acked,
+            (Arithmetic::Pace(_), None) => 0,
+            (Arithmetic::Pace(pace), Some(known)) => {
+                let paid_ticks = u128::from(at_us.saturating_sub(known.at_us)) * u128::from(pace.scale);
+                let paid = u64::try_from(paid_ticks.div_ceil(pace.interval.into())).unwrap_or(u64::MAX);
+                let left = u128::from(known.own) * u128::from(known.used.saturating_sub(paid));
+                u64::try_from(left / u128::from(known.used.max(1))).unwrap_or(0)
+            }
+        }
+    }
+
+    /// A post was charged. Returns by how much more is known to be.
+    fn charged(&mut self, sent: Sent, granted: u64) -> u64 {
+        if self.sent == Some(sent) {
+            self.sent = None;
+        }
+        if let Some(before) = self.before.as_mut().filter(|before| before.epoch == sent.epoch) {
+            before.acked = before.acked.max(sent.total.min(before.total));
+            if before.acked >= before.total {
+                self.before = None;
+            }
+            return 0;
+        }
+        if sent.epoch != self.epoch {
+            return 0;
+        }
+        if self.windows().is_some() {
+            let newly = sent.total.saturating_sub(self.acked);
+            self.acked = self.acked.max(sent.total.min(self.total));
+            return newly;
+        }
+        // A batch that is answered is over: what came since is the next one's.
+        self.total = self.total.saturating_sub(sent.total);
+        (self.acked, self.tried) = (0, 0);
+        self.epoch = self.epoch.saturating_add(1);
+        granted
+    }
+
+    /// A post came when its window was over: nothing of it was charged. One to a window that the server is not in yet stays.
+    fn lose(&mut self, sent: Sent, index: u64) -> u64 {
+        if sent.epoch > index {
+            return 0;
+        }
+        if let Some(before) = self.before.filter(|before| before.epoch == sent.epoch) {
+            self.before = None;
+            return before.total - before.acked;
+        }
+        if sent.epoch == self.epoch {
+            // The local clock is behind. What was let through since it was sent is of no present window either.
+            let lost = self.total - self.acked;
+            self.acked = self.total;
+            self.level = 0;
+            return lost;
+        }
+        0
+    }
+}
+
+/// See the module.
+fn share(own: u64, used: u64, limit: u64, processes: u64) -> u64 {
+    let (n, limit) = (u128::from(processes.max(1)), u128::from(limit));
+    let numerator = u128::from(own.min(MOST)) * n + limit;
+    let denominator = n * (u128::from(used) + limit);
+    // Limits and processes are below 2^64 and 2^32: what is shifted is cut first, where it must be.
+    let excess = u128::BITS.saturating_sub(numerator.leading_zeros()).saturating_sub(u128::BITS - 32);
+    let share = ((numerator >> excess) << 32) / (denominator >> excess).max(1);
+    u64::try_from(share).unwrap_or(WHOLE).min(WHOLE)
+}
+
+/// A share of so many units, rounded down.
+fn scaled(share: u64, units: u64) -> u64 {
+    u64::try_from((u128::from(share) * u128::from(units)) >> 32).unwrap_or(u64::MAX)
+}
+
+fn fine(units: u64) -> i64 {
+    // At most 2^40, so 2^60 after the shift.
+    i64::try_from(units.min(MOST) << FINE).unwrap_or(i64::MAX)
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use smallvec::smallvec;
+
+    use super::*;
+    use crate::base::quota::Quota;
+    use crate::edge::redis::protocol::Limit;
+    use crate::edge::redis::protocol::Plan;
+
+    fn account(limit: Limit, processes: u64) -> Account {
+        Account::new(Plan::new(&[limit]).unwrap().parts()[0], 1, 0, processes, true, 0)
+    }
+
+    fn windows(granted: u64, current: u64) -> Reply {
+        let limits = smallvec![LimitState::Windows { start_us: 0, previous: 0, current }];
+        Reply { granted, now_us: 1, limits }
+    }
+
+    #[test]
+    fn shares_are_bounded_sums() {
+        assert_eq!(share(0, 0, 100, 4), WHOLE / 4);
+        assert_eq!(share(100, 100, 100, 1), WHOLE);
+        assert_eq!(share(50, 50, 100, 2), 2 * WHOLE / 3);
+        for processes in [1, 3, 1_000, u64::from(u32::MAX)] {
+            for used in [0, 1, 99, u64::MAX >> 1] {
+                for own in [0, used / 2, used] {
+                    for limit in [1, 100, 1 << 51] {
+                        assert!(share(own, used, limit, processes) <= WHOLE);
+                    }
+                }
+            }
+        }
+        // The proof's integral: each of ten processes posts a tenth, one after another, and is handed out its share.
+        let handed: u64 =
+            (1..=10).map(|turn| scaled(share(100, 100 * turn, 1_000, 10), 1_000 - 100 * turn)).sum();
+        assert!(handed <= 1_387, "{handed}");
+    }
+
+    #[test]
+    fn an_answer_hands_out_a_share_of_what_is_left() {
+        let mut account = account(Limit::fixed_window(Quota::per_minute(100)), 10);
+        assert_eq!(account.left(), 10);
+        account.spend(10);
+        let sent = account.post(0);
+        assert_eq!(sent, Some(Sent { process: 1, epoch: 0, total: 10 }));
+        assert_eq!((account.post(0), account.peek()), (None, false), "one at a time");
+        account.spend(2);
+        let learnt = account.answered(sent, &windows(10, 40), 10, 1, 0);
+        assert!(learnt.is_present && learnt.overshoot == 0);
+        // (10 + 10) / (40 + 100) of 60 are 8; two are spent.
+        assert_eq!((account.left(), account.pending()), (6, 2));
+        let sent = account.post(0);
+        let learnt = account.answered(sent, &windows(2, 105), 10, 1, 0);
+        assert_eq!((learnt.overshoot, account.left(), account.pending()), (2, 0, 0));
+    }
+
+    #[test]
+    fn at_least_what_was_asked_for_is_handed_out_if_it_is_there() {
+        let mut account = account(Limit::fixed_window(Quota::per_minute(100)), 1_000);
+        let least = |account: &mut Account, least, current| {
+            assert!(account.peek());
+            let _ = account.answered(None, &windows(0, current), 1_000, least, 0);
+            account.left()
+        };
+        assert_eq!(least(&mut account, 1, 0), 1);
+        assert_eq!(least(&mut account, 30, 0), 30);
+        assert_eq!(least(&mut account, 30, 90), 10);
+        assert_eq!(least(&mut account, 30, 100), 0);
+    }
+
+    #[test]
+    fn gcra_comes_back_by_share_and_a_debt_is_paid_first() {
+        const SECOND: u64 = 1_000_000_000;
+        let mut account = account(Limit::gcra(Quota::per_second(10).burst(20)), 2);
+        assert_eq!(account.left(), 10);
+        account.spend(10);
+        account.refill(SECOND);
+        assert_eq!(account.left(), 5, "half of the rate");
+        account.refill(9 * SECOND);
+        assert_eq!(account.left(), 10, "half of the burst");
+        let sent = account.post(0);
+        // Four units beyond the burst, 100,000 ticks each.
+        let reply =
+            Reply { granted: 10, now_us: 1, limits: smallvec![LimitState::Pace { ahead: 2_400_000 }] };
+        let learnt = account.answered(sent, &reply, 2, 1, 9 * SECOND);
+        assert_eq!((learnt.overshoot, account.left(), account.pending()), (4, 0, 0));
+        assert!(account.until_refilled_ns(1) > SECOND / 5, "the debt is paid first");
+        assert_eq!(account.post(0), None);
+    }
+
+    #[test]
+    fn a_window_that_is_over_is_not_posted_to() {
+        let mut account = account(Limit::fixed_window(Quota::per_minute(100)), 10);
+        account.spend(3);
+        let sent = account.post(0);
+        account.spend(2);
+        assert_eq!(account.turn(1, 10, true), Dropped(2), "what is under way may still be in time");
+        assert_eq!((account.left(), account.pending()), (10, 3));
+        assert_eq!(account.failed(sent), Dropped(3));
+        assert_eq!(account.post(0), None);
+        account.spend(4);
+        assert_eq!(account.post(0), Some(Sent { process: 1, epoch: 1, total: 4 }));
+    }
+
+    #[test]
+    fn around_a_windows_end_only_what_is_of_both_is_spent() {
+        let mut account = account(Limit::fixed_window(Quota::per_minute(100)), 10);
+        account.spend(7);
+        assert_eq!(account.turn_early(1, 10, true), Dropped(7));
+        assert_eq!(account.left(), 3);
+        account.spend(3);
+        account.begin(10, true);
+        assert_eq!((account.left(), account.epoch()), (7, 1));
+    }
+}

@@ -1,0 +1,641 @@
+//! All keys of one process: checks, what is to be posted when, and what is made of the answers.
+//!
+//! No I/O and no clock in here: whoever drives it says what time it is, sends what [`WriteBackBook::due`] returns, and reports what became of it.
+//! So the same code runs beside tokio's tasks, in a thread, and in a simulation.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::account::{Account, Dropped, Sent};
+use super::allowance::Spend;
+use super::entry::{KeyLedger, Season, SettleContext, WriteBackKey};
+use super::offset::ClockOffset;
+use super::poster::PosterNumbers;
+use super::stats::WriteBackStats;
+use crate::base::decision::{Decision, Facts, Outcome};
+use crate::base::sync::{AtomicU64, Mutex, Ordering};
+use crate::edge::redis::client::OnFailure;
+use crate::edge::redis::mode::count::Count;
+use crate::edge::redis::mode::table::KeyTable;
+use crate::edge::redis::protocol::slot::{self, PARTS};
+use crate::edge::redis::protocol::{Bytes, Call, ErrorKind, Plan, Question, Reply, tagged};
+
+/// Keys are not looked through more often than this.
+const SHORTEST_NS: u64 = 5_000_000;
+/// Whoever is refused until an answer comes is told to come back after this.
+const SOON_NS: u64 = 1_000_000;
+/// After a failure a key is not asked about sooner, and of a part that does not answer no more than one key.
+const RETRY_NS: u64 = 100_000_000;
+
+#[derive(Clone, Debug)]
+pub(crate) struct BookSettings {
+    /// What keys in the shared state begin with.
+    pub(crate) head: Arc<[u8]>,
+    pub(crate) interval_ns: u64,
+    pub(crate) processes: u64,
+    pub(crate) on_failure: OnFailure,
+    pub(crate) max_keys: usize,
+    /// The first of the numbers by which keys are posted, which count up: a random one below 2^52, far from those of others.
+    pub(crate) process: u64,
+    /// The most posts that are under way at a time.
+    pub(crate) in_flight: usize,
+    /// Whether parts of the shared state fail by themselves; see [`Transport::in_parts`](crate::edge::redis::protocol::Transport::in_parts).
+    pub(crate) in_parts: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct WriteBackBook {
+    options: BookSettings,
+    plan: Arc<Plan>,
+    /// Each limit by itself: windows that differ are posted to apart.
+    singles: Box<[Arc<Plan>]>,
+    /// Between two posts of a key.
+    pace_ns: u64,
+    most: u64,
+    table: KeyTable<WriteBackKey>,
+    offset: ClockOffset,
+    queue: Mutex<Queue>,
+    /// Of each part: 0 if the last call was answered; else when one failed, or when a key was last let through to ask again. What is wrong
+    /// with one key only is in that key's accounts.
+    failed_ns: [AtomicU64; PARTS],
+    /// Until then keys that come back begin with nothing: some that were idle were removed before their window was over. At least when
+    /// the last key was removed, in case that the local clock steps back.
+    pressed_until_ns: AtomicU64,
+    numbers: PosterNumbers,
+    tallies: Tallies,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    urgent: VecDeque<Arc<WriteBackKey>>,
+    usual: VecDeque<Arc<WriteBackKey>>,
+    next_ns: u64,
+    in_flight: usize,
+}
+
+#[derive(Debug, Default)]
+struct Tallies {
+    posts: Count,
+    failures: Count,
+    overshoot: Count,
+    dropped: Count,
+}
+
+/// What a check came to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[must_use]
+pub(crate) struct WriteBackCheck {
+    pub(crate) decision: Decision,
+    pub(crate) basis: Basis,
+    /// Whether something is to be sent at once: see [`WriteBackBook::due`].
+    pub(crate) wakes: bool,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Basis {
+    /// As the decision says.
+    Held,
+    /// Refused for now: an answer that is on its way, or will be, may allow it.
+    Asked,
+    /// Allowed by this process's share, for the server cannot be asked.
+    Alone,
+    /// Refused, for the server cannot be asked.
+    Failing,
+    /// Refused, for there is no room for another key.
+    Full,
+}
+
+/// Spends so many units of an entry at a time, or only looks whether it could.
+type Spends = fn(&WriteBackKey, u64, u64) -> Spend;
+
+/// A call to be sent, and whose it is.
+#[derive(Clone, Debug)]
+#[must_use = "what is not sent must be reported as failed"]
+pub(crate) struct Post {
+    entry: Arc<WriteBackKey>,
+    index: usize,
+    sent: Option<Sent>,
+    at_ns: u64,
+    pub(crate) call: Call,
+}
+
+impl Post {
+    /// As it was asked for.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.entry.key
+    }
+}
+
+impl WriteBackBook {
+    pub(crate) fn new(plan: Arc<Plan>, options: BookSettings) -> Self {
+        let singles = (0..).map_while(|index| plan.single(index)).map(Arc::new).collect();
+        let windows = plan.parts().iter().filter_map(|part| part.window_us()).min();
+        let bursts = plan.parts().iter().filter(|part| part.window_us().is_none());
+        let bursts = bursts.map(|part| part.refill_us()).min();
+        // A window is posted to a few times before it is over; of GCRA nothing is charged later than half a burst is paid in, since
+        // what is charged late is owed for longer than it was due.
+        let shortest = windows.map(|us| us / 4).into_iter().chain(bursts.map(|us| us / 2)).min();
+        let pace_ns = shortest.unwrap_or(u64::MAX).saturating_mul(1_000).max(SHORTEST_NS);
+        Self {
+            pace_ns: pace_ns.min(options.interval_ns.max(1)),
+            most: plan.most(),
+            table: KeyTable::new(options.max_keys),
+            numbers: PosterNumbers::new(options.process),
+            options,
+            plan,
+            singles,
+            offset: ClockOffset::default(),
+            queue: Mutex::default(),
+            failed_ns: std::array::from_fn(|_| AtomicU64::new(0)),
+            pressed_until_ns: AtomicU64::new(0),
+            tallies: Tallies::default(),
+        }
+    }
+
+    /// Another limiter decided about these keys until now: what it let through is known to the server, so keys begin with nothing, and are
+    /// asked about first, until what it may have let through is paid.
+    #[cfg(feature = "rules")]
+    pub(crate) fn succeed(&self, now_ns: u64) {
+        let rest_ns = self.plan.refill_us().saturating_mul(1_000);
+        // Ordering: Relaxed; see `sweep`.
+        self.pressed_until_ns.fetch_max(now_ns.saturating_add(rest_ns), Ordering::Relaxed);
+    }
+
+    /// The part that a key is taken to fail with: nodes of a cluster hold ranges of slots.
+    fn part(&self, key: &[u8]) -> usize {
+        if self.options.in_parts { slot::part(&tagged(&self.options.head, key)) } else { 0 }
+    }
+
+    /// Whether a part of the shared state does not answer.
+    fn is_out(&self, part: usize) -> bool {
+        // Ordering: Relaxed, here and wherever it is set. It chooses between two ways that are both kept in order by the ledgers.
+        self.failed_ns[part].load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a key of this part whose last call failed may ask again: one at a time while the part does not answer.
+    fn may_retry(&self, part: usize, now_ns: u64) -> bool {
+        let word = &self.failed_ns[part];
+        // Ordering: Relaxed; see `is_out`.
+        let failed_ns = word.load(Ordering::Relaxed);
+        failed_ns == 0
+            || (self.is_retry_due(failed_ns, now_ns)
+                && word
+                    .compare_exchange(failed_ns, now_ns.max(1), Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok())
+    }
+
+    fn is_retry_due(&self, failed_ns: u64, now_ns: u64) -> bool {
+        // A failure that is yet to come is of a clock that has stepped back.
+        now_ns.abs_diff(failed_ns) >= RETRY_NS.min(self.pace_ns)
+    }
+
+    /// `is_failing`: whether the last call about this very key failed.
+    fn terms(&self, part: usize, is_failing: bool) -> SettleContext<'_> {
+        let is_cold = self.options.on_failure != OnFailure::Closed || !(is_failing || self.is_out(part));
+        SettleContext {
+            offset: &self.offset,
+            numbers: &self.numbers,
+            processes: self.options.processes,
+            is_cold,
+        }
+    }
+
+    /// Enters what was spent of a key, and ends windows that are over.
+    fn settle(&self, entry: &WriteBackKey, ledger: &mut KeyLedger, now_ns: u64) -> (Season, Dropped) {
+        let terms = self.terms(entry.part, ledger.is_failing());
+        let (season, dropped) = entry.settle(ledger, terms, now_ns);
+        self.tallies.dropped.add(dropped.0);
+        (season, dropped)
+    }
+
+    /// Decides here and now. One compare-exchange, as long as there is an allowance.
+    #[inline]
+    pub(crate) fn check(&self, key: &[u8], cost: u64, now_ns: u64) -> WriteBackCheck {
+        match self.quick(key, cost, now_ns) {
+            Some(decision) => WriteBackCheck { decision, basis: Basis::Held, wakes: false },
+            None => self.check_slow(key, cost, now_ns),
+        }
+    }
+
+    /// What [`check`](Self::check) would decide, and ask for; charges nothing.
+    #[cfg(feature = "rules")]
+    pub(crate) fn look(&self, key: &[u8], cost: u64, now_ns: u64) -> WriteBackCheck {
+        let checked = self.decide_slow(key, cost, now_ns, WriteBackKey::look);
+        WriteBackCheck { decision: checked.decision.uncharged(), ..checked }
+    }
+
+    /// The common case of [`check`](Self::check): there is an allowance, or it is known that more will not be had. Else nothing is done.
+    #[inline(always)]
+    pub(super) fn quick(&self, key: &[u8], cost: u64, now_ns: u64) -> Option<Decision> {
+        if cost > self.most {
+            return None;
+        }
+        let look = self.table.look();
+        let entry = look.get(Bytes(key))?;
+        let (outcome, left, retry_ns) = match entry.spend(cost, now_ns) {
+            Spend::Done(left) => (Outcome::Allowed, left, now_ns),
+            Spend::Short(left) if now_ns < entry.retry_ns() => (Outcome::Denied, left, entry.retry_ns()),
+            Spend::Short(_) | Spend::Over | Spend::Dead => return None,
+        };
+        let reset_ns = entry.reset_ns();
+        Some(self.decide(outcome, cost, left, retry_ns, reset_ns, now_ns))
+    }
+
+    #[inline(always)]
+    fn decide(
+        &self,
+        outcome: Outcome,
+        cost: u64,
+        remaining: u64,
+        retry_ns: u64,
+        reset_ns: u64,
+        now_ns: u64,
+    ) -> Decision {
+        let facts = Facts::Plain {
+            remaining,
+            retry_ns: retry_ns.saturating_sub(now_ns).max(u64::from(outcome == Outcome::Denied)),
+            reset_ns: reset_ns.saturating_sub(now_ns),
+            delay_ns: 0,
+        };
+        Decision::new(outcome, cost, self.most, now_ns, facts)
+    }
+
+    /// A decision of nobody.
+    fn refuse(&self, outcome: Outcome, cost: u64, now_ns: u64) -> Decision {
+        let wait_ns = self.pace_ns;
+        let facts = Facts::Plain { remaining: 0, retry_ns: wait_ns, reset_ns: wait_ns, delay_ns: 0 };
+        Decision::new(outcome, cost, self.most, now_ns, facts).uncharged()
+    }
+
+    #[cold]
+    pub(super) fn check_slow(&self, key: &[u8], cost: u64, now_ns: u64) -> WriteBackCheck {
+        self.decide_slow(key, cost, now_ns, WriteBackKey::spend)
+    }
+
+    fn decide_slow(&self, key: &[u8], cost: u64, now_ns: u64, spend: Spends) -> WriteBackCheck {
+        if cost > self.most {
+            let decision = self.refuse(Outcome::Never, cost, now_ns);
+            return WriteBackCheck { decision, basis: Basis::Held, wakes: false };
+        }
+        loop {
+            let Some(entry) = self.table.get_or_make(key.into(), || self.make(key, now_ns)) else {
+                let decision = self.refuse(Outcome::Denied, cost, now_ns);
+                return WriteBackCheck { decision, basis: Basis::Full, wakes: false };
+            };
+            match self.check_entry(&entry, cost, now_ns, spend) {
+                Some((decision, basis, asks)) => {
+                    if asks {
+                        self.queue().urgent.push_back(entry);
+                    }
+                    return WriteBackCheck { decision, basis, wakes: asks };
+                }
+                // Removed meanwhile: the next one is another.
+                None => _ = self.table.remove(key.into(), &entry),
+            }
+        }
+    }
+
+    fn make(&self, key: &[u8], now_ns: u64) -> WriteBackKey {
+        // Ordering: Acquire; see `press`.
+        let is_pressed = now_ns < self.pressed_until_ns.load(Ordering::Acquire);
+        let (process, part) = (self.numbers.next(), self.part(key));
+        let is_cold = self.terms(part, false).is_cold && !is_pressed;
+        let accounts: SmallVec<[Account; 1]> = self
+            .plan
+            .parts()
+            .iter()
+            .map(|part| {
+                let epoch = match part.window_us() {
+                    Some(us) => {
+                        let ns = us.saturating_mul(1_000);
+                        self.offset.within(ns, now_ns).server_ns(now_ns).0 / ns
+                    }
+                    // Any would do, for the number is a new one.
+                    None => now_ns / 1_000,
+                };
+                Account::new(*part, process, epoch, self.options.processes, is_cold, now_ns)
+            })
+            .collect();
+        WriteBackKey::new(key, part, accounts, now_ns)
+    }
+
+    /// `None` if the entry is dead. Whether it is to be queued.
+    fn check_entry(
+        &self,
+        entry: &Arc<WriteBackKey>,
+        cost: u64,
+        now_ns: u64,
+        takes: Spends,
+    ) -> Option<(Decision, Basis, bool)> {
+        let mut ledger = entry.ledger();
+        if entry.allowance.is_dead() {
+            return None;
+        }
+        let mut asks = std::mem::take(&mut ledger.is_new);
+        let (season, _) = self.settle(entry, &mut ledger, now_ns);
+        let is_failing = ledger.is_failing();
+        let mut spend = takes(entry, cost, now_ns);
+        let mut basis = Basis::Held;
+        if let (Spend::Short(_), true, OnFailure::Local { .. }) = (spend, is_failing, self.options.on_failure)
+        {
+            for account in &mut ledger.accounts {
+                account.go_alone(cost, self.options.processes);
+            }
+            entry.refresh(&mut ledger, now_ns);
+            spend = takes(entry, cost, now_ns);
+            basis = Basis::Alone;
+        }
+        let may_ask = !ledger.is_asked() && !ledger.is_queued && !asks;
+        if may_ask && is_failing && self.is_retry_due(ledger.failed_ns, now_ns) {
+            asks = self.may_retry(entry.part, now_ns);
+        }
+        let (left, outcome) = match spend {
+            Spend::Done(left) => (left, Outcome::Allowed),
+            Spend::Short(left) => (left, Outcome::Denied),
+            Spend::Over | Spend::Dead => (0, Outcome::Denied),
+        };
+        let mut retry_ns = now_ns;
+        if outcome == Outcome::Denied {
+            ledger.wanted = ledger.wanted.max(cost);
+            let refilled = ledger.accounts.iter().map(|account| account.until_refilled_ns(cost)).max();
+            let refilled_ns = now_ns.saturating_add(refilled.unwrap_or(u64::MAX));
+            let ask_ns = self.ask_ns(&ledger, cost, now_ns);
+            (basis, retry_ns) = match season {
+                Season::Between { next_ns } => (Basis::Held, next_ns),
+                Season::Within if is_failing => {
+                    (Basis::Failing, refilled_ns.min(now_ns.saturating_add(self.pace_ns)))
+                }
+                Season::Within if ask_ns > now_ns => (Basis::Held, ask_ns.min(refilled_ns)),
+                Season::Within => {
+                    asks |= !ledger.is_asked();
+                    (Basis::Asked, refilled_ns.min(now_ns.saturating_add(SOON_NS)))
+                }
+            };
+            if basis == Basis::Held && cost == 1 {
+                entry.set_retry_ns(retry_ns);
+            }
+        }
+        asks &= !ledger.is_queued;
+        ledger.is_queued |= asks;
+        let decision = self.decide(outcome, cost, left, retry_ns, entry.reset_ns(), now_ns);
+        Some((decision, basis, asks))
+    }
+
+    /// From when on an answer can say something new about so many units.
+    fn ask_ns(&self, ledger: &KeyLedger, cost: u64, now_ns: u64) -> u64 {
+        let each = ledger.accounts.iter().map(|account| match account.room() {
+            _ if account.is_worth_asking(cost) => 0,
+            // Nobody gives anything back in a fixed window.
+            Some(room) if room < cost => match account.ends() {
+                Some((end_us, period_us)) => {
+                    let bounds = self.offset.within(period_us.saturating_mul(1_000), now_ns);
+                    bounds.local_ns(end_us.saturating_mul(1_000)).1
+                }
+                None => ledger.answered_ns.saturating_add(self.pace_ns),
+            },
+            _ => ledger.answered_ns.saturating_add(self.pace_ns),
+        });
+        each.max().unwrap_or(0)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        // Never held while a ledger is taken.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When [`due`](Self::due) has something to say at the latest, unless a check wakes.
+    pub(crate) fn next_ns(&self) -> u64 {
+        let queue = self.queue();
+        let is_empty = queue.urgent.is_empty() && queue.usual.is_empty();
+        // What waits for a call to come back is due then.
+        let is_full = queue.in_flight >= self.options.in_flight.max(1);
+        if is_empty || is_full { queue.next_ns } else { 0 }
+    }
+
+    /// What is to be sent now: new keys and keys whose allowance is spent, then those whose windows end first. Each must be reported by
+    /// [`posted`](Self::posted) or [`failed`](Self::failed).
+    pub(crate) fn due(&self, now_ns: u64) -> Vec<Post> {
+        if now_ns >= self.queue().next_ns {
+            self.sweep(now_ns);
+        }
+        let mut posts = Vec::new();
+        loop {
+            let (entry, is_urgent) = {
+                let mut queue = self.queue();
+                if queue.in_flight + posts.len() >= self.options.in_flight.max(1) {
+                    break;
+                }
+                if let Some(entry) = queue.urgent.pop_front() {
+                    (entry, true)
+                } else if let Some(entry) = queue.usual.pop_front() {
+                    (entry, false)
+                } else {
+                    break;
+                }
+            };
+            self.collect(&entry, is_urgent, now_ns, &mut posts);
+        }
+        self.queue().in_flight += posts.len();
+        self.tallies.posts.add(posts.iter().filter(|post| post.sent.is_some()).count() as u64);
+        posts
+    }
+
+    fn collect(&self, entry: &Arc<WriteBackKey>, is_urgent: bool, now_ns: u64, posts: &mut Vec<Post>) {
+        let mut ledger = entry.ledger();
+        if is_urgent {
+            ledger.is_queued = false;
+        }
+        if entry.allowance.is_dead() {
+            return;
+        }
+        let _ = self.settle(entry, &mut ledger, now_ns);
+        let mut dropped = 0;
+        let waits_ns = ledger.pending_since.map_or(0, |since| now_ns.saturating_sub(since));
+        for (index, account) in ledger.accounts.iter_mut().enumerate() {
+            let Some(plan) = self.singles.get(index) else { continue };
+            if waits_ns > plan.refill_us().saturating_mul(1_000).saturating_add(self.pace_ns) {
+                dropped += account.clip().0;
+            }
+            dropped += account.give_up(now_ns).0;
+            let sent = account.post(now_ns);
+            let ask = match sent {
+                Some(Sent { process, epoch, total }) => Question::Post { process, epoch, total },
+                None if is_urgent && account.peek() => Question::Peek,
+                None => continue,
+            };
+            let tag = tagged(&self.options.head, &entry.key);
+            let call = Call { tag, plan: Arc::clone(plan), ask, now: None };
+            posts.push(Post { entry: Arc::clone(entry), index, sent, at_ns: now_ns, call });
+        }
+        self.tallies.dropped.add(dropped);
+    }
+
+    /// Keys that come back before a time are to begin with nothing. Said before one that this is about is removed.
+    fn press(&self, until_ns: u64) {
+        // Ordering: Release, and Acquire in `make`. An entry is killed after this by whoever holds its ledger. Who makes the key's next
+        // one has found it dead with its ledger in hand, or has found it gone from the map after it was removed there: so it is
+        // later than this, and reads this or more.
+        self.pressed_until_ns.fetch_max(until_ns, Ordering::Release);
+    }
+
+    /// Settles each key that is not dead, and calls `visit` with it, its ledger and the units that were dropped. O(keys).
+    fn for_each_settled(&self, now_ns: u64, mut visit: impl FnMut(&Arc<WriteBackKey>, &mut KeyLedger, u64)) {
+        self.table.for_each(|_, entry| {
+            let mut ledger = entry.ledger();
+            if entry.allowance.is_dead() {
+                return;
+            }
+            let (_, dropped) = self.settle(entry, &mut ledger, now_ns);
+            visit(entry, &mut ledger, dropped.0);
+        });
+    }
+
+    /// Looks through all keys: settles them, removes idle ones, and finds what is to be posted. O(keys).
+    fn sweep(&self, now_ns: u64) {
+        let is_full = self.table.len() > self.options.max_keys / 2;
+        let rest_ns = self.plan.refill_us().saturating_mul(1_000);
+        let mut pending: Vec<(u64, u64, Arc<WriteBackKey>)> = Vec::new();
+        let mut dead: Vec<Arc<WriteBackKey>> = Vec::new();
+        self.for_each_settled(now_ns, |entry, ledger, _| {
+            let idle_ns = now_ns.saturating_sub(ledger.spent_ns);
+            let is_over = idle_ns > rest_ns.saturating_add(self.pace_ns);
+            let is_idle = is_over || (is_full && idle_ns > self.pace_ns.saturating_mul(2));
+            if is_idle {
+                self.press(if is_over { now_ns } else { now_ns.saturating_add(rest_ns) });
+            }
+            if is_idle && entry.kill(ledger) {
+                dead.push(Arc::clone(entry));
+            } else if ledger.pending() > 0 {
+                let end = ledger.accounts.iter().filter_map(Account::end_us).min().unwrap_or(u64::MAX);
+                if !ledger.is_queued {
+                    let since = ledger.pending_since.unwrap_or(0);
+                    pending.push((end, since, Arc::clone(entry)));
+                }
+            } else {
+                ledger.pending_since = None;
+                if idle_ns > self.pace_ns && entry.allowance.left() > 0 && !ledger.is_asked() {
+                    entry.rest(ledger);
+                }
+            }
+        });
+        for entry in &dead {
+            self.table.remove((&*entry.key).into(), entry);
+        }
+        // Those that wait longest first, so that none waits for ever where there are more than calls can carry.
+        pending.sort_by_key(|(end, since, _)| (*end, *since));
+        let mut queue = self.queue();
+        queue.usual = pending.into_iter().map(|(_, _, entry)| entry).collect();
+        queue.next_ns = now_ns.saturating_add(self.pace_ns);
+        // Once more shortly before windows end.
+        if let Some(period_us) = self.plan.parts().iter().filter_map(|part| part.window_us()).min() {
+            let period_ns = period_us.saturating_mul(1_000);
+            let bounds = self.offset.within(period_ns, now_ns);
+            let end_ns = (bounds.server_ns(now_ns).1 / period_ns).saturating_add(1).saturating_mul(period_ns);
+            let last_ns = bounds.local_ns(end_ns).0.saturating_sub(self.pace_ns / 8);
+            if last_ns > now_ns.saturating_add(self.pace_ns / 8) {
+                queue.next_ns = queue.next_ns.min(last_ns);
+            }
+        }
+    }
+
+    /// How many calls are not reported yet.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.queue().in_flight
+    }
+
+    /// Looks through all keys at the next [`due`](Self::due), whenever that is.
+    pub(crate) fn hurry(&self) {
+        self.queue().next_ns = 0;
+    }
+
+    /// An answer. Whether something is to be sent at once.
+    pub(crate) fn posted(&self, post: &Post, reply: &Reply, received_ns: u64) -> bool {
+        self.offset.learn(reply.now_us, post.at_ns, received_ns);
+        let entry = &post.entry;
+        // As a rule nothing that threads share is written.
+        if self.is_out(entry.part) {
+            // Ordering: Relaxed; see `is_out`.
+            self.failed_ns[entry.part].store(0, Ordering::Relaxed);
+        }
+        let mut ledger = entry.ledger();
+        let _ = self.settle(entry, &mut ledger, received_ns);
+        let least = ledger.wanted.max(1);
+        let processes = self.options.processes;
+        if let Some(account) = ledger.accounts.get_mut(post.index) {
+            let learnt = account.answered(post.sent, reply, processes, least, received_ns);
+            self.tallies.overshoot.add(learnt.overshoot);
+            self.tallies.dropped.add(learnt.dropped);
+        }
+        ledger.answered_ns = received_ns;
+        entry.refresh(&mut ledger, received_ns);
+        entry.set_retry_ns(0);
+        let pending = ledger.pending();
+        if pending == 0 {
+            ledger.pending_since = None;
+        } else if ledger.pending_since.is_some() {
+            ledger.pending_since = Some(post.at_ns);
+        }
+        // Spent while it was asked about, though there is more.
+        let is_spent = entry.allowance.left() < least && pending > 0 && ledger.is_worth_asking(1);
+        if !ledger.is_asked() {
+            ledger.wanted = 0;
+        }
+        let asks = is_spent && !ledger.is_queued && !ledger.is_asked();
+        ledger.is_queued |= asks;
+        drop(ledger);
+        let mut queue = self.queue();
+        queue.in_flight = queue.in_flight.saturating_sub(1);
+        if asks {
+            queue.urgent.push_back(Arc::clone(entry));
+        }
+        asks
+    }
+
+    /// There was no answer of use; it may have been charged. An error of kind [`Reply`](ErrorKind::Reply) is this key's alone; any other is
+    /// of the part of the shared state that holds it.
+    pub(crate) fn failed(&self, post: &Post, why: ErrorKind, now_ns: u64) {
+        self.tallies.failures.add(1);
+        let entry = &post.entry;
+        if why != ErrorKind::Reply {
+            // Ordering: Relaxed; see `is_out`.
+            self.failed_ns[entry.part].store(now_ns.max(1), Ordering::Relaxed);
+        }
+        let mut ledger = entry.ledger();
+        let _ = self.settle(entry, &mut ledger, now_ns);
+        ledger.failed_ns = now_ns;
+        if let Some(account) = ledger.accounts.get_mut(post.index) {
+            self.tallies.dropped.add(account.failed(post.sent).0);
+            account.fall_back(self.options.processes);
+        }
+        drop(ledger);
+        let mut queue = self.queue();
+        queue.in_flight = queue.in_flight.saturating_sub(1);
+    }
+
+    /// What was counted so far. O(keys).
+    pub(crate) fn counted(&self, now_ns: u64) -> WriteBackStats {
+        let Tallies { posts, failures, overshoot, dropped } = &self.tallies;
+        let mut counted = WriteBackStats {
+            keys: self.table.len() as u64,
+            pending: 0,
+            oldest_pending: None,
+            posts: posts.get(),
+            failures: failures.get(),
+            overshoot: overshoot.get(),
+            evicted_pending: dropped.get(),
+        };
+        self.for_each_settled(now_ns, |_, ledger, dropped| {
+            counted.evicted_pending = counted.evicted_pending.saturating_add(dropped);
+            counted.pending = counted.pending.saturating_add(ledger.pending());
+            if ledger.pending() > 0 {
+                let age_ns = ledger.pending_since.map_or(0, |since| now_ns.saturating_sub(since));
+                counted.oldest_pending = counted.oldest_pending.max(Some(Duration::from_nanos(age_ns)));
+            }
+        });
+        counted
+    }
+}

@@ -1,0 +1,228 @@
+//! One key: its allowance, and the ledger of who posts it.
+
+use std::sync::{MutexGuard, PoisonError};
+
+use smallvec::SmallVec;
+
+use super::account::{Account, Dropped};
+use super::allowance::{Allowance, Spend};
+use super::offset::ClockOffset;
+use super::poster::PosterNumbers;
+use crate::base::sync::{AtomicU64, Mutex, Ordering};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct WriteBackKey {
+    pub(super) key: Box<[u8]>,
+    /// The part of the shared state that holds it.
+    pub(super) part: usize,
+    pub(super) allowance: Allowance,
+    /// Before this one unit more will not be had, whatever is asked.
+    retry_ns: AtomicU64,
+    /// When all will be as new, as far as is known.
+    reset_ns: AtomicU64,
+    ledger: Mutex<KeyLedger>,
+}
+
+#[derive(Debug)]
+pub(super) struct KeyLedger {
+    pub(super) accounts: SmallVec<[Account; 1]>,
+    /// What the allowance was set to.
+    was: u64,
+    /// The most that was refused since the last answer.
+    pub(super) wanted: u64,
+    /// Not asked about yet, or not for a while: the next request has it asked about at once.
+    pub(super) is_new: bool,
+    /// It stands in the queue of those that are asked about at once.
+    pub(super) is_queued: bool,
+    /// Since when something is not posted.
+    pub(super) pending_since: Option<u64>,
+    pub(super) spent_ns: u64,
+    pub(super) answered_ns: u64,
+    /// When a call about it failed last.
+    pub(super) failed_ns: u64,
+}
+
+/// What all entries are settled by.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct SettleContext<'a> {
+    pub(super) offset: &'a ClockOffset,
+    pub(super) numbers: &'a PosterNumbers,
+    pub(super) processes: u64,
+    /// Whether a window begins with an allowance.
+    pub(super) is_cold: bool,
+}
+
+/// When windows end, for an entry.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[must_use]
+pub(super) enum Season {
+    /// All limits are in a window, or have none.
+    Within,
+    /// Around the end of one: the next has surely begun then.
+    Between { next_ns: u64 },
+}
+
+impl WriteBackKey {
+    pub(super) fn new(key: &[u8], part: usize, accounts: SmallVec<[Account; 1]>, now_ns: u64) -> Self {
+        let was = accounts.iter().map(Account::left).min().unwrap_or(0);
+        Self {
+            key: key.into(),
+            part,
+            // Over at once, so that whoever comes first sees to the rest.
+            allowance: Allowance::new(was, 0),
+            retry_ns: AtomicU64::new(0),
+            reset_ns: AtomicU64::new(0),
+            ledger: Mutex::new(KeyLedger {
+                accounts,
+                was,
+                wanted: 0,
+                is_new: true,
+                is_queued: false,
+                pending_since: None,
+                spent_ns: now_ns,
+                answered_ns: now_ns,
+                failed_ns: 0,
+            }),
+        }
+    }
+
+    pub(super) fn ledger(&self) -> MutexGuard<'_, KeyLedger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    pub(super) fn retry_ns(&self) -> u64 {
+        // Ordering: Relaxed, here and below. Hints; who follows an old one is told to come back a little early or late.
+        self.retry_ns.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_retry_ns(&self, at_ns: u64) {
+        self.retry_ns.store(at_ns, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn reset_ns(&self) -> u64 {
+        self.reset_ns.load(Ordering::Relaxed)
+    }
+
+    /// Enters what was spent, ends windows that are over, refills, and sets the allowance anew.
+    pub(super) fn settle(
+        &self,
+        ledger: &mut KeyLedger,
+        terms: SettleContext<'_>,
+        now_ns: u64,
+    ) -> (Season, Dropped) {
+        let left = self.allowance.left();
+        ledger.enter(ledger.was.saturating_sub(left), now_ns);
+        ledger.was = left;
+        let (mut until, mut reset, mut dropped) = (u64::MAX, now_ns, 0);
+        let mut season = Season::Within;
+        for account in &mut ledger.accounts {
+            let Some(period_us) = account.period_us() else {
+                account.refill(now_ns);
+                reset = reset.max(now_ns.saturating_add(account.until_paid_ns()));
+                continue;
+            };
+            let period_ns = period_us.saturating_mul(1_000);
+            let bounds = terms.offset.within(period_ns, now_ns);
+            let (early, late) = bounds.server_ns(now_ns);
+            let (surely, perhaps) = (early / period_ns, late / period_ns);
+            if surely > account.epoch() {
+                dropped += account.turn(surely, terms.processes, terms.is_cold).0;
+            } else if perhaps.saturating_add(1) < account.epoch() {
+                // A clock was stepped. What was handed out of this window may be spent.
+                dropped += account.turn_back(surely, terms.processes, terms.numbers.next()).0;
+            }
+            let mut end_ns = account.end_us().unwrap_or(u64::MAX).saturating_mul(1_000);
+            if perhaps > surely {
+                if perhaps > account.epoch() {
+                    dropped += account.turn_early(perhaps, terms.processes, terms.is_cold).0;
+                } else {
+                    end_ns = end_ns.saturating_sub(period_ns);
+                }
+                let next_ns = bounds.local_ns(end_ns).1.max(now_ns.saturating_add(1));
+                season = Season::Between { next_ns };
+                until = until.min(next_ns);
+            } else {
+                if surely < account.epoch() {
+                    end_ns = end_ns.saturating_sub(period_ns);
+                } else {
+                    account.begin(terms.processes, terms.is_cold);
+                }
+                until = until.min(bounds.local_ns(end_ns).0);
+            }
+            reset = reset.max(bounds.local_ns(end_ns).1);
+        }
+        self.refresh(ledger, now_ns);
+        self.allowance.set_until(if ledger.is_new { 0 } else { until });
+        self.reset_ns.store(reset, Ordering::Relaxed);
+        (season, Dropped(dropped))
+    }
+
+    /// Sets the allowance to what the accounts say.
+    pub(super) fn refresh(&self, ledger: &mut KeyLedger, now_ns: u64) {
+        let target = ledger.accounts.iter().map(Account::left).min().unwrap_or(0);
+        let (spent, left) = self.allowance.reset(ledger.was, |spent| target.saturating_sub(spent));
+        ledger.was = left;
+        ledger.enter(spent, now_ns);
+    }
+
+    /// The next request meets [`Spend::Over`], and is entered.
+    pub(super) fn rest(&self, ledger: &mut KeyLedger) {
+        ledger.is_new = true;
+        self.allowance.set_until(0);
+    }
+
+    /// Kills it if it holds nothing that anybody waits for.
+    pub(super) fn kill(&self, ledger: &KeyLedger) -> bool {
+        let is_idle = |account: &Account| account.pending() == 0 && !account.is_asked();
+        !ledger.is_queued && ledger.accounts.iter().all(is_idle) && self.allowance.kill(ledger.was)
+    }
+
+    #[inline]
+    pub(super) fn spend(&self, cost: u64, now_ns: u64) -> Spend {
+        self.allowance.spend(cost, now_ns)
+    }
+
+    /// What [`spend`](Self::spend) would come to.
+    #[cfg(feature = "rules")]
+    pub(super) fn look(&self, cost: u64, now_ns: u64) -> Spend {
+        match self.allowance.spend(0, now_ns) {
+            Spend::Done(left) if left < cost => Spend::Short(left),
+            other => other,
+        }
+    }
+}
+
+impl KeyLedger {
+    fn enter(&mut self, spent: u64, now_ns: u64) {
+        if spent == 0 {
+            return;
+        }
+        for account in &mut self.accounts {
+            account.spend(spent);
+        }
+        self.spent_ns = now_ns;
+        self.pending_since.get_or_insert(now_ns);
+    }
+
+    /// Of the limit that has the most.
+    pub(super) fn pending(&self) -> u64 {
+        self.accounts.iter().map(Account::pending).max().unwrap_or(0)
+    }
+
+    /// Whether the last call about one of its limits failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.accounts.iter().any(Account::is_failing)
+    }
+
+    pub(super) fn is_asked(&self) -> bool {
+        self.accounts.iter().any(Account::is_asked)
+    }
+
+    /// Whether asking again at once is worth a call.
+    pub(super) fn is_worth_asking(&self, cost: u64) -> bool {
+        self.accounts.iter().all(|account| account.is_worth_asking(cost))
+    }
+}

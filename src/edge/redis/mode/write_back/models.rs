@@ -1,0 +1,182 @@
+//! Loom models of one key's allowance: spenders, and whoever holds the ledger.
+//!
+//! Each model's assertion states its law. A *control* is the same model with one step done in the way that the protocol's text warns
+//! of; it must fail, which shows that the model can see the fault.
+
+use crate::base::sync::thread;
+use crate::base::sync::{Arc, Mutex};
+
+use super::*;
+
+fn model(run: impl Fn() + Sync + Send + 'static) {
+    crate::base::sync::explore(3, run);
+}
+
+/// A key's entry: its word, and in the ledger what it was set to and what was found spent.
+struct WriteBackKey {
+    word: Allowance,
+    ledger: Mutex<KeyLedger>,
+}
+
+#[derive(Default)]
+struct KeyLedger {
+    was: u64,
+    posted: u64,
+}
+
+impl WriteBackKey {
+    fn new(left: u64, until: u64) -> Self {
+        Self { word: Allowance::new(left, until), ledger: Mutex::new(KeyLedger { was: left, posted: 0 }) }
+    }
+
+    /// Posts what was spent, and sets an allowance of what is left and so much more.
+    fn sync(&self, more: u64) {
+        let mut ledger = self.ledger.lock().unwrap();
+        let was = ledger.was;
+        let (spent, left) = self.word.reset(was, |spent| was - spent + more);
+        ledger.posted += spent;
+        ledger.was = left;
+    }
+
+    /// The same by a plain store.
+    fn sync_by_store(&self, more: u64) {
+        let mut ledger = self.ledger.lock().unwrap();
+        let left = self.word.word.load(Ordering::SeqCst);
+        ledger.posted += ledger.was - left;
+        ledger.was = left + more;
+        self.word.word.store(left + more, Ordering::SeqCst);
+    }
+}
+
+fn spend(entry: &WriteBackKey, cost: u64, now: u64) -> u64 {
+    if let Spend::Done(_) = entry.word.spend(cost, now) { cost } else { 0 }
+}
+
+fn spenders_and_a_post(sync: fn(&WriteBackKey, u64)) {
+    let entry = Arc::new(WriteBackKey::new(2, 10));
+    let threads = [1, 2].map(|cost| {
+        let entry = entry.clone();
+        thread::spawn(move || spend(&entry, cost, 0))
+    });
+    sync(&entry, 1);
+    let mut admitted: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+    while spend(&entry, 1, 0) > 0 {
+        admitted += 1;
+    }
+    entry.sync(0);
+    assert_eq!(admitted, 3, "what was handed out is spent once, and all of it can be");
+    assert_eq!(entry.ledger.lock().unwrap().posted, admitted, "every admitted unit is posted once");
+}
+
+#[test]
+fn what_is_admitted_beside_a_post_is_posted_once() {
+    model(|| spenders_and_a_post(WriteBackKey::sync));
+}
+
+#[test]
+#[should_panic(expected = "what was handed out is spent once")]
+fn control_a_plain_store_hands_out_what_is_spent() {
+    model(|| spenders_and_a_post(WriteBackKey::sync_by_store));
+}
+
+/// The window ends at 10: the first window's allowance is 2, the next one's 1. Who spends at 10 spends of the next one's.
+fn a_window_ends(turn: fn(&WriteBackKey)) {
+    let entry = Arc::new(WriteBackKey::new(2, 10));
+    let late = {
+        let entry = entry.clone();
+        thread::spawn(move || spend(&entry, 1, 10) + spend(&entry, 1, 10))
+    };
+    turn(&entry);
+    let late = late.join().unwrap();
+    assert!(late <= 1, "nothing of a window that is over is spent in the next");
+}
+
+#[test]
+fn the_next_window_begins_with_its_own_allowance() {
+    model(|| {
+        a_window_ends(|entry| {
+            let mut ledger = entry.ledger.lock().unwrap();
+            let (spent, left) = entry.word.reset(ledger.was, |_| 1);
+            ledger.posted += spent;
+            ledger.was = left;
+            entry.word.set_until(20);
+        });
+    });
+}
+
+#[test]
+#[should_panic(expected = "nothing of a window that is over")]
+fn control_the_end_is_written_before_the_word() {
+    model(|| {
+        a_window_ends(|entry| {
+            let mut ledger = entry.ledger.lock().unwrap();
+            entry.word.set_until(20);
+            let (spent, left) = entry.word.reset(ledger.was, |_| 1);
+            ledger.posted += spent;
+            ledger.was = left;
+        });
+    });
+}
+
+/// A key with one place in a table. Entries that were removed are never looked at again.
+struct Place {
+    present: Mutex<Arc<WriteBackKey>>,
+    /// Units posted of entries that are gone.
+    posted: Mutex<u64>,
+}
+
+impl Place {
+    fn spend(&self) -> u64 {
+        loop {
+            let entry = self.present.lock().unwrap().clone();
+            match entry.word.spend(1, 0) {
+                Spend::Done(_) => return 1,
+                Spend::Dead => self.replace(&entry),
+                Spend::Short(_) | Spend::Over => return 0,
+            }
+        }
+    }
+
+    /// The next entry of the key, which begins with one unit.
+    fn replace(&self, dead: &Arc<WriteBackKey>) {
+        let mut present = self.present.lock().unwrap();
+        if Arc::ptr_eq(&present, dead) {
+            *self.posted.lock().unwrap() += dead.ledger.lock().unwrap().posted;
+            *present = Arc::new(WriteBackKey::new(1, 10));
+        }
+    }
+}
+
+fn a_removal(kill: fn(&WriteBackKey) -> bool) {
+    let first = Arc::new(WriteBackKey::new(2, 10));
+    let place = Arc::new(Place { present: Mutex::new(first.clone()), posted: Mutex::new(0) });
+    let threads = [(); 2].map(|()| {
+        let place = place.clone();
+        thread::spawn(move || place.spend())
+    });
+    first.sync(0);
+    if kill(&first) {
+        place.replace(&first);
+    }
+    let admitted: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+    let last = place.present.lock().unwrap().clone();
+    last.sync(0);
+    let posted = *place.posted.lock().unwrap() + last.ledger.lock().unwrap().posted;
+    assert_eq!(posted, admitted, "no admitted unit is left in an entry that nobody posts");
+}
+
+#[test]
+fn an_entry_that_is_removed_keeps_no_unit() {
+    model(|| a_removal(|entry| entry.word.kill(entry.ledger.lock().unwrap().was)));
+}
+
+#[test]
+#[should_panic(expected = "no admitted unit is left in an entry that nobody posts")]
+fn control_killing_whatever_was_spent_loses_units() {
+    model(|| {
+        a_removal(|entry| {
+            entry.word.word.store(DEAD, Ordering::SeqCst);
+            true
+        });
+    });
+}

@@ -1,0 +1,138 @@
+//! How far the server's clock is ahead of the local one: between two bounds.
+//!
+//! An answer was decided after it was asked for and before it came, so each one bounds the difference from both sides, and many of them
+//! more narrowly than a round trip takes. Clocks drift: bounds widen by 200 µs to either side a second until the next answer.
+
+use crate::base::sync::{AtomicU64, Mutex, Ordering};
+
+/// Clocks of two machines drift apart by less than one part in so many: 200 µs a second.
+const DRIFT: u64 = 5_000;
+/// Server times are whole microseconds, rounded down.
+const MICRO: i64 = 1_000;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct ClockOffset {
+    /// Of the difference in nanoseconds, as bits of an `i64`. Until something is known, clocks agree.
+    lo: AtomicU64,
+    hi: AtomicU64,
+    /// When they were set; 0 if nothing is known.
+    at_ns: AtomicU64,
+    /// One answer is learnt at a time.
+    learns: Mutex<()>,
+}
+
+impl ClockOffset {
+    /// An answer: asked and received by the local clock, decided by the server's.
+    pub(super) fn learn(&self, server_us: u64, sent_ns: u64, received_ns: u64) {
+        let Ok(_one) = self.learns.lock() else { return };
+        let server = signed(server_us.saturating_mul(1_000));
+        let mut lo = server.saturating_sub(signed(received_ns));
+        let mut hi = server.saturating_add(MICRO).saturating_sub(signed(sent_ns.min(received_ns)));
+        if let Some((known_lo, known_hi)) = self.bounds(received_ns) {
+            // If they do not meet, a clock was stepped.
+            if known_lo <= hi && lo <= known_hi {
+                (lo, hi) = (lo.max(known_lo), hi.min(known_hi));
+            }
+        }
+        // Ordering: Relaxed. Each bound holds by itself; `at_ns` publishes both.
+        self.lo.store(lo.cast_unsigned(), Ordering::Relaxed);
+        self.hi.store(hi.cast_unsigned(), Ordering::Relaxed);
+        // Ordering: Release, and Acquire in `bounds`: who sees this time sees its bounds or later ones. Who sees an older time with
+        // newer bounds widens them too much.
+        self.at_ns.store(received_ns.max(1), Ordering::Release);
+    }
+
+    /// As of now, if anything is known.
+    fn bounds(&self, now_ns: u64) -> Option<(i64, i64)> {
+        // Ordering: see `learn`.
+        let at_ns = self.at_ns.load(Ordering::Acquire);
+        let (lo, hi) = (self.lo.load(Ordering::Relaxed), self.hi.load(Ordering::Relaxed));
+        let drift = signed(now_ns.abs_diff(at_ns) / DRIFT);
+        (at_ns > 0).then(|| (lo.cast_signed().saturating_sub(drift), hi.cast_signed().saturating_add(drift)))
+    }
+
+    /// The bounds now, no further apart than a quarter of a period: a window that is shorter than a round trip has no sharper ends.
+    pub(super) fn within(&self, period_ns: u64, now_ns: u64) -> OffsetBounds {
+        let (lo, hi) = self.bounds(now_ns).unwrap_or((0, 0));
+        let most = signed(period_ns / 4);
+        let width = hi.saturating_sub(lo);
+        if width <= most {
+            return OffsetBounds { lo, hi: hi.max(lo) };
+        }
+        let lo = lo.saturating_add((width - most) / 2);
+        OffsetBounds { lo, hi: lo.saturating_add(most) }
+    }
+}
+
+/// Of the server's clock less the local one, in nanoseconds.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct OffsetBounds {
+    lo: i64,
+    hi: i64,
+}
+
+impl OffsetBounds {
+    /// The earliest and the latest that the server's clock may show now.
+    pub(super) fn server_ns(self, now_ns: u64) -> (u64, u64) {
+        (now_ns.saturating_add_signed(self.lo), now_ns.saturating_add_signed(self.hi))
+    }
+
+    /// The earliest and the latest local time at which the server's clock may show this.
+    pub(super) fn local_ns(self, server_ns: u64) -> (u64, u64) {
+        let by = |offset: i64| server_ns.saturating_add_signed(offset.saturating_neg());
+        (by(self.hi), by(self.lo))
+    }
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    const PERIOD: u64 = 60_000_000_000;
+
+    #[test]
+    fn answers_bound_the_difference_from_both_sides() {
+        let offset = ClockOffset::default();
+        assert_eq!(offset.within(PERIOD, PERIOD), OffsetBounds { lo: 0, hi: 0 });
+        // The server is 5 µs ahead; its clock shows 105 µs at the local 100.
+        offset.learn(105, 90_000, 130_000);
+        let bounds = offset.within(PERIOD, 130_000);
+        assert_eq!(bounds, OffsetBounds { lo: -25_000, hi: 16_000 });
+        offset.learn(205, 199_000, 220_000);
+        let bounds = offset.within(PERIOD, 220_000);
+        assert!(bounds.lo <= 5_000 && 5_000 <= bounds.hi && bounds.hi - bounds.lo <= 22_100, "{bounds:?}");
+        assert_eq!(bounds.local_ns(1_000_000).0, 1_000_000 - 7_000);
+        let (lo, hi) = bounds.server_ns(300_000);
+        assert!(lo <= 305_000 && 305_000 <= hi);
+    }
+
+    #[test]
+    fn a_clock_that_was_stepped_is_believed() {
+        let offset = ClockOffset::default();
+        offset.learn(1_000, 1_000_000, 1_000_000);
+        offset.learn(9_000, 2_000_000, 2_000_000);
+        assert_eq!(offset.within(PERIOD, 2_000_000), OffsetBounds { lo: 7_000_000, hi: 7_001_000 });
+    }
+
+    #[test]
+    fn bounds_are_never_wider_than_a_quarter() {
+        let offset = ClockOffset::default();
+        offset.learn(0, 0, 4_000_000);
+        assert_eq!(offset.within(4_000, 4_000_000), OffsetBounds { lo: -2_000_000, hi: -1_999_000 });
+    }
+
+    #[test]
+    fn bounds_widen_until_the_next_answer() {
+        let offset = ClockOffset::default();
+        offset.learn(1_000, 1_000_000, 1_000_000);
+        let hour = 1_000_000 + 3_600_000_000_000;
+        assert_eq!(offset.within(PERIOD, hour), OffsetBounds { lo: -720_000_000, hi: 720_001_000 });
+        offset.learn(hour / 1_000, hour, hour);
+        assert_eq!(offset.within(PERIOD, hour), OffsetBounds { lo: 0, hi: 1_000 });
+    }
+}

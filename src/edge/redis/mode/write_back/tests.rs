@@ -1,0 +1,445 @@
+//! What went wrong once: of clocks that are stepped, keys that come back, calls that are lost, and runtimes that are gone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Barrier};
+use std::thread;
+
+use super::book::{Basis, BookSettings, Post, WriteBackBook};
+use crate::base::clock::ManualClock;
+use crate::base::quota::Quota;
+use crate::edge::redis::client::{InProcess, OnFailure};
+use crate::edge::redis::protocol::{ErrorKind, Limit, Plan};
+
+const SEC: u64 = 1_000_000_000;
+/// A whole hour.
+const START: u64 = 1_699_999_200 * SEC;
+
+fn options(processes: u32, max_keys: usize, in_flight: usize) -> BookSettings {
+    BookSettings {
+        head: b"p:{".as_slice().into(),
+        interval_ns: SEC,
+        processes: processes.into(),
+        on_failure: OnFailure::Local { processes },
+        max_keys,
+        process: 1 << 20,
+        in_flight,
+        in_parts: false,
+    }
+}
+
+fn book(limit: Limit, processes: u32, max_keys: usize, in_flight: usize) -> (WriteBackBook, InProcess) {
+    let options = options(processes, max_keys, in_flight);
+    let plan = Plan::new(&[limit]).expect("a limit that can be reckoned with");
+    (WriteBackBook::new(Arc::new(plan), options), InProcess::new(ManualClock::default()))
+}
+
+/// Posts what is due once; says what was charged, and how many calls there were.
+fn post(book: &WriteBackBook, server: &InProcess, local_ns: u64, server_ns: u64) -> (u64, usize) {
+    let posts = book.due(local_ns);
+    let mut charged = 0;
+    for post in &posts {
+        let reply = server.answer_at(&post.call, server_ns / 1_000);
+        charged += reply.granted;
+        book.posted(post, &reply, local_ns);
+    }
+    (charged, posts.len())
+}
+
+/// Posts all; says what was charged.
+fn drain(book: &WriteBackBook, server: &InProcess, local_ns: u64, server_ns: u64) -> u64 {
+    book.hurry();
+    let mut sum = 0;
+    for _ in 0..10_000 {
+        let (charged, calls) = post(book, server, local_ns, server_ns);
+        sum += charged;
+        if calls == 0 {
+            break;
+        }
+    }
+    sum
+}
+
+/// How many of so many requests of one unit are allowed.
+fn spend(book: &WriteBackBook, key: &[u8], requests: u64, now_ns: u64) -> u64 {
+    (0..requests).map(|_| u64::from(book.check(key, 1, now_ns).decision.is_allowed())).sum()
+}
+
+#[test]
+fn keys_that_come_back_while_others_are_removed_are_counted() {
+    const KEYS: u32 = 3_000;
+    let (book, server) = book(Limit::fixed_window(Quota::per_hour(100)), 2, 4_000, 1_024);
+    let spend_all = |now_ns| {
+        let units =
+            |key: u32| 10 * u64::from(book.check(&key.to_le_bytes(), 10, now_ns).decision.is_allowed());
+        (0..KEYS).map(units).sum::<u64>()
+    };
+    let mut admitted = spend_all(START);
+    let mut charged = drain(&book, &server, START, START);
+    assert_eq!((admitted, charged), (30_000, 30_000));
+    let now_ns = START + 3 * SEC;
+    let barrier = Barrier::new(2);
+    book.hurry();
+    let posts = thread::scope(|scope| {
+        let requests = scope.spawn(|| {
+            barrier.wait();
+            spend_all(now_ns)
+        });
+        barrier.wait();
+        let posts = book.due(now_ns);
+        admitted += requests.join().expect("checks do not panic");
+        posts
+    });
+    for post in posts {
+        let reply = server.answer_at(&post.call, now_ns / 1_000);
+        charged += reply.granted;
+        book.posted(&post, &reply, now_ns);
+    }
+    charged += drain(&book, &server, now_ns, now_ns);
+    let counted = book.counted(now_ns);
+    assert_eq!(charged + counted.evicted_pending + counted.pending, admitted);
+}
+
+#[test]
+fn keys_that_were_removed_early_come_back_with_nothing_and_are_counted() {
+    let (book, server) = book(Limit::fixed_window(Quota::per_hour(100)), 2, 4, 64);
+    let keys = [b"a", b"b", b"c", b"d"];
+    for key in keys {
+        assert_eq!(spend(&book, key, 50, START), 50);
+    }
+    assert_eq!(drain(&book, &server, START, START), 200);
+    let now_ns = START + 3 * SEC;
+    assert_eq!(drain(&book, &server, now_ns, now_ns), 0);
+    assert_eq!(book.counted(now_ns).keys, 0, "there is little room");
+    assert_eq!(spend(&book, b"a", 50, now_ns), 0, "no fresh allowance");
+    drain(&book, &server, now_ns, now_ns);
+    let more = spend(&book, b"a", 50, now_ns);
+    assert!(more > 0);
+    assert_eq!(drain(&book, &server, now_ns, now_ns), more, "a total from 0 adds to the one before");
+}
+
+#[test]
+fn gcra_is_counted_when_the_local_clock_steps_back() {
+    let (book, server) = book(Limit::gcra(Quota::per_second(10).burst(20)), 1, 100, 64);
+    let (mut local, mut remote) = (START, START);
+    for _ in 0..5 {
+        let _ = spend(&book, b"a", 1, local);
+        drain(&book, &server, local, remote);
+        (local, remote) = (local + SEC / 10, remote + SEC / 10);
+    }
+    (local, remote) = (local + 60 * SEC, remote + 60 * SEC);
+    drain(&book, &server, local, remote);
+    assert_eq!(book.counted(local).keys, 0);
+    local -= 600 * SEC;
+    let mut admitted = 0;
+    for _ in 0..300 {
+        admitted += spend(&book, b"a", 20, local);
+        drain(&book, &server, local, remote);
+        (local, remote) = (local + SEC / 10, remote + SEC / 10);
+    }
+    // A burst, what comes back in 30 s, and the bound of what is over.
+    assert!((300..=20 + 300 + 28 + 1 + 11).contains(&admitted), "{admitted}");
+}
+
+#[test]
+fn a_window_is_not_handed_out_again_by_a_clock_that_went_forth_and_back() {
+    let (book, server) = book(Limit::fixed_window(Quota::per_hour(100)), 1, 100, 64);
+    assert_eq!(spend(&book, b"a", 500, START), 100);
+    assert_eq!(drain(&book, &server, START, START), 100);
+    let ahead = START + 2 * 3_600 * SEC;
+    assert_eq!(spend(&book, b"a", 500, ahead), 100, "the window that the local clock shows");
+    for at in 0..20 {
+        drain(&book, &server, ahead + at * SEC, START + at * SEC);
+        assert_eq!(spend(&book, b"a", 500, ahead + at * SEC), 0);
+    }
+    assert_eq!(spend(&book, b"a", 500, START + 21 * SEC), 0, "the local clock is set right");
+    assert_eq!(drain(&book, &server, START + 21 * SEC, START + 21 * SEC), 0);
+    assert_eq!(spend(&book, b"a", 500, START + 22 * SEC), 0);
+}
+
+#[test]
+fn a_key_that_was_removed_by_a_clock_ahead_comes_back_with_nothing() {
+    let (book, server) = book(Limit::fixed_window(Quota::per_hour(100)), 1, 100, 64);
+    assert_eq!(spend(&book, b"a", 500, START), 100);
+    assert_eq!(drain(&book, &server, START, START), 100);
+    let ahead = START + 5 * 3_600 * SEC;
+    assert_eq!(drain(&book, &server, ahead, ahead), 0);
+    assert_eq!(book.counted(ahead).keys, 0);
+    assert_eq!(spend(&book, b"a", 500, START + SEC), 0);
+}
+
+#[test]
+fn keys_that_wait_longest_are_posted_first() {
+    let (book, server) = book(Limit::fixed_window(Quota::per_day(1_000_000)), 2, 1_000, 4);
+    let all = |now_ns| (0..20_u8).all(|key| spend(&book, &[key], 1, now_ns) == 1);
+    let mut now_ns = START;
+    assert!(all(now_ns));
+    drain(&book, &server, now_ns, now_ns);
+    for _ in 0..100 {
+        // Twenty keys are used each second, and there are twelve calls.
+        now_ns += SEC;
+        assert!(all(now_ns));
+        for _ in 0..3 {
+            post(&book, &server, now_ns, now_ns);
+        }
+        let oldest =
+            book.counted(now_ns).oldest_pending.map(|oldest| u64::try_from(oldest.as_nanos()).unwrap());
+        assert!(oldest <= Some(4 * SEC), "{oldest:?}");
+    }
+}
+
+#[test]
+fn nothing_is_due_while_no_call_can_be_sent() {
+    let (book, server) = book(Limit::fixed_window(Quota::per_day(1_000)), 2, 1_000, 4);
+    for key in 0..20_u8 {
+        assert_eq!(spend(&book, &[key], 1, START), 1);
+    }
+    let posts = book.due(START);
+    assert_eq!((posts.len(), book.due(START).len()), (4, 0));
+    assert!(book.next_ns() > START);
+    book.failed(&posts[0], ErrorKind::Timeout, START);
+    assert_eq!(book.next_ns(), 0, "one can be sent again");
+    let reply = server.answer_at(&posts[1].call, START / 1_000);
+    book.posted(&posts[1], &reply, START);
+    assert_eq!(book.due(START).len(), 2);
+}
+
+#[test]
+fn gcra_that_was_not_answered_is_not_charged_again_when_the_server_forgot_it() {
+    let (book, server) = book(Limit::gcra(Quota::per_second(10).burst(20)), 1, 1_000, 4);
+    assert_eq!(spend(&book, b"a", 20, START), 20);
+    let mut charged = 0;
+    for post in book.due(START) {
+        charged += server.answer_at(&post.call, START / 1_000).granted;
+        book.failed(&post, ErrorKind::Timeout, START);
+    }
+    assert_eq!(charged, 20, "the answer is lost");
+    let soon = START + 60 * SEC;
+    assert_eq!(drain(&book, &server, soon, soon), 0, "it is remembered");
+    let (book, server) = self::book(Limit::gcra(Quota::per_second(10).burst(20)), 1, 1_000, 4);
+    assert_eq!(spend(&book, b"a", 20, START), 20);
+    for post in book.due(START) {
+        let _ = server.answer_at(&post.call, START / 1_000);
+        book.failed(&post, ErrorKind::Timeout, START);
+    }
+    let late = START + 2 * 3_600 * SEC;
+    assert_eq!(drain(&book, &server, late, late), 0);
+    assert_eq!((book.counted(late).evicted_pending, book.counted(late).pending), (20, 0));
+    let more = spend(&book, b"a", 5, late);
+    assert_eq!((more, drain(&book, &server, late, late)), (5, 5), "what comes after is charged");
+}
+
+#[test]
+fn clocks_that_drift_between_answers_share_one_allowance_around_a_windows_end() {
+    let (book, server) = book(Limit::fixed_window(Quota::per_minute(100)), 1, 100, 64);
+    for at in 0..5 {
+        let now_ns = START + at * SEC;
+        let _ = spend(&book, b"z", 1, now_ns);
+        drain(&book, &server, now_ns, now_ns);
+    }
+    // An hour later the local clock may be 360 ms behind: the server is in the window that begins at the local end.
+    let end = START + 3_600 * SEC;
+    let admitted = spend(&book, b"a", 500, end - SEC / 10) + spend(&book, b"a", 500, end + SEC / 100);
+    assert_eq!(admitted, 100);
+}
+
+/// Of a limit of 20 among four processes, one of which this is: what each window admits of a key, asked for all the time, while another
+/// key's calls fail.
+fn windows_beside_a_failing_key(policy: OnFailure, why: ErrorKind, bad: &[u8]) -> Vec<u64> {
+    let options = BookSettings { on_failure: policy, in_parts: true, ..options(4, 100, 64) };
+    let plan = Plan::new(&[Limit::fixed_window(Quota::new(20, std::time::Duration::from_secs(2)))]);
+    let (book, server) =
+        (WriteBackBook::new(Arc::new(plan.unwrap()), options), InProcess::new(ManualClock::default()));
+    let mut windows = vec![0; 3];
+    for ms in 0..6_000 {
+        let now_ns = START + ms * SEC / 1_000;
+        let _ = book.check(bad, 1, now_ns);
+        let checked = book.check(b"good", 1, now_ns);
+        let is_open = checked.basis == Basis::Failing && policy == OnFailure::Open;
+        windows[usize::try_from(ms / 2_000).unwrap()] += u64::from(is_open || checked.decision.is_allowed());
+        for post in book.due(now_ns) {
+            if post.key() == bad {
+                book.failed(&post, why, now_ns);
+            } else {
+                book.posted(&post, &server.answer_at(&post.call, now_ns / 1_000), now_ns);
+            }
+        }
+    }
+    windows
+}
+
+#[test]
+fn failure_of_one_key_or_part_is_its_own() {
+    let part = |key: &[u8]| {
+        crate::edge::redis::protocol::slot::part(&crate::edge::redis::protocol::tagged(b"p:{", key))
+    };
+    let elsewhere = (0..100_u8).map(|key| [key]).find(|key| part(key) != part(b"good")).unwrap();
+    let beside = (0..100_u8).map(|key| [key]).find(|key| part(key) == part(b"good")).unwrap();
+    for policy in [OnFailure::Open, OnFailure::Closed, OnFailure::Local { processes: 4 }] {
+        for (why, bad) in [
+            (ErrorKind::Reply, elsewhere),
+            (ErrorKind::Reply, beside),
+            (ErrorKind::Unreachable, elsewhere),
+            (ErrorKind::Unreachable, beside),
+        ] {
+            let windows = windows_beside_a_failing_key(policy, why, &bad);
+            assert_eq!(windows, [20; 3], "{policy:?}, {why:?}");
+        }
+    }
+}
+
+#[test]
+fn key_asks_again_soon_after_a_failure() {
+    let options = |on_failure| BookSettings { on_failure, ..options(1, 100, 64) };
+    for policy in [OnFailure::Open, OnFailure::Closed] {
+        let plan = Plan::new(&[Limit::fixed_window(Quota::per_hour(100))]).unwrap();
+        let book = WriteBackBook::new(Arc::new(plan), options(policy));
+        let server = InProcess::new(ManualClock::default());
+        let mut calls = 0;
+        for ms in 0..2_000 {
+            let now_ns = START + ms * SEC / 1_000;
+            for key in [b"a", b"b", b"c"] {
+                let _ = book.check(key, 100, now_ns);
+            }
+            for post in book.due(now_ns) {
+                calls += 1;
+                book.failed(&post, ErrorKind::Breaker, now_ns);
+            }
+        }
+        // One key in 100 ms, and all that is to be posted in each interval.
+        assert!((20..=40).contains(&calls), "{policy:?}: {calls}");
+        // It is back: each key is asked about once 100 ms have passed since its failure.
+        let now_ns = START + 3 * SEC;
+        let _ = book.check(b"a", 100, now_ns);
+        for post in book.due(now_ns) {
+            book.posted(&post, &server.answer_at(&post.call, now_ns / 1_000), now_ns);
+        }
+        for key in [b"a", b"b", b"c"] {
+            let checked = book.check(key, 100, now_ns);
+            let asks = book.due(now_ns).len();
+            assert!(checked.basis != Basis::Failing || asks == 1, "{policy:?}: {checked:?}, {asks}");
+        }
+    }
+}
+
+/// What four processes, asked for far more than the limit, admit in each window by the server's clock, which is set to another time once. Of
+/// `fails` calls one is not answered.
+fn windows_by_the_server(limit: u64, at_ms: u64, step_ms: i64, fails: Option<u64>) -> BTreeMap<u64, u64> {
+    const PERIOD_MS: u64 = 2_000;
+    let quota = Quota::new(limit, std::time::Duration::from_millis(PERIOD_MS));
+    let plan = Arc::new(Plan::new(&[Limit::fixed_window(quota)]).unwrap());
+    let book = |number: u64| {
+        let options = BookSettings { process: (number + 1) << 20, ..options(4, 100, 64) };
+        WriteBackBook::new(Arc::clone(&plan), options)
+    };
+    let books = [0, 1, 2, 3].map(book);
+    let server = InProcess::new(ManualClock::default());
+    let mut windows = BTreeMap::new();
+    let (mut posts, mut calls) = (Vec::<(&WriteBackBook, Post)>::new(), 0_u64);
+    for ms in 0..20_000_u64 {
+        let local_ns = START + ms * SEC / 1_000;
+        let step_ms = if ms < at_ms { 0 } else { step_ms };
+        let server_ms = (local_ns / 1_000_000).saturating_add_signed(step_ms);
+        // Answers take a millisecond.
+        for (book, post) in posts.drain(..) {
+            let reply = server.answer_at(&post.call, server_ms * 1_000);
+            calls += 1;
+            if fails.is_some_and(|fails| calls % fails == 0) {
+                book.failed(&post, ErrorKind::Timeout, local_ns);
+            } else {
+                book.posted(&post, &reply, local_ns);
+            }
+        }
+        for book in &books {
+            let units = spend(book, b"a", 1, local_ns);
+            *windows.entry(server_ms / PERIOD_MS).or_insert(0) += units;
+            posts.extend(book.due(local_ns).into_iter().map(|post| (book, post)));
+        }
+    }
+    windows
+}
+
+#[test]
+fn stepped_server_clock_admits_two_windows_at_most() {
+    let bound = 200 + super::over_at_most(200, 4);
+    let mut most = [0; 2];
+    for at_ms in (10_000..12_000).step_by(250) {
+        assert!(windows_by_the_server(200, at_ms, 0, None).into_values().all(|units| units <= bound));
+        for (most, step_ms) in most.iter_mut().zip([5_000, -5_000]) {
+            *most = windows_by_the_server(200, at_ms, step_ms, None).into_values().max().unwrap().max(*most);
+        }
+    }
+    assert!(most.iter().all(|most| *most <= 2 * bound), "{most:?}, bound {bound}");
+}
+
+#[test]
+fn errors_on_and_off_add_a_limit_to_each_window() {
+    let bound = 200 + super::over_at_most(200, 4);
+    for fails in [1, 2, 3, 7] {
+        let windows = windows_by_the_server(200, 0, 0, Some(fails));
+        assert!(windows.values().all(|units| *units <= bound + 200), "{fails}: {windows:?}, bound {bound}");
+    }
+}
+
+mod runtimes {
+    use std::future::Future;
+    use std::time::Duration;
+
+    use tokio::runtime::{Builder, Runtime};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::edge::redis::mode::write_back::WriteBackLimiter;
+
+    fn runtime() -> Runtime {
+        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
+        runtime.expect("a runtime")
+    }
+
+    fn in_time<R>(future: impl Future<Output = R>) -> Option<R> {
+        runtime().block_on(async { timeout(Duration::from_secs(3_600), future).await.ok() })
+    }
+
+    fn limiter(of: &Runtime) -> WriteBackLimiter<ManualClock> {
+        let clock = ManualClock::default();
+        let server = InProcess::new(clock.clone());
+        let limit = Limit::fixed_window(Quota::per_hour(100));
+        let limiter = of.block_on(async { server.limiter("api", limit).write_back().clock(clock).build() });
+        limiter.expect("a limiter")
+    }
+
+    #[test]
+    fn a_limiter_is_closed_after_its_runtime() {
+        let first = runtime();
+        let limiter = limiter(&first);
+        assert!(limiter.check("a").is_allowed());
+        drop(first);
+        let closed = in_time(limiter.clone().close());
+        assert_eq!(closed, Some(0), "and what it let through is posted");
+        assert_eq!(limiter.stats().posts, 1);
+        let again = in_time(limiter.close());
+        assert_eq!(again, Some(0));
+    }
+
+    #[test]
+    fn a_limiter_is_closed_beside_a_runtime_that_does_not_run() {
+        let first = runtime();
+        let limiter = limiter(&first);
+        assert!(limiter.check("a").is_allowed());
+        let closed = in_time(limiter.close());
+        assert_eq!(closed, Some(0));
+        drop(first);
+    }
+
+    #[test]
+    fn posts_that_went_with_their_runtime_have_failed() {
+        let first = runtime();
+        let limiter = limiter(&first);
+        assert!(limiter.check("a").is_allowed());
+        // The task runs once: its posts are spawned, and not carried.
+        first.block_on(tokio::task::yield_now());
+        drop(first);
+        let left = in_time(limiter.flush());
+        assert_eq!(left, Some(0));
+        assert!(limiter.stats().posts >= 1);
+    }
+}

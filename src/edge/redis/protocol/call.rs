@@ -1,0 +1,131 @@
+//! What is asked of the shared state, and what it answers.
+//!
+//! A [`Call`] is one question about one key. A transport carries it to where the state is: to a server, where a script answers it,
+//! or to a model of one in this process. All modes, and their simulation, are made of these calls.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::error::Error;
+use super::plan::Plan;
+use crate::base::clock::Timestamp;
+
+/// One question about one key of a limiter.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    /// As [`tagged`](super::key::tagged) wrote it.
+    pub(crate) tag: Vec<u8>,
+    /// The limits of the limiter: all are charged, or none.
+    pub(crate) plan: Arc<Plan>,
+    /// The question.
+    pub(crate) ask: Question,
+    /// The time as of which it is decided; `None` is the server's own.
+    pub(crate) now: Option<Timestamp>,
+}
+
+/// What is asked. Units are never 0 where something is charged.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Question {
+    /// Charges so many units to all limits if all have room, or nothing.
+    Check {
+        /// The units.
+        cost: u64,
+    },
+    /// How things stand. Writes nothing.
+    Peek,
+    /// Charges so many units, room or not.
+    Force {
+        /// The units.
+        cost: u64,
+    },
+    /// Takes up to so many units back: those that have not been paid meanwhile.
+    Refund {
+        /// The units.
+        units: u64,
+        /// When they were charged, by the server's clock in microseconds, so that a window that is over gives nothing back.
+        at_us: u64,
+    },
+    /// Charges a block: at most `wanted` units, and at most one of `share` equal parts of what is left, but at least `least`; or
+    /// nothing, if there are not so many.
+    Lease {
+        /// The fewest that are of use.
+        least: u64,
+        /// The most.
+        wanted: u64,
+        /// The parts, 1 or more.
+        share: u64,
+    },
+    /// Charges what one process has let through already, room or not: all that `total` exceeds what was posted before by this
+    /// process in this epoch. So a call whose answer was lost can be sent again, and come late or twice.
+    ///
+    /// Of each process the two highest epochs are remembered, for GCRA for an hour (and the time in which a full burst is refilled)
+    /// after the last post for the key: so a process begins a new epoch for a key that it posts to again after longer. A post of an
+    /// epoch before those two charges nothing. All limits are charged by the same epoch: where their windows differ, post to each by
+    /// [`Plan::single`].
+    Post {
+        /// A number that no other process has.
+        process: u64,
+        /// Totals begin anew with each; later ones are greater, and below 2^53. For windows, the window (the server's time over the
+        /// period): one that is over is not charged, but for the one before the present of a sliding window. For GCRA, whatever
+        /// the process counts by.
+        epoch: u64,
+        /// All that this process let through in this epoch.
+        total: u64,
+    },
+}
+
+/// What the shared state answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Reply {
+    /// The units that this call charged to each of the limits; 0 if it was refused. Of a refund, those that were taken back. Where
+    /// limits differ (a post to a window that is over, a debt beyond 2^52) the most of them.
+    pub(crate) granted: u64,
+    /// The time as of which it was decided, in microseconds since the Unix epoch.
+    pub(crate) now_us: u64,
+    /// How each limit stands afterwards.
+    pub(crate) limits: SmallVec<[LimitState; 1]>,
+}
+
+/// How one limit stands after a call.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum LimitState {
+    /// How far the theoretical arrival time is ahead, in the ticks of the limit's plan.
+    Pace {
+        /// In ticks.
+        ahead: u64,
+    },
+    /// Units in the present window, and in the one before.
+    Windows {
+        /// When the present window begins: later than `now_us`, if the server's time stepped back before it.
+        start_us: u64,
+        /// Of the window before; 0 for fixed windows.
+        previous: u64,
+        /// Of the present window.
+        current: u64,
+    },
+}
+
+/// What carries calls.
+pub(crate) trait Transport: Send + Sync + 'static {
+    /// Whether parts of the shared state fail by themselves, as the nodes of a cluster do.
+    fn in_parts(&self) -> bool {
+        false
+    }
+
+    /// Whether the server has said that it evicts keys.
+    fn evicts(&self) -> bool {
+        false
+    }
+
+    /// Asks, and waits no longer than this for the answer.
+    fn call(&self, call: &Call, timeout: Duration) -> impl Future<Output = Result<Reply, Error>> + Send;
+
+    /// Which part of the shared state this call is about, where parts fail by themselves, as the nodes of a cluster do: each has a
+    /// breaker of its own. Any number: parts that are alike modulo [`PARTS`](super::slot::PARTS) share one.
+    fn part(&self, _call: &Call) -> usize {
+        0
+    }
+}

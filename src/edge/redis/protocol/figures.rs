@@ -1,0 +1,206 @@
+//! What an answer of the shared state means for a request: the decision and its figures.
+
+use super::call::{LimitState, Reply};
+use super::plan::{Arithmetic, Pace, Part, Plan, Windows};
+use crate::base::clock::Timestamp;
+use crate::base::decision::{Decision, Facts, Outcome};
+
+const NS: u64 = 1_000;
+
+impl Plan {
+    /// The units that there is room for after this reply: the least over all limits.
+    pub(crate) fn remaining(&self, reply: &Reply) -> u64 {
+        let each = self.standings(reply).map(|(part, standing)| part.left(standing, reply.now_us));
+        each.min().unwrap_or(0)
+    }
+
+    /// The decision about a request of this cost, as of `at`: allowed if all of it was granted.
+    ///
+    /// Of several limits it speaks for one: of those that have no room the one that has it last, else the one that has the least.
+    /// Times are counted from the reply's, and are whole microseconds, rounded up.
+    pub(crate) fn decision(&self, reply: &Reply, cost: u64, at: Timestamp) -> Decision {
+        let outcome = if cost > self.most() {
+            Outcome::Never
+        } else if reply.granted >= cost {
+            Outcome::Allowed
+        } else {
+            Outcome::Denied
+        };
+        self.decided(reply, outcome, cost, at)
+    }
+
+    /// The decision about a request of this cost that charged nothing: allowed if there is room for it.
+    pub(crate) fn looked(&self, reply: &Reply, cost: u64, at: Timestamp) -> Decision {
+        let outcome = if cost > self.most() {
+            Outcome::Never
+        } else if cost == 0 || cost <= self.remaining(reply) {
+            Outcome::Allowed
+        } else {
+            Outcome::Denied
+        };
+        self.decided(reply, outcome, cost, at).uncharged()
+    }
+
+    /// The decision about units that were charged without being asked whether there is room.
+    pub(crate) fn forced(&self, reply: &Reply, cost: u64, at: Timestamp) -> Decision {
+        self.decided(reply, Outcome::Allowed, cost, at).forced()
+    }
+
+    fn decided(&self, reply: &Reply, outcome: Outcome, cost: u64, at: Timestamp) -> Decision {
+        let each = self.standings(reply).map(|(part, standing)| {
+            let own = match outcome {
+                Outcome::Never if cost <= part.limit.most() => Outcome::Denied,
+                // Another limit denied, and this one was not charged.
+                Outcome::Denied if cost <= part.left(standing, reply.now_us) => Outcome::Allowed,
+                own => own,
+            };
+            part.decide(standing, own, cost, reply.now_us, at.as_nanos())
+        });
+        let says_more = |decision: &Decision| {
+            let rank = match decision.outcome() {
+                Outcome::Never => 2,
+                Outcome::Denied => 1,
+                Outcome::Allowed => 0,
+            };
+            (rank, decision.retry_after(), u64::MAX - decision.remaining(), decision.reset_after())
+        };
+        let facts = Facts::Plain { remaining: 0, retry_ns: 0, reset_ns: 0, delay_ns: 0 };
+        let decision = each.max_by_key(says_more);
+        decision.unwrap_or_else(|| Decision::new(outcome, cost, 0, at.as_nanos(), facts))
+    }
+
+    /// How long the present window lasts, in microseconds: of several the one that ends first. `None` if no limit has windows.
+    pub(crate) fn window_left_us(&self, reply: &Reply) -> Option<u64> {
+        let left = |(part, standing): (&Part, &LimitState)| match (part.kind, standing) {
+            (Arithmetic::Windows(windows), LimitState::Windows { start_us, .. }) => {
+                Some(windows.until_end_us(*start_us, reply.now_us))
+            }
+            _ => None,
+        };
+        self.standings(reply).filter_map(left).min()
+    }
+
+    fn standings<'a>(&'a self, reply: &'a Reply) -> impl Iterator<Item = (&'a Part, &'a LimitState)> {
+        self.parts().iter().zip(&reply.limits)
+    }
+}
+
+impl Part {
+    /// The units that there is room for.
+    fn left(&self, standing: &LimitState, now_us: u64) -> u64 {
+        match (self.kind, *standing) {
+            (Arithmetic::Pace(pace), LimitState::Pace { ahead }) => pace.left(ahead),
+            (Arithmetic::Windows(windows), LimitState::Windows { start_us, previous, current }) => {
+                let left_us = windows.until_end_us(start_us, now_us).min(windows.period_us);
+                windows.limit.saturating_sub(current).saturating_sub(windows.weighed(previous, left_us))
+            }
+            _ => 0,
+        }
+    }
+
+    fn decide(
+        &self,
+        standing: &LimitState,
+        outcome: Outcome,
+        cost: u64,
+        now_us: u64,
+        at_ns: u64,
+    ) -> Decision {
+        let remaining = self.left(standing, now_us);
+        let facts = match (self.kind, *standing) {
+            (Arithmetic::Pace(pace), LimitState::Pace { ahead }) => {
+                pace.facts(ahead, remaining, outcome, cost)
+            }
+            (Arithmetic::Windows(windows), LimitState::Windows { start_us, previous, current }) => {
+                let to_end_us = windows.until_end_us(start_us, now_us);
+                if windows.slides {
+                    windows.facts(previous, current, to_end_us, remaining, outcome, cost)
+                } else {
+                    Facts::Batch {
+                        used: current,
+                        raised: 0,
+                        batch: u64::MAX,
+                        to_boundary_ns: to_end_us.saturating_mul(NS),
+                        period_ns: windows.period_us.saturating_mul(NS),
+                    }
+                }
+            }
+            _ => Facts::Plain { remaining: 0, retry_ns: 0, reset_ns: 0, delay_ns: 0 },
+        };
+        Decision::new(outcome, cost, self.limit.most(), at_ns, facts)
+    }
+}
+
+/// Of what cost the time is wanted at which there is room: the request's, if it was denied; else one unit's, if there is none.
+const fn wanted(outcome: Outcome, cost: u64, remaining: u64) -> u64 {
+    match outcome {
+        Outcome::Denied => cost,
+        Outcome::Allowed | Outcome::Never => (remaining == 0) as u64,
+    }
+}
+
+impl Pace {
+    const fn left(&self, ahead: u64) -> u64 {
+        self.capacity.saturating_sub(ahead) / self.interval
+    }
+
+    /// Ticks in nanoseconds: whole microseconds, since time is told in those.
+    const fn ns(&self, ticks: u64) -> u64 {
+        ticks.div_ceil(self.scale).saturating_mul(NS)
+    }
+
+    const fn facts(&self, ahead: u64, remaining: u64, outcome: Outcome, cost: u64) -> Facts {
+        let wanted = self.interval.saturating_mul(wanted(outcome, cost, remaining));
+        Facts::Plain {
+            remaining,
+            retry_ns: self.ns(ahead.saturating_sub(self.capacity.saturating_sub(wanted))),
+            reset_ns: self.ns(ahead),
+            delay_ns: self.ns(ahead.saturating_sub(self.capacity)),
+        }
+    }
+}
+
+impl Windows {
+    fn until_end_us(&self, start_us: u64, now_us: u64) -> u64 {
+        start_us.saturating_add(self.period_us).saturating_sub(now_us)
+    }
+
+    fn facts(
+        &self,
+        previous: u64,
+        current: u64,
+        to_end_us: u64,
+        remaining: u64,
+        outcome: Outcome,
+        cost: u64,
+    ) -> Facts {
+        // What the crate's own algorithm says, in units instead of nanoseconds.
+        let units = to_end_us.div_ceil(self.unit_us);
+        let window = self.period_us / self.unit_us;
+        let blend = Facts::Blend {
+            previous,
+            current,
+            left_ns: units.min(window),
+            to_end_ns: units,
+            window_ns: window,
+            ceil: self.strict,
+        };
+        let decision = |outcome, cost| Decision::new(outcome, cost, self.limit, 0, blend);
+        // What was rounded up of the present unit does not have to be waited for.
+        let passed_us = (units * self.unit_us).saturating_sub(to_end_us);
+        let ns = |units: std::time::Duration| {
+            let units = u64::try_from(units.as_nanos()).unwrap_or(u64::MAX);
+            units.saturating_mul(self.unit_us).saturating_sub(passed_us).saturating_mul(NS)
+        };
+        let wait = match wanted(outcome, cost, remaining) {
+            0 => None,
+            wanted => decision(Outcome::Denied, wanted).retry_after(),
+        };
+        Facts::Plain {
+            remaining,
+            retry_ns: wait.map_or(0, ns),
+            reset_ns: ns(decision(Outcome::Allowed, 0).reset_after()),
+            delay_ns: 0,
+        }
+    }
+}

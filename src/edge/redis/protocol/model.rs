@@ -1,0 +1,601 @@
+//! What the script on a server does, in Rust: the same integers, rounded alike. Tests hold the two together.
+//!
+//! *Time that steps back.* A theoretical arrival time stays where it is, and a window that begins later counts as if it had begun: so
+//! this denies more, by less than the step. A state that is further in the future than a burst is refilled in, or than a whole
+//! window, is brought back to now, with all that is owed: nobody is shut out until a clock that ran ahead is caught up with. That is
+//! written even if the request is refused.
+//!
+//! *Quotas that change.* A state of GCRA holds the interval by which it was written. Under another one what is owed is carried over
+//! unit for unit, rounded up (but for 2^-25 of a unit), and is paid at the new rate. So limiters of different quotas that share a state, such
+//! as two versions of a program side by side, together admit in any time at most the larger of their bursts and the higher of
+//! their rates times that time. Windows of one period are counted alike under any limit. Those of another period are other windows: the
+//! period is in the name of the state, so each period counts its own, and a changed one begins anew.
+
+use super::call::{LimitState, Question, Reply};
+use super::plan::{Arithmetic, EXACT, LAST_US, MOST_OWED, Pace, Part, Plan, StateName, Windows};
+
+/// So much longer than they matter keys are kept, if time is the server's; and if it is the call's.
+pub(crate) const MARGINS_US: [u64; 2] = [1_000_000, 60_000_000];
+/// The posts of a key are remembered for so long after the last one, and the refill or the window.
+pub(crate) const POSTS_KEPT_US: u64 = 3_600_000_000;
+
+/// All that is kept of one key.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(crate) struct KeyState {
+    limits: Vec<HeldState>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct HeldState {
+    name: StateName,
+    state: Option<State>,
+    posts: Vec<(u64, Posts)>,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum State {
+    Pace { t_us: u64, ahead: u64, interval: u64, scale: u64 },
+    Windows { index: u64, current: u64, previous: u64 },
+}
+
+/// What one process posted: in its highest epoch, and in the next below.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Posts {
+    last: (u64, u64),
+    before: Option<(u64, u64)>,
+    at_us: u64,
+}
+
+/// A state as of now.
+#[derive(Copy, Clone)]
+struct View {
+    /// In the present window.
+    now: Now,
+    /// The units that there is room for.
+    left: u64,
+    /// Whether it was brought back from the future.
+    healed: bool,
+}
+
+#[derive(Copy, Clone)]
+enum Now {
+    Pace { ahead: u64 },
+    Windows { index: u64, current: u64, previous: u64 },
+}
+
+/// Answers an ask.
+pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Question) -> Reply {
+    let now_us = now_us.min(LAST_US);
+    let mut views: Vec<View> = plan
+        .parts()
+        .iter()
+        .map(|part| view(part, held.find(part).and_then(|limit| limit.state), now_us))
+        .collect();
+    let left = views.iter().map(|view| view.left).min().unwrap_or(u64::MAX);
+    let mut granted = 0;
+    let mut charge = |units: u64, views: &mut [View]| {
+        for (part, view) in plan.parts().iter().zip(views) {
+            granted = granted.max(view.charge(part, units, None));
+        }
+    };
+    match *ask {
+        Question::Peek => {}
+        Question::Check { cost } if cost <= left => charge(cost, &mut views),
+        Question::Check { .. } => {}
+        Question::Force { cost } => charge(cost.min(EXACT - 1), &mut views),
+        Question::Lease { least, wanted, share } => {
+            let least = least.max(1);
+            if least <= left {
+                charge((left / share.max(1)).min(wanted).max(least), &mut views);
+            }
+        }
+        Question::Refund { units, at_us } => {
+            for (part, view) in plan.parts().iter().zip(&mut views) {
+                granted = granted.max(view.refund(part, units.min(EXACT - 1), at_us.min(LAST_US), now_us));
+            }
+        }
+        Question::Post { process, epoch, total } => {
+            let (epoch, total) = (epoch.min(EXACT - 1), total.min(EXACT - 1));
+            for (part, view) in plan.parts().iter().zip(&mut views) {
+                if view.takes(part, epoch) {
+                    let units = held.make(part).post(part, process, epoch, total, now_us);
+                    granted = granted.max(view.charge(part, units, Some(epoch)));
+                }
+            }
+        }
+    }
+    for (part, view) in plan.parts().iter().zip(&views) {
+        if granted > 0 || (view.healed && *ask != Question::Peek) {
+            held.make(part).state = Some(view.state(part, now_us));
+        }
+    }
+    let limits = plan.parts().iter().zip(&views).map(|(part, view)| view.standing(part)).collect();
+    Reply { granted, now_us, limits }
+}
+
+impl KeyState {
+    /// The time after which nothing of it matters any more.
+    pub(crate) fn rest_us(&self, plan: &Plan, now_us: u64) -> u64 {
+        let rest = |part: &Part| {
+            let Some(limit) = self.find(part) else { return 0 };
+            let posts = if limit.posts.is_empty() { 0 } else { kept_us(part) };
+            let owed = match limit.state {
+                Some(State::Pace { t_us, ahead, scale, .. }) => {
+                    t_us.saturating_sub(now_us) + ahead.div_ceil(scale)
+                }
+                Some(State::Windows { index, .. }) => ((index + 2) * part.period_us()).saturating_sub(now_us),
+                None => 0,
+            };
+            posts.max(owed)
+        };
+        plan.parts().iter().map(rest).max().unwrap_or(0)
+    }
+
+    fn find(&self, part: &Part) -> Option<&HeldState> {
+        let name = part.name();
+        self.limits.iter().find(|limit| limit.name == name)
+    }
+
+    fn make(&mut self, part: &Part) -> &mut HeldState {
+        let name = part.name();
+        let at = self.limits.iter().position(|limit| limit.name == name).unwrap_or_else(|| {
+            self.limits.push(HeldState { name, state: None, posts: Vec::new() });
+            self.limits.len() - 1
+        });
+        &mut self.limits[at]
+    }
+}
+
+impl HeldState {
+    /// Remembers a total, and returns what it adds.
+    fn post(&mut self, part: &Part, process: u64, epoch: u64, total: u64, now_us: u64) -> u64 {
+        let Some((_, posts)) = self.posts.iter_mut().find(|(of, _)| *of == process) else {
+            if total > 0 {
+                let kept = kept_us(part);
+                self.posts.retain(|(_, posts)| now_us.saturating_sub(posts.at_us) <= kept);
+                self.posts.push((process, Posts { last: (epoch, total), before: None, at_us: now_us }));
+            }
+            return total;
+        };
+        let Posts { last, before, .. } = *posts;
+        let added = if epoch > last.0 {
+            (posts.last, posts.before) = ((epoch, total), Some(last));
+            total
+        } else if epoch == last.0 {
+            posts.last.1 = total.max(last.1);
+            posts.last.1 - last.1
+        } else {
+            match before {
+                Some((known, posted)) if known == epoch => {
+                    posts.before = Some((epoch, total.max(posted)));
+                    total.saturating_sub(posted)
+                }
+                Some((known, _)) if known > epoch => 0,
+                _ => {
+                    posts.before = Some((epoch, total));
+                    total
+                }
+            }
+        };
+        if added == 0 {
+            (posts.last, posts.before) = (last, before);
+        } else {
+            posts.at_us = now_us;
+        }
+        added
+    }
+}
+
+/// How long posts are remembered.
+pub(crate) const fn kept_us(part: &Part) -> u64 {
+    POSTS_KEPT_US + part.refill_us()
+}
+
+/// A state as a plan sees it at a time.
+fn view(part: &Part, state: Option<State>, now_us: u64) -> View {
+    match part.kind {
+        Arithmetic::Pace(pace) => pace.view(state, now_us),
+        Arithmetic::Windows(windows) => windows.view(state, now_us),
+    }
+}
+
+impl Pace {
+    fn view(&self, state: Option<State>, now_us: u64) -> View {
+        let (ahead, healed) = match state {
+            Some(State::Pace { t_us, ahead, interval, scale }) => {
+                let ahead = if (interval, scale) == (self.interval, self.scale) {
+                    ahead
+                } else {
+                    self.convert(ahead, interval)
+                };
+                let gone = now_us.saturating_sub(t_us).saturating_mul(self.scale);
+                let step = t_us.saturating_sub(now_us).saturating_mul(self.scale);
+                if step > self.capacity {
+                    (ahead, true)
+                } else {
+                    ((ahead + step).min(MOST_OWED).saturating_sub(gone), false)
+                }
+            }
+            _ => (0, false),
+        };
+        View { now: Now::Pace { ahead }, left: self.capacity.saturating_sub(ahead) / self.interval, healed }
+    }
+
+    /// As many units of this interval, rounded up, so that no product reaches 2^53.
+    fn convert(&self, ahead: u64, interval: u64) -> u64 {
+        const SMALL: u64 = 1 << 26;
+        let (units, part) = (ahead / interval, ahead % interval);
+        let (mut from, mut to) = (1, 1);
+        while interval / from >= SMALL {
+            from *= 2;
+        }
+        while self.interval.div_ceil(to) >= SMALL {
+            to *= 2;
+        }
+        let part = (part.div_ceil(from) * self.interval.div_ceil(to)).div_ceil(interval / from) * to;
+        (units.min(MOST_OWED / self.interval) * self.interval + part).min(MOST_OWED)
+    }
+}
+
+impl Windows {
+    fn view(&self, state: Option<State>, now_us: u64) -> View {
+        let present = now_us / self.period_us;
+        let (mut index, mut current, mut previous, mut healed) = (present, 0, 0, false);
+        if let Some(State::Windows { index: of, current: units, previous: before }) = state {
+            if of > present + 1 {
+                (current, previous, healed) = (units, before, true);
+            } else if of >= present {
+                (index, current, previous) = (of, units, before);
+            } else if of + 1 == present && self.slides {
+                previous = units;
+            }
+        }
+        let left_us = if index > present { self.period_us } else { self.period_us - now_us % self.period_us };
+        let left = self.limit.saturating_sub(current).saturating_sub(self.weighed(previous, left_us));
+        View { now: Now::Windows { index, current, previous }, left, healed }
+    }
+
+    /// What the previous window's units weigh while so much time of the present one is left.
+    pub(crate) fn weighed(&self, previous: u64, left_us: u64) -> u64 {
+        let product = u128::from(previous) * u128::from(left_us.div_ceil(self.unit_us));
+        match u64::try_from(product) {
+            Ok(product) if product < EXACT => {
+                let period = self.period_us / self.unit_us;
+                if self.strict { product.div_ceil(period) } else { product / period }
+            }
+            // More than any limit.
+            _ => EXACT,
+        }
+    }
+}
+
+impl View {
+    /// Whether a post of this epoch is charged.
+    fn takes(&self, part: &Part, epoch: u64) -> bool {
+        match (self.now, part.kind) {
+            (Now::Windows { index, .. }, Arithmetic::Windows(windows)) => {
+                epoch == index || (windows.slides && epoch + 1 == index)
+            }
+            _ => true,
+        }
+    }
+
+    /// Charges so many, as far as they can be counted: to the window of the epoch, if there is one.
+    fn charge(&mut self, part: &Part, units: u64, epoch: Option<u64>) -> u64 {
+        match (&mut self.now, part.kind) {
+            (Now::Pace { ahead }, Arithmetic::Pace(pace)) => {
+                let units = units.min((MOST_OWED - *ahead) / pace.interval);
+                *ahead += units * pace.interval;
+                units
+            }
+            (Now::Windows { index, current, previous }, _) => {
+                let count = if epoch.is_some_and(|epoch| epoch < *index) { previous } else { current };
+                let units = units.min(MOST_OWED.saturating_sub(*count));
+                *count += units;
+                units
+            }
+            (Now::Pace { .. }, Arithmetic::Windows(_)) => 0,
+        }
+    }
+
+    fn refund(&mut self, part: &Part, units: u64, at_us: u64, now_us: u64) -> u64 {
+        match (&mut self.now, part.kind) {
+            (Now::Pace { ahead }, Arithmetic::Pace(pace)) => {
+                let own = units.min(MOST_OWED / pace.interval) * pace.interval;
+                let paid = now_us.saturating_sub(at_us).saturating_mul(pace.scale);
+                let back = own.saturating_sub(paid).min(*ahead);
+                *ahead -= back;
+                back.div_ceil(pace.interval)
+            }
+            (Now::Windows { index, current, .. }, Arithmetic::Windows(windows))
+                if at_us / windows.period_us == *index =>
+            {
+                let back = units.min(*current);
+                *current -= back;
+                back
+            }
+            _ => 0,
+        }
+    }
+
+    fn state(&self, part: &Part, now_us: u64) -> State {
+        match (self.now, part.kind) {
+            (Now::Pace { ahead }, Arithmetic::Pace(Pace { interval, scale, .. })) => {
+                State::Pace { t_us: now_us, ahead, interval, scale }
+            }
+            (Now::Windows { index, current, previous }, _) => State::Windows { index, current, previous },
+            (Now::Pace { ahead }, Arithmetic::Windows(_)) => {
+                State::Pace { t_us: now_us, ahead, interval: 1, scale: 1 }
+            }
+        }
+    }
+
+    fn standing(&self, part: &Part) -> LimitState {
+        match self.now {
+            Now::Pace { ahead } => LimitState::Pace { ahead },
+            Now::Windows { index, current, previous } => {
+                LimitState::Windows { start_us: index * part.period_us(), previous, current }
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+    use proptest::sample::select;
+    use proptest::test_runner::{Config, RngSeed, TestRunner};
+
+    use super::*;
+    use crate::base::quota::Quota;
+    use crate::edge::redis::Limit;
+
+    const SEC: u64 = 1_000_000;
+    const NOW: u64 = 1_700_000_000 * SEC;
+
+    struct Key(Plan, KeyState);
+
+    impl Key {
+        fn new(limit: Limit) -> Self {
+            Self(Plan::new(&[limit]).unwrap(), KeyState::default())
+        }
+
+        fn ask(&mut self, ask: Question, now_us: u64) -> u64 {
+            answer(&self.0, &mut self.1, now_us, &ask).granted
+        }
+
+        fn check(&mut self, cost: u64, now_us: u64) -> bool {
+            self.ask(Question::Check { cost }, now_us) == cost
+        }
+
+        fn remaining(&mut self, now_us: u64) -> u64 {
+            self.0.remaining(&answer(&self.0, &mut self.1, now_us, &Question::Peek))
+        }
+
+        fn post(&mut self, process: u64, epoch: u64, total: u64, now_us: u64) -> u64 {
+            self.ask(Question::Post { process, epoch, total }, now_us)
+        }
+
+        /// The same key, by processes that have another quota.
+        fn under(&mut self, limit: Limit) {
+            self.0 = Plan::new(&[limit]).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_step_back_denies_by_less_than_the_step_and_a_great_one_is_healed() {
+        let mut key = Key::new(Limit::gcra(Quota::per_second(1).burst(10)));
+        assert!(key.check(10, NOW));
+        assert!(!key.check(1, NOW - 3 * SEC), "what is owed is owed then too");
+        assert!(!key.check(1, NOW + SEC - 1) && key.check(1, NOW + SEC));
+        // Further back than the burst is refilled in: a refusal brings it back, and it is paid from there.
+        let back = NOW - 3_600 * SEC;
+        assert!(!key.check(1, back) && !key.check(1, back + SEC - 1));
+        assert!(key.check(1, back + SEC));
+        for limit in [Limit::fixed_window(Quota::per_minute(5)), Limit::sliding_window(Quota::per_minute(5))]
+        {
+            let (mut key, start) = (Key::new(limit), NOW / (60 * SEC) * 60 * SEC);
+            assert!(key.check(5, start) && !key.check(1, start - 1), "the window has begun");
+            assert!(!key.check(1, start - 7_200 * SEC), "it is brought back with its units");
+            assert!(key.check(1, start - 7_000 * SEC), "and is over there");
+        }
+    }
+
+    #[test]
+    fn a_changed_quota_carries_units_over_rounded_up() {
+        let mut key = Key::new(Limit::gcra(Quota::per_second(10)));
+        assert!(key.check(10, NOW));
+        key.under(Limit::gcra(Quota::per_second(4).burst(20)));
+        assert_eq!(key.remaining(NOW), 10);
+        assert!(key.check(10, NOW) && !key.check(1, NOW));
+        key.under(Limit::gcra(Quota::per_hour(30).burst(25)));
+        assert_eq!(key.remaining(NOW), 5);
+        // Half a unit is paid, and half a unit owed under any quota.
+        key.under(Limit::gcra(Quota::per_second(4).burst(25)));
+        assert_eq!((key.remaining(NOW), key.remaining(NOW + SEC / 8)), (5, 5));
+        assert_eq!(key.remaining(NOW + SEC / 4), 6);
+    }
+
+    #[test]
+    fn a_changed_limit_keeps_the_windows_and_a_changed_period_begins_anew() {
+        for kind in [Limit::fixed_window, Limit::sliding_window] {
+            let day = |limit| kind(Quota::per_day(limit));
+            let start = NOW / (86_400 * SEC) * 86_400 * SEC;
+            let mut key = Key::new(day(100));
+            assert!(key.check(80, start));
+            key.under(day(90));
+            assert_eq!(key.remaining(start + 1), 10);
+            key.under(day(50));
+            assert_eq!(key.remaining(start + 2), 0);
+            // Nobody waits a day for ten a minute.
+            key.under(kind(Quota::per_minute(10)));
+            assert!(key.check(10, start + 3) && !key.check(1, start + 3));
+            assert!(key.check(1, start + 120 * SEC));
+            // And of the day nothing was forgotten.
+            key.under(day(100));
+            assert_eq!(key.remaining(start + 130 * SEC), 20);
+            assert!(!key.check(21, start + 130 * SEC) && key.check(20, start + 130 * SEC));
+            // A clock that steps back far brings back the state of a period that had begun anew too.
+            key.under(kind(Quota::new(10, Duration::from_secs(30))));
+            assert!(key.check(10, start - 86_400 * 30 * SEC) && !key.check(1, start - 86_400 * 30 * SEC));
+            assert!(key.check(1, start - 86_400 * 30 * SEC + 60 * SEC));
+        }
+    }
+
+    #[test]
+    fn posts_are_to_the_windows_of_a_period() {
+        let mut key = Key::new(Limit::fixed_window(Quota::per_day(10)));
+        let (day, minute) = (NOW / (86_400 * SEC), NOW / (60 * SEC));
+        assert_eq!(key.post(1, day, 4, NOW), 4);
+        key.under(Limit::fixed_window(Quota::per_minute(10)));
+        assert_eq!((key.post(1, minute, 3, NOW), key.post(1, minute, 3, NOW)), (3, 0));
+        assert_eq!(key.remaining(NOW), 7);
+        key.under(Limit::fixed_window(Quota::per_day(10)));
+        assert_eq!((key.post(1, day, 5, NOW), key.remaining(NOW)), (1, 5));
+    }
+
+    fn quota() -> impl Strategy<Value = Quota> {
+        let period_us = select(vec![1_000_u64, 7_777_777, 1_000_000, 60_000_000, 3_600_000_000]);
+        let limit = prop_oneof![4 => 1_u64..=20, 1 => select(vec![999, 1_000_003])];
+        (limit, period_us, 1_u64..=20).prop_map(|(limit, period_us, burst)| {
+            Quota::new(limit, Duration::from_micros(period_us)).burst(burst)
+        })
+    }
+
+    /// Two versions of a program beside each other: in any time no more than the larger burst and the higher rate.
+    #[test]
+    fn two_quotas_of_one_state_together_admit_what_the_larger_of_them_would() {
+        let wait = prop_oneof![3 => Just(0_u64), 2 => 1_u64..5_000, 3 => 1_u64..20_000_000];
+        let step = (wait, 0_usize..2, 1_u64..=4);
+        let asked = ((quota(), quota()), prop::collection::vec(step, 1..80));
+        let config = Config {
+            cases: 500,
+            rng_seed: RngSeed::Fixed(0x5C42),
+            failure_persistence: None,
+            ..Config::default()
+        };
+        TestRunner::new(config)
+            .run(&asked, |((one, two), steps)| {
+                let plans = [one, two].map(|quota| Plan::new(&[Limit::gcra(quota)]).unwrap());
+                let (mut held, mut now_us) = (KeyState::default(), NOW);
+                let mut admitted: Vec<(u64, u64)> = Vec::new();
+                for (wait_us, which, cost) in steps {
+                    now_us += wait_us;
+                    let units = answer(&plans[which], &mut held, now_us, &Question::Check { cost }).granted;
+                    admitted.push((now_us, units));
+                    let mut sum = 0;
+                    for &(from_us, units) in admitted.iter().rev() {
+                        sum += units;
+                        // Multiplied out, exactly.
+                        let beyond = u128::from(sum.saturating_sub(one.burst_size().max(two.burst_size())));
+                        let paid = |quota: Quota| {
+                            let gone_ns = u128::from(now_us - from_us) * 1_000;
+                            beyond * u128::from(quota.period_ns()) <= gone_ns * u128::from(quota.limit())
+                        };
+                        prop_assert!(
+                            paid(one) || paid(two),
+                            "{} and {}: {} since {}",
+                            one,
+                            two,
+                            sum,
+                            from_us
+                        );
+                    }
+                }
+                Ok(())
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn posts_count_once_whatever_order_they_come_in() {
+        let mut key = Key::new(Limit::gcra(Quota::per_day(10)));
+        assert_eq!((key.post(1, 5, 4, NOW), key.post(1, 5, 4, NOW), key.post(1, 5, 3, NOW)), (4, 0, 0));
+        assert_eq!((key.post(2, 5, 1, NOW), key.post(1, 5, 6, NOW)), (1, 2));
+        assert_eq!((key.post(1, 7, 2, NOW), key.post(1, 5, 8, NOW)), (2, 2), "the epoch before goes on");
+        assert_eq!((key.post(1, 6, 1, NOW), key.post(1, 6, 1, NOW)), (1, 0), "one between comes late");
+        assert_eq!(
+            (key.post(1, 5, 9, NOW), key.post(1, 7, 2, NOW)),
+            (0, 0),
+            "one before those two is not known any more"
+        );
+        assert_eq!(key.remaining(NOW), 0, "a debt");
+        for (limit, previous) in [
+            (Limit::fixed_window(Quota::per_minute(10)), 0),
+            (Limit::sliding_window(Quota::per_minute(10)), 3),
+        ] {
+            let mut key = Key::new(limit);
+            let window = NOW / (60 * SEC);
+            let start = window * 60 * SEC;
+            assert_eq!((key.post(1, window, 2, start), key.post(1, window - 1, 3, start)), (2, previous));
+            assert_eq!((key.post(1, window - 2, 5, start), key.post(1, window + 1, 5, start)), (0, 0));
+            assert_eq!(key.remaining(start), 8 - previous);
+        }
+    }
+
+    #[test]
+    fn a_lease_is_a_share_of_what_is_left() {
+        let mut key = Key::new(Limit::fixed_window(Quota::per_day(100)));
+        let lease = |least, wanted, share| Question::Lease { least, wanted, share };
+        assert_eq!(key.ask(lease(1, 10, 4), NOW), 10);
+        assert_eq!(key.ask(lease(1, 50, 4), NOW), 22);
+        assert_eq!(key.ask(lease(30, 50, 4), NOW), 30, "the least, though it is more than the share");
+        assert_eq!(key.ask(lease(39, 50, 1), NOW), 0);
+        assert_eq!(key.ask(lease(0, 0, 0), NOW), 1, "never none");
+        assert_eq!(key.ask(lease(1, u64::MAX, u64::MAX), NOW), 1);
+        assert_eq!(key.ask(lease(1, u64::MAX, 1), NOW), 36);
+    }
+
+    #[test]
+    fn a_refund_is_of_what_is_owed_still() {
+        let mut key = Key::new(Limit::gcra(Quota::per_second(1).burst(10)));
+        assert!(key.check(6, NOW));
+        let refund = |units, at_us| Question::Refund { units, at_us };
+        assert_eq!(key.ask(refund(6, NOW), NOW + 4 * SEC), 2);
+        assert_eq!((key.remaining(NOW + 4 * SEC), key.ask(refund(6, NOW), NOW + 4 * SEC)), (10, 0));
+        let mut key = Key::new(Limit::fixed_window(Quota::per_day(10)));
+        assert!(key.check(6, NOW));
+        assert_eq!((key.ask(refund(4, NOW), NOW), key.ask(refund(4, NOW), NOW)), (4, 2));
+        assert!(key.check(6, NOW));
+        assert_eq!(key.ask(refund(4, NOW), NOW + 86_400 * SEC), 0, "the window is over");
+    }
+
+    #[test]
+    fn nothing_overflows() {
+        let limits = [
+            Limit::gcra(Quota::new(32_000, Duration::from_micros(1))),
+            Limit::gcra(Quota::per_day(1).burst(26_062)),
+            Limit::gcra(Quota::per_second(1_000_003).burst(999_983)),
+            Limit::fixed_window(Quota::new(1 << 51, Duration::from_secs(2_000_000_000))),
+            Limit::sliding_window(Quota::new(1_000_000_000, Duration::from_secs(86_400))).strict(),
+            Limit::sliding_window(Quota::new(1, Duration::from_micros(1))),
+        ];
+        let many = [0, 1, 1 << 52, (1 << 53) + 1, u64::MAX];
+        for limit in limits {
+            for first in limits.iter().filter(|other| other.kind() == limit.kind()) {
+                for (units, more) in many.iter().flat_map(|&units| many.map(|more| (units, more))) {
+                    let mut key = Key::new(*first);
+                    for now_us in [0, NOW, u64::MAX, 0] {
+                        for ask in [
+                            Question::Force { cost: units },
+                            Question::Check { cost: more },
+                            Question::Refund { units, at_us: more },
+                            Question::Lease { least: units, wanted: more, share: units },
+                            Question::Post { process: more, epoch: units, total: more },
+                            Question::Force { cost: more },
+                        ] {
+                            key.ask(ask, now_us);
+                            assert!(
+                                key.remaining(now_us) <= first.most().max(limit.most()),
+                                "{ask:?} of {limit:?}"
+                            );
+                        }
+                        key.under(limit);
+                    }
+                }
+            }
+        }
+    }
+}

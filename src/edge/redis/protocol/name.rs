@@ -1,0 +1,301 @@
+//! What this process knows a key by: a number, which is looked up without writing it, or its bytes.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::key::Key;
+
+/// A number or an address that is a key: see [`Key::number`].
+///
+/// Numbers of different types are the same if they are written alike.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Number {
+    kind: NumberKind,
+    high: u64,
+    low: u64,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum NumberKind {
+    Unsigned,
+    /// Its magnitude, of one that is less than 0.
+    Negative,
+    V4,
+    V6,
+}
+
+impl Number {
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the halves")]
+    const fn new(kind: NumberKind, bits: u128) -> Self {
+        Self { kind, high: (bits >> 64) as u64, low: bits as u64 }
+    }
+
+    const fn bits(self) -> u128 {
+        ((self.high as u128) << 64) | self.low as u128
+    }
+}
+
+/// As it is written in keys.
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            NumberKind::Unsigned => write!(f, "{}", self.bits()),
+            NumberKind::Negative => write!(f, "-{}", self.bits()),
+            NumberKind::V4 => {
+                let [.., a, b, c, d] = self.low.to_be_bytes();
+                write!(f, "{}", Ipv4Addr::new(a, b, c, d))
+            }
+            NumberKind::V6 => write!(f, "{}", Ipv6Addr::from(self.bits())),
+        }
+    }
+}
+
+macro_rules! unsigned {
+    ($($number:ty),+) => {
+        $(impl From<$number> for Number {
+            #[inline]
+            fn from(number: $number) -> Self {
+                Self::new(NumberKind::Unsigned, number.into())
+            }
+        })+
+    };
+}
+
+unsigned!(u16, u32, u64, u128);
+
+impl From<i64> for Number {
+    #[inline]
+    fn from(number: i64) -> Self {
+        let kind = if number < 0 { NumberKind::Negative } else { NumberKind::Unsigned };
+        Self::new(kind, number.unsigned_abs().into())
+    }
+}
+
+impl From<i32> for Number {
+    #[inline]
+    fn from(number: i32) -> Self {
+        i64::from(number).into()
+    }
+}
+
+impl From<Ipv4Addr> for Number {
+    #[inline]
+    fn from(address: Ipv4Addr) -> Self {
+        Self::new(NumberKind::V4, address.to_bits().into())
+    }
+}
+
+impl From<Ipv6Addr> for Number {
+    #[inline]
+    fn from(address: Ipv6Addr) -> Self {
+        Self::new(NumberKind::V6, address.to_bits())
+    }
+}
+
+impl From<IpAddr> for Number {
+    #[inline]
+    fn from(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(address) => address.into(),
+            IpAddr::V6(address) => address.into(),
+        }
+    }
+}
+
+/// A key that is looked up.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum KeyRef<'k> {
+    Number(Number),
+    Bytes(&'k [u8]),
+}
+
+impl KeyRef<'_> {
+    /// Calls `act` with a key's name.
+    #[inline]
+    pub(crate) fn with<K: Key + ?Sized, R>(key: &K, act: impl FnOnce(KeyRef<'_>) -> R) -> R {
+        match key.number() {
+            Some(number) => act(KeyRef::Number(number)),
+            None => key.with_bytes(|bytes| act(KeyRef::Bytes(bytes))),
+        }
+    }
+
+    pub(crate) fn to_owned_key(self) -> OwnedKey {
+        match self {
+            Self::Number(number) => OwnedKey::Number(number),
+            Self::Bytes(bytes) => OwnedKey::Bytes(bytes.into()),
+        }
+    }
+}
+
+impl<'k> KeyRef<'k> {
+    /// The key's bytes, as all processes write them.
+    pub(crate) fn bytes(self) -> Cow<'k, [u8]> {
+        match self {
+            Self::Number(number) => Cow::Owned(number.to_string().into_bytes()),
+            Self::Bytes(bytes) => Cow::Borrowed(bytes),
+        }
+    }
+}
+
+impl<'k> From<&'k [u8]> for KeyRef<'k> {
+    #[inline]
+    fn from(bytes: &'k [u8]) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl<'k, const N: usize> From<&'k [u8; N]> for KeyRef<'k> {
+    #[inline]
+    fn from(bytes: &'k [u8; N]) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+/// A name that is kept.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum OwnedKey {
+    Number(Number),
+    Bytes(Box<[u8]>),
+}
+
+impl OwnedKey {
+    #[inline]
+    pub(crate) fn as_ref(&self) -> KeyRef<'_> {
+        match self {
+            Self::Number(number) => KeyRef::Number(*number),
+            Self::Bytes(bytes) => KeyRef::Bytes(bytes),
+        }
+    }
+}
+
+impl Hash for KeyRef<'_> {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Self::Number(number) => number.hash(state),
+            Self::Bytes(bytes) => Bytes(bytes).hash(state),
+        }
+    }
+}
+
+impl Hash for OwnedKey {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_ref().hash(state);
+    }
+}
+
+impl papaya::Equivalent<OwnedKey> for KeyRef<'_> {
+    #[inline]
+    fn equivalent(&self, held: &OwnedKey) -> bool {
+        *self == held.as_ref()
+    }
+}
+
+/// A name of which kind it is known where it is compiled: so the look-up is of that kind alone.
+pub(crate) trait LookupKey<'k>: Copy + Hash + papaya::Equivalent<OwnedKey> + Into<KeyRef<'k>> {}
+
+impl LookupKey<'_> for Number {}
+impl<'k> LookupKey<'k> for Bytes<'k> {}
+impl<'k> LookupKey<'k> for KeyRef<'k> {}
+
+/// [`KeyRef::Bytes`].
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Bytes<'k>(pub(crate) &'k [u8]);
+
+impl<'k> From<Bytes<'k>> for KeyRef<'k> {
+    #[inline]
+    fn from(bytes: Bytes<'k>) -> Self {
+        Self::Bytes(bytes.0)
+    }
+}
+
+impl From<Number> for KeyRef<'_> {
+    #[inline]
+    fn from(number: Number) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl Hash for Bytes<'_> {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(self.0);
+    }
+}
+
+impl Hash for Number {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Not the kind: there are four, which the comparison tells apart.
+        if self.high != 0 {
+            state.write_u64(self.high);
+        }
+        state.write_u64(self.low);
+    }
+}
+
+impl papaya::Equivalent<OwnedKey> for Bytes<'_> {
+    #[inline]
+    fn equivalent(&self, held: &OwnedKey) -> bool {
+        matches!(held, OwnedKey::Bytes(bytes) if **bytes == *self.0)
+    }
+}
+
+impl papaya::Equivalent<OwnedKey> for Number {
+    #[inline]
+    fn equivalent(&self, held: &OwnedKey) -> bool {
+        matches!(held, OwnedKey::Number(number) if number == self)
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+
+    use papaya::Equivalent;
+
+    use super::*;
+
+    #[test]
+    fn a_kept_name_is_small() {
+        assert_eq!(size_of::<OwnedKey>(), 24);
+    }
+
+    #[test]
+    fn names_are_found_where_they_are_kept() {
+        let hasher = ahash::RandomState::with_seeds(1, 2, 3, 4);
+        let names = [
+            KeyRef::Bytes(b""),
+            KeyRef::Bytes(b"7"),
+            KeyRef::Number(7_u32.into()),
+            KeyRef::Number((-7_i32).into()),
+            KeyRef::Number(Ipv4Addr::from(7).into()),
+            KeyRef::Number(Ipv6Addr::from(7).into()),
+            KeyRef::Number(((7_u128 << 64) | 7).into()),
+        ];
+        for (index, name) in names.into_iter().enumerate() {
+            for (other_index, other) in names.into_iter().enumerate() {
+                let held = other.to_owned_key();
+                assert_eq!(name.equivalent(&held), index == other_index);
+                assert_eq!(other.bytes(), held.as_ref().bytes());
+            }
+            let held = name.to_owned_key();
+            let hash = hasher.hash_one(&held);
+            assert_eq!(hasher.hash_one(name), hash);
+            let (known, is_found) = match name {
+                KeyRef::Number(number) => (hasher.hash_one(number), number.equivalent(&held)),
+                KeyRef::Bytes(bytes) => (hasher.hash_one(Bytes(bytes)), Bytes(bytes).equivalent(&held)),
+            };
+            assert_eq!((known, is_found), (hash, true));
+        }
+    }
+
+    #[test]
+    fn a_key_gives_its_number_or_its_bytes() {
+        assert!(KeyRef::with("a", |name| name == KeyRef::Bytes(b"a")));
+        assert!(KeyRef::with(&9_u64, |name| name == KeyRef::Number(9_u16.into()) && *name.bytes() == *b"9"));
+    }
+}

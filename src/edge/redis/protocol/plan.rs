@@ -1,0 +1,386 @@
+//! Limits as the integers that a script on a server and its model in this process both reckon with.
+//!
+//! A script has no integers but doubles, which are exact below 2^53. So all that it adds, multiplies and compares is kept below that,
+//! or is multiplied by a power of two only, or exceeds it only where any larger number would be judged alike.
+//!
+//! *GCRA.* A state is a time in microseconds, and how far ahead of it the theoretical arrival time stands, in ticks. There are
+//! `scale` ticks in a microsecond, a power of two, so that an emission interval is a whole number of ticks: the smallest scale that
+//! makes it exact, else the largest at which a full burst takes at most 2^46 ticks. What is rounded is rounded up, so the rate is
+//! never higher than asked for, and is lower by at most one part in `interval`: one in 2^25, for bursts of up to 2^20 and rates of up
+//! to 32 a microsecond. Quotas that would err by more than one in a thousand are refused. There is room for debts of 63 bursts, or of one where a burst takes
+//! 2^51 ticks.
+//!
+//! *Windows* are aligned to the Unix epoch and end on whole microseconds. A sliding window weighs its previous count by the time that
+//! is left, in units of 1 µs or a power of ten of them, so that limit times period is below 2^53; what is left is rounded up to
+//! them, against the client.
+//!
+//! Times are whole microseconds, rounded down, until the year 2112. Over any interval of real time this admits what the algorithm
+//! does in an interval that is a microsecond longer.
+
+use std::fmt;
+
+use super::limit::{Limit, LimitKind};
+use crate::base::quota::{Quota, QuotaError};
+
+/// Doubles are exact below this.
+pub(crate) const EXACT: u64 = 1 << 53;
+/// The most that may be owed, in ticks or in units of a window.
+pub(crate) const MOST_OWED: u64 = 1 << 52;
+/// The last time.
+pub(crate) const LAST_US: u64 = 1 << 52;
+/// The most ticks of a burst, and units of a window.
+const MOST: u64 = 1 << 51;
+/// The most ticks of a burst, if it is to be had.
+const ROOMY: u64 = 1 << 46;
+/// Ticks in a microsecond: up to 2^30, so that intervals of 1/32 ns are told apart to one in 30,000.
+const MOST_SHIFT: u32 = 30;
+/// Rates err by at most one part in so many.
+const FINE: u128 = 1_000;
+
+/// The limits of a limiter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Plan {
+    parts: Box<[Part]>,
+}
+
+/// One limit.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    pub(crate) limit: Limit,
+    /// Its place among the limits of the limiter.
+    pub(crate) index: usize,
+    pub(crate) kind: Arithmetic,
+}
+
+/// What the name of a limit's state ends with. The algorithm, so that no other reads it; its place; and the period of windows, for
+/// those of another period begin and end at other times.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct StateName {
+    letter: char,
+    index: usize,
+    period_us: Option<u64>,
+}
+
+/// What it reckons with.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Arithmetic {
+    Pace(Pace),
+    Windows(Windows),
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Pace {
+    /// Ticks of a unit, 1 or more.
+    pub(crate) interval: u64,
+    /// Ticks of a microsecond, a power of two.
+    pub(crate) scale: u64,
+    /// Ticks of a full burst.
+    pub(crate) capacity: u64,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Windows {
+    pub(crate) limit: u64,
+    pub(crate) period_us: u64,
+    /// What time is weighed in, in microseconds; divides the period.
+    pub(crate) unit_us: u64,
+    /// Whether the window before counts.
+    pub(crate) slides: bool,
+    /// Whether what it weighs is rounded up.
+    pub(crate) strict: bool,
+}
+
+impl Plan {
+    /// # Errors
+    /// The first limit that cannot be reckoned exactly, and what would fit.
+    pub(crate) fn new(limits: &[Limit]) -> Result<Self, QuotaError> {
+        let part = |(index, &limit): (usize, &Limit)| {
+            let quota = limit.quota();
+            let kind = match limit.kind() {
+                LimitKind::Gcra => Arithmetic::Pace(Pace::new(&quota)?),
+                LimitKind::FixedWindow => Arithmetic::Windows(Windows::new(&quota, None)?),
+                LimitKind::SlidingWindow { strict } => {
+                    Arithmetic::Windows(Windows::new(&quota, Some(strict))?)
+                }
+            };
+            Ok::<_, QuotaError>(Part { limit, index, kind })
+        };
+        Ok(Self { parts: limits.iter().enumerate().map(part).collect::<Result<_, _>>()? })
+    }
+
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// The limits.
+    pub(crate) fn limits(&self) -> impl ExactSizeIterator<Item = Limit> {
+        self.parts.iter().map(|part| part.limit)
+    }
+
+    /// One of the limits, which reads and writes the same state as in the whole plan.
+    pub(crate) fn single(&self, index: usize) -> Option<Self> {
+        self.parts.get(index).map(|&part| Self { parts: [part].into() })
+    }
+
+    /// The most that all limits together ever admit at once.
+    pub(crate) fn most(&self) -> u64 {
+        self.parts.iter().map(|part| part.limit.most()).min().unwrap_or(u64::MAX)
+    }
+
+    /// The time in which all that can be owed without a debt is paid, in microseconds.
+    pub(crate) fn refill_us(&self) -> u64 {
+        self.parts.iter().map(|part| part.kind.refill_us()).max().unwrap_or(0)
+    }
+}
+
+impl Part {
+    /// The period of its windows, in microseconds, if it has any.
+    pub(crate) const fn window_us(&self) -> Option<u64> {
+        match self.kind {
+            Arithmetic::Windows(windows) => Some(windows.period_us),
+            Arithmetic::Pace(_) => None,
+        }
+    }
+
+    pub(crate) const fn name(&self) -> StateName {
+        let letter = match self.kind {
+            Arithmetic::Pace(_) => 'g',
+            Arithmetic::Windows(Windows { slides: false, .. }) => 'f',
+            Arithmetic::Windows(_) => 's',
+        };
+        StateName { letter, index: self.index, period_us: self.window_us() }
+    }
+}
+
+/// `g0`, `f1:1d`, `s0:1500ms`: the period in the largest unit of which it is a whole number.
+impl fmt::Display for StateName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u64, &str); 5] =
+            [(86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1_000, "ms")];
+        write!(f, "{}{}", self.letter, self.index)?;
+        let Some(period_us) = self.period_us else { return Ok(()) };
+        let unit = UNITS.into_iter().find(|(unit, _)| period_us.is_multiple_of(*unit));
+        let (unit_us, unit) = unit.unwrap_or((1, "us"));
+        write!(f, ":{}{unit}", period_us / unit_us)
+    }
+}
+
+impl Part {
+    /// The window in microseconds; 1 if there is none.
+    pub(crate) const fn period_us(&self) -> u64 {
+        match self.kind {
+            Arithmetic::Pace(_) => 1,
+            Arithmetic::Windows(windows) => windows.period_us,
+        }
+    }
+
+    pub(crate) const fn refill_us(&self) -> u64 {
+        self.kind.refill_us()
+    }
+}
+
+impl Arithmetic {
+    const fn refill_us(&self) -> u64 {
+        match self {
+            Self::Pace(pace) => pace.capacity.div_ceil(pace.scale),
+            Self::Windows(windows) if windows.slides => windows.period_us * 2,
+            Self::Windows(windows) => windows.period_us,
+        }
+    }
+}
+
+impl Pace {
+    fn new(quota: &Quota) -> Result<Self, QuotaError> {
+        // Ticks of a unit at a scale, and whether they are exact or nearly so.
+        let at = |shift: u32| {
+            let (period, limit) = (u128::from(quota.period_ns()) << shift, u128::from(quota.limit()) * 1_000);
+            let interval = period.div_ceil(limit);
+            let (over, exact) = (interval * limit - period, period % limit == 0);
+            (interval, exact, over * FINE <= period)
+        };
+        let burst = u128::from(quota.burst_size());
+        let fits = |interval: u128, most: u64| interval * burst <= u128::from(most);
+        let made = |shift: u32, interval: u128| {
+            // Each was compared with `MOST` or less.
+            let interval = u64::try_from(interval).unwrap_or(MOST);
+            Self { interval, scale: 1 << shift, capacity: interval * quota.burst_size() }
+        };
+        let scales = 0..=MOST_SHIFT;
+        let exact = scales.clone().find(|&shift| at(shift).1).filter(|&shift| fits(at(shift).0, MOST));
+        let roomy = || {
+            let largest = scales.clone().rev().find(|&shift| fits(at(shift).0, ROOMY));
+            largest.filter(|&shift| at(shift).2)
+        };
+        let near = || scales.clone().find(|&shift| at(shift).2).filter(|&shift| fits(at(shift).0, MOST));
+        if let Some(shift) = exact.or_else(roomy).or_else(near) {
+            return Ok(made(shift, at(shift).0));
+        }
+        let interval = scales.clone().map(at).find(|scale| scale.2).map_or(u128::MAX, |scale| scale.0);
+        let max = u64::try_from(u128::from(MOST) / interval).unwrap_or(u64::MAX);
+        Err(above("GCRA", quota, "burst", max))
+    }
+}
+
+/// The refusal of a quota with more than a shared state counts exactly.
+fn above(algorithm: &str, quota: &Quota, what: &str, max: u64) -> QuotaError {
+    QuotaError::worded(match max {
+        0 => format!(
+            "shared {algorithm} of {quota}: no {what} fits; a shared state counts in whole microseconds and exactly only \
+             below 2^53"
+        ),
+        _ => format!(
+            "shared {algorithm} of {quota}: the {what} can be at most {max} here, since a shared state counts exactly only \
+             below 2^53"
+        ),
+    })
+}
+
+impl Windows {
+    fn new(quota: &Quota, slides: Option<bool>) -> Result<Self, QuotaError> {
+        let algorithm = if slides.is_some() { "sliding window" } else { "fixed window" };
+        let (limit, period_us) = (quota.limit(), quota.period_ns() / 1_000);
+        if !quota.period_ns().is_multiple_of(1_000) || period_us > MOST {
+            return Err(QuotaError::worded(format!(
+                "shared {algorithm} of {quota}: the period must be a whole number of microseconds, in which servers tell the \
+                 time, and at most 71 years"
+            )));
+        }
+        let mut windows =
+            Self { limit, period_us, unit_us: 1, slides: slides.is_some(), strict: slides == Some(true) };
+        let mut max = MOST;
+        if windows.slides {
+            let most_in = |unit_us: u64| (EXACT / (period_us / unit_us)).min(MOST) - 1;
+            while limit > most_in(windows.unit_us) && period_us.is_multiple_of(windows.unit_us * 10) {
+                windows.unit_us *= 10;
+            }
+            max = most_in(windows.unit_us);
+        }
+        if limit > max {
+            return Err(above(algorithm, quota, "limit", max));
+        }
+        Ok(windows)
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn pace(quota: Quota) -> Pace {
+        Pace::new(&quota).unwrap()
+    }
+
+    #[test]
+    fn intervals_are_exact_where_a_power_of_two_makes_them_so() {
+        for (quota, interval, scale) in [
+            (Quota::per_minute(10), 6_000_000, 1),
+            (Quota::per_second(1_000_000), 1, 1),
+            (Quota::per_second(4_000_000), 1, 4),
+            (Quota::per_second(64), 15_625, 1),
+            (Quota::per_second(128), 15_625, 2),
+        ] {
+            assert_eq!(
+                pace(quota),
+                Pace { interval, scale, capacity: interval * quota.burst_size() },
+                "{quota}"
+            );
+        }
+    }
+
+    #[test]
+    fn rates_are_never_higher_and_hardly_lower() {
+        let bursts = [1, 2, 1_000, 999_999, 1 << 31];
+        let limits = [1, 3, 7, 999, 1_000_003, 31_999_999_999, 32_000_000_000];
+        for limit in limits {
+            for burst in bursts {
+                for period in [1_000_000_000, 60_000_000_000, 86_400_000_000_000] {
+                    let Ok(quota) = Quota::try_new(limit, Duration::from_nanos(period)) else { continue };
+                    let Ok(quota) = quota.try_burst(burst) else { continue };
+                    let Ok(pace) = Pace::new(&quota) else {
+                        let longest = u128::from(period) * u128::from(burst) / u128::from(limit);
+                        assert!(longest > 1 << 50, "{quota} was refused");
+                        continue;
+                    };
+                    let asked = u128::from(period) * u128::from(pace.scale);
+                    let got = u128::from(pace.interval) * u128::from(limit) * 1_000;
+                    assert!(got >= asked && (got - asked) * 1_000 <= asked, "{quota}: {pace:?}");
+                    if burst < 1_000_000 && limit <= 32_000_000 && pace.capacity <= ROOMY {
+                        assert!((got - asked) << 25 <= asked, "{quota}: {pace:?}");
+                    }
+                    assert!(pace.capacity <= MOST && pace.scale.is_power_of_two());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_exact_is_refused_with_what_could() {
+        let refused =
+            |limit: Limit| Plan::new(&[Limit::gcra(Quota::per_second(1)), limit]).unwrap_err().to_string();
+        let text = refused(Limit::gcra(Quota::per_day(1).burst(100_000)));
+        assert!(text.contains("GCRA of 1/d burst 100000: the burst can be at most 26062 here"), "{text}");
+        assert!(Plan::new(&[Limit::gcra(Quota::per_day(1).burst(26_062))]).is_ok());
+        let text = refused(Limit::gcra(Quota::new(1, Duration::from_secs(72 * 366 * 86_400))));
+        assert!(text.contains("no burst fits"), "{text}");
+        let text = refused(Limit::fixed_window(Quota::new(5, Duration::from_nanos(1_500))));
+        assert!(text.contains("whole number of microseconds"), "{text}");
+        // A prime number of microseconds has no coarser unit.
+        let quota = Quota::new(10_000_000, Duration::from_micros(999_999_937));
+        let text = refused(Limit::sliding_window(quota));
+        let most: u64 = text.split("at most ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+        let quota = |limit| Limit::sliding_window(Quota::new(limit, quota.period()));
+        assert!(Plan::new(&[quota(most)]).is_ok() && Plan::new(&[quota(most + 1)]).is_err(), "{text}");
+        let text = refused(Limit::fixed_window(Quota::per_day(MOST + 1)));
+        assert!(text.contains("at most 2251799813685248"), "{text}");
+    }
+
+    #[test]
+    fn sliding_windows_weigh_in_units_that_fit() {
+        for (quota, unit) in [
+            (Quota::per_minute(7), 1),
+            (Quota::per_day(10_000), 1),
+            (Quota::per_day(1_000_000), 10),
+            (Quota::per_day(1_000_000_000), 10_000),
+        ] {
+            let windows = Windows::new(&quota, Some(false)).unwrap();
+            assert_eq!(windows.unit_us, unit, "{quota}");
+            assert!((windows.limit + 1) * (windows.period_us / unit) <= EXACT);
+        }
+    }
+
+    #[test]
+    fn a_plan_of_one_limit_keeps_its_place() {
+        let limits = [Limit::gcra(Quota::per_second(5)), Limit::fixed_window(Quota::per_day(3))];
+        let plan = Plan::new(&limits).unwrap();
+        assert_eq!((plan.most(), plan.refill_us()), (3, 86_400_000_000));
+        let single = plan.single(1).unwrap();
+        assert_eq!(single.parts()[0].name().to_string(), "f1:1d");
+        assert!(plan.single(2).is_none());
+    }
+
+    #[test]
+    fn names_tell_the_period_of_windows_and_nothing_else_of_the_quota() {
+        let name = |limit: Limit| Plan::new(&[limit]).unwrap().parts()[0].name().to_string();
+        for (us, text) in [
+            (1, "1us"),
+            (1_500, "1500us"),
+            (1_000, "1ms"),
+            (1_000_000, "1s"),
+            (61_000_000, "61s"),
+            (60_000_000, "1m"),
+            (5_400_000_000, "90m"),
+            (7_200_000_000, "2h"),
+            (7 * 86_400_000_000, "7d"),
+        ] {
+            for limit in [1, 100] {
+                let quota = Quota::new(limit, Duration::from_micros(us));
+                assert_eq!(name(Limit::fixed_window(quota)), format!("f0:{text}"));
+                assert_eq!(name(Limit::sliding_window(quota)), format!("s0:{text}"));
+                assert_eq!(name(Limit::sliding_window(quota).strict()), format!("s0:{text}"));
+            }
+        }
+        assert_eq!(name(Limit::gcra(Quota::per_day(5))), "g0");
+    }
+}

@@ -1,0 +1,237 @@
+//! The script that answers on a server, and what is sent to it and comes back.
+
+use std::sync::LazyLock;
+
+use ::redis::{ErrorKind as Theirs, RedisError, Script, Value};
+use smallvec::SmallVec;
+
+use super::call::{Call, LimitState, Question, Reply};
+use super::error::{Error, ErrorKind};
+use super::model::MARGINS_US;
+use super::plan::{Arithmetic, EXACT, LAST_US, Pace, Part, Windows};
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
+const TEXT: &str = include_str!("script.lua");
+/// The code of the script's own error.
+const NOT_OURS: &str = "NOTOURS";
+
+/// How the script is named in a call.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum By {
+    /// By its hash: the server must know it.
+    Hash,
+    /// By its text, which the server then knows.
+    Text,
+}
+
+/// The command that asks a server.
+pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
+    let mut command = match by {
+        By::Hash => ::redis::cmd("EVALSHA"),
+        By::Text => ::redis::cmd("EVAL"),
+    };
+    match by {
+        By::Hash => command.arg(SCRIPT.get_hash()),
+        By::Text => command.arg(TEXT),
+    };
+    let parts = call.plan.parts();
+    let (ask, numbers) = words(&call.ask);
+    let posts = matches!(call.ask, Question::Post { .. });
+    command.arg(if posts { parts.len() * 2 } else { parts.len() });
+    for part in parts {
+        command.arg(key(call, "", part));
+    }
+    if posts {
+        for part in parts {
+            command.arg(key(call, "p", part));
+        }
+    }
+    match call.now {
+        Some(now) => command.arg(now.as_nanos() / 1_000),
+        None => command.arg(""),
+    };
+    command.arg(ask).arg(MARGINS_US[usize::from(call.now.is_some())] / 1_000);
+    let (first, others) = numbers;
+    command.arg(first);
+    for part in parts {
+        let (kind, numbers) = match part.kind {
+            Arithmetic::Pace(Pace { interval, scale, capacity }) => ("g", [interval, scale, capacity]),
+            Arithmetic::Windows(Windows { limit, period_us, unit_us, slides, strict }) => {
+                let kind = if strict {
+                    "S"
+                } else if slides {
+                    "s"
+                } else {
+                    "f"
+                };
+                (kind, [limit, period_us, unit_us])
+            }
+        };
+        command.arg(kind).arg(&numbers);
+    }
+    if let Some(others) = others {
+        command.arg(&others);
+    }
+    command
+}
+
+/// The tag, what it is, and the name of the limit.
+fn key(call: &Call, what: &str, part: &Part) -> Vec<u8> {
+    let mut key = call.tag.clone();
+    key.extend(format!(":{what}{}", part.name()).bytes());
+    key
+}
+
+/// An ask by name, its first number, and those that it has beside. Units beyond all that a script counts are as many as it counts.
+fn words(ask: &Question) -> (&'static str, (u64, Option<[u64; 2]>)) {
+    let most = |units: u64| units.min(EXACT - 1);
+    match *ask {
+        Question::Check { cost } => ("check", (most(cost), None)),
+        Question::Peek => ("peek", (0, None)),
+        Question::Force { cost } => ("force", (most(cost), None)),
+        Question::Refund { units, at_us } => ("refund", (most(units), Some([at_us.min(LAST_US), 0]))),
+        Question::Lease { least, wanted, share } => {
+            ("lease", (most(least.max(1)), Some([most(wanted), most(share.max(1))])))
+        }
+        // The process is a name to the script.
+        Question::Post { process, epoch, total } => ("post", (process, Some([most(epoch), most(total)]))),
+    }
+}
+
+/// What a server answered.
+pub(crate) fn reply(call: &Call, value: &Value) -> Result<Reply, Error> {
+    let none_of_ours = || Error::new(ErrorKind::Reply, "it answers something else");
+    let Value::Array(numbers) = value else { return Err(none_of_ours()) };
+    let numbers: Option<SmallVec<[u64; 8]>> = numbers
+        .iter()
+        .map(|number| match number {
+            Value::Int(number) => u64::try_from(*number).ok(),
+            _ => None,
+        })
+        .collect();
+    let numbers = numbers.ok_or_else(none_of_ours)?;
+    let Some((&[granted, now_us], mut rest)) = numbers.split_first_chunk() else {
+        return Err(none_of_ours());
+    };
+    let mut limits = SmallVec::new();
+    for part in call.plan.parts() {
+        let (standing, others) = match (part.kind, rest) {
+            (Arithmetic::Pace(_), &[ahead, ref others @ ..]) => (LimitState::Pace { ahead }, others),
+            (Arithmetic::Windows(_), &[start_us, previous, current, ref others @ ..]) => {
+                (LimitState::Windows { start_us, previous, current }, others)
+            }
+            _ => return Err(none_of_ours()),
+        };
+        limits.push(standing);
+        rest = others;
+    }
+    if rest.is_empty() { Ok(Reply { granted, now_us, limits }) } else { Err(none_of_ours()) }
+}
+
+/// Whether the server does not know the script: it was restarted, or is another one.
+pub(crate) fn is_unknown(error: &RedisError) -> bool {
+    error.kind() == Theirs::Server(::redis::ServerErrorKind::NoScript)
+}
+
+/// Whether the connection is of no use any more: it is gone, or leads to a server that is not the one it was, such as one that has become
+/// a replica.
+pub(crate) fn is_lost(error: &RedisError) -> bool {
+    error.is_io_error() || error.is_unrecoverable_error() || says(error, "READONLY")
+}
+
+/// Whether this is the error's code. Before version 7, what a script's command failed of is in the text of another error, `ERR Error
+/// running script (…) @user_script:239: @user_script: 239: -READONLY …`.
+fn says(error: &RedisError, code: &str) -> bool {
+    let in_script = |text: &str| {
+        text.contains("@user_script") && text.split(' ').any(|word| word.trim_start_matches('-') == code)
+    };
+    error.code() == Some(code) || error.detail().is_some_and(in_script)
+}
+
+/// What a library's error means. Its text may have an address in it, which may have a password in it, unless it is the server's; and the
+/// server's may have a key in it.
+pub(crate) fn failure(error: &RedisError) -> Error {
+    if error.is_timeout() {
+        return Error::new(ErrorKind::Timeout, "no answer within the time-out");
+    }
+    if says(error, NOT_OURS) || says(error, "WRONGTYPE") {
+        // Of this key, and not of the server: it must not be given up for others.
+        return Error::new(ErrorKind::Reply, "something else is kept under this key");
+    }
+    match error.kind() {
+        Theirs::Server(_) | Theirs::Extension => {
+            // Keys have a brace, and belong to somebody's clients.
+            let detail = error.detail().filter(|detail| !detail.contains('{'));
+            let text = match (error.code(), detail) {
+                (Some(code), Some(detail)) => format!("{code} {detail}"),
+                (_, Some(detail)) => detail.to_owned(),
+                (Some(code), None) => code.to_owned(),
+                _ => "without saying why".to_owned(),
+            };
+            Error::new(ErrorKind::Refused, text)
+        }
+        Theirs::UnexpectedReturnType | Theirs::Parse => {
+            Error::new(ErrorKind::Reply, "it does not speak the protocol")
+        }
+        Theirs::AuthenticationFailed => {
+            Error::new(ErrorKind::Refused, "it does not accept user and password")
+        }
+        Theirs::InvalidClientConfig => {
+            Error::new(ErrorKind::Address, "the client's settings do not go together")
+        }
+        Theirs::Io => Error::new(ErrorKind::Unreachable, "the connection failed"),
+        _ => Error::new(ErrorKind::Unreachable, "there is no connection to it"),
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    fn answered(line: &str) -> RedisError {
+        ::redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap().extract_error().unwrap_err()
+    }
+
+    /// As versions 5 and 6 say it, and as 7 does.
+    #[test]
+    fn a_replica_is_known_by_its_refusal() {
+        let replica = "You can't write against a read only replica.";
+        for line in [
+            format!("READONLY {replica} script: 5af9, on @user_script:239."),
+            format!(
+                "ERR Error running script (call to f_5af9): @user_script:239: @user_script: 239: -READONLY {replica} "
+            ),
+            format!("ERR Error running script (call to f_5af9): @user_script:239: -READONLY {replica}"),
+        ] {
+            let error = answered(&line);
+            assert!(is_lost(&error), "{line}");
+            assert_eq!(failure(&error).kind(), ErrorKind::Refused);
+        }
+        assert!(!is_lost(&answered("ERR no script says READONLY")));
+        assert!(!is_lost(&answered("OOM command not allowed when used memory > 'maxmemory'.")));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_key_is_no_failure_of_the_server_and_no_error_tells_it() {
+        for line in [
+            "NOTOURS a key holds no state of a limiter",
+            "WRONGTYPE Operation against a key holding the wrong kind of value script: 5af9, on @user_script:99.",
+            "ERR Error running script (call to f_5af9): @user_script:99: @user_script: 99: WRONGTYPE Operation against a key holding \
+             the wrong kind of value ",
+            "ERR Error running script (call to f_5af9): @user_script:99: -WRONGTYPE Operation",
+        ] {
+            let error = answered(line);
+            assert!(!is_lost(&error));
+            assert_eq!(failure(&error).kind(), ErrorKind::Reply, "{line}");
+        }
+        let told = failure(&answered(
+            "NOPERM User a has no permissions to access the 'tollgate:v1:{api|secret}:g0' key",
+        ));
+        assert_eq!(
+            (told.kind(), told.to_string().as_str()),
+            (ErrorKind::Refused, "the server refused: NOPERM")
+        );
+        let told = failure(&answered("OOM command not allowed"));
+        assert_eq!(told.to_string(), "the server refused: OOM command not allowed");
+    }
+}
