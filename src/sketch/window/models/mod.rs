@@ -207,7 +207,7 @@ impl Doors {
 
     /// Puts X in, in this window or, if others are there, a later one; which, and what it was told.
     fn insert(&self, mut window: u64) -> (u64, Insert) {
-        let mark = self.seen.mark(&self.windows, X);
+        let mark = self.seen.probe(&self.windows, X);
         loop {
             match self.seen.insert(&self.windows, &mark, window) {
                 Ok(told) => return (window, told),
@@ -230,7 +230,7 @@ fn one_is_first<const N: usize>(last: bool, windows: [u64; N]) {
         assert_eq!(firsts.count(), 1, "one is the first in a window: {told:?}");
     }
     let newest = windows.into_iter().max().unwrap();
-    let mark = doors.seen.mark(&doors.windows, X);
+    let mark = doors.seen.probe(&doors.windows, X);
     assert_eq!(doors.seen.contains(&doors.windows, &mark, newest), Ok(true), "X is in");
 }
 
@@ -253,7 +253,7 @@ fn of_those_who_come_at_a_turn_one_is_first_in_each_window() {
 fn two_are_first<const N: usize>(windows: [u64; N]) {
     fn insert(doors: &Doors, window: u64) -> (u64, Insert) {
         let windows = super::models::windows();
-        let mark = doors.seen.mark(&windows, X);
+        let mark = doors.seen.probe(&windows, X);
         (window, doors.seen.insert(&windows, &mark, window).unwrap())
     }
     let doors = Doors::new(false);
