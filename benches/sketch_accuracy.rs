@@ -95,7 +95,7 @@ fn decide(way: usize, bytes: usize, keys: u32, requests: u32) -> Outcome {
 
 fn main() {
     // Cargo passes `--bench` when benching; without it (`cargo test --benches`) this only shows that all ways run.
-    let usual = if support::has("--bench") { 1 } else { 1024 };
+    let usual = if support::has("--bench") { 1 } else { 64 };
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench").peekable();
     let json = arguments.next_if(|first| first == "--json").and_then(|_| arguments.next());
     let mut points = Vec::new();

@@ -52,6 +52,7 @@ fn holds(cell: &Cell, outcome: &Outcome, slack: f64) {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn the_tightest_memory_in_which_spilling_is_good() {
     for cell in cells().filter(|cell| cell.row == Row::Store(Overflow::Spill) && cell.mebibytes == 2) {
         let scale = if cfg!(debug_assertions) { 64 } else { 16 };

@@ -196,7 +196,7 @@ fn honeynet_httpd_2004_is_decided_as_by_the_oracles() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "half a million requests: a minute unless optimised")]
+#[ignore = "a minute unless optimised; .ci/run runs it"]
 fn aws_honeypot_2013_is_decided_as_by_the_oracles() {
     every_algorithm_decides_as_its_oracle("aws_honeypot_2013");
 }

@@ -298,12 +298,13 @@ fn honeynet_httpd_2004() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "half a million requests: several seconds unless optimised")]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn aws_honeypot_2013() {
     real("aws_honeypot_2013", "", None);
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn github_events_2015() {
     real("github_events_2015", "--algorithm gcra --algorithm fixed-window", Some("512"));
 }

@@ -304,6 +304,7 @@ fn suggestions_are_for_the_store_named() {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn the_default_memory_is_enough_for_the_made_up_day() {
     let run = Place::new().run("replay --store sketch").ok();
     assert!(
@@ -359,17 +360,19 @@ fn real(name: &str, short: &[(&str, &str)]) {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn honeynet_httpd_2004() {
     real("honeynet_httpd_2004", &[("10/d", "272"), ("3/7d", "1KiB")]);
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "half a million requests: several seconds unless optimised")]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn aws_honeypot_2013() {
     real("aws_honeypot_2013", &[("3/h", "272"), ("10/d", "1KiB")]);
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn github_events_2015() {
     real("github_events_2015", &[("10/60s", "512"), ("10/h", "16KiB")]);
 }
@@ -380,6 +383,7 @@ fn sec_edgar_2017() {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn zeek_conn_2022() {
     real("zeek_conn_2022", &[("10/h", "272"), ("3/d", "1KiB")]);
 }

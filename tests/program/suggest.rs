@@ -40,6 +40,7 @@ fn the_answer_is_worked_out_by_hand() {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn suggested_limit_is_the_lowest_that_meets_the_goal() {
     let place = Place::new();
     let Some(path) = trace("normalized/github_events_2015.tsv.gz") else { return };
@@ -132,6 +133,7 @@ fn every_algorithm_gets_an_answer() {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn without_a_file_it_takes_the_made_up_day() {
     let run = Place::new().run("suggest --deny-requests 5%").ok();
     assert!(run.stdout.contains("made-up") && run.stdout.contains("--algorithm gcra"), "{}", run.stdout);

@@ -184,6 +184,7 @@ fn crowd() -> Place {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn no_limit_of_the_answer_could_be_one_lower() {
     let place = crowd();
     for algorithm in ALL {
@@ -199,6 +200,7 @@ fn no_limit_of_the_answer_could_be_one_lower() {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn ample_memory_gives_the_keyed_stores_answer() {
     let place = crowd();
     let args = "log --time-format s --period 10min --period 1s --deny-clients 5% --algorithm fixed-window";

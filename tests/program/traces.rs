@@ -43,11 +43,13 @@ fn honeynet_httpd_2004() {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn aws_honeypot_2013() {
     compare("aws_honeypot_2013.csv.gz", "aws_honeypot_2013", 451_581, 69_602);
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn github_events_2015() {
     compare("github_events_2015.jsonl.gz", "github_events_2015", 127_397, 45_170);
 }

@@ -1,0 +1,47 @@
+# For .ci/run and ci/release.sh: prints each step's name as it begins and its time as it ends.
+have() { command -v "$1" >/dev/null; }
+
+times="$PWD/target/times"
+lane=${lane:-main}
+now=''
+
+finish() {
+    [ -n "$now" ] || return 0
+    printf '=== %s took %d s\n' "$now" "$((SECONDS - since))"
+    printf '%6d s  %-5s  %s\n' "$((SECONDS - since))" "$lane" "$now" >>"$times"
+    now=''
+}
+
+step() {
+    finish
+    now=$* since=$SECONDS
+    printf '\n=== %s\n' "$now"
+}
+
+# The table of all steps, in the order in which they ended.
+summary() {
+    finish
+    printf '\n=== done in %d s\n' "$SECONDS"
+    cat "$times"
+}
+
+begin() {
+    mkdir -p target
+    : >"$times"
+}
+
+# A fresh machine may have none of these. What cannot be installed is skipped, with a message.
+tools() {
+    local packages=()
+    have cc || packages+=(build-essential)
+    # Tests of shared limits start servers of their own. Without redis-server they skip and say so.
+    have redis-server && have redis-cli || packages+=(redis-server)
+    have valgrind || packages+=(valgrind)
+    # A script writes and checks the page of figures.
+    have python3 || packages+=(python3)
+    if [ ${#packages[@]} -gt 0 ]; then
+        (apt-get install -qy "${packages[@]}" || { apt-get update -q && apt-get install -qy "${packages[@]}"; }) >/dev/null \
+            || echo "cannot be installed: ${packages[*]}; the steps that need them are skipped"
+    fi
+    rustup component add rustfmt clippy >/dev/null 2>&1 || true
+}

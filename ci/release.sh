@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# What a release needs and a change does not: run it after the gate, .ci/run, on a machine that does nothing else. It takes hours.
+# BASELINE names the tag of the last release, with which the public interface is compared; without it that step is skipped.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0
+. ci/lib.sh
+begin
+
+step 'tools'
+tools
+have cargo-fuzz || cargo install cargo-fuzz --locked --quiet
+
+step 'features: each alone, and each pair'
+ci/features.sh --depth 2
+cargo clippy --quiet --all-targets -- -D warnings
+
+step 'tests with default features'
+cargo test --quiet
+
+step 'loom models at length'
+ci/loom.sh -- --include-ignored
+
+step 'ThreadSanitizer at length'
+ci/tsan.sh -- --include-ignored
+
+step 'fuzzing at length'
+SECONDS_EACH="${SECONDS_EACH:-120}" ci/fuzz.sh
+
+step 'evidence of GUARANTEES.md'
+ci/guarantees.sh
+
+step 'accuracy at full scale'
+cargo run --quiet --profile bench --all-features --example accuracy
+cargo bench --quiet --all-features --bench sketch_accuracy
+
+step 'benches of the targets, briefly'
+cargo bench --quiet --all-features --bench peers -- --quick
+
+step 'soak for an hour'
+cargo run --quiet --release --all-features --example soak -- 60
+
+# It builds from what is packed, so a file that is included but not packed shows.
+step 'package'
+cargo package -p tollgate
+
+step 'public interface'
+if [ -n "${BASELINE:-}" ]; then
+    have cargo-semver-checks || cargo install cargo-semver-checks --locked --quiet
+    cargo semver-checks -p tollgate --baseline-rev "$BASELINE"
+else
+    echo '*** SKIPPED: BASELINE names no tag'
+fi
+
+# Last, because it needs the advisory database, which not every machine reaches.
+step 'known faults of dependencies'
+ci/deny.sh advisories
+
+summary
