@@ -13,12 +13,6 @@ use tollgate::{
     check_all, refund_all,
 };
 
-#[test]
-fn the_counter_counts() {
-    assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(1)))), 1);
-    assert_eq!(allocations(|| ()), 0);
-}
-
 /// What README and the documentation say of `RateLimiter::new`.
 #[test]
 fn a_new_limiter_takes_four_mebibytes() {

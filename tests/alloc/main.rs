@@ -11,3 +11,9 @@ mod limiters;
 mod rules;
 #[cfg(feature = "tower")]
 mod tower;
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(counting::allocations(|| drop(std::hint::black_box(Box::new(1)))), 1);
+    assert_eq!(counting::allocations(|| ()), 0);
+}

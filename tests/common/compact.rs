@@ -6,7 +6,8 @@ use super::subjects::Subject;
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hasher};
 use tollgate::{
-    Capacity, Clock, Compact, CompactAlgorithm, Decision, ManualClock, QuotaError, RateLimiter, Timestamp,
+    Capacity, Clock, Compact, CompactAlgorithm, Decision, ManualClock, Overflow, QuotaError, RateLimiter,
+    Timestamp,
 };
 
 /// The algorithms that the compact store can hold.
@@ -20,6 +21,14 @@ pub(crate) const COMPACT: [Kind; 8] = [
     Kind::Sliding,
     Kind::SlidingStrict,
 ];
+
+/// What it may do without room.
+pub(crate) const POLICIES: [Overflow; 3] = [Overflow::Spill, Overflow::Forget, Overflow::Inherit];
+
+/// Those that an algorithm can have.
+pub(crate) fn policies(kind: Kind) -> &'static [Overflow] {
+    if matches!(kind, Kind::Sliding | Kind::SlidingStrict) { &[Overflow::Forget] } else { &POLICIES }
+}
 
 /// Evaluates the body with `$algorithm` bound to an algorithm that the compact store can hold: `Some` of it, or `None`
 /// where the quota is refused before the store sees it.

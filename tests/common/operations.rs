@@ -79,6 +79,14 @@ pub(crate) fn exact_spec(kind: Kind) -> impl Strategy<Value = Spec> {
     spec().prop_filter("exact", move |spec| !kind.is_bucket_family() || spec.is_exact())
 }
 
+/// Of those, quotas whose debts last for months and not for centuries: no word is full.
+pub(crate) fn short_spec(kind: Kind) -> impl Strategy<Value = Spec> {
+    exact_spec(kind).prop_filter("short", |spec| {
+        let (num, den) = spec.interval();
+        num.max(den * u128::from(spec.period_ns)) * u128::from(spec.burst.max(spec.limit)) < 1 << 52
+    })
+}
+
 /// Starts at zero, just after it, and in our own times.
 pub(crate) fn start() -> impl Strategy<Value = u64> {
     prop_oneof![

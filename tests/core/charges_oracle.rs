@@ -10,7 +10,7 @@
 
 use crate::common::compact::{COMPACT, Layout, Seeded};
 use crate::common::kinds::{ALL, Kind};
-use crate::common::operations::{config, exact_spec, ops, start};
+use crate::common::operations::{config, exact_spec, ops, short_spec, start};
 use crate::common::oracle::{Oracle, Spec, Verdict};
 use crate::common::steps::{Op, within_reach};
 use crate::common::subjects::{Subject, direct, keyed, verdict};
@@ -329,14 +329,6 @@ fn reserve(
         }
     }
     decided
-}
-
-/// Quotas whose debts here last for months and not for centuries: no word is full.
-fn short_spec(kind: Kind) -> impl Strategy<Value = Spec> {
-    exact_spec(kind).prop_filter("short", |spec| {
-        let (num, den) = spec.interval();
-        num.max(den * u128::from(spec.period_ns)) * u128::from(spec.burst.max(spec.limit)) < 1 << 52
-    })
 }
 
 fn run(kind: Kind, backward: bool, keys: u32, limiter: fn(Kind, Spec) -> Option<Box<dyn Subject>>) {

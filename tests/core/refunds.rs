@@ -13,7 +13,7 @@
 use crate::common::compact::{COMPACT, Layout, Ticks, compact};
 use crate::common::kinds::{ALL, Kind};
 use crate::common::ledger::{Charge, Operation, chosen, make, never_mints};
-use crate::common::operations::{config, exact_spec, ops, start};
+use crate::common::operations::{config, ops, short_spec, start};
 use crate::common::oracle::Spec;
 use crate::common::steps::{Op, within_reach};
 use crate::common::subjects::{Subject, direct, keyed};
@@ -218,14 +218,6 @@ fn to_the_tick(
         let (arrival, without) = (line.arrival.max(scale.at(newest)), line.without());
         assert!(arrival >= without, "minted: {before}: {line:?}");
     }
-}
-
-/// Quotas whose debts last for months and not for centuries.
-fn short_spec(kind: Kind) -> impl Strategy<Value = Spec> {
-    exact_spec(kind).prop_filter("short", |spec| {
-        let (num, den) = spec.interval();
-        num.max(den * u128::from(spec.period_ns)) * u128::from(spec.burst.max(spec.limit)) < 1 << 52
-    })
 }
 
 fn each<T: std::fmt::Debug>(kind: Kind, cases: impl Strategy<Value = T>, law: impl Fn(T)) {

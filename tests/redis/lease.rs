@@ -549,6 +549,7 @@ fn what_is_held_is_spent_while_the_server_is_down() {
 #[expect(clippy::disallowed_methods, reason = "real servers take real time")]
 fn busy_keys_leave_the_breaker_closed() {
     const KEYS: u64 = 20_000;
+    let _busy = crate::busy();
     let Some(server) = Server::start() else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let limiter = runtime.block_on(async {

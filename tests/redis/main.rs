@@ -16,3 +16,11 @@ mod simulation;
 #[cfg(all(feature = "rules", feature = "tower"))]
 mod tower;
 mod write_back;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// For a test that takes every processor, and expects answers in time all the same: one of these at a time.
+fn busy() -> MutexGuard<'static, ()> {
+    static BUSY: Mutex<()> = Mutex::new(());
+    BUSY.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -6,6 +6,7 @@
 //! - Whoever is refused is admitted when the answer says, and not a nanosecond before.
 //! - Nothing panics, whatever times, limits and costs.
 
+use super::engine::{config, one};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -39,18 +40,10 @@ fn cases(cases: u32) -> Cases {
     Cases { cases, rng_seed: RngSeed::Fixed(0x7011_6A7E), failure_persistence: None, ..Cases::default() }
 }
 
-fn config(text: &str) -> Config {
-    Config::from_yaml("test.yaml", text).unwrap_or_else(|error| panic!("{error}\n{text}"))
-}
-
 fn rules(text: &str, charging: Charging) -> (Rules<ManualClock>, ManualClock) {
     let clock = ManualClock::new(START);
     let builder = Rules::builder().clock(clock.clone()).charging(charging);
     (builder.load([config(text)]).unwrap_or_else(|error| panic!("{error}")), clock)
-}
-
-fn one(limit: &str) -> String {
-    format!("{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, rate_limit: {limit} }} ] }}")
 }
 
 #[derive(Copy, Clone, Debug)]

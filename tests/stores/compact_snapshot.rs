@@ -6,8 +6,7 @@
 //!   nothing: every cut, every flipped bit, other hashers, quotas, sizes and policies.
 
 use crate::common::SEC;
-use crate::common::compact::{COMPACT, Random, Seeded, seal};
-use crate::common::kinds::Kind;
+use crate::common::compact::{COMPACT, POLICIES, Random, Seeded, policies, seal};
 use crate::common::oracle::Spec;
 use std::time::Duration;
 use tollgate::{
@@ -16,7 +15,6 @@ use tollgate::{
 };
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
-const POLICIES: [Overflow; 3] = [Overflow::Spill, Overflow::Forget, Overflow::Inherit];
 const KEYS: u64 = 300;
 
 type Limiter<A> = RateLimiter<Compact<A, Seeded>, ManualClock>;
@@ -102,10 +100,6 @@ fn round_trips<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, bytes: usi
             }
         }
     }
-}
-
-fn policies(kind: Kind) -> &'static [Overflow] {
-    if matches!(kind, Kind::Sliding | Kind::SlidingStrict) { &[Overflow::Forget] } else { &POLICIES }
 }
 
 #[test]

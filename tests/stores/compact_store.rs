@@ -1,7 +1,7 @@
 //! The compact store's own face: batches, forgetting on request, what it says of itself, sizes, hashers, refusals.
 
 use crate::common::SEC;
-use crate::common::compact::{COMPACT, Random, Seeded};
+use crate::common::compact::{COMPACT, POLICIES, Random, Seeded};
 use crate::common::kinds::Kind;
 use crate::common::oracle::Spec;
 use crate::common::subjects::Constant;
@@ -13,7 +13,6 @@ use tollgate::{
 };
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
-const POLICIES: [Overflow; 3] = [Overflow::Spill, Overflow::Forget, Overflow::Inherit];
 
 type Limiter<A = Gcra, H = Seeded> = RateLimiter<Compact<A, H>, ManualClock>;
 

@@ -2,17 +2,12 @@
 //! interval of each key is within its bound, but for what is counted as raced.
 
 use super::*;
-use crate::common::compact::{COMPACT, Layout, Seeded};
+use crate::common::compact::{COMPACT, Layout, POLICIES, Seeded, policies};
 use tollgate::{Capacity, Compact, CompactAlgorithm, Gcra, Overflow, Quota};
 
 const ROOMY: Capacity = Capacity::memory(1 << 18);
-const POLICIES: [Overflow; 3] = [Overflow::Spill, Overflow::Forget, Overflow::Inherit];
 
 type Limiter<A, C = ManualClock> = RateLimiter<Compact<A, Seeded>, C>;
-
-fn policies(kind: Kind) -> &'static [Overflow] {
-    if matches!(kind, Kind::Sliding | Kind::SlidingStrict) { &[Overflow::Forget] } else { &POLICIES }
-}
 
 fn limiter<A: CompactAlgorithm, C: Clock>(
     algorithm: A,

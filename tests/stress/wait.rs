@@ -4,6 +4,7 @@
 //! Real time, and the timings are whatever the machine makes of them. The form marked `#[ignore]` is larger, for runs under a
 //! sanitizer.
 
+use super::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,16 +15,6 @@ const BURST: u64 = 4;
 const PER_SECOND: u64 = 4_000;
 /// How much sooner a late wake-up may have the next ones go.
 const LATE: Duration = Duration::from_millis(2);
-
-/// A small generator of its own for each task.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
 
 type Limiter<A> = RateLimiter<Keyed<u64, A>, StdClock>;
 

@@ -1,5 +1,6 @@
 //! What waits promise, one promise at a time.
 
+use super::{admitted, ms};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -7,19 +8,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::{Instant, advance, sleep};
 use tollgate::{
-    Carry, Clock, Decision, Direct, FixedWindow, Gcra, Jitter, LeakyBucketQueue, MinimumSpacing, NotReady,
-    Quota, RateLimiter, SlidingLog, Timestamp, TokenBucket, TokioClock,
+    Carry, Clock, Direct, FixedWindow, Gcra, Jitter, LeakyBucketQueue, MinimumSpacing, NotReady, Quota,
+    RateLimiter, SlidingLog, Timestamp, TokenBucket, TokioClock,
 };
 
 type Limiter = Arc<RateLimiter<Direct<Gcra>, TokioClock>>;
-
-fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
-
-fn admitted(result: Result<Decision, NotReady>) {
-    assert!(result.is_ok_and(|decision| decision.is_allowed()));
-}
 
 /// One unit each 10 ms, `burst` at once.
 fn gcra(burst: u64) -> Limiter {

@@ -1,5 +1,6 @@
 //! Deadlines at the very moment of a turn, and what must not hold up a line.
 
+use super::ms;
 use std::future::Future;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,10 +13,6 @@ use tollgate::{
     Clock, FixedWindow, Gcra, LeakyBucketQueue, ManualClock, Quota, RateLimiter, Timestamp, TokenBucket,
     TokioClock,
 };
-
-fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
 
 fn us(n: u64) -> Duration {
     Duration::from_micros(n)

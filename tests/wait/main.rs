@@ -13,3 +13,14 @@ mod line;
 #[cfg(feature = "tokio")]
 mod schedule;
 mod threads;
+
+use std::time::Duration;
+use tollgate::{Decision, NotReady};
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn admitted(result: Result<Decision, NotReady>) {
+    assert!(result.is_ok_and(|decision| decision.is_allowed()));
+}

@@ -1,5 +1,6 @@
 //! Threads that wait. Real time, so nothing here says how late anything may be.
 
+use super::{admitted, ms};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
@@ -8,14 +9,6 @@ use tollgate::{
     Clock, Decision, FixedWindow, Gcra, Jitter, ManualClock, NotReady, Quota, RateLimiter, StdClock,
     Timestamp, WhenFull,
 };
-
-fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
-
-fn admitted(result: Result<Decision, NotReady>) {
-    assert!(result.is_ok_and(|decision| decision.is_allowed()));
-}
 
 #[test]
 fn threads_go_in_order_and_never_early() {

@@ -1,18 +1,10 @@
 //! A server that cannot be asked.
 
-use std::net::{Ipv4Addr, TcpListener};
-
 use tollgate::redis::{BlockingClient, Client, DecidedBy};
 use tollgate::rules::Verdict;
 use tollgate::telemetry::Reading;
 
 use super::*;
-
-/// An address where nobody listens.
-fn nowhere() -> String {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    format!("redis://127.0.0.1:{}/", listener.local_addr().expect("it has one").port())
-}
 
 fn three(mode: &str) -> String {
     let each = ["open", "closed", "local, processes: 2"];

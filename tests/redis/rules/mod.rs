@@ -7,6 +7,7 @@ mod together;
 mod undone;
 
 use std::future::Future;
+use std::net::{Ipv4Addr, TcpListener};
 
 use tollgate::redis::{BlockingInProcess, InProcess};
 use tollgate::rules::{Answer, Config, Descriptor, Rules, RulesError, Server};
@@ -35,6 +36,12 @@ fn load(
     text: &str,
 ) -> Result<Rules<ManualClock>, RulesError> {
     Rules::builder().clock(clock.clone()).redis(server).load([config(text)])
+}
+
+/// An address where nobody listens.
+fn nowhere() -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    format!("redis://127.0.0.1:{}/", listener.local_addr().expect("it has one").port())
 }
 
 fn in_process(clock: &ManualClock) -> (InProcess, BlockingInProcess) {

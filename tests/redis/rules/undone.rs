@@ -1,6 +1,5 @@
 //! Refused requests, refunds and clients that hang up spend nobody else's units, whatever the mode and whoever decides.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 use tollgate::ManualClock;
@@ -8,12 +7,6 @@ use tollgate::redis::{BlockingClient, Client, InProcess};
 use tollgate::rules::{Descriptor, Rules, Server};
 
 use super::*;
-
-/// Where nobody listens.
-fn nowhere() -> String {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    format!("redis://127.0.0.1:{}/", listener.local_addr().expect("it has one").port())
-}
 
 fn two(settings: &str) -> String {
     file(settings, &[rule("a", "requests_per_unit: 10"), rule("g", "requests_per_unit: 2")])

@@ -29,6 +29,11 @@ pub(crate) fn config(text: &str) -> Config {
     Config::from_yaml("test.yaml", text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
+/// A file with one rule, in our own language.
+pub(crate) fn one(limit: &str) -> String {
+    format!("{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, rate_limit: {limit} }} ] }}")
+}
+
 impl Scene {
     pub(crate) fn new(text: &str) -> Self {
         Self::try_new(text, None).unwrap_or_else(|error| panic!("{error}"))

@@ -5,11 +5,7 @@ use std::time::Duration;
 
 use tollgate::rules::{Code, Config, Descriptor, Rules};
 
-use super::{Scene, config, left};
-
-fn one(limit: &str) -> String {
-    format!("{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, rate_limit: {limit} }} ] }}")
-}
+use super::{Scene, config, left, one};
 
 const X: [(&str, &str); 1] = [("a", "x")];
 

@@ -6,13 +6,9 @@ use std::time::Duration;
 
 use tollgate::rules::{Descriptor, Rules, Verdict};
 
-use super::{Scene, config, left};
+use super::{Scene, config, left, one};
 
 const X: [(&str, &str); 1] = [("a", "x")];
-
-fn one(limit: &str) -> String {
-    format!("{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, rate_limit: {limit} }} ] }}")
-}
 
 fn names(answer: &tollgate::rules::Answer) -> Vec<&str> {
     answer.refused_by().map(|limit| limit.name()).collect()
