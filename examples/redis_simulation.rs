@@ -1,8 +1,8 @@
 //! What the modes that decide in the process admit, measured in virtual time against what their texts say:
-//! `cargo run --release --features redis --example redis_simulation`.
+//! `cargo run --release --features simulation --example redis_simulation`.
 //!
 //! N processes with the real books share 10,000 units in 10 seconds (by GCRA 1,000 a second and 2,000 at once), and are asked for three
-//! times as many, for 30 seconds. `--quick` stops at 10 processes; `--features redis,cli -- chart.svg` draws it too.
+//! times as many, for 30 seconds. `--quick` stops at 10 processes; `--features simulation,cli -- chart.svg` draws it too.
 
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ fn main() {
 
 #[cfg(not(feature = "cli"))]
 fn draw(path: &str, _windows: &[(Setup, Outcome)]) {
-    eprintln!("{path}: drawing needs --features redis,cli");
+    eprintln!("{path}: drawing needs --features simulation,cli");
     std::process::exit(2);
 }
 

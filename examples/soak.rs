@@ -174,7 +174,11 @@ fn scene(name: &str) -> Result<usize, String> {
     let known = || SCENES.iter().map(|scene| scene.name).collect::<Vec<_>>().join(", ");
     let found = SCENES.iter().position(|scene| scene.name == name);
     found.ok_or_else(|| {
-        let more = if cfg!(feature = "redis") { "" } else { "; `remote` is in a build with feature `redis`" };
+        let more = if cfg!(feature = "simulation") {
+            ""
+        } else {
+            "; `remote` is in a build with feature `simulation`"
+        };
         format!("there is no scene `{name}`, but {}{more}", known())
     })
 }

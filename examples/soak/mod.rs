@@ -28,7 +28,7 @@ mod joint;
 mod judge;
 pub(crate) mod memory;
 mod reload;
-#[cfg(feature = "redis")]
+#[cfg(feature = "simulation")]
 mod remote;
 pub(crate) mod run;
 mod single;
@@ -121,7 +121,7 @@ pub(crate) const SCENES: &[Scene] = &[
         finds: MORE,
         play: windows::play,
     },
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "simulation")]
     Scene {
         name: "remote",
         about: "machines that share a limit, by call, lease and write-back, with losses: within the bound",

@@ -97,6 +97,7 @@ impl InProcess {
     }
 
     /// Answers as of this time by the server's clock, unless the call says another.
+    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn answer_at(&self, call: &Call, now_us: u64) -> Reply {
         Self::answer_of(&mut self.keys_now(), call, now_us)
     }

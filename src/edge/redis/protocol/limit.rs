@@ -69,12 +69,6 @@ impl Limit {
         self
     }
 
-    /// Whether the script can count it.
-    #[cfg(feature = "rules")]
-    pub(crate) fn check(&self) -> Result<(), crate::QuotaError> {
-        super::plan::Plan::new(&[*self]).map(drop)
-    }
-
     /// The algorithm.
     #[must_use]
     pub const fn kind(&self) -> LimitKind {

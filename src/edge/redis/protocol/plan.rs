@@ -133,6 +133,14 @@ impl Plan {
     }
 }
 
+#[cfg(feature = "rules")]
+impl Limit {
+    /// Whether the script can count it.
+    pub(crate) fn check(&self) -> Result<(), QuotaError> {
+        Plan::new(&[*self]).map(drop)
+    }
+}
+
 impl Part {
     /// The period of its windows, in microseconds, if it has any.
     pub(crate) const fn window_us(&self) -> Option<u64> {

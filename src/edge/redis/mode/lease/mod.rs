@@ -4,9 +4,9 @@
 //! |---|---|
 //! | `holding` | what is held of one key, when to ask for more, and for how much |
 //! | `book` | all keys, without a clock, a connection or a task |
-//! | `core` | a book with a clock, and what answers mean |
+//! | `core` | a book with a clock and the way to the server, and what answers mean |
 //! | `limiter` | for async code: a task fetches |
-//! | `blocking` | for threads: a thread fetches |
+//! | `blocking` | the same for threads: the task runs on the thread of the client |
 //! | `options`, `stats` | what is set, what is counted |
 
 mod blocking;
@@ -20,7 +20,9 @@ mod stats;
 mod tests;
 
 pub use self::blocking::BlockingLeaseLimiter;
+#[cfg(feature = "simulation")]
 pub(crate) use self::book::{BlockRequest, Granted, LeaseBook, LeaseCheck, LeaseSettings, Receipt, Waiting};
+#[cfg(feature = "simulation")]
 pub(crate) use self::holding::Holding;
 pub use self::limiter::LeaseLimiter;
 pub use self::options::LeaseBuilder;
