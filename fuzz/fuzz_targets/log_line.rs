@@ -7,14 +7,30 @@ use std::io::Cursor;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use tollgate::cli::decimal::{self, DecimalError};
-use tollgate::cli::input::client::Clients;
-use tollgate::cli::input::decompress::Source;
-use tollgate::cli::input::delimited::{self, TsvLine};
-use tollgate::cli::input::fields::{FieldList, Format};
-use tollgate::cli::input::row::{Row, printable};
-use tollgate::cli::input::time::{TimeFormat, TimeParser};
-use tollgate::cli::input::{Selection, Trace, clf, jsonl, load_source};
+
+#[path = "../../src/bin/tollgate/decimal.rs"]
+mod decimal;
+#[allow(dead_code)]
+#[path = "../../src/bin/tollgate/error.rs"]
+mod error;
+#[allow(dead_code)]
+#[path = "../../src/edge/forwarded.rs"]
+mod forwarded;
+#[allow(dead_code)]
+#[path = "../../src/bin/tollgate/human.rs"]
+mod human;
+#[allow(dead_code)]
+#[path = "../../src/bin/tollgate/input/mod.rs"]
+mod input;
+
+use decimal::DecimalError;
+use input::client::Clients;
+use input::decompress::Source;
+use input::delimited::{self, TsvLine};
+use input::fields::{FieldList, Format};
+use input::row::{Row, printable};
+use input::time::{TimeFormat, TimeParser};
+use input::{Selection, Trace, clf, jsonl, load_source};
 
 #[derive(Arbitrary, Debug)]
 enum Input {
@@ -57,8 +73,8 @@ fn clf_line(line: &[u8]) {
     assert!(
         parsed.status == b"-" || parsed.status.len() == 3 && parsed.status.iter().all(u8::is_ascii_digit)
     );
-    for (name, _) in clf::FIELDS {
-        let field = clf::Field::by_name(name).unwrap_or_else(|| panic!("{name} is a field"));
+    for name in clf::names() {
+        let field = clf::ClfField::by_name(name).unwrap_or_else(|| panic!("{name} is a field"));
         assert!(field.of(&parsed).len() <= line.len().max(1));
     }
     assert!(line.len() <= 1000 || printable(line, 100).chars().count() <= 101);
@@ -85,7 +101,7 @@ fn clf_request(request: &[u8]) {
 fn json(line: &[u8]) {
     let names = |name: &str| vec![name.to_owned()];
     let mut row = Row::new(None);
-    let read = jsonl::Columns::new(names("t"), names("a.b"), None).extract(line, &mut row);
+    let read = jsonl::JsonColumns::new(names("t"), names("a.b"), None).extract(line, &mut row);
     let _ = jsonl::names(line);
     let Ok(tree) = flat_object(line) else { return };
     let text = |value: &Tree| match value {
@@ -154,7 +170,7 @@ fn flat_object(line: &[u8]) -> Result<Tree, ()> {
 /// Columns are those of a plain split.
 fn tsv(line: &[u8]) {
     let header = delimited::header([&b"k"[..], b"x", b"t"].into_iter());
-    let columns = delimited::Columns::new(header, &["t".to_owned()], &["k".to_owned()], None)
+    let columns = delimited::DelimitedColumns::new(header, &["t".to_owned()], &["k".to_owned()], None)
         .unwrap_or_else(|name| panic!("{name} is in the header"));
     let mut row = Row::new(Some(Clients::default()));
     let read = TsvLine::default().extract(&columns, line, &mut row);

@@ -52,8 +52,6 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
-
 /// An I/O error's text without the "(os error 2)" that helps nobody.
 pub fn plain(error: &io::Error) -> String {
     let text = error.to_string();

@@ -154,51 +154,34 @@ pub enum ClfField {
     Vhost,
 }
 
-/// Every field's name, in the order of the line; last the one that few lines have.
-pub const FIELDS: [(&str, ClfField); 14] = [
-    ("ip", ClfField::Ip),
-    ("ident", ClfField::Ident),
-    ("user", ClfField::User),
-    ("time", ClfField::Time),
-    ("request", ClfField::Request),
-    ("method", ClfField::Method),
-    ("path", ClfField::Path),
-    ("bare_path", ClfField::BarePath),
-    ("protocol", ClfField::Protocol),
-    ("status", ClfField::Status),
-    ("bytes", ClfField::Bytes),
-    ("referer", ClfField::Referer),
-    ("agent", ClfField::Agent),
-    ("vhost", ClfField::Vhost),
+/// Every field's names, its own first, then others that logs and people use; in the order of the line, last the one that few lines have.
+const FIELDS: [(ClfField, &str); 14] = [
+    (ClfField::Ip, "ip host client client_ip remote_addr remote_host"),
+    (ClfField::Ident, "ident"),
+    (ClfField::User, "user remote_user"),
+    (ClfField::Time, "time timestamp time_local"),
+    (ClfField::Request, "request"),
+    (ClfField::Method, "method"),
+    (ClfField::Path, "path url request_uri"),
+    (ClfField::BarePath, "bare_path cs-uri-stem"),
+    (ClfField::Protocol, "protocol"),
+    (ClfField::Status, "status"),
+    (ClfField::Bytes, "bytes size body_bytes_sent"),
+    (ClfField::Referer, "referer referrer"),
+    (ClfField::Agent, "agent user_agent http_user_agent"),
+    (ClfField::Vhost, "vhost virtual_host server_name"),
 ];
 
-/// Other names that logs and people use for the same fields.
-const ALIASES: [(&str, ClfField); 18] = [
-    ("virtual_host", ClfField::Vhost),
-    ("server_name", ClfField::Vhost),
-    ("host", ClfField::Ip),
-    ("client", ClfField::Ip),
-    ("client_ip", ClfField::Ip),
-    ("remote_addr", ClfField::Ip),
-    ("remote_host", ClfField::Ip),
-    ("remote_user", ClfField::User),
-    ("timestamp", ClfField::Time),
-    ("time_local", ClfField::Time),
-    ("size", ClfField::Bytes),
-    ("body_bytes_sent", ClfField::Bytes),
-    ("url", ClfField::Path),
-    ("request_uri", ClfField::Path),
-    ("cs-uri-stem", ClfField::BarePath),
-    ("referrer", ClfField::Referer),
-    ("user_agent", ClfField::Agent),
-    ("http_user_agent", ClfField::Agent),
-];
+/// Every field's own name, in the order of the line.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FIELDS.iter().filter_map(|(_, names)| names.split(' ').next())
+}
 
 impl ClfField {
     /// The field of this name.
     pub fn by_name(name: &str) -> Option<Self> {
-        let named = |&(known, field): &(&str, Self)| known.eq_ignore_ascii_case(name).then_some(field);
-        FIELDS.iter().find_map(named).or_else(|| ALIASES.iter().find_map(named))
+        let is_called = |names: &str| names.split(' ').any(|known| known.eq_ignore_ascii_case(name));
+        FIELDS.iter().find(|(_, names)| is_called(names)).map(|&(field, _)| field)
     }
 
     /// The field's text in a line. The request's parts are split at spaces; a request without them has none.

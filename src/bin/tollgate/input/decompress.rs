@@ -27,15 +27,6 @@ pub struct Source {
     pub reader: Chain<Cursor<Vec<u8>>, Box<dyn BufRead>>,
 }
 
-impl std::fmt::Debug for Source {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Source")
-            .field("name", &self.name)
-            .field("compression", &self.compression)
-            .finish_non_exhaustive()
-    }
-}
-
 /// How an input is compressed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Compression {
@@ -162,7 +153,6 @@ pub fn read_error(name: &str, compression: Compression, at: Position, error: &io
 }
 
 /// A source's lines, without their `\n` or `\r\n`.
-#[derive(Debug)]
 pub struct Lines {
     source: Source,
     line: Vec<u8>,

@@ -1,7 +1,5 @@
 //! CSV (RFC 4180, quotes and line ends inside them) and TSV (no quotes), both with a header line.
 
-use std::borrow::Cow;
-
 use super::row::{LineError, Row, printable};
 
 /// Which columns to take from each record.
@@ -109,8 +107,8 @@ impl TsvLine {
 }
 
 /// A CSV record's place and the first part of its text, for a message.
-pub fn shown(record: &csv::ByteRecord) -> Cow<'static, [u8]> {
-    Cow::Owned(record.iter().take(20).collect::<Vec<_>>().join(&b','))
+pub fn shown(record: &csv::ByteRecord) -> Vec<u8> {
+    record.iter().take(20).collect::<Vec<_>>().join(&b',')
 }
 
 #[cfg(test)]

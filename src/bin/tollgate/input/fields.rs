@@ -90,63 +90,16 @@ pub struct ChosenFields {
 }
 
 /// Usual names of time fields, the surest first. Names are compared without case.
-const TIME_NAMES: [&str; 24] = [
-    "ts_ns",
-    "ts_us",
-    "ts_ms",
-    "ts",
-    "timestamp_ns",
-    "timestamp_us",
-    "timestamp_ms",
-    "timestamp",
-    "@timestamp",
-    "datetime",
-    "date_time",
-    "time_iso8601",
-    "time_local",
-    "eventtime",
-    "event_time",
-    "start_time",
-    "created_at",
-    "request_timestamp",
-    "time_ns",
-    "time_ms",
-    "time",
-    "dt",
-    "msec",
-    "date",
-];
+const TIME_NAMES: &str = "\
+    ts_ns ts_us ts_ms ts timestamp_ns timestamp_us timestamp_ms timestamp @timestamp datetime \
+    date_time time_iso8601 time_local eventtime event_time start_time created_at \
+    request_timestamp time_ns time_ms time dt msec date";
 
 /// Usual names of the field that says who asks, the surest first.
-const KEY_NAMES: [&str; 27] = [
-    "client",
-    "client_ip",
-    "clientip",
-    "client_addr",
-    "remote_addr",
-    "remote_ip",
-    "remote_host",
-    "src_ip",
-    "srcip",
-    "source_ip",
-    "sourceipaddress",
-    "c-ip",
-    "id.orig_h",
-    "src",
-    "source",
-    "ip",
-    "ip_address",
-    "actor",
-    "user",
-    "user_id",
-    "username",
-    "account",
-    "api_key",
-    "tenant",
-    "customer",
-    "key",
-    "host",
-];
+const KEY_NAMES: &str = "\
+    client client_ip clientip client_addr remote_addr remote_ip remote_host src_ip srcip \
+    source_ip sourceipaddress c-ip id.orig_h src source ip ip_address actor user user_id \
+    username account api_key tenant customer key host";
 
 /// Settles the fields for a file in which `present` are known.
 ///
@@ -166,7 +119,7 @@ pub fn choose(
         // Two columns make one time only if both are there.
         None => match (find("date"), find("time")) {
             (Some(date), Some(time)) => vec![date, time],
-            _ => vec![TIME_NAMES.into_iter().find_map(find).ok_or_else(|| {
+            _ => vec![TIME_NAMES.split(' ').find_map(find).ok_or_else(|| {
                 Error::run(format!(
                     "{file}: which field is the time? Name it with --time; the fields are: {}",
                     list()
@@ -176,7 +129,7 @@ pub fn choose(
     };
     let key = match key {
         Some(FieldList(fields)) => fields.clone(),
-        None => vec![KEY_NAMES.into_iter().find_map(find).ok_or_else(|| {
+        None => vec![KEY_NAMES.split(' ').find_map(find).ok_or_else(|| {
             Error::run(format!(
                 "{file}: which field is the client? Name it with --key; the fields are: {}",
                 list()

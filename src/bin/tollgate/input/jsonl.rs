@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::Deserializer as _;
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer as _};
 use serde_json::value::RawValue;
 
 use super::row::{LineError, Row};
@@ -22,7 +22,7 @@ pub struct JsonColumns {
 }
 
 impl JsonColumns {
-    /// Fields by name or path.
+    /// ObjectVisitor by name or path.
     pub fn new(time: Vec<String>, key: Vec<String>, cost: Option<String>) -> Self {
         Self { time, key, cost, others: Vec::new() }
     }
@@ -97,7 +97,7 @@ impl<'a> Object<'a> {
     fn parse(text: &'a [u8], wanted: impl Fn(&str) -> bool) -> Result<Self, LineError> {
         let json = |error: serde_json::Error| LineError::Json(in_line(&error));
         let mut parser = serde_json::Deserializer::from_slice(text);
-        let fields = parser.deserialize_map(Fields { wanted }).map_err(json)?;
+        let fields = parser.deserialize_map(ObjectVisitor { wanted }).map_err(json)?;
         parser.end().map_err(json)?;
         Ok(Self { fields })
     }
@@ -155,11 +155,11 @@ fn in_line(error: &serde_json::Error) -> String {
     }
 }
 
-struct Fields<F> {
+struct ObjectVisitor<F> {
     wanted: F,
 }
 
-impl<'de, F: Fn(&str) -> bool> Visitor<'de> for Fields<F> {
+impl<'de, F: Fn(&str) -> bool> Visitor<'de> for ObjectVisitor<F> {
     type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -168,7 +168,7 @@ impl<'de, F: Fn(&str) -> bool> Visitor<'de> for Fields<F> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut fields = Vec::new();
-        while let Some(name) = map.next_key_seed(Name)? {
+        while let Some(FieldName(name)) = map.next_key()? {
             if (self.wanted)(&name) {
                 fields.push((name, map.next_value()?));
             } else {
@@ -180,31 +180,8 @@ impl<'de, F: Fn(&str) -> bool> Visitor<'de> for Fields<F> {
 }
 
 /// A field's name, borrowed where it holds no escapes.
-struct Name;
-
-impl<'de> DeserializeSeed<'de> for Name {
-    type Value = Cow<'de, str>;
-
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Name {
-    type Value = Cow<'de, str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a field name")
-    }
-
-    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(name))
-    }
-
-    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(name.to_owned()))
-    }
-}
+#[derive(Deserialize)]
+struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {

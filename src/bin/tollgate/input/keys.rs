@@ -1,25 +1,39 @@
 //! Keys to small numbers, once: the replay itself never touches a key's text.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::rc::Rc;
 
 use super::row::printable;
 
-/// Every distinct key, numbered from 0 in the order of first sight.
-#[derive(Clone, Debug, Default)]
-pub struct Keys {
-    ids: HashMap<Rc<[u8]>, u32, ahash::RandomState>,
-    texts: Vec<Rc<[u8]>>,
+/// Every distinct text, numbered from 0 in the order of first sight.
+#[derive(Debug)]
+pub struct Interner<T: ?Sized> {
+    ids: HashMap<Rc<T>, u32, ahash::RandomState>,
+    texts: Vec<Rc<T>>,
 }
 
-impl Keys {
-    /// The key's number, a new one if it was not seen before; `None` after 2³² keys.
-    pub fn intern(&mut self, key: &[u8]) -> Option<u32> {
-        if let Some(&id) = self.ids.get(key) {
+/// Every distinct key.
+pub type Keys = Interner<[u8]>;
+
+impl<T: ?Sized> Default for Interner<T> {
+    fn default() -> Self {
+        Self { ids: HashMap::default(), texts: Vec::new() }
+    }
+}
+
+impl<T: Hash + Eq + ?Sized> Interner<T> {
+    /// The text's number, a new one if it was not seen before; `None` after 2³² of them.
+    pub fn intern<'t>(&mut self, text: &'t T) -> Option<u32>
+    where
+        Rc<T>: From<&'t T>,
+    {
+        if let Some(&id) = self.ids.get(text) {
             return Some(id);
         }
-        let id = u32::try_from(self.texts.len()).ok()?;
-        let text: Rc<[u8]> = key.into();
+        // The last number stands for no text.
+        let id = u32::try_from(self.texts.len()).ok().filter(|&id| id != u32::MAX)?;
+        let text: Rc<T> = text.into();
         self.texts.push(Rc::clone(&text));
         self.ids.insert(text, id);
         Some(id)
@@ -30,6 +44,13 @@ impl Keys {
         self.texts.len()
     }
 
+    /// A text by its number.
+    pub fn get(&self, id: u32) -> Option<&T> {
+        self.texts.get(id as usize).map(|text| &**text)
+    }
+}
+
+impl Keys {
     /// The key's text for people and for JSON.
     ///
     /// # Panics

@@ -44,7 +44,7 @@ pub struct Record {
 }
 
 /// Everything that was read.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Trace {
     /// The requests, in the order of replay.
     pub records: Vec<Record>,
@@ -247,35 +247,29 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
         trace,
     };
     let before = reader.trace.records.len();
-    match format {
-        Format::Csv => {
-            let columns = delimited::DelimitedColumns::new(present.clone(), time, key, cost.as_deref())
-                .map_err(|field| missing(&field))?
-                .with_others(&others);
-            reader.read_csv(source, &columns)?;
-        }
-        _ => {
-            let extractor = match format {
-                Format::Clf => {
-                    let columns = clf::ClfColumns::new(time, key, cost.as_deref()).ok_or_else(|| {
-                        let known = |field: &&String| clf::ClfField::by_name(field).is_none();
-                        missing(time.iter().chain(key).chain(cost).find(known).map_or("", String::as_str))
-                    })?;
-                    Extractor::Clf(columns.with_others(&others))
-                }
-                Format::Jsonl => {
-                    let columns = jsonl::JsonColumns::new(time.clone(), key.clone(), cost.clone());
-                    Extractor::Jsonl(columns.with_others(others))
-                }
-                _ => Extractor::Tsv(
-                    delimited::DelimitedColumns::new(present.clone(), time, key, cost.as_deref())
-                        .map_err(|field| missing(&field))?
-                        .with_others(&others),
-                    TsvLine::default(),
-                ),
-            };
-            reader.read_lines(source, extractor, header_line)?;
-        }
+    let delimited = || {
+        let columns = delimited::DelimitedColumns::new(present.clone(), time, key, cost.as_deref())
+            .map_err(|field| missing(&field))?;
+        Ok::<_, Error>(columns.with_others(&others))
+    };
+    if format == Format::Csv {
+        reader.read_csv(source, &delimited()?)?;
+    } else {
+        let extractor = match format {
+            Format::Clf => {
+                let columns = clf::ClfColumns::new(time, key, cost.as_deref()).ok_or_else(|| {
+                    let known = |field: &&String| clf::ClfField::by_name(field).is_none();
+                    missing(time.iter().chain(key).chain(cost).find(known).map_or("", String::as_str))
+                })?;
+                Extractor::Clf(columns.with_others(&others))
+            }
+            Format::Jsonl => {
+                let columns = jsonl::JsonColumns::new(time.clone(), key.clone(), cost.clone());
+                Extractor::Jsonl(columns.with_others(others.clone()))
+            }
+            _ => Extractor::Tsv(delimited()?, TsvLine::default()),
+        };
+        reader.read_lines(source, extractor, header_line)?;
     }
     let time_format = reader.time.format().clone();
     let read = trace.records.len() - before;
@@ -293,7 +287,7 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
 /// The fields that a file has, and on which line its header is, if it has one.
 fn present_fields(source: &Source, format: Format) -> Result<(Vec<String>, u64), Error> {
     match format {
-        Format::Clf => Ok((clf::FIELDS.iter().map(|&(name, _)| name.to_owned()).collect(), 0)),
+        Format::Clf => Ok((clf::names().map(str::to_owned).collect(), 0)),
         Format::Jsonl => Ok((fields::json_names(&source.head, &source.name)?, 0)),
         Format::Tsv => {
             // Empty lines before the header count as lines.

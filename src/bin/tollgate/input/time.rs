@@ -234,32 +234,11 @@ fn by_pattern(pattern: &str, text: &[u8]) -> Result<u64, TimeError> {
 fn clf(text: &[u8]) -> Result<u64, TimeError> {
     let text = text.strip_prefix(b"[").unwrap_or(text);
     let text = text.strip_suffix(b"]").unwrap_or(text);
-    let &[
-        d1,
-        d2,
-        b'/',
-        m1,
-        m2,
-        m3,
-        b'/',
-        y1,
-        y2,
-        y3,
-        y4,
-        b':',
-        h1,
-        h2,
-        b':',
-        min1,
-        min2,
-        b':',
-        s1,
-        s2,
-        ref rest @ ..,
-    ] = text
-    else {
+    let form = b"00/aaa/0000:00:00:00";
+    let (text, rest) = text.split_at_checked(form.len()).ok_or(TimeError::Syntax)?;
+    if text.iter().zip(form).any(|(b, form)| matches!(form, b'/' | b':') && b != form) {
         return Err(TimeError::Syntax);
-    };
+    }
     let number = |digits: &[u8]| -> Result<i8, TimeError> {
         let all = digits.iter().all(u8::is_ascii_digit);
         let value =
@@ -267,22 +246,10 @@ fn clf(text: &[u8]) -> Result<u64, TimeError> {
         // Two digits are at most 99.
         if all { i8::try_from(value).map_err(|_| TimeError::Syntax) } else { Err(TimeError::Syntax) }
     };
-    let month = match &[m1, m2, m3].map(|b| b.to_ascii_lowercase()) {
-        b"jan" => 1,
-        b"feb" => 2,
-        b"mar" => 3,
-        b"apr" => 4,
-        b"may" => 5,
-        b"jun" => 6,
-        b"jul" => 7,
-        b"aug" => 8,
-        b"sep" => 9,
-        b"oct" => 10,
-        b"nov" => 11,
-        b"dec" => 12,
-        _ => return Err(TimeError::Syntax),
-    };
-    let year = i16::from(number(&[y1, y2])?) * 100 + i16::from(number(&[y3, y4])?);
+    let months = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+    let month = (1..).zip(months).find(|(_, name)| text[3..6].eq_ignore_ascii_case(name.as_bytes()));
+    let (month, _) = month.ok_or(TimeError::Syntax)?;
+    let year = i16::from(number(&text[7..9])?) * 100 + i16::from(number(&text[9..11])?);
     let (nanos, rest) = fraction(rest);
     let offset = match rest {
         [] => Offset::UTC,
@@ -294,18 +261,11 @@ fn clf(text: &[u8]) -> Result<u64, TimeError> {
         _ => return Err(TimeError::Syntax),
     };
     // A leap second becomes the second before it, as everywhere else in Unix time.
-    let second = number(&[s1, s2])?;
+    let second = number(&text[18..])?;
     let second = if second == 60 { 59 } else { second };
-    let datetime = DateTime::new(
-        year,
-        month,
-        number(&[d1, d2])?,
-        number(&[h1, h2])?,
-        number(&[min1, min2])?,
-        second,
-        nanos,
-    )
-    .map_err(|_| TimeError::NoSuchTime)?;
+    let (day, hour, minute) = (number(&text[..2])?, number(&text[12..14])?, number(&text[15..17])?);
+    let datetime =
+        DateTime::new(year, month, day, hour, minute, second, nanos).map_err(|_| TimeError::NoSuchTime)?;
     at_offset(datetime, offset)
 }
 

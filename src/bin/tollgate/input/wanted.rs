@@ -1,15 +1,13 @@
 //! Fields that are wanted besides the time and the cost: each value's text is kept once, and each combination of values is a
 //! number, as keys are.
 
-use std::collections::HashMap;
-use std::rc::Rc;
-
 use ahash::RandomState;
 use hashbrown::HashTable;
 
 use super::Error;
 use super::clf;
 use super::fields::Format;
+use super::keys::Interner;
 use super::row::Row;
 
 /// A field that is wanted.
@@ -27,7 +25,7 @@ pub struct Wanted {
 const NONE: u32 = u32::MAX;
 
 /// Fields that are wanted, and what was read of them.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Fields {
     wanted: Vec<Wanted>,
     /// By which names each was found.
@@ -36,8 +34,7 @@ pub struct Fields {
     having: Vec<u64>,
     /// The fields of the last file, for a message.
     present: Vec<String>,
-    ids: HashMap<Rc<str>, u32, RandomState>,
-    texts: Vec<Rc<str>>,
+    texts: Interner<str>,
     /// Every distinct combination of values, one after the other.
     combinations: Vec<u32>,
     numbers: HashTable<u32>,
@@ -134,27 +131,16 @@ impl Fields {
     /// The number of a text. Bytes that are no UTF-8 are written `\xNN`.
     pub fn text_number(&mut self, bytes: &[u8]) -> Option<u32> {
         match str::from_utf8(bytes) {
-            Ok(text) => self.number_of(text),
+            Ok(text) => self.texts.intern(text),
             Err(_) => {
                 let mut text = String::new();
                 for chunk in bytes.utf8_chunks() {
                     text.push_str(chunk.valid());
                     text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
                 }
-                self.number_of(&text)
+                self.texts.intern(&text)
             }
         }
-    }
-
-    fn number_of(&mut self, text: &str) -> Option<u32> {
-        if let Some(&id) = self.ids.get(text) {
-            return Some(id);
-        }
-        let id = u32::try_from(self.texts.len()).ok().filter(|&id| id != NONE)?;
-        let text: Rc<str> = text.into();
-        self.texts.push(Rc::clone(&text));
-        self.ids.insert(text, id);
-        Some(id)
     }
 
     /// The combination of each key of records that have no other field, which is called `name`.
@@ -218,7 +204,7 @@ impl Fields {
 
     /// A text by its number.
     pub fn text(&self, number: u32) -> &str {
-        self.texts.get(number as usize).map_or("", |text| text)
+        self.texts.get(number).unwrap_or_default()
     }
 }
 

@@ -15,24 +15,21 @@ pub fn size(files: &[PathBuf]) -> Option<u64> {
 
 /// For input whose length is not known: how much was read.
 pub fn bar_of_bytes() -> ProgressBar {
-    let style = ProgressStyle::with_template("{prefix:>9} {spinner} {binary_bytes} {msg}");
-    ProgressBar::no_length()
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
-        .with_prefix("reading")
+    styled(ProgressBar::no_length(), "{prefix:>9} {spinner} {binary_bytes} {msg}").with_prefix("reading")
 }
 
-/// A progress bar on standard error; nothing unless that is a terminal.
+/// For work of a known length.
 pub fn bar(length: u64, prefix: &'static str) -> ProgressBar {
-    let style = ProgressStyle::with_template("{prefix:>9} {wide_bar} {percent:>3} % {msg}");
-    ProgressBar::new(length)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        .with_prefix(prefix)
+    styled(ProgressBar::new(length), "{prefix:>9} {wide_bar} {percent:>3} % {msg}").with_prefix(prefix)
 }
 
 /// For a search, of which no one knows how many replays it takes.
 pub fn bar_of_tries() -> ProgressBar {
-    let style = ProgressStyle::with_template("{spinner} trying {msg}");
-    ProgressBar::no_length().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+    styled(ProgressBar::no_length(), "{spinner} trying {msg}")
+}
+
+fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
+    bar.with_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 #[cfg(test)]

@@ -10,47 +10,34 @@ use crate::input::wanted::{Fields, Wanted};
 const CONSTANT: [&str; 2] = ["generic_key", "header_match"];
 
 /// Usual names of the field that has a key's value, the surest first, where that is not the key.
-const USUAL: [(&[&str], &[&str]); 6] = [
-    (
-        &["remote_address", "masked_remote_address", "client_ip", "ip"],
-        &[
-            "ip",
-            "client",
-            "client_ip",
-            "clientip",
-            "client_addr",
-            "remote_addr",
-            "remote_ip",
-            "remote_host",
-            "src_ip",
-            "srcip",
-            "source_ip",
-            "sourceipaddress",
-            "c-ip",
-            "id.orig_h",
-            "src",
-            "ip_address",
-        ],
-    ),
-    (&["path", "route"], &["bare_path", "path", "cs-uri-stem", "uri", "url", "request_path", "resource"]),
-    (&[":path"], &["path", "url", "request_uri", "uri", "resource"]),
-    (&["method", ":method"], &["method", "request_method", "http_method", "cs-method", "verb"]),
-    (&["user", "user_id"], &["user", "user_id", "username", "remote_user", "account", "actor"]),
-    (&["user_agent", "user-agent"], &["agent", "user_agent", "http_user_agent"]),
+const USUAL: [(&str, &str); 6] = [
+    ("remote_address masked_remote_address client_ip ip", ADDRESSES),
+    ("path route", "bare_path path cs-uri-stem uri url request_path resource"),
+    (":path", "path url request_uri uri resource"),
+    ("method :method", "method request_method http_method cs-method verb"),
+    ("user user_id", "user user_id username remote_user account actor"),
+    ("user_agent user-agent", "agent user_agent http_user_agent"),
 ];
+
+const ADDRESSES: &str = "ip client client_ip clientip client_addr remote_addr remote_ip remote_host src_ip srcip \
+    source_ip sourceipaddress c-ip id.orig_h src ip_address";
+
+/// Whether a name is one of these, in any case.
+fn is_among(names: &str, name: &str) -> bool {
+    names.split(' ').any(|known| known.eq_ignore_ascii_case(name))
+}
 
 /// Whether a key's value is a client's address.
 fn is_address(key: &str) -> bool {
     let [(keys, _), ..] = USUAL;
-    keys.iter().any(|known| known.eq_ignore_ascii_case(key))
+    is_among(keys, key)
 }
 
 /// What the field of a key may be called.
 fn usual_names(key: &str) -> Vec<String> {
-    let usual = USUAL.iter().find(|(keys, _)| keys.iter().any(|known| known.eq_ignore_ascii_case(key)));
-    let mut names: Vec<String> =
-        usual.map_or(&[][..], |(_, names)| names).iter().map(|&name| name.to_owned()).collect();
-    names.retain(|name| name != key);
+    let usual = USUAL.iter().find(|(keys, _)| is_among(keys, key));
+    let usual = usual.into_iter().flat_map(|(_, names)| names.split(' ').filter(|&name| name != key));
+    let mut names: Vec<String> = usual.map(str::to_owned).collect();
     // The key itself is surest. But a path with its query is seldom what rules mean.
     let better = names.first().is_some_and(|name| name == "bare_path");
     names.insert(usize::from(better), key.to_owned());
@@ -144,8 +131,7 @@ impl Mapping {
     }
 
     fn named(&mut self, key: &str, name: &str) -> ValueSource {
-        let [(_, addresses), ..] = USUAL;
-        let client = is_address(key) || addresses.iter().any(|known| known.eq_ignore_ascii_case(name));
+        let client = is_address(key) || is_among(ADDRESSES, name);
         ValueSource::Field(self.field(vec![name.to_owned()], false, client))
     }
 

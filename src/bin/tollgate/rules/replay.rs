@@ -110,7 +110,7 @@ fn replay(
     json: Option<&Path>,
 ) -> Result<RulesReplay, Error> {
     let asked = &by.mapping;
-    let domain = domain(asked, &loaded.domains)?;
+    let domain = domain(asked, loaded.domains)?;
     let mut mapping = Mapping::new(&asked.descriptor, asked.tier.as_deref(), asked.domain_field.as_deref())?;
     if asked.descriptor.is_empty() {
         let domains = loaded.domains.iter();
