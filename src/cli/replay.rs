@@ -105,7 +105,7 @@ pub fn replay(
     let Setup { options, storage, beside } = setup;
     let run = Run { trace, progress };
     let ledger = beside.then_some((quotas, kind));
-    let refused = |instead| Reason::NoNarrowForm { algorithm: kind.as_str(), instead };
+    let refused = |instead| Reason::NoCompactForm { algorithm: kind.as_str(), instead };
     let (tally, figures) = match storage {
         Storage::Keyed => (kind.visit(quotas, options, run)?, Figures::Keyed),
         Storage::Compact(setup) => {

@@ -9,7 +9,7 @@
 //!
 //! Where a key's words are and how many is known to the compiler ([`Rows`]), so that they are in registers.
 
-use super::{Late, Standing, Windows, parity};
+use super::{Late, WindowStanding, Windows, parity};
 use crate::base::memory::prefetch::{prefetch, prefetch_to_write};
 use crate::base::memory::{Array, Zeroed};
 use crate::base::sync::AtomicU64;
@@ -189,8 +189,8 @@ impl Counters {
     #[inline(always)]
     fn current(windows: &Windows, word: u64, window: u64) -> Result<u64, Late> {
         match windows.standing(word, window)? {
-            Standing::Now => Ok(word),
-            Standing::Last | Standing::Past => Ok(windows.empty(window)),
+            WindowStanding::Now => Ok(word),
+            WindowStanding::Last | WindowStanding::Past => Ok(windows.empty(window)),
         }
     }
 
@@ -236,8 +236,8 @@ impl Counters {
             // Ordering: Acquire, as in `read`.
             let word = self.word(spot, window.wrapping_sub(1)).load(Acquire);
             let least = match windows.standing(word, window)? {
-                Standing::Last => self.least(word, &spot.shifts),
-                Standing::Now | Standing::Past => 0,
+                WindowStanding::Last => self.least(word, &spot.shifts),
+                WindowStanding::Now | WindowStanding::Past => 0,
             };
             estimate = estimate.min(least);
         }

@@ -79,7 +79,7 @@ fn parity(window: u64, parities: usize) -> usize {
 
 /// How a word stands to a window.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Standing {
+enum WindowStanding {
     /// Of that window.
     Now,
     /// Of the one before.
@@ -187,13 +187,13 @@ impl Windows {
 
     /// How a word, loaded with Acquire, stands to a window, which is the caller's.
     #[inline(always)]
-    fn standing(&self, word: u64, window: u64) -> Result<Standing, Late> {
-        if self.is_of(word, window) { Ok(Standing::Now) } else { self.apart(word, window) }
+    fn standing(&self, word: u64, window: u64) -> Result<WindowStanding, Late> {
+        if self.is_of(word, window) { Ok(WindowStanding::Now) } else { self.apart(word, window) }
     }
 
     /// How a word stands to a window that it is not of: once for each word and window.
     #[inline(never)]
-    fn apart(&self, word: u64, window: u64) -> Result<Standing, Late> {
+    fn apart(&self, word: u64, window: u64) -> Result<WindowStanding, Late> {
         // Too far behind.
         if window < self.newest.low() {
             let as_of = self.newest.as_of(window);
@@ -203,21 +203,21 @@ impl Windows {
         }
         // Never written: its tag says nothing.
         if word == 0 {
-            return Ok(Standing::Past);
+            return Ok(WindowStanding::Past);
         }
         let tags = (1_u64 << self.tag_bits) - 1;
         let ahead = (word >> self.payload_bits()).wrapping_sub(window) & tags;
         if ahead == tags {
-            return Ok(Standing::Last);
+            return Ok(WindowStanding::Last);
         }
         if ahead > tags / 2 {
-            return Ok(Standing::Past);
+            return Ok(WindowStanding::Past);
         }
         match window.checked_add(ahead) {
             // Its writer raised the newest window before it wrote the word.
             Some(later) if later <= self.newest.newest() => Err(Late { window: later }),
             // The tag has come round.
-            _ => Ok(Standing::Past),
+            _ => Ok(WindowStanding::Past),
         }
     }
 
@@ -239,10 +239,10 @@ mod tests {
         for window in [0, 1, 7, (1 << BITS) - 1, 1 << BITS, u64::MAX / 1_000 - 1] {
             let word = windows.empty(window) | 1;
             let standing = |at| windows.standing(word, at);
-            assert_eq!(standing(window), Ok(Standing::Now));
-            assert_eq!(standing(window.wrapping_add(1)), Ok(Standing::Last));
+            assert_eq!(standing(window), Ok(WindowStanding::Now));
+            assert_eq!(standing(window.wrapping_add(1)), Ok(WindowStanding::Last));
             for past in [2, 3, 1_000, (1 << (BITS - 1)) - 1, 1 << (BITS - 1)] {
-                assert_eq!(standing(window.wrapping_add(past)), Ok(Standing::Past), "{past}");
+                assert_eq!(standing(window.wrapping_add(past)), Ok(WindowStanding::Past), "{past}");
             }
         }
     }
@@ -251,17 +251,17 @@ mod tests {
     fn a_later_window_is_told_from_a_tag_that_came_round() {
         let windows = Windows::new(1_000, BITS, u64::MAX);
         let word = windows.empty(100) | 1;
-        assert_eq!(windows.standing(word, 99), Ok(Standing::Past), "no word was written for it");
+        assert_eq!(windows.standing(word, 99), Ok(WindowStanding::Past), "no word was written for it");
         windows.begin(100);
         for behind in [1, 2, 10, 100] {
             assert_eq!(windows.standing(word, 100 - behind), Err(Late { window: 100 }), "{behind}");
         }
-        assert_eq!(windows.standing(0, 99), Ok(Standing::Past));
+        assert_eq!(windows.standing(0, 99), Ok(WindowStanding::Past));
         // No window comes after the last one.
         let windows = Windows::new(1, BITS, u64::MAX);
         for ahead in 1..5 {
             let word = windows.empty(u64::MAX.wrapping_add(ahead)) | 1;
-            assert_eq!(windows.standing(word, u64::MAX), Ok(Standing::Past));
+            assert_eq!(windows.standing(word, u64::MAX), Ok(WindowStanding::Past));
         }
     }
 
@@ -275,7 +275,7 @@ mod tests {
             for window in [1_000, 1_001] {
                 assert_eq!(windows.standing(word, window), Err(Late { window: wrong - 2 }), "{window}");
             }
-            assert_eq!(windows.standing(word, 1_002), Ok(Standing::Past));
+            assert_eq!(windows.standing(word, 1_002), Ok(WindowStanding::Past));
             assert_eq!(windows.newest(), 1_002);
         }
     }

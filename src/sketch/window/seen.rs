@@ -3,7 +3,7 @@
 //! All bits of a key are in one word, so one exchange both asks and puts in, and of threads that put one key in at once
 //! exactly one is told that it was the first. *No* is certain; *yes* is not: a key may find its bits set by others.
 
-use super::{Late, Standing, Windows, parity};
+use super::{Late, WindowStanding, Windows, parity};
 use crate::base::memory::prefetch::prefetch;
 use crate::base::memory::{Array, Zeroed};
 use crate::base::sync::AtomicU64;
@@ -78,14 +78,14 @@ impl Seen {
     /// Whether a key seems to have been put in in this window.
     #[inline]
     pub(crate) fn contains(&self, windows: &Windows, mark: &Mark, window: u64) -> Result<bool, Late> {
-        Self::has(windows, mark, (self.word(mark, window), Standing::Now), window)
+        Self::has(windows, mark, (self.word(mark, window), WindowStanding::Now), window)
     }
 
     /// Whether a key seems to have been put in in the window before this one.
     #[inline]
     pub(crate) fn contained(&self, windows: &Windows, mark: &Mark, window: u64) -> Result<bool, Late> {
         let word = self.word(mark, window.wrapping_sub(1));
-        Self::has(windows, mark, (word, Standing::Last), window)
+        Self::has(windows, mark, (word, WindowStanding::Last), window)
     }
 
     /// Whether a key's bits are in a word that stands so to the caller's window.
@@ -93,7 +93,7 @@ impl Seen {
     fn has(
         windows: &Windows,
         mark: &Mark,
-        (word, wanted): (&AtomicU64, Standing),
+        (word, wanted): (&AtomicU64, WindowStanding),
         window: u64,
     ) -> Result<bool, Late> {
         // Ordering: Acquire; pairs with `insert`: what was counted before it is seen by whoever sees its bits.
@@ -109,11 +109,11 @@ impl Seen {
         let mut seen = word.load(Acquire);
         loop {
             let current = match windows.standing(seen, window)? {
-                Standing::Now if seen & mark.bits == mark.bits => return Ok(Insert::Again),
+                WindowStanding::Now if seen & mark.bits == mark.bits => return Ok(Insert::Again),
                 // Never written: its zero tag is the window's by chance, and the window may not be announced yet.
-                Standing::Now if seen == 0 => windows.renewed(window),
-                Standing::Now => seen,
-                Standing::Last | Standing::Past => windows.renewed(window),
+                WindowStanding::Now if seen == 0 => windows.renewed(window),
+                WindowStanding::Now => seen,
+                WindowStanding::Last | WindowStanding::Past => windows.renewed(window),
             };
             // Ordering: AcqRel: Release for what was counted before, Acquire for what the word brought along.
             match word.compare_exchange(seen, current | mark.bits, AcqRel, Acquire) {
@@ -131,7 +131,7 @@ impl Seen {
         for index in (0..places).step_by(step) {
             let mark = Mark { index: index * self.parities, bits: 0 };
             let word = self.word(&mark, window).load(Acquire);
-            if let Ok(Standing::Now) = windows.standing(word, window) {
+            if let Ok(WindowStanding::Now) = windows.standing(word, window) {
                 let set = (word & (u64::MAX >> (u64::BITS - windows.payload_bits()))).count_ones();
                 sum += (f64::from(set) / f64::from(windows.payload_bits())).powi(3);
             }
