@@ -279,7 +279,8 @@ pub use edge::telemetry;
 #[cfg(feature = "tower")]
 pub use edge::tower;
 pub use limiter::joint::{
-    JointDecision, Limits, On, check_all, check_all_at, peek_all, peek_all_at, refund_all, refund_all_at,
+    BoundLimit, JointDecision, Limits, check_all, check_all_at, peek_all, peek_all_at, refund_all,
+    refund_all_at,
 };
 #[cfg(feature = "std")]
 pub use limiter::striped::{Lease, LeaseAlgorithm, LeaseRequest, LeaseSource, Leases, Striped};

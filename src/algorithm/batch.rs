@@ -22,7 +22,7 @@
 //! come later by less than that span: against the client.
 
 use super::Split;
-use super::step::{GivenBack, Raise, Step};
+use super::step::{Raise, Refunded, Step};
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, Reason};
@@ -270,14 +270,14 @@ impl Batch {
 
     /// Takes back up to `units` of a charge, if its period is still the one that counts: units are paid by whole
     /// batches at its end.
-    pub(super) fn give_back(
+    pub(super) fn refund(
         &self,
         head: u64,
         read: impl Fn(usize) -> u64,
         now_ns: u64,
         charge: &Decision,
         units: u64,
-    ) -> Option<GivenBack> {
+    ) -> Option<Refunded> {
         let &Facts::Batch { used: led_to, raised, batch, to_boundary_ns, period_ns } = charge.facts() else {
             return None;
         };
@@ -300,7 +300,7 @@ impl Batch {
             Start::Aligned { phase_ns, split, .. } => {
                 let (index, present) = self.aligned_present(head, now_ns, phase_ns, split);
                 let (units, used) = back(&present)?;
-                Some(GivenBack { next: split.pack(index + 1, used), units })
+                Some(Refunded { next: split.pack(index + 1, used), units })
             }
             Start::FirstUse { used_bits } => {
                 let lap = Lap::unpack(head, used_bits);
@@ -311,7 +311,7 @@ impl Batch {
                     return None;
                 }
                 let next = Lap { lap: lap.lap, steps: here.steps, used };
-                Some(GivenBack { next: next.pack(used_bits), units })
+                Some(Refunded { next: next.pack(used_bits), units })
             }
         }
     }

@@ -21,12 +21,12 @@
 //! A time before the head's window is taken as the beginning of that window.
 
 use super::Split;
-use super::step::{GivenBack, Raise, Step};
+use super::step::{Raise, Refunded, Step};
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, Reason};
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Counts {
+pub(super) struct WindowCounts {
     pub(super) limit: u64,
     /// The length of one window (of a sub-window, if that is what they are).
     pub(super) window_ns: u64,
@@ -37,7 +37,7 @@ pub(super) struct Counts {
 
 /// What the words say at a time.
 #[derive(Copy, Clone)]
-pub(super) struct View {
+pub(super) struct WindowView {
     /// The window that counts as the present one.
     pub(super) index: u64,
     /// Its count.
@@ -46,7 +46,7 @@ pub(super) struct View {
     ended: Option<(u64, u64)>,
 }
 
-impl Counts {
+impl WindowCounts {
     pub(super) const fn new(
         algorithm: &'static str,
         limit: u64,
@@ -83,16 +83,16 @@ impl Counts {
     }
 
     #[inline]
-    pub(super) fn view(&self, head: u64, now_ns: u64) -> View {
+    pub(super) fn view(&self, head: u64, now_ns: u64) -> WindowView {
         let now_index = now_ns / self.window_ns;
         let (stored, count) = self.split.unpack(head);
         let Some(stored) = stored.checked_sub(1) else {
-            return View { index: now_index, current: 0, ended: None };
+            return WindowView { index: now_index, current: 0, ended: None };
         };
         if now_index <= stored {
-            View { index: stored, current: count, ended: None }
+            WindowView { index: stored, current: count, ended: None }
         } else {
-            View { index: now_index, current: 0, ended: Some((stored, count)) }
+            WindowView { index: now_index, current: 0, ended: Some((stored, count)) }
         }
     }
 
@@ -109,7 +109,7 @@ impl Counts {
     #[inline]
     pub(super) fn before(
         &self,
-        view: &View,
+        view: &WindowView,
         read: impl Fn(usize) -> u64,
     ) -> impl Iterator<Item = (u32, u64)> {
         let (index, ended) = (view.index, view.ended);
@@ -133,7 +133,7 @@ impl Counts {
 
     /// The step that counts `cost` more in the present window.
     #[inline]
-    pub(super) fn admit(&self, view: &View, decision: Decision, head: u64, cost: u64) -> Step {
+    pub(super) fn admit(&self, view: &WindowView, decision: Decision, head: u64, cost: u64) -> Step {
         if cost == 0 {
             return Step::admit(decision, head);
         }
@@ -149,18 +149,18 @@ impl Counts {
     }
 
     /// How much of `cost` the present count can still hold.
-    pub(super) const fn fitting(&self, view: &View, cost: u64) -> u64 {
+    pub(super) const fn fitting(&self, view: &WindowView, cost: u64) -> u64 {
         let room = self.split.max_low().saturating_sub(view.current);
         if cost < room { cost } else { room }
     }
 
     /// Takes back up to `units` that were counted in the window `index`, if that is still the head's. (Counts in the ring
     /// only grow.)
-    pub(super) fn give_back(&self, head: u64, index: u64, units: u64) -> Option<GivenBack> {
+    pub(super) fn refund(&self, head: u64, index: u64, units: u64) -> Option<Refunded> {
         let (stored, count) = self.split.unpack(head);
         let units = units.min(count);
         (stored == index + 1 && units > 0)
-            .then(|| GivenBack { next: self.split.pack(stored, count - units), units })
+            .then(|| Refunded { next: self.split.pack(stored, count - units), units })
     }
 
     /// From `now_ns` to the beginning of window `index`, in nanoseconds.

@@ -2,7 +2,7 @@
 
 use super::Algorithm;
 use super::batch::Batch;
-use super::step::{GivenBack, Step, Stepper};
+use super::step::{Refunded, Step, Stepper};
 use crate::algorithm::compact::{IntoCompact, WindowWord};
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason};
@@ -100,17 +100,17 @@ impl Stepper for FixedWindow {
         self.batch.seed(now_ns, units)
     }
 
-    const UNDOES: bool = true;
+    const CAN_REFUND: bool = true;
 
-    fn give_back(
+    fn refund(
         &self,
         head: u64,
         read: impl Fn(usize) -> u64,
         now_ns: u64,
         charge: &Decision,
         units: u64,
-    ) -> Option<GivenBack> {
-        self.batch.give_back(head, read, now_ns, charge, units)
+    ) -> Option<Refunded> {
+        self.batch.refund(head, read, now_ns, charge, units)
     }
 
     fn reads(&self, other: &Self) -> bool {
@@ -126,12 +126,12 @@ impl Stepper for FixedWindow {
 impl IntoCompact for FixedWindow {
     type CompactState = WindowWord;
 
-    fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<WindowWord, QuotaError> {
+    fn compact(&self, tiers: &[Quota], overdraft: u64) -> Result<WindowWord, QuotaError> {
         match self.batch.aligned_quota() {
             Some(quota) => WindowWord::new(NAME, &quota, tiers, overdraft),
             None => {
                 let instead = "windows that are the same for all keys (FixedWindow::new)";
-                Err(Reason::NoNarrowForm { algorithm: NAME, instead }.into())
+                Err(Reason::NoCompactForm { algorithm: NAME, instead }.into())
             }
         }
     }

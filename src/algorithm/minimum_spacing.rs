@@ -4,9 +4,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::Algorithm;
-use super::step::{DEAD, GivenBack, Step, Stepper};
-use crate::algorithm::compact::ticks::{Interval, Rate};
-use crate::algorithm::compact::{IntoCompact, TatKind, TatWord};
+use super::step::{DEAD, Refunded, Step, Stepper};
+use crate::algorithm::compact::ticks::{Interval, UnitRate};
+use crate::algorithm::compact::{IntoCompact, TatVariant, TatWord};
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
@@ -107,17 +107,17 @@ impl Stepper for MinimumSpacing {
         Step::admit(decision, next)
     }
 
-    const UNDOES: bool = true;
+    const CAN_REFUND: bool = true;
 
     /// An event is taken back whole, if it was the last.
-    fn give_back(
+    fn refund(
         &self,
         head: u64,
         _read: impl Fn(usize) -> u64,
         now_ns: u64,
         charge: &Decision,
         units: u64,
-    ) -> Option<GivenBack> {
+    ) -> Option<Refunded> {
         let &Facts::Plain { reset_ns, delay_ns, .. } = charge.facts() else {
             return None;
         };
@@ -127,7 +127,7 @@ impl Stepper for MinimumSpacing {
             return None;
         }
         // The turn that it had: no earlier than the word before it said.
-        Some(GivenBack { next: at_ns.saturating_add(delay_ns).min(head), units: charged })
+        Some(Refunded { next: at_ns.saturating_add(delay_ns).min(head), units: charged })
     }
 
     fn reads(&self, _other: &Self) -> bool {
@@ -157,21 +157,21 @@ impl MinimumSpacing {
     }
 
     /// One event each spacing, with 2⁶³ ns at most, which is as long as a quota's period may be.
-    fn rate(&self) -> Result<Rate, QuotaError> {
+    fn rate(&self) -> Result<UnitRate, QuotaError> {
         if self.spacing_ns == 0 {
             let instead = "spacings of 1 ns and more";
-            return Err(Reason::NoNarrowForm { algorithm: NAME, instead }.into());
+            return Err(Reason::NoCompactForm { algorithm: NAME, instead }.into());
         }
-        Ok(Rate { interval: Interval { num: self.spacing_ns.min(i64::MAX as u64), den: 1 }, burst: 1 })
+        Ok(UnitRate { interval: Interval { num: self.spacing_ns.min(i64::MAX as u64), den: 1 }, burst: 1 })
     }
 }
 
 impl IntoCompact for MinimumSpacing {
     type CompactState = TatWord;
 
-    fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
+    fn compact(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
         let tiers: Result<Vec<_>, _> = tiers.iter().map(|&quota| Self::from(quota).rate()).collect();
-        TatWord::new(NAME, self.rate()?, tiers?, overdraft, TatKind::Event)
+        TatWord::new(NAME, self.rate()?, tiers?, overdraft, TatVariant::Event)
     }
 
     fn tier(&self, own: &TatWord, quota: &Quota) -> Result<TatWord, QuotaError> {

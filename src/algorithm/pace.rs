@@ -19,9 +19,9 @@
 //!
 //! Zero means "never used". A TAT that would be 0 or [`DEAD`] is moved up to 1, against the client.
 
-use super::step::{DEAD, GivenBack, Step, Stepper};
-use crate::algorithm::compact::ticks::{Interval, Rate};
-use crate::algorithm::compact::{IntoCompact, TatKind, TatWord};
+use super::step::{DEAD, Refunded, Step, Stepper};
+use crate::algorithm::compact::ticks::{Interval, UnitRate};
+use crate::algorithm::compact::{IntoCompact, TatVariant, TatWord};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
 
@@ -65,17 +65,17 @@ impl<P: Paced> Stepper for P {
         self.pace().reserve(head, now_ns, cost, wait_ns, P::QUEUED)
     }
 
-    const UNDOES: bool = !P::QUEUED;
+    const CAN_REFUND: bool = !P::QUEUED;
 
-    fn give_back(
+    fn refund(
         &self,
         head: u64,
         _read: impl Fn(usize) -> u64,
         now_ns: u64,
         charge: &Decision,
         units: u64,
-    ) -> Option<GivenBack> {
-        self.pace().give_back(head, now_ns, charge, units)
+    ) -> Option<Refunded> {
+        self.pace().refund(head, now_ns, charge, units)
     }
 
     fn reads(&self, other: &Self) -> bool {
@@ -91,9 +91,9 @@ impl<P: Paced> Stepper for P {
 impl<P: Paced> IntoCompact for P {
     type CompactState = TatWord;
 
-    fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
-        let kind = if P::QUEUED { TatKind::Queue } else { TatKind::Meter };
-        self.pace().narrow(P::NAME, tiers, overdraft, kind)
+    fn compact(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
+        let kind = if P::QUEUED { TatVariant::Queue } else { TatVariant::Meter };
+        self.pace().compact(P::NAME, tiers, overdraft, kind)
     }
 
     fn tier(&self, own: &TatWord, quota: &Quota) -> Result<TatWord, QuotaError> {
@@ -152,22 +152,25 @@ impl Pace {
     }
 
     /// This pace, and those of `tiers`, in the ticks of one compact table.
-    pub(crate) fn narrow(
+    pub(crate) fn compact(
         &self,
         algorithm: &'static str,
         tiers: &[Quota],
         overdraft: u64,
-        kind: TatKind,
+        kind: TatVariant,
     ) -> Result<TatWord, QuotaError> {
         let tiers = tiers.iter().map(|quota| Self::new(quota).rate()).collect();
         TatWord::new(algorithm, self.rate(), tiers, overdraft, kind)
     }
 
     /// The interval as a fraction in lowest terms, and the burst.
-    pub(crate) fn rate(&self) -> Rate {
+    pub(crate) fn rate(&self) -> UnitRate {
         let scale = u64::from(self.scale);
         let common = gcd(self.interval, scale);
-        Rate { interval: Interval { num: self.interval / common, den: scale / common }, burst: self.burst }
+        UnitRate {
+            interval: Interval { num: self.interval / common, den: scale / common },
+            burst: self.burst,
+        }
     }
 
     pub(crate) const fn burst(&self) -> u64 {
@@ -294,13 +297,7 @@ impl Pace {
     /// so is never before W', whose admissions keep within the bound.
     ///
     /// Of those who were told to wait only the last can leave: those behind have been told when to go.
-    pub(crate) fn give_back(
-        &self,
-        word: u64,
-        now_ns: u64,
-        charge: &Decision,
-        units: u64,
-    ) -> Option<GivenBack> {
+    pub(crate) fn refund(&self, word: u64, now_ns: u64, charge: &Decision, units: u64) -> Option<Refunded> {
         let &Facts::Pace { ahead: then, interval, capacity, scale, queued } = charge.facts() else {
             return None;
         };
@@ -323,7 +320,7 @@ impl Pace {
         }
         let next = self.tat(now, ahead - back)?;
         // Zero would be a key that was never seen, which owes nothing: right, if nothing is owed.
-        Some(GivenBack { next, units: back.div_ceil(interval) })
+        Some(Refunded { next, units: back.div_ceil(interval) })
     }
 
     #[inline]

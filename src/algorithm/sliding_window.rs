@@ -1,8 +1,8 @@
 //! The sliding-window counter of two windows.
 
 use super::Algorithm;
-use super::counts::{Counts, View};
-use super::step::{GivenBack, Step, Stepper};
+use super::counts::{WindowCounts, WindowView};
+use super::step::{Refunded, Step, Stepper};
 use crate::algorithm::compact::{IntoCompact, SlidingWord};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError};
@@ -37,7 +37,7 @@ use crate::base::sync::AtomicU64;
 /// J. Desgats, "How we built rate limiting capable of scaling to millions of domains", Cloudflare, 2017.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct SlidingWindow {
-    counts: Counts,
+    counts: WindowCounts,
     strict: bool,
 }
 
@@ -51,7 +51,7 @@ impl SlidingWindow {
     #[must_use]
     #[track_caller]
     pub const fn new(quota: Quota) -> Self {
-        match Counts::new(NAME, quota.limit(), quota.period_ns(), 1) {
+        match WindowCounts::new(NAME, quota.limit(), quota.period_ns(), 1) {
             Ok(counts) => Self { counts, strict: false },
             Err(reason) => panic!("{}", reason.summary()),
         }
@@ -63,7 +63,7 @@ impl SlidingWindow {
     /// If the word has no room for the limit beside the index of the window: it does up to about half a unit a
     /// nanosecond (a quarter in the worst case), and the error says how much would fit.
     pub fn try_new(quota: Quota) -> Result<Self, QuotaError> {
-        Ok(Self { counts: Counts::new(NAME, quota.limit(), quota.period_ns(), 1)?, strict: false })
+        Ok(Self { counts: WindowCounts::new(NAME, quota.limit(), quota.period_ns(), 1)?, strict: false })
     }
 
     /// Rounds the weighted count up: a request needs room for all of it.
@@ -75,7 +75,7 @@ impl SlidingWindow {
 
 /// What the words say at a time.
 struct Sight {
-    view: View,
+    view: WindowView,
     previous: u64,
     /// Of the window, as far as the previous count weighs.
     left_ns: u64,
@@ -99,7 +99,7 @@ impl SlidingWindow {
     #[inline]
     fn decide(&self, sight: &Sight, outcome: Outcome, cost: u64, current: u64) -> Decision {
         let &Sight { previous, left_ns, to_end_ns, now_ns, .. } = sight;
-        let Counts { limit, window_ns, .. } = self.counts;
+        let WindowCounts { limit, window_ns, .. } = self.counts;
         let facts = Facts::Blend { previous, current, left_ns, to_end_ns, window_ns, ceil: self.strict };
         Decision::new(outcome, cost, limit, now_ns, facts)
     }
@@ -110,7 +110,7 @@ impl Stepper for SlidingWindow {
 
     #[inline]
     fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        let Counts { limit, window_ns, .. } = self.counts;
+        let WindowCounts { limit, window_ns, .. } = self.counts;
         let sight = self.sight(head, read, now_ns);
         let Sight { view, previous, left_ns, .. } = &sight;
         if cost > limit {
@@ -141,16 +141,16 @@ impl Stepper for SlidingWindow {
         self.counts.admit(&sight.view, decision, head, cost)
     }
 
-    const UNDOES: bool = true;
+    const CAN_REFUND: bool = true;
 
-    fn give_back(
+    fn refund(
         &self,
         head: u64,
         _read: impl Fn(usize) -> u64,
         _now_ns: u64,
         charge: &Decision,
         units: u64,
-    ) -> Option<GivenBack> {
+    ) -> Option<Refunded> {
         let &Facts::Blend { to_end_ns, window_ns, .. } = charge.facts() else {
             return None;
         };
@@ -160,7 +160,7 @@ impl Stepper for SlidingWindow {
         // The window that it was counted in ends there.
         let end = u128::from(charge.at_ns()) + u128::from(to_end_ns);
         let index = u64::try_from(end / u128::from(window_ns)).ok()?.checked_sub(1)?;
-        self.counts.give_back(head, index, units.min(charge.charged()))
+        self.counts.refund(head, index, units.min(charge.charged()))
     }
 
     fn reads(&self, other: &Self) -> bool {
@@ -176,7 +176,7 @@ impl Stepper for SlidingWindow {
 impl IntoCompact for SlidingWindow {
     type CompactState = SlidingWord;
 
-    fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<SlidingWord, QuotaError> {
+    fn compact(&self, tiers: &[Quota], overdraft: u64) -> Result<SlidingWord, QuotaError> {
         let period = core::time::Duration::from_nanos(self.counts.window_ns);
         SlidingWord::new(NAME, &Quota::try_new(self.counts.limit, period)?, tiers, overdraft, self.strict)
     }

@@ -72,7 +72,7 @@ pub struct Fill {
 
 /// A charge that is taken back.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct GivenBack {
+pub struct Refunded {
     /// The new head.
     pub next: u64,
     /// Units that the key owes less, of which the last may have been paid in part.
@@ -152,17 +152,17 @@ pub trait Stepper {
     }
 
     /// Whether a charge can be taken back whatever was charged since; in a queue only the last one can.
-    const UNDOES: bool = false;
+    const CAN_REFUND: bool = false;
 
     /// Takes back up to `units` of a charge: those that are still owed at `now_ns`. `None` if none is.
-    fn give_back(
+    fn refund(
         &self,
         head: u64,
         read: impl Fn(usize) -> u64,
         now_ns: u64,
         charge: &Decision,
         units: u64,
-    ) -> Option<GivenBack> {
+    ) -> Option<Refunded> {
         let _ = (head, read, now_ns, charge, units);
         None
     }

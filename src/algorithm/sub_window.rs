@@ -1,8 +1,8 @@
 //! The sliding-window counter of many sub-windows.
 
 use super::Algorithm;
-use super::counts::{Counts, View};
-use super::step::{GivenBack, Step, Stepper};
+use super::counts::{WindowCounts, WindowView};
+use super::step::{Refunded, Step, Stepper};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::base::sync::AtomicU64;
@@ -36,7 +36,7 @@ use alloc::boxed::Box;
 /// Common practice; Alibaba Sentinel's `LeapArray` is a well-known one.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct SubWindow {
-    counts: Counts,
+    counts: WindowCounts,
     parts: u32,
 }
 
@@ -77,7 +77,7 @@ impl SubWindow {
             let (got, max) = (parts as u64, Self::MAX_PARTS as u64);
             return Err(Reason::Word { algorithm: NAME, what: "the number of parts", got, max });
         }
-        match Counts::new(NAME, quota.limit(), quota.period_ns().div_ceil(parts as u64), parts - 1) {
+        match WindowCounts::new(NAME, quota.limit(), quota.period_ns().div_ceil(parts as u64), parts - 1) {
             Ok(counts) => Ok(Self { counts, parts }),
             Err(reason) => Err(reason),
         }
@@ -92,7 +92,14 @@ impl SubWindow {
 
     /// When, from now, enough of what is counted will have left to make room for `excess` units.
     #[cold]
-    fn retry_ns(&self, view: &View, read: impl Fn(usize) -> u64, now_ns: u64, used: u64, excess: u64) -> u64 {
+    fn retry_ns(
+        &self,
+        view: &WindowView,
+        read: impl Fn(usize) -> u64,
+        now_ns: u64,
+        used: u64,
+        excess: u64,
+    ) -> u64 {
         // The oldest leave first: all that is used, less what is newer than the one that makes room.
         let most = used.saturating_sub(excess);
         let mut newer = 0u64;
@@ -109,7 +116,7 @@ impl SubWindow {
     }
 
     /// When, from now, there will be room for one unit more, if there is none with all that is used.
-    fn room_ns(&self, view: &View, read: impl Fn(usize) -> u64, now_ns: u64, used: u64) -> u64 {
+    fn room_ns(&self, view: &WindowView, read: impl Fn(usize) -> u64, now_ns: u64, used: u64) -> u64 {
         match used.checked_sub(self.counts.limit) {
             None => 0,
             Some(over) => self.retry_ns(view, read, now_ns, used, over.saturating_add(1)),
@@ -126,7 +133,7 @@ impl SubWindow {
 
 /// What the words say at a time.
 struct Sight {
-    view: View,
+    view: WindowView,
     /// All that is counted.
     used: u64,
     /// The newest sub-window of them.
@@ -204,16 +211,16 @@ impl Stepper for SubWindow {
         self.admit(&sight, head, &read, now_ns, cost)
     }
 
-    const UNDOES: bool = true;
+    const CAN_REFUND: bool = true;
 
-    fn give_back(
+    fn refund(
         &self,
         head: u64,
         _read: impl Fn(usize) -> u64,
         _now_ns: u64,
         charge: &Decision,
         units: u64,
-    ) -> Option<GivenBack> {
+    ) -> Option<Refunded> {
         let &Facts::Plain { reset_ns, .. } = charge.facts() else {
             return None;
         };
@@ -221,7 +228,7 @@ impl Stepper for SubWindow {
         let counted_until =
             (u128::from(charge.at_ns()) + u128::from(reset_ns)) / u128::from(self.counts.window_ns);
         let index = u64::try_from(counted_until).ok()?.checked_sub(u64::from(self.counts.history) + 1)?;
-        self.counts.give_back(head, index, units.min(charge.charged()))
+        self.counts.refund(head, index, units.min(charge.charged()))
     }
 
     fn reads(&self, other: &Self) -> bool {

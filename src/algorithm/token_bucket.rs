@@ -3,8 +3,8 @@
 use super::Algorithm;
 use super::batch::Batch;
 use super::pace::Pace;
-use super::step::{GivenBack, Step, Stepper};
-use crate::algorithm::compact::{IntoCompact, TatKind, TatWord};
+use super::step::{Refunded, Step, Stepper};
+use crate::algorithm::compact::{IntoCompact, TatVariant, TatWord};
 use crate::base::clock::Timestamp;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason};
@@ -181,19 +181,19 @@ impl Stepper for TokenBucket {
         }
     }
 
-    const UNDOES: bool = true;
+    const CAN_REFUND: bool = true;
 
-    fn give_back(
+    fn refund(
         &self,
         head: u64,
         read: impl Fn(usize) -> u64,
         now_ns: u64,
         charge: &Decision,
         units: u64,
-    ) -> Option<GivenBack> {
+    ) -> Option<Refunded> {
         match &self.refill {
-            Refill::Greedy(pace) => pace.give_back(head, now_ns, charge, units),
-            Refill::Batch(batch) => batch.give_back(head, read, now_ns, charge, units),
+            Refill::Greedy(pace) => pace.refund(head, now_ns, charge, units),
+            Refill::Batch(batch) => batch.refund(head, read, now_ns, charge, units),
         }
     }
 
@@ -217,12 +217,12 @@ impl Stepper for TokenBucket {
 impl IntoCompact for TokenBucket {
     type CompactState = TatWord;
 
-    fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
+    fn compact(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
         match &self.refill {
-            Refill::Greedy(pace) => pace.narrow(NAME, tiers, overdraft, TatKind::Meter),
+            Refill::Greedy(pace) => pace.compact(NAME, tiers, overdraft, TatVariant::Meter),
             Refill::Batch(_) => {
                 let instead = "greedy refill, or FixedWindow for a bucket that is filled whole";
-                Err(Reason::NoNarrowForm { algorithm: NAME, instead }.into())
+                Err(Reason::NoCompactForm { algorithm: NAME, instead }.into())
             }
         }
     }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::RateLimiter;
-use super::joint::On;
+use super::joint::BoundLimit;
 use super::verbs::reserve;
 use crate::algorithm::Algorithm;
 use crate::base::check_time::CheckTime;
@@ -123,8 +123,8 @@ macro_rules! charges {
         /// [`guide::waiting`](crate::guide::waiting).
         impl<A: Algorithm, C: Clock> RateLimiter<$store, C> {
             /// This limit, to be checked together with others by [`check_all`](crate::check_all).
-            pub const fn on(&self) -> On<'_, $store, C, ()> {
-                On::new(self, &())
+            pub const fn on(&self) -> BoundLimit<'_, $store, C, ()> {
+                BoundLimit::new(self, &())
             }
 
             /// Charges as much of `most` as there is room for now: [`Decision::cost`] says how much that was. Denied if that is nothing.

@@ -30,7 +30,7 @@ use crate::base::clock::{Clock, QuantaClock};
 #[cfg(feature = "std")]
 use crate::base::quota::{Quota, QuotaError};
 #[cfg(feature = "std")]
-use crate::limiter::wait::Lines;
+use crate::limiter::wait::WaitLines;
 use crate::store::Compact;
 #[cfg(feature = "std")]
 use crate::store::{Direct, Keyed};
@@ -71,7 +71,7 @@ pub struct RateLimiter<S = Compact, C = QuantaClock> {
     clock: C,
     /// Those who wait.
     #[cfg(feature = "std")]
-    lines: Lines,
+    lines: WaitLines,
 }
 
 #[cfg(feature = "std")]
@@ -161,7 +161,7 @@ impl<S, C> RateLimiter<S, C> {
             store,
             clock,
             #[cfg(feature = "std")]
-            lines: Lines::new(),
+            lines: WaitLines::new(),
         }
     }
 

@@ -5,7 +5,7 @@ use core::fmt;
 
 use crossbeam_utils::CachePadded;
 
-use super::state::{self, Action, Admission, Request, State};
+use super::state::{self, Action, Admission, KeyState, Request};
 use crate::algorithm::{Algorithm, Gcra};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
@@ -32,12 +32,12 @@ use crate::store::op::{Exchange, Inherit, Migrate, Operation, Rebuild, Store, Ti
 pub struct Direct<A: Algorithm = Gcra> {
     algorithm: A,
     // Padded: every allowed check writes this line, and whatever shares it would be slowed.
-    state: CachePadded<State<A::Tail, Infallible>>,
+    state: CachePadded<KeyState<A::Tail, Infallible>>,
 }
 
 impl<A: Algorithm> Direct<A> {
     pub(crate) fn new(algorithm: A) -> Self {
-        let state = CachePadded::new(State::fresh(algorithm.tail_len()));
+        let state = CachePadded::new(KeyState::fresh(algorithm.tail_len()));
         Self { algorithm, state }
     }
 
@@ -98,7 +98,7 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
     }
 
     fn can_refund(&self) -> bool {
-        A::UNDOES
+        A::CAN_REFUND
     }
 }
 

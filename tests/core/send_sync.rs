@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate::sketch::TatSketch;
 use tollgate::{
-    Adjustable, Capacity, CapacityError, Carry, Clock, CoarseClock, Compact, Decision, Direct, FixedWindow,
-    Gauges, Gcra, Jitter, JointDecision, Keyed, LeakyBucketMeter, LeakyBucketQueue, ManualClock,
-    MinimumSpacing, NotReady, On, Outcome, Overflow, QuantaClock, Quota, QuotaError, RateLimiter, Saturation,
+    Adjustable, BoundLimit, Capacity, CapacityError, Carry, Clock, CoarseClock, Compact, Decision, Direct,
+    FixedWindow, Gauges, Gcra, Jitter, JointDecision, Keyed, LeakyBucketMeter, LeakyBucketQueue, ManualClock,
+    MinimumSpacing, NotReady, Outcome, Overflow, QuantaClock, Quota, QuotaError, RateLimiter, Saturation,
     Sketch, SlidingLog, SlidingWindow, SnapshotError, StdClock, SubWindow, Tier, Timestamp, TokenBucket,
     WhenFull,
 };
@@ -64,7 +64,7 @@ fn everything_is_shareable_and_printable() {
     small::<Carry>();
     small::<JointDecision<[Decision; 3]>>();
     small::<Jitter>();
-    value::<On<'static, Compact, StdClock, str>>();
+    value::<BoundLimit<'static, Compact, StdClock, str>>();
     value::<NotReady>();
 }
 

@@ -6,9 +6,9 @@ use crate::common::{MS, SEC};
 use proptest::prelude::*;
 use std::time::Duration;
 use tollgate::{
-    Compact, Decision, FixedWindow, Gcra, JointDecision, Limits, ManualClock, MinimumSpacing, On, Outcome,
-    Overflow, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket, check_all,
-    check_all_at, peek_all, peek_all_at, refund_all,
+    BoundLimit, Compact, Decision, FixedWindow, Gcra, JointDecision, Limits, ManualClock, MinimumSpacing,
+    Outcome, Overflow, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket,
+    check_all, check_all_at, peek_all, peek_all_at, refund_all,
 };
 
 /// The beginning of a minute.
@@ -158,7 +158,7 @@ mod stories {
 
     #[test]
     fn no_limit_at_all_allows() {
-        let none: [tollgate::On<'_, tollgate::Compact, ManualClock, u8>; 0] = [];
+        let none: [tollgate::BoundLimit<'_, tollgate::Compact, ManualClock, u8>; 0] = [];
         for decision in [check_all(&none[..]).is_allowed(), check_all(none).is_allowed()] {
             assert!(decision);
         }
@@ -377,7 +377,7 @@ mod random {
         limits: &'a [RateLimiter<Compact, ManualClock>; 3],
         ask: &'a Ask,
         index: usize,
-    ) -> On<'a, Compact, ManualClock, u8> {
+    ) -> BoundLimit<'a, Compact, ManualClock, u8> {
         limits[index].on(&ask.keys[index]).cost(ask.costs[index])
     }
 

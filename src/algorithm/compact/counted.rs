@@ -8,12 +8,12 @@ use crate::algorithm::Algorithm;
 /// last one, are all that it asks for. Sealed.
 ///
 /// The fixed window, up to 8,573,190,079 units, and the sliding window of two counts up to 65,407 each.
-pub trait WindowAlgorithm: Algorithm + IntoCompact<CompactState: Counted> {}
+pub trait WindowAlgorithm: Algorithm + IntoCompact<CompactState: WindowState> {}
 
-impl<A: Algorithm + IntoCompact<CompactState: Counted>> WindowAlgorithm for A {}
+impl<A: Algorithm + IntoCompact<CompactState: WindowState>> WindowAlgorithm for A {}
 
 /// A narrow algorithm whose state is a window and counts.
-pub trait Counted: CompactState {
+pub trait WindowState: CompactState {
     /// Whether the last window's count matters.
     const LAST: bool;
 
@@ -47,7 +47,7 @@ pub trait Counted: CompactState {
     }
 }
 
-impl Counted for WindowWord {
+impl WindowState for WindowWord {
     const LAST: bool = false;
 
     #[inline]
@@ -66,7 +66,7 @@ impl Counted for WindowWord {
     }
 }
 
-impl Counted for SlidingWord {
+impl WindowState for SlidingWord {
     const LAST: bool = true;
 
     #[inline]

@@ -22,10 +22,10 @@ mod window;
 
 use core::fmt::Debug;
 
-pub(crate) use self::counted::Counted;
 pub use self::counted::WindowAlgorithm;
+pub(crate) use self::counted::WindowState;
 pub(crate) use self::sliding::SlidingWord;
-pub(crate) use self::tat::{Kind as TatKind, TatWord};
+pub(crate) use self::tat::{TatVariant, TatWord};
 pub(crate) use self::ticks::STATE_BITS;
 pub(crate) use self::window::WindowWord;
 use super::Algorithm;
@@ -61,7 +61,7 @@ pub trait IntoCompact: Sized {
     ///
     /// # Errors
     /// If there is no such layout; the error says what would fit.
-    fn narrow(&self, tiers: &[Quota], overdraft: u64) -> Result<Self::CompactState, QuotaError>;
+    fn compact(&self, tiers: &[Quota], overdraft: u64) -> Result<Self::CompactState, QuotaError>;
 
     /// Another quota in the layout of `own`.
     ///
@@ -118,7 +118,7 @@ pub trait CompactState: Copy + Debug + Send + Sync + 'static {
     }
 
     /// Whether a charge can be taken back whatever was charged since; in a queue only the last one can.
-    fn undoes(&self) -> bool {
+    fn can_refund(&self) -> bool {
         true
     }
 
@@ -130,7 +130,7 @@ pub trait CompactState: Copy + Debug + Send + Sync + 'static {
 
     /// Takes back up to `units` of a charge, as far as they are still owed at a time and its reference: how far ahead that
     /// leaves the state, and how many units it was, of which the last may have been paid in part.
-    fn give_back(&self, ahead: u64, at: (u64, u64), charge: &Decision, units: u64) -> Option<(u64, u64)>;
+    fn refund(&self, ahead: u64, at: (u64, u64), charge: &Decision, units: u64) -> Option<(u64, u64)>;
 
     /// The answer for a request that left its state `ahead`, by having been `charged` or not; `at` is the time in
     /// nanoseconds, and its reference.
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn active_caller_keeps_its_newest_time() {
         for quota in [crate::Quota::per_minute(6).burst(1), crate::Quota::per_second(10).burst(5)] {
-            let word = crate::Gcra::new(quota).narrow(&[], 0).unwrap();
+            let word = crate::Gcra::new(quota).compact(&[], 0).unwrap();
             let newest = newest_of(&word);
             let (burst_ns, quarter_ns) = (word.span_ns(word.horizon()), word.span_ns(1 << (STATE_BITS - 2)));
             let mut now_ns = 1 << 60;

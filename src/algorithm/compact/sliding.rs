@@ -35,7 +35,7 @@ impl SlidingWord {
 }
 
 /// A state as the window that counts sees it.
-struct View {
+struct SlidingView {
     /// How many windows it is after now's: more than none for a time that stepped back.
     later: u64,
     previous: u64,
@@ -48,7 +48,7 @@ struct View {
 
 impl SlidingWord {
     #[inline]
-    fn view(&self, ahead: u64, now_ns: u64) -> View {
+    fn view(&self, ahead: u64, now_ns: u64) -> SlidingView {
         let Self { windows, .. } = self;
         let (count_bits, mask) = (windows.count_bits, windows.mask());
         let (stored, previous, current) =
@@ -59,7 +59,7 @@ impl SlidingWord {
             stored => (stored - 1, previous, current),
         };
         let to_end_ns = windows.ends_in_ns(later, now_ns);
-        View { later, previous, current, to_end_ns, left_ns: to_end_ns.min(windows.window_ns) }
+        SlidingView { later, previous, current, to_end_ns, left_ns: to_end_ns.min(windows.window_ns) }
     }
 }
 
@@ -84,7 +84,7 @@ impl CompactState for SlidingWord {
         if cost > limit {
             return Verdict::Never;
         }
-        let View { later, previous, current, left_ns, .. } = self.view(ahead, now_ns);
+        let SlidingView { later, previous, current, left_ns, .. } = self.view(ahead, now_ns);
         let admitted = match limit.saturating_sub(current).checked_sub(cost) {
             None => false,
             Some(_) if previous == 0 => true,
@@ -110,7 +110,7 @@ impl CompactState for SlidingWord {
         (now_ns, _): (u64, u64),
         cost: u64,
     ) -> Decision {
-        let View { previous, current, left_ns, to_end_ns, .. } = self.view(ahead, now_ns);
+        let SlidingView { previous, current, left_ns, to_end_ns, .. } = self.view(ahead, now_ns);
         let Self { windows: CountedWindows { window_ns, limit, .. }, strict: ceil } = *self;
         let facts = Facts::Blend { previous, current, left_ns, to_end_ns, window_ns, ceil };
         let decision = Decision::new(outcome, cost, limit, now_ns, facts);
@@ -121,13 +121,13 @@ impl CompactState for SlidingWord {
         if cost == 0 {
             return (ahead, 0);
         }
-        let View { later, previous, current, .. } = self.view(ahead, now_ns);
+        let SlidingView { later, previous, current, .. } = self.view(ahead, now_ns);
         let (units, count_bits) =
             (cost.min(self.windows.most().saturating_sub(current)), self.windows.count_bits);
         (((later + 1) << (2 * count_bits)) | (previous << count_bits) | (current + units), units)
     }
 
-    fn give_back(
+    fn refund(
         &self,
         ahead: u64,
         (now_ns, _): (u64, u64),

@@ -14,12 +14,12 @@ const STATE_MASK: u64 = (1 << STATE_BITS) - 1;
 
 /// A slot's word: whose it is, and its state. Never [`EMPTY`], since no fingerprint is zero.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Word {
+pub(crate) struct SlotWord {
     pub(crate) fingerprint: u64,
     pub(crate) state: u64,
 }
 
-impl Word {
+impl SlotWord {
     /// `fingerprint` has 24 bits; of the state the low 40 are kept.
     #[inline]
     pub(crate) const fn pack(fingerprint: u64, state: u64) -> u64 {
@@ -42,7 +42,7 @@ impl Word {
 ///          |                |  that it has come round      |
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Standing {
+pub(crate) enum SlotStanding {
     /// At the reference or behind it: as good as absent.
     Idle,
     /// So far ahead.
@@ -53,15 +53,15 @@ pub(crate) enum Standing {
 
 /// The standing of `state` against `reference`, both modulo 2^`BITS`.
 #[inline(always)]
-pub(crate) const fn standing<const BITS: u32>(state: u64, reference: u64, horizon: u64) -> Standing {
+pub(crate) const fn standing<const BITS: u32>(state: u64, reference: u64, horizon: u64) -> SlotStanding {
     let ahead = state.wrapping_sub(reference) & (u64::MAX >> (u64::BITS - BITS));
     // One comparison for the common case: zero wraps to the far end.
     if ahead.wrapping_sub(1) < horizon {
-        Standing::Ahead(ahead)
+        SlotStanding::Ahead(ahead)
     } else if ahead == 0 || ahead >> (BITS - 1) != 0 {
-        Standing::Idle
+        SlotStanding::Idle
     } else {
-        Standing::Unsure(ahead)
+        SlotStanding::Unsure(ahead)
     }
 }
 
@@ -81,10 +81,10 @@ mod tests {
     fn words_round_trip_and_are_never_empty() {
         for fingerprint in [1, 2, (1 << FINGERPRINT_BITS) - 1] {
             for state in [0, 1, STATE_MASK] {
-                let word = Word::pack(fingerprint, state);
+                let word = SlotWord::pack(fingerprint, state);
                 assert_ne!(word, EMPTY);
-                assert_eq!(Word::unpack(word), Word { fingerprint, state });
-                assert_eq!(Word::pack(fingerprint, state | (7 << STATE_BITS)), word);
+                assert_eq!(SlotWord::unpack(word), SlotWord { fingerprint, state });
+                assert_eq!(SlotWord::pack(fingerprint, state | (7 << STATE_BITS)), word);
             }
         }
     }
@@ -97,9 +97,9 @@ mod tests {
             for distance in -8..8_i64 {
                 let state = reference.checked_add_signed(distance).unwrap() & 15;
                 let expected = match distance {
-                    ..=0 => Standing::Idle,
-                    1..=2 => Standing::Ahead(distance.unsigned_abs()),
-                    _ => Standing::Unsure(distance.unsigned_abs()),
+                    ..=0 => SlotStanding::Idle,
+                    1..=2 => SlotStanding::Ahead(distance.unsigned_abs()),
+                    _ => SlotStanding::Unsure(distance.unsigned_abs()),
                 };
                 assert_eq!(standing::<4>(state, reference, HORIZON), expected, "{distance}");
                 assert_eq!(order::<4>(state, reference), distance, "{state} against {reference}");

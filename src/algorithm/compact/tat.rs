@@ -1,6 +1,6 @@
 //! Theoretical arrival times in forty bits: GCRA and all that decides by one time.
 
-use super::ticks::{self, Interval, MAX_HORIZON, MIN_TICKS, Rate, TickRate, Unfit};
+use super::ticks::{self, Interval, MAX_HORIZON, MIN_TICKS, TickRate, Unfit, UnitRate};
 use super::{CompactState, Verdict};
 use crate::algorithm::pace::Pace;
 use crate::base::decision::{Decision, Facts, Outcome};
@@ -19,14 +19,14 @@ pub struct TatWord {
     /// Ticks for a full burst.
     capacity: u64,
     burst: u64,
-    kind: Kind,
+    kind: TatVariant,
     /// The furthest that a quota of this table can be ahead.
     horizon: u64,
 }
 
 /// What a TAT stands for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum TatVariant {
     /// GCRA, token bucket, leaky bucket as a meter.
     Meter,
     /// The time that the last admitted request was told to go at.
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
     Event,
 }
 
-fn refused(algorithm: &'static str, unfit: Unfit, rate: Rate) -> QuotaError {
+fn refused(algorithm: &'static str, unfit: Unfit, rate: UnitRate) -> QuotaError {
     let reason = match unfit {
         Unfit::Burst { max } => {
             Reason::Word { algorithm, what: "the burst, in the compact store,", got: rate.burst, max }
@@ -56,10 +56,10 @@ impl TatWord {
     /// In ticks that `tiers` can be counted in too, and debts of `overdraft` units beyond the burst.
     pub(crate) fn new(
         algorithm: &'static str,
-        own: Rate,
-        mut tiers: Vec<Rate>,
+        own: UnitRate,
+        mut tiers: Vec<UnitRate>,
         overdraft: u64,
-        kind: Kind,
+        kind: TatVariant,
     ) -> Result<Self, QuotaError> {
         if overdraft > 0 {
             // Debts take as much room as a larger burst would.
@@ -68,7 +68,7 @@ impl TatWord {
                 let what = "the burst and the overdraft together, in the compact store,";
                 return Err(Reason::Word { algorithm, what, got: burst, max }.into());
             }
-            tiers.push(Rate { burst, ..own });
+            tiers.push(UnitRate { burst, ..own });
         }
         let interval = ticks::choose(own, &tiers).map_err(|unfit| refused(algorithm, unfit, own))?;
         let mut word = Self::with_ticks(algorithm, own, interval, kind)?;
@@ -85,7 +85,7 @@ impl TatWord {
         algorithm: &'static str,
         quota: &Quota,
         bits: u32,
-        kind: Kind,
+        kind: TatVariant,
     ) -> Result<Self, QuotaError> {
         let own = Pace::new(quota).rate();
         let interval = (1 << bits) / own.burst;
@@ -99,9 +99,9 @@ impl TatWord {
     /// A rate in ticks of which each unit takes `interval`.
     pub(crate) fn with_ticks(
         algorithm: &'static str,
-        own: Rate,
+        own: UnitRate,
         interval: u64,
-        kind: Kind,
+        kind: TatVariant,
     ) -> Result<Self, QuotaError> {
         // Reduced, so that two tables of one quota have equal layouts.
         let Interval { num, den } = own.interval;
@@ -114,7 +114,7 @@ impl TatWord {
     }
 
     /// Another rate in this one's ticks, its interval rounded up to them; the horizon may be too short for it.
-    fn counted(&self, algorithm: &'static str, rate: Rate) -> Result<Self, QuotaError> {
+    fn counted(&self, algorithm: &'static str, rate: UnitRate) -> Result<Self, QuotaError> {
         let apart = || refused(algorithm, Unfit::Apart, rate);
         let Interval { num, den } = rate.interval;
         // num / den nanoseconds × rate.num / rate.den ticks each: 63 + 64 bits at most.
@@ -128,7 +128,7 @@ impl TatWord {
     }
 
     /// Another rate for single calls.
-    pub(crate) fn tier(&self, algorithm: &'static str, rate: Rate) -> Result<Self, QuotaError> {
+    pub(crate) fn tier(&self, algorithm: &'static str, rate: UnitRate) -> Result<Self, QuotaError> {
         // What these ticks cannot count, others may.
         match self.counted(algorithm, rate) {
             Ok(tier) if tier.capacity <= self.horizon => Ok(tier),
@@ -152,7 +152,7 @@ impl CompactState for TatWord {
         if cost == 0 {
             return Verdict::Admit(ahead);
         }
-        let units = if self.kind == Kind::Event { 1 } else { cost };
+        let units = if self.kind == TatVariant::Event { 1 } else { cost };
         if units > self.burst {
             return Verdict::Never;
         }
@@ -172,7 +172,7 @@ impl CompactState for TatWord {
     ) -> Decision {
         let Self { interval, burst, rate, kind, .. } = *self;
         let remainder = rate.remainder(now_ns, reference);
-        let (num, den, queued) = (rate.num(), rate.den(), kind == Kind::Queue);
+        let (num, den, queued) = (rate.num(), rate.den(), kind == TatVariant::Queue);
         let facts = Facts::Ticks { ahead, interval, remainder, num, den, queued };
         let decision = Decision::new(outcome, cost, burst, now_ns, facts);
         if charged { decision } else { decision.uncharged() }
@@ -181,9 +181,9 @@ impl CompactState for TatWord {
     fn force(&self, ahead: u64, _now_ns: u64, cost: u64) -> (u64, u64) {
         let room = self.horizon.saturating_sub(ahead) / self.interval;
         match self.kind {
-            Kind::Event if cost == 0 || room == 0 => (ahead, 0),
-            Kind::Event => (ahead + self.interval, cost),
-            Kind::Meter | Kind::Queue => {
+            TatVariant::Event if cost == 0 || room == 0 => (ahead, 0),
+            TatVariant::Event => (ahead + self.interval, cost),
+            TatVariant::Meter | TatVariant::Queue => {
                 let units = cost.min(room);
                 (ahead + units * self.interval, units)
             }
@@ -195,12 +195,12 @@ impl CompactState for TatWord {
         units.saturating_mul(self.interval).min(1 << (ticks::STATE_BITS - 2))
     }
 
-    fn undoes(&self) -> bool {
-        self.kind != Kind::Queue
+    fn can_refund(&self) -> bool {
+        self.kind != TatVariant::Queue
     }
 
     fn reserve(&self, ahead: u64, (now_ns, reference): (u64, u64), cost: u64, wait_ns: u64) -> Verdict {
-        let units = if self.kind == Kind::Event { 1 } else { cost };
+        let units = if self.kind == TatVariant::Event { 1 } else { cost };
         if cost == 0 || units > self.burst {
             return self.judge(ahead, now_ns, cost);
         }
@@ -209,7 +209,7 @@ impl CompactState for TatWord {
         let passed = u128::from(wait_ns) * u128::from(self.rate.num()) + u128::from(remainder);
         let wait = u64::try_from(passed / u128::from(self.rate.den())).unwrap_or(u64::MAX);
         let after = ahead + units * self.interval;
-        let fits = if self.kind == Kind::Queue {
+        let fits = if self.kind == TatVariant::Queue {
             ahead <= wait && after <= self.capacity
         } else {
             after <= self.capacity.saturating_add(wait).min(self.horizon)
@@ -217,7 +217,7 @@ impl CompactState for TatWord {
         if fits { Verdict::Admit(after) } else { Verdict::Deny }
     }
 
-    fn give_back(
+    fn refund(
         &self,
         ahead: u64,
         (now_ns, reference): (u64, u64),
@@ -233,7 +233,7 @@ impl CompactState for TatWord {
         let (charged, at) = (charge.charged(), self.rate.floor(charge.at_ns()));
         // Of those who were told a time only the last can leave, and of events.
         let is_last = at.wrapping_add(then) == reference.wrapping_add(ahead);
-        if self.kind == Kind::Event {
+        if self.kind == TatVariant::Event {
             // An event is one, whatever it cost.
             let whole = is_last && charged > 0 && units >= charged;
             return whole.then(|| (ahead - ahead.min(interval), charged));
@@ -241,7 +241,7 @@ impl CompactState for TatWord {
         let own = interval.saturating_mul(charged);
         let turn = match charge.has_turn() {
             true if !is_last => return None,
-            true if self.kind == Kind::Queue => then.saturating_sub(own),
+            true if self.kind == TatVariant::Queue => then.saturating_sub(own),
             true => then.saturating_sub(interval.saturating_mul(charge.limit())),
             false => 0,
         };
@@ -281,9 +281,9 @@ impl CompactState for TatWord {
 
     fn layout(&self) -> [u64; 6] {
         let states = match self.kind {
-            Kind::Meter => 3,
-            Kind::Queue => 4,
-            Kind::Event => 5,
+            TatVariant::Meter => 3,
+            TatVariant::Queue => 4,
+            TatVariant::Event => 5,
         };
         // The interval that the rate was made of, in lowest terms.
         let (num, den) =

@@ -93,7 +93,7 @@ pub(crate) struct Interval {
 
 /// A pace as this room needs it: the exact interval, and how many of them may be ahead.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Rate {
+pub(crate) struct UnitRate {
     pub(crate) interval: Interval,
     pub(crate) burst: u64,
 }
@@ -110,11 +110,11 @@ pub(crate) enum Unfit {
 }
 
 /// Ticks for one interval of `own`, so that every rate in `others` can be counted in them too.
-pub(crate) fn choose(own: Rate, others: &[Rate]) -> Result<u64, Unfit> {
+pub(crate) fn choose(own: UnitRate, others: &[UnitRate]) -> Result<u64, Unfit> {
     let Interval { num, den } = own.interval;
     let (num, den) = (u128::from(num), u128::from(den));
     // Ticks for an interval of `own` that give at least, or at most, `ticks` to a span of `times` intervals of `rate`.
-    let scaled = |rate: &Rate, times: u64| {
+    let scaled = |rate: &UnitRate, times: u64| {
         // (span in ns) / (own interval in ns), as a fraction.
         (u128::from(rate.interval.num) * u128::from(times), num, u128::from(rate.interval.den), den)
     };
@@ -228,8 +228,8 @@ mod tests {
         }
     }
 
-    fn rate(num: u64, den: u64, burst: u64) -> Rate {
-        Rate { interval: Interval { num, den }, burst }
+    fn rate(num: u64, den: u64, burst: u64) -> UnitRate {
+        UnitRate { interval: Interval { num, den }, burst }
     }
 
     #[test]

@@ -221,7 +221,7 @@ impl CompactState for WindowWord {
         (ahead + units, units)
     }
 
-    fn give_back(
+    fn refund(
         &self,
         ahead: u64,
         (now_ns, _): (u64, u64),

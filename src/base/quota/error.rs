@@ -57,7 +57,7 @@ pub(crate) enum Reason {
         min_ns: u64,
     },
     /// The compact store has no form for this kind of the algorithm.
-    NoNarrowForm {
+    NoCompactForm {
         algorithm: &'static str,
         instead: &'static str,
     },
@@ -107,7 +107,7 @@ impl Reason {
             Self::Apart { .. } => "quota: too far from the others of its table",
             Self::Undeclared { .. } => "quota: beyond those that the table was made for",
             Self::ShortWindow { .. } => "quota: the period is too short for the compact store",
-            Self::NoNarrowForm { .. } => "quota: the compact store cannot hold this kind",
+            Self::NoCompactForm { .. } => "quota: the compact store cannot hold this kind",
             Self::Memory { .. } => "capacity: there is no memory for a table of this size",
             Self::NoSlots => "capacity: a sketch has no slots",
             Self::TooSmall { .. } => "capacity: too small for a sketch",
@@ -197,7 +197,7 @@ impl fmt::Display for QuotaError {
                 f,
                 "{algorithm}: the period is {got_ns} ns, but with this limit the store needs at least {min_ns} ns"
             )?,
-            Reason::NoNarrowForm { algorithm, instead } => {
+            Reason::NoCompactForm { algorithm, instead } => {
                 write!(f, "{algorithm}: the store cannot hold this kind; it holds {instead}")?;
             }
             Reason::Memory { bytes } => write!(f, "there is no memory for a table of {bytes} bytes")?,

@@ -30,11 +30,11 @@ pub struct Builder<A, C = (), H = ahash::RandomState> {
     algorithm: A,
     clock: C,
     hasher: H,
-    options: Options,
+    options: BuilderOptions,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Options {
+struct BuilderOptions {
     capacity: Option<Capacity>,
     #[cfg(feature = "std")]
     max_keys: Option<(usize, crate::store::WhenFull)>,
@@ -42,7 +42,7 @@ struct Options {
     tiers: Vec<Quota>,
     overdraft: u64,
     #[cfg(feature = "std")]
-    leases: crate::limiter::striped::Options,
+    leases: crate::limiter::striped::StripeOptions,
 }
 
 #[cfg(feature = "std")]
@@ -62,7 +62,7 @@ impl<A> Builder<A, (), ()> {
 
 impl<A, H> Builder<A, (), H> {
     fn with(algorithm: A, hasher: H) -> Self {
-        Self { algorithm, clock: (), hasher, options: Options::default() }
+        Self { algorithm, clock: (), hasher, options: BuilderOptions::default() }
     }
 }
 
@@ -203,8 +203,9 @@ impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
     where
         A: CompactAlgorithm,
     {
-        let Options { capacity, overflow, tiers, overdraft, .. } = self.options;
-        let layout = compact::Layout { capacity: capacity.unwrap_or_default(), overflow, tiers, overdraft };
+        let BuilderOptions { capacity, overflow, tiers, overdraft, .. } = self.options;
+        let layout =
+            compact::CompactLayout { capacity: capacity.unwrap_or_default(), overflow, tiers, overdraft };
         Ok((Compact::new(self.algorithm, self.hasher, &layout)?, self.clock))
     }
 }

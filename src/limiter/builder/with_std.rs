@@ -174,7 +174,7 @@ impl<A: Algorithm, C: Clock, H> Builder<A, C, H> {
 impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
     pub(crate) fn keyed_parts<K: Hash + Eq + Send + Sync + 'static>(self) -> (Keyed<K, A, H>, C) {
         let capacity = self.options.capacity.map_or(0, |capacity| capacity.keys());
-        let layout = keyed::Layout { capacity, cap: self.options.max_keys };
+        let layout = keyed::KeyedLayout { capacity, cap: self.options.max_keys };
         (Keyed::new(self.algorithm, self.hasher, layout), self.clock)
     }
 

@@ -96,7 +96,7 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
         refusals.rev().max_by_key(|(_, decision)| wait(decision)).map(|(index, _)| index)
     }
 
-    /// The [name](crate::On::named) of the limit that refused, if it was given one.
+    /// The [name](crate::BoundLimit::named) of the limit that refused, if it was given one.
     ///
     /// # Examples
     /// ```

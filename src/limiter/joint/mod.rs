@@ -41,22 +41,22 @@ use crate::store::{ManyKeys, Operation, Store};
 /// ```
 #[derive(Debug)]
 #[must_use = "a limit of a request does nothing until it is checked"]
-pub struct On<'a, S, C, Q: ?Sized> {
+pub struct BoundLimit<'a, S, C, Q: ?Sized> {
     limiter: &'a RateLimiter<S, C>,
     key: &'a Q,
     cost: u64,
     name: &'static str,
 }
 
-impl<S, C, Q: ?Sized> Clone for On<'_, S, C, Q> {
+impl<S, C, Q: ?Sized> Clone for BoundLimit<'_, S, C, Q> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<S, C, Q: ?Sized> Copy for On<'_, S, C, Q> {}
+impl<S, C, Q: ?Sized> Copy for BoundLimit<'_, S, C, Q> {}
 
-impl<'a, S, C, Q: ?Sized> On<'a, S, C, Q> {
+impl<'a, S, C, Q: ?Sized> BoundLimit<'a, S, C, Q> {
     pub(super) const fn new(limiter: &'a RateLimiter<S, C>, key: &'a Q) -> Self {
         Self { limiter, key, cost: 1, name: "" }
     }
@@ -76,8 +76,8 @@ impl<'a, S, C, Q: ?Sized> On<'a, S, C, Q> {
 
 impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// This limit for `key`, to be checked together with others by [`check_all`](crate::check_all).
-    pub const fn on<'a, Q: ?Sized>(&'a self, key: &'a Q) -> On<'a, S, C, Q> {
-        On::new(self, key)
+    pub const fn on<'a, Q: ?Sized>(&'a self, key: &'a Q) -> BoundLimit<'a, S, C, Q> {
+        BoundLimit::new(self, key)
     }
 }
 
@@ -109,7 +109,7 @@ pub trait RequestLimit {
     fn name(&self) -> &'static str;
 }
 
-impl<'a, S: Store<Q>, C: Clock, Q: ?Sized> RequestLimit for On<'a, S, C, Q> {
+impl<'a, S: Store<Q>, C: Clock, Q: ?Sized> RequestLimit for BoundLimit<'a, S, C, Q> {
     type Prepared = S::Prepared<'a>;
     type Ticket<'t>
         = S::Ticket<'t>
@@ -157,7 +157,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: ?Sized> RequestLimit for On<'a, S, C, Q> {
     }
 }
 
-/// The limits of a request: tuples of up to eight, arrays, and slices of [`On`]. Sealed.
+/// The limits of a request: tuples of up to eight, arrays, and slices of [`BoundLimit`]. Sealed.
 pub trait Limits: LimitSet {}
 
 impl<L: LimitSet + ?Sized> Limits for L {}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::source::{Lease, LeaseRequest, LeaseSource};
-use super::word::Layout;
+use super::word::StripeLayout;
 use super::words::Words;
 use crate::base::clock::{Timestamp, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
@@ -12,14 +12,14 @@ use crate::base::sync::{AtomicU64, Ordering};
 /// What does not change about leases.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Terms {
-    pub(super) layout: Layout,
+    pub(super) layout: StripeLayout,
     pub(super) limit: u64,
     pub(super) max_block_log2: u32,
 }
 
 impl Terms {
     pub(crate) fn new(limit: u64, life: Duration, max_block: u64) -> Self {
-        let layout = Layout::new(saturating_nanos(life));
+        let layout = StripeLayout::new(saturating_nanos(life));
         Self { layout, limit, max_block_log2: max_block.clamp(1, layout.most()).ilog2() }
     }
 
@@ -67,12 +67,12 @@ pub(crate) struct Account<'a, P, W> {
 
 /// What one call has got so far: units to be spent before the earliest expiry of their pieces.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Hand {
+pub(super) struct Gathered {
     pub(super) units: u64,
     pub(super) expiry: u64,
 }
 
-impl Hand {
+impl Gathered {
     pub(super) const EMPTY: Self = Self { units: 0, expiry: u64::MAX };
 
     fn add(&mut self, units: u64, expiry: u64) {
@@ -117,7 +117,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         }
         let word = home.load(Ordering::Relaxed);
         let mut log2 = self.terms.layout.next_log2(word, now_ns).min(self.terms.max_block_log2);
-        let mut hand = Hand::EMPTY;
+        let mut hand = Gathered::EMPTY;
         let mut standing = None;
         loop {
             let mut missing = match self.settle(home, now_ns, cost, hand, log2) {
@@ -167,7 +167,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
 
     /// Spends `cost` from the stripe first and then from the hand, and leaves the rest in the stripe, if they
     /// hold so much.
-    fn settle(&self, home: &AtomicU64, now_ns: u64, cost: u64, hand: Hand, log2: u32) -> Settled {
+    fn settle(&self, home: &AtomicU64, now_ns: u64, cost: u64, hand: Gathered, log2: u32) -> Settled {
         loop {
             let word = home.load(Ordering::Relaxed);
             let held = self.terms.layout.held(word, now_ns);
@@ -181,7 +181,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
             } else {
                 // Units are left of both only if somebody else has refilled the stripe.
                 let from_hand = cost.saturating_sub(held);
-                let rest = Hand { units: hand.units - from_hand, ..hand };
+                let rest = Gathered { units: hand.units - from_hand, ..hand };
                 self.join(word, held - (cost - from_hand), rest, log2, now_ns)
             };
             if exchange(home, word, next) {
@@ -195,7 +195,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
     }
 
     /// Takes a block from the reserve, if a slot holds what is missing: of those the one that expires first.
-    fn draw(&self, now_ns: u64, missing: u64, wanted: u64, hand: &mut Hand) -> bool {
+    fn draw(&self, now_ns: u64, missing: u64, wanted: u64, hand: &mut Gathered) -> bool {
         loop {
             let words =
                 self.words.reserve().slots(now_ns).iter().map(|slot| (slot, slot.load(Ordering::Relaxed)));
@@ -213,7 +213,13 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
     }
 
     /// Takes up to what is missing, a piece here and a piece there.
-    pub(super) fn take_from_others(&self, home: &AtomicU64, now_ns: u64, mut missing: u64, hand: &mut Hand) {
+    pub(super) fn take_from_others(
+        &self,
+        home: &AtomicU64,
+        now_ns: u64,
+        mut missing: u64,
+        hand: &mut Gathered,
+    ) {
         for other in self.others(home, now_ns) {
             while missing > 0 {
                 let word = other.load(Ordering::Relaxed);
@@ -231,7 +237,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
 
     /// `own` units of a word and those of a hand, in one word. If both have some, all take the earlier
     /// expiry: the later one would give units a longer life than they were charged for.
-    fn join(&self, word: u64, own: u64, hand: Hand, log2: u32, now_ns: u64) -> u64 {
+    fn join(&self, word: u64, own: u64, hand: Gathered, log2: u32, now_ns: u64) -> u64 {
         let fresh = if self.terms.layout.is_alive(hand.expiry, now_ns) { hand.units } else { 0 };
         let expiry = match (own, fresh) {
             (0, _) => hand.expiry,
@@ -242,7 +248,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
     }
 
     /// Adds a hand to a word.
-    pub(super) fn put_back(&self, place: &AtomicU64, now_ns: u64, hand: Hand) {
+    pub(super) fn put_back(&self, place: &AtomicU64, now_ns: u64, hand: Gathered) {
         if hand.units == 0 {
             return;
         }
@@ -326,7 +332,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
     pub(crate) fn deposit(&self, lease: Lease, asked_ns: u64, now_ns: u64) -> u64 {
         // A time of asking that is yet to come would make the life longer.
         let expiry = self.terms.layout.expiry(asked_ns.min(now_ns), lease.life_ns());
-        self.words.reserve().deposit(&self.terms.layout, Hand { units: lease.units(), expiry }, now_ns)
+        self.words.reserve().deposit(&self.terms.layout, Gathered { units: lease.units(), expiry }, now_ns)
     }
 
     /// How many units would be wanted so that every stripe in use has a block after the one it has, as far as

@@ -141,20 +141,20 @@ pub struct Leases<P = Direct> {
 
 /// What a builder says about leases.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub(crate) struct StripeOptions {
     pub(crate) stripes: Option<usize>,
     pub(crate) life: Duration,
     pub(crate) max_block: u64,
 }
 
-impl Default for Options {
+impl Default for StripeOptions {
     fn default() -> Self {
         Self { stripes: None, life: Duration::from_millis(10), max_block: 4096 }
     }
 }
 
 impl<P: LeaseSource> Leases<P> {
-    pub(crate) fn new(source: P, options: &Options) -> Self {
+    pub(crate) fn new(source: P, options: &StripeOptions) -> Self {
         let cores = || processors().unwrap_or(1);
         let stripes = options.stripes.unwrap_or_else(cores).clamp(1, MAX_STRIPES).next_power_of_two();
         Self {

@@ -7,8 +7,8 @@
 //! next best, until there would be no growth. So it is never joined to where it takes away more than it
 //! brings.
 
-use super::account::{Hand, exchange};
-use super::word::Layout;
+use super::account::{Gathered, exchange};
+use super::word::StripeLayout;
 use crate::base::sync::{AtomicU64, Ordering};
 
 #[derive(Debug)]
@@ -56,13 +56,13 @@ impl<'a> Slots<'a> {
     }
 
     /// How many more units there is room for.
-    pub(super) fn room(self, layout: &Layout, now_ns: u64) -> u64 {
+    pub(super) fn room(self, layout: &StripeLayout, now_ns: u64) -> u64 {
         let words = self.slots.iter().map(|slot| slot.load(Ordering::Relaxed));
         words.map(|word| layout.most() - layout.held(word, now_ns)).fold(0, u64::saturating_add)
     }
 
     /// Puts units into slots. Returns how many of them.
-    pub(super) fn deposit(self, layout: &Layout, mut hand: Hand, now_ns: u64) -> u64 {
+    pub(super) fn deposit(self, layout: &StripeLayout, mut hand: Gathered, now_ns: u64) -> u64 {
         if !layout.is_alive(hand.expiry, now_ns) {
             return 0;
         }
@@ -83,7 +83,7 @@ impl<'a> Slots<'a> {
     }
 
     /// What a slot would become by units that are alive.
-    fn join(self, slot: usize, layout: &Layout, hand: Hand, now_ns: u64) -> Joined {
+    fn join(self, slot: usize, layout: &StripeLayout, hand: Gathered, now_ns: u64) -> Joined {
         let word = self.slots[slot].load(Ordering::Relaxed);
         let (own, expiry) = (layout.held(word, now_ns), layout.expiry_of(word));
         let units = hand.units.min(layout.most() - own);

@@ -28,7 +28,7 @@ const MAX_LIFE_NS: u64 = 3_600_000_000_000;
 
 /// Where a word has what, for one life of leases.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Layout {
+pub(super) struct StripeLayout {
     /// All bits below the expiry; a tick less one nanosecond.
     below: u64,
     /// The bits of the units, and the most of them.
@@ -39,7 +39,7 @@ pub(super) struct Layout {
     span_ns: u64,
 }
 
-impl Layout {
+impl StripeLayout {
     /// Ticks of about a sixteenth of the life: a lease is alive for less than that shorter than it might be.
     pub(super) const fn new(life_ns: u64) -> Self {
         let life_ns = if life_ns < MAX_LIFE_NS { life_ns } else { MAX_LIFE_NS };
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_lease_is_alive_for_its_life_and_to_times_as_late() {
         for life_ns in [70_000, MS, 10 * MS, 1_000 * MS, MAX_LIFE_NS] {
-            let layout = Layout::new(life_ns);
+            let layout = StripeLayout::new(life_ns);
             let tick = layout.below + 1;
             assert!(tick <= life_ns / 16 || tick == 1 << MIN_TICK_BITS);
             for taken in [0, 1, tick - 1, tick, 1_700_000_000_000 * MS + 12_345, u64::MAX - life_ns] {
@@ -162,23 +162,23 @@ mod tests {
     #[test]
     fn what_a_word_cannot_say_is_past() {
         for life_ns in [0, 1, (1 << MIN_TICK_BITS) - 1] {
-            let layout = Layout::new(life_ns);
+            let layout = StripeLayout::new(life_ns);
             for now in [0, 1, 1 << 40, u64::MAX] {
                 let word = layout.pack(layout.expiry(now, u64::MAX), 3, 7);
                 assert_eq!(layout.held(word, now), 0, "a life shorter than a tick holds nothing");
                 assert_eq!(layout.next_log2(word, now), 0);
             }
         }
-        let layout = Layout::new(10 * MS);
+        let layout = StripeLayout::new(10 * MS);
         assert_eq!(layout.expiry(u64::MAX - 1, u64::MAX), 0, "time ends before the lease");
         assert_eq!(layout.held(layout.pack(0, 31, 9), 0), 0);
         assert_eq!(layout.held(0, 0), 0);
-        assert_eq!(Layout::new(u64::MAX), Layout::new(MAX_LIFE_NS));
+        assert_eq!(StripeLayout::new(u64::MAX), StripeLayout::new(MAX_LIFE_NS));
     }
 
     #[test]
     fn fields_do_not_touch() {
-        let layout = Layout::new(10 * MS);
+        let layout = StripeLayout::new(10 * MS);
         for (log2, units) in [(0, 0), (31, 0), (0, u64::MAX), (31, 5), (17, layout.most())] {
             let word = layout.pack(layout.expiry(1 << 50, u64::MAX), log2, units);
             assert_eq!(layout.expiry_of(word), layout.expiry(1 << 50, u64::MAX));
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn blocks_follow_use() {
         let life_ns = 16 << 20;
-        let layout = Layout::new(life_ns);
+        let layout = StripeLayout::new(life_ns);
         let taken = 1 << 50;
         let next = |units, after| {
             let word = layout.pack(layout.expiry(taken, life_ns), 5, units);
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn recent_is_within_a_life_of_the_expiry() {
-        let layout = Layout::new(16 << 20);
+        let layout = StripeLayout::new(16 << 20);
         let word = layout.pack(layout.expiry(1 << 50, u64::MAX), 5, 0);
         let expiry = layout.expiry_of(word);
         assert!(layout.is_recent(word, 1 << 50));

@@ -7,7 +7,7 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use super::turn::{Next, Turn};
-use super::{Jitter, Lines, NotReady};
+use super::{Jitter, NotReady, WaitLines};
 use crate::base::clock::Clock;
 use crate::base::decision::Decision;
 use crate::base::sync::{Condvar, Mutex};
@@ -29,7 +29,7 @@ where
     Q: Hash + ?Sized;
 
 impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Wait<'a, S, C, Q> {
-    pub(crate) fn new(store: &'a S, clock: &'a C, lines: &'a Lines, key: &'a Q, cost: u64) -> Self {
+    pub(crate) fn new(store: &'a S, clock: &'a C, lines: &'a WaitLines, key: &'a Q, cost: u64) -> Self {
         Self(Turn::new(store, clock, lines, key, cost))
     }
 

@@ -21,7 +21,7 @@ mod until_ready;
 
 pub use self::blocking::Wait;
 pub use self::jitter::Jitter;
-pub(crate) use self::lines::Lines;
+pub(crate) use self::lines::WaitLines;
 pub use self::not_ready::NotReady;
 #[cfg(feature = "tokio")]
 pub use self::tokio_clock::TokioClock;

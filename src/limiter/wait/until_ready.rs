@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::turn::{Next, Turn};
-use super::{Jitter, Lines, NotReady};
+use super::{Jitter, NotReady, WaitLines};
 use crate::base::clock::Clock;
 use crate::base::decision::Decision;
 use crate::store::Store;
@@ -44,7 +44,7 @@ pub struct UntilReady<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized = ()> {
 }
 
 impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> UntilReady<'a, S, C, Q> {
-    pub(crate) fn new(store: &'a S, clock: &'a C, lines: &'a Lines, key: &'a Q, cost: u64) -> Self {
+    pub(crate) fn new(store: &'a S, clock: &'a C, lines: &'a WaitLines, key: &'a Q, cost: u64) -> Self {
         Self { turn: Turn::new(store, clock, lines, key, cost), timer: None, until_ns: 0 }
     }
 

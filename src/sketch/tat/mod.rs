@@ -31,8 +31,8 @@ mod models;
 use alloc::vec::Vec;
 
 use super::{mix, scale};
-use crate::algorithm::compact::slot::{Standing, standing};
-use crate::algorithm::compact::{CompactState, TatKind, TatWord, Verdict};
+use crate::algorithm::compact::slot::{SlotStanding, standing};
+use crate::algorithm::compact::{CompactState, TatVariant, TatWord, Verdict};
 use crate::base::check_time::Newest;
 use crate::base::clock::Timestamp;
 use crate::base::decision::{Decision, Outcome};
@@ -165,15 +165,15 @@ impl Cells {
             return 0;
         }
         match standing::<BITS>(u64::from(cell), reference >> self.shift, self.horizon) {
-            Standing::Idle => 0,
-            Standing::Ahead(ahead) => ahead,
+            SlotStanding::Idle => 0,
+            SlotStanding::Ahead(ahead) => ahead,
             // Further ahead of the newest time than any debt, the cell is of an earlier round.
-            Standing::Unsure(ahead) => {
+            SlotStanding::Unsure(ahead) => {
                 // Ordering: Acquire; pairs with the exchange that wrote the cell: its writer raised the newest time before.
                 fence(Acquire);
                 match standing::<BITS>(u64::from(cell), latest() >> self.shift, self.slack_horizon) {
-                    Standing::Unsure(_) => 0,
-                    Standing::Idle | Standing::Ahead(_) => ahead,
+                    SlotStanding::Unsure(_) => 0,
+                    SlotStanding::Idle | SlotStanding::Ahead(_) => ahead,
                 }
             }
         }
@@ -441,7 +441,7 @@ impl TatSketch {
     /// # Errors
     /// If the burst is above 1,024, or half the range of a cell (32 bursts) is less than a second.
     pub fn try_new(quota: Quota, bytes: usize) -> Result<Self, QuotaError> {
-        let word = TatWord::coarse("TAT sketch", &quota, ALONE_HORIZON_BITS, TatKind::Meter)?;
+        let word = TatWord::coarse("TAT sketch", &quota, ALONE_HORIZON_BITS, TatVariant::Meter)?;
         if word.span_ns(Cells::half_range(0)) < 1_000_000_000 {
             return Err(crate::base::quota::Reason::SpillRange.into());
         }
@@ -491,7 +491,7 @@ impl TatSketch {
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
-    use crate::algorithm::compact::ticks::{Interval, Rate};
+    use crate::algorithm::compact::ticks::{Interval, UnitRate};
 
     const NOW: u64 = 1 << 50;
     const HORIZON: u64 = 1_000;
@@ -500,8 +500,8 @@ mod tests {
 
     /// All keys are one group.
     fn cells() -> Cells {
-        let rate = Rate { interval: Interval { num: 1, den: 1 }, burst: HORIZON };
-        let word = TatWord::with_ticks("test", rate, 1, TatKind::Meter).unwrap();
+        let rate = UnitRate { interval: Interval { num: 1, den: 1 }, burst: HORIZON };
+        let word = TatWord::with_ticks("test", rate, 1, TatVariant::Meter).unwrap();
         Cells::new(1 << 10, 1, &word, 0).unwrap()
     }
 

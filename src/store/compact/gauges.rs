@@ -43,7 +43,7 @@ pub struct Gauges {
 
 /// Counters of one stripe; a bucket always uses the same.
 #[derive(Debug, Default)]
-pub(super) struct Stripe {
+pub(super) struct GaugeStripe {
     pub(super) evicted: AtomicU64,
     pub(super) indebted: AtomicU64,
     pub(super) denied_for_debt: AtomicU64,
@@ -57,15 +57,15 @@ pub(super) struct Stripe {
 
 /// Counters, striped so that threads that count at once seldom share a line. Plain checks count nothing.
 #[derive(Debug)]
-pub(super) struct Counters(Box<[CachePadded<Stripe>]>);
+pub(super) struct GaugeCounters(Box<[CachePadded<GaugeStripe>]>);
 
-impl Counters {
+impl GaugeCounters {
     pub(super) fn new() -> Self {
         let stripes = if cfg!(tollgate_loom) { 1 } else { 16 };
         Self((0..stripes).map(|_| CachePadded::default()).collect())
     }
 
-    pub(super) fn stripe(&self, bucket: usize) -> &Stripe {
+    pub(super) fn stripe(&self, bucket: usize) -> &GaugeStripe {
         &self.0[bucket & (self.0.len() - 1)]
     }
 
@@ -86,7 +86,7 @@ impl Counters {
     }
 
     pub(super) fn sum(&self, slots: usize) -> Gauges {
-        let sum = |counter: fn(&Stripe) -> &AtomicU64| {
+        let sum = |counter: fn(&GaugeStripe) -> &AtomicU64| {
             // Ordering: Relaxed, here and in `count`. Plain tallies.
             self.0.iter().map(|stripe| counter(stripe).load(Ordering::Relaxed)).sum()
         };

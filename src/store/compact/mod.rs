@@ -26,7 +26,7 @@ pub use self::capacity::{Capacity, CapacityError};
 pub use self::gauges::Gauges;
 pub use self::snapshot::SnapshotError;
 use self::spill::Spill;
-use self::table::{Full, Place, SlotTicket, Table};
+use self::table::{Full, SlotAddress, SlotTable, SlotTicket};
 use crate::algorithm::compact::{CompactState, newest_of};
 use crate::algorithm::{CompactAlgorithm, Gcra};
 use crate::base::check_time::CheckTime;
@@ -109,9 +109,9 @@ pub struct Compact<A: CompactAlgorithm = Gcra, H = ahash::RandomState> {
     algorithm: A,
     word: A::CompactState,
     hasher: H,
-    table: Table<A::CompactState, WAYS>,
+    table: SlotTable<A::CompactState, WAYS>,
     /// As the builder said, for another quota.
-    layout: Layout,
+    layout: CompactLayout,
 }
 
 /// A quota for single calls, in the layout of one compact limiter; made by
@@ -140,7 +140,7 @@ pub struct Tier<A: CompactAlgorithm = Gcra> {
 
 /// What a builder says about a compact store.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Layout {
+pub(crate) struct CompactLayout {
     pub(crate) capacity: Capacity,
     pub(crate) overflow: Option<Overflow>,
     pub(crate) tiers: Vec<Quota>,
@@ -148,8 +148,8 @@ pub(crate) struct Layout {
 }
 
 impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
-    pub(crate) fn new(algorithm: A, hasher: H, layout: &Layout) -> Result<Self, QuotaError> {
-        let word = algorithm.narrow(&layout.tiers, layout.overdraft)?;
+    pub(crate) fn new(algorithm: A, hasher: H, layout: &CompactLayout) -> Result<Self, QuotaError> {
+        let word = algorithm.compact(&layout.tiers, layout.overdraft)?;
         let overflow = layout.overflow.unwrap_or(if <A::CompactState as CompactState>::DOMINATES {
             Overflow::Spill
         } else {
@@ -166,7 +166,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
             Overflow::Spill => Full::Spill(Box::new(Spill::new(&word, &sizes)?)),
         };
         let newest = newest_of(&word);
-        let table = Table::new(sizes.buckets, word.horizon(), full, newest).ok_or_else(refused)?;
+        let table = SlotTable::new(sizes.buckets, word.horizon(), full, newest).ok_or_else(refused)?;
         Ok(Self { algorithm, word, hasher, table, layout: layout.clone() })
     }
 
@@ -237,7 +237,7 @@ impl<A: CompactAlgorithm, H> ManyKeys for Compact<A, H> {}
 
 impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact<A, H> {
     type Prepared<'k>
-        = Place
+        = SlotAddress
     where
         Q: 'k;
 
@@ -247,18 +247,18 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
         Self: 's;
 
     #[inline(always)]
-    fn prepare<'k>(&self, key: &'k Q) -> Place {
+    fn prepare<'k>(&self, key: &'k Q) -> SlotAddress {
         self.prepare_hash(self.hash(key))
     }
 
     #[inline(always)]
-    fn prefetch(&self, key: Place) {
+    fn prefetch(&self, key: SlotAddress) {
         self.table.prefetch(key);
     }
 
     // Always inlined, as `State::charge`.
     #[inline(always)]
-    fn apply(&self, key: Place, operation: Operation, at: CheckTime, cost: u64) -> Decision {
+    fn apply(&self, key: SlotAddress, operation: Operation, at: CheckTime, cost: u64) -> Decision {
         match operation {
             Operation::Check => {
                 self.table.check(&self.word, key, (at.ns(), self.word.reference(at.ns())), cost)
@@ -270,7 +270,7 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
     #[inline(always)]
     fn check_each<'k>(
         &self,
-        requests: impl Iterator<Item = (Place, u64)>,
+        requests: impl Iterator<Item = (SlotAddress, u64)>,
         at: CheckTime,
         mut decided: impl FnMut(Decision),
     ) where
@@ -283,21 +283,21 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
         in_batches(requests, prefetch, |key, cost| decided(self.table.check(&word, key, at, cost)));
     }
 
-    fn peek(&self, key: Place, at: CheckTime, cost: u64) -> Decision {
+    fn peek(&self, key: SlotAddress, at: CheckTime, cost: u64) -> Decision {
         self.table.peek(&self.word, key, at, cost)
     }
 
     #[inline(always)]
-    fn decide(&self, key: Place, at: CheckTime, cost: u64) -> SlotTicket<'_, A::CompactState> {
+    fn decide(&self, key: SlotAddress, at: CheckTime, cost: u64) -> SlotTicket<'_, A::CompactState> {
         self.table.prepare(&self.word, key, at.ns(), cost)
     }
 
-    fn refund(&self, key: Place, at: CheckTime, charge: &Decision, units: u64) -> u64 {
+    fn refund(&self, key: SlotAddress, at: CheckTime, charge: &Decision, units: u64) -> u64 {
         self.table.refund(&self.word, key, at, charge, units)
     }
 
     fn can_refund(&self) -> bool {
-        self.table.can_refund() && self.word.undoes()
+        self.table.can_refund() && self.word.can_refund()
     }
 }
 
@@ -371,7 +371,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> HashedStore for Compact<A, H> {
     }
 
     #[inline(always)]
-    fn prepare_hash(&self, hash: u64) -> Place {
+    fn prepare_hash(&self, hash: u64) -> SlotAddress {
         self.table.place(hash)
     }
 

@@ -120,12 +120,12 @@ fn checksum(bytes: &[u8]) -> u64 {
     crate::sketch::mix(sum)
 }
 
-struct Reader<'a> {
+struct SnapshotReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Reader<'_> {
+impl SnapshotReader<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], SnapshotError> {
         let found = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<N>());
         let taken = found.ok_or(SnapshotError(Problem::Truncated { len: self.bytes.len(), at: self.at }))?;
@@ -190,7 +190,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
 
     /// The image and its time, checked against this store; nothing is written.
     fn read(&self, bytes: &[u8]) -> Result<(u64, Image), SnapshotError> {
-        let mut reader = Reader { bytes, at: 0 };
+        let mut reader = SnapshotReader { bytes, at: 0 };
         if bytes.len() < MAGIC.len() || !bytes.starts_with(MAGIC) {
             return Err(SnapshotError(Problem::NotOne));
         }

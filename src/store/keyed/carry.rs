@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hash};
 
-use super::{Keyed, Layout, Lookup};
+use super::{Keyed, KeyedLayout, Lookup};
 use crate::algorithm::Algorithm;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
@@ -61,7 +61,7 @@ where
 {
     fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
         let cap = self.cap.as_ref().map(|cap| (cap.max, cap.when_full));
-        let layout = Layout { capacity: self.len(), cap };
+        let layout = KeyedLayout { capacity: self.len(), cap };
         Ok(Self::new(self.algorithm.with_quota(quota)?, self.hasher.clone(), layout))
     }
 }

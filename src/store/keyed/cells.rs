@@ -22,7 +22,7 @@ use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
 const CELLS: usize = 7;
 
 /// The block that cells are being given out of; null at first.
-pub(super) struct Source<N>(AtomicPtr<Block<N>>);
+pub(super) struct CellSource<N>(AtomicPtr<Block<N>>);
 
 #[repr(C, align(64))]
 struct Block<N> {
@@ -39,7 +39,7 @@ struct Cell<N> {
     block: *mut Block<N>,
 }
 
-impl<N: Send + 'static> Source<N> {
+impl<N: Send + 'static> CellSource<N> {
     pub(super) fn empty() -> Self {
         Self(AtomicPtr::new(std::ptr::null_mut()))
     }
@@ -87,7 +87,7 @@ impl<N: Send + 'static> Source<N> {
     }
 }
 
-impl<N> Drop for Source<N> {
+impl<N> Drop for CellSource<N> {
     fn drop(&mut self) {
         let block = self.0.load(Ordering::Relaxed);
         if !block.is_null() {
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn every_node_is_on_a_line_of_its_own_and_is_dropped_once() {
         let witness = Arc::new(());
-        let source = Source::empty();
+        let source = CellSource::empty();
         let nodes: Vec<_> = (0..100).map(|_| source.place(Arc::clone(&witness), &pin())).collect();
         let mut lines: Vec<usize> = nodes.iter().map(|node| node.0.as_ptr().addr()).collect();
         assert!(lines.iter().all(|line| line % 64 == 0));

@@ -27,16 +27,16 @@ use super::cells::free;
 use crate::algorithm::step::Tail;
 use crate::base::sync::epoch::Guard;
 use crate::base::sync::{AtomicPtr, Ordering};
-use crate::store::state::State;
+use crate::store::state::KeyState;
 
 /// A link: a tagged pointer to the next element.
-pub(super) type Link<K, T> = AtomicPtr<Node<K, T>>;
+pub(super) type Link<K, T> = AtomicPtr<KeyNode<K, T>>;
 
 /// One key. Never moves; freed by epoch.
-pub(super) struct Node<K, T> {
+pub(super) struct KeyNode<K, T> {
     pub(super) next: Link<K, T>,
     pub(super) hash: u64,
-    pub(super) state: State<T>,
+    pub(super) state: KeyState<T>,
     pub(super) key: K,
 }
 
@@ -51,31 +51,31 @@ pub(super) enum Target<'g, K, T> {
     /// A bucket.
     Bucket(&'g Link<K, T>),
     /// A node.
-    Node(&'g Node<K, T>),
+    KeyNode(&'g KeyNode<K, T>),
 }
 
 /// The pointer that means the end of the list.
-pub(super) fn end<K, T>() -> *mut Node<K, T> {
+pub(super) fn end<K, T>() -> *mut KeyNode<K, T> {
     std::ptr::without_provenance_mut(SENTINEL)
 }
 
 /// The pointer to a bucket as a list element.
-pub(super) fn to_bucket<K, T>(bucket: &Link<K, T>) -> *mut Node<K, T> {
-    std::ptr::from_ref(bucket).cast_mut().cast::<Node<K, T>>().map_addr(|address| address | SENTINEL)
+pub(super) fn to_bucket<K, T>(bucket: &Link<K, T>) -> *mut KeyNode<K, T> {
+    std::ptr::from_ref(bucket).cast_mut().cast::<KeyNode<K, T>>().map_addr(|address| address | SENTINEL)
 }
 
-fn is_marked<K, T>(link: *mut Node<K, T>) -> bool {
+fn is_marked<K, T>(link: *mut KeyNode<K, T>) -> bool {
     link.addr() & MARK != 0
 }
 
 /// The element, without what the tags say of the link's holder.
-pub(super) fn element<K, T>(link: *mut Node<K, T>) -> *mut Node<K, T> {
+pub(super) fn element<K, T>(link: *mut KeyNode<K, T>) -> *mut KeyNode<K, T> {
     link.map_addr(|address| address & !(MARK | ENTERING))
 }
 
 /// Whether a bucket with this link is in the list, so that walks may start at it.
 #[inline]
-pub(super) fn is_entered<K, T>(link: *mut Node<K, T>) -> bool {
+pub(super) fn is_entered<K, T>(link: *mut KeyNode<K, T>) -> bool {
     !link.is_null() && link.addr() & ENTERING == 0
 }
 
@@ -87,7 +87,7 @@ pub(super) fn claim<K, T>(bucket: &Link<K, T>) -> bool {
 }
 
 /// Sets the link of a claimed bucket to what will follow it at `place`.
-pub(super) fn prepare<K, T>(bucket: &Link<K, T>, place: &Place<'_, K, T>) {
+pub(super) fn prepare<K, T>(bucket: &Link<K, T>, place: &ListPosition<'_, K, T>) {
     // Ordering: Relaxed. The exchange that links the bucket in publishes it.
     bucket.store(place.next().map_addr(|address| address | ENTERING), Ordering::Relaxed);
 }
@@ -109,7 +109,7 @@ pub(super) fn entered<K, T>(bucket: &Link<K, T>) {
 /// # Safety
 /// `link` was loaded under a guard that is held for `'g`, from a node or an entered bucket of a live table.
 #[inline]
-pub(super) unsafe fn target<'g, K, T>(link: *mut Node<K, T>) -> Target<'g, K, T> {
+pub(super) unsafe fn target<'g, K, T>(link: *mut KeyNode<K, T>) -> Target<'g, K, T> {
     let pointer = element(link);
     if pointer.addr() == SENTINEL {
         Target::End
@@ -120,7 +120,7 @@ pub(super) unsafe fn target<'g, K, T>(link: *mut Node<K, T>) -> Target<'g, K, T>
     } else {
         // SAFETY: a node that was linked when the guard was held is freed after the guard is dropped. It is
         // only ever changed through its atomics.
-        Target::Node(unsafe { &*pointer })
+        Target::KeyNode(unsafe { &*pointer })
     }
 }
 
@@ -130,7 +130,7 @@ pub(super) fn unlinked<K, T>() -> Link<K, T> {
 }
 
 /// Sets the link of a node that no other thread can see to what will follow it at `place`.
-pub(super) fn set_next<K, T>(node: &mut Node<K, T>, place: &Place<'_, K, T>) {
+pub(super) fn set_next<K, T>(node: &mut KeyNode<K, T>, place: &ListPosition<'_, K, T>) {
     node.next = AtomicPtr::new(place.next());
 }
 
@@ -146,14 +146,14 @@ pub(super) enum Turn {
 }
 
 /// The place between two elements where a walk stopped.
-pub(super) struct Place<'g, K, T> {
+pub(super) struct ListPosition<'g, K, T> {
     link: &'g Link<K, T>,
-    next: *mut Node<K, T>,
+    next: *mut KeyNode<K, T>,
 }
 
-impl<'g, K, T> Place<'g, K, T> {
+impl<'g, K, T> ListPosition<'g, K, T> {
     /// The value to be stored in the link of a new element.
-    pub(super) fn next(&self) -> *mut Node<K, T> {
+    pub(super) fn next(&self) -> *mut KeyNode<K, T> {
         element(self.next)
     }
 
@@ -162,7 +162,7 @@ impl<'g, K, T> Place<'g, K, T> {
     /// # Safety
     /// `element` is a bucket of a live table, or a node that came from [`Unlinked`](super::cells::Unlinked) by this pointer. It is in no
     /// list, and its own link is set to what follows at this place.
-    pub(super) unsafe fn insert(&self, element: *mut Node<K, T>) -> bool {
+    pub(super) unsafe fn insert(&self, element: *mut KeyNode<K, T>) -> bool {
         // Ordering: Release publishes the element. The expected value is unmarked, so the exchange fails if the
         // element before the place is being removed. A bucket's tag for entering goes away: it was reached, so it is in.
         self.link.compare_exchange(self.next, element, Ordering::Release, Ordering::Relaxed).is_ok()
@@ -170,7 +170,7 @@ impl<'g, K, T> Place<'g, K, T> {
 }
 
 /// Marks a node whose state is dead, so that nothing is inserted behind it.
-fn mark<K, T>(node: &Node<K, T>) {
+fn mark<K, T>(node: &KeyNode<K, T>) {
     let mut next = node.next.load(Ordering::Acquire);
     while !is_marked(next) {
         let marked = next.map_addr(|address| address | MARK);
@@ -189,7 +189,7 @@ pub(super) fn walk<'g, K, T>(
     start: &'g Link<K, T>,
     guard: &'g Guard,
     mut visit: impl FnMut(&Target<'g, K, T>) -> Turn,
-) -> Place<'g, K, T>
+) -> ListPosition<'g, K, T>
 where
     K: Send + 'static,
     T: Tail,
@@ -204,9 +204,9 @@ where
             // SAFETY: loaded just now under the guard, which is held for 'g.
             let here = unsafe { target(next) };
             let behind = match &here {
-                Target::End => return Place { link, next },
+                Target::End => return ListPosition { link, next },
                 Target::Bucket(bucket) => *bucket,
-                Target::Node(node) => {
+                Target::KeyNode(node) => {
                     if node.state.is_dead() {
                         mark(node);
                         let after = element(node.next.load(Ordering::Acquire));
@@ -225,7 +225,7 @@ where
                 }
             };
             match visit(&here) {
-                Turn::Stop => return Place { link, next },
+                Turn::Stop => return ListPosition { link, next },
                 Turn::Again => {}
                 Turn::On => {
                     let after = behind.load(Ordering::Acquire);

@@ -34,9 +34,9 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 
 use self::cells::Unlinked;
-use self::list::Node;
-use self::table::{GRACE_NS, Table};
-use super::state::{Action, Admission, Dead, Request, State};
+use self::list::KeyNode;
+use self::table::{GRACE_NS, NodeTable};
+use super::state::{Action, Admission, Dead, KeyState, Request};
 use crate::algorithm::step::Step;
 use crate::algorithm::{Algorithm, Gcra};
 use crate::base::check_time::CheckTime;
@@ -116,7 +116,7 @@ pub enum WhenFull {
 pub struct Keyed<K, A: Algorithm = Gcra, H = ahash::RandomState> {
     algorithm: A,
     hasher: H,
-    table: Table<K, A::Tail>,
+    table: NodeTable<K, A::Tail>,
     cap: Option<Cap>,
 }
 
@@ -129,7 +129,7 @@ struct Cap {
 
 /// What a builder says about a keyed store.
 #[derive(Copy, Clone, Debug, Default)]
-pub(crate) struct Layout {
+pub(crate) struct KeyedLayout {
     pub(crate) capacity: usize,
     pub(crate) cap: Option<(usize, WhenFull)>,
 }
@@ -140,7 +140,7 @@ where
     A: Algorithm,
     H: BuildHasher,
 {
-    pub(crate) fn new(algorithm: A, hasher: H, layout: Layout) -> Self {
+    pub(crate) fn new(algorithm: A, hasher: H, layout: KeyedLayout) -> Self {
         // Four stripes for each thread that can insert at once, as few inserts share a line that way.
         let threads = processors().unwrap_or(4);
         let (stripes, buckets) = if cfg!(tollgate_loom) { (1, 1) } else { ((4 * threads).min(64), 256) };
@@ -149,7 +149,7 @@ where
         Self {
             algorithm,
             hasher,
-            table: Table::new(buckets.ilog2(), stripes),
+            table: NodeTable::new(buckets.ilog2(), stripes),
             cap: layout.cap.map(|(max, when_full)| Cap {
                 max,
                 when_full,
@@ -173,7 +173,7 @@ where
 
     /// The live node of a key.
     #[inline]
-    fn live<'g, Q>(&'g self, key: &Q, hash: u64, guard: &'g Guard) -> Option<&'g Node<K, A::Tail>>
+    fn live<'g, Q>(&'g self, key: &Q, hash: u64, guard: &'g Guard) -> Option<&'g KeyNode<K, A::Tail>>
     where
         Q: Lookup<K> + ?Sized,
     {
@@ -182,7 +182,7 @@ where
     }
 
     /// Checks under an algorithm that reads this one's states.
-    // Always inlined, as `State::charge`.
+    // Always inlined, as `KeyState::charge`.
     #[inline(always)]
     pub(crate) fn check_with<Q>(
         &self,
@@ -289,7 +289,7 @@ where
     where
         Q: Lookup<K> + ?Sized,
     {
-        let mut node: Option<Unlinked<Node<K, A::Tail>>> = None;
+        let mut node: Option<Unlinked<KeyNode<K, A::Tail>>> = None;
         loop {
             let place = match self.table.find(hash, guard, |held| key.is(held)) {
                 Ok(other) => match other.state.apply(ask) {
@@ -300,10 +300,10 @@ where
                 Err(place) => place,
             };
             let mut new = node.take().unwrap_or_else(|| {
-                let state = State::fresh(self.algorithm.tail_len());
+                let state = KeyState::fresh(self.algorithm.tail_len());
                 // Charged while no other thread can see it: decides as `fresh` did.
                 let _ = state.apply(ask);
-                self.table.place(Node { next: list::unlinked(), hash, state, key: key.to_key() }, guard)
+                self.table.place(KeyNode { next: list::unlinked(), hash, state, key: key.to_key() }, guard)
             });
             list::set_next(new.get_mut(), &place);
             let new = new.into_raw();
@@ -489,7 +489,7 @@ where
         self.remove_if(|node| node.state.kill());
     }
 
-    fn remove_if(&self, mut kill: impl FnMut(&Node<K, A::Tail>) -> bool) {
+    fn remove_if(&self, mut kill: impl FnMut(&KeyNode<K, A::Tail>) -> bool) {
         self.table.for_each(&epoch::pin(), |node| kill(node) && self.release());
     }
 }
@@ -584,19 +584,19 @@ where
     fn refund(&self, (key, hash): (&Q, u64), at: CheckTime, charge: &Decision, units: u64) -> u64 {
         let guard = epoch::pin();
         let refund =
-            |node: &Node<K, A::Tail>| node.state.refund(&self.algorithm, at.ns(), charge, units).ok();
+            |node: &KeyNode<K, A::Tail>| node.state.refund(&self.algorithm, at.ns(), charge, units).ok();
         self.live(key, hash, &guard).and_then(refund).unwrap_or(0)
     }
 
     fn can_refund(&self) -> bool {
-        A::UNDOES
+        A::CAN_REFUND
     }
 }
 
 /// A check that is decided and not charged yet.
 pub struct KeyedTicket<'s, K, A: Algorithm> {
     /// The key's node, which the guard keeps; `None` if there was none.
-    node: Option<NonNull<Node<K, A::Tail>>>,
+    node: Option<NonNull<KeyNode<K, A::Tail>>>,
     admission: Admission,
     algorithm: &'s A,
     now_ns: u64,
@@ -657,7 +657,7 @@ impl Drop for Room<'_> {
     }
 }
 
-type Victim<K, T> = (Duration, *const Node<K, T>);
+type Victim<K, T> = (Duration, *const KeyNode<K, T>);
 
 /// A form in which a key of type `K` can be asked for: `&str` for `String`, `&[u8]` for `Vec<u8>`, and `&K` itself.
 ///

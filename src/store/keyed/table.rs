@@ -32,11 +32,11 @@ use std::ops::Range;
 
 use crossbeam_utils::CachePadded;
 
-use super::cells::{Source, Unlinked, free};
+use super::cells::{CellSource, Unlinked, free};
 use super::links;
 use super::list::{
-    Link, Node, Place, Target, Turn, claim, element, end, entered, is_entered, prepare, target, to_bucket,
-    walk,
+    KeyNode, Link, ListPosition, Target, Turn, claim, element, end, entered, is_entered, prepare, target,
+    to_bucket, walk,
 };
 use crate::algorithm::step::Tail;
 use crate::base::memory::prefetch::prefetch;
@@ -56,23 +56,23 @@ pub(super) const GRACE_NS: u64 = 1_000_000_000;
 /// A bucket array's alignment leaves this many bits of its address for n.
 const BITS_MASK: usize = links::ALIGN - 1;
 
-pub(super) struct Table<K, T> {
+pub(super) struct NodeTable<K, T> {
     /// The newest generation: its address, and n in the low bits. Read by every check, written when the table
     /// doubles, and so on a line with nothing else that changes.
     index: CachePadded<AtomicPtr<Link<K, T>>>,
     /// Every generation, at its n.
     generations: Box<[AtomicPtr<Link<K, T>>]>,
-    stripes: Box<[CachePadded<Stripe<K, T>>]>,
+    stripes: Box<[CachePadded<TableStripe<K, T>>]>,
     first_bits: u32,
-    nodes: PhantomData<Box<Node<K, T>>>,
+    nodes: PhantomData<Box<KeyNode<K, T>>>,
 }
 
 /// What inserts and removals write.
-struct Stripe<K, T> {
+struct TableStripe<K, T> {
     /// Signed: a node is linked before it is counted, and may be removed in between.
     len: AtomicUsize,
     hand: AtomicUsize,
-    cells: Source<Node<K, T>>,
+    cells: CellSource<KeyNode<K, T>>,
 }
 
 /// A generation as the index tells it.
@@ -113,7 +113,7 @@ impl<K, T> Generation<K, T> {
     }
 }
 
-impl<K, T> Table<K, T>
+impl<K, T> NodeTable<K, T>
 where
     K: Send + 'static,
     T: Tail,
@@ -129,7 +129,7 @@ where
             stripes: (0..stripes.next_power_of_two())
                 .map(|_| {
                     let (len, hand) = (AtomicUsize::new(0), AtomicUsize::new(0));
-                    CachePadded::new(Stripe { len, hand, cells: Source::empty() })
+                    CachePadded::new(TableStripe { len, hand, cells: CellSource::empty() })
                 })
                 .collect(),
             first_bits,
@@ -181,12 +181,12 @@ where
         hash: u64,
         guard: &'g Guard,
         mut is_key: impl FnMut(&K) -> bool,
-    ) -> Option<&'g Node<K, T>> {
+    ) -> Option<&'g KeyNode<K, T>> {
         let (bucket, bits) = self.newest_bucket(hash);
         let mut next = bucket.load(Ordering::Acquire);
         if is_entered(next) {
             // SAFETY: loaded under the guard, from an entered bucket or from a node. So are those that follow.
-            while let Target::Node(node) = unsafe { target(next) } {
+            while let Target::KeyNode(node) = unsafe { target(next) } {
                 if node.hash == hash && is_key(&node.key) {
                     return Some(node);
                 }
@@ -207,18 +207,18 @@ where
         hash: u64,
         guard: &'g Guard,
         mut is_key: impl FnMut(&K) -> bool,
-    ) -> Result<&'g Node<K, T>, Place<'g, K, T>> {
+    ) -> Result<&'g KeyNode<K, T>, ListPosition<'g, K, T>> {
         let newest = self.newest();
         let start = self.entrance(newest, newest.number(hash), guard);
         let mut found = None;
         let place = walk(start, guard, |here| {
             found = None;
             match here {
-                Target::Node(node) if node.hash == hash && is_key(&node.key) => {
+                Target::KeyNode(node) if node.hash == hash && is_key(&node.key) => {
                     found = Some(*node);
                     Turn::Stop
                 }
-                Target::Node(node) if node.hash > hash => Turn::Stop,
+                Target::KeyNode(node) if node.hash > hash => Turn::Stop,
                 Target::Bucket(bucket) if self.begins(bucket).0 > hash => Turn::Stop,
                 _ => Turn::On,
             }
@@ -227,16 +227,16 @@ where
     }
 
     /// Visits the nodes of the next few buckets; those that `kill` says it killed are unlinked.
-    pub(super) fn sweep(&self, hash: u64, guard: &Guard, mut kill: impl FnMut(&Node<K, T>) -> bool) {
+    pub(super) fn sweep(&self, hash: u64, guard: &Guard, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
         let (newest, part, first) = self.hand(hash, SWEPT);
         for step in 0..SWEPT.min(part.len()) {
             let number = part.start + (first + step) % part.len();
             walk(self.entrance(newest, number, guard), guard, |here| match here {
-                Target::Node(node) if kill(node) => {
+                Target::KeyNode(node) if kill(node) => {
                     self.removed(node.hash);
                     Turn::Again
                 }
-                Target::Node(_) => Turn::On,
+                Target::KeyNode(_) => Turn::On,
                 _ => Turn::Stop,
             });
         }
@@ -249,7 +249,7 @@ where
         hash: u64,
         nodes: usize,
         guard: &Guard,
-        mut kill: impl FnMut(&Node<K, T>) -> bool,
+        mut kill: impl FnMut(&KeyNode<K, T>) -> bool,
     ) {
         // Two buckets for each node, or more.
         let (newest, part, first) = self.hand(hash, 2 * nodes);
@@ -257,7 +257,7 @@ where
         let seen = Cell::new(0);
         let mut visit = |here: &Target<'_, K, T>| match here {
             _ if seen.get() >= nodes || passed.get() > 16 * nodes + 4_096 => Turn::Stop,
-            Target::Node(node) => {
+            Target::KeyNode(node) => {
                 seen.set(seen.get() + 1);
                 if kill(node) {
                     self.removed(node.hash);
@@ -291,12 +291,12 @@ where
     }
 
     /// Visits every live node; those that `kill` says it killed are unlinked.
-    pub(super) fn for_each(&self, guard: &Guard, mut kill: impl FnMut(&Node<K, T>) -> bool) {
+    pub(super) fn for_each(&self, guard: &Guard, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
         // A walk that begins anew sees nodes again: remember how far it came, and which nodes it saw there.
         let mut hash = 0;
-        let mut there: Vec<*const Node<K, T>> = Vec::new();
+        let mut there: Vec<*const KeyNode<K, T>> = Vec::new();
         walk(self.beginning(), guard, |element| {
-            let Target::Node(node) = element else {
+            let Target::KeyNode(node) = element else {
                 return Turn::On;
             };
             let this = std::ptr::from_ref(*node);
@@ -340,7 +340,7 @@ where
     }
 
     /// Puts a node into memory.
-    pub(super) fn place(&self, node: Node<K, T>, guard: &Guard) -> Unlinked<Node<K, T>> {
+    pub(super) fn place(&self, node: KeyNode<K, T>, guard: &Guard) -> Unlinked<KeyNode<K, T>> {
         self.stripes[self.stripe(node.hash)].cells.place(node, guard)
     }
 
@@ -439,7 +439,7 @@ where
         let begins = (generation.first_hash(number), generation.bits);
         loop {
             let place = walk(start, guard, |element| match element {
-                Target::Node(node) if node.hash >= begins.0 => Turn::Stop,
+                Target::KeyNode(node) if node.hash >= begins.0 => Turn::Stop,
                 Target::Bucket(other) if self.begins(other) > begins => Turn::Stop,
                 _ => Turn::On,
             });
@@ -468,7 +468,7 @@ where
     }
 }
 
-impl<K, T> Drop for Table<K, T> {
+impl<K, T> Drop for NodeTable<K, T> {
     fn drop(&mut self) {
         // Nodes that were unlinked belong to the epochs; all others are in the list still, dead ones too.
         let first = self.generations[self.first_bits as usize].load(Ordering::Relaxed);
@@ -479,7 +479,7 @@ impl<K, T> Drop for Table<K, T> {
             next = match unsafe { target(next) } {
                 Target::End => break,
                 Target::Bucket(bucket) => bucket.load(Ordering::Relaxed),
-                Target::Node(node) => {
+                Target::KeyNode(node) => {
                     let after = node.next.load(Ordering::Relaxed);
                     // By the link's own pointer: one made of the reference could not be freed by.
                     let node = element(next);

@@ -119,12 +119,12 @@ const MOST_PENDING: u32 = 64;
 /// A store under one quota, and where what keys owed under the one before is looked up.
 #[derive(Debug)]
 pub(crate) struct Generation<S> {
-    held: Arc<Held<S>>,
+    held: Arc<HeldStore<S>>,
     from: Option<Past<S>>,
 }
 
 #[derive(Debug)]
-struct Held<S> {
+struct HeldStore<S> {
     number: u64,
     store: S,
     /// The most units that a key has owed, if that was more than its burst; else 0.
@@ -162,7 +162,7 @@ impl<S: Migrate> Generation<S> {
             let last = match &self.from {
                 Some(past) if self.asks(past, at_ns) => {
                     if self.take_over_all(past, when) {
-                        Arc::new(self.alone())
+                        Arc::new(self.without_past())
                     } else {
                         self.inherit_most(past, at_ns);
                         self.pruned(at_ns)
@@ -195,11 +195,11 @@ impl<S: Migrate> Generation<S> {
     fn new(number: u64, store: S, from: Option<Past<S>>) -> Self {
         // Debts beyond the burst that were made before this store could be adjusted may be of any size.
         let most_owed = AtomicU64::new(if store.is_known() { 0 } else { u64::MAX });
-        Self { held: Arc::new(Held { number, store, most_owed }), from }
+        Self { held: Arc::new(HeldStore { number, store, most_owed }), from }
     }
 
     /// The same without its past.
-    fn alone(&self) -> Self {
+    fn without_past(&self) -> Self {
         Self { held: Arc::clone(&self.held), from: None }
     }
 
@@ -209,7 +209,7 @@ impl<S: Migrate> Generation<S> {
             return Arc::clone(self);
         };
         if !self.asks(past, now_ns) {
-            return Arc::new(self.alone());
+            return Arc::new(self.without_past());
         }
         // Not deeper than `MOST_PENDING`. The last one is asked as of the change, so what was not paid by then still counts.
         let last = past.last.pruned(past.at_ns);
@@ -302,7 +302,7 @@ impl<S: Migrate> Generation<S> {
         if let Some(refusal) = self.take_over(key, when) {
             return refusal.for_cost(cost);
         }
-        let Held { number, store, .. } = &*self.held;
+        let HeldStore { number, store, .. } = &*self.held;
         let decision =
             store.apply(store.prepare(key), operation, when, cost).of_generation(truncated(*number));
         let goes_beyond = matches!(operation, Operation::Force | Operation::Reserve { .. });
@@ -475,7 +475,7 @@ impl<S: Rebuild> Adjustable<S> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let present = Arc::clone(&*self.present.load());
         if present.from.is_some() {
-            self.present.publish(Arc::new(present.alone()));
+            self.present.publish(Arc::new(present.without_past()));
         }
     }
 }
@@ -528,7 +528,7 @@ impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
     }
 
     fn refund(&self, key: &Q, at: CheckTime, charge: &Decision, units: u64) -> u64 {
-        let Held { number, store, .. } = &*self.present.load().held;
+        let HeldStore { number, store, .. } = &*self.present.load().held;
         if charge.generation() != truncated(*number) {
             return 0;
         }

@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 pub use self::saturation::Saturation;
 use crate::algorithm::FixedWindow;
-use crate::algorithm::compact::{Counted, Verdict, WindowAlgorithm};
+use crate::algorithm::compact::{Verdict, WindowAlgorithm, WindowState};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{QuotaError, Reason};
@@ -103,7 +103,7 @@ struct Tables {
 
 /// Where a key's counts are.
 #[derive(Copy, Clone, Debug)]
-pub struct Key<const N: usize, const PER: usize> {
+pub struct CounterKey<const N: usize, const PER: usize> {
     probe: Probe,
     rows: Rows<N, PER>,
 }
@@ -112,9 +112,9 @@ pub struct Key<const N: usize, const PER: usize> {
 #[derive(Copy, Clone, Debug)]
 pub enum SketchKey {
     /// Two rows a line.
-    Together(Key<2, 2>),
+    Together(CounterKey<2, 2>),
     /// Each row has a line.
-    Apart(Key<4, 1>),
+    Apart(CounterKey<4, 1>),
 }
 
 /// Calls with the key of either layout.
@@ -146,21 +146,21 @@ struct Used<'a, const N: usize, const PER: usize> {
 
 impl Tables {
     #[inline(always)]
-    fn key<const N: usize, const PER: usize>(&self, hash: u64) -> Key<N, PER> {
-        Key { probe: self.seen.probe(&self.windows, hash), rows: self.counters.rows(hash) }
+    fn key<const N: usize, const PER: usize>(&self, hash: u64) -> CounterKey<N, PER> {
+        CounterKey { probe: self.seen.probe(&self.windows, hash), rows: self.counters.rows(hash) }
     }
 
     #[inline(always)]
-    fn prefetch<const N: usize, const PER: usize>(&self, key: &Key<N, PER>) {
+    fn prefetch<const N: usize, const PER: usize>(&self, key: &CounterKey<N, PER>) {
         self.seen.approach(&key.probe);
         self.counters.approach(&key.rows);
     }
 
     /// A key's estimate in the window before this one, if that matters.
     #[inline(always)]
-    fn last<A: Counted, const N: usize, const PER: usize>(
+    fn last<A: WindowState, const N: usize, const PER: usize>(
         &self,
-        key: &Key<N, PER>,
+        key: &CounterKey<N, PER>,
         window: u64,
     ) -> Result<u64, Late> {
         if !A::LAST || !self.seen.contained(&self.windows, &key.probe, window)? {
@@ -170,9 +170,9 @@ impl Tables {
     }
 
     #[inline(always)]
-    fn used<A: Counted, const N: usize, const PER: usize>(
+    fn used<A: WindowState, const N: usize, const PER: usize>(
         &self,
-        key: &Key<N, PER>,
+        key: &CounterKey<N, PER>,
         window: u64,
     ) -> Result<Used<'_, N, PER>, Late> {
         let last = self.last::<A, N, PER>(key, window)?;
@@ -184,10 +184,10 @@ impl Tables {
     }
 
     /// Decides without charging.
-    fn look<A: Counted, const N: usize, const PER: usize>(
+    fn look<A: WindowState, const N: usize, const PER: usize>(
         &self,
         word: &A,
-        key: &Key<N, PER>,
+        key: &CounterKey<N, PER>,
         moment: Moment,
         cost: u64,
     ) -> Result<Decision, Late> {
@@ -199,10 +199,10 @@ impl Tables {
 
     /// Decides one request and charges it.
     #[inline(always)]
-    fn attempt<A: Counted, const N: usize, const PER: usize>(
+    fn attempt<A: WindowState, const N: usize, const PER: usize>(
         &self,
         word: &A,
-        key: &Key<N, PER>,
+        key: &CounterKey<N, PER>,
         moment: Moment,
         (operation, cost): (Operation, u64),
     ) -> Result<Attempt, Late> {
@@ -275,7 +275,7 @@ impl Tables {
     #[inline(always)]
     fn charge<const N: usize, const PER: usize>(
         &self,
-        key: &Key<N, PER>,
+        key: &CounterKey<N, PER>,
         window: u64,
         read: Option<&Read<'_, N, PER>>,
         cost: u64,
@@ -309,7 +309,7 @@ impl Tables {
 
 /// The answer for a request that left its key `ahead`.
 #[inline(always)]
-fn decision<A: Counted>(
+fn decision<A: WindowState>(
     word: &A,
     Moment { now_ns, .. }: Moment,
     outcome: Outcome,
@@ -321,12 +321,12 @@ fn decision<A: Counted>(
 
 impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
     pub(crate) fn new(algorithm: A, hasher: H, capacity: Capacity) -> Result<Self, QuotaError> {
-        let word = algorithm.narrow(&[], 0)?;
+        let word = algorithm.compact(&[], 0)?;
         let windows = Windows::new(word.window_ns(), tag_bits(word.window_ns()), u64::MAX);
         if let Some(min_ns) = windows.too_short() {
             return Err(Reason::ShortWindow { algorithm: "sketch", got_ns: word.window_ns(), min_ns }.into());
         }
-        let last = <A::CompactState as Counted>::LAST;
+        let last = <A::CompactState as WindowState>::LAST;
         let sizes = sizes::Sizes::new(capacity, word.limit(), last)?;
         let refused = || QuotaError::from(Reason::Memory { bytes: sizes.bytes() });
         let seen = WindowedBloom::new(sizes.seen, last).ok_or_else(refused)?;
@@ -342,7 +342,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
     where
         H: Clone,
     {
-        let word = algorithm.narrow(&[], 0).ok()?;
+        let word = algorithm.compact(&[], 0).ok()?;
         let fits = word.window_ns() == self.word.window_ns()
             && word.limit() - 1 <= self.shared.tables.counters.most();
         // What was counted for a higher limit is read by this one too.
@@ -367,7 +367,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
     #[inline(always)]
     fn charge_key<const N: usize, const PER: usize>(
         &self,
-        key: &Key<N, PER>,
+        key: &CounterKey<N, PER>,
         now_ns: u64,
         ask: (Operation, u64),
     ) -> Decision {
@@ -383,7 +383,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
 
     fn peek_key<const N: usize, const PER: usize>(
         &self,
-        key: &Key<N, PER>,
+        key: &CounterKey<N, PER>,
         time: CheckTime,
         cost: u64,
     ) -> Decision {

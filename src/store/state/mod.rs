@@ -16,7 +16,7 @@ use core::convert::Infallible;
 use core::marker::PhantomData;
 
 use crate::algorithm::Algorithm;
-use crate::algorithm::step::{DEAD, Fill, GivenBack, Raise, Step, Tail};
+use crate::algorithm::step::{DEAD, Fill, Raise, Refunded, Step, Tail};
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::Decision;
 use crate::base::sync::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ use crate::store::op::{Exchange, Operation};
 
 /// The head and tail words of one key. `D` says whether a store kills it.
 #[derive(Debug)]
-pub(crate) struct State<T, D = Dead> {
+pub(crate) struct KeyState<T, D = Dead> {
     head: AtomicU64,
     tail: T,
     death: PhantomData<D>,
@@ -135,7 +135,7 @@ pub(crate) fn paid_in_ns<A: Algorithm>(algorithm: &A, at_ns: u64, units: u64) ->
 
 /// What a new key owes at `now_ns` of `units` that were charged to it at `at_ns`.
 pub(crate) fn left<A: Algorithm>(algorithm: &A, at_ns: u64, units: u64, now_ns: u64) -> u64 {
-    let state = State::<A::Tail, Infallible>::fresh(algorithm.tail_len());
+    let state = KeyState::<A::Tail, Infallible>::fresh(algorithm.tail_len());
     let Ok(_) = state.apply(&Request { algorithm, action: Action::Seed, now_ns: at_ns, cost: units });
     let Ok(left) = state.peek(algorithm, now_ns.max(at_ns), 0);
     algorithm.owed(&left)
@@ -148,7 +148,7 @@ impl Admission {
     }
 }
 
-impl<T: Tail, D: Death> State<T, D> {
+impl<T: Tail, D: Death> KeyState<T, D> {
     /// The state of a key that was never seen.
     pub(crate) fn fresh(tail_len: usize) -> Self {
         Self { head: AtomicU64::new(0), tail: T::zeroed(tail_len), death: PhantomData }
@@ -216,8 +216,7 @@ impl<T: Tail, D: Death> State<T, D> {
                 return Err(death);
             }
             let read = |index| self.read(index);
-            let Some(GivenBack { next, units }) = algorithm.give_back(head, read, now_ns, charge, units)
-            else {
+            let Some(Refunded { next, units }) = algorithm.refund(head, read, now_ns, charge, units) else {
                 return Ok(0);
             };
             // Ordering: as for a charge. Words that were read belong to the head if this succeeds, or to a later one that
@@ -262,7 +261,7 @@ impl<T: Tail, D: Death> State<T, D> {
         Ok(())
     }
 
-    /// Decides as [`State::charge`], and leaves the charge to [`State::exchange`].
+    /// Decides as [`KeyState::charge`], and leaves the charge to [`KeyState::exchange`].
     #[inline(always)]
     pub(crate) fn prepare<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Admission, D>
     where
@@ -298,7 +297,7 @@ impl<T: Tail, D: Death> State<T, D> {
         }
     }
 
-    /// What [`State::charge`] would decide now, with the figures as they stand, uncharged. Writes nothing, except
+    /// What [`KeyState::charge`] would decide now, with the figures as they stand, uncharged. Writes nothing, except
     /// what another thread's admission owes.
     pub(crate) fn peek<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Decision, D>
     where
@@ -367,7 +366,7 @@ impl<T: Tail, D: Death> State<T, D> {
     }
 }
 
-impl<T: Tail> State<T> {
+impl<T: Tail> KeyState<T> {
     /// Marks the state dead if at `now_ns` it means what an absent key means. Only one caller is told so.
     pub(crate) fn kill_if_idle<A: Algorithm<Tail = T>>(&self, algorithm: &A, now_ns: u64) -> bool {
         let head = self.head.load(Ordering::Acquire);

@@ -61,7 +61,7 @@ fn two_limits_of_one_unit_admit_one_of_two() {
     });
 }
 
-fn on<A: Algorithm>(limiter: &Direct1<A>) -> On<'_, Direct<A>, Still, ()> {
+fn on<A: Algorithm>(limiter: &Direct1<A>) -> BoundLimit<'_, Direct<A>, Still, ()> {
     limiter.on()
 }
 

@@ -7,7 +7,7 @@
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
 
-use super::account::{Hand, exchange};
+use super::account::{Gathered, exchange};
 use super::*;
 use crate::base::clock::Timestamp;
 use crate::base::quota::Quota;
@@ -61,7 +61,7 @@ impl LeaseSource for Pot {
 
 fn leases<P: LeaseSource>(source: P, stripes: usize) -> Leases<P> {
     let life = Duration::from_nanos(LIFE);
-    Leases::new(source, &Options { stripes: Some(stripes), life, max_block: 8 })
+    Leases::new(source, &StripeOptions { stripes: Some(stripes), life, max_block: 8 })
 }
 
 fn of_pot(units: u64, stripes: usize) -> Leases<Pot> {
@@ -86,11 +86,11 @@ impl<P: LeaseSource> Leases<P> {
     }
 
     /// What a call takes from the source and the state of its stripe before; for controls.
-    fn charged(&self, home: usize, now_ns: u64, missing: u64, wanted: u64) -> (u64, Option<Hand>) {
+    fn charged(&self, home: usize, now_ns: u64, missing: u64, wanted: u64) -> (u64, Option<Gathered>) {
         let word = self.words.stripes[home].load(Ordering::SeqCst);
         let now = Timestamp::from_nanos(now_ns);
         let lease = self.source.lease(&LeaseRequest { least: missing, wanted, holders: 2, now });
-        let hand = lease.map(|lease| Hand {
+        let hand = lease.map(|lease| Gathered {
             units: lease.units(),
             expiry: self.terms.layout.expiry(now_ns, lease.life_ns()),
         });
@@ -295,7 +295,7 @@ fn control_putting_back_under_the_later_expiry_extends_leases() {
             if l.account().held_by_others(home, T2) < 3 {
                 return 0;
             }
-            let mut hand = Hand::EMPTY;
+            let mut hand = Gathered::EMPTY;
             l.account().take_from_others(home, T2, 3, &mut hand);
             if hand.units == 3 {
                 return 3;

@@ -36,12 +36,12 @@ const SHARDS: usize = if cfg!(tollgate_loom) { 2 } else { 16 };
 
 /// All lines of a limiter. Two words until somebody has to wait.
 #[derive(Debug)]
-pub(crate) struct Lines {
-    table: OnceLock<Box<Table>>,
+pub(crate) struct WaitLines {
+    table: OnceLock<Box<LineTable>>,
 }
 
 #[derive(Debug)]
-struct Table {
+struct LineTable {
     hasher: ahash::RandomState,
     // Padded: waiters for different keys write different shards.
     shards: [CachePadded<Shard>; SHARDS],
@@ -51,17 +51,17 @@ struct Table {
 struct Shard {
     /// How many wait here. Written under the mutex, read without it by those who may not have to wait.
     waiting: AtomicUsize,
-    held: Mutex<Held>,
+    held: Mutex<ShardLines>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
-    lines: BTreeMap<u64, Line>,
+struct ShardLines {
+    lines: BTreeMap<u64, WaitLine>,
     next_ticket: u64,
 }
 
 #[derive(Debug)]
-struct Line {
+struct WaitLine {
     waiters: BTreeMap<u64, Waiter>,
     /// The units of all waiters that are not charged yet.
     units: u128,
@@ -84,7 +84,7 @@ struct Waiter {
 
 /// A place in a line.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct LinePosition {
     hash: u64,
     ticket: u64,
 }
@@ -100,22 +100,22 @@ pub(crate) struct Ahead {
 
 /// How a place stands.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Standing {
+pub(crate) enum LineStanding {
     /// At the head of the line, which nobody held since.
     Head { since_ns: u64 },
     /// Behind a head that goes at `turn_ns`, or no earlier if it has not asked yet, in a line that last moved at `moved_ns`.
     Behind { turn_ns: u64, moved_ns: u64 },
 }
 
-impl Lines {
+impl WaitLines {
     pub(crate) const fn new() -> Self {
         Self { table: OnceLock::new() }
     }
 
-    fn table(&self) -> &Table {
+    fn table(&self) -> &LineTable {
         self.table.get_or_init(|| {
             let shard = |_| CachePadded::new(Shard { waiting: AtomicUsize::new(0), held: Mutex::default() });
-            Box::new(Table { hasher: ahash::RandomState::new(), shards: std::array::from_fn(shard) })
+            Box::new(LineTable { hasher: ahash::RandomState::new(), shards: std::array::from_fn(shard) })
         })
     }
 
@@ -134,7 +134,13 @@ impl Lines {
     }
 
     /// A place at the end of the key's line, and what is before it; `None` if it is the head.
-    pub(crate) fn join<Q>(&self, key: &Q, units: u64, now_ns: u64, waker: Waker) -> (Place, Option<Ahead>)
+    pub(crate) fn join<Q>(
+        &self,
+        key: &Q,
+        units: u64,
+        now_ns: u64,
+        waker: Waker,
+    ) -> (LinePosition, Option<Ahead>)
     where
         Q: Hash + ?Sized,
     {
@@ -144,7 +150,7 @@ impl Lines {
         shard.with(|held| {
             let ticket = held.next_ticket;
             held.next_ticket = ticket.wrapping_add(1);
-            let line = held.lines.entry(hash).or_insert_with(|| Line {
+            let line = held.lines.entry(hash).or_insert_with(|| WaitLine {
                 waiters: BTreeMap::new(),
                 units: 0,
                 since_ns: now_ns,
@@ -157,34 +163,34 @@ impl Lines {
             line.units += u128::from(units);
             // Ordering: Relaxed, as in `has`.
             shard.waiting.fetch_add(1, Ordering::Relaxed);
-            (Place { hash, ticket }, before)
+            (LinePosition { hash, ticket }, before)
         })
     }
 
     /// How a place stands; if not at the head, `waker` is called when it comes to be.
-    pub(crate) fn look(&self, place: Place, waker: &Waker) -> Standing {
+    pub(crate) fn look(&self, place: LinePosition, waker: &Waker) -> LineStanding {
         let mut waker = Some(waker.clone());
         // What is left in `waker` is dropped after the mutex.
         self.with(place, |line| {
             if line.is_head(place) {
-                return Standing::Head { since_ns: line.since_ns };
+                return LineStanding::Head { since_ns: line.since_ns };
             }
             if let Some(waiter) = line.waiters.get_mut(&place.ticket) {
                 std::mem::swap(&mut waiter.waker, &mut waker);
             }
-            Standing::Behind { turn_ns: line.turn_ns, moved_ns: line.moved_ns }
+            LineStanding::Behind { turn_ns: line.turn_ns, moved_ns: line.moved_ns }
         })
         // A place is in a line from `join` to `leave`.
-        .unwrap_or(Standing::Head { since_ns: 0 })
+        .unwrap_or(LineStanding::Head { since_ns: 0 })
     }
 
     /// Notes that the head is about to ask: from now on its units are looked for among the charged ones.
-    pub(crate) fn asks(&self, place: Place) {
+    pub(crate) fn asks(&self, place: LinePosition) {
         self.with(place, |line| line.set_charged(place, true));
     }
 
     /// Notes when the head means to go, and whether it is charged for it already.
-    pub(crate) fn mean_to_go(&self, place: Place, turn_ns: u64, charged: bool) {
+    pub(crate) fn mean_to_go(&self, place: LinePosition, turn_ns: u64, charged: bool) {
         self.with(place, |line| {
             line.turn_ns = turn_ns;
             line.set_charged(place, charged);
@@ -192,7 +198,7 @@ impl Lines {
     }
 
     /// Gives the place up at `now_ns`, and wakes the next one if it was the head's: whose place is free from `free_ns` on.
-    pub(crate) fn leave(&self, place: Place, free_ns: u64, now_ns: u64) {
+    pub(crate) fn leave(&self, place: LinePosition, free_ns: u64, now_ns: u64) {
         let shard = self.table().shard(place.hash);
         let (left, next) = shard.with(|held| {
             let Entry::Occupied(mut entry) = held.lines.entry(place.hash) else {
@@ -227,12 +233,12 @@ impl Lines {
         }
     }
 
-    fn with<T>(&self, place: Place, work: impl FnOnce(&mut Line) -> T) -> Option<T> {
+    fn with<T>(&self, place: LinePosition, work: impl FnOnce(&mut WaitLine) -> T) -> Option<T> {
         self.table().shard(place.hash).with(|held| held.lines.get_mut(&place.hash).map(work))
     }
 
     /// 64 random bits, other ones for each place.
-    pub(crate) fn random(&self, place: Place) -> u64 {
+    pub(crate) fn random(&self, place: LinePosition) -> u64 {
         self.table().hasher.hash_one((place.ticket, place.hash))
     }
 
@@ -250,7 +256,7 @@ impl Lines {
     }
 }
 
-impl Table {
+impl LineTable {
     fn shard(&self, hash: u64) -> &Shard {
         // The top bits: trees order by all of them, but no two shards compare hashes.
         let index = usize::from((hash >> 48) as u16) % SHARDS;
@@ -259,18 +265,18 @@ impl Table {
 }
 
 impl Shard {
-    fn with<T>(&self, work: impl FnOnce(&mut Held) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut ShardLines) -> T) -> T {
         // Nothing panics under the mutex but an allocation that fails, before anything was changed.
         work(&mut self.held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Line {
-    fn is_head(&self, place: Place) -> bool {
+impl WaitLine {
+    fn is_head(&self, place: LinePosition) -> bool {
         self.waiters.first_key_value().is_some_and(|(&first, _)| first == place.ticket)
     }
 
-    fn set_charged(&mut self, place: Place, charged: bool) {
+    fn set_charged(&mut self, place: LinePosition, charged: bool) {
         let Some(waiter) = self.waiters.get_mut(&place.ticket) else {
             return;
         };

@@ -34,7 +34,7 @@ use std::hash::Hash;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::lines::{Ahead, Lines, Place, Standing};
+use super::lines::{Ahead, LinePosition, LineStanding, WaitLines};
 use super::{Jitter, NotReady};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, saturating_nanos};
@@ -56,7 +56,7 @@ const PAUSES_NS: (u64, u64) = (1_000, 1_000_000);
 pub(crate) struct Turn<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> {
     store: &'a S,
     clock: &'a C,
-    lines: &'a Lines,
+    lines: &'a WaitLines,
     key: &'a Q,
     cost: u64,
     within_ns: u64,
@@ -64,23 +64,23 @@ pub(crate) struct Turn<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> {
     /// Known from the first step on; the end of time, if there is none.
     deadline_ns: u64,
     arrived_ns: u64,
-    stage: Stage,
+    stage: WaitStage,
 }
 
 #[derive(Copy, Clone, Debug)]
-enum Stage {
+enum WaitStage {
     New,
-    InLine(Place),
+    InLine(LinePosition),
     /// At the head, told to ask again.
     Polling {
-        place: Place,
+        place: LinePosition,
         told_ns: u64,
         /// If denied again then, no earlier than after this.
         pause_ns: u64,
     },
     /// At the head, charged.
     Reserved {
-        place: Place,
+        place: LinePosition,
         charge: Decision,
         turn_ns: u64,
     },
@@ -104,7 +104,7 @@ pub(crate) enum Next {
 }
 
 impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
-    pub(crate) fn new(store: &'a S, clock: &'a C, lines: &'a Lines, key: &'a Q, cost: u64) -> Self {
+    pub(crate) fn new(store: &'a S, clock: &'a C, lines: &'a WaitLines, key: &'a Q, cost: u64) -> Self {
         Self {
             store,
             clock,
@@ -115,7 +115,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
             jitter: None,
             deadline_ns: u64::MAX,
             arrived_ns: 0,
-            stage: Stage::New,
+            stage: WaitStage::New,
         }
     }
 
@@ -130,7 +130,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
     /// Goes as far as can be gone now.
     pub(crate) fn advance(&mut self, waker: &Waker) -> Next {
         loop {
-            if let Stage::Done(result) = self.stage {
+            if let WaitStage::Done(result) = self.stage {
                 return Next::Done(result);
             }
             let now_ns = self.clock.now().as_nanos();
@@ -143,40 +143,40 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
     /// Goes to the next stage, or says until when there is none.
     fn step(&mut self, now_ns: u64, waker: &Waker) -> Option<u64> {
         match self.stage {
-            Stage::New => {
+            WaitStage::New => {
                 self.begin(now_ns, waker);
                 None
             }
-            Stage::InLine(place) => match self.lines.look(place, waker) {
-                Standing::Head { since_ns } => {
+            WaitStage::InLine(place) => match self.lines.look(place, waker) {
+                LineStanding::Head { since_ns } => {
                     let since_ns = since_ns.max(self.arrived_ns);
                     self.ask(place, since_ns, now_ns, 0);
                     None
                 }
-                Standing::Behind { turn_ns, moved_ns } => self.patience(place, turn_ns, moved_ns, now_ns),
+                LineStanding::Behind { turn_ns, moved_ns } => self.patience(place, turn_ns, moved_ns, now_ns),
             },
-            Stage::Polling { told_ns, .. } if now_ns < told_ns => Some(told_ns),
-            Stage::Polling { place, told_ns, pause_ns } => {
+            WaitStage::Polling { told_ns, .. } if now_ns < told_ns => Some(told_ns),
+            WaitStage::Polling { place, told_ns, pause_ns } => {
                 self.ask(place, told_ns, now_ns, pause_ns);
                 None
             }
-            Stage::Reserved { turn_ns, .. } if now_ns < turn_ns => Some(turn_ns),
-            Stage::Reserved { place, charge, turn_ns } => {
+            WaitStage::Reserved { turn_ns, .. } if now_ns < turn_ns => Some(turn_ns),
+            WaitStage::Reserved { place, charge, turn_ns } => {
                 self.lines.leave(place, turn_ns, now_ns);
                 let extra = match self.jitter {
                     Some(jitter) if turn_ns > self.arrived_ns => jitter.nanos(self.lines.random(place)),
                     _ => 0,
                 };
                 let until_ns = turn_ns.saturating_add(extra).min(self.deadline_ns);
-                self.stage = Stage::Jitter { charge, until_ns };
+                self.stage = WaitStage::Jitter { charge, until_ns };
                 None
             }
-            Stage::Jitter { until_ns, .. } if now_ns < until_ns => Some(until_ns),
-            Stage::Jitter { charge, .. } => {
-                self.stage = Stage::Done(Ok(charge));
+            WaitStage::Jitter { until_ns, .. } if now_ns < until_ns => Some(until_ns),
+            WaitStage::Jitter { charge, .. } => {
+                self.stage = WaitStage::Done(Ok(charge));
                 None
             }
-            Stage::Done(_) => None,
+            WaitStage::Done(_) => None,
         }
     }
 
@@ -189,19 +189,19 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
             // With a wait of nothing: what a queue would have wait is not admitted yet.
             let decision = self.apply(Operation::Reserve { wait_ns: 0 }, now_ns);
             if decision.is_allowed() {
-                self.stage = Stage::Done(Ok(if self.cost > 0 { decision } else { at_once(&decision) }));
+                self.stage = WaitStage::Done(Ok(if self.cost > 0 { decision } else { at_once(&decision) }));
                 return;
             }
             decision
         };
         if seen.is_never() {
-            self.stage = Stage::Done(Err(NotReady::new(seen, u64::MAX)));
+            self.stage = WaitStage::Done(Err(NotReady::new(seen, u64::MAX)));
             return;
         }
         // Above the limit only for spacings, where a request is one event whatever it costs.
         let units = self.cost.min(seen.limit());
         let (place, before) = self.lines.join(self.key, units, now_ns, waker.clone());
-        self.stage = Stage::InLine(place);
+        self.stage = WaitStage::InLine(place);
         if let Some(Ahead { units: before, turn_ns }) = before
             && self.deadline_ns < u64::MAX
         {
@@ -216,7 +216,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
     }
 
     /// Asks for the turn, as the head of the line since `since_ns`; if told to come back, no earlier than after `pause_ns`.
-    fn ask(&mut self, place: Place, since_ns: u64, now_ns: u64, pause_ns: u64) {
+    fn ask(&mut self, place: LinePosition, since_ns: u64, now_ns: u64, pause_ns: u64) {
         let since_ns = since_ns.max(now_ns.saturating_sub(LATE_NS)).min(now_ns);
         if since_ns > self.deadline_ns {
             return self.give_up(place, now_ns);
@@ -231,7 +231,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
             Outcome::Allowed => {
                 let turn_ns = later(&decision, saturating_nanos(decision.delay()));
                 self.lines.mean_to_go(place, turn_ns, true);
-                self.stage = Stage::Reserved { place, charge: decision, turn_ns };
+                self.stage = WaitStage::Reserved { place, charge: decision, turn_ns };
             }
             Outcome::Never => self.refuse(place, NotReady::new(decision, u64::MAX), now_ns),
             Outcome::Denied => self.come_back(place, &decision, now_ns, pause_ns),
@@ -239,7 +239,7 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
     }
 
     /// Denied, since the turn is after the deadline, or since the store does not foresee it.
-    fn come_back(&mut self, place: Place, denied: &Decision, now_ns: u64, pause_ns: u64) {
+    fn come_back(&mut self, place: LinePosition, denied: &Decision, now_ns: u64, pause_ns: u64) {
         // A queue says here how long it is; as the answer to a reservation, only when to ask again.
         let turn_ns = turn(&self.look(denied.at().as_nanos()), self.cost);
         let retry_ns = denied.retry_after().map_or(u64::MAX, saturating_nanos).max(1);
@@ -250,11 +250,11 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
         self.lines.mean_to_go(place, told_ns, false);
         // A store without room does not know when it will have some.
         let pause_ns = pause_ns.saturating_mul(2).clamp(PAUSES_NS.0, PAUSES_NS.1);
-        self.stage = Stage::Polling { place, told_ns, pause_ns };
+        self.stage = WaitStage::Polling { place, told_ns, pause_ns };
     }
 
     /// Behind a head that goes at `turn_ns` or has yet to ask: until when to wait for it, if not in vain.
-    fn patience(&mut self, place: Place, turn_ns: u64, moved_ns: u64, now_ns: u64) -> Option<u64> {
+    fn patience(&mut self, place: LinePosition, turn_ns: u64, moved_ns: u64, now_ns: u64) -> Option<u64> {
         if now_ns < self.deadline_ns || self.deadline_ns == u64::MAX {
             return Some(self.deadline_ns);
         }
@@ -269,14 +269,14 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> Turn<'a, S, C, Q> {
     }
 
     /// The deadline has passed.
-    fn give_up(&mut self, place: Place, now_ns: u64) {
+    fn give_up(&mut self, place: LinePosition, now_ns: u64) {
         let seen = self.look(now_ns);
         self.refuse(place, NotReady::new(seen, turn(&seen, self.cost)), now_ns);
     }
 
-    fn refuse(&mut self, place: Place, error: NotReady, now_ns: u64) {
+    fn refuse(&mut self, place: LinePosition, error: NotReady, now_ns: u64) {
         self.lines.leave(place, now_ns, now_ns);
-        self.stage = Stage::Done(Err(error));
+        self.stage = WaitStage::Done(Err(error));
     }
 
     fn apply(&self, operation: Operation, at_ns: u64) -> Decision {
@@ -345,10 +345,10 @@ impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Drop for Turn<'_, S, C, Q> {
     /// Gives back what was charged, before the place: the next one finds it free.
     fn drop(&mut self) {
         let (place, charge) = match self.stage {
-            Stage::New | Stage::Done(_) => return,
-            Stage::InLine(place) | Stage::Polling { place, .. } => (Some(place), None),
-            Stage::Reserved { place, charge, .. } => (Some(place), Some(charge)),
-            Stage::Jitter { charge, .. } => (None, Some(charge)),
+            WaitStage::New | WaitStage::Done(_) => return,
+            WaitStage::InLine(place) | WaitStage::Polling { place, .. } => (Some(place), None),
+            WaitStage::Reserved { place, charge, .. } => (Some(place), Some(charge)),
+            WaitStage::Jitter { charge, .. } => (None, Some(charge)),
         };
         let mut leaving = Leaving { lines: self.lines, place, now_ns: 0 };
         let now_ns = self.clock.now().as_nanos();
@@ -365,8 +365,8 @@ impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Drop for Turn<'_, S, C, Q> {
 
 /// Leaves the line when dropped, though a clock or a key panicked: nobody behind it waits for ever.
 struct Leaving<'a> {
-    lines: &'a Lines,
-    place: Option<Place>,
+    lines: &'a WaitLines,
+    place: Option<LinePosition>,
     /// The beginning of time, if it is not known.
     now_ns: u64,
 }

@@ -1,6 +1,6 @@
 //! A model of a head that asks while another joins its line: what it asks for is counted once.
 
-use super::{Lines, Next, Turn};
+use super::{Next, Turn, WaitLines};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{ManualClock, Timestamp};
 use crate::base::sync::explore;
@@ -16,7 +16,7 @@ fn models_who_comes_while_the_head_asks_is_not_refused_for_its_units_twice() {
         // Leaked, since a turn borrows and moves to a thread.
         let clock: &ManualClock = Box::leak(Box::new(ManualClock::new(Timestamp::from_secs(9))));
         let store: &Direct<Gcra> = Box::leak(Box::new(Direct::new(Gcra::new(Quota::per_second(1).burst(5)))));
-        let lines: &Lines = Box::leak(Box::new(Lines::new()));
+        let lines: &WaitLines = Box::leak(Box::new(WaitLines::new()));
         assert!(Store::<()>::apply(store, (), Operation::Check, CheckTime::read(clock), 5).is_allowed());
         let (before, _) = lines.join(&(), 0, 9_000_000_000, Waker::noop().clone());
         let mut head = Turn::new(store, clock, lines, &(), 5);

@@ -5,7 +5,7 @@ use crate::base::sync::Arc;
 use crate::base::sync::thread;
 
 use super::*;
-use crate::algorithm::compact::ticks::{Interval, Rate};
+use crate::algorithm::compact::ticks::{Interval, UnitRate};
 
 #[cfg(tollgate_shuttle)]
 mod many;
@@ -26,8 +26,8 @@ struct Shared {
 impl Shared {
     /// A line in each half, of two cells: every key has all four.
     fn new(burst: u64) -> Arc<Self> {
-        let rate = Rate { interval: Interval { num: T, den: 1 }, burst };
-        let word = TatWord::with_ticks("model", rate, T, TatKind::Meter).unwrap();
+        let rate = UnitRate { interval: Interval { num: T, den: 1 }, burst };
+        let word = TatWord::with_ticks("model", rate, T, TatVariant::Meter).unwrap();
         Arc::new(Self { cells: Cells::new(1, 1, &word, 0).unwrap(), word })
     }
 

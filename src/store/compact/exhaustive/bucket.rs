@@ -1,9 +1,9 @@
-//! A bucket of two slots: see `store::compact::table`, whose `find`, `put_in` and `alone` these steps follow.
+//! A bucket of two slots: see `store::compact::table`, whose `find`, `insert` and `is_sole_slot` these steps follow.
 
 use super::{BEGINNING, BITS, MASK, PASSES, visit};
-use crate::algorithm::compact::slot::{Standing, order, standing};
-use crate::algorithm::compact::ticks::{Interval, Rate};
-use crate::algorithm::compact::{CompactState, TatKind, TatWord, Verdict};
+use crate::algorithm::compact::slot::{SlotStanding, order, standing};
+use crate::algorithm::compact::ticks::{Interval, UnitRate};
+use crate::algorithm::compact::{CompactState, TatVariant, TatWord, Verdict};
 
 const WAYS: usize = 2;
 const KEYS: usize = 3;
@@ -107,8 +107,8 @@ struct Model {
 impl Model {
     /// A unit a tick.
     fn new(rule: Rule, burst: u64) -> Self {
-        let rate = Rate { interval: Interval { num: 1, den: 1 }, burst };
-        Self { rule, word: TatWord::with_ticks("exhaustive", rate, 1, TatKind::Meter).unwrap() }
+        let rate = UnitRate { interval: Interval { num: 1, den: 1 }, burst };
+        Self { rule, word: TatWord::with_ticks("exhaustive", rate, 1, TatVariant::Meter).unwrap() }
     }
 
     /// Where a newcomer is admitted only some steps after its exchange, debts could not be told in order if time passed.
@@ -127,9 +127,9 @@ impl Model {
         }
         let rank = i8::try_from(order::<BITS>(slot.state.into(), now.into())).unwrap();
         match standing::<BITS>(slot.state.into(), now.into(), self.horizon()) {
-            Standing::Idle => Some((rank, 0)),
-            Standing::Ahead(ahead) => Some((rank, u8::try_from(ahead).unwrap())),
-            Standing::Unsure(_) => None,
+            SlotStanding::Idle => Some((rank, 0)),
+            SlotStanding::Ahead(ahead) => Some((rank, u8::try_from(ahead).unwrap())),
+            SlotStanding::Unsure(_) => None,
         }
     }
 
@@ -189,7 +189,7 @@ impl Model {
             At::Newest(step) => {
                 let (slot, ..) = thread.seen[usize::from(step)];
                 let own = standing::<BITS>(slot.state.into(), low(thread.now).into(), self.horizon());
-                let Standing::Unsure(ahead) = own else { unreachable!("it was too far ahead") };
+                let SlotStanding::Unsure(ahead) = own else { unreachable!("it was too far ahead") };
                 let is_live = u64::from(thread.now) + ahead <= u64::from(bucket.newest) + self.horizon();
                 let rank = i8::try_from(order::<BITS>(slot.state.into(), low(thread.now).into())).unwrap();
                 let ahead = u8::try_from(ahead).unwrap();
@@ -320,7 +320,7 @@ impl Thread {
 
 /// What was found wrong, over all interleavings from a beginning.
 #[derive(Default, Debug)]
-struct Found {
+struct FoundSlot {
     states: usize,
     duplicates: usize,
     over: usize,
@@ -329,7 +329,7 @@ struct Found {
 
 impl Model {
     /// Threads that check these keys, one unit each, with what the slots hold: by one clock, and with the first thread's behind.
-    fn run<const N: usize>(&self, keys: [u8; N], slots: [Slot; WAYS], found: &mut Found) {
+    fn run<const N: usize>(&self, keys: [u8; N], slots: [Slot; WAYS], found: &mut FoundSlot) {
         // Words that come round between two threads' times are another matter: see the last test.
         let of_all = |slot: &Slot| {
             let ahead = order::<BITS>(slot.state.into(), BEGINNING.into());
@@ -344,11 +344,11 @@ impl Model {
         }
     }
 
-    fn run_threads<const N: usize>(&self, threads: [Thread; N], slots: [Slot; WAYS], found: &mut Found) {
+    fn run_threads<const N: usize>(&self, threads: [Thread; N], slots: [Slot; WAYS], found: &mut FoundSlot) {
         let mut owed = [0; KEYS];
         for slot in slots.into_iter().filter(|slot| slot.key > 0) {
             let clock = u64::from(BEGINNING & MASK);
-            if let Standing::Ahead(ahead) = standing::<BITS>(slot.state.into(), clock, self.horizon()) {
+            if let SlotStanding::Ahead(ahead) = standing::<BITS>(slot.state.into(), clock, self.horizon()) {
                 owed[usize::from(slot.key) - 1] = BEGINNING + u8::try_from(ahead).unwrap();
             }
         }
@@ -395,8 +395,8 @@ impl Model {
     }
 
     /// From every beginning, until there is `enough` of what is looked for.
-    fn all(&self, threads: &[[u8; 2]], enough: fn(&Found) -> bool) -> Found {
-        let mut found = Found::default();
+    fn all(&self, threads: &[[u8; 2]], enough: fn(&FoundSlot) -> bool) -> FoundSlot {
+        let mut found = FoundSlot::default();
         for &keys in threads {
             for first in self.words() {
                 for second in self.words() {
@@ -435,7 +435,7 @@ fn three_threads_from_some_beginnings() {
         [word(2, -1), word(3, -6)],
     ];
     for rule in [Rule::Inherit, Rule::Forget, Rule::Spill] {
-        let mut found = Found::default();
+        let mut found = FoundSlot::default();
         for slots in beginnings {
             for keys in [[1, 1, 1], [1, 1, 2]] {
                 Model::new(rule, 1).run(keys, slots, &mut found);
@@ -451,10 +451,10 @@ fn three_threads_from_some_beginnings() {
 /// The controls: each of the faults that the rules prevent is found.
 #[test]
 fn each_rule_that_is_broken_is_found_out() {
-    let both = |found: &Found| found.duplicates > 0 && found.over > 0;
+    let both = |found: &FoundSlot| found.duplicates > 0 && found.over > 0;
     let first_idle = Model::new(Rule::FirstIdle, 1).all(&TWO, both);
     assert!(both(&first_idle), "the first idle slot: a key is in two, and admitted more: {first_idle:?}");
-    let admits_more = |found: &Found| found.over > 0;
+    let admits_more = |found: &FoundSlot| found.over > 0;
     for rule in [Rule::TakeFirst, Rule::Late] {
         let found = Model::new(rule, 1).all(&TWO, admits_more);
         assert!(admits_more(&found), "{rule:?} admits a key more than it has: {found:?}");
@@ -466,7 +466,7 @@ fn each_rule_that_is_broken_is_found_out() {
 #[test]
 fn as_a_word_comes_round_a_key_may_get_two_slots() {
     let old = Slot { key: 2, state: (BEGINNING + MASK / 2 + 1) & MASK };
-    let mut found = Found::default();
+    let mut found = FoundSlot::default();
     for slots in [[Slot::default(), old], [old, Slot::default()]] {
         Model::new(Rule::Inherit, 1).run([1, 1], slots, &mut found);
     }

@@ -1,9 +1,9 @@
 //! Two rows of two cells, and one of ends: see `sketch::tat`, whose `charge`, `raise_end` and `raise_cell` these steps follow.
 
 use super::{BEGINNING, BITS, MASK, PASSES, visit};
-use crate::algorithm::compact::slot::{Standing, standing};
-use crate::algorithm::compact::ticks::{Interval, Rate};
-use crate::algorithm::compact::{CompactState, TatKind, TatWord, Verdict};
+use crate::algorithm::compact::slot::{SlotStanding, standing};
+use crate::algorithm::compact::ticks::{Interval, UnitRate};
+use crate::algorithm::compact::{CompactState, TatVariant, TatWord, Verdict};
 
 const ROWS: usize = 3;
 /// The row of the ends, which do not come round; the others are of cells.
@@ -65,7 +65,7 @@ struct Model {
 
 /// What was found wrong, over all interleavings from a beginning.
 #[derive(Default, Debug)]
-struct Found {
+struct FoundSlot {
     states: usize,
     over: usize,
     /// Estimates below what the key owes.
@@ -84,11 +84,11 @@ fn ahead(row: u8, cell: u8, now: u8, clock: u8) -> u8 {
     let ahead = |now: u8, horizon| standing::<BITS>(cell.into(), (now & MASK).into(), horizon);
     let ahead = match ahead(now, HORIZON) {
         _ if cell == UNTOUCHED => 0,
-        Standing::Idle => 0,
-        Standing::Ahead(far) => far,
-        Standing::Unsure(far) => match ahead(clock, 2 * HORIZON) {
-            Standing::Unsure(_) => 0,
-            Standing::Idle | Standing::Ahead(_) => far,
+        SlotStanding::Idle => 0,
+        SlotStanding::Ahead(far) => far,
+        SlotStanding::Unsure(far) => match ahead(clock, 2 * HORIZON) {
+            SlotStanding::Unsure(_) => 0,
+            SlotStanding::Idle | SlotStanding::Ahead(_) => far,
         },
     };
     u8::try_from(ahead).unwrap()
@@ -113,8 +113,8 @@ impl Thread {
 
 impl Model {
     fn new(rule: Rule) -> Self {
-        let rate = Rate { interval: Interval { num: 1, den: 1 }, burst: BURST };
-        Self { rule, word: TatWord::with_ticks("exhaustive", rate, 1, TatKind::Meter).unwrap() }
+        let rate = UnitRate { interval: Interval { num: 1, den: 1 }, burst: BURST };
+        Self { rule, word: TatWord::with_ticks("exhaustive", rate, 1, TatVariant::Meter).unwrap() }
     }
 
     /// What a thread does in one step.
@@ -218,7 +218,7 @@ impl Model {
     }
 
     /// Threads that check these keys, one unit each, with what the cells hold. Each key owes all that its cells say.
-    fn run<const N: usize>(&self, keys: [u8; N], cells: [[u8; 2]; ROWS], found: &mut Found) {
+    fn run<const N: usize>(&self, keys: [u8; N], cells: [[u8; 2]; ROWS], found: &mut FoundSlot) {
         let estimate = |cells: &[[u8; 2]; ROWS], key: [usize; ROWS], clock: u8| {
             let rows = (0_u8..).zip(cells).zip(key);
             rows.map(|((row, cells), place)| ahead(row, cells[place], clock, clock)).min().unwrap()
@@ -249,8 +249,8 @@ impl Model {
         });
     }
 
-    fn all<const N: usize>(&self, threads: &[[u8; N]], ends: &[[u8; 2]], values: &[u8]) -> Found {
-        let mut found = Found::default();
+    fn all<const N: usize>(&self, threads: &[[u8; N]], ends: &[[u8; 2]], values: &[u8]) -> FoundSlot {
+        let mut found = FoundSlot::default();
         for &keys in threads {
             for &ends in ends {
                 for &a in values {

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::{Full, Moment, Table};
-use crate::algorithm::compact::slot::{EMPTY, FINGERPRINT_BITS, Standing, Word, standing};
+use super::{Full, Moment, SlotTable};
+use crate::algorithm::compact::slot::{EMPTY, FINGERPRINT_BITS, SlotStanding, SlotWord, standing};
 use crate::algorithm::compact::{CompactState, STATE_BITS};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
@@ -19,7 +19,7 @@ pub(in crate::store::compact) struct Image {
 }
 
 /// For snapshots.
-impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
+impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// Slots, cells, and bits by which cells are shifted.
     pub(in crate::store::compact) fn shape(&self) -> [u64; 3] {
         let (cells, shift) = match &self.full {
@@ -42,7 +42,7 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
                 && let Some(ahead @ 1..) = self.ahead(word, seen, &at)
             {
                 let ahead = ahead.min(Self::MOST_AHEAD);
-                image.slots.push((index, Word::pack(Word::unpack(seen).fingerprint, ahead)));
+                image.slots.push((index, SlotWord::pack(SlotWord::unpack(seen).fingerprint, ahead)));
             }
         }
         // Cells that came round are not taken for debts while nothing was spilled.
@@ -60,7 +60,7 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
         let slots = self.len() as u64;
         let ascending = image.slots.is_sorted_by(|a, b| a.0 < b.0);
         let sound = image.slots.iter().all(|&(index, stored)| {
-            let Word { fingerprint, state } = Word::unpack(stored);
+            let SlotWord { fingerprint, state } = SlotWord::unpack(stored);
             index < slots && fingerprint > 0 && (1..=Self::MOST_AHEAD).contains(&state)
         });
         let cells = match &self.full {
@@ -76,16 +76,19 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
         let reference = word.reference(now_ns);
         let passed = if now_ns > then_ns { reference.wrapping_sub(word.reference(then_ns)) } else { 0 };
         self.clear();
-        let most =
-            image.slots.iter().map(|&(_, stored)| Word::unpack(stored).state.saturating_sub(passed)).max();
+        let most = image
+            .slots
+            .iter()
+            .map(|&(_, stored)| SlotWord::unpack(stored).state.saturating_sub(passed))
+            .max();
         self.newest.raise_to(self.covering_ns(word, now_ns, most.unwrap_or(0)));
         for &(index, stored) in &image.slots {
-            let Word { fingerprint, state: ahead } = Word::unpack(stored);
+            let SlotWord { fingerprint, state: ahead } = SlotWord::unpack(stored);
             if let Some(left @ 1..) = ahead.checked_sub(passed) {
                 #[expect(clippy::cast_possible_truncation, reason = "below the number of slots (`accepts`)")]
                 let index = index as usize;
                 let slot = &self.buckets[index / WAYS][index % WAYS];
-                slot.store(Word::pack(fingerprint, reference.wrapping_add(left)), Release);
+                slot.store(SlotWord::pack(fingerprint, reference.wrapping_add(left)), Release);
             }
         }
         if let Full::Spill(spill) = &self.full {
@@ -94,7 +97,10 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
     }
 
     /// Whether a key's place is the same in another table.
-    pub(in crate::store::compact) fn has_places_of<M: CompactState>(&self, other: &Table<M, WAYS>) -> bool {
+    pub(in crate::store::compact) fn has_places_of<M: CompactState>(
+        &self,
+        other: &SlotTable<M, WAYS>,
+    ) -> bool {
         self.len() == other.len()
     }
 
@@ -122,12 +128,12 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
                 continue;
             }
             let (bucket, home) = (index / WAYS as u64, index % WAYS as u64);
-            let low = home << FINGERPRINT_BITS | Word::unpack(seen).fingerprint;
+            let low = home << FINGERPRINT_BITS | SlotWord::unpack(seen).fingerprint;
             // The middle of the bucket's hashes, whose low bits do not matter to it.
             let top = bucket.saturating_mul(width).saturating_add(bucket).saturating_add(width / 2);
             let hash = top & !(u64::MAX >> (STATE_BITS - WAYS.ilog2())) | low;
             let place = self.place(hash);
-            if place.bucket as u64 != bucket || place.fingerprint != Word::unpack(seen).fingerprint {
+            if place.bucket as u64 != bucket || place.fingerprint != SlotWord::unpack(seen).fingerprint {
                 return false;
             }
             visit(hash, &self.peek(word, self.place(hash), time, 0));
@@ -137,7 +143,8 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
     }
 
     fn is_live(&self, word: u64, reference: u64) -> bool {
-        word != EMPTY && matches!(standing::<STATE_BITS>(word, reference, self.horizon), Standing::Ahead(_))
+        word != EMPTY
+            && matches!(standing::<STATE_BITS>(word, reference, self.horizon), SlotStanding::Ahead(_))
     }
 
     /// Slots whose keys owe.

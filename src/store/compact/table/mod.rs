@@ -50,9 +50,9 @@ pub(super) use self::image::Image;
 pub(super) use self::ticket::SlotTicket;
 use alloc::boxed::Box;
 
-use super::gauges::{Counters, Gauges, count};
+use super::gauges::{GaugeCounters, Gauges, count};
 use super::spill::{Identity, Spill};
-use crate::algorithm::compact::slot::{EMPTY, FINGERPRINT_BITS, Standing, Word, order, standing};
+use crate::algorithm::compact::slot::{EMPTY, FINGERPRINT_BITS, SlotStanding, SlotWord, order, standing};
 use crate::algorithm::compact::{CompactState, STATE_BITS, Verdict};
 use crate::base::check_time::{CheckTime, Newest};
 use crate::base::decision::{Decision, Outcome};
@@ -73,19 +73,19 @@ pub(super) enum Full {
 
 /// See the module's text.
 #[derive(Debug)]
-pub(super) struct Table<N, const WAYS: usize> {
+pub(super) struct SlotTable<N, const WAYS: usize> {
     buckets: Array<[AtomicU64; WAYS]>,
     /// How far ahead a state can be.
     horizon: u64,
     full: Full,
-    counters: Counters,
+    counters: GaugeCounters,
     newest: Newest,
     states: core::marker::PhantomData<N>,
 }
 
 /// Where a key belongs.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct Place {
+pub struct SlotAddress {
     bucket: usize,
     fingerprint: u64,
     home: usize,
@@ -120,22 +120,22 @@ enum Again {
 
 /// A key that is being put in: its word, and the debt that it started with.
 #[derive(Copy, Clone, Debug)]
-struct Newcomer {
-    place: Place,
+struct PendingInsert {
+    place: SlotAddress,
     next: u64,
     started: u64,
 }
 
 /// What a bucket holds of a key.
 #[derive(Copy, Clone, Debug)]
-enum Found {
+enum FoundSlot {
     /// The key's slot and word, and how far ahead it is.
     Here { slot: usize, word: u64, ahead: u64 },
     /// The slot that is least ahead, its word, and how far ahead it is.
     Absent { slot: usize, word: u64, ahead: u64 },
 }
 
-impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
+impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// A table of empty slots, or `None` if no address space holds so many.
     pub(super) fn new(buckets: usize, horizon: u64, full: Full, newest: Newest) -> Option<Self> {
         const { assert!(WAYS.is_power_of_two(), "places in a bucket are found by masking") };
@@ -143,7 +143,7 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
             buckets: Array::zeroed(buckets)?,
             horizon,
             full,
-            counters: Counters::new(),
+            counters: GaugeCounters::new(),
             newest,
             states: core::marker::PhantomData,
         })
@@ -151,9 +151,9 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
 
     /// Where the key of a hash belongs.
     #[inline(always)]
-    pub(super) fn place(&self, hash: u64) -> Place {
+    pub(super) fn place(&self, hash: u64) -> SlotAddress {
         let fingerprint = hash & (u64::MAX >> STATE_BITS);
-        Place {
+        SlotAddress {
             bucket: scale(hash, self.buckets.len()),
             // Zero is for empty slots: 1 has two keys' share.
             fingerprint: if fingerprint == 0 { 1 } else { fingerprint },
@@ -177,7 +177,7 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
 
     /// Asks for a key's line.
     #[inline(always)]
-    pub(super) fn prefetch(&self, place: Place) {
+    pub(super) fn prefetch(&self, place: SlotAddress) {
         prefetch(&raw const self.bucket(place.bucket)[place.home]);
     }
 
@@ -190,12 +190,12 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
     pub(super) fn check(
         &self,
         word: &N,
-        place: Place,
+        place: SlotAddress,
         (now_ns, reference): (u64, u64),
         cost: u64,
     ) -> Decision {
         // One by one, so that they stay in registers.
-        let Place { bucket, fingerprint, home } = place;
+        let SlotAddress { bucket, fingerprint, home } = place;
         let slowly = || self.charge_slowly(word, bucket, fingerprint, home, now_ns, cost);
         let slots = self.bucket(bucket);
         let Some((slot, seen)) = Self::locate(slots, place) else {
@@ -204,9 +204,9 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
         // What is charged is added to the state as it was loaded, rather than to what it is ahead of the reference: the same, by
         // a shorter way from the load to the exchange, which all checks on a processor queue up for.
         let (ahead, from) = match standing::<STATE_BITS>(seen, reference, self.horizon) {
-            Standing::Ahead(ahead) => (ahead, seen),
-            Standing::Idle => (0, reference),
-            Standing::Unsure(_) => return slowly(),
+            SlotStanding::Ahead(ahead) => (ahead, seen),
+            SlotStanding::Idle => (0, reference),
+            SlotStanding::Unsure(_) => return slowly(),
         };
         let at = (now_ns, reference);
         match word.judge(ahead, now_ns, cost) {
@@ -219,7 +219,7 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
                 if !self.newest.is_near(now_ns) {
                     return slowly();
                 }
-                let next = Word::pack(place.fingerprint, from.wrapping_add(after.wrapping_sub(ahead)));
+                let next = SlotWord::pack(place.fingerprint, from.wrapping_add(after.wrapping_sub(ahead)));
                 // Ordering: AcqRel: the argument above about two slots rests on each location's order and on there
                 // being no cycle of loads that see later stores, which Relaxed would allow on paper.
                 if slot.compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
@@ -232,7 +232,7 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
 
     /// The key's slot and word, the nearest to its home if there are two: mostly at home, at the first look.
     #[inline(always)]
-    fn locate(slots: &[AtomicU64; WAYS], place: Place) -> Option<(&AtomicU64, u64)> {
+    fn locate(slots: &[AtomicU64; WAYS], place: SlotAddress) -> Option<(&AtomicU64, u64)> {
         // Ordering: Acquire; the bounds of `newest` are read after the word, whose writer raised them before.
         for step in 0..WAYS {
             let slot = &slots[(place.home + step) & (WAYS - 1)];
@@ -256,7 +256,7 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
         now_ns: u64,
         cost: u64,
     ) -> Decision {
-        let place = Place { bucket, fingerprint, home };
+        let place = SlotAddress { bucket, fingerprint, home };
         self.decide(word, place, now_ns, |ahead, (now_ns, _)| (word.judge(ahead, now_ns, cost), cost))
     }
 
@@ -265,7 +265,7 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
         &self,
         word: &N,
         operation: Operation,
-        place: Place,
+        place: SlotAddress,
         at: CheckTime,
         cost: u64,
     ) -> Decision {
@@ -305,15 +305,17 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
     fn decide(
         &self,
         word: &N,
-        place: Place,
+        place: SlotAddress,
         now_ns: u64,
         judge: impl Fn(u64, (u64, u64)) -> (Verdict, u64),
     ) -> Decision {
-        self.until_done(word, now_ns, |at| {
+        self.retry(word, now_ns, |at| {
             let found = self.find(word, place, at)?;
             let (slot, seen, started) = match found {
-                Found::Here { slot, word, ahead } => (slot, word, ahead),
-                Found::Absent { slot, word: seen, ahead } => (slot, seen, self.debt(word, place, ahead, at)),
+                FoundSlot::Here { slot, word, ahead } => (slot, word, ahead),
+                FoundSlot::Absent { slot, word: seen, ahead } => {
+                    (slot, seen, self.debt(word, place, ahead, at))
+                }
             };
             let when = (at.now_ns, at.reference);
             let (verdict, cost) = judge(started, when);
@@ -321,7 +323,7 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
             match verdict {
                 Verdict::Never => Ok(refused(Outcome::Never)),
                 Verdict::Deny => {
-                    if let Found::Absent { .. } = found
+                    if let FoundSlot::Absent { .. } = found
                         && started > 0
                         && let (Verdict::Admit(_), _) = judge(0, when)
                     {
@@ -334,16 +336,16 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
                 }
                 Verdict::Admit(after) => {
                     self.announce(word, at)?;
-                    let next = Word::pack(place.fingerprint, at.reference.wrapping_add(after));
+                    let next = SlotWord::pack(place.fingerprint, at.reference.wrapping_add(after));
                     match found {
-                        Found::Here { .. } => {
+                        FoundSlot::Here { .. } => {
                             let slot = &self.bucket(place.bucket)[slot];
                             // Ordering: as in `check`.
                             slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
                         }
-                        Found::Absent { ahead, .. } => {
-                            let newcomer = Newcomer { place, next, started };
-                            self.put_in(word, newcomer, (slot, seen, ahead), at)?;
+                        FoundSlot::Absent { ahead, .. } => {
+                            let newcomer = PendingInsert { place, next, started };
+                            self.insert(word, newcomer, (slot, seen, ahead), at)?;
                         }
                     }
                     Ok(word.decision(Outcome::Allowed, after, true, when, cost))
@@ -352,10 +354,10 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
         })
     }
 
-    /// What [`Table::check`] would decide now, with the figures as they stand, uncharged.
-    pub(super) fn peek(&self, word: &N, place: Place, time: CheckTime, cost: u64) -> Decision {
+    /// What [`SlotTable::check`] would decide now, with the figures as they stand, uncharged.
+    pub(super) fn peek(&self, word: &N, place: SlotAddress, time: CheckTime, cost: u64) -> Decision {
         let at = Moment { looks: true, ..Moment::new(word, time.ns()) };
-        self.until_done_at(word, at, |at| {
+        self.retry_from(word, at, |at| {
             let ahead = self.owed(word, place, at)?;
             let outcome = word.judge(ahead, at.now_ns, cost).outcome();
             Ok(word.decision(outcome, ahead, false, (at.now_ns, at.reference), cost))
@@ -363,20 +365,20 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
     }
 
     /// How far ahead a key's state is, wherever it is.
-    fn owed(&self, word: &N, place: Place, at: &Moment) -> Result<u64, Again> {
+    fn owed(&self, word: &N, place: SlotAddress, at: &Moment) -> Result<u64, Again> {
         Ok(match self.find(word, place, at)? {
-            Found::Here { ahead, .. } => ahead,
-            Found::Absent { ahead, .. } => self.debt(word, place, ahead, at),
+            FoundSlot::Here { ahead, .. } => ahead,
+            FoundSlot::Absent { ahead, .. } => self.debt(word, place, ahead, at),
         })
     }
 
     /// Tries until it is done, as of a later time if that is needed.
-    fn until_done<R>(&self, word: &N, now_ns: u64, attempt: impl FnMut(&Moment) -> Result<R, Again>) -> R {
-        self.until_done_at(word, Moment::new(word, now_ns), attempt)
+    fn retry<R>(&self, word: &N, now_ns: u64, attempt: impl FnMut(&Moment) -> Result<R, Again>) -> R {
+        self.retry_from(word, Moment::new(word, now_ns), attempt)
     }
 
-    /// [`Table::until_done`] from a moment on.
-    fn until_done_at<R>(
+    /// [`SlotTable::retry`] from a moment on.
+    fn retry_from<R>(
         &self,
         word: &N,
         mut at: Moment,
@@ -395,9 +397,9 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
     #[inline]
     fn ahead(&self, word: &N, state: u64, at: &Moment) -> Option<u64> {
         match standing::<STATE_BITS>(state, at.reference, self.horizon) {
-            Standing::Idle => Some(0),
-            Standing::Ahead(ahead) => Some(ahead),
-            Standing::Unsure(ahead) => {
+            SlotStanding::Idle => Some(0),
+            SlotStanding::Ahead(ahead) => Some(ahead),
+            SlotStanding::Unsure(ahead) => {
                 // The bound is read after the state was loaded: see `check_time`. To a time that is below `low` it says nothing:
                 // `find` begins again.
                 let high_ns = self.newest.high();
@@ -409,9 +411,9 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
     }
 
     /// Looks for a key; if it is absent, for the slot that is least ahead.
-    fn find(&self, word: &N, place: Place, at: &Moment) -> Result<Found, Again> {
+    fn find(&self, word: &N, place: SlotAddress, at: &Moment) -> Result<FoundSlot, Again> {
         let slots = self.bucket(place.bucket);
-        let mut least: Option<(i64, Found)> = None;
+        let mut least: Option<(i64, FoundSlot)> = None;
         for step in 0..WAYS {
             let slot = (place.home + step) & (WAYS - 1);
             // Ordering: Acquire, as in `locate`; and of the exchange that replaced the key's word, if it was here: its debt was
@@ -420,13 +422,13 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
             let ahead = if seen == EMPTY { None } else { self.ahead(word, seen, at) };
             if seen >> STATE_BITS == place.fingerprint {
                 // A word of an earlier round is idle.
-                let found = Found::Here { slot, word: seen, ahead: ahead.unwrap_or(0) };
+                let found = FoundSlot::Here { slot, word: seen, ahead: ahead.unwrap_or(0) };
                 return self.near(at).map(|()| found);
             }
             // Empty, or of an earlier round: before all others.
             let order = if ahead.is_some() { order::<STATE_BITS>(seen, at.reference) } else { i64::MIN };
             if least.as_ref().is_none_or(|(least, _)| order < *least) {
-                least = Some((order, Found::Absent { slot, word: seen, ahead: ahead.unwrap_or(0) }));
+                least = Some((order, FoundSlot::Absent { slot, word: seen, ahead: ahead.unwrap_or(0) }));
             }
         }
         let Some((_, absent)) = least else { unreachable!("a bucket has slots") };
@@ -446,7 +448,7 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
     }
 
     /// What a key that is absent owes, in a bucket whose least slot is `least` ahead.
-    fn debt(&self, word: &N, place: Place, least: u64, at: &Moment) -> u64 {
+    fn debt(&self, word: &N, place: SlotAddress, least: u64, at: &Moment) -> u64 {
         match &self.full {
             Full::Forget => 0,
             Full::Inherit => least,
@@ -465,19 +467,19 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
     }
 
     /// Puts a newcomer into a slot that held a word, so far ahead of now.
-    fn put_in(
+    fn insert(
         &self,
         word: &N,
-        newcomer: Newcomer,
+        newcomer: PendingInsert,
         (slot, seen, ahead): (usize, u64, u64),
         at: &Moment,
     ) -> Result<(), Again> {
-        let Newcomer { place, next, started } = newcomer;
+        let PendingInsert { place, next, started } = newcomer;
         let counters = self.counters.stripe(place.bucket);
         if let Full::Spill(spill) = &self.full
             && ahead > 0
         {
-            let evicted = Identity::new(place.bucket, Word::unpack(seen).fingerprint);
+            let evicted = Identity::new(place.bucket, SlotWord::unpack(seen).fingerprint);
             let paid_ns = word.last_ns(at.now_ns.saturating_add(word.span_ns(ahead))).saturating_add(1);
             if counters.spilled_ns.load(Relaxed) < paid_ns {
                 // Ordering: AcqRel: before the exchange of the word that is replaced.
@@ -501,7 +503,7 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
         if ahead > 0 {
             count(&counters.evicted);
         }
-        if !matches!(self.full, Full::Inherit) && !self.alone(word, newcomer, slot, at) {
+        if !matches!(self.full, Full::Inherit) && !self.is_sole_slot(word, newcomer, slot, at) {
             count(&counters.retreats);
             // Ordering: AcqRel, as a charge.
             if own.compare_exchange(next, EMPTY, AcqRel, Relaxed).is_ok() {
@@ -516,8 +518,8 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
     }
 
     /// Whether a key is in no other slot, and owes no more than it started with.
-    fn alone(&self, word: &N, newcomer: Newcomer, own: usize, at: &Moment) -> bool {
-        let Newcomer { place, started, .. } = newcomer;
+    fn is_sole_slot(&self, word: &N, newcomer: PendingInsert, own: usize, at: &Moment) -> bool {
+        let PendingInsert { place, started, .. } = newcomer;
         // Of two threads that put one key in, at least one sees the other's word.
         fence_after_rmw();
         let slots = self.bucket(place.bucket);
@@ -549,12 +551,12 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
     pub(super) fn seed(&self, word: &N, hash: u64, time: CheckTime, then_ns: u64, units: u64) {
         let place = self.place(hash);
         let state = word.reference(then_ns).wrapping_add(word.seed(then_ns, units));
-        self.until_done(word, time.ns(), |at| {
-            let Found::Absent { slot, word: seen, ahead } = self.find(word, place, at)? else {
+        self.retry(word, time.ns(), |at| {
+            let FoundSlot::Absent { slot, word: seen, ahead } = self.find(word, place, at)? else {
                 return Ok(());
             };
             // Further ahead than any state is for a thread that lags.
-            let (Standing::Ahead(left) | Standing::Unsure(left)) =
+            let (SlotStanding::Ahead(left) | SlotStanding::Unsure(left)) =
                 standing::<STATE_BITS>(state, at.reference, self.horizon)
             else {
                 return Ok(());
@@ -566,8 +568,8 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
             // The state is one of then.
             let raised_ns = self.covering_ns(word, at.now_ns, left).max(then_ns);
             self.newest.raise(raised_ns, |now_ns| word.last_ns(now_ns));
-            let newcomer = Newcomer { place, next: Word::pack(place.fingerprint, state), started };
-            self.put_in(word, newcomer, (slot, seen, ahead), at)
+            let newcomer = PendingInsert { place, next: SlotWord::pack(place.fingerprint, state), started };
+            self.insert(word, newcomer, (slot, seen, ahead), at)
         });
     }
 
@@ -581,7 +583,7 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
     pub(super) fn refund(
         &self,
         word: &N,
-        place: Place,
+        place: SlotAddress,
         time: CheckTime,
         charge: &Decision,
         units: u64,
@@ -589,17 +591,17 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
         if !self.can_refund() {
             return 0;
         }
-        self.until_done(word, time.ns(), |at| {
-            let Found::Here { slot, word: seen, ahead } = self.find(word, place, at)? else {
+        self.retry(word, time.ns(), |at| {
+            let FoundSlot::Here { slot, word: seen, ahead } = self.find(word, place, at)? else {
                 return Ok(0);
             };
             let when = (at.now_ns, at.reference);
-            let Some((left, units)) = word.give_back(ahead, when, charge, units) else {
+            let Some((left, units)) = word.refund(ahead, when, charge, units) else {
                 return Ok(0);
             };
-            let next = Word::pack(place.fingerprint, at.reference.wrapping_add(left));
+            let next = SlotWord::pack(place.fingerprint, at.reference.wrapping_add(left));
             // Else its newcomer may be about to retreat: see the module's text.
-            if !self.alone(word, Newcomer { place, next, started: 0 }, slot, at) {
+            if !self.is_sole_slot(word, PendingInsert { place, next, started: 0 }, slot, at) {
                 return Ok(0);
             }
             self.announce(word, at)?;
@@ -613,11 +615,11 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
     /// Makes a key owe nothing; whether it did owe.
     pub(super) fn reset(&self, word: &N, hash: u64, time: CheckTime) -> bool {
         let place = self.place(hash);
-        self.until_done(word, time.ns(), |at| {
+        self.retry(word, time.ns(), |at| {
             // Idle to callers whose times lag, too.
-            let next = Word::pack(place.fingerprint, at.reference.wrapping_sub(Self::MOST_AHEAD));
+            let next = SlotWord::pack(place.fingerprint, at.reference.wrapping_sub(Self::MOST_AHEAD));
             match self.find(word, place, at)? {
-                Found::Here { slot, word: seen, ahead } => {
+                FoundSlot::Here { slot, word: seen, ahead } => {
                     if seen != next {
                         let slot = &self.bucket(place.bucket)[slot];
                         // Ordering: as in `check`.
@@ -625,15 +627,15 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
                     }
                     Ok(ahead > 0)
                 }
-                Found::Absent { slot, word: seen, ahead } => {
+                FoundSlot::Absent { slot, word: seen, ahead } => {
                     // A debt that would be inherited is another key's.
                     let Full::Spill(_) = &self.full else {
                         return Ok(false);
                     };
                     let debt = self.debt(word, place, ahead, at);
                     if debt > 0 {
-                        let newcomer = Newcomer { place, next, started: debt };
-                        self.put_in(word, newcomer, (slot, seen, ahead), at)?;
+                        let newcomer = PendingInsert { place, next, started: debt };
+                        self.insert(word, newcomer, (slot, seen, ahead), at)?;
                     }
                     Ok(debt > 0)
                 }

@@ -1,7 +1,7 @@
 //! A check in two parts: a look, and the exchange that charges. For several limits on one request.
 
-use super::{Place, Table};
-use crate::algorithm::compact::slot::{Standing, Word, standing};
+use super::{SlotAddress, SlotTable};
+use crate::algorithm::compact::slot::{SlotStanding, SlotWord, standing};
 use crate::algorithm::compact::{CompactState, STATE_BITS, Verdict};
 use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::AtomicU64;
@@ -24,13 +24,13 @@ pub struct SlotTicket<'t, N> {
     cost: u64,
 }
 
-impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
-    /// Decides as [`Table::check`], and leaves the charge to the ticket.
+impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
+    /// Decides as [`SlotTable::check`], and leaves the charge to the ticket.
     #[inline(always)]
     pub(in crate::store::compact) fn prepare<'t>(
         &'t self,
         word: &'t N,
-        place: Place,
+        place: SlotAddress,
         now_ns: u64,
         cost: u64,
     ) -> SlotTicket<'t, N> {
@@ -38,9 +38,9 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
         let slots = self.bucket(place.bucket);
         if let Some((slot, seen)) = Self::locate(slots, place) {
             let (ahead, from) = match standing::<STATE_BITS>(seen, reference, self.horizon) {
-                Standing::Ahead(ahead) => (ahead, seen),
-                Standing::Idle => (0, reference),
-                Standing::Unsure(_) => return self.prepare_slowly(word, place, now_ns, cost),
+                SlotStanding::Ahead(ahead) => (ahead, seen),
+                SlotStanding::Idle => (0, reference),
+                SlotStanding::Unsure(_) => return self.prepare_slowly(word, place, now_ns, cost),
             };
             // It has to raise the newest time before it is charged, or is too far behind the word.
             if !self.newest.is_near(now_ns) {
@@ -53,11 +53,17 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
         self.prepare_slowly(word, place, now_ns, cost)
     }
 
-    /// Not to be charged by one exchange: left to [`Table::apply`].
+    /// Not to be charged by one exchange: left to [`SlotTable::apply`].
     #[cold]
     #[inline(never)]
-    fn prepare_slowly<'t>(&self, word: &'t N, place: Place, now_ns: u64, cost: u64) -> SlotTicket<'t, N> {
-        self.until_done(word, now_ns, |at| {
+    fn prepare_slowly<'t>(
+        &self,
+        word: &'t N,
+        place: SlotAddress,
+        now_ns: u64,
+        cost: u64,
+    ) -> SlotTicket<'t, N> {
+        self.retry(word, now_ns, |at| {
             let ahead = self.owed(word, place, at)?;
             let (verdict, fingerprint) = (word.judge(ahead, at.now_ns, cost), place.fingerprint);
             let (reference, from) = (at.reference, at.reference);
@@ -81,7 +87,7 @@ impl<N: CompactState> Ticket for SlotTicket<'_, N> {
         if after == ahead {
             return Exchange::Done;
         }
-        let next = Word::pack(fingerprint, from.wrapping_add(after.wrapping_sub(ahead)));
+        let next = SlotWord::pack(fingerprint, from.wrapping_add(after.wrapping_sub(ahead)));
         // Ordering: as in `check`.
         slot.compare_exchange(seen, next, AcqRel, Relaxed).into()
     }

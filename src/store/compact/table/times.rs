@@ -1,12 +1,12 @@
 //! What a table does about time: see [`crate::base::check_time`].
 
-use super::super::gauges::Stripe;
-use super::{Again, Moment, Table};
+use super::super::gauges::GaugeStripe;
+use super::{Again, Moment, SlotTable};
 use crate::algorithm::compact::{CompactState, STATE_BITS};
 use crate::base::check_time::CheckTime;
 use crate::base::sync::Ordering::{AcqRel, Relaxed};
 
-impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
+impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// Raises the newest time, before anything is written as of a moment.
     ///
     /// A later time than the caller's own was not after `high` when it was chosen. If it is now, `high` has fallen meanwhile, and the
@@ -38,7 +38,7 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
     }
 
     /// Notes when a word was paid that a newcomer replaces, before it does: to a caller whose time lags it may not be paid yet.
-    pub(super) fn replaces(&self, stripe: &Stripe, paid_ns: u64) {
+    pub(super) fn replaces(&self, stripe: &GaugeStripe, paid_ns: u64) {
         let mut seen_ns = stripe.replaced_ns.load(Relaxed);
         // A time that is later than all others was wrong.
         while seen_ns < paid_ns || seen_ns > self.newest.high() {
@@ -82,16 +82,16 @@ impl<N: CompactState, const WAYS: usize> Table<N, WAYS> {
 mod tests {
     use super::super::Full;
     use super::*;
-    use crate::algorithm::compact::ticks::{Interval, Rate};
-    use crate::algorithm::compact::{TatKind, TatWord, newest_of};
+    use crate::algorithm::compact::ticks::{Interval, UnitRate};
+    use crate::algorithm::compact::{TatVariant, TatWord, newest_of};
 
     /// A call that was decided as of a wrong time, before that was given up, does not bring it back.
     #[test]
     fn call_under_way_brings_no_wrong_time_back() {
-        let rate = Rate { interval: Interval { num: 10, den: 1 }, burst: 1 };
-        let word = TatWord::with_ticks("test", rate, 10, TatKind::Meter).unwrap();
+        let rate = UnitRate { interval: Interval { num: 10, den: 1 }, burst: 1 };
+        let word = TatWord::with_ticks("test", rate, 10, TatVariant::Meter).unwrap();
         let newest = newest_of(&word);
-        let table = Table::<TatWord, 2>::new(1, word.horizon(), Full::Forget, newest).unwrap();
+        let table = SlotTable::<TatWord, 2>::new(1, word.horizon(), Full::Forget, newest).unwrap();
         let (right_ns, wrong_ns) = (5_000, u64::MAX / 2);
         table.newest.raise(wrong_ns, |now_ns| now_ns);
         let Err(Again::AsOf(low_ns)) = table.near(&Moment::new(&word, right_ns)) else {

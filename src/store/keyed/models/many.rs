@@ -84,7 +84,7 @@ fn eight_newcomers_to_a_full_store_hold_no_more_than_its_cap() {
     for when_full in [WhenFull::Deny, WhenFull::Forget] {
         sample(SCHEDULES, move || {
             take_retired();
-            let layout = Layout { capacity: 0, cap: Some((3, when_full)) };
+            let layout = KeyedLayout { capacity: 0, cap: Some((3, when_full)) };
             let quota = Quota::new(1, Duration::from_nanos(10));
             let store: Arc<Store> = Arc::new(Keyed::new(Gcra::new(quota), Identity::default(), layout));
             let threads: [_; 8] = std::array::from_fn(|number| {

@@ -47,7 +47,7 @@ type Store = Keyed<u64, Gcra, Identity>;
 fn store(burst: u64) -> Arc<Store> {
     take_retired();
     let quota = Quota::new(1, Duration::from_nanos(10)).burst(burst);
-    Arc::new(Keyed::new(Gcra::new(quota), Identity::default(), Layout::default()))
+    Arc::new(Keyed::new(Gcra::new(quota), Identity::default(), KeyedLayout::default()))
 }
 
 fn check(store: &Store, key: u64, now_ns: u64) -> bool {
@@ -212,7 +212,7 @@ fn one_place_for_two(preemptions: usize) {
     model(preemptions, || {
         take_retired();
         let quota = Quota::new(1, Duration::from_nanos(10));
-        let layout = Layout { capacity: 0, cap: Some((1, WhenFull::Deny)) };
+        let layout = KeyedLayout { capacity: 0, cap: Some((1, WhenFull::Deny)) };
         let store: Arc<Store> = Arc::new(Keyed::new(Gcra::new(quota), Identity::default(), layout));
         let (a, b) = both(&store, |s| check(s, 1, 100), |s| check(s, 2, 100));
         assert!(!(a && b), "one place for two keys");

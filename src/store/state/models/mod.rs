@@ -43,13 +43,13 @@ impl LoomClock {
 
 struct Shared<A: Algorithm> {
     algorithm: A,
-    state: State<A::Tail>,
+    state: KeyState<A::Tail>,
     clock: LoomClock,
 }
 
 impl<A: Algorithm> Shared<A> {
     fn new(algorithm: A, now_ns: u64) -> Arc<Self> {
-        let state = State::fresh(algorithm.tail_len());
+        let state = KeyState::fresh(algorithm.tail_len());
         Arc::new(Self { algorithm, state, clock: LoomClock::at(now_ns) })
     }
 
@@ -364,7 +364,7 @@ fn a_refund_beside_a_charge_loses_neither() {
 fn control_a_refund_by_a_store_loses_a_charge() {
     model(|| {
         refunded_while_charged(|s, charge| {
-            let given = s.algorithm.give_back(s.head(), |_| 0, 100, charge, 1).unwrap();
+            let given = s.algorithm.refund(s.head(), |_| 0, 100, charge, 1).unwrap();
             s.state.head.store(given.next, Ordering::SeqCst);
             given.units
         });

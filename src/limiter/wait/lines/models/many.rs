@@ -7,19 +7,19 @@ const SCHEDULES: usize = 800;
 
 /// The line, who is at its head, and the tickets of those who have left.
 struct Shared {
-    lines: Lines,
+    lines: WaitLines,
     inside: AtomicUsize,
     left: AtomicUsize,
 }
 
 impl Shared {
-    fn leave(&self, place: Place) {
+    fn leave(&self, place: LinePosition) {
         self.lines.leave(place, 5, 5);
         self.left.fetch_or(1 << place.ticket, Ordering::SeqCst);
     }
 
     /// Waits for the call, or else sees that all before have left.
-    fn is_called(&self, place: Place, calls: &Calls) {
+    fn is_called(&self, place: LinePosition, calls: &Calls) {
         let before = (1 << place.ticket) - 1;
         loop {
             let left = self.left.load(Ordering::SeqCst);
@@ -33,8 +33,8 @@ impl Shared {
 }
 
 /// All join; two give up at once, and six wait for their turns.
-fn eight(look: fn(&Lines, Place, &Waker) -> Standing) {
-    let shared = Shared { lines: Lines::new(), inside: AtomicUsize::new(0), left: AtomicUsize::new(0) };
+fn eight(look: fn(&WaitLines, LinePosition, &Waker) -> LineStanding) {
+    let shared = Shared { lines: WaitLines::new(), inside: AtomicUsize::new(0), left: AtomicUsize::new(0) };
     let shared = Arc::new(shared);
     let threads: [_; 8] = std::array::from_fn(|number| {
         let shared = Arc::clone(&shared);
@@ -45,7 +45,7 @@ fn eight(look: fn(&Lines, Place, &Waker) -> Standing) {
                 return shared.leave(place);
             }
             if before.is_some()
-                && let Standing::Behind { .. } = look(&shared.lines, place, &waker)
+                && let LineStanding::Behind { .. } = look(&shared.lines, place, &waker)
             {
                 shared.is_called(place, &calls);
             }
@@ -64,13 +64,13 @@ fn eight(look: fn(&Lines, Place, &Waker) -> Standing) {
 
 #[test]
 fn models_of_eight_in_a_line_each_is_called_and_one_is_head() {
-    sample(SCHEDULES, || eight(Lines::look));
+    sample(SCHEDULES, || eight(WaitLines::look));
 }
 
 #[test]
 #[should_panic(expected = "is called when it is not any more")]
 fn models_control_of_eight_to_leave_a_waker_without_a_look_loses_calls() {
-    fn look(lines: &Lines, place: Place, waker: &Waker) -> Standing {
+    fn look(lines: &WaitLines, place: LinePosition, waker: &Waker) -> LineStanding {
         let standing = lines.look(place, Waker::noop());
         lines.look(place, waker);
         standing

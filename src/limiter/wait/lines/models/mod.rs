@@ -1,6 +1,6 @@
 //! Models of lines: whoever comes to the head of a line finds out.
 
-use super::{Lines, Place, Standing};
+use super::{LinePosition, LineStanding, WaitLines};
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
 use crate::base::sync::{AtomicUsize, Ordering, explore};
@@ -28,14 +28,14 @@ fn called(calls: &Calls) -> bool {
     calls.0.load(Ordering::Relaxed) > 0
 }
 
-fn is_head(lines: &Lines, place: Place) -> bool {
-    matches!(lines.look(place, Waker::noop()), Standing::Head { .. })
+fn is_head(lines: &WaitLines, place: LinePosition) -> bool {
+    matches!(lines.look(place, Waker::noop()), LineStanding::Head { .. })
 }
 
 #[test]
 fn models_who_joins_as_the_head_leaves_is_head_or_called() {
     explore(3, || {
-        let lines = Arc::new(Lines::new());
+        let lines = Arc::new(WaitLines::new());
         let (head, before) = lines.join("key", 1, 0, Waker::noop().clone());
         assert!(before.is_none());
         let leaver = thread::spawn({
@@ -48,7 +48,7 @@ fn models_who_joins_as_the_head_leaves_is_head_or_called() {
         leaver.join().unwrap();
         assert!(is_head(&lines, place), "the only one left is the head");
         assert!(
-            matches!(standing, Standing::Head { .. }) || called(&calls),
+            matches!(standing, LineStanding::Head { .. }) || called(&calls),
             "who was told to be behind is called when it is not any more"
         );
         lines.leave(place, 6, 6);
@@ -59,7 +59,7 @@ fn models_who_joins_as_the_head_leaves_is_head_or_called() {
 #[test]
 fn models_of_two_that_leave_one_calls_the_third() {
     explore(3, || {
-        let lines = Arc::new(Lines::new());
+        let lines = Arc::new(WaitLines::new());
         let [first, second] = [0, 1].map(|_| lines.join("key", 1, 0, Waker::noop().clone()).0);
         let (waker, calls) = waker();
         let (third, _) = lines.join("key", 1, 0, waker);
@@ -81,7 +81,7 @@ fn models_of_two_that_leave_one_calls_the_third() {
 #[should_panic(expected = "is called when it is not any more")]
 fn models_control_to_leave_a_waker_without_a_look_loses_calls() {
     explore(3, || {
-        let lines = Arc::new(Lines::new());
+        let lines = Arc::new(WaitLines::new());
         let (head, _) = lines.join("key", 1, 0, Waker::noop().clone());
         let leaver = thread::spawn({
             let lines = Arc::clone(&lines);
@@ -91,12 +91,12 @@ fn models_control_to_leave_a_waker_without_a_look_loses_calls() {
         let (place, _) = lines.join("key", 1, 0, Waker::noop().clone());
         // Looks first, and leaves its waker in another critical section.
         let standing = lines.look(place, Waker::noop());
-        if let Standing::Behind { .. } = standing {
+        if let LineStanding::Behind { .. } = standing {
             lines.look(place, &waker);
         }
         leaver.join().unwrap();
         assert!(
-            matches!(standing, Standing::Head { .. }) || called(&calls),
+            matches!(standing, LineStanding::Head { .. }) || called(&calls),
             "who was told to be behind is called when it is not any more"
         );
     });

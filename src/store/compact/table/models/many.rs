@@ -105,11 +105,11 @@ fn control_in_a_crowd_an_eviction_that_records_no_debt_admits_again() {
         let slots = shared.table.bucket(0);
         loop {
             let (slot, seen, ahead) = match shared.table.find(&shared.word, place, &at).unwrap() {
-                Found::Here { slot, word, ahead } => (slot, word, ahead),
-                Found::Absent { slot, word, .. } => (slot, word, 0),
+                FoundSlot::Here { slot, word, ahead } => (slot, word, ahead),
+                FoundSlot::Absent { slot, word, .. } => (slot, word, 0),
             };
             let Verdict::Admit(after) = shared.word.judge(ahead, 100, 1) else { return false };
-            let next = Word::pack(place.fingerprint, 100 + after);
+            let next = SlotWord::pack(place.fingerprint, 100 + after);
             if slots[slot].compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
                 return true;
             }
@@ -201,13 +201,13 @@ fn eight_threads_charge_and_give_back() {
 fn control_of_eight_a_refund_by_a_store_loses_charges() {
     fn store(shared: &Shared, hash: u64, charge: &Decision) -> u64 {
         let place = shared.table.place(hash);
-        let Some((slot, seen)) = Table::<TatWord, WAYS>::locate(shared.table.bucket(0), place) else {
+        let Some((slot, seen)) = SlotTable::<TatWord, WAYS>::locate(shared.table.bucket(0), place) else {
             return 0;
         };
-        let Word { fingerprint, state } = Word::unpack(seen);
-        let given = shared.word.give_back(state - 100, (100, 100), charge, charge.cost());
+        let SlotWord { fingerprint, state } = SlotWord::unpack(seen);
+        let given = shared.word.refund(state - 100, (100, 100), charge, charge.cost());
         let Some((left, units)) = given else { return 0 };
-        slot.store(Word::pack(fingerprint, 100 + left), Release);
+        slot.store(SlotWord::pack(fingerprint, 100 + left), Release);
         units
     }
     sample(SCHEDULES, || charges_and_refunds(Overflow::Spill, store));

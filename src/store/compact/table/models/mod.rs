@@ -8,8 +8,8 @@ use crate::base::sync::thread;
 
 use super::super::capacity::Capacity;
 use super::*;
-use crate::algorithm::compact::ticks::{Interval, Rate};
-use crate::algorithm::compact::{TatKind, TatWord, newest_of};
+use crate::algorithm::compact::ticks::{Interval, UnitRate};
+use crate::algorithm::compact::{TatVariant, TatWord, newest_of};
 use crate::base::check_time::CheckTime;
 use crate::base::sync::Ordering::Release;
 use crate::store::Overflow;
@@ -26,8 +26,8 @@ fn model(run: impl Fn() + Sync + Send + 'static) {
 }
 
 fn word(burst: u64) -> TatWord {
-    let rate = Rate { interval: Interval { num: T, den: 1 }, burst };
-    TatWord::with_ticks("model", rate, T, TatKind::Meter).unwrap()
+    let rate = UnitRate { interval: Interval { num: T, den: 1 }, burst };
+    TatWord::with_ticks("model", rate, T, TatVariant::Meter).unwrap()
 }
 
 /// A hash with a fingerprint and a home slot; there is one bucket.
@@ -41,7 +41,7 @@ const Z: u64 = key(3, 0);
 
 /// A table of one bucket.
 struct Shared {
-    table: Table<TatWord, WAYS>,
+    table: SlotTable<TatWord, WAYS>,
     word: TatWord,
 }
 
@@ -54,7 +54,7 @@ impl Shared {
             Overflow::Inherit => Full::Inherit,
             Overflow::Spill => Full::Spill(Box::new(Spill::for_models(&word, &sizes))),
         };
-        let table = Table::new(1, word.horizon(), full, newest_of(&word)).unwrap();
+        let table = SlotTable::new(1, word.horizon(), full, newest_of(&word)).unwrap();
         // The time of most models: it is not raised in them.
         table.newest.raise(100, |now_ns| now_ns);
         Arc::new(Self { table, word })
@@ -66,11 +66,11 @@ impl Shared {
     }
 
     fn set(&self, slot: usize, hash: u64, state: u64) {
-        self.table.buckets[0][slot].store(Word::pack(hash & 0xFF_FFFF, state), Release);
+        self.table.buckets[0][slot].store(SlotWord::pack(hash & 0xFF_FFFF, state), Release);
     }
 
-    fn words(&self) -> [Word; WAYS] {
-        std::array::from_fn(|slot| Word::unpack(self.table.buckets[0][slot].load(Acquire)))
+    fn words(&self) -> [SlotWord; WAYS] {
+        std::array::from_fn(|slot| SlotWord::unpack(self.table.buckets[0][slot].load(Acquire)))
     }
 
     fn slots_of(&self, hash: u64) -> usize {
@@ -143,10 +143,10 @@ fn first_idle(shared: &Shared, now: u64) -> bool {
     loop {
         let words: [u64; WAYS] = std::array::from_fn(|slot| slots[slot].load(Relaxed));
         if let Some(word) = words.iter().find(|&&word| word >> STATE_BITS == 1) {
-            return Word::unpack(*word).state <= now;
+            return SlotWord::unpack(*word).state <= now;
         }
-        let slot = words.iter().position(|&word| Word::unpack(word).state <= now).unwrap();
-        let next = Word::pack(1, now + T);
+        let slot = words.iter().position(|&word| SlotWord::unpack(word).state <= now).unwrap();
+        let next = SlotWord::pack(1, now + T);
         if slots[slot].compare_exchange(words[slot], next, AcqRel, Relaxed).is_ok() {
             return true;
         }
@@ -266,11 +266,11 @@ fn control_without_the_newest_time_a_live_word_is_taken_for_an_ancient_one() {
         let at = Moment::new(&shared.word, LATER);
         loop {
             let (slot, seen) = match shared.table.find(&shared.word, place, &at) {
-                Ok(Found::Here { ahead: 1.., .. }) => return false,
-                Ok(Found::Here { slot, word, .. } | Found::Absent { slot, word, .. }) => (slot, word),
+                Ok(FoundSlot::Here { ahead: 1.., .. }) => return false,
+                Ok(FoundSlot::Here { slot, word, .. } | FoundSlot::Absent { slot, word, .. }) => (slot, word),
                 Err(_) => continue,
             };
-            let next = Word::pack(place.fingerprint, LATER + T);
+            let next = SlotWord::pack(place.fingerprint, LATER + T);
             if shared.table.bucket(0)[slot].compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
                 return true;
             }
@@ -332,8 +332,8 @@ fn careless(shared: &Shared) -> bool {
     let slots = shared.table.bucket(0);
     loop {
         match shared.table.find(&shared.word, place, &at) {
-            Ok(Found::Absent { slot, word, .. }) => {
-                let next = Word::pack(place.fingerprint, 100 + 6 * T);
+            Ok(FoundSlot::Absent { slot, word, .. }) => {
+                let next = SlotWord::pack(place.fingerprint, 100 + 6 * T);
                 if slots[slot].compare_exchange(word, next, AcqRel, Relaxed).is_ok() {
                     return true;
                 }
@@ -399,13 +399,12 @@ fn lower(shared: &Shared, hash: u64, charge: &Decision) -> u64 {
     let place = shared.table.place(hash);
     let slots = shared.table.bucket(0);
     loop {
-        let Some((slot, seen)) = Table::<TatWord, WAYS>::locate(slots, place) else { return 0 };
-        let Word { fingerprint, state } = Word::unpack(seen);
-        let Some((left, units)) = shared.word.give_back(state - 100, (100, 100), charge, charge.cost())
-        else {
+        let Some((slot, seen)) = SlotTable::<TatWord, WAYS>::locate(slots, place) else { return 0 };
+        let SlotWord { fingerprint, state } = SlotWord::unpack(seen);
+        let Some((left, units)) = shared.word.refund(state - 100, (100, 100), charge, charge.cost()) else {
             return 0;
         };
-        let next = Word::pack(fingerprint, 100 + left);
+        let next = SlotWord::pack(fingerprint, 100 + left);
         if slot.compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
             return units;
         }
