@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use super::problem::{ConfigError, Problems};
 use super::warnings::same_names_in;
-use super::{Branch, Config, Problem};
-use crate::edge::rules::tree::{Found, Tree};
-use crate::edge::rules::{Charging, Rule};
+use super::{Config, Problem};
+use crate::edge::rules::matching::{Branch, Found, Tree};
+use crate::edge::rules::rule::{Charging, Rule};
 
 /// All rules of one domain, to be asked which of them limit a request.
 ///

@@ -2,13 +2,14 @@
 
 use serde_json::value::RawValue;
 
-use super::node::{self, Allowance, Kind, Lines, MAX_DEPTH, Node, Place, Scalar};
+use super::node::{self, Allowance, Kind, Lines, MAX_DEPTH, Node, Scalar};
 use super::problem::Problems;
+use crate::edge::rules::matching::Position;
 
 /// The document; problems are told, and `None` means that nothing can be said of the rest.
 pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
     if let Err(error) = serde_json::from_str::<&RawValue>(text) {
-        let (at, reason) = (Place::new(error.line(), error.column()), reason(&error));
+        let (at, reason) = (Position::new(error.line(), error.column()), reason(&error));
         let remedy = match reason.as_str() {
             "key must be a string" => "put the key in double quotes, or remove the comma before",
             "trailing characters" => "remove what stands behind the end",
@@ -98,7 +99,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn string(&mut self, at: Place) -> Option<Kind> {
+    fn string(&mut self, at: Position) -> Option<Kind> {
         let bytes = self.text.as_bytes();
         let mut end = self.offset + 1;
         while *bytes.get(end)? != b'"' {

@@ -4,6 +4,9 @@ use std::fmt;
 
 use super::node::{Kind, Node, Scalar, quoted};
 use super::problem::Problems;
+use super::settings::Settings;
+use crate::edge::rules::matching::Position;
+use crate::edge::rules::rule::Rule;
 
 /// Where in the file a value is, for messages: `descriptors[2].rate_limit.unit`.
 #[derive(Copy, Clone, Debug)]
@@ -136,12 +139,22 @@ impl Room {
 
 /// A map whose keys have been checked.
 #[derive(Debug)]
-pub(super) struct Fields<'n> {
-    node: &'n Node,
+pub(super) struct Fields<'n, 'p> {
+    pub(super) node: &'n Node,
+    pub(super) path: Path<'p>,
     entries: Vec<(&'n str, &'n Node)>,
 }
 
-impl<'n> Fields<'n> {
+impl<'n> Fields<'n, '_> {
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Where a key's value stands, or else the map.
+    pub(super) fn at(&self, key: &str) -> Position {
+        self.get(key).unwrap_or(self.node).at
+    }
+
     /// The value of a key; none if that is nothing.
     pub(super) fn get(&self, key: &str) -> Option<&'n Node> {
         self.entry(key).filter(|node| !matches!(node.kind, Kind::Null))
@@ -151,26 +164,59 @@ impl<'n> Fields<'n> {
     pub(super) fn entry(&self, key: &str) -> Option<&'n Node> {
         self.entries.iter().find(|(name, _)| *name == key).map(|&(_, node)| node)
     }
-
-    pub(super) fn node(&self) -> &'n Node {
-        self.node
-    }
 }
 
-/// Where problems go, and whether our own keys were asked for.
+/// What is known of a file while it is checked.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) problems: Problems,
     pub(super) warnings: Problems,
+    /// Whether our own keys were asked for.
     pub(super) extended: bool,
+    pub(super) settings: Settings,
+    pub(super) domain: Box<str>,
+    pub(super) rules: Vec<Rule>,
+    /// The bytes that identities and names may still take.
+    pub(super) texts: usize,
 }
 
 impl Context {
+    /// Reports a problem with a key.
+    pub(super) fn wrong(
+        &mut self,
+        fields: &Fields<'_, '_>,
+        key: &str,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.problems.add(fields.at(key), fields.path.key(key), message, remedy);
+    }
+
+    /// Reads the value of a key; `None` if it has none, or cannot be read.
+    pub(super) fn read<'n, T>(
+        &mut self,
+        fields: &Fields<'n, '_>,
+        key: &str,
+        read: impl FnOnce(&mut Self, &'n Node, &Path<'_>) -> Option<T>,
+    ) -> Option<T> {
+        read(self, fields.get(key)?, &fields.path.key(key))
+    }
+
+    /// The keys that a map may have.
+    fn keys(&self, room: Room) -> Vec<&'static str> {
+        [room.envoys(), if self.extended { room.ours() } else { &[] }].concat()
+    }
+
     /// A map and its keys; `None` if it is none, which is told.
-    pub(super) fn fields<'n>(&mut self, node: &'n Node, room: Room, path: &Path<'_>) -> Option<Fields<'n>> {
+    pub(super) fn fields<'n, 'p>(
+        &mut self,
+        node: &'n Node,
+        room: Room,
+        path: &Path<'p>,
+    ) -> Option<Fields<'n, 'p>> {
         let Kind::Map(map) = &node.kind else {
             let message = format!("{} is no map", node.shown());
-            let keys = [room.envoys(), if self.extended { room.ours() } else { &[] }].concat().join(", ");
+            let keys = self.keys(room).join(", ");
             self.problems.add(node.at, path, message, format!("write a map of {keys}"));
             return None;
         };
@@ -189,7 +235,7 @@ impl Context {
                 self.unknown(key, name, room, path);
             }
         }
-        Some(Fields { node, entries })
+        Some(Fields { node, path: *path, entries })
     }
 
     /// The text of a key, which must be one.
@@ -215,7 +261,7 @@ impl Context {
             Some(right) => format!("it belongs into {}", right.called()),
             None if name == "<<" => "merge keys are not read; write the keys out".to_owned(),
             None => {
-                let keys = [room.envoys(), if self.extended { room.ours() } else { &[] }].concat();
+                let keys = self.keys(room);
                 match nearest(name, &keys) {
                     Some(meant) => format!("did you mean {meant}?"),
                     None => format!("use {}", keys.join(", ")),

@@ -4,28 +4,12 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::problem::Problems;
-
-/// Where something stands in its file. Ordered as a reader meets it.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(crate) struct Place {
-    /// From 1.
-    pub(crate) line: u32,
-    /// In characters, from 1.
-    pub(crate) column: u32,
-}
-
-impl Place {
-    /// No file that is read has more lines, or longer ones, than there are such numbers.
-    pub(super) fn new(line: usize, column: usize) -> Self {
-        let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        Self { line: number(line), column: number(column) }
-    }
-}
+use crate::edge::rules::matching::Position;
 
 /// A value.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    pub(super) at: Place,
+    pub(super) at: Position,
     pub(super) kind: Kind,
 }
 
@@ -92,7 +76,7 @@ impl Allowance {
 }
 
 impl Node {
-    pub(super) fn new(at: Place, kind: Kind) -> Self {
+    pub(super) fn new(at: Position, kind: Kind) -> Self {
         Self { at, kind }
     }
 
@@ -173,7 +157,7 @@ impl<'t> Lines<'t> {
         Self { text, starts: std::iter::once(0).chain(after).collect() }
     }
 
-    pub(super) fn place(&self, offset: usize) -> Place {
+    pub(super) fn place(&self, offset: usize) -> Position {
         let line = self.starts.partition_point(|&start| start <= offset);
         let start = line.checked_sub(1).and_then(|line| self.starts.get(line)).copied().unwrap_or(0);
         // Columns are counted only where something is reported or kept; lines are short, but for a whole file in one.
@@ -181,7 +165,7 @@ impl<'t> Lines<'t> {
             .text
             .get(start..offset)
             .map_or(0, |before| if before.len() > 1 << 12 { before.len() } else { before.chars().count() });
-        Place::new(line.max(1), column + 1)
+        Position::new(line.max(1), column + 1)
     }
 }
 
@@ -193,7 +177,7 @@ mod tests {
     fn offsets_are_lines_and_columns() {
         let lines = Lines::of("ab\nçd\n\nx");
         let place = |offset| {
-            let Place { line, column } = lines.place(offset);
+            let Position { line, column } = lines.place(offset);
             (line, column)
         };
         assert_eq!(place(0), (1, 1));

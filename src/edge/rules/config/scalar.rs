@@ -1,11 +1,9 @@
 //! Scalars: texts, numbers, yes and no, shares.
 
-use super::keys::{Context, Path};
+use super::keys::{Context, Fields, Path};
 use super::node::{Kind, Node, Scalar, quoted};
 use super::yaml::is_short_bool;
-
-/// All of them, in the parts that shares are counted in.
-pub(super) const MILLION: u32 = 1_000_000;
+use crate::edge::rules::rule::MILLION;
 
 impl Context {
     /// A text. Whole numbers, true and false may go without quotes; fractions may not, since `1.10` would be `1.1` to others.
@@ -68,6 +66,32 @@ impl Context {
             _ => (format!("{} is no whole number", node.shown()), range),
         };
         self.problems.add(node.at, path, message, remedy);
+        None
+    }
+
+    /// The whole number of a key.
+    pub(super) fn number_of(
+        &mut self,
+        fields: &Fields<'_, '_>,
+        key: &str,
+        least: u64,
+        most: u64,
+    ) -> Option<u64> {
+        self.read(fields, key, |this, node, path| this.number(node, path, least, most))
+    }
+
+    /// Whether a key is true; not if it is absent.
+    pub(super) fn flag(&mut self, fields: &Fields<'_, '_>, key: &str) -> bool {
+        self.read(fields, key, Self::yes).unwrap_or(false)
+    }
+
+    /// A list.
+    pub(super) fn list<'n>(&mut self, node: &'n Node, path: &Path<'_>) -> Option<&'n [Node]> {
+        if let Kind::List(items) = &node.kind {
+            return Some(items);
+        }
+        let remedy = "write a list, each item after a dash";
+        self.problems.add(node.at, path, format!("{} is no list", node.shown()), remedy);
         None
     }
 

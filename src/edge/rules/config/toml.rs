@@ -3,8 +3,9 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::node::{self, Allowance, Kind, Lines, Node, Place, Scalar};
+use super::node::{self, Allowance, Kind, Lines, Node, Scalar};
 use super::problem::Problems;
+use crate::edge::rules::matching::Position;
 
 /// The longest text that is read: the parser takes up to a hundred times as much memory.
 const MAX_BYTES: usize = 4 << 20;
@@ -14,13 +15,13 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
     if text.len() > MAX_BYTES {
         let message = format!("{} bytes are too many for TOML", text.len());
         let remedy = format!("write at most {MAX_BYTES}, or YAML or JSON");
-        problems.add(Place::default(), "", message, remedy);
+        problems.add(Position::default(), "", message, remedy);
         return None;
     }
     let lines = Lines::of(text);
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
-        let at = error.span().map_or_else(Place::default, |span| lines.place(span.start));
+        let at = error.span().map_or_else(Position::default, |span| lines.place(span.start));
         let remedy = "write key = value, texts in quotes, and close what is open";
         problems.add(at, "", format!("this is no TOML: {}", error.message()), remedy);
     }
@@ -29,7 +30,7 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
     }
     let mut reader = Reader { text, lines, allowance: Allowance::of(text), problems };
     let kind = reader.table(table.get_ref())?;
-    Some(Node::new(Place::new(1, 1), kind))
+    Some(Node::new(Position::new(1, 1), kind))
 }
 
 struct Reader<'t, 'p> {

@@ -7,12 +7,13 @@ use std::str::Chars;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, Tag};
 
 use super::json;
-use super::node::{self, Allowance, Kind, MAX_DEPTH, Node, Place, Scalar};
+use super::node::{self, Allowance, Kind, MAX_DEPTH, Node, Scalar};
 use super::problem::Problems;
+use crate::edge::rules::matching::Position;
 
 /// A list or map that has begun.
 struct Open {
-    at: Place,
+    at: Position,
     anchor: usize,
     items: Items,
 }
@@ -33,7 +34,7 @@ struct Reader<'p> {
     /// The document with content, if it has begun.
     root: Option<Node>,
     /// Where the present document begins.
-    document: Place,
+    document: Position,
     anchors: HashMap<usize, Anchored>,
     /// Aliases spend it too: a few lines could else stand for a billion.
     allowance: Allowance,
@@ -76,7 +77,7 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
     let (ahead, most) = (Cell::new(0), MOST_AHEAD.0 + text.len() / MOST_AHEAD.1);
     let mut parser = Parser::new_from_iter(Watched { chars: text.chars(), ahead: &ahead, most });
     let (anchors, open) = (HashMap::new(), Vec::new());
-    let document = Place::default();
+    let document = Position::default();
     let allowance = Allowance::of(text);
     let mut reader = Reader { problems, open, root: None, document, anchors, allowance };
     while let Some(next) = parser.next_event() {
@@ -96,12 +97,12 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
             }
         }
     }
-    let empty = Node::new(Place::new(1, 1), Kind::Null);
+    let empty = Node::new(Position::new(1, 1), Kind::Null);
     Some(reader.root.unwrap_or(empty))
 }
 
 /// What would be right where the parser stopped.
-fn remedy(text: &str, at: Place, info: &str) -> &'static str {
+fn remedy(text: &str, at: Position, info: &str) -> &'static str {
     let line = text.lines().nth((at.line as usize).saturating_sub(1)).unwrap_or_default();
     let indent = &line[..line.len() - line.trim_start().len()];
     if indent.contains('\t') || info.split([' ', ',']).any(|word| matches!(word, "tab" | "tabs")) {
@@ -113,8 +114,8 @@ fn remedy(text: &str, at: Place, info: &str) -> &'static str {
     }
 }
 
-fn place(marker: Marker) -> Place {
-    Place::new(marker.line(), marker.col() + 1)
+fn place(marker: Marker) -> Position {
+    Position::new(marker.line(), marker.col() + 1)
 }
 
 impl Reader<'_> {
@@ -147,7 +148,7 @@ impl Reader<'_> {
     }
 
     /// What a scalar is: as its tag says, or else as it is written.
-    fn scalar(&mut self, at: Place, text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Kind {
+    fn scalar(&mut self, at: Position, text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Kind {
         let tag = tag.filter(|tag| tag.is_yaml_core_schema()).map(|tag| tag.suffix.as_str());
         let quoted = || Kind::Scalar(Scalar::Quoted, text.into());
         match (tag, plain(text)) {
@@ -180,7 +181,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    fn begin(&mut self, at: Place, anchor: usize, items: Items) -> Option<()> {
+    fn begin(&mut self, at: Position, anchor: usize, items: Items) -> Option<()> {
         self.first()?;
         if self.open.len() == MAX_DEPTH {
             self.problems.too_deep(at);
@@ -199,7 +200,7 @@ impl Reader<'_> {
         self.put(Node::new(at, kind), anchor)
     }
 
-    fn repeat(&mut self, at: Place, anchor: usize) -> Option<()> {
+    fn repeat(&mut self, at: Position, anchor: usize) -> Option<()> {
         let Some(Anchored { node, weight }) = self.anchors.get(&anchor) else {
             self.problems.add(
                 at,

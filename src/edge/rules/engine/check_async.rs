@@ -20,14 +20,14 @@ use futures_util::future::join_all;
 use tokio::runtime::Handle;
 
 use super::answer::{Answer, Few, Part};
-use super::decide::{Ask, Asks, refuses};
-use super::request::{Descriptor, Key};
-use super::shared::{Said, SharedLimiter};
-use super::spec::Charging;
-use super::{Outcome, Rules, charges};
+use super::check::{CountedBy, RequestCheck, RuleCheck, give_back};
+use super::{Refund, Rules};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
-use crate::base::sync::fence_after_rmw;
+use crate::base::decision::Outcome;
+use crate::edge::rules::counting::{SharedDecision, SharedLimiter};
+use crate::edge::rules::matching::Descriptor;
+use crate::edge::rules::rule::Charging;
 
 impl<C: Clock> Rules<C> {
     /// [`Rules::check`] that waits for the server where rules are shared (`store: redis`). All of them are asked at the same time, and
@@ -75,72 +75,54 @@ impl<C: Clock> Rules<C> {
     /// [`Rules::check_n`] that waits, as [`Rules::check_async`].
     pub async fn check_n_async(&self, name: &str, descriptors: &[Descriptor<'_>], hits: u64) -> Answer {
         loop {
-            let live = self.live.load();
-            let Some((place, domain)) = live.domain(name) else {
-                return self.unknown(live);
+            let rules = self.in_force.load();
+            let Some((index, domain)) = rules.domain(name) else {
+                return self.unknown_domain(rules);
             };
-            let mut asks = Asks::default();
-            asks.find(domain, descriptors, hits, self.clock.now().as_nanos(), &self.hasher);
-            if !asks.are_shared() {
+            let mut check = RequestCheck::default();
+            check.find(domain, descriptors, hits, self.clock.now().as_nanos(), &self.hasher);
+            if !check.rules.iter().any(|check| check.counted.is_shared()) {
                 return self.check_n(name, descriptors, hits);
             }
-            let mut waiting = Waiting::new(&mut asks, &self.clock, domain.charging);
+            let mut waiting = Waiting::new(&mut check, &self.clock, domain.charging);
             let outcome = waiting.decide().await;
-            if waiting.asks.charged() {
-                fence_after_rmw();
-                if waiting.asks.missed_twin(domain)
-                    || (!self.live.is_present(&live)
-                        && !waiting
-                            .asks
-                            .still_count_in(self.live.load().domain(name).map(|(_, domain)| domain)))
-                {
-                    waiting.undo().await;
-                    continue;
-                }
+            if self.is_outdated(waiting.check, &rules, domain) {
+                waiting.undo().await;
+                continue;
             }
             waiting.keep();
             drop(waiting);
-            let ((outcome, shadow, quotas_refuse), wait_besides) =
-                self.come_of(domain, &mut asks, outcome, descriptors, CheckTime::read(&self.clock));
-            let decided = asks.said();
-            let domain = Some(place);
-            return Answer { live, domain, outcome, shadow, quotas_refuse, wait_besides, decided };
+            let when = CheckTime::read(&self.clock);
+            let summary =
+                check.finish(domain, descriptors, (outcome, self.options.shadow), when, &self.observers);
+            let decided = check.into_decided();
+            return Answer { rules, domain: Some(index), summary, decided };
         }
     }
 
     /// [`Rules::refund`] that waits for the server where rules are shared.
     pub async fn refund_async(&self, descriptors: &[Descriptor<'_>], answer: &Answer) {
-        self.refund_local(descriptors, answer);
-        let Some(domain) = self.refundable(answer) else { return };
-        let refunds: Vec<_> = {
-            let live = self.live.load();
-            let now = live.domain(&domain.name).map(|(_, domain)| domain);
-            let charged =
-                charges(domain, descriptors, answer).filter_map(|(descriptor, active, decided, charge)| {
-                    let shared = active.shared().filter(|_| active.counts_in(now))?;
-                    let key = Key::of(&domain.name, descriptor, active);
-                    Some(async move { shared.limiter.refund_async(key.as_str(), charge, decided.by).await })
-                });
-            charged.collect()
-        };
-        join_all(refunds).await;
-    }
-}
-
-impl Asks<'_> {
-    /// Whether any is asked elsewhere.
-    fn are_shared(&self) -> bool {
-        self.asks.iter().any(Ask::is_shared)
+        let when = CheckTime::read(&self.clock);
+        let refunds = self.refunds(descriptors, answer);
+        let shared = refunds.iter().filter_map(|Refund { counted, key, decided }| {
+            let (CountedBy::Shared(shared), Some(by)) = (counted, decided.by) else {
+                give_back(*counted, key.as_str(), decided, when);
+                return None;
+            };
+            let charge = decided.decision.as_ref()?;
+            Some(async move { shared.limiter.refund_async(key.as_str(), charge, by).await })
+        });
+        join_all(shared).await;
     }
 }
 
 /// The rules of one request while some of them are waited for. Dropped before [`keep`](Self::keep), it takes back what was charged.
 struct Waiting<'a, 'r, C: Clock> {
-    asks: &'a mut Asks<'r>,
+    check: &'a mut RequestCheck<'r>,
     clock: &'a C,
     charging: Charging,
     /// Of those that were asked elsewhere, by their places.
-    errands: Few<(usize, Errand)>,
+    calls: Few<(usize, SharedCall)>,
     is_over: bool,
 }
 
@@ -151,21 +133,21 @@ impl<C: Clock> Drop for Waiting<'_, '_, C> {
             self.keep();
             return;
         }
-        self.asks.undo_here(CheckTime::read(self.clock));
+        self.check.undo(CheckTime::read(self.clock), false);
         // The others take themselves back.
-        self.errands.clear();
+        self.calls.clear();
     }
 }
 
 impl<'a, 'r, C: Clock> Waiting<'a, 'r, C> {
-    fn new(asks: &'a mut Asks<'r>, clock: &'a C, charging: Charging) -> Self {
-        Self { asks, clock, charging, errands: Few::new(), is_over: false }
+    fn new(check: &'a mut RequestCheck<'r>, clock: &'a C, charging: Charging) -> Self {
+        Self { check, clock, charging, calls: Few::new(), is_over: false }
     }
 
     /// What was charged stays charged.
     fn keep(&mut self) {
         self.is_over = true;
-        self.errands.drain(..).for_each(|(_, errand)| errand.keep());
+        self.calls.drain(..).for_each(|(_, call)| call.keep());
     }
 
     fn now(&self) -> CheckTime {
@@ -177,92 +159,90 @@ impl<'a, 'r, C: Clock> Waiting<'a, 'r, C> {
             Charging::AllOrNothing => self.all_or_nothing().await,
             Charging::CountFirst => {
                 self.ask_all(|_, part| part != Part::Replaced).await;
-                let when = self.now();
-                self.asks.each(|_| true).for_each(|(ask, said)| ask.count(said, when));
+                self.check.count(self.now());
             }
         }
-        self.asks.outcome()
+        self.check.outcome()
     }
 
-    /// As [`Asks::all_or_nothing`]; what has been asked is not asked again.
+    /// As [`RequestCheck::all_or_nothing`]; what has been asked is not asked again.
     async fn all_or_nothing(&mut self) {
-        self.asks.look_together(self.now());
-        let mut admitted = self.asks.outcome() == Outcome::Allowed && self.look_at_shared().await;
+        self.check.look_together(self.now());
+        let mut admitted = self.check.outcome() == Outcome::Allowed && self.look_at_shared().await;
         if admitted {
-            self.ask_all(|ask, part| refuses(part) && ask.undoes()).await;
-            if self.asks.outcome() == Outcome::Allowed {
+            self.ask_all(|check, part| part.refuses() && check.counted.undoes()).await;
+            if self.check.outcome() == Outcome::Allowed {
                 // What was charged to these is not given back.
-                self.ask_all(|ask, part| refuses(part) && !ask.undoes()).await;
+                self.ask_all(|check, part| part.refuses() && !check.counted.undoes()).await;
             }
-            admitted = self.asks.outcome() == Outcome::Allowed && self.asks.charge_all(self.now());
-            if !admitted && self.asks.charged() {
+            admitted = self.check.outcome() == Outcome::Allowed && self.check.charge_all(self.now());
+            if !admitted && self.check.charged() {
                 self.undo().await;
-                self.asks.look_again(self.now());
+                self.check.look_again(self.now());
             }
         }
         if admitted {
             self.ask_all(|_, part| part == Part::Shadow).await;
         }
-        self.asks.report_only(admitted, self.now());
+        self.check.report_only(admitted, self.now());
     }
 
-    /// As [`Asks::look_at_shared`], of all at the same time. Charges nothing.
+    /// As [`RequestCheck::look_at_shared`], of all at the same time. Charges nothing.
     async fn look_at_shared(&mut self) -> bool {
-        let looks: Few<_> =
-            self.asks.to_look_at().into_iter().map(|at| (at, self.asks.besides(at))).collect();
-        if looks.is_empty() {
+        let places = self.check.to_look_at();
+        if places.is_empty() {
             return true;
         }
-        let looked = {
-            let asks = &self.asks.asks;
-            let looked = looks.iter().filter_map(|&(place, besides)| {
-                let ask = asks.get(place)?;
-                let shared = ask.active.shared()?;
-                let cost = ask.cost.saturating_add(besides);
-                Some(async move { (place, shared.limiter.look_async(ask.key.as_str(), cost).await) })
+        let looks = {
+            let rules = &self.check.rules;
+            let looks = places.iter().filter_map(|&(place, cost)| {
+                let check = rules.get(place)?;
+                let CountedBy::Shared(shared) = check.counted else { return None };
+                Some(async move { (place, shared.limiter.look_async(check.key.as_str(), cost).await) })
             });
-            join_all(looked).await
+            join_all(looks).await
         };
-        for (place, looked) in looked {
-            if let (Some(looked), Some((ask, said))) = (looked, self.asks.at(place)) {
-                ask.hear(said, looked);
+        for (place, looked) in looks {
+            if let (Some(looked), Some((check, decided))) = (looked, self.check.at(place)) {
+                check.hear(decided, looked);
             }
         }
-        self.asks.go_on()
+        self.check.go_on()
     }
 
-    /// Asks all shared ones that take part so, at the same time.
-    async fn ask_all(&mut self, takes_part: impl Fn(&Ask<'_>, Part) -> bool) {
-        let from = self.errands.len();
-        for (place, (ask, said)) in self.asks.each(|_| true).enumerate() {
-            if let Some(shared) = ask.active.shared()
-                && ask.cost > 0
-                && said.decision.is_none()
-                && takes_part(ask, said.part)
+    /// Asks all shared rules that take part so, at the same time.
+    async fn ask_all(&mut self, takes_part: impl Fn(&RuleCheck<'_>, Part) -> bool) {
+        let from = self.calls.len();
+        for (place, (check, decided)) in self.check.each(|_| true).enumerate() {
+            if let CountedBy::Shared(shared) = check.counted
+                && check.cost > 0
+                && decided.decision.is_none()
+                && takes_part(check, decided.part)
             {
-                self.errands.push((place, Errand::new(&shared.limiter, ask.key.as_str(), ask.cost)));
+                let call = SharedCall::new(&shared.limiter, check.key.as_str(), check.cost);
+                self.calls.push((place, call));
             }
         }
-        let Some(asked) = self.errands.get_mut(from..) else { return };
-        join_all(asked.iter_mut().map(|(_, errand)| errand)).await;
-        for (place, errand) in &*asked {
-            if let (Some(heard), Some((ask, said))) = (errand.heard(), self.asks.at(*place)) {
-                ask.hear(said, heard);
+        let Some(asked) = self.calls.get_mut(from..) else { return };
+        join_all(asked.iter_mut().map(|(_, call)| call)).await;
+        for (place, call) in &*asked {
+            if let (Some(answer), Some((check, decided))) = (call.answer(), self.check.at(*place)) {
+                check.hear(decided, answer);
             }
         }
     }
 
     /// Takes back what was charged: here first, which needs no wait; and elsewhere at the same time.
     async fn undo(&mut self) {
-        self.asks.undo_here(self.now());
-        for (place, errand) in &mut self.errands {
-            if let Some((ask, _)) = self.asks.at(*place) {
-                ask.charged = false;
+        self.check.undo(self.now(), false);
+        for (place, call) in &mut self.calls {
+            if let Some((check, _)) = self.check.at(*place) {
+                check.charged = false;
             }
-            errand.take_back();
+            call.take_back();
         }
-        join_all(self.errands.iter_mut().map(|(_, errand)| errand)).await;
-        self.errands.clear();
+        join_all(self.calls.iter_mut().map(|(_, call)| call)).await;
+        self.calls.clear();
     }
 }
 
@@ -270,7 +250,7 @@ type Boxed<R> = Pin<Box<dyn Future<Output = R> + Send>>;
 
 /// What one shared rule is asked for, or gives back: as a future, until there is an answer. Who drops it before it is
 /// [kept](Self::keep) has what it charged, or may charge yet, given back by a task, which waits for the answer first.
-struct Errand {
+struct SharedCall {
     limiter: Arc<SharedLimiter>,
     key: Arc<str>,
     runtime: Option<Handle>,
@@ -278,13 +258,13 @@ struct Errand {
 }
 
 enum Stage {
-    Asking(Boxed<Said>),
-    Heard(Said),
+    Asking(Boxed<SharedDecision>),
+    Answered(SharedDecision),
     Returning(Boxed<()>),
     Done,
 }
 
-impl Errand {
+impl SharedCall {
     fn new(limiter: &Arc<SharedLimiter>, key: &str, cost: u64) -> Self {
         let (limiter, key) = (Arc::clone(limiter), Arc::<str>::from(key));
         let asked = {
@@ -294,9 +274,9 @@ impl Errand {
         Self { limiter, key, runtime: Handle::try_current().ok(), stage: Stage::Asking(asked) }
     }
 
-    const fn heard(&self) -> Option<Said> {
+    const fn answer(&self) -> Option<SharedDecision> {
         match self.stage {
-            Stage::Heard(said) => Some(said),
+            Stage::Answered(answer) => Some(answer),
             Stage::Asking(_) | Stage::Returning(_) | Stage::Done => None,
         }
     }
@@ -304,13 +284,13 @@ impl Errand {
     /// From here on it is what was given back that is waited for.
     fn take_back(&mut self) {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::Heard(said) if said.0.charged() > 0 => {
+            Stage::Answered(answer) if answer.0.charged() > 0 => {
                 let (limiter, key) = (Arc::clone(&self.limiter), Arc::clone(&self.key));
                 Stage::Returning(Box::pin(async move {
-                    limiter.refund_async(&key, &said.0, Some(said.1)).await;
+                    limiter.refund_async(&key, &answer.0, answer.1).await;
                 }))
             }
-            Stage::Heard(_) => Stage::Done,
+            Stage::Answered(_) => Stage::Done,
             other => other,
         };
     }
@@ -321,27 +301,27 @@ impl Errand {
     }
 }
 
-impl Future for Errand {
+impl Future for SharedCall {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         self.stage = match &mut self.stage {
-            Stage::Asking(asked) => Stage::Heard(std::task::ready!(asked.as_mut().poll(context))),
+            Stage::Asking(asked) => Stage::Answered(std::task::ready!(asked.as_mut().poll(context))),
             Stage::Returning(back) => {
                 std::task::ready!(back.as_mut().poll(context));
                 Stage::Done
             }
-            Stage::Heard(_) | Stage::Done => return Poll::Ready(()),
+            Stage::Answered(_) | Stage::Done => return Poll::Ready(()),
         };
         Poll::Ready(())
     }
 }
 
-impl Drop for Errand {
+impl Drop for SharedCall {
     fn drop(&mut self) {
         self.take_back();
         let stage = std::mem::replace(&mut self.stage, Stage::Done);
-        if matches!(stage, Stage::Done | Stage::Heard(_)) {
+        if matches!(stage, Stage::Done | Stage::Answered(_)) {
             return;
         }
         let (limiter, key) = (Arc::clone(&self.limiter), Arc::clone(&self.key));
@@ -350,11 +330,11 @@ impl Drop for Errand {
                 Stage::Asking(asked) => {
                     let (charge, by) = asked.await;
                     if charge.charged() > 0 {
-                        limiter.refund_async(&key, &charge, Some(by)).await;
+                        limiter.refund_async(&key, &charge, by).await;
                     }
                 }
                 Stage::Returning(back) => back.await,
-                Stage::Heard(_) | Stage::Done => {}
+                Stage::Answered(_) | Stage::Done => {}
             }
         };
         match &self.runtime {

@@ -1,26 +1,12 @@
-//! Rules of one domain, compiled for matching.
-//!
-//! ```text
-//! at each level   the exact (key, value)            one look-up by hash
-//!                 else the wildcards, first declared  by their literal beginning or end
-//!                 else the key without a value       one look-up by hash
-//! ```
-//! A level is a number; an exact entry is found in one table for all levels, by the hash of level, key and value, so that what is
-//! asked need not be copied. There is no way back: what a level finds first is what counts, as in Envoy's service.
-
-mod affixes;
-mod pattern;
-mod wild;
+//! The tree of one domain's descriptors.
 
 use std::ops::Range;
 
 use ahash::RandomState;
 use hashbrown::HashTable;
 
-use self::affixes::NONE;
-pub(super) use self::pattern::Pattern;
-pub(super) use self::wild::Wild;
-use super::config::Branch;
+use super::affixes::NONE;
+use super::{Branch, Wild};
 
 /// Entries of the file, to be asked which of them a request is.
 #[derive(Debug)]
@@ -28,10 +14,8 @@ pub(crate) struct Tree {
     hasher: RandomState,
     nodes: Vec<Node>,
     levels: Vec<Level>,
-    /// Nodes by level, key and value.
-    exact: HashTable<u32>,
-    /// Nodes without a value, by level and key.
-    bare: HashTable<u32>,
+    /// Nodes by level, key and value, and those without a value by level and key.
+    by_entry: HashTable<u32>,
     /// Values that are of a tier, by node.
     members: HashTable<Member>,
 }
@@ -90,8 +74,7 @@ impl Tree {
             hasher: RandomState::new(),
             nodes: Vec::new(),
             levels: vec![Level::default()],
-            exact: HashTable::new(),
-            bare: HashTable::new(),
+            by_entry: HashTable::new(),
             members: HashTable::new(),
         };
         let mut top = Vec::new();
@@ -147,23 +130,12 @@ impl Tree {
             has_members: branch.tiers.iter().any(|tier| !tier.members.is_empty()),
             below: NONE,
         });
-        let (key, value) = (&*branch.key, branch.value.as_deref());
-        let Self { hasher, nodes, .. } = self;
-        let again = |&at: &u32| {
-            let node = &nodes[at as usize];
-            match &node.value {
-                Some(value) => hasher.hash_one((node.level, &*node.key, &**value)),
-                None => hasher.hash_one((node.level, &*node.key)),
-            }
-        };
-        let Some(here) = self.levels.get_mut(level as usize) else { return number };
-        // A wildcard is found as its own text too: the first look-up knows nothing of patterns.
-        if let Some(value) = value {
-            here.has_exact = true;
-            self.exact.insert_unique(hasher.hash_one((level, key, value)), number, again);
-        } else {
-            here.has_bare = true;
-            self.bare.insert_unique(hasher.hash_one((level, key)), number, again);
+        let (hasher, nodes) = (&self.hasher, &self.nodes);
+        let hash = |node: &Node| hash_of(hasher, node.level, &node.key, node.value.as_deref());
+        if let (Some(here), Some(node)) = (self.levels.get_mut(level as usize), nodes.last()) {
+            // A wildcard is found as its own text too: the first look-up knows nothing of patterns.
+            *(if node.value.is_some() { &mut here.has_exact } else { &mut here.has_bare }) = true;
+            self.by_entry.insert_unique(hash(node), number, |&at| hash(&nodes[at as usize]));
         }
         number
     }
@@ -195,31 +167,28 @@ impl Tree {
 
     #[inline]
     fn step(&self, level: u32, key: &str, value: &str) -> Option<(u32, &Node)> {
-        let node = |at: u32| self.nodes.get(at as usize).map(|node| (at, node));
         let here = self.levels.get(level as usize)?;
-        if here.has_exact {
-            let hash = self.hasher.hash_one((level, key, value));
-            let same = |&at: &u32| {
-                let node = &self.nodes[at as usize];
-                node.level == level && node.value.as_deref() == Some(value) && *node.key == *key
-            };
-            if let Some(&at) = self.exact.find(hash, same) {
-                return node(at);
-            }
-        }
-        if let Some(at) = here.wild.as_ref().and_then(|wild| wild.first(key, value)) {
-            return node(at);
-        }
-        if here.has_bare {
-            let hash = self.hasher.hash_one((level, key));
-            let same = |&at: &u32| {
-                let node = &self.nodes[at as usize];
-                node.level == level && *node.key == *key
-            };
-            if let Some(&at) = self.bare.find(hash, same) {
-                return node(at);
-            }
-        }
-        None
+        let exact = here.has_exact.then(|| self.declared(level, key, Some(value))).flatten();
+        let found = exact.or_else(|| here.wild.as_ref()?.first(key, value));
+        let at = found.or_else(|| here.has_bare.then(|| self.declared(level, key, None)).flatten())?;
+        Some((at, self.nodes.get(at as usize)?))
+    }
+
+    /// The node that was declared with this key and value.
+    #[inline]
+    fn declared(&self, level: u32, key: &str, value: Option<&str>) -> Option<u32> {
+        let same = |&at: &u32| {
+            let node = &self.nodes[at as usize];
+            node.level == level && node.value.as_deref() == value && *node.key == *key
+        };
+        self.by_entry.find(hash_of(&self.hasher, level, key, value), same).copied()
+    }
+}
+
+#[inline]
+fn hash_of(hasher: &RandomState, level: u32, key: &str, value: Option<&str>) -> u64 {
+    match value {
+        Some(value) => hasher.hash_one((level, key, value)),
+        None => hasher.hash_one((level, key)),
     }
 }

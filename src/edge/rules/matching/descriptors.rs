@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::request::Descriptor;
+use super::Descriptor;
 
 /// The descriptors of one request, put together piece by piece; it owns its texts, in one piece of memory.
 ///
@@ -38,7 +38,7 @@ pub struct Descriptors {
     tier: Option<Range<u32>>,
 }
 
-#[derive(Copy, Clone, Default)]
+#[derive(Copy, Clone, Default, Debug)]
 struct One {
     end: u32,
     hits: Option<u64>,
@@ -69,12 +69,6 @@ impl Added<'_> {
         if let Some(one) = self.0.each.last_mut() {
             one.hits = Some(hits);
         }
-    }
-}
-
-impl fmt::Debug for One {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("One").field("end", &self.end).field("hits", &self.hits).finish()
     }
 }
 
@@ -137,7 +131,7 @@ impl Descriptors {
         *tier = None;
     }
 
-    /// Calls `use_them` with the descriptors, for [`Rules::check`](super::Rules::check) or [`Rules::refund`](super::Rules::refund).
+    /// Calls `use_them` with the descriptors, for [`Rules::check`](crate::rules::Rules::check) or [`Rules::refund`](crate::rules::Rules::refund).
     pub fn with<R>(&self, use_them: impl FnOnce(&[Descriptor<'_>]) -> R) -> R {
         let entries = self.pairs();
         use_them(&self.each_of(&entries))
