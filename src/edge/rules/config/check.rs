@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use super::Config;
 use super::identity::{LevelFlags, LimitLabel, RulePath};
-use super::keys::{Context, Fields, Path, Room};
+use super::keys::{Checker, FieldPath, MapFields, MapKind};
 use super::limit::Draft;
-use super::node::{Kind, Node, SMALL, quoted};
+use super::node::{FileNode, SMALL, Value, quoted};
 use super::problem::{ConfigError, Problems};
-use super::settings::Settings;
+use super::settings::FileSettings;
 use crate::edge::rules::matching::{Branch, Pattern, Position, Tier};
 use crate::edge::rules::rule::Rule;
 
@@ -28,13 +28,18 @@ impl Branch {
     }
 }
 
-/// Reads what the nodes of a text of so many bytes say.
-pub(super) fn check(file: &str, root: Node, size: usize, problems: Problems) -> Result<Config, ConfigError> {
-    let mut context = Context {
+/// Checks the nodes of a text of `size` bytes.
+pub(super) fn check(
+    file: &str,
+    root: FileNode,
+    size: usize,
+    problems: Problems,
+) -> Result<Config, ConfigError> {
+    let mut context = Checker {
         problems,
         warnings: Problems::of(file),
         extended: false,
-        settings: Settings::default(),
+        settings: FileSettings::default(),
         domain: Box::default(),
         rules: Vec::new(),
         texts: size.saturating_mul(MAX_REPEATED).saturating_add(SMALL),
@@ -42,7 +47,7 @@ pub(super) fn check(file: &str, root: Node, size: usize, problems: Problems) -> 
     let read = context.root(&root);
     // What is made of it takes as much again.
     drop(root);
-    let Context { problems, mut warnings, settings, rules, .. } = context;
+    let Checker { problems, mut warnings, settings, rules, .. } = context;
     let Some((domain, domain_at, branches)) = read.filter(|_| problems.is_empty()) else {
         return Err(problems.into_error());
     };
@@ -70,19 +75,19 @@ struct Flags {
     line: usize,
 }
 
-impl Context {
-    fn root(&mut self, root: &Node) -> Option<(Box<str>, Position, Vec<Branch>)> {
-        let path = Path::Root;
-        if matches!(root.kind, Kind::Null) {
+impl Checker {
+    fn root(&mut self, root: &FileNode) -> Option<(Box<str>, Position, Vec<Branch>)> {
+        let path = FieldPath::Root;
+        if matches!(root.kind, Value::Null) {
             let remedy = "write a domain and its descriptors";
             self.problems.add(root.at, path, "the file says nothing", remedy);
             return None;
         }
         // Its mere presence asks for our own keys, wherever in the map it stands.
-        if let Kind::Map(entries) = &root.kind {
+        if let Value::Map(entries) = &root.kind {
             self.extended = entries.iter().any(|(key, _)| key.as_key() == Some("tollgate"));
         }
-        let fields = self.fields(root, Room::Root, &path)?;
+        let fields = self.fields(root, MapKind::Root, &path)?;
         self.settings = self
             .read(&fields, "tollgate", |this, node, path| Some(this.settings(node, path)))
             .unwrap_or_default();
@@ -105,12 +110,12 @@ impl Context {
     }
 
     /// `descriptors`.
-    fn children(&mut self, fields: &Fields<'_, '_>, way: &mut RulePath) -> Vec<Branch> {
+    fn children(&mut self, fields: &MapFields<'_, '_>, way: &mut RulePath) -> Vec<Branch> {
         self.read(fields, "descriptors", |this, node, path| Some(this.descriptors(node, path, way)))
             .unwrap_or_default()
     }
 
-    fn descriptors(&mut self, node: &Node, path: &Path<'_>, way: &mut RulePath) -> Vec<Branch> {
+    fn descriptors(&mut self, node: &FileNode, path: &FieldPath<'_>, way: &mut RulePath) -> Vec<Branch> {
         let Some(items) = self.list(node, path) else { return Vec::new() };
         let mut branches = Vec::with_capacity(items.len());
         // Of each branch its place among the items.
@@ -133,7 +138,7 @@ impl Context {
     }
 
     /// Tells of branches of one level that have the same key and value.
-    fn twice(&mut self, branches: &[Branch], mut places: Vec<(u32, u32)>, path: &Path<'_>) {
+    fn twice(&mut self, branches: &[Branch], mut places: Vec<(u32, u32)>, path: &FieldPath<'_>) {
         let branch = |&(place, _): &(u32, u32)| &branches[place as usize];
         places.sort_by(|one, other| branch(one).pair().cmp(&branch(other).pair()));
         for (one, other) in places.iter().zip(places.iter().skip(1)) {
@@ -149,8 +154,8 @@ impl Context {
         }
     }
 
-    fn descriptor(&mut self, node: &Node, path: &Path<'_>, way: &mut RulePath) -> Option<Branch> {
-        let fields = self.fields(node, Room::Descriptor, path)?;
+    fn descriptor(&mut self, node: &FileNode, path: &FieldPath<'_>, way: &mut RulePath) -> Option<Branch> {
+        let fields = self.fields(node, MapKind::Descriptor, path)?;
         let key = self.read(&fields, "key", Self::text);
         if key.is_none_or(str::is_empty) && fields.get("key").is_none_or(|node| node.as_key().is_some()) {
             let remedy = "write the key of the request's entry, as `key: remote_address`";
@@ -172,7 +177,7 @@ impl Context {
             line: node.at.line as usize,
         };
         way.push(key, value, LevelFlags { wildcard, share_threshold, value_to_metric });
-        if let Some(node) = fields.get("metadata").filter(|node| !matches!(node.kind, Kind::Map(_))) {
+        if let Some(node) = fields.get("metadata").filter(|node| !matches!(node.kind, Value::Map(_))) {
             let message = format!("{} is no map", node.shown());
             self.wrong(&fields, "metadata", message, "write a map, or remove it");
         }
@@ -182,7 +187,7 @@ impl Context {
         let tiers = self.read(&fields, "tiers", |this, node, path| {
             Some(this.tiers(node, path, way, values.as_ref(), flags))
         });
-        if let Some(node) = fields.entry("rate_limit").filter(|node| matches!(node.kind, Kind::Null)) {
+        if let Some(node) = fields.entry("rate_limit").filter(|node| matches!(node.kind, Value::Null)) {
             let (path, message) = (path.key("rate_limit"), "this says nothing, so there is no limit");
             self.warnings.add(node.at, path, message, "indent what it says deeper than it, or remove it");
         }
@@ -195,7 +200,7 @@ impl Context {
     /// `rate_limit` or `rate_limits`, of a descriptor or of a tier of it: its rules among all.
     fn limits(
         &mut self,
-        fields: &Fields<'_, '_>,
+        fields: &MapFields<'_, '_>,
         way: &RulePath,
         tier: Option<&str>,
         flags: Flags,
@@ -240,7 +245,7 @@ impl Context {
         label: Option<&LimitLabel>,
         flags: Flags,
     ) {
-        // Nothing is made of what is refused anyway.
+        // The file is refused anyway, so no more rules are made.
         if self.texts == 0 {
             return;
         }
@@ -276,13 +281,13 @@ impl Context {
     /// `tiers`; of an entry for these values, or for one only.
     fn tiers(
         &mut self,
-        node: &Node,
-        path: &Path<'_>,
+        node: &FileNode,
+        path: &FieldPath<'_>,
         way: &RulePath,
         values: Option<&Option<Pattern>>,
         flags: Flags,
     ) -> Vec<Tier> {
-        let Kind::Map(entries) = &node.kind else {
+        let Value::Map(entries) = &node.kind else {
             let message = format!("{} is no map", node.shown());
             self.problems.add(node.at, path, message, "write a map from tiers' names to their limits");
             return Vec::new();
@@ -295,7 +300,7 @@ impl Context {
                 continue;
             };
             let path = path.key(name);
-            let Some(fields) = self.fields(value, Room::Tier, &path) else { continue };
+            let Some(fields) = self.fields(value, MapKind::Tier, &path) else { continue };
             let rules = self.limits(&fields, way, Some(name), flags);
             if !fields.has("rate_limit") && !fields.has("rate_limits") {
                 let remedy = "write rate_limit or rate_limits; for no limit, rate_limit: { unlimited: true }";
@@ -320,7 +325,13 @@ impl Context {
     }
 
     /// Checks that a value can be one of this entry's.
-    fn member(&mut self, item: &Node, member: &str, path: &Path<'_>, values: Option<&Option<Pattern>>) {
+    fn member(
+        &mut self,
+        item: &FileNode,
+        member: &str,
+        path: &FieldPath<'_>,
+        values: Option<&Option<Pattern>>,
+    ) {
         let (message, remedy) = match values {
             None => (
                 "this entry has one value only".to_owned(),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::fits;
 use super::identity::LimitLabel;
-use super::keys::{Context, Fields, Path, Room};
-use super::node::{Kind, Node, quoted};
+use super::keys::{Checker, FieldPath, MapFields, MapKind};
+use super::node::{FileNode, Value, quoted};
 use super::shared;
 use crate::Quota;
 use crate::edge::rules::rule::{Algorithm, Limit, MEMORY, Mode, Store, UNITS, Unit};
@@ -33,10 +33,10 @@ impl Draft {
     }
 }
 
-impl Context {
+impl Checker {
     /// `None` if it cannot be read, which is told.
-    pub(super) fn limit(&mut self, node: &Node, path: &Path<'_>) -> Option<Draft> {
-        let fields = self.fields(node, Room::RateLimit, path)?;
+    pub(super) fn limit(&mut self, node: &FileNode, path: &FieldPath<'_>) -> Option<Draft> {
+        let fields = self.fields(node, MapKind::RateLimit, path)?;
         let unlimited = self.flag(&fields, "unlimited");
         let name = self.read(&fields, "name", Self::text);
         let name: Option<Box<str>> = name.filter(|name| !name.is_empty()).map(Box::from);
@@ -66,7 +66,7 @@ impl Context {
         Some(draft(unit.into(), limit, soft))
     }
 
-    fn unit(&mut self, fields: &Fields<'_, '_>) -> Option<Unit> {
+    fn unit(&mut self, fields: &MapFields<'_, '_>) -> Option<Unit> {
         let remedy = "use second, minute, hour, day, week, month or year";
         if !fields.has("unit") {
             self.problems.add(fields.node.at, fields.path, "there is no unit", remedy);
@@ -80,12 +80,12 @@ impl Context {
         unit
     }
 
-    fn nothing_else(&mut self, fields: &Fields<'_, '_>) {
+    fn nothing_else(&mut self, fields: &MapFields<'_, '_>) {
         let ours =
             ["unit", "every", "algorithm", "burst", "strict", "parts", "store", "memory", "max_keys", "soft"];
         for key in ours.into_iter().chain(shared::KEYS) {
             let Some(node) = fields.get(key) else { continue };
-            if !matches!(&node.kind, Kind::Scalar(_, text) if text.is_empty()) {
+            if !matches!(&node.kind, Value::Scalar(_, text) if text.is_empty()) {
                 let message = format!("what is unlimited has no {key}");
                 self.wrong(fields, key, message, "remove it, or unlimited");
             }
@@ -97,13 +97,13 @@ impl Context {
         }
     }
 
-    fn replaces(&mut self, fields: &Fields<'_, '_>, own: Option<&str>) -> Vec<Box<str>> {
+    fn replaces(&mut self, fields: &MapFields<'_, '_>, own: Option<&str>) -> Vec<Box<str>> {
         let items = self.read(fields, "replaces", Self::list).unwrap_or_default();
         let path = fields.path.key("replaces");
         let mut names = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
             let path = path.index(index);
-            let Some(fields) = self.fields(item, Room::Replaced, &path) else { continue };
+            let Some(fields) = self.fields(item, MapKind::Replaced, &path) else { continue };
             let name = if fields.has("name") { self.read(&fields, "name", Self::text) } else { Some("") };
             match name {
                 Some("") => {
@@ -121,7 +121,7 @@ impl Context {
         names
     }
 
-    fn parameters(&mut self, fields: &Fields<'_, '_>) -> Option<(Algorithm, Option<Store>)> {
+    fn parameters(&mut self, fields: &MapFields<'_, '_>) -> Option<(Algorithm, Option<Store>)> {
         let before = self.problems.len();
         let algorithm = match fields.has("algorithm") {
             true => self.algorithm(fields),
@@ -155,7 +155,7 @@ impl Context {
         (self.problems.len() == before).then_some((algorithm, store))
     }
 
-    fn store_of(&mut self, fields: &Fields<'_, '_>, algorithm: Option<Algorithm>) -> Option<Store> {
+    fn store_of(&mut self, fields: &MapFields<'_, '_>, algorithm: Option<Algorithm>) -> Option<Store> {
         let defaults = self.settings;
         let named = self.store(fields);
         let memory = self.read(fields, "memory", Self::memory);
@@ -228,7 +228,7 @@ impl Context {
     /// The limit, and from where on a request is marked.
     fn quota(
         &mut self,
-        fields: &Fields<'_, '_>,
+        fields: &MapFields<'_, '_>,
         (limit, period): (u64, Duration),
         (algorithm, store): (Algorithm, Option<Store>),
     ) -> Option<(Limit, u64)> {

@@ -26,8 +26,8 @@ use std::io::Read as _;
 use std::path::Path;
 
 pub use self::domain::Domain;
-pub(super) use self::domain::Files;
-use self::node::{MAX_BYTES, Node};
+pub(super) use self::domain::RuleFiles;
+use self::node::{FileNode, MAX_BYTES};
 use self::problem::Problems;
 pub use self::problem::{ConfigError, Problem};
 pub(super) use self::removed::removed;
@@ -131,7 +131,7 @@ impl Config {
     fn from_text(
         name: &str,
         text: &str,
-        read: fn(&str, &mut Problems) -> Option<Node>,
+        read: fn(&str, &mut Problems) -> Option<FileNode>,
     ) -> Result<Self, ConfigError> {
         let mut problems = Problems::of(name);
         if text.len() > MAX_BYTES {

@@ -1,6 +1,6 @@
 //! Loads that would take the rules of a domain away from those who use it.
 
-use super::domain::Files;
+use super::domain::RuleFiles;
 use super::problem::Problems;
 use super::{Config, Problem};
 use crate::edge::rules::matching::Position;
@@ -10,7 +10,7 @@ use crate::edge::rules::matching::Position;
 pub(in crate::edge::rules) fn removed(
     configs: &[Config],
     name: &str,
-    before: &Files,
+    before: &RuleFiles,
     had_rules: bool,
 ) -> Option<Problem> {
     let of_it: Vec<&Config> = configs.iter().filter(|config| &*config.domain == name).collect();

@@ -1,14 +1,14 @@
 //! The map `tollgate:` at the top of a file: it asks for our own keys, and says what holds for all rules.
 
-use super::keys::{Context, Fields, Path, Room};
-use super::node::{Node, quoted};
+use super::keys::{Checker, FieldPath, MapFields, MapKind};
+use super::node::{FileNode, quoted};
 use super::shared::SharedSettings;
 use crate::Capacity;
 use crate::edge::rules::rule::{ALGORITHMS, Algorithm, CHARGING, Charging, MILLION, STORES, Store};
 
 /// What holds for all rules of a file that do not say otherwise.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Settings {
+pub(super) struct FileSettings {
     pub(super) charging: Charging,
     pub(super) shadow: bool,
     pub(super) algorithm: Option<Algorithm>,
@@ -19,7 +19,7 @@ pub(super) struct Settings {
     pub(super) shared: SharedSettings,
 }
 
-impl Default for Settings {
+impl Default for FileSettings {
     fn default() -> Self {
         Self {
             charging: Charging::default(),
@@ -33,11 +33,11 @@ impl Default for Settings {
     }
 }
 
-impl Context {
+impl Checker {
     /// One of several words.
     pub(super) fn word<T: Copy>(
         &mut self,
-        fields: &Fields<'_, '_>,
+        fields: &MapFields<'_, '_>,
         key: &str,
         what: &str,
         words: &[(&str, T)],
@@ -56,17 +56,17 @@ impl Context {
         found
     }
 
-    pub(super) fn algorithm(&mut self, fields: &Fields<'_, '_>) -> Option<Algorithm> {
+    pub(super) fn algorithm(&mut self, fields: &MapFields<'_, '_>) -> Option<Algorithm> {
         self.word(fields, "algorithm", "algorithm", ALGORITHMS)
     }
 
     /// A store with default parameters.
-    pub(super) fn store(&mut self, fields: &Fields<'_, '_>) -> Option<Store> {
+    pub(super) fn store(&mut self, fields: &MapFields<'_, '_>) -> Option<Store> {
         self.word(fields, "store", "store", STORES)
     }
 
     /// An amount of memory, of a store of fixed size.
-    pub(super) fn memory(&mut self, node: &Node, path: &Path<'_>) -> Option<Capacity> {
+    pub(super) fn memory(&mut self, node: &FileNode, path: &FieldPath<'_>) -> Option<Capacity> {
         const LEAST: usize = 272;
         let text = self.text(node, path)?;
         let problem = match text.parse::<Capacity>() {
@@ -79,8 +79,8 @@ impl Context {
         None
     }
 
-    pub(super) fn settings(&mut self, node: &Node, path: &Path<'_>) -> Settings {
-        let Some(fields) = self.fields(node, Room::Settings, path) else { return Settings::default() };
+    pub(super) fn settings(&mut self, node: &FileNode, path: &FieldPath<'_>) -> FileSettings {
+        let Some(fields) = self.fields(node, MapKind::Settings, path) else { return FileSettings::default() };
         let charging = self.word(&fields, "charging", "way of charging", CHARGING).unwrap_or_default();
         let algorithm = self.algorithm(&fields);
         let store = self.store(&fields);
@@ -95,7 +95,7 @@ impl Context {
         }
         let shadow = self.flag(&fields, "shadow");
         let enforced = self.read(&fields, "enforced", Self::share).unwrap_or(MILLION);
-        Settings { charging, shadow, algorithm, store, memory, enforced, shared: self.shared(&fields) }
+        FileSettings { charging, shadow, algorithm, store, memory, enforced, shared: self.shared(&fields) }
     }
 }
 

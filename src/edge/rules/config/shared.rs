@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::keys::{Context, Fields, Path};
-use super::node::{Kind, Node, quoted};
+use super::keys::{Checker, FieldPath, MapFields};
+use super::node::{FileNode, Value, quoted};
 use crate::edge::rules::rule::{MODES, Mode, ON_FAILURE, OnFailure, Shared};
 
 /// Keys that say something of shared limits only.
 pub(super) const KEYS: [&str; 4] = ["mode", "on_failure", "processes", "timeout"];
 
-/// Who waits longer has no use for a limit.
+/// A longer wait makes a limit useless.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is said of shared limits, of a rule or of a file.
@@ -43,9 +43,9 @@ impl SharedSettings {
     }
 }
 
-impl Context {
+impl Checker {
     /// What a map says of shared limits.
-    pub(super) fn shared(&mut self, fields: &Fields<'_, '_>) -> SharedSettings {
+    pub(super) fn shared(&mut self, fields: &MapFields<'_, '_>) -> SharedSettings {
         let going_on = "way of going on without the server";
         let processes = self.number_of(fields, "processes", 1, u64::from(u32::MAX));
         SharedSettings {
@@ -56,7 +56,7 @@ impl Context {
         }
     }
 
-    fn timeout(&mut self, node: &Node, path: &Path<'_>) -> Option<Duration> {
+    fn timeout(&mut self, node: &FileNode, path: &FieldPath<'_>) -> Option<Duration> {
         let text = self.text(node, path)?;
         let time = time(text).filter(|time| (Duration::from_millis(1)..=MAX_TIMEOUT).contains(time));
         if time.is_none() {
@@ -67,7 +67,7 @@ impl Context {
     }
 
     /// Refuses what is said of shared limits about one that is not.
-    pub(super) fn unshared(&mut self, fields: &Fields<'_, '_>) {
+    pub(super) fn unshared(&mut self, fields: &MapFields<'_, '_>) {
         for key in KEYS.into_iter().filter(|key| fields.has(key)) {
             let message = format!("only limits in redis have {key}");
             self.wrong(fields, key, message, "remove it, or write store: redis");
@@ -75,8 +75,8 @@ impl Context {
     }
 
     /// The same of a whole file that has none.
-    pub(super) fn unshared_file(&mut self, node: &Node, path: &Path<'_>) {
-        let Kind::Map(entries) = &node.kind else { return };
+    pub(super) fn unshared_file(&mut self, node: &FileNode, path: &FieldPath<'_>) {
+        let Value::Map(entries) = &node.kind else { return };
         for (key, _) in entries {
             if let Some(name) = key.as_key().filter(|name| KEYS.contains(name)) {
                 let message = format!("{name} is for limits in redis, and no rule here is one");

@@ -6,7 +6,7 @@ use std::collections::hash_map::{Entry, HashMap};
 use super::node::quoted;
 use super::problem::Problems;
 use super::{Config, Problem};
-use crate::edge::rules::matching::{Branch, Position, Wild};
+use crate::edge::rules::matching::{Branch, Position, Wildcards};
 use crate::edge::rules::rule::Rule;
 
 /// Looks through a file that can be used.
@@ -106,7 +106,8 @@ fn level(branches: &[Branch], warnings: &mut Problems) {
 /// matches, since only a `*` can stand for the other's.
 fn unreached(branches: &[Branch], warnings: &mut Problems) {
     let numbered = (0_u32..).zip(branches).filter(|(_, branch)| branch.is_wildcard());
-    let wild = Wild::new(numbered.clone().map(|(at, branch)| (&*branch.key, branch.value.as_deref(), at)));
+    let wild =
+        Wildcards::new(numbered.clone().map(|(at, branch)| (&*branch.key, branch.value.as_deref(), at)));
     for (at, branch) in numbered {
         let first = wild.first(&branch.key, branch.value.as_deref().unwrap_or("*"));
         let Some(first) = first.filter(|&first| first < at) else { continue };

@@ -22,7 +22,7 @@ pub(in crate::edge::rules) enum StoreKind {
     /// One state for all keys.
     Direct,
     Compact(Capacity),
-    /// Of at most so many keys.
+    /// With the most keys, if there is a cap.
     Keyed(Option<usize>),
     Sketch(Capacity),
 }
@@ -165,7 +165,7 @@ impl AnyStore {
             (Keyed(max), SlidingLog(log)) => Self::KeyedLog(keyed(log, hasher, max)),
             (Compact(size), FixedWindow(window)) => Self::CompactFixed(sized!(window, size, compact_parts)),
             (Compact(size), Gcra(gcra)) => Self::CompactGcra(sized!(gcra, size, compact_parts)),
-            // As many slots as the others have, so that what is owed can be carried over slot by slot.
+            // As many slots as the others have, so that debts can be carried over slot by slot.
             (Compact(size), SlidingWindow(window)) => {
                 Self::CompactSliding(sized!(window, size.beside_spill(), compact_parts))
             }

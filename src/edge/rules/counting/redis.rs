@@ -114,7 +114,7 @@ impl Servers {
     ) -> Result<SharedLimiter, NoCounter> {
         let server = self.server.as_ref().ok_or(NoCounter::NoServer)?;
         let limit = limit(quota, algorithm).ok_or(NoCounter::Algorithm)?;
-        // Those that fetch and post do it by tasks; whoever loads rules again may be a thread that knows of no runtime.
+        // Limiters that fetch and post do it by tasks, and the thread that loads rules again may have no runtime.
         // The one in which the server was named may have ended meanwhile.
         let kept = self.runtime.as_ref().filter(|_| Handle::try_current().is_err());
         let _entered = kept.map(Handle::enter);
@@ -336,7 +336,7 @@ shared_store!(BlockingLeaseLimiter; |limiter, key, given|
     check: limiter.check_n_wait(key, given), check_async: ready(limiter.check_n_wait(key, given)),
     refund: limiter.refund(key, given));
 
-// The server is told later, or was told already, so nothing is refunded.
+// Charges are posted later, or were posted already, so nothing is refunded.
 shared_store!(WriteBackLimiter; |limiter, key, given|
     check: limiter.check_n(key, given), check_async: limiter.check_n_async(key, given), refund: (),
     look: limiter.look(key, given), look_async: limiter.look_async(key, given));

@@ -17,7 +17,7 @@ use crate::edge::telemetry::{RefusalLog, Reloads, TopDenied};
 use crate::store::migrate::Published;
 
 #[derive(Copy, Clone, Debug, Default)]
-pub(super) struct Options {
+pub(super) struct LoadOptions {
     pub(super) merge_domains: bool,
     pub(super) shadow: bool,
     pub(super) charging: Option<Charging>,
@@ -45,7 +45,7 @@ pub(super) struct Options {
 #[derive(Debug)]
 #[must_use = "a builder does nothing until rules are loaded"]
 pub struct RulesBuilder<C = ()> {
-    pub(super) options: Options,
+    pub(super) options: LoadOptions,
     pub(super) observers: Observers,
     pub(super) servers: Servers,
     pub(super) clock: C,

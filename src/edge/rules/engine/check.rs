@@ -173,7 +173,7 @@ impl<'r> RequestCheck<'r> {
                 other.active.rule.replaces.contains(&rule.name)
                     && (*part != Part::Shadow || decided.part == Part::Shadow)
             };
-            // One without a limit says so, whatever replaces it.
+            // A rule without a limit stays as it is, whatever replaces it.
             let replaceable = rule.is_named && rule.limit != Limit::Unlimited;
             if replaceable && self.rules.iter().zip(&parts).any(by) {
                 decided.part = Part::Replaced;
@@ -265,8 +265,8 @@ impl<'r> RequestCheck<'r> {
         self.each(|part| part != Part::Replaced).for_each(|(check, decided)| check.count(decided, when));
     }
 
-    /// Looks again at what was charged and given back. What refused stays what it said: by now it might admit, but nothing is charged
-    /// for that.
+    /// Looks again at the rules whose charges were given back. A rule that refused keeps its decision: by now it might admit, but nothing
+    /// is charged for that.
     pub(super) fn look_again(&mut self, when: CheckTime) {
         for (check, decided) in self.each(Part::refuses) {
             if decided.outcome() == Outcome::Allowed {
@@ -311,7 +311,7 @@ impl<'r> RequestCheck<'r> {
         self.go_on()
     }
 
-    /// The rules of which it has to be known beforehand whether they admit, each with the cost to look for.
+    /// The rules that must be looked at before they are charged, each with the cost to look for.
     pub(super) fn to_look_at(&self) -> Few<(usize, u64)> {
         let must = |(check, decided): (&RuleCheck<'_>, &Decided)| {
             decided.part.refuses() && check.counted.is_shared() && check.cost > 0 && !check.counted.undoes()
@@ -363,7 +363,7 @@ impl<'r> RequestCheck<'r> {
         self.rules.iter().any(|check| check.charged)
     }
 
-    /// Takes back what was charged, as far as it can be: to counters of this process, and also to shared ones.
+    /// Refunds the charges, as far as possible: to counters of this process, and with `and_shared` to shared ones.
     pub(super) fn undo(&mut self, when: CheckTime, and_shared: bool) {
         for (check, decided) in self.each(|_| true) {
             if (and_shared || !check.counted.is_shared()) && std::mem::take(&mut check.charged) {
@@ -442,8 +442,8 @@ pub(super) fn give_back(counted: CountedBy<'_>, key: &str, decided: &Decided, wh
     }
 }
 
-/// How a rule takes part. Of those that refuse some keys only, which are those is chosen by the key; where all requests share one,
-/// by the time.
+/// How a rule takes part. If a rule refuses a share of its keys only, a hash of the key chooses them; if all requests share one counter,
+/// a hash of the time.
 fn part(active: &ActiveRule, key: &CounterKey<'_>, index: u32, now_ns: u64, hasher: &Hasher) -> Part {
     let rule = &active.rule;
     let reports_only = || {
@@ -535,7 +535,7 @@ impl RuleCheck<'_> {
             None if is_denied => active.meters.observe(decision, reports_only),
             None if is_charged => {
                 match decided.by {
-                    // How near the limit it is, nobody knows.
+                    // The distance to the limit is unknown.
                     Some(by) if !by.knows_remaining() => active.meters.record(Event::Allowed, *cost),
                     _ => active.meters.observe(decision, false),
                 }
@@ -585,7 +585,7 @@ impl RuleCheck<'_> {
         counter.generation.look(key.as_str(), when, 0).owed()
     }
 
-    /// The decision that charging so much would be, of a rule that counts here.
+    /// The decision on a cost, uncharged; `None` unless this process counts the rule.
     fn looked(&self, cost: u64, when: CheckTime) -> Option<Decision> {
         let CountedBy::Local { counter, headroom } = self.counted else { return None };
         Some(counter.look(self.key.as_str(), cost, headroom, when).beside(self.elsewhere(when)))
@@ -640,7 +640,7 @@ impl RuleCheck<'_> {
         self.charged = decided.decision.as_ref().is_some_and(|decision| decision.charged() > 0);
     }
 
-    /// The decision that charging it would be, if so much is charged besides.
+    /// Decides without a charge. `besides`: the units that other rules of the request charge to the same key.
     fn look(&mut self, decided: &mut Decided, besides: u64, when: CheckTime) {
         let cost = if self.cost == 0 { 0 } else { self.cost.saturating_add(besides) };
         decided.decision = match self.counted {

@@ -84,7 +84,7 @@ impl<C: Clock> Rules<C> {
             if !check.rules.iter().any(|check| check.counted.is_shared()) {
                 return self.check_n(name, descriptors, hits);
             }
-            let mut waiting = Waiting::new(&mut check, &self.clock, domain.charging);
+            let mut waiting = WaitingCheck::new(&mut check, &self.clock, domain.charging);
             let outcome = waiting.decide().await;
             if self.is_outdated(waiting.check, &rules, domain) {
                 waiting.undo().await;
@@ -116,19 +116,19 @@ impl<C: Clock> Rules<C> {
     }
 }
 
-/// The rules of one request while some of them are waited for. Dropped before [`keep`](Self::keep), it takes back what was charged.
-struct Waiting<'a, 'r, C: Clock> {
+/// The rules of one request while some of them are waited for. Dropped before [`keep`](Self::keep), it refunds the charges.
+struct WaitingCheck<'a, 'r, C: Clock> {
     check: &'a mut RequestCheck<'r>,
     clock: &'a C,
     charging: Charging,
-    /// Of those that were asked elsewhere, by their places.
+    /// The calls of shared rules, by the places of the rules.
     calls: Few<(usize, SharedCall)>,
     is_over: bool,
 }
 
-impl<C: Clock> Drop for Waiting<'_, '_, C> {
+impl<C: Clock> Drop for WaitingCheck<'_, '_, C> {
     fn drop(&mut self) {
-        // What counts first counts what is refused too, and what nobody waits for.
+        // A rule that counts first counts refused requests too, and those that were dropped.
         if self.is_over || self.charging == Charging::CountFirst {
             self.keep();
             return;
@@ -139,7 +139,7 @@ impl<C: Clock> Drop for Waiting<'_, '_, C> {
     }
 }
 
-impl<'a, 'r, C: Clock> Waiting<'a, 'r, C> {
+impl<'a, 'r, C: Clock> WaitingCheck<'a, 'r, C> {
     fn new(check: &'a mut RequestCheck<'r>, clock: &'a C, charging: Charging) -> Self {
         Self { check, clock, charging, calls: Few::new(), is_over: false }
     }
@@ -232,7 +232,7 @@ impl<'a, 'r, C: Clock> Waiting<'a, 'r, C> {
         }
     }
 
-    /// Takes back what was charged: here first, which needs no wait; and elsewhere at the same time.
+    /// Refunds the charges: first those of this process, without a wait, then all shared ones at the same time.
     async fn undo(&mut self) {
         self.check.undo(self.now(), false);
         for (place, call) in &mut self.calls {
@@ -254,10 +254,10 @@ struct SharedCall {
     limiter: Arc<SharedLimiter>,
     key: Arc<str>,
     runtime: Option<Handle>,
-    stage: Stage,
+    stage: CallStage,
 }
 
-enum Stage {
+enum CallStage {
     Asking(Boxed<SharedDecision>),
     Answered(SharedDecision),
     Returning(Boxed<()>),
@@ -271,33 +271,33 @@ impl SharedCall {
             let (limiter, key) = (Arc::clone(&limiter), Arc::clone(&key));
             Box::pin(async move { limiter.check_async(&key, cost).await })
         };
-        Self { limiter, key, runtime: Handle::try_current().ok(), stage: Stage::Asking(asked) }
+        Self { limiter, key, runtime: Handle::try_current().ok(), stage: CallStage::Asking(asked) }
     }
 
     const fn answer(&self) -> Option<SharedDecision> {
         match self.stage {
-            Stage::Answered(answer) => Some(answer),
-            Stage::Asking(_) | Stage::Returning(_) | Stage::Done => None,
+            CallStage::Answered(answer) => Some(answer),
+            CallStage::Asking(_) | CallStage::Returning(_) | CallStage::Done => None,
         }
     }
 
     /// From here on it is what was given back that is waited for.
     fn take_back(&mut self) {
-        self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::Answered(answer) if answer.0.charged() > 0 => {
+        self.stage = match std::mem::replace(&mut self.stage, CallStage::Done) {
+            CallStage::Answered(answer) if answer.0.charged() > 0 => {
                 let (limiter, key) = (Arc::clone(&self.limiter), Arc::clone(&self.key));
-                Stage::Returning(Box::pin(async move {
+                CallStage::Returning(Box::pin(async move {
                     limiter.refund_async(&key, &answer.0, answer.1).await;
                 }))
             }
-            Stage::Answered(_) => Stage::Done,
+            CallStage::Answered(_) => CallStage::Done,
             other => other,
         };
     }
 
     /// Nothing is given back.
     fn keep(mut self) {
-        self.stage = Stage::Done;
+        self.stage = CallStage::Done;
     }
 }
 
@@ -306,12 +306,12 @@ impl Future for SharedCall {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         self.stage = match &mut self.stage {
-            Stage::Asking(asked) => Stage::Answered(std::task::ready!(asked.as_mut().poll(context))),
-            Stage::Returning(back) => {
+            CallStage::Asking(asked) => CallStage::Answered(std::task::ready!(asked.as_mut().poll(context))),
+            CallStage::Returning(back) => {
                 std::task::ready!(back.as_mut().poll(context));
-                Stage::Done
+                CallStage::Done
             }
-            Stage::Answered(_) | Stage::Done => return Poll::Ready(()),
+            CallStage::Answered(_) | CallStage::Done => return Poll::Ready(()),
         };
         Poll::Ready(())
     }
@@ -320,21 +320,21 @@ impl Future for SharedCall {
 impl Drop for SharedCall {
     fn drop(&mut self) {
         self.take_back();
-        let stage = std::mem::replace(&mut self.stage, Stage::Done);
-        if matches!(stage, Stage::Done | Stage::Answered(_)) {
+        let stage = std::mem::replace(&mut self.stage, CallStage::Done);
+        if matches!(stage, CallStage::Done | CallStage::Answered(_)) {
             return;
         }
         let (limiter, key) = (Arc::clone(&self.limiter), Arc::clone(&self.key));
         let rest = async move {
             match stage {
-                Stage::Asking(asked) => {
+                CallStage::Asking(asked) => {
                     let (charge, by) = asked.await;
                     if charge.charged() > 0 {
                         limiter.refund_async(&key, &charge, by).await;
                     }
                 }
-                Stage::Returning(back) => back.await,
-                Stage::Answered(_) | Stage::Done => {}
+                CallStage::Returning(back) => back.await,
+                CallStage::Answered(_) | CallStage::Done => {}
             }
         };
         match &self.runtime {

@@ -47,8 +47,8 @@ pub(super) struct SharedCounter {
 #[derive(Clone, Debug)]
 pub(super) struct LocalCounter {
     pub(super) generation: Arc<Generation<AnyStore>>,
-    /// How many units the store has room for beyond the most that may be in use: one by which a rule that counts first tells that
-    /// its limit is exceeded, and those that clients may owe from a load whose limit was higher.
+    /// The units that the store has room for beyond the most that may be in use. A rule that counts first needs one, to see that its limit
+    /// is exceeded. The others hold what clients may owe from a load whose limit was higher.
     pub(super) headroom: u64,
     made_of: Parameters,
 }
@@ -180,7 +180,7 @@ impl Counter {
 }
 
 impl Parameters {
-    /// A quota with room for so many units more: of the limit for windows, which have no other room, and else of the burst.
+    /// A quota with the headroom: added to the limit for windows, and else to the burst.
     fn with_headroom(&self, headroom: u64) -> Result<Quota, QuotaError> {
         let room = self.most.saturating_add(headroom);
         if self.algorithm.has_burst() {
@@ -266,7 +266,7 @@ impl LocalCounter {
         headroom: u64,
         when: CheckTime,
         elsewhere: impl FnOnce() -> u64,
-    ) -> Counted {
+    ) -> CountedFirst {
         let generation = &self.generation;
         let operation = match whole {
             true => Operation::Force,
@@ -293,12 +293,12 @@ impl LocalCounter {
         let in_use = taken.limit().saturating_sub(taken.remaining());
         let before = in_use.saturating_sub(charged).saturating_add(elsewhere);
         let decision = judged.judged(outcome, cost, headroom, || self.next(key, headroom, when));
-        Counted { decision: decision.beside(elsewhere), charged, before }
+        CountedFirst { decision: decision.beside(elsewhere), charged, before }
     }
 }
 
 /// What came of counting a request first.
-pub(super) struct Counted {
+pub(super) struct CountedFirst {
     pub(super) decision: Decision,
     pub(super) charged: u64,
     /// The units that were in use before.

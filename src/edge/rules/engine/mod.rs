@@ -36,7 +36,7 @@ use std::time::Duration;
 
 pub use self::answer::{Answer, Applied, Code, Status, Verdict};
 use self::answer::{Few, Summary};
-use self::builder::Options;
+use self::builder::LoadOptions;
 pub use self::builder::RulesBuilder;
 use self::check::{CountedBy, Observers, RequestCheck, give_back};
 use self::counter::Counter;
@@ -84,7 +84,7 @@ pub struct Rules<C = QuantaClock> {
     in_force: Published<RuleSet>,
     /// One load at a time. Checks never take it.
     loading: Mutex<Loading>,
-    options: Options,
+    options: LoadOptions,
     hasher: Hasher,
     clock: C,
     reloads: Reloads,
@@ -112,7 +112,7 @@ impl Rules {
     /// Rules with another clock, from several files, or for a dry run.
     pub fn builder() -> RulesBuilder {
         RulesBuilder {
-            options: Options::default(),
+            options: LoadOptions::default(),
             observers: Observers::default(),
             servers: Servers::default(),
             clock: (),

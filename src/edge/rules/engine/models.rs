@@ -91,7 +91,7 @@ fn control_who_does_not_look_again_loses_a_charge() {
     explore(2, || admitted_by_two(check_carelessly));
 }
 
-/// A rule that stays as it is counts on in the same place: who was under way in the load has charged it once.
+/// A rule that stays keeps its counter: a check that was under way in the load has charged it once.
 #[test]
 fn a_rule_that_stays_is_charged_once() {
     explore(2, || {

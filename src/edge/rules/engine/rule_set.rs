@@ -11,14 +11,14 @@ use crate::base::check_time::CheckTime;
 use crate::base::quota::Quota;
 use crate::base::sync::AtomicU32;
 use crate::base::sync::Ordering::Relaxed;
-use crate::edge::rules::config::{Domain, Files};
+use crate::edge::rules::config::{Domain, RuleFiles};
 use crate::edge::rules::counting::{Hasher, Servers};
 use crate::edge::rules::matching::{CounterKey, Descriptor, Tree};
 use crate::edge::rules::rule::{Algorithm, Charging, Limit, Rule, Unit};
 use crate::edge::telemetry::{CheckTimer, Meters};
 use crate::store::migrate::Numbered;
 
-/// One check in so many of each thread is timed.
+/// Each thread times one check in this number.
 const TIMED: u32 = 128;
 
 /// All rules of all domains, as they were loaded together.
@@ -38,11 +38,11 @@ pub(super) struct ActiveDomain {
     /// A dry run of all its rules.
     pub(super) shadow: bool,
     /// Where its rules are from.
-    pub(super) files: Files,
+    pub(super) files: RuleFiles,
     /// Set by its first request since this load.
-    asked: Once,
+    asked: OnceFlag,
     /// Set by its first request under any load: all loads share it.
-    ever_asked: Arc<Once>,
+    ever_asked: Arc<OnceFlag>,
     tree: Tree,
     rules: Vec<ActiveRule>,
     overrides: Arc<Overrides>,
@@ -55,7 +55,7 @@ pub(super) struct ActiveDomain {
 pub(super) struct ActiveRule {
     pub(super) rule: Rule,
     pub(super) counter: Counter,
-    /// What could pass from full, and in what time so much passes.
+    /// The units that pass when nothing is in use, and the time in which they are available again.
     pub(super) quota: u64,
     pub(super) window: Duration,
     /// The unit whose requests' own limits count together with it.
@@ -64,7 +64,7 @@ pub(super) struct ActiveRule {
     keys_vary: bool,
     pub(super) meters: Arc<Meters>,
     /// Set by the first request since this load that it applied to.
-    matched: Once,
+    matched: OnceFlag,
 }
 
 /// The rules of limits that requests bring along: one for each unit that was ever asked for.
@@ -72,9 +72,9 @@ type Overrides = [OnceLock<Option<ActiveRule>>; 7];
 
 /// A flag that any thread sets, and none clears.
 #[derive(Debug, Default)]
-struct Once(AtomicU32);
+struct OnceFlag(AtomicU32);
 
-impl Once {
+impl OnceFlag {
     /// Sets it, and says whether it was set before.
     #[inline]
     fn set(&self) -> bool {
@@ -170,7 +170,7 @@ impl RuleSet {
             charging,
             shadow,
             files,
-            asked: Once::default(),
+            asked: OnceFlag::default(),
             ever_asked: before.map(|before| Arc::clone(&before.ever_asked)).unwrap_or_default(),
             tree,
             rules,
@@ -220,7 +220,7 @@ impl ActiveDomain {
     #[inline]
     pub(super) fn find(&self, descriptor: &Descriptor<'_>) -> impl Iterator<Item = (u32, &ActiveRule)> {
         let found = self.tree.find(descriptor.entries(), descriptor.tier_name()).rules();
-        // There are never so many.
+        // The number of rules fits.
         found.filter_map(|index| Some((u32::try_from(index).ok()?, self.rules.get(index)?)))
     }
 
@@ -279,7 +279,7 @@ impl ActiveRule {
             _ => false,
         };
         let unit = Unit::of(window).filter(|_| is_fixed && !rule.shares_counters());
-        Self { rule, counter, quota, window, unit, keys_vary, meters, matched: Once::default() }
+        Self { rule, counter, quota, window, unit, keys_vary, meters, matched: OnceFlag::default() }
     }
 
     /// Notes that it applies to a request.

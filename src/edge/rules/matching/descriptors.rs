@@ -34,12 +34,12 @@ pub struct Descriptors {
     texts: String,
     entries: SmallVec<[(Range<u32>, Range<u32>); 4]>,
     /// Of each: where its entries end, and what else it says.
-    each: SmallVec<[One; 2]>,
+    each: SmallVec<[DescriptorEnd; 2]>,
     tier: Option<Range<u32>>,
 }
 
 #[derive(Copy, Clone, Default, Debug)]
-struct One {
+struct DescriptorEnd {
     end: u32,
     hits: Option<u64>,
 }
@@ -93,7 +93,7 @@ impl Descriptors {
     /// });
     /// ```
     pub fn begin(&mut self) -> Added<'_> {
-        self.each.push(One { end: place(self.entries.len()), hits: None });
+        self.each.push(DescriptorEnd { end: place(self.entries.len()), hits: None });
         Added(self)
     }
 
@@ -173,7 +173,7 @@ impl Descriptors {
     }
 }
 
-/// Nobody says four gigabytes of a request; who does is cut off there.
+/// Positions saturate at four gigabytes of text.
 fn place(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }

@@ -24,5 +24,5 @@ pub(super) use self::counter_key::CounterKey;
 pub use self::descriptor::Descriptor;
 pub use self::descriptors::{Added, Descriptors};
 pub(super) use self::pattern::Pattern;
-pub(super) use self::tree::{Found, Tree};
-pub(super) use self::wild::Wild;
+pub(super) use self::tree::{FoundRules, Tree};
+pub(super) use self::wild::Wildcards;

@@ -6,14 +6,14 @@ use ahash::RandomState;
 use hashbrown::HashTable;
 
 use super::affixes::NONE;
-use super::{Branch, Wild};
+use super::{Branch, Wildcards};
 
 /// Entries of the file, to be asked which of them a request is.
 #[derive(Debug)]
 pub(crate) struct Tree {
     hasher: RandomState,
-    nodes: Vec<Node>,
-    levels: Vec<Level>,
+    nodes: Vec<TreeNode>,
+    levels: Vec<TreeLevel>,
     /// Nodes by level, key and value, and those without a value by level and key.
     by_entry: HashTable<u32>,
     /// Values that are of a tier, by node.
@@ -24,37 +24,37 @@ pub(crate) struct Tree {
 struct Member {
     node: u32,
     value: Box<str>,
-    rules: Found,
+    rules: FoundRules,
 }
 
 #[derive(Debug)]
-struct Node {
+struct TreeNode {
     /// The level that it stands on.
     level: u32,
     key: Box<str>,
     value: Option<Box<str>>,
-    own: Found,
-    tiers: Box<[(Box<str>, Found)]>,
+    own: FoundRules,
+    tiers: Box<[(Box<str>, FoundRules)]>,
     has_members: bool,
     /// The level of its children.
     below: u32,
 }
 
 #[derive(Debug, Default)]
-struct Level {
+struct TreeLevel {
     has_exact: bool,
     has_bare: bool,
-    wild: Option<Box<Wild>>,
+    wild: Option<Box<Wildcards>>,
 }
 
 /// The rules that limit a request: some that follow each other in the domain's. None: nothing limits it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct FoundRules {
     first: u32,
     end: u32,
 }
 
-impl Found {
+impl FoundRules {
     fn of(rules: &Range<usize>, offset: usize) -> Self {
         let index = |at: usize| u32::try_from(at.saturating_add(offset)).unwrap_or(NONE);
         Self { first: index(rules.start), end: index(rules.end) }
@@ -73,7 +73,7 @@ impl Tree {
         let mut tree = Self {
             hasher: RandomState::new(),
             nodes: Vec::new(),
-            levels: vec![Level::default()],
+            levels: vec![TreeLevel::default()],
             by_entry: HashTable::new(),
             members: HashTable::new(),
         };
@@ -96,12 +96,12 @@ impl Tree {
             }
         }
         if let Some(here) = self.levels.get_mut(level as usize).filter(|_| !wild.is_empty()) {
-            here.wild = Some(Box::new(Wild::new(wild)));
+            here.wild = Some(Box::new(Wildcards::new(wild)));
         }
         for (&(branch, offset), node) in branches.iter().zip(nodes) {
             if !branch.children.is_empty() {
                 let below = u32::try_from(self.levels.len()).unwrap_or(NONE);
-                self.levels.push(Level::default());
+                self.levels.push(TreeLevel::default());
                 self.nodes[node as usize].below = below;
                 let children: Vec<_> = branch.children.iter().map(|child| (child, offset)).collect();
                 self.fill(below, &children);
@@ -111,29 +111,32 @@ impl Tree {
 
     fn add(&mut self, level: u32, branch: &Branch, offset: usize) -> u32 {
         let number = u32::try_from(self.nodes.len()).unwrap_or(NONE);
-        let tiers: Box<[_]> =
-            branch.tiers.iter().map(|tier| (tier.name.clone(), Found::of(&tier.rules, offset))).collect();
+        let tiers: Box<[_]> = branch
+            .tiers
+            .iter()
+            .map(|tier| (tier.name.clone(), FoundRules::of(&tier.rules, offset)))
+            .collect();
         for tier in &branch.tiers {
-            let rules = Found::of(&tier.rules, offset);
+            let rules = FoundRules::of(&tier.rules, offset);
             for value in &tier.members {
                 let hash = self.hasher.hash_one((number, &**value));
                 let again = |member: &Member| self.hasher.hash_one((member.node, &*member.value));
                 self.members.insert_unique(hash, Member { node: number, value: value.clone(), rules }, again);
             }
         }
-        self.nodes.push(Node {
+        self.nodes.push(TreeNode {
             level,
             key: branch.key.clone(),
             value: branch.value.clone(),
-            own: Found::of(&branch.own, offset),
+            own: FoundRules::of(&branch.own, offset),
             tiers,
             has_members: branch.tiers.iter().any(|tier| !tier.members.is_empty()),
             below: NONE,
         });
         let (hasher, nodes) = (&self.hasher, &self.nodes);
-        let hash = |node: &Node| hash_of(hasher, node.level, &node.key, node.value.as_deref());
+        let hash = |node: &TreeNode| hash_of(hasher, node.level, &node.key, node.value.as_deref());
         if let (Some(here), Some(node)) = (self.levels.get_mut(level as usize), nodes.last()) {
-            // A wildcard is found as its own text too: the first look-up knows nothing of patterns.
+            // A wildcard is found as its own text too: the first look-up compares texts only.
             *(if node.value.is_some() { &mut here.has_exact } else { &mut here.has_bare }) = true;
             self.by_entry.insert_unique(hash(node), number, |&at| hash(&nodes[at as usize]));
         }
@@ -144,14 +147,16 @@ impl Tree {
     ///
     /// A tier that the request names comes first, if the entry has it; then one that counts the value among its members; then
     /// the entry's own limit.
-    pub(crate) fn find(&self, entries: &[(&str, &str)], tier: Option<&str>) -> Found {
+    pub(crate) fn find(&self, entries: &[(&str, &str)], tier: Option<&str>) -> FoundRules {
         let (mut level, mut found) = (0, None);
         for &(key, value) in entries {
             found = self.step(level, key, value);
-            let Some((_, node)) = found else { return Found::default() };
+            let Some((_, node)) = found else { return FoundRules::default() };
             level = node.below;
         }
-        let (Some((at, node)), Some(&(_, last))) = (found, entries.last()) else { return Found::default() };
+        let (Some((at, node)), Some(&(_, last))) = (found, entries.last()) else {
+            return FoundRules::default();
+        };
         let named = tier.and_then(|tier| node.tiers.iter().find(|(name, _)| **name == *tier));
         if let Some(&(_, rules)) = named {
             return rules;
@@ -166,7 +171,7 @@ impl Tree {
     }
 
     #[inline]
-    fn step(&self, level: u32, key: &str, value: &str) -> Option<(u32, &Node)> {
+    fn step(&self, level: u32, key: &str, value: &str) -> Option<(u32, &TreeNode)> {
         let here = self.levels.get(level as usize)?;
         let exact = here.has_exact.then(|| self.declared(level, key, Some(value))).flatten();
         let found = exact.or_else(|| here.wild.as_ref()?.first(key, value));
