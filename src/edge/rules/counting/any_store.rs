@@ -18,7 +18,7 @@ use crate::store::{Capacity, Compact, Direct, Keyed, Sketch, WhenFull};
 
 /// The kinds of stores.
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub(in crate::edge::rules) enum StoreKind {
+pub(crate) enum StoreKind {
     /// One state for all keys.
     Direct,
     Compact(Capacity),
@@ -29,7 +29,7 @@ pub(in crate::edge::rules) enum StoreKind {
 
 /// An algorithm with its quota.
 #[derive(Copy, Clone, Debug)]
-pub(in crate::edge::rules) enum WithQuota {
+pub(crate) enum WithQuota {
     FixedWindow(FixedWindow),
     Gcra(Gcra),
     SlidingWindow(SlidingWindow),
@@ -38,7 +38,7 @@ pub(in crate::edge::rules) enum WithQuota {
 }
 
 impl Algorithm {
-    pub(in crate::edge::rules) fn with_quota(self, quota: Quota) -> Result<WithQuota, QuotaError> {
+    pub(crate) fn with_quota(self, quota: Quota) -> Result<WithQuota, QuotaError> {
         Ok(match self {
             Self::FixedWindow => WithQuota::FixedWindow(FixedWindow::try_new(quota)?),
             Self::Gcra | Self::TokenBucket | Self::LeakyBucket => WithQuota::Gcra(Gcra::new(quota)),
@@ -56,7 +56,7 @@ impl Algorithm {
 }
 
 /// See the module's text.
-pub(in crate::edge::rules) enum AnyStore {
+pub(crate) enum AnyStore {
     DirectFixed(Box<Direct<FixedWindow>>),
     DirectGcra(Box<Direct<Gcra>>),
     DirectSliding(Box<Direct<SlidingWindow>>),
@@ -135,11 +135,7 @@ fn keyed<A: algorithm::Algorithm>(
 
 impl AnyStore {
     /// A store of this kind with an algorithm.
-    pub(in crate::edge::rules) fn new(
-        kind: StoreKind,
-        algorithm: WithQuota,
-        hasher: &Hasher,
-    ) -> Result<Self, NoCounter> {
+    pub(crate) fn new(kind: StoreKind, algorithm: WithQuota, hasher: &Hasher) -> Result<Self, NoCounter> {
         use StoreKind::{Compact, Direct, Keyed, Sketch};
         use WithQuota::{FixedWindow, Gcra, SlidingLog, SlidingWindow, SubWindow};
         macro_rules! direct {
@@ -176,7 +172,7 @@ impl AnyStore {
     }
 
     /// A sketch that goes on with the counts of this one under another limit; `None` if this is no sketch, or its windows are others.
-    pub(in crate::edge::rules) fn with_limit_of(&self, algorithm: &WithQuota) -> Option<Self> {
+    pub(crate) fn with_limit_of(&self, algorithm: &WithQuota) -> Option<Self> {
         Some(match (self, algorithm) {
             (Self::SketchFixed(sketch), WithQuota::FixedWindow(window)) => {
                 Self::SketchFixed(Box::new(sketch.with_limit_of(window)?))
@@ -189,12 +185,12 @@ impl AnyStore {
     }
 
     /// Whether what keys owe can be carried over from it and into it.
-    pub(in crate::edge::rules) fn migrates(&self) -> bool {
+    pub(crate) fn migrates(&self) -> bool {
         migrating!(self, store => true, false)
     }
 
     /// Its figures for metrics.
-    pub(in crate::edge::rules) fn readings(&self, now_ns: u64) -> Vec<Reading> {
+    pub(crate) fn readings(&self, now_ns: u64) -> Vec<Reading> {
         by_kind!(self, store =>
             Vec::new(),
             readings_of(Some(store.len()), None, None),

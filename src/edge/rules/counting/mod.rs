@@ -23,14 +23,14 @@ use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
 
 /// How keys are hashed, by all stores of one set of rules, so that a compact store can be carried over into another.
-pub(super) type Hasher = ahash::RandomState;
+pub(crate) type Hasher = ahash::RandomState;
 
 /// The answer of a shared limiter, and who decided.
-pub(super) type SharedDecision = (Decision, DecidedWhere);
+pub(crate) type SharedDecision = (Decision, DecidedWhere);
 
 /// Why a rule's counter could not be made.
 #[derive(Clone, Debug)]
-pub(super) enum NoCounter {
+pub(crate) enum NoCounter {
     /// The store cannot hold the quota, or there is no memory.
     Quota(QuotaError),
     /// The store does not know the algorithm.

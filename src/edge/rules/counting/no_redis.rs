@@ -8,31 +8,31 @@ use crate::edge::telemetry::{Event, Reading};
 
 /// Who decided for a shared rule: nobody.
 #[derive(Copy, Clone, Debug)]
-pub(in crate::edge::rules) struct DecidedWhere;
+pub(crate) struct DecidedWhere;
 
 impl DecidedWhere {
-    pub(in crate::edge::rules) const fn knows_remaining(self) -> bool {
+    pub(crate) const fn knows_remaining(self) -> bool {
         false
     }
 
     #[cfg(feature = "tower")]
-    pub(in crate::edge::rules) const fn is_undecided(self) -> bool {
+    pub(crate) const fn is_undecided(self) -> bool {
         false
     }
 
-    pub(in crate::edge::rules) const fn event(self) -> Option<Event> {
+    pub(crate) const fn event(self) -> Option<Event> {
         None
     }
 }
 
 /// Whether this process counts shared rules alone.
 #[derive(Clone, Debug, Default)]
-pub(in crate::edge::rules) struct Servers {
-    pub(in crate::edge::rules) alone: bool,
+pub(crate) struct Servers {
+    pub(crate) alone: bool,
 }
 
 impl Servers {
-    pub(in crate::edge::rules) const fn limiter(
+    pub(crate) const fn limiter(
         &self,
         _name: &str,
         _quota: Quota,
@@ -46,26 +46,26 @@ impl Servers {
 
 /// There is none.
 #[derive(Debug)]
-pub(in crate::edge::rules) enum SharedLimiter {}
+pub(crate) enum SharedLimiter {}
 
 impl SharedLimiter {
-    pub(in crate::edge::rules) const fn check(&self, _key: &str, _cost: u64) -> SharedDecision {
+    pub(crate) const fn check(&self, _key: &str, _cost: u64) -> SharedDecision {
         match *self {}
     }
 
-    pub(in crate::edge::rules) const fn look(&self, _key: &str, _cost: u64) -> Option<SharedDecision> {
+    pub(crate) const fn look(&self, _key: &str, _cost: u64) -> Option<SharedDecision> {
         match *self {}
     }
 
-    pub(in crate::edge::rules) const fn refund(&self, _key: &str, _charge: &Decision, _by: DecidedWhere) {
+    pub(crate) const fn refund(&self, _key: &str, _charge: &Decision, _by: DecidedWhere) {
         match *self {}
     }
 
-    pub(in crate::edge::rules) const fn undoes(&self) -> bool {
+    pub(crate) const fn undoes(&self) -> bool {
         match *self {}
     }
 
-    pub(in crate::edge::rules) const fn readings(&self) -> Vec<Reading> {
+    pub(crate) const fn readings(&self) -> Vec<Reading> {
         match *self {}
     }
 }

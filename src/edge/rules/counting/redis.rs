@@ -47,29 +47,29 @@ from!(Client => Client, BlockingClient => Blocking, InProcess => InProcess, Bloc
 
 /// Who decided, and until when the units were leased.
 #[derive(Copy, Clone, Debug)]
-pub(in crate::edge::rules) struct DecidedWhere {
+pub(crate) struct DecidedWhere {
     by: DecidedBy,
     until_ns: u64,
 }
 
 impl DecidedWhere {
-    pub(in crate::edge::rules) const fn decided_by(self) -> DecidedBy {
+    pub(crate) const fn decided_by(self) -> DecidedBy {
         self.by
     }
 
     /// Whether the decision's figures are those of the limit: it is the server that made it, and not a part that this process holds.
-    pub(in crate::edge::rules) const fn knows_remaining(self) -> bool {
+    pub(crate) const fn knows_remaining(self) -> bool {
         matches!(self.by, DecidedBy::Server)
     }
 
     /// Whether nobody decided, so that its figures mean nothing.
     #[cfg(feature = "tower")]
-    pub(in crate::edge::rules) const fn is_undecided(self) -> bool {
+    pub(crate) const fn is_undecided(self) -> bool {
         matches!(self.by, DecidedBy::Open | DecidedBy::Closed)
     }
 
     /// What is recorded of it in the place of its decision.
-    pub(in crate::edge::rules) const fn event(self) -> Option<Event> {
+    pub(crate) const fn event(self) -> Option<Event> {
         self.by.event()
     }
 
@@ -89,22 +89,22 @@ impl From<BuildError> for NoCounter {
 
 /// Where shared rules are counted.
 #[derive(Clone, Debug, Default)]
-pub(in crate::edge::rules) struct Servers {
+pub(crate) struct Servers {
     server: Option<Server>,
     /// In which the server was named.
     runtime: Option<Handle>,
     /// Whether this process counts shared rules alone.
-    pub(in crate::edge::rules) alone: bool,
+    pub(crate) alone: bool,
 }
 
 impl Servers {
-    pub(in crate::edge::rules) fn set(&mut self, server: Server) {
+    pub(crate) fn set(&mut self, server: Server) {
         self.server = Some(server);
         self.runtime = Handle::try_current().ok();
     }
 
     /// The limiter of a rule, by its identity; whether another one has counted for it until now.
-    pub(in crate::edge::rules) fn limiter(
+    pub(crate) fn limiter(
         &self,
         name: &str,
         quota: Quota,
@@ -145,7 +145,7 @@ impl Servers {
 }
 
 /// A number by which a key of a rule is chosen alike by all processes, whatever they were built for.
-pub(in crate::edge::rules) fn key_hash(identity: &str, key: &str) -> u64 {
+pub(crate) fn key_hash(identity: &str, key: &str) -> u64 {
     let digest = Sha256::new().chain_update(identity).chain_update([0]).chain_update(key).finalize();
     digest.iter().take(8).fold(0, |hash, byte| (hash << 8) | u64::from(*byte))
 }
@@ -164,7 +164,7 @@ fn limit(quota: Quota, algorithm: Algorithm) -> Option<Limit> {
 }
 
 /// Whether the script can count it.
-pub(in crate::edge::rules) fn check(quota: Quota, algorithm: Algorithm) -> Result<(), QuotaError> {
+pub(crate) fn check(quota: Quota, algorithm: Algorithm) -> Result<(), QuotaError> {
     limit(quota, algorithm).map_or(Ok(()), |limit| limit.check())
 }
 
@@ -178,7 +178,7 @@ fn set<T>(builder: Builder<T>, how: Shared) -> Builder<T> {
 }
 
 /// The limiter of a rule that processes share.
-pub(in crate::edge::rules) struct SharedLimiter(Box<dyn SharedStore>);
+pub(crate) struct SharedLimiter(Box<dyn SharedStore>);
 
 impl fmt::Debug for SharedLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -188,44 +188,44 @@ impl fmt::Debug for SharedLimiter {
 
 impl SharedLimiter {
     /// Decides without waiting for longer than the mode does, and charges what it admits.
-    pub(in crate::edge::rules) fn check(&self, key: &str, cost: u64) -> SharedDecision {
+    pub(crate) fn check(&self, key: &str, cost: u64) -> SharedDecision {
         said(self.0.check(key, cost))
     }
 
     /// The same for who may wait.
-    pub(in crate::edge::rules) async fn check_async(&self, key: &str, cost: u64) -> SharedDecision {
+    pub(crate) async fn check_async(&self, key: &str, cost: u64) -> SharedDecision {
         said(self.0.check_async(key, cost).await)
     }
 
     /// What a check would say, of a mode whose charges are not taken back; charges nothing. `None` of others, and if only the server
     /// knows.
-    pub(in crate::edge::rules) fn look(&self, key: &str, cost: u64) -> Option<SharedDecision> {
+    pub(crate) fn look(&self, key: &str, cost: u64) -> Option<SharedDecision> {
         self.0.look(key, cost).map(said)
     }
 
     /// The same for who may wait.
-    pub(in crate::edge::rules) async fn look_async(&self, key: &str, cost: u64) -> Option<SharedDecision> {
+    pub(crate) async fn look_async(&self, key: &str, cost: u64) -> Option<SharedDecision> {
         self.0.look_async(key, cost).await.map(said)
     }
 
     /// Takes a charge back, as far as that needs no waiting.
-    pub(in crate::edge::rules) fn refund(&self, key: &str, charge: &Decision, by: DecidedWhere) {
+    pub(crate) fn refund(&self, key: &str, charge: &Decision, by: DecidedWhere) {
         self.0.refund(key, &by.answer(*charge));
     }
 
     /// The same for who may wait.
-    pub(in crate::edge::rules) async fn refund_async(&self, key: &str, charge: &Decision, by: DecidedWhere) {
+    pub(crate) async fn refund_async(&self, key: &str, charge: &Decision, by: DecidedWhere) {
         let answer = by.answer(*charge);
         self.0.refund_async(key, &answer).await;
     }
 
     /// Whether a charge can be taken back.
-    pub(in crate::edge::rules) fn undoes(&self) -> bool {
+    pub(crate) fn undoes(&self) -> bool {
         self.0.undoes()
     }
 
     /// How the server fares.
-    pub(in crate::edge::rules) fn readings(&self) -> Vec<Reading> {
+    pub(crate) fn readings(&self) -> Vec<Reading> {
         self.0.health().readings()
     }
 }

@@ -121,16 +121,8 @@ impl<'r> RequestCheck<'r> {
                 let twin = of_unit.find_map(|(_, rule)| Some((rule.counter.local()?, rule.key(descriptor))));
                 let counted = CountedBy::of(active, Some(requests), domain.charging);
                 let key = CounterKey::of_request(&domain.name, descriptor);
-                self.rules.push(RuleCheck {
-                    active,
-                    counted,
-                    key,
-                    cost,
-                    is_own: true,
-                    twin,
-                    charged: false,
-                    before: 0,
-                });
+                let (is_own, charged, before) = (true, false, 0);
+                self.rules.push(RuleCheck { active, counted, key, cost, is_own, twin, charged, before });
                 self.decided.push(Decided::not_yet(overrides::index(unit), place, Part::Enforced));
                 continue;
             }
@@ -144,16 +136,8 @@ impl<'r> RequestCheck<'r> {
                     Some((counter, CounterKey::of_request(&domain.name, descriptor)))
                 });
                 let counted = CountedBy::of(active, None, domain.charging);
-                self.rules.push(RuleCheck {
-                    active,
-                    counted,
-                    key,
-                    cost,
-                    is_own: false,
-                    twin,
-                    charged: false,
-                    before: 0,
-                });
+                let (is_own, charged, before) = (false, false, 0);
+                self.rules.push(RuleCheck { active, counted, key, cost, is_own, twin, charged, before });
                 self.decided.push(Decided::not_yet(index, place, part));
             }
         }
