@@ -56,7 +56,7 @@ fn app(rules: Arc<Rules>) -> Result<Router, RulesError> {
 
     // Counters feed it as they count; gauges are published when somebody looks.
     let metrics = get(async move |Extension(prometheus): Extension<PrometheusHandle>| {
-        telemetry::publish_rules(&rules);
+        tollgate::rules::publish_rules(&rules);
         prometheus.render()
     });
     let app = Router::new().route("/", get(async || "hello\n")).route("/search", get(search));

@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 use std::future::ready;
 use std::time::{Duration, SystemTime};
 use tollgate::rules::{Config, Descriptor, Rules};
-use tollgate::telemetry::{
-    CheckTimer, Event, Meters, Reading, Readings, Reloads, Shares, describe, publish, publish_rules,
-};
+use tollgate::telemetry::{CheckTimer, Event, Meters, Reading, Readings, Reloads, Shares, describe, publish};
 use tollgate::tower::{Global, Head, Missing, RateLimitLayer};
 use tollgate::{Capacity, FixedWindow, Gcra, ManualClock, Quota, RateLimiter, Timestamp};
 use tower::{Layer as _, Service as _};
@@ -278,7 +276,7 @@ fn all_are_described() {
         publish("compact", &RateLimiter::new(Quota::per_minute(1)));
         let window = FixedWindow::new(Quota::per_minute(10));
         publish("sketch", &RateLimiter::builder(window).sketch().expect("it fits"));
-        publish_rules(&rules(&["{ domain: e, descriptors: [] }"]).0);
+        tollgate::rules::publish_rules(&rules(&["{ domain: e, descriptors: [] }"]).0);
         #[cfg(feature = "redis")]
         {
             let server = tollgate::redis::InProcess::default().blocking();
@@ -309,7 +307,7 @@ fn unmatched_rules_are_a_gauge_of_their_domain() {
         };
         let (rules, _) = rules(&[&text("one"), &text("two")]);
         let unmatched = || {
-            publish_rules(&rules);
+            tollgate::rules::publish_rules(&rules);
             let values = values();
             ["one", "two"].map(|domain| values[&format!("tollgate_rules_unmatched{{domain={domain}}}")])
         };
@@ -355,7 +353,7 @@ fn same_rule_name_in_two_domains_has_two_gauges() {
         for client in ["x", "y"] {
             assert!(rules.check("one", &[Descriptor::new(&[("a", client)])]).is_allowed());
         }
-        publish_rules(&rules);
+        tollgate::rules::publish_rules(&rules);
         let values = values();
         assert_eq!(values["tollgate_keys{domain=one,rule=r}"], 2.0);
         assert_eq!(values["tollgate_keys{domain=two,rule=r}"], 0.0);
@@ -390,7 +388,7 @@ fn evictions_of_a_new_store_are_seen() {
                 });
                 counted += evictions.sum::<u64>();
             });
-            publish_rules(&rules);
+            tollgate::rules::publish_rules(&rules);
             let told = values()["tollgate_evictions{domain=d,rule=r}"];
             assert_eq!(told, f64::from(u32::try_from(counted).expect("small")));
             seen.push(counted);

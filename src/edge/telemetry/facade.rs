@@ -204,25 +204,18 @@ pub fn publish(name: &str, limiter: &(impl Readings + ?Sized)) {
     publish_readings(&limiter.readings(), || vec![Label::new("limiter", name.clone())]);
 }
 
-/// Publishes the readings of all rules' stores, each under its domain's and its rule's name, as its counters are. Of rules of one name
-/// in a domain, of which [`Config::warnings`](crate::edge::rules::Config::warnings) and
-/// [`Domain::warnings`](crate::edge::rules::Domain::warnings) tell, one is seen: give each a name of its own.
-///
-/// And of each domain, how many of its rules have applied to no request since the last load, although it was asked
-/// ([`Rules::unmatched`](crate::edge::rules::Rules::unmatched)).
-///
-/// # Complexity
-/// As [`Rules::readings`](crate::edge::rules::Rules::readings).
+/// Publishes the readings of a rule's store.
 #[cfg(feature = "rules")]
-pub fn publish_rules<C: crate::Clock>(rules: &crate::edge::rules::Rules<C>) {
-    rules.readings(|domain, rule, readings| {
-        let (domain, rule) = (value(domain), value(rule));
-        publish_readings(readings, || rule_labels(&domain, &rule));
-    });
-    rules.for_each_unmatched(|domain, rules| {
-        let domain = Label::new("domain", value(domain));
-        gauge(UNMATCHED, vec![domain]).set(u32::try_from(rules).unwrap_or(u32::MAX));
-    });
+pub(crate) fn publish_rule(domain: &str, rule: &str, readings: &[Reading]) {
+    let (domain, rule) = (value(domain), value(rule));
+    publish_readings(readings, || rule_labels(&domain, &rule));
+}
+
+/// Publishes how many rules of a domain have applied to no request.
+#[cfg(feature = "rules")]
+pub(crate) fn publish_unmatched(domain: &str, rules: usize) {
+    let domain = Label::new("domain", value(domain));
+    gauge(UNMATCHED, vec![domain]).set(u32::try_from(rules).unwrap_or(u32::MAX));
 }
 
 fn rule_labels(domain: &SharedString, rule: &SharedString) -> Vec<Label> {

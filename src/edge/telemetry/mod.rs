@@ -30,7 +30,7 @@
 //! | `tollgate_reload_total` | `result` | loads of rules: `success`, `error` |
 //! | `tollgate_reload_last_success_timestamp_seconds` | | when rules were last loaded, in Unix time |
 //! | `tollgate_rules` | | rules in force |
-//! | `tollgate_rules_unmatched` | `domain` | rules that have applied to no request since the last load, although the domain was asked (`publish_rules`) |
+//! | `tollgate_rules_unmatched` | `domain` | rules that have applied to no request since the last load, although the domain was asked (`rules::publish_rules`) |
 //! | `tollgate_config_hash` | | a hash of the files of rules in force: processes with the same rules show the same number |
 //! | `tollgate_requests_without_key_total` | `outcome` | requests that a layer found no key in: `refused`, `allowed`, `shared` |
 //! | `tollgate_sync_duration_seconds` | `limiter` | how long calls to the shared state take, answered or not |
@@ -40,7 +40,7 @@
 //! | `tollgate_breaker_state` | `limiter` | 0 closed, 1 half-open, 2 open |
 //! | `tollgate_domain_not_found_total` | | requests of a domain that there are no rules for |
 //!
-//! *Whose* are the labels `domain` and `rule` of a rule's store (`publish_rules`), and `limiter` of a limiter (`publish`). A rule's store is
+//! *Whose* are the labels `domain` and `rule` of a rule's store (`rules::publish_rules`), and `limiter` of a limiter (`publish`). A rule's store is
 //! made anew by reloads that change its kind or its algorithm.
 //!
 //! Values of labels are cleaned as Envoy's service cleans its names: `:`, `|` and the dots of IPv4 addresses become `_`.
@@ -61,12 +61,12 @@ mod top;
 pub use self::event::Event;
 #[cfg(all(feature = "metrics", feature = "redis"))]
 pub(crate) use self::facade::SharedHandles;
-#[cfg(all(feature = "metrics", feature = "rules"))]
-pub use self::facade::publish_rules;
 #[cfg(all(feature = "metrics", feature = "tower"))]
 pub(crate) use self::facade::without_key;
 #[cfg(feature = "metrics")]
 pub use self::facade::{describe, publish};
+#[cfg(all(feature = "metrics", feature = "rules"))]
+pub(crate) use self::facade::{publish_rule, publish_unmatched};
 #[cfg(feature = "rules")]
 pub(crate) use self::gauges::readings_of;
 #[cfg(feature = "redis")]

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use super::problem::{ConfigError, Problems};
 use super::warnings::same_names_in;
-use super::{Branch, Config, Problem};
-use crate::edge::rules::tree::{Found, Tree};
-use crate::edge::rules::{Charging, Rule};
+use super::{Config, Problem};
+use crate::edge::rules::matching::{Branch, FoundRules, Tree};
+use crate::edge::rules::rule::{Charging, Rule};
 
 /// All rules of one domain, to be asked which of them limit a request.
 ///
@@ -33,15 +33,15 @@ pub struct Domain {
     shadow: bool,
     rules: Vec<Rule>,
     tree: Tree,
-    files: Files,
+    files: RuleFiles,
     warnings: Vec<Problem>,
 }
 
 /// Of each file the name, and how many rules there are up to its end.
 #[derive(Debug)]
-pub(in crate::edge::rules) struct Files(Vec<(Box<str>, usize)>);
+pub(in crate::edge::rules) struct RuleFiles(Vec<(Box<str>, usize)>);
 
-impl Files {
+impl RuleFiles {
     /// The file of a rule, by its place among the domain's.
     pub(in crate::edge::rules) fn of(&self, rule: usize) -> &str {
         let file = self.0.partition_point(|&(_, end)| end <= rule);
@@ -108,16 +108,16 @@ impl Domain {
             rules.extend(file.rules);
             ends.push((file.file, rules.len()));
         }
-        Some(Self { name, charging, shadow, rules, tree, files: Files(ends), warnings })
+        Some(Self { name, charging, shadow, rules, tree, files: RuleFiles(ends), warnings })
     }
 
     /// Its name, rules, what finds them, and where they are from.
-    pub(in crate::edge::rules) fn into_parts(self) -> (Box<str>, Vec<Rule>, Tree, Files) {
+    pub(in crate::edge::rules) fn into_parts(self) -> (Box<str>, Vec<Rule>, Tree, RuleFiles) {
         (self.name, self.rules, self.tree, self.files)
     }
 
     /// Where its rules are from.
-    pub(in crate::edge::rules) const fn files(&self) -> &Files {
+    pub(in crate::edge::rules) const fn files(&self) -> &RuleFiles {
         &self.files
     }
 
@@ -167,7 +167,7 @@ impl Domain {
     }
 
     /// The same, as places among the rules.
-    pub(crate) fn find(&self, entries: &[(&str, &str)], tier: Option<&str>) -> Found {
+    pub(crate) fn find(&self, entries: &[(&str, &str)], tier: Option<&str>) -> FoundRules {
         self.tree.find(entries, tier)
     }
 }

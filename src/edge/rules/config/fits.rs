@@ -1,55 +1,29 @@
 //! Whether a quota, its algorithm and its store go together: they are made, small.
 
-use crate::edge::rules::{Algorithm, Store};
-use crate::{
-    Capacity, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, ManualClock, Quota, QuotaError,
-    RateLimiter, SlidingLog, SlidingWindow, SubWindow, TokenBucket, WindowAlgorithm,
-};
+use crate::edge::rules::counting::{AnyStore, Hasher, NoCounter, StoreKind};
+use crate::edge::rules::rule::{Algorithm, Store};
+use crate::{Capacity, FixedWindow, Quota, QuotaError};
 
 /// A sketch that is made to be looked at needs no more; a smaller one is refused for its size, and rightly.
 const ENOUGH: usize = 1 << 10;
 
-/// The limiter that the engine would make.
+/// Makes the store that the engine would make, small.
 pub(super) fn check(quota: Quota, algorithm: Algorithm, store: Option<Store>) -> Result<(), QuotaError> {
     #[cfg(feature = "redis")]
     if let Some(Store::Redis(_)) = store {
-        crate::edge::rules::shared::check(quota, algorithm)?;
+        crate::edge::rules::counting::check(quota, algorithm)?;
     }
-    match algorithm {
-        Algorithm::FixedWindow => window(FixedWindow::try_new(quota)?, store),
-        Algorithm::Gcra => compact(Gcra::new(quota), store),
-        Algorithm::TokenBucket => compact(TokenBucket::new(quota), store),
-        Algorithm::LeakyBucket => compact(LeakyBucketMeter::new(quota), store),
-        Algorithm::SlidingWindow { strict } => {
-            let window_ = SlidingWindow::try_new(quota)?;
-            window(if strict { window_.strict() } else { window_ }, store)
+    let algorithm = algorithm.with_quota(quota)?;
+    let kind = match store {
+        Some(Store::Compact(_)) => StoreKind::Compact(Capacity::memory(ENOUGH)),
+        Some(Store::Sketch(memory)) => {
+            StoreKind::Sketch(Capacity::memory(memory.bytes().unwrap_or(ENOUGH).min(ENOUGH)))
         }
-        Algorithm::SubWindow { parts, .. } => SubWindow::try_new(quota, parts).map(drop),
-        Algorithm::SlidingLog => SlidingLog::try_new(quota).map(drop),
-    }
-}
-
-fn compact<A: CompactAlgorithm>(algorithm: A, store: Option<Store>) -> Result<(), QuotaError> {
-    match store {
-        Some(Store::Compact(_)) => {
-            let small = RateLimiter::builder(algorithm).capacity(Capacity::memory(ENOUGH));
-            small.clock(ManualClock::default()).compact().map(drop)
-        }
+        _ => return Ok(()),
+    };
+    match AnyStore::new(kind, algorithm, &Hasher::new()) {
+        Err(NoCounter::Quota(error)) => Err(error),
         _ => Ok(()),
-    }
-}
-
-fn window<A: CompactAlgorithm + WindowAlgorithm>(
-    algorithm: A,
-    store: Option<Store>,
-) -> Result<(), QuotaError> {
-    match store {
-        Some(Store::Sketch(capacity)) => {
-            let bytes = capacity.bytes().unwrap_or(ENOUGH).min(ENOUGH);
-            let small = RateLimiter::builder(algorithm).capacity(Capacity::memory(bytes));
-            small.clock(ManualClock::default()).sketch().map(drop)
-        }
-        store => compact(algorithm, store),
     }
 }
 

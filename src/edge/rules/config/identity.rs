@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use crate::edge::rules::{Metric, Rule};
+use crate::edge::rules::rule::Metric;
+use crate::edge::rules::rule::Rule;
 
 /// Appends a text with its separators escaped.
 fn escape(into: &mut String, text: &str) {
@@ -21,7 +22,7 @@ fn escape(into: &mut String, text: &str) {
 
 /// One level of the way to a rule.
 #[derive(Clone, Debug)]
-pub(super) struct Step {
+pub(super) struct PathLevel {
     /// Its key, with its value if it has one.
     metric: Arc<str>,
     /// Whether values that match count apart.
@@ -38,27 +39,27 @@ pub(super) struct Step {
 
 /// The way to a rule.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct RulePath {
     identity: String,
-    steps: Vec<Step>,
+    steps: Vec<PathLevel>,
 }
 
 /// How one level of the way counts and is called.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Manner {
+pub(super) struct LevelFlags {
     pub(super) wildcard: bool,
     pub(super) share_threshold: bool,
     pub(super) value_to_metric: bool,
 }
 
-impl Way {
+impl RulePath {
     pub(super) fn new(domain: &str) -> Self {
         let mut identity = String::new();
         escape(&mut identity, domain);
         Self { identity, steps: Vec::new() }
     }
 
-    pub(super) fn push(&mut self, key: &str, value: Option<&str>, manner: Manner) {
+    pub(super) fn push(&mut self, key: &str, value: Option<&str>, flags: LevelFlags) {
         let before = self.identity.len();
         self.identity.push('|');
         escape(&mut self.identity, key);
@@ -66,13 +67,13 @@ impl Way {
             self.identity.push('=');
             escape(&mut self.identity, value);
         }
-        let several = value.is_none() || manner.wildcard;
-        self.steps.push(Step {
+        let several = value.is_none() || flags.wildcard;
+        self.steps.push(PathLevel {
             metric: value.map_or_else(|| key.into(), |value| format!("{key}_{value}").into()),
-            counted: several && !manner.share_threshold,
-            counted_by_key: manner.share_threshold && key.contains('*'),
-            with_value: several && manner.value_to_metric && !manner.share_threshold,
-            shared: manner.share_threshold,
+            counted: several && !flags.share_threshold,
+            counted_by_key: flags.share_threshold && key.contains('*'),
+            with_value: several && flags.value_to_metric && !flags.share_threshold,
+            shared: flags.share_threshold,
             before,
         });
     }
@@ -87,8 +88,8 @@ impl Way {
         self.steps.len()
     }
 
-    /// Levels for which something holds, the first in the lowest bit.
-    fn bits(&self, holds: impl Fn(&Step) -> bool) -> u32 {
+    /// Levels for label something holds, the first in the lowest bit.
+    fn bits(&self, holds: impl Fn(&PathLevel) -> bool) -> u32 {
         self.steps
             .iter()
             .take(32)
@@ -105,25 +106,25 @@ impl Way {
         self.bits(|step| step.counted_by_key)
     }
 
-    pub(super) fn metric(&self, detailed: bool, tier: Option<&str>, which: Option<&Which>) -> Metric {
+    pub(super) fn metric(&self, detailed: bool, tier: Option<&str>, label: Option<&LimitLabel>) -> Metric {
         let mut levels: Vec<Arc<str>> = self.steps.iter().map(|step| step.metric.clone()).collect();
         levels.extend(tier.map(|tier| format!("tier_{tier}").into()));
-        levels.extend(which.map(|(Which::Name(text) | Which::Unit(text))| Arc::from(&**text)));
+        levels.extend(label.map(|(LimitLabel::Name(text) | LimitLabel::Unit(text))| Arc::from(&**text)));
         let with_value = self.bits(|step| if detailed { !step.shared } else { step.with_value });
         let with_empty_value = detailed && !self.steps.iter().any(|step| step.shared);
         Metric { levels, with_value, with_empty_value }
     }
 
-    pub(super) fn identity(&self, tier: Option<&str>, which: Option<&Which>) -> Box<str> {
+    pub(super) fn identity(&self, tier: Option<&str>, label: Option<&LimitLabel>) -> Box<str> {
         let mut identity = self.identity.clone();
         if let Some(tier) = tier {
             identity.push_str("#tier=");
             escape(&mut identity, tier);
         }
-        if let Some(which) = which {
-            let (kind, text) = match which {
-                Which::Name(name) => ("#name=", name),
-                Which::Unit(unit) => ("#unit=", unit),
+        if let Some(label) = label {
+            let (kind, text) = match label {
+                LimitLabel::Name(name) => ("#name=", name),
+                LimitLabel::Unit(unit) => ("#unit=", unit),
             };
             identity.push_str(kind);
             escape(&mut identity, text);
@@ -134,43 +135,12 @@ impl Way {
 
 /// Which of the limits of one descriptor.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Which {
+pub(super) enum LimitLabel {
     Name(Box<str>),
     Unit(Box<str>),
 }
 
-impl Metric {
-    /// The name for a request, as Envoy's service calls it: the domain, and each level's key, with its value where the file has
-    /// one or the request's is asked for.
-    ///
-    /// Entries are those of the request that the rule was found for.
-    #[must_use]
-    pub fn name(&self, domain: &str, entries: &[(&str, &str)]) -> String {
-        let mut name = domain.to_owned();
-        for (at, level) in self.levels.iter().enumerate() {
-            name.push('.');
-            match entries.get(at) {
-                Some((key, value)) if at < 32 && self.with_value & 1 << at != 0 => {
-                    name.push_str(key);
-                    if self.with_empty_value || !value.is_empty() {
-                        name.push('_');
-                        name.push_str(value);
-                    }
-                }
-                _ => name.push_str(level),
-            }
-        }
-        name
-    }
-}
-
 impl Rule {
-    /// What the rule's metrics are called for a request: `files.tenant_acme.method`.
-    #[must_use]
-    pub fn metric_name(&self, domain: &str, entries: &[(&str, &str)]) -> String {
-        self.metric.name(domain, entries)
-    }
-
     /// The keys that lead to the rule, each with its value if the file has one.
     ///
     /// # Examples
@@ -196,7 +166,7 @@ impl Rule {
     }
 }
 
-/// The keys, each with its value if it has one, that an identity leads through: the way back from [`Way::identity`].
+/// The keys, each with its value if it has one, that an identity leads through: the way back from [`RulePath::identity`].
 fn path_of(identity: &str) -> Vec<(String, Option<String>)> {
     let mut path: Vec<(String, Option<String>)> = Vec::new();
     let mut chars = identity.chars();
@@ -227,14 +197,14 @@ mod tests {
 
     #[test]
     fn an_identity_leads_back_to_its_path() {
-        let manner = Manner { wildcard: false, share_threshold: false, value_to_metric: false };
-        let mut way = Way::new(r"d|=\#");
+        let flags = LevelFlags { wildcard: false, share_threshold: false, value_to_metric: false };
+        let mut way = RulePath::new(r"d|=\#");
         let steps = [("a", Some(r"x|y=\#")), (r"b|=\#", None), ("c", Some(""))];
-        steps.iter().for_each(|(key, value)| way.push(key, *value, manner));
-        for (tier, which) in
-            [(None, None), (Some("t|u=v"), None), (Some("t"), Some(&Which::Unit("day".into())))]
+        steps.iter().for_each(|(key, value)| way.push(key, *value, flags));
+        for (tier, label) in
+            [(None, None), (Some("t|u=v"), None), (Some("t"), Some(&LimitLabel::Unit("day".into())))]
         {
-            let path = path_of(&way.identity(tier, which));
+            let path = path_of(&way.identity(tier, label));
             let path: Vec<_> = path.iter().map(|(key, value)| (key.as_str(), value.as_deref())).collect();
             assert_eq!(path, steps);
         }
@@ -242,11 +212,11 @@ mod tests {
 
     #[test]
     fn identities_cannot_be_mistaken() {
-        let manner = Manner { wildcard: false, share_threshold: false, value_to_metric: false };
+        let flags = LevelFlags { wildcard: false, share_threshold: false, value_to_metric: false };
         let of = |steps: &[(&str, Option<&str>)], tier: Option<&str>| {
-            let mut way = Way::new("d");
+            let mut way = RulePath::new("d");
             for (key, value) in steps {
-                way.push(key, *value, manner);
+                way.push(key, *value, flags);
             }
             way.identity(tier, None)
         };
@@ -267,10 +237,10 @@ mod tests {
 
     #[test]
     fn a_way_that_was_left_leaves_nothing() {
-        let manner = Manner { wildcard: false, share_threshold: false, value_to_metric: false };
-        let mut way = Way::new("d");
-        way.push("a", None, manner);
-        way.push("b", None, manner);
+        let flags = LevelFlags { wildcard: false, share_threshold: false, value_to_metric: false };
+        let mut way = RulePath::new("d");
+        way.push("a", None, flags);
+        way.push("b", None, flags);
         way.pop();
         assert_eq!(&*way.identity(None, None), "d|a");
         assert_eq!((way.levels(), way.counted_by()), (1, 1));

@@ -2,13 +2,14 @@
 
 use serde_json::value::RawValue;
 
-use super::node::{self, Allowance, Kind, Lines, MAX_DEPTH, Node, Place, Scalar};
+use super::node::{self, FileNode, LineIndex, MAX_DEPTH, MemoryAllowance, Scalar, Value};
 use super::problem::Problems;
+use crate::edge::rules::matching::Position;
 
 /// The document; problems are told, and `None` means that nothing can be said of the rest.
-pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
+pub(super) fn read(text: &str, problems: &mut Problems) -> Option<FileNode> {
     if let Err(error) = serde_json::from_str::<&RawValue>(text) {
-        let (at, reason) = (Place::new(error.line(), error.column()), reason(&error));
+        let (at, reason) = (Position::new(error.line(), error.column()), reason(&error));
         let remedy = match reason.as_str() {
             "key must be a string" => "put the key in double quotes, or remove the comma before",
             "trailing characters" => "remove what stands behind the end",
@@ -18,8 +19,8 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
         problems.add(at, "", format!("this is no JSON: {reason}"), remedy);
         return None;
     }
-    let lines = Lines::of(text);
-    Reader { text, lines: &lines, offset: 0, allowance: Allowance::of(text), problems }.value(0)
+    let lines = LineIndex::of(text);
+    JsonReader { text, lines: &lines, offset: 0, allowance: MemoryAllowance::of(text), problems }.value(0)
 }
 
 /// Whether a text is JSON.
@@ -37,15 +38,15 @@ fn reason(error: &serde_json::Error) -> String {
 }
 
 /// Goes through a text that is JSON.
-struct Reader<'t, 'p> {
+struct JsonReader<'t, 'p> {
     text: &'t str,
-    lines: &'t Lines<'t>,
+    lines: &'t LineIndex<'t>,
     offset: usize,
-    allowance: Allowance,
+    allowance: MemoryAllowance,
     problems: &'p mut Problems,
 }
 
-impl Reader<'_, '_> {
+impl JsonReader<'_, '_> {
     /// The next byte that is no space; nothing at the end.
     fn peek(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes().get(self.offset..)?;
@@ -54,7 +55,7 @@ impl Reader<'_, '_> {
         bytes.get(spaces).copied()
     }
 
-    fn value(&mut self, depth: usize) -> Option<Node> {
+    fn value(&mut self, depth: usize) -> Option<FileNode> {
         let first = self.peek()?;
         let at = self.lines.place(self.offset);
         if depth > MAX_DEPTH {
@@ -82,12 +83,12 @@ impl Reader<'_, '_> {
                     self.skip(b',');
                 }
                 self.offset += 1;
-                Kind::List(items.into())
+                Value::List(items.into())
             }
             b'"' => self.string(at)?,
             _ => self.word(),
         };
-        let node = Node::new(at, kind);
+        let node = FileNode::new(at, kind);
         self.allowance.spend_on(&node, self.problems)?;
         Some(node)
     }
@@ -98,7 +99,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn string(&mut self, at: Place) -> Option<Kind> {
+    fn string(&mut self, at: Position) -> Option<Value> {
         let bytes = self.text.as_bytes();
         let mut end = self.offset + 1;
         while *bytes.get(end)? != b'"' {
@@ -107,7 +108,7 @@ impl Reader<'_, '_> {
         let raw = self.text.get(self.offset..=end)?;
         self.offset = end + 1;
         match serde_json::from_str::<String>(raw) {
-            Ok(text) => Some(Kind::Scalar(Scalar::Quoted, text.into())),
+            Ok(text) => Some(Value::Scalar(Scalar::Quoted, text.into())),
             // Half a character by \u, which only shows when it is to be one.
             Err(error) => {
                 let remedy = "write the character itself, or both halves of it";
@@ -118,7 +119,7 @@ impl Reader<'_, '_> {
     }
 
     /// A number, `true`, `false` or `null`.
-    fn word(&mut self) -> Kind {
+    fn word(&mut self) -> Value {
         let rest = &self.text[self.offset..];
         let end = rest
             .find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '+' | '-' | '.'))
@@ -126,11 +127,11 @@ impl Reader<'_, '_> {
         let word = &rest[..end];
         self.offset += end.max(1);
         let scalar = match word {
-            "null" => return Kind::Null,
+            "null" => return Value::Null,
             "true" | "false" => Scalar::Bool,
             _ if word.contains(['.', 'e', 'E']) => Scalar::Float,
             _ => Scalar::Integer,
         };
-        Kind::Scalar(scalar, word.into())
+        Value::Scalar(scalar, word.into())
     }
 }

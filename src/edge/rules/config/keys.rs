@@ -2,28 +2,31 @@
 
 use std::fmt;
 
-use super::node::{Kind, Node, Scalar, quoted};
+use super::node::{FileNode, Scalar, Value, quoted};
 use super::problem::Problems;
+use super::settings::FileSettings;
+use crate::edge::rules::matching::Position;
+use crate::edge::rules::rule::Rule;
 
 /// Where in the file a value is, for messages: `descriptors[2].rate_limit.unit`.
 #[derive(Copy, Clone, Debug)]
-pub(super) enum Path<'p> {
+pub(super) enum FieldPath<'p> {
     Root,
-    Key(&'p Path<'p>, &'p str),
-    Index(&'p Path<'p>, usize),
+    Key(&'p FieldPath<'p>, &'p str),
+    Index(&'p FieldPath<'p>, usize),
 }
 
-impl<'p> Path<'p> {
-    pub(super) fn key(&'p self, key: &'p str) -> Path<'p> {
-        Path::Key(self, key)
+impl<'p> FieldPath<'p> {
+    pub(super) fn key(&'p self, key: &'p str) -> FieldPath<'p> {
+        FieldPath::Key(self, key)
     }
 
-    pub(super) fn index(&'p self, index: usize) -> Path<'p> {
-        Path::Index(self, index)
+    pub(super) fn index(&'p self, index: usize) -> FieldPath<'p> {
+        FieldPath::Index(self, index)
     }
 }
 
-impl fmt::Display for Path<'_> {
+impl fmt::Display for FieldPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => Ok(()),
@@ -41,7 +44,7 @@ fn short(key: &str) -> &str {
 
 /// The kinds of maps in a file.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Room {
+pub(super) enum MapKind {
     Root,
     Settings,
     Descriptor,
@@ -50,10 +53,16 @@ pub(super) enum Room {
     Tier,
 }
 
-const ROOMS: [Room; 6] =
-    [Room::Root, Room::Settings, Room::Descriptor, Room::RateLimit, Room::Replaced, Room::Tier];
+const ROOMS: [MapKind; 6] = [
+    MapKind::Root,
+    MapKind::Settings,
+    MapKind::Descriptor,
+    MapKind::RateLimit,
+    MapKind::Replaced,
+    MapKind::Tier,
+];
 
-impl Room {
+impl MapKind {
     /// Keys of Envoy's language that mean something here.
     fn envoys(self) -> &'static [&'static str] {
         match self {
@@ -136,41 +145,84 @@ impl Room {
 
 /// A map whose keys have been checked.
 #[derive(Debug)]
-pub(super) struct Fields<'n> {
-    node: &'n Node,
-    entries: Vec<(&'n str, &'n Node)>,
+pub(super) struct MapFields<'n, 'p> {
+    pub(super) node: &'n FileNode,
+    pub(super) path: FieldPath<'p>,
+    entries: Vec<(&'n str, &'n FileNode)>,
 }
 
-impl<'n> Fields<'n> {
+impl<'n> MapFields<'n, '_> {
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Where a key's value stands, or else the map.
+    pub(super) fn at(&self, key: &str) -> Position {
+        self.get(key).unwrap_or(self.node).at
+    }
+
     /// The value of a key; none if that is nothing.
-    pub(super) fn get(&self, key: &str) -> Option<&'n Node> {
-        self.entry(key).filter(|node| !matches!(node.kind, Kind::Null))
+    pub(super) fn get(&self, key: &str) -> Option<&'n FileNode> {
+        self.entry(key).filter(|node| !matches!(node.kind, Value::Null))
     }
 
     /// The same, if it may be nothing.
-    pub(super) fn entry(&self, key: &str) -> Option<&'n Node> {
+    pub(super) fn entry(&self, key: &str) -> Option<&'n FileNode> {
         self.entries.iter().find(|(name, _)| *name == key).map(|&(_, node)| node)
     }
-
-    pub(super) fn node(&self) -> &'n Node {
-        self.node
-    }
 }
 
-/// Where problems go, and whether our own keys were asked for.
+/// What is known of a file while it is checked.
 #[derive(Debug)]
-pub(super) struct Context {
+pub(super) struct Checker {
     pub(super) problems: Problems,
     pub(super) warnings: Problems,
+    /// Whether our own keys were asked for.
     pub(super) extended: bool,
+    pub(super) settings: FileSettings,
+    pub(super) domain: Box<str>,
+    pub(super) rules: Vec<Rule>,
+    /// The bytes that identities and names may still take.
+    pub(super) texts: usize,
 }
 
-impl Context {
+impl Checker {
+    /// Reports a problem with a key.
+    pub(super) fn wrong(
+        &mut self,
+        fields: &MapFields<'_, '_>,
+        key: &str,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.problems.add(fields.at(key), fields.path.key(key), message, remedy);
+    }
+
+    /// Reads the value of a key; `None` if it has none, or cannot be read.
+    pub(super) fn read<'n, T>(
+        &mut self,
+        fields: &MapFields<'n, '_>,
+        key: &str,
+        read: impl FnOnce(&mut Self, &'n FileNode, &FieldPath<'_>) -> Option<T>,
+    ) -> Option<T> {
+        read(self, fields.get(key)?, &fields.path.key(key))
+    }
+
+    /// The keys that a map may have.
+    fn keys(&self, room: MapKind) -> Vec<&'static str> {
+        [room.envoys(), if self.extended { room.ours() } else { &[] }].concat()
+    }
+
     /// A map and its keys; `None` if it is none, which is told.
-    pub(super) fn fields<'n>(&mut self, node: &'n Node, room: Room, path: &Path<'_>) -> Option<Fields<'n>> {
-        let Kind::Map(map) = &node.kind else {
+    pub(super) fn fields<'n, 'p>(
+        &mut self,
+        node: &'n FileNode,
+        room: MapKind,
+        path: &FieldPath<'p>,
+    ) -> Option<MapFields<'n, 'p>> {
+        let Value::Map(map) = &node.kind else {
             let message = format!("{} is no map", node.shown());
-            let keys = [room.envoys(), if self.extended { room.ours() } else { &[] }].concat().join(", ");
+            let keys = self.keys(room).join(", ");
             self.problems.add(node.at, path, message, format!("write a map of {keys}"));
             return None;
         };
@@ -180,7 +232,7 @@ impl Context {
             let ours = self.extended || name == "tollgate";
             if room.envoys().contains(&name) || (ours && room.ours().contains(&name)) {
                 entries.push((name, value));
-            } else if let Some(right) = Room::of_envoy(name).filter(|_| room != Room::Settings) {
+            } else if let Some(right) = MapKind::of_envoy(name).filter(|_| room != MapKind::Settings) {
                 let place = right.called();
                 let message = format!("{name} has no effect in {}", room.called());
                 self.warnings.add(key.at, path.key(name), message, format!("it belongs into {place}"));
@@ -189,15 +241,15 @@ impl Context {
                 self.unknown(key, name, room, path);
             }
         }
-        Some(Fields { node, entries })
+        Some(MapFields { node, path: *path, entries })
     }
 
     /// The text of a key, which must be one.
-    fn name<'n>(&mut self, key: &'n Node, path: &Path<'_>) -> Option<&'n str> {
+    fn name<'n>(&mut self, key: &'n FileNode, path: &FieldPath<'_>) -> Option<&'n str> {
         let name = key.as_key();
         if name.is_none() {
             let message = match &key.kind {
-                Kind::Scalar(_, text) => format!("the key {text} is no text"),
+                Value::Scalar(_, text) => format!("the key {text} is no text"),
                 _ => format!("{} cannot be a key", key.shown()),
             };
             self.problems.add(key.at, path, message, "keys are words such as key, value or rate_limit");
@@ -205,9 +257,9 @@ impl Context {
         name
     }
 
-    fn unknown(&mut self, key: &Node, name: &str, room: Room, path: &Path<'_>) {
+    fn unknown(&mut self, key: &FileNode, name: &str, room: MapKind, path: &FieldPath<'_>) {
         let message = format!("{} is no key of {}", quoted(name), room.called());
-        let remedy = match Room::of_ours(name) {
+        let remedy = match MapKind::of_ours(name) {
             Some(right) if !self.extended => format!(
                 "it is one of ours, of {}; to use those, add `tollgate: {{}}` at the top of the file",
                 right.called()
@@ -215,7 +267,7 @@ impl Context {
             Some(right) => format!("it belongs into {}", right.called()),
             None if name == "<<" => "merge keys are not read; write the keys out".to_owned(),
             None => {
-                let keys = [room.envoys(), if self.extended { room.ours() } else { &[] }].concat();
+                let keys = self.keys(room);
                 match nearest(name, &keys) {
                     Some(meant) => format!("did you mean {meant}?"),
                     None => format!("use {}", keys.join(", ")),
@@ -226,11 +278,11 @@ impl Context {
     }
 
     /// What stands where it has no effect: still no other keys than Envoy's, as its service checks them.
-    fn known(&mut self, node: &Node, path: &Path<'_>, name: &str) {
+    fn known(&mut self, node: &FileNode, path: &FieldPath<'_>, name: &str) {
         match &node.kind {
             _ if name == "metadata" => {}
-            Kind::Null => {}
-            Kind::Scalar(scalar, text) => {
+            Value::Null => {}
+            Value::Scalar(scalar, text) => {
                 if matches!(scalar, Scalar::Float | Scalar::Integer) && !scalar.is_text(text) {
                     self.problems.add(
                         node.at,
@@ -240,11 +292,11 @@ impl Context {
                     );
                 }
             }
-            Kind::List(items) => {
+            Value::List(items) => {
                 for (index, item) in items.iter().enumerate() {
                     let path = path.index(index);
                     match item.kind {
-                        Kind::Map(_) => self.known(item, &path, ""),
+                        Value::Map(_) => self.known(item, &path, ""),
                         _ => self.problems.add(
                             item.at,
                             path,
@@ -254,10 +306,10 @@ impl Context {
                     }
                 }
             }
-            Kind::Map(entries) => {
+            Value::Map(entries) => {
                 for (key, value) in entries {
                     let Some(name) = self.name(key, path) else { continue };
-                    if Room::of_envoy(name).is_some() {
+                    if MapKind::of_envoy(name).is_some() {
                         self.known(value, &path.key(name), name);
                     } else {
                         let message = format!("{} is no key", quoted(name));

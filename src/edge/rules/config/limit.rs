@@ -3,30 +3,14 @@
 use std::time::Duration;
 
 use super::fits;
-use super::identity::Which;
-use super::keys::{Context, Fields, Path, Room};
-use super::node::{Kind, Node, quoted};
-use super::settings::{Place, Settings, Word};
+use super::identity::LimitLabel;
+use super::keys::{Checker, FieldPath, MapFields, MapKind};
+use super::node::{FileNode, Value, quoted};
 use super::shared;
-use crate::edge::rules::{Algorithm, Limit, Mode, Store};
-use crate::{Capacity, Quota};
+use crate::Quota;
+use crate::edge::rules::rule::{Algorithm, Limit, MEMORY, Mode, Store, UNITS, Unit};
 
-const DAY: u64 = 86_400;
-/// Envoy's units in seconds; its month has 30 days, and its year 365.
-const UNITS: [(&str, u64); 7] = [
-    ("second", 1),
-    ("minute", 60),
-    ("hour", 3_600),
-    ("day", DAY),
-    ("week", 7 * DAY),
-    ("month", 30 * DAY),
-    ("year", 365 * DAY),
-];
-/// Without a size in the file.
-const DEFAULT_MEMORY: usize = 1 << 20;
-const DEFAULT_PARTS: u32 = 60;
-
-/// What one `rate_limit` says, before it is known whose it is.
+/// What one `rate_limit` says, before it is known which rule it is of.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) line: usize,
@@ -41,120 +25,94 @@ pub(super) struct Draft {
 
 impl Draft {
     /// What tells it from others of its descriptor.
-    pub(super) fn which(&self) -> Which {
+    pub(super) fn label(&self) -> LimitLabel {
         match &self.name {
-            Some(name) => Which::Name(name.clone()),
-            None => Which::Unit(self.unit.clone()),
+            Some(name) => LimitLabel::Name(name.clone()),
+            None => LimitLabel::Unit(self.unit.clone()),
         }
     }
 }
 
-/// The quota before its algorithm.
-#[derive(Copy, Clone, Debug)]
-struct Amount {
-    limit: u64,
-    period: Duration,
-}
-
-impl Context {
+impl Checker {
     /// `None` if it cannot be read, which is told.
-    pub(super) fn limit(&mut self, node: &Node, path: &Path<'_>, defaults: &Settings) -> Option<Draft> {
-        let fields = self.fields(node, Room::RateLimit, path)?;
-        let unlimited = fields.get("unlimited");
-        let unlimited = unlimited.and_then(|node| self.yes(node, &path.key("unlimited"))).unwrap_or(false);
-        let name = fields.get("name").and_then(|node| self.text(node, &path.key("name")));
+    pub(super) fn limit(&mut self, node: &FileNode, path: &FieldPath<'_>) -> Option<Draft> {
+        let fields = self.fields(node, MapKind::RateLimit, path)?;
+        let unlimited = self.flag(&fields, "unlimited");
+        let name = self.read(&fields, "name", Self::text);
         let name: Option<Box<str>> = name.filter(|name| !name.is_empty()).map(Box::from);
-        let replaces = self.replaces(&fields, path, name.as_deref());
-        let enforced = fields.get("enforced").and_then(|node| self.share(node, &path.key("enforced")));
-        let draft = |unit, limit, soft| Draft {
-            line: node.at.line as usize,
-            name,
-            unit,
-            limit,
-            soft,
-            enforced: enforced.unwrap_or(defaults.enforced),
-            replaces,
-        };
+        let replaces = self.replaces(&fields, name.as_deref());
+        let enforced = self.read(&fields, "enforced", Self::share).unwrap_or(self.settings.enforced);
+        let line = node.at.line as usize;
+        let draft = |unit, limit, soft| Draft { line, name, unit, limit, soft, enforced, replaces };
         if unlimited {
-            self.nothing_else(&fields, path);
+            self.nothing_else(&fields);
             return Some(draft("unlimited".into(), Limit::Unlimited, u64::MAX));
         }
-        let unit = self.unit(&fields, path);
-        let every = fields.get("every");
-        let every =
-            every.and_then(|node| self.number(node, &path.key("every"), 1, u64::from(u32::MAX))).unwrap_or(1);
-        let limit = match fields.get("requests_per_unit") {
-            Some(node) => self.number(node, &path.key("requests_per_unit"), 0, u64::from(u32::MAX)),
-            None => {
-                let message = "without requests_per_unit this refuses every request";
-                let remedy =
-                    "write requests_per_unit: 0 if that is meant, else the limit, or unlimited: true";
-                self.warnings.add(node.at, path, message, remedy);
-                Some(0)
-            }
+        let unit = self.unit(&fields);
+        let every = self.number_of(&fields, "every", 1, u64::from(u32::MAX)).unwrap_or(1);
+        let limit = if fields.has("requests_per_unit") {
+            self.number_of(&fields, "requests_per_unit", 0, u64::from(u32::MAX))
+        } else {
+            let message = "without requests_per_unit this refuses every request";
+            let remedy = "write requests_per_unit: 0 if that is meant, else the limit, or unlimited: true";
+            self.warnings.add(node.at, path, message, remedy);
+            Some(0)
         };
-        let parameters = self.parameters(&fields, path, defaults);
-        let (unit, seconds) = unit?;
-        let amount = Amount { limit: limit?, period: Duration::from_secs(seconds.saturating_mul(every)) };
-        let (limit, soft) = self.quota(&fields, path, amount, &parameters?)?;
-        let unit = if every == 1 { unit.into() } else { format!("{every}-{unit}").into() };
-        Some(draft(unit, limit, soft))
+        let parameters = self.parameters(&fields);
+        let unit = unit?;
+        let period = Duration::from_secs(unit.period().as_secs().saturating_mul(every));
+        let (limit, soft) = self.quota(&fields, (limit?, period), parameters?)?;
+        let unit = if every == 1 { unit.to_string() } else { format!("{every}-{unit}") };
+        Some(draft(unit.into(), limit, soft))
     }
 
-    fn unit(&mut self, fields: &Fields<'_>, path: &Path<'_>) -> Option<(&'static str, u64)> {
+    fn unit(&mut self, fields: &MapFields<'_, '_>) -> Option<Unit> {
         let remedy = "use second, minute, hour, day, week, month or year";
-        let Some(node) = fields.get("unit") else {
-            self.problems.add(fields.node().at, path, "there is no unit", remedy);
+        if !fields.has("unit") {
+            self.problems.add(fields.node.at, fields.path, "there is no unit", remedy);
             return None;
-        };
-        let path = path.key("unit");
-        let text = self.text(node, &path)?;
-        let unit = UNITS.into_iter().find(|(unit, _)| unit.eq_ignore_ascii_case(text));
+        }
+        let text = self.read(fields, "unit", Self::text)?;
+        let unit = UNITS.iter().find(|(unit, _)| unit.eq_ignore_ascii_case(text)).map(|&(_, unit)| unit);
         if unit.is_none() {
-            self.problems.add(node.at, path, format!("{} is no unit", quoted(text)), remedy);
+            self.wrong(fields, "unit", format!("{} is no unit", quoted(text)), remedy);
         }
         unit
     }
 
-    fn nothing_else(&mut self, fields: &Fields<'_>, path: &Path<'_>) {
+    fn nothing_else(&mut self, fields: &MapFields<'_, '_>) {
         let ours =
             ["unit", "every", "algorithm", "burst", "strict", "parts", "store", "memory", "max_keys", "soft"];
         for key in ours.into_iter().chain(shared::KEYS) {
             let Some(node) = fields.get(key) else { continue };
-            if matches!(&node.kind, Kind::Scalar(_, text) if text.is_empty()) {
-                continue;
+            if !matches!(&node.kind, Value::Scalar(_, text) if text.is_empty()) {
+                let message = format!("what is unlimited has no {key}");
+                self.wrong(fields, key, message, "remove it, or unlimited");
             }
-            let message = format!("what is unlimited has no {key}");
-            self.problems.add(node.at, path.key(key), message, "remove it, or unlimited");
         }
-        if let Some(node) = fields.get("requests_per_unit") {
-            let path = path.key("requests_per_unit");
-            self.number(node, &path, 0, u64::from(u32::MAX));
-            self.warnings.add(node.at, path, "has no effect beside unlimited: true", "remove one of them");
+        if fields.has("requests_per_unit") {
+            self.number_of(fields, "requests_per_unit", 0, u64::from(u32::MAX));
+            let (at, path) = (fields.at("requests_per_unit"), fields.path.key("requests_per_unit"));
+            self.warnings.add(at, path, "has no effect beside unlimited: true", "remove one of them");
         }
     }
 
-    fn replaces(&mut self, fields: &Fields<'_>, path: &Path<'_>, own: Option<&str>) -> Vec<Box<str>> {
-        let Some(node) = fields.get("replaces") else { return Vec::new() };
-        let path = path.key("replaces");
-        let Some(items) = self.list(node, &path) else { return Vec::new() };
+    fn replaces(&mut self, fields: &MapFields<'_, '_>, own: Option<&str>) -> Vec<Box<str>> {
+        let items = self.read(fields, "replaces", Self::list).unwrap_or_default();
+        let path = fields.path.key("replaces");
         let mut names = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
             let path = path.index(index);
-            let Some(fields) = self.fields(item, Room::Replaced, &path) else { continue };
-            let at = fields.get("name").unwrap_or(item);
-            let name = match fields.get("name") {
-                Some(node) => self.text(node, &path.key("name")),
-                None => Some(""),
-            };
+            let Some(fields) = self.fields(item, MapKind::Replaced, &path) else { continue };
+            let name = if fields.has("name") { self.read(&fields, "name", Self::text) } else { Some("") };
             match name {
                 Some("") => {
                     let remedy = "write the name of the rule that this one switches off";
-                    self.problems.add(at.at, path.key("name"), "there is no name", remedy);
+                    self.wrong(&fields, "name", "there is no name", remedy);
                 }
                 Some(name) if Some(name) == own => {
                     let message = format!("a rule cannot replace itself, {}", quoted(name));
-                    self.problems.add(at.at, path.key("name"), message, "name another rule");
+                    self.wrong(&fields, "name", message, "name another rule");
                 }
                 Some(name) => names.push(name.into()),
                 None => {}
@@ -163,173 +121,120 @@ impl Context {
         names
     }
 
-    /// A list.
-    pub(super) fn list<'n>(&mut self, node: &'n Node, path: &Path<'_>) -> Option<&'n [Node]> {
-        if let Kind::List(items) = &node.kind {
-            return Some(items);
-        }
-        self.problems.add(
-            node.at,
-            path,
-            format!("{} is no list", node.shown()),
-            "write a list, each item after a dash",
-        );
-        None
-    }
-}
-
-/// Algorithm and store, as they were named.
-#[derive(Debug)]
-struct Parameters {
-    word: Word,
-    algorithm: Algorithm,
-    store: Option<Store>,
-}
-
-impl Context {
-    fn parameters(
-        &mut self,
-        fields: &Fields<'_>,
-        path: &Path<'_>,
-        defaults: &Settings,
-    ) -> Option<Parameters> {
+    fn parameters(&mut self, fields: &MapFields<'_, '_>) -> Option<(Algorithm, Option<Store>)> {
         let before = self.problems.len();
-        let word = match fields.get("algorithm") {
-            Some(node) => self.algorithm(node, &path.key("algorithm")),
-            None => Some(defaults.algorithm.unwrap_or_default()),
+        let algorithm = match fields.has("algorithm") {
+            true => self.algorithm(fields),
+            false => Some(self.settings.algorithm.unwrap_or_default()),
         };
-        let strict = fields.get("strict").and_then(|node| self.yes(node, &path.key("strict")));
-        let parts = fields
-            .get("parts")
-            .and_then(|node| self.number(node, &path.key("parts"), 1, u64::from(u32::MAX)))
-            .and_then(|parts| u32::try_from(parts).ok());
-        let store = self.store_of(fields, path, word, defaults);
-        let word = word?;
-        let only = |key: &str, fits: bool, right: &str| {
-            let node = fields.get(key).filter(|_| !fits)?;
-            Some((node.at, format!("{word} has no {key}"), format!("remove it, or use algorithm: {right}")))
-        };
-        let is_window = matches!(word, Word::SlidingWindow | Word::SubWindow);
-        let wrong = [
-            ("burst", only("burst", word.is_bucket(), "gcra, token-bucket or leaky-bucket")),
-            ("strict", only("strict", is_window, "sliding-window or sub-window")),
-            ("parts", only("parts", word == Word::SubWindow, "sub-window")),
-        ];
-        for (key, wrong) in wrong {
-            if let Some((at, message, remedy)) = wrong {
-                self.problems.add(at, path.key(key), message, remedy);
+        let strict_ = self.flag(fields, "strict");
+        let given = self.number_of(fields, "parts", 1, u64::from(u32::MAX));
+        let given = given.and_then(|parts| u32::try_from(parts).ok());
+        let store = self.store_of(fields, algorithm);
+        let algorithm = algorithm?;
+        let is_window = matches!(algorithm, Algorithm::SlidingWindow { .. } | Algorithm::SubWindow { .. });
+        let has_parts = matches!(algorithm, Algorithm::SubWindow { .. });
+        for (key, fits, right) in [
+            ("burst", algorithm.has_burst(), "gcra, token-bucket or leaky-bucket"),
+            ("strict", is_window, "sliding-window or sub-window"),
+            ("parts", has_parts, "sub-window"),
+        ] {
+            if !fits && fields.has(key) {
+                let remedy = format!("remove it, or use algorithm: {right}");
+                self.wrong(fields, key, format!("{algorithm} has no {key}"), remedy);
             }
         }
-        let strict = strict.unwrap_or(false);
-        let algorithm = match word {
-            Word::FixedWindow => Algorithm::FixedWindow,
-            Word::Gcra => Algorithm::Gcra,
-            Word::TokenBucket => Algorithm::TokenBucket,
-            Word::LeakyBucket => Algorithm::LeakyBucket,
-            Word::SlidingWindow => Algorithm::SlidingWindow { strict },
-            Word::SubWindow => Algorithm::SubWindow { parts: parts.unwrap_or(DEFAULT_PARTS), strict },
-            Word::SlidingLog => Algorithm::SlidingLog,
-        };
-        (self.problems.len() == before).then_some(Parameters { word, algorithm, store })
+        let mut algorithm = algorithm;
+        match &mut algorithm {
+            Algorithm::SubWindow { parts, strict } => {
+                (*parts, *strict) = (given.unwrap_or(*parts), strict_);
+            }
+            Algorithm::SlidingWindow { strict } => *strict = strict_,
+            _ => {}
+        }
+        (self.problems.len() == before).then_some((algorithm, store))
     }
 
-    fn store_of(
-        &mut self,
-        fields: &Fields<'_>,
-        path: &Path<'_>,
-        word: Option<Word>,
-        defaults: &Settings,
-    ) -> Option<Store> {
-        let named = fields.get("store").and_then(|node| self.store(node, &path.key("store")));
-        let memory = fields.get("memory").and_then(|node| self.memory(node, &path.key("memory")));
+    fn store_of(&mut self, fields: &MapFields<'_, '_>, algorithm: Option<Algorithm>) -> Option<Store> {
+        let defaults = self.settings;
+        let named = self.store(fields);
+        let memory = self.read(fields, "memory", Self::memory);
         let most = u64::try_from(usize::MAX).unwrap_or(u64::MAX);
-        let max_keys =
-            fields.get("max_keys").and_then(|node| self.number(node, &path.key("max_keys"), 1, most));
+        let max_keys = self.number_of(fields, "max_keys", 1, most);
         let max_keys = max_keys.and_then(|keys| usize::try_from(keys).ok());
         // A size that is written here says which kind of store it is of; one for the whole file does where that kind can be.
-        let implied = match (fields.get("max_keys"), fields.get("memory"), defaults.memory) {
-            (Some(_), ..) => Some(Place::Keyed),
-            (None, Some(_), _) => Some(Place::Compact),
-            (None, None, Some(_)) if word.is_none_or(Word::is_compact) => Some(Place::Compact),
-            (None, None, _) => None,
+        let implied = if fields.has("max_keys") {
+            Some(Store::Keyed { max_keys })
+        } else if fields.has("memory")
+            || (defaults.memory.is_some() && algorithm.is_none_or(Algorithm::is_compact))
+        {
+            Some(Store::Compact(MEMORY))
+        } else {
+            None
         };
-        let said = self.shared(fields, path);
-        let place = named.or(defaults.store).or(implied);
-        if place != Some(Place::Redis) {
-            self.unshared(fields, path);
+        let shared = self.shared(fields);
+        let store = named.or(defaults.store).or(implied);
+        if !matches!(store, Some(Store::Redis(_))) {
+            self.unshared(fields);
         }
-        let place = place?;
-        let at = |key: &str| fields.get(key).unwrap_or(fields.node()).at;
-        if let Some(word) = word {
-            let refused = match place {
-                Place::Compact if !word.is_compact() => Some(("compact store", "cannot hold")),
-                Place::Sketch if !word.is_sketched() => Some(("sketch", "cannot count by")),
-                Place::Redis if !word.is_shared() => Some(("script in redis", "does not know")),
+        let memory_given = memory.or(defaults.memory).unwrap_or(MEMORY);
+        let store = match store? {
+            Store::Compact(_) => Store::Compact(memory_given),
+            Store::Keyed { .. } => Store::Keyed { max_keys },
+            Store::Sketch(_) => Store::Sketch(memory_given),
+            Store::Redis(_) => Store::Redis(shared.or(defaults.shared).shared()),
+        };
+        if let Some(algorithm) = algorithm {
+            let refused = match store {
+                Store::Compact(_) if !algorithm.is_compact() => {
+                    Some(("compact store", "cannot hold", "store: keyed"))
+                }
+                Store::Sketch(_) if !algorithm.is_sketched() => {
+                    Some(("sketch", "cannot count by", "fixed-window or sliding-window, or another store"))
+                }
+                Store::Redis(_) if !algorithm.is_compact() => Some((
+                    "script in redis",
+                    "does not know",
+                    "fixed-window, sliding-window, gcra, token-bucket or leaky-bucket, or another store",
+                )),
                 _ => None,
             };
-            if let Some((what, why)) = refused {
-                let whose =
-                    if named.is_none() && defaults.store.is_some() { ", the file's default," } else { "" };
-                let holds = match place {
-                    Place::Sketch => "fixed-window or sliding-window, or another store",
-                    Place::Redis => {
-                        "fixed-window, sliding-window, gcra, token-bucket or leaky-bucket, or another store"
-                    }
-                    _ => "store: keyed",
-                };
-                self.problems.add(
-                    at("store"),
-                    path.key("store"),
-                    format!("the {what}{whose} {why} {word}"),
-                    format!("use {holds}"),
-                );
+            if let Some((what, why, holds)) = refused {
+                let is_default = named.is_none() && defaults.store.is_some();
+                let whose = if is_default { ", the file's default," } else { "" };
+                let message = format!("the {what}{whose} {why} {algorithm}");
+                self.wrong(fields, "store", message, format!("use {holds}"));
             }
         }
-        if place == Place::Redis && fields.get("memory").is_some() {
+        let (is_keyed, is_redis) = (matches!(store, Store::Keyed { .. }), matches!(store, Store::Redis(_)));
+        if is_redis && fields.has("memory") {
             let remedy = "remove it, or use store: compact or sketch";
-            self.problems.add(
-                at("memory"),
-                path.key("memory"),
-                "redis is not of this process's memory",
-                remedy,
-            );
+            self.wrong(fields, "memory", "redis is not of this process's memory", remedy);
         }
-        if place == Place::Keyed && fields.get("memory").is_some() {
+        if is_keyed && fields.has("memory") {
             let remedy = "remove it, or use store: compact or sketch; for a cap on keys write max_keys";
-            self.problems.add(at("memory"), path.key("memory"), "the keyed store has no fixed size", remedy);
+            self.wrong(fields, "memory", "the keyed store has no fixed size", remedy);
         }
-        if place != Place::Keyed && fields.get("max_keys").is_some() {
-            let remedy = match place {
-                Place::Redis => "remove it, or use store: keyed",
-                _ => "remove it, or use store: keyed; for the size of this store write memory",
+        if !is_keyed && fields.has("max_keys") {
+            let remedy = match is_redis {
+                true => "remove it, or use store: keyed",
+                false => "remove it, or use store: keyed; for the size of this store write memory",
             };
-            self.problems.add(
-                at("max_keys"),
-                path.key("max_keys"),
-                "only the keyed store counts its keys",
-                remedy,
-            );
+            self.wrong(fields, "max_keys", "only the keyed store counts its keys", remedy);
         }
-        let memory = memory.or(defaults.memory).unwrap_or(Capacity::memory(DEFAULT_MEMORY));
-        Some(match place {
-            Place::Compact => Store::Compact(memory),
-            Place::Keyed => Store::Keyed { max_keys },
-            Place::Sketch => Store::Sketch(memory),
-            Place::Redis => Store::Redis(said.or(defaults.shared).shared()),
-        })
+        Some(store)
     }
 
     /// The limit, and from where on a request is marked.
     fn quota(
         &mut self,
-        fields: &Fields<'_>,
-        path: &Path<'_>,
-        Amount { limit, period }: Amount,
-        parameters: &Parameters,
+        fields: &MapFields<'_, '_>,
+        (limit, period): (u64, Duration),
+        (algorithm, store): (Algorithm, Option<Store>),
     ) -> Option<(Limit, u64)> {
-        let (before, node) = (self.problems.len(), fields.node());
-        let burst = fields.get("burst").and_then(|node| self.number(node, &path.key("burst"), 1, u64::MAX));
-        let soft = fields.get("soft").and_then(|node| self.number(node, &path.key("soft"), 0, u64::MAX));
+        let (before, at, path) = (self.problems.len(), fields.node.at, fields.path);
+        let burst = self.number_of(fields, "burst", 1, u64::MAX);
+        let soft = self.number_of(fields, "soft", 0, u64::MAX);
         if self.problems.len() > before {
             return None;
         }
@@ -343,14 +248,13 @@ impl Context {
         let mut quota = match quota {
             Ok(quota) => quota,
             Err(error) => {
-                self.problems.add(node.at, path, error.to_string(), "choose another limit, period or burst");
+                self.problems.add(at, path, error.to_string(), "choose another limit, period or burst");
                 return None;
             }
         };
-        let &Parameters { word, algorithm, store } = parameters;
         if let Some(most) = fits::most_in_window(&quota).filter(|_| algorithm == Algorithm::FixedWindow) {
             let message = format!("{limit} is more than a window so short can count; {most} is used instead");
-            self.warnings.add(node.at, path, message, "for no limit write unlimited: true");
+            self.warnings.add(at, path, message, "for no limit write unlimited: true");
             quota = Quota::try_new(most, period).ok()?;
         }
         if let Err(error) = fits::check(quota, algorithm, store) {
@@ -358,22 +262,24 @@ impl Context {
                 Some(_) => "choose another limit, algorithm or store",
                 None => "choose another limit or algorithm",
             };
-            self.problems.add(node.at, path, error.to_string(), remedy);
+            self.problems.add(at, path, error.to_string(), remedy);
             return None;
         }
-        let (most, what) =
-            if word.is_bucket() { (quota.burst_size(), "burst") } else { (quota.limit(), "limit") };
-        if let (Some(soft), Some(node)) = (soft.filter(|&soft| soft > most), fields.get("soft")) {
+        let most = algorithm.most(&quota);
+        if let Some(soft) = soft.filter(|&soft| soft > most) {
+            let what = if algorithm.has_burst() { "burst" } else { "limit" };
             let message = format!("{soft} is above the {what} of {most}, so nothing would be marked");
-            self.problems.add(node.at, path.key("soft"), message, format!("write a number below {most}"));
+            self.wrong(fields, "soft", message, format!("write a number below {most}"));
             return None;
         }
-        if let (Some(Store::Redis(how)), Some(node)) = (store, fields.get("soft"))
+        if let Some(Store::Redis(how)) = store
             && how.mode != Mode::Atomic
+            && fields.has("soft")
         {
             let message =
                 format!("has no effect in the mode {}, where no process knows what is in use", how.mode);
-            self.warnings.add(node.at, path.key("soft"), message, "remove it, or write mode: atomic");
+            let remedy = "remove it, or write mode: atomic";
+            self.warnings.add(fields.at("soft"), path.key("soft"), message, remedy);
         }
         Some((Limit::Quota { quota, algorithm, store }, soft.unwrap_or(u64::MAX)))
     }

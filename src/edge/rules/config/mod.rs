@@ -25,14 +25,14 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-pub(super) use self::check::Branch;
 pub use self::domain::Domain;
-pub(super) use self::domain::Files;
-use self::node::{MAX_BYTES, Node, Place};
+pub(super) use self::domain::RuleFiles;
+use self::node::{FileNode, MAX_BYTES};
 use self::problem::Problems;
 pub use self::problem::{ConfigError, Problem};
 pub(super) use self::removed::removed;
-use super::{Charging, Rule};
+use super::matching::{Branch, Position};
+use super::rule::{Charging, Rule};
 
 /// The rules of one file, read and checked.
 ///
@@ -59,7 +59,7 @@ use super::{Charging, Rule};
 pub struct Config {
     file: Box<str>,
     domain: Box<str>,
-    domain_at: Place,
+    domain_at: Position,
     charging: Charging,
     shadow: bool,
     branches: Vec<Branch>,
@@ -131,12 +131,12 @@ impl Config {
     fn from_text(
         name: &str,
         text: &str,
-        read: fn(&str, &mut Problems) -> Option<Node>,
+        read: fn(&str, &mut Problems) -> Option<FileNode>,
     ) -> Result<Self, ConfigError> {
         let mut problems = Problems::of(name);
         if text.len() > MAX_BYTES {
             let message = format!("the file has more than {MAX_BYTES} bytes");
-            problems.add(Place::default(), "", message, "write fewer rules");
+            problems.add(Position::default(), "", message, "write fewer rules");
             return Err(problems.into_error());
         }
         // Some editors begin a file with a mark.

@@ -4,41 +4,25 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::problem::Problems;
-
-/// Where something stands in its file. Ordered as a reader meets it.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(crate) struct Place {
-    /// From 1.
-    pub(crate) line: u32,
-    /// In characters, from 1.
-    pub(crate) column: u32,
-}
-
-impl Place {
-    /// No file that is read has more lines, or longer ones, than there are such numbers.
-    pub(super) fn new(line: usize, column: usize) -> Self {
-        let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        Self { line: number(line), column: number(column) }
-    }
-}
+use crate::edge::rules::matching::Position;
 
 /// A value.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) at: Place,
-    pub(super) kind: Kind,
+pub(super) struct FileNode {
+    pub(super) at: Position,
+    pub(super) kind: Value,
 }
 
 /// What a value is.
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(super) enum Value {
     /// Nothing: an empty value, `~` or `null`.
     Null,
     /// A scalar with its text as it is written; texts are shared by what YAML's aliases repeat.
     Scalar(Scalar, Rc<str>),
-    List(Box<[Node]>),
+    List(Box<[FileNode]>),
     /// In the order of the file.
-    Map(Box<[(Node, Node)]>),
+    Map(Box<[(FileNode, FileNode)]>),
 }
 
 /// What a scalar would be to a reader who knows no rules.
@@ -66,22 +50,22 @@ const MAX_GROWTH: usize = 12;
 
 /// The memory that a file's values may still take: two bytes of a file could else stand for a hundred.
 #[derive(Debug)]
-pub(super) struct Allowance(usize);
+pub(super) struct MemoryAllowance(usize);
 
-impl Allowance {
+impl MemoryAllowance {
     pub(super) fn of(text: &str) -> Self {
         Self(text.len().saturating_mul(MAX_GROWTH).saturating_add(SMALL))
     }
 
-    /// Whether there was so much.
+    /// Whether that many bytes were left.
     pub(super) fn spend(&mut self, bytes: usize) -> bool {
         let left = self.0.checked_sub(bytes);
         self.0 = left.unwrap_or(0);
         left.is_some()
     }
 
-    /// The same for a value without those in it; `None` if there was not so much, which is told.
-    pub(super) fn spend_on(&mut self, node: &Node, problems: &mut Problems) -> Option<()> {
+    /// Spends the memory of a value without the values in it; `None` if it exceeds the allowance, which is reported.
+    pub(super) fn spend_on(&mut self, node: &FileNode, problems: &mut Problems) -> Option<()> {
         if self.spend(node.own_bytes()) {
             return Some(());
         }
@@ -91,8 +75,8 @@ impl Allowance {
     }
 }
 
-impl Node {
-    pub(super) fn new(at: Place, kind: Kind) -> Self {
+impl FileNode {
+    pub(super) fn new(at: Position, kind: Value) -> Self {
         Self { at, kind }
     }
 
@@ -100,8 +84,8 @@ impl Node {
     pub(super) fn own_bytes(&self) -> usize {
         let text = match &self.kind {
             // With the two counts before it.
-            Kind::Scalar(_, text) => text.len() + 2 * size_of::<usize>(),
-            Kind::Null | Kind::List(_) | Kind::Map(_) => 0,
+            Value::Scalar(_, text) => text.len() + 2 * size_of::<usize>(),
+            Value::Null | Value::List(_) | Value::Map(_) => 0,
         };
         size_of::<Self>() + text
     }
@@ -109,17 +93,17 @@ impl Node {
     /// As a message calls it.
     pub(super) fn shown(&self) -> String {
         match &self.kind {
-            Kind::Null => "nothing".to_owned(),
-            Kind::Scalar(_, text) => quoted(text),
-            Kind::List(_) => "a list".to_owned(),
-            Kind::Map(_) => "a map".to_owned(),
+            Value::Null => "nothing".to_owned(),
+            Value::Scalar(_, text) => quoted(text),
+            Value::List(_) => "a list".to_owned(),
+            Value::Map(_) => "a map".to_owned(),
         }
     }
 
     /// The text of a map's key.
     pub(super) fn as_key(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Scalar(Scalar::Text | Scalar::Quoted, text) => Some(text),
+            Value::Scalar(Scalar::Text | Scalar::Quoted, text) => Some(text),
             _ => None,
         }
     }
@@ -142,10 +126,10 @@ pub(super) fn push<T>(items: &mut Vec<T>, item: T) {
 }
 
 /// A map, without the keys that were there before.
-pub(super) fn map(entries: Vec<(Node, Node)>, problems: &mut Problems) -> Kind {
+pub(super) fn map(entries: Vec<(FileNode, FileNode)>, problems: &mut Problems) -> Value {
     let mut first: HashMap<Rc<str>, u32> = HashMap::with_capacity(entries.len());
     let unique = entries.into_iter().filter(|(key, _)| {
-        let Kind::Scalar(_, text) = &key.kind else { return true };
+        let Value::Scalar(_, text) = &key.kind else { return true };
         match first.entry(Rc::clone(text)) {
             std::collections::hash_map::Entry::Vacant(free) => {
                 free.insert(key.at.line);
@@ -158,30 +142,30 @@ pub(super) fn map(entries: Vec<(Node, Node)>, problems: &mut Problems) -> Kind {
             }
         }
     });
-    Kind::Map(unique.collect())
+    Value::Map(unique.collect())
 }
 
 /// Finds line and column of an offset in bytes, for readers that know no more.
-pub(super) struct Lines<'t> {
+pub(super) struct LineIndex<'t> {
     text: &'t str,
     starts: Vec<usize>,
 }
 
-impl<'t> Lines<'t> {
+impl<'t> LineIndex<'t> {
     pub(super) fn of(text: &'t str) -> Self {
         let after = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n').map(|(at, _)| at + 1);
         Self { text, starts: std::iter::once(0).chain(after).collect() }
     }
 
-    pub(super) fn place(&self, offset: usize) -> Place {
+    pub(super) fn place(&self, offset: usize) -> Position {
         let line = self.starts.partition_point(|&start| start <= offset);
         let start = line.checked_sub(1).and_then(|line| self.starts.get(line)).copied().unwrap_or(0);
-        // Columns are counted only where something is reported or kept; lines are short, but for a whole file in one.
+        // Columns are counted only where something is reported or kept; lines are short, except where a file is one line.
         let column = self
             .text
             .get(start..offset)
             .map_or(0, |before| if before.len() > 1 << 12 { before.len() } else { before.chars().count() });
-        Place::new(line.max(1), column + 1)
+        Position::new(line.max(1), column + 1)
     }
 }
 
@@ -191,9 +175,9 @@ mod tests {
 
     #[test]
     fn offsets_are_lines_and_columns() {
-        let lines = Lines::of("ab\nçd\n\nx");
+        let lines = LineIndex::of("ab\nçd\n\nx");
         let place = |offset| {
-            let Place { line, column } = lines.place(offset);
+            let Position { line, column } = lines.place(offset);
             (line, column)
         };
         assert_eq!(place(0), (1, 1));

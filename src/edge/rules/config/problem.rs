@@ -5,13 +5,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 
-use super::node::{MAX_DEPTH, Place};
+use super::node::MAX_DEPTH;
+use crate::edge::rules::matching::Position;
 
 /// One thing that is wrong, or looks so.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     file: Box<str>,
-    at: Place,
+    at: Position,
     path: Box<str>,
     message: Box<str>,
     remedy: Box<str>,
@@ -59,7 +60,7 @@ impl Problem {
     /// ```
     #[must_use]
     pub fn of_line(file: &str, line: usize, message: &str, remedy: &str) -> Self {
-        let at = Place::new(line, 0);
+        let at = Position::new(line, 0);
         Self { file: file.into(), at, path: "".into(), message: message.into(), remedy: remedy.into() }
     }
 
@@ -177,7 +178,7 @@ impl Problems {
 
     pub(super) fn add(
         &mut self,
-        at: Place,
+        at: Position,
         path: impl fmt::Display,
         message: impl Into<String>,
         remedy: impl Into<String>,
@@ -196,7 +197,7 @@ impl Problems {
     }
 
     /// Of a document, in whatever format, whose values nest too deep to be read.
-    pub(super) fn too_deep(&mut self, at: Place) {
+    pub(super) fn too_deep(&mut self, at: Position) {
         self.add(
             at,
             "",
@@ -218,7 +219,7 @@ impl Problems {
     pub(super) fn into_sorted(mut self) -> Vec<Problem> {
         self.found.sort_by_key(|problem| problem.at);
         if self.more > 0 {
-            let (at, message) = (Place::default(), format!("and {} problems more", self.more).into());
+            let (at, message) = (Position::default(), format!("and {} problems more", self.more).into());
             let (path, remedy) = (Box::default(), Box::default());
             self.found.push(Problem { file: self.file, at, path, message, remedy });
         }
@@ -239,13 +240,13 @@ pub(super) fn no_utf8(name: &str, error: &FromUtf8Error) -> ConfigError {
     let byte = rest.first().copied().unwrap_or_default();
     let mut problems = Problems::of(name);
     let message = format!("this is no UTF-8: a byte {byte:#04x} stands here");
-    problems.add(Place::new(line, column), "", message, "save the file as UTF-8");
+    problems.add(Position::new(line, column), "", message, "save the file as UTF-8");
     problems.into_error()
 }
 
 /// A file that could not be read at all.
 pub(super) fn unreadable(path: &Path, message: String, remedy: &str) -> ConfigError {
     let mut problems = Problems::of(&PathBuf::from(path).display().to_string());
-    problems.add(Place::default(), "", message, remedy);
+    problems.add(Position::default(), "", message, remedy);
     problems.into_error()
 }

@@ -1,15 +1,16 @@
 //! Loads that would take the rules of a domain away from those who use it.
 
-use super::domain::Files;
+use super::domain::RuleFiles;
 use super::problem::Problems;
-use super::{Config, Place, Problem};
+use super::{Config, Problem};
+use crate::edge::rules::matching::Position;
 
 /// The problem with files that have no domain of this name, which is in use; or no rule in it, if it had rules before. `before`: its files
 /// so far.
 pub(in crate::edge::rules) fn removed(
     configs: &[Config],
     name: &str,
-    before: &Files,
+    before: &RuleFiles,
     had_rules: bool,
 ) -> Option<Problem> {
     let of_it: Vec<&Config> = configs.iter().filter(|config| &*config.domain == name).collect();
@@ -33,7 +34,7 @@ pub(in crate::edge::rules) fn removed(
                 None => {
                     let message =
                         format!("the domain {name:?} is in use, and no file has rules of it any more");
-                    ((before.names().next().unwrap_or_default(), Place::default()), "", message)
+                    ((before.names().next().unwrap_or_default(), Position::default()), "", message)
                 }
             }
         }

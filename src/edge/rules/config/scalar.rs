@@ -1,25 +1,23 @@
 //! Scalars: texts, numbers, yes and no, shares.
 
-use super::keys::{Context, Path};
-use super::node::{Kind, Node, Scalar, quoted};
+use super::keys::{Checker, FieldPath, MapFields};
+use super::node::{FileNode, Scalar, Value, quoted};
 use super::yaml::is_short_bool;
+use crate::edge::rules::rule::MILLION;
 
-/// All of them, in the parts that shares are counted in.
-pub(super) const MILLION: u32 = 1_000_000;
-
-impl Context {
+impl Checker {
     /// A text. Whole numbers, true and false may go without quotes; fractions may not, since `1.10` would be `1.1` to others.
-    pub(super) fn text<'n>(&mut self, node: &'n Node, path: &Path<'_>) -> Option<&'n str> {
+    pub(super) fn text<'n>(&mut self, node: &'n FileNode, path: &FieldPath<'_>) -> Option<&'n str> {
         match &node.kind {
-            Kind::Scalar(scalar @ (Scalar::Float | Scalar::Time | Scalar::Integer), text)
+            Value::Scalar(scalar @ (Scalar::Float | Scalar::Time | Scalar::Integer), text)
                 if !scalar.is_text(text) =>
             {
                 let message = format!("{} is no text", short(text));
                 self.problems.add(node.at, path, message, format!("put it in quotes: \"{}\"", short(text)));
                 None
             }
-            Kind::Scalar(_, text) => Some(text),
-            Kind::Null | Kind::List(_) | Kind::Map(_) => {
+            Value::Scalar(_, text) => Some(text),
+            Value::Null | Value::List(_) | Value::Map(_) => {
                 self.problems.add(node.at, path, format!("{} is no text", node.shown()), "write a text");
                 None
             }
@@ -27,20 +25,20 @@ impl Context {
     }
 
     /// True or false.
-    pub(super) fn yes(&mut self, node: &Node, path: &Path<'_>) -> Option<bool> {
-        if let Kind::Scalar(Scalar::Bool, text) = &node.kind {
+    pub(super) fn yes(&mut self, node: &FileNode, path: &FieldPath<'_>) -> Option<bool> {
+        if let Value::Scalar(Scalar::Bool, text) = &node.kind {
             return Some(matches!(
                 text.as_bytes(),
                 [b't' | b'T' | b'y' | b'Y', ..] | [b'o' | b'O', b'n' | b'N']
             ));
         }
-        if let Kind::Scalar(Scalar::Text, text) = &node.kind
+        if let Value::Scalar(Scalar::Text, text) = &node.kind
             && is_short_bool(text)
         {
             return Some(matches!(&**text, "y" | "Y"));
         }
         let remedy = match &node.kind {
-            Kind::Scalar(Scalar::Quoted, text) if matches!(&**text, "true" | "false") => "remove the quotes",
+            Value::Scalar(Scalar::Quoted, text) if matches!(&**text, "true" | "false") => "remove the quotes",
             _ => "write true or false",
         };
         self.problems.add(node.at, path, format!("{} is neither true nor false", node.shown()), remedy);
@@ -48,21 +46,27 @@ impl Context {
     }
 
     /// A whole number from `least` to `most`.
-    pub(super) fn number(&mut self, node: &Node, path: &Path<'_>, least: u64, most: u64) -> Option<u64> {
+    pub(super) fn number(
+        &mut self,
+        node: &FileNode,
+        path: &FieldPath<'_>,
+        least: u64,
+        most: u64,
+    ) -> Option<u64> {
         let range = format!("write a whole number from {least} to {most}");
         let (message, remedy) = match &node.kind {
-            Kind::Scalar(Scalar::Integer, text) => match whole(text) {
+            Value::Scalar(Scalar::Integer, text) => match whole(text) {
                 Ok(number) if (least..=most).contains(&number) => return Some(number),
                 Ok(number) if number < least => (format!("{number} is less than {least}"), range),
-                Ok(_) | Err(Bad::TooLarge) => (format!("{} is more than {most}", short(text)), range),
-                Err(Bad::Negative) => (format!("{} is negative", short(text)), range),
-                Err(Bad::Octal) => {
+                Ok(_) | Err(BadNumber::TooLarge) => (format!("{} is more than {most}", short(text)), range),
+                Err(BadNumber::Negative) => (format!("{} is negative", short(text)), range),
+                Err(BadNumber::Octal) => {
                     let remedy = "write it without the zero, or as 0o17 if it is octal".to_owned();
                     (format!("{} begins with a zero, which some read as octal", short(text)), remedy)
                 }
-                Err(Bad::Other) => (format!("{} is no whole number", quoted(text)), range),
+                Err(BadNumber::Other) => (format!("{} is no whole number", quoted(text)), range),
             },
-            Kind::Scalar(Scalar::Quoted, text) if whole(text).is_ok() => {
+            Value::Scalar(Scalar::Quoted, text) if whole(text).is_ok() => {
                 (format!("{} is a text", quoted(text)), "remove the quotes".to_owned())
             }
             _ => (format!("{} is no whole number", node.shown()), range),
@@ -71,8 +75,34 @@ impl Context {
         None
     }
 
+    /// The whole number of a key.
+    pub(super) fn number_of(
+        &mut self,
+        fields: &MapFields<'_, '_>,
+        key: &str,
+        least: u64,
+        most: u64,
+    ) -> Option<u64> {
+        self.read(fields, key, |this, node, path| this.number(node, path, least, most))
+    }
+
+    /// Whether a key is true; not if it is absent.
+    pub(super) fn flag(&mut self, fields: &MapFields<'_, '_>, key: &str) -> bool {
+        self.read(fields, key, Self::yes).unwrap_or(false)
+    }
+
+    /// A list.
+    pub(super) fn list<'n>(&mut self, node: &'n FileNode, path: &FieldPath<'_>) -> Option<&'n [FileNode]> {
+        if let Value::List(items) = &node.kind {
+            return Some(items);
+        }
+        let remedy = "write a list, each item after a dash";
+        self.problems.add(node.at, path, format!("{} is no list", node.shown()), remedy);
+        None
+    }
+
     /// A share, in millionths.
-    pub(super) fn share(&mut self, node: &Node, path: &Path<'_>) -> Option<u32> {
+    pub(super) fn share(&mut self, node: &FileNode, path: &FieldPath<'_>) -> Option<u32> {
         let text = self.text(node, path)?;
         let share = millionths(text);
         if share.is_none() {
@@ -124,7 +154,7 @@ fn short(text: &str) -> &str {
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Bad {
+enum BadNumber {
     Negative,
     TooLarge,
     Octal,
@@ -132,18 +162,18 @@ enum Bad {
 }
 
 /// A whole number as YAML and TOML write it.
-fn whole(text: &str) -> Result<u64, Bad> {
+fn whole(text: &str) -> Result<u64, BadNumber> {
     if text.strip_prefix('-').is_some_and(|zeros| !zeros.is_empty() && zeros.bytes().all(|byte| byte == b'0'))
     {
         return Ok(0);
     }
     let unsigned = text.strip_prefix('+').unwrap_or(text);
     if unsigned.starts_with('-') {
-        return Err(Bad::Negative);
+        return Err(BadNumber::Negative);
     }
     let (digits, radix) = digits_of(unsigned);
     if radix == 10 && digits.len() > 1 && digits.starts_with('0') {
-        return Err(Bad::Octal);
+        return Err(BadNumber::Octal);
     }
     let mut value: Option<u64> = None;
     for c in digits.chars() {
@@ -151,13 +181,13 @@ fn whole(text: &str) -> Result<u64, Bad> {
             Some(digit) => {
                 let next = value.unwrap_or(0).checked_mul(u64::from(radix));
                 let next = next.and_then(|next| next.checked_add(u64::from(digit)));
-                value = Some(next.ok_or(Bad::TooLarge)?);
+                value = Some(next.ok_or(BadNumber::TooLarge)?);
             }
             None if c == '_' && (value.is_some() || radix != 10) => {}
-            None => return Err(Bad::Other),
+            None => return Err(BadNumber::Other),
         }
     }
-    value.ok_or(Bad::Other)
+    value.ok_or(BadNumber::Other)
 }
 
 /// A percentage, exactly.
@@ -195,15 +225,15 @@ mod tests {
             assert_eq!(whole(text), Ok(number), "{text}");
         }
         for (text, bad) in [
-            ("-1", Bad::Negative),
-            ("010", Bad::Octal),
-            ("18446744073709551616", Bad::TooLarge),
-            ("", Bad::Other),
-            ("-", Bad::Negative),
-            ("_1", Bad::Other),
-            ("0x", Bad::Other),
-            ("0x_", Bad::Other),
-            ("1.0", Bad::Other),
+            ("-1", BadNumber::Negative),
+            ("010", BadNumber::Octal),
+            ("18446744073709551616", BadNumber::TooLarge),
+            ("", BadNumber::Other),
+            ("-", BadNumber::Negative),
+            ("_1", BadNumber::Other),
+            ("0x", BadNumber::Other),
+            ("0x_", BadNumber::Other),
+            ("1.0", BadNumber::Other),
         ] {
             assert_eq!(whole(text), Err(bad), "{text}");
         }

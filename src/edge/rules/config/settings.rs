@@ -1,28 +1,25 @@
 //! The map `tollgate:` at the top of a file: it asks for our own keys, and says what holds for all rules.
 
-use std::fmt;
-
-use super::keys::{Context, Path, Room};
-use super::node::{Node, quoted};
-use super::scalar::MILLION;
-use super::shared::Said;
+use super::keys::{Checker, FieldPath, MapFields, MapKind};
+use super::node::{FileNode, quoted};
+use super::shared::SharedSettings;
 use crate::Capacity;
-use crate::edge::rules::{Algorithm, Charging, Store};
+use crate::edge::rules::rule::{ALGORITHMS, Algorithm, CHARGING, Charging, MILLION, STORES, Store};
 
 /// What holds for all rules of a file that do not say otherwise.
-#[derive(Clone, Debug)]
-pub(super) struct Settings {
+#[derive(Copy, Clone, Debug)]
+pub(super) struct FileSettings {
     pub(super) charging: Charging,
     pub(super) shadow: bool,
-    pub(super) algorithm: Option<Word>,
-    pub(super) store: Option<Place>,
+    pub(super) algorithm: Option<Algorithm>,
+    pub(super) store: Option<Store>,
     pub(super) memory: Option<Capacity>,
     pub(super) enforced: u32,
     /// Of limits that processes share.
-    pub(super) shared: Said,
+    pub(super) shared: SharedSettings,
 }
 
-impl Default for Settings {
+impl Default for FileSettings {
     fn default() -> Self {
         Self {
             charging: Charging::default(),
@@ -31,193 +28,74 @@ impl Default for Settings {
             store: None,
             memory: None,
             enforced: MILLION,
-            shared: Said::default(),
+            shared: SharedSettings::default(),
         }
     }
 }
 
-/// An algorithm by its name, before its parameters.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub(super) enum Word {
-    #[default]
-    FixedWindow,
-    Gcra,
-    TokenBucket,
-    LeakyBucket,
-    SlidingWindow,
-    SubWindow,
-    SlidingLog,
-}
-
-const ALGORITHMS: [(&str, Word); 7] = [
-    ("fixed-window", Word::FixedWindow),
-    ("gcra", Word::Gcra),
-    ("token-bucket", Word::TokenBucket),
-    ("leaky-bucket", Word::LeakyBucket),
-    ("sliding-window", Word::SlidingWindow),
-    ("sub-window", Word::SubWindow),
-    ("sliding-log", Word::SlidingLog),
-];
-
-impl Word {
-    /// Whether it has a burst.
-    pub(super) fn is_bucket(self) -> bool {
-        matches!(self, Self::Gcra | Self::TokenBucket | Self::LeakyBucket)
-    }
-
-    /// Whether the compact store has a form for it.
-    pub(super) fn is_compact(self) -> bool {
-        !matches!(self, Self::SubWindow | Self::SlidingLog)
-    }
-
-    /// Whether the sketch counts it.
-    pub(super) fn is_sketched(self) -> bool {
-        matches!(self, Self::FixedWindow | Self::SlidingWindow)
-    }
-
-    /// Whether the script in Redis knows it.
-    pub(super) fn is_shared(self) -> bool {
-        !matches!(self, Self::SubWindow | Self::SlidingLog)
-    }
-}
-
-impl fmt::Display for Word {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = ALGORITHMS.iter().find(|(_, word)| word == self).map_or("", |(name, _)| name);
-        f.write_str(name)
-    }
-}
-
-/// A store by its name, before its size.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Place {
-    Compact,
-    Keyed,
-    Sketch,
-    Redis,
-}
-
-const STORES: [(&str, Place); 4] = [
-    ("compact", Place::Compact),
-    ("keyed", Place::Keyed),
-    ("sketch", Place::Sketch),
-    ("redis", Place::Redis),
-];
-
-impl fmt::Display for Algorithm {
-    /// Its name in rules.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::FixedWindow => "fixed-window",
-            Self::Gcra => "gcra",
-            Self::TokenBucket => "token-bucket",
-            Self::LeakyBucket => "leaky-bucket",
-            Self::SlidingWindow { .. } => "sliding-window",
-            Self::SubWindow { .. } => "sub-window",
-            Self::SlidingLog => "sliding-log",
-        })
-    }
-}
-
-impl fmt::Display for Store {
-    /// Its name in rules.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Compact(_) => "compact",
-            Self::Keyed { .. } => "keyed",
-            Self::Sketch(_) => "sketch",
-            Self::Redis(_) => "redis",
-        })
-    }
-}
-
-impl fmt::Display for Charging {
-    /// Its name in rules.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::AllOrNothing => "all-or-nothing",
-            Self::CountFirst => "count-first",
-        })
-    }
-}
-
-impl Context {
+impl Checker {
     /// One of several words.
     pub(super) fn word<T: Copy>(
         &mut self,
-        node: &Node,
-        path: &Path<'_>,
+        fields: &MapFields<'_, '_>,
+        key: &str,
         what: &str,
         words: &[(&str, T)],
     ) -> Option<T> {
-        let text = self.text(node, path)?;
+        let text = self.read(fields, key, Self::text)?;
         let found = words.iter().find(|(word, _)| *word == text).map(|&(_, value)| value);
         if found.is_none() {
             let all: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
-            let message = format!("{} is no {what}", quoted(text));
-            self.problems.add(node.at, path, message, format!("use {}", one_of(&all)));
+            self.wrong(
+                fields,
+                key,
+                format!("{} is no {what}", quoted(text)),
+                format!("use {}", one_of(&all)),
+            );
         }
         found
     }
 
-    pub(super) fn algorithm(&mut self, node: &Node, path: &Path<'_>) -> Option<Word> {
-        self.word(node, path, "algorithm", &ALGORITHMS)
+    pub(super) fn algorithm(&mut self, fields: &MapFields<'_, '_>) -> Option<Algorithm> {
+        self.word(fields, "algorithm", "algorithm", ALGORITHMS)
     }
 
-    pub(super) fn store(&mut self, node: &Node, path: &Path<'_>) -> Option<Place> {
-        self.word(node, path, "store", &STORES)
+    /// A store with default parameters.
+    pub(super) fn store(&mut self, fields: &MapFields<'_, '_>) -> Option<Store> {
+        self.word(fields, "store", "store", STORES)
     }
 
     /// An amount of memory, of a store of fixed size.
-    pub(super) fn memory(&mut self, node: &Node, path: &Path<'_>) -> Option<Capacity> {
+    pub(super) fn memory(&mut self, node: &FileNode, path: &FieldPath<'_>) -> Option<Capacity> {
         const LEAST: usize = 272;
         let text = self.text(node, path)?;
-        let memory = text.parse::<Capacity>();
-        let problem = match memory {
+        let problem = match text.parse::<Capacity>() {
             Ok(memory) if memory.bytes().is_some_and(|bytes| bytes >= LEAST) => return Some(memory),
             Ok(_) => format!("{} is too little for a store", quoted(text)),
             Err(error) => error.to_string(),
         };
-        self.problems.add(
-            node.at,
-            path,
-            problem,
-            format!("write {LEAST} bytes or more, as 512KiB, 4MiB or 1.5GiB"),
-        );
+        let remedy = format!("write {LEAST} bytes or more, as 512KiB, 4MiB or 1.5GiB");
+        self.problems.add(node.at, path, problem, remedy);
         None
     }
 
-    pub(super) fn settings(&mut self, node: &Node, path: &Path<'_>) -> Settings {
-        let mut settings = Settings::default();
-        let Some(fields) = self.fields(node, Room::Settings, path) else { return settings };
-        if let Some(node) = fields.get("charging") {
-            let words = [("all-or-nothing", Charging::AllOrNothing), ("count-first", Charging::CountFirst)];
-            let charging = self.word(node, &path.key("charging"), "way of charging", &words);
-            settings.charging = charging.unwrap_or_default();
+    pub(super) fn settings(&mut self, node: &FileNode, path: &FieldPath<'_>) -> FileSettings {
+        let Some(fields) = self.fields(node, MapKind::Settings, path) else { return FileSettings::default() };
+        let charging = self.word(&fields, "charging", "way of charging", CHARGING).unwrap_or_default();
+        let algorithm = self.algorithm(&fields);
+        let store = self.store(&fields);
+        let memory = self.read(&fields, "memory", Self::memory);
+        let sizeless = match store {
+            Some(Store::Keyed { .. }) => Some("the keyed store has no fixed size"),
+            Some(Store::Redis(_)) => Some("redis is not of this process's memory"),
+            _ => None,
+        };
+        if let Some(message) = sizeless.filter(|_| fields.has("memory")) {
+            self.wrong(&fields, "memory", message, "remove it, or use store: compact or sketch");
         }
-        settings.algorithm =
-            fields.get("algorithm").and_then(|node| self.algorithm(node, &path.key("algorithm")));
-        settings.store = fields.get("store").and_then(|node| self.store(node, &path.key("store")));
-        if let Some(node) = fields.get("memory") {
-            let path = path.key("memory");
-            settings.memory = self.memory(node, &path);
-            let sizeless = match settings.store {
-                Some(Place::Keyed) => Some("the keyed store has no fixed size"),
-                Some(Place::Redis) => Some("redis is not of this process's memory"),
-                _ => None,
-            };
-            if let Some(message) = sizeless {
-                let remedy = "remove it, or use store: compact or sketch";
-                self.problems.add(node.at, path, message, remedy);
-            }
-        }
-        settings.shadow =
-            fields.get("shadow").and_then(|node| self.yes(node, &path.key("shadow"))).unwrap_or(false);
-        if let Some(share) = fields.get("enforced").and_then(|node| self.share(node, &path.key("enforced"))) {
-            settings.enforced = share;
-        }
-        settings.shared = self.shared(&fields, path);
-        settings
+        let shadow = self.flag(&fields, "shadow");
+        let enforced = self.read(&fields, "enforced", Self::share).unwrap_or(MILLION);
+        FileSettings { charging, shadow, algorithm, store, memory, enforced, shared: self.shared(&fields) }
     }
 }
 

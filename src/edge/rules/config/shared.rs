@@ -2,33 +2,27 @@
 
 use std::time::Duration;
 
-use super::keys::{Context, Fields, Path};
-use super::node::{Kind, Node, quoted};
-use crate::edge::rules::{Mode, OnFailure, Shared};
+use super::keys::{Checker, FieldPath, MapFields};
+use super::node::{FileNode, Value, quoted};
+use crate::edge::rules::rule::{MODES, Mode, ON_FAILURE, OnFailure, Shared};
 
 /// Keys that say something of shared limits only.
 pub(super) const KEYS: [&str; 4] = ["mode", "on_failure", "processes", "timeout"];
 
-const MODES: [(&str, Mode); 3] =
-    [("atomic", Mode::Atomic), ("lease", Mode::Lease), ("write-back", Mode::WriteBack)];
-const ON_FAILURE: [(&str, OnFailure); 3] =
-    [("open", OnFailure::Open), ("closed", OnFailure::Closed), ("local", OnFailure::Local)];
-/// A server in the same data centre answers within one; half of what a client notices.
-const TIMEOUT: Duration = Duration::from_millis(40);
-/// Who waits longer has no use for a limit.
+/// A longer wait makes a limit useless.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is said of shared limits, of a rule or of a file.
 #[derive(Copy, Clone, Debug, Default)]
-pub(super) struct Said {
+pub(super) struct SharedSettings {
     mode: Option<Mode>,
     on_failure: Option<OnFailure>,
     processes: Option<u32>,
     timeout: Option<Duration>,
 }
 
-impl Said {
-    /// What this one does not say, by the other.
+impl SharedSettings {
+    /// The settings of this one, or else of the other.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             mode: self.mode.or(other.mode),
@@ -38,51 +32,31 @@ impl Said {
         }
     }
 
-    /// What nobody says, by default.
+    /// The settings, or else the defaults.
     pub(super) fn shared(self) -> Shared {
         Shared {
-            mode: self.mode.unwrap_or_default(),
-            on_failure: self.on_failure.unwrap_or_default(),
-            processes: self.processes.unwrap_or(1),
-            timeout: self.timeout.unwrap_or(TIMEOUT),
+            mode: self.mode.unwrap_or(Shared::DEFAULT.mode),
+            on_failure: self.on_failure.unwrap_or(Shared::DEFAULT.on_failure),
+            processes: self.processes.unwrap_or(Shared::DEFAULT.processes),
+            timeout: self.timeout.unwrap_or(Shared::DEFAULT.timeout),
         }
     }
 }
 
-impl std::fmt::Display for Mode {
-    /// Its name in rules.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(name_of(&MODES, *self))
-    }
-}
-
-impl std::fmt::Display for OnFailure {
-    /// Its name in rules.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(name_of(&ON_FAILURE, *self))
-    }
-}
-
-fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
-    names.iter().find(|(_, named)| *named == value).map_or("", |(name, _)| name)
-}
-
-impl Context {
+impl Checker {
     /// What a map says of shared limits.
-    pub(super) fn shared(&mut self, fields: &Fields<'_>, path: &Path<'_>) -> Said {
-        let mode = fields.get("mode").and_then(|node| self.word(node, &path.key("mode"), "mode", &MODES));
-        let on_failure = fields.get("on_failure").and_then(|node| {
-            self.word(node, &path.key("on_failure"), "way of going on without the server", &ON_FAILURE)
-        });
-        let processes = fields
-            .get("processes")
-            .and_then(|node| self.number(node, &path.key("processes"), 1, u64::from(u32::MAX)))
-            .and_then(|processes| u32::try_from(processes).ok());
-        let timeout = fields.get("timeout").and_then(|node| self.timeout(node, &path.key("timeout")));
-        Said { mode, on_failure, processes, timeout }
+    pub(super) fn shared(&mut self, fields: &MapFields<'_, '_>) -> SharedSettings {
+        let going_on = "way of going on without the server";
+        let processes = self.number_of(fields, "processes", 1, u64::from(u32::MAX));
+        SharedSettings {
+            mode: self.word(fields, "mode", "mode", MODES),
+            on_failure: self.word(fields, "on_failure", going_on, ON_FAILURE),
+            processes: processes.and_then(|processes| u32::try_from(processes).ok()),
+            timeout: self.read(fields, "timeout", Self::timeout),
+        }
     }
 
-    fn timeout(&mut self, node: &Node, path: &Path<'_>) -> Option<Duration> {
+    fn timeout(&mut self, node: &FileNode, path: &FieldPath<'_>) -> Option<Duration> {
         let text = self.text(node, path)?;
         let time = time(text).filter(|time| (Duration::from_millis(1)..=MAX_TIMEOUT).contains(time));
         if time.is_none() {
@@ -93,18 +67,16 @@ impl Context {
     }
 
     /// Refuses what is said of shared limits about one that is not.
-    pub(super) fn unshared(&mut self, fields: &Fields<'_>, path: &Path<'_>) {
-        for key in KEYS {
-            if let Some(node) = fields.get(key) {
-                let message = format!("only limits in redis have {key}");
-                self.problems.add(node.at, path.key(key), message, "remove it, or write store: redis");
-            }
+    pub(super) fn unshared(&mut self, fields: &MapFields<'_, '_>) {
+        for key in KEYS.into_iter().filter(|key| fields.has(key)) {
+            let message = format!("only limits in redis have {key}");
+            self.wrong(fields, key, message, "remove it, or write store: redis");
         }
     }
 
     /// The same of a whole file that has none.
-    pub(super) fn unshared_file(&mut self, node: &Node, path: &Path<'_>) {
-        let Kind::Map(entries) = &node.kind else { return };
+    pub(super) fn unshared_file(&mut self, node: &FileNode, path: &FieldPath<'_>) {
+        let Value::Map(entries) = &node.kind else { return };
         for (key, _) in entries {
             if let Some(name) = key.as_key().filter(|name| KEYS.contains(name)) {
                 let message = format!("{name} is for limits in redis, and no rule here is one");
@@ -142,12 +114,17 @@ mod tests {
 
     #[test]
     fn the_nearer_one_says_it() {
-        let file = Said { mode: Some(Mode::Atomic), processes: Some(3), ..Said::default() };
-        let rule = Said { processes: Some(5), on_failure: Some(OnFailure::Open), ..Said::default() };
+        let file =
+            SharedSettings { mode: Some(Mode::Atomic), processes: Some(3), ..SharedSettings::default() };
+        let rule = SharedSettings {
+            processes: Some(5),
+            on_failure: Some(OnFailure::Open),
+            ..SharedSettings::default()
+        };
         let shared = rule.or(file).shared();
         assert_eq!((shared.mode, shared.processes), (Mode::Atomic, 5));
-        assert_eq!((shared.on_failure, shared.timeout), (OnFailure::Open, TIMEOUT));
-        assert_eq!(Said::default().shared().mode, Mode::Lease);
+        assert_eq!((shared.on_failure, shared.timeout), (OnFailure::Open, Shared::DEFAULT.timeout));
+        assert_eq!(SharedSettings::default().shared().mode, Mode::Lease);
         assert_eq!(
             (Mode::WriteBack.to_string(), OnFailure::Local.to_string()),
             ("write-back".into(), "local".into())

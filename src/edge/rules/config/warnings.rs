@@ -3,12 +3,11 @@
 use std::collections::HashSet;
 use std::collections::hash_map::{Entry, HashMap};
 
-use super::check::Branch;
-use super::node::{Place, quoted};
+use super::node::quoted;
 use super::problem::Problems;
 use super::{Config, Problem};
-use crate::edge::rules::Rule;
-use crate::edge::rules::tree::Wild;
+use crate::edge::rules::matching::{Branch, Position, Wildcards};
+use crate::edge::rules::rule::Rule;
 
 /// Looks through a file that can be used.
 pub(super) fn look(branches: &[Branch], rules: &[Rule], warnings: &mut Problems) {
@@ -17,7 +16,7 @@ pub(super) fn look(branches: &[Branch], rules: &[Rule], warnings: &mut Problems)
     for rule in rules {
         for name in rule.replaces.iter().filter(|name| !names.contains(&***name)) {
             if told.insert(&**name) {
-                let at = Place::new(rule.line, 1);
+                let at = Position::new(rule.line, 1);
                 let message =
                     format!("no rule of this file is named {}, which is replaced here", quoted(name));
                 warnings.add(at, "", message, "");
@@ -47,7 +46,7 @@ fn alike(rule: &Rule, other: &str, warnings: &mut Problems) {
         "this rule is called {}, like that of {other}: metrics have the counts of both as one, and the gauges of one",
         quoted(&rule.name)
     );
-    let at = Place::new(rule.line, 1);
+    let at = Position::new(rule.line, 1);
     warnings.add(at, "", message, "give it a name of its own, by `name` in its rate_limit");
 }
 
@@ -75,7 +74,7 @@ pub(super) fn same_names_in(files: &[Config]) -> Vec<Problem> {
 /// A name with values that it never has while requests are counted: keys are no labels. Said once, however many rules have it.
 fn shown_values(rules: &[Rule], warnings: &mut Problems) {
     if let Some(rule) = rules.iter().find(|rule| rule.metric.with_value != 0) {
-        let at = Place::new(rule.line, 1);
+        let at = Position::new(rule.line, 1);
         let message =
             "value_to_metric and detailed_metric are read, but labels of metrics never hold requests' values";
         warnings.add(
@@ -107,7 +106,8 @@ fn level(branches: &[Branch], warnings: &mut Problems) {
 /// matches, since only a `*` can stand for the other's.
 fn unreached(branches: &[Branch], warnings: &mut Problems) {
     let numbered = (0_u32..).zip(branches).filter(|(_, branch)| branch.is_wildcard());
-    let wild = Wild::new(numbered.clone().map(|(at, branch)| (&*branch.key, branch.value.as_deref(), at)));
+    let wild =
+        Wildcards::new(numbered.clone().map(|(at, branch)| (&*branch.key, branch.value.as_deref(), at)));
     for (at, branch) in numbered {
         let first = wild.first(&branch.key, branch.value.as_deref().unwrap_or("*"));
         let Some(first) = first.filter(|&first| first < at) else { continue };

@@ -7,36 +7,37 @@ use std::str::Chars;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, Tag};
 
 use super::json;
-use super::node::{self, Allowance, Kind, MAX_DEPTH, Node, Place, Scalar};
+use super::node::{self, FileNode, MAX_DEPTH, MemoryAllowance, Scalar, Value};
 use super::problem::Problems;
+use crate::edge::rules::matching::Position;
 
 /// A list or map that has begun.
-struct Open {
-    at: Place,
+struct OpenNode {
+    at: Position,
     anchor: usize,
     items: Items,
 }
 
 enum Items {
-    List(Vec<Node>),
-    Map { entries: Vec<(Node, Node)>, key: Option<Node> },
+    List(Vec<FileNode>),
+    Map { entries: Vec<(FileNode, FileNode)>, key: Option<FileNode> },
 }
 
 struct Anchored {
-    node: Node,
+    node: FileNode,
     weight: usize,
 }
 
-struct Reader<'p> {
+struct YamlReader<'p> {
     problems: &'p mut Problems,
-    open: Vec<Open>,
+    open: Vec<OpenNode>,
     /// The document with content, if it has begun.
-    root: Option<Node>,
+    root: Option<FileNode>,
     /// Where the present document begins.
-    document: Place,
+    document: Position,
     anchors: HashMap<usize, Anchored>,
     /// Aliases spend it too: a few lines could else stand for a billion.
-    allowance: Allowance,
+    allowance: MemoryAllowance,
 }
 
 /// Characters that begin tokens. The parser holds the tokens of a list or map in brackets until that ends, since it may be a key, at up to
@@ -46,13 +47,13 @@ const BEGIN_TOKENS: [char; 12] = [',', ':', '[', ']', '{', '}', '?', '&', '*', '
 const MOST_AHEAD: (usize, usize) = (1 << 14, 64);
 
 /// The characters of a text, until the parser has read too far ahead.
-struct Watched<'t> {
+struct LookaheadGuard<'t> {
     chars: Chars<'t>,
     ahead: &'t Cell<usize>,
     most: usize,
 }
 
-impl Iterator for Watched<'_> {
+impl Iterator for LookaheadGuard<'_> {
     type Item = char;
 
     fn next(&mut self) -> Option<char> {
@@ -68,17 +69,17 @@ impl Iterator for Watched<'_> {
 }
 
 /// The document; problems are told, and `None` means that nothing can be said of the rest.
-pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
+pub(super) fn read(text: &str, problems: &mut Problems) -> Option<FileNode> {
     // One large map in brackets, mostly.
     if text.trim_start().starts_with('{') && json::is_json(text) {
         return json::read(text, problems);
     }
     let (ahead, most) = (Cell::new(0), MOST_AHEAD.0 + text.len() / MOST_AHEAD.1);
-    let mut parser = Parser::new_from_iter(Watched { chars: text.chars(), ahead: &ahead, most });
+    let mut parser = Parser::new_from_iter(LookaheadGuard { chars: text.chars(), ahead: &ahead, most });
     let (anchors, open) = (HashMap::new(), Vec::new());
-    let document = Place::default();
-    let allowance = Allowance::of(text);
-    let mut reader = Reader { problems, open, root: None, document, anchors, allowance };
+    let document = Position::default();
+    let allowance = MemoryAllowance::of(text);
+    let mut reader = YamlReader { problems, open, root: None, document, anchors, allowance };
     while let Some(next) = parser.next_event() {
         if ahead.replace(0) > most {
             let at = next.map_or_else(|error| place(*error.marker()), |(_, span)| place(span.start));
@@ -96,12 +97,12 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
             }
         }
     }
-    let empty = Node::new(Place::new(1, 1), Kind::Null);
+    let empty = FileNode::new(Position::new(1, 1), Value::Null);
     Some(reader.root.unwrap_or(empty))
 }
 
 /// What would be right where the parser stopped.
-fn remedy(text: &str, at: Place, info: &str) -> &'static str {
+fn remedy(text: &str, at: Position, info: &str) -> &'static str {
     let line = text.lines().nth((at.line as usize).saturating_sub(1)).unwrap_or_default();
     let indent = &line[..line.len() - line.trim_start().len()];
     if indent.contains('\t') || info.split([' ', ',']).any(|word| matches!(word, "tab" | "tabs")) {
@@ -113,11 +114,11 @@ fn remedy(text: &str, at: Place, info: &str) -> &'static str {
     }
 }
 
-fn place(marker: Marker) -> Place {
-    Place::new(marker.line(), marker.col() + 1)
+fn place(marker: Marker) -> Position {
+    Position::new(marker.line(), marker.col() + 1)
 }
 
-impl Reader<'_> {
+impl YamlReader<'_> {
     /// `None` to stop.
     fn take(&mut self, event: Event<'_>, span: Span) -> Option<()> {
         let at = place(span.start);
@@ -126,11 +127,11 @@ impl Reader<'_> {
             Event::Scalar(text, style, anchor, tag) => {
                 let kind = self.scalar(at, &text, style, tag.as_deref());
                 // A document without content counts for none: templates leave lines of dashes behind.
-                if self.open.is_empty() && matches!(kind, Kind::Null) {
+                if self.open.is_empty() && matches!(kind, Value::Null) {
                     return Some(());
                 }
                 self.first()?;
-                self.put(Node::new(at, kind), anchor)?;
+                self.put(FileNode::new(at, kind), anchor)?;
             }
             Event::SequenceStart(anchor, _) => self.begin(at, anchor, Items::List(Vec::new()))?,
             Event::MappingStart(anchor, _) => {
@@ -147,18 +148,18 @@ impl Reader<'_> {
     }
 
     /// What a scalar is: as its tag says, or else as it is written.
-    fn scalar(&mut self, at: Place, text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Kind {
+    fn scalar(&mut self, at: Position, text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Value {
         let tag = tag.filter(|tag| tag.is_yaml_core_schema()).map(|tag| tag.suffix.as_str());
-        let quoted = || Kind::Scalar(Scalar::Quoted, text.into());
+        let quoted = || Value::Scalar(Scalar::Quoted, text.into());
         match (tag, plain(text)) {
             (Some("str"), _) => quoted(),
-            (Some("int"), kind @ Kind::Scalar(Scalar::Integer, _))
-            | (Some("float"), kind @ Kind::Scalar(Scalar::Float, _))
-            | (Some("bool"), kind @ Kind::Scalar(Scalar::Bool, _))
-            | (Some("null"), kind @ Kind::Null) => kind,
-            (Some("float"), Kind::Scalar(Scalar::Integer, text)) => Kind::Scalar(Scalar::Float, text),
-            (Some("bool"), Kind::Scalar(Scalar::Text, text)) if is_short_bool(&text) => {
-                Kind::Scalar(Scalar::Bool, text)
+            (Some("int"), kind @ Value::Scalar(Scalar::Integer, _))
+            | (Some("float"), kind @ Value::Scalar(Scalar::Float, _))
+            | (Some("bool"), kind @ Value::Scalar(Scalar::Bool, _))
+            | (Some("null"), kind @ Value::Null) => kind,
+            (Some("float"), Value::Scalar(Scalar::Integer, text)) => Value::Scalar(Scalar::Float, text),
+            (Some("bool"), Value::Scalar(Scalar::Text, text)) if is_short_bool(&text) => {
+                Value::Scalar(Scalar::Bool, text)
             }
             (Some(tag @ ("int" | "float" | "bool" | "null")), _) => {
                 let message = format!("{} is no !!{tag}", node::quoted(text));
@@ -180,26 +181,26 @@ impl Reader<'_> {
         Some(())
     }
 
-    fn begin(&mut self, at: Place, anchor: usize, items: Items) -> Option<()> {
+    fn begin(&mut self, at: Position, anchor: usize, items: Items) -> Option<()> {
         self.first()?;
         if self.open.len() == MAX_DEPTH {
             self.problems.too_deep(at);
             return None;
         }
-        self.open.push(Open { at, anchor, items });
+        self.open.push(OpenNode { at, anchor, items });
         Some(())
     }
 
     fn end(&mut self) -> Option<()> {
-        let Open { at, anchor, items } = self.open.pop()?;
+        let OpenNode { at, anchor, items } = self.open.pop()?;
         let kind = match items {
-            Items::List(items) => Kind::List(items.into()),
+            Items::List(items) => Value::List(items.into()),
             Items::Map { entries, .. } => node::map(entries, self.problems),
         };
-        self.put(Node::new(at, kind), anchor)
+        self.put(FileNode::new(at, kind), anchor)
     }
 
-    fn repeat(&mut self, at: Place, anchor: usize) -> Option<()> {
+    fn repeat(&mut self, at: Position, anchor: usize) -> Option<()> {
         let Some(Anchored { node, weight }) = self.anchors.get(&anchor) else {
             self.problems.add(
                 at,
@@ -219,7 +220,7 @@ impl Reader<'_> {
     }
 
     /// `None` to stop.
-    fn put(&mut self, node: Node, anchor: usize) -> Option<()> {
+    fn put(&mut self, node: FileNode, anchor: usize) -> Option<()> {
         self.allowance.spend_on(&node, self.problems)?;
         if anchor > 0 {
             let weight = weight(&node);
@@ -242,22 +243,22 @@ impl Reader<'_> {
 }
 
 /// Bytes, about.
-fn weight(node: &Node) -> usize {
+fn weight(node: &FileNode) -> usize {
     let below = match &node.kind {
-        Kind::Null | Kind::Scalar(..) => 0,
-        Kind::List(items) => items.iter().map(weight).fold(0, usize::saturating_add),
-        Kind::Map(entries) => {
+        Value::Null | Value::Scalar(..) => 0,
+        Value::List(items) => items.iter().map(weight).fold(0, usize::saturating_add),
+        Value::Map(entries) => {
             entries.iter().map(|(key, value)| weight(key) + weight(value)).fold(0, usize::saturating_add)
         }
     };
     below.saturating_add(node.own_bytes())
 }
 
-fn depth(node: &Node) -> usize {
+fn depth(node: &FileNode) -> usize {
     match &node.kind {
-        Kind::Null | Kind::Scalar(..) => 0,
-        Kind::List(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Kind::Map(entries) => {
+        Value::Null | Value::Scalar(..) => 0,
+        Value::List(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Map(entries) => {
             1 + entries.iter().map(|(key, value)| depth(key).max(depth(value))).max().unwrap_or(0)
         }
     }
@@ -269,9 +270,9 @@ pub(super) fn is_short_bool(text: &str) -> bool {
 }
 
 /// A scalar without quotes, by the core schema; with `yes`, `no`, `on` and `off` of YAML 1.1, which Go's readers know.
-fn plain(text: &str) -> Kind {
+fn plain(text: &str) -> Value {
     let scalar = match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Kind::Null,
+        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
         "true" | "True" | "TRUE" | "false" | "False" | "FALSE" => Scalar::Bool,
         "yes" | "Yes" | "YES" | "no" | "No" | "NO" | "on" | "On" | "ON" | "off" | "Off" | "OFF" => {
             Scalar::Bool
@@ -280,7 +281,7 @@ fn plain(text: &str) -> Kind {
         _ if is_float(text) => Scalar::Float,
         _ => Scalar::Text,
     };
-    Kind::Scalar(scalar, text.into())
+    Value::Scalar(scalar, text.into())
 }
 
 fn is_integer(text: &str) -> bool {
@@ -314,7 +315,7 @@ mod tests {
     #[test]
     fn plain_scalars_are_what_yaml_says() {
         let scalar = |text| match plain(text) {
-            Kind::Scalar(scalar, _) => Some(scalar),
+            Value::Scalar(scalar, _) => Some(scalar),
             _ => None,
         };
         for text in ["1001", "-5", "+5", "1_000", "0x1F", "0x_1", "0o_7", "0o17", "0b101", "010", "08"] {

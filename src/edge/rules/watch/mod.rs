@@ -9,11 +9,9 @@
 mod bell;
 mod places;
 
-use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -21,7 +19,7 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use self::bell::{Bell, Woken};
 use self::places::Places;
-use super::{LoadReport, Rules, RulesError};
+use super::engine::{LoadReport, Rules, RulesError};
 use crate::base::clock::Clock;
 
 /// How long until what could not be watched is tried again.
@@ -105,7 +103,7 @@ impl<C: Clock + Send + Sync + 'static> Rules<C> {
         this: &Arc<Self>,
         loaded: impl FnMut(Result<LoadReport, RulesError>) + Send + 'static,
     ) -> Result<Watcher, RulesError> {
-        let files = this.loading.lock().unwrap_or_else(PoisonError::into_inner).files.clone();
+        let files = this.files();
         if files.is_empty() {
             return Err(RulesError::no_source());
         }
@@ -120,31 +118,6 @@ impl<C: Clock + Send + Sync + 'static> Rules<C> {
             .map_err(|error| RulesError::watch(&error.to_string()))?;
         Ok(Watcher { bell, thread: Some(thread) })
     }
-}
-
-impl<C: Clock> Rules<C> {
-    /// [`Rules::reload`], if the files are not what they were when they were read last, whatever came of it.
-    fn reload_if_changed(&self) -> Option<Result<LoadReport, RulesError>> {
-        let changed = {
-            let loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-            seen(&loading.files) != loading.seen
-        };
-        changed.then(|| self.reload())
-    }
-}
-
-/// What tells whether files have changed: of each a hash, or nothing if it cannot be read.
-pub(super) fn seen(files: &[PathBuf]) -> Vec<Option<u64>> {
-    let of = |file: &PathBuf| {
-        // What is read here is read again to be loaded, so no pipe.
-        if !fs::metadata(file).ok()?.is_file() {
-            return None;
-        }
-        let mut hasher = DefaultHasher::new();
-        fs::read(file).ok()?.hash(&mut hasher);
-        Some(hasher.finish())
-    };
-    files.iter().map(of).collect()
 }
 
 fn run<C: Clock>(

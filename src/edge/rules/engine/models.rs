@@ -8,6 +8,7 @@ use crate::base::sync::thread;
 
 use super::*;
 use crate::base::sync::explore;
+use crate::edge::rules::rule::Unit;
 use crate::store::op::Operation;
 
 /// Time stands still.
@@ -58,14 +59,14 @@ fn check(rules: &Shared) -> bool {
 
 /// A check that does not look again whether other rules have been loaded.
 fn check_carelessly(rules: &Shared) -> bool {
-    let live = rules.live.load();
-    let (_, domain) = live.domain("d").expect("there are rules");
+    let in_force = rules.in_force.load();
+    let (_, domain) = in_force.domain("d").expect("there are rules");
     let entries = [("a", "x")];
     let descriptors = [Descriptor::new(&entries)];
     let when = CheckTime::read(&rules.clock);
-    let mut asks = Asks::default();
-    asks.find(domain, &descriptors, 1, when.ns(), &rules.hasher);
-    asks.decide(domain.charging, when) == Outcome::Allowed
+    let mut checks = RequestCheck::default();
+    checks.find(domain, &descriptors, 1, when.ns(), &rules.hasher);
+    checks.decide(domain.charging, when) == Outcome::Allowed
 }
 
 /// What a thread is admitted while another loads rules and then asks too.
@@ -90,7 +91,7 @@ fn control_who_does_not_look_again_loses_a_charge() {
     explore(2, || admitted_by_two(check_carelessly));
 }
 
-/// A rule that stays as it is counts on in the same place: who was under way in the load has charged it once.
+/// A rule that stays keeps its counter: a check that was under way in the load has charged it once.
 #[test]
 fn a_rule_that_stays_is_charged_once() {
     explore(2, || {
@@ -109,16 +110,16 @@ fn check_with_own_limit(rules: &Shared) -> bool {
 
 /// Looks at both counters before it charges, and not afterwards.
 fn check_without_a_second_look(rules: &Shared, descriptor: &Descriptor<'_>) -> bool {
-    let live = rules.live.load();
-    let (_, domain) = live.domain("d").expect("there are rules");
+    let in_force = rules.in_force.load();
+    let (_, domain) = in_force.domain("d").expect("there are rules");
     let when = CheckTime::read(&rules.clock);
-    let mut asks = Asks::default();
-    asks.find(domain, std::slice::from_ref(descriptor), 1, when.ns(), &rules.hasher);
-    asks.look_together(when);
-    asks.outcome() == Outcome::Allowed
-        && asks.each(|_| true).all(|(ask, _)| {
-            let limiter = ask.active.limiter().expect("it counts");
-            limiter.generation.apply(ask.key.as_str(), Operation::Check, when, 1).is_allowed()
+    let mut checks = RequestCheck::default();
+    checks.find(domain, std::slice::from_ref(descriptor), 1, when.ns(), &rules.hasher);
+    checks.look_together(when);
+    checks.outcome() == Outcome::Allowed
+        && checks.each(|_| true).all(|(check, _)| {
+            let counter = check.active.counter.local().expect("it counts");
+            counter.generation.apply(check.key.as_str(), Operation::Check, when, 1).is_allowed()
         })
 }
 

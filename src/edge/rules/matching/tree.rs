@@ -1,37 +1,21 @@
-//! Rules of one domain, compiled for matching.
-//!
-//! ```text
-//! at each level   the exact (key, value)            one look-up by hash
-//!                 else the wildcards, first declared  by their literal beginning or end
-//!                 else the key without a value       one look-up by hash
-//! ```
-//! A level is a number; an exact entry is found in one table for all levels, by the hash of level, key and value, so that what is
-//! asked need not be copied. There is no way back: what a level finds first is what counts, as in Envoy's service.
-
-mod affixes;
-mod pattern;
-mod wild;
+//! The tree of one domain's descriptors.
 
 use std::ops::Range;
 
 use ahash::RandomState;
 use hashbrown::HashTable;
 
-use self::affixes::NONE;
-pub(super) use self::pattern::Pattern;
-pub(super) use self::wild::Wild;
-use super::config::Branch;
+use super::affixes::NONE;
+use super::{Branch, Wildcards};
 
 /// Entries of the file, to be asked which of them a request is.
 #[derive(Debug)]
 pub(crate) struct Tree {
     hasher: RandomState,
-    nodes: Vec<Node>,
-    levels: Vec<Level>,
-    /// Nodes by level, key and value.
-    exact: HashTable<u32>,
-    /// Nodes without a value, by level and key.
-    bare: HashTable<u32>,
+    nodes: Vec<TreeNode>,
+    levels: Vec<TreeLevel>,
+    /// Nodes by level, key and value, and those without a value by level and key.
+    by_entry: HashTable<u32>,
     /// Values that are of a tier, by node.
     members: HashTable<Member>,
 }
@@ -40,37 +24,37 @@ pub(crate) struct Tree {
 struct Member {
     node: u32,
     value: Box<str>,
-    rules: Found,
+    rules: FoundRules,
 }
 
 #[derive(Debug)]
-struct Node {
+struct TreeNode {
     /// The level that it stands on.
     level: u32,
     key: Box<str>,
     value: Option<Box<str>>,
-    own: Found,
-    tiers: Box<[(Box<str>, Found)]>,
+    own: FoundRules,
+    tiers: Box<[(Box<str>, FoundRules)]>,
     has_members: bool,
     /// The level of its children.
     below: u32,
 }
 
 #[derive(Debug, Default)]
-struct Level {
+struct TreeLevel {
     has_exact: bool,
     has_bare: bool,
-    wild: Option<Box<Wild>>,
+    wild: Option<Box<Wildcards>>,
 }
 
 /// The rules that limit a request: some that follow each other in the domain's. None: nothing limits it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct FoundRules {
     first: u32,
     end: u32,
 }
 
-impl Found {
+impl FoundRules {
     fn of(rules: &Range<usize>, offset: usize) -> Self {
         let index = |at: usize| u32::try_from(at.saturating_add(offset)).unwrap_or(NONE);
         Self { first: index(rules.start), end: index(rules.end) }
@@ -89,9 +73,8 @@ impl Tree {
         let mut tree = Self {
             hasher: RandomState::new(),
             nodes: Vec::new(),
-            levels: vec![Level::default()],
-            exact: HashTable::new(),
-            bare: HashTable::new(),
+            levels: vec![TreeLevel::default()],
+            by_entry: HashTable::new(),
             members: HashTable::new(),
         };
         let mut top = Vec::new();
@@ -113,12 +96,12 @@ impl Tree {
             }
         }
         if let Some(here) = self.levels.get_mut(level as usize).filter(|_| !wild.is_empty()) {
-            here.wild = Some(Box::new(Wild::new(wild)));
+            here.wild = Some(Box::new(Wildcards::new(wild)));
         }
         for (&(branch, offset), node) in branches.iter().zip(nodes) {
             if !branch.children.is_empty() {
                 let below = u32::try_from(self.levels.len()).unwrap_or(NONE);
-                self.levels.push(Level::default());
+                self.levels.push(TreeLevel::default());
                 self.nodes[node as usize].below = below;
                 let children: Vec<_> = branch.children.iter().map(|child| (child, offset)).collect();
                 self.fill(below, &children);
@@ -128,42 +111,34 @@ impl Tree {
 
     fn add(&mut self, level: u32, branch: &Branch, offset: usize) -> u32 {
         let number = u32::try_from(self.nodes.len()).unwrap_or(NONE);
-        let tiers: Box<[_]> =
-            branch.tiers.iter().map(|tier| (tier.name.clone(), Found::of(&tier.rules, offset))).collect();
+        let tiers: Box<[_]> = branch
+            .tiers
+            .iter()
+            .map(|tier| (tier.name.clone(), FoundRules::of(&tier.rules, offset)))
+            .collect();
         for tier in &branch.tiers {
-            let rules = Found::of(&tier.rules, offset);
+            let rules = FoundRules::of(&tier.rules, offset);
             for value in &tier.members {
                 let hash = self.hasher.hash_one((number, &**value));
                 let again = |member: &Member| self.hasher.hash_one((member.node, &*member.value));
                 self.members.insert_unique(hash, Member { node: number, value: value.clone(), rules }, again);
             }
         }
-        self.nodes.push(Node {
+        self.nodes.push(TreeNode {
             level,
             key: branch.key.clone(),
             value: branch.value.clone(),
-            own: Found::of(&branch.own, offset),
+            own: FoundRules::of(&branch.own, offset),
             tiers,
             has_members: branch.tiers.iter().any(|tier| !tier.members.is_empty()),
             below: NONE,
         });
-        let (key, value) = (&*branch.key, branch.value.as_deref());
-        let Self { hasher, nodes, .. } = self;
-        let again = |&at: &u32| {
-            let node = &nodes[at as usize];
-            match &node.value {
-                Some(value) => hasher.hash_one((node.level, &*node.key, &**value)),
-                None => hasher.hash_one((node.level, &*node.key)),
-            }
-        };
-        let Some(here) = self.levels.get_mut(level as usize) else { return number };
-        // A wildcard is found as its own text too: the first look-up knows nothing of patterns.
-        if let Some(value) = value {
-            here.has_exact = true;
-            self.exact.insert_unique(hasher.hash_one((level, key, value)), number, again);
-        } else {
-            here.has_bare = true;
-            self.bare.insert_unique(hasher.hash_one((level, key)), number, again);
+        let (hasher, nodes) = (&self.hasher, &self.nodes);
+        let hash = |node: &TreeNode| hash_of(hasher, node.level, &node.key, node.value.as_deref());
+        if let (Some(here), Some(node)) = (self.levels.get_mut(level as usize), nodes.last()) {
+            // A wildcard is found as its own text too: the first look-up compares texts only.
+            *(if node.value.is_some() { &mut here.has_exact } else { &mut here.has_bare }) = true;
+            self.by_entry.insert_unique(hash(node), number, |&at| hash(&nodes[at as usize]));
         }
         number
     }
@@ -172,14 +147,16 @@ impl Tree {
     ///
     /// A tier that the request names comes first, if the entry has it; then one that counts the value among its members; then
     /// the entry's own limit.
-    pub(crate) fn find(&self, entries: &[(&str, &str)], tier: Option<&str>) -> Found {
+    pub(crate) fn find(&self, entries: &[(&str, &str)], tier: Option<&str>) -> FoundRules {
         let (mut level, mut found) = (0, None);
         for &(key, value) in entries {
             found = self.step(level, key, value);
-            let Some((_, node)) = found else { return Found::default() };
+            let Some((_, node)) = found else { return FoundRules::default() };
             level = node.below;
         }
-        let (Some((at, node)), Some(&(_, last))) = (found, entries.last()) else { return Found::default() };
+        let (Some((at, node)), Some(&(_, last))) = (found, entries.last()) else {
+            return FoundRules::default();
+        };
         let named = tier.and_then(|tier| node.tiers.iter().find(|(name, _)| **name == *tier));
         if let Some(&(_, rules)) = named {
             return rules;
@@ -194,32 +171,29 @@ impl Tree {
     }
 
     #[inline]
-    fn step(&self, level: u32, key: &str, value: &str) -> Option<(u32, &Node)> {
-        let node = |at: u32| self.nodes.get(at as usize).map(|node| (at, node));
+    fn step(&self, level: u32, key: &str, value: &str) -> Option<(u32, &TreeNode)> {
         let here = self.levels.get(level as usize)?;
-        if here.has_exact {
-            let hash = self.hasher.hash_one((level, key, value));
-            let same = |&at: &u32| {
-                let node = &self.nodes[at as usize];
-                node.level == level && node.value.as_deref() == Some(value) && *node.key == *key
-            };
-            if let Some(&at) = self.exact.find(hash, same) {
-                return node(at);
-            }
-        }
-        if let Some(at) = here.wild.as_ref().and_then(|wild| wild.first(key, value)) {
-            return node(at);
-        }
-        if here.has_bare {
-            let hash = self.hasher.hash_one((level, key));
-            let same = |&at: &u32| {
-                let node = &self.nodes[at as usize];
-                node.level == level && *node.key == *key
-            };
-            if let Some(&at) = self.bare.find(hash, same) {
-                return node(at);
-            }
-        }
-        None
+        let exact = here.has_exact.then(|| self.declared(level, key, Some(value))).flatten();
+        let found = exact.or_else(|| here.wild.as_ref()?.first(key, value));
+        let at = found.or_else(|| here.has_bare.then(|| self.declared(level, key, None)).flatten())?;
+        Some((at, self.nodes.get(at as usize)?))
+    }
+
+    /// The node that was declared with this key and value.
+    #[inline]
+    fn declared(&self, level: u32, key: &str, value: Option<&str>) -> Option<u32> {
+        let same = |&at: &u32| {
+            let node = &self.nodes[at as usize];
+            node.level == level && node.value.as_deref() == value && *node.key == *key
+        };
+        self.by_entry.find(hash_of(&self.hasher, level, key, value), same).copied()
+    }
+}
+
+#[inline]
+fn hash_of(hasher: &RandomState, level: u32, key: &str, value: Option<&str>) -> u64 {
+    match value {
+        Some(value) => hasher.hash_one((level, key, value)),
+        None => hasher.hash_one((level, key)),
     }
 }

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::live::{Active, Gate, InForce, Live};
-use super::shared::By;
-
-use super::spec::{Limit, Rule};
+use super::counter::Counter;
+use super::overrides;
+use super::rule_set::{ActiveDomain, ActiveRule, RuleSet};
 use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::Loaded;
+use crate::edge::rules::counting::DecidedWhere;
+use crate::edge::rules::rule::{Limit, Rule};
 
 /// As Envoy's service answers.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -51,6 +52,13 @@ pub(super) enum Part {
     Replaced,
 }
 
+impl Part {
+    /// Whether it can refuse the request.
+    pub(super) fn refuses(self) -> bool {
+        matches!(self, Self::Enforced | Self::Quota)
+    }
+}
+
 /// A rule in a request, decided.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Decided {
@@ -61,7 +69,7 @@ pub(super) struct Decided {
     /// None of a rule without a limit, and of a shared one that was not asked.
     pub(super) decision: Option<Decision>,
     /// Who decided, of a shared rule.
-    pub(super) by: Option<By>,
+    pub(super) by: Option<DecidedWhere>,
 }
 
 /// Rules of one request: mostly one or two.
@@ -91,24 +99,30 @@ pub(super) type Few<T> = SmallVec<[T; 2]>;
 /// # Ok::<(), tollgate::rules::RulesError>(())
 /// ```
 pub struct Answer {
-    pub(super) live: Loaded<Live>,
+    pub(super) rules: Loaded<RuleSet>,
     /// `None` if there are no rules for it.
     pub(super) domain: Option<u32>,
+    pub(super) summary: Summary,
+    pub(super) decided: Few<Decided>,
+}
+
+/// What the rules of a request say together.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Summary {
     pub(super) outcome: Outcome,
     /// Whether nothing is refused: a dry run.
     pub(super) shadow: bool,
     /// Whether there are rules with `quota_mode`, and none had room.
     pub(super) quotas_refuse: bool,
-    /// How long those that admitted a refused request, and counted it all the same, would refuse the same one now.
-    pub(super) wait_besides: Duration,
-    pub(super) decided: Few<Decided>,
+    /// How long the rules that admitted a refused request, and counted it all the same, would refuse the same one now.
+    pub(super) other_retry_after: Duration,
 }
 
 impl Answer {
     /// Whether the request may go, and if not whether it ever can.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
-        if self.shadow { Outcome::Allowed } else { self.outcome }
+        if self.summary.shadow { Outcome::Allowed } else { self.summary.outcome }
     }
 
     /// Whether the request may go. True of a request to which no rule applies.
@@ -132,7 +146,7 @@ impl Answer {
     /// Whether it would have been refused, were it not for a dry run of all rules.
     #[must_use]
     pub fn is_shadow_denied(&self) -> bool {
-        self.shadow && self.outcome != Outcome::Allowed
+        self.summary.shadow && self.summary.outcome != Outcome::Allowed
     }
 
     /// Whether there are rules for the domain at all.
@@ -168,16 +182,15 @@ impl Answer {
         self.domain.map(|place| place as usize)
     }
 
-    fn domain(&self) -> Option<&InForce> {
-        self.live.domain_at(self.domain?)
+    pub(super) fn domain(&self) -> Option<&ActiveDomain> {
+        self.rules.domain_at(self.domain?)
     }
 
     /// Every rule that applies, in the order of the request's descriptors and the file's rules.
     pub fn limits(&self) -> impl Iterator<Item = Applied<'_>> {
         let domain = self.domain();
         self.decided.iter().filter_map(move |decided| {
-            let active = domain?.active(decided.rule)?;
-            Some(Applied { active, decided, shadow: self.shadow, quotas_refuse: self.quotas_refuse })
+            Some(Applied { active: domain?.rule(decided.rule)?, decided, summary: &self.summary })
         })
     }
 
@@ -217,8 +230,8 @@ impl Answer {
             refuses.filter_map(|limit| limit.decided.decision?.retry_after())
         };
         let enforced = waits(Part::Enforced).max();
-        let besides = if self.is_denied() { self.wait_besides } else { Duration::ZERO };
-        Some(enforced.max(waits(Part::Quota).min()).unwrap_or_default().max(besides))
+        let other = if self.is_denied() { self.summary.other_retry_after } else { Duration::ZERO };
+        Some(enforced.max(waits(Part::Quota).min()).unwrap_or_default().max(other))
     }
 
     /// Whether any rule marks it: more is in use than its soft limit.
@@ -242,10 +255,9 @@ impl Answer {
 /// One rule that applies to a request, and what came of it.
 #[derive(Copy, Clone)]
 pub struct Applied<'a> {
-    active: &'a Active,
+    active: &'a ActiveRule,
     decided: &'a Decided,
-    shadow: bool,
-    quotas_refuse: bool,
+    summary: &'a Summary,
 }
 
 impl<'a> Applied<'a> {
@@ -281,7 +293,7 @@ impl<'a> Applied<'a> {
             None => Verdict::Unlimited,
             Some(decision) if decision.is_allowed() && self.decided.soft => Verdict::SoftLimited,
             Some(decision) if decision.is_allowed() => Verdict::Allowed,
-            Some(_) if self.refuses() && !self.shadow => Verdict::Denied,
+            Some(_) if self.refuses() && !self.summary.shadow => Verdict::Denied,
             Some(_) => Verdict::ShadowDenied,
         }
     }
@@ -297,7 +309,7 @@ impl<'a> Applied<'a> {
     #[cfg(feature = "redis")]
     #[must_use]
     pub fn decided_by(&self) -> Option<crate::edge::redis::DecidedBy> {
-        self.decided.by.map(By::decided_by)
+        self.decided.by.map(DecidedWhere::decided_by)
     }
 
     /// Whether a client can be told its figures: not if the server could not be asked, so that nobody decided, nor if it was admitted
@@ -309,7 +321,7 @@ impl<'a> Applied<'a> {
     }
 
     fn is_unasked(&self) -> bool {
-        matches!(self.active.gate, Gate::Shared(_)) && self.decided.part != Part::Replaced
+        matches!(self.active.counter, Counter::Shared(_)) && self.decided.part != Part::Replaced
     }
 
     /// The units that would be admitted now; `u64::MAX` without a limit, 0 of a rule that only reports and would refuse, and of one
@@ -339,23 +351,23 @@ impl<'a> Applied<'a> {
     /// Whether it could have refused the request: it does not only report, and no other rule replaces it.
     #[must_use]
     pub fn is_enforced(&self) -> bool {
-        matches!(self.decided.part, Part::Enforced | Part::Quota) && !self.shadow
+        self.decided.part.refuses() && !self.summary.shadow
     }
 
-    /// Whether it is a limit that the [request brought along](super::Descriptor::limit).
+    /// Whether it is a limit that the [request brought along](crate::rules::Descriptor::limit).
     #[must_use]
     pub fn is_of_request(&self) -> bool {
-        super::overrides::is_place(self.decided.rule)
+        overrides::is_index(self.decided.rule)
     }
 
     fn refuses(&self) -> bool {
-        self.is_over() && (self.decided.part != Part::Quota || self.quotas_refuse)
+        self.is_over() && (self.decided.part != Part::Quota || self.summary.quotas_refuse)
     }
 
     /// Whether it is over its limit, and does not only report that.
     fn is_over(&self) -> bool {
         let is_denied = self.decided.decision.as_ref().is_some_and(Decision::is_denied);
-        is_denied && matches!(self.decided.part, Part::Enforced | Part::Quota)
+        is_denied && self.decided.part.refuses()
     }
 
     fn code(&self) -> Code {

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use super::live::{InForce, Live};
-use super::spec::{Limit, Rule, Store};
+use super::rule_set::{ActiveDomain, RuleSet};
+use crate::edge::rules::rule::{Limit, Rule, Store};
 
 /// What a load has changed: the domains and rules that it added, changed and removed. Rules that stay as they were are not in it.
 ///
@@ -71,7 +71,7 @@ pub struct Difference {
 }
 
 impl LoadReport {
-    pub(super) fn between(before: &Live, after: &Live) -> Self {
+    pub(super) fn between(before: &RuleSet, after: &RuleSet) -> Self {
         let mut changes = Vec::new();
         for now in after.domains() {
             match before.domain(&now.name) {
@@ -79,7 +79,7 @@ impl LoadReport {
                 None => whole(ChangeKind::Added, now, &mut changes),
             }
         }
-        for then in before.domains().filter(|then| after.domain(&then.name).is_none()) {
+        for then in before.domains().iter().filter(|then| after.domain(&then.name).is_none()) {
             whole(ChangeKind::Removed, then, &mut changes);
         }
         Self { changes }
@@ -196,7 +196,7 @@ impl fmt::Display for Difference {
 }
 
 /// A domain that is new or gone, and each of its rules.
-fn whole(kind: ChangeKind, domain: &InForce, changes: &mut Vec<Change>) {
+fn whole(kind: ChangeKind, domain: &ActiveDomain, changes: &mut Vec<Change>) {
     let (name, differences) = (&domain.name, Vec::new());
     changes.push(Change { kind, domain: name.clone(), rule: None, says: String::new(), differences });
     changes.extend(domain.rules().iter().map(|active| one(kind, name, &active.rule)));
@@ -208,7 +208,7 @@ fn one(kind: ChangeKind, domain: &str, rule: &Rule) -> Change {
     Change { kind, domain: domain.into(), rule, says, differences: Vec::new() }
 }
 
-fn compare_domains(then: &InForce, now: &InForce, changes: &mut Vec<Change>) {
+fn compare_domains(then: &ActiveDomain, now: &ActiveDomain, changes: &mut Vec<Change>) {
     let change = |rule: Option<&Rule>, differences: Vec<Difference>| {
         let rule = rule.map(|rule| rule.identity.clone());
         let says = String::new();

@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::fmt;
 
-use super::chosen::NoStore;
-use super::{ConfigError, Rule};
-use crate::base::quota::QuotaError;
+use crate::edge::rules::config::ConfigError;
+use crate::edge::rules::counting::NoCounter;
+use crate::edge::rules::rule::Rule;
 
 /// Why rules could not be loaded. Those that were in force stay so.
 ///
@@ -28,7 +28,12 @@ pub struct RulesError(Why);
 enum Why {
     Config(ConfigError),
     /// A rule is right, and cannot be in force here.
-    Rule(Box<Unable>),
+    Rule {
+        file: Box<str>,
+        line: usize,
+        rule: Box<str>,
+        why: Box<NoCounter>,
+    },
     /// Nothing says what to load.
     NoSource,
     /// There are no rules of a domain; and the nearest that there is, with its file.
@@ -41,45 +46,13 @@ enum Why {
     Watch(Box<str>),
 }
 
-/// A rule that cannot be in force, and where it stands.
-#[derive(Clone, Debug)]
-struct Unable {
-    file: Box<str>,
-    line: usize,
-    rule: Box<str>,
-    why: Unmade,
-}
-
-/// Why a rule's limiter could not be made.
-#[derive(Clone, Debug)]
-pub(super) enum Unmade {
-    Store(NoStore),
-    /// It is shared by processes, and nothing is known of a server.
-    NoServer,
-    /// It is shared by processes, and what fetches or posts for it could not be started.
-    #[cfg(feature = "redis")]
-    Task(Box<str>),
-}
-
-impl From<NoStore> for Unmade {
-    fn from(error: NoStore) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<QuotaError> for Unmade {
-    fn from(error: QuotaError) -> Self {
-        Self::Store(error.into())
-    }
-}
-
 impl RulesError {
-    pub(super) fn unmade(file: &str, rule: &Rule, why: Unmade) -> Self {
-        let (file, line, rule) = (file.into(), rule.line, rule.identity.clone());
-        Self(Why::Rule(Box::new(Unable { file, line, rule, why })))
+    pub(super) fn no_counter(file: &str, rule: &Rule, why: NoCounter) -> Self {
+        let (file, line, rule, why) = (file.into(), rule.line, rule.identity.clone(), Box::new(why));
+        Self(Why::Rule { file, line, rule, why })
     }
 
-    pub(super) const fn no_source() -> Self {
+    pub(in crate::edge::rules) const fn no_source() -> Self {
         Self(Why::NoSource)
     }
 
@@ -89,7 +62,7 @@ impl RulesError {
     }
 
     #[cfg(feature = "watch")]
-    pub(super) fn watch(error: &str) -> Self {
+    pub(in crate::edge::rules) fn watch(error: &str) -> Self {
         Self(Why::Watch(error.into()))
     }
 
@@ -113,10 +86,7 @@ impl fmt::Display for RulesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Why::Config(error) => error.fmt(f),
-            Why::Rule(unable) => {
-                let Unable { file, line, rule, why } = &**unable;
-                write!(f, "{file}:{line}: rule {rule:?} {why}")
-            }
+            Why::Rule { file, line, rule, why } => write!(f, "{file}:{line}: rule {rule:?} {why}"),
             #[cfg(feature = "watch")]
             Why::Watch(error) => write!(f, "the rules' files cannot be watched: {error}"),
             Why::NoDomain { domain, nearest: Some((name, file)) } => write!(
@@ -137,38 +107,12 @@ impl fmt::Display for RulesError {
     }
 }
 
-/// After the rule's name.
-impl fmt::Display for Unmade {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Store(NoStore::Quota(error)) if error.is_pending() => f.write_str(
-                "has changed so often, in a store that cannot list who owes, that what clients owe from before is not paid yet; \
-                 give it more `memory`, or change it again later",
-            ),
-            Self::Store(NoStore::Quota(error)) => write!(f, "has no store: {error}"),
-            Self::Store(NoStore::Algorithm) => f.write_str(
-                "has a store that does not hold its algorithm; leave `store` out, or take `keyed`",
-            ),
-            Self::NoServer => {
-                let why = if cfg!(feature = "redis") {
-                    "was given no server: give one to `RulesBuilder::redis`"
-                } else {
-                    "was built without Redis: build it with the feature `redis`"
-                };
-                write!(f, "says store: redis, and this program {why}, or choose another store")
-            }
-            #[cfg(feature = "redis")]
-            Self::Task(why) => write!(f, "has nothing to fetch or post for it: {why}"),
-        }
-    }
-}
-
 impl Error for RulesError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.0 {
             Why::Config(error) => Some(error),
-            Why::Rule(unable) => match &unable.why {
-                Unmade::Store(NoStore::Quota(error)) => Some(error),
+            Why::Rule { why, .. } => match &**why {
+                NoCounter::Quota(error) => Some(error),
                 _ => None,
             },
             _ => None,

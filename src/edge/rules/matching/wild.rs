@@ -9,7 +9,7 @@ use super::affixes::{Affixes, Candidate, NONE, first_of};
 use super::pattern::Pattern;
 
 #[derive(Debug)]
-pub(crate) struct Wild {
+pub(crate) struct Wildcards {
     /// By key.
     plain: Vec<(Box<str>, Group)>,
     /// In the order of declaration.
@@ -27,18 +27,18 @@ struct Group {
 #[derive(Debug)]
 struct WildKey {
     key: Pattern,
-    value: Wanted,
+    value: WildValue,
     node: u32,
 }
 
 #[derive(Debug)]
-enum Wanted {
+enum WildValue {
     Any,
     Exact(Box<str>),
     Like(Pattern),
 }
 
-impl Wild {
+impl Wildcards {
     /// Of keys, values and nodes in the order of declaration; in each a `*`, in the key or in the value.
     pub(crate) fn new<'t>(entries: impl IntoIterator<Item = (&'t str, Option<&'t str>, u32)>) -> Self {
         let mut by_key: HashMap<&str, Vec<(Pattern, u32)>> = HashMap::new();
@@ -46,11 +46,13 @@ impl Wild {
         for (key, value, node) in entries {
             let pattern = value.and_then(Pattern::new);
             match (Pattern::new(key), pattern, value) {
-                (Some(key), None, None) => any_key.push(WildKey { key, value: Wanted::Any, node }),
+                (Some(key), None, None) => any_key.push(WildKey { key, value: WildValue::Any, node }),
                 (Some(key), None, Some(value)) => {
-                    any_key.push(WildKey { key, value: Wanted::Exact(value.into()), node });
+                    any_key.push(WildKey { key, value: WildValue::Exact(value.into()), node });
                 }
-                (Some(key), Some(like), _) => any_key.push(WildKey { key, value: Wanted::Like(like), node }),
+                (Some(key), Some(like), _) => {
+                    any_key.push(WildKey { key, value: WildValue::Like(like), node })
+                }
                 (None, Some(like), _) => by_key.entry(key).or_default().push((like, node)),
                 // No wildcard.
                 (None, None, _) => {}
@@ -77,9 +79,9 @@ impl Wild {
         }
         for wild in self.any_key.iter().take_while(|wild| wild.node < best) {
             let wanted = match &wild.value {
-                Wanted::Any => true,
-                Wanted::Exact(exact) => **exact == *value,
-                Wanted::Like(pattern) => pattern.matches(value),
+                WildValue::Any => true,
+                WildValue::Exact(exact) => **exact == *value,
+                WildValue::Like(pattern) => pattern.matches(value),
             };
             if wanted && wild.key.matches(key) {
                 best = wild.node;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::request::Descriptor;
+use super::Descriptor;
 
 /// The descriptors of one request, put together piece by piece; it owns its texts, in one piece of memory.
 ///
@@ -34,12 +34,12 @@ pub struct Descriptors {
     texts: String,
     entries: SmallVec<[(Range<u32>, Range<u32>); 4]>,
     /// Of each: where its entries end, and what else it says.
-    each: SmallVec<[One; 2]>,
+    each: SmallVec<[DescriptorEnd; 2]>,
     tier: Option<Range<u32>>,
 }
 
-#[derive(Copy, Clone, Default)]
-struct One {
+#[derive(Copy, Clone, Default, Debug)]
+struct DescriptorEnd {
     end: u32,
     hits: Option<u64>,
 }
@@ -72,12 +72,6 @@ impl Added<'_> {
     }
 }
 
-impl fmt::Debug for One {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("One").field("end", &self.end).field("hits", &self.hits).finish()
-    }
-}
-
 impl Descriptors {
     /// None yet.
     #[must_use]
@@ -99,7 +93,7 @@ impl Descriptors {
     /// });
     /// ```
     pub fn begin(&mut self) -> Added<'_> {
-        self.each.push(One { end: place(self.entries.len()), hits: None });
+        self.each.push(DescriptorEnd { end: place(self.entries.len()), hits: None });
         Added(self)
     }
 
@@ -137,7 +131,7 @@ impl Descriptors {
         *tier = None;
     }
 
-    /// Calls `use_them` with the descriptors, for [`Rules::check`](super::Rules::check) or [`Rules::refund`](super::Rules::refund).
+    /// Calls `use_them` with the descriptors, for [`Rules::check`](crate::rules::Rules::check) or [`Rules::refund`](crate::rules::Rules::refund).
     pub fn with<R>(&self, use_them: impl FnOnce(&[Descriptor<'_>]) -> R) -> R {
         let entries = self.pairs();
         use_them(&self.each_of(&entries))
@@ -179,7 +173,7 @@ impl Descriptors {
     }
 }
 
-/// Nobody says four gigabytes of a request; who does is cut off there.
+/// Positions saturate at four gigabytes of text.
 fn place(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }

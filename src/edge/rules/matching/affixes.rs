@@ -55,7 +55,7 @@ struct Affix {
 
 /// A text on the way to an affix, or an affix.
 #[derive(Debug)]
-struct Mark {
+struct Marker {
     text: Box<[u8]>,
     /// The longest affix that it begins with, or ends in.
     longest: u32,
@@ -67,7 +67,7 @@ pub(super) struct Affixes {
     are_suffixes: bool,
     hasher: RandomState,
     affixes: Vec<Affix>,
-    marks: HashTable<Mark>,
+    marks: HashTable<Marker>,
     /// From the shortest.
     lengths: Vec<usize>,
 }
@@ -113,7 +113,7 @@ impl Affixes {
 
     fn mark(&mut self, chain: &Chain) {
         let mut texts: HashMap<&[u8], u32> = HashMap::new();
-        for Link { text, .. } in &chain.links {
+        for ChainLink { text, .. } in &chain.links {
             bisect(&self.lengths, |length| {
                 let Some(begin) = text.get(..length) else { return false };
                 texts.entry(begin).or_insert_with(|| chain.longest(begin));
@@ -125,8 +125,8 @@ impl Affixes {
             if self.are_suffixes {
                 <[u8]>::reverse(&mut text);
             }
-            let again = |mark: &Mark| self.hasher.hash_one(&*mark.text);
-            self.marks.insert_unique(self.hasher.hash_one(&*text), Mark { text, longest }, again);
+            let again = |mark: &Marker| self.hasher.hash_one(&*mark.text);
+            self.marks.insert_unique(self.hasher.hash_one(&*text), Marker { text, longest }, again);
         }
     }
 
@@ -167,11 +167,11 @@ fn bisect(lengths: &[usize], mut is_there: impl FnMut(usize) -> bool) {
 /// Prefixes, sorted, while the marks are made.
 #[derive(Debug, Default)]
 struct Chain {
-    links: Vec<Link>,
+    links: Vec<ChainLink>,
 }
 
 #[derive(Debug)]
-struct Link {
+struct ChainLink {
     text: Box<[u8]>,
     /// The longest other one that this one begins with.
     parent: u32,
@@ -196,7 +196,7 @@ impl Chain {
                 (if equal { far } else { parent }, above.depth + 1)
             }
         };
-        self.links.push(Link { text, parent, jump, depth });
+        self.links.push(ChainLink { text, parent, jump, depth });
         parent
     }
 
@@ -206,7 +206,7 @@ impl Chain {
         let Some(mut at) = behind.checked_sub(1) else { return NONE };
         let common = self.links[at].text.iter().zip(text).take_while(|(one, other)| one == other).count();
         while self.links[at].text.len() > common {
-            let Link { parent, jump, .. } = self.links[at];
+            let ChainLink { parent, jump, .. } = self.links[at];
             let is_far = self.links.get(jump as usize).is_some_and(|link| link.text.len() > common);
             let above = if is_far { jump } else { parent };
             if above == NONE {

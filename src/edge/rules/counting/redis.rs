@@ -1,0 +1,356 @@
+//! Rules that processes share: the limiters that count them.
+//!
+//! A rule's limiter has one of three modes, on one of several kinds of clients. `SharedStore` is what a rule needs of any of them.
+
+use std::fmt;
+use std::future::{Future, ready};
+use std::pin::Pin;
+
+use sha2::{Digest, Sha256};
+use tokio::runtime::Handle;
+
+use super::{NoCounter, SharedDecision};
+use crate::base::decision::Decision;
+use crate::base::quota::{Quota, QuotaError};
+use crate::edge::redis::{
+    Answer, AtomicLimiter, BlockingClient, BlockingInProcess, BlockingLeaseLimiter, BlockingWriteBackLimiter,
+    BuildError, Builder, Client, DecidedBy, Health, InProcess, LeaseLimiter, Limit, WriteBackLimiter,
+};
+use crate::edge::rules::rule::{Algorithm, Mode, OnFailure, Shared};
+use crate::edge::telemetry::{Event, Reading, Readings};
+
+/// The server of [`RulesBuilder::redis`](crate::rules::RulesBuilder::redis).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Server {
+    /// For async code.
+    Client(Client),
+    /// For threads that may wait.
+    Blocking(BlockingClient),
+    /// A model of one, as of a client for async code.
+    InProcess(InProcess),
+    /// A model of one, as of a client for threads that may wait.
+    BlockingInProcess(BlockingInProcess),
+}
+
+macro_rules! from {
+    ($($client:ty => $variant:ident),+) => {
+        $(impl From<$client> for Server {
+            fn from(client: $client) -> Self {
+                Self::$variant(client)
+            }
+        })+
+    };
+}
+
+from!(Client => Client, BlockingClient => Blocking, InProcess => InProcess, BlockingInProcess => BlockingInProcess);
+
+/// Who decided, and until when the units were leased.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct DecidedWhere {
+    by: DecidedBy,
+    until_ns: u64,
+}
+
+impl DecidedWhere {
+    pub(crate) const fn decided_by(self) -> DecidedBy {
+        self.by
+    }
+
+    /// Whether the decision's figures are those of the limit: it is the server that made it, and not a part that this process holds.
+    pub(crate) const fn knows_remaining(self) -> bool {
+        matches!(self.by, DecidedBy::Server)
+    }
+
+    /// Whether nobody decided, so that its figures mean nothing.
+    #[cfg(feature = "tower")]
+    pub(crate) const fn is_undecided(self) -> bool {
+        matches!(self.by, DecidedBy::Open | DecidedBy::Closed)
+    }
+
+    /// What is recorded of it in the place of its decision.
+    pub(crate) const fn event(self) -> Option<Event> {
+        self.by.event()
+    }
+
+    const fn answer(self, charge: Decision) -> Answer {
+        Answer::leased(charge, self.by, self.until_ns)
+    }
+}
+
+impl From<BuildError> for NoCounter {
+    fn from(error: BuildError) -> Self {
+        match error {
+            BuildError::Quota(error) => error.into(),
+            other => Self::Task(other.to_string().into()),
+        }
+    }
+}
+
+/// Where shared rules are counted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Servers {
+    server: Option<Server>,
+    /// In which the server was named.
+    runtime: Option<Handle>,
+    /// Whether this process counts shared rules alone.
+    pub(crate) alone: bool,
+}
+
+impl Servers {
+    pub(crate) fn set(&mut self, server: Server) {
+        self.server = Some(server);
+        self.runtime = Handle::try_current().ok();
+    }
+
+    /// The limiter of a rule, by its identity; whether another one has counted for it until now.
+    pub(crate) fn limiter(
+        &self,
+        name: &str,
+        quota: Quota,
+        algorithm: Algorithm,
+        how: Shared,
+        succeeds: bool,
+    ) -> Result<SharedLimiter, NoCounter> {
+        let server = self.server.as_ref().ok_or(NoCounter::NoServer)?;
+        let limit = limit(quota, algorithm).ok_or(NoCounter::Algorithm)?;
+        // Limiters that fetch and post do it by tasks, and the thread that loads rules again may have no runtime.
+        // The one in which the server was named may have ended meanwhile.
+        let kept = self.runtime.as_ref().filter(|_| Handle::try_current().is_err());
+        let _entered = kept.map(Handle::enter);
+        macro_rules! of {
+            ($client:expr) => {{
+                let builder = set($client.limiter(name, limit), how);
+                let counts: Box<dyn SharedStore> = match how.mode {
+                    Mode::Atomic => Box::new(builder.atomic()?),
+                    // One is the default of a file that does not say: the mode's own is more cautious.
+                    Mode::Lease if how.processes == 1 => Box::new(builder.leases().build()?),
+                    Mode::Lease => Box::new(builder.leases().processes(how.processes).build()?),
+                    Mode::WriteBack => Box::new(builder.write_back().processes(how.processes).build()?),
+                };
+                counts
+            }};
+        }
+        let counts = match server {
+            Server::Client(client) => of!(client),
+            Server::InProcess(server) => of!(server),
+            Server::Blocking(client) => of!(client),
+            Server::BlockingInProcess(server) => of!(server),
+        };
+        if succeeds {
+            counts.succeed();
+        }
+        Ok(SharedLimiter(counts))
+    }
+}
+
+/// A number by which a key of a rule is chosen alike by all processes, whatever they were built for.
+pub(crate) fn key_hash(identity: &str, key: &str) -> u64 {
+    let digest = Sha256::new().chain_update(identity).chain_update([0]).chain_update(key).finalize();
+    digest.iter().take(8).fold(0, |hash, byte| (hash << 8) | u64::from(*byte))
+}
+
+/// What the script in Redis knows of algorithms.
+fn limit(quota: Quota, algorithm: Algorithm) -> Option<Limit> {
+    use Algorithm::{FixedWindow, Gcra, LeakyBucket, SlidingLog, SlidingWindow, SubWindow, TokenBucket};
+    Some(match algorithm {
+        FixedWindow => Limit::fixed_window(quota),
+        // A leaky bucket as a meter and a token bucket decide alike.
+        Gcra | TokenBucket | LeakyBucket => Limit::gcra(quota),
+        SlidingWindow { strict: false } => Limit::sliding_window(quota),
+        SlidingWindow { strict: true } => Limit::sliding_window(quota).strict(),
+        SubWindow { .. } | SlidingLog => return None,
+    })
+}
+
+/// Whether the script can count it.
+pub(crate) fn check(quota: Quota, algorithm: Algorithm) -> Result<(), QuotaError> {
+    limit(quota, algorithm).map_or(Ok(()), |limit| limit.check())
+}
+
+fn set<T>(builder: Builder<T>, how: Shared) -> Builder<T> {
+    use crate::edge::redis::OnFailure as Policy;
+    builder.timeout(how.timeout).on_failure(match how.on_failure {
+        OnFailure::Open => Policy::Open,
+        OnFailure::Closed => Policy::Closed,
+        OnFailure::Local => Policy::Local { processes: how.processes },
+    })
+}
+
+/// The limiter of a rule that processes share.
+pub(crate) struct SharedLimiter(Box<dyn SharedStore>);
+
+impl fmt::Debug for SharedLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedLimiter").field("health", &self.0.health()).finish_non_exhaustive()
+    }
+}
+
+impl SharedLimiter {
+    /// Decides without waiting for longer than the mode does, and charges what it admits.
+    pub(crate) fn check(&self, key: &str, cost: u64) -> SharedDecision {
+        said(self.0.check(key, cost))
+    }
+
+    /// The same for who may wait.
+    pub(crate) async fn check_async(&self, key: &str, cost: u64) -> SharedDecision {
+        said(self.0.check_async(key, cost).await)
+    }
+
+    /// What a check would say, of a mode whose charges are not taken back; charges nothing. `None` of others, and if only the server
+    /// knows.
+    pub(crate) fn look(&self, key: &str, cost: u64) -> Option<SharedDecision> {
+        self.0.look(key, cost).map(said)
+    }
+
+    /// The same for who may wait.
+    pub(crate) async fn look_async(&self, key: &str, cost: u64) -> Option<SharedDecision> {
+        self.0.look_async(key, cost).await.map(said)
+    }
+
+    /// Takes a charge back, as far as that needs no waiting.
+    pub(crate) fn refund(&self, key: &str, charge: &Decision, by: DecidedWhere) {
+        self.0.refund(key, &by.answer(*charge));
+    }
+
+    /// The same for who may wait.
+    pub(crate) async fn refund_async(&self, key: &str, charge: &Decision, by: DecidedWhere) {
+        let answer = by.answer(*charge);
+        self.0.refund_async(key, &answer).await;
+    }
+
+    /// Whether a charge can be taken back.
+    pub(crate) fn undoes(&self) -> bool {
+        self.0.undoes()
+    }
+
+    /// How the server fares.
+    pub(crate) fn readings(&self) -> Vec<Reading> {
+        self.0.health().readings()
+    }
+}
+
+fn said(answer: Answer) -> SharedDecision {
+    (answer.decision(), DecidedWhere { by: answer.by(), until_ns: answer.leased_until_ns() })
+}
+
+type Awaited<'a, R> = Pin<Box<dyn Future<Output = R> + Send + 'a>>;
+
+/// What a rule needs of a limiter, whatever its mode and client.
+trait SharedStore: Send + Sync {
+    fn check(&self, key: &str, cost: u64) -> Answer;
+    fn check_async<'a>(&'a self, key: &'a str, cost: u64) -> Awaited<'a, Answer>;
+    fn refund(&self, key: &str, answer: &Answer);
+    fn refund_async<'a>(&'a self, key: &'a str, answer: &'a Answer) -> Awaited<'a, ()> {
+        SharedStore::refund(self, key, answer);
+        Box::pin(ready(()))
+    }
+    /// Whether a charge can be taken back.
+    fn undoes(&self) -> bool {
+        true
+    }
+    /// What a check would decide, where a charge cannot be taken back.
+    fn look(&self, _key: &str, _cost: u64) -> Option<Answer> {
+        None
+    }
+    fn look_async<'a>(&'a self, _key: &'a str, _cost: u64) -> Awaited<'a, Option<Answer>> {
+        Box::pin(ready(None))
+    }
+    /// Another limiter has counted for the rule until now.
+    fn succeed(&self) {}
+    fn health(&self) -> Health;
+}
+
+macro_rules! shared_store {
+    ($one:ty, $other:ty; $($rest:tt)*) => {
+        shared_store!($one; $($rest)*);
+        shared_store!($other; $($rest)*);
+    };
+    (
+        $store:ty; |$this:ident, $key:ident, $given:ident|
+        check: $check:expr, check_async: $check_async:expr, refund: $refund:expr
+        $(, refund_async: $refund_async:expr)? $(, look: $look:expr, look_async: $look_async:expr)? $(,)?
+    ) => {
+        impl SharedStore for $store {
+            fn check(&self, $key: &str, $given: u64) -> Answer {
+                let $this = self;
+                $check
+            }
+
+            fn check_async<'a>(&'a self, $key: &'a str, $given: u64) -> Awaited<'a, Answer> {
+                let $this = self;
+                Box::pin($check_async)
+            }
+
+            fn refund(&self, $key: &str, $given: &Answer) {
+                let $this = self;
+                // Not every mode needs them.
+                let _ = ($this, $key, $given);
+                let _ = $refund;
+            }
+
+            $(fn refund_async<'a>(&'a self, $key: &'a str, $given: &'a Answer) -> Awaited<'a, ()> {
+                let $this = self;
+                // What cannot be taken back stays charged.
+                Box::pin(async move { _ = $refund_async.await })
+            })?
+
+            $(fn undoes(&self) -> bool {
+                false
+            }
+
+            fn look(&self, $key: &str, $given: u64) -> Option<Answer> {
+                let $this = self;
+                $look
+            }
+
+            fn look_async<'a>(&'a self, $key: &'a str, $given: u64) -> Awaited<'a, Option<Answer>> {
+                let $this = self;
+                Box::pin($look_async)
+            }
+
+            fn succeed(&self) {
+                self.succeed();
+            })?
+
+            fn health(&self) -> Health {
+                self.health()
+            }
+        }
+    };
+}
+
+// Asking the server takes a wait, so a check that does not wait decides as without the server.
+shared_store!(AtomicLimiter<Client>, AtomicLimiter<InProcess>; |limiter, key, given|
+    check: limiter.unasked(key, given), check_async: limiter.check_n(key, given),
+    refund: limiter.refund_here(key, given), refund_async: limiter.refund(key, given));
+shared_store!(AtomicLimiter<BlockingClient>, AtomicLimiter<BlockingInProcess>; |limiter, key, given|
+    check: limiter.check_n(key, given), check_async: ready(limiter.check_n(key, given)),
+    refund: limiter.refund(key, given));
+
+// The units that this process holds decide. A check that may wait asks for more.
+shared_store!(LeaseLimiter; |limiter, key, given|
+    check: limiter.check_n(key, given), check_async: limiter.check_n_async(key, given),
+    refund: limiter.refund(key, given));
+shared_store!(BlockingLeaseLimiter; |limiter, key, given|
+    check: limiter.check_n_wait(key, given), check_async: ready(limiter.check_n_wait(key, given)),
+    refund: limiter.refund(key, given));
+
+// Charges are posted later, or were posted already, so nothing is refunded.
+shared_store!(WriteBackLimiter; |limiter, key, given|
+    check: limiter.check_n(key, given), check_async: limiter.check_n_async(key, given), refund: (),
+    look: limiter.look(key, given), look_async: limiter.look_async(key, given));
+shared_store!(BlockingWriteBackLimiter; |limiter, key, given|
+    check: limiter.check_n_wait(key, given), check_async: ready(limiter.check_n_wait(key, given)), refund: (),
+    look: limiter.look(key, given), look_async: ready(limiter.look(key, given)));
+
+#[cfg(test)]
+mod tests {
+    use super::key_hash;
+
+    /// As `printf 'd|a\0x' | sha256sum` says: other builds have to choose the same keys.
+    #[test]
+    fn keys_are_chosen_alike_by_all_builds() {
+        assert_eq!(key_hash("d|a", "x"), 0xdae8_ebba_aaf8_2961);
+    }
+}

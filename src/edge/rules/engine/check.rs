@@ -1,0 +1,659 @@
+//! How the rules that apply to one request decide together.
+//!
+//! [`RequestCheck::new`] finds the rules, and resolves once for each of them what counts it, by which key and at what cost. The
+//! check then charges all of them or none, or counts first and judges afterwards, and reports what came of it.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::answer::{Decided, Few, Part, Summary};
+use super::counter::{Counter, LocalCounter, SharedCounter, blocked};
+use super::overrides;
+use super::rule_set::{ActiveDomain, ActiveRule};
+use crate::base::check_time::CheckTime;
+use crate::base::decision::{Decision, Outcome};
+use crate::base::sync::fence_after_rmw;
+use crate::edge::rules::counting::{DecidedWhere, Hasher, SharedDecision};
+use crate::edge::rules::matching::{CounterKey, Descriptor};
+use crate::edge::rules::rule::{Charging, Limit, MILLION};
+use crate::edge::telemetry::{Event, Refusal, RefusalLog, Shares, TopDenied};
+use crate::store::op::{Migrate, Store};
+
+/// The observers of denials.
+#[derive(Debug, Default)]
+pub(super) struct Observers {
+    pub(super) top: Option<TopDenied>,
+    pub(super) log: RefusalLog,
+}
+
+/// What counts a rule in one request.
+#[derive(Copy, Clone, Debug)]
+pub(super) enum CountedBy<'r> {
+    /// Nothing: there is no limit.
+    Nothing,
+    /// Nothing: the limit is 0.
+    Blocked(Duration),
+    Local {
+        counter: &'r LocalCounter,
+        /// How many units are to stay free there.
+        headroom: u64,
+    },
+    Shared(&'r SharedCounter),
+}
+
+impl<'r> CountedBy<'r> {
+    /// `own`: the limit that the request brings along.
+    #[inline]
+    pub(super) fn of(active: &'r ActiveRule, own: Option<u32>, charging: Charging) -> Self {
+        match (&active.counter, own) {
+            // What a limit of nothing refuses is not counted, unless requests are counted first.
+            (Counter::Local(_), Some(0)) if charging == Charging::AllOrNothing => {
+                Self::Blocked(active.window)
+            }
+            (Counter::Local(counter), own) => {
+                let headroom =
+                    own.map_or(counter.headroom, |own| active.quota.saturating_sub(u64::from(own)));
+                Self::Local { counter, headroom }
+            }
+            (Counter::Shared(shared), _) => Self::Shared(shared),
+            (Counter::Unlimited(_), _) => Self::Nothing,
+            (Counter::Blocked { period, .. }, _) => Self::Blocked(*period),
+        }
+    }
+
+    /// Whether a charge can be taken back.
+    pub(super) fn undoes(self) -> bool {
+        match self {
+            Self::Local { counter, .. } => counter.generation.store().can_refund(),
+            Self::Shared(shared) => shared.limiter.undoes(),
+            Self::Nothing | Self::Blocked(_) => false,
+        }
+    }
+
+    pub(super) const fn is_shared(self) -> bool {
+        matches!(self, Self::Shared(_))
+    }
+}
+
+/// A rule that applies to a request, and what it is asked.
+#[derive(Debug)]
+pub(super) struct RuleCheck<'r> {
+    pub(super) active: &'r ActiveRule,
+    pub(super) counted: CountedBy<'r>,
+    pub(super) key: CounterKey<'r>,
+    pub(super) cost: u64,
+    /// Whether it counts a limit that the request brings along.
+    is_own: bool,
+    /// The other counter of the same requests: a limit that a request brings along and the file's rule of its unit count as one.
+    twin: Option<(&'r LocalCounter, CounterKey<'r>)>,
+    pub(super) charged: bool,
+    /// The units that were in use before, if requests are counted first.
+    before: u64,
+}
+
+/// The rules that apply to a request, decided together: what each is asked, and what it says, in place, for it is large.
+#[derive(Debug, Default)]
+pub(super) struct RequestCheck<'r> {
+    pub(super) rules: SmallVec<[RuleCheck<'r>; 2]>,
+    decided: Few<Decided>,
+}
+
+impl<'r> RequestCheck<'r> {
+    /// Adds the rules that apply to any of the descriptors. In place: a check is large, and is not to be moved.
+    #[inline]
+    pub(super) fn find(
+        &mut self,
+        domain: &'r ActiveDomain,
+        descriptors: &[Descriptor<'r>],
+        cost: u64,
+        now_ns: u64,
+        hasher: &Hasher,
+    ) {
+        domain.note_asked();
+        let mut replaces = false;
+        for (descriptor, place) in descriptors.iter().zip(0..) {
+            let cost = descriptor.cost(cost);
+            if let Some((requests, unit)) = descriptor.own_limit() {
+                let Some(active) = domain.override_of(unit, hasher) else { continue };
+                let mut of_unit = domain.find(descriptor).filter(|(_, rule)| rule.unit == Some(unit));
+                let twin = of_unit.find_map(|(_, rule)| Some((rule.counter.local()?, rule.key(descriptor))));
+                let counted = CountedBy::of(active, Some(requests), domain.charging);
+                let key = CounterKey::of_request(&domain.name, descriptor);
+                let (is_own, charged, before) = (true, false, 0);
+                self.rules.push(RuleCheck { active, counted, key, cost, is_own, twin, charged, before });
+                self.decided.push(Decided::not_yet(overrides::index(unit), place, Part::Enforced));
+                continue;
+            }
+            for (index, active) in domain.find(descriptor) {
+                active.note_matched();
+                let key = active.key(descriptor);
+                let part = part(active, &key, index, now_ns, hasher);
+                replaces |= !active.rule.replaces.is_empty();
+                let twin = active.unit.and_then(|unit| {
+                    let counter = domain.override_in_use(unit)?.counter.local()?;
+                    Some((counter, CounterKey::of_request(&domain.name, descriptor)))
+                });
+                let counted = CountedBy::of(active, None, domain.charging);
+                let (is_own, charged, before) = (false, false, 0);
+                self.rules.push(RuleCheck { active, counted, key, cost, is_own, twin, charged, before });
+                self.decided.push(Decided::not_yet(index, place, part));
+            }
+        }
+        if replaces {
+            self.replace();
+        }
+    }
+
+    /// Switches rules off that others replace.
+    #[cold]
+    fn replace(&mut self) {
+        // A rule that only reports switches none off that refuses.
+        let parts: SmallVec<[Part; 8]> = self.decided.iter().map(|decided| decided.part).collect();
+        for (check, decided) in self.rules.iter().zip(&mut self.decided) {
+            let rule = &check.active.rule;
+            let by = |(other, part): (&RuleCheck<'_>, &Part)| {
+                other.active.rule.replaces.contains(&rule.name)
+                    && (*part != Part::Shadow || decided.part == Part::Shadow)
+            };
+            // A rule without a limit stays as it is, whatever replaces it.
+            let replaceable = rule.is_named && rule.limit != Limit::Unlimited;
+            if replaceable && self.rules.iter().zip(&parts).any(by) {
+                decided.part = Part::Replaced;
+            }
+        }
+    }
+
+    /// Decides, and charges what is admitted.
+    #[inline]
+    pub(super) fn decide(&mut self, charging: Charging, when: CheckTime) -> Outcome {
+        // The usual case.
+        if let ([check], [decided], Charging::AllOrNothing) =
+            (&mut self.rules[..], &mut self.decided[..], charging)
+            && decided.part == Part::Enforced
+        {
+            check.charge(decided, when);
+            return decided.outcome();
+        }
+        match charging {
+            Charging::AllOrNothing => self.all_or_nothing(when),
+            Charging::CountFirst => self.count(when),
+        }
+        self.outcome()
+    }
+
+    /// The outcome of all rules together: of those that refuse one may say never.
+    pub(super) fn outcome(&self) -> Outcome {
+        let mut outcome = Outcome::Allowed;
+        for decided in self.of(Part::Enforced) {
+            outcome = worse(outcome, decided.outcome());
+        }
+        if self.all_quotas_refuse() {
+            // One of them is enough.
+            let is_never = self.of(Part::Quota).all(|decided| decided.outcome() == Outcome::Never);
+            outcome = worse(outcome, if is_never { Outcome::Never } else { Outcome::Denied });
+        }
+        outcome
+    }
+
+    /// How long until all rules that admitted a refused request, and counted it all the same, would admit it again.
+    #[cold]
+    fn other_retry_after(&mut self, when: CheckTime) -> Duration {
+        let admitted =
+            |decided: &Decided| decided.part == Part::Enforced && decided.outcome() == Outcome::Allowed;
+        let waits = self.each(|_| true).filter(|(_, decided)| admitted(decided));
+        let waits = waits.filter_map(|(check, _)| check.looked(check.cost, when)?.retry_after());
+        waits.max().unwrap_or_default()
+    }
+
+    fn of(&self, part: Part) -> impl Iterator<Item = &Decided> {
+        self.decided.iter().filter(move |decided| decided.part == part)
+    }
+
+    /// The rules that take part so.
+    pub(super) fn each(
+        &mut self,
+        part: impl Fn(Part) -> bool,
+    ) -> impl Iterator<Item = (&mut RuleCheck<'r>, &mut Decided)> {
+        self.rules.iter_mut().zip(&mut self.decided).filter(move |(_, decided)| part(decided.part))
+    }
+
+    /// Whether there are rules with `quota_mode`, and none has room. One that only reports always has.
+    fn all_quotas_refuse(&self) -> bool {
+        let mut reports =
+            self.rules.iter().zip(&self.decided).filter(|(_, decided)| decided.part == Part::Shadow);
+        self.of(Part::Quota).count() > 0
+            && self.of(Part::Quota).all(|decided| decided.outcome() != Outcome::Allowed)
+            && !reports.any(|(check, _)| is_quota(check.active))
+    }
+
+    /// Charges all that are enforced, and of those with `quota_mode` the ones that have room, at least one; or none.
+    fn all_or_nothing(&mut self, when: CheckTime) {
+        // One limit alone is charged at once.
+        let several = self.each(Part::refuses).count() > 1;
+        if several {
+            self.look_together(when);
+        }
+        let admits = !several || (self.outcome() == Outcome::Allowed && self.look_at_shared());
+        let admitted = admits && self.charge_all(when);
+        if several && !admitted && self.charged() {
+            self.undo(when, true);
+            self.look_again(when);
+        }
+        self.report_only(admitted, when);
+    }
+
+    /// MeterCounts first, and judges afterwards.
+    pub(super) fn count(&mut self, when: CheckTime) {
+        self.each(|part| part != Part::Replaced).for_each(|(check, decided)| check.count(decided, when));
+    }
+
+    /// Looks again at the rules whose charges were given back. A rule that refused keeps its decision: by now it might admit, but nothing
+    /// is charged for that.
+    pub(super) fn look_again(&mut self, when: CheckTime) {
+        for (check, decided) in self.each(Part::refuses) {
+            if decided.outcome() == Outcome::Allowed {
+                check.look(decided, 0, when);
+            }
+        }
+    }
+
+    /// Decides those that only report: they are charged if the request is admitted.
+    pub(super) fn report_only(&mut self, admitted: bool, when: CheckTime) {
+        for (check, decided) in self.each(|part| part == Part::Shadow) {
+            if admitted {
+                check.charge(decided, when);
+            } else {
+                check.look(decided, 0, when);
+            }
+        }
+    }
+
+    /// Looks at all that can refuse, each for its own cost and what those before it would charge to the same key.
+    pub(super) fn look_together(&mut self, when: CheckTime) {
+        for place in 0..self.rules.len() {
+            let besides = self.besides(place, |_| true);
+            if let Some((check, decided)) = self.at(place)
+                && decided.part.refuses()
+            {
+                check.look(decided, besides, when);
+            }
+        }
+    }
+
+    /// Looks at shared ones whose charges cannot be taken back, if there are several; whether none of them refuses.
+    fn look_at_shared(&mut self) -> bool {
+        for (place, cost) in self.to_look_at() {
+            if let Some((check, decided)) = self.at(place)
+                && let CountedBy::Shared(shared) = check.counted
+                && let Some(looked) = shared.limiter.look(check.key.as_str(), cost)
+            {
+                check.hear(decided, looked);
+            }
+        }
+        self.go_on()
+    }
+
+    /// The rules that must be looked at before they are charged, each with the cost to look for.
+    pub(super) fn to_look_at(&self) -> Few<(usize, u64)> {
+        let must = |(check, decided): (&RuleCheck<'_>, &Decided)| {
+            decided.part.refuses() && check.counted.is_shared() && check.cost > 0 && !check.counted.undoes()
+        };
+        let all = self.rules.iter().zip(&self.decided).enumerate().filter(|(_, both)| must(*both));
+        let cost = |place, cost: u64| cost.saturating_add(self.besides(place, Part::refuses));
+        let all: Few<_> = all.map(|(place, (check, _))| (place, cost(place, check.cost))).collect();
+        if all.len() > 1 { all } else { Few::new() }
+    }
+
+    /// What others before it, which take part so, would charge to the same key.
+    fn besides(&self, place: usize, part: impl Fn(Part) -> bool) -> u64 {
+        let Some((check, before)) = self.rules.get(..=place).and_then(<[_]>::split_last) else { return 0 };
+        let same = before.iter().zip(&self.decided).filter(|(_, decided)| part(decided.part));
+        let same = same.filter(|(other, _)| {
+            std::ptr::eq(other.active, check.active) && other.key.as_str() == check.key.as_str()
+        });
+        same.fold(0, |sum, (other, _)| sum.saturating_add(other.cost))
+    }
+
+    /// After a look at shared ones: whether the request may go on. Then they have yet to be asked.
+    pub(super) fn go_on(&mut self) -> bool {
+        let admits = self.outcome() == Outcome::Allowed;
+        for (_, decided) in self.each(Part::refuses).filter(|(check, _)| admits && check.counted.is_shared())
+        {
+            (decided.decision, decided.by) = (None, None);
+        }
+        admits
+    }
+
+    /// Charges those first whose charges can be taken back. Whether the request may go.
+    pub(super) fn charge_all(&mut self, when: CheckTime) -> bool {
+        for undoes in [true, false] {
+            for (check, decided) in self.each(|part| part == Part::Enforced) {
+                if check.counted.undoes() == undoes {
+                    check.charge(decided, when);
+                    if decided.outcome() != Outcome::Allowed {
+                        return false;
+                    }
+                }
+            }
+        }
+        self.each(|part| part == Part::Quota).for_each(|(check, decided)| check.charge(decided, when));
+        !self.all_quotas_refuse()
+    }
+
+    /// Whether anything was charged.
+    pub(super) fn charged(&self) -> bool {
+        self.rules.iter().any(|check| check.charged)
+    }
+
+    /// Refunds the charges, as far as possible: to counters of this process, and with `and_shared` to shared ones.
+    pub(super) fn undo(&mut self, when: CheckTime, and_shared: bool) {
+        for (check, decided) in self.each(|_| true) {
+            if (and_shared || !check.counted.is_shared()) && std::mem::take(&mut check.charged) {
+                give_back(check.counted, check.key.as_str(), decided, when);
+            }
+        }
+    }
+
+    /// A rule and what it says, by its place.
+    pub(super) fn at(&mut self, place: usize) -> Option<(&mut RuleCheck<'r>, &mut Decided)> {
+        Some((self.rules.get_mut(place)?, self.decided.get_mut(place)?))
+    }
+
+    /// Whether the rules of a newer load count for all of them where these do.
+    pub(super) fn still_counts(&self, domain: Option<&ActiveDomain>) -> bool {
+        let mut charged = self.rules.iter().filter(|check| check.charged && !check.is_own);
+        charged.all(|check| check.active.still_counts(domain))
+    }
+
+    /// Whether a request has brought a limit along meanwhile, the first of its unit, that counts together with one of these rules.
+    pub(super) fn missed_twin(&self, domain: &ActiveDomain) -> bool {
+        let is_in_use = |unit| domain.override_in_use(unit).is_some();
+        let mut alone = self.rules.iter().filter(|check| !check.is_own && check.twin.is_none());
+        alone.any(|check| check.active.unit.is_some_and(is_in_use))
+    }
+
+    /// Reports what came of each rule, and says what came of all.
+    #[inline]
+    pub(super) fn finish(
+        &mut self,
+        domain: &ActiveDomain,
+        descriptors: &[Descriptor<'_>],
+        (outcome, shadow): (Outcome, bool),
+        when: CheckTime,
+        to: &Observers,
+    ) -> Summary {
+        let (shadow, quotas_refuse) = (shadow || domain.shadow, self.all_quotas_refuse());
+        let mut summary = Summary { outcome, shadow, quotas_refuse, other_retry_after: Duration::ZERO };
+        for (check, decided) in self.each(|part| part != Part::Replaced) {
+            if let Some(reports_only) = check.report(decided, domain.charging, &summary) {
+                check.tell(decided, domain, descriptors, reports_only, to);
+            }
+        }
+        if (domain.charging, outcome) == (Charging::CountFirst, Outcome::Denied) {
+            summary.other_retry_after = self.other_retry_after(when);
+        }
+        summary
+    }
+
+    /// What is kept of the check.
+    pub(super) fn into_decided(self) -> Few<Decided> {
+        self.decided
+    }
+}
+
+impl Decided {
+    #[inline]
+    fn not_yet(rule: u32, descriptor: u32, part: Part) -> Self {
+        Self { rule, descriptor, part, soft: false, decision: None, by: None }
+    }
+
+    fn outcome(&self) -> Outcome {
+        self.decision.as_ref().map_or(Outcome::Allowed, Decision::outcome)
+    }
+}
+
+/// Takes back what a rule has charged.
+pub(super) fn give_back(counted: CountedBy<'_>, key: &str, decided: &Decided, when: CheckTime) {
+    let Some(charge) = &decided.decision else { return };
+    match (counted, decided.by) {
+        (CountedBy::Local { counter, .. }, _) => {
+            counter.generation.store().refund(key, when, charge, charge.charged());
+        }
+        (CountedBy::Shared(shared), Some(by)) => shared.limiter.refund(key, charge, by),
+        _ => {}
+    }
+}
+
+/// How a rule takes part. If a rule refuses a share of its keys only, a hash of the key chooses them; if all requests share one counter,
+/// a hash of the time.
+fn part(active: &ActiveRule, key: &CounterKey<'_>, index: u32, now_ns: u64, hasher: &Hasher) -> Part {
+    let rule = &active.rule;
+    let reports_only = || {
+        rule.enforced_per_million < MILLION && {
+            let hash = match rule.has_one_counter() {
+                true => hasher.hash_one((index, now_ns)),
+                // The same keys in all processes that share it.
+                #[cfg(feature = "redis")]
+                false if rule.is_shared() => {
+                    crate::edge::rules::counting::key_hash(&rule.identity, key.as_str())
+                }
+                false => hasher.hash_one((&rule.identity, key.as_str())),
+            };
+            // The top of the hash as a part of a million.
+            let part = (u128::from(hash) * u128::from(MILLION)) >> u64::BITS;
+            part >= u128::from(rule.enforced_per_million)
+        }
+    };
+    if rule.shadow || reports_only() {
+        Part::Shadow
+    } else if is_quota(active) {
+        Part::Quota
+    } else {
+        Part::Enforced
+    }
+}
+
+/// Whether it refuses only together with all such rules. What has no limit is no quota.
+fn is_quota(active: &ActiveRule) -> bool {
+    active.rule.quota_mode && active.rule.limit != Limit::Unlimited
+}
+
+fn worse(one: Outcome, other: Outcome) -> Outcome {
+    match (one, other) {
+        (Outcome::Never, _) | (_, Outcome::Never) => Outcome::Never,
+        (Outcome::Denied, _) | (_, Outcome::Denied) => Outcome::Denied,
+        _ => Outcome::Allowed,
+    }
+}
+
+impl RuleCheck<'_> {
+    /// How many units of its cost are in use beyond the soft limit. None of a rule that only reports: that marks nobody.
+    fn beyond_soft(&self, decided: &Decided, shadow: bool) -> u64 {
+        let Some(decision) = &decided.decision else { return 0 };
+        let soft = self.active.rule.soft;
+        if soft == u64::MAX || decision.is_denied() || shadow || !decided.part.refuses() {
+            return 0;
+        }
+        let owed = match self.counted {
+            CountedBy::Local { counter, .. } => counter.generation.store().owed(decision),
+            // Where this process decides by a part, it is not known.
+            CountedBy::Shared(_) if decided.by.is_some_and(DecidedWhere::knows_remaining) => decision.owed(),
+            _ => return 0,
+        };
+        owed.saturating_sub(soft).min(self.cost)
+    }
+
+    /// Marks the rule if more is in use than its soft limit, and counts what came of it; for a refusal, says whether that only
+    /// reports. A look is not counted. For a request that another rule refused nothing was charged here, so nothing is counted either,
+    /// unless refused requests are charged too.
+    fn report(&self, decided: &mut Decided, charging: Charging, summary: &Summary) -> Option<bool> {
+        let &Summary { outcome, shadow, quotas_refuse, .. } = summary;
+        let Self { active, cost, .. } = self;
+        let beyond_soft = self.beyond_soft(decided, shadow);
+        decided.soft = beyond_soft > 0;
+        if *cost == 0 {
+            return None;
+        }
+        let Some(decision) = &decided.decision else {
+            if !self.counted.is_shared() {
+                active.meters.record(Event::Unlimited, *cost);
+            }
+            return None;
+        };
+        let counts_first = charging == Charging::CountFirst;
+        let is_charged = outcome == Outcome::Allowed || shadow || counts_first;
+        let reports_only =
+            shadow || decided.part == Part::Shadow || (decided.part == Part::Quota && !quotas_refuse);
+        let is_denied = decision.is_denied();
+        match decided.by.and_then(DecidedWhere::event) {
+            Some(event) if is_denied || is_charged => active.meters.record(event, *cost),
+            None if is_denied && counts_first => {
+                // Of a cost that crosses a line, a part is on either side.
+                let event = if reports_only { Event::ShadowDenied } else { Event::Denied };
+                active.meters.record(event, *cost);
+                let in_use = self.before.saturating_add(*cost);
+                active.meters.record_shares(Shares::of(decision.limit(), in_use, *cost));
+            }
+            None if is_denied => active.meters.observe(decision, reports_only),
+            None if is_charged => {
+                match decided.by {
+                    // The distance to the limit is unknown.
+                    Some(by) if !by.knows_remaining() => active.meters.record(Event::Allowed, *cost),
+                    _ => active.meters.observe(decision, false),
+                }
+                if beyond_soft > 0 {
+                    active.meters.record(Event::SoftLimited, beyond_soft);
+                }
+            }
+            _ => {}
+        }
+        is_denied.then_some(reports_only)
+    }
+
+    /// Tells the observers of a refusal.
+    #[cold]
+    fn tell(
+        &self,
+        decided: &Decided,
+        domain: &ActiveDomain,
+        descriptors: &[Descriptor<'_>],
+        shadow: bool,
+        to: &Observers,
+    ) {
+        let key = match &self.key {
+            _ if to.top.is_none() && !to.log.has_keys() => Cow::Borrowed(""),
+            CounterKey::Whole(value) => Cow::Borrowed(*value),
+            CounterKey::Joined(_) => {
+                let descriptor = descriptors.get(decided.descriptor as usize);
+                let entries = descriptor.map_or(&[][..], Descriptor::entries);
+                let pairs: Vec<String> =
+                    entries.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                Cow::Owned(pairs.join(","))
+            }
+        };
+        let rule = &*self.active.rule.name;
+        if let (Some(top), false) = (&to.top, shadow) {
+            top.record(rule, &key);
+        }
+        let retry_after = decided.decision.and_then(|decision| decision.retry_after());
+        to.log.record(&Refusal { domain: &domain.name, rule, retry_after, shadow, key: &key });
+    }
+
+    /// The units that the other counter of these requests holds.
+    fn elsewhere(&self, when: CheckTime) -> u64 {
+        let Some((counter, key)) = &self.twin else { return 0 };
+        // A charge comes before this look, on either side: of two that race, at least one sees the other.
+        fence_after_rmw();
+        counter.generation.peek(key.as_str(), when, 0).owed()
+    }
+
+    /// The decision on a cost, uncharged; `None` unless this process counts the rule.
+    fn looked(&self, cost: u64, when: CheckTime) -> Option<Decision> {
+        let CountedBy::Local { counter, headroom } = self.counted else { return None };
+        Some(counter.look(self.key.as_str(), cost, headroom, when).beside(self.elsewhere(when)))
+    }
+
+    /// Charges it if both counters together have room. Two requests, one for each counter, that race for the last units may both
+    /// be refused; both are never admitted.
+    #[cold]
+    fn charge_with_twin(&self, counter: &LocalCounter, headroom: u64, when: CheckTime) -> Decision {
+        let key = self.key.as_str();
+        let looked = counter.look(key, self.cost, headroom, when).beside(self.elsewhere(when));
+        if looked.is_denied() || self.cost == 0 {
+            return looked;
+        }
+        let charge = counter.charge(key, self.cost, headroom, when);
+        let both = charge.beside(self.elsewhere(when));
+        if charge.is_allowed() && both.is_denied() {
+            counter.generation.store().refund(key, when, &charge, charge.charged());
+        }
+        both
+    }
+
+    /// Asks a rule that processes share, without waiting for longer than its mode does, unless it has answered already.
+    #[cold]
+    fn ask_shared(&mut self, shared: &SharedCounter, decided: &mut Decided) {
+        if decided.decision.is_none() && self.cost > 0 {
+            self.hear(decided, shared.limiter.check(self.key.as_str(), self.cost));
+        }
+    }
+
+    /// Takes the answer of a rule that processes share.
+    pub(super) fn hear(&mut self, decided: &mut Decided, (decision, by): SharedDecision) {
+        self.charged = decision.charged() > 0;
+        self.before =
+            decision.limit().saturating_sub(decision.remaining()).saturating_sub(decision.charged());
+        (decided.decision, decided.by) = (Some(decision), Some(by));
+    }
+
+    #[inline]
+    fn charge(&mut self, decided: &mut Decided, when: CheckTime) {
+        decided.decision = match self.counted {
+            CountedBy::Local { counter, headroom } if self.twin.is_some() => {
+                Some(self.charge_with_twin(counter, headroom, when))
+            }
+            CountedBy::Local { counter, headroom } => {
+                Some(counter.charge(self.key.as_str(), self.cost, headroom, when))
+            }
+            CountedBy::Shared(shared) => return self.ask_shared(shared, decided),
+            CountedBy::Blocked(period) => Some(blocked(period, self.cost, when.ns())),
+            CountedBy::Nothing => None,
+        };
+        self.charged = decided.decision.as_ref().is_some_and(|decision| decision.charged() > 0);
+    }
+
+    /// Decides without a charge. `besides`: the units that other rules of the request charge to the same key.
+    fn look(&mut self, decided: &mut Decided, besides: u64, when: CheckTime) {
+        let cost = if self.cost == 0 { 0 } else { self.cost.saturating_add(besides) };
+        decided.decision = match self.counted {
+            CountedBy::Local { .. } => self.looked(cost, when),
+            // It is asked once; what it said and was charged for has been taken back.
+            #[cfg(feature = "redis")]
+            CountedBy::Shared(shared) => decided.decision.map(|decision| {
+                if shared.limiter.undoes() { decision.given_back() } else { decision.uncharged() }
+            }),
+            #[cfg(not(feature = "redis"))]
+            CountedBy::Shared(_) => None,
+            CountedBy::Blocked(period) => Some(blocked(period, self.cost, when.ns())),
+            CountedBy::Nothing => None,
+        };
+    }
+
+    /// MeterCounts it, and judges afterwards.
+    fn count(&mut self, decided: &mut Decided, when: CheckTime) {
+        match self.counted {
+            CountedBy::Local { counter, headroom } => {
+                let elsewhere = || self.elsewhere(when);
+                let counted =
+                    counter.count(self.key.as_str(), self.is_own, self.cost, headroom, when, elsewhere);
+                (decided.decision, self.charged) = (Some(counted.decision), counted.charged > 0);
+                self.before = counted.before;
+            }
+            CountedBy::Shared(shared) => self.ask_shared(shared, decided),
+            CountedBy::Blocked(period) => decided.decision = Some(blocked(period, self.cost, when.ns())),
+            CountedBy::Nothing => decided.decision = None,
+        }
+    }
+}

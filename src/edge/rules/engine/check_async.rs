@@ -1,0 +1,346 @@
+//! Requests whose rules are asked elsewhere, and awaited.
+//!
+//! ```text
+//! limits of this process that can refuse are looked at ── one refuses ──► refused; no server was asked
+//!   └─ all shared ones that can refuse are charged, at once ── one refuses ──► the others are refunded
+//!       └─ those of this process are charged ── one refuses, since another request was first ──► all are refunded
+//!           └─ those that only report
+//! ```
+//! Who drops the future takes all of it back: it may be that of a request that was about to be refused, and nobody else's units are to be
+//! spent by a client that hangs up. What this process counts is given back at once; a task waits for the other answers, and gives
+//! back what they charged.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use tokio::runtime::Handle;
+
+use super::answer::{Answer, Few, Part};
+use super::check::{CountedBy, RequestCheck, RuleCheck, give_back};
+use super::{Refund, Rules};
+use crate::base::check_time::CheckTime;
+use crate::base::clock::Clock;
+use crate::base::decision::Outcome;
+use crate::edge::rules::counting::{SharedDecision, SharedLimiter};
+use crate::edge::rules::matching::Descriptor;
+use crate::edge::rules::rule::Charging;
+
+impl<C: Clock> Rules<C> {
+    /// [`Rules::check`] that waits for the server where rules are shared (`store: redis`). All of them are asked at the same time, and
+    /// none if a limit in this process refuses: those say [`NotAsked`](super::Verdict::NotAsked) then.
+    ///
+    /// Rules of the modes `lease` and `write-back` wait only if this process holds no units and the limit may have some. Without shared
+    /// rules this is [`Rules::check`]. With a [`BlockingClient`](crate::edge::redis::BlockingClient) it blocks the thread.
+    ///
+    /// # Panics
+    /// In a tokio runtime without a timer (`enable_time`), if a rule is shared by an async client.
+    ///
+    /// # Cancellation
+    /// What a future that is dropped has charged, or may have charged, is given back: by a task on the runtime that it was polled in, as soon
+    /// as the servers have answered. What cannot be taken back stays charged: units of `write-back`, stores that cannot give back,
+    /// `charging: count-first`, an answer that was lost.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::redis::InProcess;
+    /// use tollgate::rules::{Config, Descriptor, Rules};
+    ///
+    /// const LIMITS: &str = "
+    /// domain: edge
+    /// tollgate: { store: redis, mode: atomic }
+    /// descriptors:
+    ///   - key: remote_address
+    ///     rate_limit: { unit: hour, requests_per_unit: 3 }
+    /// ";
+    /// let server = InProcess::default(); // in production a `Client`
+    /// let machine = || Rules::builder().redis(server.clone()).load([Config::from_yaml("limits.yaml", LIMITS)?]);
+    /// let (one, other) = (machine()?, machine()?);
+    /// let request = [Descriptor::new(&[("remote_address", "192.0.2.1")])];
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+    /// assert!(one.check_async("edge", &request).await.is_allowed());
+    /// assert!(one.check_async("edge", &request).await.is_allowed());
+    /// assert!(other.check_async("edge", &request).await.is_allowed());
+    /// assert!(other.check_async("edge", &request).await.is_denied());
+    /// # });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn check_async(&self, domain: &str, descriptors: &[Descriptor<'_>]) -> Answer {
+        self.check_n_async(domain, descriptors, 1).await
+    }
+
+    /// [`Rules::check_n`] that waits, as [`Rules::check_async`].
+    pub async fn check_n_async(&self, name: &str, descriptors: &[Descriptor<'_>], hits: u64) -> Answer {
+        loop {
+            let rules = self.in_force.load();
+            let Some((index, domain)) = rules.domain(name) else {
+                return self.unknown_domain(rules);
+            };
+            let mut check = RequestCheck::default();
+            check.find(domain, descriptors, hits, self.clock.now().as_nanos(), &self.hasher);
+            if !check.rules.iter().any(|check| check.counted.is_shared()) {
+                return self.check_n(name, descriptors, hits);
+            }
+            let mut waiting = WaitingCheck::new(&mut check, &self.clock, domain.charging);
+            let outcome = waiting.decide().await;
+            if self.is_outdated(waiting.check, &rules, domain) {
+                waiting.undo().await;
+                continue;
+            }
+            waiting.keep();
+            drop(waiting);
+            let when = CheckTime::read(&self.clock);
+            let summary =
+                check.finish(domain, descriptors, (outcome, self.options.shadow), when, &self.observers);
+            let decided = check.into_decided();
+            return Answer { rules, domain: Some(index), summary, decided };
+        }
+    }
+
+    /// [`Rules::refund`] that waits for the server where rules are shared.
+    pub async fn refund_async(&self, descriptors: &[Descriptor<'_>], answer: &Answer) {
+        let when = CheckTime::read(&self.clock);
+        let refunds = self.refunds(descriptors, answer);
+        let shared = refunds.iter().filter_map(|Refund { counted, key, decided }| {
+            let (CountedBy::Shared(shared), Some(by)) = (counted, decided.by) else {
+                give_back(*counted, key.as_str(), decided, when);
+                return None;
+            };
+            let charge = decided.decision.as_ref()?;
+            Some(async move { shared.limiter.refund_async(key.as_str(), charge, by).await })
+        });
+        join_all(shared).await;
+    }
+}
+
+/// The rules of one request while some of them are waited for. Dropped before [`keep`](Self::keep), it refunds the charges.
+struct WaitingCheck<'a, 'r, C: Clock> {
+    check: &'a mut RequestCheck<'r>,
+    clock: &'a C,
+    charging: Charging,
+    /// The calls of shared rules, by the places of the rules.
+    calls: Few<(usize, SharedCall)>,
+    is_over: bool,
+}
+
+impl<C: Clock> Drop for WaitingCheck<'_, '_, C> {
+    fn drop(&mut self) {
+        // A rule that counts first counts refused requests too, and those that were dropped.
+        if self.is_over || self.charging == Charging::CountFirst {
+            self.keep();
+            return;
+        }
+        self.check.undo(CheckTime::read(self.clock), false);
+        // The others take themselves back.
+        self.calls.clear();
+    }
+}
+
+impl<'a, 'r, C: Clock> WaitingCheck<'a, 'r, C> {
+    fn new(check: &'a mut RequestCheck<'r>, clock: &'a C, charging: Charging) -> Self {
+        Self { check, clock, charging, calls: Few::new(), is_over: false }
+    }
+
+    /// What was charged stays charged.
+    fn keep(&mut self) {
+        self.is_over = true;
+        self.calls.drain(..).for_each(|(_, call)| call.keep());
+    }
+
+    fn now(&self) -> CheckTime {
+        CheckTime::read(self.clock)
+    }
+
+    async fn decide(&mut self) -> Outcome {
+        match self.charging {
+            Charging::AllOrNothing => self.all_or_nothing().await,
+            Charging::CountFirst => {
+                self.ask_all(|_, part| part != Part::Replaced).await;
+                self.check.count(self.now());
+            }
+        }
+        self.check.outcome()
+    }
+
+    /// As [`RequestCheck::all_or_nothing`]; what has been asked is not asked again.
+    async fn all_or_nothing(&mut self) {
+        self.check.look_together(self.now());
+        let mut admitted = self.check.outcome() == Outcome::Allowed && self.look_at_shared().await;
+        if admitted {
+            self.ask_all(|check, part| part.refuses() && check.counted.undoes()).await;
+            if self.check.outcome() == Outcome::Allowed {
+                // What was charged to these is not given back.
+                self.ask_all(|check, part| part.refuses() && !check.counted.undoes()).await;
+            }
+            admitted = self.check.outcome() == Outcome::Allowed && self.check.charge_all(self.now());
+            if !admitted && self.check.charged() {
+                self.undo().await;
+                self.check.look_again(self.now());
+            }
+        }
+        if admitted {
+            self.ask_all(|_, part| part == Part::Shadow).await;
+        }
+        self.check.report_only(admitted, self.now());
+    }
+
+    /// As [`RequestCheck::look_at_shared`], of all at the same time. Charges nothing.
+    async fn look_at_shared(&mut self) -> bool {
+        let places = self.check.to_look_at();
+        if places.is_empty() {
+            return true;
+        }
+        let looks = {
+            let rules = &self.check.rules;
+            let looks = places.iter().filter_map(|&(place, cost)| {
+                let check = rules.get(place)?;
+                let CountedBy::Shared(shared) = check.counted else { return None };
+                Some(async move { (place, shared.limiter.look_async(check.key.as_str(), cost).await) })
+            });
+            join_all(looks).await
+        };
+        for (place, looked) in looks {
+            if let (Some(looked), Some((check, decided))) = (looked, self.check.at(place)) {
+                check.hear(decided, looked);
+            }
+        }
+        self.check.go_on()
+    }
+
+    /// Asks all shared rules that take part so, at the same time.
+    async fn ask_all(&mut self, takes_part: impl Fn(&RuleCheck<'_>, Part) -> bool) {
+        let from = self.calls.len();
+        for (place, (check, decided)) in self.check.each(|_| true).enumerate() {
+            if let CountedBy::Shared(shared) = check.counted
+                && check.cost > 0
+                && decided.decision.is_none()
+                && takes_part(check, decided.part)
+            {
+                let call = SharedCall::new(&shared.limiter, check.key.as_str(), check.cost);
+                self.calls.push((place, call));
+            }
+        }
+        let Some(asked) = self.calls.get_mut(from..) else { return };
+        join_all(asked.iter_mut().map(|(_, call)| call)).await;
+        for (place, call) in &*asked {
+            if let (Some(answer), Some((check, decided))) = (call.answer(), self.check.at(*place)) {
+                check.hear(decided, answer);
+            }
+        }
+    }
+
+    /// Refunds the charges: first those of this process, without a wait, then all shared ones at the same time.
+    async fn undo(&mut self) {
+        self.check.undo(self.now(), false);
+        for (place, call) in &mut self.calls {
+            if let Some((check, _)) = self.check.at(*place) {
+                check.charged = false;
+            }
+            call.take_back();
+        }
+        join_all(self.calls.iter_mut().map(|(_, call)| call)).await;
+        self.calls.clear();
+    }
+}
+
+type Boxed<R> = Pin<Box<dyn Future<Output = R> + Send>>;
+
+/// What one shared rule is asked for, or gives back: as a future, until there is an answer. Who drops it before it is
+/// [kept](Self::keep) has what it charged, or may charge yet, given back by a task, which waits for the answer first.
+struct SharedCall {
+    limiter: Arc<SharedLimiter>,
+    key: Arc<str>,
+    runtime: Option<Handle>,
+    stage: CallStage,
+}
+
+enum CallStage {
+    Asking(Boxed<SharedDecision>),
+    Answered(SharedDecision),
+    Returning(Boxed<()>),
+    Done,
+}
+
+impl SharedCall {
+    fn new(limiter: &Arc<SharedLimiter>, key: &str, cost: u64) -> Self {
+        let (limiter, key) = (Arc::clone(limiter), Arc::<str>::from(key));
+        let asked = {
+            let (limiter, key) = (Arc::clone(&limiter), Arc::clone(&key));
+            Box::pin(async move { limiter.check_async(&key, cost).await })
+        };
+        Self { limiter, key, runtime: Handle::try_current().ok(), stage: CallStage::Asking(asked) }
+    }
+
+    const fn answer(&self) -> Option<SharedDecision> {
+        match self.stage {
+            CallStage::Answered(answer) => Some(answer),
+            CallStage::Asking(_) | CallStage::Returning(_) | CallStage::Done => None,
+        }
+    }
+
+    /// From here on it is what was given back that is waited for.
+    fn take_back(&mut self) {
+        self.stage = match std::mem::replace(&mut self.stage, CallStage::Done) {
+            CallStage::Answered(answer) if answer.0.charged() > 0 => {
+                let (limiter, key) = (Arc::clone(&self.limiter), Arc::clone(&self.key));
+                CallStage::Returning(Box::pin(async move {
+                    limiter.refund_async(&key, &answer.0, answer.1).await;
+                }))
+            }
+            CallStage::Answered(_) => CallStage::Done,
+            other => other,
+        };
+    }
+
+    /// Nothing is given back.
+    fn keep(mut self) {
+        self.stage = CallStage::Done;
+    }
+}
+
+impl Future for SharedCall {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.stage = match &mut self.stage {
+            CallStage::Asking(asked) => CallStage::Answered(std::task::ready!(asked.as_mut().poll(context))),
+            CallStage::Returning(back) => {
+                std::task::ready!(back.as_mut().poll(context));
+                CallStage::Done
+            }
+            CallStage::Answered(_) | CallStage::Done => return Poll::Ready(()),
+        };
+        Poll::Ready(())
+    }
+}
+
+impl Drop for SharedCall {
+    fn drop(&mut self) {
+        self.take_back();
+        let stage = std::mem::replace(&mut self.stage, CallStage::Done);
+        if matches!(stage, CallStage::Done | CallStage::Answered(_)) {
+            return;
+        }
+        let (limiter, key) = (Arc::clone(&self.limiter), Arc::clone(&self.key));
+        let rest = async move {
+            match stage {
+                CallStage::Asking(asked) => {
+                    let (charge, by) = asked.await;
+                    if charge.charged() > 0 {
+                        limiter.refund_async(&key, &charge, by).await;
+                    }
+                }
+                CallStage::Returning(back) => back.await,
+                CallStage::Answered(_) | CallStage::Done => {}
+            }
+        };
+        match &self.runtime {
+            Some(runtime) => drop(runtime.spawn(rest)),
+            // What needs no wait is done all the same.
+            None => drop(rest.now_or_never()),
+        }
+    }
+}

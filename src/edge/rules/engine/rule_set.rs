@@ -1,0 +1,309 @@
+//! The rules in force: matched by trees, each with its counter.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::counter::{Counter, Prepared};
+use super::error::RulesError;
+use super::overrides;
+use crate::base::check_time::CheckTime;
+use crate::base::quota::Quota;
+use crate::base::sync::AtomicU32;
+use crate::base::sync::Ordering::Relaxed;
+use crate::edge::rules::config::{Domain, RuleFiles};
+use crate::edge::rules::counting::{Hasher, Servers};
+use crate::edge::rules::matching::{CounterKey, Descriptor, Tree};
+use crate::edge::rules::rule::{Algorithm, Charging, Limit, Rule, Unit};
+use crate::edge::telemetry::{CheckTimer, Meters};
+use crate::store::migrate::Numbered;
+
+/// Each thread times one check in this number.
+const TIMED: u32 = 128;
+
+/// All rules of all domains, as they were loaded together.
+#[derive(Debug)]
+pub(super) struct RuleSet {
+    number: u64,
+    names: HashMap<Box<str>, u32, Hasher>,
+    overrides: Arc<Overrides>,
+    domains: Vec<ActiveDomain>,
+}
+
+/// The rules of one domain.
+#[derive(Debug)]
+pub(super) struct ActiveDomain {
+    pub(super) name: Box<str>,
+    pub(super) charging: Charging,
+    /// A dry run of all its rules.
+    pub(super) shadow: bool,
+    /// Where its rules are from.
+    pub(super) files: RuleFiles,
+    /// Set by its first request since this load.
+    asked: OnceFlag,
+    /// Set by its first request under any load: all loads share it.
+    ever_asked: Arc<OnceFlag>,
+    tree: Tree,
+    rules: Vec<ActiveRule>,
+    overrides: Arc<Overrides>,
+    pub(super) timer: CheckTimer,
+    by_identity: HashMap<Box<str>, u32, Hasher>,
+}
+
+/// A rule, and what counts for it.
+#[derive(Debug)]
+pub(super) struct ActiveRule {
+    pub(super) rule: Rule,
+    pub(super) counter: Counter,
+    /// The units that pass when nothing is in use, and the time in which they are available again.
+    pub(super) quota: u64,
+    pub(super) window: Duration,
+    /// The unit whose requests' own limits count together with it.
+    pub(super) unit: Option<Unit>,
+    /// Whether requests with other keys count apart.
+    keys_vary: bool,
+    pub(super) meters: Arc<Meters>,
+    /// Set by the first request since this load that it applied to.
+    matched: OnceFlag,
+}
+
+/// The rules of limits that requests bring along: one for each unit that was ever asked for.
+type Overrides = [OnceLock<Option<ActiveRule>>; 7];
+
+/// A flag that any thread sets, and none clears.
+#[derive(Debug, Default)]
+struct OnceFlag(AtomicU32);
+
+impl OnceFlag {
+    /// Sets it, and says whether it was set before.
+    #[inline]
+    fn set(&self) -> bool {
+        let before = self.is_set();
+        // Written once only: all threads read the line.
+        if !before {
+            // Ordering: Relaxed, here and below. A flag publishes nothing but itself.
+            self.0.store(1, Relaxed);
+        }
+        before
+    }
+
+    #[inline]
+    fn is_set(&self) -> bool {
+        self.0.load(Relaxed) != 0
+    }
+}
+
+impl Numbered for RuleSet {
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl RuleSet {
+    /// No rules.
+    pub(super) fn empty(hasher: &Hasher) -> Self {
+        let names = HashMap::with_hasher(hasher.clone());
+        Self { number: 0, names, overrides: Arc::default(), domains: Vec::new() }
+    }
+
+    /// The rules of these domains, with what clients have used under the rules in force now. Fails as a whole.
+    pub(super) fn after(
+        &self,
+        domains: Vec<Domain>,
+        charging: Option<Charging>,
+        (hasher, servers): (&Hasher, &Servers),
+        now: impl Fn() -> CheckTime,
+    ) -> Result<Self, RulesError> {
+        let begun_ns = now().ns();
+        let mut prepared = Vec::with_capacity(domains.len());
+        for domain in domains {
+            let charging = charging.unwrap_or(domain.charging());
+            let before = self.domain(domain.name()).map(|(_, domain)| domain);
+            let counters = domain.rules().iter().enumerate().map(|(index, rule)| {
+                let last = before.and_then(|before| before.by_identity(&rule.identity));
+                let last = last.map(|last| &last.counter);
+                Counter::prepare(rule, charging, last, begun_ns, (hasher, servers))
+                    .map_err(|error| RulesError::no_counter(domain.files().of(index), rule, error))
+            });
+            let counters = counters.collect::<Result<Vec<_>, _>>()?;
+            prepared.push((domain, charging, counters));
+        }
+        // What takes time is done.
+        let when = now();
+        let mut next =
+            Self { number: self.number + 1, overrides: Arc::clone(&self.overrides), ..Self::empty(hasher) };
+        for (domain, charging, counters) in prepared {
+            let before = self.domain(domain.name()).map(|(_, domain)| domain);
+            let domain = next.activate(domain, before, (charging, counters), when, hasher)?;
+            let index = u32::try_from(next.domains.len()).unwrap_or(u32::MAX);
+            next.names.insert(domain.name.clone(), index);
+            next.domains.push(domain);
+        }
+        Ok(next)
+    }
+
+    fn activate(
+        &self,
+        domain: Domain,
+        before: Option<&ActiveDomain>,
+        (charging, counters): (Charging, Vec<Prepared>),
+        when: CheckTime,
+        hasher: &Hasher,
+    ) -> Result<ActiveDomain, RulesError> {
+        let shadow = domain.is_shadow();
+        let (name, rules, tree, files) = domain.into_parts();
+        let mut by_identity = HashMap::with_capacity_and_hasher(rules.len(), hasher.clone());
+        by_identity.extend((0..).zip(&rules).map(|(index, rule)| (rule.identity.clone(), index)));
+        let rules = rules.into_iter().zip(counters).enumerate().map(|(index, (rule, counter))| {
+            let counter = counter
+                .finish(when)
+                .map_err(|error| RulesError::no_counter(files.of(index), &rule, error))?;
+            let before = before.and_then(|before| before.by_identity(&rule.identity));
+            let meters = match before.filter(|before| before.rule.name == rule.name) {
+                Some(same) => Arc::clone(&same.meters),
+                None => Arc::new(Meters::new(&name, &rule.name)),
+            };
+            Ok(ActiveRule::new(rule, counter, meters))
+        });
+        let rules = rules.collect::<Result<Vec<_>, RulesError>>()?;
+        Ok(ActiveDomain {
+            charging,
+            shadow,
+            files,
+            asked: OnceFlag::default(),
+            ever_asked: before.map(|before| Arc::clone(&before.ever_asked)).unwrap_or_default(),
+            tree,
+            rules,
+            overrides: Arc::clone(&self.overrides),
+            timer: CheckTimer::new(&name, TIMED),
+            by_identity,
+            name,
+        })
+    }
+
+    pub(super) fn domain(&self, name: &str) -> Option<(u32, &ActiveDomain)> {
+        let index = *self.names.get(name)?;
+        Some((index, self.domain_at(index)?))
+    }
+
+    pub(super) fn domain_at(&self, index: u32) -> Option<&ActiveDomain> {
+        self.domains.get(index as usize)
+    }
+
+    pub(super) fn domains(&self) -> &[ActiveDomain] {
+        &self.domains
+    }
+}
+
+impl ActiveDomain {
+    /// The rule by which limits that requests bring along are counted, if a request ever brought one along.
+    pub(super) fn override_in_use(&self, unit: Unit) -> Option<&ActiveRule> {
+        self.overrides.get(unit as usize)?.get()?.as_ref()
+    }
+
+    /// The same, made for the first such request. `None` if it could not be made.
+    pub(super) fn override_of(&self, unit: Unit, hasher: &Hasher) -> Option<&ActiveRule> {
+        let make = || ActiveRule::new_override(overrides::rule(unit)?, hasher);
+        self.overrides.get(unit as usize)?.get_or_init(make).as_ref()
+    }
+
+    /// The rule of an index that was found here.
+    pub(super) fn rule(&self, index: u32) -> Option<&ActiveRule> {
+        let of_override = || {
+            let unit = index.checked_sub(overrides::FIRST)?;
+            self.overrides.get(unit as usize)?.get()?.as_ref()
+        };
+        self.rules.get(index as usize).or_else(of_override)
+    }
+
+    /// The rules that apply to a request, with their indices.
+    #[inline]
+    pub(super) fn find(&self, descriptor: &Descriptor<'_>) -> impl Iterator<Item = (u32, &ActiveRule)> {
+        let found = self.tree.find(descriptor.entries(), descriptor.tier_name()).rules();
+        // The number of rules fits.
+        found.filter_map(|index| Some((u32::try_from(index).ok()?, self.rules.get(index)?)))
+    }
+
+    /// Notes that a request asks it.
+    #[inline]
+    pub(super) fn note_asked(&self) {
+        if !self.asked.set() {
+            self.ever_asked.set();
+        }
+    }
+
+    /// Whether a request has asked it, under this load or one before.
+    pub(super) fn was_asked(&self) -> bool {
+        self.ever_asked.is_set()
+    }
+
+    /// Its rules that applied to no request since this load; none before the first request.
+    pub(super) fn unmatched(&self) -> impl Iterator<Item = &ActiveRule> {
+        self.rules.iter().filter(|active| self.asked.is_set() && !active.matched.is_set())
+    }
+
+    pub(super) fn rules(&self) -> &[ActiveRule] {
+        &self.rules
+    }
+
+    pub(super) fn by_identity(&self, identity: &str) -> Option<&ActiveRule> {
+        self.rules.get(*self.by_identity.get(identity)? as usize)
+    }
+}
+
+impl ActiveRule {
+    /// A rule of no file and no load.
+    fn new_override(rule: Rule, hasher: &Hasher) -> Option<Self> {
+        match Counter::prepare(&rule, Charging::AllOrNothing, None, 0, (hasher, &Servers::default())) {
+            Ok(Prepared::Done(counter)) => {
+                let meters = Arc::new(Meters::new("", &rule.name));
+                Some(Self::new(rule, counter, meters))
+            }
+            Ok(Prepared::After { .. }) | Err(_) => None,
+        }
+    }
+
+    fn new(rule: Rule, counter: Counter, meters: Arc<Meters>) -> Self {
+        let (quota, window) = match &rule.limit {
+            Limit::Unlimited => (u64::MAX, Duration::ZERO),
+            Limit::Blocked { period } => (0, *period),
+            Limit::Quota { quota, algorithm, .. } if algorithm.has_burst() => {
+                (quota.burst_size(), refill_time(quota))
+            }
+            Limit::Quota { quota, .. } => (quota.limit(), quota.period()),
+        };
+        let keys_vary = rule.metric.levels.iter().any(|level| level.contains('*'));
+        let is_fixed = match (&counter, &rule.limit) {
+            (Counter::Local(_), Limit::Quota { algorithm, .. }) => *algorithm == Algorithm::FixedWindow,
+            (Counter::Local(_), Limit::Blocked { .. }) => true,
+            _ => false,
+        };
+        let unit = Unit::of(window).filter(|_| is_fixed && !rule.shares_counters());
+        Self { rule, counter, quota, window, unit, keys_vary, meters, matched: OnceFlag::default() }
+    }
+
+    /// Notes that it applies to a request.
+    #[inline]
+    pub(super) fn note_matched(&self) {
+        self.matched.set();
+    }
+
+    /// The key under which it counts a request.
+    pub(super) fn key<'r>(&self, descriptor: &Descriptor<'r>) -> CounterKey<'r> {
+        let Rule { counted_by, counted_by_key, .. } = self.rule;
+        CounterKey::new(descriptor.entries(), [counted_by, counted_by_key], self.keys_vary)
+    }
+
+    /// Whether the rules that are in force now count for this one where it does.
+    pub(super) fn still_counts(&self, domain: Option<&ActiveDomain>) -> bool {
+        let now = domain.and_then(|domain| domain.by_identity(&self.rule.identity));
+        now.is_some_and(|now| now.counter.is(&self.counter))
+    }
+}
+
+/// The time in which a full burst passes, rounded up.
+fn refill_time(quota: &Quota) -> Duration {
+    let ns =
+        (u128::from(quota.burst_size()) * u128::from(quota.period_ns())).div_ceil(u128::from(quota.limit()));
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+}
