@@ -11,7 +11,16 @@ use crate::store::op::{Exchange, Ticket};
 /// A check that is decided and not charged yet.
 #[derive(Copy, Clone, Debug)]
 pub struct SlotTicket<'t, N> {
+    // Apart from the look, which `look_slowly` returns in memory, so that these stay in registers.
     word: &'t N,
+    now_ns: u64,
+    cost: u64,
+    look: Look<'t>,
+}
+
+/// What was decided, and on what.
+#[derive(Copy, Clone, Debug)]
+struct Look<'t> {
     verdict: Verdict,
     /// The key's slot and word; `None` if it was not found at the first look.
     found: Option<(&'t AtomicU64, u64)>,
@@ -20,8 +29,6 @@ pub struct SlotTicket<'t, N> {
     ahead: u64,
     reference: u64,
     from: u64,
-    now_ns: u64,
-    cost: u64,
 }
 
 impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
@@ -34,40 +41,39 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         now_ns: u64,
         cost: u64,
     ) -> SlotTicket<'t, N> {
+        SlotTicket { word, now_ns, cost, look: self.look(word, place, now_ns, cost) }
+    }
+
+    #[inline(always)]
+    fn look(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Look<'_> {
         let reference = word.reference(now_ns);
         let slots = self.bucket(place.bucket);
         if let Some((slot, seen)) = Self::locate(slots, place) {
             let (ahead, from) = match standing::<STATE_BITS>(seen, reference, self.horizon) {
                 SlotStanding::Ahead(ahead) => (ahead, seen),
                 SlotStanding::Idle => (0, reference),
-                SlotStanding::Unsure(_) => return self.prepare_slowly(word, place, now_ns, cost),
+                SlotStanding::Unsure(_) => return self.look_slowly(word, place, now_ns, cost),
             };
             // It has to raise the newest time before it is charged, or is too far behind the word.
             if !self.newest.is_near(now_ns) {
-                return self.prepare_slowly(word, place, now_ns, cost);
+                return self.look_slowly(word, place, now_ns, cost);
             }
             let verdict = word.judge(ahead, now_ns, cost);
-            let (found, fingerprint) = (Some((slot, seen)), place.fingerprint);
-            return SlotTicket { word, verdict, found, fingerprint, ahead, reference, from, now_ns, cost };
+            let found = Some((slot, seen));
+            return Look { verdict, found, fingerprint: place.fingerprint, ahead, reference, from };
         }
-        self.prepare_slowly(word, place, now_ns, cost)
+        self.look_slowly(word, place, now_ns, cost)
     }
 
     /// Not to be charged by one exchange: left to [`SlotTable::apply`].
     #[cold]
     #[inline(never)]
-    fn prepare_slowly<'t>(
-        &self,
-        word: &'t N,
-        place: SlotAddress,
-        now_ns: u64,
-        cost: u64,
-    ) -> SlotTicket<'t, N> {
+    fn look_slowly(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Look<'_> {
         self.retry(word, now_ns, |at| {
             let ahead = self.owed(word, place, at)?;
             let (verdict, fingerprint) = (word.judge(ahead, at.now_ns, cost), place.fingerprint);
-            let (reference, from) = (at.reference, at.reference);
-            Ok(SlotTicket { word, verdict, found: None, fingerprint, ahead, reference, from, now_ns, cost })
+            let reference = at.reference;
+            Ok(Look { verdict, found: None, fingerprint, ahead, reference, from: reference })
         })
     }
 }
@@ -75,12 +81,12 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 impl<N: CompactState> Ticket for SlotTicket<'_, N> {
     #[inline(always)]
     fn outcome(&self) -> Outcome {
-        self.verdict.outcome()
+        self.look.verdict.outcome()
     }
 
     #[inline(always)]
     fn exchange(&self) -> Exchange {
-        let &Self { verdict, found, fingerprint, ahead, from, .. } = self;
+        let Look { verdict, found, fingerprint, ahead, from, .. } = self.look;
         let (Some((slot, seen)), Verdict::Admit(after)) = (found, verdict) else {
             return Exchange::Lost;
         };
@@ -94,16 +100,22 @@ impl<N: CompactState> Ticket for SlotTicket<'_, N> {
 
     #[inline(always)]
     fn charged(&self) -> Decision {
-        let after = match self.verdict {
+        let after = match self.look.verdict {
             Verdict::Admit(after) => after,
-            Verdict::Deny | Verdict::Never => self.ahead,
+            Verdict::Deny | Verdict::Never => self.look.ahead,
         };
-        let (charged, at) = (after != self.ahead, (self.now_ns, self.reference));
+        let (charged, at) = (after != self.look.ahead, (self.now_ns, self.look.reference));
         self.word.decision(self.outcome(), after, charged, at, self.cost)
     }
 
     #[inline(always)]
     fn uncharged(&self) -> Decision {
-        self.word.decision(self.outcome(), self.ahead, false, (self.now_ns, self.reference), self.cost)
+        self.word.decision(
+            self.outcome(),
+            self.look.ahead,
+            false,
+            (self.now_ns, self.look.reference),
+            self.cost,
+        )
     }
 }
