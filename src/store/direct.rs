@@ -72,7 +72,7 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
     type Ticket<'s> = DirectTicket<'s, A>;
 
     #[inline(always)]
-    fn prepare<'k>(&self, _key: &'k Q) {}
+    fn prepare(&self, _key: &Q) {}
 
     #[inline(always)]
     fn apply(&self, (): (), operation: Operation, at: CheckTime, cost: u64) -> Decision {

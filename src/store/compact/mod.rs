@@ -247,7 +247,7 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
         Self: 's;
 
     #[inline(always)]
-    fn prepare<'k>(&self, key: &'k Q) -> SlotAddress {
+    fn prepare(&self, key: &Q) -> SlotAddress {
         self.prepare_hash(self.hash(key))
     }
 

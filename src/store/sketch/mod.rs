@@ -412,7 +412,7 @@ impl<A: WindowAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Sketch<A
         Self: 's;
 
     #[inline(always)]
-    fn prepare<'k>(&self, key: &'k Q) -> SketchKey {
+    fn prepare(&self, key: &Q) -> SketchKey {
         self.prepare_hash(self.hash(key))
     }
 

@@ -51,7 +51,7 @@ impl Wildcards {
                     any_key.push(WildKey { key, value: WildValue::Exact(value.into()), node });
                 }
                 (Some(key), Some(like), _) => {
-                    any_key.push(WildKey { key, value: WildValue::Like(like), node })
+                    any_key.push(WildKey { key, value: WildValue::Like(like), node });
                 }
                 (None, Some(like), _) => by_key.entry(key).or_default().push((like, node)),
                 // No wildcard.

@@ -201,7 +201,7 @@ impl Holding {
 
     /// Takes all units out: how many, and when they expire.
     pub(super) fn take_all(&self, terms: &Terms, now_ns: u64, each: impl FnMut(u64, u64)) {
-        each!(self, words => account!(terms, 0, words).take_all(now_ns, each))
+        each!(self, words => account!(terms, 0, words).take_all(now_ns, each));
     }
 
     /// Below what it is time to ask, if so few are left in a stripe.
