@@ -112,9 +112,12 @@ impl TopDenied {
         hasher.write_usize(secret.len());
         hasher.write(secret);
         hasher.write(key.as_bytes());
-        let hash = hasher.finish();
-        let digits: [u8; 16] =
-            std::array::from_fn(|digit| b"0123456789abcdef"[(hash >> (60 - 4 * digit)) as usize & 15]);
+        // Sixteen digits, without the heap.
+        let hash = hasher.finish().to_be_bytes();
+        let digits: [u8; 16] = std::array::from_fn(|at| {
+            let byte = hash[at / 2];
+            b"0123456789abcdef"[usize::from(if at % 2 == 0 { byte >> 4 } else { byte & 15 })]
+        });
         // Never an error: they are ASCII.
         CutText::new(std::str::from_utf8(&digits).unwrap_or_default())
     }

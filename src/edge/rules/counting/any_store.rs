@@ -200,6 +200,20 @@ impl AnyStore {
     }
 }
 
+fn apply(store: &impl Store<str>, key: &str, operation: Operation, at: CheckTime, cost: u64) -> Decision {
+    let key = store.prepare(key);
+    store.prefetch(key);
+    store.apply(key, operation, at, cost)
+}
+
+fn peek(store: &impl Store<str>, key: &str, at: CheckTime, cost: u64) -> Decision {
+    store.peek(store.prepare(key), at, cost)
+}
+
+fn refund(store: &impl Store<str>, key: &str, at: CheckTime, charge: &Decision, units: u64) -> u64 {
+    store.refund(store.prepare(key), at, charge, units)
+}
+
 impl Store<str> for AnyStore {
     type Prepared<'k> = &'k str;
 
@@ -211,15 +225,11 @@ impl Store<str> for AnyStore {
     }
 
     fn apply(&self, key: &str, operation: Operation, at: CheckTime, cost: u64) -> Decision {
-        each!(self, store => {
-            let key = store.prepare(key);
-            Store::<str>::prefetch(&**store, key);
-            Store::<str>::apply(&**store, key, operation, at, cost)
-        })
+        each!(self, store => apply(&**store, key, operation, at, cost))
     }
 
     fn peek(&self, key: &str, at: CheckTime, cost: u64) -> Decision {
-        each!(self, store => Store::<str>::peek(&**store, store.prepare(key), at, cost))
+        each!(self, store => peek(&**store, key, at, cost))
     }
 
     fn decide(&self, key: &str, at: CheckTime, cost: u64) -> Decision {
@@ -227,7 +237,7 @@ impl Store<str> for AnyStore {
     }
 
     fn refund(&self, key: &str, at: CheckTime, charge: &Decision, units: u64) -> u64 {
-        each!(self, store => Store::<str>::refund(&**store, store.prepare(key), at, charge, units))
+        each!(self, store => refund(&**store, key, at, charge, units))
     }
 
     fn can_refund(&self) -> bool {
