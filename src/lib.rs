@@ -171,7 +171,7 @@
 )]
 // The core has methods that only an edge calls.
 #![cfg_attr(
-    not(all(feature = "redis", feature = "rules", feature = "tower")),
+    all(feature = "std", not(all(feature = "redis", feature = "rules", feature = "tower"))),
     allow(dead_code, unused_imports)
 )]
 // What every public function owes its reader; of tests' helpers it would be too much.

@@ -273,7 +273,7 @@ impl<'a> Applied<'a> {
         &self.active.rule.name
     }
 
-    /// The index of the rule among its domain's, as in [`Domain::rules`](super::Domain::rules).
+    /// The index of the rule among its domain's, as in [`Domain::rules`](crate::rules::Domain::rules).
     #[must_use]
     pub fn index(&self) -> usize {
         self.decided.rule as usize
