@@ -3,6 +3,7 @@
 #[cfg(feature = "std")]
 mod adjustable;
 mod builder;
+mod check;
 mod compact;
 mod direct;
 mod hashed;
