@@ -46,23 +46,8 @@ struct BuilderOptions {
     leases: crate::limiter::striped::StripeOptions,
 }
 
-#[cfg(feature = "std")]
-impl<A> Builder<A> {
-    pub(super) fn new(algorithm: A) -> Self {
-        Self::with(algorithm, ahash::RandomState::new())
-    }
-}
-
-/// Nothing random can be asked for without `std`, so there is no hasher until the caller gives one, or seeds.
-#[cfg(not(feature = "std"))]
-impl<A> Builder<A, (), ()> {
-    pub(super) fn new(algorithm: A) -> Self {
-        Self::with(algorithm, ())
-    }
-}
-
 impl<A, H> Builder<A, (), H> {
-    fn with(algorithm: A, hasher: H) -> Self {
+    pub(super) fn new(algorithm: A, hasher: H) -> Self {
         Self { algorithm, clock: (), hasher, options: BuilderOptions::default() }
     }
 }
