@@ -5,7 +5,7 @@ use super::batch::Batch;
 use super::step::{Refunded, Step, Stepper};
 use crate::algorithm::compact::{IntoCompact, WindowWord};
 use crate::base::decision::Decision;
-use crate::base::quota::{Quota, QuotaError, Reason};
+use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 use crate::base::sync::AtomicU64;
 
 /// Fixed windows: `limit` units in each window of `period`; the burst is ignored.
@@ -47,10 +47,7 @@ impl FixedWindow {
     #[must_use]
     #[track_caller]
     pub const fn new(quota: Quota) -> Self {
-        match Batch::aligned(NAME, &quota, [quota.limit(), ALL], 0, false) {
-            Ok(batch) => Self { batch },
-            Err(reason) => panic!("{}", reason.summary()),
-        }
+        Self { batch: or_panic(Batch::aligned(NAME, &quota, [quota.limit(), ALL], 0, false)) }
     }
 
     /// As [`FixedWindow::new`].
@@ -69,10 +66,7 @@ impl FixedWindow {
     #[must_use]
     #[track_caller]
     pub const fn from_first_use(quota: Quota) -> Self {
-        match Batch::from_first_use(NAME, &quota, [quota.limit(), ALL]) {
-            Ok(batch) => Self { batch },
-            Err(reason) => panic!("{}", reason.summary()),
-        }
+        Self { batch: or_panic(Batch::from_first_use(NAME, &quota, [quota.limit(), ALL])) }
     }
 
     /// As [`FixedWindow::from_first_use`].

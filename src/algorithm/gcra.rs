@@ -1,8 +1,7 @@
 //! GCRA, the generic cell rate algorithm.
 
-use super::Algorithm;
-use super::pace::{Pace, Paced};
-use crate::base::quota::{Quota, QuotaError};
+use super::pace::{Pace, paced};
+use crate::base::quota::Quota;
 
 /// The generic cell rate algorithm, GCRA(T, τ), in its virtual scheduling form: the default.
 ///
@@ -50,22 +49,4 @@ impl From<Quota> for Gcra {
     }
 }
 
-impl Paced for Gcra {
-    const NAME: &'static str = "GCRA";
-    const QUEUED: bool = false;
-
-    #[inline]
-    fn pace(&self) -> &Pace {
-        &self.pace
-    }
-}
-
-impl Algorithm for Gcra {
-    fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        Ok(Self { pace: self.pace.requota(Self::NAME, quota)? })
-    }
-
-    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        Ok(Self::new(*quota))
-    }
-}
+paced!(Gcra, "GCRA", queued: false);

@@ -1,8 +1,7 @@
 //! The leaky bucket as a meter.
 
-use super::Algorithm;
-use super::pace::{Pace, Paced};
-use crate::base::quota::{Quota, QuotaError};
+use super::pace::{Pace, paced};
+use crate::base::quota::Quota;
 
 /// The leaky bucket as a meter: each unit is poured into a bucket of `burst` units that drains at
 /// `limit / period`; what would overflow is refused.
@@ -41,22 +40,4 @@ impl LeakyBucketMeter {
     }
 }
 
-impl Paced for LeakyBucketMeter {
-    const NAME: &'static str = "leaky bucket meter";
-    const QUEUED: bool = false;
-
-    #[inline]
-    fn pace(&self) -> &Pace {
-        &self.pace
-    }
-}
-
-impl Algorithm for LeakyBucketMeter {
-    fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        Ok(Self { pace: self.pace.requota(Self::NAME, quota)? })
-    }
-
-    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        Ok(Self::new(*quota))
-    }
-}
+paced!(LeakyBucketMeter, "leaky bucket meter", queued: false);

@@ -2,8 +2,7 @@
 
 use core::time::Duration;
 
-use super::Algorithm;
-use super::pace::{Pace, Paced};
+use super::pace::{Pace, paced};
 use crate::base::clock::saturating_nanos;
 use crate::base::quota::{Quota, QuotaError};
 
@@ -72,22 +71,4 @@ impl LeakyBucketQueue {
     }
 }
 
-impl Paced for LeakyBucketQueue {
-    const NAME: &'static str = "leaky bucket queue";
-    const QUEUED: bool = true;
-
-    #[inline]
-    fn pace(&self) -> &Pace {
-        &self.pace
-    }
-}
-
-impl Algorithm for LeakyBucketQueue {
-    fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        Ok(Self { pace: self.pace.requota(Self::NAME, quota)? })
-    }
-
-    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        Ok(Self::new(*quota))
-    }
-}
+paced!(LeakyBucketQueue, "leaky bucket queue", queued: true);

@@ -49,6 +49,32 @@ pub(crate) trait Paced: Sized {
     fn pace(&self) -> &Pace;
 }
 
+/// Makes a type of one field, `pace`, an algorithm.
+macro_rules! paced {
+    ($algorithm:ident, $name:literal, queued: $queued:literal) => {
+        impl $crate::algorithm::pace::Paced for $algorithm {
+            const NAME: &'static str = $name;
+            const QUEUED: bool = $queued;
+
+            #[inline]
+            fn pace(&self) -> &Pace {
+                &self.pace
+            }
+        }
+
+        impl $crate::algorithm::Algorithm for $algorithm {
+            fn requota(&self, quota: &Quota) -> Result<Self, $crate::base::quota::QuotaError> {
+                Ok(Self { pace: self.pace.requota($name, quota)? })
+            }
+
+            fn with_quota(&self, quota: &Quota) -> Result<Self, $crate::base::quota::QuotaError> {
+                Ok(Self::new(*quota))
+            }
+        }
+    };
+}
+pub(super) use paced;
+
 impl<P: Paced> Stepper for P {
     type Tail = ();
 

@@ -23,7 +23,7 @@
 use super::Algorithm;
 use super::step::{Fill, Raise, Step, Stepper};
 use crate::base::decision::{Decision, Facts, Outcome};
-use crate::base::quota::{Quota, QuotaError, Reason};
+use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 use crate::base::sync::AtomicU64;
 use alloc::boxed::Box;
 
@@ -72,10 +72,7 @@ impl SlidingLog {
     #[must_use]
     #[track_caller]
     pub const fn new(quota: Quota) -> Self {
-        match Self::checked(&quota) {
-            Ok(log) => log,
-            Err(reason) => panic!("{}", reason.summary()),
-        }
+        or_panic(Self::checked(&quota))
     }
 
     /// As [`SlidingLog::new`].

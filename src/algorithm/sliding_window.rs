@@ -5,7 +5,7 @@ use super::counts::{WindowCounts, WindowView};
 use super::step::{Refunded, Step, Stepper};
 use crate::algorithm::compact::{IntoCompact, SlidingWord};
 use crate::base::decision::{Decision, Facts, Outcome};
-use crate::base::quota::{Quota, QuotaError};
+use crate::base::quota::{Quota, QuotaError, or_panic};
 use crate::base::sync::AtomicU64;
 
 /// The sliding-window counter: estimates the last period's count from two aligned windows, the previous one
@@ -51,10 +51,8 @@ impl SlidingWindow {
     #[must_use]
     #[track_caller]
     pub const fn new(quota: Quota) -> Self {
-        match WindowCounts::new(NAME, quota.limit(), quota.period_ns(), 1) {
-            Ok(counts) => Self { counts, strict: false },
-            Err(reason) => panic!("{}", reason.summary()),
-        }
+        let counts = or_panic(WindowCounts::new(NAME, quota.limit(), quota.period_ns(), 1));
+        Self { counts, strict: false }
     }
 
     /// As [`SlidingWindow::new`].

@@ -4,7 +4,7 @@ use super::Algorithm;
 use super::counts::{WindowCounts, WindowView};
 use super::step::{Refunded, Step, Stepper};
 use crate::base::decision::{Decision, Facts, Outcome};
-use crate::base::quota::{Quota, QuotaError, Reason};
+use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 use crate::base::sync::AtomicU64;
 use alloc::boxed::Box;
 
@@ -54,10 +54,7 @@ impl SubWindow {
     #[must_use]
     #[track_caller]
     pub const fn new(quota: Quota, parts: u32) -> Self {
-        match Self::checked(&quota, parts) {
-            Ok(counter) => counter,
-            Err(reason) => panic!("{}", reason.summary()),
-        }
+        or_panic(Self::checked(&quota, parts))
     }
 
     /// As [`SubWindow::new`].

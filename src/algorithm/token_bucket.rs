@@ -7,7 +7,7 @@ use super::step::{Refunded, Step, Stepper};
 use crate::algorithm::compact::{IntoCompact, TatVariant, TatWord};
 use crate::base::clock::Timestamp;
 use crate::base::decision::Decision;
-use crate::base::quota::{Quota, QuotaError, Reason};
+use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 use crate::base::sync::AtomicU64;
 
 /// The token bucket: holds `burst` tokens, is refilled with `limit` tokens each period, and admits a request if it
@@ -70,10 +70,7 @@ impl TokenBucket {
     #[must_use]
     #[track_caller]
     pub const fn interval(quota: Quota) -> Self {
-        match Batch::from_first_use(NAME, &quota, [quota.burst_size(), quota.limit()]) {
-            Ok(batch) => Self { refill: Refill::Batch(batch) },
-            Err(reason) => panic!("{}", reason.summary()),
-        }
+        or_panic(Self::from_first_use(&quota))
     }
 
     /// As [`TokenBucket::interval`].
@@ -81,8 +78,7 @@ impl TokenBucket {
     /// # Errors
     /// If the burst is above 2³² − 2.
     pub fn try_interval(quota: Quota) -> Result<Self, QuotaError> {
-        let batch = Batch::from_first_use(NAME, &quota, [quota.burst_size(), quota.limit()])?;
-        Ok(Self { refill: Refill::Batch(batch) })
+        Ok(Self::from_first_use(&quota)?)
     }
 
     /// Aligned refill: `limit` tokens at `at`, and every period before and after it, for all keys.
@@ -92,7 +88,7 @@ impl TokenBucket {
     #[must_use]
     #[track_caller]
     pub const fn aligned(quota: Quota, at: Timestamp) -> Self {
-        Self::or_panic(&quota, at, false)
+        or_panic(Self::in_batches(&quota, at, false))
     }
 
     /// As [`TokenBucket::aligned`].
@@ -100,8 +96,7 @@ impl TokenBucket {
     /// # Errors
     /// If the word has no room for the burst beside the index of the period; the error says how much would fit.
     pub fn try_aligned(quota: Quota, at: Timestamp) -> Result<Self, QuotaError> {
-        let batch = Batch::aligned(NAME, &quota, [quota.burst_size(), quota.limit()], at.as_nanos(), false)?;
-        Ok(Self { refill: Refill::Batch(batch) })
+        Ok(Self::in_batches(&quota, at, false)?)
     }
 
     /// Aligned refill with an adaptive start: a key's first, partial period gives its share of a batch.
@@ -128,7 +123,7 @@ impl TokenBucket {
     #[must_use]
     #[track_caller]
     pub const fn aligned_adaptive(quota: Quota, at: Timestamp) -> Self {
-        Self::or_panic(&quota, at, true)
+        or_panic(Self::in_batches(&quota, at, true))
     }
 
     /// As [`TokenBucket::aligned_adaptive`].
@@ -136,15 +131,22 @@ impl TokenBucket {
     /// # Errors
     /// As [`TokenBucket::try_aligned`].
     pub fn try_aligned_adaptive(quota: Quota, at: Timestamp) -> Result<Self, QuotaError> {
-        let batch = Batch::aligned(NAME, &quota, [quota.burst_size(), quota.limit()], at.as_nanos(), true)?;
-        Ok(Self { refill: Refill::Batch(batch) })
+        Ok(Self::in_batches(&quota, at, true)?)
     }
 
-    #[track_caller]
-    const fn or_panic(quota: &Quota, at: Timestamp, adaptive: bool) -> Self {
-        match Batch::aligned(NAME, quota, [quota.burst_size(), quota.limit()], at.as_nanos(), adaptive) {
-            Ok(batch) => Self { refill: Refill::Batch(batch) },
-            Err(reason) => panic!("{}", reason.summary()),
+    const fn from_first_use(quota: &Quota) -> Result<Self, Reason> {
+        Self::of(Batch::from_first_use(NAME, quota, [quota.burst_size(), quota.limit()]))
+    }
+
+    const fn in_batches(quota: &Quota, at: Timestamp, adaptive: bool) -> Result<Self, Reason> {
+        let units = [quota.burst_size(), quota.limit()];
+        Self::of(Batch::aligned(NAME, quota, units, at.as_nanos(), adaptive))
+    }
+
+    const fn of(batch: Result<Batch, Reason>) -> Result<Self, Reason> {
+        match batch {
+            Ok(batch) => Ok(Self { refill: Refill::Batch(batch) }),
+            Err(reason) => Err(reason),
         }
     }
 }

@@ -2,9 +2,8 @@
 
 use super::RateLimiter;
 use crate::base::clock::{Clock, Timestamp};
-use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
-use crate::store::{Adjustable, Carry, ManyKeys, Operation, Rebuild, Store};
+use crate::store::{Adjustable, Carry, Rebuild};
 
 impl<S: Rebuild, C> RateLimiter<S, C> {
     /// This limiter, able to take another quota while it is in use ([`RateLimiter::set_quota`]).
@@ -59,64 +58,5 @@ impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
     /// Frees what is kept of old quotas. Keys that were not asked for since the change owe nothing then.
     pub fn forget_past(&self) {
         self.store.forget_past();
-    }
-}
-
-impl<S: ManyKeys, C: Clock> RateLimiter<Adjustable<S>, C> {
-    /// Checks one unit for `key` now, and charges it if it is allowed.
-    #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn check<Q: ?Sized>(&self, key: &Q) -> Decision
-    where
-        Adjustable<S>: Store<Q>,
-    {
-        self.check_n(key, 1)
-    }
-
-    /// Checks `cost` units for `key` now, and charges all of them or none.
-    #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn check_n<Q: ?Sized>(&self, key: &Q, cost: u64) -> Decision
-    where
-        Adjustable<S>: Store<Q>,
-    {
-        self.apply(key, Operation::Check, cost, None)
-    }
-
-    /// Checks `cost` units for `key` at a time that the caller says.
-    #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn check_at<Q: ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
-    where
-        Adjustable<S>: Store<Q>,
-    {
-        self.apply(key, Operation::Check, cost, Some(now))
-    }
-
-    /// Whether [`RateLimiter::check`] would be allowed now, and how things stand, without charging.
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn peek<Q: ?Sized>(&self, key: &Q) -> Decision
-    where
-        Adjustable<S>: Store<Q>,
-    {
-        self.peek_n(key, 1)
-    }
-
-    /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging.
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn peek_n<Q: ?Sized>(&self, key: &Q, cost: u64) -> Decision
-    where
-        Adjustable<S>: Store<Q>,
-    {
-        self.peek_key(key, cost, None)
-    }
-
-    /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging.
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn peek_at<Q: ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision
-    where
-        Adjustable<S>: Store<Q>,
-    {
-        self.peek_key(key, cost, Some(now))
     }
 }

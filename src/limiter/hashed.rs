@@ -1,6 +1,5 @@
 //! Limiters whose stores know keys by their hashes.
 
-use alloc::vec::Vec;
 use core::hash::Hash;
 
 use super::RateLimiter;
@@ -11,49 +10,6 @@ use crate::store::{HashedStore, Operation};
 /// Keys are of any type that hashes, and may differ from call to call; equal hashes are equal keys. `&str` and
 /// `String` hash alike, an integer and its text do not.
 impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
-    /// Checks one unit for `key` now, and charges it if it is allowed.
-    ///
-    /// # Complexity
-    /// O(1): a clock reading, a hash, one cache line, and one exchange if it is allowed; in a sketch three lines, and up to four
-    /// exchanges. Never allocates. Lock-free; a denial writes nothing, but for a count when a newcomer is denied for a debt that
-    /// was [spilled or inherited](crate::Overflow), and in races of a [`Sketch`](crate::Sketch).
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate::{Quota, RateLimiter};
-    ///
-    /// let limiter = RateLimiter::new(Quota::per_minute(2));
-    /// assert!(limiter.check("alice").is_allowed());
-    /// assert!(limiter.check("alice").is_allowed());
-    /// assert!(limiter.check("alice").is_denied());
-    /// assert!(limiter.check(&("bob", 7)).is_allowed()); // any type that hashes
-    /// ```
-    #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn check<Q: Hash + ?Sized>(&self, key: &Q) -> Decision {
-        self.check_hash(self.store.hash(key), 1)
-    }
-
-    /// Checks `cost` units for `key` now, and charges all of them or none.
-    #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn check_n<Q: Hash + ?Sized>(&self, key: &Q, cost: u64) -> Decision {
-        self.check_hash(self.store.hash(key), cost)
-    }
-
-    /// Checks `cost` units for `key` at a time that the caller says.
-    ///
-    /// Times may be given and read in turn, and may come from clocks that differ. A `now` behind an earlier call's can only deny
-    /// more, by less than the step back. A `now` that is behind the newest by more than a quarter of the
-    /// [range](crate::Compact) of the words is decided as of that quarter. If such times go on for a second (or the time
-    /// of a burst, if that is longer) and no other call brings a newer one, the newest time was wrong: it falls to them, and
-    /// each key may have one burst more.
-    #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn check_at<Q: Hash + ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision {
-        self.check_hash_at(self.store.hash(key), cost, now)
-    }
-
     /// The hash of a key, as this limiter finds it by; for [`RateLimiter::check_hash`].
     #[inline]
     #[must_use]
@@ -86,64 +42,6 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     #[must_use = "a decision that nobody reads limits nothing"]
     pub fn check_hash_at(&self, hash: u64, cost: u64, now: Timestamp) -> Decision {
         self.check_prepared(self.store.prepare_hash(hash), cost, Some(now))
-    }
-
-    /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what remains, when it resets), without
-    /// charging.
-    ///
-    /// # Complexity
-    /// As a check, and writes nothing.
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn peek<Q: Hash + ?Sized>(&self, key: &Q) -> Decision {
-        self.peek_n(key, 1)
-    }
-
-    /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging.
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn peek_n<Q: Hash + ?Sized>(&self, key: &Q, cost: u64) -> Decision {
-        self.store.peek(self.prepared(key), self.time(None), cost)
-    }
-
-    /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging.
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn peek_at<Q: Hash + ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision {
-        self.store.peek(self.prepared(key), self.time(Some(now)), cost)
-    }
-
-    /// Checks one unit for each key in order, at one time, and appends the decisions.
-    ///
-    /// The same decisions as so many single checks at that time, at a fraction of the cost where keys are many: one
-    /// clock reading, and the memory of 16 keys is fetched at once.
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate::{Quota, RateLimiter};
-    ///
-    /// let limiter = RateLimiter::new(Quota::per_minute(1));
-    /// let mut decisions = Vec::new();
-    /// limiter.check_many(["alice", "bob", "alice"], &mut decisions);
-    /// let allowed: Vec<bool> = decisions.iter().map(|decision| decision.is_allowed()).collect();
-    /// assert_eq!(allowed, [true, true, false]);
-    /// ```
-    #[inline]
-    pub fn check_many<'k, Q>(&self, keys: impl IntoIterator<Item = &'k Q>, decisions: &mut Vec<Decision>)
-    where
-        Q: Hash + ?Sized + 'k,
-    {
-        self.check_each(keys.into_iter().map(|key| (key, 1)), |decision| decisions.push(decision));
-    }
-
-    /// [`RateLimiter::check_many`] at a time that the caller says.
-    pub fn check_many_at<'k, Q>(
-        &self,
-        keys: impl IntoIterator<Item = &'k Q>,
-        decisions: &mut Vec<Decision>,
-        now: Timestamp,
-    ) where
-        Q: Hash + ?Sized + 'k,
-    {
-        let requests = keys.into_iter().map(|key| (self.prepared(key), 1));
-        self.store.check_each(requests, self.time(Some(now)), |decision| decisions.push(decision));
     }
 
     /// Checks pairs of a key and a cost in order, at one time, and hands each decision to `decided`.

@@ -6,7 +6,7 @@ use super::RateLimiter;
 use crate::algorithm::Algorithm;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::Decision;
-use crate::store::{Keyed, Lookup, Operation, Store};
+use crate::store::{Keyed, Lookup, Store};
 
 /// Keys are borrowed: a limiter over `String` is asked with `&str`, and copies a key only at first sight.
 impl<K, A, H, C> RateLimiter<Keyed<K, A, H>, C>
@@ -16,47 +16,6 @@ where
     H: BuildHasher,
     C: Clock,
 {
-    /// Checks one unit for `key` now, and charges it if it is allowed.
-    ///
-    /// # Complexity
-    /// O(1) expected: a clock reading, a hash, an epoch pin, three dependent loads, and one exchange if it is
-    /// allowed. Lock-free; a denial writes nothing that threads share, but that the first look into a bucket of the table prepares
-    /// that, also after the table has grown. Allocates at the first sight of a key only, and once for each thread. Beyond a cap it
-    /// costs more, see [`WhenFull`](crate::WhenFull).
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate::{Gcra, Quota, RateLimiter};
-    ///
-    /// let limiter = RateLimiter::keyed::<String, _>(Gcra::new(Quota::per_minute(2)));
-    /// assert!(limiter.check("alice").is_allowed());
-    /// assert!(limiter.check("alice").is_allowed());
-    /// assert!(limiter.check("alice").is_denied());
-    /// assert!(limiter.check("bob").is_allowed());
-    /// ```
-    #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn check<Q: Lookup<K> + ?Sized>(&self, key: &Q) -> Decision {
-        self.check_n(key, 1)
-    }
-
-    /// Checks `cost` units for `key` now, and charges all of them or none.
-    #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn check_n<Q: Lookup<K> + ?Sized>(&self, key: &Q, cost: u64) -> Decision {
-        self.apply(key, Operation::Check, cost, None)
-    }
-
-    /// Checks `cost` units for `key` at a time that the caller says.
-    ///
-    /// A `now` behind an earlier call's can only deny more, by less than the step back; unless the key was forgotten
-    /// as idle meanwhile, as of the latest time that any call brought.
-    #[inline]
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn check_at<Q: Lookup<K> + ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision {
-        self.apply(key, Operation::Check, cost, Some(now))
-    }
-
     /// Checks `cost` units for `key` at `now` under a quota of the caller's: tiers, and exceptions for single keys.
     ///
     /// `algorithm` is made by [`Algorithm::requota`] from the limiter's own, once, and kept. The key's state means the
@@ -89,62 +48,6 @@ where
         let key = self.store.prepare(key);
         self.store.prefetch(key);
         self.store.check_with(algorithm, key, now.as_nanos(), cost)
-    }
-
-    /// Whether [`RateLimiter::check`] would be allowed now, and how things stand (what remains, when it resets), without
-    /// charging. Never makes a key.
-    ///
-    /// # Complexity
-    /// As a check, and writes nothing.
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn peek<Q: Lookup<K> + ?Sized>(&self, key: &Q) -> Decision {
-        self.peek_n(key, 1)
-    }
-
-    /// Whether [`RateLimiter::check_n`] would be allowed now, and how things stand, without charging. Never makes a key.
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn peek_n<Q: Lookup<K> + ?Sized>(&self, key: &Q, cost: u64) -> Decision {
-        self.peek_key(key, cost, None)
-    }
-
-    /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging. Never makes a key.
-    #[must_use = "a decision that nobody reads limits nothing"]
-    pub fn peek_at<Q: Lookup<K> + ?Sized>(&self, key: &Q, cost: u64, now: Timestamp) -> Decision {
-        self.peek_key(key, cost, Some(now))
-    }
-
-    /// Checks one unit for each key in order, at one time, and appends the decisions.
-    ///
-    /// The same decisions as so many single checks at that time, at a lower cost for each: one clock reading, one
-    /// pin, and the memory of many keys is fetched at once.
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate::{Gcra, Quota, RateLimiter};
-    ///
-    /// let limiter = RateLimiter::keyed::<String, _>(Gcra::new(Quota::per_minute(1)));
-    /// let mut decisions = Vec::new();
-    /// limiter.check_many(["alice", "bob", "alice"], &mut decisions);
-    /// let allowed: Vec<bool> = decisions.iter().map(|decision| decision.is_allowed()).collect();
-    /// assert_eq!(allowed, [true, true, false]);
-    /// ```
-    pub fn check_many<'k, Q>(&self, keys: impl IntoIterator<Item = &'k Q>, decisions: &mut Vec<Decision>)
-    where
-        Q: Lookup<K> + ?Sized + 'k,
-    {
-        self.check_keys(keys, decisions, None);
-    }
-
-    /// [`RateLimiter::check_many`] at a time that the caller says.
-    pub fn check_many_at<'k, Q>(
-        &self,
-        keys: impl IntoIterator<Item = &'k Q>,
-        decisions: &mut Vec<Decision>,
-        now: Timestamp,
-    ) where
-        Q: Lookup<K> + ?Sized + 'k,
-    {
-        self.check_keys(keys, decisions, Some(now));
     }
 
     /// The algorithm.
@@ -245,15 +148,5 @@ where
     /// [`RateLimiter::for_each`] with the answers at a time that the caller says.
     pub fn for_each_at(&self, now: Timestamp, visit: impl FnMut(&K, Decision)) {
         self.store.for_each(now.as_nanos(), visit);
-    }
-
-    fn check_keys<'k, Q: Lookup<K> + ?Sized + 'k>(
-        &self,
-        keys: impl IntoIterator<Item = &'k Q>,
-        decisions: &mut Vec<Decision>,
-        given: Option<Timestamp>,
-    ) {
-        let requests = keys.into_iter().map(|key| (self.store.prepare(key), 1));
-        Store::<Q>::check_each(&self.store, requests, self.time(given), |decision| decisions.push(decision));
     }
 }

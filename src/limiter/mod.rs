@@ -3,6 +3,7 @@
 #[cfg(feature = "std")]
 mod adjustable;
 mod builder;
+mod check;
 mod compact;
 mod direct;
 mod hashed;
@@ -143,7 +144,7 @@ impl RateLimiter {
 
     /// A limiter with another clock, hasher, size or cap.
     pub fn builder<A: Algorithm>(algorithm: A) -> Builder<A> {
-        Builder::new(algorithm)
+        Builder::new(algorithm, ahash::RandomState::new())
     }
 }
 
@@ -151,7 +152,7 @@ impl RateLimiter {
 impl RateLimiter {
     /// A limiter with this algorithm, to be given a clock, and, where it has keys, a hasher or seeds.
     pub fn builder<A: Algorithm>(algorithm: A) -> Builder<A, (), ()> {
-        Builder::new(algorithm)
+        Builder::new(algorithm, ())
     }
 }
 

@@ -19,7 +19,7 @@ impl<S, C: Clock> RateLimiter<S, C> {
     }
 
     #[inline(always)]
-    pub(super) fn apply<Q: ?Sized>(
+    pub(crate) fn apply<Q: ?Sized>(
         &self,
         key: &Q,
         operation: Operation,
@@ -42,7 +42,7 @@ impl<S, C: Clock> RateLimiter<S, C> {
         self.store.peek(self.store.prepare(key), self.time(given), cost)
     }
 
-    pub(super) fn refund_key<Q: ?Sized>(
+    pub(crate) fn refund_key<Q: ?Sized>(
         &self,
         key: &Q,
         charge: &Decision,

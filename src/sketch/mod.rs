@@ -47,3 +47,19 @@ pub(crate) const fn scale(hash: u64, len: usize) -> usize {
     let index = ((hash as u128 * len as u128) >> 64) as usize;
     index
 }
+
+/// The places of a key's four counters, in two of `2 * lines` lines of `LINE` counters: one in each half, and two different
+/// counters in each. The second counter is chosen by the hash's bits from `SHIFT` on.
+#[inline]
+pub(crate) fn places<const LINE: usize, const SHIFT: u32>(hash: u64, lines: usize) -> [usize; 4] {
+    let other = mix(hash);
+    let first = scale(hash, lines) * LINE;
+    let second = (lines + scale(other, lines)) * LINE;
+    #[expect(clippy::cast_possible_truncation, reason = "fewer bits than a line has counters")]
+    let bits = |value: u64, shift: u32| (value >> shift) as usize & (LINE - 1);
+    let (a, b) = (bits(hash, 0), bits(other, 0));
+    // The distance to a line's second counter is 1 to LINE - 1.
+    // (Not a remainder of LINE - 1, which is one in the models.)
+    let apart = |place: usize, distance: usize| (place + distance.max(1)) & (LINE - 1);
+    [first + a, first + apart(a, bits(hash, SHIFT)), second + b, second + apart(b, bits(other, SHIFT))]
+}

@@ -175,7 +175,7 @@ pub(crate) fn in_batches<P: Copy>(
 /// [`Sketch`](crate::Sketch). Sealed.
 ///
 /// It prepares keys of all types alike, so the trait asks for one of them.
-pub trait HashedStore: Store<u64> {
+pub trait HashedStore: Store<u64> + ManyKeys {
     /// The hash of a key.
     #[doc(hidden)]
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64;

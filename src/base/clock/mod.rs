@@ -122,6 +122,33 @@ pub trait Clock {
     fn now(&self) -> Timestamp;
 }
 
+/// What a builder was given as its clock: a clock, or `()` for none, which is a [`QuantaClock`].
+pub trait IntoClock {
+    /// The clock that it becomes.
+    type Clock: Clock;
+
+    /// The clock.
+    fn into_clock(self) -> Self::Clock;
+}
+
+impl<C: Clock> IntoClock for C {
+    type Clock = C;
+
+    #[inline]
+    fn into_clock(self) -> C {
+        self
+    }
+}
+
+#[cfg(feature = "std")]
+impl IntoClock for () {
+    type Clock = QuantaClock;
+
+    fn into_clock(self) -> QuantaClock {
+        QuantaClock::new()
+    }
+}
+
 impl<C: Clock + ?Sized> Clock for &C {
     #[inline]
     fn now(&self) -> Timestamp {

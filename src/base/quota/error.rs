@@ -122,6 +122,15 @@ impl Reason {
     }
 }
 
+/// What was made, or a panic that says in short why it was not: for `const` constructors.
+#[track_caller]
+pub(crate) const fn or_panic<T: Copy>(made: Result<T, Reason>) -> T {
+    match made {
+        Ok(made) => made,
+        Err(reason) => panic!("{}", reason.summary()),
+    }
+}
+
 impl QuotaError {
     /// Whether only earlier changes are in the way.
     pub(crate) const fn is_pending(&self) -> bool {

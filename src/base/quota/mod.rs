@@ -6,7 +6,7 @@ mod text;
 use core::time::Duration;
 
 pub use self::error::QuotaError;
-pub(crate) use self::error::Reason;
+pub(crate) use self::error::{Reason, or_panic};
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
@@ -75,15 +75,6 @@ impl Quota {
         }
         Ok(Self { limit, period_ns, burst })
     }
-
-    #[track_caller]
-    const fn or_panic(result: Result<Self, Reason>) -> Self {
-        match result {
-            Ok(quota) => quota,
-            Err(reason) => panic!("{}", reason.summary()),
-        }
-    }
-
     /// `limit` units per `period`, with a burst of `limit`.
     ///
     /// # Panics
@@ -92,7 +83,7 @@ impl Quota {
     #[must_use]
     #[track_caller]
     pub const fn new(limit: u64, period: Duration) -> Self {
-        Self::or_panic(Self::checked(limit, crate::base::clock::saturating_nanos(period), limit))
+        or_panic(Self::checked(limit, crate::base::clock::saturating_nanos(period), limit))
     }
 
     /// `limit` units per `period`, with a burst of `limit`.
@@ -110,7 +101,7 @@ impl Quota {
     #[must_use]
     #[track_caller]
     pub const fn per_second(limit: u64) -> Self {
-        Self::or_panic(Self::checked(limit, NANOS_PER_SEC, limit))
+        or_panic(Self::checked(limit, NANOS_PER_SEC, limit))
     }
 
     /// `limit` units each minute.
@@ -120,7 +111,7 @@ impl Quota {
     #[must_use]
     #[track_caller]
     pub const fn per_minute(limit: u64) -> Self {
-        Self::or_panic(Self::checked(limit, 60 * NANOS_PER_SEC, limit))
+        or_panic(Self::checked(limit, 60 * NANOS_PER_SEC, limit))
     }
 
     /// `limit` units each hour.
@@ -130,7 +121,7 @@ impl Quota {
     #[must_use]
     #[track_caller]
     pub const fn per_hour(limit: u64) -> Self {
-        Self::or_panic(Self::checked(limit, 3_600 * NANOS_PER_SEC, limit))
+        or_panic(Self::checked(limit, 3_600 * NANOS_PER_SEC, limit))
     }
 
     /// `limit` units each day of 24 hours.
@@ -140,7 +131,7 @@ impl Quota {
     #[must_use]
     #[track_caller]
     pub const fn per_day(limit: u64) -> Self {
-        Self::or_panic(Self::checked(limit, 86_400 * NANOS_PER_SEC, limit))
+        or_panic(Self::checked(limit, 86_400 * NANOS_PER_SEC, limit))
     }
 
     /// The same rate, with `burst` units at once.
@@ -151,7 +142,7 @@ impl Quota {
     #[must_use]
     #[track_caller]
     pub const fn burst(self, burst: u64) -> Self {
-        Self::or_panic(Self::checked(self.limit, self.period_ns, burst))
+        or_panic(Self::checked(self.limit, self.period_ns, burst))
     }
 
     /// The same rate, with `burst` units at once.

@@ -315,9 +315,9 @@ fn named(line: &mut FieldValue, policy: &Policy<'_>) {
     line.name(policy.name());
     line.text(";q=");
     line.number(policy.quota());
-    if policy.counts() != Unit::Requests {
+    if policy.unit != Unit::Requests {
         line.text(";qu=");
-        line.name(policy.counts().as_str());
+        line.name(policy.unit.as_str());
     }
     line.text(";w=");
     line.number(policy.window_seconds());
@@ -337,7 +337,7 @@ fn available(line: &mut FieldValue, policy: &Policy<'_>) {
 }
 
 fn partition(line: &mut FieldValue, policy: &Policy<'_>) {
-    if let Some(key) = policy.partition_key() {
+    if let Some(key) = policy.partition {
         line.text(";pk=");
         line.sequence(key);
     }

@@ -68,8 +68,8 @@ pub struct Policy<'a> {
     period_ns: u128,
     decision: Decision,
     enforced: bool,
-    unit: Unit,
-    partition: Option<&'a [u8]>,
+    pub(super) unit: Unit,
+    pub(super) partition: Option<&'a [u8]>,
 }
 
 impl<'a> Policy<'a> {
@@ -207,14 +207,6 @@ impl<'a> Policy<'a> {
     /// The window in whole seconds, rounded up.
     pub(super) fn window_seconds(&self) -> u64 {
         seconds(self.sustained_ns(self.quota().max(1)))
-    }
-
-    pub(super) const fn counts(&self) -> Unit {
-        self.unit
-    }
-
-    pub(super) const fn partition_key(&self) -> Option<&'a [u8]> {
-        self.partition
     }
 }
 

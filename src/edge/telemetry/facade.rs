@@ -95,16 +95,17 @@ pub(super) fn check_duration(domain: &str) -> Histogram {
 
 /// What is known of loads of rules.
 pub(super) struct ReloadHandles {
-    success: Counter,
-    error: Counter,
-    last_success: Gauge,
-    rules: Gauge,
-    config_hash: Gauge,
-    unknown_domains: Counter,
+    pub(super) success: Counter,
+    pub(super) error: Counter,
+    pub(super) last_success: Gauge,
+    pub(super) rules: Gauge,
+    pub(super) config_hash: Gauge,
+    pub(super) unknown_domains: Counter,
 }
 
-impl ReloadHandles {
-    pub(super) fn register() -> Self {
+impl Default for ReloadHandles {
+    /// Registers them.
+    fn default() -> Self {
         let result = |result| counter(RELOADS, vec![Label::from_static_parts("result", result)]);
         Self {
             success: result("success"),
@@ -115,21 +116,15 @@ impl ReloadHandles {
             unknown_domains: counter(UNKNOWN_DOMAINS, Vec::new()),
         }
     }
+}
 
+impl ReloadHandles {
     pub(super) fn loaded(&self, rules: u32, config_hash: u64, unix_seconds: f64) {
         self.success.increment(1);
         self.rules.set(rules);
         #[expect(clippy::cast_precision_loss, reason = "48 bits are exact")]
         self.config_hash.set(config_hash as f64);
         self.last_success.set(unix_seconds);
-    }
-
-    pub(super) fn failed(&self) {
-        self.error.increment(1);
-    }
-
-    pub(super) fn unknown_domain(&self) {
-        self.unknown_domains.increment(1);
     }
 }
 

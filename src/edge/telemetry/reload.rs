@@ -42,6 +42,7 @@ pub struct ReloadCounts {
 /// assert_eq!((counts.successes, counts.errors, counts.rules), (1, 1, 12));
 /// assert!(counts.last_success.is_some());
 /// ```
+#[derive(Default)]
 pub struct Reloads {
     successes: AtomicU64,
     errors: AtomicU64,
@@ -60,28 +61,11 @@ impl fmt::Debug for Reloads {
     }
 }
 
-impl Default for Reloads {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Reloads {
     /// Nothing loaded yet. Registers its metrics: install the recorder before.
     #[must_use]
     pub fn new() -> Self {
-        let [successes, errors, rules, config_hash, last_ms, unknown_domains] =
-            std::array::from_fn(|_| AtomicU64::new(0));
-        Self {
-            successes,
-            errors,
-            rules,
-            config_hash,
-            last_ms,
-            unknown_domains,
-            #[cfg(feature = "metrics")]
-            handles: super::facade::ReloadHandles::register(),
-        }
+        Self::default()
     }
 
     /// So many rules came in force now.
@@ -109,7 +93,7 @@ impl Reloads {
     pub fn failed(&self, error: &dyn fmt::Display) {
         self.errors.fetch_add(1, Relaxed);
         #[cfg(feature = "metrics")]
-        self.handles.failed();
+        self.handles.error.increment(1);
         #[cfg(feature = "tracing")]
         tracing::warn!(target: "tollgate", %error, "rules not loaded, those before stay in force");
         #[cfg(not(feature = "tracing"))]
@@ -120,7 +104,7 @@ impl Reloads {
     pub fn unknown_domain(&self) {
         self.unknown_domains.fetch_add(1, Relaxed);
         #[cfg(feature = "metrics")]
-        self.handles.unknown_domain();
+        self.handles.unknown_domains.increment(1);
     }
 
     /// What was counted so far.

@@ -4,19 +4,17 @@
 //! A limit that has to be awaited is an [`AwaitedLimit`](super::AwaitedLimit).
 
 use std::borrow::Cow;
-use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::algorithm::{Algorithm, CompactAlgorithm, WindowAlgorithm};
-use crate::base::check_time::CheckTime;
+use crate::algorithm::Algorithm;
 use crate::base::clock::Clock;
 use crate::base::decision::Decision;
 use crate::base::quota::Quota;
 use crate::edge::http::Policy;
 use crate::limiter::RateLimiter;
 use crate::limiter::striped::{LeaseSource, Leases};
-use crate::store::{Adjustable, Compact, Direct, Keyed, Lookup, Operation, Sketch, Store};
+use crate::store::{Adjustable, Direct, ManyKeys, Operation, Store};
 
 /// What decides about requests with keys of type `K`. Every [`RateLimiter`] does, whatever its store, and an [`Arc`] of one.
 ///
@@ -206,49 +204,27 @@ impl<K: ?Sized, L: Limit<K>> Limit<K> for Named<L> {
 
 /// A limiter is a limit for the keys that its store is asked for.
 macro_rules! limit {
-    ([$($parameters:tt)*] $store:ty, [$($bounds:tt)*], |$limiter:ident, $key:ident, $cost:ident| $check:expr) => {
-        impl<Q: ?Sized, C, $($parameters)*> Limit<Q> for RateLimiter<$store, C>
+    ($([$parameter:ident: $bound:ident] $store:ty),+) => {$(
+        impl<Q: ?Sized, C, $parameter: $bound> Limit<Q> for RateLimiter<$store, C>
         where
             $store: Store<Q> + Send + Sync + 'static,
             C: Clock + Send + Sync + 'static,
-            $($bounds)*
         {
             type Ruling = Decision;
 
             #[inline]
-            fn check(&self, $key: &Q, $cost: u64) -> Decision {
-                let $limiter = self;
-                $check
+            fn check(&self, key: &Q, cost: u64) -> Decision {
+                self.apply(key, Operation::Check, cost, None)
             }
 
             fn refund(&self, key: &Q, ruling: &Decision) {
-                match ruling.charged() {
-                    0 => {}
-                    units => {
-                        let at = CheckTime::read(self.clock());
-                        self.store().refund(self.store().prepare(key), at, ruling, units);
-                    }
-                }
+                self.refund_key(key, ruling, ruling.charged(), None);
             }
         }
-    };
+    )+};
 }
 
-limit!([A: CompactAlgorithm, H: BuildHasher] Compact<A, H>, [Q: Hash], |limiter, key, cost| {
-    limiter.check_n(key, cost)
-});
-limit!([A: WindowAlgorithm, H: BuildHasher] Sketch<A, H>, [Q: Hash], |limiter, key, cost| {
-    limiter.check_n(key, cost)
-});
-limit!(
-    [K, A: Algorithm, H: BuildHasher] Keyed<K, A, H>,
-    [Q: Lookup<K>, K: Hash + Eq + Send + Sync + 'static],
-    |limiter, key, cost| limiter.check_n(key, cost)
-);
-limit!([A: Algorithm] Direct<A>, [], |limiter, _key, cost| limiter.check_n(cost));
-limit!([S] Adjustable<S>, [], |limiter, key, cost| {
-    limiter.store().apply(limiter.store().prepare(key), Operation::Check, CheckTime::read(limiter.clock()), cost)
-});
+limit!([S: ManyKeys] S, [A: Algorithm] Direct<A>, [A: Algorithm] Adjustable<Direct<A>>);
 
 /// Whatever the key. What a lease was charged is not given back, and an admitted request does not know what is left.
 impl<Q: ?Sized, P, C> Limit<Q> for RateLimiter<Leases<P>, C>

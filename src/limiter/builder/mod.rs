@@ -8,6 +8,7 @@ use core::hash::BuildHasher;
 
 use super::RateLimiter;
 use crate::algorithm::{Algorithm, CompactAlgorithm};
+use crate::base::clock::IntoClock;
 use crate::base::quota::{Quota, QuotaError};
 use crate::store::{Capacity, Compact, Direct, Overflow, compact};
 
@@ -45,23 +46,8 @@ struct BuilderOptions {
     leases: crate::limiter::striped::StripeOptions,
 }
 
-#[cfg(feature = "std")]
-impl<A> Builder<A> {
-    pub(super) fn new(algorithm: A) -> Self {
-        Self::with(algorithm, ahash::RandomState::new())
-    }
-}
-
-/// Nothing random can be asked for without `std`, so there is no hasher until the caller gives one, or seeds.
-#[cfg(not(feature = "std"))]
-impl<A> Builder<A, (), ()> {
-    pub(super) fn new(algorithm: A) -> Self {
-        Self::with(algorithm, ())
-    }
-}
-
 impl<A, H> Builder<A, (), H> {
-    fn with(algorithm: A, hasher: H) -> Self {
+    pub(super) fn new(algorithm: A, hasher: H) -> Self {
         Self { algorithm, clock: (), hasher, options: BuilderOptions::default() }
     }
 }
@@ -175,11 +161,11 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
     }
 }
 
-impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
+impl<A: Algorithm, C: IntoClock, H> Builder<A, C, H> {
     /// A limiter with one state for everything.
     #[must_use]
-    pub fn direct(self) -> RateLimiter<Direct<A>, C> {
-        RateLimiter::of(Direct::new(self.algorithm), self.clock)
+    pub fn direct(self) -> RateLimiter<Direct<A>, C::Clock> {
+        RateLimiter::of(Direct::new(self.algorithm), self.clock.into_clock())
     }
 
     /// A limiter that keeps a fingerprint of each key, in fixed memory.
@@ -187,13 +173,13 @@ impl<A: Algorithm, C: crate::Clock, H> Builder<A, C, H> {
     /// # Errors
     /// If the store's words cannot hold the quota or the tiers, or there is no memory of this size; the error says what
     /// would fit.
-    pub fn compact(self) -> Result<RateLimiter<Compact<A, H>, C>, QuotaError>
+    pub fn compact(self) -> Result<RateLimiter<Compact<A, H>, C::Clock>, QuotaError>
     where
         A: CompactAlgorithm,
         H: BuildHasher,
     {
         let (store, clock) = self.compact_parts()?;
-        Ok(RateLimiter::of(store, clock))
+        Ok(RateLimiter::of(store, clock.into_clock()))
     }
 }
 

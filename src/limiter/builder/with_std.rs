@@ -4,12 +4,12 @@ use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
 use super::Builder;
-use crate::algorithm::{Algorithm, CompactAlgorithm, WindowAlgorithm};
-use crate::base::clock::{Clock, QuantaClock};
+use crate::algorithm::{Algorithm, WindowAlgorithm};
+use crate::base::clock::IntoClock;
 use crate::base::quota::QuotaError;
 use crate::limiter::RateLimiter;
 use crate::limiter::striped::{LeaseAlgorithm, LeaseSource, Leases, Striped};
-use crate::store::{Compact, Direct, Keyed, Sketch, WhenFull, keyed};
+use crate::store::{Direct, Keyed, Sketch, WhenFull, keyed};
 
 impl<A, C, H> Builder<A, C, H> {
     /// For leases: how many stripes, rounded up to a power of two, at most 1,024. Default: as many as there are processors for this
@@ -52,13 +52,7 @@ impl<A: Algorithm, C, H> Builder<A, C, H> {
     }
 }
 
-impl<A: Algorithm, H> Builder<A, (), H> {
-    /// A limiter with one state for everything.
-    #[must_use]
-    pub fn direct(self) -> RateLimiter<Direct<A>> {
-        self.clock(QuantaClock::new()).direct()
-    }
-
+impl<A: Algorithm, C: IntoClock, H> Builder<A, C, H> {
     /// A limiter with one state for everything that all cores can hit at once: each of them spends from a block that was charged
     /// beforehand.
     ///
@@ -76,34 +70,23 @@ impl<A: Algorithm, H> Builder<A, (), H> {
     /// assert!(admitted <= 1_020); // and an hour's thousand refill while it runs: one in 3.6 s
     /// ```
     #[must_use]
-    pub fn striped(self) -> RateLimiter<Striped<A>>
+    pub fn striped(self) -> RateLimiter<Striped<A>, C::Clock>
     where
         A: LeaseAlgorithm,
     {
-        self.clock(QuantaClock::new()).striped()
+        let leases = Leases::new(Direct::new(self.algorithm), &self.options.leases);
+        RateLimiter::of(leases, self.clock.into_clock())
     }
 
     /// A limiter with one state for each key.
     #[must_use]
-    pub fn keyed<K>(self) -> RateLimiter<Keyed<K, A, H>>
+    pub fn keyed<K>(self) -> RateLimiter<Keyed<K, A, H>, C::Clock>
     where
         K: Hash + Eq + Send + Sync + 'static,
         H: BuildHasher,
     {
-        self.clock(QuantaClock::new()).keyed()
-    }
-
-    /// A limiter that keeps a fingerprint of each key, in fixed memory.
-    ///
-    /// # Errors
-    /// If the store's words cannot hold the quota or the tiers, or there is no memory of this size; the error says what
-    /// would fit.
-    pub fn compact(self) -> Result<RateLimiter<Compact<A, H>>, QuotaError>
-    where
-        A: CompactAlgorithm,
-        H: BuildHasher,
-    {
-        self.clock(QuantaClock::new()).compact()
+        let (store, clock) = self.keyed_parts();
+        RateLimiter::of(store, clock.into_clock())
     }
 
     /// A limiter that counts windows in a sketch, in constant memory whatever the number of keys.
@@ -124,50 +107,13 @@ impl<A: Algorithm, H> Builder<A, (), H> {
     /// assert!(!limiter.saturation().is_warning()); // ask now and then: is there memory enough?
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn sketch(self) -> Result<RateLimiter<Sketch<A, H>>, QuotaError>
-    where
-        A: WindowAlgorithm,
-        H: BuildHasher,
-    {
-        self.clock(QuantaClock::new()).sketch()
-    }
-}
-
-impl<A: Algorithm, C: Clock, H> Builder<A, C, H> {
-    /// A limiter with one state for everything that all cores can hit at once: each of them spends from a block that was charged
-    /// beforehand.
-    #[must_use]
-    pub fn striped(self) -> RateLimiter<Striped<A>, C>
-    where
-        A: LeaseAlgorithm,
-    {
-        let leases = Leases::new(Direct::new(self.algorithm), &self.options.leases);
-        RateLimiter::of(leases, self.clock)
-    }
-
-    /// A limiter with one state for each key.
-    #[must_use]
-    pub fn keyed<K>(self) -> RateLimiter<Keyed<K, A, H>, C>
-    where
-        K: Hash + Eq + Send + Sync + 'static,
-        H: BuildHasher,
-    {
-        let (store, clock) = self.keyed_parts();
-        RateLimiter::of(store, clock)
-    }
-
-    /// A limiter that counts windows in a sketch, in constant memory whatever the number of keys.
-    ///
-    /// # Errors
-    /// If the sketch's counters cannot hold the limit, the windows are not aligned, or there is no memory of this size; the
-    /// error says what would fit.
-    pub fn sketch(self) -> Result<RateLimiter<Sketch<A, H>, C>, QuotaError>
+    pub fn sketch(self) -> Result<RateLimiter<Sketch<A, H>, C::Clock>, QuotaError>
     where
         A: WindowAlgorithm,
         H: BuildHasher,
     {
         let (store, clock) = self.sketch_parts()?;
-        Ok(RateLimiter::of(store, clock))
+        Ok(RateLimiter::of(store, clock.into_clock()))
     }
 }
 
@@ -187,18 +133,10 @@ impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
     }
 }
 
-impl<P: LeaseSource, H> Builder<P, (), H> {
+impl<P: LeaseSource, C: IntoClock, H> Builder<P, C, H> {
     /// A limiter that leases from the source that [`RateLimiter::leasing`](crate::RateLimiter::leasing) was given.
     #[must_use]
-    pub fn leases(self) -> RateLimiter<Leases<P>> {
-        self.clock(QuantaClock::new()).leases()
-    }
-}
-
-impl<P: LeaseSource, C: Clock, H> Builder<P, C, H> {
-    /// A limiter that leases from the source that [`RateLimiter::leasing`](crate::RateLimiter::leasing) was given.
-    #[must_use]
-    pub fn leases(self) -> RateLimiter<Leases<P>, C> {
-        RateLimiter::of(Leases::new(self.algorithm, &self.options.leases), self.clock)
+    pub fn leases(self) -> RateLimiter<Leases<P>, C::Clock> {
+        RateLimiter::of(Leases::new(self.algorithm, &self.options.leases), self.clock.into_clock())
     }
 }

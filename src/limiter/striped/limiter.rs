@@ -9,7 +9,7 @@ impl RateLimiter {
     /// A limiter that leases from a source of your own; [`Builder::leases`] makes it, after what is optional.
     /// For a state in this process see [`Builder::striped`].
     pub fn leasing<P: LeaseSource>(source: P) -> Builder<P> {
-        Builder::new(source)
+        Builder::new(source, ahash::RandomState::new())
     }
 }
 

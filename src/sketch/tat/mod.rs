@@ -30,7 +30,7 @@ mod models;
 
 use alloc::vec::Vec;
 
-use super::{mix, scale};
+use super::{mix, places, scale};
 use crate::algorithm::compact::slot::{SlotStanding, standing};
 use crate::algorithm::compact::{CompactState, TatVariant, TatWord, Verdict};
 use crate::base::check_time::Newest;
@@ -144,16 +144,7 @@ impl Cells {
     /// The places of a key's cells; all different.
     #[inline]
     fn places(&self, hash: u64) -> [usize; DEPTH] {
-        let first = scale(hash, self.lines) * LINE;
-        let other = mix(hash);
-        let second = (self.lines + scale(other, self.lines)) * LINE;
-        #[expect(clippy::cast_possible_truncation, reason = "five bits each")]
-        let bits = |value: u64, shift: u32| (value >> shift) as usize & (LINE - 1);
-        let (a, b) = (bits(hash, 0), bits(other, 0));
-        // The distance to a line's second cell is 1 to 31.
-        // (Not a remainder of LINE - 1, which is one in the models.)
-        let apart = |place: usize, distance: usize| (place + distance.max(1)) & (LINE - 1);
-        [first + a, first + apart(a, bits(hash, 5)), second + b, second + apart(b, bits(other, 5))]
+        places::<LINE, 5>(hash, self.lines)
     }
 
     /// How many coarse ticks a cell is ahead of a reference. `latest` says the reference of the newest time; it is asked only

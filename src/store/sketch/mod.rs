@@ -84,16 +84,10 @@ pub struct Sketch<A: WindowAlgorithm = FixedWindow, H = ahash::RandomState> {
     word: A::CompactState,
     hasher: H,
     /// Shared with those that count the same windows for other limits.
-    shared: Arc<Shared>,
+    tables: Arc<Tables>,
 }
 
-/// What does not depend on the limit.
-#[derive(Debug)]
-struct Shared {
-    tables: Tables,
-}
-
-/// Where the counts are.
+/// Where the counts are: what does not depend on the limit.
 #[derive(Debug)]
 struct Tables {
     windows: Windows,
@@ -333,8 +327,8 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         // The doorkeeper has the first of them.
         let counters =
             WindowCounters::new(sizes.counters, word.limit() - 1, last, &windows).ok_or_else(refused)?;
-        let shared = Arc::new(Shared { tables: Tables { windows, seen, counters } });
-        Ok(Self { algorithm, word, hasher, shared })
+        let tables = Arc::new(Tables { windows, seen, counters });
+        Ok(Self { algorithm, word, hasher, tables })
     }
 
     /// The same counts under another limit; `None` if the windows are others, or the counters cannot hold it.
@@ -343,12 +337,12 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         H: Clone,
     {
         let word = algorithm.compact(&[], 0).ok()?;
-        let fits = word.window_ns() == self.word.window_ns()
-            && word.limit() - 1 <= self.shared.tables.counters.most();
+        let fits =
+            word.window_ns() == self.word.window_ns() && word.limit() - 1 <= self.tables.counters.most();
         // What was counted for a higher limit is read by this one too.
         let word = word.with_room_of(&self.word);
-        let (algorithm, hasher, shared) = (algorithm.clone(), self.hasher.clone(), Arc::clone(&self.shared));
-        fits.then_some(Self { algorithm, word, hasher, shared })
+        let (algorithm, hasher, tables) = (algorithm.clone(), self.hasher.clone(), Arc::clone(&self.tables));
+        fits.then_some(Self { algorithm, word, hasher, tables })
     }
 
     pub(crate) fn algorithm(&self) -> &A {
@@ -360,7 +354,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
     }
 
     pub(crate) fn saturation(&self, now_ns: u64) -> Saturation {
-        let Tables { windows, seen, counters } = &self.shared.tables;
+        let Tables { windows, seen, counters } = &*self.tables;
         Saturation::of(windows, seen, counters, windows.index(now_ns), self.word.limit())
     }
 
@@ -371,12 +365,12 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         now_ns: u64,
         ask: (Operation, u64),
     ) -> Decision {
-        let mut moment = self.shared.tables.windows.moment(now_ns);
+        let mut moment = self.tables.windows.moment(now_ns);
         loop {
-            match self.shared.tables.attempt(&self.word, key, moment, ask) {
+            match self.tables.attempt(&self.word, key, moment, ask) {
                 Ok(Attempt::Decided(decision)) => return decision,
                 Ok(Attempt::Lost) => {}
-                Err(late) => moment = self.shared.tables.windows.catch_up(moment, late),
+                Err(late) => moment = self.tables.windows.catch_up(moment, late),
             }
         }
     }
@@ -387,11 +381,11 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         time: CheckTime,
         cost: u64,
     ) -> Decision {
-        let mut moment = self.shared.tables.windows.moment(time.ns());
+        let mut moment = self.tables.windows.moment(time.ns());
         loop {
-            match self.shared.tables.look(&self.word, key, moment, cost) {
+            match self.tables.look(&self.word, key, moment, cost) {
                 Ok(decision) => return decision,
-                Err(late) => moment = self.shared.tables.windows.catch_up(moment, late),
+                Err(late) => moment = self.tables.windows.catch_up(moment, late),
             }
         }
     }
@@ -418,7 +412,7 @@ impl<A: WindowAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Sketch<A
 
     #[inline(always)]
     fn prefetch(&self, key: SketchKey) {
-        with_key!(key, key => self.shared.tables.prefetch(&key));
+        with_key!(key, key => self.tables.prefetch(&key));
     }
 
     #[inline(always)]
@@ -452,7 +446,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> HashedStore for Sketch<A, H> {
 
     #[inline(always)]
     fn prepare_hash(&self, hash: u64) -> SketchKey {
-        let tables = &self.shared.tables;
+        let tables = &*self.tables;
         if tables.counters.is_together() {
             SketchKey::Together(tables.key(hash))
         } else {
@@ -461,13 +455,13 @@ impl<A: WindowAlgorithm, H: BuildHasher> HashedStore for Sketch<A, H> {
     }
 
     fn clear(&self) {
-        self.shared.tables.seen.clear();
-        self.shared.tables.counters.clear();
-        self.shared.tables.windows.clear();
+        self.tables.seen.clear();
+        self.tables.counters.clear();
+        self.tables.windows.clear();
     }
 
     fn state_bytes(&self) -> usize {
-        self.shared.tables.bytes()
+        self.tables.bytes()
     }
 }
 
@@ -475,7 +469,7 @@ impl<A: WindowAlgorithm, H> fmt::Debug for Sketch<A, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sketch")
             .field("algorithm", &self.algorithm)
-            .field("state_bytes", &self.shared.tables.bytes())
+            .field("state_bytes", &self.tables.bytes())
             .finish_non_exhaustive()
     }
 }

@@ -35,7 +35,7 @@ use super::error::SketchReason;
 use crate::base::memory::Array;
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use crate::sketch::{SketchError, mix, scale};
+use crate::sketch::{SketchError, places};
 
 const DEFAULT_BYTES: usize = 256 << 10;
 /// Counters of a cache line; in the models, as few as keep a key's apart.
@@ -143,20 +143,7 @@ impl Rows {
 
     #[inline]
     fn place(&self, hash: u64) -> KeyCounters {
-        let other = mix(hash);
-        let first = scale(hash, self.lines) * LINE;
-        let second = (self.lines + scale(other, self.lines)) * LINE;
-        #[expect(clippy::cast_possible_truncation, reason = "three bits each")]
-        let bits = |value: u64, shift: u32| (value >> shift) as usize & (LINE - 1);
-        let (a, b) = (bits(hash, 0), bits(other, 0));
-        // The distance to a line's second counter is 1 to 7.
-        let apart = |place: usize, distance: usize| (place + distance.max(1)) & (LINE - 1);
-        KeyCounters([
-            first + a,
-            first + apart(a, bits(hash, 3)),
-            second + b,
-            second + apart(b, bits(other, 3)),
-        ])
+        KeyCounters(places::<LINE, 3>(hash, self.lines))
     }
 
     /// The least of a key's counters.
@@ -359,6 +346,7 @@ impl<H> fmt::Debug for InFlight<H> {
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
+    use crate::sketch::mix;
 
     #[test]
     fn a_keys_counters_are_four() {

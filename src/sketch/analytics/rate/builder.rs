@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Rate;
 use super::counts::RateCounters;
-use crate::base::clock::{Clock, QuantaClock, saturating_nanos};
+use crate::base::clock::{IntoClock, saturating_nanos};
 use crate::sketch::SketchError;
 
 const DEFAULT_BYTES: usize = 1 << 20;
@@ -68,7 +68,7 @@ impl<C, H> RateBuilder<C, H> {
         self
     }
 
-    /// The clock. Default: [`QuantaClock`].
+    /// The clock. Default: [`QuantaClock`](crate::QuantaClock).
     pub fn clock<D>(self, clock: D) -> RateBuilder<D, H> {
         let Self { window, bytes, largest, hasher, .. } = self;
         RateBuilder { window, bytes, largest, clock, hasher }
@@ -81,31 +81,16 @@ impl<C, H> RateBuilder<C, H> {
         let Self { window, bytes, largest, clock, .. } = self;
         RateBuilder { window, bytes, largest, clock, hasher }
     }
+}
 
-    fn build_with<D: Clock>(self, clock: impl FnOnce(C) -> D) -> Result<Rate<D, H>, SketchError> {
+impl<C: IntoClock, H: BuildHasher> RateBuilder<C, H> {
+    /// Makes it; with a `QuantaClock`, if no clock was given.
+    ///
+    /// # Errors
+    /// If the window or the largest count is 0, if the count needs more bits than the window leaves, if there
+    /// are fewer than 256 bytes, or no such memory.
+    pub fn build(self) -> Result<Rate<C::Clock, H>, SketchError> {
         let counts = RateCounters::new(saturating_nanos(self.window), self.largest, self.bytes)?;
-        Ok(Rate { counts, clock: clock(self.clock), hasher: self.hasher })
-    }
-}
-
-impl<H: BuildHasher> RateBuilder<(), H> {
-    /// Makes it, with a [`QuantaClock`].
-    ///
-    /// # Errors
-    /// If the window or the largest count is 0, if the count needs more bits than the window leaves, if there
-    /// are fewer than 256 bytes, or no such memory.
-    pub fn build(self) -> Result<Rate<QuantaClock, H>, SketchError> {
-        self.build_with(|()| QuantaClock::new())
-    }
-}
-
-impl<C: Clock, H: BuildHasher> RateBuilder<C, H> {
-    /// Makes it.
-    ///
-    /// # Errors
-    /// If the window or the largest count is 0, if the count needs more bits than the window leaves, if there
-    /// are fewer than 256 bytes, or no such memory.
-    pub fn build(self) -> Result<Rate<C, H>, SketchError> {
-        self.build_with(|clock| clock)
+        Ok(Rate { counts, clock: self.clock.into_clock(), hasher: self.hasher })
     }
 }

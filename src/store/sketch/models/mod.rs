@@ -268,7 +268,7 @@ fn control_without_the_newest_window_a_later_one_is_taken_for_the_past() {
             let sketch = sketch.clone();
             thread::spawn(move || {
                 let on_time = check(&sketch, then, 1);
-                sketch.shared.tables.windows.clear();
+                sketch.tables.windows.clear();
                 on_time
             })
         };
@@ -302,15 +302,15 @@ fn a_sliding_window_admits_no_more_at_its_turn() {
 
 /// Charges, and does not look again.
 fn without_a_second_look(sketch: &Sketch<SlidingWindow>, now: u64, cost: u64) -> bool {
-    let key = sketch.shared.tables.key::<2, 2>(X);
-    let mut moment = sketch.shared.tables.windows.moment(now);
+    let key = sketch.tables.key::<2, 2>(X);
+    let mut moment = sketch.tables.windows.moment(now);
     loop {
-        let charged = sketch.shared.tables.used::<SlidingWord, 2, 2>(&key, moment.window);
+        let charged = sketch.tables.used::<SlidingWord, 2, 2>(&key, moment.window);
         let charged = charged.and_then(|used| {
             let ahead = sketch.word.ahead(moment.later, used.last, used.current);
             match sketch.word.judge(ahead, now, cost) {
                 Verdict::Admit(_) => {
-                    sketch.shared.tables.charge(&key, moment.window, used.read.as_ref(), cost).map(Some)
+                    sketch.tables.charge(&key, moment.window, used.read.as_ref(), cost).map(Some)
                 }
                 Verdict::Deny | Verdict::Never => Ok(None),
             }
