@@ -2,8 +2,8 @@
 //!
 //! Each run is compiled for its algorithm: one `match` chooses, and everything below it is monomorphic.
 
-use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
 use tollgate::{
     Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, Quota, QuotaError, SlidingLog,
     SlidingWindow, SubWindow, TokenBucket, WindowAlgorithm,
@@ -29,12 +29,25 @@ pub enum AlgorithmName {
 }
 
 /// How window algorithms are set up.
-#[derive(Copy, Clone, Debug)]
+#[derive(Args, Copy, Clone, Debug)]
 pub struct WindowOptions {
-    /// Parts of a sub-window counter.
+    /// Parts of the window for sub-window
+    #[arg(long, value_name = "PARTS", default_value_t = 60, value_parser = parts, allow_negative_numbers = true, help_heading = "Limiter")]
     pub sub_windows: u32,
-    /// Whether the windowed counters err against the client instead of for it.
+
+    /// Let sliding-window and sub-window round against the client instead of for it
+    ///
+    /// sub-window then also counts the part of the window that has partly expired, and never admits more than the
+    /// limit in any window; sliding-window wants room for the whole request (Cloudflare's rounds the other way).
+    #[arg(id = "strict_windows", long = "strict-windows", help_heading = "Limiter")]
     pub strict: bool,
+}
+
+fn parts(text: &str) -> Result<u32, &'static str> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("expected a whole number of parts, 1 or more"),
+        Ok(parts) => Ok(parts),
+    }
 }
 
 /// Something to do with one algorithm's values, one a quota. The method called says which stores can hold the algorithm.

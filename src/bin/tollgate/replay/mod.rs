@@ -192,7 +192,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     files::writable(args.outputs())?;
     let trace = load::requests(&args.input, args.json.as_deref())?;
     let progress = progress::bar(trace.records.len() as u64 * algorithms.len() as u64, "replaying");
-    let options = args.algorithms.options();
+    let options = args.algorithms.windows;
     let setup = ReplaySetup { options, storage, beside: storage.store != StoreArg::Keyed };
     let (replays, unfit) = replay_all(&trace, &algorithms, by_name, &quotas, setup, &progress)?;
     left_out.extend(unfit);

@@ -52,7 +52,7 @@ pub fn run(args: &SuggestArgs) -> Result<(), Error> {
         goal: Goal { requests, clients: args.deny_clients },
         periods,
         burst: args.algorithms.burst,
-        options: args.algorithms.options(),
+        options: args.algorithms.windows,
         storage,
         progress: &progress,
     };
