@@ -22,7 +22,7 @@ use indicatif::ProgressBar;
 use self::client::{AddressCounts, Clients};
 use self::decompress::{Lines, Position, Source, read_error};
 use self::delimited::TsvLine;
-use self::fields::{ChosenFields, FieldList, Format, choose};
+use self::fields::{ChosenFields, Columns, FieldList, Format, choose};
 use self::keys::Keys;
 use self::row::{LineError, Row, printable};
 use self::time::{TimeFormat, TimeParser};
@@ -215,7 +215,7 @@ pub fn names(files: &[PathBuf]) -> String {
 
 /// How to take fields from one file's lines.
 enum Extractor {
-    Clf(clf::ClfColumns),
+    Clf(Columns<clf::ClfField>),
     Jsonl(jsonl::JsonColumns),
     Tsv(delimited::DelimitedColumns, TsvLine),
 }
@@ -254,10 +254,10 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
         Some(fields) => fields.resolve(format, &present, &name)?,
         None => Vec::new(),
     };
-    let missing = |field: &str| {
+    let missing = |field: String| {
         Error::run(format!("{name}: there is no field {field:?}; the fields are: {}", present.join(", ")))
     };
-    let ChosenFields { time, key, cost } = &chosen;
+    let ChosenFields { time, key, .. } = &chosen;
     let no_client = |name: &String| match format {
         Format::Clf => clf::ClfField::by_name(name) != Some(clf::ClfField::Ip),
         _ => client::is_target(name),
@@ -273,24 +273,20 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
     };
     let before = reader.trace.records.len();
     let delimited = || {
-        let columns = delimited::DelimitedColumns::new(present.clone(), time, key, cost.as_deref())
-            .map_err(|field| missing(&field))?;
-        Ok::<_, Error>(columns.with_others(&others))
+        let find = |name: &str| delimited::column(&present, name);
+        Columns::new(&chosen, &others, find).map_err(missing)
     };
     if format == Format::Csv {
         reader.read_csv(source, &delimited()?)?;
     } else {
         let extractor = match format {
             Format::Clf => {
-                let columns = clf::ClfColumns::new(time, key, cost.as_deref()).ok_or_else(|| {
-                    let known = |field: &&String| clf::ClfField::by_name(field).is_none();
-                    missing(time.iter().chain(key).chain(cost).find(known).map_or("", String::as_str))
-                })?;
-                Extractor::Clf(columns.with_others(&others))
+                let columns = Columns::new(&chosen, &others, clf::ClfField::by_name);
+                Extractor::Clf(columns.map_err(missing)?)
             }
             Format::Jsonl => {
-                let columns = jsonl::JsonColumns::new(time.clone(), key.clone(), cost.clone());
-                Extractor::Jsonl(columns.with_others(others.clone()))
+                let columns = Columns::new(&chosen, &others, |name| Some(name.to_owned()));
+                Extractor::Jsonl(columns.map_err(missing)?)
             }
             _ => Extractor::Tsv(delimited()?, TsvLine::default()),
         };
