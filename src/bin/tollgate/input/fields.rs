@@ -169,27 +169,25 @@ pub fn choose(
 ) -> Result<ChosenFields, Error> {
     let find = |name: &str| present.iter().find(|field| field.eq_ignore_ascii_case(name)).cloned();
     let list = || if present.is_empty() { "none".to_owned() } else { present.join(", ") };
+    let guess = |names: &str, what: &str, flag: &str| {
+        names.split(' ').find_map(find).ok_or_else(|| {
+            Error::run(format!(
+                "{file}: which field is the {what}? Name it with --{flag}; the fields are: {}",
+                list()
+            ))
+        })
+    };
     let time = match time {
         Some(FieldList(fields)) => fields.clone(),
         // Two columns make one time only if both are there.
         None => match (find("date"), find("time")) {
             (Some(date), Some(time)) => vec![date, time],
-            _ => vec![TIME_NAMES.split(' ').find_map(find).ok_or_else(|| {
-                Error::run(format!(
-                    "{file}: which field is the time? Name it with --time; the fields are: {}",
-                    list()
-                ))
-            })?],
+            _ => vec![guess(TIME_NAMES, "time", "time")?],
         },
     };
     let key = match key {
         Some(FieldList(fields)) => fields.clone(),
-        None => vec![KEY_NAMES.split(' ').find_map(find).ok_or_else(|| {
-            Error::run(format!(
-                "{file}: which field is the client? Name it with --key; the fields are: {}",
-                list()
-            ))
-        })?],
+        None => vec![guess(KEY_NAMES, "client", "key")?],
     };
     Ok(ChosenFields { time, key, cost: cost.map(str::to_owned) })
 }
