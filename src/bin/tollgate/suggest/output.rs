@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use tollgate::Quota;
 
-use super::{FoundLimit, MANY_REQUESTS, Search, Suggestion, Trial, period_text};
+use super::{FoundLimit, MANY_REQUESTS, Search, Suggestion, Trial, neighbours, period_text};
 use crate::human::{self, nanos};
 use crate::output::about::input_json;
 use crate::output::merged;
@@ -63,18 +63,8 @@ impl FoundLimit {
     /// The limits to show: the answer, its neighbours and some further away.
     fn candidates(&self) -> impl Iterator<Item = (u64, Trial)> + '_ {
         let answer = self.quota.limit();
-        let near = [
-            answer / 4,
-            answer / 2,
-            answer.saturating_sub(1),
-            answer,
-            answer.saturating_add(1),
-            answer.saturating_mul(2),
-        ];
-        self.trials
-            .iter()
-            .map(|(&limit, &trial)| (limit, trial))
-            .filter(move |(limit, _)| near.contains(limit))
+        let near = move |limit| limit == answer || neighbours(answer).contains(&limit);
+        self.trials.iter().map(|(&limit, &trial)| (limit, trial)).filter(move |&(limit, _)| near(limit))
     }
 }
 
