@@ -101,8 +101,7 @@ fn clf_request(request: &[u8]) {
 fn json(line: &[u8]) {
     let names = |name: &str| vec![name.to_owned()];
     let mut row = Row::new(None);
-    let columns =
-        jsonl::JsonColumns { time: names("t"), key: names("a.b"), cost: None, others: Vec::new() };
+    let columns = jsonl::JsonColumns { time: names("t"), key: names("a.b"), cost: None, others: Vec::new() };
     let read = columns.extract(line, &mut row);
     let _ = jsonl::names(line);
     let Ok(tree) = flat_object(line) else { return };

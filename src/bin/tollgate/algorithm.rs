@@ -1,5 +1,7 @@
 //! The algorithms by their names on the command line.
 
+use std::num::NonZero;
+
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
@@ -38,10 +40,7 @@ pub struct WindowOptions {
 }
 
 fn parts(text: &str) -> Result<u32, &'static str> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err("expected a whole number of parts, 1 or more"),
-        Ok(parts) => Ok(parts),
-    }
+    text.parse().map(NonZero::get).map_err(|_| "expected a whole number of parts, 1 or more")
 }
 
 impl AlgorithmName {

@@ -6,6 +6,7 @@
 //! log was written by one proxy at least, so one is the default here.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZero;
 
 use clap::Args;
 
@@ -30,10 +31,7 @@ pub struct Clients {
 }
 
 fn proxies(text: &str) -> Result<usize, &'static str> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err("expected a whole number of proxies, 1 or more"),
-        Ok(proxies) => Ok(proxies),
-    }
+    text.parse().map(NonZero::get).map_err(|_| "expected a whole number of proxies, 1 or more")
 }
 
 impl Default for Clients {

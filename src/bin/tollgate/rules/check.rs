@@ -164,25 +164,15 @@ fn kept(store: &Store) -> String {
 }
 
 fn flags(rule: &Rule) -> String {
-    let mut flags = Vec::new();
-    if rule.is_named {
-        flags.push(format!("named {}", printable(rule.name.as_bytes(), 40)));
-    }
-    if rule.shadow {
-        flags.push("shadow".to_owned());
-    }
-    if rule.quota_mode {
-        flags.push("quota mode".to_owned());
-    }
-    if rule.enforced_per_million < 1_000_000 {
-        flags.push(format!("enforced {}", human::share(u64::from(rule.enforced_per_million), 1_000_000)));
-    }
-    if rule.soft < u64::MAX {
-        flags.push(format!("soft {}", human::count(rule.soft)));
-    }
-    if !rule.replaces.is_empty() {
-        let names: Vec<String> = rule.replaces.iter().map(|name| printable(name.as_bytes(), 40)).collect();
-        flags.push(format!("replaces {}", names.join(", ")));
-    }
-    flags.join("; ")
+    let names = || rule.replaces.iter().map(|name| printable(name.as_bytes(), 40)).collect::<Vec<_>>();
+    let enforced = u64::from(rule.enforced_per_million);
+    let flags = [
+        rule.is_named.then(|| format!("named {}", printable(rule.name.as_bytes(), 40))),
+        rule.shadow.then(|| "shadow".to_owned()),
+        rule.quota_mode.then(|| "quota mode".to_owned()),
+        (enforced < 1_000_000).then(|| format!("enforced {}", human::share(enforced, 1_000_000))),
+        (rule.soft < u64::MAX).then(|| format!("soft {}", human::count(rule.soft))),
+        (!rule.replaces.is_empty()).then(|| format!("replaces {}", names().join(", "))),
+    ];
+    flags.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
