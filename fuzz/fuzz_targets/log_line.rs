@@ -27,7 +27,7 @@ use decimal::DecimalError;
 use input::client::Clients;
 use input::decompress::Source;
 use input::delimited::{self, TsvLine};
-use input::fields::{FieldList, Format};
+use input::fields::{ChosenFields, FieldList, Format};
 use input::row::{Row, printable};
 use input::time::{TimeFormat, TimeParser};
 use input::{Selection, Trace, clf, jsonl, load_source};
@@ -101,7 +101,8 @@ fn clf_request(request: &[u8]) {
 fn json(line: &[u8]) {
     let names = |name: &str| vec![name.to_owned()];
     let mut row = Row::new(None);
-    let read = jsonl::JsonColumns::new(names("t"), names("a.b"), None).extract(line, &mut row);
+    let columns = jsonl::JsonColumns { time: names("t"), key: names("a.b"), cost: None, others: Vec::new() };
+    let read = columns.extract(line, &mut row);
     let _ = jsonl::names(line);
     let Ok(tree) = flat_object(line) else { return };
     let text = |value: &Tree| match value {
@@ -170,7 +171,8 @@ fn flat_object(line: &[u8]) -> Result<Tree, ()> {
 /// Columns are those of a plain split.
 fn tsv(line: &[u8]) {
     let header = delimited::header([&b"k"[..], b"x", b"t"].into_iter());
-    let columns = delimited::DelimitedColumns::new(header, &["t".to_owned()], &["k".to_owned()], None)
+    let chosen = ChosenFields { time: vec!["t".to_owned()], key: vec!["k".to_owned()], cost: None };
+    let columns = delimited::DelimitedColumns::new(&chosen, &[], |name| delimited::column(&header, name))
         .unwrap_or_else(|name| panic!("{name} is in the header"));
     let mut row = Row::new(Some(Clients::default()));
     let read = TsvLine::default().extract(&columns, line, &mut row);

@@ -1,13 +1,9 @@
 //! The algorithms by their names on the command line.
-//!
-//! Each run is compiled for its algorithm: one `match` chooses, and everything below it is monomorphic.
 
-use clap::ValueEnum;
+use std::num::NonZero;
+
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use tollgate::{
-    Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, Quota, QuotaError, SlidingLog,
-    SlidingWindow, SubWindow, TokenBucket, WindowAlgorithm,
-};
+use clap::{Args, ValueEnum};
 
 /// An algorithm that the program can replay through.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
@@ -29,26 +25,22 @@ pub enum AlgorithmName {
 }
 
 /// How window algorithms are set up.
-#[derive(Copy, Clone, Debug)]
+#[derive(Args, Copy, Clone, Debug)]
 pub struct WindowOptions {
-    /// Parts of a sub-window counter.
+    /// Parts of the window for sub-window
+    #[arg(long, value_name = "PARTS", default_value_t = 60, value_parser = parts, allow_negative_numbers = true, help_heading = "Limiter")]
     pub sub_windows: u32,
-    /// Whether the windowed counters err against the client instead of for it.
+
+    /// Let sliding-window and sub-window round against the client instead of for it
+    ///
+    /// sub-window then also counts the part of the window that has partly expired, and never admits more than the
+    /// limit in any window; sliding-window wants room for the whole request (Cloudflare's rounds the other way).
+    #[arg(id = "strict_windows", long = "strict-windows", help_heading = "Limiter")]
     pub strict: bool,
 }
 
-/// Something to do with one algorithm's values, one a quota. The method called says which stores can hold the algorithm.
-pub trait Visitor: Sized {
-    type Output;
-
-    /// An algorithm that only the keyed store holds.
-    fn keyed<A: Algorithm>(self, algorithms: Vec<A>) -> Result<Self::Output, QuotaError>;
-
-    /// An algorithm that the compact store holds too.
-    fn compact<A: CompactAlgorithm>(self, algorithms: Vec<A>) -> Result<Self::Output, QuotaError>;
-
-    /// An algorithm that every store holds.
-    fn window<A: WindowAlgorithm>(self, algorithms: Vec<A>) -> Result<Self::Output, QuotaError>;
+fn parts(text: &str) -> Result<u32, &'static str> {
+    text.parse().map(NonZero::get).map_err(|_| "expected a whole number of parts, 1 or more")
 }
 
 impl AlgorithmName {
@@ -61,38 +53,6 @@ impl AlgorithmName {
     pub fn heeds_burst(self) -> bool {
         matches!(self, Self::Gcra | Self::TokenBucket | Self::LeakyBucket)
     }
-
-    /// Builds the algorithm for each quota and hands the values on.
-    ///
-    /// # Errors
-    /// If the algorithm, or what the visitor makes of it, cannot hold a quota.
-    pub fn visit<V: Visitor>(
-        self,
-        quotas: &[Quota],
-        options: WindowOptions,
-        visitor: V,
-    ) -> Result<V::Output, QuotaError> {
-        let WindowOptions { sub_windows, strict } = options;
-        match self {
-            Self::Gcra => visitor.compact(each(quotas, |quota| Ok(Gcra::new(quota)))?),
-            Self::TokenBucket => visitor.compact(each(quotas, |quota| Ok(TokenBucket::new(quota)))?),
-            Self::LeakyBucket => visitor.compact(each(quotas, |quota| Ok(LeakyBucketMeter::new(quota)))?),
-            Self::FixedWindow => visitor.window(each(quotas, FixedWindow::try_new)?),
-            Self::SlidingLog => visitor.keyed(each(quotas, SlidingLog::try_new)?),
-            Self::SlidingWindow => visitor.window(each(quotas, |quota| {
-                let window = SlidingWindow::try_new(quota)?;
-                Ok(if strict { window.strict() } else { window })
-            })?),
-            Self::SubWindow => visitor.keyed(each(quotas, |quota| {
-                let window = SubWindow::try_new(quota, sub_windows)?;
-                Ok(if strict { window.strict() } else { window })
-            })?),
-        }
-    }
-}
-
-fn each<A>(quotas: &[Quota], build: impl Fn(Quota) -> Result<A, QuotaError>) -> Result<Vec<A>, QuotaError> {
-    quotas.iter().map(|&quota| build(quota)).collect()
 }
 
 /// A value's name on the command line, which is its name in JSON and in tables too.

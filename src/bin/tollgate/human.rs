@@ -86,11 +86,15 @@ pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// A time in UTC.
+pub fn datetime(nanos: u64) -> jiff::civil::DateTime {
+    let time = jiff::Timestamp::from_nanosecond(i128::from(nanos)).unwrap_or_default();
+    time.to_zoned(jiff::tz::TimeZone::UTC).datetime()
+}
+
 /// A time in UTC, to the second or as fine as it is.
 pub fn utc(nanos: u64) -> String {
-    let time = jiff::Timestamp::from_nanosecond(i128::from(nanos)).unwrap_or_default();
-    let datetime = time.to_zoned(jiff::tz::TimeZone::UTC).datetime();
-    datetime.to_string().replace('T', " ")
+    datetime(nanos).to_string().replace('T', " ")
 }
 
 /// Bytes in binary units.

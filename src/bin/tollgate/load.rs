@@ -4,31 +4,30 @@ use std::path::Path;
 
 use indicatif::ProgressBar;
 
-use crate::args::InputArgs;
 use crate::error::Error;
 use crate::input::{self, Selection, Trace};
 use crate::output::progress::{bar, bar_of_bytes, size};
 use crate::synthetic;
 
 /// The requests to work on: those of the files, or the made-up day.
-pub fn requests(input: &InputArgs, json: Option<&Path>) -> Result<Trace, Error> {
+pub fn requests(input: &Selection, json: Option<&Path>) -> Result<Trace, Error> {
     if input.files.is_empty() {
         return Ok(synthetic::day());
     }
-    with_bar(input, json, input::load)
+    with_bar(input, json, |progress| input::load(input, progress))
 }
 
 /// Reads files, while a bar shows how far that is.
 pub fn with_bar(
-    input: &InputArgs,
+    input: &Selection,
     json: Option<&Path>,
-    load: impl FnOnce(&Selection, &ProgressBar) -> Result<Trace, Error>,
+    load: impl FnOnce(&ProgressBar) -> Result<Trace, Error>,
 ) -> Result<Trace, Error> {
     let progress = match size(&input.files) {
         Some(size) => bar(size, "reading"),
         None => bar_of_bytes(),
     };
-    let trace = load(&input.selection(), &progress);
+    let trace = load(&progress);
     progress.finish_and_clear();
     match (trace, &input.files[..]) {
         // `--json out.json` names a second input, which is seldom what was meant.

@@ -15,9 +15,6 @@ use self::rules::{RulesArgs, RulesCommand};
 use crate::algorithm::{self, AlgorithmName, WindowOptions};
 use crate::error::Error;
 use crate::input::Selection;
-use crate::input::client::Clients;
-use crate::input::fields::{FieldList, Format};
-use crate::input::time::TimeFormat;
 use crate::store::StoreArgs;
 use crate::{decimal, human};
 
@@ -137,80 +134,6 @@ Examples:
 
 Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong.";
 
-/// Which requests.
-#[derive(Args, Debug)]
-pub struct InputArgs {
-    /// Logs to read, in any mix of formats and compression; - is standard input [default: a made-up day]
-    #[arg(value_name = "FILE")]
-    pub files: Vec<PathBuf>,
-
-    /// Format of the files
-    #[arg(long, value_enum, default_value_t = Format::Auto, help_heading = "Input", hide_possible_values = false)]
-    pub format: Format,
-
-    /// Field of the request's time; several are joined by a space [default: ts, time, date+time and the like]
-    ///
-    /// For nested JSON a dotted path: request.time. A name that itself holds dots (id.orig_h) works as well.
-    #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
-    pub time: Option<FieldList>,
-
-    /// How the time is written: auto, rfc3339, clf, s, ms, us, ns or a strftime pattern
-    ///
-    /// s, ms, us and ns count from 1970 and may have a fraction, which is kept to the nanosecond. A time without an
-    /// offset is UTC.
-    #[arg(long, value_name = "FORMAT", default_value = "auto", help_heading = "Input")]
-    pub time_format: TimeFormat,
-
-    /// Field that says whose request it is; several make one key [default: client, ip, user and the like]
-    #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
-    pub key: Option<FieldList>,
-
-    /// Cut IPv6 addresses in keys and descriptors to this many bits, as the server does; 128 keeps them whole
-    ///
-    /// Addresses are read as the middleware reads them: a port is cut off, and ::ffff:192.0.2.1 is 192.0.2.1.
-    #[arg(long, value_name = "BITS", default_value_t = 64, value_parser = clap::value_parser!(u8).range(0..=128), help_heading = "Input")]
-    pub ipv6_prefix: u8,
-
-    /// How many proxies wrote the right end of a list of addresses, such as X-Forwarded-For
-    ///
-    /// The client is the address that the first of them saw: the last of the list with 1, the one before it with 2. Clients can
-    /// write everything to the left of that. A list that is shorter, or has no address in that place, is skipped as the middleware
-    /// refuses it. The middleware itself trusts no list unless it is told how many proxies there are (Proxies::hops).
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = proxies, help_heading = "Input")]
-    pub proxies: usize,
-
-    /// Field of the request's cost, in whole units [default: every request costs 1]
-    ///
-    /// In log format, bytes makes the limit one of bytes: --cost bytes --limit 1000000/min.
-    #[arg(long, value_name = "FIELD", help_heading = "Input")]
-    pub cost: Option<String>,
-
-    /// Replay in the order of the input instead of by time
-    #[arg(long, help_heading = "Input")]
-    pub no_sort: bool,
-
-    /// Stop at the first line that does not parse instead of counting and skipping it
-    #[arg(long, help_heading = "Input")]
-    pub strict: bool,
-}
-
-impl InputArgs {
-    /// What the library needs to know.
-    pub fn selection(&self) -> Selection {
-        Selection {
-            files: self.files.clone(),
-            format: self.format,
-            time: self.time.clone(),
-            time_format: self.time_format.clone(),
-            key: self.key.clone(),
-            cost: self.cost.clone(),
-            clients: Clients { ipv6_prefix: self.ipv6_prefix, proxies: self.proxies },
-            strict: self.strict,
-            no_sort: self.no_sort,
-        }
-    }
-}
-
 /// Which algorithms, and their settings.
 #[derive(Args, Debug)]
 pub struct AlgorithmArgs {
@@ -223,16 +146,9 @@ pub struct AlgorithmArgs {
     #[arg(long, value_name = "UNITS", value_parser = whole::<u64>, allow_negative_numbers = true, help_heading = "Limiter")]
     pub burst: Option<u64>,
 
-    /// Parts of the window for sub-window
-    #[arg(long, value_name = "PARTS", default_value_t = 60, value_parser = parts, allow_negative_numbers = true, help_heading = "Limiter")]
-    pub sub_windows: u32,
-
-    /// Let sliding-window and sub-window round against the client instead of for it
-    ///
-    /// sub-window then also counts the part of the window that has partly expired, and never admits more than the
-    /// limit in any window; sliding-window wants room for the whole request (Cloudflare's rounds the other way).
-    #[arg(long, help_heading = "Limiter")]
-    pub strict_windows: bool,
+    /// Settings of window algorithms.
+    #[command(flatten)]
+    pub windows: WindowOptions,
 
     /// Where states are kept.
     #[command(flatten)]
@@ -240,11 +156,6 @@ pub struct AlgorithmArgs {
 }
 
 impl AlgorithmArgs {
-    /// The settings of window algorithms.
-    pub fn options(&self) -> WindowOptions {
-        WindowOptions { sub_windows: self.sub_windows, strict: self.strict_windows }
-    }
-
     /// Whether each algorithm was asked for by its name, instead of as one of all.
     pub fn by_name(&self) -> bool {
         !self.algorithm.is_empty() && !self.algorithm.contains(&None)
@@ -256,7 +167,7 @@ impl AlgorithmArgs {
 pub struct ReplayArgs {
     /// Which requests.
     #[command(flatten)]
-    pub input: InputArgs,
+    pub input: Selection,
 
     /// Units per period for each key, as 100/60s, 5/min, 1000/h or "10/s burst 50" [default: 60/min]
     ///
@@ -327,7 +238,7 @@ impl ReplayArgs {
 pub struct SuggestArgs {
     /// Which requests.
     #[command(flatten)]
-    pub input: InputArgs,
+    pub input: Selection,
 
     /// Deny at most this share of all requests [default: 0.1%, unless --deny-clients is given]
     #[arg(long, value_name = "SHARE", help_heading = "Goal")]
@@ -455,20 +366,6 @@ fn period(text: &str) -> Result<Duration, String> {
 /// A number, refused in words that say what would be right.
 fn whole<T: FromStr>(text: &str) -> Result<T, &'static str> {
     text.parse().map_err(|_| "expected a whole number, as 20")
-}
-
-fn proxies(text: &str) -> Result<usize, &'static str> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err("expected a whole number of proxies, 1 or more"),
-        Ok(proxies) => Ok(proxies),
-    }
-}
-
-fn parts(text: &str) -> Result<u32, &'static str> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err("expected a whole number of parts, 1 or more"),
-        Ok(parts) => Ok(parts),
-    }
 }
 
 fn chart_path(text: &str) -> Result<PathBuf, String> {

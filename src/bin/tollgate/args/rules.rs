@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Arg, Args, Subcommand, ValueEnum};
 use tollgate::rules::Charging;
 
-use super::InputArgs;
 use super::descriptor::DescriptorArg;
+use crate::input::Selection;
 
 /// `tollgate rules`.
 #[derive(Subcommand, Debug)]
@@ -64,7 +64,7 @@ pub struct CheckArgs {
 
     /// The log.
     #[command(flatten)]
-    pub input: InputArgs,
+    pub input: Selection,
 
     /// As what its requests are described.
     #[command(flatten)]

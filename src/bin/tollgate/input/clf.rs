@@ -14,6 +14,7 @@
 //! request ends at the first quote, not escaped, that a status and a size follow; if there is none, at the first
 //! such quote of any kind.
 
+use super::fields::Columns;
 use super::forwarded::node;
 use super::row::{LineError, Row};
 
@@ -210,33 +211,7 @@ impl ClfField {
     }
 }
 
-/// Which fields to take from each line.
-#[derive(Clone, Debug)]
-pub struct ClfColumns {
-    time: Vec<ClfField>,
-    key: Vec<ClfField>,
-    cost: Option<ClfField>,
-    others: Vec<Option<ClfField>>,
-}
-
-impl ClfColumns {
-    /// Fields by their names; `None` if one is not a field of this format.
-    pub fn new(time: &[String], key: &[String], cost: Option<&str>) -> Option<Self> {
-        let all =
-            |names: &[String]| names.iter().map(|name| ClfField::by_name(name)).collect::<Option<Vec<_>>>();
-        let cost = match cost {
-            Some(name) => Some(ClfField::by_name(name)?),
-            None => None,
-        };
-        Some(Self { time: all(time)?, key: all(key)?, cost, others: Vec::new() })
-    }
-
-    /// Takes these fields as well; `None` is always missing, as is a name that is none of this format's.
-    pub fn with_others(mut self, names: &[Option<String>]) -> Self {
-        self.others = names.iter().map(|name| name.as_deref().and_then(ClfField::by_name)).collect();
-        self
-    }
-
+impl Columns<ClfField> {
     /// Takes the fields of one line.
     ///
     /// # Errors
@@ -244,15 +219,7 @@ impl ClfColumns {
     pub fn extract(&self, line: &[u8], row: &mut Row) -> Result<(), LineError> {
         let line = parse(line)?;
         row.note_virtual_host(!line.vhost.is_empty());
-        self.time.iter().for_each(|field| row.add_time(field.of(&line)));
-        self.key.iter().for_each(|field| row.add_key(field.of(&line)));
-        if let Some(field) = self.cost {
-            row.set_cost(field.of(&line));
-        }
-        for field in &self.others {
-            row.add_field(field.map(|field| field.of(&line)));
-        }
-        Ok(())
+        self.take(row, |field| Ok(field.of(&line)), |field| Some(field.of(&line)))
     }
 }
 

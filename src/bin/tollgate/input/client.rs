@@ -6,16 +6,32 @@
 //! log was written by one proxy at least, so one is the default here.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZero;
+
+use clap::Args;
 
 use super::forwarded::{FromRight, Syntax, node};
 
 /// Which addresses are one client.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Args, Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Clients {
-    /// IPv6 addresses are cut to this many bits, 0 to 128.
+    /// Cut IPv6 addresses in keys and descriptors to this many bits, as the server does; 128 keeps them whole
+    ///
+    /// Addresses are read as the middleware reads them: a port is cut off, and ::ffff:192.0.2.1 is 192.0.2.1.
+    #[arg(long, value_name = "BITS", default_value_t = 64, value_parser = clap::value_parser!(u8).range(0..=128), help_heading = "Input")]
     pub ipv6_prefix: u8,
-    /// How many proxies wrote the right end of a list: the client is the address that the first of them saw.
+
+    /// How many proxies wrote the right end of a list of addresses, such as X-Forwarded-For
+    ///
+    /// The client is the address that the first of them saw: the last of the list with 1, the one before it with 2. Clients can
+    /// write everything to the left of that. A list that is shorter, or has no address in that place, is skipped as the middleware
+    /// refuses it. The middleware itself trusts no list unless it is told how many proxies there are (Proxies::hops).
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = proxies, help_heading = "Input")]
     pub proxies: usize,
+}
+
+fn proxies(text: &str) -> Result<usize, &'static str> {
+    text.parse().map(NonZero::get).map_err(|_| "expected a whole number of proxies, 1 or more")
 }
 
 impl Default for Clients {

@@ -1,40 +1,12 @@
 //! CSV (RFC 4180, quotes and line ends inside them) and TSV (no quotes), both with a header line.
 
+use super::fields::Columns;
 use super::row::{LineError, Row, printable};
 
-/// Which columns to take from each record.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DelimitedColumns {
-    time: Vec<usize>,
-    key: Vec<usize>,
-    cost: Option<usize>,
-    others: Vec<Option<usize>>,
-    names: Vec<String>,
-}
+/// Columns by their place, with their names in the header.
+pub type DelimitedColumns = Columns<(usize, String)>;
 
 impl DelimitedColumns {
-    /// DelimitedColumns by their names in the header: the first of equal names, with the same case or, if there is none, any.
-    ///
-    /// # Errors
-    /// With the first name that the header does not have.
-    pub fn new(
-        header: Vec<String>,
-        time: &[String],
-        key: &[String],
-        cost: Option<&str>,
-    ) -> Result<Self, String> {
-        let find = |name: &str| position(&header, name).ok_or_else(|| name.to_owned());
-        let all = |names: &[String]| names.iter().map(|name| find(name)).collect::<Result<Vec<_>, _>>();
-        let (time, key, cost) = (all(time)?, all(key)?, cost.map(find).transpose()?);
-        Ok(Self { time, key, cost, others: Vec::new(), names: header })
-    }
-
-    /// Takes these columns as well; `None` is always missing, as is a name that the header does not have.
-    pub fn with_others(mut self, names: &[Option<String>]) -> Self {
-        self.others = names.iter().map(|name| position(&self.names, name.as_deref()?)).collect();
-        self
-    }
-
     /// Takes the fields of one record, of which `field` gives each column.
     ///
     /// # Errors
@@ -45,31 +17,19 @@ impl DelimitedColumns {
         count: usize,
         row: &mut Row,
     ) -> Result<(), LineError> {
-        let get = |column: usize| {
-            field(column).ok_or_else(|| LineError::Short {
-                field: self.names[column].clone(),
-                column: column + 1,
-                columns: count,
-            })
+        let get = |&(column, ref name): &(usize, String)| {
+            let short = || LineError::Short { field: name.clone(), column: column + 1, columns: count };
+            field(column).ok_or_else(short)
         };
-        for &column in &self.time {
-            row.add_time(get(column)?);
-        }
-        for &column in &self.key {
-            row.add_key(get(column)?);
-        }
-        if let Some(column) = self.cost {
-            row.set_cost(get(column)?);
-        }
-        self.others.iter().for_each(|&column| row.add_field(column.and_then(&field)));
-        Ok(())
+        self.take(row, get, |&(column, _)| field(column))
     }
 }
 
-/// The column of this name: with the same case or, if there is none, any.
-fn position(header: &[String], name: &str) -> Option<usize> {
+/// The column of this name in the header: the first of equal names, with the same case or, if there is none, any.
+pub fn column(header: &[String], name: &str) -> Option<(usize, String)> {
     let same = header.iter().position(|known| known == name);
-    same.or_else(|| header.iter().position(|known| known.eq_ignore_ascii_case(name)))
+    let at = same.or_else(|| header.iter().position(|known| known.eq_ignore_ascii_case(name)))?;
+    Some((at, header[at].clone()))
 }
 
 /// A header's names; what is not text is shown in escapes.
@@ -113,17 +73,19 @@ pub fn shown(record: &csv::ByteRecord) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fields::ChosenFields;
     use super::*;
 
     fn columns(time: &str, key: &str) -> Result<DelimitedColumns, String> {
         let header = header([&b"ts "[..], b"ID.orig_h", b"id.orig_h"].into_iter());
-        DelimitedColumns::new(header, &[time.to_owned()], &[key.to_owned()], None)
+        let chosen = ChosenFields { time: vec![time.to_owned()], key: vec![key.to_owned()], cost: None };
+        DelimitedColumns::new(&chosen, &[], |name| column(&header, name))
     }
 
     #[test]
     fn columns_are_found_by_name() {
-        assert_eq!(columns("ts", "id.orig_h").unwrap().key, [2]);
-        assert_eq!(columns("TS", "Id.Orig_h").unwrap().key, [1]);
+        assert_eq!(columns("ts", "id.orig_h").unwrap().key, [(2, "id.orig_h".to_owned())]);
+        assert_eq!(columns("TS", "Id.Orig_h").unwrap().key, [(1, "ID.orig_h".to_owned())]);
         assert_eq!(columns("ts", "src"), Err("src".to_owned()));
     }
 

@@ -10,49 +10,21 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer as _};
 use serde_json::value::RawValue;
 
+use super::fields::Columns;
 use super::row::{LineError, Row};
 
-/// Which fields to take from each object.
-#[derive(Clone, Debug)]
-pub struct JsonColumns {
-    time: Vec<String>,
-    key: Vec<String>,
-    cost: Option<String>,
-    others: Vec<Option<String>>,
-}
+/// Fields by name or path. One of the others is missing too if an object does not have it, or it is no plain value.
+pub type JsonColumns = Columns<String>;
 
 impl JsonColumns {
-    /// ObjectVisitor by name or path.
-    pub fn new(time: Vec<String>, key: Vec<String>, cost: Option<String>) -> Self {
-        Self { time, key, cost, others: Vec::new() }
-    }
-
-    /// Takes these fields as well; `None` is always missing. So is what an object does not have, or no plain value.
-    pub fn with_others(mut self, names: Vec<Option<String>>) -> Self {
-        self.others = names;
-        self
-    }
-
     /// Takes the fields of one object.
     ///
     /// # Errors
     /// If the line is not an object, or a field is missing or no plain value.
     pub fn extract(&self, line: &[u8], row: &mut Row) -> Result<(), LineError> {
         let object = Object::parse(line, |name| self.wants(name))?;
-        for field in &self.time {
-            row.add_time(&object.text(field, line)?);
-        }
-        for field in &self.key {
-            row.add_key(&object.text(field, line)?);
-        }
-        if let Some(field) = &self.cost {
-            row.set_cost(&object.text(field, line)?);
-        }
-        for field in &self.others {
-            let value = field.as_ref().and_then(|field| plain_text(object.find(field)?));
-            row.add_field(value.as_deref());
-        }
-        Ok(())
+        let other = |field: &String| plain_text(object.find(field)?);
+        self.take(row, |field| object.text(field, line), other)
     }
 
     /// Whether a top-level field is one of ours, or the beginning of one's path.
@@ -187,8 +159,12 @@ struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
 mod tests {
     use super::*;
 
+    fn columns(time: &str, key: &str) -> JsonColumns {
+        JsonColumns { time: vec![time.to_owned()], key: vec![key.to_owned()], cost: None, others: Vec::new() }
+    }
+
     fn extract(time: &str, key: &str, line: &str) -> Result<(String, String), LineError> {
-        let columns = JsonColumns::new(vec![time.to_owned()], vec![key.to_owned()], None);
+        let columns = columns(time, key);
         let mut row = Row::new(None);
         columns.extract(line.as_bytes(), &mut row)?;
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -239,7 +215,7 @@ mod tests {
 
     #[test]
     fn bytes_that_nobody_asked_for_may_be_anything() {
-        let columns = JsonColumns::new(vec!["t".to_owned()], vec!["k".to_owned()], None);
+        let columns = columns("t", "k");
         let mut row = Row::new(None);
         assert_eq!(columns.extract(b"{\"t\":1,\"k\":\"a\",\"x\":\"\xff\"}", &mut row), Ok(()));
     }

@@ -16,12 +16,13 @@ pub mod wanted;
 
 use std::path::PathBuf;
 
+use clap::Args;
 use indicatif::ProgressBar;
 
 use self::client::{AddressCounts, Clients};
 use self::decompress::{Lines, Position, Source, read_error};
 use self::delimited::TsvLine;
-use self::fields::{ChosenFields, FieldList, Format, choose};
+use self::fields::{ChosenFields, Columns, FieldList, Format, choose};
 use self::keys::Keys;
 use self::row::{LineError, Row, printable};
 use self::time::{TimeFormat, TimeParser};
@@ -84,26 +85,50 @@ impl std::fmt::Display for BadLine {
 }
 
 /// What to read, and how.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct Selection {
-    /// Files in order; `-` is standard input.
+    /// Logs to read, in any mix of formats and compression; - is standard input [default: a made-up day]
+    #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// The format of all of them.
+
+    /// Format of the files
+    #[arg(long, value_enum, default_value_t = Format::Auto, help_heading = "Input", hide_possible_values = false)]
     pub format: Format,
-    /// The time's fields.
+
+    /// Field of the request's time; several are joined by a space [default: ts, time, date+time and the like]
+    ///
+    /// For nested JSON a dotted path: request.time. A name that itself holds dots (id.orig_h) works as well.
+    #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
     pub time: Option<FieldList>,
-    /// The time's format.
+
+    /// How the time is written: auto, rfc3339, clf, s, ms, us, ns or a strftime pattern
+    ///
+    /// s, ms, us and ns count from 1970 and may have a fraction, which is kept to the nanosecond. A time without an
+    /// offset is UTC.
+    #[arg(long, value_name = "FORMAT", default_value = "auto", help_heading = "Input")]
     pub time_format: TimeFormat,
-    /// The key's fields.
+
+    /// Field that says whose request it is; several make one key [default: client, ip, user and the like]
+    #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
     pub key: Option<FieldList>,
-    /// The cost's field.
-    pub cost: Option<String>,
+
     /// Which addresses are one client.
+    #[command(flatten)]
     pub clients: Clients,
-    /// Whether the first line that does not parse ends the run.
-    pub strict: bool,
-    /// Whether to replay in the order of the input.
+
+    /// Field of the request's cost, in whole units [default: every request costs 1]
+    ///
+    /// In log format, bytes makes the limit one of bytes: --cost bytes --limit 1000000/min.
+    #[arg(long, value_name = "FIELD", help_heading = "Input")]
+    pub cost: Option<String>,
+
+    /// Replay in the order of the input instead of by time
+    #[arg(long, help_heading = "Input")]
     pub no_sort: bool,
+
+    /// Stop at the first line that does not parse instead of counting and skipping it
+    #[arg(long, help_heading = "Input")]
+    pub strict: bool,
 }
 
 /// Reads all files.
@@ -190,7 +215,7 @@ pub fn names(files: &[PathBuf]) -> String {
 
 /// How to take fields from one file's lines.
 enum Extractor {
-    Clf(clf::ClfColumns),
+    Clf(Columns<clf::ClfField>),
     Jsonl(jsonl::JsonColumns),
     Tsv(delimited::DelimitedColumns, TsvLine),
 }
@@ -229,10 +254,10 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
         Some(fields) => fields.resolve(format, &present, &name)?,
         None => Vec::new(),
     };
-    let missing = |field: &str| {
+    let missing = |field: String| {
         Error::run(format!("{name}: there is no field {field:?}; the fields are: {}", present.join(", ")))
     };
-    let ChosenFields { time, key, cost } = &chosen;
+    let ChosenFields { time, key, .. } = &chosen;
     let no_client = |name: &String| match format {
         Format::Clf => clf::ClfField::by_name(name) != Some(clf::ClfField::Ip),
         _ => client::is_target(name),
@@ -248,24 +273,20 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
     };
     let before = reader.trace.records.len();
     let delimited = || {
-        let columns = delimited::DelimitedColumns::new(present.clone(), time, key, cost.as_deref())
-            .map_err(|field| missing(&field))?;
-        Ok::<_, Error>(columns.with_others(&others))
+        let find = |name: &str| delimited::column(&present, name);
+        Columns::new(&chosen, &others, find).map_err(missing)
     };
     if format == Format::Csv {
         reader.read_csv(source, &delimited()?)?;
     } else {
         let extractor = match format {
             Format::Clf => {
-                let columns = clf::ClfColumns::new(time, key, cost.as_deref()).ok_or_else(|| {
-                    let known = |field: &&String| clf::ClfField::by_name(field).is_none();
-                    missing(time.iter().chain(key).chain(cost).find(known).map_or("", String::as_str))
-                })?;
-                Extractor::Clf(columns.with_others(&others))
+                let columns = Columns::new(&chosen, &others, clf::ClfField::by_name);
+                Extractor::Clf(columns.map_err(missing)?)
             }
             Format::Jsonl => {
-                let columns = jsonl::JsonColumns::new(time.clone(), key.clone(), cost.clone());
-                Extractor::Jsonl(columns.with_others(others.clone()))
+                let columns = Columns::new(&chosen, &others, |name| Some(name.to_owned()));
+                Extractor::Jsonl(columns.map_err(missing)?)
             }
             _ => Extractor::Tsv(delimited()?, TsvLine::default()),
         };

@@ -25,52 +25,28 @@ pub enum TimeFormat {
     Pattern(String),
 }
 
-/// A unit of time since the epoch.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum EpochUnit {
-    /// Seconds.
-    S,
-    /// Milliseconds.
-    Ms,
-    /// Microseconds.
-    Us,
-    /// Nanoseconds.
-    Ns,
+/// A unit of time since the epoch: its name, the nanoseconds in one as a power of ten, and what the names of fields in it end in.
+type EpochUnit = (&'static str, i32, &'static str);
+
+const SECONDS: EpochUnit = ("s", 9, "_s _sec _secs");
+const MILLIS: EpochUnit = ("ms", 6, "_ms _millis");
+const MICROS: EpochUnit = ("us", 3, "_us _micros");
+const NANOS: EpochUnit = ("ns", 0, "_ns _nanos");
+
+/// The unit that a field's name ends in, as in `ts_ns`.
+fn unit_by_name(field: &str) -> Option<EpochUnit> {
+    let field = field.to_ascii_lowercase();
+    let is_end = |(_, _, ends): &EpochUnit| ends.split(' ').any(|end| field.ends_with(end));
+    [SECONDS, MILLIS, MICROS, NANOS].into_iter().find(is_end)
 }
 
-impl EpochUnit {
-    /// Nanoseconds in one, as a power of ten.
-    const fn power(self) -> i32 {
-        match self {
-            Self::S => 9,
-            Self::Ms => 6,
-            Self::Us => 3,
-            Self::Ns => 0,
-        }
-    }
-
-    /// The unit in which `digits` whole digits are a date near ours: seconds have ten from 2001 to 2286.
-    const fn by_size(digits: usize) -> Self {
-        match digits {
-            0..=11 => Self::S,
-            12..=14 => Self::Ms,
-            15..=17 => Self::Us,
-            _ => Self::Ns,
-        }
-    }
-
-    /// The unit that a field's name ends in, as in `ts_ns`.
-    fn by_name(field: &str) -> Option<Self> {
-        let field = field.to_ascii_lowercase();
-        let units = [
-            ("_ns", Self::Ns),
-            ("_nanos", Self::Ns),
-            ("_us", Self::Us),
-            ("_micros", Self::Us),
-            ("_ms", Self::Ms),
-        ];
-        let more = [("_millis", Self::Ms), ("_s", Self::S), ("_sec", Self::S), ("_secs", Self::S)];
-        units.into_iter().chain(more).find_map(|(end, unit)| field.ends_with(end).then_some(unit))
+/// The unit in which `digits` whole digits are a date near ours: seconds have ten from 2001 to 2286.
+const fn unit_by_size(digits: usize) -> EpochUnit {
+    match digits {
+        0..=11 => SECONDS,
+        12..=14 => MILLIS,
+        15..=17 => MICROS,
+        _ => NANOS,
     }
 }
 
@@ -82,10 +58,10 @@ impl FromStr for TimeFormat {
             "auto" => Self::Auto,
             "rfc3339" | "iso8601" => Self::Rfc3339,
             "clf" => Self::Clf,
-            "s" => Self::Epoch(EpochUnit::S),
-            "ms" => Self::Epoch(EpochUnit::Ms),
-            "us" => Self::Epoch(EpochUnit::Us),
-            "ns" => Self::Epoch(EpochUnit::Ns),
+            "s" => Self::Epoch(SECONDS),
+            "ms" => Self::Epoch(MILLIS),
+            "us" => Self::Epoch(MICROS),
+            "ns" => Self::Epoch(NANOS),
             pattern if pattern.contains('%') => Self::Pattern(pattern.to_owned()),
             _ => {
                 return Err("expected auto, rfc3339, clf, s, ms, us, ns or a strftime pattern such as \
@@ -102,10 +78,7 @@ impl fmt::Display for TimeFormat {
             Self::Auto => "auto",
             Self::Rfc3339 => "rfc3339",
             Self::Clf => "clf",
-            Self::Epoch(EpochUnit::S) => "s",
-            Self::Epoch(EpochUnit::Ms) => "ms",
-            Self::Epoch(EpochUnit::Us) => "us",
-            Self::Epoch(EpochUnit::Ns) => "ns",
+            Self::Epoch((name, ..)) => name,
             Self::Pattern(pattern) => pattern,
         })
     }
@@ -142,7 +115,7 @@ pub struct TimeParser {
 impl TimeParser {
     /// A parser for times in `format`, in fields of these names.
     pub fn new(format: TimeFormat, fields: &[String]) -> Self {
-        let unit = if let [field] = fields { EpochUnit::by_name(field) } else { None };
+        let unit = if let [field] = fields { unit_by_name(field) } else { None };
         Self { format, unit }
     }
 
@@ -174,7 +147,7 @@ fn guess(text: &[u8], unit: Option<EpochUnit>) -> Option<TimeFormat> {
         Some(b'/') if digits == 2 => Some(TimeFormat::Clf),
         Some(b'-') if digits == 4 => Some(TimeFormat::Rfc3339),
         None | Some(b'.' | b'e' | b'E') if digits > 0 => {
-            Some(TimeFormat::Epoch(unit.unwrap_or(EpochUnit::by_size(digits))))
+            Some(TimeFormat::Epoch(unit.unwrap_or(unit_by_size(digits))))
         }
         _ => None,
     }
@@ -185,13 +158,13 @@ fn parse_as(format: &TimeFormat, text: &[u8]) -> Result<u64, TimeError> {
         TimeFormat::Auto => Err(TimeError::Syntax),
         TimeFormat::Rfc3339 => rfc3339(text),
         TimeFormat::Clf => clf(text),
-        TimeFormat::Epoch(unit) => epoch(text, *unit),
+        &TimeFormat::Epoch((_, power, _)) => epoch(text, power),
         TimeFormat::Pattern(pattern) => by_pattern(pattern, text),
     }
 }
 
-fn epoch(text: &[u8], unit: EpochUnit) -> Result<u64, TimeError> {
-    match decimal::scaled(text, unit.power()) {
+fn epoch(text: &[u8], power: i32) -> Result<u64, TimeError> {
+    match decimal::scaled(text, power) {
         Ok(scaled) => Ok(scaled.value),
         Err(DecimalError::Syntax) => Err(TimeError::Syntax),
         Err(DecimalError::Negative | DecimalError::TooLarge) => Err(TimeError::OutOfRange),

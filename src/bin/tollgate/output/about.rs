@@ -3,48 +3,30 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::human;
 use crate::input::Trace;
 use crate::input::client::AddressCounts;
 
-/// What was read.
-#[derive(Serialize, Debug)]
-pub struct InputJson {
-    records: u64,
-    skipped: u64,
-    keys: u64,
-    first_ns: u64,
-    last_ns: u64,
-    out_of_order: u64,
-    /// Bits by which IPv6 clients are told apart; `None` of made-up requests.
-    ipv6_prefix: Option<u8>,
-    /// Records whose client was taken from a list, and those of which a port was cut off.
-    from_lists: u64,
-    ports_cut: u64,
-    virtual_hosts: u64,
-    warnings: Vec<String>,
-}
-
-impl InputJson {
-    /// The figures of a trace.
-    pub fn new(trace: &Trace) -> Self {
-        let (first_ns, last_ns) = span(trace);
-        Self {
-            records: trace.records.len() as u64,
-            skipped: trace.skipped,
-            keys: trace.distinct(),
-            first_ns,
-            last_ns,
-            out_of_order: trace.out_of_order,
-            ipv6_prefix: trace.clients.map(|clients| clients.ipv6_prefix),
-            from_lists: trace.seen.lists,
-            ports_cut: trace.seen.ports,
-            virtual_hosts: trace.seen.virtual_hosts,
-            warnings: trace.warnings.clone(),
-        }
-    }
+/// What was read, in figures.
+pub fn input_json(trace: &Trace) -> Value {
+    let (first_ns, last_ns) = span(trace);
+    json!({
+        "records": trace.records.len(),
+        "skipped": trace.skipped,
+        "keys": trace.distinct(),
+        "first_ns": first_ns,
+        "last_ns": last_ns,
+        "out_of_order": trace.out_of_order,
+        // Bits by which IPv6 clients are told apart; `null` of made-up requests.
+        "ipv6_prefix": trace.clients.map(|clients| clients.ipv6_prefix),
+        // Records whose client was taken from a list, and those of which a port was cut off.
+        "from_lists": trace.seen.lists,
+        "ports_cut": trace.seen.ports,
+        "virtual_hosts": trace.seen.virtual_hosts,
+        "warnings": trace.warnings,
+    })
 }
 
 /// The times of the earliest and the latest record.

@@ -5,11 +5,10 @@
 
 use std::time::Duration;
 
-use jiff::civil::DateTime;
-use jiff::tz::{Offset, TimeZone};
-use jiff::{Timestamp, ToSpan};
+use jiff::ToSpan as _;
+use jiff::tz::Offset;
 
-use crate::human;
+use crate::human::{self, datetime};
 
 const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
@@ -20,8 +19,10 @@ const DAY: u64 = 24 * HOUR;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TimeAxis {
     column: u64,
-    columns: u64,
-    pieces: Vec<Piece>,
+    /// How many columns there are, 1 or more, with those that stand for gaps.
+    pub columns: u64,
+    /// The stretches of time that are shown.
+    pub pieces: Vec<Piece>,
 }
 
 /// A stretch of time without a long gap.
@@ -117,16 +118,6 @@ impl TimeAxis {
         Duration::from_nanos(self.column)
     }
 
-    /// How many columns there are, 1 or more, with those that stand for gaps.
-    pub fn columns(&self) -> u64 {
-        self.columns
-    }
-
-    /// The stretches of time that are shown.
-    pub fn pieces(&self) -> &[Piece] {
-        &self.pieces
-    }
-
     /// The piece that a time falls into.
     fn piece_of(&self, at: u64) -> &Piece {
         let after = self.pieces.partition_point(|piece| piece.start <= at);
@@ -209,11 +200,6 @@ fn month_ticks(start: u64, end: u64) -> Vec<(u64, String)> {
     ticks
 }
 
-fn datetime(at: u64) -> DateTime {
-    let timestamp = Timestamp::from_nanosecond(i128::from(at)).unwrap_or_default();
-    timestamp.to_zoned(TimeZone::UTC).datetime()
-}
-
 /// As much of a time as differs between ticks; midnight shows its date.
 fn label(at: u64, step: u64) -> String {
     let time = datetime(at);
@@ -254,9 +240,9 @@ mod tests {
     fn columns_are_round_and_few() {
         for length in [0, 1, 999, SECOND, 71 * SECOND, DAY, 173 * DAY, 30_000 * DAY] {
             let axis = TimeAxis::new(evenly(T, T + length), 270);
-            assert!((1..=270).contains(&axis.columns()), "{length}");
+            assert!((1..=270).contains(&axis.columns), "{length}");
             assert_eq!(axis.column_of(T), 0);
-            assert_eq!(axis.column_of(T + length) as u64, axis.columns() - 1);
+            assert_eq!(axis.column_of(T + length) as u64, axis.columns - 1);
         }
         let day = TimeAxis::new(evenly(T, T + DAY), 270);
         assert_eq!(day.column(), Duration::from_secs(600));
@@ -286,21 +272,21 @@ mod tests {
             block(start, 3).chain(block(start + 3 * HOUR + gap, 2)).collect::<Vec<_>>()
         };
         let axis = TimeAxis::new(blocks(60 * DAY), 270);
-        assert_eq!((axis.column(), axis.pieces().len()), (Duration::from_secs(120), 2));
-        let [one, other] = axis.pieces() else { unreachable!("there are two") };
+        assert_eq!((axis.column(), axis.pieces.len()), (Duration::from_secs(120), 2));
+        let [one, other] = &axis.pieces[..] else { unreachable!("there are two") };
         assert_eq!((one.columns, other.first - one.columns, other.columns), (91, 3, 61));
-        assert_eq!(axis.columns(), 155);
+        assert_eq!(axis.columns, 155);
         assert_eq!(axis.column_of(other.start), 94);
         assert!(axis.place(other.start) > 0.6 && axis.place(other.start) < 0.61);
         assert_eq!(TimeAxis::day(other), "29 Aug 2017");
         assert!((5..12).contains(&axis.ticks().len()), "{:?}", axis.ticks());
         // A short one is time like any other.
-        assert_eq!(TimeAxis::new(blocks(HOUR), 270).pieces().len(), 1);
+        assert_eq!(TimeAxis::new(blocks(HOUR), 270).pieces.len(), 1);
         // Many gaps alike are the log's nature.
-        assert_eq!(TimeAxis::new(evenly(T, T + 100 * DAY), 270).pieces().len(), 1);
+        assert_eq!(TimeAxis::new(evenly(T, T + 100 * DAY), 270).pieces.len(), 1);
         for times in [vec![], vec![0, u64::MAX], vec![u64::MAX], vec![T, T, T + DAY]] {
             let axis = TimeAxis::new(times.clone(), 270);
-            times.iter().for_each(|&at| assert!((axis.column_of(at) as u64) < axis.columns()));
+            times.iter().for_each(|&at| assert!((axis.column_of(at) as u64) < axis.columns));
             let _ = (axis.ticks(), axis.caption());
         }
     }

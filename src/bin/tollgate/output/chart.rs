@@ -105,7 +105,7 @@ impl Chart {
 
     /// The line for the days on which pieces of the time begin; there is none for a single one.
     fn days_height(&self) -> i32 {
-        if self.axis.pieces().len() > 1 { 20 } else { 0 }
+        if self.axis.pieces.len() > 1 { 20 } else { 0 }
     }
 
     fn svg(&self) -> Result<Vec<u8>, Error> {
@@ -142,7 +142,7 @@ impl Chart {
     }
 
     fn try_paint<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Drawn<B> {
-        canvas.fill()?;
+        canvas.area.fill(&PAPER)?;
         canvas.text("Admitted and denied requests over time", (LEFT, 16), 24, &INK, HPos::Left)?;
         canvas.text(&self.subtitle, (LEFT, 48), 15, &FAINT, HPos::Left)?;
         let legend = [("denied", DENIED, WIDTH - RIGHT - 74), ("admitted", ADMITTED, WIDTH - RIGHT - 180)];
@@ -163,7 +163,7 @@ impl Chart {
         }
         if self.days_height() > 0 {
             let mut free = 0;
-            for piece in self.axis.pieces() {
+            for piece in &self.axis.pieces {
                 let x = self.column_edges(piece.first).0.min(WIDTH - DAY_WIDTH);
                 if x >= free {
                     canvas.text(&TimeAxis::day(piece), (x, axis + 28), 14, &INK, HPos::Left)?;
@@ -212,7 +212,7 @@ impl Chart {
             }
         }
         canvas.line((LEFT, bottom), (WIDTH - RIGHT, bottom), &FAINT)?;
-        for pair in self.axis.pieces().windows(2) {
+        for pair in self.axis.pieces.windows(2) {
             let (from, to) = (pair[0].first + pair[0].columns, pair[1].first);
             let (left, right) = (self.column_edges(from).0, self.column_edges(to).0);
             canvas.rectangle((left, plot_top - 1), (right, bottom + 1), &PAPER)?;
@@ -225,7 +225,7 @@ impl Chart {
     }
 
     fn column_edges(&self, column: u64) -> (i32, i32) {
-        let edge = |column| LEFT + proportion(column, self.axis.columns(), WIDTH - RIGHT - LEFT);
+        let edge = |column| LEFT + proportion(column, self.axis.columns, WIDTH - RIGHT - LEFT);
         (edge(column), edge(column + 1).max(edge(column) + 1))
     }
 }
@@ -261,7 +261,7 @@ fn length_of(part: f64) -> i32 {
 
 impl Panel {
     fn new(trace: &Trace, (title, decisions): &Series<'_>, axis: &TimeAxis) -> Self {
-        let columns = usize::try_from(axis.columns()).unwrap_or(0);
+        let columns = usize::try_from(axis.columns).unwrap_or(0);
         let (mut admitted, mut denied) = (vec![0; columns], vec![0; columns]);
         for (record, decision) in trace.records.iter().zip(*decisions) {
             let column = axis.column_of(record.at);
@@ -296,10 +296,6 @@ struct Canvas<B: DrawingBackend> {
 impl<B: DrawingBackend> Canvas<B> {
     fn point(&self, (x, y): (i32, i32)) -> (i32, i32) {
         (x * self.scale, y * self.scale)
-    }
-
-    fn fill(&self) -> Drawn<B> {
-        self.area.fill(&PAPER)
     }
 
     /// With its top at the point's height.

@@ -10,7 +10,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde_json::Value;
 
 use crate::error::Error;
 
@@ -23,14 +23,14 @@ pub fn say(text: &str) {
 /// not be written.
 pub fn finish(
     files: impl IntoIterator<Item = Result<(), Error>>,
-    json: Option<(&PathBuf, Result<String, Error>)>,
+    json: Option<(&PathBuf, Value)>,
     about: &str,
     tables: impl FnOnce() -> String,
 ) -> Result<(), Error> {
     let mut written: Result<(), Error> = files.into_iter().collect();
     let to_stdout = json.as_ref().is_some_and(|(path, _)| path.as_path() == Path::new("-"));
     if let Some((path, json)) = json {
-        written = written.and(json.and_then(|json| write_to(path, json.as_bytes())));
+        written = written.and(write_to(path, to_json(&json).as_bytes()));
     }
     if to_stdout {
         say(about);
@@ -41,13 +41,18 @@ pub fn finish(
 }
 
 /// Any value as indented JSON with a final line end.
-///
-/// # Errors
-/// If it cannot be written as JSON.
-pub fn to_json(value: &impl Serialize) -> Result<String, Error> {
-    let mut text = serde_json::to_string_pretty(value).map_err(|error| Error::run(error.to_string()))?;
-    text.push('\n');
-    Ok(text)
+pub fn to_json(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+/// The members of all these objects as one; what is no object has none.
+pub fn merged<const N: usize>(parts: [Value; N]) -> Value {
+    parts
+        .iter()
+        .filter_map(Value::as_object)
+        .flatten()
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 /// Writes to a file, or to standard output for `-`.

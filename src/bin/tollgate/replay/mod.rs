@@ -22,13 +22,13 @@ use clap::ValueEnum as _;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use tollgate::{
-    Algorithm, CompactAlgorithm, ManualClock, Quota, QuotaError, RateLimiter, Saturation, Timestamp,
-    WindowAlgorithm,
+    Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, ManualClock, Quota, QuotaError,
+    RateLimiter, Saturation, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket, WindowAlgorithm,
 };
 
 use self::ledger::{Differences, Ledger};
 use self::limiters::{NumberLimiter, Refusal, hasher};
-use crate::algorithm::{AlgorithmName, Visitor, WindowOptions, chosen};
+use crate::algorithm::{AlgorithmName, WindowOptions, chosen};
 use crate::args::ReplayArgs;
 use crate::error::Error;
 use crate::input::{Record, Trace};
@@ -192,7 +192,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     files::writable(args.outputs())?;
     let trace = load::requests(&args.input, args.json.as_deref())?;
     let progress = progress::bar(trace.records.len() as u64 * algorithms.len() as u64, "replaying");
-    let options = args.algorithms.options();
+    let options = args.algorithms.windows;
     let setup = ReplaySetup { options, storage, beside: storage.store != StoreArg::Keyed };
     let (replays, unfit) = replay_all(&trace, &algorithms, by_name, &quotas, setup, &progress)?;
     left_out.extend(unfit);
@@ -240,7 +240,7 @@ pub fn replay(
     progress: &ProgressBar,
 ) -> Result<AlgorithmReplay, QuotaError> {
     let run = ReplayRun { trace, algorithm, quotas, setup, progress };
-    let (tally, figures) = algorithm.visit(quotas, setup.options, run)?;
+    let (tally, figures) = run.run()?;
     Ok(AlgorithmReplay { algorithm, quotas: quotas.to_vec(), tally, figures, against_log: None })
 }
 
@@ -325,16 +325,40 @@ struct ReplayRun<'a> {
     progress: &'a ProgressBar,
 }
 
-// `Storage::holds` leaves out what a store cannot hold, so that what is not of the chosen store is of the keyed one.
-impl Visitor for ReplayRun<'_> {
-    type Output = (Tally, StoreFigures);
+/// What became of the requests, and how the store fared; an error if the algorithm or the store cannot hold a quota.
+type Replayed = Result<(Tally, StoreFigures), QuotaError>;
 
-    fn keyed<A: Algorithm>(self, algorithms: Vec<A>) -> Result<Self::Output, QuotaError> {
+// `Storage::holds` leaves out what a store cannot hold, so that what is not of the chosen store is of the keyed one.
+impl ReplayRun<'_> {
+    /// Builds the algorithm for each quota. Each run is compiled for its algorithm: this `match` chooses, and everything below it is
+    /// monomorphic.
+    fn run(&self) -> Replayed {
+        let WindowOptions { sub_windows, strict } = self.setup.options;
+        match self.algorithm {
+            AlgorithmName::Gcra => self.compact(self.each(|quota| Ok(Gcra::new(quota)))?),
+            AlgorithmName::TokenBucket => self.compact(self.each(|quota| Ok(TokenBucket::new(quota)))?),
+            AlgorithmName::LeakyBucket => self.compact(self.each(|quota| Ok(LeakyBucketMeter::new(quota)))?),
+            AlgorithmName::FixedWindow => self.window(self.each(FixedWindow::try_new)?),
+            AlgorithmName::SlidingLog => self.keyed(self.each(SlidingLog::try_new)?),
+            AlgorithmName::SlidingWindow => self.window(self.each(|quota| {
+                let window = SlidingWindow::try_new(quota)?;
+                Ok(if strict { window.strict() } else { window })
+            })?),
+            AlgorithmName::SubWindow => self.keyed(self.each(|quota| {
+                let window = SubWindow::try_new(quota, sub_windows)?;
+                Ok(if strict { window.strict() } else { window })
+            })?),
+        }
+    }
+
+    /// With an algorithm that only the keyed store holds.
+    fn keyed<A: Algorithm>(&self, algorithms: Vec<A>) -> Replayed {
         let tally = self.through(&limiters::keyed(algorithms), |_, _| {}, |_, _| {});
         Ok((tally, StoreFigures::default()))
     }
 
-    fn compact<A: CompactAlgorithm>(self, algorithms: Vec<A>) -> Result<Self::Output, QuotaError> {
+    /// With an algorithm that the compact store holds too.
+    fn compact<A: CompactAlgorithm>(&self, algorithms: Vec<A>) -> Replayed {
         let Storage { store: StoreArg::Compact, memory, overflow } = self.setup.storage else {
             return self.keyed(algorithms);
         };
@@ -378,7 +402,8 @@ impl Visitor for ReplayRun<'_> {
         Ok((tally, StoreFigures { differences, compact, ..StoreFigures::default() }))
     }
 
-    fn window<A: WindowAlgorithm>(self, algorithms: Vec<A>) -> Result<Self::Output, QuotaError> {
+    /// With an algorithm that every store holds.
+    fn window<A: WindowAlgorithm>(&self, algorithms: Vec<A>) -> Replayed {
         let Storage { store: StoreArg::Sketch, memory, .. } = self.setup.storage else {
             return self.compact(algorithms);
         };
@@ -408,9 +433,12 @@ impl Visitor for ReplayRun<'_> {
         let differences = ledger.map_or_else(Differences::default, |ledger| ledger.differences);
         Ok((tally, StoreFigures { differences, saturation: worst, ..StoreFigures::default() }))
     }
-}
 
-impl ReplayRun<'_> {
+    /// An algorithm for each limit.
+    fn each<A>(&self, build: impl Fn(Quota) -> Result<A, QuotaError>) -> Result<Vec<A>, QuotaError> {
+        self.quotas.iter().map(|&quota| build(quota)).collect()
+    }
+
     /// A keyed store beside the other, if there is to be one.
     fn ledger<A: Algorithm>(&self, algorithms: &[A]) -> Option<Ledger<A>> {
         self.setup.beside.then(|| Ledger::new(algorithms.to_vec(), self.quotas, self.algorithm))

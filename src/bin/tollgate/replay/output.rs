@@ -2,113 +2,51 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use serde_json::{Value, json};
 use tollgate::Quota;
 
-use super::accuracy::{self, Accuracy, AccuracyJson};
+use super::accuracy::{self, Accuracy};
 use super::ledger::Differences;
 use super::{AlgorithmReplay, top};
-use crate::error::Error;
 use crate::human::{self, nanos};
 use crate::input::Trace;
 use crate::input::row::printable;
-use crate::output::about::InputJson;
+use crate::output::about::input_json;
+use crate::output::merged;
 use crate::output::table::table;
-use crate::output::to_json;
 use crate::store::Storage;
 
-/// The whole JSON of a replay. Fields may be added; those here keep their names and meaning.
-#[derive(Serialize)]
-struct ReplayJson {
-    input: InputJson,
-    results: Vec<AlgorithmJson>,
-}
-
-#[derive(Serialize)]
-struct AlgorithmJson {
-    algorithm: String,
-    store: String,
-    limits: Vec<RefusingJson>,
-    admitted: u64,
-    denied: u64,
-    never: u64,
-    keys_denied: u64,
-    longest_wait_ns: u64,
-    top_denied: Vec<DeniedJson>,
-    state_bytes: u64,
-    against_log: Option<AgainstLogJson>,
-    #[serde(flatten)]
-    accuracy: Option<AccuracyJson>,
-}
-
-/// Decisions that differ from an exact sliding log's; none are counted if times step back.
-#[derive(Serialize)]
-struct AgainstLogJson {
-    wrongly_admitted: u64,
-    wrongly_denied: u64,
-}
-
 /// One limit.
-#[derive(Serialize)]
-pub struct LimitJson {
-    limit: u64,
-    period_ns: u64,
-    burst: u64,
+pub fn limit_json(quota: &Quota) -> Value {
+    json!({ "limit": quota.limit(), "period_ns": nanos(quota.period()), "burst": quota.burst_size() })
 }
 
-/// One limit of a replay.
-#[derive(Serialize)]
-struct RefusingJson {
-    #[serde(flatten)]
-    limit: LimitJson,
-    /// Requests that it denied, of several limits as the one with the longest wait.
-    refused: u64,
-}
-
-#[derive(Serialize)]
-struct DeniedJson {
-    key: String,
-    denied: u64,
-}
-
-impl From<&Quota> for LimitJson {
-    fn from(quota: &Quota) -> Self {
-        Self { limit: quota.limit(), period_ns: nanos(quota.period()), burst: quota.burst_size() }
-    }
-}
-
-/// The replay's results as JSON.
-///
-/// # Errors
-/// Never in practice: every value is a number or a text.
-pub fn json(
-    trace: &Trace,
-    replays: &[AlgorithmReplay],
-    storage: &Storage,
-    most: usize,
-) -> Result<String, Error> {
+/// The whole JSON of a replay. Fields may be added; those here keep their names and meaning.
+pub fn json(trace: &Trace, replays: &[AlgorithmReplay], storage: &Storage, most: usize) -> Value {
     let result = |replay: &AlgorithmReplay| {
         let AlgorithmReplay { algorithm, tally, .. } = replay;
-        let key = |(id, denied)| DeniedJson { key: trace.keys.name(id), denied };
-        let limit = |(quota, &refused)| RefusingJson { limit: LimitJson::from(quota), refused };
-        AlgorithmJson {
-            algorithm: algorithm.name(),
-            store: storage.name(),
-            limits: replay.quotas.iter().zip(&tally.refused).map(limit).collect(),
-            admitted: tally.admitted(),
-            denied: tally.denials.denied,
-            never: tally.denials.never,
-            keys_denied: tally.keys_denied(),
-            longest_wait_ns: nanos(tally.denials.longest_wait),
-            top_denied: tally.top_denied(most).into_iter().map(key).collect(),
-            state_bytes: tally.state_bytes,
-            against_log: replay.against_log.map(|Differences { wrongly_admitted, wrongly_denied }| {
-                AgainstLogJson { wrongly_admitted, wrongly_denied }
+        let key = |(id, denied)| json!({ "key": trace.keys.name(id), "denied": denied });
+        // Requests that it denied, of several limits as the one with the longest wait.
+        let limit = |(quota, refused)| merged([limit_json(quota), json!({ "refused": refused })]);
+        let result = json!({
+            "algorithm": algorithm.name(),
+            "store": storage.name(),
+            "limits": replay.quotas.iter().zip(&tally.refused).map(limit).collect::<Vec<_>>(),
+            "admitted": tally.admitted(),
+            "denied": tally.denials.denied,
+            "never": tally.denials.never,
+            "keys_denied": tally.keys_denied(),
+            "longest_wait_ns": nanos(tally.denials.longest_wait),
+            "top_denied": tally.top_denied(most).into_iter().map(key).collect::<Vec<_>>(),
+            "state_bytes": tally.state_bytes,
+            // Decisions that differ from an exact sliding log's; none are counted if times step back.
+            "against_log": replay.against_log.map(|Differences { wrongly_admitted, wrongly_denied }| {
+                json!({ "wrongly_admitted": wrongly_admitted, "wrongly_denied": wrongly_denied })
             }),
-            accuracy: accuracy::json(storage, *algorithm, &replay.figures),
-        }
+        });
+        merged([result, accuracy::json(storage, *algorithm, &replay.figures)])
     };
-    to_json(&ReplayJson { input: InputJson::new(trace), results: replays.iter().map(result).collect() })
+    json!({ "input": input_json(trace), "results": replays.iter().map(result).collect::<Vec<_>>() })
 }
 
 /// Limits as one text.

@@ -1,6 +1,8 @@
 //! `tollgate rules check`: what files of rules say, and what is wrong with them.
 
-use serde::Serialize;
+use std::time::Duration;
+
+use serde_json::{Value, json};
 use tollgate::rules::{Domain, Limit, Problem, Rule, Shared, Store};
 
 use super::files::{RuleFiles, say_warnings};
@@ -9,7 +11,7 @@ use crate::args::rules::{CheckArgs, RulesArgs};
 use crate::error::Error;
 use crate::human;
 use crate::input::row::printable;
-use crate::output::{print, table, to_json};
+use crate::output::{merged, print, table, to_json};
 use crate::store::Memory;
 
 /// Runs the check. Problems are said, the rules are printed.
@@ -28,12 +30,13 @@ pub fn run(args: &CheckArgs) -> Result<(), Error> {
     }
     let RuleFiles { domains, warnings, errors, .. } = &files;
     if args.json {
-        let text = to_json(&CheckJson {
-            domains: domains.iter().filter(|_| errors.is_empty()).map(domain_json).collect(),
-            warnings: ProblemJson::all(warnings),
-            errors: ProblemJson::all(errors),
-        });
-        print(text?.as_bytes())?;
+        let domains = domains.iter().filter(|_| errors.is_empty());
+        let text = to_json(&json!({
+            "domains": domains.map(domain_json).collect::<Vec<_>>(),
+            "warnings": warnings.iter().map(problem_json).collect::<Vec<_>>(),
+            "errors": errors.iter().map(problem_json).collect::<Vec<_>>(),
+        }));
+        print(text.as_bytes())?;
     } else if errors.is_empty() {
         let text: Vec<String> = domains.iter().map(rules_table).collect();
         print(text.join("\n").as_bytes())?;
@@ -41,142 +44,80 @@ pub fn run(args: &CheckArgs) -> Result<(), Error> {
     files.usable(&args.rules)
 }
 
-#[derive(Serialize)]
-struct CheckJson<'a> {
-    domains: Vec<DomainJson<'a>>,
-    warnings: Vec<ProblemJson<'a>>,
-    errors: Vec<ProblemJson<'a>>,
+fn domain_json(domain: &Domain) -> Value {
+    let rule = |rule: &Rule| {
+        let place = json!({ "identity": rule.identity, "name": rule.name, "line": rule.line });
+        merged([place, says(rule)])
+    };
+    json!({
+        "domain": domain.name(),
+        "charging": domain.charging().to_string(),
+        "shadow": domain.is_shadow(),
+        "rules": domain.rules().iter().map(rule).collect::<Vec<_>>(),
+    })
 }
 
-#[derive(Serialize)]
-struct DomainJson<'a> {
-    domain: &'a str,
-    charging: String,
-    shadow: bool,
-    rules: Vec<CheckedRuleJson<'a>>,
-}
-
-#[derive(Serialize)]
-struct CheckedRuleJson<'a> {
-    identity: &'a str,
-    name: &'a str,
-    line: usize,
-    #[serde(flatten)]
-    says: SaysJson<'a>,
+fn problem_json(problem: &Problem) -> Value {
+    json!({
+        "file": problem.file(),
+        "line": problem.line(),
+        "column": problem.column(),
+        "path": problem.path(),
+        "message": problem.message(),
+        "remedy": problem.remedy(),
+    })
 }
 
 /// How a limit is shared between processes.
-#[derive(Serialize)]
-struct SharedJson {
-    mode: String,
-    on_failure: String,
-    processes: u32,
-    timeout_ms: u64,
-}
-
-impl SharedJson {
-    fn of(shared: &Shared) -> Self {
-        Self {
-            mode: shared.mode.to_string(),
-            on_failure: shared.on_failure.to_string(),
-            processes: shared.processes,
-            timeout_ms: u64::try_from(shared.timeout.as_millis()).unwrap_or(u64::MAX),
-        }
-    }
+fn shared_json(shared: &Shared) -> Value {
+    json!({
+        "mode": shared.mode.to_string(),
+        "on_failure": shared.on_failure.to_string(),
+        "processes": shared.processes,
+        "timeout_ms": u64::try_from(shared.timeout.as_millis()).unwrap_or(u64::MAX),
+    })
 }
 
 /// What a rule says.
-#[derive(Default, Serialize)]
-pub struct SaysJson<'a> {
-    unlimited: bool,
-    limit: Option<u64>,
-    period_ns: Option<u64>,
-    burst: Option<u64>,
-    algorithm: Option<String>,
-    store: Option<String>,
-    memory_bytes: Option<usize>,
-    max_keys: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    shared: Option<SharedJson>,
-    soft: Option<u64>,
-    shadow: bool,
-    quota_mode: bool,
-    enforced_per_million: u32,
-    replaces: Vec<&'a str>,
-}
-
-#[derive(Serialize)]
-struct ProblemJson<'a> {
-    file: &'a str,
-    line: usize,
-    column: usize,
-    path: &'a str,
-    message: &'a str,
-    remedy: &'a str,
-}
-
-impl<'a> ProblemJson<'a> {
-    fn all(problems: &'a [Problem]) -> Vec<Self> {
-        let one = |problem: &'a Problem| Self {
-            file: problem.file(),
-            line: problem.line(),
-            column: problem.column(),
-            path: problem.path(),
-            message: problem.message(),
-            remedy: problem.remedy(),
-        };
-        problems.iter().map(one).collect()
-    }
-}
-
-impl<'a> CheckedRuleJson<'a> {
-    fn of(rule: &'a Rule) -> Self {
-        Self { identity: &rule.identity, name: &rule.name, line: rule.line, says: SaysJson::of(rule) }
-    }
-}
-
-impl<'a> SaysJson<'a> {
-    /// Of a rule.
-    pub fn of(rule: &'a Rule) -> Self {
-        let nanos = |period: std::time::Duration| u64::try_from(period.as_nanos()).ok();
-        let mut json = Self {
-            soft: Some(rule.soft).filter(|&soft| soft < u64::MAX),
-            shadow: rule.shadow,
-            quota_mode: rule.quota_mode,
-            enforced_per_million: rule.enforced_per_million,
-            replaces: rule.replaces.iter().map(|name| &**name).collect(),
-            ..Self::default()
-        };
-        match &rule.limit {
-            Limit::Unlimited => json.unlimited = true,
-            Limit::Blocked { period } => (json.limit, json.period_ns) = (Some(0), nanos(*period)),
-            Limit::Quota { quota, algorithm, store } => {
-                (json.limit, json.period_ns) = (Some(quota.limit()), nanos(quota.period()));
-                json.burst = Some(quota.burst_size());
-                json.algorithm = Some(algorithm.to_string());
-                json.store = store.map(|store| store.to_string());
-                match store {
-                    Some(Store::Compact(memory) | Store::Sketch(memory)) => {
-                        json.memory_bytes = memory.bytes();
-                    }
-                    Some(Store::Keyed { max_keys }) => json.max_keys = *max_keys,
-                    Some(Store::Redis(shared)) => json.shared = Some(SharedJson::of(shared)),
-                    Some(_) | None => {}
+pub fn says(rule: &Rule) -> Value {
+    let nanos = |period: Duration| json!(u64::try_from(period.as_nanos()).ok());
+    let mut limit = json!({
+        "unlimited": false,
+        "limit": null,
+        "period_ns": null,
+        "burst": null,
+        "algorithm": null,
+        "store": null,
+        "memory_bytes": null,
+        "max_keys": null,
+    });
+    match &rule.limit {
+        Limit::Unlimited => limit["unlimited"] = json!(true),
+        Limit::Blocked { period } => (limit["limit"], limit["period_ns"]) = (json!(0), nanos(*period)),
+        Limit::Quota { quota, algorithm, store } => {
+            (limit["limit"], limit["period_ns"]) = (json!(quota.limit()), nanos(quota.period()));
+            limit["burst"] = json!(quota.burst_size());
+            limit["algorithm"] = json!(algorithm.to_string());
+            limit["store"] = json!(store.map(|store| store.to_string()));
+            match store {
+                Some(Store::Compact(memory) | Store::Sketch(memory)) => {
+                    limit["memory_bytes"] = json!(memory.bytes());
                 }
+                Some(Store::Keyed { max_keys }) => limit["max_keys"] = json!(max_keys),
+                Some(Store::Redis(shared)) => limit["shared"] = shared_json(shared),
+                Some(_) | None => {}
             }
-            _ => {}
         }
-        json
+        _ => {}
     }
-}
-
-fn domain_json(domain: &Domain) -> DomainJson<'_> {
-    DomainJson {
-        domain: domain.name(),
-        charging: domain.charging().to_string(),
-        shadow: domain.is_shadow(),
-        rules: domain.rules().iter().map(CheckedRuleJson::of).collect(),
-    }
+    let rest = json!({
+        "soft": Some(rule.soft).filter(|&soft| soft < u64::MAX),
+        "shadow": rule.shadow,
+        "quota_mode": rule.quota_mode,
+        "enforced_per_million": rule.enforced_per_million,
+        "replaces": rule.replaces,
+    });
+    merged([limit, rest])
 }
 
 fn rules_table(domain: &Domain) -> String {
@@ -223,25 +164,15 @@ fn kept(store: &Store) -> String {
 }
 
 fn flags(rule: &Rule) -> String {
-    let mut flags = Vec::new();
-    if rule.is_named {
-        flags.push(format!("named {}", printable(rule.name.as_bytes(), 40)));
-    }
-    if rule.shadow {
-        flags.push("shadow".to_owned());
-    }
-    if rule.quota_mode {
-        flags.push("quota mode".to_owned());
-    }
-    if rule.enforced_per_million < 1_000_000 {
-        flags.push(format!("enforced {}", human::share(u64::from(rule.enforced_per_million), 1_000_000)));
-    }
-    if rule.soft < u64::MAX {
-        flags.push(format!("soft {}", human::count(rule.soft)));
-    }
-    if !rule.replaces.is_empty() {
-        let names: Vec<String> = rule.replaces.iter().map(|name| printable(name.as_bytes(), 40)).collect();
-        flags.push(format!("replaces {}", names.join(", ")));
-    }
-    flags.join("; ")
+    let names = || rule.replaces.iter().map(|name| printable(name.as_bytes(), 40)).collect::<Vec<_>>();
+    let enforced = u64::from(rule.enforced_per_million);
+    let flags = [
+        rule.is_named.then(|| format!("named {}", printable(rule.name.as_bytes(), 40))),
+        rule.shadow.then(|| "shadow".to_owned()),
+        rule.quota_mode.then(|| "quota mode".to_owned()),
+        (enforced < 1_000_000).then(|| format!("enforced {}", human::share(enforced, 1_000_000))),
+        (rule.soft < u64::MAX).then(|| format!("soft {}", human::count(rule.soft))),
+        (!rule.replaces.is_empty()).then(|| format!("replaces {}", names().join(", "))),
+    ];
+    flags.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }

@@ -2,22 +2,21 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use tollgate::rules::{Limit, Rule};
 use tollgate::telemetry::MeterCounts;
 
-use super::check::SaysJson;
+use super::check::says;
 use super::mapping::Mapping;
-use super::tally::{ByRule, RequestCounts, RuleDeniedKey, RulesTally};
-use crate::error::Error;
+use super::tally::{ByRule, RuleDeniedKey, RulesTally};
 use crate::human::{self, nanos};
 use crate::input::Trace;
 use crate::input::row::printable;
 use crate::input::wanted::Fields;
-use crate::output::about::InputJson;
+use crate::output::about::input_json;
+use crate::output::merged;
 use crate::output::table::table;
-use crate::output::to_json;
 use crate::replay::Denials;
 
 /// A rule in force, and what it counted.
@@ -50,78 +49,6 @@ pub struct RulesOutput<'a> {
     pub top: usize,
 }
 
-/// The whole JSON. Fields may be added; those here keep their names and meaning.
-#[derive(Serialize)]
-struct RulesReplayJson<'a> {
-    input: InputJson,
-    descriptors: Vec<DescriptorJson>,
-    rules: Vec<ReplayedRuleJson<'a>>,
-    results: RulesResultJson<'a>,
-}
-
-#[derive(Serialize)]
-struct DescriptorJson {
-    descriptor: String,
-    /// Requests that had all its fields.
-    requests: u64,
-    /// Of them, those that a rule applied to.
-    matched: u64,
-}
-
-#[derive(Serialize)]
-struct ReplayedRuleJson<'a> {
-    domain: &'a str,
-    rule: &'a str,
-    name: &'a str,
-    file: &'a str,
-    line: usize,
-    #[serde(flatten)]
-    says: SaysJson<'a>,
-    matched: u64,
-    allowed: u64,
-    denied: u64,
-    shadow_denied: u64,
-    unlimited_allowed: u64,
-    uncharged: u64,
-    hits: u64,
-    near_limit: u64,
-    over_limit: u64,
-    soft_limited: u64,
-    never: u64,
-    keys_denied: u64,
-    keys_shadow_denied: u64,
-    evictions: Option<u64>,
-    debt_denials: Option<u64>,
-    longest_wait_ns: u64,
-    top_denied: Vec<KeyJson>,
-}
-
-#[derive(Serialize)]
-struct KeyJson {
-    key: String,
-    denied: u64,
-    shadow_denied: u64,
-}
-
-#[derive(Serialize)]
-struct RuleKeyJson<'a> {
-    domain: &'a str,
-    rule: &'a str,
-    #[serde(flatten)]
-    key: KeyJson,
-}
-
-#[derive(Serialize)]
-struct RulesResultJson<'a> {
-    admitted: u64,
-    denied: u64,
-    never: u64,
-    #[serde(flatten)]
-    requests: RequestCounts,
-    longest_wait_ns: u64,
-    top_denied: Vec<RuleKeyJson<'a>>,
-}
-
 const ABOUT_REQUESTS: &str = "\
 Shadow-denied: admitted, but only because a rule or its domain merely reports.
 No rule: no rule of the domain applied. No domain: the domain has no rules.";
@@ -132,29 +59,27 @@ not merely report. Uncharged: refused by another rule, replaced by one, or of no
 cost. Near and Soft: units above four fifths of the limit, and above a soft one.";
 
 impl<'a> RulesOutput<'a> {
-    /// As JSON.
-    ///
-    /// # Errors
-    /// Never in practice: every value is a number or a text.
-    pub fn json(&self) -> Result<String, Error> {
+    /// The whole JSON. Fields may be added; those here keep their names and meaning.
+    pub fn json(&self) -> Value {
         let Self { tally, .. } = *self;
         let rule_key = |key: &RuleDeniedKey| {
             let CountedRule { domain, rule, .. } = self.rules.get(key.rule)?;
-            Some(RuleKeyJson { domain, rule: &rule.identity, key: self.key_json(key) })
+            Some(merged([json!({ "domain": domain, "rule": rule.identity }), self.key_json(key)]))
         };
+        let descriptor = |(descriptor, requests, matched): (String, u64, u64)| json!({ "descriptor": descriptor, "requests": requests, "matched": matched });
         let each = self.rules.iter().zip(&tally.by_rule).zip(self.keys_by_rule());
-        to_json(&RulesReplayJson {
-            input: InputJson::new(self.trace),
-            descriptors: self.descriptors(),
-            rules: each.map(|((counted, by_rule), keys)| self.rule_json(counted, by_rule, keys)).collect(),
-            results: RulesResultJson {
-                admitted: tally.admitted(),
-                denied: tally.denials.denied,
-                never: tally.denials.never,
-                requests: tally.requests.clone(),
-                longest_wait_ns: nanos(tally.denials.longest_wait),
-                top_denied: tally.denied_keys.iter().take(self.top).filter_map(rule_key).collect(),
-            },
+        let rules = each.map(|((counted, by_rule), keys)| self.rule_json(counted, by_rule, &keys));
+        let denials = &tally.denials;
+        let top = tally.denied_keys.iter().take(self.top).filter_map(rule_key);
+        json!({
+            "input": input_json(self.trace),
+            "descriptors": self.descriptors().into_iter().map(descriptor).collect::<Vec<_>>(),
+            "rules": rules.collect::<Vec<_>>(),
+            "results": merged([
+                json!({ "admitted": tally.admitted(), "denied": denials.denied, "never": denials.never }),
+                json!(tally.requests),
+                json!({ "longest_wait_ns": nanos(denials.longest_wait), "top_denied": top.collect::<Vec<_>>() }),
+            ]),
         })
     }
 
@@ -169,42 +94,39 @@ impl<'a> RulesOutput<'a> {
         each
     }
 
-    fn rule_json(
-        &self,
-        counted: &'a CountedRule,
-        by_rule: &ByRule,
-        keys: Vec<&RuleDeniedKey>,
-    ) -> ReplayedRuleJson<'a> {
+    fn rule_json(&self, counted: &CountedRule, by_rule: &ByRule, keys: &[&RuleDeniedKey]) -> Value {
         let CountedRule { domain, rule, file, counts, pressed } = counted;
-        ReplayedRuleJson {
-            domain,
-            rule: &rule.identity,
-            name: &rule.name,
-            file,
-            line: rule.line,
-            says: SaysJson::of(rule),
-            matched: by_rule.matched,
-            allowed: counts.allowed,
-            denied: counts.denied,
-            shadow_denied: counts.shadow_denied,
-            unlimited_allowed: counts.unlimited,
-            uncharged: by_rule.matched.saturating_sub(counts.requests()),
-            hits: counts.hits,
-            near_limit: counts.near_limit,
-            over_limit: counts.over_limit,
-            soft_limited: counts.soft_limited,
-            never: by_rule.denials.never,
-            keys_denied: by_rule.keys_denied,
-            keys_shadow_denied: by_rule.keys_shadow_denied,
-            evictions: pressed.map(|(evictions, _)| evictions),
-            debt_denials: pressed.map(|(_, denials)| denials),
-            longest_wait_ns: nanos(by_rule.denials.longest_wait),
-            top_denied: keys.into_iter().map(|key| self.key_json(key)).collect(),
-        }
+        let place = json!({
+            "domain": domain,
+            "rule": rule.identity,
+            "name": rule.name,
+            "file": file,
+            "line": rule.line,
+        });
+        let did = json!({
+            "matched": by_rule.matched,
+            "allowed": counts.allowed,
+            "denied": counts.denied,
+            "shadow_denied": counts.shadow_denied,
+            "unlimited_allowed": counts.unlimited,
+            "uncharged": by_rule.matched.saturating_sub(counts.requests()),
+            "hits": counts.hits,
+            "near_limit": counts.near_limit,
+            "over_limit": counts.over_limit,
+            "soft_limited": counts.soft_limited,
+            "never": by_rule.denials.never,
+            "keys_denied": by_rule.keys_denied,
+            "keys_shadow_denied": by_rule.keys_shadow_denied,
+            "evictions": pressed.map(|(evictions, _)| evictions),
+            "debt_denials": pressed.map(|(_, denials)| denials),
+            "longest_wait_ns": nanos(by_rule.denials.longest_wait),
+            "top_denied": keys.iter().map(|key| self.key_json(key)).collect::<Vec<_>>(),
+        });
+        merged([place, says(rule), did])
     }
 
-    fn key_json(&self, key: &RuleDeniedKey) -> KeyJson {
-        KeyJson { key: self.key(key), denied: key.denied, shadow_denied: key.shadow_denied }
+    fn key_json(&self, key: &RuleDeniedKey) -> Value {
+        json!({ "key": self.key(key), "denied": key.denied, "shadow_denied": key.shadow_denied })
     }
 
     fn key(&self, key: &RuleDeniedKey) -> String {
@@ -214,15 +136,12 @@ impl<'a> RulesOutput<'a> {
         printable(key.text(counted_by, self.mapping, fields).as_bytes(), 1000)
     }
 
-    fn descriptors(&self) -> Vec<DescriptorJson> {
+    /// Each descriptor, how many requests had all its fields, and for how many of them a rule applied to it.
+    fn descriptors(&self) -> Vec<(String, u64, u64)> {
         let Some(fields) = &self.trace.fields else { return Vec::new() };
+        let shown = |at| self.mapping.shown(at, fields).0.to_string();
         let each = self.tally.by_descriptor.iter().enumerate();
-        each.map(|(at, &(requests, matched))| DescriptorJson {
-            descriptor: self.mapping.shown(at, fields).0.to_string(),
-            requests,
-            matched,
-        })
-        .collect()
+        each.map(|(at, &(requests, matched))| (shown(at), requests, matched)).collect()
     }
 
     /// As tables.
@@ -241,7 +160,7 @@ impl<'a> RulesOutput<'a> {
         ];
         let header = "Requests|Admitted|Denied|Share|Longest wait|Shadow-denied|No rule|No domain";
         let mut text = format!("{}\n{ABOUT_REQUESTS}\n\n", table(header, 0..8, [row], &[7, 5]));
-        let row = |DescriptorJson { descriptor, requests, matched }: DescriptorJson| {
+        let row = |(descriptor, requests, matched): (String, u64, u64)| {
             vec![printable(descriptor.as_bytes(), 80), human::count(requests), human::count(matched)]
         };
         let descriptors = self.descriptors().into_iter().map(row);

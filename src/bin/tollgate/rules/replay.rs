@@ -15,10 +15,10 @@ use super::files::RuleFiles;
 use super::mapping::Mapping;
 use super::output::{CountedRule, RulesOutput};
 use super::tally::{self, RulesTally};
+use crate::args::ReplayArgs;
 use crate::args::rules::{MappingArgs, RulesArgs};
-use crate::args::{InputArgs, ReplayArgs};
 use crate::error::Error;
-use crate::input::{Trace, load_fields, names, warning};
+use crate::input::{Selection, Trace, load_fields, names, warning};
 use crate::output::{about, chart, finish, progress, say, writable, write_to};
 use crate::{human, load, synthetic};
 
@@ -88,7 +88,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
 ///
 /// # Errors
 /// If the command line or the input are wrong.
-pub fn unmatched(by: &RulesArgs, input: &InputArgs, files: &RuleFiles) -> Result<Vec<Problem>, Error> {
+pub fn unmatched(by: &RulesArgs, input: &Selection, files: &RuleFiles) -> Result<Vec<Problem>, Error> {
     let loaded = loaded(by, files)?;
     let RulesReplay { trace, about, .. } = replay(&loaded, by, input, None)?;
     say(&about);
@@ -106,7 +106,7 @@ pub fn unmatched(by: &RulesArgs, input: &InputArgs, files: &RuleFiles) -> Result
 fn replay(
     loaded: &LoadedRules<'_>,
     by: &RulesArgs,
-    input: &InputArgs,
+    input: &Selection,
     json: Option<&Path>,
 ) -> Result<RulesReplay, Error> {
     let asked = &by.mapping;
@@ -190,7 +190,7 @@ fn domain(args: &MappingArgs, domains: &[Domain]) -> Result<String, Error> {
 }
 
 /// The requests with their fields; those of the made-up day have a client and nothing else.
-fn read(input: &InputArgs, json: Option<&Path>, mapping: &Mapping) -> Result<Trace, Error> {
+fn read(input: &Selection, json: Option<&Path>, mapping: &Mapping) -> Result<Trace, Error> {
     let mut fields = mapping.fields();
     if input.files.is_empty() {
         let mut trace = synthetic::day();
@@ -202,7 +202,7 @@ fn read(input: &InputArgs, json: Option<&Path>, mapping: &Mapping) -> Result<Tra
         trace.fields = Some(fields);
         return Ok(trace);
     }
-    load::with_bar(input, json, |selection, progress| load_fields(selection, fields, progress))
+    load::with_bar(input, json, |progress| load_fields(input, fields, progress))
 }
 
 /// What is likely wrong with the addresses of clients.
@@ -227,7 +227,7 @@ fn about_rules(
     mapping: &Mapping,
     loaded: &LoadedRules<'_>,
     by: &RulesArgs,
-    input: &InputArgs,
+    input: &Selection,
 ) -> Result<String, Error> {
     let mut about = about::input_lines(trace, input.no_sort);
     for domain in loaded.domains {

@@ -138,7 +138,9 @@ pub fn replay(
         }
         progress.inc(records.len() as u64);
     }
-    run.finish()
+    let mut tally = run.tally;
+    tally.denied_keys.sort_by_key(|key| std::cmp::Reverse((key.denied, key.shadow_denied)));
+    tally
 }
 
 /// A number for each descriptor's keys, the same for the same ones.
@@ -270,12 +272,6 @@ impl<'t> RulesRun<'t> {
             let by_rule = &mut by_rule[rule];
             *(if refuses { &mut by_rule.keys_denied } else { &mut by_rule.keys_shadow_denied }) += 1;
         }
-    }
-
-    fn finish(self) -> RulesTally {
-        let mut tally = self.tally;
-        tally.denied_keys.sort_by_key(|key| std::cmp::Reverse((key.denied, key.shadow_denied)));
-        tally
     }
 }
 

@@ -52,7 +52,7 @@ pub fn run(args: &SuggestArgs) -> Result<(), Error> {
         goal: Goal { requests, clients: args.deny_clients },
         periods,
         burst: args.algorithms.burst,
-        options: args.algorithms.options(),
+        options: args.algorithms.windows,
         storage,
         progress: &progress,
     };
@@ -285,18 +285,11 @@ impl Trials<'_> {
         Ok(())
     }
 
-    /// The neighbours beyond what bisection looked at, and round figures for the table.
+    /// The neighbours beyond what bisection looked at, and those for the table.
     fn look_around(&mut self, limits: &[u64]) {
         for (place, &limit) in limits.iter().enumerate() {
             let most = self.search.highest().max(limit.saturating_add(1));
-            for near in [
-                limit.saturating_sub(2),
-                limit.saturating_sub(1),
-                limit / 4,
-                limit / 2,
-                limit.saturating_add(1),
-                limit.saturating_mul(2),
-            ] {
+            for near in neighbours(limit).into_iter().chain([limit.saturating_sub(2)]) {
                 if (1..=most).contains(&near) {
                     // A limit out of the algorithm's range has no trial, which is no reason to fail now.
                     let _ = self.trial(&with(limits, place, near));
@@ -386,6 +379,11 @@ impl Trials<'_> {
             lower.all(|(_, other)| no_more(trial, other))
         })
     }
+}
+
+/// The limits beside one, and round figures further away.
+fn neighbours(limit: u64) -> [u64; 5] {
+    [limit / 4, limit / 2, limit.saturating_sub(1), limit.saturating_add(1), limit.saturating_mul(2)]
 }
 
 /// These limits with another one in one place.

@@ -1,17 +1,16 @@
 //! The answers of a search, for people and for programs.
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use tollgate::Quota;
 
-use super::{FoundLimit, MANY_REQUESTS, Search, Suggestion, Trial, period_text};
-use crate::error::Error;
+use super::{FoundLimit, MANY_REQUESTS, Search, Suggestion, Trial, neighbours, period_text};
 use crate::human::{self, nanos};
-use crate::output::about::InputJson;
+use crate::output::about::input_json;
+use crate::output::merged;
 use crate::output::table::table;
-use crate::output::to_json;
-use crate::replay::accuracy::{self, Accuracy, AccuracyJson};
-use crate::replay::output::LimitJson;
+use crate::replay::accuracy::{self, Accuracy};
+use crate::replay::output::limit_json;
 
 impl Search<'_> {
     /// The goal, and how several limits share it; `note` is said after it.
@@ -64,18 +63,8 @@ impl FoundLimit {
     /// The limits to show: the answer, its neighbours and some further away.
     fn candidates(&self) -> impl Iterator<Item = (u64, Trial)> + '_ {
         let answer = self.quota.limit();
-        let near = [
-            answer / 4,
-            answer / 2,
-            answer.saturating_sub(1),
-            answer,
-            answer.saturating_add(1),
-            answer.saturating_mul(2),
-        ];
-        self.trials
-            .iter()
-            .map(|(&limit, &trial)| (limit, trial))
-            .filter(move |(limit, _)| near.contains(limit))
+        let near = move |limit| limit == answer || neighbours(answer).contains(&limit);
+        self.trials.iter().map(|(&limit, &trial)| (limit, trial)).filter(move |&(limit, _)| near(limit))
     }
 }
 
@@ -132,91 +121,42 @@ pub fn tables(search: &Search<'_>, suggestions: &[Suggestion]) -> String {
     text
 }
 
-#[derive(Serialize)]
-struct SearchJson {
-    input: InputJson,
-    goal: GoalJson,
-    suggestions: Vec<SuggestionJson>,
-}
-
-#[derive(Serialize)]
-struct GoalJson {
-    /// What the first share is of, and that share. Of two goals these are the requests'.
-    deny: &'static str,
-    share_billionths: u64,
-    requests_billionths: Option<u64>,
-    clients_billionths: Option<u64>,
-}
-
-/// An answer. Fields may be added; those here keep their names and meaning.
-#[derive(Serialize)]
-struct SuggestionJson {
-    algorithm: String,
-    store: String,
-    /// This and the next two: of the period that was named first.
-    limit: u64,
-    period_ns: u64,
-    burst: u64,
-    /// All limits, as their periods were named.
-    limits: Vec<LimitJson>,
-    /// For all limits, as are the next three.
-    flags: String,
-    denied: u64,
-    keys_denied: u64,
-    monotone: bool,
-    warnings: Vec<String>,
-    /// In the place of the limit of the period that was named first, with the others in force.
-    tried: Vec<TriedJson>,
-    #[serde(flatten)]
-    accuracy: Option<AccuracyJson>,
-}
-
-#[derive(Serialize)]
-struct TriedJson {
-    limit: u64,
-    denied: u64,
-    keys_denied: u64,
-}
-
-/// The answers as JSON.
-///
-/// # Errors
-/// Never in practice: every value is a number or a text.
-pub fn json(search: &Search<'_>, answers: &[Suggestion]) -> Result<String, Error> {
-    let tried = |(&limit, trial): (&u64, &Trial)| TriedJson {
-        limit,
-        denied: trial.denied,
-        keys_denied: trial.keys_denied,
-    };
+/// The answers as JSON. Fields may be added; those here keep their names and meaning.
+pub fn json(search: &Search<'_>, answers: &[Suggestion]) -> Value {
+    let tried = |(limit, trial): (&u64, &Trial)| json!({ "limit": limit, "denied": trial.denied, "keys_denied": trial.keys_denied });
     let suggestion = |answer: &Suggestion| {
         let FoundLimit { quota, trials } = answer.limits.first()?;
-        let suggestion = SuggestionJson {
-            algorithm: answer.algorithm.name(),
-            store: search.storage.name(),
-            limit: quota.limit(),
-            period_ns: nanos(quota.period()),
-            burst: quota.burst_size(),
-            limits: answer.limits.iter().map(|found| LimitJson::from(&found.quota)).collect(),
-            flags: answer.flags(),
-            denied: answer.trial.denied,
-            keys_denied: answer.trial.keys_denied,
-            monotone: answer.monotone,
-            warnings: search.warnings(answer).into_iter().collect(),
-            tried: trials.iter().map(tried).collect(),
-            accuracy: accuracy::json(&search.storage, answer.algorithm, &answer.figures),
-        };
-        Some(suggestion)
+        let suggestion = json!({
+            "algorithm": answer.algorithm.name(),
+            "store": search.storage.name(),
+            // This and the next two: of the period that was named first.
+            "limit": quota.limit(),
+            "period_ns": nanos(quota.period()),
+            "burst": quota.burst_size(),
+            // All limits, as their periods were named.
+            "limits": answer.limits.iter().map(|found| limit_json(&found.quota)).collect::<Vec<_>>(),
+            // For all limits, as are the next three.
+            "flags": answer.flags(),
+            "denied": answer.trial.denied,
+            "keys_denied": answer.trial.keys_denied,
+            "monotone": answer.monotone,
+            "warnings": search.warnings(answer).into_iter().collect::<Vec<_>>(),
+            // In the place of the limit of the period that was named first, with the others in force.
+            "tried": trials.iter().map(tried).collect::<Vec<_>>(),
+        });
+        Some(merged([suggestion, accuracy::json(&search.storage, answer.algorithm, &answer.figures)]))
     };
     let [requests, clients] =
         [search.goal.requests, search.goal.clients].map(|share| share.map(|share| share.billionths));
-    to_json(&SearchJson {
-        input: InputJson::new(search.trace),
-        goal: GoalJson {
-            deny: if requests.is_some() { "requests" } else { "clients" },
-            share_billionths: requests.or(clients).unwrap_or(0),
-            requests_billionths: requests,
-            clients_billionths: clients,
+    json!({
+        "input": input_json(search.trace),
+        "goal": {
+            // What the first share is of, and that share. Of two goals these are the requests'.
+            "deny": if requests.is_some() { "requests" } else { "clients" },
+            "share_billionths": requests.or(clients).unwrap_or(0),
+            "requests_billionths": requests,
+            "clients_billionths": clients,
         },
-        suggestions: answers.iter().filter_map(suggestion).collect(),
+        "suggestions": answers.iter().filter_map(suggestion).collect::<Vec<_>>(),
     })
 }

@@ -1,24 +1,20 @@
 //! How the compact store fared.
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{Accuracy, Differences};
-use crate::algorithm::name;
+use crate::algorithm::{AlgorithmName, name};
 use crate::human;
-use crate::output::table;
-use crate::replay::CompactFigures;
+use crate::output::{merged, table};
+use crate::replay::StoreFigures;
 use crate::store::{OverflowArg, Storage};
 
 /// The store of one result.
-#[derive(Serialize)]
-pub struct CompactJson {
-    /// As asked for, of all limits together; `state_bytes` is what was made of it.
-    pub memory_bytes: u64,
-    pub overflow: String,
-    #[serde(flatten)]
-    pub figures: CompactFigures,
-    #[serde(flatten)]
-    pub differences: Differences,
+pub fn json(storage: &Storage, algorithm: AlgorithmName, figures: &StoreFigures) -> Value {
+    // As asked for, of all limits together; `state_bytes` is what was made of it.
+    let asked =
+        json!({ "memory_bytes": storage.memory.bytes(), "overflow": name(storage.overflow(algorithm)) });
+    json!({ "compact": merged([asked, json!(figures.compact), json!(figures.differences)]) })
 }
 
 /// A table of the store's figures, and whether the memory is enough.
@@ -79,8 +75,7 @@ mod tests {
     use clap::ValueEnum as _;
 
     use super::*;
-    use crate::algorithm::AlgorithmName;
-    use crate::replay::StoreFigures;
+    use crate::replay::CompactFigures;
     use crate::store::StoreArg;
 
     fn told(overflow: &str, figures: StoreFigures) -> String {

@@ -3,11 +3,11 @@
 mod compact;
 mod sketch;
 
-use serde::Serialize;
+use serde_json::Value;
 
 use super::StoreFigures;
 use super::ledger::Differences;
-use crate::algorithm::{AlgorithmName, name};
+use crate::algorithm::AlgorithmName;
 use crate::human;
 use crate::store::{Storage, StoreArg};
 
@@ -54,28 +54,10 @@ pub fn table(storage: &Storage, results: &[Accuracy<'_>]) -> Option<String> {
 
 /// The same of one result in JSON: an object named for the store; nothing of the keyed one. Fields may be added; those here keep their
 /// names and meaning.
-#[derive(Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AccuracyJson {
-    Compact(compact::CompactJson),
-    Sketch(sketch::SketchJson),
-}
-
-/// The figures of one algorithm.
-pub fn json(storage: &Storage, algorithm: AlgorithmName, figures: &StoreFigures) -> Option<AccuracyJson> {
-    let (memory_bytes, differences) = (storage.memory.bytes(), figures.differences);
+pub fn json(storage: &Storage, algorithm: AlgorithmName, figures: &StoreFigures) -> Value {
     match storage.store {
-        StoreArg::Keyed => None,
-        StoreArg::Compact => Some(AccuracyJson::Compact(compact::CompactJson {
-            memory_bytes,
-            overflow: name(storage.overflow(algorithm)),
-            figures: figures.compact.clone(),
-            differences,
-        })),
-        StoreArg::Sketch => Some(AccuracyJson::Sketch(sketch::SketchJson {
-            memory_bytes,
-            differences,
-            saturation: figures.saturation.into(),
-        })),
+        StoreArg::Keyed => Value::Null,
+        StoreArg::Compact => compact::json(storage, algorithm, figures),
+        StoreArg::Sketch => sketch::json(storage, figures),
     }
 }

@@ -1,35 +1,25 @@
 //! How the sketch store fared.
 
-use serde::Serialize;
+use serde_json::{Value, json};
 use tollgate::Saturation;
 
-use super::{Accuracy, Differences};
+use super::Accuracy;
 use crate::human;
-use crate::output::table;
+use crate::output::{merged, table};
+use crate::replay::StoreFigures;
 use crate::store::Storage;
 
 /// The store of one result.
-#[derive(Serialize)]
-pub struct SketchJson {
-    /// As asked for, of all limits together; `state_bytes` is what was made of it.
-    pub memory_bytes: u64,
-    #[serde(flatten)]
-    pub differences: Differences,
-    pub saturation: SaturationJson,
-}
-
-/// At the end of the fullest window, as chances from 0 to 1.
-#[derive(Serialize)]
-pub struct SaturationJson {
-    mistaken: f64,
-    overcounted: f64,
-    denied: f64,
-}
-
-impl From<Saturation> for SaturationJson {
-    fn from(Saturation { mistaken, overcounted, denied, .. }: Saturation) -> Self {
-        Self { mistaken, overcounted, denied }
-    }
+pub fn json(storage: &Storage, figures: &StoreFigures) -> Value {
+    let Saturation { mistaken, overcounted, denied, .. } = figures.saturation;
+    // At the end of the fullest window, as chances from 0 to 1.
+    let saturation = json!({ "mistaken": mistaken, "overcounted": overcounted, "denied": denied });
+    json!({ "sketch": merged([
+        // As asked for, of all limits together; `state_bytes` is what was made of it.
+        json!({ "memory_bytes": storage.memory.bytes() }),
+        json!(figures.differences),
+        json!({ "saturation": saturation }),
+    ]) })
 }
 
 /// A table of the store's figures, and whether the memory is enough.
@@ -110,7 +100,7 @@ fn short(result: &Accuracy<'_>) -> Option<Cause> {
 mod tests {
     use super::*;
     use crate::algorithm::AlgorithmName;
-    use crate::replay::StoreFigures;
+    use crate::replay::ledger::Differences;
     use crate::store::StoreArg;
 
     fn told(denied: f64, wrongly_denied: u64, wrongly_admitted: u64) -> String {
