@@ -251,7 +251,7 @@ type Boxed<R> = Pin<Box<dyn Future<Output = R> + Send>>;
 /// What one shared rule is asked for, or gives back: as a future, until there is an answer. Who drops it before it is
 /// [kept](Self::keep) has what it charged, or may charge yet, given back by a task, which waits for the answer first.
 struct SharedCall {
-    limiter: Arc<SharedLimiter>,
+    limiter: Arc<dyn SharedLimiter>,
     key: Arc<str>,
     runtime: Option<Handle>,
     stage: CallStage,
@@ -265,7 +265,7 @@ enum CallStage {
 }
 
 impl SharedCall {
-    fn new(limiter: &Arc<SharedLimiter>, key: &str, cost: u64) -> Self {
+    fn new(limiter: &Arc<dyn SharedLimiter>, key: &str, cost: u64) -> Self {
         let (limiter, key) = (Arc::clone(limiter), Arc::<str>::from(key));
         let asked = {
             let (limiter, key) = (Arc::clone(&limiter), Arc::clone(&key));
