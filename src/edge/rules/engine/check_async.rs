@@ -76,7 +76,7 @@ impl<C: Clock> Rules<C> {
     pub async fn check_n_async(&self, name: &str, descriptors: &[Descriptor<'_>], hits: u64) -> Answer {
         loop {
             let rules = self.in_force.load();
-            let Some((index, domain)) = rules.domain(name) else {
+            let Some(domain) = rules.domain(name) else {
                 return self.unknown_domain(rules);
             };
             let mut check = RequestCheck::default();
@@ -95,8 +95,8 @@ impl<C: Clock> Rules<C> {
             let when = CheckTime::read(&self.clock);
             let summary =
                 check.finish(domain, descriptors, (outcome, self.options.shadow), when, &self.observers);
-            let decided = check.into_decided();
-            return Answer { rules, domain: Some(index), summary, decided };
+            let (domain, decided) = (Some(domain.index), check.into_decided());
+            return Answer { rules, domain, summary, decided };
         }
     }
 

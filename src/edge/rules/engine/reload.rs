@@ -283,7 +283,7 @@ mod tests {
         let rules = Rules::builder().load([config("shop")]).expect("they load");
         let found = rules.in_force.load();
         rules.replace([config("shop")]).expect("they load");
-        found.domain("shop").expect("there are rules").1.note_asked();
+        found.domain("shop").expect("there are rules").note_asked();
         assert!(rules.replace([config("store")]).is_err());
     }
 }

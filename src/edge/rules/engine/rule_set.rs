@@ -33,6 +33,8 @@ pub(super) struct RuleSet {
 /// The rules of one domain.
 #[derive(Debug)]
 pub(super) struct ActiveDomain {
+    /// Its place among the domains.
+    pub(super) index: u32,
     pub(super) name: Box<str>,
     pub(super) charging: Charging,
     /// A dry run of all its rules.
@@ -118,7 +120,7 @@ impl RuleSet {
         let mut prepared = Vec::with_capacity(domains.len());
         for domain in domains {
             let charging = charging.unwrap_or(domain.charging());
-            let before = self.domain(domain.name()).map(|(_, domain)| domain);
+            let before = self.domain(domain.name());
             let counters = domain.rules().iter().enumerate().map(|(index, rule)| {
                 let last = before.and_then(|before| before.by_identity(&rule.identity));
                 let last = last.map(|last| &last.counter);
@@ -133,10 +135,9 @@ impl RuleSet {
         let mut next =
             Self { number: self.number + 1, overrides: Arc::clone(&self.overrides), ..Self::empty(hasher) };
         for (domain, charging, counters) in prepared {
-            let before = self.domain(domain.name()).map(|(_, domain)| domain);
+            let before = self.domain(domain.name());
             let domain = next.activate(domain, before, (charging, counters), when, hasher)?;
-            let index = u32::try_from(next.domains.len()).unwrap_or(u32::MAX);
-            next.names.insert(domain.name.clone(), index);
+            next.names.insert(domain.name.clone(), domain.index);
             next.domains.push(domain);
         }
         Ok(next)
@@ -167,6 +168,7 @@ impl RuleSet {
         });
         let rules = rules.collect::<Result<Vec<_>, RulesError>>()?;
         Ok(ActiveDomain {
+            index: u32::try_from(self.domains.len()).unwrap_or(u32::MAX),
             charging,
             shadow,
             files,
@@ -181,9 +183,8 @@ impl RuleSet {
         })
     }
 
-    pub(super) fn domain(&self, name: &str) -> Option<(u32, &ActiveDomain)> {
-        let index = *self.names.get(name)?;
-        Some((index, self.domain_at(index)?))
+    pub(super) fn domain(&self, name: &str) -> Option<&ActiveDomain> {
+        self.domain_at(*self.names.get(name)?)
     }
 
     pub(super) fn domain_at(&self, index: u32) -> Option<&ActiveDomain> {
