@@ -125,7 +125,7 @@ impl RuleSet {
                 let last = before.and_then(|before| before.by_identity(&rule.identity));
                 let last = last.map(|last| &last.counter);
                 Counter::prepare(rule, charging, last, begun_ns, (hasher, servers))
-                    .map_err(|error| RulesError::no_counter(domain.files().of(index), rule, error))
+                    .map_err(|error| RulesError::no_counter(domain.files.of(index), rule, error))
             });
             let counters = counters.collect::<Result<Vec<_>, _>>()?;
             prepared.push((domain, charging, counters));
@@ -151,8 +151,7 @@ impl RuleSet {
         when: CheckTime,
         hasher: &Hasher,
     ) -> Result<ActiveDomain, RulesError> {
-        let shadow = domain.is_shadow();
-        let (name, rules, tree, files) = domain.into_parts();
+        let Domain { name, shadow, rules, tree, files, .. } = domain;
         let mut by_identity = HashMap::with_capacity_and_hasher(rules.len(), hasher.clone());
         by_identity.extend((0..).zip(&rules).map(|(index, rule)| (rule.identity.clone(), index)));
         let rules = rules.into_iter().zip(counters).enumerate().map(|(index, (rule, counter))| {
