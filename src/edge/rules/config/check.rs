@@ -28,21 +28,21 @@ impl Branch {
     }
 }
 
-/// Checks the nodes of a text of `size` bytes.
+/// Checks the nodes of a text.
 pub(super) fn check(
     file: &str,
     root: FileNode,
-    size: usize,
+    text: &str,
     problems: Problems,
 ) -> Result<Config, ConfigError> {
     let mut context = Checker {
         problems,
         warnings: Problems::of(file),
         extended: false,
-        settings: FileSettings::default(),
+        settings: FileSettings::DEFAULT,
         domain: Box::default(),
         rules: Vec::new(),
-        texts: size.saturating_mul(MAX_REPEATED).saturating_add(SMALL),
+        texts: text.len().saturating_mul(MAX_REPEATED).saturating_add(SMALL),
     };
     let read = context.root(&root);
     // What is made of it takes as much again.
@@ -59,8 +59,7 @@ pub(super) fn check(
         charging: settings.charging,
         shadow: settings.shadow,
         branches,
-        // Of the text, which is not known here.
-        hash: 0,
+        hash: super::hash(text.as_bytes()),
         rules,
         warnings: warnings.into_sorted(),
     })
@@ -88,9 +87,9 @@ impl Checker {
             self.extended = entries.iter().any(|(key, _)| key.as_key() == Some("tollgate"));
         }
         let fields = self.fields(root, MapKind::Root, &path)?;
-        self.settings = self
-            .read(&fields, "tollgate", |this, node, path| Some(this.settings(node, path)))
-            .unwrap_or_default();
+        if let Some(node) = fields.get("tollgate") {
+            self.settings = self.settings(node, &path.key("tollgate"));
+        }
         let domain = self.read(&fields, "domain", Self::text);
         if domain.map_or(!fields.has("domain"), str::is_empty) {
             let remedy = "write the name that requests come with, as `domain: edge`";

@@ -28,12 +28,12 @@ use crate::edge::rules::rule::{Charging, Rule};
 /// ```
 #[derive(Debug)]
 pub struct Domain {
-    name: Box<str>,
-    charging: Charging,
-    shadow: bool,
-    rules: Vec<Rule>,
-    tree: Tree,
-    files: RuleFiles,
+    pub(in crate::edge::rules) name: Box<str>,
+    pub(in crate::edge::rules) charging: Charging,
+    pub(in crate::edge::rules) shadow: bool,
+    pub(in crate::edge::rules) rules: Vec<Rule>,
+    pub(in crate::edge::rules) tree: Tree,
+    pub(in crate::edge::rules) files: RuleFiles,
     warnings: Vec<Problem>,
 }
 
@@ -109,16 +109,6 @@ impl Domain {
             ends.push((file.file, rules.len()));
         }
         Some(Self { name, charging, shadow, rules, tree, files: RuleFiles(ends), warnings })
-    }
-
-    /// Its name, rules, what finds them, and where they are from.
-    pub(in crate::edge::rules) fn into_parts(self) -> (Box<str>, Vec<Rule>, Tree, RuleFiles) {
-        (self.name, self.rules, self.tree, self.files)
-    }
-
-    /// Where its rules are from.
-    pub(in crate::edge::rules) const fn files(&self) -> &RuleFiles {
-        &self.files
     }
 
     /// What requests call it.

@@ -53,93 +53,59 @@ pub(super) enum MapKind {
     Tier,
 }
 
-const ROOMS: [MapKind; 6] = [
-    MapKind::Root,
-    MapKind::Settings,
-    MapKind::Descriptor,
-    MapKind::RateLimit,
-    MapKind::Replaced,
-    MapKind::Tier,
-];
+const ROOMS: [MapKind; 6] = {
+    use MapKind::{Descriptor, RateLimit, Replaced, Root, Settings, Tier};
+    [Root, Settings, Descriptor, RateLimit, Replaced, Tier]
+};
 
 impl MapKind {
-    /// Keys of Envoy's language that mean something here.
-    fn envoys(self) -> &'static [&'static str] {
+    /// What messages call it, and the keys that mean something here: those of Envoy's language, and our own.
+    fn says(self) -> (&'static str, [&'static str; 2]) {
         match self {
-            Self::Root => &["domain", "descriptors"],
-            Self::Descriptor => &[
-                "key",
-                "value",
+            Self::Root => ("the top of the file", ["domain descriptors", "tollgate"]),
+            Self::Settings => (
+                "tollgate",
+                ["", "charging algorithm store memory shadow enforced mode on_failure processes timeout"],
+            ),
+            Self::Descriptor => (
+                "a descriptor",
+                [
+                    "key value rate_limit descriptors shadow_mode quota_mode detailed_metric value_to_metric \
+                     share_threshold metadata",
+                    "rate_limits tiers",
+                ],
+            ),
+            Self::RateLimit => (
                 "rate_limit",
-                "descriptors",
-                "shadow_mode",
-                "quota_mode",
-                "detailed_metric",
-                "value_to_metric",
-                "share_threshold",
-                "metadata",
-            ],
-            Self::RateLimit => &["unit", "requests_per_unit", "unlimited", "name", "replaces"],
-            Self::Replaced => &["name"],
-            Self::Settings | Self::Tier => &[],
-        }
-    }
-
-    /// Keys of our own that mean something here.
-    fn ours(self) -> &'static [&'static str] {
-        match self {
-            Self::Root => &["tollgate"],
-            Self::Settings => &[
-                "charging",
-                "algorithm",
-                "store",
-                "memory",
-                "shadow",
-                "enforced",
-                "mode",
-                "on_failure",
-                "processes",
-                "timeout",
-            ],
-            Self::Descriptor => &["rate_limits", "tiers"],
-            Self::RateLimit => &[
-                "algorithm",
-                "burst",
-                "every",
-                "strict",
-                "parts",
-                "store",
-                "memory",
-                "max_keys",
-                "soft",
-                "enforced",
-                "mode",
-                "on_failure",
-                "processes",
-                "timeout",
-            ],
-            Self::Tier => &["members", "rate_limit", "rate_limits"],
-            Self::Replaced => &[],
+                [
+                    "unit requests_per_unit unlimited name replaces",
+                    "algorithm burst every strict parts store memory max_keys soft enforced mode on_failure \
+                     processes timeout",
+                ],
+            ),
+            Self::Replaced => ("replaces", ["name", ""]),
+            Self::Tier => ("a tier", ["", "members rate_limit rate_limits"]),
         }
     }
 
     fn called(self) -> &'static str {
-        match self {
-            Self::Root => "the top of the file",
-            Self::Settings => "tollgate",
-            Self::Descriptor => "a descriptor",
-            Self::RateLimit => "rate_limit",
-            Self::Replaced => "replaces",
-            Self::Tier => "a tier",
-        }
+        self.says().0
+    }
+
+    fn envoys(self) -> impl Iterator<Item = &'static str> {
+        self.says().1[0].split_ascii_whitespace()
+    }
+
+    fn ours(self) -> impl Iterator<Item = &'static str> {
+        self.says().1[1].split_ascii_whitespace()
     }
 
     fn of_envoy(key: &str) -> Option<Self> {
-        ROOMS.into_iter().find(|room| room.envoys().contains(&key))
+        ROOMS.into_iter().find(|room| room.envoys().any(|envoys| envoys == key))
     }
 
     fn of_ours(key: &str) -> Option<Self> {
-        ROOMS.into_iter().find(|room| room.ours().contains(&key))
+        ROOMS.into_iter().find(|room| room.ours().any(|ours| ours == key))
     }
 }
 
@@ -210,7 +176,7 @@ impl Checker {
 
     /// The keys that a map may have.
     fn keys(&self, room: MapKind) -> Vec<&'static str> {
-        [room.envoys(), if self.extended { room.ours() } else { &[] }].concat()
+        room.envoys().chain(room.ours().filter(|_| self.extended)).collect()
     }
 
     /// A map and its keys; `None` if it is none, which is told.
@@ -229,8 +195,8 @@ impl Checker {
         let mut entries = Vec::with_capacity(map.len());
         for (key, value) in map {
             let Some(name) = self.name(key, path) else { continue };
-            let ours = self.extended || name == "tollgate";
-            if room.envoys().contains(&name) || (ours && room.ours().contains(&name)) {
+            let ours = room.ours().filter(|_| self.extended || name == "tollgate");
+            if room.envoys().chain(ours).any(|key| key == name) {
                 entries.push((name, value));
             } else if let Some(right) = MapKind::of_envoy(name).filter(|_| room != MapKind::Settings) {
                 let place = right.called();

@@ -172,7 +172,7 @@ impl Checker {
         } else {
             None
         };
-        let shared = self.shared(fields);
+        let shared = self.shared(fields, defaults.shared);
         let store = named.or(defaults.store).or(implied);
         if !matches!(store, Some(Store::Redis(_))) {
             self.unshared(fields);
@@ -182,7 +182,7 @@ impl Checker {
             Store::Compact(_) => Store::Compact(memory_given),
             Store::Keyed { .. } => Store::Keyed { max_keys },
             Store::Sketch(_) => Store::Sketch(memory_given),
-            Store::Redis(_) => Store::Redis(shared.or(defaults.shared).shared()),
+            Store::Redis(_) => Store::Redis(shared),
         };
         if let Some(algorithm) = algorithm {
             let refused = match store {
@@ -207,14 +207,7 @@ impl Checker {
             }
         }
         let (is_keyed, is_redis) = (matches!(store, Store::Keyed { .. }), matches!(store, Store::Redis(_)));
-        if is_redis && fields.has("memory") {
-            let remedy = "remove it, or use store: compact or sketch";
-            self.wrong(fields, "memory", "redis is not of this process's memory", remedy);
-        }
-        if is_keyed && fields.has("memory") {
-            let remedy = "remove it, or use store: compact or sketch; for a cap on keys write max_keys";
-            self.wrong(fields, "memory", "the keyed store has no fixed size", remedy);
-        }
+        self.sizeless(fields, Some(store), "; for a cap on keys write max_keys");
         if !is_keyed && fields.has("max_keys") {
             let remedy = match is_redis {
                 true => "remove it, or use store: keyed",

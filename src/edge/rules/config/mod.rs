@@ -141,10 +141,7 @@ impl Config {
         }
         // Some editors begin a file with a mark.
         match read(text.strip_prefix('\u{feff}').unwrap_or(text), &mut problems) {
-            Some(root) => {
-                let config = check::check(name, root, text.len(), problems)?;
-                Ok(Self { hash: hash(text.as_bytes()), ..config })
-            }
+            Some(root) => check::check(name, root, text, problems),
             None => Err(problems.into_error()),
         }
     }

@@ -140,7 +140,7 @@ impl Scalar {
 }
 
 /// The digits of a whole number without its sign, and their base.
-fn digits_of(unsigned: &str) -> (&str, u32) {
+pub(super) fn digits_of(unsigned: &str) -> (&str, u32) {
     match unsigned.get(..2) {
         Some("0x" | "0X") => (&unsigned[2..], 16),
         Some("0o" | "0O") => (&unsigned[2..], 8),
@@ -195,10 +195,10 @@ fn millionths(text: &str) -> Option<u32> {
     let number = text.trim().strip_suffix('%')?.trim_end();
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || whole.len() > 3 || fraction.len() > 4 || !digits(whole) || !digits(fraction) {
+    if !(1..=3).contains(&whole.len()) || fraction.len() > 4 || number.ends_with('.') {
         return None;
     }
-    if number.ends_with('.') {
+    if !digits(whole) || !digits(fraction) {
         return None;
     }
     let share: u32 = format!("{whole}{fraction:0<4}").parse().ok()?;

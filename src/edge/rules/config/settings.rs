@@ -2,9 +2,8 @@
 
 use super::keys::{Checker, FieldPath, MapFields, MapKind};
 use super::node::{FileNode, quoted};
-use super::shared::SharedSettings;
 use crate::Capacity;
-use crate::edge::rules::rule::{ALGORITHMS, Algorithm, CHARGING, Charging, MILLION, STORES, Store};
+use crate::edge::rules::rule::{ALGORITHMS, Algorithm, CHARGING, Charging, MILLION, STORES, Shared, Store};
 
 /// What holds for all rules of a file that do not say otherwise.
 #[derive(Copy, Clone, Debug)]
@@ -16,21 +15,19 @@ pub(super) struct FileSettings {
     pub(super) memory: Option<Capacity>,
     pub(super) enforced: u32,
     /// Of limits that processes share.
-    pub(super) shared: SharedSettings,
+    pub(super) shared: Shared,
 }
 
-impl Default for FileSettings {
-    fn default() -> Self {
-        Self {
-            charging: Charging::default(),
-            shadow: false,
-            algorithm: None,
-            store: None,
-            memory: None,
-            enforced: MILLION,
-            shared: SharedSettings::default(),
-        }
-    }
+impl FileSettings {
+    pub(super) const DEFAULT: Self = Self {
+        charging: Charging::AllOrNothing,
+        shadow: false,
+        algorithm: None,
+        store: None,
+        memory: None,
+        enforced: MILLION,
+        shared: Shared::DEFAULT,
+    };
 }
 
 impl Checker {
@@ -79,23 +76,30 @@ impl Checker {
         None
     }
 
+    /// Refuses the memory of a store that has no size of its own.
+    pub(super) fn sizeless(&mut self, fields: &MapFields<'_, '_>, store: Option<Store>, keyed_remedy: &str) {
+        let (message, more) = match store {
+            Some(Store::Keyed { .. }) => ("the keyed store has no fixed size", keyed_remedy),
+            Some(Store::Redis(_)) => ("redis is not of this process's memory", ""),
+            _ => return,
+        };
+        if fields.has("memory") {
+            let remedy = format!("remove it, or use store: compact or sketch{more}");
+            self.wrong(fields, "memory", message, remedy);
+        }
+    }
+
     pub(super) fn settings(&mut self, node: &FileNode, path: &FieldPath<'_>) -> FileSettings {
-        let Some(fields) = self.fields(node, MapKind::Settings, path) else { return FileSettings::default() };
+        let Some(fields) = self.fields(node, MapKind::Settings, path) else { return FileSettings::DEFAULT };
         let charging = self.word(&fields, "charging", "way of charging", CHARGING).unwrap_or_default();
         let algorithm = self.algorithm(&fields);
         let store = self.store(&fields);
         let memory = self.read(&fields, "memory", Self::memory);
-        let sizeless = match store {
-            Some(Store::Keyed { .. }) => Some("the keyed store has no fixed size"),
-            Some(Store::Redis(_)) => Some("redis is not of this process's memory"),
-            _ => None,
-        };
-        if let Some(message) = sizeless.filter(|_| fields.has("memory")) {
-            self.wrong(&fields, "memory", message, "remove it, or use store: compact or sketch");
-        }
+        self.sizeless(&fields, store, "");
         let shadow = self.flag(&fields, "shadow");
         let enforced = self.read(&fields, "enforced", Self::share).unwrap_or(MILLION);
-        FileSettings { charging, shadow, algorithm, store, memory, enforced, shared: self.shared(&fields) }
+        let shared = self.shared(&fields, Shared::DEFAULT);
+        FileSettings { charging, shadow, algorithm, store, memory, enforced, shared }
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::keys::{Checker, FieldPath, MapFields};
 use super::node::{FileNode, Value, quoted};
-use crate::edge::rules::rule::{MODES, Mode, ON_FAILURE, OnFailure, Shared};
+use crate::edge::rules::rule::{MODES, ON_FAILURE, Shared};
 
 /// Keys that say something of shared limits only.
 pub(super) const KEYS: [&str; 4] = ["mode", "on_failure", "processes", "timeout"];
@@ -12,47 +12,17 @@ pub(super) const KEYS: [&str; 4] = ["mode", "on_failure", "processes", "timeout"
 /// A longer wait makes a limit useless.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is said of shared limits, of a rule or of a file.
-#[derive(Copy, Clone, Debug, Default)]
-pub(super) struct SharedSettings {
-    mode: Option<Mode>,
-    on_failure: Option<OnFailure>,
-    processes: Option<u32>,
-    timeout: Option<Duration>,
-}
-
-impl SharedSettings {
-    /// The settings of this one, or else of the other.
-    pub(super) fn or(self, other: Self) -> Self {
-        Self {
-            mode: self.mode.or(other.mode),
-            on_failure: self.on_failure.or(other.on_failure),
-            processes: self.processes.or(other.processes),
-            timeout: self.timeout.or(other.timeout),
-        }
-    }
-
-    /// The settings, or else the defaults.
-    pub(super) fn shared(self) -> Shared {
-        Shared {
-            mode: self.mode.unwrap_or(Shared::DEFAULT.mode),
-            on_failure: self.on_failure.unwrap_or(Shared::DEFAULT.on_failure),
-            processes: self.processes.unwrap_or(Shared::DEFAULT.processes),
-            timeout: self.timeout.unwrap_or(Shared::DEFAULT.timeout),
-        }
-    }
-}
-
 impl Checker {
-    /// What a map says of shared limits.
-    pub(super) fn shared(&mut self, fields: &MapFields<'_, '_>) -> SharedSettings {
+    /// What a map says of shared limits; where it says nothing, what `default` does.
+    pub(super) fn shared(&mut self, fields: &MapFields<'_, '_>, default: Shared) -> Shared {
         let going_on = "way of going on without the server";
         let processes = self.number_of(fields, "processes", 1, u64::from(u32::MAX));
-        SharedSettings {
-            mode: self.word(fields, "mode", "mode", MODES),
-            on_failure: self.word(fields, "on_failure", going_on, ON_FAILURE),
-            processes: processes.and_then(|processes| u32::try_from(processes).ok()),
-            timeout: self.read(fields, "timeout", Self::timeout),
+        let processes = processes.and_then(|processes| u32::try_from(processes).ok());
+        Shared {
+            mode: self.word(fields, "mode", "mode", MODES).unwrap_or(default.mode),
+            on_failure: self.word(fields, "on_failure", going_on, ON_FAILURE).unwrap_or(default.on_failure),
+            processes: processes.unwrap_or(default.processes),
+            timeout: self.read(fields, "timeout", Self::timeout).unwrap_or(default.timeout),
         }
     }
 
@@ -101,6 +71,8 @@ fn time(text: &str) -> Option<Duration> {
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
+    use crate::edge::rules::config::Config;
+    use crate::edge::rules::rule::{Limit, Mode, OnFailure, Store};
 
     #[test]
     fn times_have_a_unit() {
@@ -114,17 +86,21 @@ mod tests {
 
     #[test]
     fn the_nearer_one_says_it() {
-        let file =
-            SharedSettings { mode: Some(Mode::Atomic), processes: Some(3), ..SharedSettings::default() };
-        let rule = SharedSettings {
-            processes: Some(5),
-            on_failure: Some(OnFailure::Open),
-            ..SharedSettings::default()
+        let shared = |file: &str, rule: &str| {
+            let text = format!(
+                "{{ domain: d, tollgate: {{ {file} }}, descriptors: [ {{ key: a, rate_limit: \
+                 {{ unit: hour, requests_per_unit: 1, store: redis, {rule} }} }} ] }}"
+            );
+            let config = Config::from_yaml("shared.yaml", &text).unwrap();
+            match config.rules()[0].limit {
+                Limit::Quota { store: Some(Store::Redis(shared)), .. } => shared,
+                _ => panic!("the rule is shared"),
+            }
         };
-        let shared = rule.or(file).shared();
-        assert_eq!((shared.mode, shared.processes), (Mode::Atomic, 5));
-        assert_eq!((shared.on_failure, shared.timeout), (OnFailure::Open, Shared::DEFAULT.timeout));
-        assert_eq!(SharedSettings::default().shared().mode, Mode::Lease);
+        let nearer = shared("mode: atomic, processes: 3", "processes: 5, on_failure: open");
+        assert_eq!((nearer.mode, nearer.processes), (Mode::Atomic, 5));
+        assert_eq!((nearer.on_failure, nearer.timeout), (OnFailure::Open, Shared::DEFAULT.timeout));
+        assert_eq!(shared("", "").mode, Mode::Lease);
         assert_eq!(
             (Mode::WriteBack.to_string(), OnFailure::Local.to_string()),
             ("write-back".into(), "local".into())

@@ -9,6 +9,7 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, Tag};
 use super::json;
 use super::node::{self, FileNode, MAX_DEPTH, MemoryAllowance, Scalar, Value};
 use super::problem::Problems;
+use super::scalar::digits_of;
 use crate::edge::rules::matching::Position;
 
 /// A list or map that has begun.
@@ -23,11 +24,6 @@ enum Items {
     Map { entries: Vec<(FileNode, FileNode)>, key: Option<FileNode> },
 }
 
-struct Anchored {
-    node: FileNode,
-    weight: usize,
-}
-
 struct YamlReader<'p> {
     problems: &'p mut Problems,
     open: Vec<OpenNode>,
@@ -35,7 +31,7 @@ struct YamlReader<'p> {
     root: Option<FileNode>,
     /// Where the present document begins.
     document: Position,
-    anchors: HashMap<usize, Anchored>,
+    anchors: HashMap<usize, FileNode>,
     /// Aliases spend it too: a few lines could else stand for a billion.
     allowance: MemoryAllowance,
 }
@@ -201,16 +197,12 @@ impl YamlReader<'_> {
     }
 
     fn repeat(&mut self, at: Position, anchor: usize) -> Option<()> {
-        let Some(Anchored { node, weight }) = self.anchors.get(&anchor) else {
-            self.problems.add(
-                at,
-                "",
-                "this alias repeats the value that it stands in",
-                "write the value out",
-            );
+        let Some(node) = self.anchors.get(&anchor) else {
+            let message = "this alias repeats the value that it stands in";
+            self.problems.add(at, "", message, "write the value out");
             return None;
         };
-        if !self.allowance.spend(*weight) || depth(node) + self.open.len() > MAX_DEPTH {
+        if !self.allowance.spend(weight(node)) || depth(node) + self.open.len() > MAX_DEPTH {
             let remedy = "write less by aliases";
             self.problems.add(at, "", "the file's aliases repeat too much", remedy);
             return None;
@@ -223,12 +215,11 @@ impl YamlReader<'_> {
     fn put(&mut self, node: FileNode, anchor: usize) -> Option<()> {
         self.allowance.spend_on(&node, self.problems)?;
         if anchor > 0 {
-            let weight = weight(&node);
-            if !self.allowance.spend(weight) {
+            if !self.allowance.spend(weight(&node)) {
                 self.problems.add(node.at, "", "the file's anchors hold too much", "write fewer anchors");
                 return None;
             }
-            self.anchors.insert(anchor, Anchored { weight, node: node.clone() });
+            self.anchors.insert(anchor, node.clone());
         }
         match self.open.last_mut().map(|open| &mut open.items) {
             None => self.root = Some(node),
@@ -289,12 +280,8 @@ fn is_integer(text: &str) -> bool {
     let all = |digits: &str, radix| {
         digits.contains(|c: char| c.is_digit(radix)) && digits.chars().all(|c| c == '_' || c.is_digit(radix))
     };
-    match unsigned.get(..2) {
-        Some("0x" | "0X") => all(&unsigned[2..], 16),
-        Some("0o" | "0O") => all(&unsigned[2..], 8),
-        Some("0b" | "0B") => all(&unsigned[2..], 2),
-        _ => !unsigned.starts_with('_') && all(unsigned, 10),
-    }
+    let (digits, radix) = digits_of(unsigned);
+    (radix != 10 || !digits.starts_with('_')) && all(digits, radix)
 }
 
 fn is_float(text: &str) -> bool {

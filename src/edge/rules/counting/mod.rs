@@ -16,17 +16,66 @@ use std::fmt;
 pub(super) use self::any_store::{AnyStore, StoreKind};
 #[cfg(feature = "redis")]
 pub use self::redis::Server;
-pub(super) use self::redis::{DecidedWhere, Servers, SharedLimiter};
+pub(super) use self::redis::{DecidedWhere, Servers};
 #[cfg(feature = "redis")]
 pub(super) use self::redis::{check, key_hash};
 use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
+use crate::edge::telemetry::Reading;
 
 /// How keys are hashed, by all stores of one set of rules, so that a compact store can be carried over into another.
 pub(crate) type Hasher = ahash::RandomState;
 
 /// The answer of a shared limiter, and who decided.
 pub(crate) type SharedDecision = (Decision, DecidedWhere);
+
+/// What is awaited of a shared limiter.
+#[cfg(feature = "redis")]
+type Awaited<'a, R> = std::pin::Pin<Box<dyn Future<Output = R> + Send + 'a>>;
+
+/// The limiter of a rule that processes share, whatever its mode and client.
+pub(crate) trait SharedLimiter: fmt::Debug + Send + Sync {
+    /// Decides without waiting for longer than the mode does, and charges what it admits.
+    fn check(&self, key: &str, cost: u64) -> SharedDecision;
+
+    /// The same for who may wait.
+    #[cfg(feature = "redis")]
+    fn check_async<'a>(&'a self, key: &'a str, cost: u64) -> Awaited<'a, SharedDecision>;
+
+    /// What a check would say, of a mode whose charges are not taken back; charges nothing. `None` of others, and if only the server
+    /// knows.
+    fn look(&self, _key: &str, _cost: u64) -> Option<SharedDecision> {
+        None
+    }
+
+    /// The same for who may wait.
+    #[cfg(feature = "redis")]
+    fn look_async<'a>(&'a self, _key: &'a str, _cost: u64) -> Awaited<'a, Option<SharedDecision>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    /// Takes a charge back, as far as that needs no waiting.
+    fn refund(&self, key: &str, charge: &Decision, by: DecidedWhere);
+
+    /// The same for who may wait.
+    #[cfg(feature = "redis")]
+    fn refund_async<'a>(&'a self, key: &'a str, charge: &'a Decision, by: DecidedWhere) -> Awaited<'a, ()> {
+        self.refund(key, charge, by);
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Whether a charge can be taken back.
+    fn undoes(&self) -> bool {
+        true
+    }
+
+    /// Another limiter has counted for the rule until now.
+    #[cfg(feature = "redis")]
+    fn succeed(&self) {}
+
+    /// How the server fares.
+    fn readings(&self) -> Vec<Reading>;
+}
 
 /// Why a rule's counter could not be made.
 #[derive(Clone, Debug)]

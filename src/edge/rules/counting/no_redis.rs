@@ -1,10 +1,11 @@
 //! Rules that processes share, in a program without the feature `redis`: there are none.
 
-use super::{NoCounter, SharedDecision};
-use crate::base::decision::Decision;
+use std::sync::Arc;
+
+use super::{NoCounter, SharedLimiter};
 use crate::base::quota::Quota;
 use crate::edge::rules::rule::{Algorithm, Shared};
-use crate::edge::telemetry::{Event, Reading};
+use crate::edge::telemetry::Event;
 
 /// Who decided for a shared rule: nobody.
 #[derive(Copy, Clone, Debug)]
@@ -39,33 +40,7 @@ impl Servers {
         _algorithm: Algorithm,
         _how: Shared,
         _succeeds: bool,
-    ) -> Result<SharedLimiter, NoCounter> {
+    ) -> Result<Arc<dyn SharedLimiter>, NoCounter> {
         Err(NoCounter::NoServer)
-    }
-}
-
-/// There is none.
-#[derive(Debug)]
-pub(crate) enum SharedLimiter {}
-
-impl SharedLimiter {
-    pub(crate) const fn check(&self, _key: &str, _cost: u64) -> SharedDecision {
-        match *self {}
-    }
-
-    pub(crate) const fn look(&self, _key: &str, _cost: u64) -> Option<SharedDecision> {
-        match *self {}
-    }
-
-    pub(crate) const fn refund(&self, _key: &str, _charge: &Decision, _by: DecidedWhere) {
-        match *self {}
-    }
-
-    pub(crate) const fn undoes(&self) -> bool {
-        match *self {}
-    }
-
-    pub(crate) const fn readings(&self) -> Vec<Reading> {
-        match *self {}
     }
 }

@@ -1,20 +1,20 @@
 //! Rules that processes share: the limiters that count them.
 //!
-//! A rule's limiter has one of three modes, on one of several kinds of clients. `SharedStore` is what a rule needs of any of them.
+//! A rule's limiter has one of three modes, on one of several kinds of clients. [`SharedLimiter`] is what a rule needs of any of them.
 
-use std::fmt;
-use std::future::{Future, ready};
-use std::pin::Pin;
+use std::future::ready;
+use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
-use super::{NoCounter, SharedDecision};
+use super::{Awaited, NoCounter, SharedDecision, SharedLimiter};
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
 use crate::edge::redis::{
     Answer, AtomicLimiter, BlockingClient, BlockingInProcess, BlockingLeaseLimiter, BlockingWriteBackLimiter,
-    BuildError, Builder, Client, DecidedBy, Health, InProcess, LeaseLimiter, Limit, WriteBackLimiter,
+    BuildError, Builder, Client, DecidedBy, InProcess, LeaseLimiter, Limit, WriteBackLimiter,
 };
 use crate::edge::rules::rule::{Algorithm, Mode, OnFailure, Shared};
 use crate::edge::telemetry::{Event, Reading, Readings};
@@ -111,7 +111,7 @@ impl Servers {
         algorithm: Algorithm,
         how: Shared,
         succeeds: bool,
-    ) -> Result<SharedLimiter, NoCounter> {
+    ) -> Result<Arc<dyn SharedLimiter>, NoCounter> {
         let server = self.server.as_ref().ok_or(NoCounter::NoServer)?;
         let limit = limit(quota, algorithm).ok_or(NoCounter::Algorithm)?;
         // Limiters that fetch and post do it by tasks, and the thread that loads rules again may have no runtime.
@@ -121,12 +121,12 @@ impl Servers {
         macro_rules! of {
             ($client:expr) => {{
                 let builder = set($client.limiter(name, limit), how);
-                let counts: Box<dyn SharedStore> = match how.mode {
-                    Mode::Atomic => Box::new(builder.atomic()?),
+                let counts: Arc<dyn SharedLimiter> = match how.mode {
+                    Mode::Atomic => Arc::new(builder.atomic()?),
                     // One is the default of a file that does not say: the mode's own is more cautious.
-                    Mode::Lease if how.processes == 1 => Box::new(builder.leases().build()?),
-                    Mode::Lease => Box::new(builder.leases().processes(how.processes).build()?),
-                    Mode::WriteBack => Box::new(builder.write_back().processes(how.processes).build()?),
+                    Mode::Lease if how.processes == 1 => Arc::new(builder.leases().build()?),
+                    Mode::Lease => Arc::new(builder.leases().processes(how.processes).build()?),
+                    Mode::WriteBack => Arc::new(builder.write_back().processes(how.processes).build()?),
                 };
                 counts
             }};
@@ -140,7 +140,7 @@ impl Servers {
         if succeeds {
             counts.succeed();
         }
-        Ok(SharedLimiter(counts))
+        Ok(counts)
     }
 }
 
@@ -177,88 +177,8 @@ fn set<T>(builder: Builder<T>, how: Shared) -> Builder<T> {
     })
 }
 
-/// The limiter of a rule that processes share.
-pub(crate) struct SharedLimiter(Box<dyn SharedStore>);
-
-impl fmt::Debug for SharedLimiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedLimiter").field("health", &self.0.health()).finish_non_exhaustive()
-    }
-}
-
-impl SharedLimiter {
-    /// Decides without waiting for longer than the mode does, and charges what it admits.
-    pub(crate) fn check(&self, key: &str, cost: u64) -> SharedDecision {
-        said(self.0.check(key, cost))
-    }
-
-    /// The same for who may wait.
-    pub(crate) async fn check_async(&self, key: &str, cost: u64) -> SharedDecision {
-        said(self.0.check_async(key, cost).await)
-    }
-
-    /// What a check would say, of a mode whose charges are not taken back; charges nothing. `None` of others, and if only the server
-    /// knows.
-    pub(crate) fn look(&self, key: &str, cost: u64) -> Option<SharedDecision> {
-        self.0.look(key, cost).map(said)
-    }
-
-    /// The same for who may wait.
-    pub(crate) async fn look_async(&self, key: &str, cost: u64) -> Option<SharedDecision> {
-        self.0.look_async(key, cost).await.map(said)
-    }
-
-    /// Takes a charge back, as far as that needs no waiting.
-    pub(crate) fn refund(&self, key: &str, charge: &Decision, by: DecidedWhere) {
-        self.0.refund(key, &by.answer(*charge));
-    }
-
-    /// The same for who may wait.
-    pub(crate) async fn refund_async(&self, key: &str, charge: &Decision, by: DecidedWhere) {
-        let answer = by.answer(*charge);
-        self.0.refund_async(key, &answer).await;
-    }
-
-    /// Whether a charge can be taken back.
-    pub(crate) fn undoes(&self) -> bool {
-        self.0.undoes()
-    }
-
-    /// How the server fares.
-    pub(crate) fn readings(&self) -> Vec<Reading> {
-        self.0.health().readings()
-    }
-}
-
 fn said(answer: Answer) -> SharedDecision {
     (answer.decision(), DecidedWhere { by: answer.by(), until_ns: answer.leased_until_ns() })
-}
-
-type Awaited<'a, R> = Pin<Box<dyn Future<Output = R> + Send + 'a>>;
-
-/// What a rule needs of a limiter, whatever its mode and client.
-trait SharedStore: Send + Sync {
-    fn check(&self, key: &str, cost: u64) -> Answer;
-    fn check_async<'a>(&'a self, key: &'a str, cost: u64) -> Awaited<'a, Answer>;
-    fn refund(&self, key: &str, answer: &Answer);
-    fn refund_async<'a>(&'a self, key: &'a str, answer: &'a Answer) -> Awaited<'a, ()> {
-        SharedStore::refund(self, key, answer);
-        Box::pin(ready(()))
-    }
-    /// Whether a charge can be taken back.
-    fn undoes(&self) -> bool {
-        true
-    }
-    /// What a check would decide, where a charge cannot be taken back.
-    fn look(&self, _key: &str, _cost: u64) -> Option<Answer> {
-        None
-    }
-    fn look_async<'a>(&'a self, _key: &'a str, _cost: u64) -> Awaited<'a, Option<Answer>> {
-        Box::pin(ready(None))
-    }
-    /// Another limiter has counted for the rule until now.
-    fn succeed(&self) {}
-    fn health(&self) -> Health;
 }
 
 macro_rules! shared_store {
@@ -271,50 +191,53 @@ macro_rules! shared_store {
         check: $check:expr, check_async: $check_async:expr, refund: $refund:expr
         $(, refund_async: $refund_async:expr)? $(, look: $look:expr, look_async: $look_async:expr)? $(,)?
     ) => {
-        impl SharedStore for $store {
-            fn check(&self, $key: &str, $given: u64) -> Answer {
+        impl SharedLimiter for $store {
+            fn check(&self, $key: &str, $given: u64) -> SharedDecision {
                 let $this = self;
-                $check
+                said($check)
             }
 
-            fn check_async<'a>(&'a self, $key: &'a str, $given: u64) -> Awaited<'a, Answer> {
+            fn check_async<'a>(&'a self, $key: &'a str, $given: u64) -> Awaited<'a, SharedDecision> {
                 let $this = self;
-                Box::pin($check_async)
+                Box::pin($check_async.map(said))
             }
 
-            fn refund(&self, $key: &str, $given: &Answer) {
-                let $this = self;
+            fn refund(&self, $key: &str, charge: &Decision, by: DecidedWhere) {
+                let ($this, $given) = (self, &by.answer(*charge));
                 // Not every mode needs them.
                 let _ = ($this, $key, $given);
                 let _ = $refund;
             }
 
-            $(fn refund_async<'a>(&'a self, $key: &'a str, $given: &'a Answer) -> Awaited<'a, ()> {
+            $(fn refund_async<'a>(&'a self, $key: &'a str, charge: &'a Decision, by: DecidedWhere) -> Awaited<'a, ()> {
                 let $this = self;
                 // What cannot be taken back stays charged.
-                Box::pin(async move { _ = $refund_async.await })
+                Box::pin(async move {
+                    let $given = &by.answer(*charge);
+                    _ = $refund_async.await;
+                })
             })?
 
             $(fn undoes(&self) -> bool {
                 false
             }
 
-            fn look(&self, $key: &str, $given: u64) -> Option<Answer> {
+            fn look(&self, $key: &str, $given: u64) -> Option<SharedDecision> {
                 let $this = self;
-                $look
+                $look.map(said)
             }
 
-            fn look_async<'a>(&'a self, $key: &'a str, $given: u64) -> Awaited<'a, Option<Answer>> {
+            fn look_async<'a>(&'a self, $key: &'a str, $given: u64) -> Awaited<'a, Option<SharedDecision>> {
                 let $this = self;
-                Box::pin($look_async)
+                Box::pin($look_async.map(|looked| looked.map(said)))
             }
 
             fn succeed(&self) {
                 self.succeed();
             })?
 
-            fn health(&self) -> Health {
-                self.health()
+            fn readings(&self) -> Vec<Reading> {
+                self.health().readings()
             }
         }
     };

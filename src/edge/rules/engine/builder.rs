@@ -1,7 +1,7 @@
 //! How rules are made.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::Rules;
 use super::check::Observers;
@@ -143,7 +143,7 @@ impl<C: Clock> RulesBuilder<C> {
     pub fn read<P: AsRef<Path>>(self, files: impl IntoIterator<Item = P>) -> Result<Rules<C>, RulesError> {
         let files: Vec<PathBuf> = files.into_iter().map(|file| file.as_ref().to_owned()).collect();
         let rules = self.build();
-        rules.loading.lock().unwrap_or_else(PoisonError::into_inner).files = files;
+        rules.loading().files = files;
         rules.reload()?;
         Ok(rules)
     }

@@ -76,7 +76,7 @@ impl<C: Clock> Rules<C> {
     pub async fn check_n_async(&self, name: &str, descriptors: &[Descriptor<'_>], hits: u64) -> Answer {
         loop {
             let rules = self.in_force.load();
-            let Some((index, domain)) = rules.domain(name) else {
+            let Some(domain) = rules.domain(name) else {
                 return self.unknown_domain(rules);
             };
             let mut check = RequestCheck::default();
@@ -95,8 +95,8 @@ impl<C: Clock> Rules<C> {
             let when = CheckTime::read(&self.clock);
             let summary =
                 check.finish(domain, descriptors, (outcome, self.options.shadow), when, &self.observers);
-            let decided = check.into_decided();
-            return Answer { rules, domain: Some(index), summary, decided };
+            let (domain, decided) = (Some(domain.index), check.into_decided());
+            return Answer { rules, domain, summary, decided };
         }
     }
 
@@ -251,7 +251,7 @@ type Boxed<R> = Pin<Box<dyn Future<Output = R> + Send>>;
 /// What one shared rule is asked for, or gives back: as a future, until there is an answer. Who drops it before it is
 /// [kept](Self::keep) has what it charged, or may charge yet, given back by a task, which waits for the answer first.
 struct SharedCall {
-    limiter: Arc<SharedLimiter>,
+    limiter: Arc<dyn SharedLimiter>,
     key: Arc<str>,
     runtime: Option<Handle>,
     stage: CallStage,
@@ -265,7 +265,7 @@ enum CallStage {
 }
 
 impl SharedCall {
-    fn new(limiter: &Arc<SharedLimiter>, key: &str, cost: u64) -> Self {
+    fn new(limiter: &Arc<dyn SharedLimiter>, key: &str, cost: u64) -> Self {
         let (limiter, key) = (Arc::clone(limiter), Arc::<str>::from(key));
         let asked = {
             let (limiter, key) = (Arc::clone(&limiter), Arc::clone(&key));

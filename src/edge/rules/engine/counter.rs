@@ -39,7 +39,7 @@ pub(super) enum Counter {
 /// A limiter that other processes share.
 #[derive(Clone, Debug)]
 pub(super) struct SharedCounter {
-    pub(super) limiter: Arc<SharedLimiter>,
+    pub(super) limiter: Arc<dyn SharedLimiter>,
     made_of: Parameters,
 }
 
@@ -142,7 +142,7 @@ impl Counter {
                 None => {
                     let succeeds = last_shared.is_some();
                     let limiter = servers.limiter(&rule.identity, quota, algorithm, how, succeeds)?;
-                    SharedCounter { limiter: Arc::new(limiter), made_of }
+                    SharedCounter { limiter, made_of }
                 }
             };
             return Ok(Prepared::Done(Self::Shared(shared)));

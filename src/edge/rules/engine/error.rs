@@ -28,42 +28,37 @@ pub struct RulesError(Why);
 enum Why {
     Config(ConfigError),
     /// A rule is right, and cannot be in force here.
-    Rule {
-        file: Box<str>,
-        line: usize,
-        rule: Box<str>,
-        why: Box<NoCounter>,
-    },
-    /// Nothing says what to load.
-    NoSource,
-    /// There are no rules of a domain; and the nearest that there is, with its file.
-    NoDomain {
-        domain: Box<str>,
-        nearest: Option<(Box<str>, Box<str>)>,
-    },
-    /// The system cannot watch files.
-    #[cfg(feature = "watch")]
-    Watch(Box<str>),
+    Rule(Box<str>, Box<NoCounter>),
+    /// What only people tell apart.
+    Other(Box<str>),
 }
 
 impl RulesError {
     pub(super) fn no_counter(file: &str, rule: &Rule, why: NoCounter) -> Self {
-        let (file, line, rule, why) = (file.into(), rule.line, rule.identity.clone(), Box::new(why));
-        Self(Why::Rule { file, line, rule, why })
+        let message = format!("{file}:{}: rule {:?} {why}", rule.line, rule.identity);
+        Self(Why::Rule(message.into(), Box::new(why)))
     }
 
-    pub(in crate::edge::rules) const fn no_source() -> Self {
-        Self(Why::NoSource)
+    /// Nothing says what to load.
+    pub(in crate::edge::rules) fn no_source() -> Self {
+        Self(Why::Other("these rules were not read from files: give the new ones to `replace`".into()))
     }
 
+    /// There are no rules of a domain; and the nearest that there is, with its file.
     pub(super) fn no_domain(domain: &str, nearest: Option<(&str, &str)>) -> Self {
-        let nearest = nearest.map(|(name, file)| (name.into(), file.into()));
-        Self(Why::NoDomain { domain: domain.into(), nearest })
+        let why = match nearest {
+            Some((name, file)) => format!(
+                "; the nearest is {name:?}, of {file}: name that one, or load a file whose domain is {domain:?}"
+            ),
+            None => ", nor of any other: load a file of it first".to_owned(),
+        };
+        Self(Why::Other(format!("there are no rules of the domain {domain:?}{why}").into()))
     }
 
+    /// The system cannot watch files.
     #[cfg(feature = "watch")]
     pub(in crate::edge::rules) fn watch(error: &str) -> Self {
-        Self(Why::Watch(error.into()))
+        Self(Why::Other(format!("the rules' files cannot be watched: {error}").into()))
     }
 
     /// What is wrong in the files, if that is why.
@@ -86,23 +81,7 @@ impl fmt::Display for RulesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Why::Config(error) => error.fmt(f),
-            Why::Rule { file, line, rule, why } => write!(f, "{file}:{line}: rule {rule:?} {why}"),
-            #[cfg(feature = "watch")]
-            Why::Watch(error) => write!(f, "the rules' files cannot be watched: {error}"),
-            Why::NoDomain { domain, nearest: Some((name, file)) } => write!(
-                f,
-                "there are no rules of the domain {domain:?}; the nearest is {name:?}, of {file}: name that one, or load a file whose \
-                 domain is {domain:?}"
-            ),
-            Why::NoDomain { domain, nearest: None } => {
-                write!(
-                    f,
-                    "there are no rules of the domain {domain:?}, nor of any other: load a file of it first"
-                )
-            }
-            Why::NoSource => {
-                f.write_str("these rules were not read from files: give the new ones to `replace`")
-            }
+            Why::Rule(message, _) | Why::Other(message) => f.write_str(message),
         }
     }
 }
@@ -111,11 +90,11 @@ impl Error for RulesError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.0 {
             Why::Config(error) => Some(error),
-            Why::Rule { why, .. } => match &**why {
+            Why::Rule(_, why) => match &**why {
                 NoCounter::Quota(error) => Some(error),
                 _ => None,
             },
-            _ => None,
+            Why::Other(_) => None,
         }
     }
 }

@@ -75,7 +75,7 @@ impl LoadReport {
         let mut changes = Vec::new();
         for now in after.domains() {
             match before.domain(&now.name) {
-                Some((_, then)) => compare_domains(then, now, &mut changes),
+                Some(then) => compare_domains(then, now, &mut changes),
                 None => whole(ChangeKind::Added, now, &mut changes),
             }
         }

@@ -161,7 +161,7 @@ impl<C: Clock> Rules<C> {
     fn decide(&self, name: &str, descriptors: &[Descriptor<'_>], hits: u64, when: CheckTime) -> Answer {
         loop {
             let rules = self.in_force.load();
-            let Some((index, domain)) = rules.domain(name) else {
+            let Some(domain) = rules.domain(name) else {
                 return self.unknown_domain(rules);
             };
             let mut check = RequestCheck::default();
@@ -173,8 +173,8 @@ impl<C: Clock> Rules<C> {
             }
             let summary =
                 check.finish(domain, descriptors, (outcome, self.options.shadow), when, &self.observers);
-            let decided = check.into_decided();
-            return Answer { rules, domain: Some(index), summary, decided };
+            let (domain, decided) = (Some(domain.index), check.into_decided());
+            return Answer { rules, domain, summary, decided };
         }
     }
 
@@ -189,7 +189,7 @@ impl<C: Clock> Rules<C> {
         check.missed_twin(domain)
             || (!self.in_force.is_present(rules) && {
                 let now = self.in_force.load();
-                !check.still_counts(now.domain(&domain.name).map(|(_, domain)| domain))
+                !check.still_counts(now.domain(&domain.name))
             })
     }
 
@@ -221,7 +221,7 @@ impl<C: Clock> Rules<C> {
             return refunds;
         }
         let rules = self.in_force.load();
-        let now = rules.domain(&domain.name).map(|(_, domain)| domain);
+        let now = rules.domain(&domain.name);
         for decided in &answer.decided {
             if decided.decision.is_some_and(|charge| charge.charged() > 0)
                 && let Some(descriptor) = descriptors.get(decided.descriptor as usize)

@@ -60,7 +60,7 @@ fn check(rules: &Shared) -> bool {
 /// A check that does not look again whether other rules have been loaded.
 fn check_carelessly(rules: &Shared) -> bool {
     let in_force = rules.in_force.load();
-    let (_, domain) = in_force.domain("d").expect("there are rules");
+    let domain = in_force.domain("d").expect("there are rules");
     let entries = [("a", "x")];
     let descriptors = [Descriptor::new(&entries)];
     let when = CheckTime::read(&rules.clock);
@@ -111,7 +111,7 @@ fn check_with_own_limit(rules: &Shared) -> bool {
 /// Looks at both counters before it charges, and not afterwards.
 fn check_without_a_second_look(rules: &Shared, descriptor: &Descriptor<'_>) -> bool {
     let in_force = rules.in_force.load();
-    let (_, domain) = in_force.domain("d").expect("there are rules");
+    let domain = in_force.domain("d").expect("there are rules");
     let when = CheckTime::read(&rules.clock);
     let mut checks = RequestCheck::default();
     checks.find(domain, std::slice::from_ref(descriptor), 1, when.ns(), &rules.hasher);

@@ -8,7 +8,7 @@ use std::fs;
 #[cfg(feature = "watch")]
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::Rules;
 use super::error::RulesError;
@@ -47,19 +47,22 @@ fn hashes_of(files: &[PathBuf]) -> Vec<Option<u64>> {
 }
 
 impl<C: Clock> Rules<C> {
+    /// What is loaded, and waits until no load is under way.
+    pub(super) fn loading(&self) -> MutexGuard<'_, Loading> {
+        self.loading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The files that were read.
     #[cfg(feature = "watch")]
     pub(in crate::edge::rules) fn files(&self) -> Vec<PathBuf> {
-        self.loading.lock().unwrap_or_else(PoisonError::into_inner).files.clone()
+        self.loading().files.clone()
     }
 
     /// [`Rules::reload`], if the files are not what they were when they were read last, whatever came of it.
     #[cfg(feature = "watch")]
     pub(in crate::edge::rules) fn reload_if_changed(&self) -> Option<Result<LoadReport, RulesError>> {
-        let changed = {
-            let loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-            hashes_of(&loading.files) != loading.seen
-        };
+        let is_other = |loading: &Loading| hashes_of(&loading.files) != loading.seen;
+        let changed = is_other(&self.loading());
         changed.then(|| self.reload())
     }
 
@@ -131,7 +134,7 @@ impl<C: Clock> Rules<C> {
         now: impl Fn() -> CheckTime,
         read: impl FnOnce(&mut Loading) -> Result<Vec<Config>, RulesError>,
     ) -> Result<LoadReport, RulesError> {
-        let mut loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loading = self.loading();
         let last = self.in_force.load();
         let next = read(&mut loading).and_then(|configs| {
             let hash = Config::hash_of(&configs);
@@ -169,7 +172,7 @@ impl<C: Clock> Rules<C> {
     /// Why the last load failed; `None` if it succeeded.
     #[must_use]
     pub fn last_error(&self) -> Option<RulesError> {
-        self.loading.lock().unwrap_or_else(PoisonError::into_inner).last_error.clone()
+        self.loading().last_error.clone()
     }
 
     /// Says that a domain is in use: from now on a load that would remove it, or leave it without any rule, fails, unless
@@ -200,7 +203,7 @@ impl<C: Clock> Rules<C> {
     /// ```
     pub fn require_domain(&self, domain: &str) -> Result<(), RulesError> {
         // No load is under way meanwhile.
-        let mut loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loading = self.loading();
         let live = self.in_force.load();
         if live.domain(domain).is_none() {
             let likeness = |name: &str| strsim::jaro_winkler(domain, name);
@@ -283,7 +286,7 @@ mod tests {
         let rules = Rules::builder().load([config("shop")]).expect("they load");
         let found = rules.in_force.load();
         rules.replace([config("shop")]).expect("they load");
-        found.domain("shop").expect("there are rules").1.note_asked();
+        found.domain("shop").expect("there are rules").note_asked();
         assert!(rules.replace([config("store")]).is_err());
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct RuleSet {
 /// The rules of one domain.
 #[derive(Debug)]
 pub(super) struct ActiveDomain {
+    /// Its place among the domains.
+    pub(super) index: u32,
     pub(super) name: Box<str>,
     pub(super) charging: Charging,
     /// A dry run of all its rules.
@@ -118,12 +120,12 @@ impl RuleSet {
         let mut prepared = Vec::with_capacity(domains.len());
         for domain in domains {
             let charging = charging.unwrap_or(domain.charging());
-            let before = self.domain(domain.name()).map(|(_, domain)| domain);
+            let before = self.domain(domain.name());
             let counters = domain.rules().iter().enumerate().map(|(index, rule)| {
                 let last = before.and_then(|before| before.by_identity(&rule.identity));
                 let last = last.map(|last| &last.counter);
                 Counter::prepare(rule, charging, last, begun_ns, (hasher, servers))
-                    .map_err(|error| RulesError::no_counter(domain.files().of(index), rule, error))
+                    .map_err(|error| RulesError::no_counter(domain.files.of(index), rule, error))
             });
             let counters = counters.collect::<Result<Vec<_>, _>>()?;
             prepared.push((domain, charging, counters));
@@ -133,10 +135,9 @@ impl RuleSet {
         let mut next =
             Self { number: self.number + 1, overrides: Arc::clone(&self.overrides), ..Self::empty(hasher) };
         for (domain, charging, counters) in prepared {
-            let before = self.domain(domain.name()).map(|(_, domain)| domain);
+            let before = self.domain(domain.name());
             let domain = next.activate(domain, before, (charging, counters), when, hasher)?;
-            let index = u32::try_from(next.domains.len()).unwrap_or(u32::MAX);
-            next.names.insert(domain.name.clone(), index);
+            next.names.insert(domain.name.clone(), domain.index);
             next.domains.push(domain);
         }
         Ok(next)
@@ -150,8 +151,7 @@ impl RuleSet {
         when: CheckTime,
         hasher: &Hasher,
     ) -> Result<ActiveDomain, RulesError> {
-        let shadow = domain.is_shadow();
-        let (name, rules, tree, files) = domain.into_parts();
+        let Domain { name, shadow, rules, tree, files, .. } = domain;
         let mut by_identity = HashMap::with_capacity_and_hasher(rules.len(), hasher.clone());
         by_identity.extend((0..).zip(&rules).map(|(index, rule)| (rule.identity.clone(), index)));
         let rules = rules.into_iter().zip(counters).enumerate().map(|(index, (rule, counter))| {
@@ -167,6 +167,7 @@ impl RuleSet {
         });
         let rules = rules.collect::<Result<Vec<_>, RulesError>>()?;
         Ok(ActiveDomain {
+            index: u32::try_from(self.domains.len()).unwrap_or(u32::MAX),
             charging,
             shadow,
             files,
@@ -181,9 +182,8 @@ impl RuleSet {
         })
     }
 
-    pub(super) fn domain(&self, name: &str) -> Option<(u32, &ActiveDomain)> {
-        let index = *self.names.get(name)?;
-        Some((index, self.domain_at(index)?))
+    pub(super) fn domain(&self, name: &str) -> Option<&ActiveDomain> {
+        self.domain_at(*self.names.get(name)?)
     }
 
     pub(super) fn domain_at(&self, index: u32) -> Option<&ActiveDomain> {

@@ -24,24 +24,10 @@ impl Pattern {
         Some(Self { first: first.into(), middle, last: last.into() })
     }
 
-    /// What a text must begin with.
-    pub(super) fn prefix(&self) -> &str {
-        &self.first
-    }
-
-    /// What it must end in.
-    pub(super) fn suffix(&self) -> &str {
-        &self.last
-    }
-
-    /// Whether each text that begins with the prefix matches.
-    pub(super) fn is_prefix(&self) -> bool {
-        self.middle.is_empty() && self.last.is_empty()
-    }
-
-    /// Whether each text that ends in the suffix matches.
-    pub(super) fn is_suffix(&self) -> bool {
-        self.middle.is_empty() && self.first.is_empty()
+    /// What a text must begin with, and what it must end in; of each, whether all texts that do so match.
+    pub(super) fn affixes(&self) -> [(&str, bool); 2] {
+        let is_alone = |other: &str| self.middle.is_empty() && other.is_empty();
+        [(&self.first, is_alone(&self.last)), (&self.last, is_alone(&self.first))]
     }
 
     /// In time linear in both: each part is taken where it is found first, and never tried again, since what is left for

@@ -45,18 +45,17 @@ impl Wildcards {
         let mut any_key = Vec::new();
         for (key, value, node) in entries {
             let pattern = value.and_then(Pattern::new);
-            match (Pattern::new(key), pattern, value) {
-                (Some(key), None, None) => any_key.push(WildKey { key, value: WildValue::Any, node }),
-                (Some(key), None, Some(value)) => {
-                    any_key.push(WildKey { key, value: WildValue::Exact(value.into()), node });
-                }
-                (Some(key), Some(like), _) => {
-                    any_key.push(WildKey { key, value: WildValue::Like(like), node });
-                }
-                (None, Some(like), _) => by_key.entry(key).or_default().push((like, node)),
-                // No wildcard.
-                (None, None, _) => {}
-            }
+            let Some(wild_key) = Pattern::new(key) else {
+                // Without a pattern either it is no wildcard.
+                by_key.entry(key).or_default().extend(pattern.map(|like| (like, node)));
+                continue;
+            };
+            let value = match (pattern, value) {
+                (Some(like), _) => WildValue::Like(like),
+                (None, Some(exact)) => WildValue::Exact(exact.into()),
+                (None, None) => WildValue::Any,
+            };
+            any_key.push(WildKey { key: wild_key, value, node });
         }
         let mut plain: Vec<(Box<str>, Group)> =
             by_key.into_iter().map(|(key, patterns)| (key.into(), Group::new(patterns))).collect();
@@ -94,30 +93,29 @@ impl Wildcards {
 
 impl Group {
     fn new(patterns: Vec<(Pattern, u32)>) -> Self {
-        let mut shared: HashMap<(bool, Box<str>), usize> = HashMap::new();
+        // Of each affix, how many have it: prefixes are 0, and suffixes 1.
+        let mut shared: HashMap<(usize, Box<str>), usize> = HashMap::new();
         for (pattern, _) in &patterns {
-            *shared.entry((false, pattern.prefix().into())).or_default() += 1;
-            *shared.entry((true, pattern.suffix().into())).or_default() += 1;
+            for (side, (affix, _)) in pattern.affixes().into_iter().enumerate() {
+                *shared.entry((side, affix.into())).or_default() += 1;
+            }
         }
-        let (mut prefixes, mut suffixes, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+        let ([mut prefixes, mut suffixes], mut rest) = ([Vec::new(), Vec::new()], Vec::new());
         for (pattern, node) in patterns {
-            let (prefix, suffix) = (pattern.prefix(), pattern.suffix());
-            let count = |is_suffix, text: &str| {
-                let found = shared.get(&(is_suffix, text.into())).copied();
-                found.filter(|_| !text.is_empty()).unwrap_or(usize::MAX)
-            };
-            let (starting, ending) = (count(false, prefix), count(true, suffix));
-            if starting == usize::MAX && ending == usize::MAX {
-                let certain = pattern.is_prefix();
-                rest.push(Candidate { node, pattern: (!certain).then_some(pattern) });
-            } else if starting <= ending {
-                let affix = Box::from(prefix.as_bytes());
-                let certain = pattern.is_prefix();
-                prefixes.push((affix, Candidate { node, pattern: (!certain).then_some(pattern) }));
-            } else {
-                let affix = Box::from(suffix.as_bytes());
-                let certain = pattern.is_suffix();
-                suffixes.push((affix, Candidate { node, pattern: (!certain).then_some(pattern) }));
+            let affixes = pattern.affixes();
+            let sharing = [0, 1].map(|side: usize| {
+                let (affix, _) = affixes[side];
+                let found = shared.get(&(side, affix.into())).copied();
+                found.filter(|_| !affix.is_empty()).unwrap_or(usize::MAX)
+            });
+            let is_suffix = sharing[1] < sharing[0];
+            let (affix, certain) = affixes[usize::from(is_suffix)];
+            let affix = Box::<[u8]>::from(affix.as_bytes());
+            let candidate = Candidate { node, pattern: (!certain).then_some(pattern) };
+            match is_suffix {
+                true => suffixes.push((affix, candidate)),
+                false if affix.is_empty() => rest.push(candidate),
+                false => prefixes.push((affix, candidate)),
             }
         }
         let (prefixes, suffixes) = (Affixes::new(prefixes, false), Affixes::new(suffixes, true));
