@@ -1,14 +1,12 @@
 //! The lease limiter of threads that may wait: that of async code, on the thread of the client.
 
-use super::limiter::{LeaseLimiter, make_on};
-use super::options::LeaseBuilder;
+use super::limiter::LeaseLimiter;
 use super::stats::LeaseStats;
 use crate::base::clock::{Clock, QuantaClock, Timestamp};
 use crate::base::decision::Decision;
-use crate::edge::redis::client::{BuildError, OnThread, Tasks, on_thread};
+use crate::edge::redis::client::OnThread;
 use crate::edge::redis::guard::Health;
-use crate::edge::redis::mode::dispatch::builds;
-use crate::edge::redis::protocol::{Answer, Key, Transport};
+use crate::edge::redis::protocol::{Answer, Key};
 
 /// [`LeaseLimiter`](super::LeaseLimiter) for threads: its task runs on the thread of the client, and ends when the last copy is dropped.
 ///
@@ -28,17 +26,6 @@ use crate::edge::redis::protocol::{Answer, Key, Transport};
 /// ```
 pub type BlockingLeaseLimiter<C = QuantaClock> = OnThread<LeaseLimiter<C>>;
 
-fn make<T: Transport, C: Clock + Send + Sync + 'static>(
-    builder: LeaseBuilder<OnThread<T>, C>,
-) -> Result<BlockingLeaseLimiter<C>, BuildError> {
-    let LeaseBuilder { builder, options, clock } = builder;
-    let (builder, thread) = on_thread(builder);
-    let inner = make_on(Tasks::on(&thread)?, LeaseBuilder { builder, options, clock })?;
-    Ok(OnThread { inner, thread })
-}
-
-builds!(blocking LeaseBuilder => BlockingLeaseLimiter by make);
-
 impl<C: Clock + Send + Sync + 'static> BlockingLeaseLimiter<C> {
     /// Checks one unit of a key by what is held, and charges it if it is allowed. Never waits.
     ///
@@ -54,7 +41,7 @@ impl<C: Clock + Send + Sync + 'static> BlockingLeaseLimiter<C> {
         self.inner.check_n(key, cost)
     }
 
-    /// As [`check_n`](BlockingLeaseLimiter::check_n), at a time that the caller read from [`clock`](LeaseBuilder::clock).
+    /// As [`check_n`](BlockingLeaseLimiter::check_n), at a time that the caller read from [`clock`](super::LeaseBuilder::clock).
     #[inline]
     pub fn check_at<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
         self.inner.check_at(key, cost, now)

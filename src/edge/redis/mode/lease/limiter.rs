@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
 
+use super::blocking::BlockingLeaseLimiter;
 use super::book::{BlockRequest, LeaseCheck};
 use super::core::{BlockOutcome, LeaseCore};
 use super::options::LeaseBuilder;
@@ -105,12 +106,6 @@ impl<C> fmt::Debug for LeaseLimiter<C> {
 }
 
 fn make<T: Transport, C: Clock + Send + Sync + 'static>(
-    builder: LeaseBuilder<T, C>,
-) -> Result<LeaseLimiter<C>, BuildError> {
-    make_on(Tasks::here()?, builder)
-}
-
-pub(super) fn make_on<T: Transport, C: Clock + Send + Sync + 'static>(
     tasks: Tasks,
     builder: LeaseBuilder<T, C>,
 ) -> Result<LeaseLimiter<C>, BuildError> {
@@ -120,7 +115,7 @@ pub(super) fn make_on<T: Transport, C: Clock + Send + Sync + 'static>(
     Ok(LeaseLimiter { core, _owner: Arc::new(StopOnDrop(Box::new(move || owned.stop()))) })
 }
 
-builds!(async LeaseBuilder => LeaseLimiter by make);
+builds!(LeaseBuilder => LeaseLimiter, BlockingLeaseLimiter by make);
 
 /// What the task has. When it ends, by itself or with its runtime, nobody takes up any more what is queued.
 struct Fetching<C>(Arc<LeaseCore<C>>);

@@ -1,13 +1,11 @@
 //! The write-back limiter of threads that may wait: that of async code, on the thread of the client.
 
-use super::limiter::{WriteBackLimiter, make_on};
-use super::options::WriteBackBuilder;
+use super::limiter::WriteBackLimiter;
 use super::stats::WriteBackStats;
 use crate::base::clock::{Clock, QuantaClock};
-use crate::edge::redis::client::{BuildError, OnThread, Tasks, on_thread};
+use crate::edge::redis::client::OnThread;
 use crate::edge::redis::guard::Health;
-use crate::edge::redis::mode::dispatch::builds;
-use crate::edge::redis::protocol::{Answer, Key, Transport};
+use crate::edge::redis::protocol::{Answer, Key};
 
 /// As [`WriteBackLimiter`](super::WriteBackLimiter), for threads: its task runs on the thread of the client. By
 /// [`Builder::write_back`](crate::edge::redis::Builder::write_back).
@@ -28,17 +26,6 @@ use crate::edge::redis::protocol::{Answer, Key, Transport};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub type BlockingWriteBackLimiter<C = QuantaClock> = OnThread<WriteBackLimiter<C>>;
-
-fn make<T: Transport, C: Clock + Send + Sync + 'static>(
-    builder: WriteBackBuilder<OnThread<T>, C>,
-) -> Result<BlockingWriteBackLimiter<C>, BuildError> {
-    let WriteBackBuilder { builder, options, clock } = builder;
-    let (builder, thread) = on_thread(builder);
-    let inner = make_on(Tasks::on(&thread)?, WriteBackBuilder { builder, options, clock })?;
-    Ok(OnThread { inner, thread })
-}
-
-builds!(blocking WriteBackBuilder => BlockingWriteBackLimiter by make);
 
 impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
     /// Decides about one unit, here and now. Never waits.
