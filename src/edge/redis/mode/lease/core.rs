@@ -152,11 +152,11 @@ impl<C: Clock> LeaseCore<C> {
             return BlockOutcome::Failed;
         };
         self.learn_offset(&reply, now_ns);
-        let (least, at) = (due.least(), Timestamp::from_nanos(now_ns));
+        let (least, at) = (due.wish.least, Timestamp::from_nanos(now_ns));
         let decision = self.dispatch.plan.decision(&reply, least, at);
         let answer = Granted::read(&self.dispatch.plan, due, &reply);
         match self.book.answered(due, &answer, now_ns) {
-            Receipt::Taken { .. } if due.is_for_all() => BlockOutcome::Fetched,
+            Receipt::Taken { .. } if due.cost == 0 => BlockOutcome::Fetched,
             Receipt::Taken { until_ns } => {
                 BlockOutcome::Answered(Answer::leased(decision, DecidedBy::Server, until_ns))
             }
