@@ -93,9 +93,10 @@ impl Guard {
     pub(crate) async fn ask<T: Transport>(&self, transport: &T, call: &Call) -> Result<Reply, Error> {
         let flight = self.take_off(transport.part(call))?;
         let asked = transport.call(call, self.settings.timeout);
+        let late = || Error::new(ErrorKind::Timeout, format!("{:?} passed", self.settings.timeout));
         // Without a runtime there is no timer: what needs one says so itself, and what needs none answers.
         let answer = if Handle::try_current().is_ok() {
-            tokio::time::timeout(self.settings.timeout, asked).await.unwrap_or_else(|_| Err(self.timed_out()))
+            tokio::time::timeout(self.settings.timeout, asked).await.unwrap_or_else(|_| Err(late()))
         } else {
             asked.await
         };
@@ -108,10 +109,6 @@ impl Guard {
         if self.evicts.load(Ordering::Relaxed) != u64::from(evicts) {
             self.evicts.store(evicts.into(), Ordering::Relaxed);
         }
-    }
-
-    fn timed_out(&self) -> Error {
-        Error::new(ErrorKind::Timeout, format!("{:?} passed", self.settings.timeout))
     }
 
     fn take_off(&self, part: usize) -> Result<GuardedCall<'_>, Error> {

@@ -176,7 +176,9 @@ struct PendingReply<C: Clock> {
 impl<C: Clock> Drop for PendingReply<C> {
     fn drop(&mut self) {
         if let Some(BlockOutcome::Answered(answer)) = self.asked.take() {
-            self.flight.core.give_due(&self.flight.due, &answer);
+            let (core, due) = (&self.flight.core, &self.flight.due);
+            let units = answer.decision().charged();
+            core.book.give_due(due, units, answer.leased_until_ns(), core.now_ns());
         }
     }
 }
@@ -342,7 +344,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// that is too little. The server may have more.
     #[must_use]
     pub fn peek<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Decision {
-        self.core.peek(key, cost)
+        KeyRef::with(key, |key| self.core.book.peek(key, cost, self.core.now_ns()))
     }
 
     /// Takes back the units of an answer, for checks of this process to spend until they would have expired. Returns how
@@ -358,7 +360,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// What became of units so far. O(keys).
     #[must_use]
     pub fn stats(&self) -> LeaseStats {
-        self.core.stats()
+        self.core.book.stats(self.core.now_ns())
     }
 
     /// How the server fares.
