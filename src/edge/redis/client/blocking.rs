@@ -1,9 +1,7 @@
 //! The client of threads: the client of async code, and a thread with a runtime for it.
 
-use std::fmt;
-
 use super::connected::Client;
-use super::runtime::{Blocking, Connected, RuntimeThread};
+use super::runtime::OnThread;
 use super::settings::Builder;
 use crate::edge::redis::protocol::{Error, Limit};
 
@@ -23,11 +21,7 @@ use crate::edge::redis::protocol::{Error, Limit};
 /// # let _ = builder;
 /// # Ok::<(), tollgate::redis::Error>(())
 /// ```
-#[derive(Clone)]
-pub struct BlockingClient {
-    client: Client,
-    thread: RuntimeThread,
-}
+pub type BlockingClient = OnThread<Client>;
 
 impl BlockingClient {
     /// A client of one server.
@@ -35,7 +29,7 @@ impl BlockingClient {
     /// # Errors
     /// If the address is none. The error does not repeat it, for there may be a password in it.
     pub fn open(url: &str) -> Result<Self, Error> {
-        Client::open(url).map(Self::new)
+        Client::open(url).map(OnThread::new)
     }
 
     /// A client of a Cluster, of which these are some of the nodes.
@@ -43,36 +37,11 @@ impl BlockingClient {
     /// # Errors
     /// If one of the addresses is none, or there is none.
     pub fn cluster<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
-        Client::cluster(urls).map(Self::new)
-    }
-
-    fn new(client: Client) -> Self {
-        Self { client, thread: RuntimeThread::default() }
+        Client::cluster(urls).map(OnThread::new)
     }
 
     /// A limiter of this name. All that have the same name, prefix and limits, in whatever process, share their states.
     pub fn limiter(&self, name: &str, limit: Limit) -> Builder<Self> {
         Builder::new(self.clone(), name, limit)
-    }
-}
-
-impl Connected for BlockingClient {
-    type Transport = Client;
-
-    fn transport(&self) -> &Client {
-        &self.client
-    }
-}
-
-impl Blocking for BlockingClient {
-    fn thread(&self) -> &RuntimeThread {
-        &self.thread
-    }
-}
-
-/// Without the address.
-impl fmt::Debug for BlockingClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlockingClient").field("client", &self.client).finish_non_exhaustive()
     }
 }

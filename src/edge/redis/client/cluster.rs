@@ -31,7 +31,6 @@ const REDIRECTS: usize = 3;
 /// See the module's text.
 pub(crate) struct Nodes {
     seeds: Box<[Arc<ServerConnection>]>,
-    evicting: Evicting,
     state: Mutex<State>,
     /// Told when the map has been asked for.
     changed: watch::Sender<()>,
@@ -249,10 +248,12 @@ fn slots(value: &Value) -> RedisResult<Vec<Slots>> {
 }
 
 impl Nodes {
-    pub(crate) fn open<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Arc<Self>, Error> {
-        let evicting = Evicting::default();
+    pub(crate) fn open<'a>(
+        urls: impl IntoIterator<Item = &'a str>,
+        evicting: &Evicting,
+    ) -> Result<Arc<Self>, Error> {
         let seeds: Box<[_]> =
-            urls.into_iter().map(|url| ServerConnection::open(url, &evicting)).collect::<Result<_, _>>()?;
+            urls.into_iter().map(|url| ServerConnection::open(url, evicting)).collect::<Result<_, _>>()?;
         if seeds.is_empty() || seeds.iter().any(|line| matches!(line.address(), ConnectionAddr::Unix(_))) {
             return Err(Error::new(
                 ErrorKind::Address,
@@ -262,7 +263,6 @@ impl Nodes {
         let state = State { nodes: seeds.to_vec(), ..State::default() };
         Ok(Arc::new(Self {
             seeds,
-            evicting,
             state: Mutex::new(state),
             changed: watch::Sender::new(()),
             clock: StdClock::new(),
@@ -289,11 +289,6 @@ impl Nodes {
         let asking = Asking { nodes: Arc::clone(self), answer: None };
         runtime.spawn(asking.run(runtime.clone(), candidates));
         true
-    }
-
-    /// How many nodes say that they evict keys.
-    pub(crate) const fn evicting(&self) -> &Evicting {
-        &self.evicting
     }
 
     /// The part that a key is in, as [`Transport::part`](crate::edge::redis::protocol::Transport::part) means it.

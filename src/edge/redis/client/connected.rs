@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout_at;
 
 use super::cluster::Nodes;
-use super::connection::ServerConnection;
+use super::connection::{Evicting, ServerConnection};
 use super::settings::Builder;
 use crate::base::sync::Ordering;
 use crate::edge::redis::protocol::script;
@@ -36,6 +36,8 @@ use crate::edge::redis::protocol::{Call, Error, ErrorKind, Limit, Reply, Transpo
 #[derive(Clone)]
 pub struct Client {
     link: Topology,
+    /// How many of its servers evict keys.
+    evicting: Evicting,
 }
 
 #[derive(Clone)]
@@ -50,7 +52,8 @@ impl Client {
     /// # Errors
     /// If the address is none. The error does not repeat it, for there may be a password in it.
     pub fn open(url: &str) -> Result<Self, Error> {
-        Ok(Self { link: Topology::One(ServerConnection::open(url, &Arc::default())?) })
+        let evicting = Evicting::default();
+        Ok(Self { link: Topology::One(ServerConnection::open(url, &evicting)?), evicting })
     }
 
     /// A client of a Cluster, of which these are some of the nodes.
@@ -58,7 +61,8 @@ impl Client {
     /// # Errors
     /// If one of the addresses is none, or there is none.
     pub fn cluster<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
-        Ok(Self { link: Topology::Cluster(Nodes::open(urls)?) })
+        let evicting = Evicting::default();
+        Ok(Self { link: Topology::Cluster(Nodes::open(urls, &evicting)?), evicting })
     }
 
     /// A limiter of this name. All that have the same name, prefix and limits, in whatever process, share their states.
@@ -82,12 +86,8 @@ impl Transport for Client {
     }
 
     fn evicts(&self) -> bool {
-        let evicting = match &self.link {
-            Topology::One(line) => line.evicting(),
-            Topology::Cluster(nodes) => nodes.evicting(),
-        };
         // Ordering: Relaxed. A figure that is shown.
-        evicting.load(Ordering::Relaxed) > 0
+        self.evicting.load(Ordering::Relaxed) > 0
     }
 
     async fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error> {

@@ -228,11 +228,6 @@ impl ServerConnection {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many servers of the client say that they evict keys.
-    pub(crate) const fn evicting(&self) -> &Evicting {
-        &self.evicting
-    }
-
     async fn learn_eviction(&self, mut connection: MultiplexedConnection) {
         let mut info = ::redis::cmd("INFO");
         info.arg("memory");

@@ -6,7 +6,7 @@ use std::future::{Future, ready};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::runtime::{Blocking, Connected, RuntimeThread};
+use super::runtime::OnThread;
 use super::settings::Builder;
 use crate::base::clock::{Clock, StdClock};
 use crate::edge::redis::protocol::model::{self, KeyState, MARGINS_US};
@@ -35,11 +35,7 @@ pub struct InProcess {
 }
 
 /// The same for threads: what [`BlockingClient`](crate::edge::redis::BlockingClient) is to [`Client`](crate::edge::redis::Client).
-#[derive(Clone)]
-pub struct BlockingInProcess {
-    server: InProcess,
-    thread: RuntimeThread,
-}
+pub type BlockingInProcess = OnThread<InProcess>;
 
 struct ServerState {
     clock: Box<dyn Clock + Send + Sync>,
@@ -78,7 +74,7 @@ impl InProcess {
     /// The same server, for limiters that block.
     #[must_use]
     pub fn blocking(&self) -> BlockingInProcess {
-        BlockingInProcess { server: self.clone(), thread: RuntimeThread::default() }
+        OnThread::new(self.clone())
     }
 
     /// How many keys it holds, those included that are over and not swept yet.
@@ -159,34 +155,6 @@ impl fmt::Debug for InProcess {
 impl Transport for InProcess {
     fn call(&self, call: &Call, _timeout: Duration) -> impl Future<Output = Result<Reply, Error>> + Send {
         ready(Ok(self.answer(call)))
-    }
-}
-
-impl Connected for InProcess {
-    type Transport = Self;
-
-    fn transport(&self) -> &Self {
-        self
-    }
-}
-
-impl Connected for BlockingInProcess {
-    type Transport = InProcess;
-
-    fn transport(&self) -> &InProcess {
-        &self.server
-    }
-}
-
-impl Blocking for BlockingInProcess {
-    fn thread(&self) -> &RuntimeThread {
-        &self.thread
-    }
-}
-
-impl fmt::Debug for BlockingInProcess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("BlockingInProcess").field(&self.server).finish()
     }
 }
 

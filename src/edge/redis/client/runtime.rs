@@ -3,17 +3,16 @@
 //! A thread that waits polls its future itself. Connections, timers and the tasks of limiters are on the runtime's thread. So many calls
 //! share a connection, and none waits for another's answer.
 
-use std::io;
 use std::pin::pin;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
+use std::{fmt, io};
 
 use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
 
-use super::connected::Client;
 use super::settings::BuildError;
 use crate::edge::redis::protocol::Transport;
 
@@ -25,17 +24,38 @@ pub(crate) trait Connected {
     fn transport(&self) -> &Self::Transport;
 }
 
-/// What limiters of threads are made on.
-pub(crate) trait Blocking: Connected {
-    /// Where calls and tasks run.
-    fn thread(&self) -> &RuntimeThread;
-}
-
-impl Connected for Client {
+impl<T: Transport + Clone> Connected for T {
     type Transport = Self;
 
     fn transport(&self) -> &Self {
         self
+    }
+}
+
+/// A client or a limiter of async code, and the thread where its calls and tasks run: the same for threads that may wait.
+#[derive(Clone)]
+pub struct OnThread<T> {
+    pub(crate) inner: T,
+    pub(crate) thread: RuntimeThread,
+}
+
+impl<T> OnThread<T> {
+    pub(crate) fn new(inner: T) -> Self {
+        Self { inner, thread: RuntimeThread::default() }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for OnThread<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OnThread").field(&self.inner).finish()
+    }
+}
+
+impl<T: Transport + Clone> Connected for OnThread<T> {
+    type Transport = T;
+
+    fn transport(&self) -> &T {
+        &self.inner
     }
 }
 

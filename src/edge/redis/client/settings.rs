@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::runtime::{Blocking, RuntimeThread};
+use super::runtime::{OnThread, RuntimeThread};
 use crate::base::quota::QuotaError;
 use crate::edge::redis::protocol::{Limit, head};
 
@@ -160,9 +160,9 @@ impl<T> Builder<T> {
 }
 
 /// A builder for what carries the client's calls, and the thread that does it.
-pub(crate) fn on_thread<B: Blocking>(builder: Builder<B>) -> (Builder<B::Transport>, RuntimeThread) {
+pub(crate) fn on_thread<T>(builder: Builder<OnThread<T>>) -> (Builder<T>, RuntimeThread) {
     let Builder { client, prefix, settings } = builder;
-    (Builder { client: client.transport().clone(), prefix, settings }, client.thread().clone())
+    (Builder { client: client.inner, prefix, settings }, client.thread)
 }
 
 /// Why a limiter that decides in this process could not be made.

@@ -12,7 +12,7 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 use super::blocking::BlockingClient;
 use super::connected::Client;
 use super::in_process::InProcess;
-use super::runtime::{Blocking, Connected};
+use super::runtime::Connected;
 use crate::base::clock::Timestamp;
 use crate::base::quota::Quota;
 use crate::edge::redis::ErrorKind;
@@ -33,7 +33,7 @@ trait CallInThread {
 
 impl CallInThread for BlockingClient {
     fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error> {
-        self.thread().block_on(self.transport().call(call, timeout))
+        self.thread.block_on(self.transport().call(call, timeout))
     }
 }
 

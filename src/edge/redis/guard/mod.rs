@@ -21,7 +21,7 @@ mod breaker;
 mod health;
 mod local;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -52,12 +52,9 @@ type LocalVerb = fn(&Local, &[u8], u64, Timestamp) -> Option<Decision>;
 /// One for each limiter; see the module's text.
 pub(crate) struct Guard {
     circuits: [CachePadded<Circuit>; PARTS],
-    timeout: Duration,
-    on_failure: OnFailure,
-    limits: Arc<[Limit]>,
+    settings: Settings,
     /// The most that is ever admitted at once by all limits.
     most: u64,
-    max_keys: usize,
     /// Made when it is first needed; `None` if no algorithm fits a limit.
     local: OnceLock<Option<Local>>,
     tallies: Tallies,
@@ -79,11 +76,8 @@ impl Guard {
             circuits: std::array::from_fn(|_| {
                 Circuit::new(breaker.failures, breaker.pause, probe, clock.now().as_nanos()).into()
             }),
-            timeout: settings.timeout,
-            on_failure: settings.on_failure,
-            limits: Arc::clone(&settings.limits),
+            settings: settings.clone(),
             most: settings.limits.iter().map(Limit::most).min().unwrap_or(u64::MAX),
-            max_keys: settings.max_keys,
             local: OnceLock::new(),
             tallies: Tallies::new(&settings.name),
             evicts: AtomicU64::new(0),
@@ -98,10 +92,11 @@ impl Guard {
     /// In a tokio runtime that was built without its timer, as all of tokio's time does.
     pub(crate) async fn ask<T: Transport>(&self, transport: &T, call: &Call) -> Result<Reply, Error> {
         let flight = self.take_off(transport.part(call))?;
-        let asked = transport.call(call, self.timeout);
+        let asked = transport.call(call, self.settings.timeout);
+        let late = || Error::new(ErrorKind::Timeout, format!("{:?} passed", self.settings.timeout));
         // Without a runtime there is no timer: what needs one says so itself, and what needs none answers.
         let answer = if Handle::try_current().is_ok() {
-            tokio::time::timeout(self.timeout, asked).await.unwrap_or_else(|_| Err(self.timed_out()))
+            tokio::time::timeout(self.settings.timeout, asked).await.unwrap_or_else(|_| Err(late()))
         } else {
             asked.await
         };
@@ -114,10 +109,6 @@ impl Guard {
         if self.evicts.load(Ordering::Relaxed) != u64::from(evicts) {
             self.evicts.store(evicts.into(), Ordering::Relaxed);
         }
-    }
-
-    fn timed_out(&self) -> Error {
-        Error::new(ErrorKind::Timeout, format!("{:?} passed", self.timeout))
     }
 
     fn take_off(&self, part: usize) -> Result<GuardedCall<'_>, Error> {
@@ -174,7 +165,7 @@ impl Guard {
     }
 
     fn without_server(&self, key: &[u8], cost: u64, now: Timestamp, verb: LocalVerb) -> Answer {
-        let (decision, by) = match self.on_failure {
+        let (decision, by) = match self.settings.on_failure {
             OnFailure::Open => (self.undecided(Outcome::Allowed, cost, now), DecidedBy::Open),
             OnFailure::Closed => (self.refusal(cost, now), DecidedBy::Closed),
             OnFailure::Local { processes } => (
@@ -190,7 +181,7 @@ impl Guard {
     /// What the share says; `None` of what is more than the share ever admits: the server may admit it when it is back, if
     /// it is not more than the limit.
     fn local(&self, processes: u32, verb: impl FnOnce(&Local) -> Option<Decision>) -> Option<Decision> {
-        let make = || Local::new(&self.limits, processes, self.max_keys).ok();
+        let make = || Local::new(&self.settings.limits, processes, self.settings.max_keys).ok();
         let decision = self.local.get_or_init(make).as_ref().and_then(verb);
         decision.filter(|decision| !decision.is_never())
     }
@@ -278,7 +269,7 @@ impl GuardedCall<'_> {
 
     /// Whether the time-out was over long before this process went on.
     fn noticed_late(&self, now_ns: u64) -> bool {
-        let timeout_ns = saturating_nanos(self.guard.timeout);
+        let timeout_ns = saturating_nanos(self.guard.settings.timeout);
         now_ns.saturating_sub(self.began_ns) > timeout_ns.saturating_add(timeout_ns / 2)
     }
 
@@ -302,7 +293,8 @@ impl Drop for GuardedCall<'_> {
         }
         self.guard.tallies.count(Tally::Abandoned);
         let now_ns = self.now_ns();
-        let waited = now_ns.saturating_sub(self.began_ns) >= saturating_nanos(self.guard.timeout) / 4;
+        let waited =
+            now_ns.saturating_sub(self.began_ns) >= saturating_nanos(self.guard.settings.timeout) / 4;
         if waited && !self.permit.is_probe() {
             self.failed(now_ns);
         } else {

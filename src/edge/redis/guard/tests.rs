@@ -8,6 +8,7 @@ use crate::base::quota::Quota;
 use crate::edge::redis::client::{Breaker, RuntimeThread};
 use crate::edge::redis::guard::BreakerState;
 use crate::edge::redis::protocol::{LimitState, Plan, Question};
+use std::sync::Arc;
 
 const TIMEOUT: Duration = Duration::from_millis(40);
 const SECOND: Duration = Duration::from_secs(1);

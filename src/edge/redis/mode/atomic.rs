@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use crate::base::clock::{Clock, StdClock, Timestamp};
 use crate::base::quota::QuotaError;
-use crate::edge::redis::client::{
-    Blocking as _, BlockingClient, BlockingInProcess, Builder, Client, Connected, InProcess,
-};
+use crate::edge::redis::client::{BlockingClient, BlockingInProcess, Builder, Client, Connected, InProcess};
 use crate::edge::redis::guard::{Guard, Health};
 use crate::edge::redis::protocol::{Answer, Call, DecidedBy, Error, Key, Plan, Question, Reply, tagged};
 
@@ -173,7 +171,7 @@ macro_rules! drive {
         $future.await
     };
     ($limiter:ident, $future:expr) => {
-        $limiter.core.client.thread().block_on($future)
+        $limiter.core.client.thread.block_on($future)
     };
 }
 

@@ -112,21 +112,28 @@ impl Bells {
 
 /// Makes `build` of a mode's builder: with the clock that is the default, which is made with the limiter, and with another.
 macro_rules! builds {
-    (async $builder:ident => $limiter:ident by $make:ident) => {
+    ($builder:ident => $limiter:ident, $blocking:ident by $make:ident) => {
         $crate::edge::redis::mode::dispatch::builds! {
-            $builder => $limiter by $make of $crate::edge::redis::Client, $crate::edge::redis::InProcess;
+            $builder => $limiter of $crate::edge::redis::Client, $crate::edge::redis::InProcess;
+            |this| $make($crate::edge::redis::client::Tasks::here()?, this);
             "Makes the limiter. Its task is spawned on the present tokio runtime.",
             "There is no runtime, or a quota is beyond what the shared state can reckon with."
         }
-    };
-    (blocking $builder:ident => $limiter:ident by $make:ident) => {
+
         $crate::edge::redis::mode::dispatch::builds! {
-            $builder => $limiter by $make of $crate::edge::redis::BlockingClient, $crate::edge::redis::BlockingInProcess;
+            $builder => $blocking of $crate::edge::redis::BlockingClient, $crate::edge::redis::BlockingInProcess;
+            |this| {
+                let $builder { builder, options, clock } = this;
+                let (builder, thread) = $crate::edge::redis::client::on_thread(builder);
+                let tasks = $crate::edge::redis::client::Tasks::on(&thread)?;
+                let inner = $make(tasks, $builder { builder, options, clock })?;
+                Ok($crate::edge::redis::client::OnThread { inner, thread })
+            };
             "Makes the limiter. Its task runs on the client's thread.",
             "The thread cannot be started, or a quota is beyond what the shared state can reckon with."
         }
     };
-    ($builder:ident => $limiter:ident by $make:ident of $($client:ty),+; $what:literal, $errors:literal) => {
+    ($builder:ident => $limiter:ident of $($client:ty),+; |$this:ident| $made:expr; $what:literal, $errors:literal) => {
         $(
             impl $builder<$client> {
                 #[doc = $what]
@@ -134,7 +141,7 @@ macro_rules! builds {
                 /// # Errors
                 #[doc = $errors]
                 pub fn build(self) -> Result<$limiter, $crate::edge::redis::BuildError> {
-                    $make(self.clock($crate::base::clock::QuantaClock::new()))
+                    self.clock($crate::base::clock::QuantaClock::new()).build()
                 }
             }
 
@@ -144,7 +151,8 @@ macro_rules! builds {
                 /// # Errors
                 #[doc = $errors]
                 pub fn build(self) -> Result<$limiter<C>, $crate::edge::redis::BuildError> {
-                    $make(self)
+                    let $this = self;
+                    $made
                 }
             }
         )+

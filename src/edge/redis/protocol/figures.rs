@@ -19,26 +19,21 @@ impl Plan {
     /// Of several limits it speaks for one: of those that have no room the one that has it last, else the one that has the least.
     /// Times are counted from the reply's, and are whole microseconds, rounded up.
     pub(crate) fn decision(&self, reply: &Reply, cost: u64, at: Timestamp) -> Decision {
-        let outcome = if cost > self.most() {
-            Outcome::Never
-        } else if reply.granted >= cost {
-            Outcome::Allowed
-        } else {
-            Outcome::Denied
-        };
-        self.decided(reply, outcome, cost, at)
+        self.decided(reply, self.outcome(cost, reply.granted >= cost), cost, at)
     }
 
     /// The decision about a request of this cost that charged nothing: allowed if there is room for it.
     pub(crate) fn looked(&self, reply: &Reply, cost: u64, at: Timestamp) -> Decision {
-        let outcome = if cost > self.most() {
-            Outcome::Never
-        } else if cost == 0 || cost <= self.remaining(reply) {
-            Outcome::Allowed
-        } else {
-            Outcome::Denied
-        };
-        self.decided(reply, outcome, cost, at).uncharged()
+        let is_there = cost == 0 || cost <= self.remaining(reply);
+        self.decided(reply, self.outcome(cost, is_there), cost, at).uncharged()
+    }
+
+    fn outcome(&self, cost: u64, is_there: bool) -> Outcome {
+        match is_there {
+            _ if cost > self.most() => Outcome::Never,
+            true => Outcome::Allowed,
+            false => Outcome::Denied,
+        }
     }
 
     /// The decision about units that were charged without being asked whether there is room.

@@ -129,7 +129,7 @@ impl Plan {
 
     /// The time in which all that can be owed without a debt is paid, in microseconds.
     pub(crate) fn refill_us(&self) -> u64 {
-        self.parts.iter().map(|part| part.kind.refill_us()).max().unwrap_or(0)
+        self.parts.iter().map(|part| part.refill_us()).max().unwrap_or(0)
     }
 }
 
@@ -183,16 +183,10 @@ impl Part {
     }
 
     pub(crate) const fn refill_us(&self) -> u64 {
-        self.kind.refill_us()
-    }
-}
-
-impl Arithmetic {
-    const fn refill_us(&self) -> u64 {
-        match self {
-            Self::Pace(pace) => pace.capacity.div_ceil(pace.scale),
-            Self::Windows(windows) if windows.slides => windows.period_us * 2,
-            Self::Windows(windows) => windows.period_us,
+        match self.kind {
+            Arithmetic::Pace(pace) => pace.capacity.div_ceil(pace.scale),
+            Arithmetic::Windows(windows) if windows.slides => windows.period_us * 2,
+            Arithmetic::Windows(windows) => windows.period_us,
         }
     }
 }

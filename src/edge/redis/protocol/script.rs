@@ -26,14 +26,12 @@ pub(crate) enum By {
 
 /// The command that asks a server.
 pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
-    let mut command = match by {
-        By::Hash => ::redis::cmd("EVALSHA"),
-        By::Text => ::redis::cmd("EVAL"),
+    let (verb, script) = match by {
+        By::Hash => ("EVALSHA", SCRIPT.get_hash()),
+        By::Text => ("EVAL", TEXT),
     };
-    match by {
-        By::Hash => command.arg(SCRIPT.get_hash()),
-        By::Text => command.arg(TEXT),
-    };
+    let mut command = ::redis::cmd(verb);
+    command.arg(script);
     let parts = call.plan.parts();
     let (ask, numbers) = words(&call.ask);
     let posts = matches!(call.ask, Question::Post { .. });
@@ -158,7 +156,7 @@ pub(crate) fn failure(error: &RedisError) -> Error {
         // Of this key, and not of the server: it must not be given up for others.
         return Error::new(ErrorKind::Reply, "something else is kept under this key");
     }
-    match error.kind() {
+    let (kind, text) = match error.kind() {
         Theirs::Server(_) | Theirs::Extension => {
             // Keys have a brace, and belong to somebody's clients.
             let detail = error.detail().filter(|detail| !detail.contains('{'));
@@ -168,20 +166,15 @@ pub(crate) fn failure(error: &RedisError) -> Error {
                 (Some(code), None) => code.to_owned(),
                 _ => "without saying why".to_owned(),
             };
-            Error::new(ErrorKind::Refused, text)
+            return Error::new(ErrorKind::Refused, text);
         }
-        Theirs::UnexpectedReturnType | Theirs::Parse => {
-            Error::new(ErrorKind::Reply, "it does not speak the protocol")
-        }
-        Theirs::AuthenticationFailed => {
-            Error::new(ErrorKind::Refused, "it does not accept user and password")
-        }
-        Theirs::InvalidClientConfig => {
-            Error::new(ErrorKind::Address, "the client's settings do not go together")
-        }
-        Theirs::Io => Error::new(ErrorKind::Unreachable, "the connection failed"),
-        _ => Error::new(ErrorKind::Unreachable, "there is no connection to it"),
-    }
+        Theirs::UnexpectedReturnType | Theirs::Parse => (ErrorKind::Reply, "it does not speak the protocol"),
+        Theirs::AuthenticationFailed => (ErrorKind::Refused, "it does not accept user and password"),
+        Theirs::InvalidClientConfig => (ErrorKind::Address, "the client's settings do not go together"),
+        Theirs::Io => (ErrorKind::Unreachable, "the connection failed"),
+        _ => (ErrorKind::Unreachable, "there is no connection to it"),
+    };
+    Error::new(kind, text)
 }
 
 #[cfg(all(test, not(tollgate_loom)))]

@@ -230,7 +230,7 @@ impl Node {
             (Self::Lease(leases), Asked::Lease(due, _)) => {
                 let granted = lease::Granted::read(&leases.plan, due, reply);
                 let told = match leases.book.answered(due, &granted, now_ns) {
-                    lease::Receipt::Taken { .. } if !due.is_for_all() => Told::Decided(true),
+                    lease::Receipt::Taken { .. } if due.cost > 0 => Told::Decided(true),
                     lease::Receipt::Refused { .. } => Told::Decided(false),
                     lease::Receipt::Taken { .. } | lease::Receipt::Late => Told::Again,
                 };

@@ -208,10 +208,7 @@ impl Circuit {
         if let Some(ticket) = permit.ticket {
             let closed = Word { generation: Word::unpack(ticket).generation, ..Word::NEW };
             // One exchange: if it fails, another probe is in charge.
-            return match self.replace(ticket, closed) {
-                Ok(()) => Change::Closed,
-                Err(_) => Change::Nothing,
-            };
+            return self.replace(ticket, closed).map_or(Change::Nothing, |()| Change::Closed);
         }
         let mut seen = self.word.load(Ordering::Relaxed);
         // As a rule there was no failure, and nothing that threads share is written.
@@ -227,13 +224,7 @@ impl Circuit {
     /// The server failed this call. `random`: 64 bits, for the pause.
     pub(super) fn failed(&self, permit: &Permit, now_ns: u64, random: u64) -> Change {
         if let Some(ticket) = permit.ticket {
-            let word = Word::unpack(ticket);
-            let level = (word.level + 1).min(MAX_LEVEL);
-            let (open, pause_ns) = self.open(word.generation, level, now_ns, random);
-            return match self.replace(ticket, open) {
-                Ok(()) => Change::Opened { pause_ns },
-                Err(_) => Change::Nothing,
-            };
+            return self.reopen(ticket, 1, now_ns, random);
         }
         let mut seen = self.word.load(Ordering::Relaxed);
         loop {
@@ -258,13 +249,14 @@ impl Circuit {
     /// The caller went away before there was an answer. A probe opens it again, for a pause as long as the last; other calls say
     /// nothing.
     pub(super) fn abandoned(&self, permit: &Permit, now_ns: u64, random: u64) -> Change {
-        let Some(ticket) = permit.ticket else { return Change::Nothing };
-        let word = Word::unpack(ticket);
-        let (open, pause_ns) = self.open(word.generation, word.level, now_ns, random);
-        match self.replace(ticket, open) {
-            Ok(()) => Change::Opened { pause_ns },
-            Err(_) => Change::Nothing,
-        }
+        permit.ticket.map_or(Change::Nothing, |ticket| self.reopen(ticket, 0, now_ns, random))
+    }
+
+    /// A probe opens it again, with the pause doubled so many times more.
+    fn reopen(&self, ticket: u64, doubled: u64, now_ns: u64, random: u64) -> Change {
+        let Word { level, generation, .. } = Word::unpack(ticket);
+        let (open, pause_ns) = self.open(generation, (level + doubled).min(MAX_LEVEL), now_ns, random);
+        self.replace(ticket, open).map_or(Change::Nothing, |()| Change::Opened { pause_ns })
     }
 
     /// Open for half to all of the level's pause, and how many nanoseconds that is.

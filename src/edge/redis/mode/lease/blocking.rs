@@ -1,15 +1,11 @@
 //! The lease limiter of threads that may wait: that of async code, on the thread of the client.
 
-use std::fmt;
-
-use super::limiter::{LeaseLimiter, make_on};
-use super::options::LeaseBuilder;
+use super::limiter::LeaseLimiter;
 use super::stats::LeaseStats;
 use crate::base::clock::{Clock, QuantaClock, Timestamp};
 use crate::base::decision::Decision;
-use crate::edge::redis::client::{Blocking, BuildError, RuntimeThread, Tasks, on_thread};
+use crate::edge::redis::client::OnThread;
 use crate::edge::redis::guard::Health;
-use crate::edge::redis::mode::dispatch::builds;
 use crate::edge::redis::protocol::{Answer, Key};
 
 /// [`LeaseLimiter`](super::LeaseLimiter) for threads: its task runs on the thread of the client, and ends when the last copy is dropped.
@@ -28,33 +24,7 @@ use crate::edge::redis::protocol::{Answer, Key};
 /// limiter.close();
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct BlockingLeaseLimiter<C = QuantaClock> {
-    limiter: LeaseLimiter<C>,
-    thread: RuntimeThread,
-}
-
-impl<C> Clone for BlockingLeaseLimiter<C> {
-    fn clone(&self) -> Self {
-        Self { limiter: self.limiter.clone(), thread: self.thread.clone() }
-    }
-}
-
-impl<C> fmt::Debug for BlockingLeaseLimiter<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("BlockingLeaseLimiter").field(&self.limiter).finish()
-    }
-}
-
-fn make<B: Blocking, C: Clock + Send + Sync + 'static>(
-    builder: LeaseBuilder<B, C>,
-) -> Result<BlockingLeaseLimiter<C>, BuildError> {
-    let LeaseBuilder { builder, options, clock } = builder;
-    let (builder, thread) = on_thread(builder);
-    let limiter = make_on(Tasks::on(&thread)?, LeaseBuilder { builder, options, clock })?;
-    Ok(BlockingLeaseLimiter { limiter, thread })
-}
-
-builds!(blocking LeaseBuilder => BlockingLeaseLimiter by make);
+pub type BlockingLeaseLimiter<C = QuantaClock> = OnThread<LeaseLimiter<C>>;
 
 impl<C: Clock + Send + Sync + 'static> BlockingLeaseLimiter<C> {
     /// Checks one unit of a key by what is held, and charges it if it is allowed. Never waits.
@@ -62,19 +32,19 @@ impl<C: Clock + Send + Sync + 'static> BlockingLeaseLimiter<C> {
     /// As [`LeaseLimiter::check`](super::LeaseLimiter::check).
     #[inline]
     pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
-        self.limiter.check(key)
+        self.inner.check(key)
     }
 
     /// As [`check`](BlockingLeaseLimiter::check), of `cost` units: all of them or none.
     #[inline]
     pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        self.limiter.check_n(key, cost)
+        self.inner.check_n(key, cost)
     }
 
-    /// As [`check_n`](BlockingLeaseLimiter::check_n), at a time that the caller read from [`clock`](LeaseBuilder::clock).
+    /// As [`check_n`](BlockingLeaseLimiter::check_n), at a time that the caller read from [`clock`](super::LeaseBuilder::clock).
     #[inline]
     pub fn check_at<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
-        self.limiter.check_at(key, cost, now)
+        self.inner.check_at(key, cost, now)
     }
 
     /// Checks one unit of a key: by what is held, or else by the server, and waits for it. What most servers should use.
@@ -86,34 +56,34 @@ impl<C: Clock + Send + Sync + 'static> BlockingLeaseLimiter<C> {
 
     /// As [`check_wait`](BlockingLeaseLimiter::check_wait), of `cost` units: all of them or none.
     pub fn check_n_wait<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        self.limiter.check_wait(key, cost, &self.thread)
+        self.inner.check_wait(key, cost, &self.thread)
     }
 
     /// How things stand in this process, without charging. As [`LeaseLimiter::peek`](super::LeaseLimiter::peek).
     #[must_use]
     pub fn peek<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Decision {
-        self.limiter.peek(key, cost)
+        self.inner.peek(key, cost)
     }
 
     /// Takes back the units of an answer. As [`LeaseLimiter::refund`](super::LeaseLimiter::refund).
     pub fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> u64 {
-        self.limiter.refund(key, answer)
+        self.inner.refund(key, answer)
     }
 
     /// What became of units so far. O(keys).
     #[must_use]
     pub fn stats(&self) -> LeaseStats {
-        self.limiter.stats()
+        self.inner.stats()
     }
 
     /// How the server fares.
     #[must_use]
     pub fn health(&self) -> Health {
-        self.limiter.health()
+        self.inner.health()
     }
 
     /// Stops fetching, and gives back to the server what is held. As [`LeaseLimiter::close`](super::LeaseLimiter::close).
     pub fn close(self) {
-        self.thread.block_on(self.limiter.close());
+        self.thread.block_on(self.inner.close());
     }
 }

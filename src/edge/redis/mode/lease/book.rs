@@ -13,7 +13,6 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::holding::{Habit, Holding, Pause, QueuedKey, Wish, is_never};
@@ -69,9 +68,9 @@ pub(crate) struct BlockRequest {
     /// When it was asked.
     pub(crate) asked_ns: u64,
     holding: Arc<Holding>,
-    wish: Wish,
+    pub(super) wish: Wish,
     /// What the asker takes out of the answer, before anybody else can.
-    cost: u64,
+    pub(crate) cost: u64,
     requests: Arc<RequestTally>,
     /// How long the key pauses if it is dropped.
     pause_ns: u64,
@@ -89,24 +88,6 @@ impl Drop for BlockRequest {
     }
 }
 
-impl BlockRequest {
-    /// The fewest units that are of use.
-    pub(crate) const fn least(&self) -> u64 {
-        self.wish.least
-    }
-
-    /// Whether nobody takes anything out of it beforehand.
-    pub(crate) const fn is_for_all(&self) -> bool {
-        self.cost == 0
-    }
-
-    /// What the asker takes out; 0 if nobody waits for it.
-    #[cfg(test)]
-    pub(super) const fn cost(&self) -> u64 {
-        self.cost
-    }
-}
-
 /// What became of an answer for the one who asked.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Receipt {
@@ -119,7 +100,6 @@ pub(crate) enum Receipt {
 }
 
 /// See the module's text.
-#[derive(Debug)]
 pub(crate) struct LeaseBook {
     terms: Terms,
     settings: LeaseSettings,
@@ -129,16 +109,8 @@ pub(crate) struct LeaseBook {
     /// Round trips, smoothed.
     trip_ns: AtomicU64,
     pub(super) counters: Counters,
-    wake: Wake,
-}
-
-/// Called when the first key is queued.
-struct Wake(Box<dyn Fn() + Send + Sync>);
-
-impl fmt::Debug for Wake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Wake")
-    }
+    /// Called when the first key is queued.
+    wake: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Default for LeaseSettings {
@@ -159,7 +131,7 @@ impl LeaseBook {
             queue: Mutex::new(Some(VecDeque::new())),
             trip_ns: AtomicU64::new(TRIP_NS),
             counters: Counters::default(),
-            wake: Wake(Box::new(wake)),
+            wake: Box::new(wake),
         }
     }
 
@@ -346,7 +318,7 @@ impl LeaseBook {
             let is_first = keys.len() == 1;
             drop(queue);
             if is_first {
-                (self.wake.0)();
+                (self.wake)();
             }
         }
     }
@@ -577,7 +549,7 @@ impl Drop for Waiting<'_> {
 impl Granted {
     /// What a reply says.
     pub(crate) fn read(plan: &Plan, due: &BlockRequest, reply: &Reply) -> Self {
-        let cost = if reply.granted == 0 { due.least() } else { 1 };
+        let cost = if reply.granted == 0 { due.wish.least } else { 1 };
         let next = plan.looked(reply, cost, Timestamp::ZERO);
         Self {
             units: reply.granted,

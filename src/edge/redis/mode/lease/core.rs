@@ -8,7 +8,6 @@ use tokio::sync::Semaphore;
 
 use super::book::{BlockRequest, Granted, LeaseBook, LeaseCheck, LeaseSettings, Receipt};
 use super::options::LeaseBuilder;
-use super::stats::LeaseStats;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::{Decision, Facts};
 use crate::base::sync::{AtomicU64, Ordering};
@@ -90,7 +89,7 @@ impl<C: Clock> LeaseCore<C> {
         self.clock.now()
     }
 
-    fn now_ns(&self) -> u64 {
+    pub(super) fn now_ns(&self) -> u64 {
         self.now().as_nanos()
     }
 
@@ -152,11 +151,11 @@ impl<C: Clock> LeaseCore<C> {
             return BlockOutcome::Failed;
         };
         self.learn_offset(&reply, now_ns);
-        let (least, at) = (due.least(), Timestamp::from_nanos(now_ns));
+        let (least, at) = (due.wish.least, Timestamp::from_nanos(now_ns));
         let decision = self.dispatch.plan.decision(&reply, least, at);
         let answer = Granted::read(&self.dispatch.plan, due, &reply);
         match self.book.answered(due, &answer, now_ns) {
-            Receipt::Taken { .. } if due.is_for_all() => BlockOutcome::Fetched,
+            Receipt::Taken { .. } if due.cost == 0 => BlockOutcome::Fetched,
             Receipt::Taken { until_ns } => {
                 BlockOutcome::Answered(Answer::leased(decision, DecidedBy::Server, until_ns))
             }
@@ -181,12 +180,6 @@ impl<C: Clock> LeaseCore<C> {
         self.book.give(key, decision.charged(), answer.leased_until_ns(), self.now_ns())
     }
 
-    /// The same, of the one who asked and is gone.
-    pub(super) fn give_due(&self, due: &BlockRequest, answer: &Answer) {
-        let decision = answer.decision();
-        self.book.give_due(due, decision.charged(), answer.leased_until_ns(), self.now_ns());
-    }
-
     fn learn_offset(&self, reply: &Reply, now_ns: u64) {
         let offset = reply.now_us.saturating_mul(1_000).wrapping_sub(now_ns);
         // Ordering: Relaxed. A number by itself.
@@ -202,14 +195,6 @@ impl<C: Clock> LeaseCore<C> {
             self.dispatch.call(&key, Question::Refund { units, at_us })
         };
         self.book.take_all(self.now_ns()).into_iter().map(call).collect()
-    }
-
-    pub(super) fn peek<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Decision {
-        KeyRef::with(key, |name| self.book.peek(name, cost, self.now_ns()))
-    }
-
-    pub(super) fn stats(&self) -> LeaseStats {
-        self.book.stats(self.now_ns())
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
 
+use super::blocking::BlockingLeaseLimiter;
 use super::book::{BlockRequest, LeaseCheck};
 use super::core::{BlockOutcome, LeaseCore};
 use super::options::LeaseBuilder;
@@ -105,12 +106,6 @@ impl<C> fmt::Debug for LeaseLimiter<C> {
 }
 
 fn make<T: Transport, C: Clock + Send + Sync + 'static>(
-    builder: LeaseBuilder<T, C>,
-) -> Result<LeaseLimiter<C>, BuildError> {
-    make_on(Tasks::here()?, builder)
-}
-
-pub(super) fn make_on<T: Transport, C: Clock + Send + Sync + 'static>(
     tasks: Tasks,
     builder: LeaseBuilder<T, C>,
 ) -> Result<LeaseLimiter<C>, BuildError> {
@@ -120,7 +115,7 @@ pub(super) fn make_on<T: Transport, C: Clock + Send + Sync + 'static>(
     Ok(LeaseLimiter { core, _owner: Arc::new(StopOnDrop(Box::new(move || owned.stop()))) })
 }
 
-builds!(async LeaseBuilder => LeaseLimiter by make);
+builds!(LeaseBuilder => LeaseLimiter, BlockingLeaseLimiter by make);
 
 /// What the task has. When it ends, by itself or with its runtime, nobody takes up any more what is queued.
 struct Fetching<C>(Arc<LeaseCore<C>>);
@@ -181,7 +176,9 @@ struct PendingReply<C: Clock> {
 impl<C: Clock> Drop for PendingReply<C> {
     fn drop(&mut self) {
         if let Some(BlockOutcome::Answered(answer)) = self.asked.take() {
-            self.flight.core.give_due(&self.flight.due, &answer);
+            let (core, due) = (&self.flight.core, &self.flight.due);
+            let units = answer.decision().charged();
+            core.book.give_due(due, units, answer.leased_until_ns(), core.now_ns());
         }
     }
 }
@@ -347,7 +344,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// that is too little. The server may have more.
     #[must_use]
     pub fn peek<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Decision {
-        self.core.peek(key, cost)
+        KeyRef::with(key, |key| self.core.book.peek(key, cost, self.core.now_ns()))
     }
 
     /// Takes back the units of an answer, for checks of this process to spend until they would have expired. Returns how
@@ -363,7 +360,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// What became of units so far. O(keys).
     #[must_use]
     pub fn stats(&self) -> LeaseStats {
-        self.core.stats()
+        self.core.book.stats(self.core.now_ns())
     }
 
     /// How the server fares.

@@ -49,9 +49,10 @@ pub(super) struct RequestTally {
     pub(super) lost: Count,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Counters {
-    spent: Box<[CachePadded<AtomicU64>; OWN + SHARED]>,
+    own: Box<[CachePadded<AtomicU64>; OWN]>,
+    shared: Box<[CachePadded<AtomicU64>; SHARED]>,
     /// What was spent, and is there again.
     pub(super) unspent: Count,
     pub(super) asked: Count,
@@ -62,21 +63,6 @@ pub(super) struct Counters {
     pub(super) full: Count,
 }
 
-impl Default for Counters {
-    fn default() -> Self {
-        Self {
-            spent: Box::new(std::array::from_fn(|_| CachePadded::new(AtomicU64::new(0)))),
-            unspent: Count::default(),
-            asked: Count::default(),
-            requests: Arc::default(),
-            refused: Count::default(),
-            granted: Count::default(),
-            returned: Count::default(),
-            full: Count::default(),
-        }
-    }
-}
-
 // Ordering: Relaxed throughout. Tallies, which publish nothing.
 impl Counters {
     #[inline(always)]
@@ -84,7 +70,7 @@ impl Counters {
         let thread = thread_number();
         if thread < OWN {
             // No other thread has this number, now or later, so nobody writes between the two.
-            let spent = &self.spent[thread];
+            let spent = &self.own[thread];
             spent.store(spent.load(Ordering::Relaxed).wrapping_add(units), Ordering::Relaxed);
         } else {
             self.spent_shared(thread, units);
@@ -93,12 +79,12 @@ impl Counters {
 
     #[inline(never)]
     fn spent_shared(&self, thread: usize, units: u64) {
-        self.spent[OWN + thread % SHARED].fetch_add(units, Ordering::Relaxed);
+        self.shared[thread % SHARED].fetch_add(units, Ordering::Relaxed);
     }
 
     /// All of them.
     pub(super) fn sum(&self, held: u64, keys: usize) -> LeaseStats {
-        let spent = self.spent.iter().map(|stripe| stripe.load(Ordering::Relaxed));
+        let spent = self.own.iter().chain(&*self.shared).map(|stripe| stripe.load(Ordering::Relaxed));
         let spent = spent.fold(0, u64::wrapping_add).wrapping_sub(self.unspent.get());
         let (granted, returned, asked) = (self.granted.get(), self.returned.get(), self.asked.get());
         LeaseStats {

@@ -204,12 +204,12 @@ impl World {
                 // There is one question of a process about a key at a time.
                 let rounds = self.rounds.remove(&(process, key)).unwrap_or(0);
                 match self.land(process, &due, &reply) {
-                    Receipt::Taken { until_ns } if due.cost() > 0 => {
+                    Receipt::Taken { until_ns } if due.cost > 0 => {
                         assert!(until_ns > self.local(process));
-                        self.admitted.push((self.now_ns, key, due.cost()));
+                        self.admitted.push((self.now_ns, key, due.cost));
                     }
-                    Receipt::Late if due.cost() > 0 => self.ask_again(process, key, due.cost(), rounds),
-                    Receipt::Refused { .. } => self.denied += u64::from(due.cost() > 0),
+                    Receipt::Late if due.cost > 0 => self.ask_again(process, key, due.cost, rounds),
+                    Receipt::Refused { .. } => self.denied += u64::from(due.cost > 0),
                     Receipt::Taken { .. } | Receipt::Late => {}
                 }
                 self.wake();

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::account::{Account, Dropped, Sent};
 use super::allowance::Spend;
-use super::entry::{KeyLedger, Season, SettleContext, WriteBackKey};
+use super::entry::{KeyLedger, Season, WriteBackKey};
 use super::offset::ClockOffset;
 use super::poster::PosterNumbers;
 use super::stats::WriteBackStats;
@@ -194,22 +194,60 @@ impl WriteBackBook {
     }
 
     /// `is_failing`: whether the last call about this very key failed.
-    fn terms(&self, part: usize, is_failing: bool) -> SettleContext<'_> {
-        let is_cold = self.options.on_failure != OnFailure::Closed || !(is_failing || self.is_out(part));
-        SettleContext {
-            offset: &self.offset,
-            numbers: &self.numbers,
-            processes: self.options.processes,
-            is_cold,
-        }
+    fn is_cold(&self, part: usize, is_failing: bool) -> bool {
+        self.options.on_failure != OnFailure::Closed || !(is_failing || self.is_out(part))
     }
 
-    /// Enters what was spent of a key, and ends windows that are over.
+    /// Enters what was spent, ends windows that are over, refills, and sets the allowance anew.
     fn settle(&self, entry: &WriteBackKey, ledger: &mut KeyLedger, now_ns: u64) -> (Season, Dropped) {
-        let terms = self.terms(entry.part, ledger.is_failing());
-        let (season, dropped) = entry.settle(ledger, terms, now_ns);
-        self.tallies.dropped.add(dropped.0);
-        (season, dropped)
+        let is_cold = self.is_cold(entry.part, ledger.is_failing());
+        let processes = self.options.processes;
+        let left = entry.allowance.left();
+        ledger.enter(ledger.was.saturating_sub(left), now_ns);
+        ledger.was = left;
+        let (mut until, mut reset, mut dropped) = (u64::MAX, now_ns, 0);
+        let mut season = Season::Within;
+        for account in &mut ledger.accounts {
+            let Some(period_us) = account.period_us() else {
+                account.refill(now_ns);
+                reset = reset.max(now_ns.saturating_add(account.until_paid_ns()));
+                continue;
+            };
+            let period_ns = period_us.saturating_mul(1_000);
+            let bounds = self.offset.within(period_ns, now_ns);
+            let (early, late) = bounds.server_ns(now_ns);
+            let (surely, perhaps) = (early / period_ns, late / period_ns);
+            if surely > account.epoch() {
+                dropped += account.turn(surely, processes, is_cold).0;
+            } else if perhaps.saturating_add(1) < account.epoch() {
+                // A clock was stepped. What was handed out of this window may be spent.
+                dropped += account.turn_back(surely, processes, self.numbers.next()).0;
+            }
+            let mut end_ns = account.end_us().unwrap_or(u64::MAX).saturating_mul(1_000);
+            if perhaps > surely {
+                if perhaps > account.epoch() {
+                    dropped += account.turn_early(perhaps, processes, is_cold).0;
+                } else {
+                    end_ns = end_ns.saturating_sub(period_ns);
+                }
+                let next_ns = bounds.local_ns(end_ns).1.max(now_ns.saturating_add(1));
+                season = Season::Between { next_ns };
+                until = until.min(next_ns);
+            } else {
+                if surely < account.epoch() {
+                    end_ns = end_ns.saturating_sub(period_ns);
+                } else {
+                    account.begin(processes, is_cold);
+                }
+                until = until.min(bounds.local_ns(end_ns).0);
+            }
+            reset = reset.max(bounds.local_ns(end_ns).1);
+        }
+        entry.refresh(ledger, now_ns);
+        entry.allowance.set_until(if ledger.is_new { 0 } else { until });
+        entry.reset_ns.store(reset, Ordering::Relaxed);
+        self.tallies.dropped.add(dropped);
+        (season, Dropped(dropped))
     }
 
     /// Decides here and now. One compare-exchange, as long as there is an allowance.
@@ -303,7 +341,7 @@ impl WriteBackBook {
         // Ordering: Acquire; see `press`.
         let is_pressed = now_ns < self.pressed_until_ns.load(Ordering::Acquire);
         let (process, part) = (self.numbers.next(), self.part(key));
-        let is_cold = self.terms(part, false).is_cold && !is_pressed;
+        let is_cold = self.is_cold(part, false) && !is_pressed;
         let accounts: SmallVec<[Account; 1]> = self
             .plan
             .parts()

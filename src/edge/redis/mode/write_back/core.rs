@@ -118,24 +118,25 @@ impl<C: Clock> WriteBackCore<C> {
     /// What is said of a look: nothing where only the server knows, or nobody does.
     #[cfg(feature = "rules")]
     pub(super) fn looked(&self, checked: WriteBackCheck) -> Option<Answer> {
-        let by = match (checked.basis, self.on_failure) {
-            (Basis::Failing, OnFailure::Open | OnFailure::Closed) | (Basis::Full, _) => return None,
-            (Basis::Failing | Basis::Alone, OnFailure::Local { .. }) | (Basis::Alone, _) => DecidedBy::Local,
-            (Basis::Held | Basis::Asked, _) => DecidedBy::Held,
-        };
+        let by = self.by(&checked).filter(|_| checked.basis != Basis::Full)?;
         Some(Answer::new(checked.decision, by))
     }
 
     /// What is said of a check that nobody waits for.
     pub(super) fn answer(&self, checked: WriteBackCheck, key: &[u8], cost: u64, now: Timestamp) -> Answer {
-        let by = match (checked.basis, self.on_failure) {
-            (Basis::Failing, OnFailure::Open | OnFailure::Closed) => {
-                return self.dispatch.guard.fallback(key, cost, now);
-            }
-            (Basis::Failing | Basis::Alone, _) => DecidedBy::Local,
-            (Basis::Held | Basis::Asked | Basis::Full, _) => DecidedBy::Held,
-        };
-        Answer::new(checked.decision, by)
+        match self.by(&checked) {
+            Some(by) => Answer::new(checked.decision, by),
+            None => self.dispatch.guard.fallback(key, cost, now),
+        }
+    }
+
+    /// Who decided; `None` if nobody did.
+    const fn by(&self, checked: &WriteBackCheck) -> Option<DecidedBy> {
+        match (checked.basis, self.on_failure) {
+            (Basis::Failing, OnFailure::Open | OnFailure::Closed) => None,
+            (Basis::Failing | Basis::Alone, _) => Some(DecidedBy::Local),
+            (Basis::Held | Basis::Asked | Basis::Full, _) => Some(DecidedBy::Held),
+        }
     }
 
     /// A post came back. Whether something is to be sent at once.

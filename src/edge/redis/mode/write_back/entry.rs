@@ -4,10 +4,8 @@ use std::sync::{MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 
-use super::account::{Account, Dropped};
+use super::account::Account;
 use super::allowance::{Allowance, Spend};
-use super::offset::ClockOffset;
-use super::poster::PosterNumbers;
 use crate::base::sync::{AtomicU64, Mutex, Ordering};
 
 /// See the module.
@@ -20,15 +18,15 @@ pub(crate) struct WriteBackKey {
     /// Before this one unit more will not be had, whatever is asked.
     retry_ns: AtomicU64,
     /// When all will be as new, as far as is known.
-    reset_ns: AtomicU64,
+    pub(super) reset_ns: AtomicU64,
     ledger: Mutex<KeyLedger>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct KeyLedger {
     pub(super) accounts: SmallVec<[Account; 1]>,
     /// What the allowance was set to.
-    was: u64,
+    pub(super) was: u64,
     /// The most that was refused since the last answer.
     pub(super) wanted: u64,
     /// Not asked about yet, or not for a while: the next request has it asked about at once.
@@ -41,16 +39,6 @@ pub(super) struct KeyLedger {
     pub(super) answered_ns: u64,
     /// When a call about it failed last.
     pub(super) failed_ns: u64,
-}
-
-/// What all entries are settled by.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct SettleContext<'a> {
-    pub(super) offset: &'a ClockOffset,
-    pub(super) numbers: &'a PosterNumbers,
-    pub(super) processes: u64,
-    /// Whether a window begins with an allowance.
-    pub(super) is_cold: bool,
 }
 
 /// When windows end, for an entry.
@@ -76,13 +64,10 @@ impl WriteBackKey {
             ledger: Mutex::new(KeyLedger {
                 accounts,
                 was,
-                wanted: 0,
                 is_new: true,
-                is_queued: false,
-                pending_since: None,
                 spent_ns: now_ns,
                 answered_ns: now_ns,
-                failed_ns: 0,
+                ..KeyLedger::default()
             }),
         }
     }
@@ -104,60 +89,6 @@ impl WriteBackKey {
     #[inline]
     pub(super) fn reset_ns(&self) -> u64 {
         self.reset_ns.load(Ordering::Relaxed)
-    }
-
-    /// Enters what was spent, ends windows that are over, refills, and sets the allowance anew.
-    pub(super) fn settle(
-        &self,
-        ledger: &mut KeyLedger,
-        terms: SettleContext<'_>,
-        now_ns: u64,
-    ) -> (Season, Dropped) {
-        let left = self.allowance.left();
-        ledger.enter(ledger.was.saturating_sub(left), now_ns);
-        ledger.was = left;
-        let (mut until, mut reset, mut dropped) = (u64::MAX, now_ns, 0);
-        let mut season = Season::Within;
-        for account in &mut ledger.accounts {
-            let Some(period_us) = account.period_us() else {
-                account.refill(now_ns);
-                reset = reset.max(now_ns.saturating_add(account.until_paid_ns()));
-                continue;
-            };
-            let period_ns = period_us.saturating_mul(1_000);
-            let bounds = terms.offset.within(period_ns, now_ns);
-            let (early, late) = bounds.server_ns(now_ns);
-            let (surely, perhaps) = (early / period_ns, late / period_ns);
-            if surely > account.epoch() {
-                dropped += account.turn(surely, terms.processes, terms.is_cold).0;
-            } else if perhaps.saturating_add(1) < account.epoch() {
-                // A clock was stepped. What was handed out of this window may be spent.
-                dropped += account.turn_back(surely, terms.processes, terms.numbers.next()).0;
-            }
-            let mut end_ns = account.end_us().unwrap_or(u64::MAX).saturating_mul(1_000);
-            if perhaps > surely {
-                if perhaps > account.epoch() {
-                    dropped += account.turn_early(perhaps, terms.processes, terms.is_cold).0;
-                } else {
-                    end_ns = end_ns.saturating_sub(period_ns);
-                }
-                let next_ns = bounds.local_ns(end_ns).1.max(now_ns.saturating_add(1));
-                season = Season::Between { next_ns };
-                until = until.min(next_ns);
-            } else {
-                if surely < account.epoch() {
-                    end_ns = end_ns.saturating_sub(period_ns);
-                } else {
-                    account.begin(terms.processes, terms.is_cold);
-                }
-                until = until.min(bounds.local_ns(end_ns).0);
-            }
-            reset = reset.max(bounds.local_ns(end_ns).1);
-        }
-        self.refresh(ledger, now_ns);
-        self.allowance.set_until(if ledger.is_new { 0 } else { until });
-        self.reset_ns.store(reset, Ordering::Relaxed);
-        (season, Dropped(dropped))
     }
 
     /// Sets the allowance to what the accounts say.
@@ -196,7 +127,7 @@ impl WriteBackKey {
 }
 
 impl KeyLedger {
-    fn enter(&mut self, spent: u64, now_ns: u64) {
+    pub(super) fn enter(&mut self, spent: u64, now_ns: u64) {
         if spent == 0 {
             return;
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
+use super::blocking::BlockingWriteBackLimiter;
 use super::book::{Basis, Post, WriteBackCheck};
 use super::core::WriteBackCore;
 use super::options::WriteBackBuilder;
@@ -152,12 +153,6 @@ impl<C: Clock + Send + Sync + 'static> fmt::Debug for WriteBackLimiter<C> {
 }
 
 fn make<T: Transport, C: Clock + Send + Sync + 'static>(
-    builder: WriteBackBuilder<T, C>,
-) -> Result<WriteBackLimiter<C>, BuildError> {
-    make_on(Tasks::here()?, builder)
-}
-
-pub(super) fn make_on<T: Transport, C: Clock + Send + Sync + 'static>(
     tasks: Tasks,
     builder: WriteBackBuilder<T, C>,
 ) -> Result<WriteBackLimiter<C>, BuildError> {
@@ -167,7 +162,7 @@ pub(super) fn make_on<T: Transport, C: Clock + Send + Sync + 'static>(
     Ok(WriteBackLimiter { core, _owner: Arc::new(StopOnDrop(Box::new(move || owned.stop()))) })
 }
 
-builds!(async WriteBackBuilder => WriteBackLimiter by make);
+builds!(WriteBackBuilder => WriteBackLimiter, BlockingWriteBackLimiter by make);
 
 impl<C: Clock + Send + Sync + 'static> Task<C> {
     /// Posts what is due until it is over, and once more.
