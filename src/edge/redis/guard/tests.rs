@@ -1,14 +1,13 @@
 //! The guard before servers that do as they are told, in paused time.
 
 use std::future::pending;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::base::quota::Quota;
 use crate::edge::redis::client::{Breaker, RuntimeThread};
 use crate::edge::redis::guard::BreakerState;
 use crate::edge::redis::protocol::{LimitState, Plan, Question};
-use std::sync::Arc;
 
 const TIMEOUT: Duration = Duration::from_millis(40);
 const SECOND: Duration = Duration::from_secs(1);
