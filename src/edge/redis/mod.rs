@@ -49,7 +49,7 @@ mod protocol;
 pub mod simulation;
 
 pub use self::client::{
-    BlockingClient, BlockingInProcess, Breaker, BuildError, Builder, Client, InProcess, OnFailure,
+    BlockingClient, BlockingInProcess, Breaker, BuildError, Builder, Client, InProcess, OnFailure, OnThread,
 };
 pub use self::guard::{BreakerState, Health};
 pub use self::mode::{

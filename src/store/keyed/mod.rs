@@ -22,7 +22,6 @@ mod links;
 mod list;
 #[cfg(all(test, tollgate_loom))]
 mod models;
-
 mod table;
 
 use std::borrow::Borrow;
@@ -41,10 +40,9 @@ use crate::algorithm::step::Step;
 use crate::algorithm::{Algorithm, Gcra};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Facts, Outcome};
-use crate::store::op::{BATCH, Exchange, ManyKeys, Operation, Store, Ticket};
-
 use crate::base::sync::epoch::{self, Guard};
 use crate::base::sync::{AtomicUsize, Ordering, processors};
+use crate::store::op::{BATCH, Exchange, ManyKeys, Operation, Store, Ticket};
 
 /// Keys that are looked at for an idle one when the store is full, if it holds many.
 const SEARCHED: usize = 32;

@@ -21,6 +21,7 @@ mod tests;
 pub use self::blocking::BlockingClient;
 pub use self::connected::Client;
 pub use self::in_process::{BlockingInProcess, InProcess};
-pub(crate) use self::runtime::{Connected, OnThread, RuntimeThread, Tasks};
+pub use self::runtime::OnThread;
+pub(crate) use self::runtime::{Connected, RuntimeThread, Tasks};
 pub use self::settings::{Breaker, BuildError, Builder, OnFailure};
 pub(crate) use self::settings::{Settings, on_thread};

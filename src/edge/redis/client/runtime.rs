@@ -32,7 +32,9 @@ impl<T: Transport + Clone> Connected for T {
     }
 }
 
-/// A client or a limiter of async code, and the thread where its calls and tasks run: the same for threads that may wait.
+/// An async client or limiter for threads that may block: its calls and tasks run on a thread of the client.
+///
+/// [`BlockingClient`](super::BlockingClient) and the blocking limiters are aliases of it.
 #[derive(Clone)]
 pub struct OnThread<T> {
     pub(crate) inner: T,
