@@ -41,7 +41,7 @@ fn eight(sweep: fn(&Store)) {
             assert!(owed <= 1, "one unit, and one more for each removal: {owed}");
             assert!(owed <= 0 || held, "a charge is on a node that look-ups find");
         } else {
-            assert_eq!(owed, 1, "one unit, one admission");
+            assert_eq!(owed, 1, "one unit, one admission: a charge is on a node that look-ups find");
             assert!(held, "a charge is on a node that look-ups find");
         }
     }
