@@ -73,7 +73,7 @@ impl<L, X: KeyExtractor> RateLimitLayer<L, X> {
             settings: Arc::new(LayerSettings {
                 limit: Arc::new(limit),
                 key: Arc::new(key),
-                missing: Arc::new(Missing::Deny),
+                missing: Missing::Deny,
                 options: LayerOptions::default(),
             }),
             mode: PhantomData,
@@ -117,7 +117,12 @@ impl<L, X: KeyExtractor, M> RateLimitLayer<L, X, M> {
     /// [`RateLimitLayer::challenge`] chooses.
     #[must_use]
     pub fn missing(self, missing: Missing<X::Key>) -> Self {
-        self.with(|settings| settings.missing = Arc::new(missing))
+        let missing = match missing {
+            Missing::Deny => Missing::Deny,
+            Missing::Allow => Missing::Allow,
+            Missing::Shared(key) => Missing::Shared(Arc::new(key)),
+        };
+        self.with(|settings| settings.missing = missing)
     }
 
     /// How a request without a key is refused. With a challenge the answer is status 401, and `WWW-Authenticate` holds the

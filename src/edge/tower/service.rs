@@ -94,13 +94,27 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let state = match self.settings.screen(Head::of(&request)) {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        // The request goes from here straight to the inner service: each function between would copy it.
+        let settings = &self.settings;
+        let state = match settings.screen(Head::of(&request)) {
             Screened::Uncounted => {
                 RequestState::HandedOn { response: self.inner.call(request), pending: None }
             }
             Screened::Refused(response) => RequestState::Refused { response: Some(response) },
-            Screened::Limited(client, cost) => L::decide(self, client, cost, request),
+            Screened::Limited(client, cost) => match L::ask(&settings.limit, client.key(), cost) {
+                Ok(ruling) => match L::refusal(settings, &mut request, &ruling) {
+                    Some(response) => RequestState::Refused { response: Some(response) },
+                    None if settings.options.looks_at_responses() => {
+                        let pending = Some(Pending::new(settings, client, ruling));
+                        RequestState::HandedOn { response: self.inner.call(request), pending }
+                    }
+                    None => RequestState::HandedOn { response: self.inner.call(request), pending: None },
+                },
+                Err(later) => {
+                    RequestState::Deciding { decision: L::decide(later, self, client, cost, request) }
+                }
+            },
         };
         ResponseFuture { state }
     }
@@ -112,13 +126,20 @@ pub trait Decide<M, X: KeyExtractor, S: Service<Request<B>>, B>: Sized {
     type Deciding: Future<Output = RequestState<S, B, Self, X, M>>;
     type Refunding: Future<Output = Result<S::Response, S::Error>>;
 
-    /// Asks the limit, and hands the request on or refuses it.
+    /// Says that the limit has to be awaited.
+    type Later;
+
+    /// Asks the limit, if it answers at once.
+    fn ask(&self, key: &X::Key, cost: u64) -> Result<Self::Ruling, Self::Later>;
+
+    /// Asks the limit, waits for its answer, and hands the request on or refuses it.
     fn decide(
+        later: Self::Later,
         service: &mut RateLimit<S, Self, X, M>,
         client: LimitedBy<X::Key>,
         cost: u64,
         request: Request<B>,
-    ) -> RequestState<S, B, Self, X, M>;
+    ) -> Self::Deciding;
 
     /// Takes the charge back and returns the result. A refund that is awaited returns it later.
     fn refund(
@@ -127,6 +148,23 @@ pub trait Decide<M, X: KeyExtractor, S: Service<Request<B>>, B>: Sized {
     ) -> Result<Result<S::Response, S::Error>, Self::Refunding>;
 
     fn policies(&self, ruling: &Self::Ruling, tell: &mut dyn FnMut(&[Policy<'_>]));
+
+    /// The answer to a request that is refused. Marks one that is beyond its soft limit.
+    #[inline]
+    fn refusal(
+        settings: &LayerSettings<Self, X>,
+        request: &mut Request<B>,
+        ruling: &Self::Ruling,
+    ) -> Option<Box<Response<Bytes>>> {
+        if !ruling.is_allowed() {
+            let (head, wait) = (Head::of(request), ruling.retry_after());
+            return Some(settings.refuse_by(head, wait, |tell| settings.limit.policies(ruling, tell)));
+        }
+        if ruling.is_soft_limited() {
+            request.extensions_mut().insert(SoftLimited);
+        }
+        None
+    }
 }
 
 /// A future that there never is.
@@ -146,28 +184,28 @@ impl<L: Limit<X::Key>, X: KeyExtractor, S: Service<Request<B>>, B> Decide<AtOnce
     type Deciding = Never<RequestState<S, B, L, X, AtOnce>>;
     type Refunding = Never<Result<S::Response, S::Error>>;
 
+    type Later = Infallible;
+
     #[inline]
+    fn ask(&self, key: &X::Key, cost: u64) -> Result<L::Ruling, Infallible> {
+        Ok(self.check(key, cost))
+    }
+
     fn decide(
-        service: &mut RateLimit<S, L, X, AtOnce>,
-        client: LimitedBy<X::Key>,
-        cost: u64,
-        request: Request<B>,
-    ) -> RequestState<S, B, L, X, AtOnce> {
-        let RateLimit { inner, settings, .. } = service;
-        let Some(key) = settings.key_of(&client) else {
-            return RequestState::HandedOn { response: inner.call(request), pending: None };
-        };
-        let ruling = settings.limit.check(key, cost);
-        RequestState::ruled(inner, settings, client, ruling, request)
+        later: Infallible,
+        _: &mut RateLimit<S, L, X, AtOnce>,
+        _: LimitedBy<X::Key>,
+        _: u64,
+        _: Request<B>,
+    ) -> Self::Deciding {
+        match later {}
     }
 
     fn refund(
         pending: Pending<L, X, L::Ruling>,
         result: Result<S::Response, S::Error>,
     ) -> Result<Result<S::Response, S::Error>, Self::Refunding> {
-        if let Some(key) = pending.settings.key_of(&pending.client) {
-            pending.settings.limit.refund(key, &pending.ruling);
-        }
+        pending.settings.limit.refund(pending.client.key(), &pending.ruling);
         Ok(result)
     }
 
@@ -190,24 +228,36 @@ where
     type Deciding = Pin<Box<dyn Future<Output = RequestState<S, B, L, X, Awaited>> + Send>>;
     type Refunding = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
 
+    type Later = ();
+
+    fn ask(&self, _: &X::Key, _: u64) -> Result<L::Ruling, ()> {
+        Err(())
+    }
+
     fn decide(
+        (): (),
         service: &mut RateLimit<S, L, X, Awaited>,
         client: LimitedBy<X::Key>,
         cost: u64,
-        request: Request<B>,
-    ) -> RequestState<S, B, L, X, Awaited> {
+        mut request: Request<B>,
+    ) -> Self::Deciding {
         let next = service.inner.clone();
         // That one was polled ready, not its clone.
         let mut inner = std::mem::replace(&mut service.inner, next);
         let settings = Arc::clone(&service.settings);
-        let decision = async move {
-            let Some(key) = settings.key_of(&client) else {
-                return RequestState::HandedOn { response: inner.call(request), pending: None };
-            };
-            let ruling = settings.limit.check(key, cost).await;
-            RequestState::ruled(&mut inner, &settings, client, ruling, request)
-        };
-        RequestState::Deciding { decision: Box::pin(decision) }
+        Box::pin(async move {
+            let ruling = settings.limit.check(client.key(), cost).await;
+            match <L as Decide<Awaited, X, S, B>>::refusal(&settings, &mut request, &ruling) {
+                Some(response) => RequestState::Refused { response: Some(response) },
+                None => RequestState::HandedOn {
+                    response: inner.call(request),
+                    pending: settings
+                        .options
+                        .looks_at_responses()
+                        .then(|| Pending::new(&settings, client, ruling)),
+                },
+            }
+        })
     }
 
     fn refund(
@@ -215,9 +265,7 @@ where
         result: Result<S::Response, S::Error>,
     ) -> Result<Result<S::Response, S::Error>, Self::Refunding> {
         Err(Box::pin(async move {
-            if let Some(key) = pending.settings.key_of(&pending.client) {
-                pending.settings.limit.refund(key, &pending.ruling).await;
-            }
+            pending.settings.limit.refund(pending.client.key(), &pending.ruling).await;
             result
         }))
     }
@@ -247,33 +295,6 @@ pin_project! {
         HandedOn { #[pin] response: S::Future, pending: Option<Pending<L, X, L::Ruling>> },
         Refunding { #[pin] refund: L::Refunding },
         Refused { response: Option<Box<Response<Bytes>>> },
-    }
-}
-
-impl<S: Service<Request<B>>, B, L: Decide<M, X, S, B>, X: KeyExtractor, M> RequestState<S, B, L, X, M> {
-    /// Does as the limit ruled.
-    #[inline]
-    fn ruled(
-        inner: &mut S,
-        settings: &Arc<LayerSettings<L, X>>,
-        client: LimitedBy<X::Key>,
-        ruling: L::Ruling,
-        mut request: Request<B>,
-    ) -> Self {
-        if !ruling.is_allowed() {
-            let (head, wait) = (Head::of(&request), ruling.retry_after());
-            let response = settings.refuse_by(head, wait, |tell| settings.limit.policies(&ruling, tell));
-            return Self::Refused { response: Some(response) };
-        }
-        if ruling.is_soft_limited() {
-            request.extensions_mut().insert(SoftLimited);
-        }
-        let pending = settings.options.looks_at_responses().then(|| Pending {
-            settings: Arc::clone(settings),
-            client,
-            ruling,
-        });
-        Self::HandedOn { response: inner.call(request), pending }
     }
 }
 
@@ -335,6 +356,10 @@ where
 }
 
 impl<L, X: KeyExtractor, R> Pending<L, X, R> {
+    fn new(settings: &Arc<LayerSettings<L, X>>, client: LimitedBy<X::Key>, ruling: R) -> Self {
+        Self { settings: Arc::clone(settings), client, ruling }
+    }
+
     /// Writes the fields; whether the charge is to be taken back.
     fn finish<S, B, M, T>(&self, result: &mut Result<Response<T>, S::Error>) -> bool
     where

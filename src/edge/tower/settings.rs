@@ -20,10 +20,10 @@ type Refund = dyn Fn(StatusCode) -> bool + Send + Sync;
 type OnRefused = dyn Fn(&Refused<'_>) -> Response<Bytes> + Send + Sync;
 
 /// What a layer and its services share.
-pub(super) struct LayerSettings<L, X: KeyExtractor> {
+pub struct LayerSettings<L, X: KeyExtractor> {
     pub(super) limit: Arc<L>,
     pub(super) key: Arc<X>,
-    pub(super) missing: Arc<Missing<X::Key>>,
+    pub(super) missing: Missing<Arc<X::Key>>,
     pub(super) options: LayerOptions,
 }
 
@@ -47,24 +47,33 @@ impl<L, X: KeyExtractor> Clone for LayerSettings<L, X> {
         Self {
             limit: Arc::clone(&self.limit),
             key: Arc::clone(&self.key),
-            missing: Arc::clone(&self.missing),
+            missing: self.missing.clone(),
             options: self.options.clone(),
         }
     }
 }
 
-/// By what a request is limited.
+/// The key that a request is limited by.
 #[derive(Debug)]
 pub enum LimitedBy<K> {
     Own(K),
     /// The key in [`Missing::Shared`].
-    Shared,
+    Shared(Arc<K>),
+}
+
+impl<K> LimitedBy<K> {
+    pub(super) fn key(&self) -> &K {
+        match self {
+            Self::Own(key) => key,
+            Self::Shared(key) => key,
+        }
+    }
 }
 
 /// What is known of a request before its limit is asked.
 pub(super) enum Screened<K> {
     Uncounted,
-    /// By whom, and its cost.
+    /// Its key and its cost.
     Limited(LimitedBy<K>, u64),
     /// Boxed, so that the future of an admitted request is no larger for it.
     Refused(Box<Response<Bytes>>),
@@ -104,27 +113,24 @@ impl<L, X: KeyExtractor> LayerSettings<L, X> {
         if cost == 0 {
             return Screened::Uncounted;
         }
-        match (self.key.key(head), &*self.missing) {
-            (Some(key), _) => Screened::Limited(LimitedBy::Own(key), cost),
-            (None, missing) => match self.unknown(head, missing) {
-                KeylessOutcome::Shared => Screened::Limited(LimitedBy::Shared, cost),
-                KeylessOutcome::Allowed => Screened::Uncounted,
-                KeylessOutcome::Refused => Screened::Refused(self.refuse(head, &[], None)),
-            },
+        match self.key.key(head) {
+            Some(key) => Screened::Limited(LimitedBy::Own(key), cost),
+            None => self.screen_keyless(head, cost),
         }
     }
 
     /// What becomes of a request without a key.
     #[cold]
-    fn unknown(&self, head: Head<'_>, missing: &Missing<X::Key>) -> KeylessOutcome {
-        let outcome = match missing {
-            Missing::Deny => KeylessOutcome::Refused,
-            _ if self.key.is_ambiguous(head) => KeylessOutcome::Refused,
-            Missing::Allow => KeylessOutcome::Allowed,
-            Missing::Shared(_) => KeylessOutcome::Shared,
+    fn screen_keyless(&self, head: Head<'_>, cost: u64) -> Screened<X::Key> {
+        let (outcome, screened) = match &self.missing {
+            Missing::Allow if !self.key.is_ambiguous(head) => (KeylessOutcome::Allowed, Screened::Uncounted),
+            Missing::Shared(key) if !self.key.is_ambiguous(head) => {
+                (KeylessOutcome::Shared, Screened::Limited(LimitedBy::Shared(Arc::clone(key)), cost))
+            }
+            _ => (KeylessOutcome::Refused, Screened::Refused(self.refuse(head, &[], None))),
         };
         self.options.unknown.record(outcome);
-        outcome
+        screened
     }
 
     /// What a client without a key should authenticate by. Credentials do not help one that sends several keys.
@@ -135,13 +141,6 @@ impl<L, X: KeyExtractor> LayerSettings<L, X> {
         match &self.options.challenge {
             Some(chosen) => chosen.clone(),
             None => self.key.challenge(head),
-        }
-    }
-
-    pub(super) fn key_of<'k>(&'k self, client: &'k LimitedBy<X::Key>) -> Option<&'k X::Key> {
-        match (client, &*self.missing) {
-            (LimitedBy::Own(key), _) | (LimitedBy::Shared, Missing::Shared(key)) => Some(key),
-            (LimitedBy::Shared, Missing::Allow | Missing::Deny) => None,
         }
     }
 
