@@ -75,9 +75,9 @@ shared=$(code | xargs grep -hoE '^ *(pub(\([a-z:_ ]+\))? )?(struct|enum|union|tr
 [ "$(grep -c . <<<"$shared")" -le "$MOST_SHARED_NAMES" ] \
     || complain "More than $MOST_SHARED_NAMES names are those of three types or more:" "$shared"
 
-# Names that were replaced; the glossary in src/design.md has the new ones.
-RETIRED='Verb|Narrow|Narrowed|Carries'
-retired=$(grep -rnwE "$RETIRED" src tests benches fuzz/fuzz_targets examples --include='*.rs' || true)
+# Names of types that were replaced, because they say nothing or mean several things. The glossary in src/design.md has the new ones.
+RETIRED='Asks|Away|ByHash|Carries|Errand|Fared|GivenBack|Habits|InForce|Landed|Manner|Narrow|Narrowed|Newcomer|Purse|Together|Unable|Unmade|Verb|Which|Wild'
+retired=$(grep -rnE "\b(struct|enum|union|trait|type) ($RETIRED)\b" src tests benches fuzz/fuzz_targets examples --include='*.rs' || true)
 [ -z "$retired" ] || complain 'Retired names (src/design.md has the glossary):' "$retired"
 
 MOST_PROGRAMS=18
