@@ -78,15 +78,13 @@ impl<V: Send + Sync + 'static> KeyTable<V> {
     }
 
     /// Removes a key if it has this very value still. Others may have it in their hands.
-    pub(crate) fn remove(&self, name: KeyRef<'_>, value: &Arc<V>) -> bool {
+    pub(crate) fn remove(&self, name: KeyRef<'_>, value: &Arc<V>) {
         let map = self.map.pin();
         let removed = map.remove_if(&name, |_, present| Arc::ptr_eq(present, value));
-        let is_removed = matches!(removed, Ok(Some(_)));
-        if is_removed {
+        if let Ok(Some(_)) = removed {
             // Ordering: Relaxed; see above.
             self.held.fetch_sub(1, Ordering::Relaxed);
         }
-        is_removed
     }
 
     /// Calls `visit` with each. O(keys).

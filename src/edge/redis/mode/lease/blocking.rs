@@ -1,11 +1,13 @@
 //! The lease limiter of threads that may wait: that of async code, on the thread of the client.
 
-use super::limiter::LeaseLimiter;
+use super::limiter::{LeaseLimiter, make};
+use super::options::LeaseBuilder;
 use super::stats::LeaseStats;
 use crate::base::clock::{Clock, QuantaClock, Timestamp};
 use crate::base::decision::Decision;
 use crate::edge::redis::client::OnThread;
 use crate::edge::redis::guard::Health;
+use crate::edge::redis::mode::dispatch::builds;
 use crate::edge::redis::protocol::{Answer, Key};
 
 /// [`LeaseLimiter`](super::LeaseLimiter) for threads: its task runs on the thread of the client, and ends when the last copy is dropped.
@@ -25,6 +27,8 @@ use crate::edge::redis::protocol::{Answer, Key};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub type BlockingLeaseLimiter<C = QuantaClock> = OnThread<LeaseLimiter<C>>;
+
+builds!(LeaseBuilder => blocking BlockingLeaseLimiter by make);
 
 impl<C: Clock + Send + Sync + 'static> BlockingLeaseLimiter<C> {
     /// Checks one unit of a key by what is held, and charges it if it is allowed. Never waits.

@@ -9,7 +9,6 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
 
-use super::blocking::BlockingLeaseLimiter;
 use super::book::{BlockRequest, LeaseCheck};
 use super::core::{BlockOutcome, LeaseCore};
 use super::options::LeaseBuilder;
@@ -105,17 +104,16 @@ impl<C> fmt::Debug for LeaseLimiter<C> {
     }
 }
 
-fn make<T: Transport, C: Clock + Send + Sync + 'static>(
+pub(super) fn make<T: Transport, C: Clock + Send + Sync + 'static>(
     tasks: Tasks,
     builder: LeaseBuilder<T, C>,
 ) -> Result<LeaseLimiter<C>, BuildError> {
     let core = Arc::new(LeaseCore::new(builder, tasks)?);
     core.dispatch.tasks.runtime.spawn(fetch(Fetching(Arc::clone(&core))));
-    let owned = Arc::clone(&core);
-    Ok(LeaseLimiter { core, _owner: Arc::new(StopOnDrop(Box::new(move || owned.stop()))) })
+    Ok(LeaseLimiter { _owner: core.dispatch.owner(), core })
 }
 
-builds!(LeaseBuilder => LeaseLimiter, BlockingLeaseLimiter by make);
+builds!(LeaseBuilder => LeaseLimiter by make);
 
 /// What the task has. When it ends, by itself or with its runtime, nobody takes up any more what is queued.
 struct Fetching<C>(Arc<LeaseCore<C>>);
@@ -129,13 +127,12 @@ impl<C> Drop for Fetching<C> {
 /// Fetches what is due until it is over.
 async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
     let core = &fetching.0;
-    let mut swept_ns = core.now().as_nanos();
-    while !core.is_stopped() {
-        let every = Duration::from_nanos(core.book.life_ns());
-        // Either way there may be something to do.
-        let _ = timeout(every, core.dispatch.due.notified()).await;
+    let dispatch = &core.dispatch;
+    let mut swept_ns = dispatch.now_ns();
+    while !dispatch.signal.is_stopped() {
+        dispatch.signal.wait(Duration::from_nanos(core.book.life_ns())).await;
         loop {
-            let now_ns = core.now().as_nanos();
+            let now_ns = dispatch.now_ns();
             if now_ns.abs_diff(swept_ns) >= core.book.life_ns() {
                 core.book.sweep(now_ns);
                 swept_ns = now_ns;
@@ -145,7 +142,7 @@ async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
             }
             // In one line with the questions of callers.
             let Ok(leave) = Arc::clone(&core.under_way).acquire_owned().await else { return };
-            if let Some(due) = core.book.due(1, core.now().as_nanos()).pop() {
+            if let Some(due) = core.book.due(1, dispatch.now_ns()).pop() {
                 drop(core.request(due, Some(leave)));
             }
         }
@@ -178,7 +175,7 @@ impl<C: Clock> Drop for PendingReply<C> {
         if let Some(BlockOutcome::Answered(answer)) = self.asked.take() {
             let (core, due) = (&self.flight.core, &self.flight.due);
             let units = answer.decision().charged();
-            core.book.give_due(due, units, answer.leased_until_ns(), core.now_ns());
+            core.book.give_due(due, units, answer.leased_until_ns(), core.dispatch.now_ns());
         }
     }
 }
@@ -205,7 +202,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
                 },
             };
             // Those before it have taken their time.
-            flight.due.asked_ns = core.now().as_nanos();
+            flight.due.asked_ns = core.dispatch.now_ns();
             let reply = core.dispatch.ask(core.dispatch.call(&flight.due.key, flight.due.ask)).await;
             let asked = core.land(&flight.due, reply);
             // Of what is not read its drop takes care, here or there.
@@ -231,7 +228,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         };
         match timed.await {
             Ok(answer) => answer,
-            Err(_) => self.dispatch.guard.fallback(&key.bytes(), cost, self.now()),
+            Err(_) => self.dispatch.guard.fallback(&key.bytes(), cost, self.dispatch.now()),
         }
     }
 
@@ -244,7 +241,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
             let mut rings = pin!(bell.notified());
             // From here on it is heard; so whoever was done before is seen by this look.
             rings.as_mut().enable();
-            let now = core.now();
+            let now = core.dispatch.now();
             let now_ns = now.as_nanos();
             let holding = match core.book.check(key, cost, now_ns) {
                 LeaseCheck::Decided(decision, until_ns) => {
@@ -261,7 +258,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
                     Some(BlockOutcome::Late | BlockOutcome::Fetched) => {}
                     // The runtime is being shut down, if there is nothing at all.
                     Some(BlockOutcome::Failed) | None => {
-                        return guard.fallback(&bytes, cost, core.now());
+                        return guard.fallback(&bytes, cost, core.dispatch.now());
                     }
                 }
             } else {
@@ -278,7 +275,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         }
         // There is no room for the key or for so many units of it; or others took all of it, again and again.
         let _leave = self.under_way.acquire().await;
-        self.dispatch.check(&bytes, cost, &self.clock).await
+        self.dispatch.check(&bytes, cost).await
     }
 }
 
@@ -293,13 +290,13 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// O(1): a look-up, a load, an exchange, and a count. Lock-free, but for the check that finds that little is left.
     #[inline]
     pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
-        self.core.check(key, 1, self.core.now())
+        self.core.check(key, 1, self.core.dispatch.now())
     }
 
     /// As [`check`](LeaseLimiter::check), of `cost` units: all of them or none.
     #[inline]
     pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        self.core.check(key, cost, self.core.now())
+        self.core.check(key, cost, self.core.dispatch.now())
     }
 
     /// As [`check_n`](LeaseLimiter::check_n), at a time that the caller read from [`clock`](LeaseBuilder::clock).
@@ -344,7 +341,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// that is too little. The server may have more.
     #[must_use]
     pub fn peek<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Decision {
-        KeyRef::with(key, |key| self.core.book.peek(key, cost, self.core.now_ns()))
+        KeyRef::with(key, |key| self.core.book.peek(key, cost, self.core.dispatch.now_ns()))
     }
 
     /// Takes back the units of an answer, for checks of this process to spend until they would have expired. Returns how
@@ -360,7 +357,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// What became of units so far. O(keys).
     #[must_use]
     pub fn stats(&self) -> LeaseStats {
-        self.core.book.stats(self.core.now_ns())
+        self.core.book.stats(self.core.dispatch.now_ns())
     }
 
     /// How the server fares.

@@ -1,10 +1,12 @@
 //! The write-back limiter of threads that may wait: that of async code, on the thread of the client.
 
-use super::limiter::WriteBackLimiter;
+use super::limiter::{WriteBackLimiter, make};
+use super::options::WriteBackBuilder;
 use super::stats::WriteBackStats;
 use crate::base::clock::{Clock, QuantaClock};
 use crate::edge::redis::client::OnThread;
 use crate::edge::redis::guard::Health;
+use crate::edge::redis::mode::dispatch::builds;
 use crate::edge::redis::protocol::{Answer, Key};
 
 /// As [`WriteBackLimiter`](super::WriteBackLimiter), for threads: its task runs on the thread of the client. By
@@ -26,6 +28,8 @@ use crate::edge::redis::protocol::{Answer, Key};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub type BlockingWriteBackLimiter<C = QuantaClock> = OnThread<WriteBackLimiter<C>>;
+
+builds!(WriteBackBuilder => blocking BlockingWriteBackLimiter by make);
 
 impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
     /// Decides about one unit, here and now. Never waits.
