@@ -1,4 +1,4 @@
-//! How the modes that decide in this process reach the server, whom an answer wakes, and how their limiters are made.
+//! How the modes that decide in this process reach the server, whom an answer wakes, and what stops their tasks.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -160,55 +160,3 @@ impl Bells {
         }
     }
 }
-
-/// Makes `build` of a mode's builder: with the clock that is the default, which is made with the limiter, and with another.
-macro_rules! builds {
-    ($builder:ident => $limiter:ident by $make:ident) => {
-        $crate::edge::redis::mode::dispatch::builds! {
-            $builder => $limiter of $crate::edge::redis::Client, $crate::edge::redis::InProcess;
-            |this| $make($crate::edge::redis::client::Tasks::here()?, this);
-            "Makes the limiter. Its task is spawned on the present tokio runtime.",
-            "There is no runtime, or a quota is beyond what the shared state can reckon with."
-        }
-    };
-    ($builder:ident => blocking $limiter:ident by $make:ident) => {
-        $crate::edge::redis::mode::dispatch::builds! {
-            $builder => $limiter of $crate::edge::redis::BlockingClient, $crate::edge::redis::BlockingInProcess;
-            |this| {
-                let $builder { builder, options, clock } = this;
-                let (builder, thread) = $crate::edge::redis::client::on_thread(builder);
-                let tasks = $crate::edge::redis::client::Tasks::on(&thread)?;
-                let inner = $make(tasks, $builder { builder, options, clock })?;
-                Ok($crate::edge::redis::client::OnThread { inner, thread })
-            };
-            "Makes the limiter. Its task runs on the client's thread.",
-            "The thread cannot be started, or a quota is beyond what the shared state can reckon with."
-        }
-    };
-    ($builder:ident => $limiter:ident of $($client:ty),+; |$this:ident| $made:expr; $what:literal, $errors:literal) => {
-        $(
-            impl $builder<$client> {
-                #[doc = $what]
-                ///
-                /// # Errors
-                #[doc = $errors]
-                pub fn build(self) -> Result<$limiter, $crate::edge::redis::BuildError> {
-                    self.clock($crate::base::clock::QuantaClock::new()).build()
-                }
-            }
-
-            impl<C: $crate::base::clock::Clock + Send + Sync + 'static> $builder<$client, C> {
-                #[doc = $what]
-                ///
-                /// # Errors
-                #[doc = $errors]
-                pub fn build(self) -> Result<$limiter<C>, $crate::edge::redis::BuildError> {
-                    let $this = self;
-                    $made
-                }
-            }
-        )+
-    };
-}
-
-pub(crate) use builds;

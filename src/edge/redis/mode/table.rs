@@ -66,17 +66,6 @@ impl<V: Send + Sync + 'static> KeyTable<V> {
         }
     }
 
-    /// Removes those that `keep` does not want. Others may have one of them in their hands still. O(keys).
-    pub(crate) fn retain(&self, mut keep: impl FnMut(KeyRef<'_>, &Arc<V>) -> bool) {
-        let map = self.map.pin();
-        for (key, value) in &map {
-            if !keep(key.as_ref(), value) && map.remove(key).is_some() {
-                // Ordering: Relaxed; see above.
-                self.held.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-    }
-
     /// Removes a key if it has this very value still. Others may have it in their hands.
     pub(crate) fn remove(&self, name: KeyRef<'_>, value: &Arc<V>) {
         let map = self.map.pin();
@@ -87,7 +76,7 @@ impl<V: Send + Sync + 'static> KeyTable<V> {
         }
     }
 
-    /// Calls `visit` with each. O(keys).
+    /// Calls `visit` with each, which may remove it. O(keys).
     pub(crate) fn for_each(&self, mut visit: impl FnMut(KeyRef<'_>, &Arc<V>)) {
         for (key, value) in &self.map.pin() {
             visit(key.as_ref(), value);
@@ -118,7 +107,11 @@ mod tests {
             assert_eq!(table.get_or_make(name, || 1).is_some(), is_held);
         }
         assert_eq!((table.len(), table.get(c, |_| ())), (2, None));
-        table.retain(|name, _| name != a);
+        table.for_each(|name, value| {
+            if name == a {
+                table.remove(name, value);
+            }
+        });
         assert!(table.get_or_make(c, || 1).is_some(), "there is room again");
         let mut keys = Vec::new();
         table.for_each(|name, _| keys.push(name.bytes().into_owned()));

@@ -1,6 +1,5 @@
 //! A book of leases with a clock, and with the way to the server: what its answers mean.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,11 +36,9 @@ pub(super) struct LeaseCore<C> {
 /// What became of a question, for the one who asked.
 #[derive(Debug)]
 pub(super) enum BlockOutcome {
-    /// What was granted is there for checks; the asker took nothing out of it.
-    Fetched,
     Answered(Answer),
-    /// It was granted, but not in time.
-    Late,
+    /// The asker takes nothing out of what was granted: it did not want to, or the answer came too late.
+    Again,
     Failed,
 }
 
@@ -131,11 +128,11 @@ impl<C: Clock> LeaseCore<C> {
         let decision = self.dispatch.plan.decision(&reply, least, at);
         let answer = Granted::read(&self.dispatch.plan, due, &reply);
         match self.book.answered(due, &answer, now_ns) {
-            Receipt::Taken { .. } if due.cost == 0 => BlockOutcome::Fetched,
+            Receipt::Taken { .. } if due.cost == 0 => BlockOutcome::Again,
             Receipt::Taken { until_ns } => {
                 BlockOutcome::Answered(Answer::leased(decision, DecidedBy::Server, until_ns))
             }
-            Receipt::Late => BlockOutcome::Late,
+            Receipt::Late => BlockOutcome::Again,
             Receipt::Refused { until_ns } => {
                 // This process says no until then, so that is when to come back.
                 let retry_ns = until_ns.saturating_sub(now_ns);
@@ -166,16 +163,10 @@ impl<C: Clock> LeaseCore<C> {
     pub(super) fn returns(&self) -> Vec<Call> {
         let offset = self.offset_ns.load(Ordering::Relaxed);
         let call = |(key, units, until_ns): (Box<[u8]>, u64, u64)| {
-            let charged_ns = until_ns.saturating_sub(self.book.life_ns());
+            let charged_ns = until_ns.saturating_sub(self.book.terms.life_ns());
             let at_us = charged_ns.wrapping_add(offset) / 1_000;
             self.dispatch.call(&key, Question::Refund { units, at_us })
         };
         self.book.take_all(self.dispatch.now_ns()).into_iter().map(call).collect()
-    }
-}
-
-impl<C> fmt::Debug for LeaseCore<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leases").field("keys", &self.book.keys()).finish_non_exhaustive()
     }
 }

@@ -17,7 +17,8 @@ use crate::base::clock::{Clock, QuantaClock, Timestamp};
 use crate::base::decision::Decision;
 use crate::edge::redis::client::{BuildError, RuntimeThread, Tasks};
 use crate::edge::redis::guard::Health;
-use crate::edge::redis::mode::dispatch::{StopOnDrop, builds};
+use crate::edge::redis::mode::dispatch::StopOnDrop;
+use crate::edge::redis::mode::forms::builds_here;
 use crate::edge::redis::protocol::{Answer, DecidedBy, Key, KeyRef, Transport};
 
 /// A limiter that is charged for units in blocks at the server, and spends them in this process. By [`Builder::leases`].
@@ -100,7 +101,8 @@ impl<C> Clone for LeaseLimiter<C> {
 
 impl<C> fmt::Debug for LeaseLimiter<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LeaseLimiter").field(&self.core).finish()
+        let keys = self.core.book.keys.len();
+        f.debug_struct("LeaseLimiter").field("keys", &keys).finish_non_exhaustive()
     }
 }
 
@@ -113,7 +115,7 @@ pub(super) fn make<T: Transport, C: Clock + Send + Sync + 'static>(
     Ok(LeaseLimiter { _owner: core.dispatch.owner(), core })
 }
 
-builds!(LeaseBuilder => LeaseLimiter by make);
+builds_here!(LeaseBuilder => LeaseLimiter by make);
 
 /// What the task has. When it ends, by itself or with its runtime, nobody takes up any more what is queued.
 struct Fetching<C>(Arc<LeaseCore<C>>);
@@ -130,14 +132,14 @@ async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
     let dispatch = &core.dispatch;
     let mut swept_ns = dispatch.now_ns();
     while !dispatch.signal.is_stopped() {
-        dispatch.signal.wait(Duration::from_nanos(core.book.life_ns())).await;
+        dispatch.signal.wait(Duration::from_nanos(core.book.terms.life_ns())).await;
         loop {
             let now_ns = dispatch.now_ns();
-            if now_ns.abs_diff(swept_ns) >= core.book.life_ns() {
+            if now_ns.abs_diff(swept_ns) >= core.book.terms.life_ns() {
                 core.book.sweep(now_ns);
                 swept_ns = now_ns;
             }
-            if !core.book.is_due() {
+            if core.book.queue.len() == 0 {
                 break;
             }
             // In one line with the questions of callers.
@@ -149,8 +151,10 @@ async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
     }
 }
 
-/// A question under way in a task. Wherever that ends, the key is free first, and then its bell rings.
-struct InFlight<C> {
+/// A question under way in a task, and then its answer on its way to the one who asked. If nobody reads it, its units are there for
+/// others. Wherever it ends, the key is free first, and then its bell rings.
+struct InFlight<C: Clock> {
+    asked: Option<BlockOutcome>,
     due: BlockRequest,
     _ring: Ring,
     core: Arc<LeaseCore<C>>,
@@ -164,16 +168,10 @@ impl Drop for Ring {
     }
 }
 
-/// An answer on its way to the one who asked. If nobody reads it, its units are there for others.
-struct PendingReply<C: Clock> {
-    asked: Option<BlockOutcome>,
-    flight: InFlight<C>,
-}
-
-impl<C: Clock> Drop for PendingReply<C> {
+impl<C: Clock> Drop for InFlight<C> {
     fn drop(&mut self) {
         if let Some(BlockOutcome::Answered(answer)) = self.asked.take() {
-            let (core, due) = (&self.flight.core, &self.flight.due);
+            let (core, due) = (&self.core, &self.due);
             let units = answer.decision().charged();
             core.book.give_due(due, units, answer.leased_until_ns(), core.dispatch.now_ns());
         }
@@ -187,10 +185,11 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         self: &Arc<Self>,
         due: BlockRequest,
         leave: Option<OwnedSemaphorePermit>,
-    ) -> oneshot::Receiver<PendingReply<C>> {
+    ) -> oneshot::Receiver<InFlight<C>> {
         let (tell, told) = oneshot::channel();
         let bell = Arc::clone(self.dispatch.bells.of(&due.key));
-        let mut flight = InFlight { due, _ring: Ring(Arc::clone(&bell)), core: Arc::clone(self) };
+        let mut flight =
+            InFlight { asked: None, due, _ring: Ring(Arc::clone(&bell)), core: Arc::clone(self) };
         self.dispatch.tasks.runtime.spawn(async move {
             let core = Arc::clone(&flight.core);
             let _leave = match leave {
@@ -204,9 +203,9 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
             // Those before it have taken their time.
             flight.due.asked_ns = core.dispatch.now_ns();
             let reply = core.dispatch.ask(core.dispatch.call(&flight.due.key, flight.due.ask)).await;
-            let asked = core.land(&flight.due, reply);
+            flight.asked = Some(core.land(&flight.due, reply));
             // Of what is not read its drop takes care, here or there.
-            let _ = tell.send(PendingReply { asked: Some(asked), flight });
+            let _ = tell.send(flight);
             bell.notify_waiters();
         });
         told
@@ -255,7 +254,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
                 asked += 1;
                 match self.request(due, None).await.ok().and_then(|mut told| told.asked.take()) {
                     Some(BlockOutcome::Answered(answer)) => return answer,
-                    Some(BlockOutcome::Late | BlockOutcome::Fetched) => {}
+                    Some(BlockOutcome::Again) => {}
                     // The runtime is being shut down, if there is nothing at all.
                     Some(BlockOutcome::Failed) | None => {
                         return guard.fallback(&bytes, cost, core.dispatch.now());
@@ -316,13 +315,14 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
 
     /// As [`check_async`](LeaseLimiter::check_async), of `cost` units: all of them or none.
     pub async fn check_n_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        match key.number() {
-            Some(number) => self.check_or_ask(KeyRef::Number(number), cost).await,
-            None => self.check_or_ask(KeyRef::Bytes(&key.bytes()), cost).await,
-        }
-    }
-
-    async fn check_or_ask(&self, key: KeyRef<'_>, cost: u64) -> Answer {
+        let bytes;
+        let key = match key.number() {
+            Some(number) => KeyRef::Number(number),
+            None => {
+                bytes = key.bytes();
+                KeyRef::Bytes(&bytes)
+            }
+        };
         match self.core.check_now(key, cost) {
             Ok(answer) => answer,
             Err(rounds) => self.core.check_by_asking(key, cost, rounds).await,
@@ -372,7 +372,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
         self.core.stop();
         for call in self.core.returns() {
             match self.core.dispatch.ask(call).await {
-                Ok(reply) => self.core.book.returned(reply.granted),
+                Ok(reply) => self.core.book.counters.returned.add(reply.granted),
                 // What is not given back expires.
                 Err(_) => break,
             }

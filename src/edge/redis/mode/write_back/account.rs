@@ -32,7 +32,7 @@ const WHOLE: u64 = 1 << 32;
 pub(super) struct Account {
     part: Part,
     process: u64,
-    epoch: Epoch,
+    pub(super) epoch: Epoch,
     /// One that is over and not all charged yet.
     before: Option<Epoch>,
     /// What is under way: one call at a time.
@@ -42,7 +42,7 @@ pub(super) struct Account {
     /// When something of this epoch was sent first.
     tried_ns: u64,
     /// The last call failed.
-    fails: bool,
+    pub(super) fails: bool,
     /// What may be spent before the next answer, in parts of a unit. Below 0: as much must be refilled first.
     level: i64,
     /// The window may not have begun yet: what is spent is of this one's allowance and of the one's before.
@@ -56,8 +56,8 @@ pub(super) struct Account {
 
 /// What was let through in a window, or of GCRA in a batch.
 #[derive(Copy, Clone, Default, Debug)]
-struct Epoch {
-    number: u64,
+pub(super) struct Epoch {
+    pub(super) number: u64,
     /// Let through, and known to have been charged.
     total: u64,
     acked: u64,
@@ -140,10 +140,6 @@ impl Account {
         self.windows().is_some_and(|windows| windows.slides)
     }
 
-    pub(super) const fn epoch(&self) -> u64 {
-        self.epoch.number
-    }
-
     /// The epoch and the total of the post that is under way.
     const fn posted(&self) -> Option<(u64, u64)> {
         match self.asked {
@@ -175,11 +171,6 @@ impl Account {
     /// Let through, and not known to have been charged.
     pub(super) fn pending(&self) -> u64 {
         self.before.map_or(0, |before| before.pending()).saturating_add(self.epoch.pending())
-    }
-
-    /// Whether the last call failed.
-    pub(super) const fn is_failing(&self) -> bool {
-        self.fails
     }
 
     /// Whether an answer is to come.
@@ -613,6 +604,6 @@ mod tests {
         assert_eq!(account.left(), 3);
         account.spend(3);
         account.begin(10, true);
-        assert_eq!((account.left(), account.epoch()), (7, 1));
+        assert_eq!((account.left(), account.epoch.number), (7, 1));
     }
 }

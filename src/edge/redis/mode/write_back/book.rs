@@ -50,7 +50,7 @@ pub(crate) struct BookSettings {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct WriteBackBook {
-    options: BookSettings,
+    pub(super) options: BookSettings,
     plan: Arc<Plan>,
     /// Each limit by itself: windows that differ are posted to apart.
     singles: Box<[Arc<Plan>]>,
@@ -224,15 +224,15 @@ impl WriteBackBook {
             let bounds = self.offset.within(period_ns, now_ns);
             let (early, late) = bounds.server_ns(now_ns);
             let (surely, perhaps) = (early / period_ns, late / period_ns);
-            if surely > account.epoch() {
+            if surely > account.epoch.number {
                 dropped += account.turn(surely, processes, is_cold);
-            } else if perhaps.saturating_add(1) < account.epoch() {
+            } else if perhaps.saturating_add(1) < account.epoch.number {
                 // A clock was stepped. What was handed out of this window may be spent.
                 dropped += account.turn_back(surely, processes, self.numbers.next());
             }
             let mut end_ns = account.end_us().unwrap_or(u64::MAX).saturating_mul(1_000);
             if perhaps > surely {
-                if perhaps > account.epoch() {
+                if perhaps > account.epoch.number {
                     dropped += account.turn_early(perhaps, processes, is_cold);
                 } else {
                     end_ns = end_ns.saturating_sub(period_ns);
@@ -241,7 +241,7 @@ impl WriteBackBook {
                 season = Season::Between { next_ns };
                 until = until.min(next_ns);
             } else {
-                if surely < account.epoch() {
+                if surely < account.epoch.number {
                     end_ns = end_ns.saturating_sub(period_ns);
                 } else {
                     account.begin(processes, is_cold);
@@ -262,7 +262,7 @@ impl WriteBackBook {
     pub(crate) fn check(&self, key: &[u8], cost: u64, now_ns: u64) -> WriteBackCheck {
         match self.quick(key, cost, now_ns) {
             Some(decision) => WriteBackCheck { decision, basis: Basis::Held },
-            None => self.check_slow(key, cost, now_ns),
+            None => self.decide_slow(key, cost, now_ns, WriteBackKey::spend),
         }
     }
 
@@ -317,10 +317,7 @@ impl WriteBackBook {
     }
 
     #[cold]
-    pub(super) fn check_slow(&self, key: &[u8], cost: u64, now_ns: u64) -> WriteBackCheck {
-        self.decide_slow(key, cost, now_ns, WriteBackKey::spend)
-    }
-
+    #[inline(never)]
     fn decide_slow(&self, key: &[u8], cost: u64, now_ns: u64, spend: Spends) -> WriteBackCheck {
         if cost > self.most {
             let decision = self.refuse(Outcome::Never, cost, now_ns);
@@ -536,7 +533,6 @@ impl WriteBackBook {
         let is_full = self.table.len() > self.options.max_keys / 2;
         let rest_ns = self.plan.refill_us().saturating_mul(1_000);
         let mut pending: Vec<(u64, u64, Arc<WriteBackKey>)> = Vec::new();
-        let mut dead: Vec<Arc<WriteBackKey>> = Vec::new();
         self.for_each_settled(now_ns, |entry, ledger| {
             let idle_ns = now_ns.saturating_sub(ledger.spent_ns);
             let is_over = idle_ns > rest_ns.saturating_add(self.pace_ns);
@@ -545,7 +541,7 @@ impl WriteBackBook {
                 self.press(if is_over { now_ns } else { now_ns.saturating_add(rest_ns) });
             }
             if is_idle && entry.kill(ledger) == Removal::Done {
-                dead.push(Arc::clone(entry));
+                self.table.remove((&*entry.key).into(), entry);
             } else if ledger.pending() > 0 {
                 let end = ledger.accounts.iter().filter_map(Account::end_us).min().unwrap_or(u64::MAX);
                 if !ledger.is_queued {
@@ -559,9 +555,6 @@ impl WriteBackBook {
                 }
             }
         });
-        for entry in &dead {
-            self.table.remove((&*entry.key).into(), entry);
-        }
         // Those that wait longest first, so that none waits for ever where there are more than calls can carry.
         pending.sort_by_key(|(end, since, _)| (*end, *since));
         let mut schedule = self.schedule();

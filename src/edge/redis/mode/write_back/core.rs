@@ -24,7 +24,6 @@ pub(super) struct WriteBackCore<C> {
     pub(super) ended: Notify,
     /// 1 once the task has posted for the last time.
     pub(super) flushed: AtomicU64,
-    on_failure: OnFailure,
     pub(super) timeout: Duration,
 }
 
@@ -57,7 +56,6 @@ impl<C: Clock> WriteBackCore<C> {
             dispatch,
             ended: Notify::new(),
             flushed: AtomicU64::new(0),
-            on_failure,
             timeout: settings.timeout,
         })
     }
@@ -65,22 +63,13 @@ impl<C: Clock> WriteBackCore<C> {
     /// Decides here and now, and has asked for what is missing.
     pub(super) fn check<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
         let now = self.dispatch.now();
-        key.with_bytes(|key| match self.book.quick(key, cost, now.as_nanos()) {
-            Some(decision) => Answer::new(decision, DecidedBy::Held),
-            None => self.check_slow(key, cost, now),
-        })
+        key.with_bytes(|key| self.answer(self.book.check(key, cost, now.as_nanos()), key, cost, now))
     }
 
     /// Decides without waiting, as long as nothing has to be asked.
     pub(super) fn check_now(&self, key: &[u8], cost: u64) -> Option<Answer> {
         let decision = self.book.quick(key, cost, self.dispatch.now_ns())?;
         Some(Answer::new(decision, DecidedBy::Held))
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn check_slow(&self, key: &[u8], cost: u64, now: Timestamp) -> Answer {
-        self.answer(self.book.check_slow(key, cost, now.as_nanos()), key, cost, now)
     }
 
     /// What is said of a look: nothing where only the server knows, or nobody does.
@@ -91,6 +80,7 @@ impl<C: Clock> WriteBackCore<C> {
     }
 
     /// What is said of a check that nobody waits for.
+    #[inline]
     pub(super) fn answer(&self, checked: WriteBackCheck, key: &[u8], cost: u64, now: Timestamp) -> Answer {
         match self.by(&checked) {
             Some(by) => Answer::new(checked.decision, by),
@@ -100,7 +90,7 @@ impl<C: Clock> WriteBackCore<C> {
 
     /// Who decided; `None` if nobody did.
     const fn by(&self, checked: &WriteBackCheck) -> Option<DecidedBy> {
-        match (checked.basis, self.on_failure) {
+        match (checked.basis, self.book.options.on_failure) {
             (Basis::Failing, OnFailure::Open | OnFailure::Closed) => None,
             (Basis::Failing | Basis::Alone, _) => Some(DecidedBy::Local),
             (Basis::Held | Basis::Asked | Basis::Full, _) => Some(DecidedBy::Held),

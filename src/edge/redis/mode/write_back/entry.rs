@@ -148,7 +148,7 @@ impl KeyLedger {
 
     /// Whether the last call about one of its limits failed.
     pub(super) fn is_failing(&self) -> bool {
-        self.accounts.iter().any(Account::is_failing)
+        self.accounts.iter().any(|account| account.fails)
     }
 
     pub(super) fn is_asked(&self) -> bool {

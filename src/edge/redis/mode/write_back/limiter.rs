@@ -15,7 +15,8 @@ use crate::base::clock::{Clock, QuantaClock};
 use crate::base::sync::Ordering;
 use crate::edge::redis::client::{BuildError, RuntimeThread, Tasks};
 use crate::edge::redis::guard::Health;
-use crate::edge::redis::mode::dispatch::{StopOnDrop, builds};
+use crate::edge::redis::mode::dispatch::StopOnDrop;
+use crate::edge::redis::mode::forms::builds_here;
 use crate::edge::redis::protocol::{Answer, Error, ErrorKind, Key, Reply, Transport};
 
 /// So often a call waits for an answer about its key before it takes what it has got.
@@ -161,7 +162,7 @@ pub(super) fn make<T: Transport, C: Clock + Send + Sync + 'static>(
     Ok(WriteBackLimiter { _owner: core.dispatch.owner(), core })
 }
 
-builds!(WriteBackBuilder => WriteBackLimiter by make);
+builds_here!(WriteBackBuilder => WriteBackLimiter by make);
 
 impl<C: Clock + Send + Sync + 'static> Task<C> {
     /// Posts what is due until it is over, and once more.
