@@ -2,13 +2,13 @@
 //!
 //! The map is a library's: reads take no lock, and what is removed is freed once nobody looks at it. Here is the bound.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::edge::redis::protocol::{KeyRef, LookupKey, OwnedKey};
 
 /// At most so many keys, each with a value that is changed in place.
+#[derive(Debug)]
 pub(crate) struct KeyTable<V> {
     map: papaya::HashMap<OwnedKey, Arc<V>, ahash::RandomState>,
     /// Keys that are in the map or about to be.
@@ -86,12 +86,6 @@ impl<V: Send + Sync + 'static> KeyTable<V> {
     /// How many keys there are.
     pub(crate) fn len(&self) -> usize {
         self.map.len()
-    }
-}
-
-impl<V> fmt::Debug for KeyTable<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyTable").field("max", &self.max).finish_non_exhaustive()
     }
 }
 

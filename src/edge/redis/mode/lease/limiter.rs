@@ -143,9 +143,9 @@ async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
                 break;
             }
             // In one line with the questions of callers.
-            let Ok(leave) = Arc::clone(&core.under_way).acquire_owned().await else { return };
+            let leave = core.leave().await;
             if let Some(due) = core.book.due(1, dispatch.now_ns()).pop() {
-                drop(core.request(due, Some(leave)));
+                drop(core.request(due, leave));
             }
         }
     }
@@ -179,6 +179,11 @@ impl<C: Clock> Drop for InFlight<C> {
 }
 
 impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
+    /// Waits until fewer questions are under way. `None` if the line is closed, which nobody does.
+    async fn leave(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.under_way).acquire_owned().await.ok()
+    }
+
     /// Asks in a task of its own, which goes on if nobody waits for it any more: what it brings is there for others. Without a leave
     /// it waits until fewer are under way.
     fn request(
@@ -193,12 +198,8 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         self.dispatch.tasks.runtime.spawn(async move {
             let core = Arc::clone(&flight.core);
             let _leave = match leave {
-                Some(leave) => leave,
-                None => match Arc::clone(&core.under_way).acquire_owned().await {
-                    Ok(leave) => leave,
-                    // Nobody closes it.
-                    Err(_) => return,
-                },
+                Some(leave) => Some(leave),
+                None => core.leave().await,
             };
             // Those before it have taken their time.
             flight.due.asked_ns = core.dispatch.now_ns();

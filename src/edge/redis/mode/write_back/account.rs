@@ -136,7 +136,7 @@ impl Account {
         }
     }
 
-    fn slides(&self) -> bool {
+    pub(super) fn slides(&self) -> bool {
         self.windows().is_some_and(|windows| windows.slides)
     }
 
@@ -148,19 +148,14 @@ impl Account {
         }
     }
 
-    /// The end of the present window, by the server's clock.
-    pub(super) fn end_us(&self) -> Option<u64> {
-        self.windows().map(|windows| self.epoch.number.saturating_add(1).saturating_mul(windows.period_us))
+    pub(super) fn period_ns(&self) -> Option<u64> {
+        self.windows().map(|windows| windows.period_us.saturating_mul(1_000))
     }
 
-    /// The end of the window and its period, if nothing comes back before.
-    pub(super) fn ends(&self) -> Option<(u64, u64)> {
-        let windows = self.windows().filter(|windows| !windows.slides)?;
-        Some((self.end_us()?, windows.period_us))
-    }
-
-    pub(super) fn period_us(&self) -> Option<u64> {
-        self.windows().map(|windows| windows.period_us)
+    /// The end of the present window, by the server's clock; never, of GCRA.
+    pub(super) fn end_ns(&self) -> u64 {
+        let end = |period_ns| self.epoch.number.saturating_add(1).saturating_mul(period_ns);
+        self.period_ns().map_or(u64::MAX, end)
     }
 
     /// Whole units that may be spent now.

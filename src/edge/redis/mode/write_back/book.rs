@@ -215,12 +215,11 @@ impl WriteBackBook {
         let (mut until, mut reset, mut dropped) = (u64::MAX, now_ns, 0);
         let mut season = Season::Within;
         for account in &mut ledger.accounts {
-            let Some(period_us) = account.period_us() else {
+            let Some(period_ns) = account.period_ns() else {
                 account.refill(now_ns);
                 reset = reset.max(now_ns.saturating_add(account.until_paid_ns()));
                 continue;
             };
-            let period_ns = period_us.saturating_mul(1_000);
             let bounds = self.offset.within(period_ns, now_ns);
             let (early, late) = bounds.server_ns(now_ns);
             let (surely, perhaps) = (early / period_ns, late / period_ns);
@@ -230,7 +229,7 @@ impl WriteBackBook {
                 // A clock was stepped. What was handed out of this window may be spent.
                 dropped += account.turn_back(surely, processes, self.numbers.next());
             }
-            let mut end_ns = account.end_us().unwrap_or(u64::MAX).saturating_mul(1_000);
+            let mut end_ns = account.end_ns();
             if perhaps > surely {
                 if perhaps > account.epoch.number {
                     dropped += account.turn_early(perhaps, processes, is_cold);
@@ -437,11 +436,8 @@ impl WriteBackBook {
         let each = ledger.accounts.iter().map(|account| match account.room() {
             _ if account.is_worth_asking(cost) => 0,
             // Nobody gives anything back in a fixed window.
-            Some(room) if room < cost => match account.ends() {
-                Some((end_us, period_us)) => {
-                    let bounds = self.offset.within(period_us.saturating_mul(1_000), now_ns);
-                    bounds.local_ns(end_us.saturating_mul(1_000)).1
-                }
+            Some(room) if room < cost && !account.slides() => match account.period_ns() {
+                Some(period_ns) => self.offset.within(period_ns, now_ns).local_ns(account.end_ns()).1,
                 None => ledger.answered_ns.saturating_add(self.pace_ns),
             },
             _ => ledger.answered_ns.saturating_add(self.pace_ns),
@@ -543,7 +539,7 @@ impl WriteBackBook {
             if is_idle && entry.kill(ledger) == Removal::Done {
                 self.table.remove((&*entry.key).into(), entry);
             } else if ledger.pending() > 0 {
-                let end = ledger.accounts.iter().filter_map(Account::end_us).min().unwrap_or(u64::MAX);
+                let end = ledger.accounts.iter().map(Account::end_ns).min().unwrap_or(u64::MAX);
                 if !ledger.is_queued {
                     let since = ledger.pending_since.unwrap_or(0);
                     pending.push((end, since, Arc::clone(entry)));
@@ -613,7 +609,9 @@ impl WriteBackBook {
             ledger.pending_since = Some(post.at_ns);
         }
         // Spent while it was asked about, though there is more.
-        let is_spent = entry.allowance.left() < least && pending > 0 && ledger.is_worth_asking(1);
+        let is_spent = entry.allowance.left() < least
+            && pending > 0
+            && ledger.accounts.iter().all(|account| account.is_worth_asking(1));
         let is_free = !ledger.is_asked();
         if is_free {
             ledger.wanted = 0;

@@ -154,9 +154,4 @@ impl KeyLedger {
     pub(super) fn is_asked(&self) -> bool {
         self.accounts.iter().any(Account::is_asked)
     }
-
-    /// Whether asking again at once is worth a call.
-    pub(super) fn is_worth_asking(&self, cost: u64) -> bool {
-        self.accounts.iter().all(|account| account.is_worth_asking(cost))
-    }
 }
