@@ -35,7 +35,7 @@ impl Signal {
     }
 
     pub(crate) fn stop(&self) {
-        // Ordering: Release, and Acquire below: whoever sees that it is over sees all that was let through before.
+        // Ordering: Release, and Acquire below: a task that sees the stop also sees every unit admitted before it.
         self.stopped.store(1, Ordering::Release);
         self.wake();
     }
@@ -134,7 +134,7 @@ impl<C: Clock> Dispatch<C> {
     }
 }
 
-/// What tasks wait by for an answer about a key. Keys share them, so whoever wakes looks again.
+/// What tasks wait by for an answer about a key. Keys share them, so a task that wakes checks its key again.
 pub(crate) struct Bells {
     bells: Box<[Arc<Notify>]>,
     hasher: ahash::RandomState,
