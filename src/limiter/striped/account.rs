@@ -13,7 +13,7 @@ use crate::base::sync::{AtomicU64, Ordering};
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Terms {
     pub(super) layout: StripeLayout,
-    pub(super) limit: u64,
+    pub(crate) limit: u64,
     pub(super) max_block_log2: u32,
 }
 
@@ -40,10 +40,6 @@ impl Terms {
         // One comparison for `1 <= cost <= held`.
         let is_spent = cost.wrapping_sub(1) < held && exchange(home, word, word - cost);
         is_spent.then(|| (held - cost, self.layout.expiry_of(word)))
-    }
-
-    pub(crate) const fn limit(&self) -> u64 {
-        self.limit
     }
 
     /// How long a lease lives at most, in nanoseconds.
@@ -140,8 +136,8 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
             };
             let refused = match self.source.lease(&request) {
                 Ok(lease) => {
-                    hand.add(lease.units(), self.terms.layout.expiry(now_ns, lease.life_ns()));
-                    standing = lease.standing();
+                    hand.add(lease.units(), self.terms.layout.expiry(now_ns, lease.life_ns));
+                    standing = lease.standing;
                     // Near the limit blocks are small, and grow anew from there.
                     log2 = log2.min(lease.units().checked_ilog2().unwrap_or(0));
                     if lease.units() >= missing {
@@ -331,7 +327,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
     /// Puts a lease where all stripes find it. Returns how many of its units.
     pub(crate) fn deposit(&self, lease: Lease, asked_ns: u64, now_ns: u64) -> u64 {
         // A time of asking that is yet to come would make the life longer.
-        let expiry = self.terms.layout.expiry(asked_ns.min(now_ns), lease.life_ns());
+        let expiry = self.terms.layout.expiry(asked_ns.min(now_ns), lease.life_ns);
         self.words.reserve().deposit(&self.terms.layout, Gathered { units: lease.units(), expiry }, now_ns)
     }
 

@@ -130,9 +130,9 @@ pub struct LeaseRequest {
 #[must_use = "what a lease holds has been charged"]
 pub struct Lease {
     units: u64,
-    life_ns: u64,
+    pub(super) life_ns: u64,
     /// How the source stood after the charge, if it says so.
-    standing: Option<Decision>,
+    pub(super) standing: Option<Decision>,
 }
 
 impl Lease {
@@ -157,14 +157,6 @@ impl Lease {
     #[must_use]
     pub const fn life(&self) -> Duration {
         Duration::from_nanos(self.life_ns)
-    }
-
-    pub(super) const fn life_ns(&self) -> u64 {
-        self.life_ns
-    }
-
-    pub(super) const fn standing(&self) -> Option<Decision> {
-        self.standing
     }
 }
 
@@ -261,7 +253,7 @@ mod tests {
             } else {
                 let lease = lease.unwrap();
                 assert_eq!(lease.units(), 3.min((left / (2 * holders)).max(1)));
-                assert_eq!(lease.standing().unwrap().remaining(), left - lease.units());
+                assert_eq!(lease.standing.unwrap().remaining(), left - lease.units());
             }
         }
     }

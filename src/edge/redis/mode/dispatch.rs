@@ -1,12 +1,15 @@
-//! How the modes that decide in this process reach the server, whom an answer wakes, and how their limiters are made.
+//! How the modes that decide in this process reach the server, whom an answer wakes, and what stops their tasks.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
-use crate::base::clock::Clock;
+use crate::base::clock::{Clock, Timestamp};
+use crate::base::sync::{AtomicU64, Ordering};
 use crate::edge::redis::client::{BuildError, Settings, Tasks};
 use crate::edge::redis::guard::Guard;
 use crate::edge::redis::protocol::{
@@ -18,23 +21,70 @@ const BELLS: usize = 256;
 
 type Carried = Pin<Box<dyn Future<Output = Result<Reply, Error>> + Send>>;
 
-/// What a limiter needs to ask the server. It hides the transport, so that limiters of all transports are one type.
-pub(crate) struct Dispatch {
+/// What wakes a limiter's task, and stops it.
+#[derive(Default)]
+pub(crate) struct Signal {
+    due: Notify,
+    stopped: AtomicU64,
+}
+
+impl Signal {
+    /// Something is due.
+    pub(crate) fn wake(&self) {
+        self.due.notify_one();
+    }
+
+    pub(crate) fn stop(&self) {
+        // Ordering: Release, and Acquire below: a task that sees the stop also sees every unit admitted before it.
+        self.stopped.store(1, Ordering::Release);
+        self.wake();
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire) != 0
+    }
+
+    /// Waits until it wakes, but no longer than this.
+    pub(crate) async fn wait(&self, most: Duration) {
+        // Either way there may be something to do.
+        let _ = timeout(most, self.due.notified()).await;
+    }
+}
+
+/// Stops a limiter's task when the last copy of the limiter is dropped.
+pub(crate) struct StopOnDrop(Arc<Signal>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// A limiter's clock and its way to the server. It hides the transport, so that limiters of all transports are one type.
+pub(crate) struct Dispatch<C> {
     pub(crate) plan: Arc<Plan>,
     pub(crate) guard: Arc<Guard>,
     pub(crate) tasks: Tasks,
-    /// Rings when something is due for the limiter's task, or when the limiter is stopped.
-    pub(crate) due: Arc<Notify>,
+    pub(crate) signal: Arc<Signal>,
     pub(crate) bells: Bells,
+    clock: C,
     head: Arc<[u8]>,
     carry: Box<dyn Fn(Call) -> Carried + Send + Sync>,
 }
 
-impl Dispatch {
+impl<C> Dispatch<C> {
+    /// For the copies of a limiter.
+    pub(crate) fn owner(&self) -> Arc<StopOnDrop> {
+        Arc::new(StopOnDrop(Arc::clone(&self.signal)))
+    }
+}
+
+impl<C: Clock> Dispatch<C> {
     pub(crate) fn new<T: Transport>(
         transport: T,
         settings: &Settings,
         tasks: Tasks,
+        clock: C,
     ) -> Result<Self, BuildError> {
         let plan = Arc::new(Plan::new(&settings.limits)?);
         let guard = Arc::new(Guard::new(settings));
@@ -43,14 +93,24 @@ impl Dispatch {
             let (transport, guard) = both.clone();
             Box::pin(async move { guard.ask(&*transport, &call).await })
         };
-        let (due, bells, head) = (Arc::default(), Bells::new(), Arc::clone(&settings.head));
-        Ok(Self { plan, guard, tasks, due, bells, head, carry: Box::new(carry) })
+        let (signal, bells, head) = (Arc::default(), Bells::new(), Arc::clone(&settings.head));
+        Ok(Self { plan, guard, tasks, signal, bells, clock, head, carry: Box::new(carry) })
     }
 
-    /// Wakes the limiter's task.
+    #[inline]
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    #[inline]
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.now().as_nanos()
+    }
+
+    /// For a book: wakes the limiter's task.
     pub(crate) fn waker(&self) -> impl Fn() + Send + Sync + 'static {
-        let due = Arc::clone(&self.due);
-        move || due.notify_one()
+        let signal = Arc::clone(&self.signal);
+        move || signal.wake()
     }
 
     pub(crate) fn call(&self, key: &[u8], question: Question) -> Call {
@@ -63,10 +123,10 @@ impl Dispatch {
     }
 
     /// Has the server decide about one request alone.
-    pub(crate) async fn check(&self, key: &[u8], cost: u64, clock: &impl Clock) -> Answer {
+    pub(crate) async fn check(&self, key: &[u8], cost: u64) -> Answer {
         let question = if cost == 0 { Question::Peek } else { Question::Check { cost } };
         let reply = self.ask(self.call(key, question)).await;
-        let now = clock.now();
+        let now = self.now();
         match reply {
             Ok(reply) => Answer::new(self.plan.decision(&reply, cost, now), DecidedBy::Server),
             Err(_) => self.guard.fallback(key, cost, now),
@@ -74,16 +134,7 @@ impl Dispatch {
     }
 }
 
-/// Stops a limiter's task when the last copy of the limiter is dropped.
-pub(crate) struct StopOnDrop(pub(crate) Box<dyn Fn() + Send + Sync>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        (self.0)();
-    }
-}
-
-/// What tasks wait by for an answer about a key. Keys share them, so whoever wakes looks again.
+/// What tasks wait by for an answer about a key. Keys share them, so a task that wakes checks its key again.
 pub(crate) struct Bells {
     bells: Box<[Arc<Notify>]>,
     hasher: ahash::RandomState,
@@ -109,54 +160,3 @@ impl Bells {
         }
     }
 }
-
-/// Makes `build` of a mode's builder: with the clock that is the default, which is made with the limiter, and with another.
-macro_rules! builds {
-    ($builder:ident => $limiter:ident, $blocking:ident by $make:ident) => {
-        $crate::edge::redis::mode::dispatch::builds! {
-            $builder => $limiter of $crate::edge::redis::Client, $crate::edge::redis::InProcess;
-            |this| $make($crate::edge::redis::client::Tasks::here()?, this);
-            "Makes the limiter. Its task is spawned on the present tokio runtime.",
-            "There is no runtime, or a quota is beyond what the shared state can reckon with."
-        }
-
-        $crate::edge::redis::mode::dispatch::builds! {
-            $builder => $blocking of $crate::edge::redis::BlockingClient, $crate::edge::redis::BlockingInProcess;
-            |this| {
-                let $builder { builder, options, clock } = this;
-                let (builder, thread) = $crate::edge::redis::client::on_thread(builder);
-                let tasks = $crate::edge::redis::client::Tasks::on(&thread)?;
-                let inner = $make(tasks, $builder { builder, options, clock })?;
-                Ok($crate::edge::redis::client::OnThread { inner, thread })
-            };
-            "Makes the limiter. Its task runs on the client's thread.",
-            "The thread cannot be started, or a quota is beyond what the shared state can reckon with."
-        }
-    };
-    ($builder:ident => $limiter:ident of $($client:ty),+; |$this:ident| $made:expr; $what:literal, $errors:literal) => {
-        $(
-            impl $builder<$client> {
-                #[doc = $what]
-                ///
-                /// # Errors
-                #[doc = $errors]
-                pub fn build(self) -> Result<$limiter, $crate::edge::redis::BuildError> {
-                    self.clock($crate::base::clock::QuantaClock::new()).build()
-                }
-            }
-
-            impl<C: $crate::base::clock::Clock + Send + Sync + 'static> $builder<$client, C> {
-                #[doc = $what]
-                ///
-                /// # Errors
-                #[doc = $errors]
-                pub fn build(self) -> Result<$limiter<C>, $crate::edge::redis::BuildError> {
-                    let $this = self;
-                    $made
-                }
-            }
-        )+
-    };
-}
-
-pub(crate) use builds;

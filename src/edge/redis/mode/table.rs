@@ -2,13 +2,13 @@
 //!
 //! The map is a library's: reads take no lock, and what is removed is freed once nobody looks at it. Here is the bound.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::edge::redis::protocol::{KeyRef, LookupKey, OwnedKey};
 
 /// At most so many keys, each with a value that is changed in place.
+#[derive(Debug)]
 pub(crate) struct KeyTable<V> {
     map: papaya::HashMap<OwnedKey, Arc<V>, ahash::RandomState>,
     /// Keys that are in the map or about to be.
@@ -66,30 +66,17 @@ impl<V: Send + Sync + 'static> KeyTable<V> {
         }
     }
 
-    /// Removes those that `keep` does not want. Others may have one of them in their hands still. O(keys).
-    pub(crate) fn retain(&self, mut keep: impl FnMut(KeyRef<'_>, &Arc<V>) -> bool) {
-        let map = self.map.pin();
-        for (key, value) in &map {
-            if !keep(key.as_ref(), value) && map.remove(key).is_some() {
-                // Ordering: Relaxed; see above.
-                self.held.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-    }
-
     /// Removes a key if it has this very value still. Others may have it in their hands.
-    pub(crate) fn remove(&self, name: KeyRef<'_>, value: &Arc<V>) -> bool {
+    pub(crate) fn remove(&self, name: KeyRef<'_>, value: &Arc<V>) {
         let map = self.map.pin();
         let removed = map.remove_if(&name, |_, present| Arc::ptr_eq(present, value));
-        let is_removed = matches!(removed, Ok(Some(_)));
-        if is_removed {
+        if let Ok(Some(_)) = removed {
             // Ordering: Relaxed; see above.
             self.held.fetch_sub(1, Ordering::Relaxed);
         }
-        is_removed
     }
 
-    /// Calls `visit` with each. O(keys).
+    /// Calls `visit` with each, which may remove it. O(keys).
     pub(crate) fn for_each(&self, mut visit: impl FnMut(KeyRef<'_>, &Arc<V>)) {
         for (key, value) in &self.map.pin() {
             visit(key.as_ref(), value);
@@ -99,12 +86,6 @@ impl<V: Send + Sync + 'static> KeyTable<V> {
     /// How many keys there are.
     pub(crate) fn len(&self) -> usize {
         self.map.len()
-    }
-}
-
-impl<V> fmt::Debug for KeyTable<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyTable").field("max", &self.max).finish_non_exhaustive()
     }
 }
 
@@ -120,7 +101,11 @@ mod tests {
             assert_eq!(table.get_or_make(name, || 1).is_some(), is_held);
         }
         assert_eq!((table.len(), table.get(c, |_| ())), (2, None));
-        table.retain(|name, _| name != a);
+        table.for_each(|name, value| {
+            if name == a {
+                table.remove(name, value);
+            }
+        });
         assert!(table.get_or_make(c, || 1).is_some(), "there is room again");
         let mut keys = Vec::new();
         table.for_each(|name, _| keys.push(name.bytes().into_owned()));

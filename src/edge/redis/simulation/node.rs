@@ -42,7 +42,13 @@ impl Mode {
     }
 }
 
-pub(super) enum Node {
+pub(super) struct Node {
+    book: Book,
+    /// How often the book said that something is due.
+    wakes: Arc<AtomicUsize>,
+}
+
+enum Book {
     Lease(Leases),
     WriteBack(WriteBackBook),
 }
@@ -52,8 +58,6 @@ pub(super) struct Leases {
     plan: Arc<Plan>,
     life_ns: u64,
     is_awaited: bool,
-    /// How often the book said that something is due.
-    wakes: Arc<AtomicUsize>,
 }
 
 /// What becomes of a request.
@@ -98,14 +102,14 @@ impl Leases {
 
 impl Node {
     pub(super) fn new(mode: Mode, plan: &Arc<Plan>, nodes: u32, number: u32, interval_ns: u64) -> Self {
-        match mode {
+        let wakes = Arc::new(AtomicUsize::new(0));
+        let wake = {
+            let wakes = Arc::clone(&wakes);
+            // Ordering: Relaxed. There is one thread.
+            move || _ = wakes.fetch_add(1, Ordering::Relaxed)
+        };
+        let book = match mode {
             Mode::Lease | Mode::Awaited => {
-                let wakes = Arc::new(AtomicUsize::new(0));
-                let wake = {
-                    let wakes = Arc::clone(&wakes);
-                    // Ordering: Relaxed. There is one thread.
-                    move || _ = wakes.fetch_add(1, Ordering::Relaxed)
-                };
                 let habits = lease::LeaseSettings {
                     limit: plan.most(),
                     life: Duration::from_nanos(interval_ns),
@@ -117,9 +121,9 @@ impl Node {
                 };
                 let (book, plan) = (lease::LeaseBook::new(habits, wake), Arc::clone(plan));
                 let is_awaited = mode == Mode::Awaited;
-                Self::Lease(Leases { book, plan, life_ns: interval_ns, is_awaited, wakes })
+                Book::Lease(Leases { book, plan, life_ns: interval_ns, is_awaited })
             }
-            Mode::WriteBack => Self::WriteBack(WriteBackBook::new(
+            Mode::WriteBack => Book::WriteBack(WriteBackBook::new(
                 Arc::clone(plan),
                 write_back::BookSettings {
                     head: b"simulation:{".as_slice().into(),
@@ -131,13 +135,21 @@ impl Node {
                     in_flight: 16,
                     in_parts: false,
                 },
+                wake,
             )),
-        }
+        };
+        Self { book, wakes }
+    }
+
+    /// Whether something is to be sent at once, since this was asked last.
+    fn woke(&self) -> bool {
+        // Ordering: Relaxed. There is one thread.
+        self.wakes.swap(0, Ordering::Relaxed) > 0
     }
 
     /// What it keeps of the key, if requests wait for it. To be called before all else.
     pub(super) fn holding(&self, now_ns: u64) -> Option<Arc<lease::Holding>> {
-        let Self::Lease(leases) = self else { return None };
+        let Book::Lease(leases) = &self.book else { return None };
         match leases.book.check(KEY, 1, now_ns) {
             lease::LeaseCheck::Missing(_, holding) if leases.is_awaited => Some(holding),
             _ => None,
@@ -146,8 +158,8 @@ impl Node {
 
     /// What a call that may wait does: see `LeaseLimiter::check_async`. Besides, whether something is to be sent at once.
     pub(super) fn find(&self, now_ns: u64, is_last: bool) -> (Found, bool) {
-        let leases = match self {
-            Self::Lease(leases) if leases.is_awaited => leases,
+        let leases = match &self.book {
+            Book::Lease(leases) if leases.is_awaited => leases,
             _ => {
                 let (is_allowed, wakes) = self.check(now_ns);
                 return (Found::Decided(is_allowed), wakes);
@@ -167,8 +179,7 @@ impl Node {
                 None => Found::Waits,
             },
         };
-        // Ordering: Relaxed; there is one thread.
-        (found, leases.wakes.swap(0, Ordering::Relaxed) > 0)
+        (found, self.woke())
     }
 
     /// A request waits until what this returns is dropped.
@@ -177,85 +188,80 @@ impl Node {
         holding: &'h Arc<lease::Holding>,
         now_ns: u64,
     ) -> Option<lease::Waiting<'h>> {
-        let Self::Lease(leases) = self else { return None };
+        let Book::Lease(leases) = &self.book else { return None };
         Some(leases.book.wait(holding, 1, now_ns))
     }
 
     /// Whether it is admitted, and whether something is to be sent at once.
     pub(super) fn check(&self, now_ns: u64) -> (bool, bool) {
-        match self {
-            Self::Lease(leases) => {
-                let is_allowed = match leases.book.check(KEY, 1, now_ns) {
-                    lease::LeaseCheck::Decided(decision, _) => decision.is_allowed(),
-                    lease::LeaseCheck::Missing(_, holding) => {
-                        leases.book.want(KEY, &holding, 1, now_ns);
-                        false
-                    }
-                    lease::LeaseCheck::Failing | lease::LeaseCheck::Full => false,
-                };
-                // Ordering: Relaxed; see above.
-                (is_allowed, leases.wakes.swap(0, Ordering::Relaxed) > 0)
-            }
-            Self::WriteBack(book) => {
-                let checked = book.check(KEY, 1, now_ns);
-                (checked.decision.is_allowed(), checked.wakes)
-            }
-        }
+        let is_allowed = match &self.book {
+            Book::Lease(leases) => match leases.book.check(KEY, 1, now_ns) {
+                lease::LeaseCheck::Decided(decision, _) => decision.is_allowed(),
+                lease::LeaseCheck::Missing(_, holding) => {
+                    leases.book.want(KEY, &holding, 1, now_ns);
+                    false
+                }
+                lease::LeaseCheck::Failing | lease::LeaseCheck::Full => false,
+            },
+            Book::WriteBack(book) => book.check(KEY, 1, now_ns).decision.is_allowed(),
+        };
+        (is_allowed, self.woke())
     }
 
     pub(super) fn due(&self, now_ns: u64) -> Vec<Asked> {
-        match self {
-            Self::Lease(leases) => {
+        match &self.book {
+            Book::Lease(leases) => {
                 let call = |due: lease::BlockRequest| {
                     let call = leases.call(due.ask);
                     Asked::Lease(due, call)
                 };
                 leases.book.due(usize::MAX, now_ns).into_iter().map(call).collect()
             }
-            Self::WriteBack(book) => book.due(now_ns).into_iter().map(Asked::WriteBack).collect(),
+            Book::WriteBack(book) => book.due(now_ns).into_iter().map(Asked::WriteBack).collect(),
         }
     }
 
     /// When it wants to be asked for what is due, whatever happens.
     pub(super) fn next_ns(&self, now_ns: u64) -> u64 {
-        match self {
-            Self::Lease(leases) => now_ns + leases.life_ns,
-            Self::WriteBack(book) => book.next_ns(),
+        match &self.book {
+            Book::Lease(leases) => now_ns + leases.life_ns,
+            Book::WriteBack(book) => book.next_ns(),
         }
     }
 
     /// What the one who asked is told, and whether something is to be sent at once.
     pub(super) fn answered(&self, asked: &Asked, reply: &Reply, now_ns: u64) -> (Told, bool) {
-        match (self, asked) {
-            (Self::Lease(leases), Asked::Lease(due, _)) => {
+        let told = match (&self.book, asked) {
+            (Book::Lease(leases), Asked::Lease(due, _)) => {
                 let granted = lease::Granted::read(&leases.plan, due, reply);
-                let told = match leases.book.answered(due, &granted, now_ns) {
+                match leases.book.answered(due, &granted, now_ns) {
                     lease::Receipt::Taken { .. } if due.cost > 0 => Told::Decided(true),
                     lease::Receipt::Refused { .. } => Told::Decided(false),
                     lease::Receipt::Taken { .. } | lease::Receipt::Late => Told::Again,
-                };
-                (told, false)
+                }
             }
-            (Self::WriteBack(book), Asked::WriteBack(post)) => {
-                (Told::Again, book.posted(post, reply, now_ns))
+            (Book::WriteBack(book), Asked::WriteBack(post)) => {
+                book.posted(post, reply, now_ns);
+                Told::Again
             }
-            _ => (Told::Again, false),
-        }
+            _ => Told::Again,
+        };
+        (told, self.woke())
     }
 
     pub(super) fn failed(&self, asked: &Asked, now_ns: u64) {
-        match (self, asked) {
-            (Self::Lease(leases), Asked::Lease(due, _)) => leases.book.failed(due, now_ns),
-            (Self::WriteBack(book), Asked::WriteBack(post)) => book.failed(post, ErrorKind::Timeout, now_ns),
+        match (&self.book, asked) {
+            (Book::Lease(leases), Asked::Lease(due, _)) => leases.book.failed(due, now_ns),
+            (Book::WriteBack(book), Asked::WriteBack(post)) => book.failed(post, ErrorKind::Timeout, now_ns),
             _ => {}
         }
     }
 
     /// What it has not told the server, and what it never will.
     pub(super) fn pending(&self, now_ns: u64) -> (u64, u64) {
-        match self {
-            Self::Lease(_) => (0, 0),
-            Self::WriteBack(book) => {
+        match &self.book {
+            Book::Lease(_) => (0, 0),
+            Book::WriteBack(book) => {
                 let counted = book.counted(now_ns);
                 (counted.pending, counted.evicted_pending)
             }

@@ -69,7 +69,7 @@ impl Steps {
                 in_flight: 64,
                 in_parts: false,
             };
-            WriteBackBook::new(Arc::clone(&plan), options)
+            WriteBackBook::new(Arc::clone(&plan), options, || {})
         };
         Self {
             books: (0..nodes).map(book).collect(),
@@ -134,7 +134,7 @@ impl Steps {
         }
         let sent = self.sent.swap_remove(which % self.sent.len());
         match sent.reply {
-            Some(reply) if !is_lost => _ = self.books[sent.node].posted(&sent.post, &reply, self.now_ns),
+            Some(reply) if !is_lost => self.books[sent.node].posted(&sent.post, &reply, self.now_ns),
             reply => {
                 self.lost += reply.map_or(0, |reply| reply.granted);
                 self.books[sent.node].failed(&sent.post, ErrorKind::Timeout, self.now_ns);

@@ -92,7 +92,7 @@ impl<P: LeaseSource> Leases<P> {
         let lease = self.source.lease(&LeaseRequest { least: missing, wanted, holders: 2, now });
         let hand = lease.map(|lease| Gathered {
             units: lease.units(),
-            expiry: self.terms.layout.expiry(now_ns, lease.life_ns()),
+            expiry: self.terms.layout.expiry(now_ns, lease.life_ns),
         });
         (word, hand.ok())
     }

@@ -12,14 +12,14 @@
 //! question was sent earlier still. A reply that comes after that, or never, is of units that are charged and lost.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use super::holding::{Habit, Holding, Pause, QueuedKey, Wish, is_never};
+use super::holding::{Habit, Holding, Pause, Turn, Wish};
 use super::stats::{Counters, LeaseStats, RequestTally};
 use crate::base::clock::{Timestamp, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
-use crate::base::sync::{AtomicU64, Mutex, Ordering};
+use crate::base::sync::{AtomicU64, Ordering};
+use crate::edge::redis::mode::queue::KeyQueue;
 use crate::edge::redis::mode::table::KeyTable;
 use crate::edge::redis::protocol::{KeyRef, LookupKey, Plan, Question, Reply};
 use crate::limiter::striped::{Lease, Terms};
@@ -80,11 +80,17 @@ pub(crate) struct BlockRequest {
 impl Drop for BlockRequest {
     fn drop(&mut self) {
         if !self.is_reported.replace(true) {
-            self.holding.pause_failing(self.asked_ns, self.asked_ns.saturating_add(self.pause_ns));
-            self.holding.release();
-            self.requests.landed.add(1);
-            self.requests.lost.add(1);
+            self.lose(self.asked_ns, self.pause_ns);
         }
+    }
+}
+
+impl BlockRequest {
+    fn lose(&self, now_ns: u64, pause_ns: u64) {
+        self.holding.pause_failing(now_ns, now_ns.saturating_add(pause_ns));
+        self.holding.release();
+        self.requests.landed.add(1);
+        self.requests.lost.add(1);
     }
 }
 
@@ -101,16 +107,13 @@ pub(crate) enum Receipt {
 
 /// See the module's text.
 pub(crate) struct LeaseBook {
-    terms: Terms,
+    pub(super) terms: Terms,
     settings: LeaseSettings,
-    keys: KeyTable<Holding>,
-    /// `None`: it is closed, and nobody takes up what is queued.
-    queue: Mutex<Option<VecDeque<QueuedKey>>>,
+    pub(super) keys: KeyTable<Holding>,
+    pub(super) queue: KeyQueue<(Box<[u8]>, Arc<Holding>)>,
     /// Round trips, smoothed.
     trip_ns: AtomicU64,
     pub(super) counters: Counters,
-    /// Called when the first key is queued.
-    wake: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Default for LeaseSettings {
@@ -128,16 +131,10 @@ impl LeaseBook {
             terms,
             settings: LeaseSettings { max_block: settings.max_block.clamp(1, terms.most()), ..settings },
             keys: KeyTable::new(settings.max_keys),
-            queue: Mutex::new(Some(VecDeque::new())),
+            queue: KeyQueue::new(wake),
             trip_ns: AtomicU64::new(TRIP_NS),
             counters: Counters::default(),
-            wake: Box::new(wake),
         }
-    }
-
-    /// How many keys there are.
-    pub(crate) fn keys(&self) -> usize {
-        self.keys.len()
     }
 
     /// All units that are held. O(keys).
@@ -145,11 +142,6 @@ impl LeaseBook {
         let mut held = 0_u64;
         self.keys.for_each(|_, holding| held = held.saturating_add(holding.held(&self.terms, now_ns)));
         held
-    }
-
-    /// The server says that it took so many units back.
-    pub(crate) fn returned(&self, units: u64) {
-        self.counters.returned.add(units);
     }
 
     /// A round trip, as measured.
@@ -160,12 +152,7 @@ impl LeaseBook {
 
     /// Everything that was counted. O(keys).
     pub(crate) fn stats(&self, now_ns: u64) -> LeaseStats {
-        self.counters.sum(self.held(now_ns), self.keys())
-    }
-
-    /// How long a lease lives at most.
-    pub(crate) const fn life_ns(&self) -> u64 {
-        self.terms.life_ns()
+        self.counters.sum(self.held(now_ns), self.keys.len())
     }
 
     /// `queued`: how many keys wait to be asked for.
@@ -211,10 +198,8 @@ impl LeaseBook {
 
     #[cold]
     pub(super) fn check_slow(&self, key: KeyRef<'_>, cost: u64, now_ns: u64) -> LeaseCheck {
-        match self.keys.get(key, |holding| self.spend(key, holding, cost, now_ns)) {
-            Some(checked) => checked,
-            None => self.first(key, cost, now_ns),
-        }
+        let checked = self.keys.get(key, |holding| self.spend(key, holding, cost, now_ns));
+        checked.unwrap_or_else(|| self.first(key, cost, now_ns))
     }
 
     fn spend(&self, key: KeyRef<'_>, holding: &Arc<Holding>, cost: u64, now_ns: u64) -> LeaseCheck {
@@ -242,7 +227,7 @@ impl LeaseBook {
 
     #[cold]
     fn short(&self, holding: &Arc<Holding>, decision: Decision, now_ns: u64) -> LeaseCheck {
-        if is_never(&decision) {
+        if decision.is_never() {
             return LeaseCheck::Decided(decision, 0);
         }
         match holding.pause(&self.terms, self.missing(holding, decision.cost(), now_ns), now_ns) {
@@ -295,37 +280,21 @@ impl LeaseBook {
             };
             holding.peek(&self.terms, cost, now_ns, wait_ns)
         };
-        match self.keys.get(key.into(), |holding| peek(holding)) {
-            Some(decision) => decision,
-            None => peek(&Holding::new(None, now_ns)),
-        }
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Option<VecDeque<QueuedKey>>> {
-        // Nothing that is done under the lock can leave the list half changed.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        let known = self.keys.get(key.into(), |holding| peek(holding));
+        known.unwrap_or_else(|| peek(&Holding::new(None, now_ns)))
     }
 
     fn enqueue(&self, key: KeyRef<'_>, holding: &Arc<Holding>) {
-        if holding.queue() {
-            let text = Box::from(key.bytes());
-            let mut queue = self.queue();
-            let Some(keys) = &mut *queue else {
-                holding.release();
-                return;
-            };
-            keys.push_back((text, Arc::clone(holding)));
-            let is_first = keys.len() == 1;
-            drop(queue);
-            if is_first {
-                (self.wake)();
-            }
+        if holding.queue() == Turn::Own
+            && let Err((_, holding)) = self.queue.push((Box::from(key.bytes()), Arc::clone(holding)))
+        {
+            holding.release();
         }
     }
 
     /// Nobody takes up any more what is queued: keys that are, are free for who asks by itself, and none is queued again.
     pub(crate) fn close(&self) {
-        for (_, holding) in self.queue().take().unwrap_or_default() {
+        for (_, holding) in self.queue.close() {
             holding.release();
         }
     }
@@ -365,18 +334,13 @@ impl LeaseBook {
         cost: u64,
         now_ns: u64,
     ) -> Option<BlockRequest> {
-        if !holding.claim() {
-            return None;
-        }
-        match self.due_for(key.into().bytes().into(), Arc::clone(holding), 0, cost, now_ns) {
-            Some(due) => Some(due),
-            None => {
-                holding.release();
-                None
-            }
+        match holding.claim() {
+            Turn::Own => self.due_for(key.into().bytes().into(), Arc::clone(holding), 0, cost, now_ns),
+            Turn::Others => None,
         }
     }
 
+    /// The question of the one whose turn it is; `None` if there is enough, and the key is free again.
     fn due_for(
         &self,
         key: Box<[u8]>,
@@ -385,7 +349,10 @@ impl LeaseBook {
         cost: u64,
         now_ns: u64,
     ) -> Option<BlockRequest> {
-        let wish = holding.wish(&self.terms, self.habit(queued), cost, now_ns)?;
+        let Some(wish) = holding.wish(&self.terms, self.habit(queued), cost, now_ns) else {
+            holding.release();
+            return None;
+        };
         self.counters.asked.add(1);
         let ask = Question::Lease { least: wish.least, wanted: wish.wanted, share: wish.share };
         Some(BlockRequest {
@@ -401,28 +368,13 @@ impl LeaseBook {
         })
     }
 
-    /// Whether a key is queued.
-    pub(crate) fn is_due(&self) -> bool {
-        self.queue().as_ref().is_some_and(|keys| !keys.is_empty())
-    }
-
     /// The questions of keys that ran out or will soon, of at most so many, oldest first. Each is to be [`answered`](Self::answered) or
     /// [`failed`](Self::failed).
     pub(crate) fn due(&self, most: usize, now_ns: u64) -> Vec<BlockRequest> {
-        let (keys, queued) = {
-            let mut queue = self.queue();
-            let Some(keys) = &mut *queue else { return Vec::new() };
-            let queued = keys.len();
-            (keys.drain(..most.min(queued)).collect::<Vec<_>>(), queued)
-        };
-        let mut due = Vec::new();
-        for (key, holding) in keys.into_iter().filter(|(_, holding)| holding.take_up()) {
-            match self.due_for(key, Arc::clone(&holding), queued, 0, now_ns) {
-                Some(question) => due.push(question),
-                None => holding.release(),
-            }
-        }
-        due
+        let queued = self.queue.len();
+        let keys = std::iter::from_fn(|| self.queue.pop()).take(most.min(queued));
+        let mine = keys.filter(|(_, holding)| holding.take_up() == Turn::Own);
+        mine.filter_map(|(key, holding)| self.due_for(key, holding, queued, 0, now_ns)).collect()
     }
 
     /// There was an answer.
@@ -474,12 +426,8 @@ impl LeaseBook {
     /// There was no answer. What may have been charged is lost.
     pub(crate) fn failed(&self, due: &BlockRequest, now_ns: u64) {
         due.is_reported.set(true);
-        let pause_ns = self.jitter(due.pause_ns, now_ns);
-        due.holding.pause_failing(now_ns, now_ns.saturating_add(pause_ns));
         due.holding.mark(&self.terms, &due.wish, 0, now_ns);
-        due.holding.release();
-        self.counters.requests.landed.add(1);
-        self.counters.requests.lost.add(1);
+        due.lose(now_ns, self.jitter(due.pause_ns, now_ns));
     }
 
     /// Puts units where checks find them: those of a check that is taken back, or of an asker that is gone. They expire when they
@@ -511,7 +459,11 @@ impl LeaseBook {
     /// Forgets keys that hold nothing and were not used for a while. O(keys).
     pub(crate) fn sweep(&self, now_ns: u64) {
         let idle_ns = self.terms.life_ns().saturating_mul(IDLE_LIVES);
-        self.keys.retain(|_, holding| !holding.is_forgettable(&self.terms, now_ns, idle_ns));
+        self.keys.for_each(|key, holding| {
+            if holding.is_forgettable(&self.terms, now_ns, idle_ns) {
+                self.keys.remove(key, holding);
+            }
+        });
     }
 
     /// Takes all units out of all keys, to be given back: each key's units, and when they expire. O(keys).

@@ -1,6 +1,5 @@
 //! A book of leases with a clock, and with the way to the server: what its answers mean.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,35 +24,29 @@ const UNDER_WAY: usize = 256;
 /// A limiter without its task.
 pub(super) struct LeaseCore<C> {
     pub(super) book: LeaseBook,
-    pub(super) dispatch: Dispatch,
+    pub(super) dispatch: Dispatch<C>,
     pub(super) under_way: Arc<Semaphore>,
-    pub(super) clock: C,
     /// The server's time less the local one, at the least, in nanoseconds modulo 2^64; of the last answer.
     offset_ns: AtomicU64,
     /// How long a call waits for units that others ask for, and then for what it asks itself. After both it is as if the server had not
     /// answered.
     pub(super) timeout: Duration,
-    stopped: AtomicU64,
 }
 
 /// What became of a question, for the one who asked.
 #[derive(Debug)]
 pub(super) enum BlockOutcome {
-    /// What was granted is there for checks; the asker took nothing out of it.
-    Fetched,
     Answered(Answer),
-    /// It was granted, but not in time.
-    Late,
+    /// The asker takes nothing out of what was granted: it did not want to, or the answer came too late.
+    Again,
     Failed,
 }
 
 impl<C> LeaseCore<C> {
     /// Stops the task, and has everything that waits for what was queued ask by itself.
     pub(super) fn stop(&self) {
-        // Ordering: Relaxed. The task is woken by what follows, and looks then.
-        self.stopped.store(1, Ordering::Relaxed);
+        self.dispatch.signal.stop();
         self.book.close();
-        self.dispatch.due.notify_one();
         self.dispatch.bells.ring();
     }
 }
@@ -66,7 +59,7 @@ impl<C: Clock> LeaseCore<C> {
         // life, and an answer that is late because this process was not scheduled is no failure of the server.
         let answer = settings.timeout.max(options.life / 4);
         let guarded = Settings { timeout: answer, ..settings.clone() };
-        let dispatch = Dispatch::new(builder.client, &guarded, tasks)?;
+        let dispatch = Dispatch::new(builder.client, &guarded, tasks, clock)?;
         let settled = LeaseSettings {
             limit: dispatch.plan.most(),
             max_keys: settings.max_keys,
@@ -77,25 +70,9 @@ impl<C: Clock> LeaseCore<C> {
             book: LeaseBook::new(settled, dispatch.waker()),
             dispatch,
             under_way: Arc::new(Semaphore::new(UNDER_WAY)),
-            clock,
             offset_ns: AtomicU64::new(0),
             timeout: settings.timeout,
-            stopped: AtomicU64::new(0),
         })
-    }
-
-    #[inline]
-    pub(super) fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    pub(super) fn now_ns(&self) -> u64 {
-        self.now().as_nanos()
-    }
-
-    pub(super) fn is_stopped(&self) -> bool {
-        // Ordering: Relaxed. Whoever stops it wakes the task afterwards, by a lock or a notification.
-        self.stopped.load(Ordering::Relaxed) > 0
     }
 
     /// Decides by what is held, and has what is missing fetched.
@@ -114,7 +91,7 @@ impl<C: Clock> LeaseCore<C> {
 
     /// Decides without waiting. `Err`: how often to ask for units to be held, before the server is asked for the cost alone.
     pub(super) fn check_now(&self, key: KeyRef<'_>, cost: u64) -> Result<Answer, usize> {
-        let now = self.now();
+        let now = self.dispatch.now();
         match self.book.check(key, cost, now.as_nanos()) {
             LeaseCheck::Decided(decision, until_ns) => {
                 Ok(Answer::leased(decision, DecidedBy::Held, until_ns))
@@ -130,10 +107,6 @@ impl<C: Clock> LeaseCore<C> {
     fn check_slow(&self, key: KeyRef<'_>, cost: u64, now: Timestamp) -> Answer {
         match self.book.check_slow(key, cost, now.as_nanos()) {
             LeaseCheck::Decided(decision, until_ns) => Answer::leased(decision, DecidedBy::Held, until_ns),
-            LeaseCheck::Missing(decision, _) if !self.book.keeps(cost) => {
-                // It can never be held; when to come back for that is for who asks the server.
-                Answer::new(decision, DecidedBy::Held)
-            }
             LeaseCheck::Missing(decision, holding) => {
                 self.book.want(key, &holding, cost, now.as_nanos());
                 Answer::new(decision, DecidedBy::Held)
@@ -145,7 +118,7 @@ impl<C: Clock> LeaseCore<C> {
 
     /// What an answer means for the one who asked.
     pub(super) fn land(&self, due: &BlockRequest, reply: Result<Reply, Error>) -> BlockOutcome {
-        let now_ns = self.now_ns();
+        let now_ns = self.dispatch.now_ns();
         let Ok(reply) = reply else {
             self.book.failed(due, now_ns);
             return BlockOutcome::Failed;
@@ -155,11 +128,11 @@ impl<C: Clock> LeaseCore<C> {
         let decision = self.dispatch.plan.decision(&reply, least, at);
         let answer = Granted::read(&self.dispatch.plan, due, &reply);
         match self.book.answered(due, &answer, now_ns) {
-            Receipt::Taken { .. } if due.cost == 0 => BlockOutcome::Fetched,
+            Receipt::Taken { .. } if due.cost == 0 => BlockOutcome::Again,
             Receipt::Taken { until_ns } => {
                 BlockOutcome::Answered(Answer::leased(decision, DecidedBy::Server, until_ns))
             }
-            Receipt::Late => BlockOutcome::Late,
+            Receipt::Late => BlockOutcome::Again,
             Receipt::Refused { until_ns } => {
                 // This process says no until then, so that is when to come back.
                 let retry_ns = until_ns.saturating_sub(now_ns);
@@ -175,9 +148,9 @@ impl<C: Clock> LeaseCore<C> {
     pub(super) fn give(&self, key: KeyRef<'_>, answer: &Answer) -> u64 {
         let decision = answer.decision();
         if answer.by() == DecidedBy::Local {
-            return self.dispatch.guard.undo(&key.bytes(), &decision, self.now());
+            return self.dispatch.guard.undo(&key.bytes(), &decision, self.dispatch.now());
         }
-        self.book.give(key, decision.charged(), answer.leased_until_ns(), self.now_ns())
+        self.book.give(key, decision.charged(), answer.leased_until_ns(), self.dispatch.now_ns())
     }
 
     fn learn_offset(&self, reply: &Reply, now_ns: u64) {
@@ -190,16 +163,10 @@ impl<C: Clock> LeaseCore<C> {
     pub(super) fn returns(&self) -> Vec<Call> {
         let offset = self.offset_ns.load(Ordering::Relaxed);
         let call = |(key, units, until_ns): (Box<[u8]>, u64, u64)| {
-            let charged_ns = until_ns.saturating_sub(self.book.life_ns());
+            let charged_ns = until_ns.saturating_sub(self.book.terms.life_ns());
             let at_us = charged_ns.wrapping_add(offset) / 1_000;
             self.dispatch.call(&key, Question::Refund { units, at_us })
         };
-        self.book.take_all(self.now_ns()).into_iter().map(call).collect()
-    }
-}
-
-impl<C> fmt::Debug for LeaseCore<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leases").field("keys", &self.book.keys()).finish_non_exhaustive()
+        self.book.take_all(self.dispatch.now_ns()).into_iter().map(call).collect()
     }
 }

@@ -13,12 +13,10 @@
 //!
 //! Ordering of all of it: Relaxed. Nothing is published by these words, and units are in others that need no more.
 
-use std::sync::Arc;
-
+use crate::Timestamp;
 use crate::base::decision::Decision;
 use crate::base::sync::{AtomicU64, Ordering, thread_number};
 use crate::limiter::striped::{Account, Lease, LeaseRequest, LeaseSource, Padded, Small, Terms};
-use crate::{Outcome, Timestamp};
 
 const IDLE: u64 = 0;
 const QUEUED: u64 = 1;
@@ -38,27 +36,21 @@ enum HeldUnits {
     Many(Box<Padded>),
 }
 
-/// What an account does, whichever words it has.
+/// What an account does, whichever words it has. `$wait_ns` is what a denial says.
 macro_rules! each {
-    ($holding:expr, $words:ident => $does:expr) => {
+    ($holding:expr, $terms:expr, $wait_ns:expr, $account:ident => $does:expr) => {{
+        let (terms, source) = ($terms, &NoSource { limit: $terms.limit, wait_ns: $wait_ns });
         match &$holding.units {
-            HeldUnits::One($words) => $does,
+            HeldUnits::One(words) => {
+                let $account = Account { source, terms, words };
+                $does
+            }
             HeldUnits::Many(words) => {
-                let $words = &**words;
+                let $account = Account { source, terms, words: &**words };
                 $does
             }
         }
-    };
-}
-
-macro_rules! account {
-    ($terms:expr, $wait_ns:expr, $words:expr) => {
-        Account {
-            source: &NoSource { limit: $terms.limit(), wait_ns: $wait_ns },
-            terms: $terms,
-            words: $words,
-        }
-    };
+    }};
 }
 
 /// Denies: the units are elsewhere, and come by deposits.
@@ -104,6 +96,16 @@ pub(crate) struct Holding {
     block: AtomicU64,
     /// How often in a row the server had less than was wanted of it at once, while blocks were used up at once.
     short: AtomicU64,
+}
+
+/// Who brings a key to its next state.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[must_use]
+pub(super) enum Turn {
+    /// The caller did.
+    Own,
+    /// Somebody else has, or the key was in another state.
+    Others,
 }
 
 /// Why a key is not asked for now.
@@ -176,32 +178,27 @@ impl Holding {
 
     /// Spends a cost, if it is held: until when that could have been done, or 0. `wait_ns` is what a denial says.
     pub(super) fn spend(&self, terms: &Terms, cost: u64, now_ns: u64, wait_ns: u64) -> (Decision, u64) {
-        match &self.units {
-            HeldUnits::One(words) => account!(terms, wait_ns, words).charge_on(0, now_ns, cost),
-            HeldUnits::Many(words) => {
-                account!(terms, wait_ns, &**words).charge_on(thread_number(), now_ns, cost)
-            }
-        }
+        each!(self, terms, wait_ns, account => account.charge_on(thread_number(), now_ns, cost))
     }
 
     /// How things stand, without charging.
     pub(super) fn peek(&self, terms: &Terms, cost: u64, now_ns: u64, wait_ns: u64) -> Decision {
-        each!(self, words => account!(terms, wait_ns, words).peek(now_ns, cost))
+        each!(self, terms, wait_ns, account => account.peek(now_ns, cost))
     }
 
     /// All units that are there.
     pub(super) fn held(&self, terms: &Terms, now_ns: u64) -> u64 {
-        each!(self, words => account!(terms, 0, words).held(now_ns))
+        each!(self, terms, 0, account => account.held(now_ns))
     }
 
     /// Puts units where checks find them. How many of them could be kept.
     pub(super) fn deposit(&self, terms: &Terms, lease: Lease, asked_ns: u64, now_ns: u64) -> u64 {
-        each!(self, words => account!(terms, 0, words).deposit(lease, asked_ns, now_ns))
+        each!(self, terms, 0, account => account.deposit(lease, asked_ns, now_ns))
     }
 
     /// Takes all units out: how many, and when they expire.
-    pub(super) fn take_all(&self, terms: &Terms, now_ns: u64, each: impl FnMut(u64, u64)) {
-        each!(self, words => account!(terms, 0, words).take_all(now_ns, each));
+    pub(super) fn take_all(&self, terms: &Terms, now_ns: u64, visit: impl FnMut(u64, u64)) {
+        each!(self, terms, 0, account => account.take_all(now_ns, visit));
     }
 
     /// Below what it is time to ask, if so few are left in a stripe.
@@ -216,20 +213,17 @@ impl Holding {
     }
 
     /// Whether the caller is the one to queue it.
-    #[must_use]
-    pub(super) fn queue(&self) -> bool {
+    pub(super) fn queue(&self) -> Turn {
         self.exchange(IDLE, QUEUED)
     }
 
     /// Whether the caller, who found it queued, is the one to ask.
-    #[must_use]
-    pub(super) fn take_up(&self) -> bool {
+    pub(super) fn take_up(&self) -> Turn {
         self.exchange(QUEUED, ASKED)
     }
 
     /// Whether the caller is the one to ask, at once.
-    #[must_use]
-    pub(super) fn claim(&self) -> bool {
+    pub(super) fn claim(&self) -> Turn {
         self.exchange(IDLE, ASKED)
     }
 
@@ -238,8 +232,11 @@ impl Holding {
         self.state.store(IDLE, Ordering::Relaxed);
     }
 
-    fn exchange(&self, from: u64, to: u64) -> bool {
-        self.state.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    fn exchange(&self, from: u64, to: u64) -> Turn {
+        match self.state.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => Turn::Own,
+            Err(_) => Turn::Others,
+        }
     }
 
     /// Takes note of a call that was short of so many units.
@@ -362,14 +359,6 @@ impl Holding {
     }
 }
 
-/// A key that is to be asked for.
-pub(super) type QueuedKey = (Box<[u8]>, Arc<Holding>);
-
-/// Whether it was refused for ever.
-pub(super) fn is_never(decision: &Decision) -> bool {
-    decision.outcome() == Outcome::Never
-}
-
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
@@ -458,11 +447,14 @@ mod tests {
     #[test]
     fn a_question_is_asked_by_one() {
         let holding = Holding::new(None, 0);
-        assert!(!holding.take_up());
-        assert!(holding.queue() && !holding.queue() && !holding.claim());
-        assert!(holding.take_up() && !holding.take_up() && !holding.queue() && !holding.is_idle());
+        assert_eq!(holding.take_up(), Turn::Others);
+        let queued = [holding.queue(), holding.queue(), holding.claim()];
+        assert_eq!(queued, [Turn::Own, Turn::Others, Turn::Others]);
+        let taken = [holding.take_up(), holding.take_up(), holding.queue()];
+        assert_eq!(taken, [Turn::Own, Turn::Others, Turn::Others]);
+        assert!(!holding.is_idle());
         holding.release();
-        assert!(holding.claim() && !holding.claim());
+        assert_eq!([holding.claim(), holding.claim()], [Turn::Own, Turn::Others]);
     }
 
     #[test]

@@ -9,7 +9,6 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
 
-use super::blocking::BlockingLeaseLimiter;
 use super::book::{BlockRequest, LeaseCheck};
 use super::core::{BlockOutcome, LeaseCore};
 use super::options::LeaseBuilder;
@@ -18,7 +17,8 @@ use crate::base::clock::{Clock, QuantaClock, Timestamp};
 use crate::base::decision::Decision;
 use crate::edge::redis::client::{BuildError, RuntimeThread, Tasks};
 use crate::edge::redis::guard::Health;
-use crate::edge::redis::mode::dispatch::{StopOnDrop, builds};
+use crate::edge::redis::mode::dispatch::StopOnDrop;
+use crate::edge::redis::mode::forms::builds_here;
 use crate::edge::redis::protocol::{Answer, DecidedBy, Key, KeyRef, Transport};
 
 /// A limiter that is charged for units in blocks at the server, and spends them in this process. By [`Builder::leases`].
@@ -101,21 +101,21 @@ impl<C> Clone for LeaseLimiter<C> {
 
 impl<C> fmt::Debug for LeaseLimiter<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LeaseLimiter").field(&self.core).finish()
+        let keys = self.core.book.keys.len();
+        f.debug_struct("LeaseLimiter").field("keys", &keys).finish_non_exhaustive()
     }
 }
 
-fn make<T: Transport, C: Clock + Send + Sync + 'static>(
+pub(super) fn make<T: Transport, C: Clock + Send + Sync + 'static>(
     tasks: Tasks,
     builder: LeaseBuilder<T, C>,
 ) -> Result<LeaseLimiter<C>, BuildError> {
     let core = Arc::new(LeaseCore::new(builder, tasks)?);
     core.dispatch.tasks.runtime.spawn(fetch(Fetching(Arc::clone(&core))));
-    let owned = Arc::clone(&core);
-    Ok(LeaseLimiter { core, _owner: Arc::new(StopOnDrop(Box::new(move || owned.stop()))) })
+    Ok(LeaseLimiter { _owner: core.dispatch.owner(), core })
 }
 
-builds!(LeaseBuilder => LeaseLimiter, BlockingLeaseLimiter by make);
+builds_here!(LeaseBuilder => LeaseLimiter by make);
 
 /// What the task has. When it ends, by itself or with its runtime, nobody takes up any more what is queued.
 struct Fetching<C>(Arc<LeaseCore<C>>);
@@ -129,31 +129,32 @@ impl<C> Drop for Fetching<C> {
 /// Fetches what is due until it is over.
 async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
     let core = &fetching.0;
-    let mut swept_ns = core.now().as_nanos();
-    while !core.is_stopped() {
-        let every = Duration::from_nanos(core.book.life_ns());
-        // Either way there may be something to do.
-        let _ = timeout(every, core.dispatch.due.notified()).await;
+    let dispatch = &core.dispatch;
+    let mut swept_ns = dispatch.now_ns();
+    while !dispatch.signal.is_stopped() {
+        dispatch.signal.wait(Duration::from_nanos(core.book.terms.life_ns())).await;
         loop {
-            let now_ns = core.now().as_nanos();
-            if now_ns.abs_diff(swept_ns) >= core.book.life_ns() {
+            let now_ns = dispatch.now_ns();
+            if now_ns.abs_diff(swept_ns) >= core.book.terms.life_ns() {
                 core.book.sweep(now_ns);
                 swept_ns = now_ns;
             }
-            if !core.book.is_due() {
+            if core.book.queue.len() == 0 {
                 break;
             }
             // In one line with the questions of callers.
-            let Ok(leave) = Arc::clone(&core.under_way).acquire_owned().await else { return };
-            if let Some(due) = core.book.due(1, core.now().as_nanos()).pop() {
-                drop(core.request(due, Some(leave)));
+            let leave = core.leave().await;
+            if let Some(due) = core.book.due(1, dispatch.now_ns()).pop() {
+                drop(core.request(due, leave));
             }
         }
     }
 }
 
-/// A question under way in a task. Wherever that ends, the key is free first, and then its bell rings.
-struct InFlight<C> {
+/// A question under way in a task, and then its answer on its way to the one who asked. If nobody reads it, its units are there for
+/// others. Wherever it ends, the key is free first, and then its bell rings.
+struct InFlight<C: Clock> {
+    asked: Option<BlockOutcome>,
     due: BlockRequest,
     _ring: Ring,
     core: Arc<LeaseCore<C>>,
@@ -167,49 +168,45 @@ impl Drop for Ring {
     }
 }
 
-/// An answer on its way to the one who asked. If nobody reads it, its units are there for others.
-struct PendingReply<C: Clock> {
-    asked: Option<BlockOutcome>,
-    flight: InFlight<C>,
-}
-
-impl<C: Clock> Drop for PendingReply<C> {
+impl<C: Clock> Drop for InFlight<C> {
     fn drop(&mut self) {
         if let Some(BlockOutcome::Answered(answer)) = self.asked.take() {
-            let (core, due) = (&self.flight.core, &self.flight.due);
+            let (core, due) = (&self.core, &self.due);
             let units = answer.decision().charged();
-            core.book.give_due(due, units, answer.leased_until_ns(), core.now_ns());
+            core.book.give_due(due, units, answer.leased_until_ns(), core.dispatch.now_ns());
         }
     }
 }
 
 impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
+    /// Waits until fewer questions are under way. `None` if the line is closed, which nobody does.
+    async fn leave(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.under_way).acquire_owned().await.ok()
+    }
+
     /// Asks in a task of its own, which goes on if nobody waits for it any more: what it brings is there for others. Without a leave
     /// it waits until fewer are under way.
     fn request(
         self: &Arc<Self>,
         due: BlockRequest,
         leave: Option<OwnedSemaphorePermit>,
-    ) -> oneshot::Receiver<PendingReply<C>> {
+    ) -> oneshot::Receiver<InFlight<C>> {
         let (tell, told) = oneshot::channel();
         let bell = Arc::clone(self.dispatch.bells.of(&due.key));
-        let mut flight = InFlight { due, _ring: Ring(Arc::clone(&bell)), core: Arc::clone(self) };
+        let mut flight =
+            InFlight { asked: None, due, _ring: Ring(Arc::clone(&bell)), core: Arc::clone(self) };
         self.dispatch.tasks.runtime.spawn(async move {
             let core = Arc::clone(&flight.core);
             let _leave = match leave {
-                Some(leave) => leave,
-                None => match Arc::clone(&core.under_way).acquire_owned().await {
-                    Ok(leave) => leave,
-                    // Nobody closes it.
-                    Err(_) => return,
-                },
+                Some(leave) => Some(leave),
+                None => core.leave().await,
             };
             // Those before it have taken their time.
-            flight.due.asked_ns = core.now().as_nanos();
+            flight.due.asked_ns = core.dispatch.now_ns();
             let reply = core.dispatch.ask(core.dispatch.call(&flight.due.key, flight.due.ask)).await;
-            let asked = core.land(&flight.due, reply);
+            flight.asked = Some(core.land(&flight.due, reply));
             // Of what is not read its drop takes care, here or there.
-            let _ = tell.send(PendingReply { asked: Some(asked), flight });
+            let _ = tell.send(flight);
             bell.notify_waiters();
         });
         told
@@ -231,7 +228,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         };
         match timed.await {
             Ok(answer) => answer,
-            Err(_) => self.dispatch.guard.fallback(&key.bytes(), cost, self.now()),
+            Err(_) => self.dispatch.guard.fallback(&key.bytes(), cost, self.dispatch.now()),
         }
     }
 
@@ -244,7 +241,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
             let mut rings = pin!(bell.notified());
             // From here on it is heard; so whoever was done before is seen by this look.
             rings.as_mut().enable();
-            let now = core.now();
+            let now = core.dispatch.now();
             let now_ns = now.as_nanos();
             let holding = match core.book.check(key, cost, now_ns) {
                 LeaseCheck::Decided(decision, until_ns) => {
@@ -258,10 +255,10 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
                 asked += 1;
                 match self.request(due, None).await.ok().and_then(|mut told| told.asked.take()) {
                     Some(BlockOutcome::Answered(answer)) => return answer,
-                    Some(BlockOutcome::Late | BlockOutcome::Fetched) => {}
+                    Some(BlockOutcome::Again) => {}
                     // The runtime is being shut down, if there is nothing at all.
                     Some(BlockOutcome::Failed) | None => {
-                        return guard.fallback(&bytes, cost, core.now());
+                        return guard.fallback(&bytes, cost, core.dispatch.now());
                     }
                 }
             } else {
@@ -278,7 +275,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         }
         // There is no room for the key or for so many units of it; or others took all of it, again and again.
         let _leave = self.under_way.acquire().await;
-        self.dispatch.check(&bytes, cost, &self.clock).await
+        self.dispatch.check(&bytes, cost).await
     }
 }
 
@@ -293,13 +290,13 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// O(1): a look-up, a load, an exchange, and a count. Lock-free, but for the check that finds that little is left.
     #[inline]
     pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
-        self.core.check(key, 1, self.core.now())
+        self.core.check(key, 1, self.core.dispatch.now())
     }
 
     /// As [`check`](LeaseLimiter::check), of `cost` units: all of them or none.
     #[inline]
     pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        self.core.check(key, cost, self.core.now())
+        self.core.check(key, cost, self.core.dispatch.now())
     }
 
     /// As [`check_n`](LeaseLimiter::check_n), at a time that the caller read from [`clock`](LeaseBuilder::clock).
@@ -319,13 +316,14 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
 
     /// As [`check_async`](LeaseLimiter::check_async), of `cost` units: all of them or none.
     pub async fn check_n_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        match key.number() {
-            Some(number) => self.check_or_ask(KeyRef::Number(number), cost).await,
-            None => self.check_or_ask(KeyRef::Bytes(&key.bytes()), cost).await,
-        }
-    }
-
-    async fn check_or_ask(&self, key: KeyRef<'_>, cost: u64) -> Answer {
+        let bytes;
+        let key = match key.number() {
+            Some(number) => KeyRef::Number(number),
+            None => {
+                bytes = key.bytes();
+                KeyRef::Bytes(&bytes)
+            }
+        };
         match self.core.check_now(key, cost) {
             Ok(answer) => answer,
             Err(rounds) => self.core.check_by_asking(key, cost, rounds).await,
@@ -344,7 +342,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// that is too little. The server may have more.
     #[must_use]
     pub fn peek<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Decision {
-        KeyRef::with(key, |key| self.core.book.peek(key, cost, self.core.now_ns()))
+        KeyRef::with(key, |key| self.core.book.peek(key, cost, self.core.dispatch.now_ns()))
     }
 
     /// Takes back the units of an answer, for checks of this process to spend until they would have expired. Returns how
@@ -360,7 +358,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// What became of units so far. O(keys).
     #[must_use]
     pub fn stats(&self) -> LeaseStats {
-        self.core.book.stats(self.core.now_ns())
+        self.core.book.stats(self.core.dispatch.now_ns())
     }
 
     /// How the server fares.
@@ -375,7 +373,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
         self.core.stop();
         for call in self.core.returns() {
             match self.core.dispatch.ask(call).await {
-                Ok(reply) => self.core.book.returned(reply.granted),
+                Ok(reply) => self.core.book.counters.returned.add(reply.granted),
                 // What is not given back expires.
                 Err(_) => break,
             }

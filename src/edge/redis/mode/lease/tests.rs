@@ -311,7 +311,7 @@ impl World {
 
     /// The bounds of the text, for each key; and the sums.
     fn audit(&self) {
-        let (quota, life_ns) = (self.setup.limit.quota(), self.books[0].life_ns());
+        let (quota, life_ns) = (self.setup.limit.quota(), self.books[0].terms.life_ns());
         for key in 0..self.setup.keys {
             match self.setup.limit.kind() {
                 LimitKind::Gcra => {

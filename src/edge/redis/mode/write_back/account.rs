@@ -13,7 +13,9 @@
 //!
 //! *Totals* begin anew with each window: of GCRA, with each answer.
 
-use crate::edge::redis::protocol::{Arithmetic, LimitState, POSTS_KEPT_US, Part, Reply, Windows, kept_us};
+use crate::edge::redis::protocol::{
+    Arithmetic, LimitState, POSTS_KEPT_US, Part, Question, Reply, Windows, kept_us,
+};
 
 use super::allowance::MOST;
 
@@ -30,22 +32,17 @@ const WHOLE: u64 = 1 << 32;
 pub(super) struct Account {
     part: Part,
     process: u64,
-    /// The window, or the number of the batch.
-    epoch: u64,
-    /// Let through in this epoch, and known to have been charged.
-    total: u64,
-    acked: u64,
-    /// Of an epoch that is over and not all charged yet.
-    before: Option<Before>,
-    sent: Option<Sent>,
+    pub(super) epoch: Epoch,
+    /// One that is over and not all charged yet.
+    before: Option<Epoch>,
+    /// What is under way: one call at a time.
+    asked: Option<Question>,
     /// The highest total of this epoch that was ever sent: as much may be charged, whatever was answered.
     tried: u64,
     /// When something of this epoch was sent first.
     tried_ns: u64,
-    /// How things stand is being asked, with nothing to post.
-    peeks: bool,
     /// The last call failed.
-    fails: bool,
+    pub(super) fails: bool,
     /// What may be spent before the next answer, in parts of a unit. Below 0: as much must be refilled first.
     level: i64,
     /// The window may not have begun yet: what is spent is of this one's allowance and of the one's before.
@@ -57,19 +54,19 @@ pub(super) struct Account {
     known: Option<LastAnswer>,
 }
 
-#[derive(Copy, Clone, Debug)]
-struct Before {
-    epoch: u64,
+/// What was let through in a window, or of GCRA in a batch.
+#[derive(Copy, Clone, Default, Debug)]
+pub(super) struct Epoch {
+    pub(super) number: u64,
+    /// Let through, and known to have been charged.
     total: u64,
     acked: u64,
 }
 
-/// What is posted: as in [`Question::Post`](crate::edge::redis::protocol::Question::Post).
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Sent {
-    pub(super) process: u64,
-    pub(super) epoch: u64,
-    pub(super) total: u64,
+impl Epoch {
+    const fn pending(&self) -> u64 {
+        self.total - self.acked
+    }
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -80,21 +77,16 @@ struct LastAnswer {
     at_us: u64,
 }
 
-/// Units that are nowhere in the shared state, and will not be.
-#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
-#[must_use]
-pub(super) struct Dropped(pub(super) u64);
-
 /// What an answer said.
-#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use]
-pub(super) struct Learnt {
-    /// Posted for nothing: their window is over.
-    pub(super) dropped: u64,
-    /// Of those that were charged now, those beyond the limit.
-    pub(super) overshoot: u64,
-    /// That this was about the present epoch.
-    pub(super) is_present: bool,
+pub(super) enum Learnt {
+    /// It was about the present epoch. Of the units that were charged now, so many are beyond the limit.
+    Present { overshoot: u64 },
+    /// It was about another one.
+    Other { overshoot: u64 },
+    /// The window of the post is over: so many units were posted for nothing.
+    TooLate { dropped: u64 },
 }
 
 impl Account {
@@ -110,14 +102,11 @@ impl Account {
         let mut account = Self {
             part,
             process,
-            epoch,
-            total: 0,
-            acked: 0,
+            epoch: Epoch { number: epoch, ..Epoch::default() },
             before: None,
-            sent: None,
+            asked: None,
             tried: 0,
             tried_ns: 0,
-            peeks: false,
             fails: false,
             level: 0,
             is_early: false,
@@ -147,23 +136,26 @@ impl Account {
         }
     }
 
-    pub(super) const fn epoch(&self) -> u64 {
-        self.epoch
+    pub(super) fn slides(&self) -> bool {
+        self.windows().is_some_and(|windows| windows.slides)
     }
 
-    /// The end of the present window, by the server's clock.
-    pub(super) fn end_us(&self) -> Option<u64> {
-        self.windows().map(|windows| self.epoch.saturating_add(1).saturating_mul(windows.period_us))
+    /// The epoch and the total of the post that is under way.
+    const fn posted(&self) -> Option<(u64, u64)> {
+        match self.asked {
+            Some(Question::Post { epoch, total, .. }) => Some((epoch, total)),
+            _ => None,
+        }
     }
 
-    /// The end of the window and its period, if nothing comes back before.
-    pub(super) fn ends(&self) -> Option<(u64, u64)> {
-        let windows = self.windows().filter(|windows| !windows.slides)?;
-        Some((self.end_us()?, windows.period_us))
+    pub(super) fn period_ns(&self) -> Option<u64> {
+        self.windows().map(|windows| windows.period_us.saturating_mul(1_000))
     }
 
-    pub(super) fn period_us(&self) -> Option<u64> {
-        self.windows().map(|windows| windows.period_us)
+    /// The end of the present window, by the server's clock; never, of GCRA.
+    pub(super) fn end_ns(&self) -> u64 {
+        let end = |period_ns| self.epoch.number.saturating_add(1).saturating_mul(period_ns);
+        self.period_ns().map_or(u64::MAX, end)
     }
 
     /// Whole units that may be spent now.
@@ -173,33 +165,19 @@ impl Account {
 
     /// Let through, and not known to have been charged.
     pub(super) fn pending(&self) -> u64 {
-        let before = self.before.map_or(0, |before| before.total - before.acked);
-        before.saturating_add(self.total - self.acked)
-    }
-
-    /// Whether the last call failed.
-    pub(super) const fn is_failing(&self) -> bool {
-        self.fails
+        self.before.map_or(0, |before| before.pending()).saturating_add(self.epoch.pending())
     }
 
     /// Whether an answer is to come.
     pub(super) const fn is_asked(&self) -> bool {
-        self.sent.is_some() || self.peeks
-    }
-
-    /// Whether a question with nothing to post may be sent; at most one at a time.
-    pub(super) fn peek(&mut self) -> bool {
-        !self.is_asked() && {
-            self.peeks = true;
-            true
-        }
+        self.asked.is_some()
     }
 
     /// Of the limits of this kind, what one process alone may let through in a window while the server cannot be asked: no less is
     /// left then, unless the last answer said that there is no room.
     pub(super) fn go_alone(&mut self, cost: u64, processes: u64) {
         if self.windows().is_some() && self.known.is_none_or(|known| known.room >= cost) {
-            let share = self.cold(processes).saturating_sub(self.total);
+            let share = self.cold(processes).saturating_sub(self.epoch.total);
             self.level = self.level.max(fine(share));
         }
     }
@@ -221,7 +199,7 @@ impl Account {
 
     /// So many were let through.
     pub(super) fn spend(&mut self, units: u64) {
-        self.total = self.total.saturating_add(units);
+        self.epoch.total = self.epoch.total.saturating_add(units);
         self.level = self.level.saturating_sub(fine(units));
     }
 
@@ -260,43 +238,40 @@ impl Account {
     }
 
     /// A window begins. What is left of the one before is not used in it; what is not posted of it, neither, but for what a sliding
-    /// window still weighs.
-    pub(super) fn turn(&mut self, epoch: u64, processes: u64, is_cold: bool) -> Dropped {
-        let slides = self.windows().is_some_and(|windows| windows.slides);
-        let mut dropped = 0;
-        if let Some(before) = self.before.take() {
-            dropped += before.total - before.acked;
-        }
-        let mut over = Before { epoch: self.epoch, total: self.total, acked: self.acked };
-        if !(slides && epoch == self.epoch.saturating_add(1)) {
+    /// window still weighs. Returns the units that are dropped: they are nowhere in the shared state, and will not be.
+    #[must_use]
+    pub(super) fn turn(&mut self, number: u64, processes: u64, is_cold: bool) -> u64 {
+        let mut dropped = self.before.take().map_or(0, |before| before.pending());
+        let mut over = self.epoch;
+        if !(self.slides() && number == over.number.saturating_add(1)) {
             // Only what is under way may still be in time.
-            let sent =
-                self.sent.filter(|sent| sent.epoch == over.epoch).map_or(over.acked, |sent| sent.total);
-            let kept = sent.clamp(over.acked, over.total);
+            let sent = self.posted().filter(|(epoch, _)| *epoch == over.number);
+            let kept = sent.map_or(over.acked, |(_, total)| total).clamp(over.acked, over.total);
             dropped += over.total - kept;
             over.total = kept;
         }
-        self.before = (over.total > over.acked).then_some(over);
-        self.epoch = epoch;
-        (self.total, self.acked, self.tried) = (0, 0, 0);
+        self.before = (over.pending() > 0).then_some(over);
+        self.epoch = Epoch { number, ..Epoch::default() };
+        self.tried = 0;
         self.known = None;
         self.is_early = false;
         self.share = WHOLE / processes.max(1);
         self.level = if is_cold { fine(self.cold(processes)) } else { 0 };
-        Dropped(dropped)
+        dropped
     }
 
     /// As [`turn`](Self::turn), to a window that is not a later one. This process may have spent of it, and posted to it: so it is
     /// handed nothing before an answer, and posts by a new number.
-    pub(super) fn turn_back(&mut self, epoch: u64, processes: u64, process: u64) -> Dropped {
-        let dropped = self.turn(epoch, processes, false);
+    #[must_use]
+    pub(super) fn turn_back(&mut self, epoch: u64, processes: u64, process: u64) -> u64 {
         self.process = process;
-        dropped
+        self.turn(epoch, processes, false)
     }
 
     /// The next window may have begun: as [`turn`](Self::turn), but no more may be spent than what is left of the one before. So each
     /// unit is of both allowances, whichever window it falls in; it is posted to the later one.
-    pub(super) fn turn_early(&mut self, epoch: u64, processes: u64, is_cold: bool) -> Dropped {
+    #[must_use]
+    pub(super) fn turn_early(&mut self, epoch: u64, processes: u64, is_cold: bool) -> u64 {
         let left = self.level.max(0);
         let dropped = self.turn(epoch, processes, is_cold);
         self.level = self.level.min(left);
@@ -307,57 +282,59 @@ impl Account {
     /// The window has surely begun.
     pub(super) fn begin(&mut self, processes: u64, is_cold: bool) {
         if std::mem::take(&mut self.is_early) && is_cold && self.known.is_none() {
-            self.level = fine(self.cold(processes)).saturating_sub(fine(self.total));
+            self.level = fine(self.cold(processes)).saturating_sub(fine(self.epoch.total));
         }
     }
 
     /// Of GCRA, forgets what has been paid by time anyway, if nothing was answered for longer than a burst takes: all but a share of
-    /// the burst. What was sent stays: it may be charged.
-    pub(super) fn clip(&mut self) -> Dropped {
-        if self.windows().is_some() || self.sent.is_some() {
-            return Dropped(0);
+    /// the burst. What was sent stays: it may be charged. Returns the units that are dropped.
+    #[must_use]
+    pub(super) fn clip(&mut self) -> u64 {
+        if self.windows().is_some() || self.posted().is_some() {
+            return 0;
         }
         let most = scaled(self.share, self.most()).max(1).max(self.tried);
-        let dropped = self.total.saturating_sub(most);
-        self.total -= dropped;
-        Dropped(dropped)
+        let dropped = self.epoch.total.saturating_sub(most);
+        self.epoch.total -= dropped;
+        dropped
     }
 
     /// Of GCRA, gives up what was sent without an answer so long ago that the server may soon have forgotten that it was charged:
-    /// sent again, it would be charged twice. By then it has been paid by time.
-    pub(super) fn give_up(&mut self, now_ns: u64) -> Dropped {
+    /// sent again, it would be charged twice. By then it has been paid by time. Returns the units that are dropped.
+    #[must_use]
+    pub(super) fn give_up(&mut self, now_ns: u64) -> u64 {
         let kept_us = kept_us(&self.part).saturating_sub(POSTS_KEPT_US / 2);
         let is_recent = now_ns.saturating_sub(self.tried_ns) < kept_us.saturating_mul(1_000);
-        if self.windows().is_some() || self.sent.is_some() || self.tried == 0 || is_recent {
-            return Dropped(0);
+        if self.windows().is_some() || self.posted().is_some() || self.tried == 0 || is_recent {
+            return 0;
         }
-        let dropped = self.total.min(self.tried);
-        self.total -= dropped;
+        let dropped = self.epoch.total.min(self.tried);
+        self.epoch.total -= dropped;
         self.tried = 0;
-        self.epoch = self.epoch.saturating_add(1);
-        Dropped(dropped)
+        self.epoch.number = self.epoch.number.saturating_add(1);
+        dropped
     }
 
-    /// What is to be posted, oldest first; at most one at a time.
-    pub(super) fn post(&mut self, now_ns: u64) -> Option<Sent> {
+    /// The next call: a post of what is to be posted, oldest first. If there is nothing to post, and `peeks`, how things stand. One call at
+    /// a time.
+    #[must_use]
+    pub(super) fn ask(&mut self, peeks: bool, now_ns: u64) -> Option<Question> {
         if self.is_asked() {
             return None;
         }
-        let slides = self.windows().is_some_and(|windows| windows.slides);
-        let sent = match self.before {
-            Some(before) if slides && before.total > before.acked => (before.epoch, before.total),
-            _ if self.total > self.acked => (self.epoch, self.total),
-            _ => return None,
+        self.asked = match self.before.filter(|_| self.slides()).unwrap_or(self.epoch) {
+            Epoch { number: epoch, total, acked } if total > acked => {
+                Some(Question::Post { process: self.process, epoch, total })
+            }
+            _ => peeks.then_some(Question::Peek),
         };
-        let sent = Sent { process: self.process, epoch: sent.0, total: sent.1 };
-        if sent.epoch == self.epoch {
+        if let Some((_, total)) = self.posted().filter(|(epoch, _)| *epoch == self.epoch.number) {
             if self.tried == 0 {
                 self.tried_ns = now_ns;
             }
-            self.tried = self.tried.max(sent.total);
+            self.tried = self.tried.max(total);
         }
-        self.sent = Some(sent);
-        Some(sent)
+        self.asked
     }
 
     /// While nothing is heard of the others, no more comes back here than one part of it.
@@ -365,47 +342,34 @@ impl Account {
         self.share = self.share.min(WHOLE / processes.max(1));
     }
 
-    /// A post, or a question, was not answered. A post is sent again, with the same total or more, if that can still be charged.
-    pub(super) fn failed(&mut self, sent: Option<Sent>) -> Dropped {
+    /// The call was not answered. A post is sent again, with the same total or more, if that can still be charged. Returns the units that
+    /// are dropped.
+    #[must_use]
+    pub(super) fn failed(&mut self) -> u64 {
         self.fails = true;
-        let Some(sent) = sent else {
-            self.peeks = false;
-            return Dropped(0);
-        };
-        if self.sent == Some(sent) {
-            self.sent = None;
-        }
-        let slides = self.windows().is_some_and(|windows| windows.slides);
-        match self.before {
-            Some(before) if before.epoch == sent.epoch && !slides => {
+        let sent = self.posted();
+        self.asked = None;
+        match (self.before, sent) {
+            (Some(before), Some((epoch, _))) if before.number == epoch && !self.slides() => {
                 self.before = None;
-                Dropped(before.total - before.acked)
+                before.pending()
             }
-            _ => Dropped(0),
+            _ => 0,
         }
     }
 
-    /// An answer, to a post or to another question. `least` units are to be had, if there is room for as many.
-    pub(super) fn answered(
-        &mut self,
-        sent: Option<Sent>,
-        reply: &Reply,
-        processes: u64,
-        least: u64,
-        received_ns: u64,
-    ) -> Learnt {
-        let mut learnt = Learnt { is_present: true, ..Learnt::default() };
+    /// The call was answered. `least` units are to be had, if there is room for as many.
+    pub(super) fn answered(&mut self, reply: &Reply, processes: u64, least: u64, received_ns: u64) -> Learnt {
         let (granted, at_us) = (reply.granted, reply.now_us);
         self.fails = false;
-        if sent.is_none() {
-            self.peeks = false;
-        }
-        let Some(standing) = reply.limits.first() else { return learnt };
-        let (used, over, room) = match (&self.part.kind, standing) {
+        let sent = self.posted();
+        self.asked = None;
+        let Some(standing) = reply.limits.first() else { return Learnt::Present { overshoot: 0 } };
+        let (used, over, room, is_present) = match (&self.part.kind, standing) {
             (Arithmetic::Pace(pace), LimitState::Pace { ahead }) => {
                 let room = pace.capacity.saturating_sub(*ahead) / pace.interval;
                 let used = ahead.div_ceil(pace.interval);
-                (used, used.saturating_sub(self.most()), room)
+                (used, used.saturating_sub(self.most()), room, true)
             }
             (Arithmetic::Windows(windows), LimitState::Windows { start_us, previous, current }) => {
                 let index = start_us / windows.period_us;
@@ -414,52 +378,37 @@ impl Account {
                 let all = current.saturating_add(weighed);
                 let is_taken =
                     |epoch: u64| epoch == index || (windows.slides && epoch.saturating_add(1) == index);
-                if let Some(sent) = sent.filter(|sent| !is_taken(sent.epoch)) {
-                    if self.sent == Some(sent) {
-                        self.sent = None;
-                    }
-                    learnt.dropped = self.lose(sent, index);
-                    learnt.is_present = false;
-                    return learnt;
+                if let Some((epoch, _)) = sent.filter(|(epoch, _)| !is_taken(*epoch)) {
+                    return Learnt::TooLate { dropped: self.lose(epoch, index) };
                 }
-                learnt.is_present = index == self.epoch;
-                (all, all.saturating_sub(windows.limit), windows.limit.saturating_sub(all))
+                let is_present = index == self.epoch.number;
+                (all, all.saturating_sub(windows.limit), windows.limit.saturating_sub(all), is_present)
             }
-            _ => {
-                learnt.is_present = false;
-                return learnt;
-            }
+            _ => return Learnt::Other { overshoot: 0 },
         };
-        learnt.overshoot = over.min(granted);
-        let mut own = self.own_as_of(at_us);
-        if let Some(sent) = sent {
-            own = own.saturating_add(self.charged(sent, granted));
-        }
-        if !learnt.is_present {
-            return learnt;
+        let overshoot = over.min(granted);
+        let own = self.own_as_of(at_us);
+        let newly = sent.map_or(0, |(epoch, total)| self.charged(epoch, total, granted));
+        if !is_present {
+            return Learnt::Other { overshoot };
         }
         self.is_early = false;
-        let own = own.min(used);
+        let own = own.saturating_add(newly).min(used);
         self.known = Some(LastAnswer { own, used, room, at_us });
         self.share = share(own, used, self.most(), processes);
         let spendable = match i64::try_from(over) {
             Ok(0) => fine(scaled(self.share, room).max(least.min(room))),
             _ => -fine(scaled(self.share, over)),
         };
-        let unposted = self.pending_present();
-        self.level = spendable.saturating_sub(fine(unposted));
+        self.level = spendable.saturating_sub(fine(self.epoch.pending()));
         self.refilled_ns = received_ns;
-        learnt
-    }
-
-    fn pending_present(&self) -> u64 {
-        self.total - self.acked
+        Learnt::Present { overshoot }
     }
 
     /// This process's part of what the shared state counts, before what was posted last. Of GCRA what is owed is paid, of all alike.
     fn own_as_of(&self, at_us: u64) -> u64 {
         match (&self.part.kind, self.known) {
-            (Arithmetic::Windows(_), _) => self.acked,
+            (Arithmetic::Windows(_), _) => self.epoch.acked,
             (Arithmetic::Pace(_), None) => 0,
             (Arithmetic::Pace(pace), Some(known)) => {
                 let paid_ticks = u128::from(at_us.saturating_sub(known.at_us)) * u128::from(pace.scale);
@@ -471,49 +420,48 @@ impl Account {
     }
 
     /// A post was charged. Returns by how much more is known to be.
-    fn charged(&mut self, sent: Sent, granted: u64) -> u64 {
-        if self.sent == Some(sent) {
-            self.sent = None;
-        }
-        if let Some(before) = self.before.as_mut().filter(|before| before.epoch == sent.epoch) {
-            before.acked = before.acked.max(sent.total.min(before.total));
-            if before.acked >= before.total {
+    fn charged(&mut self, epoch: u64, total: u64, granted: u64) -> u64 {
+        if let Some(before) = self.before.as_mut().filter(|before| before.number == epoch) {
+            before.acked = before.acked.max(total.min(before.total));
+            if before.pending() == 0 {
                 self.before = None;
             }
             return 0;
         }
-        if sent.epoch != self.epoch {
+        let is_window = self.windows().is_some();
+        let present = &mut self.epoch;
+        if epoch != present.number {
             return 0;
         }
-        if self.windows().is_some() {
-            let newly = sent.total.saturating_sub(self.acked);
-            self.acked = self.acked.max(sent.total.min(self.total));
+        if is_window {
+            let newly = total.saturating_sub(present.acked);
+            present.acked = present.acked.max(total.min(present.total));
             return newly;
         }
         // A batch that is answered is over: what came since is the next one's.
-        self.total = self.total.saturating_sub(sent.total);
-        (self.acked, self.tried) = (0, 0);
-        self.epoch = self.epoch.saturating_add(1);
+        let total = present.total.saturating_sub(total);
+        *present = Epoch { number: present.number.saturating_add(1), total, acked: 0 };
+        self.tried = 0;
         granted
     }
 
-    /// A post came when its window was over: nothing of it was charged. One to a window that the server is not in yet stays.
-    fn lose(&mut self, sent: Sent, index: u64) -> u64 {
-        if sent.epoch > index {
+    /// A post came when its window was over: nothing of it was charged. One to a window that the server is not in yet stays. Returns the
+    /// units that are dropped.
+    fn lose(&mut self, epoch: u64, index: u64) -> u64 {
+        if epoch > index {
             return 0;
         }
-        if let Some(before) = self.before.filter(|before| before.epoch == sent.epoch) {
-            self.before = None;
-            return before.total - before.acked;
+        if let Some(before) = self.before.take_if(|before| before.number == epoch) {
+            return before.pending();
         }
-        if sent.epoch == self.epoch {
-            // The local clock is behind. What was let through since it was sent is of no present window either.
-            let lost = self.total - self.acked;
-            self.acked = self.total;
-            self.level = 0;
-            return lost;
+        if epoch != self.epoch.number {
+            return 0;
         }
-        0
+        // The local clock is behind. What was let through since it was sent is of no present window either.
+        let lost = self.epoch.pending();
+        self.epoch.acked = self.epoch.total;
+        self.level = 0;
+        lost
     }
 }
 
@@ -581,25 +529,25 @@ mod tests {
         let mut account = account(Limit::fixed_window(Quota::per_minute(100)), 10);
         assert_eq!(account.left(), 10);
         account.spend(10);
-        let sent = account.post(0);
-        assert_eq!(sent, Some(Sent { process: 1, epoch: 0, total: 10 }));
-        assert_eq!((account.post(0), account.peek()), (None, false), "one at a time");
+        assert_eq!(account.ask(false, 0), Some(Question::Post { process: 1, epoch: 0, total: 10 }));
+        assert_eq!((account.ask(false, 0), account.ask(true, 0)), (None, None), "one at a time");
         account.spend(2);
-        let learnt = account.answered(sent, &windows(10, 40), 10, 1, 0);
-        assert!(learnt.is_present && learnt.overshoot == 0);
+        let learnt = account.answered(&windows(10, 40), 10, 1, 0);
+        assert_eq!(learnt, Learnt::Present { overshoot: 0 });
         // (10 + 10) / (40 + 100) of 60 are 8; two are spent.
         assert_eq!((account.left(), account.pending()), (6, 2));
-        let sent = account.post(0);
-        let learnt = account.answered(sent, &windows(2, 105), 10, 1, 0);
-        assert_eq!((learnt.overshoot, account.left(), account.pending()), (2, 0, 0));
+        assert!(account.ask(false, 0).is_some());
+        let learnt = account.answered(&windows(2, 105), 10, 1, 0);
+        assert_eq!(learnt, Learnt::Present { overshoot: 2 });
+        assert_eq!((account.left(), account.pending()), (0, 0));
     }
 
     #[test]
     fn at_least_what_was_asked_for_is_handed_out_if_it_is_there() {
         let mut account = account(Limit::fixed_window(Quota::per_minute(100)), 1_000);
         let least = |account: &mut Account, least, current| {
-            assert!(account.peek());
-            let _ = account.answered(None, &windows(0, current), 1_000, least, 0);
+            assert_eq!(account.ask(true, 0), Some(Question::Peek));
+            let _ = account.answered(&windows(0, current), 1_000, least, 0);
             account.left()
         };
         assert_eq!(least(&mut account, 1, 0), 1);
@@ -618,38 +566,39 @@ mod tests {
         assert_eq!(account.left(), 5, "half of the rate");
         account.refill(9 * SECOND);
         assert_eq!(account.left(), 10, "half of the burst");
-        let sent = account.post(0);
+        assert!(account.ask(false, 0).is_some());
         // Four units beyond the burst, 100,000 ticks each.
         let reply =
             Reply { granted: 10, now_us: 1, limits: smallvec![LimitState::Pace { ahead: 2_400_000 }] };
-        let learnt = account.answered(sent, &reply, 2, 1, 9 * SECOND);
-        assert_eq!((learnt.overshoot, account.left(), account.pending()), (4, 0, 0));
+        let learnt = account.answered(&reply, 2, 1, 9 * SECOND);
+        assert_eq!(learnt, Learnt::Present { overshoot: 4 });
+        assert_eq!((account.left(), account.pending()), (0, 0));
         assert!(account.until_refilled_ns(1) > SECOND / 5, "the debt is paid first");
-        assert_eq!(account.post(0), None);
+        assert_eq!(account.ask(false, 0), None);
     }
 
     #[test]
     fn a_window_that_is_over_is_not_posted_to() {
         let mut account = account(Limit::fixed_window(Quota::per_minute(100)), 10);
         account.spend(3);
-        let sent = account.post(0);
+        assert!(account.ask(false, 0).is_some());
         account.spend(2);
-        assert_eq!(account.turn(1, 10, true), Dropped(2), "what is under way may still be in time");
+        assert_eq!(account.turn(1, 10, true), 2, "what is under way may still be in time");
         assert_eq!((account.left(), account.pending()), (10, 3));
-        assert_eq!(account.failed(sent), Dropped(3));
-        assert_eq!(account.post(0), None);
+        assert_eq!(account.failed(), 3);
+        assert_eq!(account.ask(false, 0), None);
         account.spend(4);
-        assert_eq!(account.post(0), Some(Sent { process: 1, epoch: 1, total: 4 }));
+        assert_eq!(account.ask(false, 0), Some(Question::Post { process: 1, epoch: 1, total: 4 }));
     }
 
     #[test]
     fn around_a_windows_end_only_what_is_of_both_is_spent() {
         let mut account = account(Limit::fixed_window(Quota::per_minute(100)), 10);
         account.spend(7);
-        assert_eq!(account.turn_early(1, 10, true), Dropped(7));
+        assert_eq!(account.turn_early(1, 10, true), 7);
         assert_eq!(account.left(), 3);
         account.spend(3);
         account.begin(10, true);
-        assert_eq!((account.left(), account.epoch()), (7, 1));
+        assert_eq!((account.left(), account.epoch.number), (7, 1));
     }
 }

@@ -41,6 +41,16 @@ pub(crate) enum Spend {
     Dead,
 }
 
+/// What became of an entry that was to be removed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[must_use]
+pub(crate) enum Removal {
+    /// It is dead.
+    Done,
+    /// It holds something that is not entered or not posted, and lives on.
+    InUse,
+}
+
 impl Allowance {
     pub(crate) fn new(left: u64, until_ns: u64) -> Self {
         Self { word: AtomicU64::new(left.min(MOST)), until: AtomicU64::new(until_ns) }
@@ -105,10 +115,12 @@ impl Allowance {
     }
 
     /// Kills the word, if nothing was spent since it was set to `was`. For the holder of the ledger only.
-    #[must_use]
-    pub(crate) fn kill(&self, was: u64) -> bool {
+    pub(crate) fn kill(&self, was: u64) -> Removal {
         // Ordering: Relaxed; see `spend`.
-        self.word.compare_exchange(was, DEAD, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        match self.word.compare_exchange(was, DEAD, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => Removal::Done,
+            Err(_) => Removal::InUse,
+        }
     }
 }
 
@@ -136,9 +148,9 @@ mod tests {
     fn a_word_dies_unspent_only() {
         let word = Allowance::new(5, 100);
         assert_eq!(word.spend(1, 0), Spend::Done(4));
-        assert!(!word.kill(5));
+        assert_eq!(word.kill(5), Removal::InUse);
         assert_eq!(word.reset(5, |_| 0), (1, 0));
-        assert!(word.kill(0) && word.is_dead());
+        assert!(word.kill(0) == Removal::Done && word.is_dead());
         assert_eq!((word.spend(0, 0), word.left()), (Spend::Dead, 0));
     }
 

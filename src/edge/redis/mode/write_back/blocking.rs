@@ -1,10 +1,12 @@
 //! The write-back limiter of threads that may wait: that of async code, on the thread of the client.
 
-use super::limiter::WriteBackLimiter;
+use super::limiter::{WriteBackLimiter, make};
+use super::options::WriteBackBuilder;
 use super::stats::WriteBackStats;
 use crate::base::clock::{Clock, QuantaClock};
 use crate::edge::redis::client::OnThread;
 use crate::edge::redis::guard::Health;
+use crate::edge::redis::mode::forms::blocking;
 use crate::edge::redis::protocol::{Answer, Key};
 
 /// As [`WriteBackLimiter`](super::WriteBackLimiter), for threads: its task runs on the thread of the client. By
@@ -27,27 +29,9 @@ use crate::edge::redis::protocol::{Answer, Key};
 /// ```
 pub type BlockingWriteBackLimiter<C = QuantaClock> = OnThread<WriteBackLimiter<C>>;
 
+blocking!(WriteBackBuilder => BlockingWriteBackLimiter by make, WriteBackStats);
+
 impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
-    /// Decides about one unit, here and now. Never waits.
-    pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
-        self.inner.check(key)
-    }
-
-    /// Decides about `cost` units, here and now; all or nothing. Never waits.
-    pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        self.inner.check_n(key, cost)
-    }
-
-    /// As [`check`](Self::check), but waits for the server where this process has spent what it may: no longer than the time-out.
-    pub fn check_wait<K: Key + ?Sized>(&self, key: &K) -> Answer {
-        self.check_n_wait(key, 1)
-    }
-
-    /// As [`check_n`](Self::check_n), but waits for the server where this process has spent what it may: no longer than the time-out.
-    pub fn check_n_wait<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        self.inner.check_wait(key, cost, &self.thread)
-    }
-
     /// Posts all that is not posted. Returns how many units could not be.
     pub fn flush(&self) -> u64 {
         self.thread.block_on(self.inner.flush())
@@ -57,18 +41,6 @@ impl<C: Clock + Send + Sync + 'static> BlockingWriteBackLimiter<C> {
     /// posted. Returns how many units could not be.
     pub fn close(self) -> u64 {
         self.thread.block_on(self.inner.close())
-    }
-
-    /// What was counted, and what is not posted. O(keys).
-    #[must_use]
-    pub fn stats(&self) -> WriteBackStats {
-        self.inner.stats()
-    }
-
-    /// How the server fares.
-    #[must_use]
-    pub fn health(&self) -> Health {
-        self.inner.health()
     }
 }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::account::{Account, Dropped, Sent};
-use super::allowance::Spend;
+use super::account::{Account, Learnt};
+use super::allowance::{Removal, Spend};
 use super::entry::{KeyLedger, Season, WriteBackKey};
 use super::offset::ClockOffset;
 use super::poster::PosterNumbers;
@@ -19,6 +19,7 @@ use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::sync::{AtomicU64, Mutex, Ordering};
 use crate::edge::redis::client::OnFailure;
 use crate::edge::redis::mode::count::Count;
+use crate::edge::redis::mode::queue::KeyQueue;
 use crate::edge::redis::mode::table::KeyTable;
 use crate::edge::redis::protocol::slot::{self, PARTS};
 use crate::edge::redis::protocol::{Bytes, Call, ErrorKind, Plan, Question, Reply, tagged};
@@ -49,7 +50,7 @@ pub(crate) struct BookSettings {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct WriteBackBook {
-    options: BookSettings,
+    pub(super) options: BookSettings,
     plan: Arc<Plan>,
     /// Each limit by itself: windows that differ are posted to apart.
     singles: Box<[Arc<Plan>]>,
@@ -58,7 +59,9 @@ pub(crate) struct WriteBackBook {
     most: u64,
     table: KeyTable<WriteBackKey>,
     offset: ClockOffset,
-    queue: Mutex<Queue>,
+    /// Keys that are asked about at once.
+    urgent: KeyQueue<Arc<WriteBackKey>>,
+    schedule: Mutex<Schedule>,
     /// Of each part: 0 if the last call was answered; else when one failed, or when a key was last let through to ask again. What is wrong
     /// with one key only is in that key's accounts.
     failed_ns: [AtomicU64; PARTS],
@@ -70,9 +73,10 @@ pub(crate) struct WriteBackBook {
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    urgent: VecDeque<Arc<WriteBackKey>>,
+struct Schedule {
+    /// Keys that are posted when there is room for more calls.
     usual: VecDeque<Arc<WriteBackKey>>,
+    /// When the keys are looked through again.
     next_ns: u64,
     in_flight: usize,
 }
@@ -91,8 +95,6 @@ struct Tallies {
 pub(crate) struct WriteBackCheck {
     pub(crate) decision: Decision,
     pub(crate) basis: Basis,
-    /// Whether something is to be sent at once: see [`WriteBackBook::due`].
-    pub(crate) wakes: bool,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -118,7 +120,6 @@ type Spends = fn(&WriteBackKey, u64, u64) -> Spend;
 pub(crate) struct Post {
     entry: Arc<WriteBackKey>,
     index: usize,
-    sent: Option<Sent>,
     at_ns: u64,
     pub(crate) call: Call,
 }
@@ -131,7 +132,12 @@ impl Post {
 }
 
 impl WriteBackBook {
-    pub(crate) fn new(plan: Arc<Plan>, options: BookSettings) -> Self {
+    /// `wake` is called when there is something [`due`](Self::due) before [`next_ns`](Self::next_ns).
+    pub(crate) fn new(
+        plan: Arc<Plan>,
+        options: BookSettings,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
         let singles = (0..).map_while(|index| plan.single(index)).map(Arc::new).collect();
         let windows = plan.parts().iter().filter_map(|part| part.window_us()).min();
         let bursts = plan.parts().iter().filter(|part| part.window_us().is_none());
@@ -149,7 +155,8 @@ impl WriteBackBook {
             plan,
             singles,
             offset: ClockOffset::default(),
-            queue: Mutex::default(),
+            urgent: KeyQueue::new(wake),
+            schedule: Mutex::default(),
             failed_ns: std::array::from_fn(|_| AtomicU64::new(0)),
             pressed_until_ns: AtomicU64::new(0),
             tallies: Tallies::default(),
@@ -199,7 +206,7 @@ impl WriteBackBook {
     }
 
     /// Enters what was spent, ends windows that are over, refills, and sets the allowance anew.
-    fn settle(&self, entry: &WriteBackKey, ledger: &mut KeyLedger, now_ns: u64) -> (Season, Dropped) {
+    fn settle(&self, entry: &WriteBackKey, ledger: &mut KeyLedger, now_ns: u64) -> Season {
         let is_cold = self.is_cold(entry.part, ledger.is_failing());
         let processes = self.options.processes;
         let left = entry.allowance.left();
@@ -208,25 +215,24 @@ impl WriteBackBook {
         let (mut until, mut reset, mut dropped) = (u64::MAX, now_ns, 0);
         let mut season = Season::Within;
         for account in &mut ledger.accounts {
-            let Some(period_us) = account.period_us() else {
+            let Some(period_ns) = account.period_ns() else {
                 account.refill(now_ns);
                 reset = reset.max(now_ns.saturating_add(account.until_paid_ns()));
                 continue;
             };
-            let period_ns = period_us.saturating_mul(1_000);
             let bounds = self.offset.within(period_ns, now_ns);
             let (early, late) = bounds.server_ns(now_ns);
             let (surely, perhaps) = (early / period_ns, late / period_ns);
-            if surely > account.epoch() {
-                dropped += account.turn(surely, processes, is_cold).0;
-            } else if perhaps.saturating_add(1) < account.epoch() {
+            if surely > account.epoch.number {
+                dropped += account.turn(surely, processes, is_cold);
+            } else if perhaps.saturating_add(1) < account.epoch.number {
                 // A clock was stepped. What was handed out of this window may be spent.
-                dropped += account.turn_back(surely, processes, self.numbers.next()).0;
+                dropped += account.turn_back(surely, processes, self.numbers.next());
             }
-            let mut end_ns = account.end_us().unwrap_or(u64::MAX).saturating_mul(1_000);
+            let mut end_ns = account.end_ns();
             if perhaps > surely {
-                if perhaps > account.epoch() {
-                    dropped += account.turn_early(perhaps, processes, is_cold).0;
+                if perhaps > account.epoch.number {
+                    dropped += account.turn_early(perhaps, processes, is_cold);
                 } else {
                     end_ns = end_ns.saturating_sub(period_ns);
                 }
@@ -234,7 +240,7 @@ impl WriteBackBook {
                 season = Season::Between { next_ns };
                 until = until.min(next_ns);
             } else {
-                if surely < account.epoch() {
+                if surely < account.epoch.number {
                     end_ns = end_ns.saturating_sub(period_ns);
                 } else {
                     account.begin(processes, is_cold);
@@ -247,15 +253,15 @@ impl WriteBackBook {
         entry.allowance.set_until(if ledger.is_new { 0 } else { until });
         entry.reset_ns.store(reset, Ordering::Relaxed);
         self.tallies.dropped.add(dropped);
-        (season, Dropped(dropped))
+        season
     }
 
     /// Decides here and now. One compare-exchange, as long as there is an allowance.
     #[inline]
     pub(crate) fn check(&self, key: &[u8], cost: u64, now_ns: u64) -> WriteBackCheck {
         match self.quick(key, cost, now_ns) {
-            Some(decision) => WriteBackCheck { decision, basis: Basis::Held, wakes: false },
-            None => self.check_slow(key, cost, now_ns),
+            Some(decision) => WriteBackCheck { decision, basis: Basis::Held },
+            None => self.decide_slow(key, cost, now_ns, WriteBackKey::spend),
         }
     }
 
@@ -310,29 +316,21 @@ impl WriteBackBook {
     }
 
     #[cold]
-    pub(super) fn check_slow(&self, key: &[u8], cost: u64, now_ns: u64) -> WriteBackCheck {
-        self.decide_slow(key, cost, now_ns, WriteBackKey::spend)
-    }
-
+    #[inline(never)]
     fn decide_slow(&self, key: &[u8], cost: u64, now_ns: u64, spend: Spends) -> WriteBackCheck {
         if cost > self.most {
             let decision = self.refuse(Outcome::Never, cost, now_ns);
-            return WriteBackCheck { decision, basis: Basis::Held, wakes: false };
+            return WriteBackCheck { decision, basis: Basis::Held };
         }
         loop {
             let Some(entry) = self.table.get_or_make(key.into(), || self.make(key, now_ns)) else {
                 let decision = self.refuse(Outcome::Denied, cost, now_ns);
-                return WriteBackCheck { decision, basis: Basis::Full, wakes: false };
+                return WriteBackCheck { decision, basis: Basis::Full };
             };
             match self.check_entry(&entry, cost, now_ns, spend) {
-                Some((decision, basis, asks)) => {
-                    if asks {
-                        self.queue().urgent.push_back(entry);
-                    }
-                    return WriteBackCheck { decision, basis, wakes: asks };
-                }
+                Some(checked) => return checked,
                 // Removed meanwhile: the next one is another.
-                None => _ = self.table.remove(key.into(), &entry),
+                None => self.table.remove(key.into(), &entry),
             }
         }
     }
@@ -361,20 +359,20 @@ impl WriteBackBook {
         WriteBackKey::new(key, part, accounts, now_ns)
     }
 
-    /// `None` if the entry is dead. Whether it is to be queued.
+    /// `None` if the entry is dead.
     fn check_entry(
         &self,
         entry: &Arc<WriteBackKey>,
         cost: u64,
         now_ns: u64,
         takes: Spends,
-    ) -> Option<(Decision, Basis, bool)> {
+    ) -> Option<WriteBackCheck> {
         let mut ledger = entry.ledger();
         if entry.allowance.is_dead() {
             return None;
         }
         let mut asks = std::mem::take(&mut ledger.is_new);
-        let (season, _) = self.settle(entry, &mut ledger, now_ns);
+        let season = self.settle(entry, &mut ledger, now_ns);
         let is_failing = ledger.is_failing();
         let mut spend = takes(entry, cost, now_ns);
         let mut basis = Basis::Held;
@@ -417,10 +415,20 @@ impl WriteBackBook {
                 entry.set_retry_ns(retry_ns);
             }
         }
-        asks &= !ledger.is_queued;
-        ledger.is_queued |= asks;
+        if asks {
+            self.hasten(entry, ledger);
+        }
         let decision = self.decide(outcome, cost, left, retry_ns, entry.reset_ns(), now_ns);
-        Some((decision, basis, asks))
+        Some(WriteBackCheck { decision, basis })
+    }
+
+    /// Has a key asked about at once.
+    fn hasten(&self, entry: &Arc<WriteBackKey>, mut ledger: MutexGuard<'_, KeyLedger>) {
+        if !std::mem::replace(&mut ledger.is_queued, true) {
+            drop(ledger);
+            // It is never closed.
+            let _ = self.urgent.push(Arc::clone(entry));
+        }
     }
 
     /// From when on an answer can say something new about so many units.
@@ -428,11 +436,8 @@ impl WriteBackBook {
         let each = ledger.accounts.iter().map(|account| match account.room() {
             _ if account.is_worth_asking(cost) => 0,
             // Nobody gives anything back in a fixed window.
-            Some(room) if room < cost => match account.ends() {
-                Some((end_us, period_us)) => {
-                    let bounds = self.offset.within(period_us.saturating_mul(1_000), now_ns);
-                    bounds.local_ns(end_us.saturating_mul(1_000)).1
-                }
+            Some(room) if room < cost && !account.slides() => match account.period_ns() {
+                Some(period_ns) => self.offset.within(period_ns, now_ns).local_ns(account.end_ns()).1,
                 None => ledger.answered_ns.saturating_add(self.pace_ns),
             },
             _ => ledger.answered_ns.saturating_add(self.pace_ns),
@@ -440,45 +445,38 @@ impl WriteBackBook {
         each.max().unwrap_or(0)
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn schedule(&self) -> MutexGuard<'_, Schedule> {
         // Never held while a ledger is taken.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When [`due`](Self::due) has something to say at the latest, unless a check wakes.
+    /// When [`due`](Self::due) has something to say at the latest, unless the book wakes.
     pub(crate) fn next_ns(&self) -> u64 {
-        let queue = self.queue();
-        let is_empty = queue.urgent.is_empty() && queue.usual.is_empty();
+        let schedule = self.schedule();
+        let is_empty = self.urgent.len() == 0 && schedule.usual.is_empty();
         // What waits for a call to come back is due then.
-        let is_full = queue.in_flight >= self.options.in_flight.max(1);
-        if is_empty || is_full { queue.next_ns } else { 0 }
+        let is_full = schedule.in_flight >= self.options.in_flight.max(1);
+        if is_empty || is_full { schedule.next_ns } else { 0 }
     }
 
     /// What is to be sent now: new keys and keys whose allowance is spent, then those whose windows end first. Each must be reported by
     /// [`posted`](Self::posted) or [`failed`](Self::failed).
     pub(crate) fn due(&self, now_ns: u64) -> Vec<Post> {
-        if now_ns >= self.queue().next_ns {
+        if now_ns >= self.schedule().next_ns {
             self.sweep(now_ns);
         }
         let mut posts = Vec::new();
-        loop {
-            let (entry, is_urgent) = {
-                let mut queue = self.queue();
-                if queue.in_flight + posts.len() >= self.options.in_flight.max(1) {
-                    break;
-                }
-                if let Some(entry) = queue.urgent.pop_front() {
-                    (entry, true)
-                } else if let Some(entry) = queue.usual.pop_front() {
-                    (entry, false)
-                } else {
-                    break;
-                }
-            };
-            self.collect(&entry, is_urgent, now_ns, &mut posts);
+        while self.schedule().in_flight + posts.len() < self.options.in_flight.max(1) {
+            if let Some(entry) = self.urgent.pop() {
+                self.collect(&entry, true, now_ns, &mut posts);
+                continue;
+            }
+            let usual = self.schedule().usual.pop_front();
+            let Some(entry) = usual else { break };
+            self.collect(&entry, false, now_ns, &mut posts);
         }
-        self.queue().in_flight += posts.len();
-        self.tallies.posts.add(posts.iter().filter(|post| post.sent.is_some()).count() as u64);
+        self.schedule().in_flight += posts.len();
+        self.tallies.posts.add(posts.iter().filter(|post| post.call.ask != Question::Peek).count() as u64);
         posts
     }
 
@@ -496,18 +494,13 @@ impl WriteBackBook {
         for (index, account) in ledger.accounts.iter_mut().enumerate() {
             let Some(plan) = self.singles.get(index) else { continue };
             if waits_ns > plan.refill_us().saturating_mul(1_000).saturating_add(self.pace_ns) {
-                dropped += account.clip().0;
+                dropped += account.clip();
             }
-            dropped += account.give_up(now_ns).0;
-            let sent = account.post(now_ns);
-            let ask = match sent {
-                Some(Sent { process, epoch, total }) => Question::Post { process, epoch, total },
-                None if is_urgent && account.peek() => Question::Peek,
-                None => continue,
-            };
+            dropped += account.give_up(now_ns);
+            let Some(ask) = account.ask(is_urgent, now_ns) else { continue };
             let tag = tagged(&self.options.head, &entry.key);
             let call = Call { tag, plan: Arc::clone(plan), ask, now: None };
-            posts.push(Post { entry: Arc::clone(entry), index, sent, at_ns: now_ns, call });
+            posts.push(Post { entry: Arc::clone(entry), index, at_ns: now_ns, call });
         }
         self.tallies.dropped.add(dropped);
     }
@@ -520,15 +513,14 @@ impl WriteBackBook {
         self.pressed_until_ns.fetch_max(until_ns, Ordering::Release);
     }
 
-    /// Settles each key that is not dead, and calls `visit` with it, its ledger and the units that were dropped. O(keys).
-    fn for_each_settled(&self, now_ns: u64, mut visit: impl FnMut(&Arc<WriteBackKey>, &mut KeyLedger, u64)) {
+    /// Settles each key that is not dead, and calls `visit` with it and its ledger. O(keys).
+    fn for_each_settled(&self, now_ns: u64, mut visit: impl FnMut(&Arc<WriteBackKey>, &mut KeyLedger)) {
         self.table.for_each(|_, entry| {
             let mut ledger = entry.ledger();
-            if entry.allowance.is_dead() {
-                return;
+            if !entry.allowance.is_dead() {
+                let _ = self.settle(entry, &mut ledger, now_ns);
+                visit(entry, &mut ledger);
             }
-            let (_, dropped) = self.settle(entry, &mut ledger, now_ns);
-            visit(entry, &mut ledger, dropped.0);
         });
     }
 
@@ -537,18 +529,17 @@ impl WriteBackBook {
         let is_full = self.table.len() > self.options.max_keys / 2;
         let rest_ns = self.plan.refill_us().saturating_mul(1_000);
         let mut pending: Vec<(u64, u64, Arc<WriteBackKey>)> = Vec::new();
-        let mut dead: Vec<Arc<WriteBackKey>> = Vec::new();
-        self.for_each_settled(now_ns, |entry, ledger, _| {
+        self.for_each_settled(now_ns, |entry, ledger| {
             let idle_ns = now_ns.saturating_sub(ledger.spent_ns);
             let is_over = idle_ns > rest_ns.saturating_add(self.pace_ns);
             let is_idle = is_over || (is_full && idle_ns > self.pace_ns.saturating_mul(2));
             if is_idle {
                 self.press(if is_over { now_ns } else { now_ns.saturating_add(rest_ns) });
             }
-            if is_idle && entry.kill(ledger) {
-                dead.push(Arc::clone(entry));
+            if is_idle && entry.kill(ledger) == Removal::Done {
+                self.table.remove((&*entry.key).into(), entry);
             } else if ledger.pending() > 0 {
-                let end = ledger.accounts.iter().filter_map(Account::end_us).min().unwrap_or(u64::MAX);
+                let end = ledger.accounts.iter().map(Account::end_ns).min().unwrap_or(u64::MAX);
                 if !ledger.is_queued {
                     let since = ledger.pending_since.unwrap_or(0);
                     pending.push((end, since, Arc::clone(entry)));
@@ -560,14 +551,11 @@ impl WriteBackBook {
                 }
             }
         });
-        for entry in &dead {
-            self.table.remove((&*entry.key).into(), entry);
-        }
         // Those that wait longest first, so that none waits for ever where there are more than calls can carry.
         pending.sort_by_key(|(end, since, _)| (*end, *since));
-        let mut queue = self.queue();
-        queue.usual = pending.into_iter().map(|(_, _, entry)| entry).collect();
-        queue.next_ns = now_ns.saturating_add(self.pace_ns);
+        let mut schedule = self.schedule();
+        schedule.usual = pending.into_iter().map(|(_, _, entry)| entry).collect();
+        schedule.next_ns = now_ns.saturating_add(self.pace_ns);
         // Once more shortly before windows end.
         if let Some(period_us) = self.plan.parts().iter().filter_map(|part| part.window_us()).min() {
             let period_ns = period_us.saturating_mul(1_000);
@@ -575,23 +563,23 @@ impl WriteBackBook {
             let end_ns = (bounds.server_ns(now_ns).1 / period_ns).saturating_add(1).saturating_mul(period_ns);
             let last_ns = bounds.local_ns(end_ns).0.saturating_sub(self.pace_ns / 8);
             if last_ns > now_ns.saturating_add(self.pace_ns / 8) {
-                queue.next_ns = queue.next_ns.min(last_ns);
+                schedule.next_ns = schedule.next_ns.min(last_ns);
             }
         }
     }
 
     /// How many calls are not reported yet.
     pub(crate) fn in_flight(&self) -> usize {
-        self.queue().in_flight
+        self.schedule().in_flight
     }
 
     /// Looks through all keys at the next [`due`](Self::due), whenever that is.
     pub(crate) fn hurry(&self) {
-        self.queue().next_ns = 0;
+        self.schedule().next_ns = 0;
     }
 
-    /// An answer. Whether something is to be sent at once.
-    pub(crate) fn posted(&self, post: &Post, reply: &Reply, received_ns: u64) -> bool {
+    /// An answer.
+    pub(crate) fn posted(&self, post: &Post, reply: &Reply, received_ns: u64) {
         self.offset.learn(reply.now_us, post.at_ns, received_ns);
         let entry = &post.entry;
         // As a rule nothing that threads share is written.
@@ -604,9 +592,12 @@ impl WriteBackBook {
         let least = ledger.wanted.max(1);
         let processes = self.options.processes;
         if let Some(account) = ledger.accounts.get_mut(post.index) {
-            let learnt = account.answered(post.sent, reply, processes, least, received_ns);
-            self.tallies.overshoot.add(learnt.overshoot);
-            self.tallies.dropped.add(learnt.dropped);
+            match account.answered(reply, processes, least, received_ns) {
+                Learnt::Present { overshoot } | Learnt::Other { overshoot } => {
+                    self.tallies.overshoot.add(overshoot);
+                }
+                Learnt::TooLate { dropped } => self.tallies.dropped.add(dropped),
+            }
         }
         ledger.answered_ns = received_ns;
         entry.refresh(&mut ledger, received_ns);
@@ -618,19 +609,29 @@ impl WriteBackBook {
             ledger.pending_since = Some(post.at_ns);
         }
         // Spent while it was asked about, though there is more.
-        let is_spent = entry.allowance.left() < least && pending > 0 && ledger.is_worth_asking(1);
-        if !ledger.is_asked() {
+        let is_spent = entry.allowance.left() < least
+            && pending > 0
+            && ledger.accounts.iter().all(|account| account.is_worth_asking(1));
+        let is_free = !ledger.is_asked();
+        if is_free {
             ledger.wanted = 0;
         }
-        let asks = is_spent && !ledger.is_queued && !ledger.is_asked();
-        ledger.is_queued |= asks;
-        drop(ledger);
-        let mut queue = self.queue();
-        queue.in_flight = queue.in_flight.saturating_sub(1);
-        if asks {
-            queue.urgent.push_back(Arc::clone(entry));
+        if is_free && is_spent {
+            self.hasten(entry, ledger);
+        } else {
+            drop(ledger);
         }
-        asks
+        self.came_back();
+    }
+
+    /// There is room for another call.
+    fn came_back(&self) {
+        let mut schedule = self.schedule();
+        schedule.in_flight = schedule.in_flight.saturating_sub(1);
+        drop(schedule);
+        if self.next_ns() == 0 {
+            self.urgent.wake();
+        }
     }
 
     /// There was no answer of use; it may have been charged. An error of kind [`Reply`](ErrorKind::Reply) is this key's alone; any other is
@@ -646,34 +647,32 @@ impl WriteBackBook {
         let _ = self.settle(entry, &mut ledger, now_ns);
         ledger.failed_ns = now_ns;
         if let Some(account) = ledger.accounts.get_mut(post.index) {
-            self.tallies.dropped.add(account.failed(post.sent).0);
+            self.tallies.dropped.add(account.failed());
             account.fall_back(self.options.processes);
         }
         drop(ledger);
-        let mut queue = self.queue();
-        queue.in_flight = queue.in_flight.saturating_sub(1);
+        self.came_back();
     }
 
     /// What was counted so far. O(keys).
     pub(crate) fn counted(&self, now_ns: u64) -> WriteBackStats {
+        let (mut pending, mut oldest_pending) = (0_u64, None);
+        self.for_each_settled(now_ns, |_, ledger| {
+            pending = pending.saturating_add(ledger.pending());
+            if ledger.pending() > 0 {
+                let age_ns = ledger.pending_since.map_or(0, |since| now_ns.saturating_sub(since));
+                oldest_pending = oldest_pending.max(Some(Duration::from_nanos(age_ns)));
+            }
+        });
         let Tallies { posts, failures, overshoot, dropped } = &self.tallies;
-        let mut counted = WriteBackStats {
+        WriteBackStats {
             keys: self.table.len() as u64,
-            pending: 0,
-            oldest_pending: None,
+            pending,
+            oldest_pending,
             posts: posts.get(),
             failures: failures.get(),
             overshoot: overshoot.get(),
             evicted_pending: dropped.get(),
-        };
-        self.for_each_settled(now_ns, |_, ledger, dropped| {
-            counted.evicted_pending = counted.evicted_pending.saturating_add(dropped);
-            counted.pending = counted.pending.saturating_add(ledger.pending());
-            if ledger.pending() > 0 {
-                let age_ns = ledger.pending_since.map_or(0, |since| now_ns.saturating_sub(since));
-                counted.oldest_pending = counted.oldest_pending.max(Some(Duration::from_nanos(age_ns)));
-            }
-        });
-        counted
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{MutexGuard, PoisonError};
 use smallvec::SmallVec;
 
 use super::account::Account;
-use super::allowance::{Allowance, Spend};
+use super::allowance::{Allowance, Removal, Spend};
 use crate::base::sync::{AtomicU64, Mutex, Ordering};
 
 /// See the module.
@@ -106,9 +106,12 @@ impl WriteBackKey {
     }
 
     /// Kills it if it holds nothing that anybody waits for.
-    pub(super) fn kill(&self, ledger: &KeyLedger) -> bool {
+    pub(super) fn kill(&self, ledger: &KeyLedger) -> Removal {
         let is_idle = |account: &Account| account.pending() == 0 && !account.is_asked();
-        !ledger.is_queued && ledger.accounts.iter().all(is_idle) && self.allowance.kill(ledger.was)
+        if ledger.is_queued || !ledger.accounts.iter().all(is_idle) {
+            return Removal::InUse;
+        }
+        self.allowance.kill(ledger.was)
     }
 
     #[inline]
@@ -145,15 +148,10 @@ impl KeyLedger {
 
     /// Whether the last call about one of its limits failed.
     pub(super) fn is_failing(&self) -> bool {
-        self.accounts.iter().any(Account::is_failing)
+        self.accounts.iter().any(|account| account.fails)
     }
 
     pub(super) fn is_asked(&self) -> bool {
         self.accounts.iter().any(Account::is_asked)
-    }
-
-    /// Whether asking again at once is worth a call.
-    pub(super) fn is_worth_asking(&self, cost: u64) -> bool {
-        self.accounts.iter().all(|account| account.is_worth_asking(cost))
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::blocking::BlockingWriteBackLimiter;
 use super::book::{Basis, Post, WriteBackCheck};
 use super::core::WriteBackCore;
 use super::options::WriteBackBuilder;
@@ -16,7 +15,8 @@ use crate::base::clock::{Clock, QuantaClock};
 use crate::base::sync::Ordering;
 use crate::edge::redis::client::{BuildError, RuntimeThread, Tasks};
 use crate::edge::redis::guard::Health;
-use crate::edge::redis::mode::dispatch::{StopOnDrop, builds};
+use crate::edge::redis::mode::dispatch::StopOnDrop;
+use crate::edge::redis::mode::forms::builds_here;
 use crate::edge::redis::protocol::{Answer, Error, ErrorKind, Key, Reply, Transport};
 
 /// So often a call waits for an answer about its key before it takes what it has got.
@@ -124,9 +124,10 @@ struct PostInFlight<C: Clock> {
 impl<C: Clock> PostInFlight<C> {
     fn land(&mut self, reply: Result<Reply, Error>) {
         let Some(post) = self.post.take() else { return };
-        let dispatch = &self.core.dispatch;
-        if self.core.land(&post, reply) {
-            dispatch.due.notify_one();
+        let WriteBackCore { book, dispatch, .. } = &*self.core;
+        match reply {
+            Ok(reply) => book.posted(&post, &reply, dispatch.now_ns()),
+            Err(error) => book.failed(&post, error.kind(), dispatch.now_ns()),
         }
         dispatch.bells.of(post.key()).notify_waiters();
     }
@@ -152,28 +153,26 @@ impl<C: Clock + Send + Sync + 'static> fmt::Debug for WriteBackLimiter<C> {
     }
 }
 
-fn make<T: Transport, C: Clock + Send + Sync + 'static>(
+pub(super) fn make<T: Transport, C: Clock + Send + Sync + 'static>(
     tasks: Tasks,
     builder: WriteBackBuilder<T, C>,
 ) -> Result<WriteBackLimiter<C>, BuildError> {
     let core = Arc::new(WriteBackCore::new(builder, tasks)?);
     core.dispatch.tasks.runtime.spawn(Task(Arc::clone(&core)).run());
-    let owned = Arc::clone(&core);
-    Ok(WriteBackLimiter { core, _owner: Arc::new(StopOnDrop(Box::new(move || owned.stop()))) })
+    Ok(WriteBackLimiter { _owner: core.dispatch.owner(), core })
 }
 
-builds!(WriteBackBuilder => WriteBackLimiter, BlockingWriteBackLimiter by make);
+builds_here!(WriteBackBuilder => WriteBackLimiter by make);
 
 impl<C: Clock + Send + Sync + 'static> Task<C> {
     /// Posts what is due until it is over, and once more.
     async fn run(self) {
         let core = &self.0;
-        while !core.is_stopped() {
+        while !core.dispatch.signal.is_stopped() {
             for flight in core.due() {
                 core.dispatch.tasks.runtime.spawn(flight.carry());
             }
-            // Either way there may be something to do.
-            let _ = tokio::time::timeout(core.rest(), core.dispatch.due.notified()).await;
+            core.dispatch.signal.wait(core.rest()).await;
         }
         core.flush().await;
         // Ordering: Release, and Acquire in `close`: who sees it sees what was posted.
@@ -192,7 +191,7 @@ impl<C: Clock + Send + Sync + 'static> PostInFlight<C> {
 impl<C: Clock + Send + Sync + 'static> WriteBackCore<C> {
     fn due(self: &Arc<Self>) -> Vec<PostInFlight<C>> {
         // All of them, before one of them is sent: a post that is not reported is never sent again.
-        let posts = self.book.due(self.now_ns()).into_iter();
+        let posts = self.book.due(self.dispatch.now_ns()).into_iter();
         posts.map(|post| PostInFlight { core: Arc::clone(self), post: Some(post) }).collect()
     }
 
@@ -212,7 +211,7 @@ impl<C: Clock + Send + Sync + 'static> WriteBackCore<C> {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             while posts.join_next().await.is_some() {}
-            let pending = self.stats().pending;
+            let pending = self.book.counted(self.dispatch.now_ns()).pending;
             if pending == 0 {
                 return 0;
             }
@@ -249,15 +248,13 @@ impl<C: Clock + Send + Sync + 'static> WriteBackCore<C> {
     }
 
     async fn check_by_asking(&self, key: &[u8], cost: u64) -> Answer {
-        let mut now = self.now();
+        let mut now = self.dispatch.now();
         let check = || {
-            now = self.now();
-            self.checked(key, cost, now)
+            now = self.dispatch.now();
+            self.book.check(key, cost, now.as_nanos())
         };
         match self.until_answered(key, check).await {
-            (WriteBackCheck { basis: Basis::Full, .. }, true) => {
-                self.dispatch.check(key, cost, &self.clock).await
-            }
+            (WriteBackCheck { basis: Basis::Full, .. }, true) => self.dispatch.check(key, cost).await,
             (checked, _) => self.answer(checked, key, cost, now),
         }
     }
@@ -307,11 +304,11 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     /// posted. Returns how many units could not be.
     pub async fn close(self) -> u64 {
         let core = &self.core;
-        core.stop();
+        core.dispatch.signal.stop();
         // A task that cannot go on, for its runtime is not run any more, is not waited for.
-        let mut seen = core.stats();
+        let mut seen = self.stats();
         while tokio::time::timeout(core.patience(), core.ended.notified()).await.is_err() {
-            let stats = core.stats();
+            let stats = self.stats();
             if (stats.pending, stats.posts) == (seen.pending, seen.posts) {
                 break;
             }
@@ -323,13 +320,13 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
         if core.flushed.load(Ordering::Acquire) == 0 {
             core.flush().await;
         }
-        core.stats().pending
+        self.stats().pending
     }
 
     /// What was counted, and what is not posted. O(keys).
     #[must_use]
     pub fn stats(&self) -> WriteBackStats {
-        self.core.stats()
+        self.core.book.counted(self.core.dispatch.now_ns())
     }
 
     /// How the server fares.
@@ -343,18 +340,19 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
 impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     /// What [`check_n`](Self::check_n) would decide now, and what it would ask for; charges nothing. `None` if only the server knows.
     pub(crate) fn look<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Option<Answer> {
-        self.core.looked(self.core.look(&key.bytes(), cost, self.core.now()))
+        let core = &self.core;
+        core.looked(core.book.look(&key.bytes(), cost, core.dispatch.now_ns()))
     }
 
     /// The same of [`check_n_async`](Self::check_n_async).
     pub(crate) async fn look_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Option<Answer> {
         let (core, key) = (&self.core, key.bytes());
-        let looked = core.until_answered(&key, || core.look(&key, cost, core.now())).await;
+        let looked = core.until_answered(&key, || core.book.look(&key, cost, core.dispatch.now_ns())).await;
         core.looked(looked.0)
     }
 
     /// See [`WriteBackBook::succeed`](super::book::WriteBackBook::succeed).
     pub(crate) fn succeed(&self) {
-        self.core.book.succeed(self.core.now_ns());
+        self.core.book.succeed(self.core.dispatch.now_ns());
     }
 }

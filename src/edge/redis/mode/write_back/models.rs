@@ -147,7 +147,7 @@ impl Place {
     }
 }
 
-fn a_removal(kill: fn(&WriteBackKey) -> bool) {
+fn a_removal(kill: fn(&WriteBackKey) -> Removal) {
     let first = Arc::new(WriteBackKey::new(2, 10));
     let place = Arc::new(Place { present: Mutex::new(first.clone()), posted: Mutex::new(0) });
     let threads = [(); 2].map(|()| {
@@ -155,7 +155,7 @@ fn a_removal(kill: fn(&WriteBackKey) -> bool) {
         thread::spawn(move || place.spend())
     });
     first.sync(0);
-    if kill(&first) {
+    if kill(&first) == Removal::Done {
         place.replace(&first);
     }
     let admitted: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
@@ -176,7 +176,7 @@ fn control_killing_whatever_was_spent_loses_units() {
     model(|| {
         a_removal(|entry| {
             entry.word.word.store(DEAD, Ordering::SeqCst);
-            true
+            Removal::Done
         });
     });
 }

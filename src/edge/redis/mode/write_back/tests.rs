@@ -30,7 +30,7 @@ fn options(processes: u32, max_keys: usize, in_flight: usize) -> BookSettings {
 fn book(limit: Limit, processes: u32, max_keys: usize, in_flight: usize) -> (WriteBackBook, InProcess) {
     let options = options(processes, max_keys, in_flight);
     let plan = Plan::new(&[limit]).expect("a limit that can be reckoned with");
-    (WriteBackBook::new(Arc::new(plan), options), InProcess::new(ManualClock::default()))
+    (WriteBackBook::new(Arc::new(plan), options, || {}), InProcess::new(ManualClock::default()))
 }
 
 /// Posts what is due once; says what was charged, and how many calls there were.
@@ -248,7 +248,7 @@ fn windows_beside_a_failing_key(policy: OnFailure, why: ErrorKind, bad: &[u8]) -
     let options = BookSettings { on_failure: policy, in_parts: true, ..options(4, 100, 64) };
     let plan = Plan::new(&[Limit::fixed_window(Quota::new(20, std::time::Duration::from_secs(2)))]);
     let (book, server) =
-        (WriteBackBook::new(Arc::new(plan.unwrap()), options), InProcess::new(ManualClock::default()));
+        (WriteBackBook::new(Arc::new(plan.unwrap()), options, || {}), InProcess::new(ManualClock::default()));
     let mut windows = vec![0; 3];
     for ms in 0..6_000 {
         let now_ns = START + ms * SEC / 1_000;
@@ -292,7 +292,7 @@ fn key_asks_again_soon_after_a_failure() {
     let options = |on_failure| BookSettings { on_failure, ..options(1, 100, 64) };
     for policy in [OnFailure::Open, OnFailure::Closed] {
         let plan = Plan::new(&[Limit::fixed_window(Quota::per_hour(100))]).unwrap();
-        let book = WriteBackBook::new(Arc::new(plan), options(policy));
+        let book = WriteBackBook::new(Arc::new(plan), options(policy), || {});
         let server = InProcess::new(ManualClock::default());
         let mut calls = 0;
         for ms in 0..2_000 {
@@ -329,7 +329,7 @@ fn windows_by_the_server(limit: u64, at_ms: u64, step_ms: i64, fails: Option<u64
     let plan = Arc::new(Plan::new(&[Limit::fixed_window(quota)]).unwrap());
     let book = |number: u64| {
         let options = BookSettings { process: (number + 1) << 20, ..options(4, 100, 64) };
-        WriteBackBook::new(Arc::clone(&plan), options)
+        WriteBackBook::new(Arc::clone(&plan), options, || {})
     };
     let books = [0, 1, 2, 3].map(book);
     let server = InProcess::new(ManualClock::default());

@@ -1,0 +1,97 @@
+//! What the limiters of leases and of write-back have in public alike: how they are made and, by threads, asked.
+
+/// Makes `build` of a mode's builder: with the clock that is the default, which is made with the limiter, and with another.
+macro_rules! builds {
+    ($builder:ident => $limiter:ident of $($client:ty),+; |$this:ident| $made:expr; $what:literal, $errors:literal) => {
+        $(
+            impl $builder<$client> {
+                #[doc = $what]
+                ///
+                /// # Errors
+                #[doc = $errors]
+                pub fn build(self) -> Result<$limiter, $crate::edge::redis::BuildError> {
+                    self.clock($crate::base::clock::QuantaClock::new()).build()
+                }
+            }
+
+            impl<C: $crate::base::clock::Clock + Send + Sync + 'static> $builder<$client, C> {
+                #[doc = $what]
+                ///
+                /// # Errors
+                #[doc = $errors]
+                pub fn build(self) -> Result<$limiter<C>, $crate::edge::redis::BuildError> {
+                    let $this = self;
+                    $made
+                }
+            }
+        )+
+    };
+}
+
+/// `build` of the limiter of async code.
+macro_rules! builds_here {
+    ($builder:ident => $limiter:ident by $make:ident) => {
+        $crate::edge::redis::mode::forms::builds! {
+            $builder => $limiter of $crate::edge::redis::Client, $crate::edge::redis::InProcess;
+            |this| $make($crate::edge::redis::client::Tasks::here()?, this);
+            "Makes the limiter. Its task is spawned on the present tokio runtime.",
+            "There is no runtime, or a quota is beyond what the shared state can reckon with."
+        }
+    };
+}
+
+/// `build` of the limiter of threads, and the methods that it has in both modes.
+macro_rules! blocking {
+    ($builder:ident => $limiter:ident by $make:ident, $stats:ident) => {
+        $crate::edge::redis::mode::forms::builds! {
+            $builder => $limiter of $crate::edge::redis::BlockingClient, $crate::edge::redis::BlockingInProcess;
+            |this| {
+                let $builder { builder, options, clock } = this;
+                let (builder, thread) = $crate::edge::redis::client::on_thread(builder);
+                let tasks = $crate::edge::redis::client::Tasks::on(&thread)?;
+                let inner = $make(tasks, $builder { builder, options, clock })?;
+                Ok(OnThread { inner, thread })
+            };
+            "Makes the limiter. Its task runs on the client's thread.",
+            "The thread cannot be started, or a quota is beyond what the shared state can reckon with."
+        }
+
+        impl<C: Clock + Send + Sync + 'static> $limiter<C> {
+            /// Checks one unit of a key here and now, and charges it if it is allowed. Never waits.
+            #[inline]
+            pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
+                self.inner.check(key)
+            }
+
+            /// As [`check`](Self::check), of `cost` units: all of them or none.
+            #[inline]
+            pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+                self.inner.check_n(key, cost)
+            }
+
+            /// As [`check`](Self::check), but waits for the server where this process cannot decide. What most servers should use.
+            pub fn check_wait<K: Key + ?Sized>(&self, key: &K) -> Answer {
+                self.check_n_wait(key, 1)
+            }
+
+            /// As [`check_wait`](Self::check_wait), of `cost` units: all of them or none.
+            pub fn check_n_wait<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+                self.inner.check_wait(key, cost, &self.thread)
+            }
+
+            /// What was counted so far. O(keys).
+            #[must_use]
+            pub fn stats(&self) -> $stats {
+                self.inner.stats()
+            }
+
+            /// How the server fares.
+            #[must_use]
+            pub fn health(&self) -> Health {
+                self.inner.health()
+            }
+        }
+    };
+}
+
+pub(crate) use {blocking, builds, builds_here};
