@@ -132,3 +132,24 @@ impl Tasks {
         Ok(Self { runtime: runtime.clone(), _thread: Some(thread.clone()) })
     }
 }
+
+/// Calls a function when it is dropped, unless it was cancelled.
+pub(super) struct OnDrop<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> OnDrop<F> {
+    pub(super) fn new(act: F) -> Self {
+        Self(Some(act))
+    }
+
+    pub(super) fn cancel(mut self) {
+        self.0 = None;
+    }
+}
+
+impl<F: FnOnce()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        if let Some(act) = self.0.take() {
+            act();
+        }
+    }
+}
