@@ -13,7 +13,7 @@ use std::{fmt, io};
 use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
 
-use super::settings::BuildError;
+use super::settings::{BuildError, Builder};
 use crate::edge::redis::protocol::Transport;
 
 /// What limiters are made on.
@@ -59,6 +59,12 @@ impl<T: Transport + Clone> Connected for OnThread<T> {
     fn transport(&self) -> &T {
         &self.inner
     }
+}
+
+/// A builder for what carries the client's calls, and the thread that does it.
+pub(crate) fn on_thread<T>(builder: Builder<OnThread<T>>) -> (Builder<T>, RuntimeThread) {
+    let Builder { client, prefix, settings } = builder;
+    (Builder { client: client.inner, prefix, settings }, client.thread)
 }
 
 /// A thread with a runtime. It starts when it is first needed, and ends when nothing holds it any more.
