@@ -16,7 +16,7 @@ use crate::base::clock::Timestamp;
 /// One question about one key of a limiter.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
-    /// As [`tagged`](super::key::tagged) wrote it.
+    /// As [`tagged`](super::tag::tagged) wrote it.
     pub(crate) tag: Vec<u8>,
     /// The limits of the limiter: all are charged, or none.
     pub(crate) plan: Arc<Plan>,
