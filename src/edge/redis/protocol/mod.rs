@@ -25,6 +25,7 @@ mod tag;
 pub use self::answer::{Answer, DecidedBy};
 pub(crate) use self::call::{Call, LimitState, Question, Reply, Transport};
 pub use self::error::{Error, ErrorKind};
+pub(crate) use self::figures::strictness;
 pub use self::key::{Key, Number};
 pub use self::limit::{Limit, LimitKind};
 pub(crate) use self::model::{POSTS_KEPT_US, kept_us};
