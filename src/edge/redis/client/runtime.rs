@@ -32,9 +32,26 @@ impl<T: Transport + Clone> Connected for T {
     }
 }
 
-/// An async client or limiter for threads that may block: its calls and tasks run on a thread of the client.
+/// A client or a limiter of async code, for threads that may block.
 ///
-/// [`BlockingClient`](super::BlockingClient) and the blocking limiters are aliases of it.
+/// Programs use it by the names of its aliases: [`BlockingClient`](crate::edge::redis::BlockingClient),
+/// [`BlockingInProcess`](crate::edge::redis::BlockingInProcess), [`BlockingLeaseLimiter`](crate::edge::redis::BlockingLeaseLimiter) and
+/// [`BlockingWriteBackLimiter`](crate::edge::redis::BlockingWriteBackLimiter).
+///
+/// It holds the async form, and shares a thread named `tollgate-redis` that has a tokio runtime. Connections, timers and the tasks of
+/// limiters run on that thread. A method that waits drives the async form in the thread that calls it. The thread starts when it is
+/// first needed and ends after the last copy of the client, and of its limiters, is dropped; no drop waits for it.
+///
+/// # Errors
+/// If the system cannot start the thread, `build` of a limiter returns [`BuildError::Thread`], calls to a server fail as
+/// [`Unreachable`](crate::edge::redis::ErrorKind::Unreachable), and [`OnFailure`](crate::edge::redis::OnFailure) decides.
+///
+/// # Panics
+/// Never for the place of the call: a task of a tokio runtime may call it, and blocks a thread of that runtime meanwhile.
+///
+/// # Cost
+/// One thread for each client, however many limiters and calls it has. An answer wakes the calling thread by a channel of one place,
+/// which each wait allocates; checks that do not wait cost what they cost in the async form.
 #[derive(Clone)]
 pub struct OnThread<T> {
     pub(crate) inner: T,
@@ -49,7 +66,9 @@ impl<T> OnThread<T> {
 
 impl<T: fmt::Debug> fmt::Debug for OnThread<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OnThread").field(&self.inner).finish()
+        // As its alias is called: `BlockingClient { .. }` for `Client { .. }`.
+        f.write_str("Blocking")?;
+        self.inner.fmt(f)
     }
 }
 
