@@ -55,6 +55,7 @@ mod log;
 mod meters;
 mod reload;
 mod shares;
+mod stripes;
 mod timer;
 mod top;
 
@@ -76,5 +77,7 @@ pub use self::log::{Level, Refusal, RefusalLog};
 pub use self::meters::{MeterCounts, Meters};
 pub use self::reload::{ReloadCounts, Reloads};
 pub use self::shares::Shares;
+#[cfg(feature = "redis")]
+pub(crate) use self::stripes::Stripes;
 pub use self::timer::CheckTimer;
 pub use self::top::{DeniedKey, TopDenied};
