@@ -54,14 +54,14 @@ mod gauges;
 mod log;
 mod meters;
 mod reload;
+#[cfg(all(feature = "metrics", feature = "redis"))]
+mod shared;
 mod shares;
 mod stripes;
 mod timer;
 mod top;
 
 pub use self::event::Event;
-#[cfg(all(feature = "metrics", feature = "redis"))]
-pub(crate) use self::facade::SharedHandles;
 #[cfg(all(feature = "metrics", feature = "tower"))]
 pub(crate) use self::facade::without_key;
 #[cfg(feature = "metrics")]
@@ -76,6 +76,8 @@ pub use self::gauges::{Reading, Readings};
 pub use self::log::{Level, Refusal, RefusalLog};
 pub use self::meters::{MeterCounts, Meters};
 pub use self::reload::{ReloadCounts, Reloads};
+#[cfg(all(feature = "metrics", feature = "redis"))]
+pub(crate) use self::shared::SharedHandles;
 pub use self::shares::Shares;
 #[cfg(feature = "redis")]
 pub(crate) use self::stripes::Stripes;
