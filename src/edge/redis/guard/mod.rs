@@ -92,8 +92,8 @@ impl Guard {
     /// In a tokio runtime that was built without its timer, as all of tokio's time does.
     pub(crate) async fn ask<T: Transport>(&self, transport: &T, call: &Call) -> Result<Reply, Error> {
         let flight = self.take_off(transport.part(call))?;
-        let asked = transport.call(call, self.settings.timeout);
-        let late = || Error::new(ErrorKind::Timeout, format!("{:?} passed", self.settings.timeout));
+        let asked = transport.call(call);
+        let late = || Error::new(ErrorKind::Timeout, format!("no answer within {:?}", self.settings.timeout));
         // Without a runtime there is no timer: what needs one says so itself, and what needs none answers.
         let answer = if Handle::try_current().is_ok() {
             tokio::time::timeout(self.settings.timeout, asked).await.unwrap_or_else(|_| Err(late()))
