@@ -123,7 +123,9 @@ impl KeyState {
                 Some(State::Pace { t_us, ahead, scale, .. }) => {
                     t_us.saturating_sub(now_us) + ahead.div_ceil(scale)
                 }
-                Some(State::Windows { index, .. }) => ((index + 2) * part.period_us()).saturating_sub(now_us),
+                Some(State::Windows { index, .. }) => {
+                    ((index + 2) * part.window_us().unwrap_or(1)).saturating_sub(now_us)
+                }
                 None => 0,
             };
             posts.max(owed)

@@ -150,6 +150,14 @@ impl Part {
         }
     }
 
+    pub(crate) const fn refill_us(&self) -> u64 {
+        match self.kind {
+            Arithmetic::Pace(pace) => pace.capacity.div_ceil(pace.scale),
+            Arithmetic::Windows(windows) if windows.slides => windows.period_us * 2,
+            Arithmetic::Windows(windows) => windows.period_us,
+        }
+    }
+
     pub(crate) const fn name(&self) -> StateName {
         let letter = match self.kind {
             Arithmetic::Pace(_) => 'g',
@@ -170,24 +178,6 @@ impl fmt::Display for StateName {
         let unit = UNITS.into_iter().find(|(unit, _)| period_us.is_multiple_of(*unit));
         let (unit_us, unit) = unit.unwrap_or((1, "us"));
         write!(f, ":{}{unit}", period_us / unit_us)
-    }
-}
-
-impl Part {
-    /// The window in microseconds; 1 if there is none.
-    pub(crate) const fn period_us(&self) -> u64 {
-        match self.kind {
-            Arithmetic::Pace(_) => 1,
-            Arithmetic::Windows(windows) => windows.period_us,
-        }
-    }
-
-    pub(crate) const fn refill_us(&self) -> u64 {
-        match self.kind {
-            Arithmetic::Pace(pace) => pace.capacity.div_ceil(pace.scale),
-            Arithmetic::Windows(windows) if windows.slides => windows.period_us * 2,
-            Arithmetic::Windows(windows) => windows.period_us,
-        }
     }
 }
 
