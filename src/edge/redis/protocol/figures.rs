@@ -133,11 +133,6 @@ const fn wanted(outcome: Outcome, cost: u64, remaining: u64) -> u64 {
 }
 
 impl Pace {
-    /// The units that there is room for.
-    pub(super) const fn left(&self, ahead: u64) -> u64 {
-        self.capacity.saturating_sub(ahead) / self.interval
-    }
-
     /// Ticks in nanoseconds: whole microseconds, since time is told in those.
     const fn ns(&self, ticks: u64) -> u64 {
         ticks.div_ceil(self.scale).saturating_mul(NS)
@@ -155,11 +150,6 @@ impl Pace {
 }
 
 impl Windows {
-    /// The units that there is room for while so much time of the present window is left.
-    pub(super) fn left(&self, previous: u64, current: u64, left_us: u64) -> u64 {
-        self.limit.saturating_sub(current).saturating_sub(self.weighed(previous, left_us))
-    }
-
     fn until_end_us(&self, start_us: u64, now_us: u64) -> u64 {
         start_us.saturating_add(self.period_us).saturating_sub(now_us)
     }

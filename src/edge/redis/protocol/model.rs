@@ -256,19 +256,6 @@ impl Windows {
         let now = Now::Windows { windows: *self, index, current, previous };
         View { now, left: self.left(previous, current, left_us), healed }
     }
-
-    /// What the previous window's units weigh while so much time of the present one is left.
-    pub(crate) fn weighed(&self, previous: u64, left_us: u64) -> u64 {
-        let product = u128::from(previous) * u128::from(left_us.div_ceil(self.unit_us));
-        match u64::try_from(product) {
-            Ok(product) if product < EXACT => {
-                let period = self.period_us / self.unit_us;
-                if self.strict { product.div_ceil(period) } else { product / period }
-            }
-            // More than any limit.
-            _ => EXACT,
-        }
-    }
 }
 
 impl View {

@@ -12,7 +12,7 @@ pub(crate) enum KeyRef<'k> {
     Bytes(&'k [u8]),
 }
 
-impl KeyRef<'_> {
+impl<'k> KeyRef<'k> {
     /// Calls `act` with a key's name.
     #[inline]
     pub(crate) fn with<K: Key + ?Sized, R>(key: &K, act: impl FnOnce(KeyRef<'_>) -> R) -> R {
@@ -28,9 +28,7 @@ impl KeyRef<'_> {
             Self::Bytes(bytes) => OwnedKey::Bytes(bytes.into()),
         }
     }
-}
 
-impl<'k> KeyRef<'k> {
     /// The key's bytes, as all processes write them.
     pub(crate) fn bytes(self) -> Cow<'k, [u8]> {
         match self {

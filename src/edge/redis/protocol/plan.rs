@@ -211,6 +211,11 @@ impl Pace {
         let max = u64::try_from(u128::from(MOST) / interval).unwrap_or(u64::MAX);
         Err(above("GCRA", quota, "burst", max))
     }
+
+    /// The units that there is room for.
+    pub(super) const fn left(&self, ahead: u64) -> u64 {
+        self.capacity.saturating_sub(ahead) / self.interval
+    }
 }
 
 /// The refusal of a quota with more than a shared state counts exactly.
@@ -251,6 +256,24 @@ impl Windows {
             return Err(above(algorithm, quota, "limit", max));
         }
         Ok(windows)
+    }
+
+    /// The units that there is room for while so much time of the present window is left.
+    pub(super) fn left(&self, previous: u64, current: u64, left_us: u64) -> u64 {
+        self.limit.saturating_sub(current).saturating_sub(self.weighed(previous, left_us))
+    }
+
+    /// What the previous window's units weigh while so much time of the present one is left.
+    pub(crate) fn weighed(&self, previous: u64, left_us: u64) -> u64 {
+        let product = u128::from(previous) * u128::from(left_us.div_ceil(self.unit_us));
+        match u64::try_from(product) {
+            Ok(product) if product < EXACT => {
+                let period = self.period_us / self.unit_us;
+                if self.strict { product.div_ceil(period) } else { product / period }
+            }
+            // More than any limit.
+            _ => EXACT,
+        }
     }
 }
 
