@@ -41,7 +41,7 @@ pub(crate) struct Nodes {
 
 #[derive(Default)]
 struct State {
-    /// Each range of slots, and the node that holds it; by slots.
+    /// Each range of slots and the node that holds it, sorted by slot.
     ranges: Vec<(Slots, Arc<ServerConnection>)>,
     /// The nodes that hold slots, each where it was when it first did: its part.
     parts: [Option<Arc<ServerConnection>>; PARTS],

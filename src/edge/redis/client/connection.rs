@@ -272,7 +272,7 @@ impl ServerConnection {
         answer
     }
 
-    /// Sends a call once, and its text after it if the server does not know the script.
+    /// Sends a call once. If the server does not know the script, sends the script's text.
     pub(crate) async fn call(
         self: &Arc<Self>,
         runtime: &Handle,

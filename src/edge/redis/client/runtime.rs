@@ -47,11 +47,12 @@ impl<T: Transport + Clone> Connected for T {
 /// [`Unreachable`](crate::edge::redis::ErrorKind::Unreachable), and [`OnFailure`](crate::edge::redis::OnFailure) decides.
 ///
 /// # Panics
-/// Never for the place of the call: a task of a tokio runtime may call it, and blocks a thread of that runtime meanwhile.
+/// No call panics because of where it is made. A task of a tokio runtime may make one, and blocks a thread of that runtime until the
+/// call returns.
 ///
 /// # Cost
-/// One thread for each client, however many limiters and calls it has. An answer wakes the calling thread by a channel of one place,
-/// which each wait allocates; checks that do not wait cost what they cost in the async form.
+/// One thread for each client, whatever the number of its limiters and calls. A call that waits allocates the channel by which the
+/// answer wakes it. A check that does not wait costs the same as in the async form.
 #[derive(Clone)]
 pub struct OnThread<T> {
     pub(crate) inner: T,
@@ -66,7 +67,7 @@ impl<T> OnThread<T> {
 
 impl<T: fmt::Debug> fmt::Debug for OnThread<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // As its alias is called: `BlockingClient { .. }` for `Client { .. }`.
+        // The name of its alias: `BlockingClient { .. }` for `Client { .. }`.
         f.write_str("Blocking")?;
         self.inner.fmt(f)
     }

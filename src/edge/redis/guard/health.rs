@@ -103,7 +103,7 @@ pub(crate) enum Tally {
     Local,
 }
 
-/// So many tallies stand before those of errors.
+/// The number of values of [`Tally`]. The counts of errors come after them.
 const TALLIES: usize = 8;
 
 /// The counters of one limiter.

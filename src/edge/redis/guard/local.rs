@@ -141,7 +141,7 @@ impl Local {
     }
 }
 
-/// The decision that says more than the others, the first of equals.
+/// The strictest decision, the first of equals.
 fn tightest(decisions: impl DoubleEndedIterator<Item = Decision>) -> Option<Decision> {
     decisions.rev().max_by_key(strictness)
 }

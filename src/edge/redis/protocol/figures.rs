@@ -119,7 +119,7 @@ impl Part {
     }
 }
 
-/// Which of several limits' decisions says more of when the request, or another, can go: the greatest.
+/// The order of several limits' decisions about one request. The greatest is the strictest: it refuses for longest, or has the least left.
 pub(crate) fn strictness(decision: &Decision) -> impl Ord + use<> {
     (decision.is_never(), decision.is_denied(), decision.retry_after(), Reverse(decision.remaining()))
 }

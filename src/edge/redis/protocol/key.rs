@@ -155,7 +155,7 @@ impl<A: Key, B: Key> Key for (A, B) {
     }
 }
 
-/// Keys that are numbers or addresses: how each becomes a [`Number`].
+/// Implements [`Key`] for numbers and addresses. Each line says how one becomes a [`Number`].
 macro_rules! numbers {
     ($($key:ty, $own:ident => $number:expr;)+) => {
         $(impl From<$key> for Number {
