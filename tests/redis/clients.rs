@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::servers::{Cluster, Proxy, Server};
 use tollgate::Quota;
 use tollgate::redis::{
-    AtomicLimiter, BlockingClient, Breaker, Client, DecidedBy, Error, ErrorKind, Limit, OnFailure,
+    AtomicLimiter, BlockingClient, Breaker, Client, DecidedBy, Error, ErrorKind, InProcess, Limit, OnFailure,
 };
 
 /// A limiter that asks whenever it can.
@@ -405,4 +405,17 @@ fn server_that_evicts_keys_is_reported_once() {
     let user = ["ACL", "SETUSER", "limits", "on", ">pass", "~tollgate:*", "+@all", "-info"];
     let unasked = learns_of_eviction(&[&full[..], &["allkeys-lru"]].concat(), &user, "limits:pass@");
     assert_eq!(unasked.unwrap(), (false, vec![]), "a user who may not ask is limited all the same");
+}
+
+#[test]
+fn blocking_types_print_their_own_names() {
+    let server = InProcess::default().blocking();
+    let builder = server.limiter("api", Limit::gcra(Quota::per_second(1)));
+    let lease = builder.clone().leases().build().unwrap();
+    let write_back = builder.write_back().build().unwrap();
+    let client = BlockingClient::open("redis://127.0.0.1:1/").unwrap();
+    assert_eq!(format!("{client:?}"), "BlockingClient { cluster: false, .. }");
+    assert_eq!(format!("{server:?}"), "BlockingInProcess { keys: 0, .. }");
+    assert!(format!("{lease:?}").starts_with("BlockingLeaseLimiter("));
+    assert!(format!("{write_back:#?}").starts_with("BlockingWriteBackLimiter {\n"));
 }

@@ -1,5 +1,6 @@
 //! Policies as header fields.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,19 +18,19 @@ const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 /// The names of three numbers of one policy: limit, remaining, reset.
-struct Three([HeaderName; 3]);
+type Three = [HeaderName; 3];
 
-const RATELIMIT_THREE: Three = Three([
+const RATELIMIT_THREE: Three = [
     HeaderName::from_static("ratelimit-limit"),
     HeaderName::from_static("ratelimit-remaining"),
     HeaderName::from_static("ratelimit-reset"),
-]);
+];
 
-const X_RATELIMIT_THREE: Three = Three([
+const X_RATELIMIT_THREE: Three = [
     HeaderName::from_static("x-ratelimit-limit"),
     HeaderName::from_static("x-ratelimit-remaining"),
     HeaderName::from_static("x-ratelimit-reset"),
-]);
+];
 
 const X_RATELIMIT_RETRY_AFTER: HeaderName = HeaderName::from_static("x-ratelimit-retry-after");
 
@@ -135,8 +136,7 @@ impl Fields {
     /// The same, beside the fields of somebody further in who may know less to be left: in dialects with room for one, those stay.
     #[cfg(feature = "tower")]
     pub(crate) fn write_unless_nearer(&self, headers: &mut HeaderMap, policies: &[Policy<'_>]) {
-        let nearest = enforced(policies).min_by_key(|policy| distance(policy));
-        let ours = nearest.map(|policy| policy.available().units);
+        let ours = nearest(policies).map(|policy| policy.available().units);
         match self.remaining_in(headers).zip(ours) {
             Some((theirs, ours)) if theirs < ours => {}
             _ => self.write(headers, policies),
@@ -147,16 +147,16 @@ impl Fields {
     #[cfg(feature = "tower")]
     fn remaining_in(&self, headers: &HeaderMap) -> Option<u64> {
         let text = |name: &HeaderName| headers.get(name)?.to_str().ok();
-        let (Three([_, draft_06, _]), Three([_, legacy, _])) = (RATELIMIT_THREE, X_RATELIMIT_THREE);
-        match self.dialect {
+        let remaining = match self.dialect {
             Dialect::Draft07 => {
-                let members = text(&RATELIMIT)?.split(',');
-                members.filter_map(|member| member.trim().strip_prefix("remaining=")).next()?.parse().ok()
+                let mut members = text(&RATELIMIT)?.split(',');
+                members.find_map(|member| member.trim().strip_prefix("remaining="))?
             }
-            Dialect::Draft06 => text(&draft_06)?.trim().parse().ok(),
-            Dialect::Legacy { .. } => text(&legacy)?.trim().parse().ok(),
-            Dialect::Draft11 | Dialect::Off => None,
-        }
+            Dialect::Draft06 => text(&RATELIMIT_THREE[1])?.trim(),
+            Dialect::Legacy { .. } => text(&X_RATELIMIT_THREE[1])?.trim(),
+            Dialect::Draft11 | Dialect::Off => return None,
+        };
+        remaining.parse().ok()
     }
 
     /// Writes the fields of a refusal: those of [`Fields::write`], `Cache-Control: no-store`, and `Retry-After` with
@@ -216,9 +216,7 @@ impl Fields {
 
     fn put(&self, headers: &mut HeaderMap, policies: &[Policy<'_>], refused: bool) {
         // The nearest, which is there if any is enforced.
-        let Some(nearest) = enforced(policies).min_by_key(|policy| distance(policy)) else {
-            return;
-        };
+        let Some(nearest) = nearest(policies) else { return };
         let (limit, Available { units, seconds }) = (nearest.quota().min(MAX_INTEGER), nearest.available());
         match self.dialect {
             Dialect::Draft11 => {
@@ -241,15 +239,11 @@ impl Fields {
                         line.number(number);
                     }
                 });
-                insert(headers, RATELIMIT_POLICY, |line| {
-                    enforced(policies).for_each(|policy| unnamed(line, policy));
-                });
+                unnamed(headers, policies);
             }
             Dialect::Draft06 => {
                 three(headers, RATELIMIT_THREE, [limit, units, seconds]);
-                insert(headers, RATELIMIT_POLICY, |line| {
-                    enforced(policies).for_each(|policy| unnamed(line, policy));
-                });
+                unnamed(headers, policies);
             }
             Dialect::Legacy { reset } => {
                 let reset = match reset {
@@ -297,16 +291,15 @@ fn enforced<'p, 'a>(policies: &'p [Policy<'a>]) -> impl Iterator<Item = &'p Poli
     policies.iter().filter(|policy| policy.is_enforced())
 }
 
-/// How far a policy is from exhaustion, least first.
-fn distance(policy: &Policy<'_>) -> impl Ord + use<> {
-    let longest = |wait: Duration| std::cmp::Reverse(wait);
-    if policy.is_violated() {
-        let wait = policy.decision().retry_after().unwrap_or(Duration::MAX);
-        (false, 0, longest(wait))
-    } else {
+/// The enforced policy that is nearest to exhaustion; see [`Fields`].
+fn nearest<'p, 'a>(policies: &'p [Policy<'a>]) -> Option<&'p Policy<'a>> {
+    enforced(policies).min_by_key(|policy| {
         let Available { units, seconds } = policy.available();
-        (true, units, longest(Duration::from_secs(seconds)))
-    }
+        match policy.is_violated() {
+            true => (false, 0, Reverse(policy.decision().retry_after().unwrap_or(Duration::MAX))),
+            false => (true, units, Reverse(Duration::from_secs(seconds))),
+        }
+    })
 }
 
 /// `"burst";q=100;w=60`
@@ -343,12 +336,16 @@ fn partition(line: &mut FieldValue, policy: &Policy<'_>) {
     }
 }
 
-/// `100;w=60`
-fn unnamed(line: &mut FieldValue, policy: &Policy<'_>) {
-    line.comma();
-    line.number(policy.quota());
-    line.text(";w=");
-    line.number(policy.window_seconds());
+/// `RateLimit-Policy: 100;w=60` of all.
+fn unnamed(headers: &mut HeaderMap, policies: &[Policy<'_>]) {
+    insert(headers, RATELIMIT_POLICY, |line| {
+        for policy in enforced(policies) {
+            line.comma();
+            line.number(policy.quota());
+            line.text(";w=");
+            line.number(policy.window_seconds());
+        }
+    });
 }
 
 fn written(write: impl FnOnce(&mut FieldValue)) -> Option<HeaderValue> {
@@ -371,7 +368,7 @@ fn insert(headers: &mut HeaderMap, name: HeaderName, write: impl FnOnce(&mut Fie
     }
 }
 
-fn three(headers: &mut HeaderMap, Three(names): Three, numbers: [u64; 3]) {
+fn three(headers: &mut HeaderMap, names: Three, numbers: [u64; 3]) {
     for (name, number) in names.into_iter().zip(numbers) {
         insert(headers, name, |line| line.number(number));
     }

@@ -4,8 +4,6 @@ use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, SharedStri
 
 use super::clean::clean;
 use super::event::Event;
-#[cfg(feature = "redis")]
-use super::gauges::{BREAKER_STATE, PARTITIONED, SERVER_EVICTS};
 use super::gauges::{
     DEBT_DENIALS, ERROR, EVICTIONS, FALSE_DENIAL, FALSE_POSITIVE, KEYS, Reading, Readings, SLOTS,
 };
@@ -23,12 +21,6 @@ const UNMATCHED: &str = "tollgate_rules_unmatched";
 const CONFIG_HASH: &str = "tollgate_config_hash";
 #[cfg(feature = "tower")]
 const WITHOUT_KEY: &str = "tollgate_requests_without_key_total";
-#[cfg(feature = "redis")]
-const SYNC_DURATION: &str = "tollgate_sync_duration_seconds";
-#[cfg(feature = "redis")]
-const SYNC_ERRORS: &str = "tollgate_sync_errors_total";
-#[cfg(feature = "redis")]
-const UNDECIDED: &str = "tollgate_failure_decisions_total";
 const UNKNOWN_DOMAINS: &str = "tollgate_domain_not_found_total";
 
 const fn mark(event: Event) -> &'static str {
@@ -39,7 +31,7 @@ const fn mark(event: Event) -> &'static str {
     }
 }
 
-fn counter(name: &'static str, labels: Vec<Label>) -> Counter {
+pub(super) fn counter(name: &'static str, labels: Vec<Label>) -> Counter {
     let key = Key::from_parts(name, labels);
     with_recorder(|recorder| recorder.register_counter(&key, &METADATA))
 }
@@ -49,8 +41,13 @@ fn gauge(name: &'static str, labels: Vec<Label>) -> Gauge {
     with_recorder(|recorder| recorder.register_gauge(&key, &METADATA))
 }
 
+pub(super) fn histogram(name: &'static str, labels: Vec<Label>) -> Histogram {
+    let key = Key::from_parts(name, labels);
+    with_recorder(|recorder| recorder.register_histogram(&key, &METADATA))
+}
+
 /// The value of a label. Shared by all metrics that have it.
-fn value(name: &str) -> SharedString {
+pub(super) fn value(name: &str) -> SharedString {
     SharedString::from(std::sync::Arc::<str>::from(&*clean(name)))
 }
 
@@ -89,8 +86,7 @@ impl Handles {
 
 /// The histogram of the checks of a domain.
 pub(super) fn check_duration(domain: &str) -> Histogram {
-    let key = Key::from_parts(CHECK_DURATION, vec![Label::new("domain", value(domain))]);
-    with_recorder(|recorder| recorder.register_histogram(&key, &METADATA))
+    histogram(CHECK_DURATION, vec![Label::new("domain", value(domain))])
 }
 
 /// What is known of loads of rules.
@@ -132,56 +128,6 @@ impl ReloadHandles {
 #[cfg(feature = "tower")]
 pub(crate) fn without_key(outcome: &'static str) -> Counter {
     counter(WITHOUT_KEY, vec![Label::from_static_parts("outcome", outcome)])
-}
-
-/// The server of a shared limiter.
-#[cfg(feature = "redis")]
-pub(crate) struct SharedHandles {
-    duration: Histogram,
-    /// In the order of the labels.
-    errors: Box<[Counter]>,
-    /// Open, closed, local.
-    decided: [Counter; 3],
-}
-
-#[cfg(feature = "redis")]
-impl SharedHandles {
-    const DECIDED: [Event; 3] = [Event::ErrorOpen, Event::ErrorClosed, Event::ErrorLocal];
-
-    /// `kinds`: the labels of errors.
-    pub(crate) fn register(limiter: &str, kinds: &[&'static str]) -> Self {
-        let name = value(limiter);
-        let labels = |label: Option<(&'static str, &'static str)>| {
-            let label = label.map(|(label, value)| Label::from_static_parts(label, value));
-            std::iter::once(Label::new("limiter", name.clone())).chain(label).collect::<Vec<_>>()
-        };
-        let key = Key::from_parts(SYNC_DURATION, labels(None));
-        Self {
-            duration: with_recorder(|recorder| recorder.register_histogram(&key, &METADATA)),
-            errors: kinds.iter().map(|kind| counter(SYNC_ERRORS, labels(Some(("kind", kind))))).collect(),
-            decided: Self::DECIDED
-                .map(|event| counter(UNDECIDED, labels(Some(("decision", event.as_str()))))),
-        }
-    }
-
-    pub(crate) fn took(&self, duration: std::time::Duration) {
-        self.duration.record(duration);
-    }
-
-    /// `index`: of the kind, in the order of all.
-    pub(crate) fn error(&self, index: usize) {
-        if let Some(errors) = self.errors.get(index) {
-            errors.increment(1);
-        }
-    }
-
-    pub(crate) fn decided(&self, event: Event) {
-        for (decided, counter) in Self::DECIDED.iter().zip(&self.decided) {
-            if *decided == event {
-                counter.increment(1);
-            }
-        }
-    }
 }
 
 /// Publishes a limiter's [`Readings`] under the label `limiter`. Call it when metrics are scraped, or now and then.
@@ -231,7 +177,7 @@ fn publish_readings(readings: &[Reading], labels: impl Fn() -> Vec<Label>) {
 
 /// Gives the recorder the units and descriptions of all of this crate's metrics. Call it once, after the recorder is installed.
 pub fn describe() {
-    let counters = [
+    describe_counters(&[
         (REQUESTS, "Requests under a rule, by what became of them"),
         (HITS, "Units that requests under a rule asked for"),
         (mark(Event::NearLimit), "Units that went through above four fifths of the limit"),
@@ -239,66 +185,46 @@ pub fn describe() {
         (mark(Event::SoftLimited), "Units that went through above the soft limit"),
         #[cfg(feature = "tower")]
         (WITHOUT_KEY, "Requests without a key to limit them by, by what became of them"),
-        #[cfg(feature = "redis")]
-        (SYNC_ERRORS, "Calls to the shared state that failed or were not sent, by kind"),
-        #[cfg(feature = "redis")]
-        (UNDECIDED, "Requests that were decided without the shared state, since it could not be asked"),
         (RELOADS, "Loads of rules, by result"),
         (UNKNOWN_DOMAINS, "Requests of a domain that there are no rules for"),
-    ];
-    let gauges = [
-        (KEYS, Unit::Count, "Keys that are held"),
-        (SLOTS, Unit::Count, "Keys for which there is room"),
-        (
-            EVICTIONS,
-            Unit::Count,
-            "Keys that owed and gave way to others for want of room, since the store was made",
-        ),
+    ]);
+    describe_gauges(&[
+        (KEYS, "Keys that are held"),
+        (SLOTS, "Keys for which there is room"),
+        (EVICTIONS, "Keys that owed and gave way to others for want of room, since the store was made"),
         (
             DEBT_DENIALS,
-            Unit::Count,
             "New keys that were denied for a debt that may not have been theirs, since the store was made",
         ),
-        (FALSE_POSITIVE, Unit::Count, "Chance that a key's first request is taken for a later one"),
-        (ERROR, Unit::Count, "Chance that a key is counted at least one unit more than it used"),
-        (FALSE_DENIAL, Unit::Count, "Chance that a key is denied below half of its limit"),
-        #[cfg(feature = "redis")]
-        (PARTITIONED, Unit::Count, "1 while the shared state, or a part of it, is not asked after failures"),
-        #[cfg(feature = "redis")]
-        (
-            BREAKER_STATE,
-            Unit::Count,
-            "0: the shared state is asked; 1: one request asks it; 2: it is not asked",
-        ),
-        #[cfg(feature = "redis")]
-        (
-            SERVER_EVICTS,
-            Unit::Count,
-            "1 if the server says that it evicts keys when its memory is full, and limits with them",
-        ),
-        (LAST_SUCCESS, Unit::Seconds, "When rules were last loaded, in Unix time"),
-        (RULES, Unit::Count, "Rules in force"),
+        (FALSE_POSITIVE, "Chance that a key's first request is taken for a later one"),
+        (ERROR, "Chance that a key is counted at least one unit more than it used"),
+        (FALSE_DENIAL, "Chance that a key is denied below half of its limit"),
+        (RULES, "Rules in force"),
         #[cfg(feature = "rules")]
-        (
-            UNMATCHED,
-            Unit::Count,
-            "Rules that applied to no request since the last load, though their domain was asked",
-        ),
-        (CONFIG_HASH, Unit::Count, "A hash of the files of rules in force: other where the rules are"),
-    ];
+        (UNMATCHED, "Rules that applied to no request since the last load, though their domain was asked"),
+        (CONFIG_HASH, "A hash of the files of rules in force: other where the rules are"),
+    ]);
     with_recorder(|recorder| {
-        for (name, text) in counters {
-            recorder.describe_counter(name.into(), Some(Unit::Count), text.into());
-        }
-        for (name, unit, text) in gauges {
-            recorder.describe_gauge(name.into(), Some(unit), text.into());
-        }
-        let text = "How long checks take, of a sample";
-        recorder.describe_histogram(CHECK_DURATION.into(), Some(Unit::Seconds), text.into());
-        #[cfg(feature = "redis")]
-        {
-            let text = "How long calls to the shared state take, answered or not";
-            recorder.describe_histogram(SYNC_DURATION.into(), Some(Unit::Seconds), text.into());
-        }
+        let text = "When rules were last loaded, in Unix time";
+        recorder.describe_gauge(LAST_SUCCESS.into(), Some(Unit::Seconds), text.into());
     });
+    describe_duration(CHECK_DURATION, "How long checks take, of a sample");
+    #[cfg(feature = "redis")]
+    super::shared::describe();
+}
+
+pub(super) fn describe_counters(counters: &[(&'static str, &'static str)]) {
+    for &(name, text) in counters {
+        with_recorder(|recorder| recorder.describe_counter(name.into(), Some(Unit::Count), text.into()));
+    }
+}
+
+pub(super) fn describe_gauges(gauges: &[(&'static str, &'static str)]) {
+    for &(name, text) in gauges {
+        with_recorder(|recorder| recorder.describe_gauge(name.into(), Some(Unit::Count), text.into()));
+    }
+}
+
+pub(super) fn describe_duration(name: &'static str, text: &'static str) {
+    with_recorder(|recorder| recorder.describe_histogram(name.into(), Some(Unit::Seconds), text.into()));
 }

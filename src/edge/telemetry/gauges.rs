@@ -72,22 +72,22 @@ pub(crate) fn readings_of(
     gauges: Option<Gauges>,
     saturation: Option<Saturation>,
 ) -> Vec<Reading> {
-    let keys = keys.map(|keys| Reading::Gauge(KEYS, count(keys)));
-    let gauges = gauges.map(|gauges| {
-        [
+    let mut readings = Vec::from_iter(keys.map(|keys| Reading::Gauge(KEYS, count(keys))));
+    if let Some(gauges) = gauges {
+        readings.extend([
             Reading::Gauge(SLOTS, count(gauges.slots)),
             Reading::Counter(EVICTIONS, gauges.evicted),
             Reading::Counter(DEBT_DENIALS, gauges.denied_for_debt),
-        ]
-    });
-    let saturation = saturation.map(|saturation| {
-        [
+        ]);
+    }
+    if let Some(saturation) = saturation {
+        readings.extend([
             Reading::Gauge(FALSE_POSITIVE, saturation.mistaken),
             Reading::Gauge(ERROR, saturation.overcounted),
             Reading::Gauge(FALSE_DENIAL, saturation.denied),
-        ]
-    });
-    keys.into_iter().chain(gauges.into_iter().flatten()).chain(saturation.into_iter().flatten()).collect()
+        ]);
+    }
+    readings
 }
 
 impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> Readings for RateLimiter<Compact<A, H>, C> {

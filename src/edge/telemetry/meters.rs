@@ -1,19 +1,14 @@
 //! Counters of one rule.
-//!
-//! Each is a tally that publishes nothing, and all orderings are relaxed. Threads count in stripes, since a rule that every
-//! request meets would else be one line that all cores write.
 
 use std::fmt;
-
-use crossbeam_utils::CachePadded;
 
 use super::event::Event;
 #[cfg(feature = "metrics")]
 use super::facade::Handles;
 use super::shares::Shares;
+use super::stripes::Stripes;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::Ordering::Relaxed;
-use crate::base::sync::{AtomicU64, processors, thread_number};
 
 /// How often each [`Event`] was recorded, since the [`Meters`] were made. Counts wrap around.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -57,12 +52,8 @@ impl MeterCounts {
     }
 }
 
-/// One stripe: by event, and the hits.
-#[derive(Default)]
-struct MeterStripe {
-    events: [AtomicU64; Event::COUNT],
-    hits: AtomicU64,
-}
+/// The place of the hits, after those of events.
+const HITS: usize = Event::COUNT;
 
 /// The counters of one rule.
 ///
@@ -90,7 +81,8 @@ struct MeterStripe {
 /// assert_eq!((counts.allowed, counts.denied, counts.hits), (2, 1, 3));
 /// ```
 pub struct Meters {
-    stripes: Box<[CachePadded<MeterStripe>]>,
+    /// By event, and the hits.
+    tallies: Stripes<{ HITS + 1 }>,
     #[cfg(feature = "metrics")]
     handles: Handles,
 }
@@ -107,9 +99,8 @@ impl Meters {
     pub fn new(domain: &str, rule: &str) -> Self {
         #[cfg(not(feature = "metrics"))]
         let _ = (domain, rule);
-        let stripes = processors().unwrap_or(4).min(16).next_power_of_two();
         Self {
-            stripes: (0..stripes).map(|_| CachePadded::default()).collect(),
+            tallies: Stripes::default(),
             #[cfg(feature = "metrics")]
             handles: Handles::register(domain, rule),
         }
@@ -118,11 +109,12 @@ impl Meters {
     /// Records an event: for what became of a request, one request and its `hits`; for a mark, so many units.
     #[inline]
     pub fn record(&self, event: Event, hits: u64) {
-        let stripe = &self.stripes[thread_number() & (self.stripes.len() - 1)];
+        let tallies = self.tallies.own();
         let is_decision = event.is_decision();
-        stripe.events[event.index()].fetch_add(if is_decision { 1 } else { hits }, Relaxed);
+        // Ordering: Relaxed; see `Stripes`.
+        tallies[event.index()].fetch_add(if is_decision { 1 } else { hits }, Relaxed);
         if is_decision {
-            stripe.hits.fetch_add(hits, Relaxed);
+            tallies[HITS].fetch_add(hits, Relaxed);
         }
         #[cfg(feature = "metrics")]
         self.handles.record(event, hits);
@@ -162,10 +154,7 @@ impl Meters {
     /// What was counted so far.
     #[must_use]
     pub fn counts(&self) -> MeterCounts {
-        let sum = |of: &dyn Fn(&MeterStripe) -> u64| {
-            self.stripes.iter().fold(0_u64, |sum, stripe| sum.wrapping_add(of(stripe)))
-        };
-        let event = |event: Event| sum(&|stripe| stripe.events[event.index()].load(Relaxed));
+        let event = |event: Event| self.tallies.sum(event.index());
         MeterCounts {
             allowed: event(Event::Allowed),
             denied: event(Event::Denied),
@@ -174,7 +163,7 @@ impl Meters {
             error_open: event(Event::ErrorOpen),
             error_closed: event(Event::ErrorClosed),
             error_local: event(Event::ErrorLocal),
-            hits: sum(&|stripe| stripe.hits.load(Relaxed)),
+            hits: self.tallies.sum(HITS),
             near_limit: event(Event::NearLimit),
             over_limit: event(Event::OverLimit),
             soft_limited: event(Event::SoftLimited),

@@ -54,13 +54,14 @@ mod gauges;
 mod log;
 mod meters;
 mod reload;
+#[cfg(all(feature = "metrics", feature = "redis"))]
+mod shared;
 mod shares;
+mod stripes;
 mod timer;
 mod top;
 
 pub use self::event::Event;
-#[cfg(all(feature = "metrics", feature = "redis"))]
-pub(crate) use self::facade::SharedHandles;
 #[cfg(all(feature = "metrics", feature = "tower"))]
 pub(crate) use self::facade::without_key;
 #[cfg(feature = "metrics")]
@@ -75,6 +76,10 @@ pub use self::gauges::{Reading, Readings};
 pub use self::log::{Level, Refusal, RefusalLog};
 pub use self::meters::{MeterCounts, Meters};
 pub use self::reload::{ReloadCounts, Reloads};
+#[cfg(all(feature = "metrics", feature = "redis"))]
+pub(crate) use self::shared::SharedHandles;
 pub use self::shares::Shares;
+#[cfg(feature = "redis")]
+pub(crate) use self::stripes::Stripes;
 pub use self::timer::CheckTimer;
 pub use self::top::{DeniedKey, TopDenied};

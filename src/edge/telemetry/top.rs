@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
+use std::io::Write;
 
 use crate::sketch::{CutText, SampledTopKeys, SketchError};
 
@@ -112,13 +113,9 @@ impl TopDenied {
         hasher.write_usize(secret.len());
         hasher.write(secret);
         hasher.write(key.as_bytes());
-        // Sixteen digits, without the heap.
-        let hash = hasher.finish().to_be_bytes();
-        let digits: [u8; 16] = std::array::from_fn(|at| {
-            let byte = hash[at / 2];
-            b"0123456789abcdef"[usize::from(if at % 2 == 0 { byte >> 4 } else { byte & 15 })]
-        });
-        // Never an error: they are ASCII.
+        // Sixteen digits, without the heap. Never an error: there is room for them, and they are ASCII.
+        let mut digits = [0; 16];
+        let _ = write!(&mut digits[..], "{:016x}", hasher.finish());
         CutText::new(std::str::from_utf8(&digits).unwrap_or_default())
     }
 

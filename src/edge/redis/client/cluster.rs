@@ -8,6 +8,7 @@
 //! *Charged once.* A call is sent once. Only one that a node declined without running it (MOVED, ASK) is sent again, to
 //! where that node says.
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::connection::{Evicting, PAUSES_NS, ServerConnection, timed_out};
+use super::runtime::OnDrop;
 use crate::base::clock::{Clock, StdClock};
 use crate::edge::redis::protocol::slot::{self, PARTS};
 use crate::edge::redis::protocol::{Call, Error, ErrorKind};
@@ -39,8 +41,8 @@ pub(crate) struct Nodes {
 
 #[derive(Default)]
 struct State {
-    /// The last slot of each range, and the node that holds it; by slots.
-    ranges: Vec<(Range, Arc<ServerConnection>)>,
+    /// Each range of slots and the node that holds it, sorted by slot.
+    ranges: Vec<(Slots, Arc<ServerConnection>)>,
     /// The nodes that hold slots, each where it was when it first did: its part.
     parts: [Option<Arc<ServerConnection>>; PARTS],
     /// All nodes, replicas too.
@@ -54,11 +56,7 @@ struct State {
     turn: usize,
 }
 
-#[derive(Copy, Clone)]
-struct Range {
-    first: u16,
-    last: u16,
-}
+type Slots = RangeInclusive<u16>;
 
 /// Where a node says that a slot is, or an answer of another's is to be asked for.
 struct Elsewhere {
@@ -68,8 +66,8 @@ struct Elsewhere {
 
 impl State {
     fn holder(&self, slot: u16) -> Option<Arc<ServerConnection>> {
-        let at = self.ranges.partition_point(|(range, _)| range.last < slot);
-        self.ranges.get(at).filter(|(range, _)| range.first <= slot).map(|(_, line)| Arc::clone(line))
+        let at = self.ranges.partition_point(|(range, _)| *range.end() < slot);
+        self.ranges.get(at).filter(|(range, _)| *range.start() <= slot).map(|(_, line)| Arc::clone(line))
     }
 
     /// The part of the node that holds a slot. A node that has none shares that of its range of slots.
@@ -106,6 +104,26 @@ impl State {
         self.nodes.push(Arc::clone(&line));
         Some(line)
     }
+
+    /// Replaces the map.
+    fn adopt(&mut self, map: Map, teller: &Arc<ServerConnection>, seeds: &[Arc<ServerConnection>]) {
+        let mut ranges = Vec::with_capacity(map.len());
+        let mut present: Vec<Arc<ServerConnection>> = seeds.to_vec();
+        for (range, nodes) in map {
+            for (at, place) in nodes.into_iter().enumerate() {
+                let Some(line) = self.node(teller, place) else { continue };
+                if at == 0 {
+                    ranges.push((range.clone(), Arc::clone(&line)));
+                }
+                if !present.iter().any(|other| Arc::ptr_eq(other, &line)) {
+                    present.push(line);
+                }
+            }
+        }
+        ranges.sort_unstable_by_key(|(range, _)| *range.end());
+        (self.ranges, self.nodes) = (ranges, present);
+        self.divide();
+    }
 }
 
 impl Elsewhere {
@@ -133,96 +151,11 @@ impl Elsewhere {
     }
 }
 
-/// A call whose caller may go away.
-struct RoutedCall<'a> {
-    nodes: &'a Arc<Nodes>,
-    runtime: &'a Handle,
-    landed: bool,
-}
-
-impl Drop for RoutedCall<'_> {
-    fn drop(&mut self) {
-        if !self.landed {
-            self.nodes.refresh(self.runtime);
-        }
-    }
-}
-
-/// Asks for the map. Ends that, whatever becomes of it.
-struct Asking {
-    nodes: Arc<Nodes>,
-    answer: Option<RedisResult<(Vec<Slots>, Arc<ServerConnection>)>>,
-}
-
-impl Asking {
-    async fn run(mut self, runtime: Handle, candidates: Vec<Arc<ServerConnection>>) {
-        let mut answer = Err(timed_out());
-        let mut command = ::redis::cmd("CLUSTER");
-        command.arg("SLOTS");
-        for line in candidates {
-            let asked = timeout(NODE, line.command(&runtime, &command)).await;
-            answer = asked.unwrap_or_else(|_| Err(timed_out())).and_then(|value| Ok((slots(&value)?, line)));
-            if answer.is_ok() {
-                break;
-            }
-        }
-        self.answer = Some(answer);
-    }
-}
-
-impl Drop for Asking {
-    fn drop(&mut self) {
-        let nodes = &self.nodes;
-        let now_ns = nodes.clock.now().as_nanos();
-        let mut state = nodes.state();
-        state.asking = false;
-        match self.answer.take() {
-            Some(Ok((map, teller))) => {
-                state.adopt(map, &teller, &nodes.seeds);
-                (state.pause_ns, state.why) = (0, None);
-                state.until_ns = now_ns.saturating_add(FRESH_NS);
-            }
-            Some(Err(error)) => {
-                state.pause_ns = (state.pause_ns * 2).clamp(PAUSES_NS[0], PAUSES_NS[1]);
-                state.until_ns = now_ns.saturating_add(state.pause_ns);
-                state.why = Some(error);
-            }
-            None => {}
-        }
-        drop(state);
-        nodes.changed.send_replace(());
-    }
-}
-
-impl State {
-    fn adopt(&mut self, map: Vec<Slots>, teller: &Arc<ServerConnection>, seeds: &[Arc<ServerConnection>]) {
-        let mut ranges = Vec::with_capacity(map.len());
-        let mut present: Vec<Arc<ServerConnection>> = seeds.to_vec();
-        for Slots { range, nodes } in map {
-            for (at, place) in nodes.into_iter().enumerate() {
-                let Some(line) = self.node(teller, place) else { continue };
-                if at == 0 {
-                    ranges.push((range, Arc::clone(&line)));
-                }
-                if !present.iter().any(|other| Arc::ptr_eq(other, &line)) {
-                    present.push(line);
-                }
-            }
-        }
-        ranges.sort_unstable_by_key(|(range, _)| range.last);
-        (self.ranges, self.nodes) = (ranges, present);
-        self.divide();
-    }
-}
-
-/// A range, and its nodes: the one that holds it comes first.
-struct Slots {
-    range: Range,
-    nodes: Vec<Elsewhere>,
-}
+/// Ranges of slots and their nodes: the one that holds the range comes first.
+type Map = Vec<(Slots, Vec<Elsewhere>)>;
 
 /// What CLUSTER SLOTS says.
-fn slots(value: &Value) -> RedisResult<Vec<Slots>> {
+fn slots(value: &Value) -> RedisResult<Map> {
     let none = || RedisError::from((Theirs::UnexpectedReturnType, "no map of slots"));
     let number = |value: &Value| match value {
         Value::Int(number) => u16::try_from(*number).ok(),
@@ -240,8 +173,8 @@ fn slots(value: &Value) -> RedisResult<Vec<Slots>> {
     };
     let range = |value: &Value| {
         let Value::Array(parts) = value else { return None };
-        let range = Range { first: number(parts.first()?)?, last: number(parts.get(1)?)? };
-        Some(Slots { range, nodes: parts[2..].iter().filter_map(node).collect() })
+        let range = number(parts.first()?)?..=number(parts.get(1)?)?;
+        Some((range, parts[2..].iter().filter_map(node).collect()))
     };
     let Value::Array(ranges) = value else { return Err(none()) };
     ranges.iter().map(range).collect::<Option<_>>().ok_or_else(none)
@@ -285,10 +218,47 @@ impl Nodes {
         let first = state.turn % candidates.len().max(1);
         candidates.rotate_left(first);
         drop(state);
-        // Here already, so that it ends even if the task never runs.
-        let asking = Asking { nodes: Arc::clone(self), answer: None };
-        runtime.spawn(asking.run(runtime.clone(), candidates));
+        let (nodes, own, handle) = (Arc::clone(self), Arc::clone(self), runtime.clone());
+        // Made here, so that it ends even if the task never runs.
+        let dropped = OnDrop::new(move || own.learn(None));
+        runtime.spawn(async move {
+            let mut answer = Err(timed_out());
+            let mut command = ::redis::cmd("CLUSTER");
+            command.arg("SLOTS");
+            for line in candidates {
+                let asked = timeout(NODE, line.ask(&handle, &command, false)).await;
+                answer =
+                    asked.unwrap_or_else(|_| Err(timed_out())).and_then(|value| Ok((slots(&value)?, line)));
+                if answer.is_ok() {
+                    break;
+                }
+            }
+            dropped.cancel();
+            nodes.learn(Some(answer));
+        });
         true
+    }
+
+    /// Ends the question for the map: with the answer and the node that gave it, or with `None` if the task was dropped.
+    fn learn(&self, answer: Option<RedisResult<(Map, Arc<ServerConnection>)>>) {
+        let now_ns = self.clock.now().as_nanos();
+        let mut state = self.state();
+        state.asking = false;
+        match answer {
+            Some(Ok((map, teller))) => {
+                state.adopt(map, &teller, &self.seeds);
+                (state.pause_ns, state.why) = (0, None);
+                state.until_ns = now_ns.saturating_add(FRESH_NS);
+            }
+            Some(Err(error)) => {
+                state.pause_ns = (state.pause_ns * 2).clamp(PAUSES_NS[0], PAUSES_NS[1]);
+                state.until_ns = now_ns.saturating_add(state.pause_ns);
+                state.why = Some(error);
+            }
+            None => {}
+        }
+        drop(state);
+        self.changed.send_replace(());
     }
 
     /// The part that a key is in, as [`Transport::part`](crate::edge::redis::protocol::Transport::part) means it.
@@ -314,7 +284,10 @@ impl Nodes {
 
     pub(crate) async fn call(self: &Arc<Self>, runtime: &Handle, call: &Call) -> RedisResult<Value> {
         let mut line = self.holder(runtime, slot::slot(&call.tag)).await?;
-        let mut flight = RoutedCall { nodes: self, runtime, landed: false };
+        let refresh = || {
+            self.refresh(runtime);
+        };
+        let unanswered = OnDrop::new(refresh);
         let (mut asking, mut redirects) = (false, 0);
         let answer = loop {
             let answer = line.call(runtime, call, asking).await;
@@ -330,9 +303,9 @@ impl Nodes {
             line = next;
             redirects += 1;
         };
-        flight.landed = true;
+        unanswered.cancel();
         if answer.is_err() {
-            self.refresh(runtime);
+            refresh();
         }
         answer
     }

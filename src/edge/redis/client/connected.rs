@@ -2,10 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::timeout_at;
 
 use super::cluster::Nodes;
 use super::connection::{Evicting, ServerConnection};
@@ -90,23 +88,15 @@ impl Transport for Client {
         self.evicting.load(Ordering::Relaxed) > 0
     }
 
-    async fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error> {
+    async fn call(&self, call: &Call) -> Result<Reply, Error> {
         let Ok(runtime) = Handle::try_current() else {
             return Err(Error::new(ErrorKind::Unreachable, "this is no task of a tokio runtime"));
         };
-        let ask = async {
-            match &self.link {
-                Topology::One(line) => line.call(&runtime, call, false).await,
-                Topology::Cluster(nodes) => nodes.call(&runtime, call).await,
-            }
+        let answer = match &self.link {
+            Topology::One(line) => line.call(&runtime, call, false).await,
+            Topology::Cluster(nodes) => nodes.call(&runtime, call).await,
         };
-        let value = match tokio::time::Instant::now().checked_add(timeout) {
-            Some(deadline) => timeout_at(deadline, ask)
-                .await
-                .map_err(|_| Error::new(ErrorKind::Timeout, format!("no answer within {timeout:?}")))?,
-            None => ask.await,
-        };
-        script::reply(call, &value.map_err(|error| script::failure(&error))?)
+        script::reply(call, &answer.map_err(|error| script::failure(&error))?)
     }
 
     fn part(&self, call: &Call) -> usize {

@@ -25,6 +25,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::runtime::OnDrop;
 use crate::base::clock::{Clock, StdClock};
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::edge::redis::protocol::script::{self, By};
@@ -58,7 +59,7 @@ pub(crate) struct ServerConnection {
 pub(crate) type Evicting = Arc<AtomicU64>;
 
 struct State {
-    stage: Phase,
+    phase: Phase,
     /// Connections have numbers, so that the failure of one does not end its successor.
     number: u64,
     /// Whether a PING is on its way on the present connection.
@@ -73,128 +74,13 @@ enum Phase {
     Ready(MultiplexedConnection),
 }
 
-/// Ends an attempt, whatever becomes of it: a runtime that is shut down drops its tasks.
-struct Attempt(Arc<ServerConnection>, Option<RedisResult<MultiplexedConnection>>);
-
-impl Attempt {
-    async fn run(mut self) {
-        // Each call has its own time-out.
-        let config =
-            AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(None);
-        let dial = self.0.client.get_multiplexed_async_connection_with_config(&config);
-        let result = timeout(CONNECT, dial).await.unwrap_or_else(|_| Err(timed_out()));
-        let (line, connection) = (Arc::clone(&self.0), result.as_ref().ok().cloned());
-        self.1 = Some(result);
-        // Calls go on from here.
-        drop(self);
-        if let Some(connection) = connection {
-            line.learn_eviction(connection).await;
-        }
-    }
-}
-
-impl Drop for Attempt {
-    fn drop(&mut self) {
-        let line = &self.0;
-        let mut state = line.state();
-        state.stage = match self.1.take() {
-            Some(Ok(connection)) => {
-                state.number += 1;
-                state.doubted = false;
-                state.pause_ns = PAUSES_NS[0];
-                Phase::Ready(connection)
-            }
-            Some(Err(error)) => {
-                let until_ns = line.clock.now().as_nanos().saturating_add(state.pause_ns);
-                state.pause_ns = (state.pause_ns * 2).min(PAUSES_NS[1]);
-                Phase::Idle { until_ns, why: Some(error) }
-            }
-            None => Phase::Idle { until_ns: 0, why: None },
-        };
-        drop(state);
-        line.changed.send_replace(());
-    }
-}
-
-/// A call on its way. If it ends without an answer, the connection is doubted.
-struct SentCall<'a> {
-    line: &'a Arc<ServerConnection>,
-    runtime: &'a Handle,
-    connection: MultiplexedConnection,
-    number: u64,
-    landed: bool,
-}
-
-impl SentCall<'_> {
-    async fn ask(&mut self, command: &Cmd, asking: bool) -> RedisResult<Value> {
-        self.landed = false;
-        let answer = if asking {
-            let mut both = ::redis::pipe();
-            both.cmd("ASKING").add_command(command.clone());
-            let answers = self.connection.req_packed_commands(&both, 1, 1).await;
-            answers.and_then(|mut answers| answers.pop().unwrap_or_default().extract_error())
-        } else {
-            self.connection.req_packed_command(command).await.and_then(Value::extract_error)
-        };
-        self.landed = true;
-        if answer.as_ref().is_err_and(script::is_lost) {
-            self.line.lost(self.number);
-        }
-        answer
-    }
-}
-
-impl Drop for SentCall<'_> {
-    fn drop(&mut self) {
-        if !self.landed {
-            self.line.doubt(self.runtime, &self.connection, self.number);
-        }
-    }
-}
-
-/// Asks PING, and ends the connection if that is not answered.
-struct Doubt {
-    line: Arc<ServerConnection>,
-    number: u64,
-    is_dead: bool,
-}
-
-impl Doubt {
-    async fn run(mut self, mut connection: MultiplexedConnection) {
-        let ping = ::redis::cmd("PING");
-        // An error that the server sends is an answer.
-        self.is_dead = match timeout(SILENT, connection.req_packed_command(&ping)).await {
-            Ok(Ok(_)) => false,
-            Ok(Err(error)) => script::is_lost(&error),
-            Err(_) => true,
-        };
-    }
-}
-
-impl Drop for Doubt {
-    fn drop(&mut self) {
-        let mut state = self.line.state();
-        if state.number == self.number {
-            state.doubted = false;
-            if self.is_dead {
-                state.end();
-            }
-        }
-    }
-}
-
-impl State {
-    fn end(&mut self) {
-        if matches!(self.stage, Phase::Ready(_)) {
-            self.stage = Phase::Idle { until_ns: 0, why: None };
-        }
-    }
+impl Phase {
+    const IDLE: Self = Self::Idle { until_ns: 0, why: None };
 }
 
 impl ServerConnection {
     pub(crate) fn new(client: Client, evicting: Evicting) -> Arc<Self> {
-        let stage = Phase::Idle { until_ns: 0, why: None };
-        let state = State { stage, number: 0, doubted: false, pause_ns: PAUSES_NS[0] };
+        let state = State { phase: Phase::IDLE, number: 0, doubted: false, pause_ns: PAUSES_NS[0] };
         Arc::new(Self {
             client,
             state: Mutex::new(state),
@@ -260,27 +146,22 @@ impl ServerConnection {
         now != before
     }
 
-    /// A call on the present connection, or on the next.
-    async fn flight<'a>(self: &'a Arc<Self>, runtime: &'a Handle) -> RedisResult<SentCall<'a>> {
+    /// The present connection and its number, or the next.
+    async fn ready(self: &Arc<Self>, runtime: &Handle) -> RedisResult<(MultiplexedConnection, u64)> {
         let mut changes = self.changed.subscribe();
         loop {
             {
                 let mut state = self.state();
-                match &state.stage {
-                    Phase::Ready(connection) => {
-                        let (connection, number) = (connection.clone(), state.number);
-                        return Ok(SentCall { line: self, runtime, connection, number, landed: true });
-                    }
+                match &state.phase {
+                    Phase::Ready(connection) => return Ok((connection.clone(), state.number)),
                     Phase::Connecting => {}
                     Phase::Idle { until_ns, why: Some(why) } if self.clock.now().as_nanos() < *until_ns => {
                         return Err(why.clone());
                     }
                     Phase::Idle { .. } => {
-                        state.stage = Phase::Connecting;
+                        state.phase = Phase::Connecting;
                         drop(state);
-                        // Here already, so that the attempt ends even if the task never runs.
-                        let attempt = Attempt(Arc::clone(self), None);
-                        runtime.spawn(attempt.run());
+                        self.connect(runtime);
                     }
                 }
             }
@@ -289,44 +170,121 @@ impl ServerConnection {
         }
     }
 
-    /// The connection failed: the next call makes another.
-    fn lost(&self, number: u64) {
-        let mut state = self.state();
-        if state.number == number {
-            state.end();
-        }
+    /// Starts an attempt.
+    fn connect(self: &Arc<Self>, runtime: &Handle) {
+        let (line, own) = (Arc::clone(self), Arc::clone(self));
+        // Made here, so that the attempt ends even if the task never runs: a runtime that is shut down drops its tasks.
+        let dropped = OnDrop::new(move || own.connected(None));
+        runtime.spawn(async move {
+            // Each call has its own time-out.
+            let config =
+                AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(None);
+            let dial = line.client.get_multiplexed_async_connection_with_config(&config);
+            let result = timeout(CONNECT, dial).await.unwrap_or_else(|_| Err(timed_out()));
+            let connection = result.as_ref().ok().cloned();
+            dropped.cancel();
+            // Calls continue from here.
+            line.connected(Some(result));
+            if let Some(connection) = connection {
+                line.learn_eviction(connection).await;
+            }
+        });
     }
 
-    fn doubt(self: &Arc<Self>, runtime: &Handle, connection: &MultiplexedConnection, number: u64) {
+    /// Ends an attempt: with its result, or with `None` if its task was dropped.
+    fn connected(&self, result: Option<RedisResult<MultiplexedConnection>>) {
         let mut state = self.state();
-        if state.number != number || state.doubted || !matches!(state.stage, Phase::Ready(_)) {
+        state.phase = match result {
+            Some(Ok(connection)) => {
+                state.number += 1;
+                state.doubted = false;
+                state.pause_ns = PAUSES_NS[0];
+                Phase::Ready(connection)
+            }
+            Some(Err(error)) => {
+                let until_ns = self.clock.now().as_nanos().saturating_add(state.pause_ns);
+                state.pause_ns = (state.pause_ns * 2).min(PAUSES_NS[1]);
+                Phase::Idle { until_ns, why: Some(error) }
+            }
+            None => Phase::IDLE,
+        };
+        drop(state);
+        self.changed.send_replace(());
+    }
+
+    /// Asks PING on a connection on which a call went without an answer, and ends the connection if nobody answers that.
+    fn doubt(self: &Arc<Self>, runtime: &Handle, number: u64) {
+        let mut state = self.state();
+        let Phase::Ready(connection) = &state.phase else { return };
+        if state.number != number || state.doubted {
             return;
         }
+        let mut connection = connection.clone();
         state.doubted = true;
         drop(state);
-        let doubt = Doubt { line: Arc::clone(self), number, is_dead: false };
-        runtime.spawn(doubt.run(connection.clone()));
+        let (line, own) = (Arc::clone(self), Arc::clone(self));
+        let dropped = OnDrop::new(move || own.judge(number, false));
+        runtime.spawn(async move {
+            let ping = ::redis::cmd("PING");
+            // An error that the server sends is an answer.
+            let is_dead = match timeout(SILENT, connection.req_packed_command(&ping)).await {
+                Ok(Ok(_)) => false,
+                Ok(Err(error)) => script::is_lost(&error),
+                Err(_) => true,
+            };
+            dropped.cancel();
+            line.judge(number, is_dead);
+        });
     }
 
-    /// Sends a call, once, but for its text if the server does not know the script. `asking`: after a redirection by ASK.
+    /// Ends the doubt about a connection, and if it is dead the connection: the next call makes another.
+    fn judge(&self, number: u64, is_dead: bool) {
+        let mut state = self.state();
+        if state.number == number {
+            state.doubted = false;
+            if is_dead && matches!(state.phase, Phase::Ready(_)) {
+                state.phase = Phase::IDLE;
+            }
+        }
+    }
+
+    /// Sends a command. If it ends without an answer, the connection is doubted. `asking`: after a redirection by ASK.
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        runtime: &Handle,
+        command: &Cmd,
+        asking: bool,
+    ) -> RedisResult<Value> {
+        let (mut connection, number) = self.ready(runtime).await?;
+        let unanswered = OnDrop::new(|| self.doubt(runtime, number));
+        let answer = if asking {
+            let mut both = ::redis::pipe();
+            both.cmd("ASKING").add_command(command.clone());
+            let answers = connection.req_packed_commands(&both, 1, 1).await;
+            answers.and_then(|mut answers| answers.pop().unwrap_or_default().extract_error())
+        } else {
+            connection.req_packed_command(command).await.and_then(Value::extract_error)
+        };
+        unanswered.cancel();
+        if answer.as_ref().is_err_and(script::is_lost) {
+            self.judge(number, true);
+        }
+        answer
+    }
+
+    /// Sends a call once. If the server does not know the script, sends the script's text.
     pub(crate) async fn call(
         self: &Arc<Self>,
         runtime: &Handle,
         call: &Call,
         asking: bool,
     ) -> RedisResult<Value> {
-        let mut flight = self.flight(runtime).await?;
-        match flight.ask(&script::command(call, By::Hash), asking).await {
+        match self.ask(runtime, &script::command(call, By::Hash), asking).await {
             Err(error) if script::is_unknown(&error) => {
-                flight.ask(&script::command(call, By::Text), asking).await
+                self.ask(runtime, &script::command(call, By::Text), asking).await
             }
             other => other,
         }
-    }
-
-    /// Sends a command.
-    pub(crate) async fn command(self: &Arc<Self>, runtime: &Handle, command: &Cmd) -> RedisResult<Value> {
-        self.flight(runtime).await?.ask(command, false).await
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::{Future, ready};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use super::runtime::OnThread;
 use super::settings::Builder;
@@ -153,7 +152,7 @@ impl fmt::Debug for InProcess {
 }
 
 impl Transport for InProcess {
-    fn call(&self, call: &Call, _timeout: Duration) -> impl Future<Output = Result<Reply, Error>> + Send {
+    fn call(&self, call: &Call) -> impl Future<Output = Result<Reply, Error>> + Send {
         ready(Ok(self.answer(call)))
     }
 }
@@ -164,7 +163,7 @@ mod tests {
     use crate::base::clock::Timestamp;
     use crate::base::quota::Quota;
     use crate::base::sync::{AtomicU32, Ordering};
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     /// Waits in each reading for another one to begin, and remembers if one did.
     #[derive(Clone, Default)]

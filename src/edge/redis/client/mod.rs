@@ -22,6 +22,6 @@ pub use self::blocking::BlockingClient;
 pub use self::connected::Client;
 pub use self::in_process::{BlockingInProcess, InProcess};
 pub use self::runtime::OnThread;
-pub(crate) use self::runtime::{Connected, RuntimeThread, Tasks};
+pub(crate) use self::runtime::{Connected, RuntimeThread, Tasks, on_thread};
+pub(crate) use self::settings::Settings;
 pub use self::settings::{Breaker, BuildError, Builder, OnFailure};
-pub(crate) use self::settings::{Settings, on_thread};

@@ -13,7 +13,7 @@ use std::{fmt, io};
 use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
 
-use super::settings::BuildError;
+use super::settings::{BuildError, Builder};
 use crate::edge::redis::protocol::Transport;
 
 /// What limiters are made on.
@@ -32,9 +32,27 @@ impl<T: Transport + Clone> Connected for T {
     }
 }
 
-/// An async client or limiter for threads that may block: its calls and tasks run on a thread of the client.
+/// A client or a limiter of async code, for threads that may block.
 ///
-/// [`BlockingClient`](super::BlockingClient) and the blocking limiters are aliases of it.
+/// Programs use it by the names of its aliases: [`BlockingClient`](crate::edge::redis::BlockingClient),
+/// [`BlockingInProcess`](crate::edge::redis::BlockingInProcess), [`BlockingLeaseLimiter`](crate::edge::redis::BlockingLeaseLimiter) and
+/// [`BlockingWriteBackLimiter`](crate::edge::redis::BlockingWriteBackLimiter).
+///
+/// It holds the async form, and shares a thread named `tollgate-redis` that has a tokio runtime. Connections, timers and the tasks of
+/// limiters run on that thread. A method that waits drives the async form in the thread that calls it. The thread starts when it is
+/// first needed and ends after the last copy of the client, and of its limiters, is dropped; no drop waits for it.
+///
+/// # Errors
+/// If the system cannot start the thread, `build` of a limiter returns [`BuildError::Thread`], calls to a server fail as
+/// [`Unreachable`](crate::edge::redis::ErrorKind::Unreachable), and [`OnFailure`](crate::edge::redis::OnFailure) decides.
+///
+/// # Panics
+/// No call panics because of where it is made. A task of a tokio runtime may make one, and blocks a thread of that runtime until the
+/// call returns.
+///
+/// # Cost
+/// One thread for each client, whatever the number of its limiters and calls. A call that waits allocates the channel by which the
+/// answer wakes it. A check that does not wait costs the same as in the async form.
 #[derive(Clone)]
 pub struct OnThread<T> {
     pub(crate) inner: T,
@@ -49,7 +67,9 @@ impl<T> OnThread<T> {
 
 impl<T: fmt::Debug> fmt::Debug for OnThread<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OnThread").field(&self.inner).finish()
+        // The name of its alias: `BlockingClient { .. }` for `Client { .. }`.
+        f.write_str("Blocking")?;
+        self.inner.fmt(f)
     }
 }
 
@@ -59,6 +79,12 @@ impl<T: Transport + Clone> Connected for OnThread<T> {
     fn transport(&self) -> &T {
         &self.inner
     }
+}
+
+/// A builder for what carries the client's calls, and the thread that does it.
+pub(crate) fn on_thread<T>(builder: Builder<OnThread<T>>) -> (Builder<T>, RuntimeThread) {
+    let Builder { client, prefix, settings } = builder;
+    (Builder { client: client.inner, prefix, settings }, client.thread)
 }
 
 /// A thread with a runtime. It starts when it is first needed, and ends when nothing holds it any more.
@@ -130,5 +156,26 @@ impl Tasks {
         let runtime =
             thread.handle().map_err(|why| BuildError::Thread(io::Error::new(why.kind(), why.to_string())))?;
         Ok(Self { runtime: runtime.clone(), _thread: Some(thread.clone()) })
+    }
+}
+
+/// Calls a function when it is dropped, unless it was cancelled.
+pub(super) struct OnDrop<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> OnDrop<F> {
+    pub(super) fn new(act: F) -> Self {
+        Self(Some(act))
+    }
+
+    pub(super) fn cancel(mut self) {
+        self.0 = None;
+    }
+}
+
+impl<F: FnOnce()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        if let Some(act) = self.0.take() {
+            act();
+        }
     }
 }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::runtime::{OnThread, RuntimeThread};
 use crate::base::quota::QuotaError;
 use crate::edge::redis::protocol::{Limit, head};
 
@@ -76,7 +75,7 @@ impl Default for Breaker {
 /// What the modes have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// What keys begin with; see `key`.
+    /// What keys begin with; see `tag`.
     pub(crate) head: Arc<[u8]>,
     pub(crate) limits: Arc<[Limit]>,
     pub(crate) timeout: Duration,
@@ -95,8 +94,8 @@ pub(crate) struct Settings {
 #[must_use = "a builder does nothing until a limiter is made"]
 pub struct Builder<T> {
     pub(crate) client: T,
-    prefix: String,
-    settings: Settings,
+    pub(super) prefix: String,
+    pub(super) settings: Settings,
 }
 
 impl<T> Builder<T> {
@@ -157,12 +156,6 @@ impl<T> Builder<T> {
     pub(crate) fn settings(&self) -> Settings {
         Settings { head: head(&self.prefix, &self.settings.name).into(), ..self.settings.clone() }
     }
-}
-
-/// A builder for what carries the client's calls, and the thread that does it.
-pub(crate) fn on_thread<T>(builder: Builder<OnThread<T>>) -> (Builder<T>, RuntimeThread) {
-    let Builder { client, prefix, settings } = builder;
-    (Builder { client: client.inner, prefix, settings }, client.thread)
 }
 
 /// Why a limiter that decides in this process could not be made.

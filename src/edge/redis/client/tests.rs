@@ -26,6 +26,11 @@ use servers::{Cluster, Server};
 
 const WAIT: Duration = Duration::from_secs(10);
 
+async fn in_time(client: &Client, call: &Call, timeout: Duration) -> Result<Reply, Error> {
+    let late = |_| Err(Error::new(ErrorKind::Timeout, ""));
+    tokio::time::timeout(timeout, client.call(call)).await.unwrap_or_else(late)
+}
+
 /// A call of a thread, without a guard.
 trait CallInThread {
     fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error>;
@@ -33,7 +38,7 @@ trait CallInThread {
 
 impl CallInThread for BlockingClient {
     fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error> {
-        self.thread.block_on(self.transport().call(call, timeout))
+        self.thread.block_on(in_time(self.transport(), call, timeout))
     }
 }
 
@@ -223,7 +228,7 @@ fn same(
                 Question::Refund { units, at_us: times[times.len().saturating_sub(1 + ago)] }
             }
             Asked::Post(process, ago, total) => {
-                let period_us = plan.parts()[0].period_us().max(1_000_000);
+                let period_us = plan.parts()[0].window_us().unwrap_or(1).max(1_000_000);
                 Question::Post { process, epoch: (now_us / period_us).saturating_add_signed(-ago), total }
             }
         };
@@ -337,7 +342,7 @@ fn a_cluster_answers_for_all_keys() {
         assert_eq!(slot::slot(tag.as_bytes()), slot);
         let check = call(&tag, &plan, Question::Check { cost: 1 }, None);
         let by_thread = blocking.call(&check, WAIT).unwrap().granted;
-        let by_task = runtime.block_on(Transport::call(&client, &check, WAIT)).unwrap().granted;
+        let by_task = runtime.block_on(in_time(&client, &check, WAIT)).unwrap().granted;
         assert_eq!((by_thread, by_task), (1, 1));
         assert_eq!(blocking.call(&check, WAIT).unwrap().granted, 0);
         let post = call(&tag, &plan, Question::Post { process: 1, epoch: 5, total: 1 }, None);

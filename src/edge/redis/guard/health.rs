@@ -1,15 +1,9 @@
 //! How the server fares, counted.
-//!
-//! Tallies that publish nothing, all of them relaxed. Threads count in stripes: while the server cannot be asked, counting is what they would
-//! else meet at.
-
-use crossbeam_utils::CachePadded;
 
 use super::breaker::BreakerState;
 use crate::base::sync::Ordering::Relaxed;
-use crate::base::sync::{AtomicU64, processors, thread_number};
 use crate::edge::redis::protocol::{DecidedBy, ErrorKind};
-use crate::edge::telemetry::{BREAKER_STATE, PARTITIONED, Reading, Readings, SERVER_EVICTS};
+use crate::edge::telemetry::{BREAKER_STATE, PARTITIONED, Reading, Readings, SERVER_EVICTS, Stripes};
 
 #[cfg(feature = "metrics")]
 use crate::edge::telemetry::SharedHandles;
@@ -109,18 +103,12 @@ pub(crate) enum Tally {
     Local,
 }
 
+/// The number of values of [`Tally`]. The counts of errors come after them.
 const TALLIES: usize = 8;
-
-/// One stripe.
-#[derive(Default)]
-struct Stripe {
-    tallies: [AtomicU64; TALLIES],
-    errors: [AtomicU64; ErrorKind::ALL.len()],
-}
 
 /// The counters of one limiter.
 pub(crate) struct Tallies {
-    stripes: Box<[CachePadded<Stripe>]>,
+    stripes: Stripes<{ TALLIES + ErrorKind::ALL.len() }>,
     #[cfg(feature = "metrics")]
     handles: SharedHandles,
 }
@@ -130,26 +118,22 @@ impl Tallies {
     pub(crate) fn new(name: &str) -> Self {
         #[cfg(not(feature = "metrics"))]
         let _ = name;
-        let stripes = processors().unwrap_or(4).min(16).next_power_of_two();
         Self {
-            stripes: (0..stripes).map(|_| CachePadded::default()).collect(),
+            stripes: Stripes::default(),
             #[cfg(feature = "metrics")]
             handles: SharedHandles::register(name, &ErrorKind::ALL.map(ErrorKind::as_str)),
         }
     }
 
-    fn stripe(&self) -> &Stripe {
-        &self.stripes[thread_number() & (self.stripes.len() - 1)]
-    }
-
     pub(crate) fn count(&self, tally: Tally) {
-        // Ordering: Relaxed; see the module's text.
-        self.stripe().tallies[tally as usize].fetch_add(1, Relaxed);
+        // Ordering: Relaxed; see `Stripes`.
+        self.stripes.own()[tally as usize].fetch_add(1, Relaxed);
     }
 
     /// A call failed, or was not sent.
     pub(crate) fn error(&self, kind: ErrorKind) {
-        self.stripe().errors[kind as usize].fetch_add(1, Relaxed);
+        // Ordering: Relaxed; see `Stripes`.
+        self.stripes.own()[TALLIES + kind as usize].fetch_add(1, Relaxed);
         #[cfg(feature = "metrics")]
         self.handles.error(kind as usize);
     }
@@ -176,10 +160,7 @@ impl Tallies {
     }
 
     pub(crate) fn health(&self, breaker: BreakerState, turns_away: bool) -> Health {
-        let sum = |of: &dyn Fn(&Stripe) -> u64| {
-            self.stripes.iter().fold(0_u64, |sum, stripe| sum.wrapping_add(of(stripe)))
-        };
-        let tally = |tally: Tally| sum(&|stripe| stripe.tallies[tally as usize].load(Relaxed));
+        let tally = |tally: Tally| self.stripes.sum(tally as usize);
         Health {
             asked: tally(Tally::Asked),
             answered: tally(Tally::Answered),
@@ -192,7 +173,7 @@ impl Tallies {
             breaker,
             evicts: false,
             turns_away,
-            errors: std::array::from_fn(|kind| sum(&|stripe| stripe.errors[kind].load(Relaxed))),
+            errors: std::array::from_fn(|kind| self.stripes.sum(TALLIES + kind)),
         }
     }
 }

@@ -7,9 +7,9 @@
 
 use crate::algorithm::{FixedWindow, Gcra, SlidingWindow};
 use crate::base::clock::{ManualClock, Timestamp};
-use crate::base::decision::{Decision, Outcome};
+use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
-use crate::edge::redis::protocol::{Limit, LimitKind};
+use crate::edge::redis::protocol::{Limit, LimitKind, strictness};
 use crate::limiter::RateLimiter;
 use crate::store::{Keyed, WhenFull};
 
@@ -48,19 +48,15 @@ fn share_of(limit: &Limit, processes: u32) -> Quota {
             let burst = (quota.burst_size() / parts).max(1);
             let bursts = std::iter::successors(Some(burst), |burst| Some(burst / 2).filter(|half| *half > 0));
             let least = LEAST.burst(1);
-            let slow = |burst| slower(quota.limit(), times(parts), burst).ok();
-            bursts.into_iter().find_map(slow).unwrap_or(least)
+            let slow = Quota::try_new(quota.limit(), times(parts)).ok();
+            slow.and_then(|slow| bursts.into_iter().find_map(|burst| slow.try_burst(burst).ok()))
+                .unwrap_or(least)
         }
         LimitKind::FixedWindow | LimitKind::SlidingWindow { .. } => match quota.limit() / parts {
             0 => Quota::try_new(1, times(parts.div_ceil(quota.limit()))).unwrap_or(LEAST),
             limit => Quota::try_new(limit, times(1)).unwrap_or(LEAST),
         },
     }
-}
-
-/// So many units in a period, of which another number may come at once.
-fn slower(limit: u64, period: Duration, burst: u64) -> Result<Quota, QuotaError> {
-    Quota::try_new(limit, period)?.try_burst(burst)
 }
 
 impl Share {
@@ -112,7 +108,7 @@ impl Local {
 
     /// What [`check`](Self::check) would decide, uncharged.
     pub(crate) fn peek(&self, key: &[u8], cost: u64, now: Timestamp) -> Option<Decision> {
-        self.shares.iter().map(|share| share.peek(key, cost, now)).reduce(tighter)
+        tightest(self.shares.iter().map(|share| share.peek(key, cost, now)))
     }
 
     /// Charges all limits, or none. The answer is that of the limit that refuses for longest, or else has least left.
@@ -135,7 +131,7 @@ impl Local {
             }
             charges.push(charge);
         }
-        charges.into_iter().reduce(tighter)
+        tightest(charges.into_iter())
     }
 
     /// Takes back what [`check`](Self::check) charged. Of several limits, the one that the decision's figures are of, and those that are
@@ -145,19 +141,9 @@ impl Local {
     }
 }
 
-/// The one of two decisions that says more of when the request, or another, can go.
-fn tighter(one: Decision, other: Decision) -> Decision {
-    let rank = |decision: &Decision| match decision.outcome() {
-        Outcome::Never => (2, Duration::MAX),
-        Outcome::Denied => (1, decision.retry_after().unwrap_or(Duration::MAX)),
-        Outcome::Allowed => (0, Duration::ZERO),
-    };
-    match rank(&one).cmp(&rank(&other)) {
-        std::cmp::Ordering::Less => other,
-        std::cmp::Ordering::Greater => one,
-        std::cmp::Ordering::Equal if other.remaining() < one.remaining() => other,
-        std::cmp::Ordering::Equal => one,
-    }
+/// The strictest decision, the first of equals.
+fn tightest(decisions: impl DoubleEndedIterator<Item = Decision>) -> Option<Decision> {
+    decisions.rev().max_by_key(strictness)
 }
 
 #[cfg(all(test, not(tollgate_loom)))]

@@ -92,8 +92,8 @@ impl Guard {
     /// In a tokio runtime that was built without its timer, as all of tokio's time does.
     pub(crate) async fn ask<T: Transport>(&self, transport: &T, call: &Call) -> Result<Reply, Error> {
         let flight = self.take_off(transport.part(call))?;
-        let asked = transport.call(call, self.settings.timeout);
-        let late = || Error::new(ErrorKind::Timeout, format!("{:?} passed", self.settings.timeout));
+        let asked = transport.call(call);
+        let late = || Error::new(ErrorKind::Timeout, format!("no answer within {:?}", self.settings.timeout));
         // Without a runtime there is no timer: what needs one says so itself, and what needs none answers.
         let answer = if Handle::try_current().is_ok() {
             tokio::time::timeout(self.settings.timeout, asked).await.unwrap_or_else(|_| Err(late()))
@@ -233,23 +233,15 @@ impl GuardedCall<'_> {
     fn land(mut self, answer: Result<Reply, Error>) -> Result<Reply, Error> {
         self.landed = true;
         let now_ns = self.now_ns();
-        match &answer {
-            Ok(_) => {
-                self.guard.tallies.count(Tally::Answered);
-                self.succeeded();
-            }
-            Err(error) => {
-                self.guard.tallies.error(error.kind());
-                match error.kind() {
-                    ErrorKind::Timeout if self.noticed_late(now_ns) => self.learnt_nothing(now_ns),
-                    ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Refused => {
-                        self.failed(now_ns);
-                    }
-                    ErrorKind::Address | ErrorKind::Breaker | ErrorKind::Reply => {
-                        self.succeeded();
-                    }
-                }
-            }
+        let failure = answer.as_ref().err().map(Error::kind);
+        match failure {
+            None => self.guard.tallies.count(Tally::Answered),
+            Some(kind) => self.guard.tallies.error(kind),
+        }
+        match failure {
+            Some(ErrorKind::Timeout) if self.noticed_late(now_ns) => self.learnt_nothing(now_ns),
+            Some(ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Refused) => self.failed(now_ns),
+            None | Some(ErrorKind::Address | ErrorKind::Breaker | ErrorKind::Reply) => self.succeeded(),
         }
         answer
     }

@@ -58,7 +58,7 @@ fn reply() -> Reply {
 }
 
 impl Transport for Fake {
-    async fn call(&self, call: &Call, _timeout: Duration) -> Result<Reply, Error> {
+    async fn call(&self, call: &Call) -> Result<Reply, Error> {
         match self.does(call) {
             Does::Answer => Ok(reply()),
             Does::Late(after) => {

@@ -5,7 +5,6 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -16,7 +15,7 @@ use crate::base::clock::Timestamp;
 /// One question about one key of a limiter.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
-    /// As [`tagged`](super::key::tagged) wrote it.
+    /// As [`tagged`](super::tag::tagged) wrote it.
     pub(crate) tag: Vec<u8>,
     /// The limits of the limiter: all are charged, or none.
     pub(crate) plan: Arc<Plan>,
@@ -120,8 +119,8 @@ pub(crate) trait Transport: Send + Sync + 'static {
         false
     }
 
-    /// Asks, and waits no longer than this for the answer.
-    fn call(&self, call: &Call, timeout: Duration) -> impl Future<Output = Result<Reply, Error>> + Send;
+    /// Asks. The guard ends a call that takes too long by dropping the future.
+    fn call(&self, call: &Call) -> impl Future<Output = Result<Reply, Error>> + Send;
 
     /// Which part of the shared state this call is about, where parts fail by themselves, as the nodes of a cluster do: each has a
     /// breaker of its own. Any number: parts that are alike modulo [`PARTS`](super::slot::PARTS) share one.

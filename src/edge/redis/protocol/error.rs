@@ -35,13 +35,18 @@ impl ErrorKind {
     /// Its name, for metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
+        self.texts().0
+    }
+
+    /// Its name, and what errors say of it.
+    const fn texts(self) -> (&'static str, &'static str) {
         match self {
-            Self::Address => "address",
-            Self::Unreachable => "unreachable",
-            Self::Timeout => "timeout",
-            Self::Breaker => "breaker",
-            Self::Refused => "refused",
-            Self::Reply => "reply",
+            Self::Address => ("address", "no address of a server"),
+            Self::Unreachable => ("unreachable", "the server cannot be reached"),
+            Self::Timeout => ("timeout", "the server did not answer in time"),
+            Self::Breaker => ("breaker", "the server is not asked after failures"),
+            Self::Refused => ("refused", "the server refused"),
+            Self::Reply => ("reply", "the server has what is none of ours"),
         }
     }
 }
@@ -60,15 +65,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
-            ErrorKind::Address => "no address of a server",
-            ErrorKind::Unreachable => "the server cannot be reached",
-            ErrorKind::Timeout => "the server did not answer in time",
-            ErrorKind::Breaker => "the server is not asked after failures",
-            ErrorKind::Refused => "the server refused",
-            ErrorKind::Reply => "the server has what is none of ours",
-        };
-        f.write_str(kind)?;
+        f.write_str(self.kind.texts().1)?;
         if self.what.is_empty() { Ok(()) } else { write!(f, ": {}", self.what) }
     }
 }

@@ -1,5 +1,7 @@
 //! What an answer of the shared state means for a request: the decision and its figures.
 
+use std::cmp::Reverse;
+
 use super::call::{LimitState, Reply};
 use super::plan::{Arithmetic, Pace, Part, Plan, Windows};
 use crate::base::clock::Timestamp;
@@ -51,16 +53,8 @@ impl Plan {
             };
             part.decide(standing, own, cost, reply.now_us, at.as_nanos())
         });
-        let says_more = |decision: &Decision| {
-            let rank = match decision.outcome() {
-                Outcome::Never => 2,
-                Outcome::Denied => 1,
-                Outcome::Allowed => 0,
-            };
-            (rank, decision.retry_after(), u64::MAX - decision.remaining(), decision.reset_after())
-        };
         let facts = Facts::Plain { remaining: 0, retry_ns: 0, reset_ns: 0, delay_ns: 0 };
-        let decision = each.max_by_key(says_more);
+        let decision = each.max_by_key(|decision| (strictness(decision), decision.reset_after()));
         decision.unwrap_or_else(|| Decision::new(outcome, cost, 0, at.as_nanos(), facts))
     }
 
@@ -86,8 +80,7 @@ impl Part {
         match (self.kind, *standing) {
             (Arithmetic::Pace(pace), LimitState::Pace { ahead }) => pace.left(ahead),
             (Arithmetic::Windows(windows), LimitState::Windows { start_us, previous, current }) => {
-                let left_us = windows.until_end_us(start_us, now_us).min(windows.period_us);
-                windows.limit.saturating_sub(current).saturating_sub(windows.weighed(previous, left_us))
+                windows.left(previous, current, windows.until_end_us(start_us, now_us).min(windows.period_us))
             }
             _ => 0,
         }
@@ -126,6 +119,11 @@ impl Part {
     }
 }
 
+/// The order of several limits' decisions about one request. The greatest is the strictest: it refuses for longest, or has the least left.
+pub(crate) fn strictness(decision: &Decision) -> impl Ord + use<> {
+    (decision.is_never(), decision.is_denied(), decision.retry_after(), Reverse(decision.remaining()))
+}
+
 /// Of what cost the time is wanted at which there is room: the request's, if it was denied; else one unit's, if there is none.
 const fn wanted(outcome: Outcome, cost: u64, remaining: u64) -> u64 {
     match outcome {
@@ -135,10 +133,6 @@ const fn wanted(outcome: Outcome, cost: u64, remaining: u64) -> u64 {
 }
 
 impl Pace {
-    const fn left(&self, ahead: u64) -> u64 {
-        self.capacity.saturating_sub(ahead) / self.interval
-    }
-
     /// Ticks in nanoseconds: whole microseconds, since time is told in those.
     const fn ns(&self, ticks: u64) -> u64 {
         ticks.div_ceil(self.scale).saturating_mul(NS)

@@ -1,28 +1,10 @@
-//! Where the state of a limiter's key is kept.
-//!
-//! ```text
-//! tollgate:v1:{api|192.0.2.1}:f0:1d
-//!    │     │    │   │         └ algorithm and place of the limit, and the period of windows; `p` before that: its posts
-//!    │     │    │   └ the limiter's key, escaped
-//!    │     │    └ the limiter's name, escaped
-//!    │     └ of the format: another one never reads this one's states
-//!    └ prefix
-//! ```
-//! What is between the braces is all that Cluster hashes: everything of one key is in one slot, and different keys are spread over
-//! all of them. Names and keys are escaped, so no text of a client can hold a brace or the separator. Long keys are hashed.
+//! What a shared limiter can be asked about.
 
 use std::borrow::Cow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-use sha2::{Digest, Sha256};
-
-use super::name::Number;
-
-/// The version of the format of keys and states.
-pub(crate) const VERSION: &str = "v1";
-/// Escaped keys that are longer are replaced by 128 bits of their SHA-256.
-const LONGEST: usize = 96;
 
 /// What a shared limiter can be asked about.
 ///
@@ -63,24 +45,65 @@ pub trait Key {
     }
 }
 
-/// Text of numbers and addresses, on the stack.
-struct Text {
-    bytes: [u8; LONGEST_TEXT],
-    len: usize,
+/// A number or an address that is a key: see [`Key::number`].
+///
+/// Numbers of different types are the same if they are written alike.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Number {
+    kind: NumberKind,
+    high: u64,
+    low: u64,
 }
 
-/// The longest is that of an address: `ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255`; with a sign, `u128` has 40.
-const LONGEST_TEXT: usize = 48;
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum NumberKind {
+    Unsigned,
+    /// Its magnitude, of one that is less than 0.
+    Negative,
+    V4,
+    V6,
+}
 
-impl fmt::Write for Text {
+impl Number {
     #[inline]
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let end = self.len.saturating_add(text.len());
-        self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
-        self.len = end;
-        Ok(())
+    #[expect(clippy::cast_possible_truncation, reason = "the halves")]
+    const fn new(kind: NumberKind, bits: u128) -> Self {
+        Self { kind, high: (bits >> 64) as u64, low: bits as u64 }
+    }
+
+    const fn bits(self) -> u128 {
+        ((self.high as u128) << 64) | self.low as u128
     }
 }
+
+/// As it is written in keys.
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            NumberKind::Unsigned => write!(f, "{}", self.bits()),
+            NumberKind::Negative => write!(f, "-{}", self.bits()),
+            NumberKind::V4 => {
+                let [.., a, b, c, d] = self.low.to_be_bytes();
+                write!(f, "{}", Ipv4Addr::new(a, b, c, d))
+            }
+            NumberKind::V6 => write!(f, "{}", Ipv6Addr::from(self.bits())),
+        }
+    }
+}
+
+impl Hash for Number {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Not the kind: there are four, which the comparison tells apart.
+        if self.high != 0 {
+            state.write_u64(self.high);
+        }
+        state.write_u64(self.low);
+    }
+}
+
+/// The longest text of a number or an address is that of an address: `ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255`; with a sign, `u128` has 40.
+const LONGEST_TEXT: usize = 48;
 
 impl Key for str {
     fn bytes(&self) -> Cow<'_, [u8]> {
@@ -132,20 +155,30 @@ impl<A: Key, B: Key> Key for (A, B) {
     }
 }
 
-macro_rules! as_text {
-    ($($key:ty),+) => {
-        $(impl Key for $key {
+/// Implements [`Key`] for numbers and addresses. Each line says how one becomes a [`Number`].
+macro_rules! numbers {
+    ($($key:ty, $own:ident => $number:expr;)+) => {
+        $(impl From<$key> for Number {
+            #[inline]
+            fn from($own: $key) -> Self {
+                $number
+            }
+        }
+
+        impl Key for $key {
             fn bytes(&self) -> Cow<'_, [u8]> {
                 Cow::Owned(self.to_string().into_bytes())
             }
 
             #[inline]
             fn with_bytes<R>(&self, act: impl FnOnce(&[u8]) -> R) -> R {
-                let mut text = Text { bytes: [0; LONGEST_TEXT], len: 0 };
-                match fmt::write(&mut text, format_args!("{self}")) {
-                    Ok(()) => act(text.bytes.get(..text.len).unwrap_or_default()),
-                    Err(_) => act(&self.bytes()),
+                let mut text = [0; LONGEST_TEXT];
+                let mut rest = &mut text[..];
+                if write!(rest, "{self}").is_err() {
+                    return act(&self.bytes());
                 }
+                let len = LONGEST_TEXT - rest.len();
+                act(&text[..len])
             }
 
             #[inline]
@@ -156,72 +189,27 @@ macro_rules! as_text {
     };
 }
 
-as_text!(IpAddr, Ipv4Addr, Ipv6Addr, u16, u32, u64, u128, i32, i64);
-
-/// Appends bytes so that no two texts are written alike, and none has a brace, a bar, or what is hard to read.
-fn escape(bytes: &[u8], out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    for &byte in bytes {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' | b':' | b'/' | b'@' => {
-                out.push(byte);
-            }
-            _ => out.extend([b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]),
-        }
-    }
-}
-
-/// All that keys of one limiter begin with.
-pub(crate) fn head(prefix: &str, name: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    escape(prefix.as_bytes(), &mut out);
-    out.push(b':');
-    out.extend(VERSION.as_bytes());
-    out.extend(b":{");
-    escape(name.as_bytes(), &mut out);
-    out.push(b'|');
-    out
-}
-
-/// The whole of a key in Redis, but for what is appended for each of its limits: up to and with the closing brace.
-pub(crate) fn tagged(head: &[u8], key: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(head.len() + key.len() + 8);
-    out.extend(head);
-    escape(key, &mut out);
-    if out.len() - head.len() > LONGEST {
-        out.truncate(head.len());
-        // No escaped key begins so.
-        out.push(b'#');
-        for byte in &Sha256::digest(key)[..16] {
-            escape_hex(*byte, &mut out);
-        }
-    }
-    out.push(b'}');
-    out
-}
-
-fn escape_hex(byte: u8, out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    out.extend([HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+numbers! {
+    u16, number => Self::new(NumberKind::Unsigned, number.into());
+    u32, number => Self::new(NumberKind::Unsigned, number.into());
+    u64, number => Self::new(NumberKind::Unsigned, number.into());
+    u128, number => Self::new(NumberKind::Unsigned, number);
+    i32, number => i64::from(number).into();
+    i64, number => {
+        let kind = if number < 0 { NumberKind::Negative } else { NumberKind::Unsigned };
+        Self::new(kind, number.unsigned_abs().into())
+    };
+    Ipv4Addr, address => Self::new(NumberKind::V4, address.to_bits().into());
+    Ipv6Addr, address => Self::new(NumberKind::V6, address.to_bits());
+    IpAddr, address => match address {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => address.into(),
+    };
 }
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
-
-    fn text(key: &[u8]) -> String {
-        String::from_utf8(tagged(&head("tollgate", "api"), key)).unwrap()
-    }
-
-    #[test]
-    fn keys_are_readable_and_distinct() {
-        assert_eq!(text(b"192.0.2.1"), "tollgate:v1:{api|192.0.2.1}");
-        assert_eq!(text(b""), "tollgate:v1:{api|}");
-        assert_eq!(text(b"a}b{c|d%e"), "tollgate:v1:{api|a%7db%7bc%7cd%25e}");
-        assert_ne!(text(b"%7d"), text(b"}"));
-        assert_eq!(text("é".as_bytes()), "tollgate:v1:{api|%c3%a9}");
-        assert_eq!(String::from_utf8(head("my app", "a|b")).unwrap(), "my%20app:v1:{a%7cb|");
-    }
 
     #[test]
     fn numbers_and_addresses_are_written_alike_on_the_stack() {
@@ -268,30 +256,11 @@ mod tests {
     }
 
     #[test]
-    fn long_keys_are_hashed() {
-        let (long, other) = (vec![b'x'; 97], vec![b'x'; 98]);
-        assert_eq!(text(&long).len(), "tollgate:v1:{api|#}".len() + 32);
-        assert_ne!(text(&long), text(&other));
-        assert_eq!(text(&long), text(&long));
-        assert!(text(&[b'x'; 96]).ends_with("xx}"));
-        assert!(text(&[0xff; 40]).contains("|#"), "escaped it is longer");
-    }
-
-    #[test]
     fn pairs_are_not_run_together() {
         let pair = |one: &'static str, other: &'static str| (one, other).bytes().into_owned();
         assert_eq!(pair("GET", "/a"), b"3:GET/a");
         assert_ne!(pair("ab", "c"), pair("a", "bc"));
         assert_ne!(pair("1:a", ""), pair("", "1:a"));
         assert_eq!((("a", "b"), 7_u32).bytes(), b"4:1:ab7".as_slice());
-    }
-
-    #[test]
-    fn a_tag_has_one_brace_of_each_kind() {
-        for key in [&b"{"[..], b"}", b"{}", b"", &[0, 255, b'{'], b"#1"] {
-            let text = text(key);
-            assert_eq!((text.matches('{').count(), text.matches('}').count()), (1, 1), "{text}");
-        }
-        assert!(text(b"#1").contains("%23"), "nothing looks like a hash that is none");
     }
 }

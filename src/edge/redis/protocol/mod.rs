@@ -3,7 +3,8 @@
 //! | part | holds |
 //! |---|---|
 //! | `limit`, `plan` | what is limited, and a limit as the integers that a script can count with |
-//! | `key`, `name`, `slot` | the key under which the state is kept, how this process looks it up, and where a Cluster keeps it |
+//! | `key`, `name` | what a limiter is asked about, and how this process looks it up |
+//! | `tag`, `slot` | the key under which the state is kept, and where a Cluster keeps it |
 //! | `call` | one question about one key, its reply, and the trait of what carries it |
 //! | `figures`, `answer`, `error` | what a reply means for a request, what users are told, and what can fail |
 //! | `script`, `model` | what answers: the Lua script on a server, and the same in Rust |
@@ -19,14 +20,15 @@ mod name;
 mod plan;
 pub(crate) mod script;
 pub(crate) mod slot;
+mod tag;
 
 pub use self::answer::{Answer, DecidedBy};
 pub(crate) use self::call::{Call, LimitState, Question, Reply, Transport};
 pub use self::error::{Error, ErrorKind};
-pub use self::key::Key;
-pub(crate) use self::key::{head, tagged};
+pub(crate) use self::figures::strictness;
+pub use self::key::{Key, Number};
 pub use self::limit::{Limit, LimitKind};
 pub(crate) use self::model::{POSTS_KEPT_US, kept_us};
-pub use self::name::Number;
 pub(crate) use self::name::{Bytes, KeyRef, LookupKey, OwnedKey};
 pub(crate) use self::plan::{Arithmetic, Part, Plan, Windows};
+pub(crate) use self::tag::{head, tagged};

@@ -59,8 +59,8 @@ struct View {
 
 #[derive(Copy, Clone)]
 enum Now {
-    Pace { ahead: u64 },
-    Windows { index: u64, current: u64, previous: u64 },
+    Pace { pace: Pace, ahead: u64 },
+    Windows { windows: Windows, index: u64, current: u64, previous: u64 },
 }
 
 /// Answers an ask.
@@ -74,8 +74,8 @@ pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Questi
     let left = views.iter().map(|view| view.left).min().unwrap_or(u64::MAX);
     let mut granted = 0;
     let mut charge = |units: u64, views: &mut [View]| {
-        for (part, view) in plan.parts().iter().zip(views) {
-            granted = granted.max(view.charge(part, units, None));
+        for view in views {
+            granted = granted.max(view.charge(units, None));
         }
     };
     match *ask {
@@ -90,26 +90,26 @@ pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Questi
             }
         }
         Question::Refund { units, at_us } => {
-            for (part, view) in plan.parts().iter().zip(&mut views) {
-                granted = granted.max(view.refund(part, units.min(EXACT - 1), at_us.min(LAST_US), now_us));
+            for view in &mut views {
+                granted = granted.max(view.refund(units.min(EXACT - 1), at_us.min(LAST_US), now_us));
             }
         }
         Question::Post { process, epoch, total } => {
             let (epoch, total) = (epoch.min(EXACT - 1), total.min(EXACT - 1));
             for (part, view) in plan.parts().iter().zip(&mut views) {
-                if view.takes(part, epoch) {
+                if view.takes(epoch) {
                     let units = held.make(part).post(part, process, epoch, total, now_us);
-                    granted = granted.max(view.charge(part, units, Some(epoch)));
+                    granted = granted.max(view.charge(units, Some(epoch)));
                 }
             }
         }
     }
     for (part, view) in plan.parts().iter().zip(&views) {
         if granted > 0 || (view.healed && *ask != Question::Peek) {
-            held.make(part).state = Some(view.state(part, now_us));
+            held.make(part).state = Some(view.state(now_us));
         }
     }
-    let limits = plan.parts().iter().zip(&views).map(|(part, view)| view.standing(part)).collect();
+    let limits = views.iter().map(View::standing).collect();
     Reply { granted, now_us, limits }
 }
 
@@ -123,7 +123,9 @@ impl KeyState {
                 Some(State::Pace { t_us, ahead, scale, .. }) => {
                     t_us.saturating_sub(now_us) + ahead.div_ceil(scale)
                 }
-                Some(State::Windows { index, .. }) => ((index + 2) * part.period_us()).saturating_sub(now_us),
+                Some(State::Windows { index, .. }) => {
+                    ((index + 2) * part.window_us().unwrap_or(1)).saturating_sub(now_us)
+                }
                 None => 0,
             };
             posts.max(owed)
@@ -218,7 +220,7 @@ impl Pace {
             }
             _ => (0, false),
         };
-        View { now: Now::Pace { ahead }, left: self.capacity.saturating_sub(ahead) / self.interval, healed }
+        View { now: Now::Pace { pace: *self, ahead }, left: self.left(ahead), healed }
     }
 
     /// As many units of this interval, rounded up, so that no product reaches 2^53.
@@ -251,90 +253,69 @@ impl Windows {
             }
         }
         let left_us = if index > present { self.period_us } else { self.period_us - now_us % self.period_us };
-        let left = self.limit.saturating_sub(current).saturating_sub(self.weighed(previous, left_us));
-        View { now: Now::Windows { index, current, previous }, left, healed }
-    }
-
-    /// What the previous window's units weigh while so much time of the present one is left.
-    pub(crate) fn weighed(&self, previous: u64, left_us: u64) -> u64 {
-        let product = u128::from(previous) * u128::from(left_us.div_ceil(self.unit_us));
-        match u64::try_from(product) {
-            Ok(product) if product < EXACT => {
-                let period = self.period_us / self.unit_us;
-                if self.strict { product.div_ceil(period) } else { product / period }
-            }
-            // More than any limit.
-            _ => EXACT,
-        }
+        let now = Now::Windows { windows: *self, index, current, previous };
+        View { now, left: self.left(previous, current, left_us), healed }
     }
 }
 
 impl View {
     /// Whether a post of this epoch is charged.
-    fn takes(&self, part: &Part, epoch: u64) -> bool {
-        match (self.now, part.kind) {
-            (Now::Windows { index, .. }, Arithmetic::Windows(windows)) => {
-                epoch == index || (windows.slides && epoch + 1 == index)
-            }
-            _ => true,
+    fn takes(&self, epoch: u64) -> bool {
+        match self.now {
+            Now::Windows { windows, index, .. } => epoch == index || (windows.slides && epoch + 1 == index),
+            Now::Pace { .. } => true,
         }
     }
 
     /// Charges so many, as far as they can be counted: to the window of the epoch, if there is one.
-    fn charge(&mut self, part: &Part, units: u64, epoch: Option<u64>) -> u64 {
-        match (&mut self.now, part.kind) {
-            (Now::Pace { ahead }, Arithmetic::Pace(pace)) => {
+    fn charge(&mut self, units: u64, epoch: Option<u64>) -> u64 {
+        match &mut self.now {
+            Now::Pace { pace, ahead } => {
                 let units = units.min((MOST_OWED - *ahead) / pace.interval);
                 *ahead += units * pace.interval;
                 units
             }
-            (Now::Windows { index, current, previous }, _) => {
+            Now::Windows { index, current, previous, .. } => {
                 let count = if epoch.is_some_and(|epoch| epoch < *index) { previous } else { current };
                 let units = units.min(MOST_OWED.saturating_sub(*count));
                 *count += units;
                 units
             }
-            (Now::Pace { .. }, Arithmetic::Windows(_)) => 0,
         }
     }
 
-    fn refund(&mut self, part: &Part, units: u64, at_us: u64, now_us: u64) -> u64 {
-        match (&mut self.now, part.kind) {
-            (Now::Pace { ahead }, Arithmetic::Pace(pace)) => {
+    fn refund(&mut self, units: u64, at_us: u64, now_us: u64) -> u64 {
+        match &mut self.now {
+            Now::Pace { pace, ahead } => {
                 let own = units.min(MOST_OWED / pace.interval) * pace.interval;
                 let paid = now_us.saturating_sub(at_us).saturating_mul(pace.scale);
                 let back = own.saturating_sub(paid).min(*ahead);
                 *ahead -= back;
                 back.div_ceil(pace.interval)
             }
-            (Now::Windows { index, current, .. }, Arithmetic::Windows(windows))
-                if at_us / windows.period_us == *index =>
-            {
+            Now::Windows { windows, index, current, .. } if at_us / windows.period_us == *index => {
                 let back = units.min(*current);
                 *current -= back;
                 back
             }
-            _ => 0,
+            Now::Windows { .. } => 0,
         }
     }
 
-    fn state(&self, part: &Part, now_us: u64) -> State {
-        match (self.now, part.kind) {
-            (Now::Pace { ahead }, Arithmetic::Pace(Pace { interval, scale, .. })) => {
+    fn state(&self, now_us: u64) -> State {
+        match self.now {
+            Now::Pace { pace: Pace { interval, scale, .. }, ahead } => {
                 State::Pace { t_us: now_us, ahead, interval, scale }
             }
-            (Now::Windows { index, current, previous }, _) => State::Windows { index, current, previous },
-            (Now::Pace { ahead }, Arithmetic::Windows(_)) => {
-                State::Pace { t_us: now_us, ahead, interval: 1, scale: 1 }
-            }
+            Now::Windows { index, current, previous, .. } => State::Windows { index, current, previous },
         }
     }
 
-    fn standing(&self, part: &Part) -> LimitState {
+    fn standing(&self) -> LimitState {
         match self.now {
-            Now::Pace { ahead } => LimitState::Pace { ahead },
-            Now::Windows { index, current, previous } => {
-                LimitState::Windows { start_us: index * part.period_us(), previous, current }
+            Now::Pace { ahead, .. } => LimitState::Pace { ahead },
+            Now::Windows { windows, index, current, previous } => {
+                LimitState::Windows { start_us: index * windows.period_us, previous, current }
             }
         }
     }

@@ -1,109 +1,9 @@
 //! What this process knows a key by: a number, which is looked up without writing it, or its bytes.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::key::Key;
-
-/// A number or an address that is a key: see [`Key::number`].
-///
-/// Numbers of different types are the same if they are written alike.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Number {
-    kind: NumberKind,
-    high: u64,
-    low: u64,
-}
-
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum NumberKind {
-    Unsigned,
-    /// Its magnitude, of one that is less than 0.
-    Negative,
-    V4,
-    V6,
-}
-
-impl Number {
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "the halves")]
-    const fn new(kind: NumberKind, bits: u128) -> Self {
-        Self { kind, high: (bits >> 64) as u64, low: bits as u64 }
-    }
-
-    const fn bits(self) -> u128 {
-        ((self.high as u128) << 64) | self.low as u128
-    }
-}
-
-/// As it is written in keys.
-impl fmt::Display for Number {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            NumberKind::Unsigned => write!(f, "{}", self.bits()),
-            NumberKind::Negative => write!(f, "-{}", self.bits()),
-            NumberKind::V4 => {
-                let [.., a, b, c, d] = self.low.to_be_bytes();
-                write!(f, "{}", Ipv4Addr::new(a, b, c, d))
-            }
-            NumberKind::V6 => write!(f, "{}", Ipv6Addr::from(self.bits())),
-        }
-    }
-}
-
-macro_rules! unsigned {
-    ($($number:ty),+) => {
-        $(impl From<$number> for Number {
-            #[inline]
-            fn from(number: $number) -> Self {
-                Self::new(NumberKind::Unsigned, number.into())
-            }
-        })+
-    };
-}
-
-unsigned!(u16, u32, u64, u128);
-
-impl From<i64> for Number {
-    #[inline]
-    fn from(number: i64) -> Self {
-        let kind = if number < 0 { NumberKind::Negative } else { NumberKind::Unsigned };
-        Self::new(kind, number.unsigned_abs().into())
-    }
-}
-
-impl From<i32> for Number {
-    #[inline]
-    fn from(number: i32) -> Self {
-        i64::from(number).into()
-    }
-}
-
-impl From<Ipv4Addr> for Number {
-    #[inline]
-    fn from(address: Ipv4Addr) -> Self {
-        Self::new(NumberKind::V4, address.to_bits().into())
-    }
-}
-
-impl From<Ipv6Addr> for Number {
-    #[inline]
-    fn from(address: Ipv6Addr) -> Self {
-        Self::new(NumberKind::V6, address.to_bits())
-    }
-}
-
-impl From<IpAddr> for Number {
-    #[inline]
-    fn from(address: IpAddr) -> Self {
-        match address {
-            IpAddr::V4(address) => address.into(),
-            IpAddr::V6(address) => address.into(),
-        }
-    }
-}
+use super::key::{Key, Number};
 
 /// A key that is looked up.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -112,7 +12,7 @@ pub(crate) enum KeyRef<'k> {
     Bytes(&'k [u8]),
 }
 
-impl KeyRef<'_> {
+impl<'k> KeyRef<'k> {
     /// Calls `act` with a key's name.
     #[inline]
     pub(crate) fn with<K: Key + ?Sized, R>(key: &K, act: impl FnOnce(KeyRef<'_>) -> R) -> R {
@@ -128,9 +28,7 @@ impl KeyRef<'_> {
             Self::Bytes(bytes) => OwnedKey::Bytes(bytes.into()),
         }
     }
-}
 
-impl<'k> KeyRef<'k> {
     /// The key's bytes, as all processes write them.
     pub(crate) fn bytes(self) -> Cow<'k, [u8]> {
         match self {
@@ -198,9 +96,7 @@ impl papaya::Equivalent<OwnedKey> for KeyRef<'_> {
 /// A name of which kind it is known where it is compiled: so the look-up is of that kind alone.
 pub(crate) trait LookupKey<'k>: Copy + Hash + papaya::Equivalent<OwnedKey> + Into<KeyRef<'k>> {}
 
-impl LookupKey<'_> for Number {}
-impl<'k> LookupKey<'k> for Bytes<'k> {}
-impl<'k> LookupKey<'k> for KeyRef<'k> {}
+impl<'k, T: Copy + Hash + papaya::Equivalent<OwnedKey> + Into<KeyRef<'k>>> LookupKey<'k> for T {}
 
 /// [`KeyRef::Bytes`].
 #[derive(Copy, Clone, Debug)]
@@ -227,17 +123,6 @@ impl Hash for Bytes<'_> {
     }
 }
 
-impl Hash for Number {
-    #[inline]
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        // Not the kind: there are four, which the comparison tells apart.
-        if self.high != 0 {
-            state.write_u64(self.high);
-        }
-        state.write_u64(self.low);
-    }
-}
-
 impl papaya::Equivalent<OwnedKey> for Bytes<'_> {
     #[inline]
     fn equivalent(&self, held: &OwnedKey) -> bool {
@@ -254,6 +139,7 @@ impl papaya::Equivalent<OwnedKey> for Number {
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
     use papaya::Equivalent;
 

@@ -150,6 +150,14 @@ impl Part {
         }
     }
 
+    pub(crate) const fn refill_us(&self) -> u64 {
+        match self.kind {
+            Arithmetic::Pace(pace) => pace.capacity.div_ceil(pace.scale),
+            Arithmetic::Windows(windows) if windows.slides => windows.period_us * 2,
+            Arithmetic::Windows(windows) => windows.period_us,
+        }
+    }
+
     pub(crate) const fn name(&self) -> StateName {
         let letter = match self.kind {
             Arithmetic::Pace(_) => 'g',
@@ -170,24 +178,6 @@ impl fmt::Display for StateName {
         let unit = UNITS.into_iter().find(|(unit, _)| period_us.is_multiple_of(*unit));
         let (unit_us, unit) = unit.unwrap_or((1, "us"));
         write!(f, ":{}{unit}", period_us / unit_us)
-    }
-}
-
-impl Part {
-    /// The window in microseconds; 1 if there is none.
-    pub(crate) const fn period_us(&self) -> u64 {
-        match self.kind {
-            Arithmetic::Pace(_) => 1,
-            Arithmetic::Windows(windows) => windows.period_us,
-        }
-    }
-
-    pub(crate) const fn refill_us(&self) -> u64 {
-        match self.kind {
-            Arithmetic::Pace(pace) => pace.capacity.div_ceil(pace.scale),
-            Arithmetic::Windows(windows) if windows.slides => windows.period_us * 2,
-            Arithmetic::Windows(windows) => windows.period_us,
-        }
     }
 }
 
@@ -220,6 +210,11 @@ impl Pace {
         let interval = scales.clone().map(at).find(|scale| scale.2).map_or(u128::MAX, |scale| scale.0);
         let max = u64::try_from(u128::from(MOST) / interval).unwrap_or(u64::MAX);
         Err(above("GCRA", quota, "burst", max))
+    }
+
+    /// The units that there is room for.
+    pub(super) const fn left(&self, ahead: u64) -> u64 {
+        self.capacity.saturating_sub(ahead) / self.interval
     }
 }
 
@@ -261,6 +256,24 @@ impl Windows {
             return Err(above(algorithm, quota, "limit", max));
         }
         Ok(windows)
+    }
+
+    /// The units that there is room for while so much time of the present window is left.
+    pub(super) fn left(&self, previous: u64, current: u64, left_us: u64) -> u64 {
+        self.limit.saturating_sub(current).saturating_sub(self.weighed(previous, left_us))
+    }
+
+    /// What the previous window's units weigh while so much time of the present one is left.
+    pub(crate) fn weighed(&self, previous: u64, left_us: u64) -> u64 {
+        let product = u128::from(previous) * u128::from(left_us.div_ceil(self.unit_us));
+        match u64::try_from(product) {
+            Ok(product) if product < EXACT => {
+                let period = self.period_us / self.unit_us;
+                if self.strict { product.div_ceil(period) } else { product / period }
+            }
+            // More than any limit.
+            _ => EXACT,
+        }
     }
 }
 

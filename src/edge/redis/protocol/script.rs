@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::call::{Call, LimitState, Question, Reply};
 use super::error::{Error, ErrorKind};
 use super::model::MARGINS_US;
-use super::plan::{Arithmetic, EXACT, LAST_US, Pace, Part, Windows};
+use super::plan::{Arithmetic, EXACT, LAST_US, Pace, Windows};
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 const TEXT: &str = include_str!("script.lua");
@@ -33,34 +33,27 @@ pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
     let mut command = ::redis::cmd(verb);
     command.arg(script);
     let parts = call.plan.parts();
-    let (ask, numbers) = words(&call.ask);
+    let (ask, first, others) = words(&call.ask);
     let posts = matches!(call.ask, Question::Post { .. });
     command.arg(if posts { parts.len() * 2 } else { parts.len() });
-    for part in parts {
-        command.arg(key(call, "", part));
-    }
-    if posts {
+    for what in if posts { &["", "p"][..] } else { &[""] } {
         for part in parts {
-            command.arg(key(call, "p", part));
+            command.arg([&*call.tag, format!(":{what}{}", part.name()).as_bytes()].concat());
         }
     }
     match call.now {
         Some(now) => command.arg(now.as_nanos() / 1_000),
         None => command.arg(""),
     };
-    command.arg(ask).arg(MARGINS_US[usize::from(call.now.is_some())] / 1_000);
-    let (first, others) = numbers;
-    command.arg(first);
+    command.arg(ask).arg(MARGINS_US[usize::from(call.now.is_some())] / 1_000).arg(first);
     for part in parts {
         let (kind, numbers) = match part.kind {
             Arithmetic::Pace(Pace { interval, scale, capacity }) => ("g", [interval, scale, capacity]),
             Arithmetic::Windows(Windows { limit, period_us, unit_us, slides, strict }) => {
-                let kind = if strict {
-                    "S"
-                } else if slides {
-                    "s"
-                } else {
-                    "f"
+                let kind = match (slides, strict) {
+                    (_, true) => "S",
+                    (true, false) => "s",
+                    (false, false) => "f",
                 };
                 (kind, [limit, period_us, unit_us])
             }
@@ -73,26 +66,19 @@ pub(crate) fn command(call: &Call, by: By) -> ::redis::Cmd {
     command
 }
 
-/// The tag, what it is, and the name of the limit.
-fn key(call: &Call, what: &str, part: &Part) -> Vec<u8> {
-    let mut key = call.tag.clone();
-    key.extend(format!(":{what}{}", part.name()).bytes());
-    key
-}
-
 /// An ask by name, its first number, and those that it has beside. Units beyond all that a script counts are as many as it counts.
-fn words(ask: &Question) -> (&'static str, (u64, Option<[u64; 2]>)) {
+fn words(ask: &Question) -> (&'static str, u64, Option<[u64; 2]>) {
     let most = |units: u64| units.min(EXACT - 1);
     match *ask {
-        Question::Check { cost } => ("check", (most(cost), None)),
-        Question::Peek => ("peek", (0, None)),
-        Question::Force { cost } => ("force", (most(cost), None)),
-        Question::Refund { units, at_us } => ("refund", (most(units), Some([at_us.min(LAST_US), 0]))),
+        Question::Check { cost } => ("check", most(cost), None),
+        Question::Peek => ("peek", 0, None),
+        Question::Force { cost } => ("force", most(cost), None),
+        Question::Refund { units, at_us } => ("refund", most(units), Some([at_us.min(LAST_US), 0])),
         Question::Lease { least, wanted, share } => {
-            ("lease", (most(least.max(1)), Some([most(wanted), most(share.max(1))])))
+            ("lease", most(least.max(1)), Some([most(wanted), most(share.max(1))]))
         }
         // The process is a name to the script.
-        Question::Post { process, epoch, total } => ("post", (process, Some([most(epoch), most(total)]))),
+        Question::Post { process, epoch, total } => ("post", process, Some([most(epoch), most(total)])),
     }
 }
 

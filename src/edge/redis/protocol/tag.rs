@@ -1,0 +1,106 @@
+//! Where the state of a limiter's key is kept.
+//!
+//! ```text
+//! tollgate:v1:{api|192.0.2.1}:f0:1d
+//!    │     │    │   │         └ algorithm and place of the limit, and the period of windows; `p` before that: its posts
+//!    │     │    │   └ the limiter's key, escaped
+//!    │     │    └ the limiter's name, escaped
+//!    │     └ of the format: another one never reads this one's states
+//!    └ prefix
+//! ```
+//! What is between the braces is all that Cluster hashes: everything of one key is in one slot, and different keys are spread over
+//! all of them. Names and keys are escaped, so no text of a client can hold a brace or the separator. Long keys are hashed.
+
+use sha2::{Digest, Sha256};
+
+/// The version of the format of keys and states.
+pub(crate) const VERSION: &str = "v1";
+/// Escaped keys that are longer are replaced by 128 bits of their SHA-256.
+const LONGEST: usize = 96;
+
+/// Appends bytes so that no two texts are written alike, and none has a brace, a bar, or what is hard to read.
+fn escape(bytes: &[u8], out: &mut Vec<u8>) {
+    for &byte in bytes {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' | b':' | b'/' | b'@' => {
+                out.push(byte);
+            }
+            _ => {
+                out.push(b'%');
+                hex(byte, out);
+            }
+        }
+    }
+}
+
+/// All that keys of one limiter begin with.
+pub(crate) fn head(prefix: &str, name: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    escape(prefix.as_bytes(), &mut out);
+    out.push(b':');
+    out.extend(VERSION.as_bytes());
+    out.extend(b":{");
+    escape(name.as_bytes(), &mut out);
+    out.push(b'|');
+    out
+}
+
+/// The whole of a key in Redis, but for what is appended for each of its limits: up to and with the closing brace.
+pub(crate) fn tagged(head: &[u8], key: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(head.len() + key.len() + 8);
+    out.extend(head);
+    escape(key, &mut out);
+    if out.len() - head.len() > LONGEST {
+        out.truncate(head.len());
+        // No escaped key begins so.
+        out.push(b'#');
+        for byte in &Sha256::digest(key)[..16] {
+            hex(*byte, &mut out);
+        }
+    }
+    out.push(b'}');
+    out
+}
+
+fn hex(byte: u8, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.extend([HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    fn text(key: &[u8]) -> String {
+        String::from_utf8(tagged(&head("tollgate", "api"), key)).unwrap()
+    }
+
+    #[test]
+    fn keys_are_readable_and_distinct() {
+        assert_eq!(text(b"192.0.2.1"), "tollgate:v1:{api|192.0.2.1}");
+        assert_eq!(text(b""), "tollgate:v1:{api|}");
+        assert_eq!(text(b"a}b{c|d%e"), "tollgate:v1:{api|a%7db%7bc%7cd%25e}");
+        assert_ne!(text(b"%7d"), text(b"}"));
+        assert_eq!(text("é".as_bytes()), "tollgate:v1:{api|%c3%a9}");
+        assert_eq!(String::from_utf8(head("my app", "a|b")).unwrap(), "my%20app:v1:{a%7cb|");
+    }
+
+    #[test]
+    fn long_keys_are_hashed() {
+        let (long, other) = (vec![b'x'; 97], vec![b'x'; 98]);
+        assert_eq!(text(&long).len(), "tollgate:v1:{api|#}".len() + 32);
+        assert_ne!(text(&long), text(&other));
+        assert_eq!(text(&long), text(&long));
+        assert!(text(&[b'x'; 96]).ends_with("xx}"));
+        assert!(text(&[0xff; 40]).contains("|#"), "escaped it is longer");
+    }
+
+    #[test]
+    fn a_tag_has_one_brace_of_each_kind() {
+        for key in [&b"{"[..], b"}", b"{}", b"", &[0, 255, b'{'], b"#1"] {
+            let text = text(key);
+            assert_eq!((text.matches('{').count(), text.matches('}').count()), (1, 1), "{text}");
+        }
+        assert!(text(b"#1").contains("%23"), "nothing looks like a hash that is none");
+    }
+}

@@ -1,0 +1,66 @@
+//! The metrics of a shared limiter's server.
+
+use metrics::{Counter, Histogram, Label};
+
+use super::event::Event;
+use super::facade::{counter, describe_counters, describe_duration, describe_gauges, histogram, value};
+use super::gauges::{BREAKER_STATE, PARTITIONED, SERVER_EVICTS};
+
+const SYNC_DURATION: &str = "tollgate_sync_duration_seconds";
+const SYNC_ERRORS: &str = "tollgate_sync_errors_total";
+const UNDECIDED: &str = "tollgate_failure_decisions_total";
+
+/// The server of a shared limiter.
+pub(crate) struct SharedHandles {
+    duration: Histogram,
+    /// In the order of the labels.
+    errors: Box<[Counter]>,
+    decided: [(Event, Counter); 3],
+}
+
+impl SharedHandles {
+    /// `kinds`: the labels of errors.
+    pub(crate) fn register(limiter: &str, kinds: &[&'static str]) -> Self {
+        let name = Label::new("limiter", value(limiter));
+        let labels = |label, value| vec![name.clone(), Label::from_static_parts(label, value)];
+        let decided = |event: Event| (event, counter(UNDECIDED, labels("decision", event.as_str())));
+        Self {
+            duration: histogram(SYNC_DURATION, vec![name.clone()]),
+            errors: kinds.iter().map(|kind| counter(SYNC_ERRORS, labels("kind", kind))).collect(),
+            decided: [Event::ErrorOpen, Event::ErrorClosed, Event::ErrorLocal].map(decided),
+        }
+    }
+
+    pub(crate) fn took(&self, duration: std::time::Duration) {
+        self.duration.record(duration);
+    }
+
+    /// `index`: of the kind, in the order of all.
+    pub(crate) fn error(&self, index: usize) {
+        if let Some(errors) = self.errors.get(index) {
+            errors.increment(1);
+        }
+    }
+
+    pub(crate) fn decided(&self, event: Event) {
+        if let Some((_, counter)) = self.decided.iter().find(|(decided, _)| *decided == event) {
+            counter.increment(1);
+        }
+    }
+}
+
+pub(super) fn describe() {
+    describe_counters(&[
+        (SYNC_ERRORS, "Calls to the shared state that failed or were not sent, by kind"),
+        (UNDECIDED, "Requests that were decided without the shared state, since it could not be asked"),
+    ]);
+    describe_gauges(&[
+        (PARTITIONED, "1 while the shared state, or a part of it, is not asked after failures"),
+        (BREAKER_STATE, "0: the shared state is asked; 1: one request asks it; 2: it is not asked"),
+        (
+            SERVER_EVICTS,
+            "1 if the server says that it evicts keys when its memory is full, and limits with them",
+        ),
+    ]);
+    describe_duration(SYNC_DURATION, "How long calls to the shared state take, answered or not");
+}
