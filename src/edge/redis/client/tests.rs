@@ -33,7 +33,7 @@ trait CallInThread {
 
 impl CallInThread for BlockingClient {
     fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error> {
-        self.thread.block_on(self.transport().call(call, timeout))
+        self.thread.block_on(self.transport()?.call(call, timeout))
     }
 }
 
