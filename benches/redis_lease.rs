@@ -4,8 +4,8 @@
 //! this process; *leases* hold units that were charged at a server, which is in this process too and is asked before the clock starts:
 //! leases live for an hour here, and hold more than a run spends, so that all checks are decided by what is held. Both draw the same
 //! keys, uniformly.
-//! Known bias: real runs ask for a block now and then, in another task. How often depends on traffic; `src/redis/lease/simulated.rs`
-//! counts it.
+//! Known bias: real runs ask for a block now and then, in another task. How often depends on traffic;
+//! `src/edge/redis/mode/lease/tests.rs` counts it.
 
 mod support;
 

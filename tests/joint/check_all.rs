@@ -386,7 +386,7 @@ mod random {
     }
 }
 
-/// Races are in `tests/stress/policy.rs` and in the models; here, that windows take part in a rollback by hand.
+/// Races are in `tests/stress/check_all.rs` and in the models; here, that windows take part in a rollback by hand.
 #[test]
 fn windows_of_two_counts_give_back_in_their_window() {
     let limiter =

@@ -1,7 +1,7 @@
 //! Lease limiters, by their public face.
 //!
-//! Properties of delays, losses and clocks are in `src/redis/lease/simulated.rs`, in virtual time. Here: what calls answer, what becomes
-//! of a limiter that is closed or dropped, what is done while the server is gone, and limiters in threads and tasks on a real server.
+//! Properties of delays, losses and clocks are in `src/edge/redis/mode/lease/tests.rs`, in virtual time. Here: what calls answer, what
+//! becomes of a limiter that is closed or dropped, what is done while the server is gone, and limiters in threads and tasks on a real server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Waker};

@@ -256,7 +256,7 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
         self.table.prefetch(key);
     }
 
-    // Always inlined, as `State::charge`.
+    // Always inlined, as `KeyState::charge`.
     #[inline(always)]
     fn apply(&self, key: SlotAddress, operation: Operation, at: CheckTime, cost: u64) -> Decision {
         match operation {

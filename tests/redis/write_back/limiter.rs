@@ -181,3 +181,12 @@ fn threads_have_the_same() {
     assert_eq!((one.clone().close(), two.close()), (0, 0));
     assert_eq!(one.close(), 0);
 }
+
+#[test]
+fn a_time_out_may_be_endless() {
+    let limit = Limit::fixed_window(Quota::per_day(3));
+    let server = InProcess::default().blocking();
+    let limiter = server.limiter("api", limit).timeout(Duration::MAX).write_back().build().unwrap();
+    assert_eq!((0..5).filter(|_| limiter.check_wait("a").is_allowed()).count(), 3);
+    assert_eq!(limiter.close(), 0);
+}

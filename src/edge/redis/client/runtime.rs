@@ -14,21 +14,21 @@ use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
 
 use super::settings::{BuildError, Builder};
-use crate::edge::redis::protocol::Transport;
+use crate::edge::redis::protocol::{Error, ErrorKind, Transport};
 
 /// What limiters are made on.
 pub(crate) trait Connected {
     type Transport: Transport + Clone;
 
-    /// What carries the calls.
-    fn transport(&self) -> &Self::Transport;
+    /// What carries the calls. An error if there is no thread for it.
+    fn transport(&self) -> Result<&Self::Transport, Error>;
 }
 
 impl<T: Transport + Clone> Connected for T {
     type Transport = Self;
 
-    fn transport(&self) -> &Self {
-        self
+    fn transport(&self) -> Result<&Self, Error> {
+        Ok(self)
     }
 }
 
@@ -76,8 +76,9 @@ impl<T: fmt::Debug> fmt::Debug for OnThread<T> {
 impl<T: Transport + Clone> Connected for OnThread<T> {
     type Transport = T;
 
-    fn transport(&self) -> &T {
-        &self.inner
+    fn transport(&self) -> Result<&T, Error> {
+        let no_thread = |_| Error::new(ErrorKind::Unreachable, "there is no thread to carry calls");
+        self.thread.handle().map(|_| &self.inner).map_err(no_thread)
     }
 }
 
@@ -112,7 +113,7 @@ impl RuntimeThread {
 
     /// Waits for a future in the thread that calls, whether or not that is a thread of another runtime.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
-        // If no thread can be started, calls to a server fail by themselves, and those to a model need none.
+        // If no thread can be started, `transport` says so, and nothing is waited for.
         let _entered = self.handle().ok().map(Handle::enter);
         let (wake, woken) = sync_channel(1);
         let waker = Waker::from(Arc::new(Signal(wake)));
@@ -177,5 +178,22 @@ impl<F: FnOnce()> Drop for OnDrop<F> {
         if let Some(act) = self.0.take() {
             act();
         }
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+    use crate::base::quota::Quota;
+    use crate::edge::redis::{BlockingClient, DecidedBy, Limit, OnFailure};
+
+    /// The runtime of the caller cannot carry a call that its own thread waits for.
+    #[tokio::test(flavor = "current_thread")]
+    async fn no_call_is_waited_for_without_a_thread() {
+        let none = OnceLock::from(Err(io::Error::other("no thread")));
+        let client = BlockingClient::open("redis://127.0.0.1:1").unwrap();
+        let client = BlockingClient { thread: RuntimeThread(Arc::new(none)), ..client };
+        let builder = client.limiter("api", Limit::gcra(Quota::per_second(1))).on_failure(OnFailure::Closed);
+        assert_eq!(builder.atomic().unwrap().check("a").by(), DecidedBy::Closed);
     }
 }

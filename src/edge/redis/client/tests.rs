@@ -38,7 +38,7 @@ trait CallInThread {
 
 impl CallInThread for BlockingClient {
     fn call(&self, call: &Call, timeout: Duration) -> Result<Reply, Error> {
-        self.thread.block_on(in_time(self.transport(), call, timeout))
+        self.thread.block_on(in_time(self.transport()?, call, timeout))
     }
 }
 

@@ -123,7 +123,7 @@ impl<T> AtomicCore<T> {
 
 impl<T: Connected> AtomicCore<T> {
     async fn ask(&self, call: &Call) -> Result<(Reply, Timestamp), Error> {
-        let reply = self.guard.ask(self.client.transport(), call).await?;
+        let reply = self.guard.ask(self.client.transport()?, call).await?;
         let at = Timestamp::from_nanos(reply.now_us.saturating_mul(1_000));
         Ok((reply, at))
     }

@@ -185,7 +185,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     ///
     /// Lock-free: begins again only if another thread's write took effect. A denial writes nothing, unless it is for the
     /// debt that a newcomer began with, which is counted.
-    // Always: see `State::charge`.
+    // Always: see `KeyState::charge`.
     #[inline(always)]
     pub(super) fn check(
         &self,

@@ -231,7 +231,7 @@ impl<C: Clock + Send + Sync + 'static> WriteBackCore<C> {
         key: &[u8],
         mut check: impl FnMut() -> WriteBackCheck,
     ) -> (WriteBackCheck, bool) {
-        let deadline = tokio::time::Instant::now() + self.timeout;
+        let began = tokio::time::Instant::now();
         for _ in 0..ROUNDS {
             let mut told = pin!(self.dispatch.bells.of(key).notified());
             // From here on no bell is missed.
@@ -240,7 +240,9 @@ impl<C: Clock + Send + Sync + 'static> WriteBackCore<C> {
             if checked.basis != Basis::Asked {
                 return (checked, true);
             }
-            if tokio::time::timeout_at(deadline, told).await.is_err() {
+            // By what is left of it: a time-out may be beyond the last time that there is.
+            let left = self.timeout.saturating_sub(began.elapsed());
+            if tokio::time::timeout(left, told).await.is_err() {
                 break;
             }
         }
