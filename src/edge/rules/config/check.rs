@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::Config;
+use super::checker::{Checker, FileSettings};
 use super::identity::{LevelFlags, LimitLabel, RulePath};
-use super::keys::{Checker, FieldPath, MapFields, MapKind};
+use super::keys::{FieldPath, MapFields, MapKind};
 use super::limit::Draft;
 use super::node::{FileNode, SMALL, Value, quoted};
 use super::problem::{ConfigError, Problems};
-use super::settings::FileSettings;
 use crate::edge::rules::matching::{Branch, Pattern, Position, Tier};
 use crate::edge::rules::rule::Rule;
 
@@ -90,7 +90,7 @@ impl Checker {
         if let Some(node) = fields.get("tollgate") {
             self.settings = self.settings(node, &path.key("tollgate"));
         }
-        let domain = self.read(&fields, "domain", Self::text);
+        let domain = self.read(&fields, "domain", FileNode::text);
         if domain.map_or(!fields.has("domain"), str::is_empty) {
             let remedy = "write the name that requests come with, as `domain: edge`";
             self.wrong(&fields, "domain", "there is no domain", remedy);
@@ -98,7 +98,7 @@ impl Checker {
         let domain = domain.unwrap_or_default();
         self.domain = domain.into();
         let mut way = RulePath::new(domain);
-        let branches = self.children(&fields, &mut way);
+        let branches = self.descriptors(&fields, &mut way);
         if let Some(node) = fields.get("tollgate") {
             // The file says how limits are shared, and none is.
             if self.problems.is_empty() && !self.rules.iter().any(Rule::is_shared) {
@@ -109,19 +109,15 @@ impl Checker {
     }
 
     /// `descriptors`.
-    fn children(&mut self, fields: &MapFields<'_, '_>, way: &mut RulePath) -> Vec<Branch> {
-        self.read(fields, "descriptors", |this, node, path| Some(this.descriptors(node, path, way)))
-            .unwrap_or_default()
-    }
-
-    fn descriptors(&mut self, node: &FileNode, path: &FieldPath<'_>, way: &mut RulePath) -> Vec<Branch> {
-        let Some(items) = self.list(node, path) else { return Vec::new() };
+    fn descriptors(&mut self, fields: &MapFields<'_, '_>, way: &mut RulePath) -> Vec<Branch> {
+        let items = self.read(fields, "descriptors", FileNode::list).unwrap_or_default();
+        let path = &fields.path.key("descriptors");
         let mut branches = Vec::with_capacity(items.len());
         // Of each branch its place among the items.
         let mut places: Vec<(u32, u32)> = Vec::with_capacity(items.len());
         if way.levels() == MAX_LEVELS && !items.is_empty() {
             let message = format!("descriptors lie more than {MAX_LEVELS} levels deep");
-            self.problems.add(node.at, path, message, "requests with so many entries are not known");
+            self.wrong(fields, "descriptors", message, "requests with so many entries are not known");
             return branches;
         }
         for (index, item) in items.iter().enumerate() {
@@ -155,13 +151,13 @@ impl Checker {
 
     fn descriptor(&mut self, node: &FileNode, path: &FieldPath<'_>, way: &mut RulePath) -> Option<Branch> {
         let fields = self.fields(node, MapKind::Descriptor, path)?;
-        let key = self.read(&fields, "key", Self::text);
+        let key = self.read(&fields, "key", FileNode::text);
         if key.is_none_or(str::is_empty) && fields.get("key").is_none_or(|node| node.as_key().is_some()) {
             let remedy = "write the key of the request's entry, as `key: remote_address`";
             self.wrong(&fields, "key", "there is no key", remedy);
         }
         let key = key.unwrap_or_default();
-        let value = self.read(&fields, "value", Self::text).filter(|value| !value.is_empty());
+        let value = self.read(&fields, "value", FileNode::text).filter(|value| !value.is_empty());
         let wildcard = key.contains('*') || value.is_some_and(|value| value.contains('*'));
         let share_threshold = self.flag(&fields, "share_threshold");
         if share_threshold && !wildcard {
@@ -176,23 +172,18 @@ impl Checker {
             line: node.at.line as usize,
         };
         way.push(key, value, LevelFlags { wildcard, share_threshold, value_to_metric });
-        if let Some(node) = fields.get("metadata").filter(|node| !matches!(node.kind, Value::Map(_))) {
-            let message = format!("{} is no map", node.shown());
-            self.wrong(&fields, "metadata", message, "write a map, or remove it");
-        }
+        self.read(&fields, "metadata", |node| node.map("write a map, or remove it"));
         let own = self.limits(&fields, way, None, flags);
         let many = value.is_none_or(|value| value.contains('*'));
         let values = many.then(|| value.and_then(Pattern::new));
-        let tiers = self.read(&fields, "tiers", |this, node, path| {
-            Some(this.tiers(node, path, way, values.as_ref(), flags))
-        });
+        let tiers = self.tiers(&fields, way, values.as_ref(), flags);
         if let Some(node) = fields.entry("rate_limit").filter(|node| matches!(node.kind, Value::Null)) {
             let (path, message) = (path.key("rate_limit"), "this says nothing, so there is no limit");
             self.warnings.add(node.at, path, message, "indent what it says deeper than it, or remove it");
         }
-        let children = self.children(&fields, way);
+        let children = self.descriptors(&fields, way);
         way.pop();
-        let (key, value, tiers) = (key.into(), value.map(Box::from), tiers.unwrap_or_default());
+        let (key, value) = (key.into(), value.map(Box::from));
         Some(Branch { key, value, at: node.at, own, tiers, children })
     }
 
@@ -205,14 +196,15 @@ impl Checker {
         flags: Flags,
     ) -> Range<usize> {
         let start = self.rules.len();
-        if let Some(draft) = self.read(fields, "rate_limit", Self::limit) {
+        let path = fields.path.key("rate_limit");
+        if let Some(draft) = fields.get("rate_limit").and_then(|node| self.limit(node, &path)) {
             self.rule(draft, way, tier, None, flags);
         }
         if fields.has("rate_limit") && fields.has("rate_limits") {
             let message = "rate_limit and rate_limits cannot stand together";
             self.wrong(fields, "rate_limits", message, "move the one limit into the list");
         }
-        let items = self.read(fields, "rate_limits", Self::list).unwrap_or_default();
+        let items = self.read(fields, "rate_limits", FileNode::list).unwrap_or_default();
         let path = fields.path.key("rate_limits");
         let mut seen: HashSet<LimitLabel> = HashSet::new();
         for (index, item) in items.iter().enumerate() {
@@ -280,21 +272,19 @@ impl Checker {
     /// `tiers`; of an entry for these values, or for one only.
     fn tiers(
         &mut self,
-        node: &FileNode,
-        path: &FieldPath<'_>,
+        fields: &MapFields<'_, '_>,
         way: &RulePath,
         values: Option<&Option<Pattern>>,
         flags: Flags,
     ) -> Vec<Tier> {
-        let Value::Map(entries) = &node.kind else {
-            let message = format!("{} is no map", node.shown());
-            self.problems.add(node.at, path, message, "write a map from tiers' names to their limits");
-            return Vec::new();
-        };
+        let entries =
+            self.read(fields, "tiers", |node| node.map("write a map from tiers' names to their limits"));
+        let entries = entries.unwrap_or_default();
+        let path = fields.path.key("tiers");
         let mut tiers = Vec::with_capacity(entries.len());
         let mut whose: HashMap<&str, &str> = HashMap::new();
         for (key, value) in entries {
-            let Some(name) = self.text(key, path).filter(|name| !name.is_empty()) else {
+            let Some(name) = self.take(key, &path, key.text()).filter(|name| !name.is_empty()) else {
                 self.problems.add(key.at, path, "a tier has no name", "write its name before the colon");
                 continue;
             };
@@ -305,12 +295,12 @@ impl Checker {
                 let remedy = "write rate_limit or rate_limits; for no limit, rate_limit: { unlimited: true }";
                 self.problems.add(key.at, path, "this tier has no limit", remedy);
             }
-            let items = self.read(&fields, "members", Self::list).unwrap_or_default();
+            let items = self.read(&fields, "members", FileNode::list).unwrap_or_default();
             let path = path.key("members");
             let mut members = Vec::with_capacity(items.len());
             for (index, item) in items.iter().enumerate() {
                 let path = path.index(index);
-                let Some(member) = self.text(item, &path) else { continue };
+                let Some(member) = self.take(item, &path, item.text()) else { continue };
                 self.member(item, member, &path, values);
                 if let Some(other) = whose.insert(member, name) {
                     let message = format!("{} is a member already, of {}", quoted(member), quoted(other));

@@ -77,9 +77,14 @@ impl Domain {
                     if let (false, Some(first)) = (merge_domains, files.first()) {
                         let message =
                             format!("the domain {:?} is that of {} too", &*config.domain, at_domain(first));
-                        let mut twice = Problems::of(&config.file);
-                        twice.add(config.domain_at, "domain", message, "name it otherwise, or merge domains");
-                        problems.extend(twice.into_sorted());
+                        let remedy = "name it otherwise, or merge domains";
+                        problems.push(Problem::new(
+                            &config.file,
+                            config.domain_at,
+                            "domain",
+                            message,
+                            remedy,
+                        ));
                     }
                     files.push(config);
                 }

@@ -2,11 +2,10 @@
 
 use std::fmt;
 
+use super::checker::Checker;
 use super::node::{FileNode, Scalar, Value, quoted};
-use super::problem::Problems;
-use super::settings::FileSettings;
+use super::scalar::BadValue;
 use crate::edge::rules::matching::Position;
-use crate::edge::rules::rule::Rule;
 
 /// Where in the file a value is, for messages: `descriptors[2].rate_limit.unit`.
 #[derive(Copy, Clone, Debug)]
@@ -138,40 +137,55 @@ impl<'n> MapFields<'n, '_> {
     }
 }
 
-/// What is known of a file while it is checked.
-#[derive(Debug)]
-pub(super) struct Checker {
-    pub(super) problems: Problems,
-    pub(super) warnings: Problems,
-    /// Whether our own keys were asked for.
-    pub(super) extended: bool,
-    pub(super) settings: FileSettings,
-    pub(super) domain: Box<str>,
-    pub(super) rules: Vec<Rule>,
-    /// The bytes that identities and names may still take.
-    pub(super) texts: usize,
-}
-
 impl Checker {
     /// Reports a problem with a key.
     pub(super) fn wrong(
         &mut self,
         fields: &MapFields<'_, '_>,
         key: &str,
-        message: impl Into<String>,
-        remedy: impl Into<String>,
+        message: impl Into<Box<str>>,
+        remedy: impl Into<Box<str>>,
     ) {
         self.problems.add(fields.at(key), fields.path.key(key), message, remedy);
     }
 
-    /// Reads the value of a key; `None` if it has none, or cannot be read.
+    /// What was read of a node; `None` of a bad value, which is reported.
+    pub(super) fn take<T>(
+        &mut self,
+        node: &FileNode,
+        path: &FieldPath<'_>,
+        read: Result<T, BadValue>,
+    ) -> Option<T> {
+        read.map_err(|bad| self.problems.add(node.at, path, bad.message, bad.remedy)).ok()
+    }
+
+    /// Reads the value of a key; `None` if it has none, or a bad one, which is reported.
     pub(super) fn read<'n, T>(
         &mut self,
         fields: &MapFields<'n, '_>,
         key: &str,
-        read: impl FnOnce(&mut Self, &'n FileNode, &FieldPath<'_>) -> Option<T>,
+        read: impl FnOnce(&'n FileNode) -> Result<T, BadValue>,
     ) -> Option<T> {
-        read(self, fields.get(key)?, &fields.path.key(key))
+        let node = fields.get(key)?;
+        self.take(node, &fields.path.key(key), read(node))
+    }
+
+    /// Reads the whole number of a key, from `least` to `most`.
+    pub(super) fn number<T: TryFrom<u64> + TryInto<u64>>(
+        &mut self,
+        fields: &MapFields<'_, '_>,
+        key: &str,
+        least: u64,
+        most: T,
+    ) -> Option<T> {
+        let most = most.try_into().unwrap_or(u64::MAX);
+        let number = self.read(fields, key, |node| node.number(least, most))?;
+        T::try_from(number).ok()
+    }
+
+    /// Whether a key is true; not if it is absent.
+    pub(super) fn flag(&mut self, fields: &MapFields<'_, '_>, key: &str) -> bool {
+        self.read(fields, key, FileNode::yes).unwrap_or(false)
     }
 
     /// The keys that a map may have.
@@ -247,28 +261,15 @@ impl Checker {
     fn known(&mut self, node: &FileNode, path: &FieldPath<'_>, name: &str) {
         match &node.kind {
             _ if name == "metadata" => {}
-            Value::Null => {}
-            Value::Scalar(scalar, text) => {
-                if matches!(scalar, Scalar::Float | Scalar::Integer) && !scalar.is_text(text) {
-                    self.problems.add(
-                        node.at,
-                        path,
-                        format!("{text} is no whole number"),
-                        "put it in quotes",
-                    );
-                }
+            Value::Scalar(scalar @ (Scalar::Float | Scalar::Integer), text) if !scalar.is_text(text) => {
+                self.problems.add(node.at, path, format!("{text} is no whole number"), "put it in quotes");
             }
+            Value::Null | Value::Scalar(..) => {}
             Value::List(items) => {
                 for (index, item) in items.iter().enumerate() {
                     let path = path.index(index);
-                    match item.kind {
-                        Value::Map(_) => self.known(item, &path, ""),
-                        _ => self.problems.add(
-                            item.at,
-                            path,
-                            format!("{} is no map", item.shown()),
-                            "write a map",
-                        ),
+                    if self.take(item, &path, item.map("write a map")).is_some() {
+                        self.known(item, &path, "");
                     }
                 }
             }

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use super::checker::Checker;
 use super::fits;
 use super::identity::LimitLabel;
-use super::keys::{Checker, FieldPath, MapFields, MapKind};
+use super::keys::{FieldPath, MapFields, MapKind};
 use super::node::{FileNode, Value, quoted};
-use super::shared;
+use super::scalar::BadValue;
+use super::{settings, shared};
 use crate::Quota;
 use crate::edge::rules::rule::{Algorithm, Limit, MEMORY, Mode, Store, UNITS, Unit};
 
@@ -38,10 +40,10 @@ impl Checker {
     pub(super) fn limit(&mut self, node: &FileNode, path: &FieldPath<'_>) -> Option<Draft> {
         let fields = self.fields(node, MapKind::RateLimit, path)?;
         let unlimited = self.flag(&fields, "unlimited");
-        let name = self.read(&fields, "name", Self::text);
+        let name = self.read(&fields, "name", FileNode::text);
         let name: Option<Box<str>> = name.filter(|name| !name.is_empty()).map(Box::from);
         let replaces = self.replaces(&fields, name.as_deref());
-        let enforced = self.read(&fields, "enforced", Self::share).unwrap_or(self.settings.enforced);
+        let enforced = self.read(&fields, "enforced", FileNode::share).unwrap_or(self.settings.enforced);
         let line = node.at.line as usize;
         let draft = |unit, limit, soft| Draft { line, name, unit, limit, soft, enforced, replaces };
         if unlimited {
@@ -49,9 +51,9 @@ impl Checker {
             return Some(draft("unlimited".into(), Limit::Unlimited, u64::MAX));
         }
         let unit = self.unit(&fields);
-        let every = self.number_of(&fields, "every", 1, u64::from(u32::MAX)).unwrap_or(1);
+        let every = self.number(&fields, "every", 1, u32::MAX).unwrap_or(1);
         let limit = if fields.has("requests_per_unit") {
-            self.number_of(&fields, "requests_per_unit", 0, u64::from(u32::MAX))
+            self.number(&fields, "requests_per_unit", 0, u32::MAX)
         } else {
             let message = "without requests_per_unit this refuses every request";
             let remedy = "write requests_per_unit: 0 if that is meant, else the limit, or unlimited: true";
@@ -60,8 +62,8 @@ impl Checker {
         };
         let parameters = self.parameters(&fields);
         let unit = unit?;
-        let period = Duration::from_secs(unit.period().as_secs().saturating_mul(every));
-        let (limit, soft) = self.quota(&fields, (limit?, period), parameters?)?;
+        let period = Duration::from_secs(unit.period().as_secs().saturating_mul(u64::from(every)));
+        let (limit, soft) = self.quota(&fields, (u64::from(limit?), period), parameters?)?;
         let unit = if every == 1 { unit.to_string() } else { format!("{every}-{unit}") };
         Some(draft(unit.into(), limit, soft))
     }
@@ -72,12 +74,11 @@ impl Checker {
             self.problems.add(fields.node.at, fields.path, "there is no unit", remedy);
             return None;
         }
-        let text = self.read(fields, "unit", Self::text)?;
-        let unit = UNITS.iter().find(|(unit, _)| unit.eq_ignore_ascii_case(text)).map(|&(_, unit)| unit);
-        if unit.is_none() {
-            self.wrong(fields, "unit", format!("{} is no unit", quoted(text)), remedy);
-        }
-        unit
+        self.read(fields, "unit", |node| {
+            let text = node.text()?;
+            let unit = UNITS.iter().find(|(unit, _)| unit.eq_ignore_ascii_case(text)).map(|&(_, unit)| unit);
+            unit.ok_or_else(|| BadValue::new(format!("{} is no unit", quoted(text)), remedy))
+        })
     }
 
     fn nothing_else(&mut self, fields: &MapFields<'_, '_>) {
@@ -91,20 +92,20 @@ impl Checker {
             }
         }
         if fields.has("requests_per_unit") {
-            self.number_of(fields, "requests_per_unit", 0, u64::from(u32::MAX));
+            self.number(fields, "requests_per_unit", 0, u32::MAX);
             let (at, path) = (fields.at("requests_per_unit"), fields.path.key("requests_per_unit"));
             self.warnings.add(at, path, "has no effect beside unlimited: true", "remove one of them");
         }
     }
 
     fn replaces(&mut self, fields: &MapFields<'_, '_>, own: Option<&str>) -> Vec<Box<str>> {
-        let items = self.read(fields, "replaces", Self::list).unwrap_or_default();
+        let items = self.read(fields, "replaces", FileNode::list).unwrap_or_default();
         let path = fields.path.key("replaces");
         let mut names = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
             let path = path.index(index);
             let Some(fields) = self.fields(item, MapKind::Replaced, &path) else { continue };
-            let name = if fields.has("name") { self.read(&fields, "name", Self::text) } else { Some("") };
+            let name = if fields.has("name") { self.read(&fields, "name", FileNode::text) } else { Some("") };
             match name {
                 Some("") => {
                     let remedy = "write the name of the rule that this one switches off";
@@ -128,8 +129,7 @@ impl Checker {
             false => Some(self.settings.algorithm.unwrap_or_default()),
         };
         let strict_ = self.flag(fields, "strict");
-        let given = self.number_of(fields, "parts", 1, u64::from(u32::MAX));
-        let given = given.and_then(|parts| u32::try_from(parts).ok());
+        let given = self.number(fields, "parts", 1, u32::MAX);
         let store = self.store_of(fields, algorithm);
         let algorithm = algorithm?;
         let is_window = matches!(algorithm, Algorithm::SlidingWindow { .. } | Algorithm::SubWindow { .. });
@@ -158,10 +158,8 @@ impl Checker {
     fn store_of(&mut self, fields: &MapFields<'_, '_>, algorithm: Option<Algorithm>) -> Option<Store> {
         let defaults = self.settings;
         let named = self.store(fields);
-        let memory = self.read(fields, "memory", Self::memory);
-        let most = u64::try_from(usize::MAX).unwrap_or(u64::MAX);
-        let max_keys = self.number_of(fields, "max_keys", 1, most);
-        let max_keys = max_keys.and_then(|keys| usize::try_from(keys).ok());
+        let memory = self.read(fields, "memory", settings::memory);
+        let max_keys = self.number(fields, "max_keys", 1, usize::MAX);
         // A size that is written here says which kind of store it is of; one for the whole file does where that kind can be.
         let implied = if fields.has("max_keys") {
             Some(Store::Keyed { max_keys })
@@ -226,8 +224,8 @@ impl Checker {
         (algorithm, store): (Algorithm, Option<Store>),
     ) -> Option<(Limit, u64)> {
         let (before, at, path) = (self.problems.len(), fields.node.at, fields.path);
-        let burst = self.number_of(fields, "burst", 1, u64::MAX);
-        let soft = self.number_of(fields, "soft", 0, u64::MAX);
+        let burst = self.number(fields, "burst", 1, u64::MAX);
+        let soft = self.number(fields, "soft", 0, u64::MAX);
         if self.problems.len() > before {
             return None;
         }

@@ -5,6 +5,7 @@
 //! ```
 
 mod check;
+mod checker;
 mod domain;
 mod fits;
 mod identity;

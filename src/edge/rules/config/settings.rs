@@ -1,34 +1,11 @@
 //! The map `tollgate:` at the top of a file: it asks for our own keys, and says what holds for all rules.
 
-use super::keys::{Checker, FieldPath, MapFields, MapKind};
+use super::checker::{Checker, FileSettings};
+use super::keys::{FieldPath, MapFields, MapKind};
 use super::node::{FileNode, quoted};
+use super::scalar::BadValue;
 use crate::Capacity;
-use crate::edge::rules::rule::{ALGORITHMS, Algorithm, CHARGING, Charging, MILLION, STORES, Shared, Store};
-
-/// What holds for all rules of a file that do not say otherwise.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct FileSettings {
-    pub(super) charging: Charging,
-    pub(super) shadow: bool,
-    pub(super) algorithm: Option<Algorithm>,
-    pub(super) store: Option<Store>,
-    pub(super) memory: Option<Capacity>,
-    pub(super) enforced: u32,
-    /// Of limits that processes share.
-    pub(super) shared: Shared,
-}
-
-impl FileSettings {
-    pub(super) const DEFAULT: Self = Self {
-        charging: Charging::AllOrNothing,
-        shadow: false,
-        algorithm: None,
-        store: None,
-        memory: None,
-        enforced: MILLION,
-        shared: Shared::DEFAULT,
-    };
-}
+use crate::edge::rules::rule::{ALGORITHMS, Algorithm, CHARGING, MILLION, STORES, Shared, Store};
 
 impl Checker {
     /// One of several words.
@@ -39,18 +16,14 @@ impl Checker {
         what: &str,
         words: &[(&str, T)],
     ) -> Option<T> {
-        let text = self.read(fields, key, Self::text)?;
-        let found = words.iter().find(|(word, _)| *word == text).map(|&(_, value)| value);
-        if found.is_none() {
-            let all: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
-            self.wrong(
-                fields,
-                key,
-                format!("{} is no {what}", quoted(text)),
-                format!("use {}", one_of(&all)),
-            );
-        }
-        found
+        self.read(fields, key, |node| {
+            let text = node.text()?;
+            let found = words.iter().find(|(word, _)| *word == text).map(|&(_, value)| value);
+            found.ok_or_else(|| {
+                let all: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
+                BadValue::new(format!("{} is no {what}", quoted(text)), format!("use {}", one_of(&all)))
+            })
+        })
     }
 
     pub(super) fn algorithm(&mut self, fields: &MapFields<'_, '_>) -> Option<Algorithm> {
@@ -60,20 +33,6 @@ impl Checker {
     /// A store with default parameters.
     pub(super) fn store(&mut self, fields: &MapFields<'_, '_>) -> Option<Store> {
         self.word(fields, "store", "store", STORES)
-    }
-
-    /// An amount of memory, of a store of fixed size.
-    pub(super) fn memory(&mut self, node: &FileNode, path: &FieldPath<'_>) -> Option<Capacity> {
-        const LEAST: usize = 272;
-        let text = self.text(node, path)?;
-        let problem = match text.parse::<Capacity>() {
-            Ok(memory) if memory.bytes().is_some_and(|bytes| bytes >= LEAST) => return Some(memory),
-            Ok(_) => format!("{} is too little for a store", quoted(text)),
-            Err(error) => error.to_string(),
-        };
-        let remedy = format!("write {LEAST} bytes or more, as 512KiB, 4MiB or 1.5GiB");
-        self.problems.add(node.at, path, problem, remedy);
-        None
     }
 
     /// Refuses the memory of a store that has no size of its own.
@@ -94,13 +53,25 @@ impl Checker {
         let charging = self.word(&fields, "charging", "way of charging", CHARGING).unwrap_or_default();
         let algorithm = self.algorithm(&fields);
         let store = self.store(&fields);
-        let memory = self.read(&fields, "memory", Self::memory);
+        let memory = self.read(&fields, "memory", memory);
         self.sizeless(&fields, store, "");
         let shadow = self.flag(&fields, "shadow");
-        let enforced = self.read(&fields, "enforced", Self::share).unwrap_or(MILLION);
+        let enforced = self.read(&fields, "enforced", FileNode::share).unwrap_or(MILLION);
         let shared = self.shared(&fields, Shared::DEFAULT);
         FileSettings { charging, shadow, algorithm, store, memory, enforced, shared }
     }
+}
+
+/// An amount of memory, of a store of fixed size.
+pub(super) fn memory(node: &FileNode) -> Result<Capacity, BadValue> {
+    const LEAST: usize = 272;
+    let text = node.text()?;
+    let message = match text.parse::<Capacity>() {
+        Ok(memory) if memory.bytes().is_some_and(|bytes| bytes >= LEAST) => return Ok(memory),
+        Ok(_) => format!("{} is too little for a store", quoted(text)),
+        Err(error) => error.to_string(),
+    };
+    Err(BadValue::new(message, format!("write {LEAST} bytes or more, as 512KiB, 4MiB or 1.5GiB")))
 }
 
 /// `a, b or c`.

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::keys::{Checker, FieldPath, MapFields};
+use super::checker::Checker;
+use super::keys::{FieldPath, MapFields};
 use super::node::{FileNode, Value, quoted};
+use super::scalar::BadValue;
 use crate::edge::rules::rule::{MODES, ON_FAILURE, Shared};
 
 /// Keys that say something of shared limits only.
@@ -16,24 +18,12 @@ impl Checker {
     /// What a map says of shared limits; where it says nothing, what `default` does.
     pub(super) fn shared(&mut self, fields: &MapFields<'_, '_>, default: Shared) -> Shared {
         let going_on = "way of going on without the server";
-        let processes = self.number_of(fields, "processes", 1, u64::from(u32::MAX));
-        let processes = processes.and_then(|processes| u32::try_from(processes).ok());
         Shared {
             mode: self.word(fields, "mode", "mode", MODES).unwrap_or(default.mode),
             on_failure: self.word(fields, "on_failure", going_on, ON_FAILURE).unwrap_or(default.on_failure),
-            processes: processes.unwrap_or(default.processes),
-            timeout: self.read(fields, "timeout", Self::timeout).unwrap_or(default.timeout),
+            processes: self.number(fields, "processes", 1, u32::MAX).unwrap_or(default.processes),
+            timeout: self.read(fields, "timeout", timeout).unwrap_or(default.timeout),
         }
-    }
-
-    fn timeout(&mut self, node: &FileNode, path: &FieldPath<'_>) -> Option<Duration> {
-        let text = self.text(node, path)?;
-        let time = time(text).filter(|time| (Duration::from_millis(1)..=MAX_TIMEOUT).contains(time));
-        if time.is_none() {
-            let message = format!("{} is no time to wait for the server", quoted(text));
-            self.problems.add(node.at, path, message, "write 1ms to 60s, with the unit, as 40ms");
-        }
-        time
     }
 
     /// Refuses what is said of shared limits about one that is not.
@@ -55,6 +45,15 @@ impl Checker {
             }
         }
     }
+}
+
+fn timeout(node: &FileNode) -> Result<Duration, BadValue> {
+    let text = node.text()?;
+    let time = time(text).filter(|time| (Duration::from_millis(1)..=MAX_TIMEOUT).contains(time));
+    time.ok_or_else(|| {
+        let message = format!("{} is no time to wait for the server", quoted(text));
+        BadValue::new(message, "write 1ms to 60s, with the unit, as 40ms")
+    })
 }
 
 /// A number of milliseconds or seconds, exactly.
