@@ -88,17 +88,20 @@ impl<C: Clock> Rules<C> {
     /// If a file cannot be read or is wrong; if a domain that is [in use](crate::rules::RulesBuilder::allow_removals) would be removed or left
     /// without any rule; if these rules were not read from files. Then nothing is changed, and the failure is counted.
     pub fn reload(&self) -> Result<LoadReport, RulesError> {
-        self.load(|loading| {
-            if loading.files.is_empty() {
-                return Err(RulesError::no_source());
-            }
-            // Before they are read, so that a change between the two is one more load, and never one too few.
-            #[cfg(feature = "watch")]
-            {
-                loading.seen = hashes_of(&loading.files);
-            }
-            Ok(ConfigError::of_all(loading.files.iter().map(Config::read))?)
-        })
+        self.load(
+            || CheckTime::read(&self.clock),
+            |loading| {
+                if loading.files.is_empty() {
+                    return Err(RulesError::no_source());
+                }
+                // Before they are read, so that a change between the two is one more load, and never one too few.
+                #[cfg(feature = "watch")]
+                {
+                    loading.seen = hashes_of(&loading.files);
+                }
+                Ok(ConfigError::of_all(loading.files.iter().map(Config::read))?)
+            },
+        )
     }
 
     /// Puts other rules in force, as [`Rules::reload`] does those of its files.
@@ -106,7 +109,7 @@ impl<C: Clock> Rules<C> {
     /// # Errors
     /// As [`Rules::reload`].
     pub fn replace(&self, configs: impl IntoIterator<Item = Config>) -> Result<LoadReport, RulesError> {
-        self.load(|_| Ok(configs.into_iter().collect()))
+        self.load(|| CheckTime::read(&self.clock), |_| Ok(configs.into_iter().collect()))
     }
 
     /// [`Rules::replace`] as of a time that the caller says: for requests whose times are [given](Rules::check_at). What those have
@@ -119,17 +122,10 @@ impl<C: Clock> Rules<C> {
         configs: impl IntoIterator<Item = Config>,
         now: Timestamp,
     ) -> Result<LoadReport, RulesError> {
-        self.load_at(|| CheckTime::given(now), |_| Ok(configs.into_iter().collect()))
+        self.load(|| CheckTime::given(now), |_| Ok(configs.into_iter().collect()))
     }
 
     fn load(
-        &self,
-        read: impl FnOnce(&mut Loading) -> Result<Vec<Config>, RulesError>,
-    ) -> Result<LoadReport, RulesError> {
-        self.load_at(|| CheckTime::read(&self.clock), read)
-    }
-
-    fn load_at(
         &self,
         now: impl Fn() -> CheckTime,
         read: impl FnOnce(&mut Loading) -> Result<Vec<Config>, RulesError>,
