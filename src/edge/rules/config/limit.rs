@@ -8,7 +8,7 @@ use super::identity::LimitLabel;
 use super::keys::{FieldPath, MapFields, MapKind};
 use super::node::{FileNode, Value, quoted};
 use super::scalar::BadValue;
-use super::{settings, shared};
+use super::settings;
 use crate::Quota;
 use crate::edge::rules::rule::{Algorithm, Limit, MEMORY, Mode, Store, UNITS, Unit};
 
@@ -84,7 +84,7 @@ impl Checker {
     fn nothing_else(&mut self, fields: &MapFields<'_, '_>) {
         let ours =
             ["unit", "every", "algorithm", "burst", "strict", "parts", "store", "memory", "max_keys", "soft"];
-        for key in ours.into_iter().chain(shared::KEYS) {
+        for key in ours.into_iter().chain(settings::SHARED_KEYS) {
             let Some(node) = fields.get(key) else { continue };
             if !matches!(&node.kind, Value::Scalar(_, text) if text.is_empty()) {
                 let message = format!("what is unlimited has no {key}");

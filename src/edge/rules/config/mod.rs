@@ -17,7 +17,6 @@ mod problem;
 mod removed;
 mod scalar;
 mod settings;
-mod shared;
 mod toml;
 mod warnings;
 mod yaml;
