@@ -86,7 +86,7 @@ impl Checker {
         if let Value::Map(entries) = &root.kind {
             self.extended = entries.iter().any(|(key, _)| key.as_key() == Some("tollgate"));
         }
-        let fields = self.fields(root, MapKind::Root, &path)?;
+        let fields = self.fields(root, MapKind::ROOT, &path)?;
         if let Some(node) = fields.get("tollgate") {
             self.settings = self.settings(node, &path.key("tollgate"));
         }
@@ -150,7 +150,7 @@ impl Checker {
     }
 
     fn descriptor(&mut self, node: &FileNode, path: &FieldPath<'_>, way: &mut RulePath) -> Option<Branch> {
-        let fields = self.fields(node, MapKind::Descriptor, path)?;
+        let fields = self.fields(node, MapKind::DESCRIPTOR, path)?;
         let key = self.read(&fields, "key", FileNode::text);
         if key.is_none_or(str::is_empty) && fields.get("key").is_none_or(|node| node.as_key().is_some()) {
             let remedy = "write the key of the request's entry, as `key: remote_address`";
@@ -289,7 +289,7 @@ impl Checker {
                 continue;
             };
             let path = path.key(name);
-            let Some(fields) = self.fields(value, MapKind::Tier, &path) else { continue };
+            let Some(fields) = self.fields(value, MapKind::TIER, &path) else { continue };
             let rules = self.limits(&fields, way, Some(name), flags);
             if !fields.has("rate_limit") && !fields.has("rate_limits") {
                 let remedy = "write rate_limit or rate_limits; for no limit, rate_limit: { unlimited: true }";

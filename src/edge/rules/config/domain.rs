@@ -182,13 +182,9 @@ fn clashes(files: &[Config]) -> Vec<Problem> {
             [("charging", file.charging == first.charging), ("shadow", file.shadow == first.shadow)]
         {
             if !same {
+                let path = format!("tollgate.{what}");
                 let message = format!("{what} is not as in {}, of the same domain", at_domain(first));
-                problems.add(
-                    file.domain_at,
-                    format!("tollgate.{what}"),
-                    message,
-                    "write the same in both files",
-                );
+                problems.add(file.domain_at, path, message, "write the same in both files");
             }
         }
         for branch in &file.branches {

@@ -41,70 +41,55 @@ fn short(key: &str) -> &str {
     key.char_indices().nth(40).map_or(key, |(end, _)| &key[..end])
 }
 
-/// The kinds of maps in a file.
+/// A kind of maps in a file: what messages call it, and the keys that mean something in it, those of Envoy's language and our own.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum MapKind {
-    Root,
-    Settings,
-    Descriptor,
-    RateLimit,
-    Replaced,
-    Tier,
+pub(super) struct MapKind {
+    called: &'static str,
+    envoys: &'static str,
+    ours: &'static str,
 }
 
-const ROOMS: [MapKind; 6] = {
-    use MapKind::{Descriptor, RateLimit, Replaced, Root, Settings, Tier};
-    [Root, Settings, Descriptor, RateLimit, Replaced, Tier]
-};
-
 impl MapKind {
-    /// What messages call it, and the keys that mean something here: those of Envoy's language, and our own.
-    fn says(self) -> (&'static str, [&'static str; 2]) {
-        match self {
-            Self::Root => ("the top of the file", ["domain descriptors", "tollgate"]),
-            Self::Settings => (
-                "tollgate",
-                ["", "charging algorithm store memory shadow enforced mode on_failure processes timeout"],
-            ),
-            Self::Descriptor => (
-                "a descriptor",
-                [
-                    "key value rate_limit descriptors shadow_mode quota_mode detailed_metric value_to_metric \
-                     share_threshold metadata",
-                    "rate_limits tiers",
-                ],
-            ),
-            Self::RateLimit => (
-                "rate_limit",
-                [
-                    "unit requests_per_unit unlimited name replaces",
-                    "algorithm burst every strict parts store memory max_keys soft enforced mode on_failure \
-                     processes timeout",
-                ],
-            ),
-            Self::Replaced => ("replaces", ["name", ""]),
-            Self::Tier => ("a tier", ["", "members rate_limit rate_limits"]),
-        }
-    }
+    pub(super) const ROOT: Self =
+        Self { called: "the top of the file", envoys: "domain descriptors", ours: "tollgate" };
+    pub(super) const SETTINGS: Self = Self {
+        called: "tollgate",
+        envoys: "",
+        ours: "charging algorithm store memory shadow enforced mode on_failure processes timeout",
+    };
+    pub(super) const DESCRIPTOR: Self = Self {
+        called: "a descriptor",
+        envoys: "key value rate_limit descriptors shadow_mode quota_mode detailed_metric value_to_metric \
+                 share_threshold metadata",
+        ours: "rate_limits tiers",
+    };
+    pub(super) const RATE_LIMIT: Self = Self {
+        called: "rate_limit",
+        envoys: "unit requests_per_unit unlimited name replaces",
+        ours: "algorithm burst every strict parts store memory max_keys soft enforced mode on_failure processes \
+               timeout",
+    };
+    pub(super) const REPLACED: Self = Self { called: "replaces", envoys: "name", ours: "" };
+    pub(super) const TIER: Self =
+        Self { called: "a tier", envoys: "", ours: "members rate_limit rate_limits" };
 
-    fn called(self) -> &'static str {
-        self.says().0
-    }
+    const ALL: [Self; 6] =
+        [Self::ROOT, Self::SETTINGS, Self::DESCRIPTOR, Self::RATE_LIMIT, Self::REPLACED, Self::TIER];
 
     fn envoys(self) -> impl Iterator<Item = &'static str> {
-        self.says().1[0].split_ascii_whitespace()
+        self.envoys.split_ascii_whitespace()
     }
 
-    fn ours(self) -> impl Iterator<Item = &'static str> {
-        self.says().1[1].split_ascii_whitespace()
+    pub(super) fn ours(self) -> impl Iterator<Item = &'static str> {
+        self.ours.split_ascii_whitespace()
     }
 
     fn of_envoy(key: &str) -> Option<Self> {
-        ROOMS.into_iter().find(|room| room.envoys().any(|envoys| envoys == key))
+        Self::ALL.into_iter().find(|kind| kind.envoys().any(|envoys| envoys == key))
     }
 
     fn of_ours(key: &str) -> Option<Self> {
-        ROOMS.into_iter().find(|room| room.ours().any(|ours| ours == key))
+        Self::ALL.into_iter().find(|kind| kind.ours().any(|ours| ours == key))
     }
 }
 
@@ -189,36 +174,36 @@ impl Checker {
     }
 
     /// The keys that a map may have.
-    fn keys(&self, room: MapKind) -> Vec<&'static str> {
-        room.envoys().chain(room.ours().filter(|_| self.extended)).collect()
+    fn keys(&self, kind: MapKind) -> Vec<&'static str> {
+        kind.envoys().chain(kind.ours().filter(|_| self.extended)).collect()
     }
 
     /// A map and its keys; `None` if it is none, which is told.
     pub(super) fn fields<'n, 'p>(
         &mut self,
         node: &'n FileNode,
-        room: MapKind,
+        kind: MapKind,
         path: &FieldPath<'p>,
     ) -> Option<MapFields<'n, 'p>> {
         let Value::Map(map) = &node.kind else {
             let message = format!("{} is no map", node.shown());
-            let keys = self.keys(room).join(", ");
+            let keys = self.keys(kind).join(", ");
             self.problems.add(node.at, path, message, format!("write a map of {keys}"));
             return None;
         };
         let mut entries = Vec::with_capacity(map.len());
         for (key, value) in map {
             let Some(name) = self.name(key, path) else { continue };
-            let ours = room.ours().filter(|_| self.extended || name == "tollgate");
-            if room.envoys().chain(ours).any(|key| key == name) {
+            let ours = kind.ours().filter(|_| self.extended || name == "tollgate");
+            if kind.envoys().chain(ours).any(|key| key == name) {
                 entries.push((name, value));
-            } else if let Some(right) = MapKind::of_envoy(name).filter(|_| room != MapKind::Settings) {
-                let place = right.called();
-                let message = format!("{name} has no effect in {}", room.called());
+            } else if let Some(right) = MapKind::of_envoy(name).filter(|_| kind != MapKind::SETTINGS) {
+                let place = right.called;
+                let message = format!("{name} has no effect in {}", kind.called);
                 self.warnings.add(key.at, path.key(name), message, format!("it belongs into {place}"));
                 self.known(value, &path.key(name), name);
             } else {
-                self.unknown(key, name, room, path);
+                self.unknown(key, name, kind, path);
             }
         }
         Some(MapFields { node, path: *path, entries })
@@ -237,17 +222,17 @@ impl Checker {
         name
     }
 
-    fn unknown(&mut self, key: &FileNode, name: &str, room: MapKind, path: &FieldPath<'_>) {
-        let message = format!("{} is no key of {}", quoted(name), room.called());
+    fn unknown(&mut self, key: &FileNode, name: &str, kind: MapKind, path: &FieldPath<'_>) {
+        let message = format!("{} is no key of {}", quoted(name), kind.called);
         let remedy = match MapKind::of_ours(name) {
             Some(right) if !self.extended => format!(
                 "it is one of ours, of {}; to use those, add `tollgate: {{}}` at the top of the file",
-                right.called()
+                right.called
             ),
-            Some(right) => format!("it belongs into {}", right.called()),
+            Some(right) => format!("it belongs into {}", right.called),
             None if name == "<<" => "merge keys are not read; write the keys out".to_owned(),
             None => {
-                let keys = self.keys(room);
+                let keys = self.keys(kind);
                 match nearest(name, &keys) {
                     Some(meant) => format!("did you mean {meant}?"),
                     None => format!("use {}", keys.join(", ")),

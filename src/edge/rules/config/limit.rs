@@ -38,7 +38,7 @@ impl Draft {
 impl Checker {
     /// `None` if it cannot be read, which is told.
     pub(super) fn limit(&mut self, node: &FileNode, path: &FieldPath<'_>) -> Option<Draft> {
-        let fields = self.fields(node, MapKind::RateLimit, path)?;
+        let fields = self.fields(node, MapKind::RATE_LIMIT, path)?;
         let unlimited = self.flag(&fields, "unlimited");
         let name = self.read(&fields, "name", FileNode::text);
         let name: Option<Box<str>> = name.filter(|name| !name.is_empty()).map(Box::from);
@@ -82,9 +82,8 @@ impl Checker {
     }
 
     fn nothing_else(&mut self, fields: &MapFields<'_, '_>) {
-        let ours =
-            ["unit", "every", "algorithm", "burst", "strict", "parts", "store", "memory", "max_keys", "soft"];
-        for key in ours.into_iter().chain(settings::SHARED_KEYS) {
+        let ours = MapKind::RATE_LIMIT.ours().filter(|key| *key != "enforced");
+        for key in ours.chain(["unit"]) {
             let Some(node) = fields.get(key) else { continue };
             if !matches!(&node.kind, Value::Scalar(_, text) if text.is_empty()) {
                 let message = format!("what is unlimited has no {key}");
@@ -104,7 +103,7 @@ impl Checker {
         let mut names = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
             let path = path.index(index);
-            let Some(fields) = self.fields(item, MapKind::Replaced, &path) else { continue };
+            let Some(fields) = self.fields(item, MapKind::REPLACED, &path) else { continue };
             let name = if fields.has("name") { self.read(&fields, "name", FileNode::text) } else { Some("") };
             match name {
                 Some("") => {
@@ -128,7 +127,7 @@ impl Checker {
             true => self.algorithm(fields),
             false => Some(self.settings.algorithm.unwrap_or_default()),
         };
-        let strict_ = self.flag(fields, "strict");
+        let strict = self.flag(fields, "strict");
         let given = self.number(fields, "parts", 1, u32::MAX);
         let store = self.store_of(fields, algorithm);
         let algorithm = algorithm?;
@@ -144,14 +143,13 @@ impl Checker {
                 self.wrong(fields, key, format!("{algorithm} has no {key}"), remedy);
             }
         }
-        let mut algorithm = algorithm;
-        match &mut algorithm {
-            Algorithm::SubWindow { parts, strict } => {
-                (*parts, *strict) = (given.unwrap_or(*parts), strict_);
+        let algorithm = match algorithm {
+            Algorithm::SubWindow { parts, .. } => {
+                Algorithm::SubWindow { parts: given.unwrap_or(parts), strict }
             }
-            Algorithm::SlidingWindow { strict } => *strict = strict_,
-            _ => {}
-        }
+            Algorithm::SlidingWindow { .. } => Algorithm::SlidingWindow { strict },
+            other => other,
+        };
         (self.problems.len() == before).then_some((algorithm, store))
     }
 
@@ -204,12 +202,11 @@ impl Checker {
                 self.wrong(fields, "store", message, format!("use {holds}"));
             }
         }
-        let (is_keyed, is_redis) = (matches!(store, Store::Keyed { .. }), matches!(store, Store::Redis(_)));
         self.sizeless(fields, Some(store), "; for a cap on keys write max_keys");
-        if !is_keyed && fields.has("max_keys") {
-            let remedy = match is_redis {
-                true => "remove it, or use store: keyed",
-                false => "remove it, or use store: keyed; for the size of this store write memory",
+        if !matches!(store, Store::Keyed { .. }) && fields.has("max_keys") {
+            let remedy = match store {
+                Store::Redis(_) => "remove it, or use store: keyed",
+                _ => "remove it, or use store: keyed; for the size of this store write memory",
             };
             self.wrong(fields, "max_keys", "only the keyed store counts its keys", remedy);
         }

@@ -12,7 +12,7 @@ use crate::edge::rules::rule::{
 };
 
 /// Keys that say something of limits in redis only.
-pub(super) const SHARED_KEYS: [&str; 4] = ["mode", "on_failure", "processes", "timeout"];
+const SHARED_KEYS: [&str; 4] = ["mode", "on_failure", "processes", "timeout"];
 
 /// A longer wait for the server makes a limit useless.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
@@ -90,7 +90,7 @@ impl Checker {
     }
 
     pub(super) fn settings(&mut self, node: &FileNode, path: &FieldPath<'_>) -> FileSettings {
-        let Some(fields) = self.fields(node, MapKind::Settings, path) else { return FileSettings::DEFAULT };
+        let Some(fields) = self.fields(node, MapKind::SETTINGS, path) else { return FileSettings::DEFAULT };
         let charging = self.word(&fields, "charging", "way of charging", CHARGING).unwrap_or_default();
         let algorithm = self.algorithm(&fields);
         let store = self.store(&fields);

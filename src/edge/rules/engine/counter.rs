@@ -255,7 +255,7 @@ impl LocalCounter {
         self.generation.peek(key, when, headroom.saturating_add(1))
     }
 
-    /// MeterCounts a request first and judges it afterwards, in a store that has room for one unit more than may be in use: whether
+    /// Counts a request first and judges it afterwards, in a store that has room for one unit more than may be in use: whether
     /// that is taken says that the limit is exceeded, by however much. A request that brings its limit along is counted whole (`whole`), since
     /// its store has room for any. `elsewhere` says how many units another counter of the same requests holds.
     pub(super) fn count(

@@ -73,13 +73,13 @@ pub struct Difference {
 impl LoadReport {
     pub(super) fn between(before: &RuleSet, after: &RuleSet) -> Self {
         let mut changes = Vec::new();
-        for now in after.domains() {
+        for now in &after.domains {
             match before.domain(&now.name) {
                 Some(then) => compare_domains(then, now, &mut changes),
                 None => whole(ChangeKind::Added, now, &mut changes),
             }
         }
-        for then in before.domains().iter().filter(|then| after.domain(&then.name).is_none()) {
+        for then in before.domains.iter().filter(|then| after.domain(&then.name).is_none()) {
             whole(ChangeKind::Removed, then, &mut changes);
         }
         Self { changes }
@@ -203,7 +203,7 @@ impl fmt::Display for Difference {
 /// A domain that is new or gone, and each of its rules.
 fn whole(kind: ChangeKind, domain: &ActiveDomain, changes: &mut Vec<Change>) {
     changes.push(Change::new(kind, &domain.name, None, Vec::new()));
-    let rules = domain.rules().iter().map(|active| &active.rule);
+    let rules = domain.rules.iter().map(|active| &active.rule);
     changes.extend(rules.map(|rule| Change::new(kind, &domain.name, Some(rule), Vec::new())));
 }
 
@@ -217,7 +217,7 @@ fn compare_domains(then: &ActiveDomain, now: &ActiveDomain, changes: &mut Vec<Ch
     if !of_domain.is_empty() {
         change(ChangeKind::Changed, None, of_domain);
     }
-    for active in now.rules() {
+    for active in &now.rules {
         let rule = &active.rule;
         match then.by_identity(&rule.identity) {
             None => change(ChangeKind::Added, Some(rule), Vec::new()),
@@ -229,8 +229,8 @@ fn compare_domains(then: &ActiveDomain, now: &ActiveDomain, changes: &mut Vec<Ch
             }
         }
     }
-    let stay: HashSet<&str> = now.rules().iter().map(|active| &*active.rule.identity).collect();
-    let gone = then.rules().iter().filter(|active| !stay.contains(&*active.rule.identity));
+    let stay: HashSet<&str> = now.rules.iter().map(|active| &*active.rule.identity).collect();
+    let gone = then.rules.iter().filter(|active| !stay.contains(&*active.rule.identity));
     gone.for_each(|active| change(ChangeKind::Removed, Some(&active.rule), Vec::new()));
 }
 

@@ -144,7 +144,7 @@ impl<C: Clock> Rules<C> {
         });
         match next {
             Ok((next, hash)) => {
-                let rules = next.domains().iter().map(|domain| domain.rules().len()).sum::<usize>();
+                let rules = next.domains.iter().map(|domain| domain.rules.len()).sum::<usize>();
                 let report = LoadReport::between(&last, &next);
                 self.in_force.publish(Arc::new(next));
                 self.reloads.loaded_from(u32::try_from(rules).unwrap_or(u32::MAX), hash);
@@ -204,7 +204,7 @@ impl<C: Clock> Rules<C> {
         if live.domain(domain).is_none() {
             let likeness = |name: &str| strsim::jaro_winkler(domain, name);
             let nearest = live
-                .domains()
+                .domains
                 .iter()
                 .max_by(|one, other| likeness(&one.name).total_cmp(&likeness(&other.name)));
             let nearest = nearest.map(|near| (&*near.name, near.files.names().next().unwrap_or_default()));
@@ -243,7 +243,7 @@ impl<C: Clock> Rules<C> {
     pub fn unmatched(&self) -> Vec<(Box<str>, Rule)> {
         let live = self.in_force.load();
         let each = live
-            .domains()
+            .domains
             .iter()
             .flat_map(|domain| domain.unmatched().map(|active| (domain.name.clone(), active.rule.clone())));
         each.collect()
@@ -260,9 +260,9 @@ impl<C: Clock> Rules<C> {
             return Vec::new();
         }
         let is_used = |name: &str| loading.required.iter().any(|required| &**required == name);
-        let in_use = last.domains().iter().filter(|domain| domain.was_asked() || is_used(&domain.name));
+        let in_use = last.domains.iter().filter(|domain| domain.was_asked() || is_used(&domain.name));
         in_use
-            .filter_map(|domain| removed(configs, &domain.name, &domain.files, !domain.rules().is_empty()))
+            .filter_map(|domain| removed(configs, &domain.name, &domain.files, !domain.rules.is_empty()))
             .collect()
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct RuleSet {
     number: u64,
     names: HashMap<Box<str>, u32, Hasher>,
     overrides: Arc<Overrides>,
-    domains: Vec<ActiveDomain>,
+    pub(super) domains: Vec<ActiveDomain>,
 }
 
 /// The rules of one domain.
@@ -46,7 +46,7 @@ pub(super) struct ActiveDomain {
     /// Set by its first request under any load: all loads share it.
     ever_asked: Arc<OnceFlag>,
     tree: Tree,
-    rules: Vec<ActiveRule>,
+    pub(super) rules: Vec<ActiveRule>,
     overrides: Arc<Overrides>,
     pub(super) timer: CheckTimer,
     by_identity: HashMap<Box<str>, u32, Hasher>,
@@ -118,25 +118,25 @@ impl RuleSet {
     ) -> Result<Self, RulesError> {
         let begun_ns = now().ns();
         let mut prepared = Vec::with_capacity(domains.len());
-        for domain in domains {
-            let charging = charging.unwrap_or(domain.charging());
+        for mut domain in domains {
+            domain.charging = charging.unwrap_or(domain.charging);
             let before = self.domain(domain.name());
             let counters = domain.rules().iter().enumerate().map(|(index, rule)| {
                 let last = before.and_then(|before| before.by_identity(&rule.identity));
                 let last = last.map(|last| &last.counter);
-                Counter::prepare(rule, charging, last, begun_ns, (hasher, servers))
+                Counter::prepare(rule, domain.charging, last, begun_ns, (hasher, servers))
                     .map_err(|error| RulesError::no_counter(domain.files.of(index), rule, error))
             });
             let counters = counters.collect::<Result<Vec<_>, _>>()?;
-            prepared.push((domain, charging, counters));
+            prepared.push((domain, counters));
         }
         // What takes time is done.
         let when = now();
         let mut next =
             Self { number: self.number + 1, overrides: Arc::clone(&self.overrides), ..Self::empty(hasher) };
-        for (domain, charging, counters) in prepared {
-            let before = self.domain(domain.name());
-            let domain = next.activate(domain, before, (charging, counters), when, hasher)?;
+        for (domain, counters) in prepared {
+            let before = self.domain(&domain.name);
+            let domain = next.activate(domain, before, counters, when, hasher)?;
             next.names.insert(domain.name.clone(), domain.index);
             next.domains.push(domain);
         }
@@ -147,11 +147,11 @@ impl RuleSet {
         &self,
         domain: Domain,
         before: Option<&ActiveDomain>,
-        (charging, counters): (Charging, Vec<Prepared>),
+        counters: Vec<Prepared>,
         when: CheckTime,
         hasher: &Hasher,
     ) -> Result<ActiveDomain, RulesError> {
-        let Domain { name, shadow, rules, tree, files, .. } = domain;
+        let Domain { name, charging, shadow, rules, tree, files, .. } = domain;
         let mut by_identity = HashMap::with_capacity_and_hasher(rules.len(), hasher.clone());
         by_identity.extend((0..).zip(&rules).map(|(index, rule)| (rule.identity.clone(), index)));
         let rules = rules.into_iter().zip(counters).enumerate().map(|(index, (rule, counter))| {
@@ -188,10 +188,6 @@ impl RuleSet {
 
     pub(super) fn domain_at(&self, index: u32) -> Option<&ActiveDomain> {
         self.domains.get(index as usize)
-    }
-
-    pub(super) fn domains(&self) -> &[ActiveDomain] {
-        &self.domains
     }
 }
 
@@ -240,10 +236,6 @@ impl ActiveDomain {
     /// Its rules that applied to no request since this load; none before the first request.
     pub(super) fn unmatched(&self) -> impl Iterator<Item = &ActiveRule> {
         self.rules.iter().filter(|active| self.asked.is_set() && !active.matched.is_set())
-    }
-
-    pub(super) fn rules(&self) -> &[ActiveRule] {
-        &self.rules
     }
 
     pub(super) fn by_identity(&self, identity: &str) -> Option<&ActiveRule> {

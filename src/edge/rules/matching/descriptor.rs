@@ -14,10 +14,10 @@ use crate::edge::rules::Unit;
 /// ```
 #[derive(Copy, Clone, Debug)]
 pub struct Descriptor<'a> {
-    entries: &'a [(&'a str, &'a str)],
-    hits: Option<u64>,
-    tier: Option<&'a str>,
-    limit: Option<(u32, Unit)>,
+    pub(super) entries: &'a [(&'a str, &'a str)],
+    pub(super) hits: Option<u64>,
+    pub(super) tier: Option<&'a str>,
+    pub(super) limit: Option<(u32, Unit)>,
 }
 
 impl<'a> Descriptor<'a> {
