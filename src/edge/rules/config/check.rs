@@ -10,6 +10,7 @@ use super::keys::{FieldPath, MapFields, MapKind};
 use super::limit::Draft;
 use super::node::{FileNode, SMALL, Value, quoted};
 use super::problem::{ConfigError, Problems};
+use super::scalar::BadValue;
 use crate::edge::rules::matching::{Branch, Pattern, Position, Tier};
 use crate::edge::rules::rule::Rule;
 
@@ -65,9 +66,11 @@ pub(super) fn check(
     })
 }
 
-/// What a descriptor says beside its limits.
+/// Whose limits are read: those of a descriptor, or of one of its tiers; and what it says beside them.
 #[derive(Copy, Clone, Debug)]
-struct Flags {
+struct RulePlace<'p> {
+    way: &'p RulePath,
+    tier: Option<&'p str>,
     shadow: bool,
     quota_mode: bool,
     detailed: bool,
@@ -165,18 +168,20 @@ impl Checker {
             self.wrong(&fields, "share_threshold", message, "remove it, or write a value with a `*`");
         }
         let value_to_metric = self.flag(&fields, "value_to_metric");
-        let flags = Flags {
+        way.push(key, value, LevelFlags { wildcard, share_threshold, value_to_metric });
+        let place = RulePlace {
+            way,
+            tier: None,
             shadow: self.flag(&fields, "shadow_mode"),
             quota_mode: self.flag(&fields, "quota_mode"),
             detailed: self.flag(&fields, "detailed_metric"),
             line: node.at.line as usize,
         };
-        way.push(key, value, LevelFlags { wildcard, share_threshold, value_to_metric });
         self.read(&fields, "metadata", |node| node.map("write a map, or remove it"));
-        let own = self.limits(&fields, way, None, flags);
+        let own = self.limits(&fields, place);
         let many = value.is_none_or(|value| value.contains('*'));
         let values = many.then(|| value.and_then(Pattern::new));
-        let tiers = self.tiers(&fields, way, values.as_ref(), flags);
+        let tiers = self.tiers(&fields, place, values.as_ref());
         if let Some(node) = fields.entry("rate_limit").filter(|node| matches!(node.kind, Value::Null)) {
             let (path, message) = (path.key("rate_limit"), "this says nothing, so there is no limit");
             self.warnings.add(node.at, path, message, "indent what it says deeper than it, or remove it");
@@ -188,17 +193,11 @@ impl Checker {
     }
 
     /// `rate_limit` or `rate_limits`, of a descriptor or of a tier of it: its rules among all.
-    fn limits(
-        &mut self,
-        fields: &MapFields<'_, '_>,
-        way: &RulePath,
-        tier: Option<&str>,
-        flags: Flags,
-    ) -> Range<usize> {
+    fn limits(&mut self, fields: &MapFields<'_, '_>, place: RulePlace<'_>) -> Range<usize> {
         let start = self.rules.len();
         let path = fields.path.key("rate_limit");
         if let Some(draft) = fields.get("rate_limit").and_then(|node| self.limit(node, &path)) {
-            self.rule(draft, way, tier, None, flags);
+            self.rule(draft, place, None);
         }
         if fields.has("rate_limit") && fields.has("rate_limits") {
             let message = "rate_limit and rate_limits cannot stand together";
@@ -223,33 +222,26 @@ impl Checker {
                 };
                 self.problems.add(item.at, path, message, remedy);
             }
-            self.rule(draft, way, tier, Some(&label), flags);
+            self.rule(draft, place, Some(&label));
         }
         start..self.rules.len()
     }
 
-    fn rule(
-        &mut self,
-        draft: Draft,
-        way: &RulePath,
-        tier: Option<&str>,
-        label: Option<&LimitLabel>,
-        flags: Flags,
-    ) {
+    fn rule(&mut self, draft: Draft, place: RulePlace<'_>, label: Option<&LimitLabel>) {
         // The file is refused anyway, so no more rules are made.
         if self.texts == 0 {
             return;
         }
+        let RulePlace { way, tier, shadow, quota_mode, detailed, line } = place;
         let identity = way.identity(tier, label);
-        let metric = way.metric(flags.detailed, tier, label);
+        let metric = way.metric(detailed, tier, label);
         let is_named = draft.name.is_some();
         let name = draft.name.unwrap_or_else(|| metric.name(&self.domain, &[]).into());
         self.texts = self.texts.saturating_sub(identity.len() + name.len());
         if self.texts == 0 {
-            let at = Position::new(flags.line, 1);
             let message = "the rules up to here repeat too many long keys and values";
             let remedy = "write shorter ones, or fewer descriptors below them";
-            self.problems.add(at, "", message, remedy);
+            self.problems.add(Position::new(line, 1), "", message, remedy);
             return;
         }
         self.rules.push(Rule {
@@ -258,8 +250,8 @@ impl Checker {
             is_named,
             limit: draft.limit,
             soft: draft.soft,
-            shadow: flags.shadow,
-            quota_mode: flags.quota_mode,
+            shadow,
+            quota_mode,
             enforced_per_million: draft.enforced,
             replaces: draft.replaces,
             counted_by: way.counted_by(),
@@ -273,9 +265,8 @@ impl Checker {
     fn tiers(
         &mut self,
         fields: &MapFields<'_, '_>,
-        way: &RulePath,
+        place: RulePlace<'_>,
         values: Option<&Option<Pattern>>,
-        flags: Flags,
     ) -> Vec<Tier> {
         let entries =
             self.read(fields, "tiers", |node| node.map("write a map from tiers' names to their limits"));
@@ -290,7 +281,7 @@ impl Checker {
             };
             let path = path.key(name);
             let Some(fields) = self.fields(value, MapKind::TIER, &path) else { continue };
-            let rules = self.limits(&fields, way, Some(name), flags);
+            let rules = self.limits(&fields, RulePlace { tier: Some(name), ..place });
             if !fields.has("rate_limit") && !fields.has("rate_limits") {
                 let remedy = "write rate_limit or rate_limits; for no limit, rate_limit: { unlimited: true }";
                 self.problems.add(key.at, path, "this tier has no limit", remedy);
@@ -301,7 +292,7 @@ impl Checker {
             for (index, item) in items.iter().enumerate() {
                 let path = path.index(index);
                 let Some(member) = self.take(item, &path, item.text()) else { continue };
-                self.member(item, member, &path, values);
+                self.take(item, &path, check_member(member, values));
                 if let Some(other) = whose.insert(member, name) {
                     let message = format!("{} is a member already, of {}", quoted(member), quoted(other));
                     self.problems.add(item.at, path, message, "remove it from one of them");
@@ -312,26 +303,19 @@ impl Checker {
         }
         tiers
     }
+}
 
-    /// Checks that a value can be one of this entry's.
-    fn member(
-        &mut self,
-        item: &FileNode,
-        member: &str,
-        path: &FieldPath<'_>,
-        values: Option<&Option<Pattern>>,
-    ) {
-        let (message, remedy) = match values {
-            None => (
-                "this entry has one value only".to_owned(),
-                "write members where the value is left out or has a `*`",
-            ),
-            Some(Some(pattern)) if !pattern.matches(member) => (
-                format!("{} does not match the entry's value", quoted(member)),
-                "remove it, or change the pattern",
-            ),
-            Some(_) => return,
-        };
-        self.problems.add(item.at, path, message, remedy);
+/// Checks that a value can be one of an entry's.
+fn check_member(member: &str, values: Option<&Option<Pattern>>) -> Result<(), BadValue> {
+    match values {
+        None => {
+            let remedy = "write members where the value is left out or has a `*`";
+            Err(BadValue::new("this entry has one value only", remedy))
+        }
+        Some(Some(pattern)) if !pattern.matches(member) => {
+            let message = format!("{} does not match the entry's value", quoted(member));
+            Err(BadValue::new(message, "remove it, or change the pattern"))
+        }
+        Some(_) => Ok(()),
     }
 }
