@@ -9,8 +9,8 @@ use super::keys::{FieldPath, MapFields, MapKind};
 use super::node::{FileNode, Value, quoted};
 use super::scalar::BadValue;
 use super::settings;
-use crate::Quota;
 use crate::edge::rules::rule::{Algorithm, Limit, MEMORY, Mode, Store, UNITS, Unit};
+use crate::{Quota, QuotaError};
 
 /// What one `rate_limit` says, before it is known which rule it is of.
 #[derive(Debug)]
@@ -233,26 +233,20 @@ impl Checker {
             Some(burst) => quota.try_burst(burst),
             None => Ok(quota),
         });
-        let mut quota = match quota {
-            Ok(quota) => quota,
-            Err(error) => {
-                self.problems.add(at, path, error.to_string(), "choose another limit, period or burst");
-                return None;
-            }
-        };
+        let misfit = |error: QuotaError, remedy: &str| BadValue::new(error.to_string(), remedy);
+        let quota = quota.map_err(|error| misfit(error, "choose another limit, period or burst"));
+        let mut quota = self.take(fields.node, &path, quota)?;
         if let Some(most) = fits::most_in_window(&quota).filter(|_| algorithm == Algorithm::FixedWindow) {
             let message = format!("{limit} is more than a window so short can count; {most} is used instead");
             self.warnings.add(at, path, message, "for no limit write unlimited: true");
             quota = Quota::try_new(most, period).ok()?;
         }
-        if let Err(error) = fits::check(quota, algorithm, store) {
-            let remedy = match store {
-                Some(_) => "choose another limit, algorithm or store",
-                None => "choose another limit or algorithm",
-            };
-            self.problems.add(at, path, error.to_string(), remedy);
-            return None;
-        }
+        let remedy = match store {
+            Some(_) => "choose another limit, algorithm or store",
+            None => "choose another limit or algorithm",
+        };
+        let fits = fits::check(quota, algorithm, store).map_err(|error| misfit(error, remedy));
+        self.take(fields.node, &path, fits)?;
         let most = algorithm.most(&quota);
         if let Some(soft) = soft.filter(|&soft| soft > most) {
             let what = if algorithm.has_burst() { "burst" } else { "limit" };

@@ -115,7 +115,7 @@ impl<'r> RequestCheck<'r> {
         let mut replaces = false;
         for (descriptor, place) in descriptors.iter().zip(0..) {
             let cost = descriptor.cost(cost);
-            if let Some((requests, unit)) = descriptor.own_limit() {
+            if let Some((requests, unit)) = descriptor.limit {
                 let Some(active) = domain.override_of(unit, hasher) else { continue };
                 let mut of_unit = domain.find(descriptor).filter(|(_, rule)| rule.unit == Some(unit));
                 let twin = of_unit.find_map(|(_, rule)| Some((rule.counter.local()?, rule.key(descriptor))));

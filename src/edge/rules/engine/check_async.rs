@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use tokio::runtime::Handle;
 
 use super::answer::{Answer, Few, Part};
@@ -246,8 +246,6 @@ impl<'a, 'r, C: Clock> WaitingCheck<'a, 'r, C> {
     }
 }
 
-type Boxed<R> = Pin<Box<dyn Future<Output = R> + Send>>;
-
 /// What one shared rule is asked for, or gives back: as a future, until there is an answer. Who drops it before it is
 /// [kept](Self::keep) has what it charged, or may charge yet, given back by a task, which waits for the answer first.
 struct SharedCall {
@@ -258,9 +256,9 @@ struct SharedCall {
 }
 
 enum CallStage {
-    Asking(Boxed<SharedDecision>),
+    Asking(BoxFuture<'static, SharedDecision>),
     Answered(SharedDecision),
-    Returning(Boxed<()>),
+    Returning(BoxFuture<'static, ()>),
     Done,
 }
 

@@ -227,7 +227,7 @@ impl<C: Clock> Rules<C> {
                 && let Some(descriptor) = descriptors.get(decided.descriptor as usize)
                 && let Some(active) = domain.rule(decided.rule)
             {
-                let own = descriptor.own_limit().map(|(requests, _)| requests);
+                let own = descriptor.limit.map(|(requests, _)| requests);
                 let counted = CountedBy::of(active, own, domain.charging);
                 let key = match own {
                     Some(_) => CounterKey::of_request(&domain.name, descriptor),

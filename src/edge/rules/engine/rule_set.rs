@@ -215,7 +215,7 @@ impl ActiveDomain {
     /// The rules that apply to a request, with their indices.
     #[inline]
     pub(super) fn find(&self, descriptor: &Descriptor<'_>) -> impl Iterator<Item = (u32, &ActiveRule)> {
-        let found = self.tree.find(descriptor.entries(), descriptor.tier_name()).rules();
+        let found = self.tree.find(descriptor.entries(), descriptor.tier).rules();
         // The number of rules fits.
         found.filter_map(|index| Some((u32::try_from(index).ok()?, self.rules.get(index)?)))
     }

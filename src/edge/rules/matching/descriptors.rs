@@ -193,7 +193,7 @@ mod tests {
             let entries: Vec<_> = each.iter().map(|one| one.entries().to_vec()).collect();
             assert_eq!(entries, [vec![("a", "x")], vec![], vec![("b", "7"), ("c", "8")]]);
             assert_eq!(each.iter().map(|one| one.cost(1)).collect::<Vec<_>>(), [1, 1, 3]);
-            assert!(each.iter().all(|one| one.tier_name() == Some("gold")));
+            assert!(each.iter().all(|one| one.tier == Some("gold")));
         });
         descriptors.clear();
         descriptors.with(|each| assert!(each.is_empty()));
