@@ -211,15 +211,14 @@ impl Checker {
 
     /// The text of a key, which must be one.
     fn name<'n>(&mut self, key: &'n FileNode, path: &FieldPath<'_>) -> Option<&'n str> {
-        let name = key.as_key();
-        if name.is_none() {
+        let name = key.as_key().ok_or_else(|| {
             let message = match &key.kind {
                 Value::Scalar(_, text) => format!("the key {text} is no text"),
                 _ => format!("{} cannot be a key", key.shown()),
             };
-            self.problems.add(key.at, path, message, "keys are words such as key, value or rate_limit");
-        }
-        name
+            BadValue::new(message, "keys are words such as key, value or rate_limit")
+        });
+        self.take(key, path, name)
     }
 
     fn unknown(&mut self, key: &FileNode, name: &str, kind: MapKind, path: &FieldPath<'_>) {

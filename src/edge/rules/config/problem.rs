@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::fmt;
-use std::path::Path;
 use std::string::FromUtf8Error;
 
 use crate::edge::rules::matching::Position;
@@ -149,6 +148,11 @@ impl ConfigError {
         &self.problems
     }
 
+    /// The problem of a file that is not read at all.
+    pub(super) fn unreadable(file: &str, at: Position, message: String, remedy: &str) -> Self {
+        Self::of(vec![Problem::new(file, at, "", message, remedy)])
+    }
+
     /// Problems of several files as one.
     pub(crate) fn of(problems: Vec<Problem>) -> Self {
         Self { problems }
@@ -242,12 +246,5 @@ pub(super) fn no_utf8(name: &str, error: &FromUtf8Error) -> ConfigError {
     let column = String::from_utf8_lossy(before).chars().count() + 1;
     let byte = rest.first().copied().unwrap_or_default();
     let message = format!("this is no UTF-8: a byte {byte:#04x} stands here");
-    let at = Position::new(line, column);
-    ConfigError::of(vec![Problem::new(name, at, "", message, "save the file as UTF-8")])
-}
-
-/// A file that could not be read at all.
-pub(super) fn unreadable(path: &Path, message: String, remedy: &str) -> ConfigError {
-    let name = path.display().to_string();
-    ConfigError::of(vec![Problem::new(&name, Position::default(), "", message, remedy)])
+    ConfigError::unreadable(name, Position::new(line, column), message, "save the file as UTF-8")
 }

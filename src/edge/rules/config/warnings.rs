@@ -79,11 +79,7 @@ fn level(branches: &[Branch], warnings: &mut Problems) {
     unreached(branches, warnings);
     hidden(branches, warnings);
     for branch in branches {
-        if branch.own.is_empty()
-            && branch.tiers.is_empty()
-            && branch.children.is_empty()
-            && branch.value.is_none()
-        {
+        if branch.has_no_limit() && branch.children.is_empty() && branch.value.is_none() {
             let message = format!("{} says nothing: no limit, no descriptors", branch.shown());
             warnings.add(branch.at, "", message, "");
         }
@@ -118,11 +114,7 @@ fn hidden(branches: &[Branch], warnings: &mut Problems) {
     let limited: Vec<&Branch> =
         branches.iter().filter(|branch| branch.value.is_none() && !branch.own.is_empty()).collect();
     for branch in branches {
-        if branch.value.is_none()
-            || !branch.own.is_empty()
-            || !branch.tiers.is_empty()
-            || branch.children.is_empty()
-        {
+        if branch.value.is_none() || !branch.has_no_limit() || branch.children.is_empty() {
             continue;
         }
         if let Some(sibling) = limited.iter().find(|sibling| sibling.key == branch.key) {

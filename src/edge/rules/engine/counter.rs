@@ -136,16 +136,11 @@ impl Counter {
         let store = store.filter(|store| !matches!(store, rule::Store::Redis(_)) || !servers.alone);
         let made_of = Parameters { quota, most, algorithm, store, charging, counted_by };
         if let Some(rule::Store::Redis(how)) = store {
-            let kept = last_shared.filter(|last| last.made_of == made_of).cloned();
-            let shared = match kept {
-                Some(kept) => kept,
-                None => {
-                    let succeeds = last_shared.is_some();
-                    let limiter = servers.limiter(&rule.identity, quota, algorithm, how, succeeds)?;
-                    SharedCounter { limiter, made_of }
-                }
-            };
-            return Ok(Prepared::Done(Self::Shared(shared)));
+            if let Some(kept) = last_shared.filter(|last| last.made_of == made_of) {
+                return Ok(Prepared::Done(Self::Shared(kept.clone())));
+            }
+            let limiter = servers.limiter(&rule.identity, quota, algorithm, how, last_shared.is_some())?;
+            return Ok(Prepared::Done(Self::Shared(SharedCounter { limiter, made_of })));
         }
         if let Some(kept) = last.filter(|last| last.made_of == made_of) {
             return Ok(Prepared::Done(Self::Local(kept.clone())));

@@ -246,13 +246,11 @@ impl ActiveDomain {
 impl ActiveRule {
     /// A rule of no file and no load.
     fn new_override(rule: Rule, hasher: &Hasher) -> Option<Self> {
-        match Counter::prepare(&rule, Charging::AllOrNothing, None, 0, (hasher, &Servers::default())) {
-            Ok(Prepared::Done(counter)) => {
-                let meters = Arc::new(Meters::new("", &rule.name));
-                Some(Self::new(rule, counter, meters))
-            }
-            Ok(Prepared::After { .. }) | Err(_) => None,
-        }
+        let servers = Servers::default();
+        let prepared = Counter::prepare(&rule, Charging::AllOrNothing, None, 0, (hasher, &servers)).ok()?;
+        let counter = prepared.finish(CheckTime::from_ns(0)).ok()?;
+        let meters = Arc::new(Meters::new("", &rule.name));
+        Some(Self::new(rule, counter, meters))
     }
 
     fn new(rule: Rule, counter: Counter, meters: Arc<Meters>) -> Self {
