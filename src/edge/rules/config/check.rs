@@ -48,8 +48,8 @@ pub(super) fn check(
     let read = context.root(&root);
     // What is made of it takes as much again.
     drop(root);
-    let Checker { problems, mut warnings, settings, rules, .. } = context;
-    let Some((domain, domain_at, branches)) = read.filter(|_| problems.is_empty()) else {
+    let Checker { problems, mut warnings, settings, domain, rules, .. } = context;
+    let Some((domain_at, branches)) = read.filter(|_| problems.is_empty()) else {
         return Err(problems.into_error());
     };
     super::warnings::look(&branches, &rules, &mut warnings);
@@ -78,7 +78,7 @@ struct RulePlace<'p> {
 }
 
 impl Checker {
-    fn root(&mut self, root: &FileNode) -> Option<(Box<str>, Position, Vec<Branch>)> {
+    fn root(&mut self, root: &FileNode) -> Option<(Position, Vec<Branch>)> {
         let path = FieldPath::Root;
         if matches!(root.kind, Value::Null) {
             let remedy = "write a domain and its descriptors";
@@ -108,7 +108,7 @@ impl Checker {
                 self.unshared_file(node, &path.key("tollgate"));
             }
         }
-        Some((self.domain.clone(), fields.at("domain"), branches))
+        Some((fields.at("domain"), branches))
     }
 
     /// `descriptors`.
@@ -209,7 +209,7 @@ impl Checker {
         for (index, item) in items.iter().enumerate() {
             let path = path.index(index);
             let Some(draft) = self.limit(item, &path) else { continue };
-            let label = draft.label();
+            let label = draft.label.clone();
             if !seen.insert(label.clone()) {
                 let (message, remedy) = match &label {
                     LimitLabel::Name(name) => {

@@ -9,7 +9,7 @@ use super::keys::{FieldPath, MapFields, MapKind};
 use super::node::{FileNode, Value, quoted};
 use super::scalar::BadValue;
 use super::settings;
-use crate::edge::rules::rule::{Algorithm, Limit, MEMORY, Mode, Store, UNITS, Unit};
+use crate::edge::rules::rule::{ALGORITHMS, Algorithm, Limit, MEMORY, Mode, STORES, Store, UNITS, Unit};
 use crate::{Quota, QuotaError};
 
 /// What one `rate_limit` says, before it is known which rule it is of.
@@ -17,22 +17,12 @@ use crate::{Quota, QuotaError};
 pub(super) struct Draft {
     pub(super) line: usize,
     pub(super) name: Option<Box<str>>,
-    /// Its unit, to tell it from others of its descriptor.
-    pub(super) unit: Box<str>,
+    /// What tells it from others of its descriptor.
+    pub(super) label: LimitLabel,
     pub(super) limit: Limit,
     pub(super) soft: u64,
     pub(super) enforced: u32,
     pub(super) replaces: Vec<Box<str>>,
-}
-
-impl Draft {
-    /// What tells it from others of its descriptor.
-    pub(super) fn label(&self) -> LimitLabel {
-        match &self.name {
-            Some(name) => LimitLabel::Name(name.clone()),
-            None => LimitLabel::Unit(self.unit.clone()),
-        }
-    }
 }
 
 impl Checker {
@@ -45,10 +35,13 @@ impl Checker {
         let replaces = self.replaces(&fields, name.as_deref());
         let enforced = self.read(&fields, "enforced", FileNode::share).unwrap_or(self.settings.enforced);
         let line = node.at.line as usize;
-        let draft = |unit, limit, soft| Draft { line, name, unit, limit, soft, enforced, replaces };
+        let draft = |unit: &str, limit, soft| {
+            let label = name.clone().map_or_else(|| LimitLabel::Unit(unit.into()), LimitLabel::Name);
+            Draft { line, name, label, limit, soft, enforced, replaces }
+        };
         if unlimited {
             self.nothing_else(&fields);
-            return Some(draft("unlimited".into(), Limit::Unlimited, u64::MAX));
+            return Some(draft("unlimited", Limit::Unlimited, u64::MAX));
         }
         let unit = self.unit(&fields);
         let every = self.number(&fields, "every", 1, u32::MAX).unwrap_or(1);
@@ -65,7 +58,7 @@ impl Checker {
         let period = Duration::from_secs(unit.period().as_secs().saturating_mul(u64::from(every)));
         let (limit, soft) = self.quota(&fields, (u64::from(limit?), period), parameters?)?;
         let unit = if every == 1 { unit.to_string() } else { format!("{every}-{unit}") };
-        Some(draft(unit.into(), limit, soft))
+        Some(draft(&unit, limit, soft))
     }
 
     fn unit(&mut self, fields: &MapFields<'_, '_>) -> Option<Unit> {
@@ -124,7 +117,7 @@ impl Checker {
     fn parameters(&mut self, fields: &MapFields<'_, '_>) -> Option<(Algorithm, Option<Store>)> {
         let before = self.problems.len();
         let algorithm = match fields.has("algorithm") {
-            true => self.algorithm(fields),
+            true => self.word(fields, "algorithm", "algorithm", ALGORITHMS),
             false => Some(self.settings.algorithm.unwrap_or_default()),
         };
         let strict = self.flag(fields, "strict");
@@ -155,7 +148,7 @@ impl Checker {
 
     fn store_of(&mut self, fields: &MapFields<'_, '_>, algorithm: Option<Algorithm>) -> Option<Store> {
         let defaults = self.settings;
-        let named = self.store(fields);
+        let named = self.word(fields, "store", "store", STORES);
         let memory = self.read(fields, "memory", settings::memory);
         let max_keys = self.number(fields, "max_keys", 1, usize::MAX);
         // A size that is written here says which kind of store it is of; one for the whole file does where that kind can be.

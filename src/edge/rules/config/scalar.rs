@@ -148,10 +148,8 @@ fn millionths(text: &str) -> Option<u32> {
     let number = text.trim().strip_suffix('%')?.trim_end();
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-    if !(1..=3).contains(&whole.len()) || fraction.len() > 4 || number.ends_with('.') {
-        return None;
-    }
-    if !digits(whole) || !digits(fraction) {
+    let fits = (1..=3).contains(&whole.len()) && fraction.len() <= 4 && !number.ends_with('.');
+    if !fits || !digits(whole) || !digits(fraction) {
         return None;
     }
     let share: u32 = format!("{whole}{fraction:0<4}").parse().ok()?;

@@ -7,9 +7,7 @@ use super::keys::{FieldPath, MapFields, MapKind};
 use super::node::{FileNode, Value, quoted};
 use super::scalar::BadValue;
 use crate::Capacity;
-use crate::edge::rules::rule::{
-    ALGORITHMS, Algorithm, CHARGING, MILLION, MODES, ON_FAILURE, STORES, Shared, Store,
-};
+use crate::edge::rules::rule::{ALGORITHMS, CHARGING, MILLION, MODES, ON_FAILURE, STORES, Shared, Store};
 
 /// Keys that say something of limits in redis only.
 const SHARED_KEYS: [&str; 4] = ["mode", "on_failure", "processes", "timeout"];
@@ -34,15 +32,6 @@ impl Checker {
                 BadValue::new(format!("{} is no {what}", quoted(text)), format!("use {}", one_of(&all)))
             })
         })
-    }
-
-    pub(super) fn algorithm(&mut self, fields: &MapFields<'_, '_>) -> Option<Algorithm> {
-        self.word(fields, "algorithm", "algorithm", ALGORITHMS)
-    }
-
-    /// A store with default parameters.
-    pub(super) fn store(&mut self, fields: &MapFields<'_, '_>) -> Option<Store> {
-        self.word(fields, "store", "store", STORES)
     }
 
     /// Refuses the memory of a store that has no size of its own.
@@ -92,8 +81,8 @@ impl Checker {
     pub(super) fn settings(&mut self, node: &FileNode, path: &FieldPath<'_>) -> FileSettings {
         let Some(fields) = self.fields(node, MapKind::SETTINGS, path) else { return FileSettings::DEFAULT };
         let charging = self.word(&fields, "charging", "way of charging", CHARGING).unwrap_or_default();
-        let algorithm = self.algorithm(&fields);
-        let store = self.store(&fields);
+        let algorithm = self.word(&fields, "algorithm", "algorithm", ALGORITHMS);
+        let store = self.word(&fields, "store", "store", STORES);
         let memory = self.read(&fields, "memory", memory);
         self.sizeless(&fields, store, "");
         let shadow = self.flag(&fields, "shadow");

@@ -127,7 +127,7 @@ impl<'r> RequestCheck<'r> {
                 continue;
             }
             for (index, active) in domain.find(descriptor) {
-                active.note_matched();
+                active.matched.set();
                 let key = active.key(descriptor);
                 let part = part(active, &key, index, now_ns, hasher);
                 replaces |= !active.rule.replaces.is_empty();

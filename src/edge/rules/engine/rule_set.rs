@@ -66,7 +66,7 @@ pub(super) struct ActiveRule {
     keys_vary: bool,
     pub(super) meters: Arc<Meters>,
     /// Set by the first request since this load that it applied to.
-    matched: OnceFlag,
+    pub(super) matched: OnceFlag,
 }
 
 /// The rules of limits that requests bring along: one for each unit that was ever asked for.
@@ -74,12 +74,12 @@ type Overrides = [OnceLock<Option<ActiveRule>>; 7];
 
 /// A flag that any thread sets, and none clears.
 #[derive(Debug, Default)]
-struct OnceFlag(AtomicU32);
+pub(super) struct OnceFlag(AtomicU32);
 
 impl OnceFlag {
     /// Sets it, and says whether it was set before.
     #[inline]
-    fn set(&self) -> bool {
+    pub(super) fn set(&self) -> bool {
         let before = self.is_set();
         // Written once only: all threads read the line.
         if !before {
@@ -270,12 +270,6 @@ impl ActiveRule {
         };
         let unit = Unit::of(window).filter(|_| is_fixed && !rule.shares_counters());
         Self { rule, counter, quota, window, unit, keys_vary, meters, matched: OnceFlag::default() }
-    }
-
-    /// Notes that it applies to a request.
-    #[inline]
-    pub(super) fn note_matched(&self) {
-        self.matched.set();
     }
 
     /// The key under which it counts a request.

@@ -27,16 +27,11 @@ pub(super) struct Candidate {
     pub(super) pattern: Option<Pattern>,
 }
 
-impl Candidate {
-    pub(super) fn matches(&self, text: &str) -> bool {
-        self.pattern.as_ref().is_none_or(|pattern| pattern.matches(text))
-    }
-}
-
 /// The first declared of the candidates that match, if it is before the best so far; they are in the order of declaration.
 pub(super) fn first_of(candidates: &[Candidate], text: &str, best: &mut u32) {
     let mut earlier = candidates.iter().take_while(|candidate| candidate.node < *best);
-    if let Some(candidate) = earlier.find(|candidate| candidate.matches(text)) {
+    let matches = |pattern: &Pattern| pattern.matches(text);
+    if let Some(candidate) = earlier.find(|candidate| candidate.pattern.as_ref().is_none_or(matches)) {
         *best = candidate.node;
     }
 }
