@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::Config;
+use super::checker::{Checker, FileSettings};
 use super::identity::{LevelFlags, LimitLabel, RulePath};
-use super::keys::{Checker, FieldPath, MapFields, MapKind};
+use super::keys::{FieldPath, MapFields, MapKind};
 use super::limit::Draft;
 use super::node::{FileNode, SMALL, Value, quoted};
 use super::problem::{ConfigError, Problems};
-use super::settings::FileSettings;
+use super::scalar::BadValue;
 use crate::edge::rules::matching::{Branch, Pattern, Position, Tier};
 use crate::edge::rules::rule::Rule;
 
@@ -47,8 +48,8 @@ pub(super) fn check(
     let read = context.root(&root);
     // What is made of it takes as much again.
     drop(root);
-    let Checker { problems, mut warnings, settings, rules, .. } = context;
-    let Some((domain, domain_at, branches)) = read.filter(|_| problems.is_empty()) else {
+    let Checker { problems, mut warnings, settings, domain, rules, .. } = context;
+    let Some((domain_at, branches)) = read.filter(|_| problems.is_empty()) else {
         return Err(problems.into_error());
     };
     super::warnings::look(&branches, &rules, &mut warnings);
@@ -65,9 +66,11 @@ pub(super) fn check(
     })
 }
 
-/// What a descriptor says beside its limits.
+/// Whose limits are read: those of a descriptor, or of one of its tiers; and what it says beside them.
 #[derive(Copy, Clone, Debug)]
-struct Flags {
+struct RulePlace<'p> {
+    way: &'p RulePath,
+    tier: Option<&'p str>,
     shadow: bool,
     quota_mode: bool,
     detailed: bool,
@@ -75,7 +78,7 @@ struct Flags {
 }
 
 impl Checker {
-    fn root(&mut self, root: &FileNode) -> Option<(Box<str>, Position, Vec<Branch>)> {
+    fn root(&mut self, root: &FileNode) -> Option<(Position, Vec<Branch>)> {
         let path = FieldPath::Root;
         if matches!(root.kind, Value::Null) {
             let remedy = "write a domain and its descriptors";
@@ -86,11 +89,11 @@ impl Checker {
         if let Value::Map(entries) = &root.kind {
             self.extended = entries.iter().any(|(key, _)| key.as_key() == Some("tollgate"));
         }
-        let fields = self.fields(root, MapKind::Root, &path)?;
+        let fields = self.fields(root, MapKind::ROOT, &path)?;
         if let Some(node) = fields.get("tollgate") {
             self.settings = self.settings(node, &path.key("tollgate"));
         }
-        let domain = self.read(&fields, "domain", Self::text);
+        let domain = self.read(&fields, "domain", FileNode::text);
         if domain.map_or(!fields.has("domain"), str::is_empty) {
             let remedy = "write the name that requests come with, as `domain: edge`";
             self.wrong(&fields, "domain", "there is no domain", remedy);
@@ -98,30 +101,26 @@ impl Checker {
         let domain = domain.unwrap_or_default();
         self.domain = domain.into();
         let mut way = RulePath::new(domain);
-        let branches = self.children(&fields, &mut way);
+        let branches = self.descriptors(&fields, &mut way);
         if let Some(node) = fields.get("tollgate") {
             // The file says how limits are shared, and none is.
             if self.problems.is_empty() && !self.rules.iter().any(Rule::is_shared) {
                 self.unshared_file(node, &path.key("tollgate"));
             }
         }
-        Some((self.domain.clone(), fields.at("domain"), branches))
+        Some((fields.at("domain"), branches))
     }
 
     /// `descriptors`.
-    fn children(&mut self, fields: &MapFields<'_, '_>, way: &mut RulePath) -> Vec<Branch> {
-        self.read(fields, "descriptors", |this, node, path| Some(this.descriptors(node, path, way)))
-            .unwrap_or_default()
-    }
-
-    fn descriptors(&mut self, node: &FileNode, path: &FieldPath<'_>, way: &mut RulePath) -> Vec<Branch> {
-        let Some(items) = self.list(node, path) else { return Vec::new() };
+    fn descriptors(&mut self, fields: &MapFields<'_, '_>, way: &mut RulePath) -> Vec<Branch> {
+        let items = self.read(fields, "descriptors", FileNode::list).unwrap_or_default();
+        let path = &fields.path.key("descriptors");
         let mut branches = Vec::with_capacity(items.len());
         // Of each branch its place among the items.
         let mut places: Vec<(u32, u32)> = Vec::with_capacity(items.len());
         if way.levels() == MAX_LEVELS && !items.is_empty() {
             let message = format!("descriptors lie more than {MAX_LEVELS} levels deep");
-            self.problems.add(node.at, path, message, "requests with so many entries are not known");
+            self.wrong(fields, "descriptors", message, "requests with so many entries are not known");
             return branches;
         }
         for (index, item) in items.iter().enumerate() {
@@ -154,14 +153,14 @@ impl Checker {
     }
 
     fn descriptor(&mut self, node: &FileNode, path: &FieldPath<'_>, way: &mut RulePath) -> Option<Branch> {
-        let fields = self.fields(node, MapKind::Descriptor, path)?;
-        let key = self.read(&fields, "key", Self::text);
+        let fields = self.fields(node, MapKind::DESCRIPTOR, path)?;
+        let key = self.read(&fields, "key", FileNode::text);
         if key.is_none_or(str::is_empty) && fields.get("key").is_none_or(|node| node.as_key().is_some()) {
             let remedy = "write the key of the request's entry, as `key: remote_address`";
             self.wrong(&fields, "key", "there is no key", remedy);
         }
         let key = key.unwrap_or_default();
-        let value = self.read(&fields, "value", Self::text).filter(|value| !value.is_empty());
+        let value = self.read(&fields, "value", FileNode::text).filter(|value| !value.is_empty());
         let wildcard = key.contains('*') || value.is_some_and(|value| value.contains('*'));
         let share_threshold = self.flag(&fields, "share_threshold");
         if share_threshold && !wildcard {
@@ -169,56 +168,48 @@ impl Checker {
             self.wrong(&fields, "share_threshold", message, "remove it, or write a value with a `*`");
         }
         let value_to_metric = self.flag(&fields, "value_to_metric");
-        let flags = Flags {
+        way.push(key, value, LevelFlags { wildcard, share_threshold, value_to_metric });
+        let place = RulePlace {
+            way,
+            tier: None,
             shadow: self.flag(&fields, "shadow_mode"),
             quota_mode: self.flag(&fields, "quota_mode"),
             detailed: self.flag(&fields, "detailed_metric"),
             line: node.at.line as usize,
         };
-        way.push(key, value, LevelFlags { wildcard, share_threshold, value_to_metric });
-        if let Some(node) = fields.get("metadata").filter(|node| !matches!(node.kind, Value::Map(_))) {
-            let message = format!("{} is no map", node.shown());
-            self.wrong(&fields, "metadata", message, "write a map, or remove it");
-        }
-        let own = self.limits(&fields, way, None, flags);
+        self.read(&fields, "metadata", |node| node.map("write a map, or remove it"));
+        let own = self.limits(&fields, place);
         let many = value.is_none_or(|value| value.contains('*'));
         let values = many.then(|| value.and_then(Pattern::new));
-        let tiers = self.read(&fields, "tiers", |this, node, path| {
-            Some(this.tiers(node, path, way, values.as_ref(), flags))
-        });
+        let tiers = self.tiers(&fields, place, values.as_ref());
         if let Some(node) = fields.entry("rate_limit").filter(|node| matches!(node.kind, Value::Null)) {
             let (path, message) = (path.key("rate_limit"), "this says nothing, so there is no limit");
             self.warnings.add(node.at, path, message, "indent what it says deeper than it, or remove it");
         }
-        let children = self.children(&fields, way);
+        let children = self.descriptors(&fields, way);
         way.pop();
-        let (key, value, tiers) = (key.into(), value.map(Box::from), tiers.unwrap_or_default());
+        let (key, value) = (key.into(), value.map(Box::from));
         Some(Branch { key, value, at: node.at, own, tiers, children })
     }
 
     /// `rate_limit` or `rate_limits`, of a descriptor or of a tier of it: its rules among all.
-    fn limits(
-        &mut self,
-        fields: &MapFields<'_, '_>,
-        way: &RulePath,
-        tier: Option<&str>,
-        flags: Flags,
-    ) -> Range<usize> {
+    fn limits(&mut self, fields: &MapFields<'_, '_>, place: RulePlace<'_>) -> Range<usize> {
         let start = self.rules.len();
-        if let Some(draft) = self.read(fields, "rate_limit", Self::limit) {
-            self.rule(draft, way, tier, None, flags);
+        let path = fields.path.key("rate_limit");
+        if let Some(draft) = fields.get("rate_limit").and_then(|node| self.limit(node, &path)) {
+            self.rule(draft, place, None);
         }
         if fields.has("rate_limit") && fields.has("rate_limits") {
             let message = "rate_limit and rate_limits cannot stand together";
             self.wrong(fields, "rate_limits", message, "move the one limit into the list");
         }
-        let items = self.read(fields, "rate_limits", Self::list).unwrap_or_default();
+        let items = self.read(fields, "rate_limits", FileNode::list).unwrap_or_default();
         let path = fields.path.key("rate_limits");
         let mut seen: HashSet<LimitLabel> = HashSet::new();
         for (index, item) in items.iter().enumerate() {
             let path = path.index(index);
             let Some(draft) = self.limit(item, &path) else { continue };
-            let label = draft.label();
+            let label = draft.label.clone();
             if !seen.insert(label.clone()) {
                 let (message, remedy) = match &label {
                     LimitLabel::Name(name) => {
@@ -231,33 +222,26 @@ impl Checker {
                 };
                 self.problems.add(item.at, path, message, remedy);
             }
-            self.rule(draft, way, tier, Some(&label), flags);
+            self.rule(draft, place, Some(&label));
         }
         start..self.rules.len()
     }
 
-    fn rule(
-        &mut self,
-        draft: Draft,
-        way: &RulePath,
-        tier: Option<&str>,
-        label: Option<&LimitLabel>,
-        flags: Flags,
-    ) {
+    fn rule(&mut self, draft: Draft, place: RulePlace<'_>, label: Option<&LimitLabel>) {
         // The file is refused anyway, so no more rules are made.
         if self.texts == 0 {
             return;
         }
+        let RulePlace { way, tier, shadow, quota_mode, detailed, line } = place;
         let identity = way.identity(tier, label);
-        let metric = way.metric(flags.detailed, tier, label);
+        let metric = way.metric(detailed, tier, label);
         let is_named = draft.name.is_some();
         let name = draft.name.unwrap_or_else(|| metric.name(&self.domain, &[]).into());
         self.texts = self.texts.saturating_sub(identity.len() + name.len());
         if self.texts == 0 {
-            let at = Position::new(flags.line, 1);
             let message = "the rules up to here repeat too many long keys and values";
             let remedy = "write shorter ones, or fewer descriptors below them";
-            self.problems.add(at, "", message, remedy);
+            self.problems.add(Position::new(line, 1), "", message, remedy);
             return;
         }
         self.rules.push(Rule {
@@ -266,8 +250,8 @@ impl Checker {
             is_named,
             limit: draft.limit,
             soft: draft.soft,
-            shadow: flags.shadow,
-            quota_mode: flags.quota_mode,
+            shadow,
+            quota_mode,
             enforced_per_million: draft.enforced,
             replaces: draft.replaces,
             counted_by: way.counted_by(),
@@ -280,38 +264,35 @@ impl Checker {
     /// `tiers`; of an entry for these values, or for one only.
     fn tiers(
         &mut self,
-        node: &FileNode,
-        path: &FieldPath<'_>,
-        way: &RulePath,
+        fields: &MapFields<'_, '_>,
+        place: RulePlace<'_>,
         values: Option<&Option<Pattern>>,
-        flags: Flags,
     ) -> Vec<Tier> {
-        let Value::Map(entries) = &node.kind else {
-            let message = format!("{} is no map", node.shown());
-            self.problems.add(node.at, path, message, "write a map from tiers' names to their limits");
-            return Vec::new();
-        };
+        let entries =
+            self.read(fields, "tiers", |node| node.map("write a map from tiers' names to their limits"));
+        let entries = entries.unwrap_or_default();
+        let path = fields.path.key("tiers");
         let mut tiers = Vec::with_capacity(entries.len());
         let mut whose: HashMap<&str, &str> = HashMap::new();
         for (key, value) in entries {
-            let Some(name) = self.text(key, path).filter(|name| !name.is_empty()) else {
+            let Some(name) = self.take(key, &path, key.text()).filter(|name| !name.is_empty()) else {
                 self.problems.add(key.at, path, "a tier has no name", "write its name before the colon");
                 continue;
             };
             let path = path.key(name);
-            let Some(fields) = self.fields(value, MapKind::Tier, &path) else { continue };
-            let rules = self.limits(&fields, way, Some(name), flags);
+            let Some(fields) = self.fields(value, MapKind::TIER, &path) else { continue };
+            let rules = self.limits(&fields, RulePlace { tier: Some(name), ..place });
             if !fields.has("rate_limit") && !fields.has("rate_limits") {
                 let remedy = "write rate_limit or rate_limits; for no limit, rate_limit: { unlimited: true }";
                 self.problems.add(key.at, path, "this tier has no limit", remedy);
             }
-            let items = self.read(&fields, "members", Self::list).unwrap_or_default();
+            let items = self.read(&fields, "members", FileNode::list).unwrap_or_default();
             let path = path.key("members");
             let mut members = Vec::with_capacity(items.len());
             for (index, item) in items.iter().enumerate() {
                 let path = path.index(index);
-                let Some(member) = self.text(item, &path) else { continue };
-                self.member(item, member, &path, values);
+                let Some(member) = self.take(item, &path, item.text()) else { continue };
+                self.take(item, &path, check_member(member, values));
                 if let Some(other) = whose.insert(member, name) {
                     let message = format!("{} is a member already, of {}", quoted(member), quoted(other));
                     self.problems.add(item.at, path, message, "remove it from one of them");
@@ -322,26 +303,19 @@ impl Checker {
         }
         tiers
     }
+}
 
-    /// Checks that a value can be one of this entry's.
-    fn member(
-        &mut self,
-        item: &FileNode,
-        member: &str,
-        path: &FieldPath<'_>,
-        values: Option<&Option<Pattern>>,
-    ) {
-        let (message, remedy) = match values {
-            None => (
-                "this entry has one value only".to_owned(),
-                "write members where the value is left out or has a `*`",
-            ),
-            Some(Some(pattern)) if !pattern.matches(member) => (
-                format!("{} does not match the entry's value", quoted(member)),
-                "remove it, or change the pattern",
-            ),
-            Some(_) => return,
-        };
-        self.problems.add(item.at, path, message, remedy);
+/// Checks that a value can be one of an entry's.
+fn check_member(member: &str, values: Option<&Option<Pattern>>) -> Result<(), BadValue> {
+    match values {
+        None => {
+            let remedy = "write members where the value is left out or has a `*`";
+            Err(BadValue::new("this entry has one value only", remedy))
+        }
+        Some(Some(pattern)) if !pattern.matches(member) => {
+            let message = format!("{} does not match the entry's value", quoted(member));
+            Err(BadValue::new(message, "remove it, or change the pattern"))
+        }
+        Some(_) => Ok(()),
     }
 }

@@ -77,9 +77,14 @@ impl Domain {
                     if let (false, Some(first)) = (merge_domains, files.first()) {
                         let message =
                             format!("the domain {:?} is that of {} too", &*config.domain, at_domain(first));
-                        let mut twice = Problems::of(&config.file);
-                        twice.add(config.domain_at, "domain", message, "name it otherwise, or merge domains");
-                        problems.extend(twice.into_sorted());
+                        let remedy = "name it otherwise, or merge domains";
+                        problems.push(Problem::new(
+                            &config.file,
+                            config.domain_at,
+                            "domain",
+                            message,
+                            remedy,
+                        ));
                     }
                     files.push(config);
                 }
@@ -177,13 +182,9 @@ fn clashes(files: &[Config]) -> Vec<Problem> {
             [("charging", file.charging == first.charging), ("shadow", file.shadow == first.shadow)]
         {
             if !same {
+                let path = format!("tollgate.{what}");
                 let message = format!("{what} is not as in {}, of the same domain", at_domain(first));
-                problems.add(
-                    file.domain_at,
-                    format!("tollgate.{what}"),
-                    message,
-                    "write the same in both files",
-                );
+                problems.add(file.domain_at, path, message, "write the same in both files");
             }
         }
         for branch in &file.branches {

@@ -88,7 +88,7 @@ impl RulePath {
         self.steps.len()
     }
 
-    /// Levels for label something holds, the first in the lowest bit.
+    /// Levels for which something holds, the first in the lowest bit.
     fn bits(&self, holds: impl Fn(&PathLevel) -> bool) -> u32 {
         self.steps
             .iter()

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::node::{self, FileNode, LineIndex, MAX_DEPTH, MemoryAllowance, Scalar, Value};
+use super::node::{self, FileNode, LineIndex, MemoryAllowance, Scalar, Value};
 use super::problem::Problems;
 use crate::edge::rules::matching::Position;
 
@@ -16,8 +16,7 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<FileNode> {
             "control character (\\u0000-\\u001F) found while parsing a string" => "write \\n or \\t for it",
             _ => "look for a quote, comma or bracket that is missing or too many; comments are not read",
         };
-        problems.add(at, "", format!("this is no JSON: {reason}"), remedy);
-        return None;
+        return problems.fail(at, format!("this is no JSON: {reason}"), remedy);
     }
     let lines = LineIndex::of(text);
     JsonReader { text, lines: &lines, offset: 0, allowance: MemoryAllowance::of(text), problems }.value(0)
@@ -58,10 +57,7 @@ impl JsonReader<'_, '_> {
     fn value(&mut self, depth: usize) -> Option<FileNode> {
         let first = self.peek()?;
         let at = self.lines.place(self.offset);
-        if depth > MAX_DEPTH {
-            self.problems.too_deep(at);
-            return None;
-        }
+        node::check_depth(depth, at, self.problems)?;
         let kind = match first {
             b'{' => {
                 self.offset += 1;
@@ -112,8 +108,7 @@ impl JsonReader<'_, '_> {
             // Half a character by \u, which only shows when it is to be one.
             Err(error) => {
                 let remedy = "write the character itself, or both halves of it";
-                self.problems.add(at, "", format!("this is no JSON: {}", reason(&error)), remedy);
-                None
+                self.problems.fail(at, format!("this is no JSON: {}", reason(&error)), remedy)
             }
         }
     }

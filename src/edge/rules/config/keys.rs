@@ -2,11 +2,10 @@
 
 use std::fmt;
 
+use super::checker::Checker;
 use super::node::{FileNode, Scalar, Value, quoted};
-use super::problem::Problems;
-use super::settings::FileSettings;
+use super::scalar::BadValue;
 use crate::edge::rules::matching::Position;
-use crate::edge::rules::rule::Rule;
 
 /// Where in the file a value is, for messages: `descriptors[2].rate_limit.unit`.
 #[derive(Copy, Clone, Debug)]
@@ -42,70 +41,55 @@ fn short(key: &str) -> &str {
     key.char_indices().nth(40).map_or(key, |(end, _)| &key[..end])
 }
 
-/// The kinds of maps in a file.
+/// A kind of maps in a file: what messages call it, and the keys that mean something in it, those of Envoy's language and our own.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum MapKind {
-    Root,
-    Settings,
-    Descriptor,
-    RateLimit,
-    Replaced,
-    Tier,
+pub(super) struct MapKind {
+    called: &'static str,
+    envoys: &'static str,
+    ours: &'static str,
 }
 
-const ROOMS: [MapKind; 6] = {
-    use MapKind::{Descriptor, RateLimit, Replaced, Root, Settings, Tier};
-    [Root, Settings, Descriptor, RateLimit, Replaced, Tier]
-};
-
 impl MapKind {
-    /// What messages call it, and the keys that mean something here: those of Envoy's language, and our own.
-    fn says(self) -> (&'static str, [&'static str; 2]) {
-        match self {
-            Self::Root => ("the top of the file", ["domain descriptors", "tollgate"]),
-            Self::Settings => (
-                "tollgate",
-                ["", "charging algorithm store memory shadow enforced mode on_failure processes timeout"],
-            ),
-            Self::Descriptor => (
-                "a descriptor",
-                [
-                    "key value rate_limit descriptors shadow_mode quota_mode detailed_metric value_to_metric \
-                     share_threshold metadata",
-                    "rate_limits tiers",
-                ],
-            ),
-            Self::RateLimit => (
-                "rate_limit",
-                [
-                    "unit requests_per_unit unlimited name replaces",
-                    "algorithm burst every strict parts store memory max_keys soft enforced mode on_failure \
-                     processes timeout",
-                ],
-            ),
-            Self::Replaced => ("replaces", ["name", ""]),
-            Self::Tier => ("a tier", ["", "members rate_limit rate_limits"]),
-        }
-    }
+    pub(super) const ROOT: Self =
+        Self { called: "the top of the file", envoys: "domain descriptors", ours: "tollgate" };
+    pub(super) const SETTINGS: Self = Self {
+        called: "tollgate",
+        envoys: "",
+        ours: "charging algorithm store memory shadow enforced mode on_failure processes timeout",
+    };
+    pub(super) const DESCRIPTOR: Self = Self {
+        called: "a descriptor",
+        envoys: "key value rate_limit descriptors shadow_mode quota_mode detailed_metric value_to_metric \
+                 share_threshold metadata",
+        ours: "rate_limits tiers",
+    };
+    pub(super) const RATE_LIMIT: Self = Self {
+        called: "rate_limit",
+        envoys: "unit requests_per_unit unlimited name replaces",
+        ours: "algorithm burst every strict parts store memory max_keys soft enforced mode on_failure processes \
+               timeout",
+    };
+    pub(super) const REPLACED: Self = Self { called: "replaces", envoys: "name", ours: "" };
+    pub(super) const TIER: Self =
+        Self { called: "a tier", envoys: "", ours: "members rate_limit rate_limits" };
 
-    fn called(self) -> &'static str {
-        self.says().0
-    }
+    const ALL: [Self; 6] =
+        [Self::ROOT, Self::SETTINGS, Self::DESCRIPTOR, Self::RATE_LIMIT, Self::REPLACED, Self::TIER];
 
     fn envoys(self) -> impl Iterator<Item = &'static str> {
-        self.says().1[0].split_ascii_whitespace()
+        self.envoys.split_ascii_whitespace()
     }
 
-    fn ours(self) -> impl Iterator<Item = &'static str> {
-        self.says().1[1].split_ascii_whitespace()
+    pub(super) fn ours(self) -> impl Iterator<Item = &'static str> {
+        self.ours.split_ascii_whitespace()
     }
 
     fn of_envoy(key: &str) -> Option<Self> {
-        ROOMS.into_iter().find(|room| room.envoys().any(|envoys| envoys == key))
+        Self::ALL.into_iter().find(|kind| kind.envoys().any(|envoys| envoys == key))
     }
 
     fn of_ours(key: &str) -> Option<Self> {
-        ROOMS.into_iter().find(|room| room.ours().any(|ours| ours == key))
+        Self::ALL.into_iter().find(|kind| kind.ours().any(|ours| ours == key))
     }
 }
 
@@ -138,73 +122,88 @@ impl<'n> MapFields<'n, '_> {
     }
 }
 
-/// What is known of a file while it is checked.
-#[derive(Debug)]
-pub(super) struct Checker {
-    pub(super) problems: Problems,
-    pub(super) warnings: Problems,
-    /// Whether our own keys were asked for.
-    pub(super) extended: bool,
-    pub(super) settings: FileSettings,
-    pub(super) domain: Box<str>,
-    pub(super) rules: Vec<Rule>,
-    /// The bytes that identities and names may still take.
-    pub(super) texts: usize,
-}
-
 impl Checker {
     /// Reports a problem with a key.
     pub(super) fn wrong(
         &mut self,
         fields: &MapFields<'_, '_>,
         key: &str,
-        message: impl Into<String>,
-        remedy: impl Into<String>,
+        message: impl Into<Box<str>>,
+        remedy: impl Into<Box<str>>,
     ) {
         self.problems.add(fields.at(key), fields.path.key(key), message, remedy);
     }
 
-    /// Reads the value of a key; `None` if it has none, or cannot be read.
+    /// What was read of a node; `None` of a bad value, which is reported.
+    pub(super) fn take<T>(
+        &mut self,
+        node: &FileNode,
+        path: &FieldPath<'_>,
+        read: Result<T, BadValue>,
+    ) -> Option<T> {
+        read.map_err(|bad| self.problems.add(node.at, path, bad.message, bad.remedy)).ok()
+    }
+
+    /// Reads the value of a key; `None` if it has none, or a bad one, which is reported.
     pub(super) fn read<'n, T>(
         &mut self,
         fields: &MapFields<'n, '_>,
         key: &str,
-        read: impl FnOnce(&mut Self, &'n FileNode, &FieldPath<'_>) -> Option<T>,
+        read: impl FnOnce(&'n FileNode) -> Result<T, BadValue>,
     ) -> Option<T> {
-        read(self, fields.get(key)?, &fields.path.key(key))
+        let node = fields.get(key)?;
+        self.take(node, &fields.path.key(key), read(node))
+    }
+
+    /// Reads the whole number of a key, from `least` to `most`.
+    pub(super) fn number<T: TryFrom<u64> + TryInto<u64>>(
+        &mut self,
+        fields: &MapFields<'_, '_>,
+        key: &str,
+        least: u64,
+        most: T,
+    ) -> Option<T> {
+        let most = most.try_into().unwrap_or(u64::MAX);
+        let number = self.read(fields, key, |node| node.number(least, most))?;
+        T::try_from(number).ok()
+    }
+
+    /// Whether a key is true; not if it is absent.
+    pub(super) fn flag(&mut self, fields: &MapFields<'_, '_>, key: &str) -> bool {
+        self.read(fields, key, FileNode::yes).unwrap_or(false)
     }
 
     /// The keys that a map may have.
-    fn keys(&self, room: MapKind) -> Vec<&'static str> {
-        room.envoys().chain(room.ours().filter(|_| self.extended)).collect()
+    fn keys(&self, kind: MapKind) -> Vec<&'static str> {
+        kind.envoys().chain(kind.ours().filter(|_| self.extended)).collect()
     }
 
     /// A map and its keys; `None` if it is none, which is told.
     pub(super) fn fields<'n, 'p>(
         &mut self,
         node: &'n FileNode,
-        room: MapKind,
+        kind: MapKind,
         path: &FieldPath<'p>,
     ) -> Option<MapFields<'n, 'p>> {
         let Value::Map(map) = &node.kind else {
             let message = format!("{} is no map", node.shown());
-            let keys = self.keys(room).join(", ");
+            let keys = self.keys(kind).join(", ");
             self.problems.add(node.at, path, message, format!("write a map of {keys}"));
             return None;
         };
         let mut entries = Vec::with_capacity(map.len());
         for (key, value) in map {
             let Some(name) = self.name(key, path) else { continue };
-            let ours = room.ours().filter(|_| self.extended || name == "tollgate");
-            if room.envoys().chain(ours).any(|key| key == name) {
+            let ours = kind.ours().filter(|_| self.extended || name == "tollgate");
+            if kind.envoys().chain(ours).any(|key| key == name) {
                 entries.push((name, value));
-            } else if let Some(right) = MapKind::of_envoy(name).filter(|_| room != MapKind::Settings) {
-                let place = right.called();
-                let message = format!("{name} has no effect in {}", room.called());
+            } else if let Some(right) = MapKind::of_envoy(name).filter(|_| kind != MapKind::SETTINGS) {
+                let place = right.called;
+                let message = format!("{name} has no effect in {}", kind.called);
                 self.warnings.add(key.at, path.key(name), message, format!("it belongs into {place}"));
                 self.known(value, &path.key(name), name);
             } else {
-                self.unknown(key, name, room, path);
+                self.unknown(key, name, kind, path);
             }
         }
         Some(MapFields { node, path: *path, entries })
@@ -212,28 +211,27 @@ impl Checker {
 
     /// The text of a key, which must be one.
     fn name<'n>(&mut self, key: &'n FileNode, path: &FieldPath<'_>) -> Option<&'n str> {
-        let name = key.as_key();
-        if name.is_none() {
+        let name = key.as_key().ok_or_else(|| {
             let message = match &key.kind {
                 Value::Scalar(_, text) => format!("the key {text} is no text"),
                 _ => format!("{} cannot be a key", key.shown()),
             };
-            self.problems.add(key.at, path, message, "keys are words such as key, value or rate_limit");
-        }
-        name
+            BadValue::new(message, "keys are words such as key, value or rate_limit")
+        });
+        self.take(key, path, name)
     }
 
-    fn unknown(&mut self, key: &FileNode, name: &str, room: MapKind, path: &FieldPath<'_>) {
-        let message = format!("{} is no key of {}", quoted(name), room.called());
+    fn unknown(&mut self, key: &FileNode, name: &str, kind: MapKind, path: &FieldPath<'_>) {
+        let message = format!("{} is no key of {}", quoted(name), kind.called);
         let remedy = match MapKind::of_ours(name) {
             Some(right) if !self.extended => format!(
                 "it is one of ours, of {}; to use those, add `tollgate: {{}}` at the top of the file",
-                right.called()
+                right.called
             ),
-            Some(right) => format!("it belongs into {}", right.called()),
+            Some(right) => format!("it belongs into {}", right.called),
             None if name == "<<" => "merge keys are not read; write the keys out".to_owned(),
             None => {
-                let keys = self.keys(room);
+                let keys = self.keys(kind);
                 match nearest(name, &keys) {
                     Some(meant) => format!("did you mean {meant}?"),
                     None => format!("use {}", keys.join(", ")),
@@ -247,28 +245,15 @@ impl Checker {
     fn known(&mut self, node: &FileNode, path: &FieldPath<'_>, name: &str) {
         match &node.kind {
             _ if name == "metadata" => {}
-            Value::Null => {}
-            Value::Scalar(scalar, text) => {
-                if matches!(scalar, Scalar::Float | Scalar::Integer) && !scalar.is_text(text) {
-                    self.problems.add(
-                        node.at,
-                        path,
-                        format!("{text} is no whole number"),
-                        "put it in quotes",
-                    );
-                }
+            Value::Scalar(scalar @ (Scalar::Float | Scalar::Integer), text) if !scalar.is_text(text) => {
+                self.problems.add(node.at, path, format!("{text} is no whole number"), "put it in quotes");
             }
+            Value::Null | Value::Scalar(..) => {}
             Value::List(items) => {
                 for (index, item) in items.iter().enumerate() {
                     let path = path.index(index);
-                    match item.kind {
-                        Value::Map(_) => self.known(item, &path, ""),
-                        _ => self.problems.add(
-                            item.at,
-                            path,
-                            format!("{} is no map", item.shown()),
-                            "write a map",
-                        ),
+                    if self.take(item, &path, item.map("write a map")).is_some() {
+                        self.known(item, &path, "");
                     }
                 }
             }

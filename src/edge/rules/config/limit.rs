@@ -2,56 +2,51 @@
 
 use std::time::Duration;
 
+use super::checker::Checker;
 use super::fits;
 use super::identity::LimitLabel;
-use super::keys::{Checker, FieldPath, MapFields, MapKind};
+use super::keys::{FieldPath, MapFields, MapKind};
 use super::node::{FileNode, Value, quoted};
-use super::shared;
-use crate::Quota;
-use crate::edge::rules::rule::{Algorithm, Limit, MEMORY, Mode, Store, UNITS, Unit};
+use super::scalar::BadValue;
+use super::settings;
+use crate::edge::rules::rule::{ALGORITHMS, Algorithm, Limit, MEMORY, Mode, STORES, Store, UNITS, Unit};
+use crate::{Quota, QuotaError};
 
 /// What one `rate_limit` says, before it is known which rule it is of.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) line: usize,
     pub(super) name: Option<Box<str>>,
-    /// Its unit, to tell it from others of its descriptor.
-    pub(super) unit: Box<str>,
+    /// What tells it from others of its descriptor.
+    pub(super) label: LimitLabel,
     pub(super) limit: Limit,
     pub(super) soft: u64,
     pub(super) enforced: u32,
     pub(super) replaces: Vec<Box<str>>,
 }
 
-impl Draft {
-    /// What tells it from others of its descriptor.
-    pub(super) fn label(&self) -> LimitLabel {
-        match &self.name {
-            Some(name) => LimitLabel::Name(name.clone()),
-            None => LimitLabel::Unit(self.unit.clone()),
-        }
-    }
-}
-
 impl Checker {
     /// `None` if it cannot be read, which is told.
     pub(super) fn limit(&mut self, node: &FileNode, path: &FieldPath<'_>) -> Option<Draft> {
-        let fields = self.fields(node, MapKind::RateLimit, path)?;
+        let fields = self.fields(node, MapKind::RATE_LIMIT, path)?;
         let unlimited = self.flag(&fields, "unlimited");
-        let name = self.read(&fields, "name", Self::text);
+        let name = self.read(&fields, "name", FileNode::text);
         let name: Option<Box<str>> = name.filter(|name| !name.is_empty()).map(Box::from);
         let replaces = self.replaces(&fields, name.as_deref());
-        let enforced = self.read(&fields, "enforced", Self::share).unwrap_or(self.settings.enforced);
+        let enforced = self.read(&fields, "enforced", FileNode::share).unwrap_or(self.settings.enforced);
         let line = node.at.line as usize;
-        let draft = |unit, limit, soft| Draft { line, name, unit, limit, soft, enforced, replaces };
+        let draft = |unit: &str, limit, soft| {
+            let label = name.clone().map_or_else(|| LimitLabel::Unit(unit.into()), LimitLabel::Name);
+            Draft { line, name, label, limit, soft, enforced, replaces }
+        };
         if unlimited {
             self.nothing_else(&fields);
-            return Some(draft("unlimited".into(), Limit::Unlimited, u64::MAX));
+            return Some(draft("unlimited", Limit::Unlimited, u64::MAX));
         }
         let unit = self.unit(&fields);
-        let every = self.number_of(&fields, "every", 1, u64::from(u32::MAX)).unwrap_or(1);
+        let every = self.number(&fields, "every", 1, u32::MAX).unwrap_or(1);
         let limit = if fields.has("requests_per_unit") {
-            self.number_of(&fields, "requests_per_unit", 0, u64::from(u32::MAX))
+            self.number(&fields, "requests_per_unit", 0, u32::MAX)
         } else {
             let message = "without requests_per_unit this refuses every request";
             let remedy = "write requests_per_unit: 0 if that is meant, else the limit, or unlimited: true";
@@ -60,10 +55,10 @@ impl Checker {
         };
         let parameters = self.parameters(&fields);
         let unit = unit?;
-        let period = Duration::from_secs(unit.period().as_secs().saturating_mul(every));
-        let (limit, soft) = self.quota(&fields, (limit?, period), parameters?)?;
+        let period = Duration::from_secs(unit.period().as_secs().saturating_mul(u64::from(every)));
+        let (limit, soft) = self.quota(&fields, (u64::from(limit?), period), parameters?)?;
         let unit = if every == 1 { unit.to_string() } else { format!("{every}-{unit}") };
-        Some(draft(unit.into(), limit, soft))
+        Some(draft(&unit, limit, soft))
     }
 
     fn unit(&mut self, fields: &MapFields<'_, '_>) -> Option<Unit> {
@@ -72,18 +67,16 @@ impl Checker {
             self.problems.add(fields.node.at, fields.path, "there is no unit", remedy);
             return None;
         }
-        let text = self.read(fields, "unit", Self::text)?;
-        let unit = UNITS.iter().find(|(unit, _)| unit.eq_ignore_ascii_case(text)).map(|&(_, unit)| unit);
-        if unit.is_none() {
-            self.wrong(fields, "unit", format!("{} is no unit", quoted(text)), remedy);
-        }
-        unit
+        self.read(fields, "unit", |node| {
+            let text = node.text()?;
+            let unit = UNITS.iter().find(|(unit, _)| unit.eq_ignore_ascii_case(text)).map(|&(_, unit)| unit);
+            unit.ok_or_else(|| BadValue::new(format!("{} is no unit", quoted(text)), remedy))
+        })
     }
 
     fn nothing_else(&mut self, fields: &MapFields<'_, '_>) {
-        let ours =
-            ["unit", "every", "algorithm", "burst", "strict", "parts", "store", "memory", "max_keys", "soft"];
-        for key in ours.into_iter().chain(shared::KEYS) {
+        let ours = MapKind::RATE_LIMIT.ours().filter(|key| *key != "enforced");
+        for key in ours.chain(["unit"]) {
             let Some(node) = fields.get(key) else { continue };
             if !matches!(&node.kind, Value::Scalar(_, text) if text.is_empty()) {
                 let message = format!("what is unlimited has no {key}");
@@ -91,20 +84,20 @@ impl Checker {
             }
         }
         if fields.has("requests_per_unit") {
-            self.number_of(fields, "requests_per_unit", 0, u64::from(u32::MAX));
+            self.number(fields, "requests_per_unit", 0, u32::MAX);
             let (at, path) = (fields.at("requests_per_unit"), fields.path.key("requests_per_unit"));
             self.warnings.add(at, path, "has no effect beside unlimited: true", "remove one of them");
         }
     }
 
     fn replaces(&mut self, fields: &MapFields<'_, '_>, own: Option<&str>) -> Vec<Box<str>> {
-        let items = self.read(fields, "replaces", Self::list).unwrap_or_default();
+        let items = self.read(fields, "replaces", FileNode::list).unwrap_or_default();
         let path = fields.path.key("replaces");
         let mut names = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
             let path = path.index(index);
-            let Some(fields) = self.fields(item, MapKind::Replaced, &path) else { continue };
-            let name = if fields.has("name") { self.read(&fields, "name", Self::text) } else { Some("") };
+            let Some(fields) = self.fields(item, MapKind::REPLACED, &path) else { continue };
+            let name = if fields.has("name") { self.read(&fields, "name", FileNode::text) } else { Some("") };
             match name {
                 Some("") => {
                     let remedy = "write the name of the rule that this one switches off";
@@ -124,12 +117,11 @@ impl Checker {
     fn parameters(&mut self, fields: &MapFields<'_, '_>) -> Option<(Algorithm, Option<Store>)> {
         let before = self.problems.len();
         let algorithm = match fields.has("algorithm") {
-            true => self.algorithm(fields),
+            true => self.word(fields, "algorithm", "algorithm", ALGORITHMS),
             false => Some(self.settings.algorithm.unwrap_or_default()),
         };
-        let strict_ = self.flag(fields, "strict");
-        let given = self.number_of(fields, "parts", 1, u64::from(u32::MAX));
-        let given = given.and_then(|parts| u32::try_from(parts).ok());
+        let strict = self.flag(fields, "strict");
+        let given = self.number(fields, "parts", 1, u32::MAX);
         let store = self.store_of(fields, algorithm);
         let algorithm = algorithm?;
         let is_window = matches!(algorithm, Algorithm::SlidingWindow { .. } | Algorithm::SubWindow { .. });
@@ -144,24 +136,21 @@ impl Checker {
                 self.wrong(fields, key, format!("{algorithm} has no {key}"), remedy);
             }
         }
-        let mut algorithm = algorithm;
-        match &mut algorithm {
-            Algorithm::SubWindow { parts, strict } => {
-                (*parts, *strict) = (given.unwrap_or(*parts), strict_);
+        let algorithm = match algorithm {
+            Algorithm::SubWindow { parts, .. } => {
+                Algorithm::SubWindow { parts: given.unwrap_or(parts), strict }
             }
-            Algorithm::SlidingWindow { strict } => *strict = strict_,
-            _ => {}
-        }
+            Algorithm::SlidingWindow { .. } => Algorithm::SlidingWindow { strict },
+            other => other,
+        };
         (self.problems.len() == before).then_some((algorithm, store))
     }
 
     fn store_of(&mut self, fields: &MapFields<'_, '_>, algorithm: Option<Algorithm>) -> Option<Store> {
         let defaults = self.settings;
-        let named = self.store(fields);
-        let memory = self.read(fields, "memory", Self::memory);
-        let most = u64::try_from(usize::MAX).unwrap_or(u64::MAX);
-        let max_keys = self.number_of(fields, "max_keys", 1, most);
-        let max_keys = max_keys.and_then(|keys| usize::try_from(keys).ok());
+        let named = self.word(fields, "store", "store", STORES);
+        let memory = self.read(fields, "memory", settings::memory);
+        let max_keys = self.number(fields, "max_keys", 1, usize::MAX);
         // A size that is written here says which kind of store it is of; one for the whole file does where that kind can be.
         let implied = if fields.has("max_keys") {
             Some(Store::Keyed { max_keys })
@@ -206,12 +195,11 @@ impl Checker {
                 self.wrong(fields, "store", message, format!("use {holds}"));
             }
         }
-        let (is_keyed, is_redis) = (matches!(store, Store::Keyed { .. }), matches!(store, Store::Redis(_)));
         self.sizeless(fields, Some(store), "; for a cap on keys write max_keys");
-        if !is_keyed && fields.has("max_keys") {
-            let remedy = match is_redis {
-                true => "remove it, or use store: keyed",
-                false => "remove it, or use store: keyed; for the size of this store write memory",
+        if !matches!(store, Store::Keyed { .. }) && fields.has("max_keys") {
+            let remedy = match store {
+                Store::Redis(_) => "remove it, or use store: keyed",
+                _ => "remove it, or use store: keyed; for the size of this store write memory",
             };
             self.wrong(fields, "max_keys", "only the keyed store counts its keys", remedy);
         }
@@ -226,8 +214,8 @@ impl Checker {
         (algorithm, store): (Algorithm, Option<Store>),
     ) -> Option<(Limit, u64)> {
         let (before, at, path) = (self.problems.len(), fields.node.at, fields.path);
-        let burst = self.number_of(fields, "burst", 1, u64::MAX);
-        let soft = self.number_of(fields, "soft", 0, u64::MAX);
+        let burst = self.number(fields, "burst", 1, u64::MAX);
+        let soft = self.number(fields, "soft", 0, u64::MAX);
         if self.problems.len() > before {
             return None;
         }
@@ -238,26 +226,20 @@ impl Checker {
             Some(burst) => quota.try_burst(burst),
             None => Ok(quota),
         });
-        let mut quota = match quota {
-            Ok(quota) => quota,
-            Err(error) => {
-                self.problems.add(at, path, error.to_string(), "choose another limit, period or burst");
-                return None;
-            }
-        };
+        let misfit = |error: QuotaError, remedy: &str| BadValue::new(error.to_string(), remedy);
+        let quota = quota.map_err(|error| misfit(error, "choose another limit, period or burst"));
+        let mut quota = self.take(fields.node, &path, quota)?;
         if let Some(most) = fits::most_in_window(&quota).filter(|_| algorithm == Algorithm::FixedWindow) {
             let message = format!("{limit} is more than a window so short can count; {most} is used instead");
             self.warnings.add(at, path, message, "for no limit write unlimited: true");
             quota = Quota::try_new(most, period).ok()?;
         }
-        if let Err(error) = fits::check(quota, algorithm, store) {
-            let remedy = match store {
-                Some(_) => "choose another limit, algorithm or store",
-                None => "choose another limit or algorithm",
-            };
-            self.problems.add(at, path, error.to_string(), remedy);
-            return None;
-        }
+        let remedy = match store {
+            Some(_) => "choose another limit, algorithm or store",
+            None => "choose another limit or algorithm",
+        };
+        let fits = fits::check(quota, algorithm, store).map_err(|error| misfit(error, remedy));
+        self.take(fields.node, &path, fits)?;
         let most = algorithm.most(&quota);
         if let Some(soft) = soft.filter(|&soft| soft > most) {
             let what = if algorithm.has_burst() { "burst" } else { "limit" };

@@ -5,6 +5,7 @@
 //! ```
 
 mod check;
+mod checker;
 mod domain;
 mod fits;
 mod identity;
@@ -16,7 +17,6 @@ mod problem;
 mod removed;
 mod scalar;
 mod settings;
-mod shared;
 mod toml;
 mod warnings;
 mod yaml;
@@ -100,6 +100,9 @@ impl Config {
     /// If the file cannot be read, or has another ending; and all that is wrong with it.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
+        let name = path.display().to_string();
+        let unreadable =
+            |message, remedy| Err(ConfigError::unreadable(&name, Position::default(), message, remedy));
         let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
         let read = match ending.as_deref() {
             Some("yaml" | "yml") => yaml::read,
@@ -107,25 +110,20 @@ impl Config {
             Some("toml") => toml::read,
             _ => {
                 let message = "the name says no format".to_owned();
-                return Err(problem::unreadable(path, message, "end it in .yaml, .yml, .json or .toml"));
+                return unreadable(message, "end it in .yaml, .yml, .json or .toml");
             }
         };
-        let name = path.display().to_string();
         // One byte more than is read says that there are more.
         let mut bytes = Vec::new();
         let all = File::open(path).and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes));
-        match all {
-            Ok(_) => match String::from_utf8(bytes) {
-                Ok(text) => Self::from_text(&name, &text, read),
-                Err(error) => Err(problem::no_utf8(&name, &error)),
-            },
-            Err(error) => {
-                let text = error.to_string();
-                // Without "(os error 2)", which helps nobody.
-                let reason = text.split(" (os error").next().unwrap_or_default().to_lowercase();
-                Err(problem::unreadable(path, format!("cannot be read: {reason}"), ""))
-            }
+        if let Err(error) = all {
+            let text = error.to_string();
+            // Without "(os error 2)", which helps nobody.
+            let reason = text.split(" (os error").next().unwrap_or_default().to_lowercase();
+            return unreadable(format!("cannot be read: {reason}"), "");
         }
+        let text = String::from_utf8(bytes).map_err(|error| problem::no_utf8(&name, &error))?;
+        Self::from_text(&name, &text, read)
     }
 
     fn from_text(
@@ -133,12 +131,11 @@ impl Config {
         text: &str,
         read: fn(&str, &mut Problems) -> Option<FileNode>,
     ) -> Result<Self, ConfigError> {
-        let mut problems = Problems::of(name);
         if text.len() > MAX_BYTES {
             let message = format!("the file has more than {MAX_BYTES} bytes");
-            problems.add(Position::default(), "", message, "write fewer rules");
-            return Err(problems.into_error());
+            return Err(ConfigError::unreadable(name, Position::default(), message, "write fewer rules"));
         }
+        let mut problems = Problems::of(name);
         // Some editors begin a file with a mark.
         match read(text.strip_prefix('\u{feff}').unwrap_or(text), &mut problems) {
             Some(root) => check::check(name, root, text, problems),

@@ -69,10 +69,16 @@ impl MemoryAllowance {
         if self.spend(node.own_bytes()) {
             return Some(());
         }
-        let message = "the file has too many small values to be read up to here";
-        problems.add(node.at, "", message, "write fewer");
-        None
+        problems.fail(node.at, "the file has too many small values to be read up to here", "write fewer")
     }
+}
+
+/// `None` if a value lies too deep in others to be read, which is reported.
+pub(super) fn check_depth(depth: usize, at: Position, problems: &mut Problems) -> Option<()> {
+    if depth <= MAX_DEPTH {
+        return Some(());
+    }
+    problems.fail(at, format!("more than {MAX_DEPTH} lists and maps lie in each other here"), "write fewer")
 }
 
 impl FileNode {
@@ -107,6 +113,42 @@ impl FileNode {
             _ => None,
         }
     }
+}
+
+impl Scalar {
+    /// Whether it may stand for a text without quotes: to Go's reader, whole numbers that it has no word for are fractions, and so
+    /// are those that begin with a zero and are not octal.
+    pub(super) fn is_text(self, text: &str) -> bool {
+        match self {
+            Self::Quoted | Self::Text | Self::Bool => true,
+            Self::Float | Self::Time => false,
+            Self::Integer => {
+                let (sign, unsigned) = match text.strip_prefix(['-', '+']) {
+                    Some(unsigned) => (&text[..1], unsigned),
+                    None => ("", text),
+                };
+                let (digits, radix) = digits_of(unsigned);
+                let octal = radix == 10 && digits.len() > 1 && digits.starts_with('0');
+                let digits: String = sign.chars().chain(digits.chars().filter(|&c| c != '_')).collect();
+                i64::from_str_radix(&digits, if octal { 8 } else { radix }).is_ok()
+            }
+        }
+    }
+}
+
+/// The digits of a whole number without its sign, and their base.
+pub(super) fn digits_of(unsigned: &str) -> (&str, u32) {
+    match unsigned.get(..2) {
+        Some("0x" | "0X") => (&unsigned[2..], 16),
+        Some("0o" | "0O") => (&unsigned[2..], 8),
+        Some("0b" | "0B") => (&unsigned[2..], 2),
+        _ => (unsigned, 10),
+    }
+}
+
+/// `y` and `n` of YAML 1.1: where true or false is expected, and else texts.
+pub(super) fn is_short_bool(text: &str) -> bool {
+    matches!(text, "y" | "Y" | "n" | "N")
 }
 
 /// A text in quotes, cut to what a message has room for.

@@ -2,10 +2,8 @@
 
 use std::error::Error;
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 
-use super::node::MAX_DEPTH;
 use crate::edge::rules::matching::Position;
 
 /// One thing that is wrong, or looks so.
@@ -60,8 +58,18 @@ impl Problem {
     /// ```
     #[must_use]
     pub fn of_line(file: &str, line: usize, message: &str, remedy: &str) -> Self {
-        let at = Position::new(line, 0);
-        Self { file: file.into(), at, path: "".into(), message: message.into(), remedy: remedy.into() }
+        Self::new(file, Position::new(line, 0), "", message, remedy)
+    }
+
+    pub(super) fn new(
+        file: &str,
+        at: Position,
+        path: impl fmt::Display,
+        message: impl Into<Box<str>>,
+        remedy: impl Into<Box<str>>,
+    ) -> Self {
+        let path = path.to_string().into();
+        Self { file: file.into(), at, path, message: message.into(), remedy: remedy.into() }
     }
 
     /// What would be right.
@@ -140,6 +148,11 @@ impl ConfigError {
         &self.problems
     }
 
+    /// The problem of a file that is not read at all.
+    pub(super) fn unreadable(file: &str, at: Position, message: String, remedy: &str) -> Self {
+        Self::of(vec![Problem::new(file, at, "", message, remedy)])
+    }
+
     /// Problems of several files as one.
     pub(crate) fn of(problems: Vec<Problem>) -> Self {
         Self { problems }
@@ -180,30 +193,25 @@ impl Problems {
         &mut self,
         at: Position,
         path: impl fmt::Display,
-        message: impl Into<String>,
-        remedy: impl Into<String>,
+        message: impl Into<Box<str>>,
+        remedy: impl Into<Box<str>>,
     ) {
         if self.found.len() == MOST {
             self.more += 1;
-            return;
+        } else {
+            self.found.push(Problem::new(&self.file, at, path, message, remedy));
         }
-        self.found.push(Problem {
-            file: self.file.clone(),
-            at,
-            path: path.to_string().into(),
-            message: message.into().into(),
-            remedy: remedy.into().into(),
-        });
     }
 
-    /// Of a document, in whatever format, whose values nest too deep to be read.
-    pub(super) fn too_deep(&mut self, at: Position) {
-        self.add(
-            at,
-            "",
-            format!("more than {MAX_DEPTH} lists and maps lie in each other here"),
-            "write fewer",
-        );
+    /// Adds a problem after which nothing more can be read.
+    pub(super) fn fail<T>(
+        &mut self,
+        at: Position,
+        message: impl Into<Box<str>>,
+        remedy: impl Into<Box<str>>,
+    ) -> Option<T> {
+        self.add(at, "", message, remedy);
+        None
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -219,9 +227,8 @@ impl Problems {
     pub(super) fn into_sorted(mut self) -> Vec<Problem> {
         self.found.sort_by_key(|problem| problem.at);
         if self.more > 0 {
-            let (at, message) = (Position::default(), format!("and {} problems more", self.more).into());
-            let (path, remedy) = (Box::default(), Box::default());
-            self.found.push(Problem { file: self.file, at, path, message, remedy });
+            let message = format!("and {} problems more", self.more);
+            self.found.push(Problem::new(&self.file, Position::default(), "", message, ""));
         }
         self.found
     }
@@ -238,15 +245,6 @@ pub(super) fn no_utf8(name: &str, error: &FromUtf8Error) -> ConfigError {
     let before = text.rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
     let column = String::from_utf8_lossy(before).chars().count() + 1;
     let byte = rest.first().copied().unwrap_or_default();
-    let mut problems = Problems::of(name);
     let message = format!("this is no UTF-8: a byte {byte:#04x} stands here");
-    problems.add(Position::new(line, column), "", message, "save the file as UTF-8");
-    problems.into_error()
-}
-
-/// A file that could not be read at all.
-pub(super) fn unreadable(path: &Path, message: String, remedy: &str) -> ConfigError {
-    let mut problems = Problems::of(&PathBuf::from(path).display().to_string());
-    problems.add(Position::default(), "", message, remedy);
-    problems.into_error()
+    ConfigError::unreadable(name, Position::new(line, column), message, "save the file as UTF-8")
 }

@@ -1,7 +1,6 @@
 //! Loads that would take the rules of a domain away from those who use it.
 
 use super::domain::RuleFiles;
-use super::problem::Problems;
 use super::{Config, Problem};
 use crate::edge::rules::matching::Position;
 
@@ -14,33 +13,21 @@ pub(in crate::edge::rules) fn removed(
     had_rules: bool,
 ) -> Option<Problem> {
     let of_it: Vec<&Config> = configs.iter().filter(|config| &*config.domain == name).collect();
-    let (at, path, message) = match of_it.first() {
-        Some(first) if had_rules && of_it.iter().all(|config| config.rules.is_empty()) => {
-            let message =
-                format!("the domain {name:?} is in use, and this load would leave it without any rule");
-            ((&*first.file, first.domain_at), "descriptors", message)
+    let was_there = |config: &&Config| before.names().any(|file| file == &*config.file);
+    let (file, at, path, message) = if let Some(first) = of_it.first() {
+        if !had_rules || of_it.iter().any(|config| !config.rules.is_empty()) {
+            return None;
         }
-        Some(_) => return None,
-        None => {
-            let was_there = |config: &&Config| before.names().any(|file| file == &*config.file);
-            match configs.iter().find(was_there) {
-                // Renamed, most likely.
-                Some(other) => {
-                    let has = &*other.domain;
-                    let message =
-                        format!("the domain {name:?} is in use, and this file has {has:?} in its place");
-                    ((&*other.file, other.domain_at), "domain", message)
-                }
-                None => {
-                    let message =
-                        format!("the domain {name:?} is in use, and no file has rules of it any more");
-                    ((before.names().next().unwrap_or_default(), Position::default()), "", message)
-                }
-            }
-        }
+        (&*first.file, first.domain_at, "descriptors", "this load would leave it without any rule".to_owned())
+    } else if let Some(other) = configs.iter().find(was_there) {
+        // Renamed, most likely.
+        let message = format!("this file has {:?} in its place", &*other.domain);
+        (&*other.file, other.domain_at, "domain", message)
+    } else {
+        let file = before.names().next().unwrap_or_default();
+        (file, Position::default(), "", "no file has rules of it any more".to_owned())
     };
+    let message = format!("the domain {name:?} is in use, and {message}");
     let remedy = "put its rules back, or allow such loads by RulesBuilder::allow_removals";
-    let mut problems = Problems::of(at.0);
-    problems.add(at.1, path, message, remedy);
-    problems.into_sorted().pop()
+    Some(Problem::new(file, at, path, message, remedy))
 }

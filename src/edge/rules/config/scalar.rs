@@ -1,151 +1,104 @@
 //! Scalars: texts, numbers, yes and no, shares.
 
-use super::keys::{Checker, FieldPath, MapFields};
-use super::node::{FileNode, Scalar, Value, quoted};
-use super::yaml::is_short_bool;
+use super::node::{FileNode, Scalar, Value, digits_of, is_short_bool, quoted};
 use crate::edge::rules::rule::MILLION;
 
-impl Checker {
+/// A value that is not what it should be: what is wrong with it, and what would be right.
+#[derive(Debug)]
+pub(super) struct BadValue {
+    pub(super) message: Box<str>,
+    pub(super) remedy: Box<str>,
+}
+
+impl BadValue {
+    pub(super) fn new(message: impl Into<Box<str>>, remedy: impl Into<Box<str>>) -> Self {
+        Self { message: message.into(), remedy: remedy.into() }
+    }
+
+    /// Of a value of another kind: `"x" is no list`.
+    fn is_no(node: &FileNode, what: &str, remedy: &str) -> Self {
+        Self::new(format!("{} is no {what}", node.shown()), remedy)
+    }
+}
+
+impl FileNode {
     /// A text. Whole numbers, true and false may go without quotes; fractions may not, since `1.10` would be `1.1` to others.
-    pub(super) fn text<'n>(&mut self, node: &'n FileNode, path: &FieldPath<'_>) -> Option<&'n str> {
-        match &node.kind {
-            Value::Scalar(scalar @ (Scalar::Float | Scalar::Time | Scalar::Integer), text)
-                if !scalar.is_text(text) =>
-            {
-                let message = format!("{} is no text", short(text));
-                self.problems.add(node.at, path, message, format!("put it in quotes: \"{}\"", short(text)));
-                None
+    pub(super) fn text(&self) -> Result<&str, BadValue> {
+        match &self.kind {
+            Value::Scalar(scalar, text) if scalar.is_text(text) => Ok(text),
+            Value::Scalar(_, text) => {
+                let text = short(text);
+                Err(BadValue::new(format!("{text} is no text"), format!("put it in quotes: \"{text}\"")))
             }
-            Value::Scalar(_, text) => Some(text),
             Value::Null | Value::List(_) | Value::Map(_) => {
-                self.problems.add(node.at, path, format!("{} is no text", node.shown()), "write a text");
-                None
+                Err(BadValue::is_no(self, "text", "write a text"))
             }
         }
     }
 
     /// True or false.
-    pub(super) fn yes(&mut self, node: &FileNode, path: &FieldPath<'_>) -> Option<bool> {
-        if let Value::Scalar(Scalar::Bool, text) = &node.kind {
-            return Some(matches!(
-                text.as_bytes(),
-                [b't' | b'T' | b'y' | b'Y', ..] | [b'o' | b'O', b'n' | b'N']
-            ));
-        }
-        if let Value::Scalar(Scalar::Text, text) = &node.kind
-            && is_short_bool(text)
-        {
-            return Some(matches!(&**text, "y" | "Y"));
-        }
-        let remedy = match &node.kind {
+    pub(super) fn yes(&self) -> Result<bool, BadValue> {
+        let remedy = match &self.kind {
+            Value::Scalar(Scalar::Bool, text) => {
+                let text = text.as_bytes();
+                return Ok(matches!(text, [b't' | b'T' | b'y' | b'Y', ..] | [b'o' | b'O', b'n' | b'N']));
+            }
+            Value::Scalar(Scalar::Text, text) if is_short_bool(text) => {
+                return Ok(matches!(&**text, "y" | "Y"));
+            }
             Value::Scalar(Scalar::Quoted, text) if matches!(&**text, "true" | "false") => "remove the quotes",
             _ => "write true or false",
         };
-        self.problems.add(node.at, path, format!("{} is neither true nor false", node.shown()), remedy);
-        None
+        Err(BadValue::new(format!("{} is neither true nor false", self.shown()), remedy))
     }
 
     /// A whole number from `least` to `most`.
-    pub(super) fn number(
-        &mut self,
-        node: &FileNode,
-        path: &FieldPath<'_>,
-        least: u64,
-        most: u64,
-    ) -> Option<u64> {
-        let range = format!("write a whole number from {least} to {most}");
-        let (message, remedy) = match &node.kind {
+    pub(super) fn number(&self, least: u64, most: u64) -> Result<u64, BadValue> {
+        let mut remedy = format!("write a whole number from {least} to {most}");
+        let message = match &self.kind {
             Value::Scalar(Scalar::Integer, text) => match whole(text) {
-                Ok(number) if (least..=most).contains(&number) => return Some(number),
-                Ok(number) if number < least => (format!("{number} is less than {least}"), range),
-                Ok(_) | Err(BadNumber::TooLarge) => (format!("{} is more than {most}", short(text)), range),
-                Err(BadNumber::Negative) => (format!("{} is negative", short(text)), range),
+                Ok(number) if (least..=most).contains(&number) => return Ok(number),
+                Ok(number) if number < least => format!("{number} is less than {least}"),
+                Ok(_) | Err(BadNumber::TooLarge) => format!("{} is more than {most}", short(text)),
+                Err(BadNumber::Negative) => format!("{} is negative", short(text)),
                 Err(BadNumber::Octal) => {
-                    let remedy = "write it without the zero, or as 0o17 if it is octal".to_owned();
-                    (format!("{} begins with a zero, which some read as octal", short(text)), remedy)
+                    remedy = "write it without the zero, or as 0o17 if it is octal".to_owned();
+                    format!("{} begins with a zero, which some read as octal", short(text))
                 }
-                Err(BadNumber::Other) => (format!("{} is no whole number", quoted(text)), range),
+                Err(BadNumber::Other) => format!("{} is no whole number", quoted(text)),
             },
             Value::Scalar(Scalar::Quoted, text) if whole(text).is_ok() => {
-                (format!("{} is a text", quoted(text)), "remove the quotes".to_owned())
+                remedy = "remove the quotes".to_owned();
+                format!("{} is a text", quoted(text))
             }
-            _ => (format!("{} is no whole number", node.shown()), range),
+            _ => format!("{} is no whole number", self.shown()),
         };
-        self.problems.add(node.at, path, message, remedy);
-        None
-    }
-
-    /// The whole number of a key.
-    pub(super) fn number_of(
-        &mut self,
-        fields: &MapFields<'_, '_>,
-        key: &str,
-        least: u64,
-        most: u64,
-    ) -> Option<u64> {
-        self.read(fields, key, |this, node, path| this.number(node, path, least, most))
-    }
-
-    /// Whether a key is true; not if it is absent.
-    pub(super) fn flag(&mut self, fields: &MapFields<'_, '_>, key: &str) -> bool {
-        self.read(fields, key, Self::yes).unwrap_or(false)
+        Err(BadValue::new(message, remedy))
     }
 
     /// A list.
-    pub(super) fn list<'n>(&mut self, node: &'n FileNode, path: &FieldPath<'_>) -> Option<&'n [FileNode]> {
-        if let Value::List(items) = &node.kind {
-            return Some(items);
+    pub(super) fn list(&self) -> Result<&[FileNode], BadValue> {
+        match &self.kind {
+            Value::List(items) => Ok(items),
+            _ => Err(BadValue::is_no(self, "list", "write a list, each item after a dash")),
         }
-        let remedy = "write a list, each item after a dash";
-        self.problems.add(node.at, path, format!("{} is no list", node.shown()), remedy);
-        None
+    }
+
+    /// A map; `remedy` says what to write.
+    pub(super) fn map(&self, remedy: &str) -> Result<&[(FileNode, FileNode)], BadValue> {
+        match &self.kind {
+            Value::Map(entries) => Ok(entries),
+            _ => Err(BadValue::is_no(self, "map", remedy)),
+        }
     }
 
     /// A share, in millionths.
-    pub(super) fn share(&mut self, node: &FileNode, path: &FieldPath<'_>) -> Option<u32> {
-        let text = self.text(node, path)?;
-        let share = millionths(text);
-        if share.is_none() {
+    pub(super) fn share(&self) -> Result<u32, BadValue> {
+        let text = self.text()?;
+        millionths(text).ok_or_else(|| {
             let message = format!("{} is no share from 0% to 100%", quoted(text));
-            self.problems.add(
-                node.at,
-                path,
-                message,
-                "write a percentage with at most four decimals, as 25% or 0.5%",
-            );
-        }
-        share
-    }
-}
-
-impl Scalar {
-    /// Whether it may stand for a text without quotes: to Go's reader, whole numbers that it has no word for are fractions, and so
-    /// are those that begin with a zero and are not octal.
-    pub(super) fn is_text(self, text: &str) -> bool {
-        match self {
-            Self::Quoted | Self::Text | Self::Bool => true,
-            Self::Float | Self::Time => false,
-            Self::Integer => {
-                let (sign, unsigned) = match text.strip_prefix(['-', '+']) {
-                    Some(unsigned) => (&text[..1], unsigned),
-                    None => ("", text),
-                };
-                let (digits, radix) = digits_of(unsigned);
-                let octal = radix == 10 && digits.len() > 1 && digits.starts_with('0');
-                let digits: String = sign.chars().chain(digits.chars().filter(|&c| c != '_')).collect();
-                i64::from_str_radix(&digits, if octal { 8 } else { radix }).is_ok()
-            }
-        }
-    }
-}
-
-/// The digits of a whole number without its sign, and their base.
-pub(super) fn digits_of(unsigned: &str) -> (&str, u32) {
-    match unsigned.get(..2) {
-        Some("0x" | "0X") => (&unsigned[2..], 16),
-        Some("0o" | "0O") => (&unsigned[2..], 8),
-        Some("0b" | "0B") => (&unsigned[2..], 2),
-        _ => (unsigned, 10),
+            BadValue::new(message, "write a percentage with at most four decimals, as 25% or 0.5%")
+        })
     }
 }
 
@@ -195,10 +148,8 @@ fn millionths(text: &str) -> Option<u32> {
     let number = text.trim().strip_suffix('%')?.trim_end();
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-    if !(1..=3).contains(&whole.len()) || fraction.len() > 4 || number.ends_with('.') {
-        return None;
-    }
-    if !digits(whole) || !digits(fraction) {
+    let fits = (1..=3).contains(&whole.len()) && fraction.len() <= 4 && !number.ends_with('.');
+    if !fits || !digits(whole) || !digits(fraction) {
         return None;
     }
     let share: u32 = format!("{whole}{fraction:0<4}").parse().ok()?;

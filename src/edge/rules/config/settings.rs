@@ -1,34 +1,19 @@
-//! The map `tollgate:` at the top of a file: it asks for our own keys, and says what holds for all rules.
+//! Settings: the map `tollgate:` at the top of a file asks for our own keys, and says what holds for all rules that do not say otherwise.
 
-use super::keys::{Checker, FieldPath, MapFields, MapKind};
-use super::node::{FileNode, quoted};
+use std::time::Duration;
+
+use super::checker::{Checker, FileSettings};
+use super::keys::{FieldPath, MapFields, MapKind};
+use super::node::{FileNode, Value, quoted};
+use super::scalar::BadValue;
 use crate::Capacity;
-use crate::edge::rules::rule::{ALGORITHMS, Algorithm, CHARGING, Charging, MILLION, STORES, Shared, Store};
+use crate::edge::rules::rule::{ALGORITHMS, CHARGING, MILLION, MODES, ON_FAILURE, STORES, Shared, Store};
 
-/// What holds for all rules of a file that do not say otherwise.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct FileSettings {
-    pub(super) charging: Charging,
-    pub(super) shadow: bool,
-    pub(super) algorithm: Option<Algorithm>,
-    pub(super) store: Option<Store>,
-    pub(super) memory: Option<Capacity>,
-    pub(super) enforced: u32,
-    /// Of limits that processes share.
-    pub(super) shared: Shared,
-}
+/// Keys that say something of limits in redis only.
+const SHARED_KEYS: [&str; 4] = ["mode", "on_failure", "processes", "timeout"];
 
-impl FileSettings {
-    pub(super) const DEFAULT: Self = Self {
-        charging: Charging::AllOrNothing,
-        shadow: false,
-        algorithm: None,
-        store: None,
-        memory: None,
-        enforced: MILLION,
-        shared: Shared::DEFAULT,
-    };
-}
+/// A longer wait for the server makes a limit useless.
+const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Checker {
     /// One of several words.
@@ -39,41 +24,14 @@ impl Checker {
         what: &str,
         words: &[(&str, T)],
     ) -> Option<T> {
-        let text = self.read(fields, key, Self::text)?;
-        let found = words.iter().find(|(word, _)| *word == text).map(|&(_, value)| value);
-        if found.is_none() {
-            let all: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
-            self.wrong(
-                fields,
-                key,
-                format!("{} is no {what}", quoted(text)),
-                format!("use {}", one_of(&all)),
-            );
-        }
-        found
-    }
-
-    pub(super) fn algorithm(&mut self, fields: &MapFields<'_, '_>) -> Option<Algorithm> {
-        self.word(fields, "algorithm", "algorithm", ALGORITHMS)
-    }
-
-    /// A store with default parameters.
-    pub(super) fn store(&mut self, fields: &MapFields<'_, '_>) -> Option<Store> {
-        self.word(fields, "store", "store", STORES)
-    }
-
-    /// An amount of memory, of a store of fixed size.
-    pub(super) fn memory(&mut self, node: &FileNode, path: &FieldPath<'_>) -> Option<Capacity> {
-        const LEAST: usize = 272;
-        let text = self.text(node, path)?;
-        let problem = match text.parse::<Capacity>() {
-            Ok(memory) if memory.bytes().is_some_and(|bytes| bytes >= LEAST) => return Some(memory),
-            Ok(_) => format!("{} is too little for a store", quoted(text)),
-            Err(error) => error.to_string(),
-        };
-        let remedy = format!("write {LEAST} bytes or more, as 512KiB, 4MiB or 1.5GiB");
-        self.problems.add(node.at, path, problem, remedy);
-        None
+        self.read(fields, key, |node| {
+            let text = node.text()?;
+            let found = words.iter().find(|(word, _)| *word == text).map(|&(_, value)| value);
+            found.ok_or_else(|| {
+                let all: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
+                BadValue::new(format!("{} is no {what}", quoted(text)), format!("use {}", one_of(&all)))
+            })
+        })
     }
 
     /// Refuses the memory of a store that has no size of its own.
@@ -89,18 +47,81 @@ impl Checker {
         }
     }
 
+    /// What a map says of shared limits; where it says nothing, what `default` does.
+    pub(super) fn shared(&mut self, fields: &MapFields<'_, '_>, default: Shared) -> Shared {
+        let going_on = "way of going on without the server";
+        Shared {
+            mode: self.word(fields, "mode", "mode", MODES).unwrap_or(default.mode),
+            on_failure: self.word(fields, "on_failure", going_on, ON_FAILURE).unwrap_or(default.on_failure),
+            processes: self.number(fields, "processes", 1, u32::MAX).unwrap_or(default.processes),
+            timeout: self.read(fields, "timeout", timeout).unwrap_or(default.timeout),
+        }
+    }
+
+    /// Refuses what is said of shared limits about one that is not.
+    pub(super) fn unshared(&mut self, fields: &MapFields<'_, '_>) {
+        for key in SHARED_KEYS.into_iter().filter(|key| fields.has(key)) {
+            let message = format!("only limits in redis have {key}");
+            self.wrong(fields, key, message, "remove it, or write store: redis");
+        }
+    }
+
+    /// The same of a whole file that has none.
+    pub(super) fn unshared_file(&mut self, node: &FileNode, path: &FieldPath<'_>) {
+        let Value::Map(entries) = &node.kind else { return };
+        for (key, _) in entries {
+            if let Some(name) = key.as_key().filter(|name| SHARED_KEYS.contains(name)) {
+                let message = format!("{name} is for limits in redis, and no rule here is one");
+                let remedy = "remove it, or write store: redis, here or in the rules that are";
+                self.problems.add(key.at, path.key(name), message, remedy);
+            }
+        }
+    }
+
     pub(super) fn settings(&mut self, node: &FileNode, path: &FieldPath<'_>) -> FileSettings {
-        let Some(fields) = self.fields(node, MapKind::Settings, path) else { return FileSettings::DEFAULT };
+        let Some(fields) = self.fields(node, MapKind::SETTINGS, path) else { return FileSettings::DEFAULT };
         let charging = self.word(&fields, "charging", "way of charging", CHARGING).unwrap_or_default();
-        let algorithm = self.algorithm(&fields);
-        let store = self.store(&fields);
-        let memory = self.read(&fields, "memory", Self::memory);
+        let algorithm = self.word(&fields, "algorithm", "algorithm", ALGORITHMS);
+        let store = self.word(&fields, "store", "store", STORES);
+        let memory = self.read(&fields, "memory", memory);
         self.sizeless(&fields, store, "");
         let shadow = self.flag(&fields, "shadow");
-        let enforced = self.read(&fields, "enforced", Self::share).unwrap_or(MILLION);
+        let enforced = self.read(&fields, "enforced", FileNode::share).unwrap_or(MILLION);
         let shared = self.shared(&fields, Shared::DEFAULT);
         FileSettings { charging, shadow, algorithm, store, memory, enforced, shared }
     }
+}
+
+/// An amount of memory, of a store of fixed size.
+pub(super) fn memory(node: &FileNode) -> Result<Capacity, BadValue> {
+    const LEAST: usize = 272;
+    let text = node.text()?;
+    let message = match text.parse::<Capacity>() {
+        Ok(memory) if memory.bytes().is_some_and(|bytes| bytes >= LEAST) => return Ok(memory),
+        Ok(_) => format!("{} is too little for a store", quoted(text)),
+        Err(error) => error.to_string(),
+    };
+    Err(BadValue::new(message, format!("write {LEAST} bytes or more, as 512KiB, 4MiB or 1.5GiB")))
+}
+
+fn timeout(node: &FileNode) -> Result<Duration, BadValue> {
+    let text = node.text()?;
+    let time = time(text).filter(|time| (Duration::from_millis(1)..=MAX_TIMEOUT).contains(time));
+    time.ok_or_else(|| {
+        let message = format!("{} is no time to wait for the server", quoted(text));
+        BadValue::new(message, "write 1ms to 60s, with the unit, as 40ms")
+    })
+}
+
+/// A number of milliseconds or seconds, exactly.
+fn time(text: &str) -> Option<Duration> {
+    let (number, of): (_, fn(u64) -> Duration) = match text.strip_suffix("ms") {
+        Some(number) => (number, Duration::from_millis),
+        None => (text.strip_suffix('s')?, Duration::from_secs),
+    };
+    let number = number.trim_end();
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| number.parse().ok().map(of)).flatten()
 }
 
 /// `a, b or c`.
@@ -109,5 +130,45 @@ pub(super) fn one_of(words: &[&str]) -> String {
         [] => String::new(),
         [only] => (*only).to_owned(),
         [all @ .., last] => format!("{} or {last}", all.join(", ")),
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+    use crate::edge::rules::config::Config;
+    use crate::edge::rules::rule::{Limit, Mode, OnFailure, Store};
+
+    #[test]
+    fn times_have_a_unit() {
+        for (text, ms) in [("40ms", 40), ("1s", 1_000), ("25 ms", 25), ("0ms", 0), ("60s", 60_000)] {
+            assert_eq!(time(text), Some(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", "40", "ms", "s", "-1ms", "1.5s", "1m", "+1s", "99999999999999999999ms"] {
+            assert_eq!(time(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_nearer_one_says_it() {
+        let shared = |file: &str, rule: &str| {
+            let text = format!(
+                "{{ domain: d, tollgate: {{ {file} }}, descriptors: [ {{ key: a, rate_limit: \
+                 {{ unit: hour, requests_per_unit: 1, store: redis, {rule} }} }} ] }}"
+            );
+            let config = Config::from_yaml("shared.yaml", &text).unwrap();
+            match config.rules()[0].limit {
+                Limit::Quota { store: Some(Store::Redis(shared)), .. } => shared,
+                _ => panic!("the rule is shared"),
+            }
+        };
+        let nearer = shared("mode: atomic, processes: 3", "processes: 5, on_failure: open");
+        assert_eq!((nearer.mode, nearer.processes), (Mode::Atomic, 5));
+        assert_eq!((nearer.on_failure, nearer.timeout), (OnFailure::Open, Shared::DEFAULT.timeout));
+        assert_eq!(shared("", "").mode, Mode::Lease);
+        assert_eq!(
+            (Mode::WriteBack.to_string(), OnFailure::Local.to_string()),
+            ("write-back".into(), "local".into())
+        );
     }
 }

@@ -15,8 +15,7 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<FileNode> {
     if text.len() > MAX_BYTES {
         let message = format!("{} bytes are too many for TOML", text.len());
         let remedy = format!("write at most {MAX_BYTES}, or YAML or JSON");
-        problems.add(Position::default(), "", message, remedy);
-        return None;
+        return problems.fail(Position::default(), message, remedy);
     }
     let lines = LineIndex::of(text);
     let (table, errors) = DeTable::parse_recoverable(text);

@@ -1,7 +1,6 @@
 //! What is allowed, but hardly meant.
 
-use std::collections::HashSet;
-use std::collections::hash_map::{Entry, HashMap};
+use std::collections::{HashMap, HashSet};
 
 use super::node::quoted;
 use super::problem::Problems;
@@ -30,13 +29,11 @@ pub(super) fn look(branches: &[Branch], rules: &[Rule], warnings: &mut Problems)
 
 /// Rules that metrics, logs and clients cannot tell apart.
 fn same_names(rules: &[Rule], warnings: &mut Problems) {
-    let mut first: HashMap<&str, usize> = HashMap::new();
+    let mut first: HashMap<&str, &Rule> = HashMap::new();
     for rule in rules {
-        match first.entry(&rule.name) {
-            Entry::Vacant(entry) => {
-                entry.insert(rule.line);
-            }
-            Entry::Occupied(entry) => alike(rule, &format!("line {}", entry.get()), warnings),
+        let other = *first.entry(&rule.name).or_insert(rule);
+        if !std::ptr::eq(other, rule) {
+            alike(rule, &format!("line {}", other.line), warnings);
         }
     }
 }
@@ -58,12 +55,9 @@ pub(super) fn same_names_in(files: &[Config]) -> Vec<Problem> {
         let mut warnings = Problems::of(&file.file);
         let mut seen = HashSet::new();
         for rule in file.rules.iter().filter(|rule| seen.insert(&rule.name)) {
-            match first.entry(&rule.name) {
-                Entry::Vacant(entry) => _ = entry.insert((file, rule.line)),
-                Entry::Occupied(entry) => {
-                    let (other, line) = entry.get();
-                    alike(rule, &format!("{}:{line}", other.file), &mut warnings);
-                }
+            let (other, line) = *first.entry(&rule.name).or_insert((file, rule.line));
+            if !std::ptr::eq(other, file) {
+                alike(rule, &format!("{}:{line}", other.file), &mut warnings);
             }
         }
         found.extend(warnings.into_sorted());
@@ -74,15 +68,10 @@ pub(super) fn same_names_in(files: &[Config]) -> Vec<Problem> {
 /// A name with values that it never has while requests are counted: keys are no labels. Said once, however many rules have it.
 fn shown_values(rules: &[Rule], warnings: &mut Problems) {
     if let Some(rule) = rules.iter().find(|rule| rule.metric.with_value != 0) {
-        let at = Position::new(rule.line, 1);
         let message =
             "value_to_metric and detailed_metric are read, but labels of metrics never hold requests' values";
-        warnings.add(
-            at,
-            "",
-            message.to_owned(),
-            "write a rule for each value that is to be counted by itself",
-        );
+        let remedy = "write a rule for each value that is to be counted by itself";
+        warnings.add(Position::new(rule.line, 1), "", message, remedy);
     }
 }
 
@@ -90,11 +79,7 @@ fn level(branches: &[Branch], warnings: &mut Problems) {
     unreached(branches, warnings);
     hidden(branches, warnings);
     for branch in branches {
-        if branch.own.is_empty()
-            && branch.tiers.is_empty()
-            && branch.children.is_empty()
-            && branch.value.is_none()
-        {
+        if branch.has_no_limit() && branch.children.is_empty() && branch.value.is_none() {
             let message = format!("{} says nothing: no limit, no descriptors", branch.shown());
             warnings.add(branch.at, "", message, "");
         }
@@ -129,11 +114,7 @@ fn hidden(branches: &[Branch], warnings: &mut Problems) {
     let limited: Vec<&Branch> =
         branches.iter().filter(|branch| branch.value.is_none() && !branch.own.is_empty()).collect();
     for branch in branches {
-        if branch.value.is_none()
-            || !branch.own.is_empty()
-            || !branch.tiers.is_empty()
-            || branch.children.is_empty()
-        {
+        if branch.value.is_none() || !branch.has_no_limit() || branch.children.is_empty() {
             continue;
         }
         if let Some(sibling) = limited.iter().find(|sibling| sibling.key == branch.key) {

@@ -7,9 +7,8 @@ use std::str::Chars;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, Tag};
 
 use super::json;
-use super::node::{self, FileNode, MAX_DEPTH, MemoryAllowance, Scalar, Value};
+use super::node::{self, FileNode, MAX_DEPTH, MemoryAllowance, Scalar, Value, digits_of, is_short_bool};
 use super::problem::Problems;
-use super::scalar::digits_of;
 use crate::edge::rules::matching::Position;
 
 /// A list or map that has begun.
@@ -80,16 +79,19 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<FileNode> {
         if ahead.replace(0) > most {
             let at = next.map_or_else(|error| place(*error.marker()), |(_, span)| place(span.start));
             let message = "a list or map in brackets is too long to be read here";
-            reader.problems.add(at, "", message, "write its items in lines of their own, without brackets");
-            return None;
+            return reader.problems.fail(
+                at,
+                message,
+                "write its items in lines of their own, without brackets",
+            );
         }
         match next {
             Ok((Event::StreamEnd, _)) => break,
             Ok((event, span)) => reader.take(event, span)?,
             Err(error) => {
                 let (at, info) = (place(*error.marker()), error.info());
-                reader.problems.add(at, "", format!("this is no YAML: {info}"), remedy(text, at, info));
-                return None;
+                let message = format!("this is no YAML: {info}");
+                return reader.problems.fail(at, message, remedy(text, at, info));
             }
         }
     }
@@ -171,18 +173,14 @@ impl YamlReader<'_> {
     fn first(&mut self) -> Option<()> {
         if self.open.is_empty() && self.root.is_some() {
             let remedy = "put each domain into a file of its own";
-            self.problems.add(self.document, "", "a second document begins here", remedy);
-            return None;
+            return self.problems.fail(self.document, "a second document begins here", remedy);
         }
         Some(())
     }
 
     fn begin(&mut self, at: Position, anchor: usize, items: Items) -> Option<()> {
         self.first()?;
-        if self.open.len() == MAX_DEPTH {
-            self.problems.too_deep(at);
-            return None;
-        }
+        node::check_depth(self.open.len() + 1, at, self.problems)?;
         self.open.push(OpenNode { at, anchor, items });
         Some(())
     }
@@ -199,13 +197,10 @@ impl YamlReader<'_> {
     fn repeat(&mut self, at: Position, anchor: usize) -> Option<()> {
         let Some(node) = self.anchors.get(&anchor) else {
             let message = "this alias repeats the value that it stands in";
-            self.problems.add(at, "", message, "write the value out");
-            return None;
+            return self.problems.fail(at, message, "write the value out");
         };
         if !self.allowance.spend(weight(node)) || depth(node) + self.open.len() > MAX_DEPTH {
-            let remedy = "write less by aliases";
-            self.problems.add(at, "", "the file's aliases repeat too much", remedy);
-            return None;
+            return self.problems.fail(at, "the file's aliases repeat too much", "write less by aliases");
         }
         let node = node.clone();
         self.put(node, 0)
@@ -216,8 +211,11 @@ impl YamlReader<'_> {
         self.allowance.spend_on(&node, self.problems)?;
         if anchor > 0 {
             if !self.allowance.spend(weight(&node)) {
-                self.problems.add(node.at, "", "the file's anchors hold too much", "write fewer anchors");
-                return None;
+                return self.problems.fail(
+                    node.at,
+                    "the file's anchors hold too much",
+                    "write fewer anchors",
+                );
             }
             self.anchors.insert(anchor, node.clone());
         }
@@ -253,11 +251,6 @@ fn depth(node: &FileNode) -> usize {
             1 + entries.iter().map(|(key, value)| depth(key).max(depth(value))).max().unwrap_or(0)
         }
     }
-}
-
-/// `y` and `n` of YAML 1.1: where true or false is expected, and else texts.
-pub(super) fn is_short_bool(text: &str) -> bool {
-    matches!(text, "y" | "Y" | "n" | "N")
 }
 
 /// A scalar without quotes, by the core schema; with `yes`, `no`, `on` and `off` of YAML 1.1, which Go's readers know.

@@ -77,29 +77,22 @@ pub(crate) enum AnyStore {
 /// What holds for the store, by its kind.
 macro_rules! by_kind {
     ($any:expr, $store:ident => $direct:expr, $keyed:expr, $compact:expr, $sketch:expr $(,)?) => {
+        by_kind!(@$any, $store;
+            [DirectFixed, DirectGcra, DirectSliding, DirectSub, DirectLog] $direct;
+            [KeyedFixed, KeyedGcra, KeyedSliding, KeyedSub, KeyedLog] $keyed;
+            [CompactFixed, CompactGcra, CompactSliding] $compact;
+            [SketchFixed, SketchSliding] $sketch;
+        )
+    };
+    (@$any:expr, $store:ident; $([$($variant:ident),+] $what:expr;)+) => {
         match $any {
-            AnyStore::DirectFixed($store) => by_kind!(@$store $direct),
-            AnyStore::DirectGcra($store) => by_kind!(@$store $direct),
-            AnyStore::DirectSliding($store) => by_kind!(@$store $direct),
-            AnyStore::DirectSub($store) => by_kind!(@$store $direct),
-            AnyStore::DirectLog($store) => by_kind!(@$store $direct),
-            AnyStore::KeyedFixed($store) => by_kind!(@$store $keyed),
-            AnyStore::KeyedGcra($store) => by_kind!(@$store $keyed),
-            AnyStore::KeyedSliding($store) => by_kind!(@$store $keyed),
-            AnyStore::KeyedSub($store) => by_kind!(@$store $keyed),
-            AnyStore::KeyedLog($store) => by_kind!(@$store $keyed),
-            AnyStore::CompactFixed($store) => by_kind!(@$store $compact),
-            AnyStore::CompactGcra($store) => by_kind!(@$store $compact),
-            AnyStore::CompactSliding($store) => by_kind!(@$store $compact),
-            AnyStore::SketchFixed($store) => by_kind!(@$store $sketch),
-            AnyStore::SketchSliding($store) => by_kind!(@$store $sketch),
+            $($(AnyStore::$variant($store) => {
+                // Some kinds do not look at the store.
+                let _ = $store;
+                $what
+            })+)+
         }
     };
-    // Some kinds do not look at the store.
-    (@$store:ident $what:expr) => {{
-        let _ = $store;
-        $what
-    }};
 }
 
 /// The same for all kinds.
@@ -133,27 +126,26 @@ fn keyed<A: algorithm::Algorithm>(
     Box::new(builder.keyed_parts().0)
 }
 
+fn direct<A: algorithm::Algorithm>(algorithm: A) -> Box<Direct<A>> {
+    Box::new(Direct::new(algorithm))
+}
+
 impl AnyStore {
     /// A store of this kind with an algorithm.
     pub(crate) fn new(kind: StoreKind, algorithm: WithQuota, hasher: &Hasher) -> Result<Self, NoCounter> {
         use StoreKind::{Compact, Direct, Keyed, Sketch};
         use WithQuota::{FixedWindow, Gcra, SlidingLog, SlidingWindow, SubWindow};
-        macro_rules! direct {
-            ($algorithm:expr) => {
-                Box::new(crate::store::Direct::new($algorithm))
-            };
-        }
         macro_rules! sized {
             ($algorithm:expr, $size:expr, $parts:ident) => {
                 Box::new(builder($algorithm, hasher).capacity($size).$parts()?.0)
             };
         }
         Ok(match (kind, algorithm) {
-            (Direct, FixedWindow(window)) => Self::DirectFixed(direct!(window)),
-            (Direct, Gcra(gcra)) => Self::DirectGcra(direct!(gcra)),
-            (Direct, SlidingWindow(window)) => Self::DirectSliding(direct!(window)),
-            (Direct, SubWindow(window)) => Self::DirectSub(direct!(window)),
-            (Direct, SlidingLog(log)) => Self::DirectLog(direct!(log)),
+            (Direct, FixedWindow(window)) => Self::DirectFixed(direct(window)),
+            (Direct, Gcra(gcra)) => Self::DirectGcra(direct(gcra)),
+            (Direct, SlidingWindow(window)) => Self::DirectSliding(direct(window)),
+            (Direct, SubWindow(window)) => Self::DirectSub(direct(window)),
+            (Direct, SlidingLog(log)) => Self::DirectLog(direct(log)),
             (Keyed(max), FixedWindow(window)) => Self::KeyedFixed(keyed(window, hasher, max)),
             (Keyed(max), Gcra(gcra)) => Self::KeyedGcra(keyed(gcra, hasher, max)),
             (Keyed(max), SlidingWindow(window)) => Self::KeyedSliding(keyed(window, hasher, max)),

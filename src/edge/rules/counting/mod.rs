@@ -13,6 +13,9 @@ mod redis;
 
 use std::fmt;
 
+#[cfg(feature = "redis")]
+use futures_util::future::BoxFuture;
+
 pub(super) use self::any_store::{AnyStore, StoreKind};
 #[cfg(feature = "redis")]
 pub use self::redis::Server;
@@ -29,10 +32,6 @@ pub(crate) type Hasher = ahash::RandomState;
 /// The answer of a shared limiter, and who decided.
 pub(crate) type SharedDecision = (Decision, DecidedWhere);
 
-/// What is awaited of a shared limiter.
-#[cfg(feature = "redis")]
-type Awaited<'a, R> = std::pin::Pin<Box<dyn Future<Output = R> + Send + 'a>>;
-
 /// The limiter of a rule that processes share, whatever its mode and client.
 pub(crate) trait SharedLimiter: fmt::Debug + Send + Sync {
     /// Decides without waiting for longer than the mode does, and charges what it admits.
@@ -40,7 +39,7 @@ pub(crate) trait SharedLimiter: fmt::Debug + Send + Sync {
 
     /// The same for who may wait.
     #[cfg(feature = "redis")]
-    fn check_async<'a>(&'a self, key: &'a str, cost: u64) -> Awaited<'a, SharedDecision>;
+    fn check_async<'a>(&'a self, key: &'a str, cost: u64) -> BoxFuture<'a, SharedDecision>;
 
     /// What a check would say, of a mode whose charges are not taken back; charges nothing. `None` of others, and if only the server
     /// knows.
@@ -50,7 +49,7 @@ pub(crate) trait SharedLimiter: fmt::Debug + Send + Sync {
 
     /// The same for who may wait.
     #[cfg(feature = "redis")]
-    fn look_async<'a>(&'a self, _key: &'a str, _cost: u64) -> Awaited<'a, Option<SharedDecision>> {
+    fn look_async<'a>(&'a self, _key: &'a str, _cost: u64) -> BoxFuture<'a, Option<SharedDecision>> {
         Box::pin(std::future::ready(None))
     }
 
@@ -59,7 +58,7 @@ pub(crate) trait SharedLimiter: fmt::Debug + Send + Sync {
 
     /// The same for who may wait.
     #[cfg(feature = "redis")]
-    fn refund_async<'a>(&'a self, key: &'a str, charge: &'a Decision, by: DecidedWhere) -> Awaited<'a, ()> {
+    fn refund_async<'a>(&'a self, key: &'a str, charge: &'a Decision, by: DecidedWhere) -> BoxFuture<'a, ()> {
         self.refund(key, charge, by);
         Box::pin(std::future::ready(()))
     }

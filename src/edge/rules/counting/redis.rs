@@ -6,10 +6,11 @@ use std::future::ready;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
-use super::{Awaited, NoCounter, SharedDecision, SharedLimiter};
+use super::{NoCounter, SharedDecision, SharedLimiter};
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
 use crate::edge::redis::{
@@ -197,7 +198,7 @@ macro_rules! shared_store {
                 said($check)
             }
 
-            fn check_async<'a>(&'a self, $key: &'a str, $given: u64) -> Awaited<'a, SharedDecision> {
+            fn check_async<'a>(&'a self, $key: &'a str, $given: u64) -> BoxFuture<'a, SharedDecision> {
                 let $this = self;
                 Box::pin($check_async.map(said))
             }
@@ -209,7 +210,7 @@ macro_rules! shared_store {
                 let _ = $refund;
             }
 
-            $(fn refund_async<'a>(&'a self, $key: &'a str, charge: &'a Decision, by: DecidedWhere) -> Awaited<'a, ()> {
+            $(fn refund_async<'a>(&'a self, $key: &'a str, charge: &'a Decision, by: DecidedWhere) -> BoxFuture<'a, ()> {
                 let $this = self;
                 // What cannot be taken back stays charged.
                 Box::pin(async move {
@@ -227,7 +228,7 @@ macro_rules! shared_store {
                 $look.map(said)
             }
 
-            fn look_async<'a>(&'a self, $key: &'a str, $given: u64) -> Awaited<'a, Option<SharedDecision>> {
+            fn look_async<'a>(&'a self, $key: &'a str, $given: u64) -> BoxFuture<'a, Option<SharedDecision>> {
                 let $this = self;
                 Box::pin($look_async.map(|looked| looked.map(said)))
             }

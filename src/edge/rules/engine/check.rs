@@ -115,7 +115,7 @@ impl<'r> RequestCheck<'r> {
         let mut replaces = false;
         for (descriptor, place) in descriptors.iter().zip(0..) {
             let cost = descriptor.cost(cost);
-            if let Some((requests, unit)) = descriptor.own_limit() {
+            if let Some((requests, unit)) = descriptor.limit {
                 let Some(active) = domain.override_of(unit, hasher) else { continue };
                 let mut of_unit = domain.find(descriptor).filter(|(_, rule)| rule.unit == Some(unit));
                 let twin = of_unit.find_map(|(_, rule)| Some((rule.counter.local()?, rule.key(descriptor))));
@@ -127,7 +127,7 @@ impl<'r> RequestCheck<'r> {
                 continue;
             }
             for (index, active) in domain.find(descriptor) {
-                active.note_matched();
+                active.matched.set();
                 let key = active.key(descriptor);
                 let part = part(active, &key, index, now_ns, hasher);
                 replaces |= !active.rule.replaces.is_empty();
@@ -185,14 +185,11 @@ impl<'r> RequestCheck<'r> {
 
     /// The outcome of all rules together: of those that refuse one may say never.
     pub(super) fn outcome(&self) -> Outcome {
-        let mut outcome = Outcome::Allowed;
-        for decided in self.of(Part::Enforced) {
-            outcome = worse(outcome, decided.outcome());
-        }
+        let outcome = self.of(Part::Enforced).map(Decided::outcome).fold(Outcome::Allowed, worse);
         if self.all_quotas_refuse() {
             // One of them is enough.
             let is_never = self.of(Part::Quota).all(|decided| decided.outcome() == Outcome::Never);
-            outcome = worse(outcome, if is_never { Outcome::Never } else { Outcome::Denied });
+            return worse(outcome, if is_never { Outcome::Never } else { Outcome::Denied });
         }
         outcome
     }
@@ -244,7 +241,7 @@ impl<'r> RequestCheck<'r> {
         self.report_only(admitted, when);
     }
 
-    /// MeterCounts first, and judges afterwards.
+    /// Counts first, and judges afterwards.
     pub(super) fn count(&mut self, when: CheckTime) {
         self.each(|part| part != Part::Replaced).for_each(|(check, decided)| check.count(decided, when));
     }
@@ -630,18 +627,15 @@ impl RuleCheck<'_> {
         decided.decision = match self.counted {
             CountedBy::Local { .. } => self.looked(cost, when),
             // It is asked once; what it said and was charged for has been taken back.
-            #[cfg(feature = "redis")]
             CountedBy::Shared(shared) => decided.decision.map(|decision| {
                 if shared.limiter.undoes() { decision.given_back() } else { decision.uncharged() }
             }),
-            #[cfg(not(feature = "redis"))]
-            CountedBy::Shared(_) => None,
             CountedBy::Blocked(period) => Some(blocked(period, self.cost, when.ns())),
             CountedBy::Nothing => None,
         };
     }
 
-    /// MeterCounts it, and judges afterwards.
+    /// Counts it, and judges afterwards.
     fn count(&mut self, decided: &mut Decided, when: CheckTime) {
         match self.counted {
             CountedBy::Local { counter, headroom } => {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use tokio::runtime::Handle;
 
 use super::answer::{Answer, Few, Part};
@@ -239,14 +239,12 @@ impl<'a, 'r, C: Clock> WaitingCheck<'a, 'r, C> {
             if let Some((check, _)) = self.check.at(*place) {
                 check.charged = false;
             }
-            call.take_back();
+            call.give_back();
         }
         join_all(self.calls.iter_mut().map(|(_, call)| call)).await;
         self.calls.clear();
     }
 }
-
-type Boxed<R> = Pin<Box<dyn Future<Output = R> + Send>>;
 
 /// What one shared rule is asked for, or gives back: as a future, until there is an answer. Who drops it before it is
 /// [kept](Self::keep) has what it charged, or may charge yet, given back by a task, which waits for the answer first.
@@ -258,9 +256,9 @@ struct SharedCall {
 }
 
 enum CallStage {
-    Asking(Boxed<SharedDecision>),
+    Asking(BoxFuture<'static, SharedDecision>),
     Answered(SharedDecision),
-    Returning(Boxed<()>),
+    Returning(BoxFuture<'static, ()>),
     Done,
 }
 
@@ -281,14 +279,20 @@ impl SharedCall {
         }
     }
 
-    /// From here on it is what was given back that is waited for.
-    fn take_back(&mut self) {
+    /// From here on the future waits until the charge is given back, after the answer if there is none yet.
+    fn give_back(&mut self) {
+        let (limiter, key) = (Arc::clone(&self.limiter), Arc::clone(&self.key));
+        let refund = async move |(charge, by): SharedDecision| {
+            if charge.charged() > 0 {
+                limiter.refund_async(&key, &charge, by).await;
+            }
+        };
         self.stage = match std::mem::replace(&mut self.stage, CallStage::Done) {
+            CallStage::Asking(asked) => {
+                CallStage::Returning(Box::pin(async move { refund(asked.await).await }))
+            }
             CallStage::Answered(answer) if answer.0.charged() > 0 => {
-                let (limiter, key) = (Arc::clone(&self.limiter), Arc::clone(&self.key));
-                CallStage::Returning(Box::pin(async move {
-                    limiter.refund_async(&key, &answer.0, answer.1).await;
-                }))
+                CallStage::Returning(Box::pin(async move { refund(answer).await }))
             }
             CallStage::Answered(_) => CallStage::Done,
             other => other,
@@ -319,24 +323,8 @@ impl Future for SharedCall {
 
 impl Drop for SharedCall {
     fn drop(&mut self) {
-        self.take_back();
-        let stage = std::mem::replace(&mut self.stage, CallStage::Done);
-        if matches!(stage, CallStage::Done | CallStage::Answered(_)) {
-            return;
-        }
-        let (limiter, key) = (Arc::clone(&self.limiter), Arc::clone(&self.key));
-        let rest = async move {
-            match stage {
-                CallStage::Asking(asked) => {
-                    let (charge, by) = asked.await;
-                    if charge.charged() > 0 {
-                        limiter.refund_async(&key, &charge, by).await;
-                    }
-                }
-                CallStage::Returning(back) => back.await,
-                CallStage::Answered(_) | CallStage::Done => {}
-            }
-        };
+        self.give_back();
+        let CallStage::Returning(rest) = std::mem::replace(&mut self.stage, CallStage::Done) else { return };
         match &self.runtime {
             Some(runtime) => drop(runtime.spawn(rest)),
             // What needs no wait is done all the same.

@@ -136,16 +136,11 @@ impl Counter {
         let store = store.filter(|store| !matches!(store, rule::Store::Redis(_)) || !servers.alone);
         let made_of = Parameters { quota, most, algorithm, store, charging, counted_by };
         if let Some(rule::Store::Redis(how)) = store {
-            let kept = last_shared.filter(|last| last.made_of == made_of).cloned();
-            let shared = match kept {
-                Some(kept) => kept,
-                None => {
-                    let succeeds = last_shared.is_some();
-                    let limiter = servers.limiter(&rule.identity, quota, algorithm, how, succeeds)?;
-                    SharedCounter { limiter, made_of }
-                }
-            };
-            return Ok(Prepared::Done(Self::Shared(shared)));
+            if let Some(kept) = last_shared.filter(|last| last.made_of == made_of) {
+                return Ok(Prepared::Done(Self::Shared(kept.clone())));
+            }
+            let limiter = servers.limiter(&rule.identity, quota, algorithm, how, last_shared.is_some())?;
+            return Ok(Prepared::Done(Self::Shared(SharedCounter { limiter, made_of })));
         }
         if let Some(kept) = last.filter(|last| last.made_of == made_of) {
             return Ok(Prepared::Done(Self::Local(kept.clone())));
@@ -255,7 +250,7 @@ impl LocalCounter {
         self.generation.peek(key, when, headroom.saturating_add(1))
     }
 
-    /// MeterCounts a request first and judges it afterwards, in a store that has room for one unit more than may be in use: whether
+    /// Counts a request first and judges it afterwards, in a store that has room for one unit more than may be in use: whether
     /// that is taken says that the limit is exceeded, by however much. A request that brings its limit along is counted whole (`whole`), since
     /// its store has room for any. `elsewhere` says how many units another counter of the same requests holds.
     pub(super) fn count(

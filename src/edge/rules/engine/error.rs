@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
+use crate::base::quota::QuotaError;
 use crate::edge::rules::config::ConfigError;
 use crate::edge::rules::counting::NoCounter;
 use crate::edge::rules::rule::Rule;
@@ -27,21 +28,20 @@ pub struct RulesError(Why);
 #[derive(Clone, Debug)]
 enum Why {
     Config(ConfigError),
-    /// A rule is right, and cannot be in force here.
-    Rule(Box<str>, Box<NoCounter>),
-    /// What only people tell apart.
-    Other(Box<str>),
+    /// In words; of a rule that is right and cannot be in force here, with what its quota says.
+    Other(Box<str>, Option<Box<QuotaError>>),
 }
 
 impl RulesError {
     pub(super) fn no_counter(file: &str, rule: &Rule, why: NoCounter) -> Self {
         let message = format!("{file}:{}: rule {:?} {why}", rule.line, rule.identity);
-        Self(Why::Rule(message.into(), Box::new(why)))
+        let quota = if let NoCounter::Quota(error) = why { Some(Box::new(error)) } else { None };
+        Self(Why::Other(message.into(), quota))
     }
 
     /// Nothing says what to load.
     pub(in crate::edge::rules) fn no_source() -> Self {
-        Self(Why::Other("these rules were not read from files: give the new ones to `replace`".into()))
+        Self::other("these rules were not read from files: give the new ones to `replace`")
     }
 
     /// There are no rules of a domain; and the nearest that there is, with its file.
@@ -52,13 +52,17 @@ impl RulesError {
             ),
             None => ", nor of any other: load a file of it first".to_owned(),
         };
-        Self(Why::Other(format!("there are no rules of the domain {domain:?}{why}").into()))
+        Self::other(format!("there are no rules of the domain {domain:?}{why}"))
     }
 
     /// The system cannot watch files.
     #[cfg(feature = "watch")]
     pub(in crate::edge::rules) fn watch(error: &str) -> Self {
-        Self(Why::Other(format!("the rules' files cannot be watched: {error}").into()))
+        Self::other(format!("the rules' files cannot be watched: {error}"))
+    }
+
+    fn other(message: impl Into<Box<str>>) -> Self {
+        Self(Why::Other(message.into(), None))
     }
 
     /// What is wrong in the files, if that is why.
@@ -81,7 +85,7 @@ impl fmt::Display for RulesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Why::Config(error) => error.fmt(f),
-            Why::Rule(message, _) | Why::Other(message) => f.write_str(message),
+            Why::Other(message, _) => f.write_str(message),
         }
     }
 }
@@ -90,11 +94,7 @@ impl Error for RulesError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.0 {
             Why::Config(error) => Some(error),
-            Why::Rule(_, why) => match &**why {
-                NoCounter::Quota(error) => Some(error),
-                _ => None,
-            },
-            Why::Other(_) => None,
+            Why::Other(_, quota) => quota.as_ref().map(|error| &**error as _),
         }
     }
 }

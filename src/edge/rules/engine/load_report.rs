@@ -73,13 +73,13 @@ pub struct Difference {
 impl LoadReport {
     pub(super) fn between(before: &RuleSet, after: &RuleSet) -> Self {
         let mut changes = Vec::new();
-        for now in after.domains() {
+        for now in &after.domains {
             match before.domain(&now.name) {
                 Some(then) => compare_domains(then, now, &mut changes),
                 None => whole(ChangeKind::Added, now, &mut changes),
             }
         }
-        for then in before.domains().iter().filter(|then| after.domain(&then.name).is_none()) {
+        for then in before.domains.iter().filter(|then| after.domain(&then.name).is_none()) {
             whole(ChangeKind::Removed, then, &mut changes);
         }
         Self { changes }
@@ -104,6 +104,11 @@ impl LoadReport {
 }
 
 impl Change {
+    fn new(kind: ChangeKind, domain: &str, rule: Option<&Rule>, differences: Vec<Difference>) -> Self {
+        let says = rule.filter(|_| kind != ChangeKind::Changed).map(says).unwrap_or_default();
+        Self { kind, domain: domain.into(), rule: rule.map(|rule| rule.identity.clone()), says, differences }
+    }
+
     /// What happened.
     #[must_use]
     pub const fn kind(&self) -> ChangeKind {
@@ -197,46 +202,36 @@ impl fmt::Display for Difference {
 
 /// A domain that is new or gone, and each of its rules.
 fn whole(kind: ChangeKind, domain: &ActiveDomain, changes: &mut Vec<Change>) {
-    let (name, differences) = (&domain.name, Vec::new());
-    changes.push(Change { kind, domain: name.clone(), rule: None, says: String::new(), differences });
-    changes.extend(domain.rules().iter().map(|active| one(kind, name, &active.rule)));
-}
-
-/// A rule that is new or gone.
-fn one(kind: ChangeKind, domain: &str, rule: &Rule) -> Change {
-    let (rule, says) = (Some(rule.identity.clone()), says(rule));
-    Change { kind, domain: domain.into(), rule, says, differences: Vec::new() }
+    changes.push(Change::new(kind, &domain.name, None, Vec::new()));
+    let rules = domain.rules.iter().map(|active| &active.rule);
+    changes.extend(rules.map(|rule| Change::new(kind, &domain.name, Some(rule), Vec::new())));
 }
 
 fn compare_domains(then: &ActiveDomain, now: &ActiveDomain, changes: &mut Vec<Change>) {
-    let change = |rule: Option<&Rule>, differences: Vec<Difference>| {
-        let rule = rule.map(|rule| rule.identity.clone());
-        let says = String::new();
-        Change { kind: ChangeKind::Changed, domain: now.name.clone(), rule, says, differences }
-    };
+    let mut change = |kind, rule, differences| changes.push(Change::new(kind, &now.name, rule, differences));
     let of_domain = [
         ("charging", then.charging.to_string(), now.charging.to_string()),
         ("shadow", then.shadow.to_string(), now.shadow.to_string()),
     ];
     let of_domain: Vec<_> = of_domain.into_iter().filter_map(difference).collect();
     if !of_domain.is_empty() {
-        changes.push(change(None, of_domain));
+        change(ChangeKind::Changed, None, of_domain);
     }
-    for active in now.rules() {
+    for active in &now.rules {
         let rule = &active.rule;
         match then.by_identity(&rule.identity) {
-            None => changes.push(one(ChangeKind::Added, &now.name, rule)),
+            None => change(ChangeKind::Added, Some(rule), Vec::new()),
             Some(before) => {
                 let differences = compare(&before.rule, rule);
                 if !differences.is_empty() {
-                    changes.push(change(Some(rule), differences));
+                    change(ChangeKind::Changed, Some(rule), differences);
                 }
             }
         }
     }
-    let stay: HashSet<&str> = now.rules().iter().map(|active| &*active.rule.identity).collect();
-    let gone = then.rules().iter().filter(|active| !stay.contains(&*active.rule.identity));
-    changes.extend(gone.map(|active| one(ChangeKind::Removed, &now.name, &active.rule)));
+    let stay: HashSet<&str> = now.rules.iter().map(|active| &*active.rule.identity).collect();
+    let gone = then.rules.iter().filter(|active| !stay.contains(&*active.rule.identity));
+    gone.for_each(|active| change(ChangeKind::Removed, Some(&active.rule), Vec::new()));
 }
 
 fn difference((what, before, after): (&'static str, String, String)) -> Option<Difference> {
@@ -277,9 +272,9 @@ fn compare(before: &Rule, after: &Rule) -> Vec<Difference> {
 
 /// `10/s burst 30, gcra`
 fn says(rule: &Rule) -> String {
-    match algorithm(rule) {
-        none if none == NONE => limit(rule),
-        algorithm => format!("{}, {algorithm}", limit(rule)),
+    match &rule.limit {
+        Limit::Quota { quota, algorithm, .. } => format!("{quota}, {algorithm}"),
+        Limit::Unlimited | Limit::Blocked { .. } => limit(rule),
     }
 }
 

@@ -227,7 +227,7 @@ impl<C: Clock> Rules<C> {
                 && let Some(descriptor) = descriptors.get(decided.descriptor as usize)
                 && let Some(active) = domain.rule(decided.rule)
             {
-                let own = descriptor.own_limit().map(|(requests, _)| requests);
+                let own = descriptor.limit.map(|(requests, _)| requests);
                 let counted = CountedBy::of(active, own, domain.charging);
                 let key = match own {
                     Some(_) => CounterKey::of_request(&domain.name, descriptor),
@@ -270,8 +270,8 @@ impl<C: Clock> Rules<C> {
     /// # Ok::<(), tollgate::rules::RulesError>(())
     /// ```
     pub fn for_each(&self, mut visit: impl FnMut(&str, &Rule, MeterCounts)) {
-        for domain in self.in_force.load().domains() {
-            for active in domain.rules() {
+        for domain in &self.in_force.load().domains {
+            for active in &domain.rules {
                 visit(&domain.name, &active.rule, active.meters.counts());
             }
         }
@@ -284,8 +284,8 @@ impl<C: Clock> Rules<C> {
     /// O(slots) of all compact stores.
     pub fn readings(&self, mut visit: impl FnMut(&str, &str, &[Reading])) {
         let now_ns = self.clock.now().as_nanos();
-        for domain in self.in_force.load().domains() {
-            for active in domain.rules() {
+        for domain in &self.in_force.load().domains {
+            for active in &domain.rules {
                 let readings = match &active.counter {
                     Counter::Local(local) => local.generation.store().readings(now_ns),
                     Counter::Shared(shared) => shared.limiter.readings(),
@@ -309,7 +309,7 @@ impl<C> std::fmt::Debug for Rules<C> {
         // Not the rules themselves, whose values may be customers' names and keys.
         let rules = self.in_force.load();
         let domains: Vec<(&str, usize)> =
-            rules.domains().iter().map(|domain| (&*domain.name, domain.rules().len())).collect();
+            rules.domains.iter().map(|domain| (&*domain.name, domain.rules.len())).collect();
         f.debug_struct("Rules").field("rules_by_domain", &domains).finish_non_exhaustive()
     }
 }

@@ -15,7 +15,7 @@ use crate::edge::telemetry::{publish_rule, publish_unmatched};
 /// As [`Rules::readings`].
 pub fn publish_rules<C: Clock>(rules: &Rules<C>) {
     rules.readings(publish_rule);
-    for domain in rules.in_force.load().domains() {
+    for domain in &rules.in_force.load().domains {
         publish_unmatched(&domain.name, domain.unmatched().count());
     }
 }

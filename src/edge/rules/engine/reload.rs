@@ -88,17 +88,20 @@ impl<C: Clock> Rules<C> {
     /// If a file cannot be read or is wrong; if a domain that is [in use](crate::rules::RulesBuilder::allow_removals) would be removed or left
     /// without any rule; if these rules were not read from files. Then nothing is changed, and the failure is counted.
     pub fn reload(&self) -> Result<LoadReport, RulesError> {
-        self.load(|loading| {
-            if loading.files.is_empty() {
-                return Err(RulesError::no_source());
-            }
-            // Before they are read, so that a change between the two is one more load, and never one too few.
-            #[cfg(feature = "watch")]
-            {
-                loading.seen = hashes_of(&loading.files);
-            }
-            Ok(ConfigError::of_all(loading.files.iter().map(Config::read))?)
-        })
+        self.load(
+            || CheckTime::read(&self.clock),
+            |loading| {
+                if loading.files.is_empty() {
+                    return Err(RulesError::no_source());
+                }
+                // Before they are read, so that a change between the two is one more load, and never one too few.
+                #[cfg(feature = "watch")]
+                {
+                    loading.seen = hashes_of(&loading.files);
+                }
+                Ok(ConfigError::of_all(loading.files.iter().map(Config::read))?)
+            },
+        )
     }
 
     /// Puts other rules in force, as [`Rules::reload`] does those of its files.
@@ -106,7 +109,7 @@ impl<C: Clock> Rules<C> {
     /// # Errors
     /// As [`Rules::reload`].
     pub fn replace(&self, configs: impl IntoIterator<Item = Config>) -> Result<LoadReport, RulesError> {
-        self.load(|_| Ok(configs.into_iter().collect()))
+        self.load(|| CheckTime::read(&self.clock), |_| Ok(configs.into_iter().collect()))
     }
 
     /// [`Rules::replace`] as of a time that the caller says: for requests whose times are [given](Rules::check_at). What those have
@@ -119,17 +122,10 @@ impl<C: Clock> Rules<C> {
         configs: impl IntoIterator<Item = Config>,
         now: Timestamp,
     ) -> Result<LoadReport, RulesError> {
-        self.load_at(|| CheckTime::given(now), |_| Ok(configs.into_iter().collect()))
+        self.load(|| CheckTime::given(now), |_| Ok(configs.into_iter().collect()))
     }
 
     fn load(
-        &self,
-        read: impl FnOnce(&mut Loading) -> Result<Vec<Config>, RulesError>,
-    ) -> Result<LoadReport, RulesError> {
-        self.load_at(|| CheckTime::read(&self.clock), read)
-    }
-
-    fn load_at(
         &self,
         now: impl Fn() -> CheckTime,
         read: impl FnOnce(&mut Loading) -> Result<Vec<Config>, RulesError>,
@@ -148,7 +144,7 @@ impl<C: Clock> Rules<C> {
         });
         match next {
             Ok((next, hash)) => {
-                let rules = next.domains().iter().map(|domain| domain.rules().len()).sum::<usize>();
+                let rules = next.domains.iter().map(|domain| domain.rules.len()).sum::<usize>();
                 let report = LoadReport::between(&last, &next);
                 self.in_force.publish(Arc::new(next));
                 self.reloads.loaded_from(u32::try_from(rules).unwrap_or(u32::MAX), hash);
@@ -208,7 +204,7 @@ impl<C: Clock> Rules<C> {
         if live.domain(domain).is_none() {
             let likeness = |name: &str| strsim::jaro_winkler(domain, name);
             let nearest = live
-                .domains()
+                .domains
                 .iter()
                 .max_by(|one, other| likeness(&one.name).total_cmp(&likeness(&other.name)));
             let nearest = nearest.map(|near| (&*near.name, near.files.names().next().unwrap_or_default()));
@@ -247,7 +243,7 @@ impl<C: Clock> Rules<C> {
     pub fn unmatched(&self) -> Vec<(Box<str>, Rule)> {
         let live = self.in_force.load();
         let each = live
-            .domains()
+            .domains
             .iter()
             .flat_map(|domain| domain.unmatched().map(|active| (domain.name.clone(), active.rule.clone())));
         each.collect()
@@ -264,9 +260,9 @@ impl<C: Clock> Rules<C> {
             return Vec::new();
         }
         let is_used = |name: &str| loading.required.iter().any(|required| &**required == name);
-        let in_use = last.domains().iter().filter(|domain| domain.was_asked() || is_used(&domain.name));
+        let in_use = last.domains.iter().filter(|domain| domain.was_asked() || is_used(&domain.name));
         in_use
-            .filter_map(|domain| removed(configs, &domain.name, &domain.files, !domain.rules().is_empty()))
+            .filter_map(|domain| removed(configs, &domain.name, &domain.files, !domain.rules.is_empty()))
             .collect()
     }
 }

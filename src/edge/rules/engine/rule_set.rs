@@ -27,7 +27,7 @@ pub(super) struct RuleSet {
     number: u64,
     names: HashMap<Box<str>, u32, Hasher>,
     overrides: Arc<Overrides>,
-    domains: Vec<ActiveDomain>,
+    pub(super) domains: Vec<ActiveDomain>,
 }
 
 /// The rules of one domain.
@@ -46,7 +46,7 @@ pub(super) struct ActiveDomain {
     /// Set by its first request under any load: all loads share it.
     ever_asked: Arc<OnceFlag>,
     tree: Tree,
-    rules: Vec<ActiveRule>,
+    pub(super) rules: Vec<ActiveRule>,
     overrides: Arc<Overrides>,
     pub(super) timer: CheckTimer,
     by_identity: HashMap<Box<str>, u32, Hasher>,
@@ -66,7 +66,7 @@ pub(super) struct ActiveRule {
     keys_vary: bool,
     pub(super) meters: Arc<Meters>,
     /// Set by the first request since this load that it applied to.
-    matched: OnceFlag,
+    pub(super) matched: OnceFlag,
 }
 
 /// The rules of limits that requests bring along: one for each unit that was ever asked for.
@@ -74,12 +74,12 @@ type Overrides = [OnceLock<Option<ActiveRule>>; 7];
 
 /// A flag that any thread sets, and none clears.
 #[derive(Debug, Default)]
-struct OnceFlag(AtomicU32);
+pub(super) struct OnceFlag(AtomicU32);
 
 impl OnceFlag {
     /// Sets it, and says whether it was set before.
     #[inline]
-    fn set(&self) -> bool {
+    pub(super) fn set(&self) -> bool {
         let before = self.is_set();
         // Written once only: all threads read the line.
         if !before {
@@ -118,25 +118,25 @@ impl RuleSet {
     ) -> Result<Self, RulesError> {
         let begun_ns = now().ns();
         let mut prepared = Vec::with_capacity(domains.len());
-        for domain in domains {
-            let charging = charging.unwrap_or(domain.charging());
+        for mut domain in domains {
+            domain.charging = charging.unwrap_or(domain.charging);
             let before = self.domain(domain.name());
             let counters = domain.rules().iter().enumerate().map(|(index, rule)| {
                 let last = before.and_then(|before| before.by_identity(&rule.identity));
                 let last = last.map(|last| &last.counter);
-                Counter::prepare(rule, charging, last, begun_ns, (hasher, servers))
+                Counter::prepare(rule, domain.charging, last, begun_ns, (hasher, servers))
                     .map_err(|error| RulesError::no_counter(domain.files.of(index), rule, error))
             });
             let counters = counters.collect::<Result<Vec<_>, _>>()?;
-            prepared.push((domain, charging, counters));
+            prepared.push((domain, counters));
         }
         // What takes time is done.
         let when = now();
         let mut next =
             Self { number: self.number + 1, overrides: Arc::clone(&self.overrides), ..Self::empty(hasher) };
-        for (domain, charging, counters) in prepared {
-            let before = self.domain(domain.name());
-            let domain = next.activate(domain, before, (charging, counters), when, hasher)?;
+        for (domain, counters) in prepared {
+            let before = self.domain(&domain.name);
+            let domain = next.activate(domain, before, counters, when, hasher)?;
             next.names.insert(domain.name.clone(), domain.index);
             next.domains.push(domain);
         }
@@ -147,11 +147,11 @@ impl RuleSet {
         &self,
         domain: Domain,
         before: Option<&ActiveDomain>,
-        (charging, counters): (Charging, Vec<Prepared>),
+        counters: Vec<Prepared>,
         when: CheckTime,
         hasher: &Hasher,
     ) -> Result<ActiveDomain, RulesError> {
-        let Domain { name, shadow, rules, tree, files, .. } = domain;
+        let Domain { name, charging, shadow, rules, tree, files, .. } = domain;
         let mut by_identity = HashMap::with_capacity_and_hasher(rules.len(), hasher.clone());
         by_identity.extend((0..).zip(&rules).map(|(index, rule)| (rule.identity.clone(), index)));
         let rules = rules.into_iter().zip(counters).enumerate().map(|(index, (rule, counter))| {
@@ -189,10 +189,6 @@ impl RuleSet {
     pub(super) fn domain_at(&self, index: u32) -> Option<&ActiveDomain> {
         self.domains.get(index as usize)
     }
-
-    pub(super) fn domains(&self) -> &[ActiveDomain] {
-        &self.domains
-    }
 }
 
 impl ActiveDomain {
@@ -219,7 +215,7 @@ impl ActiveDomain {
     /// The rules that apply to a request, with their indices.
     #[inline]
     pub(super) fn find(&self, descriptor: &Descriptor<'_>) -> impl Iterator<Item = (u32, &ActiveRule)> {
-        let found = self.tree.find(descriptor.entries(), descriptor.tier_name()).rules();
+        let found = self.tree.find(descriptor.entries(), descriptor.tier).rules();
         // The number of rules fits.
         found.filter_map(|index| Some((u32::try_from(index).ok()?, self.rules.get(index)?)))
     }
@@ -242,10 +238,6 @@ impl ActiveDomain {
         self.rules.iter().filter(|active| self.asked.is_set() && !active.matched.is_set())
     }
 
-    pub(super) fn rules(&self) -> &[ActiveRule] {
-        &self.rules
-    }
-
     pub(super) fn by_identity(&self, identity: &str) -> Option<&ActiveRule> {
         self.rules.get(*self.by_identity.get(identity)? as usize)
     }
@@ -254,13 +246,11 @@ impl ActiveDomain {
 impl ActiveRule {
     /// A rule of no file and no load.
     fn new_override(rule: Rule, hasher: &Hasher) -> Option<Self> {
-        match Counter::prepare(&rule, Charging::AllOrNothing, None, 0, (hasher, &Servers::default())) {
-            Ok(Prepared::Done(counter)) => {
-                let meters = Arc::new(Meters::new("", &rule.name));
-                Some(Self::new(rule, counter, meters))
-            }
-            Ok(Prepared::After { .. }) | Err(_) => None,
-        }
+        let servers = Servers::default();
+        let prepared = Counter::prepare(&rule, Charging::AllOrNothing, None, 0, (hasher, &servers)).ok()?;
+        let counter = prepared.finish(CheckTime::from_ns(0)).ok()?;
+        let meters = Arc::new(Meters::new("", &rule.name));
+        Some(Self::new(rule, counter, meters))
     }
 
     fn new(rule: Rule, counter: Counter, meters: Arc<Meters>) -> Self {
@@ -280,12 +270,6 @@ impl ActiveRule {
         };
         let unit = Unit::of(window).filter(|_| is_fixed && !rule.shares_counters());
         Self { rule, counter, quota, window, unit, keys_vary, meters, matched: OnceFlag::default() }
-    }
-
-    /// Notes that it applies to a request.
-    #[inline]
-    pub(super) fn note_matched(&self) {
-        self.matched.set();
     }
 
     /// The key under which it counts a request.

@@ -9,7 +9,6 @@
 //! knows the first declared of the patterns that match for certain by it or by one of those above it; patterns that must be looked at
 //! further are found from affix to affix.
 
-use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use ahash::RandomState;
@@ -28,16 +27,11 @@ pub(super) struct Candidate {
     pub(super) pattern: Option<Pattern>,
 }
 
-impl Candidate {
-    pub(super) fn matches(&self, text: &str) -> bool {
-        self.pattern.as_ref().is_none_or(|pattern| pattern.matches(text))
-    }
-}
-
 /// The first declared of the candidates that match, if it is before the best so far; they are in the order of declaration.
 pub(super) fn first_of(candidates: &[Candidate], text: &str, best: &mut u32) {
     let mut earlier = candidates.iter().take_while(|candidate| candidate.node < *best);
-    if let Some(candidate) = earlier.find(|candidate| candidate.matches(text)) {
+    let matches = |pattern: &Pattern| pattern.matches(text);
+    if let Some(candidate) = earlier.find(|candidate| candidate.pattern.as_ref().is_none_or(matches)) {
         *best = candidate.node;
     }
 }
@@ -81,53 +75,49 @@ impl Affixes {
         }
         // Stable: candidates of one affix stay in their order.
         all.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let mut chain = Chain::default();
-        let mut affixes: Vec<Affix> = Vec::new();
-        let mut gathered: Vec<Candidate> = Vec::new();
-        let mut all = all.into_iter().peekable();
-        while let Some((text, candidate)) = all.next() {
-            gathered.push(candidate);
-            if all.peek().is_some_and(|(next, _)| *next == text) {
-                continue;
-            }
-            let (certain, candidates): (Vec<_>, Vec<_>) =
-                std::mem::take(&mut gathered).into_iter().partition(|one| one.pattern.is_none());
-            let parent = chain.push(text);
-            let above = affixes.get(parent as usize);
-            let certain = certain.first().map_or(NONE, |candidate| candidate.node);
-            let next = match &candidates[..] {
-                [] => above.map_or(NONE, |above| above.next),
-                _ => u32::try_from(affixes.len()).unwrap_or(NONE),
-            };
-            let certain = above.map_or(certain, |above| above.certain.min(certain));
-            affixes.push(Affix { parent, certain, candidates: candidates.into(), next });
-        }
-        let mut lengths: Vec<usize> = chain.links.iter().map(|link| link.text.len()).collect();
+        let (texts, candidates): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+        let mut candidates = candidates.into_iter();
+        let mut lengths: Vec<usize> = texts.iter().map(|text| text.len()).collect();
         lengths.sort_unstable();
         lengths.dedup();
-        let mut made =
-            Self { are_suffixes, hasher: RandomState::new(), affixes, marks: HashTable::new(), lengths };
-        made.mark(&chain);
-        made
-    }
-
-    fn mark(&mut self, chain: &Chain) {
-        let mut texts: HashMap<&[u8], u32> = HashMap::new();
-        for ChainLink { text, .. } in &chain.links {
-            bisect(&self.lengths, |length| {
+        let mut affixes: Vec<Affix> = Vec::new();
+        // The affixes that the present one begins with, and itself: each begins with those before it.
+        let mut chain: Vec<(&[u8], u32)> = Vec::new();
+        let mut marks: HashMap<&[u8], u32> = HashMap::new();
+        for same in texts.chunk_by(|one, other| one == other) {
+            let text: &[u8] = &same[0];
+            let (certain, candidates): (Vec<_>, Vec<_>) =
+                candidates.by_ref().take(same.len()).partition(|one| one.pattern.is_none());
+            while chain.pop_if(|(above, _)| !text.starts_with(above)).is_some() {}
+            let parent = chain.last().map_or(NONE, |&(_, above)| above);
+            let above = affixes.get(parent as usize);
+            let here = u32::try_from(affixes.len()).unwrap_or(NONE);
+            let next = match &candidates[..] {
+                [] => above.map_or(NONE, |above| above.next),
+                _ => here,
+            };
+            let certain = certain.first().map_or(NONE, |candidate| candidate.node);
+            let certain = above.map_or(certain, |above| above.certain.min(certain));
+            affixes.push(Affix { parent, certain, candidates: candidates.into(), next });
+            chain.push((text, here));
+            bisect(&lengths, |length| {
                 let Some(begin) = text.get(..length) else { return false };
-                texts.entry(begin).or_insert_with(|| chain.longest(begin));
+                let up_to = chain.partition_point(|(above, _)| above.len() <= length);
+                marks.entry(begin).or_insert_with(|| chain[..up_to].last().map_or(NONE, |&(_, above)| above));
                 true
             });
         }
-        for (text, longest) in texts {
+        let hasher = RandomState::new();
+        let mut made = HashTable::with_capacity(marks.len());
+        for (text, longest) in marks {
             let mut text = Box::from(text);
-            if self.are_suffixes {
+            if are_suffixes {
                 <[u8]>::reverse(&mut text);
             }
-            let again = |mark: &Marker| self.hasher.hash_one(&*mark.text);
-            self.marks.insert_unique(self.hasher.hash_one(&*text), Marker { text, longest }, again);
+            let again = |mark: &Marker| hasher.hash_one(&*mark.text);
+            made.insert_unique(hasher.hash_one(&*text), Marker { text, longest }, again);
         }
+        Self { are_suffixes, hasher, affixes, marks: made, lengths }
     }
 
     /// The first declared node that matches, if it is before the best so far.
@@ -161,59 +151,5 @@ fn bisect(lengths: &[usize], mut is_there: impl FnMut(usize) -> bool) {
     while let Some(&length) = left.get(left.len() / 2) {
         let (shorter, longer) = left.split_at(left.len() / 2);
         left = if is_there(length) { &longer[1..] } else { shorter };
-    }
-}
-
-/// Prefixes, sorted, while the marks are made.
-#[derive(Debug, Default)]
-struct Chain {
-    links: Vec<ChainLink>,
-}
-
-#[derive(Debug)]
-struct ChainLink {
-    text: Box<[u8]>,
-    /// The longest other one that this one begins with.
-    parent: u32,
-    /// One further above, so that a long way is climbed in a few steps.
-    jump: u32,
-    depth: u32,
-}
-
-impl Chain {
-    /// Appends a prefix that sorts behind all that are there, and says which is its parent.
-    fn push(&mut self, text: Box<[u8]>) -> u32 {
-        let parent = self.longest(&text);
-        let depth = |at: u32| self.links.get(at as usize).map_or(0, |link| link.depth);
-        let (jump, depth) = match self.links.get(parent as usize) {
-            None => (NONE, 0),
-            Some(above) => {
-                let far = self.links.get(above.jump as usize).map_or(NONE, |link| link.jump);
-                // Jumps of equal length, one after another, make one of twice the length: any ancestor is a logarithm of steps away.
-                let equal = above.jump != NONE
-                    && far != NONE
-                    && above.depth - depth(above.jump) == depth(above.jump) - depth(far);
-                (if equal { far } else { parent }, above.depth + 1)
-            }
-        };
-        self.links.push(ChainLink { text, parent, jump, depth });
-        parent
-    }
-
-    /// The longest that a text begins with: the greatest that is not behind the text, or one that *that* begins with.
-    fn longest(&self, text: &[u8]) -> u32 {
-        let behind = self.links.partition_point(|link| (*link.text).cmp(text) != Ordering::Greater);
-        let Some(mut at) = behind.checked_sub(1) else { return NONE };
-        let common = self.links[at].text.iter().zip(text).take_while(|(one, other)| one == other).count();
-        while self.links[at].text.len() > common {
-            let ChainLink { parent, jump, .. } = self.links[at];
-            let is_far = self.links.get(jump as usize).is_some_and(|link| link.text.len() > common);
-            let above = if is_far { jump } else { parent };
-            if above == NONE {
-                return NONE;
-            }
-            at = above as usize;
-        }
-        u32::try_from(at).unwrap_or(NONE)
     }
 }

@@ -44,6 +44,11 @@ impl Branch {
         self.key.contains('*') || self.value.as_ref().is_some_and(|value| value.contains('*'))
     }
 
+    /// Whether nothing is limited by it, whatever its children limit.
+    pub(crate) fn has_no_limit(&self) -> bool {
+        self.own.is_empty() && self.tiers.is_empty()
+    }
+
     /// What no other branch of its level has.
     pub(crate) fn pair(&self) -> (&str, Option<&str>) {
         (&self.key, self.value.as_deref())

@@ -14,10 +14,11 @@ use crate::edge::rules::Unit;
 /// ```
 #[derive(Copy, Clone, Debug)]
 pub struct Descriptor<'a> {
-    entries: &'a [(&'a str, &'a str)],
-    hits: Option<u64>,
-    tier: Option<&'a str>,
-    limit: Option<(u32, Unit)>,
+    pub(super) entries: &'a [(&'a str, &'a str)],
+    pub(super) hits: Option<u64>,
+    pub(crate) tier: Option<&'a str>,
+    /// The request's own limit.
+    pub(crate) limit: Option<(u32, Unit)>,
 }
 
 impl<'a> Descriptor<'a> {
@@ -55,10 +56,6 @@ impl<'a> Descriptor<'a> {
         self
     }
 
-    pub(crate) const fn own_limit(&self) -> Option<(u32, Unit)> {
-        self.limit
-    }
-
     /// The keys and values.
     #[must_use]
     pub const fn entries(&self) -> &'a [(&'a str, &'a str)] {
@@ -67,9 +64,5 @@ impl<'a> Descriptor<'a> {
 
     pub(crate) fn cost(&self, default: u64) -> u64 {
         self.hits.unwrap_or(default)
-    }
-
-    pub(crate) const fn tier_name(&self) -> Option<&'a str> {
-        self.tier
     }
 }

@@ -145,21 +145,13 @@ impl Descriptors {
     /// Each, of those keys and values.
     pub(crate) fn each_of<'a>(&'a self, entries: &'a [(&'a str, &'a str)]) -> SmallVec<[Descriptor<'a>; 2]> {
         let mut begin = 0;
-        self.each
-            .iter()
-            .map(|one| {
-                let end = one.end as usize;
-                let mut descriptor = Descriptor::new(entries.get(begin..end).unwrap_or_default());
-                begin = end;
-                if let Some(tier) = &self.tier {
-                    descriptor = descriptor.tier(self.slice(tier));
-                }
-                match one.hits {
-                    Some(hits) => descriptor.hits(hits),
-                    None => descriptor,
-                }
-            })
-            .collect()
+        let tier = self.tier.as_ref().map(|tier| self.slice(tier));
+        let each = self.each.iter().map(|&DescriptorEnd { end, hits }| {
+            let entries = entries.get(begin..end as usize).unwrap_or_default();
+            begin = end as usize;
+            Descriptor { entries, hits, tier, limit: None }
+        });
+        each.collect()
     }
 
     fn text(&mut self, write: impl FnOnce(&mut String)) -> Range<u32> {
@@ -201,7 +193,7 @@ mod tests {
             let entries: Vec<_> = each.iter().map(|one| one.entries().to_vec()).collect();
             assert_eq!(entries, [vec![("a", "x")], vec![], vec![("b", "7"), ("c", "8")]]);
             assert_eq!(each.iter().map(|one| one.cost(1)).collect::<Vec<_>>(), [1, 1, 3]);
-            assert!(each.iter().all(|one| one.tier_name() == Some("gold")));
+            assert!(each.iter().all(|one| one.tier == Some("gold")));
         });
         descriptors.clear();
         descriptors.with(|each| assert!(each.is_empty()));

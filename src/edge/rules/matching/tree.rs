@@ -77,11 +77,9 @@ impl Tree {
             by_entry: HashTable::new(),
             members: HashTable::new(),
         };
-        let mut top = Vec::new();
-        for (branches, offset) in files {
-            top.extend(branches.iter().map(|branch| (branch, offset)));
-        }
-        tree.fill(0, &top);
+        let of_file =
+            |(branches, offset): (&'b [Branch], usize)| branches.iter().map(move |branch| (branch, offset));
+        tree.fill(0, &files.into_iter().flat_map(of_file).collect::<Vec<_>>());
         tree
     }
 
@@ -111,13 +109,10 @@ impl Tree {
 
     fn add(&mut self, level: u32, branch: &Branch, offset: usize) -> u32 {
         let number = u32::try_from(self.nodes.len()).unwrap_or(NONE);
-        let tiers: Box<[_]> = branch
-            .tiers
-            .iter()
-            .map(|tier| (tier.name.clone(), FoundRules::of(&tier.rules, offset)))
-            .collect();
+        let mut tiers = Vec::with_capacity(branch.tiers.len());
         for tier in &branch.tiers {
             let rules = FoundRules::of(&tier.rules, offset);
+            tiers.push((tier.name.clone(), rules));
             for value in &tier.members {
                 let hash = self.hasher.hash_one((number, &**value));
                 let again = |member: &Member| self.hasher.hash_one((member.node, &*member.value));
@@ -129,7 +124,7 @@ impl Tree {
             key: branch.key.clone(),
             value: branch.value.clone(),
             own: FoundRules::of(&branch.own, offset),
-            tiers,
+            tiers: tiers.into(),
             has_members: branch.tiers.iter().any(|tier| !tier.members.is_empty()),
             below: NONE,
         });
