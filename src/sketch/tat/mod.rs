@@ -30,7 +30,6 @@ mod models;
 
 use alloc::vec::Vec;
 
-use super::{mix, places, scale};
 use crate::algorithm::compact::slot::{SlotStanding, standing};
 use crate::algorithm::compact::{CompactState, TatVariant, TatWord, Verdict};
 use crate::base::check_time::Newest;
@@ -40,6 +39,7 @@ use crate::base::memory::{Array, Zeroed};
 use crate::base::quota::{Quota, QuotaError};
 use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::base::sync::{AtomicU16, AtomicU64, fence};
+use crate::sketch::hash::{mix, places, scale};
 
 const BITS: u32 = u16::BITS;
 /// The furthest that a state can be ahead takes 2^this coarse ticks, or up to twice as many: half the range of a cell is

@@ -14,7 +14,7 @@ use crate::base::memory::prefetch::{PrefetchToWrite, prefetch};
 use crate::base::memory::{Array, Zeroed};
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire};
-use crate::sketch::{mix, scale};
+use crate::sketch::hash::{mix, scale};
 
 /// Words of a cache line; in the models, as few as keep a key's words apart.
 const LINE: usize = if cfg!(tollgate_loom) { 2 } else { 8 };

@@ -5,14 +5,14 @@
 //! | [`crate::algorithm::compact::slot`] | one slot's word; where a state stands against the time |
 //! | `table` | buckets of slots: finding, charging, putting in, evicting |
 //! | `spill` | what is kept of evicted keys: a sketch of their debts |
-//! | `capacity` | from slots, bytes or traffic to sizes |
+//! | `sizes` | from slots, bytes or traffic to sizes |
 //! | `snapshot` | the state as bytes, and back |
 //! | here | hashing, batches, what the limiter sees |
 
-mod capacity;
 #[cfg(all(test, not(tollgate_loom)))]
 mod exhaustive;
 mod gauges;
+mod sizes;
 mod snapshot;
 mod spill;
 mod table;
@@ -22,7 +22,6 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
 
-pub use self::capacity::{Capacity, CapacityError};
 pub use self::gauges::Gauges;
 pub use self::snapshot::SnapshotError;
 use self::spill::Spill;
@@ -33,6 +32,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
+use crate::store::capacity::Capacity;
 use crate::store::op::{HashedStore, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store, in_batches};
 
 /// Slots in a bucket; see the design text for what 16 cost and gave.

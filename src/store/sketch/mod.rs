@@ -45,7 +45,7 @@ use crate::base::sync::fence_after_rmw;
 use crate::sketch::window::{
     Commit, Insert, Late, Moment, Probe, Read, Rows, WindowCounters, WindowedBloom, Windows, tag_bits,
 };
-use crate::store::Capacity;
+use crate::store::capacity::Capacity;
 use crate::store::op::{Exchange, HashedStore, ManyKeys, Operation, Store};
 
 /// Counts of windows in a sketch: constant memory, whatever the number of keys.

@@ -60,7 +60,7 @@ use crate::base::memory::prefetch::prefetch;
 use crate::base::memory::{Array, Zeroed};
 use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::base::sync::{AtomicU64, fence_after_rmw};
-use crate::sketch::scale;
+use crate::sketch::hash::scale;
 use crate::store::op::Operation;
 
 /// What happens in a bucket whose keys all owe.

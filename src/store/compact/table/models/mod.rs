@@ -6,13 +6,13 @@
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
 
-use super::super::capacity::Capacity;
 use super::*;
 use crate::algorithm::compact::ticks::{Interval, UnitRate};
 use crate::algorithm::compact::{TatVariant, TatWord, newest_of};
 use crate::base::check_time::CheckTime;
 use crate::base::sync::Ordering::Release;
-use crate::store::Overflow;
+use crate::store::compact::Overflow;
+use crate::store::capacity::Capacity;
 
 #[cfg(tollgate_shuttle)]
 mod many;
