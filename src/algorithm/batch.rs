@@ -21,7 +21,7 @@
 //! begun meanwhile, again to a time before that beginning was exchanged; `steps` never goes back. Boundaries
 //! come later by less than that span: against the client.
 
-use super::Split;
+use super::split::Split;
 use super::step::{Raise, Refunded, Step};
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Facts, Outcome};

@@ -1,8 +1,7 @@
 //! Fixed windows.
 
-use super::Algorithm;
 use super::batch::Batch;
-use super::step::{Refunded, Step, Stepper};
+use super::step::{Algorithm, Refunded, Step, Stepper};
 use crate::algorithm::compact::{IntoCompact, WindowWord};
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason, or_panic};

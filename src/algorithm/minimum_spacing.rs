@@ -3,8 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::Algorithm;
-use super::step::{DEAD, Refunded, Step, Stepper};
+use super::step::{Algorithm, DEAD, Refunded, Step, Stepper};
 use crate::algorithm::compact::ticks::{Interval, UnitRate};
 use crate::algorithm::compact::{IntoCompact, TatVariant, TatWord};
 use crate::base::clock::saturating_nanos;

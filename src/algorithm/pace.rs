@@ -62,7 +62,7 @@ macro_rules! paced {
             }
         }
 
-        impl $crate::algorithm::Algorithm for $algorithm {
+        impl $crate::algorithm::step::Algorithm for $algorithm {
             fn requota(&self, quota: &Quota) -> Result<Self, $crate::base::quota::QuotaError> {
                 Ok(Self { pace: self.pace.requota($name, quota)? })
             }

@@ -1,8 +1,7 @@
 //! The sliding-window counter of two windows.
 
-use super::Algorithm;
 use super::counts::{WindowCounts, WindowView};
-use super::step::{Refunded, Step, Stepper};
+use super::step::{Algorithm, Refunded, Step, Stepper};
 use crate::algorithm::compact::{IntoCompact, SlidingWord};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError, or_panic};

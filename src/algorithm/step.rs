@@ -16,7 +16,10 @@
 //! Two values of the head are the store's: 0 is a key that was never seen, [`DEAD`] a node being unlinked.
 //! Algorithms never produce them.
 
+use core::fmt::Debug;
+
 use crate::base::decision::Decision;
+use crate::base::quota::{Quota, QuotaError};
 use crate::base::sync::AtomicU64;
 use alloc::boxed::Box;
 
@@ -118,7 +121,30 @@ impl Tail for Box<[AtomicU64]> {
     }
 }
 
-/// The mechanics of an algorithm. Public in a private module: users name [`crate::Algorithm`], which is sealed.
+/// An algorithm: a quota, and how it is kept. Sealed.
+///
+/// Values are small, immutable and cheap to clone; limiters hold one and apply it to every key's state.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an algorithm",
+    note = "of a `Quota` make one first: `Gcra::new(quota)`, for a rate and a burst; `RateLimiter::new` alone takes the quota itself"
+)]
+pub trait Algorithm: Stepper + Clone + Debug + Send + Sync + 'static {
+    /// The same algorithm with another quota, able to read the state that this one wrote; for quotas by call
+    /// ([`RateLimiter::check_with`](crate::RateLimiter::check_with)).
+    ///
+    /// # Errors
+    /// If the state could not be read under both: window algorithms need the same period, the sliding log a
+    /// limit no larger than its own.
+    fn requota(&self, quota: &Quota) -> Result<Self, QuotaError>;
+
+    /// The same kind of algorithm with another quota, for states of its own.
+    ///
+    /// # Errors
+    /// If the algorithm has no room for the quota; the error says what would fit.
+    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError>;
+}
+
+/// The mechanics of an algorithm. Public in a private module: users name [`Algorithm`], which is sealed.
 pub trait Stepper {
     /// The words behind the head; `()` if the head is all.
     type Tail: Tail;

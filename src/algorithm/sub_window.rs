@@ -1,8 +1,7 @@
 //! The sliding-window counter of many sub-windows.
 
-use super::Algorithm;
 use super::counts::{WindowCounts, WindowView};
-use super::step::{Refunded, Step, Stepper};
+use super::step::{Algorithm, Refunded, Step, Stepper};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 use crate::base::sync::AtomicU64;

@@ -1,9 +1,8 @@
 //! The token bucket, with three ways to refill it.
 
-use super::Algorithm;
 use super::batch::Batch;
 use super::pace::Pace;
-use super::step::{Refunded, Step, Stepper};
+use super::step::{Algorithm, Refunded, Step, Stepper};
 use crate::algorithm::compact::{IntoCompact, TatVariant, TatWord};
 use crate::base::clock::Timestamp;
 use crate::base::decision::Decision;

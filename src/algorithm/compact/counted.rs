@@ -2,7 +2,7 @@
 
 use super::window::CountedWindows;
 use super::{CompactState, IntoCompact, SlidingWord, WindowWord};
-use crate::algorithm::Algorithm;
+use crate::algorithm::step::Algorithm;
 
 /// An algorithm of aligned windows, which the [`Sketch`](crate::Sketch) store can hold: counts of this window, and of the
 /// last one, are all that it asks for. Sealed.

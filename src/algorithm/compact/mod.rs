@@ -28,7 +28,7 @@ pub(crate) use self::sliding::SlidingWord;
 pub(crate) use self::tat::{TatVariant, TatWord};
 pub(crate) use self::ticks::STATE_BITS;
 pub(crate) use self::window::WindowWord;
-use super::Algorithm;
+use crate::algorithm::step::Algorithm;
 use crate::base::check_time::Newest;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError};

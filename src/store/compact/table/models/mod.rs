@@ -11,8 +11,8 @@ use crate::algorithm::compact::ticks::{Interval, UnitRate};
 use crate::algorithm::compact::{TatVariant, TatWord, newest_of};
 use crate::base::check_time::CheckTime;
 use crate::base::sync::Ordering::Release;
-use crate::store::compact::Overflow;
 use crate::store::capacity::Capacity;
+use crate::store::compact::Overflow;
 
 #[cfg(tollgate_shuttle)]
 mod many;
