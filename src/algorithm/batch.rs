@@ -22,7 +22,7 @@
 //! come later by less than that span: against the client.
 
 use super::split::Split;
-use super::step::{Raise, Refunded, Step};
+use super::step::{Raise, Refund, Refunded, Step};
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, Reason};
@@ -274,10 +274,10 @@ impl Batch {
         &self,
         head: u64,
         read: impl Fn(usize) -> u64,
-        now_ns: u64,
-        charge: &Decision,
-        units: u64,
+        refund: &Refund<'_>,
     ) -> Option<Refunded> {
+        let &Refund { charge, units, now_ns } = refund;
+
         let &Facts::Batch { used: led_to, raised, batch, to_boundary_ns, period_ns } = charge.facts() else {
             return None;
         };

@@ -1,9 +1,8 @@
 //! Fixed windows.
 
 use super::batch::Batch;
-use super::step::{Algorithm, Refunded, Step, Stepper};
-use crate::algorithm::compact::{IntoCompact, WindowWord};
-use crate::base::decision::Decision;
+use super::step::{Algorithm, Refund, Refunded, Step, Stepper};
+use crate::algorithm::compact::{FixedWord, IntoCompact};
 use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 use crate::base::sync::AtomicU64;
 
@@ -95,15 +94,8 @@ impl Stepper for FixedWindow {
 
     const CAN_REFUND: bool = true;
 
-    fn refund(
-        &self,
-        head: u64,
-        read: impl Fn(usize) -> u64,
-        now_ns: u64,
-        charge: &Decision,
-        units: u64,
-    ) -> Option<Refunded> {
-        self.batch.refund(head, read, now_ns, charge, units)
+    fn refund(&self, head: u64, read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
+        self.batch.refund(head, read, refund)
     }
 
     fn reads(&self, other: &Self) -> bool {
@@ -117,11 +109,11 @@ impl Stepper for FixedWindow {
 }
 
 impl IntoCompact for FixedWindow {
-    type CompactState = WindowWord;
+    type CompactState = FixedWord;
 
-    fn compact(&self, tiers: &[Quota], overdraft: u64) -> Result<WindowWord, QuotaError> {
+    fn compact(&self, tiers: &[Quota], overdraft: u64) -> Result<FixedWord, QuotaError> {
         match self.batch.aligned_quota() {
-            Some(quota) => WindowWord::new(NAME, &quota, tiers, overdraft),
+            Some(quota) => FixedWord::new(NAME, &quota, tiers, overdraft, false),
             None => {
                 let instead = "windows that are the same for all keys (FixedWindow::new)";
                 Err(Reason::NoCompactForm { algorithm: NAME, instead }.into())
@@ -129,7 +121,7 @@ impl IntoCompact for FixedWindow {
         }
     }
 
-    fn tier(&self, own: &WindowWord, quota: &Quota) -> Result<WindowWord, QuotaError> {
+    fn tier(&self, own: &FixedWord, quota: &Quota) -> Result<FixedWord, QuotaError> {
         own.tier(NAME, quota)
     }
 }

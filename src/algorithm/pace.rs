@@ -19,7 +19,7 @@
 //!
 //! Zero means "never used". A TAT that would be 0 or [`DEAD`] is moved up to 1, against the client.
 
-use super::step::{DEAD, Refunded, Step, Stepper};
+use super::step::{DEAD, Refund, Refunded, Step, Stepper};
 use crate::algorithm::compact::ticks::{Interval, UnitRate};
 use crate::algorithm::compact::{IntoCompact, TatVariant, TatWord};
 use crate::base::decision::{Decision, Facts, Outcome};
@@ -93,15 +93,8 @@ impl<P: Paced> Stepper for P {
 
     const CAN_REFUND: bool = !P::QUEUED;
 
-    fn refund(
-        &self,
-        head: u64,
-        _read: impl Fn(usize) -> u64,
-        now_ns: u64,
-        charge: &Decision,
-        units: u64,
-    ) -> Option<Refunded> {
-        self.pace().refund(head, now_ns, charge, units)
+    fn refund(&self, head: u64, _read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
+        self.pace().refund(head, refund)
     }
 
     fn reads(&self, other: &Self) -> bool {
@@ -323,7 +316,8 @@ impl Pace {
     /// so is never before W', whose admissions keep within the bound.
     ///
     /// Of those who were told to wait only the last can leave: those behind have been told when to go.
-    pub(crate) fn refund(&self, word: u64, now_ns: u64, charge: &Decision, units: u64) -> Option<Refunded> {
+    pub(crate) fn refund(&self, word: u64, refund: &Refund<'_>) -> Option<Refunded> {
+        let &Refund { charge, units, now_ns } = refund;
         let &Facts::Pace { ahead: then, interval, capacity, scale, queued } = charge.facts() else {
             return None;
         };

@@ -73,8 +73,20 @@ pub struct Fill {
     pub time_ns: u64,
 }
 
+/// What is asked of a refund.
+#[derive(Copy, Clone, Debug)]
+pub struct Refund<'a> {
+    /// The charge.
+    pub charge: &'a Decision,
+    /// At most so many units of it.
+    pub units: u64,
+    /// The time as of which it is taken back, in nanoseconds.
+    pub now_ns: u64,
+}
+
 /// A charge that is taken back.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[must_use]
 pub struct Refunded {
     /// The new head.
     pub next: u64,
@@ -180,16 +192,9 @@ pub trait Stepper {
     /// Whether a charge can be taken back whatever was charged since; in a queue only the last one can.
     const CAN_REFUND: bool = false;
 
-    /// Takes back up to `units` of a charge: those that are still owed at `now_ns`. `None` if none is.
-    fn refund(
-        &self,
-        head: u64,
-        read: impl Fn(usize) -> u64,
-        now_ns: u64,
-        charge: &Decision,
-        units: u64,
-    ) -> Option<Refunded> {
-        let _ = (head, read, now_ns, charge, units);
+    /// Takes back what is still owed of a charge. `None` if nothing is.
+    fn refund(&self, head: u64, read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
+        let _ = (head, read, refund);
         None
     }
 

@@ -2,10 +2,9 @@
 
 use super::batch::Batch;
 use super::pace::Pace;
-use super::step::{Algorithm, Refunded, Step, Stepper};
+use super::step::{Algorithm, Refund, Refunded, Step, Stepper};
 use crate::algorithm::compact::{IntoCompact, TatVariant, TatWord};
 use crate::base::clock::Timestamp;
-use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 use crate::base::sync::AtomicU64;
 
@@ -184,17 +183,10 @@ impl Stepper for TokenBucket {
 
     const CAN_REFUND: bool = true;
 
-    fn refund(
-        &self,
-        head: u64,
-        read: impl Fn(usize) -> u64,
-        now_ns: u64,
-        charge: &Decision,
-        units: u64,
-    ) -> Option<Refunded> {
+    fn refund(&self, head: u64, read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
         match &self.refill {
-            Refill::Greedy(pace) => pace.refund(head, now_ns, charge, units),
-            Refill::Batch(batch) => batch.refund(head, read, now_ns, charge, units),
+            Refill::Greedy(pace) => pace.refund(head, refund),
+            Refill::Batch(batch) => batch.refund(head, read, refund),
         }
     }
 

@@ -6,6 +6,7 @@ use core::fmt;
 use crossbeam_utils::CachePadded;
 
 use super::state::{self, Action, Admission, KeyState, Request};
+use crate::algorithm::step::Refund;
 use crate::algorithm::{Algorithm, Gcra};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
@@ -93,7 +94,7 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
     }
 
     fn refund(&self, (): (), at: CheckTime, charge: &Decision, units: u64) -> u64 {
-        let Ok(units) = self.state.refund(&self.algorithm, at.ns(), charge, units);
+        let Ok(units) = self.state.refund(&self.algorithm, &Refund { charge, units, now_ns: at.ns() });
         units
     }
 

@@ -303,13 +303,12 @@ impl Cells {
             let (ahead, row, cell) = least;
             let (ahead, longest) = (self.fine(ahead, reference), left(seen_end, reference));
             let (ahead, row) = if longest < ahead { (longest, END) } else { (ahead, row) };
-            let decide =
-                |outcome, ahead, charged| word.decision(outcome, ahead, charged, (now_ns, reference), cost);
+            let at = (now_ns, reference);
             let after = match word.judge(ahead, now_ns, cost) {
-                Verdict::Deny => return Some(decide(Outcome::Denied, ahead, false)),
-                Verdict::Never => return Some(decide(Outcome::Never, ahead, false)),
+                Verdict::Deny => return Some(word.uncharged(Outcome::Denied, ahead, at, cost)),
+                Verdict::Never => return Some(word.uncharged(Outcome::Never, ahead, at, cost)),
                 Verdict::Admit(after) if after == ahead => {
-                    return Some(decide(Outcome::Allowed, ahead, false));
+                    return Some(word.uncharged(Outcome::Allowed, ahead, at, cost));
                 }
                 Verdict::Admit(_) if !is_near() => return None,
                 Verdict::Admit(after) => after,
@@ -332,7 +331,7 @@ impl Cells {
                 self.cells[places[row]].compare_exchange(cell, next, AcqRel, Relaxed).is_ok()
             };
             if is_done {
-                return Some(decide(Outcome::Allowed, after, true));
+                return Some(word.decision(Outcome::Allowed, after, at, cost));
             }
         }
     }

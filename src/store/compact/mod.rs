@@ -305,7 +305,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Migrate for Compact<A, H> {
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
         let owed = self.word.seed(at_ns, units);
         let at = (at_ns, self.word.reference(at_ns));
-        saturating_nanos(self.word.decision(Outcome::Allowed, owed, true, at, units).reset_after())
+        saturating_nanos(self.word.decision(Outcome::Allowed, owed, at, units).reset_after())
     }
 
     fn left(&self, at_ns: u64, units: u64, now_ns: u64) -> u64 {
@@ -313,11 +313,11 @@ impl<A: CompactAlgorithm, H: BuildHasher> Migrate for Compact<A, H> {
         let reference = self.word.reference(now_ns);
         let passed = reference.wrapping_sub(self.word.reference(at_ns));
         let ahead = self.word.seed(at_ns, units).saturating_sub(passed);
-        self.word.decision(Outcome::Allowed, ahead, false, (now_ns, reference), 0).owed()
+        self.word.uncharged(Outcome::Allowed, ahead, (now_ns, reference), 0).owed()
     }
 
     fn burst(&self) -> u64 {
-        self.word.decision(Outcome::Allowed, 0, false, (0, self.word.reference(0)), 0).limit()
+        self.word.uncharged(Outcome::Allowed, 0, (0, self.word.reference(0)), 0).limit()
     }
 
     fn owed(&self, decision: &Decision) -> u64 {

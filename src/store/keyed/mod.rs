@@ -36,6 +36,7 @@ use self::cells::Unlinked;
 use self::list::KeyNode;
 use self::table::{GRACE_NS, NodeTable};
 use super::state::{Action, Admission, Dead, KeyState, Request};
+use crate::algorithm::step::Refund;
 use crate::algorithm::step::Step;
 use crate::algorithm::{Algorithm, Gcra};
 use crate::base::check_time::CheckTime;
@@ -581,9 +582,9 @@ where
     /// A key that is gone owes nothing.
     fn refund(&self, (key, hash): (&Q, u64), at: CheckTime, charge: &Decision, units: u64) -> u64 {
         let guard = epoch::pin();
-        let refund =
-            |node: &KeyNode<K, A::Tail>| node.state.refund(&self.algorithm, at.ns(), charge, units).ok();
-        self.live(key, hash, &guard).and_then(refund).unwrap_or(0)
+        let refund = Refund { charge, units, now_ns: at.ns() };
+        let node = self.live(key, hash, &guard);
+        node.and_then(|node| node.state.refund(&self.algorithm, &refund).ok()).unwrap_or(0)
     }
 
     fn can_refund(&self) -> bool {

@@ -15,8 +15,7 @@ mod models;
 use core::convert::Infallible;
 use core::marker::PhantomData;
 
-use crate::algorithm::Algorithm;
-use crate::algorithm::step::{DEAD, Fill, Raise, Refunded, Step, Tail};
+use crate::algorithm::step::{Algorithm, DEAD, Fill, Raise, Refund, Refunded, Step, Tail};
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::Decision;
 use crate::base::sync::{AtomicU64, Ordering};
@@ -166,13 +165,13 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         self.tail.words()[index].fetch_max(value, Ordering::AcqRel);
     }
 
-    fn fill<A: Algorithm<Tail = T>>(&self, algorithm: &A, fill: Fill) {
+    fn fill(&self, algorithm: &impl Algorithm<Tail = T>, fill: Fill) {
         algorithm.filled(fill, |raise| self.raise(raise));
     }
 
     /// Writes what an earlier admission owes, if the words that say so belong to `head`; the head as it is now.
     #[cold]
-    fn help<A: Algorithm<Tail = T>>(&self, algorithm: &A, head: u64, fill: Fill) -> u64 {
+    fn help(&self, algorithm: &impl Algorithm<Tail = T>, head: u64, fill: Fill) -> u64 {
         if let Err(newer) = self.head_unchanged(head) {
             return newer;
         }
@@ -185,10 +184,12 @@ impl<T: Tail, D: Death> KeyState<T, D> {
     /// Lock-free: the loop turns again only if another thread's charge took effect. A denial writes nothing.
     // Always: out of line, the decision's words are stored one by one and loaded wider, which stalls (22 against 17 ns).
     #[inline(always)]
-    pub(crate) fn charge<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Decision, D>
-    where
-        A: Algorithm<Tail = T>,
-    {
+    pub(crate) fn charge(
+        &self,
+        algorithm: &impl Algorithm<Tail = T>,
+        now_ns: u64,
+        cost: u64,
+    ) -> Result<Decision, D> {
         self.charge_by(algorithm, |head| algorithm.step(head, |index| self.read(index), now_ns, cost))
     }
 
@@ -197,18 +198,9 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         self.charge_by(request.algorithm, |head| request.step(head, |index| self.read(index)))
     }
 
-    /// Takes back what is still owed of up to `units` of a charge: how many units. A charge that another thread
+    /// Takes back what is still owed of a charge: how many units. A charge that another thread
     /// makes meanwhile stays.
-    pub(crate) fn refund<A>(
-        &self,
-        algorithm: &A,
-        now_ns: u64,
-        charge: &Decision,
-        units: u64,
-    ) -> Result<u64, D>
-    where
-        A: Algorithm<Tail = T>,
-    {
+    pub(crate) fn refund(&self, algorithm: &impl Algorithm<Tail = T>, refund: &Refund<'_>) -> Result<u64, D> {
         // Ordering: Acquire, see the module's text.
         let mut head = self.head.load(Ordering::Acquire);
         loop {
@@ -216,7 +208,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
                 return Err(death);
             }
             let read = |index| self.read(index);
-            let Some(Refunded { next, units }) = algorithm.refund(head, read, now_ns, charge, units) else {
+            let Some(Refunded { next, units }) = algorithm.refund(head, read, refund) else {
                 return Ok(0);
             };
             // Ordering: as for a charge. Words that were read belong to the head if this succeeds, or to a later one that
@@ -230,10 +222,11 @@ impl<T: Tail, D: Death> KeyState<T, D> {
 
     /// Charges what `step` admits of a head.
     #[inline(always)]
-    fn charge_by<A>(&self, algorithm: &A, step: impl Fn(u64) -> Step) -> Result<Decision, D>
-    where
-        A: Algorithm<Tail = T>,
-    {
+    fn charge_by(
+        &self,
+        algorithm: &impl Algorithm<Tail = T>,
+        step: impl Fn(u64) -> Step,
+    ) -> Result<Decision, D> {
         self.decide(
             algorithm,
             step,
@@ -244,7 +237,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
 
     /// Writes what an admission takes, if the head is still the one that it was decided on; else says the newer one.
     #[inline(always)]
-    fn admit<A: Algorithm<Tail = T>>(&self, algorithm: &A, admission: &Admission) -> Result<(), u64> {
+    fn admit(&self, algorithm: &impl Algorithm<Tail = T>, admission: &Admission) -> Result<(), u64> {
         let &Admission { head, next, raise, fill, .. } = admission;
         if next == head {
             return self.head_unchanged(head);
@@ -263,10 +256,12 @@ impl<T: Tail, D: Death> KeyState<T, D> {
 
     /// Decides as [`KeyState::charge`], and leaves the charge to [`KeyState::exchange`].
     #[inline(always)]
-    pub(crate) fn prepare<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Admission, D>
-    where
-        A: Algorithm<Tail = T>,
-    {
+    pub(crate) fn prepare(
+        &self,
+        algorithm: &impl Algorithm<Tail = T>,
+        now_ns: u64,
+        cost: u64,
+    ) -> Result<Admission, D> {
         self.decide(
             algorithm,
             |head| algorithm.step(head, |index| self.read(index), now_ns, cost),
@@ -277,16 +272,18 @@ impl<T: Tail, D: Death> KeyState<T, D> {
 
     /// Charges what was prepared, if the head is still the same.
     #[inline(always)]
-    pub(crate) fn exchange<A: Algorithm<Tail = T>>(&self, algorithm: &A, admission: &Admission) -> Exchange {
+    pub(crate) fn exchange(&self, algorithm: &impl Algorithm<Tail = T>, admission: &Admission) -> Exchange {
         self.admit(algorithm, admission).into()
     }
 
     /// What was prepared, with the figures of before.
     #[inline(always)]
-    pub(crate) fn uncharged<A>(&self, algorithm: &A, admission: &Admission, now_ns: u64) -> Decision
-    where
-        A: Algorithm<Tail = T>,
-    {
+    pub(crate) fn uncharged(
+        &self,
+        algorithm: &impl Algorithm<Tail = T>,
+        admission: &Admission,
+        now_ns: u64,
+    ) -> Decision {
         let &Admission { decision, head, .. } = admission;
         if decision.is_denied() {
             return decision;
@@ -299,10 +296,12 @@ impl<T: Tail, D: Death> KeyState<T, D> {
 
     /// What [`KeyState::charge`] would decide now, with the figures as they stand, uncharged. Writes nothing, except
     /// what another thread's admission owes.
-    pub(crate) fn peek<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Decision, D>
-    where
-        A: Algorithm<Tail = T>,
-    {
+    pub(crate) fn peek(
+        &self,
+        algorithm: &impl Algorithm<Tail = T>,
+        now_ns: u64,
+        cost: u64,
+    ) -> Result<Decision, D> {
         let step = |head, cost| algorithm.step(head, |index| self.read(index), now_ns, cost);
         self.decide(
             algorithm,
@@ -317,16 +316,13 @@ impl<T: Tail, D: Death> KeyState<T, D> {
 
     /// Lets the algorithm decide, and `admit` do what an admission takes; it says the newer head if it failed.
     #[inline(always)]
-    fn decide<A, R>(
+    fn decide<R>(
         &self,
-        algorithm: &A,
+        algorithm: &impl Algorithm<Tail = T>,
         step: impl Fn(u64) -> Step,
         refuse: impl Fn(Decision) -> R,
         admit: impl Fn(Admission) -> Result<R, u64>,
-    ) -> Result<R, D>
-    where
-        A: Algorithm<Tail = T>,
-    {
+    ) -> Result<R, D> {
         // Ordering: Acquire, see the module's text.
         let mut head = self.head.load(Ordering::Acquire);
         loop {
@@ -368,7 +364,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
 
 impl<T: Tail> KeyState<T> {
     /// Marks the state dead if at `now_ns` it means what an absent key means. Only one caller is told so.
-    pub(crate) fn kill_if_idle<A: Algorithm<Tail = T>>(&self, algorithm: &A, now_ns: u64) -> bool {
+    pub(crate) fn kill_if_idle(&self, algorithm: &impl Algorithm<Tail = T>, now_ns: u64) -> bool {
         let head = self.head.load(Ordering::Acquire);
         head != DEAD
             && algorithm.is_idle(head, |index| self.read(index), now_ns)

@@ -401,10 +401,9 @@ fn lower(shared: &Shared, hash: u64, charge: &Decision) -> u64 {
     loop {
         let Some((slot, seen)) = SlotTable::<TatWord, WAYS>::locate(slots, place) else { return 0 };
         let SlotWord { fingerprint, state } = SlotWord::unpack(seen);
-        let Some((left, units)) = shared.word.refund(state - 100, (100, 100), charge, charge.cost()) else {
-            return 0;
-        };
-        let next = SlotWord::pack(fingerprint, 100 + left);
+        let refund = Refund { charge, units: charge.cost(), now_ns: 100 };
+        let Some(Moved { ahead, units }) = shared.word.refund(state - 100, 100, &refund) else { return 0 };
+        let next = SlotWord::pack(fingerprint, 100 + ahead);
         if slot.compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
             return units;
         }
