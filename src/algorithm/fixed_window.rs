@@ -1,10 +1,9 @@
 //! Fixed windows.
 
 use super::batch::Batch;
-use super::step::{Algorithm, Refund, Refunded, Step, Stepper};
+use super::step::{Algorithm, Wrapper};
 use crate::algorithm::compact::{FixedWord, IntoCompact};
 use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
-use crate::base::sync::AtomicU64;
 
 /// Fixed windows: `limit` units in each window of `period`; the burst is ignored.
 ///
@@ -76,35 +75,12 @@ impl FixedWindow {
     }
 }
 
-impl Stepper for FixedWindow {
-    type Tail = [AtomicU64; 2];
+impl Wrapper for FixedWindow {
+    type Engine = Batch;
 
     #[inline]
-    fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        self.batch.step(head, read, now_ns, cost)
-    }
-
-    fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        self.batch.force(head, read, now_ns, cost)
-    }
-
-    fn seed(&self, now_ns: u64, units: u64) -> Step {
-        self.batch.seed(now_ns, units)
-    }
-
-    const CAN_REFUND: bool = true;
-
-    fn refund(&self, head: u64, read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
-        self.batch.refund(head, read, refund)
-    }
-
-    fn reads(&self, other: &Self) -> bool {
-        self.batch.reads(&other.batch)
-    }
-
-    #[inline]
-    fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
-        self.batch.is_idle(head, read, now_ns)
+    fn engine(&self) -> &Batch {
+        &self.batch
     }
 }
 

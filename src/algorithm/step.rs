@@ -94,6 +94,63 @@ pub struct Refunded {
     pub units: u64,
 }
 
+/// An algorithm that is an engine under a quota. Public in a private module.
+pub trait Wrapper {
+    /// What steps for it.
+    type Engine: Stepper;
+
+    /// Its engine.
+    fn engine(&self) -> &Self::Engine;
+}
+
+impl<W: Wrapper> Stepper for W {
+    type Tail = <W::Engine as Stepper>::Tail;
+
+    fn tail_len(&self) -> usize {
+        self.engine().tail_len()
+    }
+
+    #[inline]
+    fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        self.engine().step(head, read, now_ns, cost)
+    }
+
+    fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        self.engine().force(head, read, now_ns, cost)
+    }
+
+    fn seed(&self, now_ns: u64, units: u64) -> Step {
+        self.engine().seed(now_ns, units)
+    }
+
+    fn owed(&self, decision: &Decision) -> u64 {
+        self.engine().owed(decision)
+    }
+
+    fn reserve(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
+        self.engine().reserve(head, read, now_ns, cost, wait_ns)
+    }
+
+    const CAN_REFUND: bool = W::Engine::CAN_REFUND;
+
+    fn refund(&self, head: u64, read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
+        self.engine().refund(head, read, refund)
+    }
+
+    #[inline]
+    fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
+        self.engine().is_idle(head, read, now_ns)
+    }
+
+    fn reads(&self, other: &Self) -> bool {
+        self.engine().reads(other.engine())
+    }
+
+    fn filled(&self, fill: Fill, raise: impl FnMut(Raise)) {
+        self.engine().filled(fill, raise);
+    }
+}
+
 /// The words behind the head.
 pub trait Tail: Send + Sync + 'static {
     /// `len` words of zero. Types of fixed length may have more.

@@ -88,7 +88,7 @@ impl TatWord {
         bits: u32,
         kind: TatVariant,
     ) -> Result<Self, QuotaError> {
-        let own = Pace::new(quota).rate();
+        let own = Pace::<false>::new(quota).rate();
         let interval = (1 << bits) / own.burst;
         if interval == 0 {
             let reason = Reason::Word { algorithm, what: "the burst", got: own.burst, max: 1 << bits };
