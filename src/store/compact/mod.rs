@@ -33,7 +33,10 @@ use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::store::capacity::Capacity;
-use crate::store::op::{HashedStore, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store, in_batches};
+use crate::store::op::{
+    CarriedOver, CarryOver, Debts, HashedStore, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store,
+    in_batches,
+};
 
 /// Slots in a bucket; see the design text for what 16 cost and gave.
 pub(crate) const WAYS: usize = 16;
@@ -216,20 +219,20 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
 }
 
 impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
-    /// Charges what each key owes to the same key in a store with the same hasher, which may be of another algorithm. False if
-    /// the other is of another size, or debts are not in slots alone: then not all of them are found.
+    /// Charges what each key owes to the same key in a store with the same hasher, which may be of another algorithm. Not all
+    /// debts are found if the other is of another size, or if they are not in slots alone.
     pub(crate) fn carry_into<B: CompactAlgorithm>(
         &self,
         into: &Compact<B, H>,
-        when: CheckTime,
-        at_ns: u64,
-        owed: &dyn Fn(&Decision) -> (u64, u64),
-    ) -> bool {
-        self.table.has_places_of(&into.table)
-            && self.table.for_each(&self.word, CheckTime::from_ns(at_ns), |hash, before| match owed(before) {
-                (_, 0) => {}
-                (as_of_ns, owed) => into.table.seed(&into.word, hash, when, as_of_ns, owed),
-            })
+        CarryOver { when, at_ns, owed }: CarryOver<'_>,
+    ) -> CarriedOver {
+        let carry = |hash, before: &Decision| match owed(before) {
+            (_, 0) => {}
+            (as_of_ns, owed) => into.table.seed(&into.word, hash, when, as_of_ns, owed),
+        };
+        let all = self.table.has_places_of(&into.table)
+            && self.table.for_each(&self.word, CheckTime::from_ns(at_ns), carry);
+        all.into()
     }
 }
 
@@ -301,7 +304,7 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
     }
 }
 
-impl<A: CompactAlgorithm, H: BuildHasher> Migrate for Compact<A, H> {
+impl<A: CompactAlgorithm, H: BuildHasher> Debts for Compact<A, H> {
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
         let owed = self.word.seed(at_ns, units);
         let at = (at_ns, self.word.reference(at_ns));
@@ -323,20 +326,20 @@ impl<A: CompactAlgorithm, H: BuildHasher> Migrate for Compact<A, H> {
     fn owed(&self, decision: &Decision) -> u64 {
         decision.owed()
     }
+}
+
+impl<A: CompactAlgorithm, H: BuildHasher> Migrate for Compact<A, H> {
+    fn debts(&self) -> &dyn Debts {
+        self
+    }
 
     fn is_known(&self) -> bool {
         (self.layout.overdraft == 0 && self.layout.tiers.is_empty()) || self.table.is_new()
     }
 
     /// Slot by slot.
-    fn carry_all(
-        &self,
-        into: &Self,
-        when: CheckTime,
-        at_ns: u64,
-        owed: &dyn Fn(&Decision) -> (u64, u64),
-    ) -> bool {
-        self.carry_into(into, when, at_ns, owed)
+    fn carry_all(&self, into: &Self, carry: CarryOver<'_>) -> CarriedOver {
+        self.carry_into(into, carry)
     }
 }
 

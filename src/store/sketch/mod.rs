@@ -46,7 +46,7 @@ use crate::sketch::window::{
     Commit, Insert, Late, Moment, Probe, Read, Rows, WindowCounters, WindowedBloom, Windows, tag_bits,
 };
 use crate::store::capacity::Capacity;
-use crate::store::op::{Exchange, HashedStore, ManyKeys, Operation, Store};
+use crate::store::op::{Debts, Exchange, HashedStore, ManyKeys, Operation, Store};
 
 /// Counts of windows in a sketch: constant memory, whatever the number of keys.
 ///
@@ -326,10 +326,6 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         &self.algorithm
     }
 
-    pub(crate) fn limit(&self) -> u64 {
-        self.word.limit()
-    }
-
     pub(crate) fn saturation(&self, now_ns: u64) -> Saturation {
         let Tables { windows, seen, counters } = &*self.tables;
         Saturation::of(windows, seen, counters, windows.index(now_ns), self.word.limit())
@@ -369,6 +365,25 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
 }
 
 impl<A: WindowAlgorithm, H> ManyKeys for Sketch<A, H> {}
+
+/// A sketch takes no debts over.
+impl<A: WindowAlgorithm, H> Debts for Sketch<A, H> {
+    fn paid_in_ns(&self, _at_ns: u64, _units: u64) -> u64 {
+        0
+    }
+
+    fn left(&self, _at_ns: u64, _units: u64, _now_ns: u64) -> u64 {
+        0
+    }
+
+    fn burst(&self) -> u64 {
+        self.word.limit()
+    }
+
+    fn owed(&self, decision: &Decision) -> u64 {
+        decision.owed()
+    }
+}
 
 impl<A: WindowAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Sketch<A, H> {
     type Prepared<'k>

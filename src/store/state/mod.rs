@@ -15,11 +15,11 @@ mod models;
 use core::convert::Infallible;
 use core::marker::PhantomData;
 
-use crate::algorithm::step::{Algorithm, DEAD, Fill, Raise, Refund, Refunded, Step, Tail};
+use crate::algorithm::step::{Algorithm, DEAD, Fill, Raise, Refund, Refunded, Step, Stepper, Tail};
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::Decision;
 use crate::base::sync::{AtomicU64, Ordering};
-use crate::store::op::{Exchange, Operation};
+use crate::store::op::{Debts, Exchange, Operation};
 
 /// The head and tail words of one key. `D` says whether a store kills it.
 #[derive(Debug)]
@@ -116,28 +116,32 @@ pub(crate) struct Admission {
     fill: Option<Fill>,
 }
 
-/// The most that is ever admitted at once.
-pub(crate) fn burst<A: Algorithm>(algorithm: &A) -> u64 {
-    match algorithm.step(0, |_| 0, 0, 0) {
-        Step::Refuse(decision) | Step::Admit { decision, .. } => decision.limit(),
-        Step::Help(_) => 0,
+impl<A: Algorithm> Debts for A {
+    fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
+        match self.seed(at_ns, units) {
+            Step::Refuse(decision) | Step::Admit { decision, .. } => saturating_nanos(decision.reset_after()),
+            Step::Help(_) => 0,
+        }
     }
-}
 
-/// The time in which `units`, charged to a new key at `at_ns`, are paid, in nanoseconds.
-pub(crate) fn paid_in_ns<A: Algorithm>(algorithm: &A, at_ns: u64, units: u64) -> u64 {
-    match algorithm.seed(at_ns, units) {
-        Step::Refuse(decision) | Step::Admit { decision, .. } => saturating_nanos(decision.reset_after()),
-        Step::Help(_) => 0,
+    fn left(&self, at_ns: u64, units: u64, now_ns: u64) -> u64 {
+        let state = KeyState::<A::Tail, Infallible>::fresh(self.tail_len());
+        let seed = Request { algorithm: self, action: Action::Seed, now_ns: at_ns, cost: units };
+        let Ok(_) = state.apply(&seed);
+        let Ok(left) = state.peek(self, now_ns.max(at_ns), 0);
+        Stepper::owed(self, &left)
     }
-}
 
-/// What a new key owes at `now_ns` of `units` that were charged to it at `at_ns`.
-pub(crate) fn left<A: Algorithm>(algorithm: &A, at_ns: u64, units: u64, now_ns: u64) -> u64 {
-    let state = KeyState::<A::Tail, Infallible>::fresh(algorithm.tail_len());
-    let Ok(_) = state.apply(&Request { algorithm, action: Action::Seed, now_ns: at_ns, cost: units });
-    let Ok(left) = state.peek(algorithm, now_ns.max(at_ns), 0);
-    algorithm.owed(&left)
+    fn burst(&self) -> u64 {
+        match self.step(0, |_| 0, 0, 0) {
+            Step::Refuse(decision) | Step::Admit { decision, .. } => decision.limit(),
+            Step::Help(_) => 0,
+        }
+    }
+
+    fn owed(&self, decision: &Decision) -> u64 {
+        Stepper::owed(self, decision)
+    }
 }
 
 impl Admission {
