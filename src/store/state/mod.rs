@@ -33,6 +33,16 @@ pub(crate) struct KeyState<T, D = Dead> {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Dead;
 
+/// Whether a call marked a state dead.
+#[must_use]
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Kill {
+    /// It did: only one call does.
+    Done,
+    /// The state is in use, or another call was first.
+    NotDone,
+}
+
 /// How a state can end. Public in a private module.
 pub(crate) trait Death: Sized {
     /// The end, if this head says so.
@@ -367,18 +377,25 @@ impl<T: Tail, D: Death> KeyState<T, D> {
 }
 
 impl<T: Tail> KeyState<T> {
-    /// Marks the state dead if at `now_ns` it means what an absent key means. Only one caller is told so.
-    pub(crate) fn kill_if_idle(&self, algorithm: &impl Algorithm<Tail = T>, now_ns: u64) -> bool {
+    /// Marks the state dead if at `now_ns` it means what an absent key means.
+    pub(crate) fn kill_if_idle(&self, algorithm: &impl Algorithm<Tail = T>, now_ns: u64) -> Kill {
         let head = self.head.load(Ordering::Acquire);
-        head != DEAD
-            && algorithm.is_idle(head, |index| self.read(index), now_ns)
-            // Ordering: as for a charge. If a charge came first, the exchange fails and the state lives.
-            && self.head.compare_exchange(head, DEAD, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        if head == DEAD || !algorithm.is_idle(head, |index| self.read(index), now_ns) {
+            return Kill::NotDone;
+        }
+        // Ordering: as for a charge. If a charge came first, the exchange fails and the state lives.
+        match self.head.compare_exchange(head, DEAD, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Kill::Done,
+            Err(_) => Kill::NotDone,
+        }
     }
 
-    /// Marks the state dead whatever it holds. Only one caller is told so.
-    pub(crate) fn kill(&self) -> bool {
-        self.head.swap(DEAD, Ordering::AcqRel) != DEAD
+    /// Marks the state dead whatever it holds.
+    pub(crate) fn kill(&self) -> Kill {
+        match self.head.swap(DEAD, Ordering::AcqRel) {
+            DEAD => Kill::NotDone,
+            _ => Kill::Done,
+        }
     }
 
     #[inline]
