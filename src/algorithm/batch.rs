@@ -21,11 +21,12 @@
 //! begun meanwhile, again to a time before that beginning was exchanged; `steps` never goes back. Boundaries
 //! come later by less than that span: against the client.
 
-use super::Split;
-use super::step::{Raise, Refunded, Step};
+use super::split::Split;
+use super::step::{Raise, Refund, Refunded, Step, Stepper};
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, Reason};
+use crate::base::sync::AtomicU64;
 
 /// Bits of the lap: the parity picks the anchor, the rest keeps a stalled thread's exchange from succeeding.
 const LAP_BITS: u32 = 16;
@@ -34,8 +35,9 @@ const DEBT_BITS: u32 = 8;
 /// The fewest bits for steps that are worth having; a lap that uses them up starts anew.
 const MIN_STEP_BITS: u32 = 16;
 
+/// See the module's text.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Batch {
+pub struct Batch {
     capacity: u64,
     batch: u64,
     period_ns: u64,
@@ -170,11 +172,6 @@ impl Batch {
         Decision::new(outcome, cost, capacity, now_ns, facts)
     }
 
-    /// Whether another value of this kind reads words alike.
-    pub(super) fn reads(&self, other: &Self) -> bool {
-        (self.batch, self.period_ns, self.start) == (other.batch, other.period_ns, other.start)
-    }
-
     /// What `cost` more units mean.
     #[inline]
     fn judge(&self, present: &Present, now_ns: u64, cost: u64) -> Decision {
@@ -187,61 +184,6 @@ impl Batch {
         }
         let after = Present { used: present.used + cost, ..*present };
         self.decide(Outcome::Allowed, now_ns, cost, &after)
-    }
-
-    #[inline]
-    pub(super) fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        self.step_by(head, read, now_ns, |present| self.judge(present, now_ns, cost))
-    }
-
-    /// Charges as much of `cost` as the word can hold.
-    pub(super) fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        self.step_by(head, read, now_ns, |present| {
-            let cost = cost.min(self.most().saturating_sub(present.used));
-            let after = Present { used: present.used + cost, ..*present };
-            self.decide(Outcome::Allowed, now_ns, cost, &after).forced()
-        })
-    }
-
-    /// What a key has used that owes `units` from elsewhere: no more than that, whatever a new one would start with.
-    pub(super) fn seed(&self, now_ns: u64, units: u64) -> Step {
-        self.step_by(
-            0,
-            |_| 0,
-            now_ns,
-            |present| {
-                let used = units.min(self.most());
-                self.decide(Outcome::Allowed, now_ns, used, &Present { used, ..*present })
-            },
-        )
-    }
-
-    /// Charges units of later batches if they come within `wait_ns`.
-    ///
-    /// A turn k boundaries away is one in a bucket that was given k batches by then, of which it holds no more than its capacity.
-    /// So what is still in the bucket now, and would run over there, is charged along with it.
-    pub(super) fn reserve(
-        &self,
-        head: u64,
-        read: impl Fn(usize) -> u64,
-        now_ns: u64,
-        cost: u64,
-        wait_ns: u64,
-    ) -> Step {
-        self.step_by(head, read, now_ns, |present| {
-            let now = self.judge(present, now_ns, cost);
-            if now.outcome() != Outcome::Denied {
-                return now;
-            }
-            let missing = present.used.saturating_add(cost).saturating_sub(self.capacity);
-            let batches = missing.div_ceil(self.batch).saturating_mul(self.batch);
-            let raised = batches.saturating_sub(present.used);
-            let used = present.used.max(batches).saturating_add(cost);
-            let after = Present { used, ..*present };
-            let later = self.decide_raised(Outcome::Allowed, now_ns, cost, &after, raised);
-            let fits = used <= self.most() && saturating_nanos(later.delay()) <= wait_ns;
-            if fits { later } else { now }
-        })
     }
 
     #[inline]
@@ -265,68 +207,6 @@ impl Batch {
                 }
             }
             Start::FirstUse { used_bits } => self.first_use_step(head, read, now_ns, used_bits, judge),
-        }
-    }
-
-    /// Takes back up to `units` of a charge, if its period is still the one that counts: units are paid by whole
-    /// batches at its end.
-    pub(super) fn refund(
-        &self,
-        head: u64,
-        read: impl Fn(usize) -> u64,
-        now_ns: u64,
-        charge: &Decision,
-        units: u64,
-    ) -> Option<Refunded> {
-        let &Facts::Batch { used: led_to, raised, batch, to_boundary_ns, period_ns } = charge.facts() else {
-            return None;
-        };
-        // A key that was never seen may have used some, if its start is adaptive.
-        if (batch, period_ns) != (self.batch, self.period_ns) || head == 0 {
-            return None;
-        }
-        let boundary = |at_ns: u64, to_ns: u64| u128::from(at_ns) + u128::from(to_ns);
-        let then = boundary(charge.at_ns(), to_boundary_ns);
-        // How many units, and how many are used then. Who gives back all gives back as well what was raised for it.
-        let back = |present: &Present| {
-            let back = units.min(charge.charged()).min(present.used);
-            let raised = if units >= charge.charged() { raised } else { 0 };
-            let same = boundary(now_ns, present.to_boundary_ns) == then;
-            // Of those who were told to wait only the last can leave: those behind have been told when to go.
-            let last = present.used == led_to || !charge.has_turn();
-            (same && last && back > 0).then(|| (back, (present.used - back).saturating_sub(raised)))
-        };
-        match self.start {
-            Start::Aligned { phase_ns, split, .. } => {
-                let (index, present) = self.aligned_present(head, now_ns, phase_ns, split);
-                let (units, used) = back(&present)?;
-                Some(Refunded { next: split.pack(index + 1, used), units })
-            }
-            Start::FirstUse { used_bits } => {
-                let lap = Lap::unpack(head, used_bits);
-                let here = self.lap_present(&lap, read, now_ns, used_bits);
-                let present = Present { used: here.used, to_boundary_ns: here.to_boundary_ns };
-                let (units, used) = back(&present)?;
-                if here.worn_out {
-                    return None;
-                }
-                let next = Lap { lap: lap.lap, steps: here.steps, used };
-                Some(Refunded { next: next.pack(used_bits), units })
-            }
-        }
-    }
-
-    pub(super) fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
-        match self.start {
-            // An absent key would start with what its first partial period gives.
-            Start::Aligned { adaptive: true, .. } => head == 0,
-            Start::Aligned { phase_ns, split, .. } => {
-                self.aligned_present(head, now_ns, phase_ns, split).1.used == 0
-            }
-            Start::FirstUse { used_bits } => {
-                let lap = Lap::unpack(head, used_bits);
-                self.lap_present(&lap, read, now_ns, used_bits).used == 0
-            }
         }
     }
 
@@ -408,6 +288,121 @@ impl Batch {
             return Step::Admit { decision, next: next.pack(used_bits), raise, fill: None };
         }
         Step::admit(decision, Lap { lap: lap.lap, steps: here.steps, used }.pack(used_bits))
+    }
+}
+
+impl Stepper for Batch {
+    type Tail = [AtomicU64; 2];
+
+    #[inline]
+    fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        self.step_by(head, read, now_ns, |present| self.judge(present, now_ns, cost))
+    }
+
+    /// Charges as much of `cost` as the word can hold.
+    fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        self.step_by(head, read, now_ns, |present| {
+            let cost = cost.min(self.most().saturating_sub(present.used));
+            let after = Present { used: present.used + cost, ..*present };
+            self.decide(Outcome::Allowed, now_ns, cost, &after).forced()
+        })
+    }
+
+    /// What a key has used that owes `units` from elsewhere: no more than that, whatever a new one would start with.
+    fn seed(&self, now_ns: u64, units: u64) -> Step {
+        self.step_by(
+            0,
+            |_| 0,
+            now_ns,
+            |present| {
+                let used = units.min(self.most());
+                self.decide(Outcome::Allowed, now_ns, used, &Present { used, ..*present })
+            },
+        )
+    }
+
+    /// Charges units of later batches if they come within `wait_ns`.
+    ///
+    /// A turn k boundaries away is one in a bucket that was given k batches by then, of which it holds no more than its capacity.
+    /// So what is still in the bucket now, and would run over there, is charged along with it.
+    fn reserve(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
+        self.step_by(head, read, now_ns, |present| {
+            let now = self.judge(present, now_ns, cost);
+            if now.outcome() != Outcome::Denied {
+                return now;
+            }
+            let missing = present.used.saturating_add(cost).saturating_sub(self.capacity);
+            let batches = missing.div_ceil(self.batch).saturating_mul(self.batch);
+            let raised = batches.saturating_sub(present.used);
+            let used = present.used.max(batches).saturating_add(cost);
+            let after = Present { used, ..*present };
+            let later = self.decide_raised(Outcome::Allowed, now_ns, cost, &after, raised);
+            let fits = used <= self.most() && saturating_nanos(later.delay()) <= wait_ns;
+            if fits { later } else { now }
+        })
+    }
+
+    const CAN_REFUND: bool = true;
+
+    /// Takes back up to `units` of a charge, if its period is still the one that counts: units are paid by whole
+    /// batches at its end.
+    fn refund(&self, head: u64, read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
+        let &Refund { charge, units, now_ns } = refund;
+
+        let &Facts::Batch { used: led_to, raised, batch, to_boundary_ns, period_ns } = charge.facts() else {
+            return None;
+        };
+        // A key that was never seen may have used some, if its start is adaptive.
+        if (batch, period_ns) != (self.batch, self.period_ns) || head == 0 {
+            return None;
+        }
+        let boundary = |at_ns: u64, to_ns: u64| u128::from(at_ns) + u128::from(to_ns);
+        let then = boundary(charge.at_ns(), to_boundary_ns);
+        // How many units, and how many are used then. Who gives back all gives back as well what was raised for it.
+        let back = |present: &Present| {
+            let back = units.min(charge.charged()).min(present.used);
+            let raised = if units >= charge.charged() { raised } else { 0 };
+            let same = boundary(now_ns, present.to_boundary_ns) == then;
+            // Of those who were told to wait only the last can leave: those behind have been told when to go.
+            let last = present.used == led_to || !charge.has_turn();
+            (same && last && back > 0).then(|| (back, (present.used - back).saturating_sub(raised)))
+        };
+        match self.start {
+            Start::Aligned { phase_ns, split, .. } => {
+                let (index, present) = self.aligned_present(head, now_ns, phase_ns, split);
+                let (units, used) = back(&present)?;
+                Some(Refunded { next: split.pack(index + 1, used), units })
+            }
+            Start::FirstUse { used_bits } => {
+                let lap = Lap::unpack(head, used_bits);
+                let here = self.lap_present(&lap, read, now_ns, used_bits);
+                let present = Present { used: here.used, to_boundary_ns: here.to_boundary_ns };
+                let (units, used) = back(&present)?;
+                if here.worn_out {
+                    return None;
+                }
+                let next = Lap { lap: lap.lap, steps: here.steps, used };
+                Some(Refunded { next: next.pack(used_bits), units })
+            }
+        }
+    }
+
+    fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
+        match self.start {
+            // An absent key would start with what its first partial period gives.
+            Start::Aligned { adaptive: true, .. } => head == 0,
+            Start::Aligned { phase_ns, split, .. } => {
+                self.aligned_present(head, now_ns, phase_ns, split).1.used == 0
+            }
+            Start::FirstUse { used_bits } => {
+                let lap = Lap::unpack(head, used_bits);
+                self.lap_present(&lap, read, now_ns, used_bits).used == 0
+            }
+        }
+    }
+
+    fn reads(&self, other: &Self) -> bool {
+        (self.batch, self.period_ns, self.start) == (other.batch, other.period_ns, other.start)
     }
 }
 

@@ -20,7 +20,7 @@
 //!
 //! A time before the head's window is taken as the beginning of that window.
 
-use super::Split;
+use super::split::Split;
 use super::step::{Raise, Refunded, Step};
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, Reason};

@@ -1,12 +1,9 @@
 //! Fixed windows.
 
-use super::Algorithm;
 use super::batch::Batch;
-use super::step::{Refunded, Step, Stepper};
-use crate::algorithm::compact::{IntoCompact, WindowWord};
-use crate::base::decision::Decision;
+use super::step::{Algorithm, Wrapper};
+use crate::algorithm::compact::{FixedWord, IntoCompact};
 use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
-use crate::base::sync::AtomicU64;
 
 /// Fixed windows: `limit` units in each window of `period`; the burst is ignored.
 ///
@@ -78,51 +75,21 @@ impl FixedWindow {
     }
 }
 
-impl Stepper for FixedWindow {
-    type Tail = [AtomicU64; 2];
+impl Wrapper for FixedWindow {
+    type Engine = Batch;
 
     #[inline]
-    fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        self.batch.step(head, read, now_ns, cost)
-    }
-
-    fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        self.batch.force(head, read, now_ns, cost)
-    }
-
-    fn seed(&self, now_ns: u64, units: u64) -> Step {
-        self.batch.seed(now_ns, units)
-    }
-
-    const CAN_REFUND: bool = true;
-
-    fn refund(
-        &self,
-        head: u64,
-        read: impl Fn(usize) -> u64,
-        now_ns: u64,
-        charge: &Decision,
-        units: u64,
-    ) -> Option<Refunded> {
-        self.batch.refund(head, read, now_ns, charge, units)
-    }
-
-    fn reads(&self, other: &Self) -> bool {
-        self.batch.reads(&other.batch)
-    }
-
-    #[inline]
-    fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
-        self.batch.is_idle(head, read, now_ns)
+    fn engine(&self) -> &Batch {
+        &self.batch
     }
 }
 
 impl IntoCompact for FixedWindow {
-    type CompactState = WindowWord;
+    type CompactState = FixedWord;
 
-    fn compact(&self, tiers: &[Quota], overdraft: u64) -> Result<WindowWord, QuotaError> {
+    fn compact(&self, tiers: &[Quota], overdraft: u64) -> Result<FixedWord, QuotaError> {
         match self.batch.aligned_quota() {
-            Some(quota) => WindowWord::new(NAME, &quota, tiers, overdraft),
+            Some(quota) => FixedWord::new(NAME, &quota, tiers, overdraft, false),
             None => {
                 let instead = "windows that are the same for all keys (FixedWindow::new)";
                 Err(Reason::NoCompactForm { algorithm: NAME, instead }.into())
@@ -130,7 +97,7 @@ impl IntoCompact for FixedWindow {
         }
     }
 
-    fn tier(&self, own: &WindowWord, quota: &Quota) -> Result<WindowWord, QuotaError> {
+    fn tier(&self, own: &FixedWord, quota: &Quota) -> Result<FixedWord, QuotaError> {
         own.tier(NAME, quota)
     }
 }

@@ -1,7 +1,8 @@
 //! GCRA, the generic cell rate algorithm.
 
 use super::pace::{Pace, paced};
-use crate::base::quota::Quota;
+use crate::algorithm::compact::TatWord;
+use crate::base::quota::{Quota, QuotaError};
 
 /// The generic cell rate algorithm, GCRA(T, τ), in its virtual scheduling form: the default.
 ///
@@ -32,7 +33,7 @@ use crate::base::quota::Quota;
 /// ITU-T Recommendation I.371.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Gcra {
-    pace: Pace,
+    pace: Pace<false>,
 }
 
 impl Gcra {

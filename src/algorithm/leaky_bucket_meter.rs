@@ -1,7 +1,8 @@
 //! The leaky bucket as a meter.
 
 use super::pace::{Pace, paced};
-use crate::base::quota::Quota;
+use crate::algorithm::compact::TatWord;
+use crate::base::quota::{Quota, QuotaError};
 
 /// The leaky bucket as a meter: each unit is poured into a bucket of `burst` units that drains at
 /// `limit / period`; what would overflow is refused.
@@ -29,7 +30,7 @@ use crate::base::quota::Quota;
 /// communications", 1986.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct LeakyBucketMeter {
-    pace: Pace,
+    pace: Pace<false>,
 }
 
 impl LeakyBucketMeter {

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::pace::{Pace, paced};
+use crate::algorithm::compact::TatWord;
 use crate::base::clock::saturating_nanos;
 use crate::base::quota::{Quota, QuotaError};
 
@@ -30,7 +31,7 @@ use crate::base::quota::{Quota, QuotaError};
 /// A. Tanenbaum, "Computer Networks", leaky bucket algorithm; nginx `limit_req` shapes with the same rule.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct LeakyBucketQueue {
-    pace: Pace,
+    pace: Pace<true>,
 }
 
 impl LeakyBucketQueue {

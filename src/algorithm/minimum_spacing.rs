@@ -3,8 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::Algorithm;
-use super::step::{DEAD, Refunded, Step, Stepper};
+use super::step::{Algorithm, DEAD, Refund, Refunded, Step, Stepper};
 use crate::algorithm::compact::ticks::{Interval, UnitRate};
 use crate::algorithm::compact::{IntoCompact, TatVariant, TatWord};
 use crate::base::clock::saturating_nanos;
@@ -110,14 +109,9 @@ impl Stepper for MinimumSpacing {
     const CAN_REFUND: bool = true;
 
     /// An event is taken back whole, if it was the last.
-    fn refund(
-        &self,
-        head: u64,
-        _read: impl Fn(usize) -> u64,
-        now_ns: u64,
-        charge: &Decision,
-        units: u64,
-    ) -> Option<Refunded> {
+    fn refund(&self, head: u64, _read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
+        let &Refund { charge, units, now_ns } = refund;
+
         let &Facts::Plain { reset_ns, delay_ns, .. } = charge.facts() else {
             return None;
         };

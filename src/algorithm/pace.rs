@@ -19,15 +19,15 @@
 //!
 //! Zero means "never used". A TAT that would be 0 or [`DEAD`] is moved up to 1, against the client.
 
-use super::step::{DEAD, Refunded, Step, Stepper};
+use super::step::{DEAD, Refund, Refunded, Step, Stepper};
 use crate::algorithm::compact::ticks::{Interval, UnitRate};
-use crate::algorithm::compact::{IntoCompact, TatVariant, TatWord};
+use crate::algorithm::compact::{TatVariant, TatWord};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
 
-/// An emission interval and a burst, in ticks.
+/// An emission interval and a burst, in ticks. `QUEUED`: requests go at the time that the TAT says, rather than at once.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Pace {
+pub struct Pace<const QUEUED: bool> {
     /// Ticks per unit, at least 1.
     interval: u64,
     /// `burst` intervals: how far ahead of now a TAT may stand. At most 2⁶³ − 1, and 2⁶¹ if the scale is not 1.
@@ -37,95 +37,42 @@ pub(crate) struct Pace {
     scale: u32,
 }
 
-/// An algorithm whose state is a TAT and nothing else.
-pub(crate) trait Paced: Sized {
-    /// What errors call it.
-    const NAME: &'static str;
-
-    /// Whether requests go at the time that the TAT says, rather than at once.
-    const QUEUED: bool;
-
-    /// Its emission interval and burst.
-    fn pace(&self) -> &Pace;
-}
-
 /// Makes a type of one field, `pace`, an algorithm.
 macro_rules! paced {
     ($algorithm:ident, $name:literal, queued: $queued:literal) => {
-        impl $crate::algorithm::pace::Paced for $algorithm {
-            const NAME: &'static str = $name;
-            const QUEUED: bool = $queued;
+        impl $crate::algorithm::step::Wrapper for $algorithm {
+            type Engine = Pace<$queued>;
 
             #[inline]
-            fn pace(&self) -> &Pace {
+            fn engine(&self) -> &Pace<$queued> {
                 &self.pace
             }
         }
 
-        impl $crate::algorithm::Algorithm for $algorithm {
-            fn requota(&self, quota: &Quota) -> Result<Self, $crate::base::quota::QuotaError> {
+        impl $crate::algorithm::compact::IntoCompact for $algorithm {
+            type CompactState = TatWord;
+
+            fn compact(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
+                self.pace.compact($name, tiers, overdraft)
+            }
+
+            fn tier(&self, own: &TatWord, quota: &Quota) -> Result<TatWord, QuotaError> {
+                own.tier($name, Pace::<$queued>::new(quota).rate())
+            }
+        }
+
+        impl $crate::algorithm::step::Algorithm for $algorithm {
+            fn requota(&self, quota: &Quota) -> Result<Self, QuotaError> {
                 Ok(Self { pace: self.pace.requota($name, quota)? })
             }
 
-            fn with_quota(&self, quota: &Quota) -> Result<Self, $crate::base::quota::QuotaError> {
+            fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
                 Ok(Self::new(*quota))
             }
         }
     };
 }
 pub(super) use paced;
-
-impl<P: Paced> Stepper for P {
-    type Tail = ();
-
-    #[inline]
-    fn step(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        self.pace().step(head, now_ns, cost, P::QUEUED)
-    }
-
-    fn force(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        self.pace().force(head, now_ns, cost, P::QUEUED)
-    }
-
-    fn reserve(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
-        self.pace().reserve(head, now_ns, cost, wait_ns, P::QUEUED)
-    }
-
-    const CAN_REFUND: bool = !P::QUEUED;
-
-    fn refund(
-        &self,
-        head: u64,
-        _read: impl Fn(usize) -> u64,
-        now_ns: u64,
-        charge: &Decision,
-        units: u64,
-    ) -> Option<Refunded> {
-        self.pace().refund(head, now_ns, charge, units)
-    }
-
-    fn reads(&self, other: &Self) -> bool {
-        self.pace().scale() == other.pace().scale()
-    }
-
-    #[inline]
-    fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
-        self.pace().is_idle(head, now_ns)
-    }
-}
-
-impl<P: Paced> IntoCompact for P {
-    type CompactState = TatWord;
-
-    fn compact(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
-        let kind = if P::QUEUED { TatVariant::Queue } else { TatVariant::Meter };
-        self.pace().compact(P::NAME, tiers, overdraft, kind)
-    }
-
-    fn tier(&self, own: &TatWord, quota: &Quota) -> Result<TatWord, QuotaError> {
-        own.tier(P::NAME, Pace::new(quota).rate())
-    }
-}
 
 const fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
@@ -134,7 +81,7 @@ const fn gcd(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-impl Pace {
+impl<const QUEUED: bool> Pace<QUEUED> {
     const MAX_SCALE: u32 = 32;
     const MAX_WRAPPING_CAPACITY: u128 = 1 << 61;
 
@@ -183,8 +130,8 @@ impl Pace {
         algorithm: &'static str,
         tiers: &[Quota],
         overdraft: u64,
-        kind: TatVariant,
     ) -> Result<TatWord, QuotaError> {
+        let kind = if QUEUED { TatVariant::Queue } else { TatVariant::Meter };
         let tiers = tiers.iter().map(|quota| Self::new(quota).rate()).collect();
         TatWord::new(algorithm, self.rate(), tiers, overdraft, kind)
     }
@@ -206,10 +153,6 @@ impl Pace {
     /// The longest queue in which no single unit waits longer than `wait_ns`, in units; at least 1.
     pub(crate) const fn units_within(&self, wait_ns: u64) -> u64 {
         wait_ns.saturating_mul(self.scale as u64) / self.interval + 1
-    }
-
-    pub(crate) const fn scale(&self) -> u32 {
-        self.scale
     }
 
     /// The furthest that any word may be ahead of now, by debts and reservations: 292 years, or four where the word wraps.
@@ -249,24 +192,19 @@ impl Pace {
     }
 
     #[inline]
-    fn decide(&self, outcome: Outcome, now_ns: u64, cost: u64, ahead: u64, queued: bool) -> Decision {
+    fn decide(&self, outcome: Outcome, now_ns: u64, cost: u64, ahead: u64) -> Decision {
         let Self { interval, capacity, burst, scale } = *self;
-        let facts = Facts::Pace { ahead, interval, capacity, scale, queued };
+        let facts = Facts::Pace { ahead, interval, capacity, scale, queued: QUEUED };
         Decision::new(outcome, cost, burst, now_ns, facts)
     }
 
-    /// Virtual scheduling: admits `cost` units if the TAT they lead to is at most `capacity` ahead of now.
+    /// Virtual scheduling: admits `cost` units if the TAT they lead to is at most `room` ahead of now, which is at least the
+    /// capacity.
     #[inline]
-    pub(crate) fn step(&self, word: u64, now_ns: u64, cost: u64, queued: bool) -> Step {
-        self.step_within(self.capacity, word, now_ns, cost, queued)
-    }
-
-    /// The same if the TAT may be `room` ahead: at least the capacity.
-    #[inline]
-    fn step_within(&self, room: u64, word: u64, now_ns: u64, cost: u64, queued: bool) -> Step {
+    fn step_within(&self, room: u64, word: u64, now_ns: u64, cost: u64) -> Step {
         let now = self.ticks(now_ns);
         let ahead = self.ahead(word, now);
-        let decide = |outcome, ahead| self.decide(outcome, now_ns, cost, ahead, queued);
+        let decide = |outcome, ahead| self.decide(outcome, now_ns, cost, ahead);
         if cost == 0 {
             return Step::admit(decide(Outcome::Allowed, ahead), word);
         }
@@ -283,24 +221,33 @@ impl Pace {
             None => Step::Refuse(decide(Outcome::Denied, self.capacity)),
         }
     }
+}
+
+impl<const QUEUED: bool> Stepper for Pace<QUEUED> {
+    type Tail = ();
+
+    #[inline]
+    fn step(&self, word: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        self.step_within(self.capacity, word, now_ns, cost)
+    }
 
     /// Admits `cost` units if their turn comes within `wait_ns`: the first unit's in a queue, of which no more than the
     /// capacity is filled; else the time at which the TAT they lead to is `capacity` ahead.
-    pub(crate) fn reserve(&self, word: u64, now_ns: u64, cost: u64, wait_ns: u64, queued: bool) -> Step {
+    fn reserve(&self, word: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
         let wait = wait_ns.saturating_mul(u64::from(self.scale));
-        if !queued {
+        if !QUEUED {
             let room = self.capacity.saturating_add(wait).min(self.furthest());
-            return self.step_within(room, word, now_ns, cost, queued);
+            return self.step_within(room, word, now_ns, cost);
         }
         let ahead = self.ahead(word, self.ticks(now_ns));
         if ahead <= wait || cost == 0 || cost > self.burst {
-            return self.step(word, now_ns, cost, queued);
+            return self.step(word, read, now_ns, cost);
         }
-        Step::Refuse(self.decide(Outcome::Denied, now_ns, cost, ahead, queued))
+        Step::Refuse(self.decide(Outcome::Denied, now_ns, cost, ahead))
     }
 
     /// Charges `cost` units whatever the word says, as far as a word can be ahead.
-    pub(crate) fn force(&self, word: u64, now_ns: u64, cost: u64, queued: bool) -> Step {
+    fn force(&self, word: u64, _read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
         let now = self.ticks(now_ns);
         let before = self.ahead(word, now);
         let most = match self.scale {
@@ -310,8 +257,10 @@ impl Pace {
         let units = cost.min(most.saturating_sub(before) / self.interval);
         let ahead = before + units * self.interval;
         let next = if units == 0 { word } else { self.tat(now, ahead).unwrap_or(word) };
-        Step::admit(self.decide(Outcome::Allowed, now_ns, units, ahead, queued).forced(), next)
+        Step::admit(self.decide(Outcome::Allowed, now_ns, units, ahead).forced(), next)
     }
+
+    const CAN_REFUND: bool = !QUEUED;
 
     /// Takes back what is still owed of up to `units` of a charge, taking all that has passed since its turn for its own
     /// payment, and what is given back for its last units.
@@ -323,7 +272,8 @@ impl Pace {
     /// so is never before W', whose admissions keep within the bound.
     ///
     /// Of those who were told to wait only the last can leave: those behind have been told when to go.
-    pub(crate) fn refund(&self, word: u64, now_ns: u64, charge: &Decision, units: u64) -> Option<Refunded> {
+    fn refund(&self, word: u64, _read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
+        let &Refund { charge, units, now_ns } = refund;
         let &Facts::Pace { ahead: then, interval, capacity, scale, queued } = charge.facts() else {
             return None;
         };
@@ -350,8 +300,12 @@ impl Pace {
     }
 
     #[inline]
-    pub(crate) const fn is_idle(&self, word: u64, now_ns: u64) -> bool {
+    fn is_idle(&self, word: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
         self.ahead(word, self.ticks(now_ns)) == 0
+    }
+
+    fn reads(&self, other: &Self) -> bool {
+        self.scale == other.scale
     }
 }
 
@@ -378,7 +332,7 @@ mod tests {
             (Quota::per_day(7).burst(5_000), 86_400_000_000_000, 7),
             (Quota::per_day(7).burst(700_000), 12_342_857_142_858, 1),
         ] {
-            let pace = Pace::new(&quota);
+            let pace = Pace::<false>::new(&quota);
             assert_eq!((pace.interval, pace.scale), (interval, scale), "{quota}");
         }
     }
@@ -386,7 +340,7 @@ mod tests {
     #[test]
     fn the_rate_is_never_rounded_up() {
         for limit in [3, 7, 11, 333, 999, 65_537, 699_999, 333_000_000, 31_999_999_999] {
-            let pace = Pace::new(&Quota::per_second(limit));
+            let pace = Pace::<false>::new(&Quota::per_second(limit));
             let exact = 1e9 / limit as f64 * f64::from(pace.scale);
             assert!(u128::from(pace.interval) * u128::from(limit) >= 1_000_000_000 * u128::from(pace.scale));
             assert!((pace.interval as f64) < exact + 1.0);
@@ -395,27 +349,27 @@ mod tests {
 
     #[test]
     fn time_that_ends_refuses() {
-        let pace = Pace::new(&Quota::per_second(1).burst(3));
+        let pace = Pace::<false>::new(&Quota::per_second(1).burst(3));
         let almost = u64::MAX - 1_000_000_001;
-        assert!(matches!(pace.step(0, almost, 1, false), Step::Admit { .. }));
-        assert!(matches!(pace.step(0, almost, 2, false), Step::Refuse(_)));
-        assert!(matches!(pace.step(0, u64::MAX, 1, false), Step::Refuse(_)));
-        assert!(matches!(pace.step(u64::MAX - 1, 0, 3, false), Step::Refuse(_)));
+        assert!(matches!(pace.step(0, |_| 0, almost, 1), Step::Admit { .. }));
+        assert!(matches!(pace.step(0, |_| 0, almost, 2), Step::Refuse(_)));
+        assert!(matches!(pace.step(0, |_| 0, u64::MAX, 1), Step::Refuse(_)));
+        assert!(matches!(pace.step(u64::MAX - 1, |_| 0, 0, 3), Step::Refuse(_)));
     }
 
     #[test]
     fn a_wrapping_word_passes_zero_and_dead() {
-        let pace = Pace::new(&Quota::per_second(7));
+        let pace = Pace::<false>::new(&Quota::per_second(7));
         let interval = pace.interval;
         // Times whose TAT would be 0 or DEAD, found by the inverse of 7 modulo 2^64.
         let inverse = 7u64.wrapping_mul(0x6DB6_DB6D_B6DB_6DB7);
         assert_eq!(inverse, 1);
         for target in [0u64, DEAD] {
             let now = target.wrapping_sub(interval).wrapping_mul(0x6DB6_DB6D_B6DB_6DB7);
-            let word = admitted(pace.step(0, now, 1, false));
+            let word = admitted(pace.step(0, |_| 0, now, 1));
             assert_eq!(word, 1);
-            assert!(!pace.is_idle(word, now));
-            assert!(pace.is_idle(word, now.wrapping_add(interval)));
+            assert!(!pace.is_idle(word, |_| 0, now));
+            assert!(pace.is_idle(word, |_| 0, now.wrapping_add(interval)));
         }
     }
 }

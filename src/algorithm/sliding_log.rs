@@ -20,8 +20,7 @@
 //!
 //! Times in the ring never decrease: an admission at a time before the newest is written as the newest.
 
-use super::Algorithm;
-use super::step::{Fill, Raise, Step, Stepper};
+use super::step::{Algorithm, Fill, Raise, Step, Stepper};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 use crate::base::sync::AtomicU64;

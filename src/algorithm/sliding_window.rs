@@ -1,8 +1,7 @@
 //! The sliding-window counter of two windows.
 
-use super::Algorithm;
 use super::counts::{WindowCounts, WindowView};
-use super::step::{Refunded, Step, Stepper};
+use super::step::{Algorithm, Refund, Refunded, Step, Stepper};
 use crate::algorithm::compact::{IntoCompact, SlidingWord};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError, or_panic};
@@ -141,14 +140,9 @@ impl Stepper for SlidingWindow {
 
     const CAN_REFUND: bool = true;
 
-    fn refund(
-        &self,
-        head: u64,
-        _read: impl Fn(usize) -> u64,
-        _now_ns: u64,
-        charge: &Decision,
-        units: u64,
-    ) -> Option<Refunded> {
+    fn refund(&self, head: u64, _read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
+        let &Refund { charge, units, .. } = refund;
+
         let &Facts::Blend { to_end_ns, window_ns, .. } = charge.facts() else {
             return None;
         };

@@ -16,7 +16,10 @@
 //! Two values of the head are the store's: 0 is a key that was never seen, [`DEAD`] a node being unlinked.
 //! Algorithms never produce them.
 
+use core::fmt::Debug;
+
 use crate::base::decision::Decision;
+use crate::base::quota::{Quota, QuotaError};
 use crate::base::sync::AtomicU64;
 use alloc::boxed::Box;
 
@@ -70,13 +73,82 @@ pub struct Fill {
     pub time_ns: u64,
 }
 
+/// What is asked of a refund.
+#[derive(Copy, Clone, Debug)]
+pub struct Refund<'a> {
+    /// The charge.
+    pub charge: &'a Decision,
+    /// At most so many units of it.
+    pub units: u64,
+    /// The time as of which it is taken back, in nanoseconds.
+    pub now_ns: u64,
+}
+
 /// A charge that is taken back.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[must_use]
 pub struct Refunded {
     /// The new head.
     pub next: u64,
     /// Units that the key owes less, of which the last may have been paid in part.
     pub units: u64,
+}
+
+/// An algorithm that is an engine under a quota. Public in a private module.
+pub trait Wrapper {
+    /// What steps for it.
+    type Engine: Stepper;
+
+    /// Its engine.
+    fn engine(&self) -> &Self::Engine;
+}
+
+impl<W: Wrapper> Stepper for W {
+    type Tail = <W::Engine as Stepper>::Tail;
+
+    fn tail_len(&self) -> usize {
+        self.engine().tail_len()
+    }
+
+    #[inline]
+    fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        self.engine().step(head, read, now_ns, cost)
+    }
+
+    fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
+        self.engine().force(head, read, now_ns, cost)
+    }
+
+    fn seed(&self, now_ns: u64, units: u64) -> Step {
+        self.engine().seed(now_ns, units)
+    }
+
+    fn owed(&self, decision: &Decision) -> u64 {
+        self.engine().owed(decision)
+    }
+
+    fn reserve(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
+        self.engine().reserve(head, read, now_ns, cost, wait_ns)
+    }
+
+    const CAN_REFUND: bool = W::Engine::CAN_REFUND;
+
+    fn refund(&self, head: u64, read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
+        self.engine().refund(head, read, refund)
+    }
+
+    #[inline]
+    fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
+        self.engine().is_idle(head, read, now_ns)
+    }
+
+    fn reads(&self, other: &Self) -> bool {
+        self.engine().reads(other.engine())
+    }
+
+    fn filled(&self, fill: Fill, raise: impl FnMut(Raise)) {
+        self.engine().filled(fill, raise);
+    }
 }
 
 /// The words behind the head.
@@ -118,7 +190,30 @@ impl Tail for Box<[AtomicU64]> {
     }
 }
 
-/// The mechanics of an algorithm. Public in a private module: users name [`crate::Algorithm`], which is sealed.
+/// An algorithm: a quota, and how it is kept. Sealed.
+///
+/// Values are small, immutable and cheap to clone; limiters hold one and apply it to every key's state.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an algorithm",
+    note = "of a `Quota` make one first: `Gcra::new(quota)`, for a rate and a burst; `RateLimiter::new` alone takes the quota itself"
+)]
+pub trait Algorithm: Stepper + Clone + Debug + Send + Sync + 'static {
+    /// The same algorithm with another quota, able to read the state that this one wrote; for quotas by call
+    /// ([`RateLimiter::check_with`](crate::RateLimiter::check_with)).
+    ///
+    /// # Errors
+    /// If the state could not be read under both: window algorithms need the same period, the sliding log a
+    /// limit no larger than its own.
+    fn requota(&self, quota: &Quota) -> Result<Self, QuotaError>;
+
+    /// The same kind of algorithm with another quota, for states of its own.
+    ///
+    /// # Errors
+    /// If the algorithm has no room for the quota; the error says what would fit.
+    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError>;
+}
+
+/// The mechanics of an algorithm. Public in a private module: users name [`Algorithm`], which is sealed.
 pub trait Stepper {
     /// The words behind the head; `()` if the head is all.
     type Tail: Tail;
@@ -154,16 +249,9 @@ pub trait Stepper {
     /// Whether a charge can be taken back whatever was charged since; in a queue only the last one can.
     const CAN_REFUND: bool = false;
 
-    /// Takes back up to `units` of a charge: those that are still owed at `now_ns`. `None` if none is.
-    fn refund(
-        &self,
-        head: u64,
-        read: impl Fn(usize) -> u64,
-        now_ns: u64,
-        charge: &Decision,
-        units: u64,
-    ) -> Option<Refunded> {
-        let _ = (head, read, now_ns, charge, units);
+    /// Takes back what is still owed of a charge. `None` if nothing is.
+    fn refund(&self, head: u64, read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
+        let _ = (head, read, refund);
         None
     }
 

@@ -1,8 +1,7 @@
 //! The sliding-window counter of many sub-windows.
 
-use super::Algorithm;
 use super::counts::{WindowCounts, WindowView};
-use super::step::{Refunded, Step, Stepper};
+use super::step::{Algorithm, Refund, Refunded, Step, Stepper};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 use crate::base::sync::AtomicU64;
@@ -210,14 +209,9 @@ impl Stepper for SubWindow {
 
     const CAN_REFUND: bool = true;
 
-    fn refund(
-        &self,
-        head: u64,
-        _read: impl Fn(usize) -> u64,
-        _now_ns: u64,
-        charge: &Decision,
-        units: u64,
-    ) -> Option<Refunded> {
+    fn refund(&self, head: u64, _read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
+        let &Refund { charge, units, .. } = refund;
+
         let &Facts::Plain { reset_ns, .. } = charge.facts() else {
             return None;
         };

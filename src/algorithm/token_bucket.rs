@@ -1,12 +1,10 @@
 //! The token bucket, with three ways to refill it.
 
-use super::Algorithm;
 use super::batch::Batch;
 use super::pace::Pace;
-use super::step::{Refunded, Step, Stepper};
-use crate::algorithm::compact::{IntoCompact, TatVariant, TatWord};
+use super::step::{Algorithm, Refund, Refunded, Step, Stepper};
+use crate::algorithm::compact::{IntoCompact, TatWord};
 use crate::base::clock::Timestamp;
-use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 use crate::base::sync::AtomicU64;
 
@@ -47,11 +45,21 @@ pub struct TokenBucket {
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Refill {
-    Greedy(Pace),
+    Greedy(Pace<false>),
     Batch(Batch),
 }
 
 const NAME: &str = "token bucket";
+
+/// Calls with the engine of either refill.
+macro_rules! with_engine {
+    ($self:ident, $engine:ident => $call:expr) => {
+        match &$self.refill {
+            Refill::Greedy($engine) => $call,
+            Refill::Batch($engine) => $call,
+        }
+    };
+}
 
 impl TokenBucket {
     /// Greedy refill: one token each `period / limit`. Every quota fits.
@@ -156,52 +164,30 @@ impl Stepper for TokenBucket {
 
     #[inline]
     fn step(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        match &self.refill {
-            Refill::Greedy(pace) => pace.step(head, now_ns, cost, false),
-            Refill::Batch(batch) => batch.step(head, read, now_ns, cost),
-        }
+        with_engine!(self, engine => engine.step(head, read, now_ns, cost))
     }
 
     fn force(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64) -> Step {
-        match &self.refill {
-            Refill::Greedy(pace) => pace.force(head, now_ns, cost, false),
-            Refill::Batch(batch) => batch.force(head, read, now_ns, cost),
-        }
+        with_engine!(self, engine => engine.force(head, read, now_ns, cost))
     }
 
     fn reserve(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
-        match &self.refill {
-            Refill::Greedy(pace) => pace.reserve(head, now_ns, cost, wait_ns, false),
-            Refill::Batch(batch) => batch.reserve(head, read, now_ns, cost, wait_ns),
-        }
+        with_engine!(self, engine => engine.reserve(head, read, now_ns, cost, wait_ns))
     }
 
     fn seed(&self, now_ns: u64, units: u64) -> Step {
-        match &self.refill {
-            Refill::Greedy(pace) => pace.force(0, now_ns, units, false),
-            Refill::Batch(batch) => batch.seed(now_ns, units),
-        }
+        with_engine!(self, engine => engine.seed(now_ns, units))
     }
 
     const CAN_REFUND: bool = true;
 
-    fn refund(
-        &self,
-        head: u64,
-        read: impl Fn(usize) -> u64,
-        now_ns: u64,
-        charge: &Decision,
-        units: u64,
-    ) -> Option<Refunded> {
-        match &self.refill {
-            Refill::Greedy(pace) => pace.refund(head, now_ns, charge, units),
-            Refill::Batch(batch) => batch.refund(head, read, now_ns, charge, units),
-        }
+    fn refund(&self, head: u64, read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
+        with_engine!(self, engine => engine.refund(head, read, refund))
     }
 
     fn reads(&self, other: &Self) -> bool {
         match (&self.refill, &other.refill) {
-            (Refill::Greedy(own), Refill::Greedy(other)) => own.scale() == other.scale(),
+            (Refill::Greedy(own), Refill::Greedy(other)) => own.reads(other),
             (Refill::Batch(own), Refill::Batch(other)) => own.reads(other),
             _ => false,
         }
@@ -209,10 +195,7 @@ impl Stepper for TokenBucket {
 
     #[inline]
     fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
-        match &self.refill {
-            Refill::Greedy(pace) => pace.is_idle(head, now_ns),
-            Refill::Batch(batch) => batch.is_idle(head, read, now_ns),
-        }
+        with_engine!(self, engine => engine.is_idle(head, read, now_ns))
     }
 }
 
@@ -221,7 +204,7 @@ impl IntoCompact for TokenBucket {
 
     fn compact(&self, tiers: &[Quota], overdraft: u64) -> Result<TatWord, QuotaError> {
         match &self.refill {
-            Refill::Greedy(pace) => pace.compact(NAME, tiers, overdraft, TatVariant::Meter),
+            Refill::Greedy(pace) => pace.compact(NAME, tiers, overdraft),
             Refill::Batch(_) => {
                 let instead = "greedy refill, or FixedWindow for a bucket that is filled whole";
                 Err(Reason::NoCompactForm { algorithm: NAME, instead }.into())
@@ -230,7 +213,7 @@ impl IntoCompact for TokenBucket {
     }
 
     fn tier(&self, own: &TatWord, quota: &Quota) -> Result<TatWord, QuotaError> {
-        own.tier(NAME, Pace::new(quota).rate())
+        own.tier(NAME, Pace::<false>::new(quota).rate())
     }
 }
 

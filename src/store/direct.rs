@@ -5,12 +5,15 @@ use core::fmt;
 
 use crossbeam_utils::CachePadded;
 
-use super::state::{self, Action, Admission, KeyState, Request};
+use super::state::{Action, Admission, KeyState, Request};
+use crate::algorithm::step::Refund;
 use crate::algorithm::{Algorithm, Gcra};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError};
-use crate::store::op::{Exchange, Inherit, Migrate, Operation, Rebuild, Store, Ticket};
+use crate::store::op::{
+    CarriedOver, CarryOver, Debts, Exchange, Inherit, Migrate, Operation, Rebuild, Store, Ticket,
+};
 
 /// One limit for everything: no keys. The store of [`RateLimiter::direct`](crate::RateLimiter::direct).
 ///
@@ -93,7 +96,7 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
     }
 
     fn refund(&self, (): (), at: CheckTime, charge: &Decision, units: u64) -> u64 {
-        let Ok(units) = self.state.refund(&self.algorithm, at.ns(), charge, units);
+        let Ok(units) = self.state.refund(&self.algorithm, &Refund { charge, units, now_ns: at.ns() });
         units
     }
 
@@ -133,34 +136,16 @@ impl<A: Algorithm> Ticket for DirectTicket<'_, A> {
 }
 
 impl<A: Algorithm> Migrate for Direct<A> {
-    fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
-        state::paid_in_ns(&self.algorithm, at_ns, units)
+    fn debts(&self) -> &dyn Debts {
+        &self.algorithm
     }
 
-    fn left(&self, at_ns: u64, units: u64, now_ns: u64) -> u64 {
-        state::left(&self.algorithm, at_ns, units, now_ns)
-    }
-
-    fn burst(&self) -> u64 {
-        state::burst(&self.algorithm)
-    }
-
-    fn carry_all(
-        &self,
-        into: &Self,
-        _when: CheckTime,
-        at_ns: u64,
-        owed: &dyn Fn(&Decision) -> (u64, u64),
-    ) -> bool {
+    fn carry_all(&self, into: &Self, CarryOver { at_ns, owed, .. }: CarryOver<'_>) -> CarriedOver {
         let (as_of_ns, owed) = owed(&self.peek(at_ns, 0));
         if self.state.is_used() && owed > 0 {
             let _ = into.act(Action::Seed, as_of_ns, owed);
         }
-        true
-    }
-
-    fn owed(&self, decision: &Decision) -> u64 {
-        self.algorithm.owed(decision)
+        CarriedOver::All
     }
 
     fn is_known(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Where words live.
 
+mod capacity;
 pub(crate) mod compact;
 mod direct;
 #[cfg(feature = "std")]
@@ -11,7 +12,8 @@ pub(crate) mod op;
 pub(crate) mod sketch;
 pub(crate) mod state;
 
-pub use self::compact::{Capacity, CapacityError, Compact, Gauges, Overflow, SnapshotError, Tier};
+pub use self::capacity::{Capacity, CapacityError};
+pub use self::compact::{Compact, Gauges, Overflow, SnapshotError, Tier};
 pub use self::direct::Direct;
 #[cfg(feature = "std")]
 pub use self::keyed::{Keyed, Lookup, WhenFull};

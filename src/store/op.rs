@@ -193,8 +193,8 @@ pub trait HashedStore: Store<u64> + ManyKeys {
     fn state_bytes(&self) -> usize;
 }
 
-/// A store from which, and into which, what keys owe can be carried over. Public in a private module: sealed.
-pub trait Migrate: Sized {
+/// What keys owe by one algorithm and quota. Public in a private module.
+pub trait Debts {
     /// The time in which `units`, charged to a new key at `at_ns`, are paid, in nanoseconds.
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64;
 
@@ -206,19 +206,46 @@ pub trait Migrate: Sized {
 
     /// The units that a key owes by an answer of this store.
     fn owed(&self, decision: &Decision) -> u64;
+}
+
+/// How the debts of all keys are carried over into another store.
+#[derive(Copy, Clone)]
+#[expect(missing_debug_implementations, reason = "a function has none")]
+pub struct CarryOver<'a> {
+    /// The time of the call.
+    pub when: CheckTime,
+    /// The time as of which each key's answer is asked for, in nanoseconds.
+    pub at_ns: u64,
+    /// As of when a key of such an answer owes, in nanoseconds, and how many units.
+    pub owed: &'a dyn Fn(&Decision) -> (u64, u64),
+}
+
+/// What came of carrying the debts of all keys over.
+#[must_use]
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum CarriedOver {
+    /// Each key that owes has its debt in the other store.
+    All,
+    /// Keys cannot be listed, or there was no room for some.
+    NotAll,
+}
+
+impl From<bool> for CarriedOver {
+    fn from(all: bool) -> Self {
+        if all { Self::All } else { Self::NotAll }
+    }
+}
+
+/// A store from which, and into which, what keys owe can be carried over. Public in a private module: sealed.
+pub trait Migrate: Sized {
+    /// What keys owe here.
+    fn debts(&self) -> &dyn Debts;
 
     /// Whether no key owes more than the burst.
     fn is_known(&self) -> bool;
 
-    /// Charges what `owed` says of each key's answer as of `at_ns`, and as of when, to the same key in another store, if that has
-    /// none of it. False if keys cannot be listed, or there is no room for some.
-    fn carry_all(
-        &self,
-        into: &Self,
-        when: CheckTime,
-        at_ns: u64,
-        owed: &dyn Fn(&Decision) -> (u64, u64),
-    ) -> bool;
+    /// Charges what each key owes to the same key in another store, if that has none of it.
+    fn carry_all(&self, into: &Self, carry: CarryOver<'_>) -> CarriedOver;
 }
 
 /// A store whose quota can change while it is in use. Public in a private module: sealed.

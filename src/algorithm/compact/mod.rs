@@ -7,14 +7,12 @@
 //! | word | state | reference | ahead |
 //! |---|---|---|---|
 //! | [`TatWord`] | theoretical arrival time, in ticks | now, in ticks | what is owed |
-//! | [`WindowWord`] | window index, then count | this window's index, count 0 | count |
+//! | [`FixedWord`] | window index, then count | this window's index, count 0 | count |
 //! | [`SlidingWord`] | window index, previous count, count | the last window's index, nothing counted | both counts |
 //!
 //! A state that is not ahead says what an absent key says. If two keys of the first two kinds are merged, the
 //! further one is right for both, or against the client (*domination*); of the third kind it is not.
 
-mod counted;
-mod sliding;
 pub(crate) mod slot;
 mod tat;
 pub(crate) mod ticks;
@@ -22,13 +20,11 @@ mod window;
 
 use core::fmt::Debug;
 
-pub use self::counted::WindowAlgorithm;
-pub(crate) use self::counted::WindowState;
-pub(crate) use self::sliding::SlidingWord;
 pub(crate) use self::tat::{TatVariant, TatWord};
 pub(crate) use self::ticks::STATE_BITS;
-pub(crate) use self::window::WindowWord;
-use super::Algorithm;
+pub use self::window::WindowAlgorithm;
+pub(crate) use self::window::{FixedWord, SlidingWord, WindowState};
+use crate::algorithm::step::{Algorithm, Refund};
 use crate::base::check_time::Newest;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError};
@@ -95,6 +91,16 @@ impl Verdict {
     }
 }
 
+/// What a charge or a refund makes of a state.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[must_use]
+pub struct Moved {
+    /// How far ahead the state is then.
+    pub ahead: u64,
+    /// The units that were charged or taken back, of which the last may have been paid in part.
+    pub units: u64,
+}
+
 /// An algorithm on forty bits. Pure.
 pub trait CompactState: Copy + Debug + Send + Sync + 'static {
     /// Whether of two states the one further ahead is right for both keys, or against the client.
@@ -109,12 +115,12 @@ pub trait CompactState: Copy + Debug + Send + Sync + 'static {
     /// Decides `cost` units for a state that is `ahead` of the reference at `now_ns`.
     fn judge(&self, ahead: u64, now_ns: u64, cost: u64) -> Verdict;
 
-    /// Charges as much of `cost` as the state can hold, room or not: how far that puts it ahead, and how much it was.
-    fn force(&self, ahead: u64, now_ns: u64, cost: u64) -> (u64, u64);
+    /// Charges as much of `cost` as the state can hold, room or not.
+    fn force(&self, ahead: u64, now_ns: u64, cost: u64) -> Moved;
 
     /// Charges `units` to a key that owes nothing, as what it owes from elsewhere: how far ahead that puts it.
     fn seed(&self, now_ns: u64, units: u64) -> u64 {
-        self.force(0, now_ns, units).0
+        self.force(0, now_ns, units).ahead
     }
 
     /// Whether a charge can be taken back whatever was charged since; in a queue only the last one can.
@@ -128,13 +134,18 @@ pub trait CompactState: Copy + Debug + Send + Sync + 'static {
         self.judge(ahead, at.0, cost)
     }
 
-    /// Takes back up to `units` of a charge, as far as they are still owed at a time and its reference: how far ahead that
-    /// leaves the state, and how many units it was, of which the last may have been paid in part.
-    fn refund(&self, ahead: u64, at: (u64, u64), charge: &Decision, units: u64) -> Option<(u64, u64)>;
+    /// Takes back what is still owed of a charge; `reference` is that of the refund's time. `None` if nothing is.
+    fn refund(&self, ahead: u64, reference: u64, refund: &Refund<'_>) -> Option<Moved>;
 
-    /// The answer for a request that left its state `ahead`, by having been `charged` or not; `at` is the time in
-    /// nanoseconds, and its reference.
-    fn decision(&self, outcome: Outcome, ahead: u64, charged: bool, at: (u64, u64), cost: u64) -> Decision;
+    /// The answer for a request that was charged, and left its state `ahead`; `at` is the time in nanoseconds, and its
+    /// reference.
+    fn decision(&self, outcome: Outcome, ahead: u64, at: (u64, u64), cost: u64) -> Decision;
+
+    /// The answer for a request that was not charged, of a state that is `ahead`.
+    #[inline(always)]
+    fn uncharged(&self, outcome: Outcome, ahead: u64, at: (u64, u64), cost: u64) -> Decision {
+        self.decision(outcome, ahead, at, cost).uncharged()
+    }
 
     /// How far a state of this quota can be ahead of a clock that does not lag.
     fn horizon(&self) -> u64;

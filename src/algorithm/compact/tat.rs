@@ -1,8 +1,9 @@
 //! Theoretical arrival times in forty bits: GCRA and all that decides by one time.
 
 use super::ticks::{self, Interval, MAX_HORIZON, MIN_TICKS, TickRate, Unfit, UnitRate};
-use super::{CompactState, Verdict};
+use super::{CompactState, Moved, Verdict};
 use crate::algorithm::pace::Pace;
+use crate::algorithm::step::Refund;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
 use alloc::vec::Vec;
@@ -87,7 +88,7 @@ impl TatWord {
         bits: u32,
         kind: TatVariant,
     ) -> Result<Self, QuotaError> {
-        let own = Pace::new(quota).rate();
+        let own = Pace::<false>::new(quota).rate();
         let interval = (1 << bits) / own.burst;
         if interval == 0 {
             let reason = Reason::Word { algorithm, what: "the burst", got: own.burst, max: 1 << bits };
@@ -162,30 +163,22 @@ impl CompactState for TatWord {
     }
 
     #[inline(always)]
-    fn decision(
-        &self,
-        outcome: Outcome,
-        ahead: u64,
-        charged: bool,
-        (now_ns, reference): (u64, u64),
-        cost: u64,
-    ) -> Decision {
+    fn decision(&self, outcome: Outcome, ahead: u64, (now_ns, reference): (u64, u64), cost: u64) -> Decision {
         let Self { interval, burst, rate, kind, .. } = *self;
         let remainder = rate.remainder(now_ns, reference);
         let (num, den, queued) = (rate.num(), rate.den(), kind == TatVariant::Queue);
         let facts = Facts::Ticks { ahead, interval, remainder, num, den, queued };
-        let decision = Decision::new(outcome, cost, burst, now_ns, facts);
-        if charged { decision } else { decision.uncharged() }
+        Decision::new(outcome, cost, burst, now_ns, facts)
     }
 
-    fn force(&self, ahead: u64, _now_ns: u64, cost: u64) -> (u64, u64) {
+    fn force(&self, ahead: u64, _now_ns: u64, cost: u64) -> Moved {
         let room = self.horizon.saturating_sub(ahead) / self.interval;
         match self.kind {
-            TatVariant::Event if cost == 0 || room == 0 => (ahead, 0),
-            TatVariant::Event => (ahead + self.interval, cost),
+            TatVariant::Event if cost == 0 || room == 0 => Moved { ahead, units: 0 },
+            TatVariant::Event => Moved { ahead: ahead + self.interval, units: cost },
             TatVariant::Meter | TatVariant::Queue => {
                 let units = cost.min(room);
-                (ahead + units * self.interval, units)
+                Moved { ahead: ahead + units * self.interval, units }
             }
         }
     }
@@ -217,13 +210,8 @@ impl CompactState for TatWord {
         if fits { Verdict::Admit(after) } else { Verdict::Deny }
     }
 
-    fn refund(
-        &self,
-        ahead: u64,
-        (now_ns, reference): (u64, u64),
-        charge: &Decision,
-        units: u64,
-    ) -> Option<(u64, u64)> {
+    fn refund(&self, ahead: u64, reference: u64, refund: &Refund<'_>) -> Option<Moved> {
+        let &Refund { charge, units, now_ns } = refund;
         let &Facts::Ticks { ahead: then, interval, num, den, .. } = charge.facts() else {
             return None;
         };
@@ -236,7 +224,7 @@ impl CompactState for TatWord {
         if self.kind == TatVariant::Event {
             // An event is one, whatever it cost.
             let whole = is_last && charged > 0 && units >= charged;
-            return whole.then(|| (ahead - ahead.min(interval), charged));
+            return whole.then(|| Moved { ahead: ahead - ahead.min(interval), units: charged });
         }
         let own = interval.saturating_mul(charged);
         let turn = match charge.has_turn() {
@@ -253,7 +241,7 @@ impl CompactState for TatWord {
         };
         let owed = own.saturating_sub(passed.saturating_sub(turn));
         let back = owed.min(interval.saturating_mul(units)).min(ahead);
-        (back > 0).then(|| (ahead - back, back.div_ceil(interval)))
+        (back > 0).then(|| Moved { ahead: ahead - back, units: back.div_ceil(interval) })
     }
 
     fn horizon(&self) -> u64 {

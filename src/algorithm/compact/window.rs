@@ -1,7 +1,8 @@
-//! Aligned fixed windows in forty bits.
+//! Aligned windows in forty bits: fixed, or sliding over two.
 
 use super::ticks::{STATE_BITS, TickRate};
-use super::{CompactState, Verdict};
+use super::{CompactState, IntoCompact, Moved, Verdict};
+use crate::algorithm::step::{Algorithm, Refund};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
 
@@ -10,23 +11,67 @@ const MIN_INDEX_BITS: u32 = 7;
 /// Half the range of indices must be longer than any thread is preempted for.
 const MIN_HALF_RANGE_NS: u128 = 1_000_000_000;
 
-/// Aligned windows by number, and counts of units in them: what the words of windows are made of.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct CountedWindows {
-    /// Which window a time lies in.
-    indices: TickRate,
-    pub(super) window_ns: u64,
-    /// The units that a window has room for.
-    pub(super) limit: u64,
-    pub(super) count_bits: u32,
+/// An algorithm of aligned windows, which the [`Sketch`](crate::Sketch) store can hold: counts of this window, and of the
+/// last one, are all that it asks for. Sealed.
+///
+/// The fixed window, up to 8,573,190,079 units, and the sliding window of two counts up to 65,407 each.
+pub trait WindowAlgorithm: Algorithm + IntoCompact<CompactState: WindowState> {}
+
+impl<A: Algorithm + IntoCompact<CompactState: WindowState>> WindowAlgorithm for A {}
+
+/// A narrow algorithm whose state is a window and counts, which may be kept somewhere else than in one word.
+pub trait WindowState: CompactState {
+    /// Whether the last window's count matters.
+    const LAST: bool;
+
+    /// The length of a window, in nanoseconds.
+    fn window_ns(&self) -> u64;
+
+    /// How many units a window has room for.
+    fn limit(&self) -> u64;
+
+    /// The same with room for counts that `other` has room for, of windows as long.
+    #[must_use]
+    fn with_room_of(self, other: &Self) -> Self;
+
+    /// How far ahead a state is in which the window that counts is `later` windows after now's, with these counts of the
+    /// window before it and of it. Of more than the word has room for, which is more than the limit, it is as much as that.
+    fn ahead(&self, later: u64, last: u64, used: u64) -> u64;
 }
 
+/// A window's index, and one count or two.
+///
 /// ```text
-/// state = [ window index, modulo 2^(40 − bits) | count : bits ]
+/// one    state = [ window index, modulo 2^(40 − bits)                         | count : bits ]
+/// two    state = [ window index, modulo 2^(40 − 2·bits) | previous count : bits | count : bits ]
 /// ```
+/// With two, the index is that of the newest window in which anything was admitted; its count is zero only if all of that was
+/// given back. Grows by index, and within a window by count.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct WindowWord {
-    pub(super) windows: CountedWindows,
+pub struct WindowWord<const COUNTS: u32> {
+    /// Which window a time lies in.
+    indices: TickRate,
+    window_ns: u64,
+    /// The units that a window has room for.
+    limit: u64,
+    count_bits: u32,
+    /// Whether the last window's weighted count is rounded up.
+    strict: bool,
+}
+
+/// A fixed window.
+pub(crate) type FixedWord = WindowWord<1>;
+/// A sliding window of two counts.
+pub(crate) type SlidingWord = WindowWord<2>;
+
+/// A state as the window that counts sees it.
+struct CountsView {
+    /// How far ahead the state is, or the state of now's window that means the same.
+    ahead: u64,
+    /// How many windows it is after now's: more than none for a time that stepped back.
+    later: u64,
+    previous: u64,
+    current: u64,
 }
 
 /// Bits for counts up to `largest`, of which a word has so many, if the index keeps enough of them.
@@ -55,88 +100,72 @@ fn count_bits(algorithm: &'static str, largest: u64, window_ns: u64, counts: u32
     Ok(bits)
 }
 
-impl CountedWindows {
-    /// Windows of the quota's period, with room for the limits of `tiers`, and for `overdraft` units above the limit; a word
-    /// has so many `counts` beside the index.
-    pub(super) fn new(
+impl<const COUNTS: u32> WindowWord<COUNTS> {
+    /// Windows of the quota's period, with room for the limits of `tiers`, and for `overdraft` units above the limit.
+    pub(crate) fn new(
         algorithm: &'static str,
         quota: &Quota,
         tiers: &[Quota],
         overdraft: u64,
-        counts: u32,
+        strict: bool,
     ) -> Result<Self, QuotaError> {
         let (window_ns, limit) = (quota.period_ns(), quota.limit());
         for tier in tiers {
             same_period(algorithm, window_ns, tier)?;
         }
         let largest = tiers.iter().map(Quota::limit).fold(limit.saturating_add(overdraft), u64::max);
-        let count_bits = count_bits(algorithm, largest, window_ns, counts)?;
-        Ok(Self { indices: TickRate::new(1, window_ns), window_ns, limit, count_bits })
+        let count_bits = count_bits(algorithm, largest, window_ns, COUNTS)?;
+        Ok(Self { indices: TickRate::new(1, window_ns), window_ns, limit, count_bits, strict })
     }
 
     /// Another limit for single calls.
-    pub(super) fn tier(
-        &self,
-        algorithm: &'static str,
-        quota: &Quota,
-        counts: u32,
-    ) -> Result<Self, QuotaError> {
+    pub(crate) fn tier(&self, algorithm: &'static str, quota: &Quota) -> Result<Self, QuotaError> {
         same_period(algorithm, self.window_ns, quota)?;
-        if count_bits(algorithm, quota.limit(), self.window_ns, counts)? > self.count_bits {
+        if count_bits(algorithm, quota.limit(), self.window_ns, COUNTS)? > self.count_bits {
             return Err(Reason::Undeclared { algorithm }.into());
         }
         Ok(Self { limit: quota.limit(), ..*self })
     }
 
-    /// The same with counts as long as those of `other`, if these are shorter.
-    pub(super) fn with_room_of(self, other: &Self) -> Self {
-        Self { count_bits: self.count_bits.max(other.count_bits), ..self }
-    }
-
-    /// The window that a time lies in, modulo 2⁶⁴.
+    /// The bits below the index.
     #[inline]
-    pub(super) fn index(&self, now_ns: u64) -> u64 {
-        self.indices.floor(now_ns)
-    }
-
-    /// The last nanosecond of the window that a time lies in.
-    pub(super) fn last_ns(&self, now_ns: u64) -> u64 {
-        now_ns.saturating_add(self.ends_in_ns(0, now_ns) - 1)
+    const fn index_shift(&self) -> u32 {
+        COUNTS * self.count_bits
     }
 
     /// All ones: the bits of a count.
     #[inline]
-    pub(super) const fn mask(&self) -> u64 {
+    const fn mask(&self) -> u64 {
         (1 << self.count_bits) - 1
     }
 
-    /// See [`CompactState::layout`].
-    pub(super) fn layout(&self, states: u64) -> [u64; 6] {
-        [states, self.limit, self.window_ns, 1, u64::from(self.count_bits), 0]
-    }
-
     /// The most units that a window can be charged, room or not: with the margin for rounding up.
-    pub(super) fn most(&self) -> u64 {
+    fn most(&self) -> u64 {
         let all = self.mask();
         (all - (all >> 9) - 1).max(self.limit)
     }
 
-    /// From `now_ns` to the end of the window that is `later` windows after its own.
-    #[inline]
-    pub(super) fn ends_in_ns(&self, later: u64, now_ns: u64) -> u64 {
-        let end = (u128::from(self.index(now_ns)) + u128::from(later) + 1) * u128::from(self.window_ns);
-        u64::try_from(end.saturating_sub(u128::from(now_ns))).unwrap_or(u64::MAX)
+    #[inline(always)]
+    fn view(&self, ahead: u64) -> CountsView {
+        let (bits, mask) = (self.count_bits, self.mask());
+        if COUNTS == 1 {
+            return CountsView { ahead, later: ahead >> bits, previous: 0, current: ahead & mask };
+        }
+        // The reference is the last window: 0 is that one, 1 is now's, more is a time that stepped back.
+        let ahead = match ahead >> (2 * bits) {
+            0 => (1 << (2 * bits)) | ((ahead & mask) << bits),
+            _ => ahead,
+        };
+        let previous = (ahead >> bits) & mask;
+        CountsView { ahead, later: (ahead >> (2 * bits)) - 1, previous, current: ahead & mask }
     }
 
-    /// Whether a charge was counted in the window that ends in `to_end_ns`, by the length of its own and the time to its end.
-    pub(super) fn counted(
-        &self,
-        charge: &Decision,
-        (length_ns, charge_to_end_ns): (u64, u64),
-        (now_ns, to_end_ns): (u64, u64),
-    ) -> bool {
-        let end = |at_ns: u64, after_ns: u64| u128::from(at_ns) + u128::from(after_ns);
-        length_ns == self.window_ns && end(charge.at_ns(), charge_to_end_ns) == end(now_ns, to_end_ns)
+    /// From `now_ns` to the end of the window that is `later` windows after its own.
+    #[inline]
+    fn ends_in_ns(&self, later: u64, now_ns: u64) -> u64 {
+        let index = self.indices.floor(now_ns);
+        let end = (u128::from(index) + u128::from(later) + 1) * u128::from(self.window_ns);
+        u64::try_from(end.saturating_sub(u128::from(now_ns))).unwrap_or(u64::MAX)
     }
 }
 
@@ -148,98 +177,83 @@ fn same_period(algorithm: &'static str, window_ns: u64, quota: &Quota) -> Result
     }
 }
 
-impl WindowWord {
-    /// See [`CountedWindows::new`].
-    pub(crate) fn new(
-        algorithm: &'static str,
-        quota: &Quota,
-        tiers: &[Quota],
-        overdraft: u64,
-    ) -> Result<Self, QuotaError> {
-        Ok(Self { windows: CountedWindows::new(algorithm, quota, tiers, overdraft, 1)? })
-    }
-
-    /// Another limit for single calls.
-    pub(crate) fn tier(&self, algorithm: &'static str, quota: &Quota) -> Result<Self, QuotaError> {
-        Ok(Self { windows: self.windows.tier(algorithm, quota, 1)? })
-    }
-
-    /// How many windows after now's a state is, and its count.
-    #[inline]
-    const fn unpack(&self, ahead: u64) -> (u64, u64) {
-        (ahead >> self.windows.count_bits, ahead & self.windows.mask())
-    }
-}
-
-impl CompactState for WindowWord {
-    // Later windows forget earlier ones, and in one window more is more.
-    const DOMINATES: bool = true;
+impl<const COUNTS: u32> CompactState for WindowWord<COUNTS> {
+    // Later windows forget earlier ones, and in one window more is more. But more in this window may be less of the last one.
+    const DOMINATES: bool = COUNTS == 1;
     // A count that is rounded up further could reach the next window.
     const COARSEST: u32 = 0;
 
+    /// The oldest window that counts, with nothing counted.
     #[inline]
     fn reference(&self, now_ns: u64) -> u64 {
-        self.windows.index(now_ns) << self.windows.count_bits
+        self.indices.floor(now_ns).wrapping_sub(u64::from(COUNTS - 1)) << self.index_shift()
     }
 
     #[inline(always)]
-    fn judge(&self, ahead: u64, _now_ns: u64, cost: u64) -> Verdict {
-        let (_, used) = self.unpack(ahead);
-        let limit = self.windows.limit;
-        if cost > limit {
-            Verdict::Never
-        } else if cost > 0 && cost > limit.saturating_sub(used) {
-            // Under a quota by call, more may be used than this limit.
-            Verdict::Deny
-        } else {
-            Verdict::Admit(ahead + cost)
+    fn judge(&self, ahead: u64, now_ns: u64, cost: u64) -> Verdict {
+        if cost == 0 {
+            return Verdict::Admit(ahead);
         }
+        if cost > self.limit {
+            return Verdict::Never;
+        }
+        let CountsView { ahead, later, previous, current } = self.view(ahead);
+        // Under a quota by call, more may be used than this limit.
+        let admitted = match self.limit.saturating_sub(current).checked_sub(cost) {
+            None => false,
+            Some(_) if COUNTS == 1 || previous == 0 => true,
+            Some(room) => {
+                // As in the wide form: floor(p·left/W) <= room, or ceil.
+                let window = u128::from(self.window_ns);
+                let left_ns = self.ends_in_ns(later, now_ns).min(self.window_ns);
+                let (room, weighted) =
+                    (u128::from(room) * window, u128::from(previous) * u128::from(left_ns));
+                if self.strict { weighted <= room } else { weighted < room + window }
+            }
+        };
+        if admitted { Verdict::Admit(ahead + cost) } else { Verdict::Deny }
     }
 
     #[inline]
-    fn decision(
-        &self,
-        outcome: Outcome,
-        ahead: u64,
-        charged: bool,
-        (now_ns, _): (u64, u64),
-        cost: u64,
-    ) -> Decision {
+    fn decision(&self, outcome: Outcome, ahead: u64, (now_ns, _): (u64, u64), cost: u64) -> Decision {
         // A time before the window that counts is taken as its beginning.
-        let (later, used) = self.unpack(ahead);
-        let to_boundary_ns = self.windows.ends_in_ns(later, now_ns);
-        let CountedWindows { window_ns: period_ns, limit, .. } = self.windows;
-        let batch = u64::MAX;
-        let facts = Facts::Batch { used, raised: 0, batch, to_boundary_ns, period_ns };
-        let decision = Decision::new(outcome, cost, limit, now_ns, facts);
-        if charged { decision } else { decision.uncharged() }
-    }
-
-    fn force(&self, ahead: u64, _now_ns: u64, cost: u64) -> (u64, u64) {
-        let (_, used) = self.unpack(ahead);
-        let units = cost.min(self.windows.most().saturating_sub(used));
-        (ahead + units, units)
-    }
-
-    fn refund(
-        &self,
-        ahead: u64,
-        (now_ns, _): (u64, u64),
-        charge: &Decision,
-        units: u64,
-    ) -> Option<(u64, u64)> {
-        let &Facts::Batch { to_boundary_ns, period_ns, .. } = charge.facts() else {
-            return None;
+        let CountsView { later, previous, current, .. } = self.view(ahead);
+        let to_end_ns = self.ends_in_ns(later, now_ns);
+        let Self { window_ns, limit, strict: ceil, .. } = *self;
+        let facts = if COUNTS == 1 {
+            let (batch, to_boundary_ns, period_ns) = (u64::MAX, to_end_ns, window_ns);
+            Facts::Batch { used: current, raised: 0, batch, to_boundary_ns, period_ns }
+        } else {
+            let left_ns = to_end_ns.min(window_ns);
+            Facts::Blend { previous, current, left_ns, to_end_ns, window_ns, ceil }
         };
-        let (later, used) = self.unpack(ahead);
-        let here = (now_ns, self.windows.ends_in_ns(later, now_ns));
-        let same = self.windows.counted(charge, (period_ns, to_boundary_ns), here);
-        let units = units.min(charge.charged()).min(used);
-        (same && units > 0).then(|| (ahead - units, units))
+        Decision::new(outcome, cost, limit, now_ns, facts)
+    }
+
+    fn force(&self, ahead: u64, _now_ns: u64, cost: u64) -> Moved {
+        let view = self.view(ahead);
+        let units = cost.min(self.most().saturating_sub(view.current));
+        Moved { ahead: if cost == 0 { ahead } else { view.ahead + units }, units }
+    }
+
+    fn refund(&self, ahead: u64, _reference: u64, refund: &Refund<'_>) -> Option<Moved> {
+        let &Refund { charge, units, now_ns } = refund;
+        let (length_ns, charge_to_end_ns) = match *charge.facts() {
+            Facts::Batch { to_boundary_ns, period_ns, .. } if COUNTS == 1 => (period_ns, to_boundary_ns),
+            Facts::Blend { to_end_ns, window_ns, .. } if COUNTS == 2 => (window_ns, to_end_ns),
+            _ => return None,
+        };
+        let view = self.view(ahead);
+        // It was counted in the window that ends when this one does.
+        let end = |at_ns: u64, after_ns: u64| u128::from(at_ns) + u128::from(after_ns);
+        let same = length_ns == self.window_ns
+            && end(charge.at_ns(), charge_to_end_ns) == end(now_ns, self.ends_in_ns(view.later, now_ns));
+        let units = units.min(charge.charged()).min(view.current);
+        (same && units > 0).then(|| Moved { ahead: ahead - units, units })
     }
 
     fn horizon(&self) -> u64 {
-        1 << self.windows.count_bits
+        u64::from(COUNTS) << self.index_shift()
     }
 
     /// None: the next window's state is another as soon as that window begins.
@@ -247,21 +261,47 @@ impl CompactState for WindowWord {
         0
     }
 
+    /// The last nanosecond of the window that a time lies in.
     #[inline(always)]
     fn last_ns(&self, now_ns: u64) -> u64 {
-        self.windows.last_ns(now_ns)
+        now_ns.saturating_add(self.ends_in_ns(0, now_ns) - 1)
     }
 
     fn span_ns(&self, states: u64) -> u64 {
-        (states >> self.windows.count_bits).saturating_mul(self.windows.window_ns)
+        (states >> self.index_shift()).saturating_mul(self.window_ns)
     }
 
     fn reads(&self, other: &Self) -> bool {
-        let same = |word: &Self| (word.windows.window_ns, word.windows.count_bits);
+        let same = |word: &Self| (word.window_ns, word.count_bits, word.strict);
         same(self) == same(other)
     }
 
     fn layout(&self) -> [u64; 6] {
-        self.windows.layout(0)
+        let states = if COUNTS == 1 { 0 } else { 1 + u64::from(self.strict) };
+        [states, self.limit, self.window_ns, 1, u64::from(self.count_bits), 0]
+    }
+}
+
+impl<const COUNTS: u32> WindowState for WindowWord<COUNTS> {
+    const LAST: bool = COUNTS == 2;
+
+    #[inline]
+    fn window_ns(&self) -> u64 {
+        self.window_ns
+    }
+
+    #[inline]
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn with_room_of(self, other: &Self) -> Self {
+        Self { count_bits: self.count_bits.max(other.count_bits), ..self }
+    }
+
+    #[inline]
+    fn ahead(&self, later: u64, last: u64, used: u64) -> u64 {
+        let last = if Self::LAST { last.min(self.mask()) << self.count_bits } else { 0 };
+        ((later + u64::from(COUNTS - 1)) << self.index_shift()) | last | used.min(self.mask())
     }
 }

@@ -30,7 +30,6 @@ mod models;
 
 use alloc::vec::Vec;
 
-use super::{mix, places, scale};
 use crate::algorithm::compact::slot::{SlotStanding, standing};
 use crate::algorithm::compact::{CompactState, TatVariant, TatWord, Verdict};
 use crate::base::check_time::Newest;
@@ -40,6 +39,7 @@ use crate::base::memory::{Array, Zeroed};
 use crate::base::quota::{Quota, QuotaError};
 use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::base::sync::{AtomicU16, AtomicU64, fence};
+use crate::sketch::hash::{mix, places, scale};
 
 const BITS: u32 = u16::BITS;
 /// The furthest that a state can be ahead takes 2^this coarse ticks, or up to twice as many: half the range of a cell is
@@ -303,13 +303,12 @@ impl Cells {
             let (ahead, row, cell) = least;
             let (ahead, longest) = (self.fine(ahead, reference), left(seen_end, reference));
             let (ahead, row) = if longest < ahead { (longest, END) } else { (ahead, row) };
-            let decide =
-                |outcome, ahead, charged| word.decision(outcome, ahead, charged, (now_ns, reference), cost);
+            let at = (now_ns, reference);
             let after = match word.judge(ahead, now_ns, cost) {
-                Verdict::Deny => return Some(decide(Outcome::Denied, ahead, false)),
-                Verdict::Never => return Some(decide(Outcome::Never, ahead, false)),
+                Verdict::Deny => return Some(word.uncharged(Outcome::Denied, ahead, at, cost)),
+                Verdict::Never => return Some(word.uncharged(Outcome::Never, ahead, at, cost)),
                 Verdict::Admit(after) if after == ahead => {
-                    return Some(decide(Outcome::Allowed, ahead, false));
+                    return Some(word.uncharged(Outcome::Allowed, ahead, at, cost));
                 }
                 Verdict::Admit(_) if !is_near() => return None,
                 Verdict::Admit(after) => after,
@@ -332,7 +331,7 @@ impl Cells {
                 self.cells[places[row]].compare_exchange(cell, next, AcqRel, Relaxed).is_ok()
             };
             if is_done {
-                return Some(decide(Outcome::Allowed, after, true));
+                return Some(word.decision(Outcome::Allowed, after, at, cost));
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::base::memory::prefetch::{PrefetchToWrite, prefetch};
 use crate::base::memory::{Array, Zeroed};
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire};
-use crate::sketch::{mix, scale};
+use crate::sketch::hash::{mix, scale};
 
 /// Words of a cache line; in the models, as few as keep a key's words apart.
 const LINE: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
@@ -256,8 +256,7 @@ impl WindowCounters {
         (window, count): (u64, u64),
     ) -> Result<(), Late> {
         rows.0.iter().try_for_each(|spot| {
-            let word = self.word(spot, window);
-            self.raise_word(windows, (word, word.load(Acquire)), &spot.shifts, (window, count))
+            self.raise_word(windows, self.word(spot, window), &spot.shifts, (window, count))
         })
     }
 
@@ -314,23 +313,10 @@ impl WindowCounters {
             let word = read.words[row];
             // Ordering: as in `raise_word`.
             if word.compare_exchange(read.seen[row], next[row], AcqRel, Acquire).is_err() {
-                self.raise_again(windows, word, &read.shifts[row], at)?;
+                self.raise_word(windows, word, &read.shifts[row], at)?;
             }
         }
         Ok(())
-    }
-
-    /// Another thread was first.
-    #[cold]
-    #[inline(never)]
-    fn raise_again(
-        &self,
-        windows: &Windows,
-        word: &AtomicU64,
-        shifts: &[u32],
-        at: (u64, u64),
-    ) -> Result<(), Late> {
-        self.raise_word(windows, (word, word.load(Acquire)), shifts, at)
     }
 
     /// Exchanges the word that the estimate is from, if it is as it was read.
@@ -347,14 +333,17 @@ impl WindowCounters {
         }
     }
 
-    #[inline(always)]
+    /// Raises a key's counters in one word. Out of line: on the way of a charge only if another thread was first.
+    #[cold]
+    #[inline(never)]
     fn raise_word(
         &self,
         windows: &Windows,
-        (word, mut seen): (&AtomicU64, u64),
+        word: &AtomicU64,
         shifts: &[u32],
         (window, count): (u64, u64),
     ) -> Result<(), Late> {
+        let mut seen = word.load(Acquire);
         loop {
             let current = Self::current(windows, seen, window)?;
             let next = self.raised(current, shifts, count);

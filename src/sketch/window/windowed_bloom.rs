@@ -8,7 +8,7 @@ use crate::base::memory::prefetch::prefetch;
 use crate::base::memory::{Array, Zeroed};
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire};
-use crate::sketch::scale;
+use crate::sketch::hash::scale;
 
 /// An odd constant (of the golden ratio), so that the words of a key have nothing to do with its counters' lines.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -150,7 +150,7 @@ impl WindowedBloom {
 mod tests {
     use super::super::tag_bits;
     use super::*;
-    use crate::sketch::mix;
+    use crate::sketch::hash::mix;
 
     const WINDOW_NS: u64 = 1_000_000_000;
     const NOW: u64 = 1_700_000_000;

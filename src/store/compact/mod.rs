@@ -5,14 +5,14 @@
 //! | [`crate::algorithm::compact::slot`] | one slot's word; where a state stands against the time |
 //! | `table` | buckets of slots: finding, charging, putting in, evicting |
 //! | `spill` | what is kept of evicted keys: a sketch of their debts |
-//! | `capacity` | from slots, bytes or traffic to sizes |
+//! | `sizes` | from slots, bytes or traffic to sizes |
 //! | `snapshot` | the state as bytes, and back |
 //! | here | hashing, batches, what the limiter sees |
 
-mod capacity;
 #[cfg(all(test, not(tollgate_loom)))]
 mod exhaustive;
 mod gauges;
+mod sizes;
 mod snapshot;
 mod spill;
 mod table;
@@ -22,7 +22,6 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
 
-pub use self::capacity::{Capacity, CapacityError};
 pub use self::gauges::Gauges;
 pub use self::snapshot::SnapshotError;
 use self::spill::Spill;
@@ -33,7 +32,11 @@ use crate::base::check_time::CheckTime;
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
-use crate::store::op::{HashedStore, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store, in_batches};
+use crate::store::capacity::Capacity;
+use crate::store::op::{
+    CarriedOver, CarryOver, Debts, HashedStore, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store,
+    in_batches,
+};
 
 /// Slots in a bucket; see the design text for what 16 cost and gave.
 pub(crate) const WAYS: usize = 16;
@@ -216,20 +219,20 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
 }
 
 impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
-    /// Charges what each key owes to the same key in a store with the same hasher, which may be of another algorithm. False if
-    /// the other is of another size, or debts are not in slots alone: then not all of them are found.
+    /// Charges what each key owes to the same key in a store with the same hasher, which may be of another algorithm. Not all
+    /// debts are found if the other is of another size, or if they are not in slots alone.
     pub(crate) fn carry_into<B: CompactAlgorithm>(
         &self,
         into: &Compact<B, H>,
-        when: CheckTime,
-        at_ns: u64,
-        owed: &dyn Fn(&Decision) -> (u64, u64),
-    ) -> bool {
-        self.table.has_places_of(&into.table)
-            && self.table.for_each(&self.word, CheckTime::from_ns(at_ns), |hash, before| match owed(before) {
-                (_, 0) => {}
-                (as_of_ns, owed) => into.table.seed(&into.word, hash, when, as_of_ns, owed),
-            })
+        CarryOver { when, at_ns, owed }: CarryOver<'_>,
+    ) -> CarriedOver {
+        let carry = |hash, before: &Decision| match owed(before) {
+            (_, 0) => {}
+            (as_of_ns, owed) => into.table.seed(&into.word, hash, when, as_of_ns, owed),
+        };
+        let all = self.table.has_places_of(&into.table)
+            && self.table.for_each(&self.word, CheckTime::from_ns(at_ns), carry);
+        all.into()
     }
 }
 
@@ -301,11 +304,11 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
     }
 }
 
-impl<A: CompactAlgorithm, H: BuildHasher> Migrate for Compact<A, H> {
+impl<A: CompactAlgorithm, H: BuildHasher> Debts for Compact<A, H> {
     fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
         let owed = self.word.seed(at_ns, units);
         let at = (at_ns, self.word.reference(at_ns));
-        saturating_nanos(self.word.decision(Outcome::Allowed, owed, true, at, units).reset_after())
+        saturating_nanos(self.word.decision(Outcome::Allowed, owed, at, units).reset_after())
     }
 
     fn left(&self, at_ns: u64, units: u64, now_ns: u64) -> u64 {
@@ -313,15 +316,21 @@ impl<A: CompactAlgorithm, H: BuildHasher> Migrate for Compact<A, H> {
         let reference = self.word.reference(now_ns);
         let passed = reference.wrapping_sub(self.word.reference(at_ns));
         let ahead = self.word.seed(at_ns, units).saturating_sub(passed);
-        self.word.decision(Outcome::Allowed, ahead, false, (now_ns, reference), 0).owed()
+        self.word.uncharged(Outcome::Allowed, ahead, (now_ns, reference), 0).owed()
     }
 
     fn burst(&self) -> u64 {
-        self.word.decision(Outcome::Allowed, 0, false, (0, self.word.reference(0)), 0).limit()
+        self.word.uncharged(Outcome::Allowed, 0, (0, self.word.reference(0)), 0).limit()
     }
 
     fn owed(&self, decision: &Decision) -> u64 {
         decision.owed()
+    }
+}
+
+impl<A: CompactAlgorithm, H: BuildHasher> Migrate for Compact<A, H> {
+    fn debts(&self) -> &dyn Debts {
+        self
     }
 
     fn is_known(&self) -> bool {
@@ -329,14 +338,8 @@ impl<A: CompactAlgorithm, H: BuildHasher> Migrate for Compact<A, H> {
     }
 
     /// Slot by slot.
-    fn carry_all(
-        &self,
-        into: &Self,
-        when: CheckTime,
-        at_ns: u64,
-        owed: &dyn Fn(&Decision) -> (u64, u64),
-    ) -> bool {
-        self.carry_into(into, when, at_ns, owed)
+    fn carry_all(&self, into: &Self, carry: CarryOver<'_>) -> CarriedOver {
+        self.carry_into(into, carry)
     }
 }
 

@@ -19,6 +19,7 @@ use super::{Compact, WAYS};
 use crate::algorithm::CompactAlgorithm;
 use crate::algorithm::compact::{CompactState, STATES};
 use crate::base::check_time::CheckTime;
+use crate::sketch::hash::mix;
 
 const MAGIC: &[u8; 8] = b"TOLLGATE";
 const VERSION: u32 = 2;
@@ -117,7 +118,7 @@ fn checksum(bytes: &[u8]) -> u64 {
         word[..chunk.len()].copy_from_slice(chunk);
         sum = (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(23);
     }
-    crate::sketch::mix(sum)
+    mix(sum)
 }
 
 struct SnapshotReader<'a> {

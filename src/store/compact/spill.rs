@@ -2,13 +2,14 @@
 
 use crossbeam_utils::CachePadded;
 
-use super::capacity::Sizes;
+use super::sizes::Sizes;
 use crate::algorithm::compact::CompactState;
 use crate::algorithm::compact::slot::FINGERPRINT_BITS;
 use crate::base::quota::{QuotaError, Reason};
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire, Release};
-use crate::sketch::{Cells, end, left, mix};
+use crate::sketch::hash::mix;
+use crate::sketch::tat::{Cells, end, left};
 
 /// Half the range of a cell must be longer than any thread is preempted for.
 const MIN_HALF_RANGE_NS: u64 = 1_000_000_000;

@@ -8,8 +8,8 @@ use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
 use crate::base::sync::epoch;
-use crate::store::op::{Inherit, Migrate, Rebuild};
-use crate::store::state::{self, Action, Request};
+use crate::store::op::{CarriedOver, CarryOver, Debts, Inherit, Migrate, Rebuild};
+use crate::store::state::{Action, Request};
 
 impl<K, A, H> Migrate for Keyed<K, A, H>
 where
@@ -17,35 +17,17 @@ where
     A: Algorithm,
     H: BuildHasher,
 {
-    fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
-        state::paid_in_ns(&self.algorithm, at_ns, units)
+    fn debts(&self) -> &dyn Debts {
+        &self.algorithm
     }
 
-    fn left(&self, at_ns: u64, units: u64, now_ns: u64) -> u64 {
-        state::left(&self.algorithm, at_ns, units, now_ns)
-    }
-
-    fn burst(&self) -> u64 {
-        state::burst(&self.algorithm)
-    }
-
-    fn carry_all(
-        &self,
-        into: &Self,
-        when: CheckTime,
-        at_ns: u64,
-        owed: &dyn Fn(&Decision) -> (u64, u64),
-    ) -> bool {
+    fn carry_all(&self, into: &Self, CarryOver { when, at_ns, owed }: CarryOver<'_>) -> CarriedOver {
         let mut all = true;
         self.for_each(at_ns, |key, before| {
             let (as_of_ns, owed) = owed(&before);
             all &= owed == 0 || into.seed(key, when, as_of_ns, owed).is_none();
         });
-        all
-    }
-
-    fn owed(&self, decision: &Decision) -> u64 {
-        self.algorithm.owed(decision)
+        all.into()
     }
 
     fn is_known(&self) -> bool {

@@ -35,7 +35,8 @@ use crossbeam_utils::CachePadded;
 use self::cells::Unlinked;
 use self::list::KeyNode;
 use self::table::{GRACE_NS, NodeTable};
-use super::state::{Action, Admission, Dead, KeyState, Request};
+use super::state::{Action, Admission, Dead, KeyState, Kill, Request};
+use crate::algorithm::step::Refund;
 use crate::algorithm::step::Step;
 use crate::algorithm::{Algorithm, Gcra};
 use crate::base::check_time::CheckTime;
@@ -311,7 +312,7 @@ where
                 if self.table.inserted(hash) {
                     let while_ago = ask.now_ns.saturating_sub(GRACE_NS);
                     self.table.sweep(hash, guard, |node| {
-                        node.state.kill_if_idle(&self.algorithm, while_ago) && self.release()
+                        node.state.kill_if_idle(&self.algorithm, while_ago) == Kill::Done && self.release()
                     });
                 }
                 return decision;
@@ -342,7 +343,7 @@ where
         take().or_else(|| {
             // Hands go round, so a flood of newcomers searches the whole table, a part each.
             self.table.search(hash, self.searched(), guard, |node| {
-                node.state.kill_if_idle(&self.algorithm, now_ns) && self.release()
+                node.state.kill_if_idle(&self.algorithm, now_ns) == Kill::Done && self.release()
             });
             take()
         })
@@ -408,7 +409,7 @@ where
             // SAFETY: found under the guard, which is still held.
             let node = unsafe { &*node };
             // Its room passes from that node to this call, uncounted.
-            if node.state.kill() {
+            if node.state.kill() == Kill::Done {
                 self.table.removed(node.hash);
                 let _ = self.table.find(node.hash, guard, |_| false);
                 return Some(Room(self.cap.as_ref()));
@@ -456,7 +457,7 @@ where
         let Some(node) = self.live(key, hash, &guard) else {
             return false;
         };
-        let removed = node.state.kill();
+        let removed = node.state.kill() == Kill::Done;
         if removed {
             self.table.removed(hash);
             self.release();
@@ -480,11 +481,11 @@ where
     }
 
     pub(crate) fn retain_active(&self, now_ns: u64) {
-        self.remove_if(|node| node.state.kill_if_idle(&self.algorithm, now_ns));
+        self.remove_if(|node| node.state.kill_if_idle(&self.algorithm, now_ns) == Kill::Done);
     }
 
     pub(crate) fn clear(&self) {
-        self.remove_if(|node| node.state.kill());
+        self.remove_if(|node| node.state.kill() == Kill::Done);
     }
 
     fn remove_if(&self, mut kill: impl FnMut(&KeyNode<K, A::Tail>) -> bool) {
@@ -580,10 +581,9 @@ where
 
     /// A key that is gone owes nothing.
     fn refund(&self, (key, hash): (&Q, u64), at: CheckTime, charge: &Decision, units: u64) -> u64 {
-        let guard = epoch::pin();
-        let refund =
-            |node: &KeyNode<K, A::Tail>| node.state.refund(&self.algorithm, at.ns(), charge, units).ok();
-        self.live(key, hash, &guard).and_then(refund).unwrap_or(0)
+        let (guard, refund) = (epoch::pin(), Refund { charge, units, now_ns: at.ns() });
+        let node = self.live(key, hash, &guard);
+        node.and_then(|node| node.state.refund(&self.algorithm, &refund).ok()).unwrap_or(0)
     }
 
     fn can_refund(&self) -> bool {

@@ -30,7 +30,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::base::sync::{AtomicU64, Loaded, Mutex, Ordering, Swap, fence_after_rmw, full_fence};
-use crate::store::op::{Inherit, ManyKeys, Migrate, Operation, Rebuild, Store};
+use crate::store::op::{CarriedOver, CarryOver, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store};
 
 /// What a key owes under a new quota, by what it owed under the old one; see
 /// [`RateLimiter::set_quota`](crate::RateLimiter::set_quota).
@@ -161,7 +161,7 @@ impl<S: Migrate> Generation<S> {
         } else {
             let last = match &self.from {
                 Some(past) if self.asks(past, at_ns) => {
-                    if self.take_over_all(past, when) {
+                    if self.take_over_all(past, when) == CarriedOver::All {
                         Arc::new(self.without_past())
                     } else {
                         self.inherit_most(past, at_ns);
@@ -174,7 +174,8 @@ impl<S: Migrate> Generation<S> {
                 return Err(Reason::Pending { changes: MOST_PENDING }.into());
             }
             // Twice, for a charge of this very moment may be one of the next window.
-            let paid = |at_ns: u64| at_ns.saturating_add(store.paid_in_ns(at_ns, store.burst()));
+            let paid =
+                |at_ns: u64| at_ns.saturating_add(store.debts().paid_in_ns(at_ns, store.debts().burst()));
             let until_ns = paid(paid(at_ns));
             let (until_ns, reckoned) = (AtomicU64::new(until_ns), AtomicU64::new(0));
             Some(Past { last, carry, at_ns, until_ns, reckoned })
@@ -244,11 +245,11 @@ impl<S: Migrate> Generation<S> {
     fn inherit_most(&self, past: &Past<S>, now_ns: u64) {
         // A charge of the last generation that is not seen here sees this generation, and is made again.
         full_fence();
-        let (last, store) = (&past.last.held, &self.held.store);
+        let (last, debts) = (&past.last.held, self.held.store.debts());
         // Ordering: Acquire; pairs with `owes`.
         let most = last.most_owed.load(Ordering::Acquire);
-        let owed = past.carry.owed(most, last.store.burst(), store.burst());
-        self.owes(store.left(past.at_ns, owed, now_ns), store.burst());
+        let owed = past.carry.owed(most, last.store.debts().burst(), debts.burst());
+        self.owes(debts.left(past.at_ns, owed, now_ns), debts.burst());
     }
 
     /// Whether any key can still owe something from before.
@@ -263,7 +264,7 @@ impl<S: Migrate> Generation<S> {
         // Ordering: Acquire; pairs with `owes`.
         let most = past.last.held.most_owed.load(Ordering::Acquire);
         if most > past.reckoned.load(Ordering::Acquire) {
-            let (old, new) = (&past.last.held.store, &self.held.store);
+            let (old, new) = (past.last.held.store.debts(), self.held.store.debts());
             let owed = past.carry.owed(most, old.burst(), new.burst());
             let until_ns = past.at_ns.saturating_add(new.paid_in_ns(past.at_ns, owed));
             // Ordering: Release for the second: who sees it reckoned sees until when.
@@ -307,7 +308,7 @@ impl<S: Migrate> Generation<S> {
             store.apply(store.prepare(key), operation, when, cost).of_generation(truncated(*number));
         let goes_beyond = matches!(operation, Operation::Force | Operation::Reserve { .. });
         if goes_beyond && decision.is_allowed() && decision.cost() > 0 {
-            self.owes(store.owed(&decision), decision.limit());
+            self.owes(store.debts().owed(&decision), decision.limit());
         }
         decision
     }
@@ -347,25 +348,25 @@ impl<S: Migrate> Generation<S> {
 
     /// What a key owes here that stood so before, and as of when.
     fn carried(&self, past: &Past<S>, before: &Decision) -> (u64, u64) {
-        let burst = self.held.store.burst();
-        let owed = past.carry.owed(past.last.held.store.owed(before), before.limit(), burst);
+        let burst = self.held.store.debts().burst();
+        let owed = past.carry.owed(past.last.held.store.debts().owed(before), before.limit(), burst);
         self.owes(owed, burst);
         (before.owed_as_of_ns(), owed)
     }
 
     /// The same for all keys at once, if they can be listed; then the past need not be asked any more.
-    fn take_over_all(&self, past: &Past<S>, when: CheckTime) -> bool {
+    fn take_over_all(&self, past: &Past<S>, when: CheckTime) -> CarriedOver {
         let then = CheckTime::from_ns(past.at_ns);
         // Not deeper than `MOST_PENDING`.
         if let Some(older) = &past.last.from
             && past.last.asks(older, past.at_ns)
-            && !past.last.take_over_all(older, then)
+            && past.last.take_over_all(older, then) == CarriedOver::NotAll
         {
-            return false;
+            return CarriedOver::NotAll;
         }
         full_fence();
-        let carried = |before: &Decision| self.carried(past, before);
-        past.last.held.store.carry_all(&self.held.store, when, past.at_ns, &carried)
+        let owed = &|before: &Decision| self.carried(past, before);
+        past.last.held.store.carry_all(&self.held.store, CarryOver { when, at_ns: past.at_ns, owed })
     }
 }
 

@@ -45,8 +45,8 @@ use crate::base::sync::fence_after_rmw;
 use crate::sketch::window::{
     Commit, Insert, Late, Moment, Probe, Read, Rows, WindowCounters, WindowedBloom, Windows, tag_bits,
 };
-use crate::store::Capacity;
-use crate::store::op::{Exchange, HashedStore, ManyKeys, Operation, Store};
+use crate::store::capacity::Capacity;
+use crate::store::op::{Debts, Exchange, HashedStore, ManyKeys, Operation, Store};
 
 /// Counts of windows in a sketch: constant memory, whatever the number of keys.
 ///
@@ -188,7 +188,7 @@ impl Tables {
         let used = self.used::<A, N, PER>(key, moment.window)?;
         let ahead = word.ahead(moment.later, used.last, used.current);
         let outcome = word.judge(ahead, moment.now_ns, cost).outcome();
-        Ok(decision(word, moment, outcome, (ahead, false), cost))
+        Ok(word.uncharged(outcome, ahead, (moment.now_ns, word.reference(moment.now_ns)), cost))
     }
 
     /// Decides one request and charges it.
@@ -201,6 +201,7 @@ impl Tables {
         (operation, cost): (Operation, u64),
     ) -> Result<Attempt, Late> {
         let Moment { now_ns, window, .. } = moment;
+        let at = (now_ns, word.reference(now_ns));
         let used = self.used::<A, N, PER>(key, window)?;
         let ahead = word.ahead(moment.later, used.last, used.current);
         let cost = match operation {
@@ -208,13 +209,11 @@ impl Tables {
             // More than the limit no counter holds.
             Operation::Force => cost.min(word.limit().saturating_sub(used.current)),
             Operation::TakeKeeping { headroom } => {
-                let remaining = decision(word, moment, Outcome::Denied, (ahead, false), cost).remaining();
+                let remaining = word.uncharged(Outcome::Denied, ahead, at, cost).remaining();
                 cost.min(remaining.saturating_sub(headroom).max(1))
             }
             Operation::Take if matches!(word.judge(ahead, now_ns, cost), Verdict::Admit(_)) => cost,
-            Operation::Take => {
-                decision(word, moment, Outcome::Denied, (ahead, false), cost).remaining().max(1).min(cost)
-            }
+            Operation::Take => word.uncharged(Outcome::Denied, ahead, at, cost).remaining().max(1).min(cost),
         };
         let headroom = match operation {
             Operation::CheckKeeping { headroom } | Operation::TakeKeeping { headroom } => headroom,
@@ -233,13 +232,7 @@ impl Tables {
         let after = match verdict {
             Verdict::Admit(after) if cost > 0 => after,
             uncharged => {
-                return Ok(Attempt::Decided(decision(
-                    word,
-                    moment,
-                    uncharged.outcome(),
-                    (ahead, false),
-                    asked,
-                )));
+                return Ok(Attempt::Decided(word.uncharged(uncharged.outcome(), ahead, at, asked)));
             }
         };
         if self.charge(key, window, used.read.as_ref(), cost)? == Exchange::Lost {
@@ -252,17 +245,13 @@ impl Tables {
             if last > used.last && operation != Operation::Force {
                 let (again, asked) = room_for(word.ahead(moment.later, last, used.current));
                 let ahead = word.ahead(moment.later, last, used.current + cost);
-                let charged = matches!(again, Verdict::Admit(_));
-                return Ok(Attempt::Decided(decision(
-                    word,
-                    moment,
-                    again.outcome(),
-                    (ahead, charged),
-                    asked,
-                )));
+                return Ok(Attempt::Decided(match again {
+                    Verdict::Admit(_) => word.decision(Outcome::Allowed, ahead, at, asked),
+                    refused => word.uncharged(refused.outcome(), ahead, at, asked),
+                }));
             }
         }
-        Ok(Attempt::Decided(decision(word, moment, Outcome::Allowed, (after, true), cost)))
+        Ok(Attempt::Decided(word.decision(Outcome::Allowed, after, at, cost)))
     }
 
     /// Charges what was decided on, unless another thread was first.
@@ -301,18 +290,6 @@ impl Tables {
     }
 }
 
-/// The answer for a request that left its key `ahead`.
-#[inline(always)]
-fn decision<A: WindowState>(
-    word: &A,
-    Moment { now_ns, .. }: Moment,
-    outcome: Outcome,
-    (ahead, charged): (u64, bool),
-    cost: u64,
-) -> Decision {
-    word.decision(outcome, ahead, charged, (now_ns, word.reference(now_ns)), cost)
-}
-
 impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
     pub(crate) fn new(algorithm: A, hasher: H, capacity: Capacity) -> Result<Self, QuotaError> {
         let word = algorithm.compact(&[], 0)?;
@@ -347,10 +324,6 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
 
     pub(crate) fn algorithm(&self) -> &A {
         &self.algorithm
-    }
-
-    pub(crate) fn limit(&self) -> u64 {
-        self.word.limit()
     }
 
     pub(crate) fn saturation(&self, now_ns: u64) -> Saturation {
@@ -392,6 +365,25 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
 }
 
 impl<A: WindowAlgorithm, H> ManyKeys for Sketch<A, H> {}
+
+/// A sketch takes no debts over.
+impl<A: WindowAlgorithm, H> Debts for Sketch<A, H> {
+    fn paid_in_ns(&self, _at_ns: u64, _units: u64) -> u64 {
+        0
+    }
+
+    fn left(&self, _at_ns: u64, _units: u64, _now_ns: u64) -> u64 {
+        0
+    }
+
+    fn burst(&self) -> u64 {
+        self.word.limit()
+    }
+
+    fn owed(&self, decision: &Decision) -> u64 {
+        decision.owed()
+    }
+}
 
 impl<A: WindowAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Sketch<A, H> {
     type Prepared<'k>

@@ -2,7 +2,7 @@
 
 use crate::base::quota::{QuotaError, Reason};
 use crate::sketch::window::WindowCounters;
-use crate::store::Capacity;
+use crate::store::capacity::Capacity;
 
 /// Two lines of counters and as much for the doorkeeper: less would be one counter for everybody.
 const LEAST_BYTES: usize = 2 * WindowCounters::LEAST_BYTES;

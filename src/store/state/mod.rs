@@ -15,12 +15,11 @@ mod models;
 use core::convert::Infallible;
 use core::marker::PhantomData;
 
-use crate::algorithm::Algorithm;
-use crate::algorithm::step::{DEAD, Fill, Raise, Refunded, Step, Tail};
+use crate::algorithm::step::{Algorithm, DEAD, Fill, Raise, Refund, Refunded, Step, Stepper, Tail};
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::Decision;
 use crate::base::sync::{AtomicU64, Ordering};
-use crate::store::op::{Exchange, Operation};
+use crate::store::op::{Debts, Exchange, Operation};
 
 /// The head and tail words of one key. `D` says whether a store kills it.
 #[derive(Debug)]
@@ -33,6 +32,16 @@ pub(crate) struct KeyState<T, D = Dead> {
 /// The key's node is being unlinked: look it up again.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Dead;
+
+/// Whether a call marked a state dead.
+#[must_use]
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Kill {
+    /// It did: only one call does.
+    Done,
+    /// The state is in use, or another call was first.
+    NotDone,
+}
 
 /// How a state can end. Public in a private module.
 pub(crate) trait Death: Sized {
@@ -117,28 +126,32 @@ pub(crate) struct Admission {
     fill: Option<Fill>,
 }
 
-/// The most that is ever admitted at once.
-pub(crate) fn burst<A: Algorithm>(algorithm: &A) -> u64 {
-    match algorithm.step(0, |_| 0, 0, 0) {
-        Step::Refuse(decision) | Step::Admit { decision, .. } => decision.limit(),
-        Step::Help(_) => 0,
+impl<A: Algorithm> Debts for A {
+    fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
+        match self.seed(at_ns, units) {
+            Step::Refuse(decision) | Step::Admit { decision, .. } => saturating_nanos(decision.reset_after()),
+            Step::Help(_) => 0,
+        }
     }
-}
 
-/// The time in which `units`, charged to a new key at `at_ns`, are paid, in nanoseconds.
-pub(crate) fn paid_in_ns<A: Algorithm>(algorithm: &A, at_ns: u64, units: u64) -> u64 {
-    match algorithm.seed(at_ns, units) {
-        Step::Refuse(decision) | Step::Admit { decision, .. } => saturating_nanos(decision.reset_after()),
-        Step::Help(_) => 0,
+    fn left(&self, at_ns: u64, units: u64, now_ns: u64) -> u64 {
+        let state = KeyState::<A::Tail, Infallible>::fresh(self.tail_len());
+        let seed = Request { algorithm: self, action: Action::Seed, now_ns: at_ns, cost: units };
+        let Ok(_) = state.apply(&seed);
+        let Ok(left) = state.peek(self, now_ns.max(at_ns), 0);
+        Stepper::owed(self, &left)
     }
-}
 
-/// What a new key owes at `now_ns` of `units` that were charged to it at `at_ns`.
-pub(crate) fn left<A: Algorithm>(algorithm: &A, at_ns: u64, units: u64, now_ns: u64) -> u64 {
-    let state = KeyState::<A::Tail, Infallible>::fresh(algorithm.tail_len());
-    let Ok(_) = state.apply(&Request { algorithm, action: Action::Seed, now_ns: at_ns, cost: units });
-    let Ok(left) = state.peek(algorithm, now_ns.max(at_ns), 0);
-    algorithm.owed(&left)
+    fn burst(&self) -> u64 {
+        match self.step(0, |_| 0, 0, 0) {
+            Step::Refuse(decision) | Step::Admit { decision, .. } => decision.limit(),
+            Step::Help(_) => 0,
+        }
+    }
+
+    fn owed(&self, decision: &Decision) -> u64 {
+        Stepper::owed(self, decision)
+    }
 }
 
 impl Admission {
@@ -166,13 +179,13 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         self.tail.words()[index].fetch_max(value, Ordering::AcqRel);
     }
 
-    fn fill<A: Algorithm<Tail = T>>(&self, algorithm: &A, fill: Fill) {
+    fn fill(&self, algorithm: &impl Algorithm<Tail = T>, fill: Fill) {
         algorithm.filled(fill, |raise| self.raise(raise));
     }
 
     /// Writes what an earlier admission owes, if the words that say so belong to `head`; the head as it is now.
     #[cold]
-    fn help<A: Algorithm<Tail = T>>(&self, algorithm: &A, head: u64, fill: Fill) -> u64 {
+    fn help(&self, algorithm: &impl Algorithm<Tail = T>, head: u64, fill: Fill) -> u64 {
         if let Err(newer) = self.head_unchanged(head) {
             return newer;
         }
@@ -185,10 +198,12 @@ impl<T: Tail, D: Death> KeyState<T, D> {
     /// Lock-free: the loop turns again only if another thread's charge took effect. A denial writes nothing.
     // Always: out of line, the decision's words are stored one by one and loaded wider, which stalls (22 against 17 ns).
     #[inline(always)]
-    pub(crate) fn charge<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Decision, D>
-    where
-        A: Algorithm<Tail = T>,
-    {
+    pub(crate) fn charge(
+        &self,
+        algorithm: &impl Algorithm<Tail = T>,
+        now_ns: u64,
+        cost: u64,
+    ) -> Result<Decision, D> {
         self.charge_by(algorithm, |head| algorithm.step(head, |index| self.read(index), now_ns, cost))
     }
 
@@ -197,18 +212,9 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         self.charge_by(request.algorithm, |head| request.step(head, |index| self.read(index)))
     }
 
-    /// Takes back what is still owed of up to `units` of a charge: how many units. A charge that another thread
+    /// Takes back what is still owed of a charge: how many units. A charge that another thread
     /// makes meanwhile stays.
-    pub(crate) fn refund<A>(
-        &self,
-        algorithm: &A,
-        now_ns: u64,
-        charge: &Decision,
-        units: u64,
-    ) -> Result<u64, D>
-    where
-        A: Algorithm<Tail = T>,
-    {
+    pub(crate) fn refund(&self, algorithm: &impl Algorithm<Tail = T>, refund: &Refund<'_>) -> Result<u64, D> {
         // Ordering: Acquire, see the module's text.
         let mut head = self.head.load(Ordering::Acquire);
         loop {
@@ -216,7 +222,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
                 return Err(death);
             }
             let read = |index| self.read(index);
-            let Some(Refunded { next, units }) = algorithm.refund(head, read, now_ns, charge, units) else {
+            let Some(Refunded { next, units }) = algorithm.refund(head, read, refund) else {
                 return Ok(0);
             };
             // Ordering: as for a charge. Words that were read belong to the head if this succeeds, or to a later one that
@@ -230,10 +236,11 @@ impl<T: Tail, D: Death> KeyState<T, D> {
 
     /// Charges what `step` admits of a head.
     #[inline(always)]
-    fn charge_by<A>(&self, algorithm: &A, step: impl Fn(u64) -> Step) -> Result<Decision, D>
-    where
-        A: Algorithm<Tail = T>,
-    {
+    fn charge_by(
+        &self,
+        algorithm: &impl Algorithm<Tail = T>,
+        step: impl Fn(u64) -> Step,
+    ) -> Result<Decision, D> {
         self.decide(
             algorithm,
             step,
@@ -244,7 +251,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
 
     /// Writes what an admission takes, if the head is still the one that it was decided on; else says the newer one.
     #[inline(always)]
-    fn admit<A: Algorithm<Tail = T>>(&self, algorithm: &A, admission: &Admission) -> Result<(), u64> {
+    fn admit(&self, algorithm: &impl Algorithm<Tail = T>, admission: &Admission) -> Result<(), u64> {
         let &Admission { head, next, raise, fill, .. } = admission;
         if next == head {
             return self.head_unchanged(head);
@@ -263,10 +270,12 @@ impl<T: Tail, D: Death> KeyState<T, D> {
 
     /// Decides as [`KeyState::charge`], and leaves the charge to [`KeyState::exchange`].
     #[inline(always)]
-    pub(crate) fn prepare<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Admission, D>
-    where
-        A: Algorithm<Tail = T>,
-    {
+    pub(crate) fn prepare(
+        &self,
+        algorithm: &impl Algorithm<Tail = T>,
+        now_ns: u64,
+        cost: u64,
+    ) -> Result<Admission, D> {
         self.decide(
             algorithm,
             |head| algorithm.step(head, |index| self.read(index), now_ns, cost),
@@ -277,16 +286,18 @@ impl<T: Tail, D: Death> KeyState<T, D> {
 
     /// Charges what was prepared, if the head is still the same.
     #[inline(always)]
-    pub(crate) fn exchange<A: Algorithm<Tail = T>>(&self, algorithm: &A, admission: &Admission) -> Exchange {
+    pub(crate) fn exchange(&self, algorithm: &impl Algorithm<Tail = T>, admission: &Admission) -> Exchange {
         self.admit(algorithm, admission).into()
     }
 
     /// What was prepared, with the figures of before.
     #[inline(always)]
-    pub(crate) fn uncharged<A>(&self, algorithm: &A, admission: &Admission, now_ns: u64) -> Decision
-    where
-        A: Algorithm<Tail = T>,
-    {
+    pub(crate) fn uncharged(
+        &self,
+        algorithm: &impl Algorithm<Tail = T>,
+        admission: &Admission,
+        now_ns: u64,
+    ) -> Decision {
         let &Admission { decision, head, .. } = admission;
         if decision.is_denied() {
             return decision;
@@ -299,10 +310,12 @@ impl<T: Tail, D: Death> KeyState<T, D> {
 
     /// What [`KeyState::charge`] would decide now, with the figures as they stand, uncharged. Writes nothing, except
     /// what another thread's admission owes.
-    pub(crate) fn peek<A>(&self, algorithm: &A, now_ns: u64, cost: u64) -> Result<Decision, D>
-    where
-        A: Algorithm<Tail = T>,
-    {
+    pub(crate) fn peek(
+        &self,
+        algorithm: &impl Algorithm<Tail = T>,
+        now_ns: u64,
+        cost: u64,
+    ) -> Result<Decision, D> {
         let step = |head, cost| algorithm.step(head, |index| self.read(index), now_ns, cost);
         self.decide(
             algorithm,
@@ -317,16 +330,13 @@ impl<T: Tail, D: Death> KeyState<T, D> {
 
     /// Lets the algorithm decide, and `admit` do what an admission takes; it says the newer head if it failed.
     #[inline(always)]
-    fn decide<A, R>(
+    fn decide<R>(
         &self,
-        algorithm: &A,
+        algorithm: &impl Algorithm<Tail = T>,
         step: impl Fn(u64) -> Step,
         refuse: impl Fn(Decision) -> R,
         admit: impl Fn(Admission) -> Result<R, u64>,
-    ) -> Result<R, D>
-    where
-        A: Algorithm<Tail = T>,
-    {
+    ) -> Result<R, D> {
         // Ordering: Acquire, see the module's text.
         let mut head = self.head.load(Ordering::Acquire);
         loop {
@@ -367,18 +377,25 @@ impl<T: Tail, D: Death> KeyState<T, D> {
 }
 
 impl<T: Tail> KeyState<T> {
-    /// Marks the state dead if at `now_ns` it means what an absent key means. Only one caller is told so.
-    pub(crate) fn kill_if_idle<A: Algorithm<Tail = T>>(&self, algorithm: &A, now_ns: u64) -> bool {
+    /// Marks the state dead if at `now_ns` it means what an absent key means.
+    pub(crate) fn kill_if_idle(&self, algorithm: &impl Algorithm<Tail = T>, now_ns: u64) -> Kill {
         let head = self.head.load(Ordering::Acquire);
-        head != DEAD
-            && algorithm.is_idle(head, |index| self.read(index), now_ns)
-            // Ordering: as for a charge. If a charge came first, the exchange fails and the state lives.
-            && self.head.compare_exchange(head, DEAD, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        if head == DEAD || !algorithm.is_idle(head, |index| self.read(index), now_ns) {
+            return Kill::NotDone;
+        }
+        // Ordering: as for a charge. If a charge came first, the exchange fails and the state lives.
+        match self.head.compare_exchange(head, DEAD, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Kill::Done,
+            Err(_) => Kill::NotDone,
+        }
     }
 
-    /// Marks the state dead whatever it holds. Only one caller is told so.
-    pub(crate) fn kill(&self) -> bool {
-        self.head.swap(DEAD, Ordering::AcqRel) != DEAD
+    /// Marks the state dead whatever it holds.
+    pub(crate) fn kill(&self) -> Kill {
+        match self.head.swap(DEAD, Ordering::AcqRel) {
+            DEAD => Kill::NotDone,
+            _ => Kill::Done,
+        }
     }
 
     #[inline]

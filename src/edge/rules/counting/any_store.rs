@@ -13,7 +13,7 @@ use crate::base::quota::{Quota, QuotaError};
 use crate::edge::rules::rule::Algorithm;
 use crate::edge::telemetry::{Reading, readings_of};
 use crate::limiter::{Builder, RateLimiter};
-use crate::store::op::{Inherit, Migrate, Operation, Store};
+use crate::store::op::{CarriedOver, CarryOver, Debts, Inherit, Migrate, Operation, Store};
 use crate::store::{Capacity, Compact, Direct, Keyed, Sketch, WhenFull};
 
 /// The kinds of stores.
@@ -238,33 +238,16 @@ impl Store<str> for AnyStore {
 }
 
 impl Migrate for AnyStore {
-    fn paid_in_ns(&self, at_ns: u64, units: u64) -> u64 {
-        migrating!(self, store => store.paid_in_ns(at_ns, units), 0)
-    }
-
-    fn left(&self, at_ns: u64, units: u64, now_ns: u64) -> u64 {
-        migrating!(self, store => store.left(at_ns, units, now_ns), 0)
-    }
-
-    fn burst(&self) -> u64 {
-        migrating!(self, store => store.burst(), store.limit())
-    }
-
-    fn owed(&self, decision: &Decision) -> u64 {
-        migrating!(self, store => store.owed(decision), decision.owed())
+    fn debts(&self) -> &dyn Debts {
+        migrating!(self, store => store.debts(), &**store)
     }
 
     fn is_known(&self) -> bool {
         migrating!(self, store => store.is_known(), true)
     }
 
-    fn carry_all(
-        &self,
-        into: &Self,
-        when: CheckTime,
-        at_ns: u64,
-        owed: &dyn Fn(&Decision) -> (u64, u64),
-    ) -> bool {
+    fn carry_all(&self, into: &Self, carry: CarryOver<'_>) -> CarriedOver {
+        let CarryOver { when, at_ns, owed } = carry;
         let mut all = true;
         let mut seed = |key: &str, before: &Decision| {
             let (as_of_ns, owed) = owed(before);
@@ -276,14 +259,14 @@ impl Migrate for AnyStore {
             },
             store.for_each(at_ns, |key, before| seed(key, &before)),
             return match into {
-                Self::CompactFixed(into) => store.carry_into(into, when, at_ns, owed),
-                Self::CompactGcra(into) => store.carry_into(into, when, at_ns, owed),
-                Self::CompactSliding(into) => store.carry_into(into, when, at_ns, owed),
-                _ => false,
+                Self::CompactFixed(into) => store.carry_into(into, carry),
+                Self::CompactGcra(into) => store.carry_into(into, carry),
+                Self::CompactSliding(into) => store.carry_into(into, carry),
+                _ => CarriedOver::NotAll,
             },
-            return false,
+            return CarriedOver::NotAll,
         );
-        all
+        all.into()
     }
 }
 

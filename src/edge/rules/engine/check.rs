@@ -474,7 +474,7 @@ impl RuleCheck<'_> {
             return 0;
         }
         let owed = match self.counted {
-            CountedBy::Local { counter, .. } => counter.generation.store().owed(decision),
+            CountedBy::Local { counter, .. } => counter.generation.store().debts().owed(decision),
             // Where this process decides by a part, it is not known.
             CountedBy::Shared(_) if decided.by.is_some_and(DecidedWhere::knows_remaining) => decision.owed(),
             _ => return 0,

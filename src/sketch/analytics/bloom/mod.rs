@@ -17,12 +17,11 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
 use self::share::{best, false_positives, load};
-use super::count_min::MULTIPLIER;
-use super::error::{SketchReason, share};
+use super::error::{SketchError, SketchReason, share};
 use crate::base::memory::{Array, Zeroed};
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire};
-use crate::sketch::{SketchError, mix, scale};
+use crate::sketch::hash::{MULTIPLIER, mix, scale};
 
 const WORD: usize = size_of::<AtomicU64>();
 /// Bits of a word, and how many bits of a hash choose one.

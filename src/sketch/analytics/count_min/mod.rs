@@ -44,17 +44,10 @@ use std::hash::{BuildHasher, Hash};
 use crate::base::memory::{Array, Zeroed};
 use crate::base::sync::AtomicU32;
 use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed};
-use crate::sketch::scale;
+use crate::sketch::hash::{MULTIPLIER, scale};
 
 const MAX_DEPTH: usize = 8;
 const COUNTER: usize = size_of::<AtomicU32>();
-/// A multiplier of 64 bits for linear congruential generators whose figures of merit in the spectral test are
-/// 0.96 in two dimensions down to 0.76 in eight, of 1 at most.
-///
-/// # Source
-/// Steele and Vigna 2021, "Computationally easy, spectrally good multipliers for congruential pseudorandom
-/// number generators".
-pub(in crate::sketch) const MULTIPLIER: u64 = 0xD134_2543_DE82_EF95;
 /// Its powers, one for each row.
 const POWERS: [u64; MAX_DEPTH] = {
     let mut powers = [MULTIPLIER; MAX_DEPTH];
@@ -326,7 +319,7 @@ fn rows_where<const DEPTH: usize>(counts: &[u32; DEPTH], holds: impl Fn(u32) -> 
 mod tests {
     use super::*;
     use crate::base::sync::Ordering::Release;
-    use crate::sketch::mix;
+    use crate::sketch::hash::mix;
 
     fn counts(width: usize, depth: usize) -> CountMin {
         CountMin::try_new(width, depth).unwrap().with_hasher(ahash::RandomState::with_seeds(1, 2, 3, 4))

@@ -4,8 +4,7 @@ use std::f64::consts::E;
 
 use super::{COUNTER, CountMin, MAX_DEPTH};
 use crate::base::memory::Array;
-use crate::sketch::SketchError;
-use crate::sketch::analytics::error::{SketchReason, share};
+use crate::sketch::analytics::error::{SketchError, SketchReason, share};
 
 impl CountMin {
     /// `depth` rows (1 to 8) of `width` counters each (any number).

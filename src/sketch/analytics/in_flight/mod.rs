@@ -31,11 +31,11 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 pub use self::guard::{Guard, OwnedGuard};
-use super::error::SketchReason;
+use super::error::{SketchError, SketchReason};
 use crate::base::memory::Array;
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use crate::sketch::{SketchError, places};
+use crate::sketch::hash::places;
 
 const DEFAULT_BYTES: usize = 256 << 10;
 /// Counters of a cache line; in the models, as few as keep a key's apart.
@@ -346,7 +346,7 @@ impl<H> fmt::Debug for InFlight<H> {
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
-    use crate::sketch::mix;
+    use crate::sketch::hash::mix;
 
     #[test]
     fn a_keys_counters_are_four() {

@@ -3,10 +3,10 @@
 use std::hash::BuildHasher;
 use std::time::Duration;
 
+use super::super::error::SketchError;
 use super::Rate;
 use super::counts::RateCounters;
 use crate::base::clock::{IntoClock, saturating_nanos};
-use crate::sketch::SketchError;
 
 const DEFAULT_BYTES: usize = 1 << 20;
 const DEFAULT_LARGEST: u64 = (1 << 24) - 1;

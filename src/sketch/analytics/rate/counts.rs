@@ -23,10 +23,9 @@
 //! last eighth of a window asks for the next one's lines too: of the events right after a turn one in a hundred
 //! took 340 ns and more, now 70 (one in ten thousand 750, now 480; away from it 290), for about 1 ns an event.
 
-use super::super::error::SketchReason;
+use super::super::error::{SketchError, SketchReason};
 use crate::base::check_time::CheckTime;
 use crate::base::memory::prefetch::PrefetchToWrite;
-use crate::sketch::SketchError;
 use crate::sketch::window::{Commit, Rows, WindowCounters, Windows};
 
 /// How long it takes at least until a tag comes round, and twice how long a thread may be held up: a minute.

@@ -19,9 +19,9 @@ use std::time::Duration;
 pub use self::builder::RateBuilder;
 pub use self::components::RateComponents;
 use self::counts::{LastTwoWindows, RateCounters};
+use super::error::SketchError;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, QuantaClock, Timestamp};
-use crate::sketch::SketchError;
 
 /// Counts events of any number of keys by windows of time, in constant memory: how many in this window, and
 /// at which rate in the last.

@@ -2,7 +2,7 @@
 //!
 //! The standard map would hold the keys a second time.
 
-use crate::sketch::{mix, scale};
+use crate::sketch::hash::{mix, scale};
 
 /// Of a place that is free.
 const FREE: u32 = u32::MAX;

@@ -46,8 +46,7 @@ use std::hash::Hash;
 use self::index::Index;
 pub use self::sampled::{SampledTopKeys, TopSample};
 pub use self::text::CutText;
-use super::error::SketchReason;
-use crate::sketch::SketchError;
+use super::error::{SketchError, SketchReason};
 
 /// The index has up to four places for each, and places are told by 32 bits.
 const MAX_ENTRIES: usize = 1 << 30;

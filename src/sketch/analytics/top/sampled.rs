@@ -20,10 +20,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crossbeam_utils::CachePadded;
 
+use super::super::error::SketchError;
 use super::{CutText, TopKey, TopKeys};
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::{AtomicU64, processors, thread_number};
-use crate::sketch::{SketchError, mix};
+use crate::sketch::hash::mix;
 
 /// SplitMix64's increment, the golden ratio.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;

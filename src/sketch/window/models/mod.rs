@@ -6,7 +6,7 @@ use crate::base::sync::thread;
 
 use super::*;
 use crate::base::sync::explore;
-use crate::sketch::mix;
+use crate::sketch::hash::mix;
 
 #[cfg(tollgate_shuttle)]
 mod many;

@@ -53,14 +53,15 @@ use alloc::boxed::Box;
 use super::gauges::{GaugeCounters, Gauges, count};
 use super::spill::{Identity, Spill};
 use crate::algorithm::compact::slot::{EMPTY, FINGERPRINT_BITS, SlotStanding, SlotWord, order, standing};
-use crate::algorithm::compact::{CompactState, STATE_BITS, Verdict};
+use crate::algorithm::compact::{CompactState, Moved, STATE_BITS, Verdict};
+use crate::algorithm::step::Refund;
 use crate::base::check_time::{CheckTime, Newest};
 use crate::base::decision::{Decision, Outcome};
 use crate::base::memory::prefetch::prefetch;
 use crate::base::memory::{Array, Zeroed};
 use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::base::sync::{AtomicU64, fence_after_rmw};
-use crate::sketch::scale;
+use crate::sketch::hash::scale;
 use crate::store::op::Operation;
 
 /// What happens in a bucket whose keys all owe.
@@ -210,11 +211,11 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         };
         let at = (now_ns, reference);
         match word.judge(ahead, now_ns, cost) {
-            Verdict::Deny => return word.decision(Outcome::Denied, ahead, false, at, cost),
-            Verdict::Never => return word.decision(Outcome::Never, ahead, false, at, cost),
+            Verdict::Deny => return word.uncharged(Outcome::Denied, ahead, at, cost),
+            Verdict::Never => return word.uncharged(Outcome::Never, ahead, at, cost),
             Verdict::Admit(after) => {
                 if after == ahead {
-                    return word.decision(Outcome::Allowed, ahead, false, at, cost);
+                    return word.uncharged(Outcome::Allowed, ahead, at, cost);
                 }
                 if !self.newest.is_near(now_ns) {
                     return slowly();
@@ -223,7 +224,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                 // Ordering: AcqRel: the argument above about two slots rests on each location's order and on there
                 // being no cycle of loads that see later stores, which Relaxed would allow on paper.
                 if slot.compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
-                    return word.decision(Outcome::Allowed, after, true, at, cost);
+                    return word.decision(Outcome::Allowed, after, at, cost);
                 }
             }
         }
@@ -275,7 +276,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                 Verdict::Admit(_) => return (word.judge(ahead, at.0, cost), cost),
                 refused => refused,
             };
-            let remaining = word.decision(Outcome::Denied, ahead, false, at, both).remaining();
+            let remaining = word.uncharged(Outcome::Denied, ahead, at, both).remaining();
             match remaining.saturating_sub(headroom) {
                 room @ 1.. if takes => (word.judge(ahead, at.0, room), room),
                 _ => (refused, both),
@@ -284,8 +285,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         let judge = |ahead, at: (u64, u64)| match operation {
             Operation::Check => (word.judge(ahead, at.0, cost), cost),
             Operation::Force => {
-                let (after, charged) = word.force(ahead, at.0, cost);
-                (Verdict::Admit(after), charged)
+                let Moved { ahead, units } = word.force(ahead, at.0, cost);
+                (Verdict::Admit(ahead), units)
             }
             Operation::Reserve { wait_ns } => (word.reserve(ahead, at, cost, wait_ns), cost),
             Operation::CheckKeeping { headroom } => keeping(ahead, at, headroom, false),
@@ -293,7 +294,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             Operation::Take => match word.judge(ahead, at.0, cost) {
                 admitted @ Verdict::Admit(_) => (admitted, cost),
                 _ => {
-                    let room = word.decision(Outcome::Denied, ahead, false, at, cost).remaining().max(1);
+                    let room = word.uncharged(Outcome::Denied, ahead, at, cost).remaining().max(1);
                     (word.judge(ahead, at.0, room), room)
                 }
             },
@@ -319,7 +320,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             };
             let when = (at.now_ns, at.reference);
             let (verdict, cost) = judge(started, when);
-            let refused = |outcome| word.decision(outcome, started, false, when, cost);
+            let refused = |outcome| word.uncharged(outcome, started, when, cost);
             match verdict {
                 Verdict::Never => Ok(refused(Outcome::Never)),
                 Verdict::Deny => {
@@ -332,7 +333,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                     Ok(refused(Outcome::Denied))
                 }
                 Verdict::Admit(after) if after == started => {
-                    Ok(word.decision(Outcome::Allowed, started, false, when, cost))
+                    Ok(word.uncharged(Outcome::Allowed, started, when, cost))
                 }
                 Verdict::Admit(after) => {
                     self.announce(word, at)?;
@@ -348,7 +349,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                             self.insert(word, newcomer, (slot, seen, ahead), at)?;
                         }
                     }
-                    Ok(word.decision(Outcome::Allowed, after, true, when, cost))
+                    Ok(word.decision(Outcome::Allowed, after, when, cost))
                 }
             }
         })
@@ -360,7 +361,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         self.retry_from(word, at, |at| {
             let ahead = self.owed(word, place, at)?;
             let outcome = word.judge(ahead, at.now_ns, cost).outcome();
-            Ok(word.decision(outcome, ahead, false, (at.now_ns, at.reference), cost))
+            Ok(word.uncharged(outcome, ahead, (at.now_ns, at.reference), cost))
         })
     }
 
@@ -595,11 +596,11 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             let FoundSlot::Here { slot, word: seen, ahead } = self.find(word, place, at)? else {
                 return Ok(0);
             };
-            let when = (at.now_ns, at.reference);
-            let Some((left, units)) = word.refund(ahead, when, charge, units) else {
+            let refund = Refund { charge, units, now_ns: at.now_ns };
+            let Some(Moved { ahead, units }) = word.refund(ahead, at.reference, &refund) else {
                 return Ok(0);
             };
-            let next = SlotWord::pack(place.fingerprint, at.reference.wrapping_add(left));
+            let next = SlotWord::pack(place.fingerprint, at.reference.wrapping_add(ahead));
             // Else its newcomer may be about to retreat: see the module's text.
             if !self.is_sole_slot(word, PendingInsert { place, next, started: 0 }, slot, at) {
                 return Ok(0);

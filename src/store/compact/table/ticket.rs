@@ -104,18 +104,15 @@ impl<N: CompactState> Ticket for SlotTicket<'_, N> {
             Verdict::Admit(after) => after,
             Verdict::Deny | Verdict::Never => self.look.ahead,
         };
-        let (charged, at) = (after != self.look.ahead, (self.now_ns, self.look.reference));
-        self.word.decision(self.outcome(), after, charged, at, self.cost)
+        if after == self.look.ahead {
+            return self.uncharged();
+        }
+        self.word.decision(self.outcome(), after, (self.now_ns, self.look.reference), self.cost)
     }
 
     #[inline(always)]
     fn uncharged(&self) -> Decision {
-        self.word.decision(
-            self.outcome(),
-            self.look.ahead,
-            false,
-            (self.now_ns, self.look.reference),
-            self.cost,
-        )
+        let at = (self.now_ns, self.look.reference);
+        self.word.uncharged(self.outcome(), self.look.ahead, at, self.cost)
     }
 }

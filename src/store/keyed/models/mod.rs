@@ -109,7 +109,7 @@ fn a_charge_survives_the_reclaiming_of_its_idle_node() {
 fn kill_whatever_was_charged(store: &Store) {
     store.remove_if(|node| {
         let idle = node.state.peek(&store.algorithm, 110, 0).is_ok_and(|held| held.reset_after().is_zero());
-        idle && node.state.kill()
+        idle && node.state.kill() == Kill::Done
     });
 }
 

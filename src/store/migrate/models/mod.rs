@@ -8,7 +8,7 @@ use super::*;
 use crate::algorithm::Gcra;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::sync::explore;
-use crate::store::Direct;
+use crate::store::direct::Direct;
 
 #[cfg(tollgate_shuttle)]
 mod many;

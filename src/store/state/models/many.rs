@@ -71,7 +71,7 @@ fn of_eight_that_reclaim_or_charge_one_does() {
         assert!(shared.check_at(100, 1));
         let done = eight(&shared, [0, 1, 2, 3, 4, 5, 6, 7], |shared, number| {
             if number % 2 == 0 {
-                shared.state.kill_if_idle(&shared.algorithm, 110)
+                shared.state.kill_if_idle(&shared.algorithm, 110) == Kill::Done
             } else {
                 shared.state.charge(&shared.algorithm, 110, 1).is_ok_and(|decision| decision.is_allowed())
             }

@@ -295,7 +295,7 @@ fn a_dead_state_takes_no_charge() {
         assert!(shared.check_at(100, 1));
         let (killed, charged) = both(
             &shared,
-            |s| s.state.kill_if_idle(&s.algorithm, 110),
+            |s| s.state.kill_if_idle(&s.algorithm, 110) == Kill::Done,
             |s| s.state.charge(&s.algorithm, 110, 1).is_ok(),
         );
         assert!(killed ^ charged, "an idle state is reclaimed or charged, never both");
@@ -329,7 +329,7 @@ impl<A: Algorithm> Shared<A> {
     }
 
     fn refund_at(&self, now_ns: u64, charge: &Decision) -> u64 {
-        self.state.refund(&self.algorithm, now_ns, charge, charge.cost()).unwrap()
+        self.state.refund(&self.algorithm, &Refund { charge, units: charge.cost(), now_ns }).unwrap()
     }
 
     /// When a request goes that may wait for `wait_ns`, if it is admitted.
@@ -364,7 +364,8 @@ fn a_refund_beside_a_charge_loses_neither() {
 fn control_a_refund_by_a_store_loses_a_charge() {
     model(|| {
         refunded_while_charged(|s, charge| {
-            let given = s.algorithm.refund(s.head(), |_| 0, 100, charge, 1).unwrap();
+            let refund = Refund { charge, units: 1, now_ns: 100 };
+            let given = s.algorithm.refund(s.head(), |_| 0, &refund).unwrap();
             s.state.head.store(given.next, Ordering::SeqCst);
             given.units
         });

@@ -205,9 +205,9 @@ fn control_of_eight_a_refund_by_a_store_loses_charges() {
             return 0;
         };
         let SlotWord { fingerprint, state } = SlotWord::unpack(seen);
-        let given = shared.word.refund(state - 100, (100, 100), charge, charge.cost());
-        let Some((left, units)) = given else { return 0 };
-        slot.store(SlotWord::pack(fingerprint, 100 + left), Release);
+        let refund = Refund { charge, units: charge.cost(), now_ns: 100 };
+        let Some(Moved { ahead, units }) = shared.word.refund(state - 100, 100, &refund) else { return 0 };
+        slot.store(SlotWord::pack(fingerprint, 100 + ahead), Release);
         units
     }
     sample(SCHEDULES, || charges_and_refunds(Overflow::Spill, store));

@@ -6,13 +6,13 @@
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
 
-use super::super::capacity::Capacity;
 use super::*;
 use crate::algorithm::compact::ticks::{Interval, UnitRate};
 use crate::algorithm::compact::{TatVariant, TatWord, newest_of};
 use crate::base::check_time::CheckTime;
 use crate::base::sync::Ordering::Release;
-use crate::store::Overflow;
+use crate::store::capacity::Capacity;
+use crate::store::compact::Overflow;
 
 #[cfg(tollgate_shuttle)]
 mod many;
@@ -401,10 +401,9 @@ fn lower(shared: &Shared, hash: u64, charge: &Decision) -> u64 {
     loop {
         let Some((slot, seen)) = SlotTable::<TatWord, WAYS>::locate(slots, place) else { return 0 };
         let SlotWord { fingerprint, state } = SlotWord::unpack(seen);
-        let Some((left, units)) = shared.word.refund(state - 100, (100, 100), charge, charge.cost()) else {
-            return 0;
-        };
-        let next = SlotWord::pack(fingerprint, 100 + left);
+        let refund = Refund { charge, units: charge.cost(), now_ns: 100 };
+        let Some(Moved { ahead, units }) = shared.word.refund(state - 100, 100, &refund) else { return 0 };
+        let next = SlotWord::pack(fingerprint, 100 + ahead);
         if slot.compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
             return units;
         }

@@ -1,4 +1,4 @@
-//! How large a compact store is.
+//! How large a store is to be.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -6,12 +6,9 @@ use core::error::Error;
 use core::fmt;
 use core::str::FromStr;
 
-use super::Overflow;
 use crate::base::quota::Quota;
-use crate::sketch::Cells;
 
 const DEFAULT_BYTES: usize = 4 << 20;
-const SLOT: usize = size_of::<u64>();
 /// Bytes of a sketch for each key that could have spent its limit by what is admitted in a window: measured with keys by
 /// Zipf 1.0 and limits from 10 on, one deserving request in ten thousand is denied at 20 to 33.
 const SKETCH_BYTES: usize = 40;
@@ -36,10 +33,10 @@ const SKETCH_BYTES: usize = 40;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Capacity(Size);
+pub struct Capacity(pub(super) Size);
 
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-enum Size {
+pub(super) enum Size {
     Slots(usize),
     Bytes(usize),
     /// Keys that owe at once, each with this burst.
@@ -58,22 +55,6 @@ impl Default for Capacity {
 impl From<usize> for Capacity {
     fn from(slots: usize) -> Self {
         Self::slots(slots)
-    }
-}
-
-/// What a capacity comes to.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Sizes {
-    pub(super) buckets: usize,
-    pub(super) sketch_bytes: usize,
-    /// Groups of keys in the sketch: each has a word for its longest debt.
-    pub(super) ends: usize,
-}
-
-impl Sizes {
-    pub(super) fn bytes(&self, ways: usize) -> u64 {
-        let table = (self.buckets as u64).saturating_mul((ways * SLOT) as u64);
-        table.saturating_add(self.sketch_bytes as u64).saturating_add((self.ends as u64).saturating_mul(8))
     }
 }
 
@@ -149,59 +130,6 @@ impl Capacity {
             Size::Busy { keys, .. } => Some(keys.saturating_mul(SKETCH_BYTES).max(DEFAULT_BYTES >> 6)),
         }
     }
-
-    /// As many slots as a store of this capacity has that spills.
-    pub(crate) fn beside_spill(self) -> Self {
-        Self::slots(self.sizes(Overflow::Spill, super::WAYS).buckets.saturating_mul(super::WAYS))
-    }
-
-    pub(crate) fn sizes(&self, overflow: Overflow, ways: usize) -> Sizes {
-        let spills = overflow == Overflow::Spill;
-        let bytes = match self.0 {
-            Size::Bytes(bytes) => bytes,
-            Size::Slots(slots) => {
-                let buckets = slots.div_ceil(ways).max(1);
-                let table = buckets.saturating_mul(ways * SLOT).min(usize::MAX / 4);
-                return Sizes { buckets, ..Self::memory(table / 9 * 16).sizes(overflow, ways) };
-            }
-            Size::Busy { keys, burst } => busy_bytes(keys, burst, spills),
-        };
-        // Seven sixteenths of all for the sketch, a 64th of all for its ends, in whole units; the table has the rest. See the design text.
-        let (ends, sketch) = if spills {
-            let ends = whole(bytes / 64, 2 * SLOT);
-            (ends, whole((bytes / 16 * 7).saturating_sub(ends), Cells::LEAST_BYTES))
-        } else {
-            (0, 0)
-        };
-        let bucket = ways * SLOT;
-        Sizes {
-            buckets: whole(bytes.saturating_sub(ends).saturating_sub(sketch), bucket) / bucket,
-            sketch_bytes: sketch,
-            ends: ends / SLOT,
-        }
-    }
-}
-
-/// As many whole units as fit, but one at least.
-const fn whole(bytes: usize, unit: usize) -> usize {
-    let units = bytes / unit;
-    if units == 0 { unit } else { units * unit }
-}
-
-/// Bytes for keys that owe at once: 12.3 each with a sketch; without one, by how full buckets may be before small bursts
-/// feel it.
-fn busy_bytes(keys: usize, burst: u64, spills: bool) -> usize {
-    let percent = if spills {
-        65
-    } else {
-        match burst {
-            1 => 38,
-            2 => 55,
-            _ => 65,
-        }
-    };
-    let slots = keys as u128 * 100 / percent;
-    usize::try_from(slots * SLOT as u128).unwrap_or(usize::MAX)
 }
 
 /// A text that is not an amount of memory.
@@ -279,30 +207,6 @@ impl FromStr for Capacity {
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn memory_is_never_exceeded() {
-        for bytes in [272, 300, 1_000, 4 << 20, (4 << 20) + 77, 1 << 40] {
-            for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
-                let sizes = Capacity::memory(bytes).sizes(overflow, 16);
-                assert!(sizes.bytes(16) <= bytes as u64, "{bytes} {overflow:?} {sizes:?}");
-                assert!(sizes.bytes(16) * 20 > bytes as u64 * 19 || bytes < 10_000, "{bytes} {sizes:?}");
-            }
-        }
-        assert_eq!(Capacity::memory(0).sizes(Overflow::Spill, 8).buckets, 1);
-    }
-
-    #[test]
-    fn slots_are_at_least_what_was_asked_for() {
-        for slots in [1, 7, 8, 9, 100_000] {
-            for overflow in [Overflow::Spill, Overflow::Forget] {
-                assert!(Capacity::slots(slots).sizes(overflow, 16).buckets * 16 >= slots);
-            }
-        }
-        // Too much is left to the allocator to refuse.
-        let _ = Capacity::slots(usize::MAX).sizes(Overflow::Spill, 8);
-        let _ = Capacity::for_traffic(u64::MAX, &Quota::per_day(1)).sizes(Overflow::Forget, 8);
-    }
 
     #[test]
     fn texts_are_read_and_refused() {
