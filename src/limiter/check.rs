@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::RateLimiter;
+use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::Decision;
 use crate::store::{ManyKeys, Operation, Store};
@@ -98,7 +99,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.peek_key(key, cost, None)
+        self.peek_at(key, cost, self.clock.now())
     }
 
     /// Whether [`RateLimiter::check_at`] would be allowed, and how things stand, without charging. Never makes a key.
@@ -107,7 +108,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     where
         S: Store<Q>,
     {
-        self.peek_key(key, cost, Some(now))
+        self.store.peek(self.store.prepare(key), CheckTime::given(now), cost)
     }
 
     /// Checks one unit for each key in order, at one time, and appends the decisions.
@@ -131,10 +132,11 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         S: Store<Q>,
         Q: ?Sized + 'k,
     {
-        self.check_keys(keys, decisions, None);
+        self.check_many_at(keys, decisions, self.clock.now());
     }
 
     /// [`RateLimiter::check_many`] at a time that the caller says.
+    #[inline]
     pub fn check_many_at<'k, Q>(
         &self,
         keys: impl IntoIterator<Item = &'k Q>,
@@ -144,20 +146,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         S: Store<Q>,
         Q: ?Sized + 'k,
     {
-        self.check_keys(keys, decisions, Some(now));
-    }
-
-    #[inline]
-    fn check_keys<'k, Q>(
-        &self,
-        keys: impl IntoIterator<Item = &'k Q>,
-        decisions: &mut Vec<Decision>,
-        given: Option<Timestamp>,
-    ) where
-        S: Store<Q>,
-        Q: ?Sized + 'k,
-    {
         let requests = keys.into_iter().map(|key| (self.store.prepare(key), 1));
-        self.store.check_each(requests, self.time(given), |decision| decisions.push(decision));
+        self.store.check_each(requests, CheckTime::given(now), |decision| decisions.push(decision));
     }
 }

@@ -67,7 +67,8 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     ) where
         Q: Hash + ?Sized + 'k,
     {
-        let requests = requests.into_iter().map(|(key, cost)| (self.prepared(key), cost));
+        let requests =
+            requests.into_iter().map(|(key, cost)| (self.store.prepare_hash(self.store.hash(key)), cost));
         self.store.check_each(requests, self.time(None), decided);
     }
 
@@ -94,11 +95,6 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     /// key has touched yet are not resident.
     pub fn state_bytes(&self) -> usize {
         self.store.state_bytes()
-    }
-
-    #[inline(always)]
-    fn prepared<Q: Hash + ?Sized>(&self, key: &Q) -> S::Prepared<'static> {
-        self.store.prepare_hash(self.store.hash(key))
     }
 
     #[inline(always)]

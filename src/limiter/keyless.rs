@@ -13,6 +13,8 @@ use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::Decision;
 #[cfg(feature = "std")]
+use crate::base::sync::thread_number;
+#[cfg(feature = "std")]
 use crate::limiter::striped::{LeaseSource, Leases};
 #[cfg(feature = "tokio")]
 use crate::limiter::wait::UntilReady;
@@ -43,11 +45,11 @@ impl<S: Store<()>> Keyless for S {
 impl<P: LeaseSource> Keyless for Leases<P> {
     #[inline(always)]
     fn check(&self, at: CheckTime, cost: u64) -> Decision {
-        self.charge(at.ns(), cost)
+        self.charge_on(thread_number(), at.ns(), cost)
     }
 
     fn peek(&self, at: CheckTime, cost: u64) -> Decision {
-        self.peek(at.ns(), cost)
+        self.account().peek(at.ns(), cost)
     }
 }
 

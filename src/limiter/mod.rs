@@ -12,29 +12,25 @@ pub(crate) mod joint;
 mod keyed;
 mod keyless;
 #[cfg(feature = "std")]
+mod leasing;
+#[cfg(feature = "std")]
 mod sketch;
 #[cfg(feature = "std")]
 pub(crate) mod striped;
 mod verbs;
 #[cfg(feature = "std")]
 pub(crate) mod wait;
+#[cfg(feature = "std")]
+mod waiting;
 
 use core::fmt;
-#[cfg(feature = "std")]
-use std::hash::Hash;
 
 pub use self::builder::Builder;
 use crate::algorithm::Algorithm;
-#[cfg(feature = "std")]
-use crate::algorithm::Gcra;
 use crate::base::clock::{Clock, QuantaClock};
-#[cfg(feature = "std")]
-use crate::base::quota::{Quota, QuotaError};
 #[cfg(feature = "std")]
 use crate::limiter::wait::WaitLines;
 use crate::store::Compact;
-#[cfg(feature = "std")]
-use crate::store::{Direct, Keyed};
 
 /// A rate limiter: decides, for each request, whether it may go now.
 ///
@@ -75,87 +71,6 @@ pub struct RateLimiter<S = Compact, C = QuantaClock> {
     lines: WaitLines,
 }
 
-#[cfg(feature = "std")]
-impl RateLimiter {
-    /// GCRA for any number of keys of any type in 4 MiB, by the default clock. (Rules from files default to fixed windows.)
-    ///
-    /// The 4 MiB are reserved at once; [`Builder::capacity`] asks for less or more. Calibrates the clock, for up to 200 ms, if this is the
-    /// first in the process. [`RateLimiter::builder`] has everything else.
-    ///
-    /// # Panics
-    /// If the burst is above 2²⁵, or the rate above 2³¹ a second: [`RateLimiter::try_new`] returns the error instead.
-    #[must_use]
-    #[track_caller]
-    pub fn new(quota: Quota) -> Self {
-        match Self::try_new(quota) {
-            Ok(limiter) => limiter,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// As [`RateLimiter::new`].
-    ///
-    /// # Errors
-    /// If the burst is above 2²⁵, or the rate above 2³¹ a second.
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate::{Quota, RateLimiter};
-    ///
-    /// assert!(RateLimiter::try_new(Quota::per_second(100)).is_ok());
-    /// assert!(RateLimiter::try_new(Quota::per_second(1 << 26)).is_err()); // a burst of as many
-    /// ```
-    pub fn try_new(quota: Quota) -> Result<Self, QuotaError> {
-        Self::builder(Gcra::new(quota)).compact()
-    }
-
-    /// A limiter with one state for everything, by the default clock.
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate::{Gcra, Quota, RateLimiter};
-    ///
-    /// let limiter = RateLimiter::direct(Gcra::new(Quota::per_second(2)));
-    /// assert!(limiter.check_n(2).is_allowed());
-    /// assert!(limiter.check().is_denied());
-    /// ```
-    #[must_use]
-    pub fn direct<A: Algorithm>(algorithm: A) -> RateLimiter<Direct<A>> {
-        Self::builder(algorithm).direct()
-    }
-
-    /// A limiter with one state for each key, by the default clock. Keys are any that hash, compare and clone.
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate::{Gcra, Quota, RateLimiter};
-    ///
-    /// let limiter = RateLimiter::keyed::<(u32, String), _>(Gcra::new(Quota::per_second(10)));
-    /// assert!(limiter.check(&(7, "upload".to_owned())).is_allowed());
-    /// ```
-    #[must_use]
-    pub fn keyed<K, A>(algorithm: A) -> RateLimiter<Keyed<K, A>>
-    where
-        K: Hash + Eq + Send + Sync + 'static,
-        A: Algorithm,
-    {
-        Self::builder(algorithm).keyed()
-    }
-
-    /// A limiter with another clock, hasher, size or cap.
-    pub fn builder<A: Algorithm>(algorithm: A) -> Builder<A> {
-        Builder::new(algorithm, ahash::RandomState::new())
-    }
-}
-
-#[cfg(not(feature = "std"))]
-impl RateLimiter {
-    /// A limiter with this algorithm, to be given a clock, and, where it has keys, a hasher or seeds.
-    pub fn builder<A: Algorithm>(algorithm: A) -> Builder<A, (), ()> {
-        Builder::new(algorithm, ())
-    }
-}
-
 impl<S, C> RateLimiter<S, C> {
     pub(crate) fn of(store: S, clock: C) -> Self {
         Self {
@@ -164,11 +79,6 @@ impl<S, C> RateLimiter<S, C> {
             #[cfg(feature = "std")]
             lines: WaitLines::new(),
         }
-    }
-
-    #[inline(always)]
-    pub(crate) const fn store(&self) -> &S {
-        &self.store
     }
 
     /// The clock.

@@ -35,13 +35,6 @@ impl<S, C: Clock> RateLimiter<S, C> {
         self.store.apply(key, operation, self.time(given), cost)
     }
 
-    pub(super) fn peek_key<Q: ?Sized>(&self, key: &Q, cost: u64, given: Option<Timestamp>) -> Decision
-    where
-        S: Store<Q>,
-    {
-        self.store.peek(self.store.prepare(key), self.time(given), cost)
-    }
-
     pub(crate) fn refund_key<Q: ?Sized>(
         &self,
         key: &Q,

@@ -46,8 +46,16 @@ struct BuilderOptions {
     leases: crate::limiter::striped::StripeOptions,
 }
 
+#[cfg(not(feature = "std"))]
+impl RateLimiter {
+    /// A limiter with this algorithm, to be given a clock, and, where it has keys, a hasher or seeds.
+    pub fn builder<A: Algorithm>(algorithm: A) -> Builder<A, (), ()> {
+        Builder::new(algorithm, ())
+    }
+}
+
 impl<A, H> Builder<A, (), H> {
-    pub(super) fn new(algorithm: A, hasher: H) -> Self {
+    fn new(algorithm: A, hasher: H) -> Self {
         Self { algorithm, clock: (), hasher, options: BuilderOptions::default() }
     }
 }

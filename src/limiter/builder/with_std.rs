@@ -4,12 +4,90 @@ use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
 use super::Builder;
-use crate::algorithm::{Algorithm, WindowAlgorithm};
+use crate::algorithm::{Algorithm, Gcra, WindowAlgorithm};
 use crate::base::clock::IntoClock;
-use crate::base::quota::QuotaError;
+use crate::base::quota::{Quota, QuotaError};
 use crate::limiter::RateLimiter;
 use crate::limiter::striped::{LeaseAlgorithm, LeaseSource, Leases, Striped};
 use crate::store::{Direct, Keyed, Sketch, WhenFull, keyed};
+
+impl RateLimiter {
+    /// GCRA for any number of keys of any type in 4 MiB, by the default clock. (Rules from files default to fixed windows.)
+    ///
+    /// The 4 MiB are allocated at once; [`Builder::capacity`] asks for less or more. Calibrates the clock, for up to 200 ms, if this is the
+    /// first in the process. [`RateLimiter::builder`] has everything else.
+    ///
+    /// # Panics
+    /// If the burst is above 2²⁵, or the rate above 2³¹ a second: [`RateLimiter::try_new`] returns the error instead.
+    #[must_use]
+    #[track_caller]
+    pub fn new(quota: Quota) -> Self {
+        match Self::try_new(quota) {
+            Ok(limiter) => limiter,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// As [`RateLimiter::new`].
+    ///
+    /// # Errors
+    /// If the burst is above 2²⁵, or the rate above 2³¹ a second.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// assert!(RateLimiter::try_new(Quota::per_second(100)).is_ok());
+    /// assert!(RateLimiter::try_new(Quota::per_second(1 << 26)).is_err()); // a burst of as many
+    /// ```
+    pub fn try_new(quota: Quota) -> Result<Self, QuotaError> {
+        Self::builder(Gcra::new(quota)).compact()
+    }
+
+    /// A limiter with one state for everything, by the default clock.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gcra, Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::direct(Gcra::new(Quota::per_second(2)));
+    /// assert!(limiter.check_n(2).is_allowed());
+    /// assert!(limiter.check().is_denied());
+    /// ```
+    #[must_use]
+    pub fn direct<A: Algorithm>(algorithm: A) -> RateLimiter<Direct<A>> {
+        Self::builder(algorithm).direct()
+    }
+
+    /// A limiter with one state for each key, by the default clock. Keys are any that hash, compare and clone.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gcra, Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::keyed::<(u32, String), _>(Gcra::new(Quota::per_second(10)));
+    /// assert!(limiter.check(&(7, "upload".to_owned())).is_allowed());
+    /// ```
+    #[must_use]
+    pub fn keyed<K, A>(algorithm: A) -> RateLimiter<Keyed<K, A>>
+    where
+        K: Hash + Eq + Send + Sync + 'static,
+        A: Algorithm,
+    {
+        Self::builder(algorithm).keyed()
+    }
+
+    /// A limiter with another clock, hasher, size or cap.
+    pub fn builder<A: Algorithm>(algorithm: A) -> Builder<A> {
+        Builder::new(algorithm, ahash::RandomState::new())
+    }
+
+    /// A limiter that leases from a source of your own; [`Builder::leases`] makes it, after what is optional.
+    /// For a state in this process see [`Builder::striped`].
+    pub fn leasing<P: LeaseSource>(source: P) -> Builder<P> {
+        Builder::new(source, ahash::RandomState::new())
+    }
+}
 
 impl<A, C, H> Builder<A, C, H> {
     /// For leases: how many stripes, rounded up to a power of two, at most 1,024. Default: as many as there are processors for this

@@ -3,7 +3,6 @@
 use core::fmt;
 use core::time::Duration;
 
-use super::LimitSet;
 use crate::base::clock::Timestamp;
 use crate::base::decision::{Decision, Outcome};
 
@@ -35,9 +34,9 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
         Self { outcome: Outcome::Allowed, each, refused: "" }
     }
 
-    /// Never, if any limit says so; for others the wait may help.
+    /// `Never` if any limit can never admit its cost: with the others a wait may help. `names` has a name for each limit.
     #[inline(always)]
-    pub(super) fn of<L: LimitSet + ?Sized>(limits: &L, each: D) -> Self {
+    pub(super) fn of(mut names: impl Iterator<Item = &'static str> + Clone, each: D) -> Self {
         let outcomes = each.as_ref().iter().map(Decision::outcome);
         let outcome = outcomes.fold(Outcome::Allowed, |worst, outcome| match (worst, outcome) {
             (Outcome::Never, _) | (_, Outcome::Never) => Outcome::Never,
@@ -45,10 +44,10 @@ impl<D: AsRef<[Decision]>> JointDecision<D> {
             _ => Outcome::Allowed,
         });
         let mut decision = Self { outcome, each, refused: "" };
-        if limits.is_named()
+        if names.clone().any(|name| !name.is_empty())
             && let Some(index) = decision.refused_by()
         {
-            decision.refused = limits.name(index);
+            decision.refused = names.nth(index).unwrap_or_default();
         }
         decision
     }

@@ -3,85 +3,112 @@
 use alloc::vec::Vec;
 use core::array::from_fn;
 
-use super::{JointDecision, LimitSet, RequestLimit};
+use super::bound_limit::{BoundLimit, ErasedLimit};
+use super::decision::JointDecision;
 use crate::base::check_time::CheckTime;
+use crate::base::clock::Clock;
 use crate::base::decision::{Decision, Outcome};
+use crate::store::Store;
 use crate::store::op::{Exchange, Ticket};
 
-/// A limit in a request that could not be charged by one exchange at each limit: for one of them looked at its key for the
-/// first time, or lost a race.
-trait Slow {
-    /// Charges it, if it belongs to this pass; whether it refuses.
-    fn charge(&mut self, can_refund: bool) -> bool;
-    /// Takes back what was charged, and says how things stand.
-    fn give_up(&mut self);
-    /// Its answer.
-    fn answer(&self) -> Decision;
-}
+/// The limits of a request: tuples of up to eight, arrays, and slices of [`BoundLimit`]. Sealed.
+pub trait Limits: LimitSet {}
 
-struct SlowLimit<'l, L> {
-    limit: &'l L,
-    at: CheckTime,
-    /// Whether the caller gave the time: then no clock is read.
-    is_given: bool,
-    answer: Option<Decision>,
-}
+impl<L: LimitSet + ?Sized> Limits for L {}
 
-impl<L: RequestLimit> Slow for SlowLimit<'_, L> {
-    fn charge(&mut self, can_refund: bool) -> bool {
-        if self.limit.can_refund() == can_refund && self.answer.is_none() {
-            self.answer = Some(self.limit.check(self.at));
+/// How [`Limits`] decide. Public in a private module.
+pub trait LimitSet {
+    /// A decision for each limit.
+    type Decisions: AsRef<[Decision]>;
+
+    /// The limits in order.
+    fn each(&self) -> impl Iterator<Item = &dyn ErasedLimit> + Clone;
+
+    /// The answer of each limit, by its index.
+    fn answers(&self, answer: impl FnMut(usize, &dyn ErasedLimit) -> Decision) -> Self::Decisions;
+
+    /// Charges all or nothing, at the time that is given, or else read once the keys' memory is asked for.
+    fn decide(&self, given: Option<CheckTime>) -> JointDecision<Self::Decisions>;
+
+    /// The time by the first limit's clock. Without a limit no clock is read.
+    #[inline(always)]
+    fn now(&self) -> CheckTime {
+        self.each().next().map_or(CheckTime::from_ns(0), |limit| limit.now())
+    }
+
+    /// The limits' names in order.
+    #[inline(always)]
+    fn names(&self) -> impl Iterator<Item = &'static str> + Clone {
+        self.each().map(|limit| limit.name())
+    }
+
+    /// What [`LimitSet::decide`] would decide, uncharged.
+    fn peek(&self, at: CheckTime) -> JointDecision<Self::Decisions> {
+        JointDecision::of(self.names(), self.answers(|_, limit| limit.peek(at)))
+    }
+
+    /// Takes the charges back.
+    fn refund(&self, at: CheckTime, charges: &[Decision]) {
+        for (limit, charge) in self.each().zip(charges) {
+            limit.refund(at, charge);
         }
-        self.answer.is_some_and(|answer| answer.is_denied())
-    }
-
-    fn give_up(&mut self) {
-        if let Some(charge) = self.answer {
-            if charge.is_denied() {
-                return;
-            }
-            let at = if self.is_given { self.at } else { self.limit.now().max(self.at) };
-            self.limit.refund(at, &charge);
-        }
-        self.answer = Some(self.limit.peek(self.at));
-    }
-
-    fn answer(&self) -> Decision {
-        self.answer.unwrap_or_else(|| self.limit.peek(self.at))
     }
 }
 
-/// Charges those that are not yet, the ones that can be refunded first; or if one refuses, refunds all.
+/// Decides a request that could not be charged by one exchange at each limit: one of them meets its key for the first time, or
+/// lost a race. Charges those limits that are not charged yet, first the ones that can refund; if one refuses, refunds all.
 #[cold]
 #[inline(never)]
-fn finish(limits: &mut [&mut dyn Slow]) {
-    for can_refund in [true, false] {
-        if limits.iter_mut().any(|limit| limit.charge(can_refund)) {
-            for limit in limits {
-                limit.give_up();
+fn finish<L: LimitSet>(
+    limits: L,
+    answers: &mut [Option<Decision>],
+    at: CheckTime,
+    is_given: bool,
+) -> JointDecision<L::Decisions> {
+    let refused = [true, false].into_iter().any(|can_refund| {
+        limits.each().zip(&mut *answers).any(|(limit, answer)| {
+            if limit.can_refund() == can_refund && answer.is_none() {
+                *answer = Some(limit.check(at));
             }
-            return;
+            answer.is_some_and(|answer| answer.is_denied())
+        })
+    });
+    if refused {
+        for (limit, answer) in limits.each().zip(&mut *answers) {
+            if let Some(charge) = answer.take_if(|answer| answer.is_allowed()) {
+                limit.refund(if is_given { at } else { limit.now().max(at) }, &charge);
+            }
         }
     }
+    let each = limits.answers(|index, limit| answers[index].unwrap_or_else(|| limit.peek(at)));
+    JointDecision::of(limits.names(), each)
 }
 
 macro_rules! tuples {
-    ($($len:literal: $($L:ident $index:tt)+;)+) => {$(
-        impl<$($L: RequestLimit),+> LimitSet for ($($L,)+) {
+    ($($len:literal: $($index:tt $S:ident $C:ident $Q:ident),+;)+) => {$(
+        impl<$($S: Store<$Q>, $C: Clock, $Q: ?Sized),+> LimitSet for ($(BoundLimit<'_, $S, $C, $Q>,)+) {
             type Decisions = [Decision; $len];
 
             #[inline(always)]
-            fn now(&self) -> CheckTime {
-                self.0.now()
+            fn each(&self) -> impl Iterator<Item = &dyn ErasedLimit> + Clone {
+                let limits: [&dyn ErasedLimit; $len] = [$(&self.$index),+];
+                limits.into_iter()
             }
 
             #[inline(always)]
-            fn decide(&self, given: Option<CheckTime>) -> JointDecision<[Decision; $len]> {
+            fn answers(&self, mut answer: impl FnMut(usize, &dyn ErasedLimit) -> Decision) -> Self::Decisions {
+                [$(answer($index, &self.$index)),+]
+            }
+
+            #[inline(always)]
+            fn decide(&self, given: Option<CheckTime>) -> JointDecision<Self::Decisions> {
                 let keys = ($(self.$index.prepare(),)+);
                 let at = given.unwrap_or_else(|| self.now());
                 let tickets = ($(self.$index.decide(keys.$index, at),)+);
+                // The slow parts get a copy of the limits, so that the fast one can keep its own in registers.
                 if $(tickets.$index.outcome() != Outcome::Allowed)||+ {
-                    return JointDecision::of(self, [$(tickets.$index.uncharged()),+]);
+                    let limits = *self;
+                    return JointDecision::of(limits.names(), [$(tickets.$index.uncharged()),+]);
                 }
                 // In order, if only the last cannot be refunded.
                 let in_order = $((self.$index.can_refund() || $index + 1 == $len))&&+;
@@ -93,163 +120,88 @@ macro_rules! tuples {
                 })&&+ {
                     return JointDecision::allowed([$(tickets.$index.charged()),+]);
                 }
-                let mut slow = ($(SlowLimit {
-                    limit: &self.$index,
-                    at,
-                    is_given: given.is_some(),
-                    answer: ($index < done).then(|| tickets.$index.charged()),
-                },)+);
-                finish(&mut [$(&mut slow.$index),+]);
-                JointDecision::of(self, [$(slow.$index.answer()),+])
-            }
-
-            fn peek(&self, at: CheckTime) -> JointDecision<[Decision; $len]> {
-                JointDecision::of(self, [$(self.$index.peek(at)),+])
-            }
-
-            fn refund(&self, at: CheckTime, charges: &[Decision]) {
-                if let [$($L),+] = charges {
-                    $(self.$index.refund(at, $L);)+
-                }
-            }
-
-            fn name(&self, index: usize) -> &'static str {
-                match index {
-                    $($index => self.$index.name(),)+
-                    _ => "",
-                }
-            }
-
-            #[inline(always)]
-            fn is_named(&self) -> bool {
-                $(!self.$index.name().is_empty())||+
+                let mut answers = [$(($index < done).then(|| tickets.$index.charged())),+];
+                finish(*self, &mut answers, at, given.is_some())
             }
         }
     )+};
 }
 
-#[expect(non_snake_case, reason = "a type parameter and a value of each limit share a name")]
-mod tuples {
-    use super::{
-        CheckTime, Decision, Exchange, JointDecision, LimitSet, Outcome, RequestLimit, Slow, SlowLimit,
-        Ticket, finish,
-    };
-
-    tuples! {
-        1: A 0;
-        2: A 0 B 1;
-        3: A 0 B 1 C 2;
-        4: A 0 B 1 C 2 D 3;
-        5: A 0 B 1 C 2 D 3 E 4;
-        6: A 0 B 1 C 2 D 3 E 4 F 5;
-        7: A 0 B 1 C 2 D 3 E 4 F 5 G 6;
-        8: A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7;
-    }
+tuples! {
+    1: 0 S0 C0 Q0;
+    2: 0 S0 C0 Q0, 1 S1 C1 Q1;
+    3: 0 S0 C0 Q0, 1 S1 C1 Q1, 2 S2 C2 Q2;
+    4: 0 S0 C0 Q0, 1 S1 C1 Q1, 2 S2 C2 Q2, 3 S3 C3 Q3;
+    5: 0 S0 C0 Q0, 1 S1 C1 Q1, 2 S2 C2 Q2, 3 S3 C3 Q3, 4 S4 C4 Q4;
+    6: 0 S0 C0 Q0, 1 S1 C1 Q1, 2 S2 C2 Q2, 3 S3 C3 Q3, 4 S4 C4 Q4, 5 S5 C5 Q5;
+    7: 0 S0 C0 Q0, 1 S1 C1 Q1, 2 S2 C2 Q2, 3 S3 C3 Q3, 4 S4 C4 Q4, 5 S5 C5 Q5, 6 S6 C6 Q6;
+    8: 0 S0 C0 Q0, 1 S1 C1 Q1, 2 S2 C2 Q2, 3 S3 C3 Q3, 4 S4 C4 Q4, 5 S5 C5 Q5, 6 S6 C6 Q6, 7 S7 C7 Q7;
 }
 
-/// Charges limits of one type as long as nothing has changed since they were decided: how many, in order. `None` if one
-/// refuses.
+/// Charges limits of one type in order, if none refuses. If one cannot be charged by its exchange, how many were before it.
 #[inline]
-fn exchange_each<L: RequestLimit>(limits: &[L], tickets: &[impl Ticket]) -> Option<usize> {
+fn exchange_each<L: LimitSet + ?Sized>(
+    limits: &L,
+    tickets: &[impl Ticket],
+) -> Result<JointDecision<L::Decisions>, usize> {
     if tickets.iter().any(|ticket| ticket.outcome() != Outcome::Allowed) {
-        return None;
+        return Ok(JointDecision::of(limits.names(), limits.answers(|index, _| tickets[index].uncharged())));
     }
     // In order, if only the last cannot be refunded.
-    if !limits.iter().rev().skip(1).all(L::can_refund) {
-        return Some(0);
+    let mut others = limits.each().take(tickets.len().saturating_sub(1));
+    if !others.all(|limit| limit.can_refund()) {
+        return Err(0);
     }
-    Some(tickets.iter().take_while(|ticket| ticket.exchange() == Exchange::Done).count())
+    match tickets.iter().position(|ticket| ticket.exchange() == Exchange::Lost) {
+        Some(done) => Err(done),
+        None => Ok(JointDecision::allowed(limits.answers(|index, _| tickets[index].charged()))),
+    }
 }
 
-impl<L: RequestLimit, const N: usize> LimitSet for [L; N] {
+impl<S: Store<Q>, C: Clock, Q: ?Sized, const N: usize> LimitSet for [BoundLimit<'_, S, C, Q>; N] {
     type Decisions = [Decision; N];
 
-    fn now(&self) -> CheckTime {
-        self.as_slice().now()
+    #[inline]
+    fn each(&self) -> impl Iterator<Item = &dyn ErasedLimit> + Clone {
+        self.as_slice().each()
     }
 
     #[inline]
-    fn decide(&self, given: Option<CheckTime>) -> JointDecision<[Decision; N]> {
-        let keys = self.each_ref().map(L::prepare);
+    fn answers(&self, mut answer: impl FnMut(usize, &dyn ErasedLimit) -> Decision) -> Self::Decisions {
+        from_fn(|index| answer(index, &self[index]))
+    }
+
+    #[inline]
+    fn decide(&self, given: Option<CheckTime>) -> JointDecision<Self::Decisions> {
+        let keys = self.each_ref().map(BoundLimit::prepare);
         let at = given.unwrap_or_else(|| self.now());
         let tickets: [_; N] = from_fn(|index| self[index].decide(keys[index], at));
-        let Some(done) = exchange_each(self, &tickets) else {
-            return JointDecision::of(self, tickets.map(|ticket| ticket.uncharged()));
-        };
-        if done == N {
-            return JointDecision::allowed(tickets.map(|ticket| ticket.charged()));
-        }
-        let is_given = given.is_some();
-        let slow = |index: usize| {
-            let answer = (index < done).then(|| tickets[index].charged());
-            SlowLimit { limit: &self[index], at, is_given, answer }
-        };
-        let mut slow: [SlowLimit<'_, L>; N] = from_fn(slow);
-        finish(&mut slow.each_mut().map(|limit| limit as &mut dyn Slow));
-        JointDecision::of(self, slow.map(|limit| limit.answer()))
-    }
-
-    fn peek(&self, at: CheckTime) -> JointDecision<[Decision; N]> {
-        JointDecision::of(self, from_fn(|index| self[index].peek(at)))
-    }
-
-    fn refund(&self, at: CheckTime, charges: &[Decision]) {
-        self.as_slice().refund(at, charges);
-    }
-
-    fn name(&self, index: usize) -> &'static str {
-        self.as_slice().name(index)
-    }
-
-    fn is_named(&self) -> bool {
-        self.as_slice().is_named()
+        exchange_each(self, &tickets).unwrap_or_else(|done| {
+            let charged = |index: usize| (index < done).then(|| tickets[index].charged());
+            finish(self, &mut from_fn::<_, N, _>(charged), at, given.is_some())
+        })
     }
 }
 
-impl<L: RequestLimit> LimitSet for [L] {
+impl<S: Store<Q>, C: Clock, Q: ?Sized> LimitSet for [BoundLimit<'_, S, C, Q>] {
     type Decisions = Vec<Decision>;
 
-    /// Without a limit no clock is read.
-    fn now(&self) -> CheckTime {
-        self.first().map_or(CheckTime::from_ns(0), L::now)
+    #[inline]
+    fn each(&self) -> impl Iterator<Item = &dyn ErasedLimit> + Clone {
+        self.iter().map(|limit| limit as &dyn ErasedLimit)
     }
 
-    fn decide(&self, given: Option<CheckTime>) -> JointDecision<Vec<Decision>> {
+    fn answers(&self, mut answer: impl FnMut(usize, &dyn ErasedLimit) -> Decision) -> Self::Decisions {
+        self.iter().enumerate().map(|(index, limit)| answer(index, limit)).collect()
+    }
+
+    fn decide(&self, given: Option<CheckTime>) -> JointDecision<Self::Decisions> {
         let at = given.unwrap_or_else(|| self.now());
         let tickets: Vec<_> = self.iter().map(|limit| limit.decide(limit.prepare(), at)).collect();
-        let Some(done) = exchange_each(self, &tickets) else {
-            return JointDecision::of(self, tickets.iter().map(Ticket::uncharged).collect());
-        };
-        if done == self.len() {
-            return JointDecision::allowed(tickets.iter().map(Ticket::charged).collect());
-        }
-        let is_given = given.is_some();
-        let slow = self.iter().zip(&tickets).enumerate().map(|(index, (limit, ticket))| {
-            let answer = (index < done).then(|| ticket.charged());
-            SlowLimit { limit, at, is_given, answer }
-        });
-        let mut slow: Vec<SlowLimit<'_, L>> = slow.collect();
-        let mut faces: Vec<&mut dyn Slow> = slow.iter_mut().map(|limit| limit as &mut dyn Slow).collect();
-        finish(&mut faces);
-        JointDecision::of(self, slow.iter().map(Slow::answer).collect())
-    }
-
-    fn peek(&self, at: CheckTime) -> JointDecision<Vec<Decision>> {
-        JointDecision::of(self, self.iter().map(|limit| limit.peek(at)).collect())
-    }
-
-    fn refund(&self, at: CheckTime, charges: &[Decision]) {
-        for (limit, charge) in self.iter().zip(charges) {
-            limit.refund(at, charge);
-        }
-    }
-
-    fn name(&self, index: usize) -> &'static str {
-        self.get(index).map_or("", L::name)
-    }
-
-    fn is_named(&self) -> bool {
-        self.iter().any(|limit| !limit.name().is_empty())
+        exchange_each(self, &tickets).unwrap_or_else(|done| {
+            let charged = |index: usize| (index < done).then(|| tickets[index].charged());
+            finish(self, &mut (0..tickets.len()).map(charged).collect::<Vec<_>>(), at, given.is_some())
+        })
     }
 }
 
@@ -257,29 +209,17 @@ impl<L: LimitSet + ?Sized> LimitSet for &L {
     type Decisions = L::Decisions;
 
     #[inline(always)]
-    fn now(&self) -> CheckTime {
-        (**self).now()
+    fn each(&self) -> impl Iterator<Item = &dyn ErasedLimit> + Clone {
+        (**self).each()
     }
 
     #[inline(always)]
-    fn decide(&self, given: Option<CheckTime>) -> JointDecision<L::Decisions> {
+    fn answers(&self, answer: impl FnMut(usize, &dyn ErasedLimit) -> Decision) -> Self::Decisions {
+        (**self).answers(answer)
+    }
+
+    #[inline(always)]
+    fn decide(&self, given: Option<CheckTime>) -> JointDecision<Self::Decisions> {
         (**self).decide(given)
-    }
-
-    fn peek(&self, at: CheckTime) -> JointDecision<L::Decisions> {
-        (**self).peek(at)
-    }
-
-    fn refund(&self, at: CheckTime, charges: &[Decision]) {
-        (**self).refund(at, charges);
-    }
-
-    fn name(&self, index: usize) -> &'static str {
-        (**self).name(index)
-    }
-
-    #[inline(always)]
-    fn is_named(&self) -> bool {
-        (**self).is_named()
     }
 }

@@ -15,171 +15,15 @@
 #[cfg(all(test, tollgate_loom))]
 mod models;
 
+mod bound_limit;
 mod decision;
 mod limit_set;
 
+pub use self::bound_limit::BoundLimit;
 pub use self::decision::JointDecision;
+pub use self::limit_set::Limits;
 use crate::base::check_time::CheckTime;
-use crate::base::clock::{Clock, Timestamp};
-use crate::base::decision::Decision;
-use crate::limiter::RateLimiter;
-use crate::store::op::Ticket;
-use crate::store::{ManyKeys, Operation, Store};
-
-/// One limit of a request: a limiter, the key that the request has there, and what it costs there. Made by
-/// [`RateLimiter::on`], for [`check_all`].
-///
-/// # Examples
-/// ```
-/// use tollgate::{Gcra, Quota, RateLimiter, check_all};
-///
-/// let requests = RateLimiter::new(Quota::per_minute(60));
-/// let bytes = RateLimiter::direct(Gcra::new(Quota::per_second(1_000_000)));
-/// let request = (requests.on("alice").named("requests"), bytes.on().cost(1_500).named("bandwidth"));
-/// assert!(check_all(request).is_allowed()); // may be copied, and asked again
-/// assert!(check_all(request).is_allowed());
-/// ```
-#[derive(Debug)]
-#[must_use = "a limit of a request does nothing until it is checked"]
-pub struct BoundLimit<'a, S, C, Q: ?Sized> {
-    limiter: &'a RateLimiter<S, C>,
-    key: &'a Q,
-    cost: u64,
-    name: &'static str,
-}
-
-impl<S, C, Q: ?Sized> Clone for BoundLimit<'_, S, C, Q> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<S, C, Q: ?Sized> Copy for BoundLimit<'_, S, C, Q> {}
-
-impl<'a, S, C, Q: ?Sized> BoundLimit<'a, S, C, Q> {
-    pub(super) const fn new(limiter: &'a RateLimiter<S, C>, key: &'a Q) -> Self {
-        Self { limiter, key, cost: 1, name: "" }
-    }
-
-    /// What the request costs here. Default: 1.
-    pub const fn cost(mut self, units: u64) -> Self {
-        self.cost = units;
-        self
-    }
-
-    /// What [`JointDecision::refused_by_name`] calls this limit. Default: nothing.
-    pub const fn named(mut self, name: &'static str) -> Self {
-        self.name = name;
-        self
-    }
-}
-
-impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
-    /// This limit for `key`, to be checked together with others by [`check_all`](crate::check_all).
-    pub const fn on<'a, Q: ?Sized>(&'a self, key: &'a Q) -> BoundLimit<'a, S, C, Q> {
-        BoundLimit::new(self, key)
-    }
-}
-
-/// A limit of a request, as [`check_all`] sees it. Public in a private module.
-pub trait RequestLimit {
-    /// See [`Store`].
-    type Prepared: Copy;
-
-    /// See [`Store`].
-    type Ticket<'t>: Ticket
-    where
-        Self: 't;
-
-    /// The time by this limit's clock.
-    fn now(&self) -> CheckTime;
-    /// Finds the key, and asks for its memory.
-    fn prepare(&self) -> Self::Prepared;
-    /// Decides without charging.
-    fn decide(&self, key: Self::Prepared, at: CheckTime) -> Self::Ticket<'_>;
-    /// Decides and charges.
-    fn check(&self, at: CheckTime) -> Decision;
-    /// How things stand.
-    fn peek(&self, at: CheckTime) -> Decision;
-    /// Takes back a charge.
-    fn refund(&self, at: CheckTime, charge: &Decision);
-    /// Whether charges can be taken back.
-    fn can_refund(&self) -> bool;
-    /// What it is called.
-    fn name(&self) -> &'static str;
-}
-
-impl<'a, S: Store<Q>, C: Clock, Q: ?Sized> RequestLimit for BoundLimit<'a, S, C, Q> {
-    type Prepared = S::Prepared<'a>;
-    type Ticket<'t>
-        = S::Ticket<'t>
-    where
-        Self: 't;
-
-    #[inline(always)]
-    fn now(&self) -> CheckTime {
-        CheckTime::read(self.limiter.clock())
-    }
-
-    #[inline(always)]
-    fn prepare(&self) -> S::Prepared<'a> {
-        let store = self.limiter.store();
-        let key = store.prepare(self.key);
-        store.prefetch(key);
-        key
-    }
-
-    #[inline(always)]
-    fn decide(&self, key: S::Prepared<'a>, at: CheckTime) -> S::Ticket<'_> {
-        self.limiter.store().decide(key, at, self.cost)
-    }
-
-    fn check(&self, at: CheckTime) -> Decision {
-        self.limiter.store().apply(self.prepare(), Operation::Check, at, self.cost)
-    }
-
-    fn peek(&self, at: CheckTime) -> Decision {
-        self.limiter.store().peek(self.prepare(), at, self.cost)
-    }
-
-    fn refund(&self, at: CheckTime, charge: &Decision) {
-        self.limiter.store().refund(self.prepare(), at, charge, charge.cost());
-    }
-
-    #[inline(always)]
-    fn can_refund(&self) -> bool {
-        self.limiter.store().can_refund()
-    }
-
-    #[inline(always)]
-    fn name(&self) -> &'static str {
-        self.name
-    }
-}
-
-/// The limits of a request: tuples of up to eight, arrays, and slices of [`BoundLimit`]. Sealed.
-pub trait Limits: LimitSet {}
-
-impl<L: LimitSet + ?Sized> Limits for L {}
-
-/// How [`Limits`] decide. Public in a private module.
-pub trait LimitSet {
-    /// A decision for each.
-    type Decisions: AsRef<[Decision]>;
-
-    /// The time by the first limit's clock.
-    fn now(&self) -> CheckTime;
-    /// All or nothing, at the time that is given, or else read once the keys' memory is asked for.
-    fn decide(&self, given: Option<CheckTime>) -> JointDecision<Self::Decisions>;
-    /// What that would be, uncharged.
-    fn peek(&self, at: CheckTime) -> JointDecision<Self::Decisions>;
-    /// Takes the charges back.
-    fn refund(&self, at: CheckTime, charges: &[Decision]);
-    /// What a limit is called.
-    fn name(&self, index: usize) -> &'static str;
-    /// Whether any has a name.
-    fn is_named(&self) -> bool;
-}
+use crate::base::clock::Timestamp;
 
 /// Checks several limits now: charges all of them, or none.
 ///
@@ -267,7 +111,7 @@ pub fn refund_all_at<L: Limits>(limits: L, charge: &JointDecision<L::Decisions>,
     }
 }
 
-/// Takes back all charges of a joint decision, on the same limits, as [`RateLimiter::refund`] does each.
+/// Takes back all charges of a joint decision, on the same limits, as [`RateLimiter::refund`](crate::RateLimiter::refund) does each.
 ///
 /// # Examples
 /// ```

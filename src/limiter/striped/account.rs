@@ -1,9 +1,9 @@
-//! Spending, refilling, taking from others, putting back: the protocol that `lease` tells.
+//! Spending, refilling, taking from others, putting back: the text of `striped` has the protocol.
 
 use std::time::Duration;
 
 use super::source::{Lease, LeaseRequest, LeaseSource};
-use super::word::StripeLayout;
+use super::word::{Gathered, StripeLayout, exchange};
 use super::words::Words;
 use crate::base::clock::{Timestamp, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
@@ -34,7 +34,7 @@ impl Terms {
         cost: u64,
     ) -> Option<(u64, u64)> {
         let home = words.home(thread);
-        // Ordering: Relaxed, here and below; see the module's text.
+        // Ordering: Relaxed, here and below; see the text of `striped`.
         let word = home.load(Ordering::Relaxed);
         let held = self.layout.held(word, now_ns);
         // One comparison for `1 <= cost <= held`.
@@ -59,24 +59,6 @@ pub(crate) struct Account<'a, P, W> {
     pub(crate) source: &'a P,
     pub(crate) terms: &'a Terms,
     pub(crate) words: &'a W,
-}
-
-/// What one call has got so far: units to be spent before the earliest expiry of their pieces.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Gathered {
-    pub(super) units: u64,
-    pub(super) expiry: u64,
-}
-
-impl Gathered {
-    pub(super) const EMPTY: Self = Self { units: 0, expiry: u64::MAX };
-
-    fn add(&mut self, units: u64, expiry: u64) {
-        if units > 0 {
-            self.units = self.units.saturating_add(units);
-            self.expiry = self.expiry.min(expiry);
-        }
-    }
 }
 
 /// How a stripe and a hand were brought together.
@@ -136,7 +118,8 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
             };
             let refused = match self.source.lease(&request) {
                 Ok(lease) => {
-                    hand.add(lease.units(), self.terms.layout.expiry(now_ns, lease.life_ns));
+                    let expiry = self.terms.layout.expiry(now_ns, lease.life_ns);
+                    hand.add(Gathered { units: lease.units(), expiry });
                     standing = lease.standing;
                     // Near the limit blocks are small, and grow anew from there.
                     log2 = log2.min(lease.units().checked_ilog2().unwrap_or(0));
@@ -190,19 +173,20 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         }
     }
 
-    /// Takes a block from the reserve, if a slot holds what is missing: of those the one that expires first.
+    /// Takes a block from the deposits, if a slot holds what is missing: of those the one that expires first.
     fn draw(&self, now_ns: u64, missing: u64, wanted: u64, hand: &mut Gathered) -> bool {
+        let layout = &self.terms.layout;
         loop {
-            let words =
-                self.words.reserve().slots(now_ns).iter().map(|slot| (slot, slot.load(Ordering::Relaxed)));
-            let enough = words.filter(|(_, word)| self.terms.layout.held(*word, now_ns) >= missing);
-            let Some((slot, word)) = enough.min_by_key(|(_, word)| self.terms.layout.expiry_of(*word)) else {
+            let slots = self.words.deposits().slots(now_ns).iter();
+            let words = slots.map(|slot| (slot, slot.load(Ordering::Relaxed)));
+            let enough = words.filter(|(_, word)| layout.held(*word, now_ns) >= missing);
+            let Some((slot, word)) = enough.min_by_key(|(_, word)| layout.expiry_of(*word)) else {
                 return false;
             };
-            let share = self.terms.layout.held(word, now_ns) / self.words.holders();
+            let share = layout.held(word, now_ns) / self.words.holders();
             let units = wanted.min(share).max(missing);
             if exchange(slot, word, word - units) {
-                hand.add(units, self.terms.layout.expiry_of(word));
+                hand.add(Gathered { units, expiry: layout.expiry_of(word) });
                 return true;
             }
         }
@@ -217,16 +201,19 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         hand: &mut Gathered,
     ) {
         for other in self.others(home, now_ns) {
-            while missing > 0 {
-                let word = other.load(Ordering::Relaxed);
-                let units = self.terms.layout.held(word, now_ns).min(missing);
-                if units == 0 {
-                    break;
-                }
-                if exchange(other, word, word - units) {
-                    hand.add(units, self.terms.layout.expiry_of(word));
-                    missing -= units;
-                }
+            let piece = self.take_from(other, now_ns, missing);
+            missing -= piece.units;
+            hand.add(piece);
+        }
+    }
+
+    /// Takes up to `most` units out of a word.
+    fn take_from(&self, place: &AtomicU64, now_ns: u64, most: u64) -> Gathered {
+        loop {
+            let word = place.load(Ordering::Relaxed);
+            let units = self.terms.layout.held(word, now_ns).min(most);
+            if units == 0 || exchange(place, word, word - units) {
+                return Gathered { units, expiry: self.terms.layout.expiry_of(word) };
             }
         }
     }
@@ -309,17 +296,10 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
 
     /// Takes all units out, each word's with their expiry: whoever gets them may give them back, and nobody else spends them.
     pub(crate) fn take_all(&self, now_ns: u64, mut each: impl FnMut(u64, u64)) {
-        for place in self.words.stripes().chain(self.words.reserve().slots(now_ns)) {
-            loop {
-                let word = place.load(Ordering::Relaxed);
-                let units = self.terms.layout.held(word, now_ns);
-                if units == 0 {
-                    break;
-                }
-                if exchange(place, word, word - units) {
-                    each(units, self.terms.layout.expiry_of(word));
-                    break;
-                }
+        for place in self.words.all(now_ns) {
+            let Gathered { units, expiry } = self.take_from(place, now_ns, u64::MAX);
+            if units > 0 {
+                each(units, expiry);
             }
         }
     }
@@ -328,7 +308,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
     pub(crate) fn deposit(&self, lease: Lease, asked_ns: u64, now_ns: u64) -> u64 {
         // A time of asking that is yet to come would make the life longer.
         let expiry = self.terms.layout.expiry(asked_ns.min(now_ns), lease.life_ns);
-        self.words.reserve().deposit(&self.terms.layout, Gathered { units: lease.units(), expiry }, now_ns)
+        self.words.deposits().add(&self.terms.layout, Gathered { units: lease.units(), expiry }, now_ns)
     }
 
     /// How many units would be wanted so that every stripe in use has a block after the one it has, as far as
@@ -338,34 +318,27 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         let words = || self.words.stripes().map(|stripe| stripe.load(Ordering::Relaxed));
         let blocks = words().filter(recent).map(|word| 1 << self.terms.layout.block_log2(word)).sum::<u64>();
         let wanted = blocks.saturating_mul(2).saturating_sub(self.held(now_ns));
-        wanted.min(self.words.reserve().room(&self.terms.layout, now_ns))
+        wanted.min(self.words.deposits().room(&self.terms.layout, now_ns))
     }
 
     /// All words but one.
     fn others(&self, home: &AtomicU64, now_ns: u64) -> impl Iterator<Item = &'a AtomicU64> {
         let home: *const AtomicU64 = home;
-        let all = self.words.stripes().chain(self.words.reserve().slots(now_ns));
-        all.filter(move |word| !std::ptr::eq(*word, home))
+        self.words.all(now_ns).filter(move |word| !std::ptr::eq(*word, home))
     }
 
     /// The units of all words but one.
     pub(super) fn held_by_others(&self, home: &AtomicU64, now_ns: u64) -> u64 {
-        let words = self.others(home, now_ns).map(|word| word.load(Ordering::Relaxed));
-        words.map(|word| self.terms.layout.held(word, now_ns)).fold(0, u64::saturating_add)
+        self.held_in(self.others(home, now_ns), now_ns)
     }
 
     /// The units of all words.
     pub(crate) fn held(&self, now_ns: u64) -> u64 {
-        let stripes = self.words.stripes();
-        let words =
-            stripes.chain(self.words.reserve().slots(now_ns)).map(|word| word.load(Ordering::Relaxed));
-        words.map(|word| self.terms.layout.held(word, now_ns)).fold(0, u64::saturating_add)
+        self.held_in(self.words.all(now_ns), now_ns)
     }
-}
 
-/// Exchanges a word that was read, if it is still the same.
-#[inline(always)]
-pub(super) fn exchange(place: &AtomicU64, word: u64, next: u64) -> bool {
-    // Ordering: Relaxed; see the module's text.
-    place.compare_exchange(word, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    fn held_in(&self, words: impl Iterator<Item = &'a AtomicU64>, now_ns: u64) -> u64 {
+        let held = |word: &AtomicU64| self.terms.layout.held(word.load(Ordering::Relaxed), now_ns);
+        words.map(held).fold(0, u64::saturating_add)
+    }
 }

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `word` | one stripe's word; when a lease is alive; how large the next block is |
 //! | `source` | what grants leases, and the direct store as one that does |
-//! | `reserve` | what was deposited from outside |
-//! | `words` | the stripes and the reserve: padded for many threads, or small for one of many keys |
+//! | `deposits` | what was deposited from outside |
+//! | `words` | the stripes and the deposits: padded for many threads, or small for one of many keys |
 //! | `account` | spending, refilling, taking from others, putting back |
 //! | here | one limit in stripes |
 //!
@@ -13,7 +13,7 @@
 //! check(cost):  own stripe holds the cost? -> one exchange, on a line that no other core writes
 //! otherwise, until the cost is together:
 //!   1. own stripe + hand >= cost           -> exchange the stripe for what is left of both; done
-//!   2. a slot of the reserve, or the source,
+//!   2. a slot of the deposits, or the source,
 //!      grants at least what is missing     -> into the hand
 //!   3. the source denies: own stripe + hand + all other stripes + what the source says it has left
 //!        < cost                            -> put the hand back into the own stripe; denied
@@ -42,10 +42,9 @@
 //! that each has one order of modification, and that a thread sees what was written before it was told of it.
 
 mod account;
-mod limiter;
+mod deposits;
 #[cfg(all(test, tollgate_loom))]
 mod models;
-mod reserve;
 mod source;
 mod word;
 mod words;
@@ -59,7 +58,7 @@ pub(crate) use self::words::Small;
 pub(crate) use self::words::{Padded, Words};
 use crate::algorithm::Gcra;
 use crate::base::decision::Decision;
-use crate::base::sync::{processors, thread_number};
+use crate::base::sync::processors;
 use crate::store::Direct;
 
 /// Leases of a [`Direct`] state: one limit that all cores can hit at once. The store of
@@ -169,35 +168,14 @@ impl<P: LeaseSource> Leases<P> {
     }
 
     #[inline(always)]
-    fn account(&self) -> Account<'_, P, Padded> {
+    pub(crate) fn account(&self) -> Account<'_, P, Padded> {
         Account { source: &self.source, terms: &self.terms, words: &self.words }
-    }
-
-    /// Decides and charges for the calling thread.
-    #[inline(always)]
-    pub(crate) fn charge(&self, now_ns: u64, cost: u64) -> Decision {
-        self.charge_on(thread_number(), now_ns, cost)
     }
 
     /// Decides and charges for a thread of this number.
     #[inline(always)]
     pub(crate) fn charge_on(&self, thread: usize, now_ns: u64, cost: u64) -> Decision {
         self.account().charge_on(thread, now_ns, cost).0
-    }
-
-    pub(crate) fn peek(&self, now_ns: u64, cost: u64) -> Decision {
-        self.account().peek(now_ns, cost)
-    }
-
-    /// Puts a lease where all stripes find it. Returns how many of its units.
-    pub(crate) fn deposit(&self, lease: Lease, asked_ns: u64, now_ns: u64) -> u64 {
-        self.account().deposit(lease, asked_ns, now_ns)
-    }
-
-    /// How many units would be wanted so that every stripe in use has a block after the one it has, as far as
-    /// there is room.
-    pub(crate) fn wanted(&self, now_ns: u64) -> u64 {
-        self.account().wanted(now_ns)
     }
 }
 
@@ -209,11 +187,5 @@ impl<P: fmt::Debug> fmt::Debug for Leases<P> {
             .field("stripes", &self.words.holders())
             .field("life", &life)
             .finish_non_exhaustive()
-    }
-}
-
-impl<A: LeaseAlgorithm> Striped<A> {
-    pub(crate) fn algorithm(&self) -> &A {
-        self.source.algorithm()
     }
 }

@@ -19,6 +19,8 @@
 //! A lease is there for times from one life before it was taken: a thread that read its clock and was then
 //! overtaken may spend it. To earlier times it does not exist, however far the clock steps back.
 
+use crate::base::sync::{AtomicU64, Ordering};
+
 /// Bits of the block's logarithm.
 const BLOCK_BITS: u32 = 5;
 /// Bits of a tick's nanoseconds: at least 4 µs, with 127 units beside the block.
@@ -128,6 +130,31 @@ impl StripeLayout {
         let lives = lives as u32;
         log2.saturating_sub((word & self.units > 0) as u32).saturating_sub(lives)
     }
+}
+
+/// What one call has got so far: units to be spent before the earliest expiry of their pieces.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Gathered {
+    pub(super) units: u64,
+    pub(super) expiry: u64,
+}
+
+impl Gathered {
+    pub(super) const EMPTY: Self = Self { units: 0, expiry: u64::MAX };
+
+    pub(super) fn add(&mut self, piece: Self) {
+        if piece.units > 0 {
+            self.units = self.units.saturating_add(piece.units);
+            self.expiry = self.expiry.min(piece.expiry);
+        }
+    }
+}
+
+/// Exchanges a word that was read, if it is still the same.
+#[inline(always)]
+pub(super) fn exchange(place: &AtomicU64, word: u64, next: u64) -> bool {
+    // Ordering: Relaxed; see the text of `striped`.
+    place.compare_exchange(word, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
 #[cfg(all(test, not(tollgate_loom)))]

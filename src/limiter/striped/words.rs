@@ -2,22 +2,30 @@
 
 use crossbeam_utils::CachePadded;
 
-use super::reserve::{Reserve, Slots};
+use super::deposits::Deposits;
 use crate::base::sync::AtomicU64;
 
-/// Stripes, each with one lease, and a reserve that all draw from.
+/// Stripes, each with one lease, and deposits that all draw from.
 pub(crate) trait Words {
     /// The stripe of the thread of a number.
     fn home(&self, thread: usize) -> &AtomicU64;
     /// All stripes.
-    fn stripes(&self) -> impl Iterator<Item = &AtomicU64>;
+    fn stripes(&self) -> impl ExactSizeIterator<Item = &AtomicU64>;
+    fn deposits(&self) -> &Deposits;
+
     /// How many stripes there are.
-    fn holders(&self) -> u64;
-    fn reserve(&self) -> Slots<'_>;
+    fn holders(&self) -> u64 {
+        self.stripes().len() as u64
+    }
+
+    /// All words in which anything may be alive.
+    fn all(&self, now_ns: u64) -> impl Iterator<Item = &AtomicU64> {
+        self.stripes().chain(self.deposits().slots(now_ns))
+    }
 }
 
-/// Slots of a reserve beside many stripes: as many as there are ticks in a life, nearly, so that seldom need units with different
-/// expiries be put together.
+/// Slots for deposits beside many stripes: nearly as many as there are ticks in a life, so that units with different expiries
+/// seldom share one.
 const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 16 };
 
 /// Stripes for cores that hit one limit at once.
@@ -26,7 +34,7 @@ pub(crate) struct Padded {
     /// A power of two of them. Padded: a stripe is written by the threads that chose it, and read by the
     /// others seldom.
     pub(super) stripes: Box<[CachePadded<AtomicU64>]>,
-    pub(super) reserve: CachePadded<Reserve<SLOTS>>,
+    pub(super) deposits: CachePadded<Deposits<[AtomicU64; SLOTS]>>,
 }
 
 impl Padded {
@@ -34,7 +42,7 @@ impl Padded {
     pub(crate) fn new(stripes: usize) -> Self {
         Self {
             stripes: (0..stripes).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
-            reserve: CachePadded::new(Reserve::new()),
+            deposits: CachePadded::new(Deposits::new()),
         }
     }
 }
@@ -45,32 +53,28 @@ impl Words for Padded {
         &self.stripes[thread & (self.stripes.len() - 1)]
     }
 
-    fn stripes(&self) -> impl Iterator<Item = &AtomicU64> {
+    fn stripes(&self) -> impl ExactSizeIterator<Item = &AtomicU64> {
         self.stripes.iter().map(|stripe| &**stripe)
     }
 
-    fn holders(&self) -> u64 {
-        self.stripes.len() as u64
-    }
-
-    fn reserve(&self) -> Slots<'_> {
-        self.reserve.slots_of()
+    fn deposits(&self) -> &Deposits {
+        &*self.deposits
     }
 }
 
-/// Slots of a key's reserve: blocks last for a quarter of a life, so there are about so many expiries at once.
+/// Slots for the deposits of a key: blocks last for a quarter of a life, so about four expiries are alive at once.
 const FEW: usize = if cfg!(tollgate_loom) { 2 } else { 4 };
 
 /// One stripe, for one of many keys: 48 bytes.
 #[derive(Debug)]
 pub(crate) struct Small {
     stripe: AtomicU64,
-    reserve: Reserve<FEW>,
+    deposits: Deposits<[AtomicU64; FEW]>,
 }
 
 impl Small {
     pub(crate) fn new() -> Self {
-        Self { stripe: AtomicU64::new(0), reserve: Reserve::new() }
+        Self { stripe: AtomicU64::new(0), deposits: Deposits::new() }
     }
 }
 
@@ -80,15 +84,11 @@ impl Words for Small {
         &self.stripe
     }
 
-    fn stripes(&self) -> impl Iterator<Item = &AtomicU64> {
+    fn stripes(&self) -> impl ExactSizeIterator<Item = &AtomicU64> {
         std::iter::once(&self.stripe)
     }
 
-    fn holders(&self) -> u64 {
-        1
-    }
-
-    fn reserve(&self) -> Slots<'_> {
-        self.reserve.slots_of()
+    fn deposits(&self) -> &Deposits {
+        &self.deposits
     }
 }

@@ -10,7 +10,6 @@
 
 mod blocking;
 mod jitter;
-mod limiter;
 mod lines;
 mod not_ready;
 #[cfg(feature = "tokio")]

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Sleep, sleep};
 
 use super::turn::{Next, Turn};
 use super::{Jitter, NotReady, WaitLines};
@@ -65,17 +65,11 @@ impl<'a, S: Store<Q>, C: Clock, Q: Hash + ?Sized> UntilReady<'a, S, C, Q> {
     /// Whether the timer has gone off at `until_ns`, to which it is set if it was not.
     fn poll_timer(&mut self, cx: &mut Context<'_>, now_ns: u64, until_ns: u64) -> Poll<()> {
         let left = Duration::from_nanos(until_ns - now_ns);
-        let timer = self.timer.get_or_insert_with(|| {
-            self.until_ns = until_ns;
-            Box::pin(sleep(left))
-        });
-        // One that went off before the limiter's clock was there is set anew.
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(left)));
+        // Also sets a timer that went off before the limiter's clock was there.
         if self.until_ns != until_ns || timer.is_elapsed() {
             self.until_ns = until_ns;
-            match Instant::now().checked_add(left) {
-                Some(at) => timer.as_mut().reset(at),
-                None => timer.set(sleep(left)),
-            }
+            timer.set(sleep(left));
         }
         timer.as_mut().poll(cx)
     }

@@ -23,7 +23,7 @@
 //! Orderings: a link is stored with Release and loaded with Acquire, which publishes the node behind it. Marks and
 //! unlinks are Release as well, since they hand on a link that was loaded.
 
-use super::cells::free;
+use super::blocks::free;
 use crate::algorithm::step::Tail;
 use crate::base::sync::epoch::Guard;
 use crate::base::sync::{AtomicPtr, Ordering};
@@ -160,7 +160,7 @@ impl<'g, K, T> ListPosition<'g, K, T> {
     /// Links `element` in here, if the place still is one.
     ///
     /// # Safety
-    /// `element` is a bucket of a live table, or a node that came from [`Unlinked`](super::cells::Unlinked) by this pointer. It is in no
+    /// `element` is a bucket of a live table, or a node that came from [`Unlinked`](super::blocks::Unlinked) by this pointer. It is in no
     /// list, and its own link is set to what follows at this place.
     pub(super) unsafe fn insert(&self, element: *mut KeyNode<K, T>) -> bool {
         // Ordering: Release publishes the element. The expected value is unmarked, so the exchange fails if the
@@ -214,7 +214,7 @@ where
                         if link.compare_exchange(next, after, Ordering::Release, Ordering::Relaxed).is_err() {
                             continue 'anew;
                         }
-                        // SAFETY: the node came from a cell, by this pointer (`Keyed::insert`). It was reachable by
+                        // SAFETY: the node came from a chunk, by this pointer (`Keyed::insert`). It was reachable by
                         // this link alone, so it is unreachable for who pins from now on, and as only one
                         // exchange of that link away from it can succeed, it is retired once.
                         unsafe { guard.retire(element(next), free) };

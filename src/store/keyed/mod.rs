@@ -3,7 +3,7 @@
 //! | part | holds |
 //! |---|---|
 //! | `list` | nodes, tagged links, the walk that unlinks dead nodes |
-//! | `cells`, `links` | memory for nodes and for buckets |
+//! | `blocks`, `links` | memory for nodes and for buckets |
 //! | `table` | buckets, growth, the sweeping hand |
 //! | here | hashing, first sight of a key, the cap |
 //!
@@ -16,8 +16,8 @@ compile_error!(
     "the keyed store keeps tags in the low bits of 64-bit pointers, and counts in the width of one"
 );
 
+mod blocks;
 mod carry;
-mod cells;
 mod links;
 mod list;
 #[cfg(all(test, tollgate_loom))]
@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use self::cells::Unlinked;
+use self::blocks::Unlinked;
 use self::list::KeyNode;
 use self::table::{GRACE_NS, NodeTable};
 use super::state::{Action, Admission, Dead, KeyState, Kill, Request};
@@ -161,7 +161,7 @@ where
         &self.algorithm
     }
 
-    /// What is kept for one key: a node of whole cells, words that its algorithm keeps elsewhere, and its part of the table.
+    /// What is kept for one key: a node of whole cache lines, words that its algorithm keeps elsewhere, and its part of the table.
     pub(crate) fn bytes_per_key(&self) -> usize {
         let node = size_of::<(usize, u64, u64, A::Tail, K, usize)>().next_multiple_of(64);
         // Only a tail that is allocated has something to drop.
@@ -269,7 +269,7 @@ where
                 None => decision,
             };
         }
-        let Some(room) = self.reserve(hash, now_ns, guard) else {
+        let Some(room) = self.make_room(hash, now_ns, guard) else {
             return self.beyond_cap(now_ns, ask, key, hash, decision, guard);
         };
         self.insert(ask, key, hash, decision, guard, room)
@@ -331,7 +331,7 @@ where
     }
 
     /// Room for one key under the cap, if there is any or an idle key gives way.
-    fn reserve(&self, hash: u64, now_ns: u64, guard: &Guard) -> Option<Room<'_>> {
+    fn make_room(&self, hash: u64, now_ns: u64, guard: &Guard) -> Option<Room<'_>> {
         let Some(cap) = &self.cap else {
             return Some(Room(None));
         };

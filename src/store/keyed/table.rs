@@ -32,7 +32,7 @@ use std::ops::Range;
 
 use crossbeam_utils::CachePadded;
 
-use super::cells::{CellSource, Unlinked, free};
+use super::blocks::{NodeAllocator, Unlinked, free};
 use super::links;
 use super::list::{
     KeyNode, Link, ListPosition, Target, Turn, claim, element, end, entered, is_entered, prepare, target,
@@ -72,7 +72,7 @@ struct TableStripe<K, T> {
     /// Signed: a node is linked before it is counted, and may be removed in between.
     len: AtomicUsize,
     hand: AtomicUsize,
-    cells: CellSource<KeyNode<K, T>>,
+    nodes: NodeAllocator<KeyNode<K, T>>,
 }
 
 /// A generation as the index tells it.
@@ -129,7 +129,7 @@ where
             stripes: (0..stripes.next_power_of_two())
                 .map(|_| {
                     let (len, hand) = (AtomicUsize::new(0), AtomicUsize::new(0));
-                    CachePadded::new(TableStripe { len, hand, cells: CellSource::empty() })
+                    CachePadded::new(TableStripe { len, hand, nodes: NodeAllocator::empty() })
                 })
                 .collect(),
             first_bits,
@@ -341,7 +341,7 @@ where
 
     /// Puts a node into memory.
     pub(super) fn place(&self, node: KeyNode<K, T>, guard: &Guard) -> Unlinked<KeyNode<K, T>> {
-        self.stripes[self.stripe(node.hash)].cells.place(node, guard)
+        self.stripes[self.stripe(node.hash)].nodes.place(node, guard)
     }
 
     /// Counts a node that was linked in, and doubles the table if it is full. Says whether it is filling up, so that

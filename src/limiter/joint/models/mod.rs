@@ -11,8 +11,10 @@ use crate::base::sync::thread;
 use super::*;
 use crate::algorithm::Algorithm;
 use crate::algorithm::{Gcra, MinimumSpacing, SlidingLog};
+use crate::base::clock::Clock;
 use crate::base::quota::Quota;
 use crate::base::sync::explore;
+use crate::limiter::RateLimiter;
 use crate::store::Direct;
 
 #[cfg(tollgate_shuttle)]

@@ -48,7 +48,7 @@ fn six_spenders_beside_two_deposits_lose_nothing() {
             let (leases, deposited) = (leases.clone(), others.clone());
             thread::spawn(move || {
                 if number < 2 {
-                    let units = leases.deposit(Lease::new(2, HOUR), T1, T1);
+                    let units = leases.account().deposit(Lease::new(2, HOUR), T1, T1);
                     deposited.fetch_add(units, Ordering::SeqCst);
                     0
                 } else {

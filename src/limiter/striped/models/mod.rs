@@ -7,7 +7,7 @@
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
 
-use super::account::{Gathered, exchange};
+use super::word::{Gathered, exchange};
 use super::*;
 use crate::base::clock::Timestamp;
 use crate::base::quota::Quota;
@@ -310,7 +310,7 @@ fn control_putting_back_under_the_later_expiry_extends_leases() {
 /// One thread draws the unit of a slot, while the other deposits two of the same expiry.
 fn deposit_against_draw(deposit: fn(&Leases<Pot>) -> u64) {
     let leases = of_pot(0, 1);
-    assert_eq!(leases.deposit(Lease::new(1, HOUR), T1, T1), 1);
+    assert_eq!(leases.account().deposit(Lease::new(1, HOUR), T1, T1), 1);
     let (leases, a, b) = both(leases, |l| l.check(0, T1, 1), deposit);
     assert_eq!((a, b), (1, 2), "a unit is there, and room for two");
     let spent = a + leases.drain(T1);
@@ -320,7 +320,7 @@ fn deposit_against_draw(deposit: fn(&Leases<Pot>) -> u64) {
 
 #[test]
 fn a_deposit_races_with_a_draw() {
-    model(|| deposit_against_draw(|l| l.deposit(Lease::new(2, HOUR), T1, T1)));
+    model(|| deposit_against_draw(|l| l.account().deposit(Lease::new(2, HOUR), T1, T1)));
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn a_deposit_races_with_a_draw() {
 fn control_depositing_by_overwriting_spends_twice() {
     model(|| {
         deposit_against_draw(|l| {
-            let slots = l.words.reserve().slots(T1);
+            let slots = l.words.deposits().slots(T1);
             let slot = slots.iter().find(|slot| slot.load(Ordering::SeqCst) > 0).unwrap_or(&slots[0]);
             let word = slot.load(Ordering::SeqCst);
             let units = l.terms.layout.held(word, T1) + 2;
@@ -341,14 +341,14 @@ fn control_depositing_by_overwriting_spends_twice() {
 #[test]
 fn two_deposits_lose_nothing() {
     model(|| {
-        let deposit = |units| move |l: &Leases<Pot>| l.deposit(Lease::new(units, HOUR), T1, T1);
+        let deposit = |units| move |l: &Leases<Pot>| l.account().deposit(Lease::new(units, HOUR), T1, T1);
         let (leases, a, b) = both(of_pot(0, 1), deposit(1), deposit(2));
         assert_eq!((a, b), (1, 2), "there is room for all");
         assert_eq!(leases.drain(T1), 3, "what is kept is there");
     });
 }
 
-/// What a key of many has: one stripe, and a reserve.
+/// What a key of many has: one stripe, and deposits.
 struct OneOfMany {
     pot: Pot,
     terms: Terms,
@@ -370,7 +370,7 @@ fn giving_back(take: fn(&OneOfMany) -> u64) {
     let pot = Pot { left: AtomicU64::new(0), late: AtomicU64::new(0) };
     let of = OneOfMany { pot, terms: Terms::new(1_000, Duration::from_nanos(LIFE), 8), words: Small::new() };
     of.account().deposit(Lease::new(2, HOUR), T1, T1);
-    assert_eq!(of.spend(1), 1, "one is in the stripe, or in the reserve");
+    assert_eq!(of.spend(1), 1, "one is in the stripe, or in the deposits");
     let of = Arc::new(of);
     let (spender, depositor) = (of.clone(), of.clone());
     let spender = thread::spawn(move || spender.spend(1));
@@ -399,7 +399,7 @@ fn control_taking_out_by_a_plain_store_gives_back_what_is_spent() {
     // It is found by two.
     crate::base::sync::explore(2, || {
         giving_back(|of| {
-            let places = of.words.stripes().chain(of.words.reserve().slots(T1));
+            let places = of.words.all(T1);
             let take = |place: &AtomicU64| {
                 let units = of.terms.layout.held(place.load(Ordering::SeqCst), T1);
                 place.store(0, Ordering::SeqCst);

@@ -22,7 +22,6 @@
 mod models;
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::hash::Hash;
 use std::sync::{OnceLock, PoisonError};
 use std::task::Waker;
@@ -200,35 +199,29 @@ impl WaitLines {
     /// Gives the place up at `now_ns`, and wakes the next one if it was the head's: whose place is free from `free_ns` on.
     pub(crate) fn leave(&self, place: LinePosition, free_ns: u64, now_ns: u64) {
         let shard = self.table().shard(place.hash);
-        let (left, next) = shard.with(|held| {
-            let Entry::Occupied(mut entry) = held.lines.entry(place.hash) else {
-                return (None, None);
-            };
-            let line = entry.get_mut();
+        let gone = shard.with(|held| {
+            let line = held.lines.get_mut(&place.hash)?;
             let was_head = line.is_head(place);
-            let Some(left) = line.waiters.remove(&place.ticket) else {
-                return (None, None);
-            };
+            let left = line.waiters.remove(&place.ticket)?;
             if !left.charged {
                 line.units -= u128::from(left.units);
             }
             // Ordering: Relaxed, as in `has`.
             shard.waiting.fetch_sub(1, Ordering::Relaxed);
+            let mut next = None;
             if line.waiters.is_empty() {
-                entry.remove();
-                return (left.waker, None);
+                held.lines.remove(&place.hash);
+            } else if was_head {
+                line.since_ns = line.since_ns.max(free_ns);
+                line.turn_ns = line.since_ns;
+                line.moved_ns = line.moved_ns.max(now_ns);
+                next = line.waiters.first_entry().and_then(|mut next| next.get_mut().waker.take());
             }
-            if !was_head {
-                return (left.waker, None);
-            }
-            line.since_ns = line.since_ns.max(free_ns);
-            line.turn_ns = line.since_ns;
-            line.moved_ns = line.moved_ns.max(now_ns);
-            let next = line.waiters.first_entry().and_then(|mut next| next.get_mut().waker.take());
-            (left.waker, next)
+            Some((left, next))
         });
-        drop(left);
-        if let Some(next) = next {
+        // Outside the mutex, the leaver's own waker first.
+        if let Some((left, Some(next))) = gone {
+            drop(left);
             next.wake();
         }
     }

@@ -320,23 +320,19 @@ fn turn(seen: &Decision, cost: u64) -> u64 {
 /// algorithm does not say what others' units mean.
 fn turn_behind(seen: &Decision, total: u128, units: u64) -> u64 {
     let total = u64::try_from(total).unwrap_or(u64::MAX);
-    let facts = match *seen.facts() {
-        Facts::Pace { ahead, interval, capacity, scale, queued } => {
-            let ahead = ahead.saturating_add(interval.saturating_mul(total));
-            Facts::Pace { ahead, interval, capacity, scale, queued }
+    let mut facts = *seen.facts();
+    match &mut facts {
+        Facts::Pace { ahead, interval, .. } | Facts::Ticks { ahead, interval, .. } => {
+            *ahead = ahead.saturating_add(interval.saturating_mul(total));
         }
-        Facts::Ticks { ahead, interval, remainder, num, den, queued } => {
-            let ahead = ahead.saturating_add(interval.saturating_mul(total));
-            Facts::Ticks { ahead, interval, remainder, num, den, queued }
-        }
-        Facts::Batch { used, batch, to_boundary_ns, period_ns, .. } => {
-            let used = used.saturating_add(total);
-            Facts::Batch { used, raised: 0, batch, to_boundary_ns, period_ns }
+        Facts::Batch { used, raised, .. } => {
+            *used = used.saturating_add(total);
+            *raised = 0;
         }
         Facts::Blend { .. } | Facts::Plain { .. } => {
             return seen.retry_after().map_or(u64::MAX, saturating_nanos);
         }
-    };
+    }
     let charged = Decision::new(Outcome::Allowed, units, seen.limit(), seen.at().as_nanos(), facts);
     saturating_nanos(charged.delay())
 }

@@ -3,26 +3,18 @@
 //! A slot is a word as a stripe's is, without a block. Deposits of different expiries are kept apart as long
 //! as there are slots. After that, and to fill up slots of the same expiry, units are joined, under the
 //! earlier expiry as everywhere. What units are worth is their number times the time that they may still be
-//! spent for; a deposit goes where the worth of all slots grows most by it, and what is left of it to the
-//! next best, until there would be no growth. So it is never joined to where it takes away more than it
-//! brings.
+//! spent for. A deposit goes to the slot where it adds most to the worth of all slots, and the rest of it to the
+//! next best slot, as long as the worth grows. So it never joins a slot from which it takes more than it brings.
 
-use super::account::{Gathered, exchange};
-use super::word::StripeLayout;
+use super::word::{Gathered, StripeLayout, exchange};
 use crate::base::sync::{AtomicU64, Ordering};
 
+/// Slots that hold deposited units. A reference is to any number of slots.
 #[derive(Debug)]
-pub(super) struct Reserve<const SLOTS: usize> {
+pub(crate) struct Deposits<S: ?Sized = [AtomicU64]> {
     /// The latest expiry of all deposits: after that nobody needs to look at the slots.
     until_ns: AtomicU64,
-    slots: [AtomicU64; SLOTS],
-}
-
-/// A reserve of however many slots.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Slots<'a> {
-    until_ns: &'a AtomicU64,
-    slots: &'a [AtomicU64],
+    slots: S,
 }
 
 /// What a deposit would do to a slot.
@@ -37,32 +29,28 @@ struct Joined {
     gain: u128,
 }
 
-impl<const SLOTS: usize> Reserve<SLOTS> {
+impl<const SLOTS: usize> Deposits<[AtomicU64; SLOTS]> {
     pub(super) fn new() -> Self {
         Self { until_ns: AtomicU64::new(0), slots: std::array::from_fn(|_| AtomicU64::new(0)) }
     }
-
-    pub(super) fn slots_of(&self) -> Slots<'_> {
-        Slots { until_ns: &self.until_ns, slots: &self.slots }
-    }
 }
 
-impl<'a> Slots<'a> {
+impl Deposits {
     /// The slots, if anything in them may be alive.
-    pub(super) fn slots(self, now_ns: u64) -> &'a [AtomicU64] {
-        // Ordering: Relaxed, here and below; see the text of `lease`.
+    pub(super) fn slots(&self, now_ns: u64) -> &[AtomicU64] {
+        // Ordering: Relaxed, here and below; see the text of `striped`.
         let until_ns = self.until_ns.load(Ordering::Relaxed);
-        if until_ns > now_ns { self.slots } else { &[] }
+        if until_ns > now_ns { &self.slots } else { &[] }
     }
 
     /// How many more units there is room for.
-    pub(super) fn room(self, layout: &StripeLayout, now_ns: u64) -> u64 {
+    pub(super) fn room(&self, layout: &StripeLayout, now_ns: u64) -> u64 {
         let words = self.slots.iter().map(|slot| slot.load(Ordering::Relaxed));
         words.map(|word| layout.most() - layout.held(word, now_ns)).fold(0, u64::saturating_add)
     }
 
     /// Puts units into slots. Returns how many of them.
-    pub(super) fn deposit(self, layout: &StripeLayout, mut hand: Gathered, now_ns: u64) -> u64 {
+    pub(super) fn add(&self, layout: &StripeLayout, mut hand: Gathered, now_ns: u64) -> u64 {
         if !layout.is_alive(hand.expiry, now_ns) {
             return 0;
         }
@@ -83,7 +71,7 @@ impl<'a> Slots<'a> {
     }
 
     /// What a slot would become by units that are alive.
-    fn join(self, slot: usize, layout: &StripeLayout, hand: Gathered, now_ns: u64) -> Joined {
+    fn join(&self, slot: usize, layout: &StripeLayout, hand: Gathered, now_ns: u64) -> Joined {
         let word = self.slots[slot].load(Ordering::Relaxed);
         let (own, expiry) = (layout.held(word, now_ns), layout.expiry_of(word));
         let units = hand.units.min(layout.most() - own);

@@ -1,14 +1,14 @@
-//! Memory for nodes: cells of whole cache lines, carved from blocks.
+//! Memory for nodes: chunks of whole cache lines, carved from blocks.
 //!
 //! Every charge writes its node, and every look-up that passes by reads it. Nodes from the general allocator are some
 //! 48 bytes apart: they straddle lines, and share them with other nodes that other threads write. Here a node begins
 //! a line of its own, and costs whole lines: one for keys of up to 32 bytes if the head is all the state (16 if there is a
 //! tail), else two.
 //!
-//! A *block* has 7 cells, which are given out in order and never given out again, so no thread that still looks at an
-//! old node can see a new one in its place. A block counts its cells in use, and one more while cells are given out of
-//! it; who takes the last count away frees it. Seven bounds what a single long-lived key among many short-lived ones
-//! can hold on to: eight times its own cell.
+//! A *block* has 7 chunks, which are given out in order and never given out again, so no thread that still looks at an
+//! old node can see a new one in its place. A block counts its chunks in use, and one more while chunks are given out of
+//! it; the thread that takes the last count away frees it. Seven bounds what a single long-lived key among many short-lived ones
+//! can hold on to: eight times its own chunk.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::forget;
@@ -19,46 +19,46 @@ use crate::base::sync::epoch::Guard;
 use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
 
 /// With the header's line this makes a block of 512 bytes for small keys.
-const CELLS: usize = 7;
+const CHUNKS: usize = 7;
 
-/// The block that cells are being given out of; null at first.
-pub(super) struct CellSource<N>(AtomicPtr<Block<N>>);
+/// The block that chunks are being given out of; null at first.
+pub(super) struct NodeAllocator<N>(AtomicPtr<Block<N>>);
 
 #[repr(C, align(64))]
 struct Block<N> {
-    /// Cells given out, and vain attempts.
+    /// Chunks given out, and vain attempts.
     given: AtomicUsize,
-    /// Cells in use, and one while a source has the block.
+    /// Chunks in use, and one while an allocator has the block.
     counted: AtomicUsize,
-    cells: [Cell<N>; CELLS],
+    chunks: [Chunk<N>; CHUNKS],
 }
 
 #[repr(C, align(64))]
-struct Cell<N> {
+struct Chunk<N> {
     node: N,
     block: *mut Block<N>,
 }
 
-impl<N: Send + 'static> CellSource<N> {
+impl<N: Send + 'static> NodeAllocator<N> {
     pub(super) fn empty() -> Self {
         Self(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    /// Puts a node into a cell.
+    /// Puts a node into a chunk.
     pub(super) fn place(&self, node: N, guard: &Guard) -> Unlinked<N> {
         // Ordering: Acquire pairs with the exchange below: the block's counts are there.
         let mut block = self.0.load(Ordering::Acquire);
         loop {
             if !block.is_null() {
-                // SAFETY: a block is freed when no source has had it for an epoch and its cells are out of use. It was
-                // this source's under the guard, which is held.
+                // SAFETY: a block is freed when no allocator has had it for an epoch and its chunks are out of use. It was
+                // this allocator's under the guard, which is held.
                 let counts = unsafe { (&(*block).given, &(*block).counted) };
-                // Ordering: Relaxed. Each number goes to one thread; the source's own count keeps the block until the
+                // Ordering: Relaxed. Each number goes to one thread; the allocator's own count keeps the block until the
                 // guard is dropped, so ours is in time.
                 let number = counts.0.fetch_add(1, Ordering::Relaxed);
-                if number < CELLS {
+                if number < CHUNKS {
                     counts.1.fetch_add(1, Ordering::Relaxed);
-                    // SAFETY: the cell was given to this call alone, and never before.
+                    // SAFETY: the chunk was given to this call alone, and never before.
                     return unsafe { Block::fill(block, number, node) };
                 }
             }
@@ -67,15 +67,15 @@ impl<N: Send + 'static> CellSource<N> {
             match self.0.compare_exchange(block, new, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(old) => {
                     if !old.is_null() {
-                        // SAFETY: the source had one count, and gives it up once: as only one exchange away from a
-                        // block can succeed. Deferred, for threads that are about to count a cell of it.
+                        // SAFETY: the allocator had one count, and gives it up once: as only one exchange away from a
+                        // block can succeed. Deferred, for threads that are about to count a chunk of it.
                         unsafe { guard.retire(old, Block::release) };
                     }
-                    // SAFETY: `Block::new` counted and gave out the first cell, to its maker.
+                    // SAFETY: `Block::new` counted and gave out the first chunk, to its maker.
                     return unsafe { Block::fill(new, 0, node) };
                 }
                 Err(other) => {
-                    // SAFETY: published to nobody: both of its counts are ours.
+                    // SAFETY: not published: both of its counts are ours.
                     unsafe {
                         Block::release(new);
                         Block::release(new);
@@ -87,18 +87,18 @@ impl<N: Send + 'static> CellSource<N> {
     }
 }
 
-impl<N> Drop for CellSource<N> {
+impl<N> Drop for NodeAllocator<N> {
     fn drop(&mut self) {
         let block = self.0.load(Ordering::Relaxed);
         if !block.is_null() {
-            // SAFETY: the source's own count. No thread uses the source any more.
+            // SAFETY: the allocator's own count. No thread uses the allocator any more.
             unsafe { Block::release(block) };
         }
     }
 }
 
 impl<N> Block<N> {
-    /// A block whose first cell is given out to the caller: counted for it, and for the source.
+    /// A block whose first chunk is given out to the caller: counted for it, and for the allocator.
     fn new() -> *mut Self {
         let layout = Layout::new::<Self>();
         // SAFETY: the size is not zero.
@@ -106,7 +106,7 @@ impl<N> Block<N> {
         if block.is_null() {
             handle_alloc_error(layout);
         }
-        // SAFETY: allocated with the layout of a block just now. Cells stay unwritten until they are given out.
+        // SAFETY: allocated with the layout of a block just now. Chunks stay unwritten until they are given out.
         unsafe {
             (&raw mut (*block).given).write(AtomicUsize::new(1));
             (&raw mut (*block).counted).write(AtomicUsize::new(2));
@@ -115,14 +115,14 @@ impl<N> Block<N> {
     }
 
     /// # Safety
-    /// The cell of this number was given to the caller, and counted.
+    /// The chunk of this number was given to the caller, and counted.
     unsafe fn fill(block: *mut Self, number: usize, node: N) -> Unlinked<N> {
-        // SAFETY: `number` is below CELLS. Pointers are made of the block's own, not of references to its parts, so
+        // SAFETY: `number` is below CHUNKS. Pointers are made of the block's own, not of references to its parts, so
         // they are good for all of it.
         unsafe {
-            let cell = (&raw mut (*block).cells).cast::<Cell<N>>().add(number);
-            cell.write(Cell { node, block });
-            Unlinked(NonNull::new_unchecked(cell.cast::<N>()))
+            let chunk = (&raw mut (*block).chunks).cast::<Chunk<N>>().add(number);
+            chunk.write(Chunk { node, block });
+            Unlinked(NonNull::new_unchecked(chunk.cast::<N>()))
         }
     }
 
@@ -134,14 +134,14 @@ impl<N> Block<N> {
         // Ordering: AcqRel. All uses of the block come before the last release, which frees it.
         // SAFETY: not freed yet, since the caller's count was in it.
         if unsafe { (*block).counted.fetch_sub(1, Ordering::AcqRel) } == 1 {
-            // SAFETY: allocated by `new` with this layout, and counted by nobody any more. Nodes were dropped before
+            // SAFETY: allocated by `new` with this layout, and no thread counts it any more. Nodes were dropped before
             // their counts were taken away; the counts themselves need no drop.
             unsafe { dealloc(block.cast(), Layout::new::<Self>()) };
         }
     }
 }
 
-/// Drops a node and gives its cell back.
+/// Drops a node and gives its chunk back.
 ///
 /// A panic of the key's `Drop` ends here, and the panic hook reports it. Otherwise it would come out of some other key's check,
 /// whose thread frees this node, and leak the nodes that are freed after it.
@@ -149,10 +149,10 @@ impl<N> Block<N> {
 /// # Safety
 /// `node` came from [`Unlinked::into_raw`], by the pointer that it gave, and nothing uses it any more.
 pub(super) unsafe fn free<N>(node: *mut N) {
-    // SAFETY: a node is the first field of its cell, and the pointer is good for the whole block. The cell's count
+    // SAFETY: a node is the first field of its chunk, and the pointer is good for the whole block. The chunk's count
     // is this node's.
     unsafe {
-        let block = (*node.cast::<Cell<N>>()).block;
+        let block = (*node.cast::<Chunk<N>>()).block;
         let dropped = catch_unwind(AssertUnwindSafe(|| node.drop_in_place()));
         Block::release(block);
         // Not dropped: a payload may panic as well.
@@ -201,8 +201,8 @@ mod tests {
     #[test]
     fn every_node_is_on_a_line_of_its_own_and_is_dropped_once() {
         let witness = Arc::new(());
-        let source = CellSource::empty();
-        let nodes: Vec<_> = (0..100).map(|_| source.place(Arc::clone(&witness), &pin())).collect();
+        let allocator = NodeAllocator::empty();
+        let nodes: Vec<_> = (0..100).map(|_| allocator.place(Arc::clone(&witness), &pin())).collect();
         let mut lines: Vec<usize> = nodes.iter().map(|node| node.0.as_ptr().addr()).collect();
         assert!(lines.iter().all(|line| line % 64 == 0));
         lines.dedup();
@@ -211,7 +211,7 @@ mod tests {
         let (kept, dropped): (Vec<_>, Vec<_>) =
             nodes.into_iter().enumerate().partition(|(index, _)| index % 3 == 0);
         drop(dropped);
-        drop(source);
+        drop(allocator);
         assert_eq!(Arc::strong_count(&witness), 1 + kept.len());
         drop(kept);
         assert_eq!(Arc::strong_count(&witness), 1);

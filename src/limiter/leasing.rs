@@ -2,16 +2,8 @@
 
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::Decision;
+use crate::limiter::RateLimiter;
 use crate::limiter::striped::{Lease, LeaseAlgorithm, LeaseSource, Leases, Striped};
-use crate::limiter::{Builder, RateLimiter};
-
-impl RateLimiter {
-    /// A limiter that leases from a source of your own; [`Builder::leases`] makes it, after what is optional.
-    /// For a state in this process see [`Builder::striped`].
-    pub fn leasing<P: LeaseSource>(source: P) -> Builder<P> {
-        Builder::new(source, ahash::RandomState::new())
-    }
-}
 
 impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
     /// As [`RateLimiter::check_at`] by the thread of a number, of which each stripe has every so-manieth. For
@@ -33,7 +25,7 @@ impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
     /// O(stripes); reads only.
     #[must_use]
     pub fn wanted(&self) -> u64 {
-        self.store.wanted(self.now_ns())
+        self.store.account().wanted(self.now_ns())
     }
 
     /// Hands over a lease that was charged without being asked for by a check, for all stripes to draw from.
@@ -56,7 +48,7 @@ impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
     /// # Examples
     /// See [`LeaseSource`].
     pub fn deposit(&self, lease: Lease, asked: Timestamp) -> u64 {
-        self.store.deposit(lease, asked.as_nanos(), self.now_ns())
+        self.store.account().deposit(lease, asked.as_nanos(), self.now_ns())
     }
 
     /// The source.
@@ -68,6 +60,6 @@ impl<P: LeaseSource, C: Clock> RateLimiter<Leases<P>, C> {
 impl<A: LeaseAlgorithm, C> RateLimiter<Striped<A>, C> {
     /// The algorithm.
     pub fn algorithm(&self) -> &A {
-        self.store.algorithm()
+        self.store.source().algorithm()
     }
 }

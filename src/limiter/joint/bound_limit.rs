@@ -1,0 +1,124 @@
+//! One limit of a request.
+
+use crate::base::check_time::CheckTime;
+use crate::base::clock::Clock;
+use crate::base::decision::Decision;
+use crate::limiter::RateLimiter;
+use crate::store::{ManyKeys, Operation, Store};
+
+/// One limit of a request: a limiter, the key that the request has there, and what it costs there. Made by
+/// [`RateLimiter::on`], for [`check_all`](crate::check_all).
+///
+/// # Examples
+/// ```
+/// use tollgate::{Gcra, Quota, RateLimiter, check_all};
+///
+/// let requests = RateLimiter::new(Quota::per_minute(60));
+/// let bytes = RateLimiter::direct(Gcra::new(Quota::per_second(1_000_000)));
+/// let request = (requests.on("alice").named("requests"), bytes.on().cost(1_500).named("bandwidth"));
+/// assert!(check_all(request).is_allowed()); // may be copied, and asked again
+/// assert!(check_all(request).is_allowed());
+/// ```
+#[derive(Debug)]
+#[must_use = "a limit of a request does nothing until it is checked"]
+pub struct BoundLimit<'a, S, C, Q: ?Sized> {
+    limiter: &'a RateLimiter<S, C>,
+    key: &'a Q,
+    cost: u64,
+    name: &'static str,
+}
+
+impl<S, C, Q: ?Sized> Clone for BoundLimit<'_, S, C, Q> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S, C, Q: ?Sized> Copy for BoundLimit<'_, S, C, Q> {}
+
+impl<'a, S, C, Q: ?Sized> BoundLimit<'a, S, C, Q> {
+    pub(in crate::limiter) const fn new(limiter: &'a RateLimiter<S, C>, key: &'a Q) -> Self {
+        Self { limiter, key, cost: 1, name: "" }
+    }
+
+    /// What the request costs here. Default: 1.
+    pub const fn cost(mut self, units: u64) -> Self {
+        self.cost = units;
+        self
+    }
+
+    /// What [`JointDecision::refused_by_name`](crate::JointDecision::refused_by_name) calls this limit. Default: nothing.
+    pub const fn named(mut self, name: &'static str) -> Self {
+        self.name = name;
+        self
+    }
+}
+
+impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
+    /// This limit for `key`, to be checked together with others by [`check_all`](crate::check_all).
+    pub const fn on<'a, Q: ?Sized>(&'a self, key: &'a Q) -> BoundLimit<'a, S, C, Q> {
+        BoundLimit::new(self, key)
+    }
+}
+
+/// A limit whose store, clock and key have any type: for all but the fast path. Public in a private module.
+pub trait ErasedLimit {
+    /// The time by this limit's clock.
+    fn now(&self) -> CheckTime;
+    /// Decides and charges.
+    fn check(&self, at: CheckTime) -> Decision;
+    /// Decides and charges nothing.
+    fn peek(&self, at: CheckTime) -> Decision;
+    /// Takes back a charge.
+    fn refund(&self, at: CheckTime, charge: &Decision);
+    /// Whether charges can be taken back.
+    fn can_refund(&self) -> bool;
+    /// What the caller named it.
+    fn name(&self) -> &'static str;
+}
+
+impl<S: Store<Q>, C: Clock, Q: ?Sized> ErasedLimit for BoundLimit<'_, S, C, Q> {
+    #[inline(always)]
+    fn now(&self) -> CheckTime {
+        self.limiter.time(None)
+    }
+
+    fn check(&self, at: CheckTime) -> Decision {
+        self.limiter.store.apply(self.prepare(), Operation::Check, at, self.cost)
+    }
+
+    fn peek(&self, at: CheckTime) -> Decision {
+        self.limiter.store.peek(self.prepare(), at, self.cost)
+    }
+
+    fn refund(&self, at: CheckTime, charge: &Decision) {
+        self.limiter.store.refund(self.prepare(), at, charge, charge.cost());
+    }
+
+    #[inline(always)]
+    fn can_refund(&self) -> bool {
+        self.limiter.store.can_refund()
+    }
+
+    #[inline(always)]
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl<'a, S: Store<Q>, C: Clock, Q: ?Sized> BoundLimit<'a, S, C, Q> {
+    /// Finds the key, and asks for its memory.
+    #[inline(always)]
+    pub(super) fn prepare(&self) -> S::Prepared<'a> {
+        let store = &self.limiter.store;
+        let key = store.prepare(self.key);
+        store.prefetch(key);
+        key
+    }
+
+    /// Decides without charging.
+    #[inline(always)]
+    pub(super) fn decide(&self, key: S::Prepared<'a>, at: CheckTime) -> S::Ticket<'_> {
+        self.limiter.store.decide(key, at, self.cost)
+    }
+}
