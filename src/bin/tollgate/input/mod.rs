@@ -19,19 +19,23 @@ use std::path::PathBuf;
 use clap::Args;
 use indicatif::ProgressBar;
 
+use self::clf::ClfField;
 use self::client::{AddressCounts, Clients};
 use self::decompress::{Lines, Position, Source, read_error};
 use self::delimited::TsvLine;
-use self::fields::{ChosenFields, Columns, FieldList, Format, choose};
+use self::fields::{FieldList, Format, choose};
 use self::keys::Keys;
-use self::row::{LineError, Row, printable};
+use self::row::{ChosenFields, Columns, Row, printable};
 use self::time::{TimeFormat, TimeParser};
-use self::wanted::Fields;
+use self::wanted::{Fields, no_field};
 use super::error::{Error, plain};
 use super::{decimal, forwarded, human};
 
 /// How many lines that do not parse are kept.
 const SHOWN: usize = 5;
+
+/// Why a line that is too long gives no record.
+const TOO_LONG: &str = "longer than 1 MiB: not a log line";
 
 /// One request.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -55,8 +59,8 @@ pub struct Trace {
     pub fields: Option<Fields>,
     /// Lines that did not parse.
     pub skipped: u64,
-    /// The first of them.
-    pub bad: Vec<BadLine>,
+    /// The first of them, each with its place and what is wrong.
+    pub bad: Vec<String>,
     /// Records that were older than the one before them in the input.
     pub out_of_order: u64,
     /// What was read and how, a line each.
@@ -67,21 +71,6 @@ pub struct Trace {
     pub clients: Option<Clients>,
     /// What was done to addresses.
     pub seen: AddressCounts,
-}
-
-/// A line that did not parse.
-#[derive(Clone, Debug)]
-pub struct BadLine {
-    file: String,
-    line: u64,
-    reason: LineError,
-    text: String,
-}
-
-impl std::fmt::Display for BadLine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}: {}: {}", self.file, self.line, self.reason, self.text)
-    }
 }
 
 /// What to read, and how.
@@ -131,45 +120,31 @@ pub struct Selection {
     pub strict: bool,
 }
 
-/// Reads all files.
+/// Reads all files: these fields of each request, or its key.
 ///
 /// # Errors
-/// If a file cannot be read to its end, its format or fields cannot be told, or it holds no record.
-pub fn load(selection: &Selection, progress: &ProgressBar) -> Result<Trace, Error> {
-    load_into(Trace::default(), selection, progress)
-}
-
-/// [`load`] of these fields instead of a key.
-///
-/// # Errors
-/// As [`load`]; and if no record has a field that was named.
-pub fn load_fields(selection: &Selection, fields: Fields, progress: &ProgressBar) -> Result<Trace, Error> {
-    let trace = load_into(Trace { fields: Some(fields), ..Trace::default() }, selection, progress)?;
-    trace.fields.as_ref().map_or(Ok(()), |fields| fields.all_found(&names(&selection.files)))?;
-    Ok(trace)
-}
-
-fn load_into(mut trace: Trace, selection: &Selection, progress: &ProgressBar) -> Result<Trace, Error> {
+/// If a file cannot be read to its end, its format or fields cannot be told, it holds no record, or no record has a field that was named.
+pub fn load(selection: &Selection, fields: Option<Fields>, progress: &ProgressBar) -> Result<Trace, Error> {
+    let mut trace = Trace { fields, ..Trace::default() };
     trace.clients = Some(selection.clients);
     for path in &selection.files {
         load_source(Source::open(path, progress)?, selection, &mut trace)?;
     }
     if trace.records.is_empty() {
-        let lines: Vec<String> = trace.bad.iter().map(|bad| format!("\n  {bad}")).collect();
-        return Err(Error::run(match trace.skipped {
-            0 => format!("no records in {}", names(&selection.files)),
-            n => format!(
-                "no usable record in {}: {n} lines skipped{}",
-                names(&selection.files),
-                lines.concat()
-            ),
+        let (files, skipped) = (names(&selection.files), trace.skipped);
+        let lines: String = trace.bad.iter().map(|bad| format!("\n  {bad}")).collect();
+        return Err(Error::run(match skipped {
+            0 => format!("no records in {files}"),
+            _ => format!("no usable record in {files}: {skipped} lines skipped{lines}"),
         }));
     }
     trace.out_of_order = trace.records.windows(2).filter(|pair| pair[1].at < pair[0].at).count() as u64;
     if !selection.no_sort && trace.out_of_order > 0 {
         trace.records.sort_by_key(|record| record.at);
     }
-    if trace.fields.is_none() {
+    if let Some(fields) = &trace.fields {
+        fields.all_found(&names(&selection.files))?;
+    } else {
         let mut counts = vec![0; trace.keys.len()];
         trace.records.iter().for_each(|record| counts[record.key as usize] += 1);
         let name = |id| u32::try_from(id).map_or_else(|_| String::new(), |id| trace.keys.name(id));
@@ -213,23 +188,6 @@ pub fn names(files: &[PathBuf]) -> String {
     files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// How to take fields from one file's lines.
-enum Extractor {
-    Clf(Columns<clf::ClfField>),
-    Jsonl(jsonl::JsonColumns),
-    Tsv(delimited::DelimitedColumns, TsvLine),
-}
-
-impl Extractor {
-    fn extract(&mut self, line: &[u8], row: &mut Row) -> Result<(), LineError> {
-        match self {
-            Self::Clf(columns) => columns.extract(line, row),
-            Self::Jsonl(columns) => columns.extract(line, row),
-            Self::Tsv(columns, tsv) => tsv.extract(columns, line, row),
-        }
-    }
-}
-
 /// Reads one opened input into the trace, as [`load`] does each file.
 ///
 /// # Errors
@@ -254,12 +212,10 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
         Some(fields) => fields.resolve(format, &present, &name)?,
         None => Vec::new(),
     };
-    let missing = |field: String| {
-        Error::run(format!("{name}: there is no field {field:?}; the fields are: {}", present.join(", ")))
-    };
+    let missing = |field: String| no_field(&name, &field, &present);
     let ChosenFields { time, key, .. } = &chosen;
     let no_client = |name: &String| match format {
-        Format::Clf => clf::ClfField::by_name(name) != Some(clf::ClfField::Ip),
+        Format::Clf => ClfField::by_name(name) != Some(ClfField::IP),
         _ => client::is_target(name),
     };
     let plain_key = key.iter().map(no_client).collect();
@@ -276,21 +232,20 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
         let find = |name: &str| delimited::column(&present, name);
         Columns::new(&chosen, &others, find).map_err(missing)
     };
-    if format == Format::Csv {
-        reader.read_csv(source, &delimited()?)?;
-    } else {
-        let extractor = match format {
-            Format::Clf => {
-                let columns = Columns::new(&chosen, &others, clf::ClfField::by_name);
-                Extractor::Clf(columns.map_err(missing)?)
-            }
-            Format::Jsonl => {
-                let columns = Columns::new(&chosen, &others, |name| Some(name.to_owned()));
-                Extractor::Jsonl(columns.map_err(missing)?)
-            }
-            _ => Extractor::Tsv(delimited()?, TsvLine::default()),
-        };
-        reader.read_lines(source, extractor, header_line)?;
+    match format {
+        Format::Csv => reader.read_csv(source, &delimited()?)?,
+        Format::Clf => {
+            let columns = Columns::new(&chosen, &others, ClfField::by_name).map_err(missing)?;
+            reader.read_lines(source, header_line, |line, row| columns.extract(line, row))?;
+        }
+        Format::Jsonl => {
+            let columns = Columns::new(&chosen, &others, |name| Some(name.to_owned())).map_err(missing)?;
+            reader.read_lines(source, header_line, |line, row| columns.extract(line, row))?;
+        }
+        _ => {
+            let (columns, mut tsv) = (delimited()?, TsvLine::default());
+            reader.read_lines(source, header_line, |line, row| tsv.extract(&columns, line, row))?;
+        }
     }
     let time_format = reader.time.format().clone();
     let read = trace.records.len() - before;
@@ -341,8 +296,8 @@ impl FileReader<'_> {
     fn read_lines(
         &mut self,
         source: Source,
-        mut extractor: Extractor,
         header_line: u64,
+        mut extract: impl FnMut(&[u8], &mut Row) -> Result<(), String>,
     ) -> Result<(), Error> {
         let mut lines = Lines::new(source);
         while let Some(line) = lines.next_line()? {
@@ -351,11 +306,11 @@ impl FileReader<'_> {
             }
             self.row.clear();
             let result = match line.cut {
-                true => Err(LineError::TooLong),
-                false => extractor.extract(line.bytes, &mut self.row).and_then(|()| self.take()),
+                true => Err(TOO_LONG.to_owned()),
+                false => extract(line.bytes, &mut self.row).and_then(|()| self.take()),
             };
             if let Err(reason) = result {
-                self.skip(line.number, reason, line.bytes)?;
+                self.skip(line.number, &reason, line.bytes)?;
             }
         }
         Ok(())
@@ -386,42 +341,41 @@ impl FileReader<'_> {
             let result = columns.extract(|column| record.get(column), record.len(), &mut self.row);
             if let Err(reason) = result.and_then(|()| self.take()) {
                 let line = record.position().map_or(0, csv::Position::line);
-                self.skip(line, reason, &delimited::shown(&record))?;
+                self.skip(line, &reason, &delimited::shown(&record))?;
             }
         }
     }
 
     /// Makes a record of the row.
-    fn take(&mut self) -> Result<(), LineError> {
+    fn take(&mut self) -> Result<(), String> {
         let text = self.row.time();
-        let at = self
-            .time
-            .parse(text)
-            .map_err(|error| LineError::Time(printable(text, 60), self.time.format().clone(), error))?;
+        let at = self.time.parse(text);
+        let at = at.map_err(|error| error.of(&printable(text, 60), self.time.format()))?;
         let cost = match self.row.cost() {
             None => 1,
             Some(text) => match decimal::scaled(text.trim_ascii(), 0) {
                 Ok(scaled) if scaled.exact => scaled.value,
-                _ => return Err(LineError::Cost(printable(text, 60))),
+                _ => {
+                    let text = printable(text, 60);
+                    return Err(format!("the cost {text:?} is not a whole number of units"));
+                }
             },
         };
         let key = match &mut self.trace.fields {
             Some(fields) => fields.intern(&self.row),
             None => self.trace.keys.intern(self.row.key()?),
         };
-        let key = key.ok_or(LineError::TooLong)?;
+        let key = key.ok_or(TOO_LONG)?;
         self.trace.records.push(Record { at, cost, key });
         self.trace.seen.add(self.row.seen());
         Ok(())
     }
 
-    fn skip(&mut self, line: u64, reason: LineError, text: &[u8]) -> Result<(), Error> {
-        let bad = || BadLine { file: self.name.to_owned(), line, reason, text: printable(text, 120) };
+    fn skip(&mut self, line: u64, reason: &str, text: &[u8]) -> Result<(), Error> {
+        let bad = || format!("{}:{line}: {reason}: {}", self.name, printable(text, 120));
         if self.strict {
-            return Err(Error::run(format!(
-                "{}\n(--strict stops at the first line that does not parse)",
-                bad()
-            )));
+            let bad = bad();
+            return Err(Error::run(format!("{bad}\n(--strict stops at the first line that does not parse)")));
         }
         self.trace.skipped += 1;
         if self.trace.bad.len() < SHOWN {

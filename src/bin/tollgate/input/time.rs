@@ -95,13 +95,18 @@ pub enum TimeError {
     OutOfRange,
 }
 
-impl fmt::Display for TimeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Syntax => "is not a time in the expected format",
-            Self::NoSuchTime => "is a date or time of day that does not exist",
-            Self::OutOfRange => "is before 1970 or after 2554",
-        })
+impl TimeError {
+    /// What is wrong with a text as a time in this format.
+    pub fn of(self, text: &str, format: &TimeFormat) -> String {
+        let what = match (self, format) {
+            (Self::Syntax, TimeFormat::Auto) => {
+                "is written in no way that is known; say how with --time-format"
+            }
+            (Self::Syntax, _) => &format!("is not written as {format}; see --time-format"),
+            (Self::NoSuchTime, _) => "is a date or time of day that does not exist",
+            (Self::OutOfRange, _) => "is before 1970 or after 2554",
+        };
+        format!("the time {text:?} {what}")
     }
 }
 

@@ -190,7 +190,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
         )));
     }
     files::writable(args.outputs())?;
-    let trace = load::requests(&args.input, args.json.as_deref())?;
+    let trace = load::requests(&args.input, args.json.as_deref(), None)?;
     let progress = progress::bar(trace.records.len() as u64 * algorithms.len() as u64, "replaying");
     let options = args.algorithms.windows;
     let setup = ReplaySetup { options, storage, beside: storage.store != StoreArg::Keyed };

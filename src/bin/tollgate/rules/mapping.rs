@@ -180,7 +180,7 @@ impl Mapping {
         let entries = entries.iter().map(|(key, source)| {
             let value = match *source {
                 ValueSource::Text(text) => EntryValue::Text(fields.text(text).to_owned()),
-                ValueSource::Field(at) => EntryValue::Field(fields.found(at).0.unwrap_or_else(|| {
+                ValueSource::Field(at) => EntryValue::Field(fields.found(at).unwrap_or_else(|| {
                     lacking.push(key.clone());
                     "?".to_owned()
                 })),

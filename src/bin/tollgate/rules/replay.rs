@@ -18,9 +18,9 @@ use super::tally::{self, RulesTally};
 use crate::args::ReplayArgs;
 use crate::args::rules::{MappingArgs, RulesArgs};
 use crate::error::Error;
-use crate::input::{Selection, Trace, load_fields, names, warning};
+use crate::input::{Selection, Trace, names, warning};
 use crate::output::{about, chart, finish, progress, say, writable, write_to};
-use crate::{human, load, synthetic};
+use crate::{human, load};
 
 /// The rules, and what is to be known of them.
 struct LoadedRules<'a> {
@@ -117,7 +117,7 @@ fn replay(
         let domains = domains.filter(|each| asked.domain_field.is_some() || each.name() == domain);
         mapping.derive(domains.flat_map(|domain| domain.rules()));
     }
-    let mut trace = read(input, json, &mapping)?;
+    let mut trace = load::requests(input, json, Some(mapping.fields()))?;
     trace.warnings = warnings(&trace, &mapping);
     let about = about_rules(&trace, &mapping, loaded, by, input)?;
 
@@ -187,22 +187,6 @@ fn domain(args: &MappingArgs, domains: &[Domain]) -> Result<String, Error> {
             known()
         ))),
     }
-}
-
-/// The requests with their fields; those of the made-up day have a client and nothing else.
-fn read(input: &Selection, json: Option<&Path>, mapping: &Mapping) -> Result<Trace, Error> {
-    let mut fields = mapping.fields();
-    if input.files.is_empty() {
-        let mut trace = synthetic::day();
-        let keys = (0_u32..).take(trace.keys.len()).map(|id| trace.keys.name(id));
-        let combinations = fields.of_keys("client", "the made-up day", keys)?;
-        for record in &mut trace.records {
-            record.key = combinations[record.key as usize];
-        }
-        trace.fields = Some(fields);
-        return Ok(trace);
-    }
-    load::with_bar(input, json, |progress| load_fields(input, fields, progress))
 }
 
 /// What is likely wrong with the addresses of clients.

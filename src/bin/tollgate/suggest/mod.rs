@@ -45,7 +45,7 @@ pub fn run(args: &SuggestArgs) -> Result<(), Error> {
     let default = args.deny_requests.is_none() && args.deny_clients.is_none();
     let requests = args.deny_requests.or(default.then_some(Share { billionths: 1_000_000 }));
     files::writable(&args.json)?;
-    let trace = load::requests(&args.input, args.json.as_deref())?;
+    let trace = load::requests(&args.input, args.json.as_deref(), None)?;
     let progress = progress::bar_of_tries();
     let search = Search {
         trace: &trace,
