@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use tollgate::rules::{Limit, Rule};
+use tollgate::rules::Rule;
 use tollgate::telemetry::MeterCounts;
 
-use super::check::says;
 use super::mapping::Mapping;
+use super::rule::{limit_texts, says};
 use super::tally::{ByRule, RuleDeniedKey, RulesTally};
 use crate::human::{self, nanos};
 use crate::input::Trace;
@@ -69,14 +69,14 @@ impl<'a> RulesOutput<'a> {
         let descriptor = |(descriptor, requests, matched): (String, u64, u64)| json!({ "descriptor": descriptor, "requests": requests, "matched": matched });
         let each = self.rules.iter().zip(&tally.by_rule).zip(self.keys_by_rule());
         let rules = each.map(|((counted, by_rule), keys)| self.rule_json(counted, by_rule, &keys));
-        let denials = &tally.denials;
+        let denials = &tally.decisions.denials;
         let top = tally.denied_keys.iter().take(self.top).filter_map(rule_key);
         json!({
             "input": input_json(self.trace),
             "descriptors": self.descriptors().into_iter().map(descriptor).collect::<Vec<_>>(),
             "rules": rules.collect::<Vec<_>>(),
             "results": merged([
-                json!({ "admitted": tally.admitted(), "denied": denials.denied, "never": denials.never }),
+                json!({ "admitted": tally.decisions.admitted(), "denied": denials.denied, "never": denials.never }),
                 json!(tally.requests),
                 json!({ "longest_wait_ns": nanos(denials.longest_wait), "top_denied": top.collect::<Vec<_>>() }),
             ]),
@@ -150,10 +150,10 @@ impl<'a> RulesOutput<'a> {
         let requests = trace.records.len() as u64;
         let row = vec![
             human::count(requests),
-            human::count(tally.admitted()),
-            human::count(tally.denials.denied),
-            human::share(tally.denials.denied, requests),
-            tally.denials.wait_text(),
+            human::count(tally.decisions.admitted()),
+            human::count(tally.decisions.denials.denied),
+            human::share(tally.decisions.denials.denied, requests),
+            tally.decisions.denials.wait_text(),
             human::count(tally.requests.shadow_denied),
             human::count(tally.requests.unmatched),
             human::count(tally.requests.unknown_domain),
@@ -178,9 +178,10 @@ impl<'a> RulesOutput<'a> {
     fn rules_table(&self) -> String {
         let row = |(counted, by_rule): (&CountedRule, &ByRule)| {
             let CountedRule { rule, counts, .. } = counted;
+            let [limit, algorithm, _] = limit_texts(rule);
             vec![
                 printable(rule.identity.as_bytes(), 80),
-                limit(rule),
+                format!("{limit} {algorithm}").trim_end().to_owned(),
                 human::count(by_rule.matched),
                 human::count(counts.allowed + counts.unlimited),
                 human::count(counts.denied),
@@ -207,14 +208,5 @@ impl<'a> RulesOutput<'a> {
         };
         let counts = [key.denied, key.shadow_denied].map(human::count);
         [printable(rule.as_bytes(), 80), shown].into_iter().chain(counts).collect()
-    }
-}
-
-fn limit(rule: &Rule) -> String {
-    match &rule.limit {
-        Limit::Unlimited => "none".to_owned(),
-        Limit::Blocked { .. } => "refuses all".to_owned(),
-        Limit::Quota { quota, algorithm, .. } => format!("{quota} {algorithm}"),
-        _ => "?".to_owned(),
     }
 }

@@ -19,7 +19,8 @@ use crate::args::ReplayArgs;
 use crate::args::rules::{MappingArgs, RulesArgs};
 use crate::error::Error;
 use crate::input::{Selection, Trace, names, warning};
-use crate::output::{about, chart, finish, progress, say, writable, write_to};
+use crate::output::{about, progress, say, writable};
+use crate::replay::report;
 use crate::{human, load};
 
 /// The rules, and what is to be known of them.
@@ -70,18 +71,11 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
             );
         }
     }
-    // Files first: if standard output is closed early, they are complete. One that fails costs no other result.
-    let written = [
-        args.decisions.as_ref().map_or(Ok(()), |path| write_to(path, &tally.decisions)),
-        args.chart.as_deref().map_or(Ok(()), |path| {
-            let series = [(names(&by.rules), &tally.decisions[..])];
-            chart::draw(path, &trace, &human::counted(counted.len() as u64, "rule"), &series)
-        }),
-    ];
     let output =
         RulesOutput { trace: &trace, mapping: &mapping, rules: &counted, tally: &tally, top: args.top };
-    let json = args.json.as_ref().map(|path| (path, output.json()));
-    finish(written, json, &about, || output.tables())
+    let limits = human::counted(counted.len() as u64, "rule");
+    let series = [(names(&by.rules), &tally.decisions.bytes[..])];
+    report(args, &trace, &limits, &series, &about, || output.json(), || output.tables())
 }
 
 /// What is to be told of rules that apply to no request of a log. What was read, and how it was asked, is said.

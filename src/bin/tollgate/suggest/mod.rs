@@ -63,8 +63,8 @@ pub fn run(args: &SuggestArgs) -> Result<(), Error> {
         about::input_lines(&trace, args.input.no_sort) + &search.lines(note) + &storage.line(periods.len());
     left_out.iter().for_each(|note| about += &format!("Note     {note}\n"));
     say(&about::skipped_lines(&trace));
-    let json = args.json.as_ref().map(|path| (path, output::json(&search, &found)));
-    finish([], json, &about, || output::tables(&search, &found))
+    let (json, tables) = (|| output::json(&search, &found), || output::tables(&search, &found));
+    finish(Ok(()), args.json.as_deref(), &about, json, tables)
 }
 
 /// What may be denied: limits meet each share that is given.
@@ -334,7 +334,10 @@ impl Trials<'_> {
         let texts: Vec<String> = limits.iter().map(u64::to_string).collect();
         self.search.progress.set_message(format!("{} {}", self.algorithm.name(), texts.join(" and ")));
         let outcome = self.replay(limits, false)?;
-        let trial = Trial { denied: outcome.tally.denials.denied, keys_denied: outcome.tally.keys_denied() };
+        let trial = Trial {
+            denied: outcome.tally.decisions.denials.denied,
+            keys_denied: outcome.tally.keys_denied(),
+        };
         self.made.insert(limits.to_vec(), trial);
         Ok(trial)
     }
