@@ -2,6 +2,13 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
+
+/// A value's name on the command line, which is its name in JSON and in tables too.
+pub fn name(value: impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
 /// `451581` as `451,581`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use crate::error::Error;
+use crate::input::fields::Format;
+use crate::input::row::Row;
 use crate::input::wanted::Fields;
 use crate::input::{self, Selection, Trace};
 use crate::output::progress::{bar, bar_of_bytes, size};
@@ -37,10 +39,15 @@ pub fn requests(input: &Selection, json: Option<&Path>, fields: Option<Fields>) 
 /// The made-up day, whose requests have a client and no other field.
 fn made_up_fields(mut fields: Fields) -> Result<Trace, Error> {
     let mut trace = synthetic::day();
-    let keys = (0_u32..).take(trace.keys.len()).map(|id| trace.keys.name(id));
-    let combinations = fields.of_keys("client", "the made-up day", keys)?;
+    let names = fields.resolve(Format::Tsv, &["client".to_owned()], "the made-up day")?;
+    let mut row = Row::new(None);
     for record in &mut trace.records {
-        record.key = combinations[record.key as usize];
+        row.clear();
+        let client = trace.keys.name(record.key);
+        for name in &names {
+            row.add_field(name.as_ref().map(|_| client.as_bytes()));
+        }
+        record.key = fields.intern(&row).ok_or_else(|| Error::run("too many keys"))?;
     }
     trace.fields = Some(fields);
     Ok(trace)

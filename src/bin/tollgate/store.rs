@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-use super::algorithm::{AlgorithmName, name};
+use super::algorithm::AlgorithmName;
 use super::error::Error;
+use super::human::name;
 use tollgate::{Capacity, CapacityError};
 
 /// The least memory for one limit: a bucket of eight slots, and as much for its sketch. A sketch store

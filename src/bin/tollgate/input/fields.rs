@@ -24,11 +24,6 @@ pub enum Format {
 }
 
 impl Format {
-    /// The name used on the command line.
-    pub fn name(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-
     /// The format of a text that begins so: what most of its first lines are, or what its header looks like.
     pub fn guess(head: &[u8]) -> Option<Self> {
         let lines = || head_lines(head).take(20);

@@ -77,15 +77,11 @@ impl<'a> Object<'a> {
 
     /// A field's text: of a string its content, of anything else the JSON itself.
     fn text(&self, field: &str, line: &[u8]) -> Result<Cow<'a, [u8]>, String> {
-        match self.find(field) {
-            Some(value) => {
-                plain_text(value).ok_or_else(|| format!("field {field:?} is not a text or a number"))
-            }
-            None => {
-                let present = names(line).unwrap_or_default().join(", ");
-                Err(format!("no field {field:?}; the fields are {present}"))
-            }
-        }
+        let Some(value) = self.find(field) else {
+            let present = names(line).unwrap_or_default().join(", ");
+            return Err(format!("no field {field:?}; the fields are {present}"));
+        };
+        plain_text(value).ok_or_else(|| format!("field {field:?} is not a text or a number"))
     }
 
     /// By the whole name, then by the first part of the path and so on. Of fields with one name, the last counts.
@@ -105,15 +101,10 @@ impl<'a> Object<'a> {
 fn plain_text(value: &RawValue) -> Option<Cow<'_, [u8]>> {
     let text = value.get();
     match text.as_bytes()[0] {
-        b'"' => {
-            let inner = &text[1..text.len() - 1];
-            if inner.contains('\\') {
-                let decoded: String = serde_json::from_str(text).ok()?;
-                Some(Cow::Owned(decoded.into_bytes()))
-            } else {
-                Some(Cow::Borrowed(inner.as_bytes()))
-            }
-        }
+        b'"' => Some(match serde_json::from_str(text).ok()? {
+            JsonText(Cow::Borrowed(text)) => Cow::Borrowed(text.as_bytes()),
+            JsonText(Cow::Owned(text)) => Cow::Owned(text.into_bytes()),
+        }),
         b'{' | b'[' | b'n' => None,
         _ => Some(Cow::Borrowed(text.as_bytes())),
     }
@@ -141,7 +132,7 @@ impl<'de, F: Fn(&str) -> bool> Visitor<'de> for ObjectVisitor<F> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut fields = Vec::new();
-        while let Some(FieldName(name)) = map.next_key()? {
+        while let Some(JsonText(name)) = map.next_key()? {
             if (self.wanted)(&name) {
                 fields.push((name, map.next_value()?));
             } else {
@@ -152,9 +143,9 @@ impl<'de, F: Fn(&str) -> bool> Visitor<'de> for ObjectVisitor<F> {
     }
 }
 
-/// A field's name, borrowed where it holds no escapes.
+/// A string, borrowed where it holds no escapes.
 #[derive(Deserialize)]
-struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
+struct JsonText<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {

@@ -147,8 +147,7 @@ pub fn load(selection: &Selection, fields: Option<Fields>, progress: &ProgressBa
     } else {
         let mut counts = vec![0; trace.keys.len()];
         trace.records.iter().for_each(|record| counts[record.key as usize] += 1);
-        let name = |id| u32::try_from(id).map_or_else(|_| String::new(), |id| trace.keys.name(id));
-        trace.warnings.extend(warning(&counts, name, "--key"));
+        trace.warnings.extend(warning(&counts, |key| trace.keys.name(key), "--key"));
     }
     Ok(trace)
 }
@@ -158,11 +157,11 @@ const FEW: u64 = 20;
 
 /// What is likely wrong with a key, from how many requests each of its values has: that one has nearly all of them, or that nearly each
 /// request has its own. `flag` chooses another key.
-pub fn warning(counts: &[u64], name: impl Fn(usize) -> String, flag: &str) -> Option<String> {
+pub fn warning(counts: &[u64], name: impl Fn(u32) -> String, flag: &str) -> Option<String> {
     let requests: u64 = counts.iter().sum();
     let values = counts.iter().filter(|&&count| count > 0).count() as u64;
     let nearly_all = |part: u64| part.saturating_mul(10) >= requests.saturating_mul(9);
-    let (busiest, &most) = counts.iter().enumerate().max_by_key(|&(_, count)| count)?;
+    let (busiest, &most) = (0..).zip(counts).max_by_key(|&(_, count)| count)?;
     if requests < FEW {
         None
     } else if nearly_all(most) {
@@ -204,7 +203,7 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
         })?,
         format => format,
     };
-    let (present, header_line) = present_fields(&source, format)?;
+    let present = present_fields(&source, format)?;
     let no_key = FieldList(Vec::new());
     let wanted_key = if trace.fields.is_some() { Some(&no_key) } else { selection.key.as_ref() };
     let chosen = choose(selection.time.as_ref(), wanted_key, selection.cost.as_deref(), &present, &name)?;
@@ -236,15 +235,15 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
         Format::Csv => reader.read_csv(source, &delimited()?)?,
         Format::Clf => {
             let columns = Columns::new(&chosen, &others, ClfField::by_name).map_err(missing)?;
-            reader.read_lines(source, header_line, |line, row| columns.extract(line, row))?;
+            reader.read_lines(source, false, |line, row| columns.extract(line, row))?;
         }
         Format::Jsonl => {
             let columns = Columns::new(&chosen, &others, |name| Some(name.to_owned())).map_err(missing)?;
-            reader.read_lines(source, header_line, |line, row| columns.extract(line, row))?;
+            reader.read_lines(source, false, |line, row| columns.extract(line, row))?;
         }
         _ => {
             let (columns, mut tsv) = (delimited()?, TsvLine::default());
-            reader.read_lines(source, header_line, |line, row| tsv.extract(&columns, line, row))?;
+            reader.read_lines(source, true, |line, row| tsv.extract(&columns, line, row))?;
         }
     }
     let time_format = reader.time.format().clone();
@@ -252,7 +251,7 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
     trace.notes.push(format!(
         "{name}: {} ({}), time from {:?} ({time_format}){}{}",
         human::counted(read as u64, "record"),
-        format.name(),
+        human::name(format),
         chosen.time.join("+"),
         if chosen.key.is_empty() { String::new() } else { format!(", key from {:?}", chosen.key.join("+")) },
         chosen.cost.map_or(String::new(), |cost| format!(", cost from {cost:?}")),
@@ -260,25 +259,21 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
     Ok(())
 }
 
-/// The fields that a file has, and on which line its header is, if it has one.
-fn present_fields(source: &Source, format: Format) -> Result<(Vec<String>, u64), Error> {
+/// The fields that a file has.
+fn present_fields(source: &Source, format: Format) -> Result<Vec<String>, Error> {
     match format {
-        Format::Clf => Ok((clf::names().map(str::to_owned).collect(), 0)),
-        Format::Jsonl => Ok((fields::json_names(&source.head, &source.name)?, 0)),
+        Format::Clf => Ok(clf::names().map(str::to_owned).collect()),
+        Format::Jsonl => fields::json_names(&source.head, &source.name),
         Format::Tsv => {
-            // Empty lines before the header count as lines.
-            let head = source.head.strip_prefix(decompress::BYTE_ORDER_MARK).unwrap_or(&source.head);
-            let mut lines = head.split(|&b| b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
-            let at = lines.position(|line| !line.is_empty()).unwrap_or(0);
             let header = fields::head_lines(&source.head).next().unwrap_or_default();
-            Ok((delimited::header(header.split(|&b| b == b'\t')), at as u64 + 1))
+            Ok(delimited::header(header.split(|&b| b == b'\t')))
         }
         Format::Csv | Format::Auto => {
             let head = source.head.strip_prefix(decompress::BYTE_ORDER_MARK).unwrap_or(&source.head);
             let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(head);
             let header =
                 reader.byte_headers().map_err(|error| Error::run(format!("{}: {error}", source.name)))?;
-            Ok((delimited::header(header.iter()), 1))
+            Ok(delimited::header(header.iter()))
         }
     }
 }
@@ -293,25 +288,24 @@ struct FileReader<'a> {
 }
 
 impl FileReader<'_> {
+    /// Reads lines, of which the first may be a header. Empty ones are none.
     fn read_lines(
         &mut self,
         source: Source,
-        header_line: u64,
+        mut header: bool,
         mut extract: impl FnMut(&[u8], &mut Row) -> Result<(), String>,
     ) -> Result<(), Error> {
         let mut lines = Lines::new(source);
         while let Some(line) = lines.next_line()? {
-            if line.bytes.is_empty() || line.number <= header_line {
+            if line.bytes.is_empty() || std::mem::take(&mut header) {
                 continue;
             }
             self.row.clear();
-            let result = match line.cut {
+            let extracted = match line.cut {
                 true => Err(TOO_LONG.to_owned()),
-                false => extract(line.bytes, &mut self.row).and_then(|()| self.take()),
+                false => extract(line.bytes, &mut self.row),
             };
-            if let Err(reason) = result {
-                self.skip(line.number, &reason, line.bytes)?;
-            }
+            self.take(extracted, line.number, || line.bytes.to_vec())?;
         }
         Ok(())
     }
@@ -338,16 +332,35 @@ impl FileReader<'_> {
                 continue;
             }
             self.row.clear();
-            let result = columns.extract(|column| record.get(column), record.len(), &mut self.row);
-            if let Err(reason) = result.and_then(|()| self.take()) {
-                let line = record.position().map_or(0, csv::Position::line);
-                self.skip(line, &reason, &delimited::shown(&record))?;
-            }
+            let extracted = columns.extract(|column| record.get(column), record.len(), &mut self.row);
+            let line = record.position().map_or(0, csv::Position::line);
+            self.take(extracted, line, || delimited::shown(&record))?;
         }
     }
 
+    /// Makes a record of the row, if its fields were extracted; or else skips the line, whose text is asked for then.
+    fn take(
+        &mut self,
+        extracted: Result<(), String>,
+        line: u64,
+        text: impl FnOnce() -> Vec<u8>,
+    ) -> Result<(), Error> {
+        let Err(reason) = extracted.and_then(|()| self.record()) else { return Ok(()) };
+        self.trace.skipped += 1;
+        if self.strict || self.trace.bad.len() < SHOWN {
+            let bad = format!("{}:{line}: {reason}: {}", self.name, printable(&text(), 120));
+            if self.strict {
+                return Err(Error::run(format!(
+                    "{bad}\n(--strict stops at the first line that does not parse)"
+                )));
+            }
+            self.trace.bad.push(bad);
+        }
+        Ok(())
+    }
+
     /// Makes a record of the row.
-    fn take(&mut self) -> Result<(), String> {
+    fn record(&mut self) -> Result<(), String> {
         let text = self.row.time();
         let at = self.time.parse(text);
         let at = at.map_err(|error| error.of(&printable(text, 60), self.time.format()))?;
@@ -368,19 +381,6 @@ impl FileReader<'_> {
         let key = key.ok_or(TOO_LONG)?;
         self.trace.records.push(Record { at, cost, key });
         self.trace.seen.add(self.row.seen());
-        Ok(())
-    }
-
-    fn skip(&mut self, line: u64, reason: &str, text: &[u8]) -> Result<(), Error> {
-        let bad = || format!("{}:{line}: {reason}: {}", self.name, printable(text, 120));
-        if self.strict {
-            let bad = bad();
-            return Err(Error::run(format!("{bad}\n(--strict stops at the first line that does not parse)")));
-        }
-        self.trace.skipped += 1;
-        if self.trace.bad.len() < SHOWN {
-            self.trace.bad.push(bad());
-        }
         Ok(())
     }
 }

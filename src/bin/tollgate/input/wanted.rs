@@ -40,8 +40,8 @@ struct WantedField {
     wanted: Wanted,
     /// By which names it was found.
     found: Vec<String>,
-    /// How many records have it.
-    having: u64,
+    /// Whether a record has it.
+    is_there: bool,
 }
 
 impl WantedField {
@@ -54,7 +54,7 @@ impl WantedField {
 impl Fields {
     /// Nothing read yet.
     pub fn new(wanted: Vec<Wanted>) -> Self {
-        let field = |wanted| WantedField { wanted, found: Vec::new(), having: 0 };
+        let field = |wanted| WantedField { wanted, found: Vec::new(), is_there: false };
         Self { fields: wanted.into_iter().map(field).collect(), ..Self::default() }
     }
 
@@ -109,7 +109,7 @@ impl Fields {
             values.push(match value {
                 Some(value) => {
                     if let Some(field) = self.fields.get_mut(at) {
-                        field.having += 1;
+                        field.is_there = true;
                     }
                     self.text_number(value)?
                 }
@@ -136,35 +136,13 @@ impl Fields {
         }
     }
 
-    /// The combination of each key of records that have no other field, which is called `name`.
-    ///
-    /// # Errors
-    /// If another field was named.
-    pub fn of_keys(
-        &mut self,
-        name: &str,
-        file: &str,
-        keys: impl Iterator<Item = String>,
-    ) -> Result<Vec<u32>, Error> {
-        let names = self.resolve(Format::Tsv, &[name.to_owned()], file)?;
-        let mut row = Row::new(None);
-        keys.map(|key| {
-            row.clear();
-            for name in &names {
-                row.add_field(name.as_ref().map(|_| key.as_bytes()));
-            }
-            self.intern(&row).ok_or_else(|| Error::run("too many keys"))
-        })
-        .collect()
-    }
-
     /// That every field which the user named was in some record, or in some file's header.
     ///
     /// # Errors
     /// With the first that was not.
     pub fn all_found(&self, files: &str) -> Result<(), Error> {
         let is_missing =
-            |field: &&WantedField| !field.wanted.guessed && field.found.is_empty() && field.having == 0;
+            |field: &&WantedField| !field.wanted.guessed && field.found.is_empty() && !field.is_there;
         self.fields.iter().find(is_missing).map_or(Ok(()), |field| {
             Err(no_field(files, field.name().map_or("", String::as_str), &self.present))
         })
@@ -174,7 +152,7 @@ impl Fields {
     pub fn found(&self, field: usize) -> Option<String> {
         let field = self.fields.get(field)?;
         match &field.found[..] {
-            [] if field.having > 0 => field.name().cloned(),
+            [] if field.is_there => field.name().cloned(),
             [] => None,
             names => Some(names.join("|")),
         }
@@ -188,6 +166,11 @@ impl Fields {
     /// The text of a field in a combination, as a number for [`Fields::text`]; `None` if its records lack it.
     pub fn value(&self, combination: u32, field: usize) -> Option<u32> {
         self.combinations.get(combination)?.get(field).copied().filter(|&id| id != NONE)
+    }
+
+    /// How many texts there are.
+    pub fn texts(&self) -> usize {
+        self.texts.len()
     }
 
     /// A text by its number.

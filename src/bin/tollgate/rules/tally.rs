@@ -195,19 +195,16 @@ impl<'t> RulesRun<'t> {
             self.tally.requests.unknown_domain += 1;
             return;
         };
-        let offset = self.offsets.get(domain).copied().unwrap_or(usize::MAX);
-        let (mut matched, mut shadow, mut soft) = (false, false, false);
+        let (mut shadow, mut soft) = (false, false);
         let mut last_descriptor = None;
         for applied in answer.limits() {
-            let rule = offset.saturating_add(applied.index());
-            let descriptor = present.get(applied.descriptor()).map(|&(number, _)| number);
-            matched = true;
-            if let Some(number) = descriptor.filter(|_| last_descriptor != descriptor) {
-                self.tally.by_descriptor[number].1 += 1;
-                last_descriptor = descriptor;
+            let rule = self.offsets[domain] + applied.index();
+            let (descriptor, _) = present[applied.descriptor()];
+            if last_descriptor.replace(descriptor) != Some(descriptor) {
+                self.tally.by_descriptor[descriptor].1 += 1;
             }
             soft |= applied.verdict() == Verdict::SoftLimited;
-            let Some(by_rule) = self.tally.by_rule.get_mut(rule) else { continue };
+            let by_rule = &mut self.tally.by_rule[rule];
             by_rule.matched += 1;
             // One of several that refuse only together refuses nobody if they do not.
             let refuses = match applied.verdict() {
@@ -220,12 +217,12 @@ impl<'t> RulesRun<'t> {
             }
             shadow |= !refuses;
             // A look is nothing that a rule counts.
-            if let Some(number) = descriptor.filter(|_| record.cost > 0) {
-                self.count_key(record, rule, &applied, number, refuses);
+            if record.cost > 0 {
+                self.count_key(record, rule, &applied, descriptor, refuses);
             }
         }
         let requests = &mut self.tally.requests;
-        requests.unmatched += u64::from(!matched);
+        requests.unmatched += u64::from(last_descriptor.is_none());
         requests.undescribed += u64::from(present.is_empty());
         requests.shadow_denied += u64::from(shadow && !is_denied);
         requests.soft_limited += u64::from(soft && !is_denied);

@@ -146,9 +146,8 @@ impl Search<'_> {
     /// # Errors
     /// If no limit that the algorithm can hold meets the goal.
     pub fn find(&self, algorithm: AlgorithmName) -> Result<Suggestion, Error> {
-        let mut order: Vec<usize> = (0..self.periods.len()).collect();
-        order.sort_by_key(|&named| Reverse(self.periods[named]));
-        let periods = order.iter().map(|&named| self.periods[named]).collect();
+        let mut periods = self.periods.to_vec();
+        periods.sort_by_key(|&period| Reverse(period));
         let mut trials = Trials { search: self, algorithm, periods, made: BTreeMap::new() };
         let limits = trials.smallest()?;
         let trial = trials.trial(&limits)?;
@@ -157,13 +156,12 @@ impl Search<'_> {
             StoreArg::Keyed => StoreFigures::default(),
             StoreArg::Compact | StoreArg::Sketch => trials.replay(&limits, true)?.figures,
         };
-        let mut found = Vec::new();
-        for (place, &named) in order.iter().enumerate() {
-            let quota = self.quota(limits[place], self.periods[named])?;
-            found.push((named, FoundLimit { quota, trials: trials.beside(&limits, place) }));
-        }
-        found.sort_by_key(|&(named, _)| named);
-        let limits = found.into_iter().map(|(_, found)| found).collect();
+        let found = |period: &Duration| {
+            let place = trials.periods.iter().position(|known| known == period).unwrap_or(0);
+            let quota = self.quota(limits[place], *period)?;
+            Ok(FoundLimit { quota, trials: trials.beside(&limits, place) })
+        };
+        let limits = self.periods.iter().map(found).collect::<Result<_, Error>>()?;
         Ok(Suggestion { algorithm, limits, trial, monotone: trials.monotone(), figures })
     }
 
