@@ -27,8 +27,8 @@ use decimal::DecimalError;
 use input::client::Clients;
 use input::decompress::Source;
 use input::delimited::{self, TsvLine};
-use input::fields::{ChosenFields, FieldList, Format};
-use input::row::{Row, printable};
+use input::fields::{FieldList, Format};
+use input::row::{ChosenFields, Row, printable};
 use input::time::{TimeFormat, TimeParser};
 use input::{Selection, Trace, clf, jsonl, load_source};
 

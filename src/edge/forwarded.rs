@@ -93,85 +93,54 @@ fn pairs(element: &[u8]) -> Option<IpAddr> {
     loop {
         rest = rest.trim_ascii_start();
         // Pairs may be left out (RFC 7239 §4: `[ forwarded-pair ] *( ";" [ forwarded-pair ] )`).
-        match rest.split_first() {
-            None => break,
-            Some((b';', after)) => {
-                rest = after;
-                continue;
-            }
-            Some(_) => {}
+        while let [b';', after @ ..] = rest {
+            rest = after.trim_ascii_start();
+        }
+        if rest.is_empty() {
+            return unescaped_node(found?);
         }
         let equals = rest.iter().position(|&byte| byte == b'=')?;
         let name = &rest[..equals];
         if name.is_empty() || !name.iter().copied().all(is_token) {
             return None;
         }
-        let is_for = name.eq_ignore_ascii_case(b"for");
-        if is_for && found.is_some() {
+        let (value, after) = value(&rest[equals + 1..])?;
+        if name.eq_ignore_ascii_case(b"for") && found.replace(value).is_some() {
             return None;
         }
-        let mut value = ParamValue::default();
-        rest = value.read(&rest[equals + 1..])?.trim_ascii_start();
-        if is_for {
-            found = Some(value);
+        rest = after.trim_ascii_start();
+        if !matches!(rest, [] | [b';', ..]) {
+            return None;
         }
-        match rest.split_first() {
-            None => break,
-            Some((b';', after)) => rest = after,
-            Some(_) => return None,
-        }
-    }
-    node(found?.bytes()?)
-}
-
-/// A value without its quotation marks, if it is short enough for an address.
-struct ParamValue {
-    bytes: [u8; LONGEST_NODE],
-    len: usize,
-}
-
-impl Default for ParamValue {
-    fn default() -> Self {
-        Self { bytes: [0; LONGEST_NODE], len: 0 }
     }
 }
 
-impl ParamValue {
-    fn push(&mut self, byte: u8) {
-        if let Some(place) = self.bytes.get_mut(self.len) {
-            *place = byte;
-        }
-        self.len = self.len.saturating_add(1);
-    }
+/// The token or the inside of the quoted string at the start of `text`, and what follows it. Tokens may have the signs of addresses:
+/// not all proxies quote them.
+fn value(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let Some((b'"', inside)) = text.split_first() else {
+        let is_value = |byte: u8| is_token(byte) || matches!(byte, b':' | b'[' | b']');
+        let len = text.iter().position(|&byte| !is_value(byte)).unwrap_or(text.len());
+        return (len > 0).then(|| text.split_at(len));
+    };
+    let mut escaped = false;
+    let end = inside.iter().position(|&byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    })?;
+    Some((&inside[..end], &inside[end + 1..]))
+}
 
-    /// `None` if it was too long.
-    fn bytes(&self) -> Option<&[u8]> {
-        self.bytes.get(..self.len)
+/// [`node`] of a value, each backslash in which escapes the byte after it.
+fn unescaped_node(value: &[u8]) -> Option<IpAddr> {
+    let (mut bytes, mut len) = ([0; LONGEST_NODE], 0);
+    let mut rest = value.iter();
+    while let Some(&byte) = rest.next() {
+        *bytes.get_mut(len)? = if byte == b'\\' { *rest.next()? } else { byte };
+        len += 1;
     }
-
-    /// Reads a token or a quoted string, and returns what follows it. Tokens may have the signs of addresses: not all proxies quote
-    /// them.
-    fn read<'v>(&mut self, text: &'v [u8]) -> Option<&'v [u8]> {
-        let Some((b'"', mut rest)) = text.split_first() else {
-            let is_value = |byte: u8| is_token(byte) || matches!(byte, b':' | b'[' | b']');
-            let len = text.iter().position(|&byte| !is_value(byte)).unwrap_or(text.len());
-            text[..len].iter().for_each(|&byte| self.push(byte));
-            return (len > 0).then(|| &text[len..]);
-        };
-        loop {
-            let (&byte, after) = rest.split_first()?;
-            rest = after;
-            match byte {
-                b'"' => return Some(rest),
-                b'\\' => {
-                    let (&escaped, after) = rest.split_first()?;
-                    rest = after;
-                    self.push(escaped);
-                }
-                byte => self.push(byte),
-            }
-        }
-    }
+    node(&bytes[..len])
 }
 
 /// A character of a token (RFC 9110 §5.6.2).

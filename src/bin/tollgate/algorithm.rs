@@ -5,6 +5,8 @@ use std::num::NonZero;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
+use super::human;
+
 /// An algorithm that the program can replay through.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub enum AlgorithmName {
@@ -46,18 +48,13 @@ fn parts(text: &str) -> Result<u32, &'static str> {
 impl AlgorithmName {
     /// The name used on the command line and in JSON.
     pub fn name(self) -> String {
-        name(self)
+        human::name(self)
     }
 
     /// Whether a quota's burst means anything to it: windows count up to the limit, whatever the burst.
     pub fn heeds_burst(self) -> bool {
         matches!(self, Self::Gcra | Self::TokenBucket | Self::LeakyBucket)
     }
-}
-
-/// A value's name on the command line, which is its name in JSON and in tables too.
-pub fn name(value: impl ValueEnum) -> String {
-    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// What `--algorithm` may be: all of them, or one.

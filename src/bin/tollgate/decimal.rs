@@ -26,20 +26,14 @@ pub enum DecimalError {
 /// # Errors
 /// If the text is no decimal number, is negative, or exceeds 64 bits once scaled.
 pub fn scaled(text: &[u8], power: i32) -> Result<Scaled, DecimalError> {
-    let (negative, text) = match text {
-        [b'-', rest @ ..] => (true, rest),
-        [b'+', rest @ ..] => (false, rest),
-        _ => (false, text),
-    };
-    let (mantissa, exponent) = match text.iter().position(|b| matches!(b, b'e' | b'E')) {
-        Some(at) => (&text[..at], exponent(&text[at + 1..])?),
+    let text = str::from_utf8(text).map_err(|_| DecimalError::Syntax)?;
+    let (negative, text) = sign(text);
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, text)) => (mantissa, exponent(text)?),
         None => (text, 0),
     };
-    let (whole, fraction) = match mantissa.iter().position(|&b| b == b'.') {
-        Some(at) => (&mantissa[..at], &mantissa[at + 1..]),
-        None => (mantissa, &[][..]),
-    };
-    if whole.is_empty() && fraction.is_empty() || !whole.iter().chain(fraction).all(u8::is_ascii_digit) {
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    if whole.is_empty() && fraction.is_empty() || !is_digits(whole) || !is_digits(fraction) {
         return Err(DecimalError::Syntax);
     }
     // Digits in order, the first `keep` of them being the whole part of the scaled number.
@@ -47,7 +41,7 @@ pub fn scaled(text: &[u8], power: i32) -> Result<Scaled, DecimalError> {
     let mut value: u64 = 0;
     let mut exact = true;
     let mut seen: i64 = 0;
-    for &digit in whole.iter().chain(fraction) {
+    for digit in whole.bytes().chain(fraction.bytes()) {
         if seen < keep {
             value = push(value, digit - b'0')?;
             seen += 1;
@@ -71,18 +65,26 @@ fn push(value: u64, digit: u8) -> Result<u64, DecimalError> {
     value.checked_mul(10).and_then(|value| value.checked_add(u64::from(digit))).ok_or(DecimalError::TooLarge)
 }
 
+/// Whether a minus comes first, and what follows a sign.
+fn sign(text: &str) -> (bool, &str) {
+    match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    }
+}
+
+fn is_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// The exponent, held within ±10,000: beyond it every number is zero or too large anyway.
-fn exponent(text: &[u8]) -> Result<i32, DecimalError> {
-    let (sign, digits) = match text {
-        [b'-', rest @ ..] => (-1, rest),
-        [b'+', rest @ ..] => (1, rest),
-        _ => (1, text),
-    };
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+fn exponent(text: &str) -> Result<i32, DecimalError> {
+    let (negative, digits) = sign(text);
+    if digits.is_empty() || !is_digits(digits) {
         return Err(DecimalError::Syntax);
     }
-    let size = digits.iter().fold(0, |size: i32, digit| (size * 10 + i32::from(digit - b'0')).min(10_000));
-    Ok(sign * size)
+    let size = digits.bytes().fold(0, |size: i32, digit| (size * 10 + i32::from(digit - b'0')).min(10_000));
+    Ok(if negative { -size } else { size })
 }
 
 #[cfg(test)]

@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
+
+/// A value's name on the command line, which is its name in JSON and in tables too.
+pub fn name(value: impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
 /// `451581` as `451,581`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    let groups = digits.as_bytes().rchunks(3).rev().filter_map(|group| str::from_utf8(group).ok());
+    groups.collect::<Vec<_>>().join(",")
 }
 
 /// `1 line`, `2 lines`.

@@ -2,32 +2,24 @@
 
 use std::path::Path;
 
-use indicatif::ProgressBar;
-
 use crate::error::Error;
+use crate::input::fields::Format;
+use crate::input::row::Row;
+use crate::input::wanted::Fields;
 use crate::input::{self, Selection, Trace};
 use crate::output::progress::{bar, bar_of_bytes, size};
 use crate::synthetic;
 
-/// The requests to work on: those of the files, or the made-up day.
-pub fn requests(input: &Selection, json: Option<&Path>) -> Result<Trace, Error> {
+/// The requests to work on, with a key or these fields: those of the files, while a bar shows how far that is, or the made-up day.
+pub fn requests(input: &Selection, json: Option<&Path>, fields: Option<Fields>) -> Result<Trace, Error> {
     if input.files.is_empty() {
-        return Ok(synthetic::day());
+        return fields.map_or_else(|| Ok(synthetic::day()), made_up_fields);
     }
-    with_bar(input, json, |progress| input::load(input, progress))
-}
-
-/// Reads files, while a bar shows how far that is.
-pub fn with_bar(
-    input: &Selection,
-    json: Option<&Path>,
-    load: impl FnOnce(&ProgressBar) -> Result<Trace, Error>,
-) -> Result<Trace, Error> {
     let progress = match size(&input.files) {
         Some(size) => bar(size, "reading"),
         None => bar_of_bytes(),
     };
-    let trace = load(&progress);
+    let trace = input::load(input, fields, &progress);
     progress.finish_and_clear();
     match (trace, &input.files[..]) {
         // `--json out.json` names a second input, which is seldom what was meant.
@@ -42,4 +34,21 @@ pub fn with_bar(
         }
         (trace, _) => trace,
     }
+}
+
+/// The made-up day, whose requests have a client and no other field.
+fn made_up_fields(mut fields: Fields) -> Result<Trace, Error> {
+    let mut trace = synthetic::day();
+    let names = fields.resolve(Format::Tsv, &["client".to_owned()], "the made-up day")?;
+    let mut row = Row::new(None);
+    for record in &mut trace.records {
+        row.clear();
+        let client = trace.keys.name(record.key);
+        for name in &names {
+            row.add_field(name.as_ref().map(|_| client.as_bytes()));
+        }
+        record.key = fields.intern(&row).ok_or_else(|| Error::run("too many keys"))?;
+    }
+    trace.fields = Some(fields);
+    Ok(trace)
 }

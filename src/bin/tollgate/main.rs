@@ -49,11 +49,10 @@ fn main() -> ExitCode {
         Command::Rules { command: RulesCommand::Check(args) } => rules::check::run(&args),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        // Nothing is wrong if the reader of the output went away.
+        Ok(()) | Err(Error::BrokenPipe) => ExitCode::SUCCESS,
         Err(error) => {
-            if !matches!(error, Error::BrokenPipe) {
-                output::say(&format!("error: {error}\n"));
-            }
+            output::say(&format!("error: {error}\n"));
             ExitCode::from(error.exit_code())
         }
     }

@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-use super::algorithm::{AlgorithmName, name};
+use super::algorithm::AlgorithmName;
 use super::error::Error;
+use super::human::name;
 use tollgate::{Capacity, CapacityError};
 
 /// The least memory for one limit: a bucket of eight slots, and as much for its sketch. A sketch store
@@ -176,8 +177,8 @@ impl StoreArgs {
     pub fn storage(&self, limits: usize) -> Result<Storage, Error> {
         let storage =
             Storage { store: self.store, memory: self.memory.unwrap_or_default(), overflow: self.overflow };
-        let memory = storage.memory;
-        match (self.store, self.memory, self.overflow) {
+        let (memory, least) = (storage.memory, LEAST_BYTES * limits.max(1));
+        let more = match (self.store, self.memory, self.overflow) {
             (StoreArg::Keyed, None, None) => return Ok(storage),
             (StoreArg::Keyed, Some(memory), _) => {
                 return Err(Error::usage(format!(
@@ -199,21 +200,17 @@ impl StoreArgs {
                     name(overflow)
                 )));
             }
-            (StoreArg::Compact | StoreArg::Sketch, ..) => {}
+            (StoreArg::Sketch, ..) => "1 to 8 for each client that comes twice in one window",
+            (StoreArg::Compact, ..) => "some 12 for each client that owes at the same time",
+        };
+        if memory.bytes >= least {
+            return Ok(storage);
         }
-        let least = LEAST_BYTES * limits.max(1);
-        if memory.bytes < least {
-            let each = if limits > 1 { format!(" ({LEAST_BYTES} for each limit)") } else { String::new() };
-            let name = storage.name();
-            let more = match self.store {
-                StoreArg::Sketch => "1 to 8 for each client that comes twice in one window",
-                _ => "some 12 for each client that owes at the same time",
-            };
-            return Err(Error::usage(format!(
-                "--memory {memory}: the {name} store needs at least {least} bytes{each}, and {more}"
-            )));
-        }
-        Ok(storage)
+        let each = if limits > 1 { format!(" ({LEAST_BYTES} for each limit)") } else { String::new() };
+        let name = storage.name();
+        Err(Error::usage(format!(
+            "--memory {memory}: the {name} store needs at least {least} bytes{each}, and {more}"
+        )))
     }
 }
 

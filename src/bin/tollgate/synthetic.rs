@@ -37,26 +37,21 @@ impl Random {
     fn below(&mut self, bound: u64) -> u64 {
         u64::try_from((u128::from(self.next()) * u128::from(bound)) >> 64).unwrap_or(0)
     }
+
+    /// An index with a probability in proportion to its weight, by the [`sums`] of weights.
+    fn index(&mut self, sums: &[u64]) -> usize {
+        let at = self.below(*sums.last().unwrap_or(&1));
+        sums.partition_point(|&sum| sum <= at)
+    }
 }
 
-/// Draws an index with a probability in proportion to its weight.
-struct Weighted {
-    sums: Vec<u64>,
-}
-
-impl Weighted {
-    fn new(weights: impl Iterator<Item = u64>) -> Self {
-        let sums = weights.scan(0, |sum, weight| {
-            *sum += weight;
-            Some(*sum)
-        });
-        Self { sums: sums.collect() }
-    }
-
-    fn draw(&self, random: &mut Random) -> usize {
-        let at = random.below(*self.sums.last().unwrap_or(&1));
-        self.sums.partition_point(|&sum| sum <= at)
-    }
+/// The sum of the weights up to each.
+fn sums(weights: impl Iterator<Item = u64>) -> Vec<u64> {
+    let sum = |sum: &mut u64, weight| {
+        *sum += weight;
+        Some(*sum)
+    };
+    weights.scan(0, sum).collect()
 }
 
 /// Makes the day.
@@ -68,11 +63,11 @@ pub fn day() -> Trace {
             trace.records.push(Record { at: DAY + at, cost: 1, key });
         }
     };
-    let clients = Weighted::new((1..=u64::from(CLIENTS)).map(|rank| 1_000_000_000 / rank));
-    let hours = Weighted::new(HOURLY.into_iter());
+    let clients = sums((1..=u64::from(CLIENTS)).map(|rank| 1_000_000_000 / rank));
+    let hours = sums(HOURLY.into_iter());
     for _ in 0..230_000 {
-        let client = clients.draw(&mut random);
-        let hour = hours.draw(&mut random) as u64;
+        let client = random.index(&clients);
+        let hour = random.index(&hours) as u64;
         push(&name(client), hour * HOUR + random.below(HOUR));
     }
     // The crowd: popular clients are no more likely than others, and most come at the beginning.

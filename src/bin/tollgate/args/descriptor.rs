@@ -93,15 +93,11 @@ fn written(word: &str) -> String {
 
 impl fmt::Display for DescriptorArg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (key, value)) in self.0.iter().enumerate() {
-            let comma = if at == 0 { "" } else { "," };
-            let (sign, value) = match value {
-                EntryValue::Field(field) => ("=", field),
-                EntryValue::Text(text) => (":=", text),
-            };
-            write!(f, "{comma}{}{sign}{}", written(key), written(value))?;
-        }
-        Ok(())
+        let entries = self.0.iter().map(|(key, value)| match value {
+            EntryValue::Field(field) => format!("{}={}", written(key), written(field)),
+            EntryValue::Text(text) => format!("{}:={}", written(key), written(text)),
+        });
+        f.write_str(&entries.collect::<Vec<_>>().join(","))
     }
 }
 

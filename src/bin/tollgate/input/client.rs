@@ -45,66 +45,32 @@ impl Default for Clients {
 pub enum Client {
     /// No address: the text itself is the key.
     Text,
-    /// An address, IPv6 cut to its network.
-    Address(Address),
+    /// An address, IPv6 cut to its network, and what was left out of the text.
+    Address(IpAddr, AddressCounts),
     /// A list whose address, as far as the proxies wrote it, is missing or cannot be read.
     Unknown,
 }
 
-/// An address and where it stood.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Address {
-    /// The address, or the first one of its network.
-    pub address: IpAddr,
-    /// What was left out of the text.
-    pub seen: Seen,
-}
-
-/// What was done to the addresses of one record.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Seen {
-    /// An IPv6 address was cut to its network.
-    pub network: bool,
-    /// A port was cut off.
-    pub port: bool,
-    /// The address was taken from a list.
-    pub list: bool,
-    /// A virtual host stands before it.
-    pub virtual_host: bool,
-}
-
-impl Seen {
-    /// Both.
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            network: self.network || other.network,
-            port: self.port || other.port,
-            list: self.list || other.list,
-            virtual_host: self.virtual_host || other.virtual_host,
-        }
-    }
-}
-
-/// In how many records each was done.
+/// What was done to addresses: to one, to those of a record, or in how many records.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct AddressCounts {
-    /// [`Seen::network`].
+    /// An IPv6 address was cut to its network.
     pub networks: u64,
-    /// [`Seen::port`].
+    /// A port was cut off.
     pub ports: u64,
-    /// [`Seen::list`].
+    /// The address was taken from a list.
     pub lists: u64,
-    /// [`Seen::virtual_host`].
+    /// A virtual host stands before it.
     pub virtual_hosts: u64,
 }
 
 impl AddressCounts {
-    /// Counts one record.
-    pub fn add(&mut self, seen: Seen) {
-        self.networks += u64::from(seen.network);
-        self.ports += u64::from(seen.port);
-        self.lists += u64::from(seen.list);
-        self.virtual_hosts += u64::from(seen.virtual_host);
+    /// Counts what was done to one address or in one record, however often.
+    pub fn add(&mut self, one: Self) {
+        self.networks += one.networks.min(1);
+        self.ports += one.ports.min(1);
+        self.lists += one.lists.min(1);
+        self.virtual_hosts += one.virtual_hosts.min(1);
     }
 }
 
@@ -122,7 +88,7 @@ impl Clients {
                     // What is an address by itself has no port.
                     let port = str::from_utf8(text).is_ok_and(|text| text.parse::<IpAddr>().is_err())
                         && text.last() != Some(&b']');
-                    Client::Address(self.cut(address, Seen { port, ..Seen::default() }))
+                    self.cut(address, AddressCounts { ports: port.into(), ..AddressCounts::default() })
                 }
             };
         };
@@ -131,16 +97,17 @@ impl Clients {
             return Client::Text;
         }
         match addresses().nth(place).flatten() {
-            Some(address) => Client::Address(self.cut(address, Seen { list: true, ..Seen::default() })),
+            Some(address) => self.cut(address, AddressCounts { lists: 1, ..AddressCounts::default() }),
             None => Client::Unknown,
         }
     }
 
-    fn cut(self, address: IpAddr, seen: Seen) -> Address {
-        let IpAddr::V6(v6) = address else { return Address { address, seen } };
+    fn cut(self, address: IpAddr, seen: AddressCounts) -> Client {
+        let IpAddr::V6(v6) = address else { return Client::Address(address, seen) };
         let mask = u128::MAX.checked_shl(128_u32.saturating_sub(u32::from(self.ipv6_prefix))).unwrap_or(0);
         let network = Ipv6Addr::from_bits(v6.to_bits() & mask);
-        Address { address: network.into(), seen: Seen { network: self.ipv6_prefix < 128, ..seen } }
+        let networks = u64::from(self.ipv6_prefix < 128);
+        Client::Address(network.into(), AddressCounts { networks, ..seen })
     }
 }
 
@@ -169,7 +136,7 @@ mod tests {
     fn read(proxies: usize, text: &str) -> String {
         match (Clients { proxies, ..Clients::default() }).read(text.as_bytes()) {
             Client::Text => "text".to_owned(),
-            Client::Address(Address { address, .. }) => address.to_string(),
+            Client::Address(address, _) => address.to_string(),
             Client::Unknown => "unknown".to_owned(),
         }
     }
@@ -190,7 +157,7 @@ mod tests {
             assert_eq!(read(1, text), client, "{text}");
         }
         let seen = |text: &str| match Clients::default().read(text.as_bytes()) {
-            Client::Address(Address { seen, .. }) => (seen.network, seen.port, seen.list),
+            Client::Address(_, seen) => (seen.networks == 1, seen.ports == 1, seen.lists == 1),
             _ => unreachable!("{text} is an address"),
         };
         assert_eq!(seen("192.0.2.1"), (false, false, false));

@@ -101,17 +101,16 @@ impl Source {
         let mut text: Box<dyn BufRead> = match compression {
             Compression::Plain => Box::new(raw),
             Compression::Gzip => Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(raw))),
-            Compression::Zstd => match zstd::Decoder::with_buffer(raw) {
-                Ok(decoder) => Box::new(BufReader::with_capacity(BUFFER, decoder)),
-                Err(error) => {
-                    return Err(read_error(name, compression, Position { line: 1, byte: 0 }, &error));
-                }
-            },
+            Compression::Zstd => {
+                let decoder = zstd::Decoder::with_buffer(raw);
+                let decoder =
+                    decoder.map_err(|error| read_error(name, compression, Position::after(b""), &error))?;
+                Box::new(BufReader::with_capacity(BUFFER, decoder))
+            }
         };
         let mut head = Vec::new();
-        if let Err(error) = text.by_ref().take(HEAD as u64).read_to_end(&mut head) {
-            return Err(read_error(name, compression, Position::after(&head), &error));
-        }
+        let read = text.by_ref().take(HEAD as u64).read_to_end(&mut head);
+        read.map_err(|error| read_error(name, compression, Position::after(&head), &error))?;
         if head.is_empty() {
             return Err(Error::run(format!("{name} is empty once decompressed ({})", compression.as_str())));
         }

@@ -1,7 +1,6 @@
 //! CSV (RFC 4180, quotes and line ends inside them) and TSV (no quotes), both with a header line.
 
-use super::fields::Columns;
-use super::row::{LineError, Row, printable};
+use super::row::{Columns, Row, printable};
 
 /// Columns by their place, with their names in the header.
 pub type DelimitedColumns = Columns<(usize, String)>;
@@ -16,10 +15,11 @@ impl DelimitedColumns {
         field: impl Fn(usize) -> Option<&'a [u8]>,
         count: usize,
         row: &mut Row,
-    ) -> Result<(), LineError> {
+    ) -> Result<(), String> {
         let get = |&(column, ref name): &(usize, String)| {
-            let short = || LineError::Short { field: name.clone(), column: column + 1, columns: count };
-            field(column).ok_or_else(short)
+            field(column).ok_or_else(|| {
+                format!("the record has {count} columns, but {name:?} is column {}", column + 1)
+            })
         };
         self.take(row, get, |&(column, _)| field(column))
     }
@@ -48,12 +48,7 @@ impl TsvLine {
     ///
     /// # Errors
     /// If the line is too short.
-    pub fn extract(
-        &mut self,
-        columns: &DelimitedColumns,
-        line: &[u8],
-        row: &mut Row,
-    ) -> Result<(), LineError> {
+    pub fn extract(&mut self, columns: &DelimitedColumns, line: &[u8], row: &mut Row) -> Result<(), String> {
         self.ends.clear();
         self.ends.extend(line.iter().enumerate().filter(|&(_, &b)| b == b'\t').map(|(at, _)| at));
         self.ends.push(line.len());
@@ -73,7 +68,7 @@ pub fn shown(record: &csv::ByteRecord) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fields::ChosenFields;
+    use super::super::row::ChosenFields;
     use super::*;
 
     fn columns(time: &str, key: &str) -> Result<DelimitedColumns, String> {
@@ -98,6 +93,6 @@ mod tests {
         assert_eq!((row.time(), row.key()), (&b"1"[..], Ok(&b"\"a"[..])));
         row.clear();
         let error = line.extract(&columns, b"1\tx", &mut row).unwrap_err();
-        assert_eq!(error.to_string(), "the record has 2 columns, but \"id.orig_h\" is column 3");
+        assert_eq!(error, "the record has 2 columns, but \"id.orig_h\" is column 3");
     }
 }

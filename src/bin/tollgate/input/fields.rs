@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::ValueEnum;
 
 use super::decompress::BYTE_ORDER_MARK;
-use super::row::{LineError, Row, printable};
+use super::row::{ChosenFields, printable};
 use super::{Error, clf, jsonl};
 
 /// A file's format.
@@ -24,11 +24,6 @@ pub enum Format {
 }
 
 impl Format {
-    /// The name used on the command line.
-    pub fn name(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-
     /// The format of a text that begins so: what most of its first lines are, or what its header looks like.
     pub fn guess(head: &[u8]) -> Option<Self> {
         let lines = || head_lines(head).take(20);
@@ -75,72 +70,6 @@ impl FromStr for FieldList {
             return Err("expected a field's name, or several joined by +, as in date+time");
         }
         Ok(Self(fields))
-    }
-}
-
-/// The fields in use.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ChosenFields {
-    /// Of the time, in order.
-    pub time: Vec<String>,
-    /// Of the key, in order.
-    pub key: Vec<String>,
-    /// Of the cost.
-    pub cost: Option<String>,
-}
-
-/// Which columns to take from each record, as a format knows them.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Columns<C> {
-    /// Of the time, in order.
-    pub time: Vec<C>,
-    /// Of the key, in order.
-    pub key: Vec<C>,
-    /// Of the cost.
-    pub cost: Option<C>,
-    /// Others, of which `None` is always missing.
-    pub others: Vec<Option<C>>,
-}
-
-impl<C> Columns<C> {
-    /// The columns that `find` knows by these names. One of `others` that it does not know is always missing.
-    ///
-    /// # Errors
-    /// With the first other name that it does not know.
-    pub fn new(
-        ChosenFields { time, key, cost }: &ChosenFields,
-        others: &[Option<String>],
-        find: impl Fn(&str) -> Option<C>,
-    ) -> Result<Self, String> {
-        let named = |name: &String| find(name).ok_or_else(|| name.clone());
-        let all = |names: &[String]| names.iter().map(named).collect::<Result<Vec<_>, _>>();
-        let (time, key, cost) = (all(time)?, all(key)?, cost.as_ref().map(named).transpose()?);
-        Ok(Self { time, key, cost, others: others.iter().map(|name| find(name.as_deref()?)).collect() })
-    }
-
-    /// Takes one record's fields: `get` is a column's text, and `other` that of one which may be missing.
-    ///
-    /// # Errors
-    /// With the first of `get`.
-    pub fn take<T: AsRef<[u8]>>(
-        &self,
-        row: &mut Row,
-        get: impl Fn(&C) -> Result<T, LineError>,
-        other: impl Fn(&C) -> Option<T>,
-    ) -> Result<(), LineError> {
-        for column in &self.time {
-            row.add_time(get(column)?.as_ref());
-        }
-        for column in &self.key {
-            row.add_key(get(column)?.as_ref());
-        }
-        if let Some(column) = &self.cost {
-            row.set_cost(get(column)?.as_ref());
-        }
-        for column in &self.others {
-            row.add_field(column.as_ref().and_then(&other).as_ref().map(AsRef::as_ref));
-        }
-        Ok(())
     }
 }
 
@@ -198,7 +127,7 @@ pub fn choose(
 /// If no line of the first part is a whole object.
 pub fn json_names(head: &[u8], file: &str) -> Result<Vec<String>, Error> {
     let mut all: Vec<String> = Vec::new();
-    let mut first_bad: Option<(LineError, &[u8])> = None;
+    let mut first_bad: Option<(String, &[u8])> = None;
     let mut objects = 0;
     for line in head_lines(head) {
         match jsonl::names(line) {

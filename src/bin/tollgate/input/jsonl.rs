@@ -10,8 +10,7 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer as _};
 use serde_json::value::RawValue;
 
-use super::fields::Columns;
-use super::row::{LineError, Row};
+use super::row::{Columns, Row};
 
 /// Fields by name or path. One of the others is missing too if an object does not have it, or it is no plain value.
 pub type JsonColumns = Columns<String>;
@@ -21,7 +20,7 @@ impl JsonColumns {
     ///
     /// # Errors
     /// If the line is not an object, or a field is missing or no plain value.
-    pub fn extract(&self, line: &[u8], row: &mut Row) -> Result<(), LineError> {
+    pub fn extract(&self, line: &[u8], row: &mut Row) -> Result<(), String> {
         let object = Object::parse(line, |name| self.wants(name))?;
         let other = |field: &String| plain_text(object.find(field)?);
         self.take(row, |field| object.text(field, line), other)
@@ -29,25 +28,27 @@ impl JsonColumns {
 
     /// Whether a top-level field is one of ours, or the beginning of one's path.
     fn wants(&self, name: &str) -> bool {
-        let leads_to = |field: &String| {
-            field.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
         let others = self.others.iter().flatten();
-        self.time.iter().chain(&self.key).chain(&self.cost).chain(others).any(leads_to)
+        self.time.iter().chain(&self.key).chain(&self.cost).chain(others).any(|field| leads_to(name, field))
     }
+}
+
+/// Whether a name is a field's, or the beginning of its path.
+fn leads_to(name: &str, field: &str) -> bool {
+    field.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// The names of an object's plain fields, those of nested objects as paths.
 ///
 /// # Errors
 /// If the line is not an object.
-pub fn names(line: &[u8]) -> Result<Vec<String>, LineError> {
+pub fn names(line: &[u8]) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     collect_names(line, "", 0, &mut names)?;
     Ok(names)
 }
 
-fn collect_names(text: &[u8], path: &str, depth: usize, names: &mut Vec<String>) -> Result<(), LineError> {
+fn collect_names(text: &[u8], path: &str, depth: usize, names: &mut Vec<String>) -> Result<(), String> {
     for (name, value) in Object::parse(text, |_| true)?.fields {
         let name = if path.is_empty() { name.into_owned() } else { format!("{path}.{name}") };
         match value.get().as_bytes()[0] {
@@ -66,8 +67,8 @@ struct Object<'a> {
 }
 
 impl<'a> Object<'a> {
-    fn parse(text: &'a [u8], wanted: impl Fn(&str) -> bool) -> Result<Self, LineError> {
-        let json = |error: serde_json::Error| LineError::Json(in_line(&error));
+    fn parse(text: &'a [u8], wanted: impl Fn(&str) -> bool) -> Result<Self, String> {
+        let json = |error: serde_json::Error| format!("not a JSON object: {}", in_line(&error));
         let mut parser = serde_json::Deserializer::from_slice(text);
         let fields = parser.deserialize_map(ObjectVisitor { wanted }).map_err(json)?;
         parser.end().map_err(json)?;
@@ -75,13 +76,12 @@ impl<'a> Object<'a> {
     }
 
     /// A field's text: of a string its content, of anything else the JSON itself.
-    fn text(&self, field: &str, line: &[u8]) -> Result<Cow<'a, [u8]>, LineError> {
-        match self.find(field) {
-            Some(value) => plain_text(value).ok_or_else(|| LineError::NotPlain(field.to_owned())),
-            None => {
-                Err(LineError::NoField { field: field.to_owned(), present: names(line).unwrap_or_default() })
-            }
-        }
+    fn text(&self, field: &str, line: &[u8]) -> Result<Cow<'a, [u8]>, String> {
+        let Some(value) = self.find(field) else {
+            let present = names(line).unwrap_or_default().join(", ");
+            return Err(format!("no field {field:?}; the fields are {present}"));
+        };
+        plain_text(value).ok_or_else(|| format!("field {field:?} is not a text or a number"))
     }
 
     /// By the whole name, then by the first part of the path and so on. Of fields with one name, the last counts.
@@ -92,10 +92,7 @@ impl<'a> Object<'a> {
             field.match_indices('.').find_map(|(dot, _)| {
                 let (first, rest) = (&field[..dot], &field[dot + 1..]);
                 let inner = named(first)?.get();
-                let begins = |name: &str| {
-                    rest.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-                };
-                Object::parse(inner.as_bytes(), begins).ok()?.find(rest)
+                Object::parse(inner.as_bytes(), |name| leads_to(name, rest)).ok()?.find(rest)
             })
         })
     }
@@ -104,15 +101,10 @@ impl<'a> Object<'a> {
 fn plain_text(value: &RawValue) -> Option<Cow<'_, [u8]>> {
     let text = value.get();
     match text.as_bytes()[0] {
-        b'"' => {
-            let inner = &text[1..text.len() - 1];
-            if inner.contains('\\') {
-                let decoded: String = serde_json::from_str(text).ok()?;
-                Some(Cow::Owned(decoded.into_bytes()))
-            } else {
-                Some(Cow::Borrowed(inner.as_bytes()))
-            }
-        }
+        b'"' => Some(match serde_json::from_str(text).ok()? {
+            JsonText(Cow::Borrowed(text)) => Cow::Borrowed(text.as_bytes()),
+            JsonText(Cow::Owned(text)) => Cow::Owned(text.into_bytes()),
+        }),
         b'{' | b'[' | b'n' => None,
         _ => Some(Cow::Borrowed(text.as_bytes())),
     }
@@ -140,7 +132,7 @@ impl<'de, F: Fn(&str) -> bool> Visitor<'de> for ObjectVisitor<F> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut fields = Vec::new();
-        while let Some(FieldName(name)) = map.next_key()? {
+        while let Some(JsonText(name)) = map.next_key()? {
             if (self.wanted)(&name) {
                 fields.push((name, map.next_value()?));
             } else {
@@ -151,9 +143,9 @@ impl<'de, F: Fn(&str) -> bool> Visitor<'de> for ObjectVisitor<F> {
     }
 }
 
-/// A field's name, borrowed where it holds no escapes.
+/// A string, borrowed where it holds no escapes.
 #[derive(Deserialize)]
-struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
+struct JsonText<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {
@@ -163,7 +155,7 @@ mod tests {
         JsonColumns { time: vec![time.to_owned()], key: vec![key.to_owned()], cost: None, others: Vec::new() }
     }
 
-    fn extract(time: &str, key: &str, line: &str) -> Result<(String, String), LineError> {
+    fn extract(time: &str, key: &str, line: &str) -> Result<(String, String), String> {
         let columns = columns(time, key);
         let mut row = Row::new(None);
         columns.extract(line.as_bytes(), &mut row)?;
@@ -195,21 +187,22 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        let present = vec!["ts".to_owned(), "a.b".to_owned()];
         assert_eq!(
             extract("ts", "who", r#"{"ts":1,"a":{"b":2},"c":[1]}"#),
-            Err(LineError::NoField { field: "who".to_owned(), present })
+            Err("no field \"who\"; the fields are ts, a.b".to_owned())
         );
-        assert_eq!(extract("ts", "k", r#"{"ts":1,"k":null}"#), Err(LineError::NotPlain("k".to_owned())));
-        assert_eq!(extract("ts", "k", r#"{"ts":1,"k":{"x":1}}"#), Err(LineError::NotPlain("k".to_owned())));
+        let not_plain = Err("field \"k\" is not a text or a number".to_owned());
+        assert_eq!(extract("ts", "k", r#"{"ts":1,"k":null}"#), not_plain);
+        assert_eq!(extract("ts", "k", r#"{"ts":1,"k":{"x":1}}"#), not_plain);
     }
 
     #[test]
     fn what_is_no_object_is_refused() {
         for line in ["", "[]", "1", "{", r#"{"ts":1} x"#, r#"{"ts":1,}"#, "\0", &"[".repeat(100_000)] {
-            assert!(matches!(extract("ts", "k", line), Err(LineError::Json(_))), "{line:.20}");
+            let error = extract("ts", "k", line).unwrap_err();
+            assert!(error.starts_with("not a JSON object: "), "{line:.20}");
         }
-        let error = extract("ts", "k", r#"{"ts":1,"k":tru}"#).unwrap_err().to_string();
+        let error = extract("ts", "k", r#"{"ts":1,"k":tru}"#).unwrap_err();
         assert!(error.contains("column") && !error.contains("line 1"), "{error}");
     }
 

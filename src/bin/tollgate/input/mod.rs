@@ -19,19 +19,23 @@ use std::path::PathBuf;
 use clap::Args;
 use indicatif::ProgressBar;
 
+use self::clf::ClfField;
 use self::client::{AddressCounts, Clients};
 use self::decompress::{Lines, Position, Source, read_error};
 use self::delimited::TsvLine;
-use self::fields::{ChosenFields, Columns, FieldList, Format, choose};
+use self::fields::{FieldList, Format, choose};
 use self::keys::Keys;
-use self::row::{LineError, Row, printable};
+use self::row::{ChosenFields, Columns, Row, printable};
 use self::time::{TimeFormat, TimeParser};
-use self::wanted::Fields;
+use self::wanted::{Fields, no_field};
 use super::error::{Error, plain};
 use super::{decimal, forwarded, human};
 
 /// How many lines that do not parse are kept.
 const SHOWN: usize = 5;
+
+/// Why a line that is too long gives no record.
+const TOO_LONG: &str = "longer than 1 MiB: not a log line";
 
 /// One request.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -55,8 +59,8 @@ pub struct Trace {
     pub fields: Option<Fields>,
     /// Lines that did not parse.
     pub skipped: u64,
-    /// The first of them.
-    pub bad: Vec<BadLine>,
+    /// The first of them, each with its place and what is wrong.
+    pub bad: Vec<String>,
     /// Records that were older than the one before them in the input.
     pub out_of_order: u64,
     /// What was read and how, a line each.
@@ -67,21 +71,6 @@ pub struct Trace {
     pub clients: Option<Clients>,
     /// What was done to addresses.
     pub seen: AddressCounts,
-}
-
-/// A line that did not parse.
-#[derive(Clone, Debug)]
-pub struct BadLine {
-    file: String,
-    line: u64,
-    reason: LineError,
-    text: String,
-}
-
-impl std::fmt::Display for BadLine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}: {}: {}", self.file, self.line, self.reason, self.text)
-    }
 }
 
 /// What to read, and how.
@@ -131,49 +120,34 @@ pub struct Selection {
     pub strict: bool,
 }
 
-/// Reads all files.
+/// Reads all files: these fields of each request, or its key.
 ///
 /// # Errors
-/// If a file cannot be read to its end, its format or fields cannot be told, or it holds no record.
-pub fn load(selection: &Selection, progress: &ProgressBar) -> Result<Trace, Error> {
-    load_into(Trace::default(), selection, progress)
-}
-
-/// [`load`] of these fields instead of a key.
-///
-/// # Errors
-/// As [`load`]; and if no record has a field that was named.
-pub fn load_fields(selection: &Selection, fields: Fields, progress: &ProgressBar) -> Result<Trace, Error> {
-    let trace = load_into(Trace { fields: Some(fields), ..Trace::default() }, selection, progress)?;
-    trace.fields.as_ref().map_or(Ok(()), |fields| fields.all_found(&names(&selection.files)))?;
-    Ok(trace)
-}
-
-fn load_into(mut trace: Trace, selection: &Selection, progress: &ProgressBar) -> Result<Trace, Error> {
+/// If a file cannot be read to its end, its format or fields cannot be told, it holds no record, or no record has a field that was named.
+pub fn load(selection: &Selection, fields: Option<Fields>, progress: &ProgressBar) -> Result<Trace, Error> {
+    let mut trace = Trace { fields, ..Trace::default() };
     trace.clients = Some(selection.clients);
     for path in &selection.files {
         load_source(Source::open(path, progress)?, selection, &mut trace)?;
     }
     if trace.records.is_empty() {
-        let lines: Vec<String> = trace.bad.iter().map(|bad| format!("\n  {bad}")).collect();
-        return Err(Error::run(match trace.skipped {
-            0 => format!("no records in {}", names(&selection.files)),
-            n => format!(
-                "no usable record in {}: {n} lines skipped{}",
-                names(&selection.files),
-                lines.concat()
-            ),
+        let (files, skipped) = (names(&selection.files), trace.skipped);
+        let lines: String = trace.bad.iter().map(|bad| format!("\n  {bad}")).collect();
+        return Err(Error::run(match skipped {
+            0 => format!("no records in {files}"),
+            _ => format!("no usable record in {files}: {skipped} lines skipped{lines}"),
         }));
     }
     trace.out_of_order = trace.records.windows(2).filter(|pair| pair[1].at < pair[0].at).count() as u64;
     if !selection.no_sort && trace.out_of_order > 0 {
         trace.records.sort_by_key(|record| record.at);
     }
-    if trace.fields.is_none() {
+    if let Some(fields) = &trace.fields {
+        fields.all_found(&names(&selection.files))?;
+    } else {
         let mut counts = vec![0; trace.keys.len()];
         trace.records.iter().for_each(|record| counts[record.key as usize] += 1);
-        let name = |id| u32::try_from(id).map_or_else(|_| String::new(), |id| trace.keys.name(id));
-        trace.warnings.extend(warning(&counts, name, "--key"));
+        trace.warnings.extend(warning(&counts, |key| trace.keys.name(key), "--key"));
     }
     Ok(trace)
 }
@@ -183,11 +157,11 @@ const FEW: u64 = 20;
 
 /// What is likely wrong with a key, from how many requests each of its values has: that one has nearly all of them, or that nearly each
 /// request has its own. `flag` chooses another key.
-pub fn warning(counts: &[u64], name: impl Fn(usize) -> String, flag: &str) -> Option<String> {
+pub fn warning(counts: &[u64], name: impl Fn(u32) -> String, flag: &str) -> Option<String> {
     let requests: u64 = counts.iter().sum();
     let values = counts.iter().filter(|&&count| count > 0).count() as u64;
     let nearly_all = |part: u64| part.saturating_mul(10) >= requests.saturating_mul(9);
-    let (busiest, &most) = counts.iter().enumerate().max_by_key(|&(_, count)| count)?;
+    let (busiest, &most) = (0..).zip(counts).max_by_key(|&(_, count)| count)?;
     if requests < FEW {
         None
     } else if nearly_all(most) {
@@ -213,23 +187,6 @@ pub fn names(files: &[PathBuf]) -> String {
     files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// How to take fields from one file's lines.
-enum Extractor {
-    Clf(Columns<clf::ClfField>),
-    Jsonl(jsonl::JsonColumns),
-    Tsv(delimited::DelimitedColumns, TsvLine),
-}
-
-impl Extractor {
-    fn extract(&mut self, line: &[u8], row: &mut Row) -> Result<(), LineError> {
-        match self {
-            Self::Clf(columns) => columns.extract(line, row),
-            Self::Jsonl(columns) => columns.extract(line, row),
-            Self::Tsv(columns, tsv) => tsv.extract(columns, line, row),
-        }
-    }
-}
-
 /// Reads one opened input into the trace, as [`load`] does each file.
 ///
 /// # Errors
@@ -246,7 +203,7 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
         })?,
         format => format,
     };
-    let (present, header_line) = present_fields(&source, format)?;
+    let present = present_fields(&source, format)?;
     let no_key = FieldList(Vec::new());
     let wanted_key = if trace.fields.is_some() { Some(&no_key) } else { selection.key.as_ref() };
     let chosen = choose(selection.time.as_ref(), wanted_key, selection.cost.as_deref(), &present, &name)?;
@@ -254,12 +211,10 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
         Some(fields) => fields.resolve(format, &present, &name)?,
         None => Vec::new(),
     };
-    let missing = |field: String| {
-        Error::run(format!("{name}: there is no field {field:?}; the fields are: {}", present.join(", ")))
-    };
+    let missing = |field: String| no_field(&name, &field, &present);
     let ChosenFields { time, key, .. } = &chosen;
     let no_client = |name: &String| match format {
-        Format::Clf => clf::ClfField::by_name(name) != Some(clf::ClfField::Ip),
+        Format::Clf => ClfField::by_name(name) != Some(ClfField::IP),
         _ => client::is_target(name),
     };
     let plain_key = key.iter().map(no_client).collect();
@@ -276,28 +231,27 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
         let find = |name: &str| delimited::column(&present, name);
         Columns::new(&chosen, &others, find).map_err(missing)
     };
-    if format == Format::Csv {
-        reader.read_csv(source, &delimited()?)?;
-    } else {
-        let extractor = match format {
-            Format::Clf => {
-                let columns = Columns::new(&chosen, &others, clf::ClfField::by_name);
-                Extractor::Clf(columns.map_err(missing)?)
-            }
-            Format::Jsonl => {
-                let columns = Columns::new(&chosen, &others, |name| Some(name.to_owned()));
-                Extractor::Jsonl(columns.map_err(missing)?)
-            }
-            _ => Extractor::Tsv(delimited()?, TsvLine::default()),
-        };
-        reader.read_lines(source, extractor, header_line)?;
+    match format {
+        Format::Csv => reader.read_csv(source, &delimited()?)?,
+        Format::Clf => {
+            let columns = Columns::new(&chosen, &others, ClfField::by_name).map_err(missing)?;
+            reader.read_lines(source, false, |line, row| columns.extract(line, row))?;
+        }
+        Format::Jsonl => {
+            let columns = Columns::new(&chosen, &others, |name| Some(name.to_owned())).map_err(missing)?;
+            reader.read_lines(source, false, |line, row| columns.extract(line, row))?;
+        }
+        _ => {
+            let (columns, mut tsv) = (delimited()?, TsvLine::default());
+            reader.read_lines(source, true, |line, row| tsv.extract(&columns, line, row))?;
+        }
     }
     let time_format = reader.time.format().clone();
     let read = trace.records.len() - before;
     trace.notes.push(format!(
         "{name}: {} ({}), time from {:?} ({time_format}){}{}",
         human::counted(read as u64, "record"),
-        format.name(),
+        human::name(format),
         chosen.time.join("+"),
         if chosen.key.is_empty() { String::new() } else { format!(", key from {:?}", chosen.key.join("+")) },
         chosen.cost.map_or(String::new(), |cost| format!(", cost from {cost:?}")),
@@ -305,25 +259,21 @@ pub fn load_source(source: Source, selection: &Selection, trace: &mut Trace) -> 
     Ok(())
 }
 
-/// The fields that a file has, and on which line its header is, if it has one.
-fn present_fields(source: &Source, format: Format) -> Result<(Vec<String>, u64), Error> {
+/// The fields that a file has.
+fn present_fields(source: &Source, format: Format) -> Result<Vec<String>, Error> {
     match format {
-        Format::Clf => Ok((clf::names().map(str::to_owned).collect(), 0)),
-        Format::Jsonl => Ok((fields::json_names(&source.head, &source.name)?, 0)),
+        Format::Clf => Ok(clf::names().map(str::to_owned).collect()),
+        Format::Jsonl => fields::json_names(&source.head, &source.name),
         Format::Tsv => {
-            // Empty lines before the header count as lines.
-            let head = source.head.strip_prefix(decompress::BYTE_ORDER_MARK).unwrap_or(&source.head);
-            let mut lines = head.split(|&b| b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
-            let at = lines.position(|line| !line.is_empty()).unwrap_or(0);
             let header = fields::head_lines(&source.head).next().unwrap_or_default();
-            Ok((delimited::header(header.split(|&b| b == b'\t')), at as u64 + 1))
+            Ok(delimited::header(header.split(|&b| b == b'\t')))
         }
         Format::Csv | Format::Auto => {
             let head = source.head.strip_prefix(decompress::BYTE_ORDER_MARK).unwrap_or(&source.head);
             let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(head);
             let header =
                 reader.byte_headers().map_err(|error| Error::run(format!("{}: {error}", source.name)))?;
-            Ok((delimited::header(header.iter()), 1))
+            Ok(delimited::header(header.iter()))
         }
     }
 }
@@ -338,25 +288,24 @@ struct FileReader<'a> {
 }
 
 impl FileReader<'_> {
+    /// Reads lines, of which the first may be a header. Empty ones are none.
     fn read_lines(
         &mut self,
         source: Source,
-        mut extractor: Extractor,
-        header_line: u64,
+        mut header: bool,
+        mut extract: impl FnMut(&[u8], &mut Row) -> Result<(), String>,
     ) -> Result<(), Error> {
         let mut lines = Lines::new(source);
         while let Some(line) = lines.next_line()? {
-            if line.bytes.is_empty() || line.number <= header_line {
+            if line.bytes.is_empty() || std::mem::take(&mut header) {
                 continue;
             }
             self.row.clear();
-            let result = match line.cut {
-                true => Err(LineError::TooLong),
-                false => extractor.extract(line.bytes, &mut self.row).and_then(|()| self.take()),
+            let extracted = match line.cut {
+                true => Err(TOO_LONG.to_owned()),
+                false => extract(line.bytes, &mut self.row),
             };
-            if let Err(reason) = result {
-                self.skip(line.number, reason, line.bytes)?;
-            }
+            self.take(extracted, line.number, || line.bytes.to_vec())?;
         }
         Ok(())
     }
@@ -383,50 +332,55 @@ impl FileReader<'_> {
                 continue;
             }
             self.row.clear();
-            let result = columns.extract(|column| record.get(column), record.len(), &mut self.row);
-            if let Err(reason) = result.and_then(|()| self.take()) {
-                let line = record.position().map_or(0, csv::Position::line);
-                self.skip(line, reason, &delimited::shown(&record))?;
-            }
+            let extracted = columns.extract(|column| record.get(column), record.len(), &mut self.row);
+            let line = record.position().map_or(0, csv::Position::line);
+            self.take(extracted, line, || delimited::shown(&record))?;
         }
     }
 
+    /// Makes a record of the row, if its fields were extracted; or else skips the line, whose text is asked for then.
+    fn take(
+        &mut self,
+        extracted: Result<(), String>,
+        line: u64,
+        text: impl FnOnce() -> Vec<u8>,
+    ) -> Result<(), Error> {
+        let Err(reason) = extracted.and_then(|()| self.record()) else { return Ok(()) };
+        self.trace.skipped += 1;
+        if self.strict || self.trace.bad.len() < SHOWN {
+            let bad = format!("{}:{line}: {reason}: {}", self.name, printable(&text(), 120));
+            if self.strict {
+                return Err(Error::run(format!(
+                    "{bad}\n(--strict stops at the first line that does not parse)"
+                )));
+            }
+            self.trace.bad.push(bad);
+        }
+        Ok(())
+    }
+
     /// Makes a record of the row.
-    fn take(&mut self) -> Result<(), LineError> {
+    fn record(&mut self) -> Result<(), String> {
         let text = self.row.time();
-        let at = self
-            .time
-            .parse(text)
-            .map_err(|error| LineError::Time(printable(text, 60), self.time.format().clone(), error))?;
+        let at = self.time.parse(text);
+        let at = at.map_err(|error| error.of(&printable(text, 60), self.time.format()))?;
         let cost = match self.row.cost() {
             None => 1,
             Some(text) => match decimal::scaled(text.trim_ascii(), 0) {
                 Ok(scaled) if scaled.exact => scaled.value,
-                _ => return Err(LineError::Cost(printable(text, 60))),
+                _ => {
+                    let text = printable(text, 60);
+                    return Err(format!("the cost {text:?} is not a whole number of units"));
+                }
             },
         };
         let key = match &mut self.trace.fields {
             Some(fields) => fields.intern(&self.row),
             None => self.trace.keys.intern(self.row.key()?),
         };
-        let key = key.ok_or(LineError::TooLong)?;
+        let key = key.ok_or(TOO_LONG)?;
         self.trace.records.push(Record { at, cost, key });
         self.trace.seen.add(self.row.seen());
-        Ok(())
-    }
-
-    fn skip(&mut self, line: u64, reason: LineError, text: &[u8]) -> Result<(), Error> {
-        let bad = || BadLine { file: self.name.to_owned(), line, reason, text: printable(text, 120) };
-        if self.strict {
-            return Err(Error::run(format!(
-                "{}\n(--strict stops at the first line that does not parse)",
-                bad()
-            )));
-        }
-        self.trace.skipped += 1;
-        if self.trace.bad.len() < SHOWN {
-            self.trace.bad.push(bad());
-        }
         Ok(())
     }
 }

@@ -1,13 +1,17 @@
 //! What every format hands on: one record's raw fields, or the reason why there are none.
 
-use std::fmt;
 use std::net::IpAddr;
 
-use super::client::{Address, Client, Clients, Seen};
-use super::time::{TimeError, TimeFormat};
+use super::client::{AddressCounts, Client, Clients};
 
 /// Between the parts of a key of several fields. Shown as ` + `.
 pub const SEPARATOR: u8 = 0x1f;
+
+/// Why a key of which a part has no text is none.
+const EMPTY_KEY: &str = "the key is empty";
+
+/// Why a key is none if it is a list of addresses in which the client's is missing or cannot be read.
+const UNKNOWN_CLIENT: &str = "the address before the trusted proxies is missing or unreadable; see --proxies";
 
 /// One record's fields as text, its buffers used again for the next.
 #[derive(Clone, Debug, Default)]
@@ -15,9 +19,8 @@ pub struct Row {
     time: Vec<u8>,
     key: Vec<u8>,
     key_parts: usize,
-    empty_part: bool,
-    unknown_client: bool,
-    seen: Seen,
+    bad_key: Option<&'static str>,
+    seen: AddressCounts,
     cost: Option<Vec<u8>>,
     /// Values of other fields, one after the other.
     fields: Vec<u8>,
@@ -46,9 +49,8 @@ impl Row {
         self.time.clear();
         self.key.clear();
         self.key_parts = 0;
-        self.empty_part = false;
-        self.unknown_client = false;
-        self.seen = Seen::default();
+        self.bad_key = None;
+        self.seen = AddressCounts::default();
         self.fields.clear();
         self.field_ends.clear();
         if let Some(cost) = &mut self.cost {
@@ -69,19 +71,21 @@ impl Row {
         if self.key_parts > 0 {
             self.key.push(SEPARATOR);
         }
-        let plain = self.plain_key.get(self.key_parts).copied().unwrap_or(false);
+        let clients = self.clients.filter(|_| self.plain_key.get(self.key_parts) != Some(&true));
         self.key_parts += 1;
-        self.empty_part |= part.is_empty();
-        match self.clients.filter(|_| !plain).map(|clients| (clients, clients.read(part))) {
-            Some((clients, Client::Address(Address { address, seen }))) => {
-                self.seen = self.seen.and(seen);
+        if part.is_empty() {
+            self.bad_key = Some(EMPTY_KEY);
+        }
+        match clients.map(|clients| (clients, clients.read(part))) {
+            Some((clients, Client::Address(address, seen))) => {
+                self.seen.add(seen);
                 let text = match address {
                     IpAddr::V4(v4) => v4.to_string(),
                     IpAddr::V6(v6) => format!("{v6}/{}", clients.ipv6_prefix),
                 };
                 self.key.extend_from_slice(text.as_bytes());
             }
-            Some((_, Client::Unknown)) => self.unknown_client = true,
+            Some((_, Client::Unknown)) => drop(self.bad_key.get_or_insert(UNKNOWN_CLIENT)),
             Some((_, Client::Text)) | None => self.key.extend_from_slice(part),
         }
     }
@@ -92,10 +96,10 @@ impl Row {
         let Some(value) = value.filter(|&value| !matches!(value, b"" | b"-")) else {
             return self.field_ends.push(None);
         };
-        let plain = self.plain_fields.get(self.field_ends.len()).copied().unwrap_or(false);
-        match self.clients.filter(|_| !plain).map(|clients| clients.read(value)) {
-            Some(Client::Address(Address { address, seen })) => {
-                self.seen = self.seen.and(seen);
+        let clients = self.clients.filter(|_| self.plain_fields.get(self.field_ends.len()) != Some(&true));
+        match clients.map(|clients| clients.read(value)) {
+            Some(Client::Address(address, seen)) => {
+                self.seen.add(seen);
                 self.fields.extend_from_slice(address.to_string().as_bytes());
             }
             Some(Client::Unknown) => return self.field_ends.push(None),
@@ -129,23 +133,20 @@ impl Row {
     ///
     /// # Errors
     /// If a part of it is empty, or does not say which client it was.
-    pub fn key(&self) -> Result<&[u8], LineError> {
-        if self.empty_part || self.key_parts == 0 {
-            Err(LineError::EmptyKey)
-        } else if self.unknown_client {
-            Err(LineError::UnknownClient)
-        } else {
-            Ok(&self.key)
+    pub fn key(&self) -> Result<&[u8], &'static str> {
+        match self.bad_key.or((self.key_parts == 0).then_some(EMPTY_KEY)) {
+            Some(why) => Err(why),
+            None => Ok(&self.key),
         }
     }
 
     /// Notes whether the line begins with a virtual host.
     pub fn note_virtual_host(&mut self, is_there: bool) {
-        self.seen.virtual_host = is_there;
+        self.seen.virtual_hosts = u64::from(is_there);
     }
 
     /// What was done to the record's addresses.
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> AddressCounts {
         self.seen
     }
 
@@ -155,69 +156,69 @@ impl Row {
     }
 }
 
-/// Why a line gives no record.
+/// The fields in use.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum LineError {
-    /// Not a log line, for this cause.
-    Clf(&'static str),
-    /// Not JSON, or not an object, in the parser's words.
-    Json(String),
-    /// The record ends before this column.
-    Short {
-        /// The column's name.
-        field: String,
-        /// Its number, from 1.
-        column: usize,
-        /// How many the record has.
-        columns: usize,
-    },
-    /// An object has no such field, but these.
-    NoField {
-        /// What was looked for.
-        field: String,
-        /// What is there.
-        present: Vec<String>,
-    },
-    /// The field holds an object, a list or nothing.
-    NotPlain(String),
-    /// The time's text, how times are written here, and what is wrong with it.
-    Time(String, TimeFormat, TimeError),
-    /// The key, or one part of it, has no text.
-    EmptyKey,
-    /// The key is a list of addresses in which the client's is missing or cannot be read.
-    UnknownClient,
-    /// The cost is not a whole number.
-    Cost(String),
-    /// The line is too long to be one.
-    TooLong,
+pub struct ChosenFields {
+    /// Of the time, in order.
+    pub time: Vec<String>,
+    /// Of the key, in order.
+    pub key: Vec<String>,
+    /// Of the cost.
+    pub cost: Option<String>,
 }
 
-impl fmt::Display for LineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Clf(what) => write!(f, "not a common or combined log line: {what}"),
-            Self::Json(what) => write!(f, "not a JSON object: {what}"),
-            Self::Short { field, column, columns } => {
-                write!(f, "the record has {columns} columns, but {field:?} is column {column}")
-            }
-            Self::NoField { field, present } => {
-                write!(f, "no field {field:?}; the fields are {}", present.join(", "))
-            }
-            Self::NotPlain(field) => write!(f, "field {field:?} is not a text or a number"),
-            Self::Time(text, TimeFormat::Auto, TimeError::Syntax) => {
-                write!(f, "the time {text:?} is written in no way that is known; say how with --time-format")
-            }
-            Self::Time(text, format, TimeError::Syntax) => {
-                write!(f, "the time {text:?} is not written as {format}; see --time-format")
-            }
-            Self::Time(text, _, error) => write!(f, "the time {text:?} {error}"),
-            Self::EmptyKey => f.write_str("the key is empty"),
-            Self::UnknownClient => {
-                f.write_str("the address before the trusted proxies is missing or unreadable; see --proxies")
-            }
-            Self::Cost(text) => write!(f, "the cost {text:?} is not a whole number of units"),
-            Self::TooLong => f.write_str("longer than 1 MiB: not a log line"),
+/// Which columns to take from each record, as a format knows them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Columns<C> {
+    /// Of the time, in order.
+    pub time: Vec<C>,
+    /// Of the key, in order.
+    pub key: Vec<C>,
+    /// Of the cost.
+    pub cost: Option<C>,
+    /// Others, of which `None` is always missing.
+    pub others: Vec<Option<C>>,
+}
+
+impl<C> Columns<C> {
+    /// The columns that `find` knows by these names. One of `others` that it does not know is always missing.
+    ///
+    /// # Errors
+    /// With the first other name that it does not know.
+    pub fn new(
+        ChosenFields { time, key, cost }: &ChosenFields,
+        others: &[Option<String>],
+        find: impl Fn(&str) -> Option<C>,
+    ) -> Result<Self, String> {
+        let named = |name: &String| find(name).ok_or_else(|| name.clone());
+        let all = |names: &[String]| names.iter().map(named).collect::<Result<Vec<_>, _>>();
+        let (time, key, cost) = (all(time)?, all(key)?, cost.as_ref().map(named).transpose()?);
+        Ok(Self { time, key, cost, others: others.iter().map(|name| find(name.as_deref()?)).collect() })
+    }
+
+    /// Takes one record's fields: `get` is a column's text, and `other` that of one which may be missing.
+    ///
+    /// # Errors
+    /// With the first of `get`.
+    pub fn take<T: AsRef<[u8]>>(
+        &self,
+        row: &mut Row,
+        get: impl Fn(&C) -> Result<T, String>,
+        other: impl Fn(&C) -> Option<T>,
+    ) -> Result<(), String> {
+        for column in &self.time {
+            row.add_time(get(column)?.as_ref());
         }
+        for column in &self.key {
+            row.add_key(get(column)?.as_ref());
+        }
+        if let Some(column) = &self.cost {
+            row.set_cost(get(column)?.as_ref());
+        }
+        for column in &self.others {
+            row.add_field(column.as_ref().and_then(&other).as_ref().map(AsRef::as_ref));
+        }
+        Ok(())
     }
 }
 
@@ -244,7 +245,7 @@ pub fn printable(bytes: &[u8], most: usize) -> String {
 mod tests {
     use super::*;
 
-    fn key(prefix: Option<u8>, parts: &[&str]) -> Result<String, LineError> {
+    fn key(prefix: Option<u8>, parts: &[&str]) -> Result<String, &'static str> {
         let mut row = Row::new(prefix.map(|ipv6_prefix| Clients { ipv6_prefix, ..Clients::default() }));
         parts.iter().for_each(|part| row.add_key(part.as_bytes()));
         row.key().map(|key| printable(key, 200))
@@ -264,9 +265,9 @@ mod tests {
     #[test]
     fn a_key_with_an_empty_part_is_none() {
         assert_eq!(key(None, &["a", "b"]).unwrap(), "a + b");
-        assert_eq!(key(None, &["a", ""]), Err(LineError::EmptyKey));
-        assert_eq!(key(None, &[]), Err(LineError::EmptyKey));
-        assert_eq!(key(Some(64), &["a", "192.0.2.1, unknown"]), Err(LineError::UnknownClient));
+        assert_eq!(key(None, &["a", ""]), Err(EMPTY_KEY));
+        assert_eq!(key(None, &[]), Err(EMPTY_KEY));
+        assert_eq!(key(Some(64), &["a", "192.0.2.1, unknown"]), Err(UNKNOWN_CLIENT));
     }
 
     #[test]

@@ -28,46 +28,42 @@ pub enum TimeFormat {
 /// A unit of time since the epoch: its name, the nanoseconds in one as a power of ten, and what the names of fields in it end in.
 type EpochUnit = (&'static str, i32, &'static str);
 
-const SECONDS: EpochUnit = ("s", 9, "_s _sec _secs");
-const MILLIS: EpochUnit = ("ms", 6, "_ms _millis");
-const MICROS: EpochUnit = ("us", 3, "_us _micros");
-const NANOS: EpochUnit = ("ns", 0, "_ns _nanos");
+const UNITS: [EpochUnit; 4] =
+    [("s", 9, "_s _sec _secs"), ("ms", 6, "_ms _millis"), ("us", 3, "_us _micros"), ("ns", 0, "_ns _nanos")];
 
 /// The unit that a field's name ends in, as in `ts_ns`.
 fn unit_by_name(field: &str) -> Option<EpochUnit> {
     let field = field.to_ascii_lowercase();
     let is_end = |(_, _, ends): &EpochUnit| ends.split(' ').any(|end| field.ends_with(end));
-    [SECONDS, MILLIS, MICROS, NANOS].into_iter().find(is_end)
+    UNITS.into_iter().find(is_end)
 }
 
 /// The unit in which `digits` whole digits are a date near ours: seconds have ten from 2001 to 2286.
 const fn unit_by_size(digits: usize) -> EpochUnit {
     match digits {
-        0..=11 => SECONDS,
-        12..=14 => MILLIS,
-        15..=17 => MICROS,
-        _ => NANOS,
+        0..=11 => UNITS[0],
+        12..=14 => UNITS[1],
+        15..=17 => UNITS[2],
+        _ => UNITS[3],
     }
 }
 
 impl FromStr for TimeFormat {
-    type Err = String;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(match text {
             "auto" => Self::Auto,
             "rfc3339" | "iso8601" => Self::Rfc3339,
             "clf" => Self::Clf,
-            "s" => Self::Epoch(SECONDS),
-            "ms" => Self::Epoch(MILLIS),
-            "us" => Self::Epoch(MICROS),
-            "ns" => Self::Epoch(NANOS),
             pattern if pattern.contains('%') => Self::Pattern(pattern.to_owned()),
-            _ => {
-                return Err("expected auto, rfc3339, clf, s, ms, us, ns or a strftime pattern such as \
-                            \"%Y-%m-%d %H:%M:%S\""
-                    .to_owned());
-            }
+            unit => match UNITS.into_iter().find(|&(name, ..)| name == unit) {
+                Some(unit) => Self::Epoch(unit),
+                None => {
+                    return Err("expected auto, rfc3339, clf, s, ms, us, ns or a strftime pattern such as \
+                                \"%Y-%m-%d %H:%M:%S\"");
+                }
+            },
         })
     }
 }
@@ -95,13 +91,18 @@ pub enum TimeError {
     OutOfRange,
 }
 
-impl fmt::Display for TimeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Syntax => "is not a time in the expected format",
-            Self::NoSuchTime => "is a date or time of day that does not exist",
-            Self::OutOfRange => "is before 1970 or after 2554",
-        })
+impl TimeError {
+    /// What is wrong with a text as a time in this format.
+    pub fn of(self, text: &str, format: &TimeFormat) -> String {
+        let what = match (self, format) {
+            (Self::Syntax, TimeFormat::Auto) => {
+                "is written in no way that is known; say how with --time-format"
+            }
+            (Self::Syntax, _) => &format!("is not written as {format}; see --time-format"),
+            (Self::NoSuchTime, _) => "is a date or time of day that does not exist",
+            (Self::OutOfRange, _) => "is before 1970 or after 2554",
+        };
+        format!("the time {text:?} {what}")
     }
 }
 
@@ -212,12 +213,11 @@ fn clf(text: &[u8]) -> Result<u64, TimeError> {
     if text.iter().zip(form).any(|(b, form)| matches!(form, b'/' | b':') && b != form) {
         return Err(TimeError::Syntax);
     }
-    let number = |digits: &[u8]| -> Result<i8, TimeError> {
-        let all = digits.iter().all(u8::is_ascii_digit);
-        let value =
-            digits.iter().fold(0_u8, |value, b| value.wrapping_mul(10).wrapping_add(b.wrapping_sub(b'0')));
-        // Two digits are at most 99.
-        if all { i8::try_from(value).map_err(|_| TimeError::Syntax) } else { Err(TimeError::Syntax) }
+    let number = |digits: &[u8]| match digits {
+        [tens @ b'0'..=b'9', ones @ b'0'..=b'9'] => {
+            i8::try_from((tens - b'0') * 10 + (ones - b'0')).map_err(|_| TimeError::Syntax)
+        }
+        _ => Err(TimeError::Syntax),
     };
     let months = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
     let month = (1..).zip(months).find(|(_, name)| text[3..6].eq_ignore_ascii_case(name.as_bytes()));

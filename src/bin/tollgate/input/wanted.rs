@@ -1,9 +1,6 @@
 //! Fields that are wanted besides the time and the cost: each value's text is kept once, and each combination of values is a
 //! number, as keys are.
 
-use ahash::RandomState;
-use hashbrown::HashTable;
-
 use super::Error;
 use super::clf;
 use super::fields::Format;
@@ -27,32 +24,43 @@ const NONE: u32 = u32::MAX;
 /// Fields that are wanted, and what was read of them.
 #[derive(Debug, Default)]
 pub struct Fields {
-    wanted: Vec<Wanted>,
-    /// By which names each was found.
-    found: Vec<Vec<String>>,
-    /// How many records have each.
-    having: Vec<u64>,
+    fields: Vec<WantedField>,
     /// The fields of the last file, for a message.
     present: Vec<String>,
     texts: Interner<str>,
-    /// Every distinct combination of values, one after the other.
-    combinations: Vec<u32>,
-    numbers: HashTable<u32>,
-    hasher: RandomState,
+    /// Values as numbers in `texts`.
+    combinations: Interner<[u32]>,
     /// One record's values, its memory used again.
     values: Vec<u32>,
+}
+
+/// A field that is wanted, and where it was.
+#[derive(Debug)]
+struct WantedField {
+    wanted: Wanted,
+    /// By which names it was found.
+    found: Vec<String>,
+    /// Whether a record has it.
+    is_there: bool,
+}
+
+impl WantedField {
+    /// What it is called, if it was not found by another name.
+    fn name(&self) -> Option<&String> {
+        self.wanted.names.first()
+    }
 }
 
 impl Fields {
     /// Nothing read yet.
     pub fn new(wanted: Vec<Wanted>) -> Self {
-        let each = wanted.len();
-        Self { wanted, found: vec![Vec::new(); each], having: vec![0; each], ..Self::default() }
+        let field = |wanted| WantedField { wanted, found: Vec::new(), is_there: false };
+        Self { fields: wanted.into_iter().map(field).collect(), ..Self::default() }
     }
 
     /// Which of them are no clients.
     pub fn plain(&self) -> Vec<bool> {
-        self.wanted.iter().map(|wanted| !wanted.client).collect()
+        self.fields.iter().map(|field| !field.wanted.client).collect()
     }
 
     /// What a file calls each of them; `None` of a guess that it does not have.
@@ -68,23 +76,23 @@ impl Fields {
         file: &str,
     ) -> Result<Vec<Option<String>>, Error> {
         present.clone_into(&mut self.present);
-        let mut resolved = Vec::with_capacity(self.wanted.len());
-        for (wanted, found) in self.wanted.iter().zip(&mut self.found) {
+        let mut resolved = Vec::with_capacity(self.fields.len());
+        for field in &mut self.fields {
+            let Wanted { names, guessed, .. } = &field.wanted;
             let is_present = |name: &&String| match format {
                 // Not by aliases, of which `host` is one that rules mean otherwise.
-                Format::Clf if !wanted.guessed => clf::ClfField::by_name(name).is_some(),
+                Format::Clf if !guessed => clf::ClfField::by_name(name).is_some(),
                 Format::Jsonl => present.contains(name),
                 _ => present.iter().any(|known| known.eq_ignore_ascii_case(name)),
             };
-            let known = wanted.names.iter().find(is_present);
-            if let Some(name) = known.filter(|name| !found.contains(name)) {
-                found.push(name.clone());
+            let known = names.iter().find(is_present);
+            if let Some(name) = known.filter(|name| !field.found.contains(name)) {
+                field.found.push(name.clone());
             }
             let name = match (known, format) {
-                (None, Format::Jsonl) => wanted.names.first(),
-                (None, _) if !wanted.guessed => {
-                    let name = wanted.names.first().map_or("", String::as_str);
-                    return Err(Error::run(no_field(file, name, present)));
+                (None, Format::Jsonl) => field.name(),
+                (None, _) if !guessed => {
+                    return Err(no_field(file, field.name().map_or("", String::as_str), present));
                 }
                 (known, _) => known,
             };
@@ -100,32 +108,17 @@ impl Fields {
         for (at, value) in row.fields().enumerate() {
             values.push(match value {
                 Some(value) => {
-                    if let Some(having) = self.having.get_mut(at) {
-                        *having += 1;
+                    if let Some(field) = self.fields.get_mut(at) {
+                        field.is_there = true;
                     }
                     self.text_number(value)?
                 }
                 None => NONE,
             });
         }
-        let number = self.combination(&values);
+        let number = self.combinations.intern(&values);
         self.values = values;
         number
-    }
-
-    /// The number of a combination, of as many values as fields are wanted.
-    fn combination(&mut self, values: &[u32]) -> Option<u32> {
-        let Self { combinations, numbers, hasher, wanted, .. } = self;
-        let width = wanted.len();
-        let of = |number: u32| &combinations[number as usize * width..(number as usize + 1) * width];
-        let hash = hasher.hash_one(values);
-        if let Some(&number) = numbers.find(hash, |&number| of(number) == values) {
-            return Some(number);
-        }
-        let number = u32::try_from(numbers.len()).ok().filter(|&number| number != NONE)?;
-        numbers.insert_unique(hash, number, |&number| hasher.hash_one(of(number)));
-        combinations.extend_from_slice(values);
-        Some(number)
     }
 
     /// The number of a text. Bytes that are no UTF-8 are written `\xNN`.
@@ -143,63 +136,41 @@ impl Fields {
         }
     }
 
-    /// The combination of each key of records that have no other field, which is called `name`.
-    ///
-    /// # Errors
-    /// If another field was named.
-    pub fn of_keys(
-        &mut self,
-        name: &str,
-        file: &str,
-        keys: impl Iterator<Item = String>,
-    ) -> Result<Vec<u32>, Error> {
-        let names = self.resolve(Format::Tsv, &[name.to_owned()], file)?;
-        let mut row = Row::new(None);
-        keys.map(|key| {
-            row.clear();
-            for name in &names {
-                row.add_field(name.as_ref().map(|_| key.as_bytes()));
-            }
-            self.intern(&row).ok_or_else(|| Error::run("too many keys"))
-        })
-        .collect()
-    }
-
     /// That every field which the user named was in some record, or in some file's header.
     ///
     /// # Errors
     /// With the first that was not.
     pub fn all_found(&self, files: &str) -> Result<(), Error> {
-        let all = self.wanted.iter().zip(&self.found).zip(&self.having);
-        for ((wanted, found), &having) in all {
-            if !wanted.guessed && found.is_empty() && having == 0 {
-                let name = wanted.names.first().map_or("", String::as_str);
-                return Err(Error::run(no_field(files, name, &self.present)));
-            }
-        }
-        Ok(())
+        let is_missing =
+            |field: &&WantedField| !field.wanted.guessed && field.found.is_empty() && !field.is_there;
+        self.fields.iter().find(is_missing).map_or(Ok(()), |field| {
+            Err(no_field(files, field.name().map_or("", String::as_str), &self.present))
+        })
     }
 
-    /// What a field was called where it was found, and how many records have it.
-    pub fn found(&self, field: usize) -> (Option<String>, u64) {
-        let having = self.having.get(field).copied().unwrap_or(0);
-        let name = match self.found.get(field).map_or(&[][..], Vec::as_slice) {
-            [] if having > 0 => self.wanted.get(field).and_then(|wanted| wanted.names.first()).cloned(),
+    /// What a field was called where it was found.
+    pub fn found(&self, field: usize) -> Option<String> {
+        let field = self.fields.get(field)?;
+        match &field.found[..] {
+            [] if field.is_there => field.name().cloned(),
             [] => None,
             names => Some(names.join("|")),
-        };
-        (name, having)
+        }
     }
 
     /// How many combinations there are.
     pub fn len(&self) -> usize {
-        self.numbers.len()
+        self.combinations.len()
     }
 
     /// The text of a field in a combination, as a number for [`Fields::text`]; `None` if its records lack it.
     pub fn value(&self, combination: u32, field: usize) -> Option<u32> {
-        let at = (combination as usize).checked_mul(self.wanted.len())?.checked_add(field)?;
-        self.combinations.get(at).copied().filter(|&id| id != NONE)
+        self.combinations.get(combination)?.get(field).copied().filter(|&id| id != NONE)
+    }
+
+    /// How many texts there are.
+    pub fn texts(&self) -> usize {
+        self.texts.len()
     }
 
     /// A text by its number.
@@ -208,8 +179,9 @@ impl Fields {
     }
 }
 
-fn no_field(file: &str, name: &str, present: &[String]) -> String {
-    format!("{file}: there is no field {name:?}; the fields are: {}", present.join(", "))
+/// The error of a file that lacks a field.
+pub fn no_field(file: &str, name: &str, present: &[String]) -> Error {
+    Error::run(format!("{file}: there is no field {name:?}; the fields are: {}", present.join(", ")))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use jiff::ToSpan as _;
+use jiff::civil::{Date, Time};
 use jiff::tz::Offset;
 
 use crate::human::{self, datetime};
@@ -180,24 +181,16 @@ impl TimeAxis {
 
 /// At the beginning of months, or of every so many months.
 fn month_ticks(start: u64, end: u64) -> Vec<(u64, String)> {
-    let months = (end - start) / (30 * DAY);
+    let months = i64::try_from((end - start) / (30 * DAY)).unwrap_or(i64::MAX);
     let step =
         [1, 2, 3, 6, 12, 24, 60, 120, 240, 600].into_iter().find(|step| months / step <= 10).unwrap_or(1200);
-    let mut ticks = Vec::new();
-    let from = datetime(start).date();
-    let Ok(mut date) = jiff::civil::Date::new(from.year(), 1, 1) else { return ticks };
-    while let Ok(time) = Offset::UTC.to_timestamp(date.to_datetime(jiff::civil::Time::midnight())) {
-        match u64::try_from(time.as_nanosecond()) {
-            Ok(at) if at > end => break,
-            Ok(at) if at >= start => ticks.push((at, date.strftime("%b %Y").to_string())),
-            _ => {}
-        }
-        match i64::try_from(step).ok().and_then(|step| date.checked_add(step.months()).ok()) {
-            Some(next) => date = next,
-            None => break,
-        }
-    }
-    ticks
+    let year = datetime(start).date().first_of_year();
+    let dates = (0..).map_while(|n: i64| year.checked_add((n * step).months()).ok());
+    let at = |date: Date| {
+        let time = Offset::UTC.to_timestamp(date.to_datetime(Time::midnight())).ok()?;
+        Some((u64::try_from(time.as_nanosecond()).ok()?, date.strftime("%b %Y").to_string()))
+    };
+    dates.map_while(at).skip_while(|&(at, _)| at < start).take_while(|&(at, _)| at <= end).collect()
 }
 
 /// As much of a time as differs between ticks; midnight shows its date.

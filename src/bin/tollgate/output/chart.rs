@@ -3,9 +3,11 @@
 //! Colours are of the Okabe-Ito set: the two differ in lightness too, for every kind of colour vision and in grey.
 //! Both formats measure text with a font that the program carries, so a machine needs none.
 
+use std::io::Cursor;
 use std::path::Path;
 use std::sync::Once;
 
+use image::{ColorType, ImageOutputFormat, write_buffer_with_format};
 use plotters::backend::{BitMapBackend, DrawingBackend, SVGBackend};
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea};
@@ -118,22 +120,13 @@ impl Chart {
     /// At two pixels to the unit, so that it is sharp on dense screens and in print.
     fn png(&self) -> Result<Vec<u8>, Error> {
         let scale = 2;
-        let size = ((WIDTH * scale).unsigned_abs(), (self.height() * scale).unsigned_abs());
-        let mut pixels = vec![0; size.0 as usize * size.1 as usize * 3];
-        self.paint(&Canvas {
-            area: BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area(),
-            scale,
-        })?;
-        let mut file = std::io::Cursor::new(Vec::new());
-        image::write_buffer_with_format(
-            &mut file,
-            &pixels,
-            size.0,
-            size.1,
-            image::ColorType::Rgb8,
-            image::ImageOutputFormat::Png,
-        )
-        .map_err(|error| Error::run(format!("cannot encode the chart: {error}")))?;
+        let (width, height) = ((WIDTH * scale).unsigned_abs(), (self.height() * scale).unsigned_abs());
+        let mut pixels = vec![0; width as usize * height as usize * 3];
+        let area = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
+        self.paint(&Canvas { area, scale })?;
+        let mut file = Cursor::new(Vec::new());
+        write_buffer_with_format(&mut file, &pixels, width, height, ColorType::Rgb8, ImageOutputFormat::Png)
+            .map_err(|error| Error::run(format!("cannot encode the chart: {error}")))?;
         Ok(file.into_inner())
     }
 

@@ -19,20 +19,19 @@ pub fn say(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Prints what was found: JSON alone on standard output, or else the table, and the JSON to its file. Fails after that if a file could
-/// not be written.
+/// Prints what was found: JSON alone on standard output, or else the table, and the JSON to its file. Fails after that if that file,
+/// or those that were `written` before, could not be written.
 pub fn finish(
-    files: impl IntoIterator<Item = Result<(), Error>>,
-    json: Option<(&PathBuf, Value)>,
+    mut written: Result<(), Error>,
+    path: Option<&Path>,
     about: &str,
+    json: impl FnOnce() -> Value,
     tables: impl FnOnce() -> String,
 ) -> Result<(), Error> {
-    let mut written: Result<(), Error> = files.into_iter().collect();
-    let to_stdout = json.as_ref().is_some_and(|(path, _)| path.as_path() == Path::new("-"));
-    if let Some((path, json)) = json {
-        written = written.and(write_to(path, to_json(&json).as_bytes()));
+    if let Some(path) = path {
+        written = written.and(write_to(path, to_json(&json()).as_bytes()));
     }
-    if to_stdout {
+    if path == Some(Path::new("-")) {
         say(about);
     } else {
         print(format!("{about}\n{}", tables()).as_bytes())?;

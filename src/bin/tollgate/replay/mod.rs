@@ -21,6 +21,7 @@ use std::time::Duration;
 use clap::ValueEnum as _;
 use indicatif::ProgressBar;
 use serde::Serialize;
+use serde_json::Value;
 use tollgate::{
     Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, ManualClock, Quota, QuotaError,
     RateLimiter, Saturation, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket, WindowAlgorithm,
@@ -32,12 +33,13 @@ use crate::algorithm::{AlgorithmName, WindowOptions, chosen};
 use crate::args::ReplayArgs;
 use crate::error::Error;
 use crate::input::{Record, Trace};
-use crate::output::{self as files, about, chart, finish, progress};
+use crate::output::chart::{self, Series};
+use crate::output::{self as files, about, finish, progress};
 use crate::store::{Memory, Storage, StoreArg};
 use crate::{human, load};
 
 /// Between two looks at the progress bar and at the store.
-pub const STRIDE: usize = 1 << 12;
+const STRIDE: usize = 1 << 12;
 
 /// Slots counted in all; a count of 4 MiB takes a quarter of a millisecond, and such tables are counted at every look.
 const COUNTED: usize = 1 << 30;
@@ -103,13 +105,45 @@ impl Denials {
     }
 }
 
+/// What became of each request.
+#[derive(Clone, Debug, Default)]
+pub struct Decisions {
+    /// A byte a record, in the order of replay: `1` admitted, `0` denied.
+    pub bytes: Vec<u8>,
+    /// All that were denied.
+    pub denials: Denials,
+}
+
+impl Decisions {
+    /// None yet, with room for so many.
+    pub fn with_capacity(records: usize) -> Self {
+        Self { bytes: Vec::with_capacity(records), denials: Denials::default() }
+    }
+
+    /// Adds one: of a denial, how long to wait, or that no wait helps.
+    pub fn add(&mut self, denial: Option<Option<Duration>>) {
+        self.bytes.push(if denial.is_some() { b'0' } else { b'1' });
+        if let Some(wait) = denial {
+            self.denials.add(wait);
+        }
+    }
+
+    /// Requests admitted.
+    pub fn admitted(&self) -> u64 {
+        self.bytes.len() as u64 - self.denials.denied
+    }
+}
+
+/// The records in the order of replay, as many at a time as are between two looks at the bar, which moves along.
+pub fn strides<'t>(trace: &'t Trace, progress: &ProgressBar) -> impl Iterator<Item = &'t [Record]> {
+    trace.records.chunks(STRIDE).inspect(|records| progress.inc(records.len() as u64))
+}
+
 /// The decisions, and what they add up to.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// A byte a record, in the order of replay: `1` admitted, `0` denied.
-    pub decisions: Vec<u8>,
     /// All of them.
-    pub denials: Denials,
+    pub decisions: Decisions,
     /// Requests denied, by key.
     pub denied_by_key: Vec<u64>,
     /// Requests denied, by the limit that refused them; of several the one with the longest wait.
@@ -119,11 +153,6 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Requests admitted.
-    pub fn admitted(&self) -> u64 {
-        self.decisions.len() as u64 - self.denials.denied
-    }
-
     /// Keys of which at least one request was denied.
     pub fn keys_denied(&self) -> u64 {
         self.denied_by_key.iter().filter(|&&denied| denied > 0).count() as u64
@@ -190,7 +219,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
         )));
     }
     files::writable(args.outputs())?;
-    let trace = load::requests(&args.input, args.json.as_deref())?;
+    let trace = load::requests(&args.input, args.json.as_deref(), None)?;
     let progress = progress::bar(trace.records.len() as u64 * algorithms.len() as u64, "replaying");
     let options = args.algorithms.windows;
     let setup = ReplaySetup { options, storage, beside: storage.store != StoreArg::Keyed };
@@ -210,20 +239,30 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     left_out.iter().for_each(|note| about += &format!("Note     {note}\n"));
     files::say(&about::skipped_lines(&trace));
 
+    let limits = format!("{} for each key", output::all_limits(&quotas));
+    let series = replays.iter().map(|replay| (replay.algorithm.name(), &replay.tally.decisions.bytes[..]));
+    let json = || output::json(&trace, &replays, &storage, args.top);
+    let tables = || output::tables(&trace, &replays, &storage, args.top);
+    report(args, &trace, &limits, &series.collect::<Vec<_>>(), &about, json, tables)
+}
+
+/// Writes and prints what was decided by what `limits` says: the decisions of the only series, a chart of all, JSON and tables.
+pub fn report(
+    args: &ReplayArgs,
+    trace: &Trace,
+    limits: &str,
+    series: &[Series<'_>],
+    about: &str,
+    json: impl FnOnce() -> Value,
+    tables: impl FnOnce() -> String,
+) -> Result<(), Error> {
     // Files first: if standard output is closed early, they are complete. One that fails costs no other result.
-    let written = [
-        match (&args.decisions, &replays[..]) {
-            (Some(path), [replay]) => files::write_to(path, &replay.tally.decisions),
-            _ => Ok(()),
-        },
-        args.chart.as_ref().map_or(Ok(()), |path| {
-            let series: Vec<_> =
-                replays.iter().map(|replay| (replay.algorithm.name(), &replay.tally.decisions[..])).collect();
-            chart::draw(path, &trace, &format!("{} for each key", output::all_limits(&quotas)), &series)
-        }),
-    ];
-    let json = args.json.as_ref().map(|path| (path, output::json(&trace, &replays, &storage, args.top)));
-    finish(written, json, &about, || output::tables(&trace, &replays, &storage, args.top))
+    let decisions = match (&args.decisions, series) {
+        (Some(path), [(_, decisions)]) => files::write_to(path, decisions),
+        _ => Ok(()),
+    };
+    let chart = args.chart.as_ref().map_or(Ok(()), |path| chart::draw(path, trace, limits, series));
+    finish(decisions.and(chart), args.json.as_deref(), about, json, tables)
 }
 
 /// Replays a trace through one algorithm, under one limit or several at once.
@@ -265,7 +304,7 @@ fn replay_all(
         progress.set_message(format!("{name}{exact}"));
         match replay(trace, algorithm, quotas, setup, progress) {
             Ok(mut replay) => {
-                replay.against_log = log::differences(trace, quotas, &replay.tally.decisions);
+                replay.against_log = log::differences(trace, quotas, &replay.tally.decisions.bytes);
                 replays.push(replay);
             }
             Err(error) => {
@@ -353,8 +392,7 @@ impl ReplayRun<'_> {
 
     /// With an algorithm that only the keyed store holds.
     fn keyed<A: Algorithm>(&self, algorithms: Vec<A>) -> Replayed {
-        let tally = self.through(&limiters::keyed(algorithms), |_, _| {}, |_, _| {});
-        Ok((tally, StoreFigures::default()))
+        Ok(self.through(&limiters::keyed(algorithms), None::<Ledger<A>>, |_| {}, |_, _| {}))
     }
 
     /// With an algorithm that the compact store holds too.
@@ -363,7 +401,7 @@ impl ReplayRun<'_> {
             return self.keyed(algorithms);
         };
         let clock = ManualClock::default();
-        let (mut ledger, share) = (self.ledger(&algorithms), memory.share(algorithms.len()));
+        let (ledger, share) = (self.ledger(&algorithms), memory.share(algorithms.len()));
         let build = |algorithm| {
             let builder =
                 RateLimiter::builder(algorithm).clock(clock.clone()).hasher(hasher()).capacity(share);
@@ -378,18 +416,15 @@ impl ReplayRun<'_> {
         let looks = self.trace.records.len().div_ceil(STRIDE);
         let stride = looks.div_ceil((COUNTED / slots).max(1));
         let mut peak_live_slots = 0;
-        let tally = self.through(
-            &limiters,
-            |record, admitted| ledger.iter_mut().for_each(|ledger| ledger.enter(record, admitted)),
-            |look, now| {
-                if look % stride == 0 {
-                    clock.set(now);
-                    peak_live_slots = peak_live_slots.max(limiters.iter().map(RateLimiter::live_slots).sum());
-                }
-            },
-        );
-        let mut compact =
-            CompactFigures { peak_live_slots: peak_live_slots as u64, ..CompactFigures::default() };
+        let looked = |look, now| {
+            if look % stride == 0 {
+                clock.set(now);
+                peak_live_slots = peak_live_slots.max(limiters.iter().map(RateLimiter::live_slots).sum());
+            }
+        };
+        let (tally, mut figures) = self.through(&limiters, ledger, |_| {}, looked);
+        let compact = &mut figures.compact;
+        compact.peak_live_slots = peak_live_slots as u64;
         for gauges in limiters.iter().map(RateLimiter::gauges) {
             compact.slots += gauges.slots as u64;
             compact.evicted += gauges.evicted;
@@ -398,8 +433,7 @@ impl ReplayRun<'_> {
             compact.retreats += gauges.retreats;
             compact.raced += gauges.raced;
         }
-        let differences = ledger.map_or_else(Differences::default, |ledger| ledger.differences);
-        Ok((tally, StoreFigures { differences, compact, ..StoreFigures::default() }))
+        Ok((tally, figures))
     }
 
     /// With an algorithm that every store holds.
@@ -408,7 +442,7 @@ impl ReplayRun<'_> {
             return self.compact(algorithms);
         };
         let clock = ManualClock::default();
-        let (mut ledger, share) = (self.ledger(&algorithms), memory.share(algorithms.len()));
+        let (ledger, share) = (self.ledger(&algorithms), memory.share(algorithms.len()));
         let build = |algorithm| {
             RateLimiter::builder(algorithm).clock(clock.clone()).hasher(hasher()).capacity(share).sketch()
         };
@@ -416,8 +450,7 @@ impl ReplayRun<'_> {
         let ends = ledger.as_ref().map(|_| windows::ends(&self.trace.records, self.quotas, LOOKS));
         let mut ends = ends.unwrap_or_default().into_iter().peekable();
         let (mut number, mut latest_ns, mut worst) = (0, 0, Saturation::default());
-        let decided = |record: &Record, admitted| {
-            ledger.iter_mut().for_each(|ledger| ledger.enter(record, admitted));
+        let decided = |record: &Record| {
             number += 1;
             latest_ns = latest_ns.max(record.at);
             if ends.next_if_eq(&number).is_some() {
@@ -429,9 +462,8 @@ impl ReplayRun<'_> {
                 }
             }
         };
-        let tally = self.through(&limiters, decided, |_, _| {});
-        let differences = ledger.map_or_else(Differences::default, |ledger| ledger.differences);
-        Ok((tally, StoreFigures { differences, saturation: worst, ..StoreFigures::default() }))
+        let (tally, figures) = self.through(&limiters, ledger, decided, |_, _| {});
+        Ok((tally, StoreFigures { saturation: worst, ..figures }))
     }
 
     /// An algorithm for each limit.
@@ -444,40 +476,42 @@ impl ReplayRun<'_> {
         self.setup.beside.then(|| Ledger::new(algorithms.to_vec(), self.quotas, self.algorithm))
     }
 
-    /// The loop over the records. `decided` is told of each decision, and `looked`, at regular looks, how many there were so far, and
-    /// the time.
-    fn through<L: NumberLimiter>(
+    /// The loop over the records. `decided` is told of each that was decided, and `looked`, at regular looks, how many there were so
+    /// far, and the time.
+    fn through<L: NumberLimiter, A: Algorithm>(
         &self,
         limiters: &[L],
-        mut decided: impl FnMut(&Record, bool),
+        mut ledger: Option<Ledger<A>>,
+        mut decided: impl FnMut(&Record),
         mut looked: impl FnMut(usize, Timestamp),
-    ) -> Tally {
+    ) -> (Tally, StoreFigures) {
         let mut tally = Tally {
-            decisions: Vec::with_capacity(self.trace.records.len()),
-            denials: Denials::default(),
+            decisions: Decisions::with_capacity(self.trace.records.len()),
             denied_by_key: vec![0; self.trace.keys.len()],
             refused: vec![0; limiters.len()],
             state_bytes: 0,
         };
-        for (look, records) in (1..).zip(self.trace.records.chunks(STRIDE)) {
+        for (look, records) in (1..).zip(strides(self.trace, self.progress)) {
             let mut now = 0;
             for record in records {
                 let decision = L::decide(limiters, record);
-                tally.decisions.push(if decision.is_ok() { b'1' } else { b'0' });
-                if let Err(Refusal { by, wait }) = decision {
-                    tally.denials.add(wait);
+                tally.decisions.add(decision.err().map(|refusal| refusal.wait));
+                if let Err(Refusal { by, .. }) = decision {
                     tally.refused[by] += 1;
                     tally.denied_by_key[record.key as usize] += 1;
                 }
-                decided(record, decision.is_ok());
+                if let Some(ledger) = &mut ledger {
+                    ledger.enter(record, decision.is_ok());
+                }
+                decided(record);
                 now = record.at;
             }
             looked(look, Timestamp::from_nanos(now));
             let bytes: usize = limiters.iter().map(L::bytes).sum();
             tally.state_bytes = tally.state_bytes.max(bytes as u64);
-            self.progress.inc(records.len() as u64);
         }
-        tally
+        let differences = ledger.map_or_else(Differences::default, |ledger| ledger.differences);
+        (tally, StoreFigures { differences, ..StoreFigures::default() })
     }
 }
 
@@ -502,7 +536,7 @@ mod tests {
         let storage = Storage { store: StoreArg::Keyed, memory: Memory::default(), overflow: None };
         let setup = ReplaySetup { options: OPTIONS, storage, beside: false };
         let tally = replay(trace, algorithm, &quotas, setup, &ProgressBar::hidden()).unwrap().tally;
-        (String::from_utf8(tally.decisions.clone()).unwrap(), tally)
+        (String::from_utf8(tally.decisions.bytes.clone()).unwrap(), tally)
     }
 
     #[test]
@@ -512,11 +546,16 @@ mod tests {
         let (text, tally) = decisions(&trace, AlgorithmName::SlidingLog, &["1/10s"]);
         assert_eq!(text, "110001");
         assert_eq!(
-            (tally.admitted(), tally.denials.denied, tally.denials.never, tally.keys_denied()),
+            (
+                tally.decisions.admitted(),
+                tally.decisions.denials.denied,
+                tally.decisions.denials.never,
+                tally.keys_denied()
+            ),
             (3, 3, 1, 2)
         );
         assert_eq!(tally.refused, [3]);
-        assert_eq!(tally.denials.longest_wait, Duration::from_secs(10));
+        assert_eq!(tally.decisions.denials.longest_wait, Duration::from_secs(10));
         assert_eq!(tally.top_denied(1), [(0, 2)]);
     }
 
@@ -529,9 +568,13 @@ mod tests {
             let (text, tally) = decisions(&trace, algorithm, &["1/s", "2/10s"]);
             assert_eq!(text, "100101", "{algorithm:?}");
             // At 0 s only the first limit refuses, at 2 s only the second.
-            assert_eq!((tally.denials.denied, &tally.refused[..]), (3, &[2, 1][..]), "{algorithm:?}");
+            assert_eq!(
+                (tally.decisions.denials.denied, &tally.refused[..]),
+                (3, &[2, 1][..]),
+                "{algorithm:?}"
+            );
             // At 2 s the second limit is full until 10 s.
-            assert_eq!(tally.denials.longest_wait, Duration::from_secs(8), "{algorithm:?}");
+            assert_eq!(tally.decisions.denials.longest_wait, Duration::from_secs(8), "{algorithm:?}");
         }
     }
     #[test]

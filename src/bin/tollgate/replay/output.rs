@@ -32,11 +32,11 @@ pub fn json(trace: &Trace, replays: &[AlgorithmReplay], storage: &Storage, most:
             "algorithm": algorithm.name(),
             "store": storage.name(),
             "limits": replay.quotas.iter().zip(&tally.refused).map(limit).collect::<Vec<_>>(),
-            "admitted": tally.admitted(),
-            "denied": tally.denials.denied,
-            "never": tally.denials.never,
+            "admitted": tally.decisions.admitted(),
+            "denied": tally.decisions.denials.denied,
+            "never": tally.decisions.denials.never,
             "keys_denied": tally.keys_denied(),
-            "longest_wait_ns": nanos(tally.denials.longest_wait),
+            "longest_wait_ns": nanos(tally.decisions.denials.longest_wait),
             "top_denied": tally.top_denied(most).into_iter().map(key).collect::<Vec<_>>(),
             "state_bytes": tally.state_bytes,
             // Decisions that differ from an exact sliding log's; none are counted if times step back.
@@ -69,11 +69,11 @@ pub fn tables(trace: &Trace, replays: &[AlgorithmReplay], storage: &Storage, mos
         };
         vec![
             algorithm.name(),
-            human::count(tally.admitted()),
-            human::count(tally.denials.denied),
-            human::share(tally.denials.denied, tally.decisions.len() as u64),
+            human::count(tally.decisions.admitted()),
+            human::count(tally.decisions.denials.denied),
+            human::share(tally.decisions.denials.denied, tally.decisions.bytes.len() as u64),
             human::count(tally.keys_denied()),
-            tally.denials.wait_text(),
+            tally.decisions.denials.wait_text(),
             human::bytes(tally.state_bytes),
             worst,
         ]
@@ -88,7 +88,7 @@ pub fn tables(trace: &Trace, replays: &[AlgorithmReplay], storage: &Storage, mos
         let _ = write!(text, "\nBeside an exact sliding log\n{table}\n{ABOUT_LOG}\n");
     }
     let results = replays.iter().map(|AlgorithmReplay { algorithm, tally, figures, .. }| {
-        let (admitted, denied) = (tally.admitted(), tally.denials.denied);
+        let (admitted, denied) = (tally.decisions.admitted(), tally.decisions.denials.denied);
         Accuracy { algorithm: *algorithm, admitted, denied, figures }
     });
     if let Some(table) = accuracy::table(storage, &results.collect::<Vec<_>>()) {
@@ -116,7 +116,7 @@ fn log_table(replays: &[AlgorithmReplay]) -> Option<String> {
         let Differences { wrongly_admitted, wrongly_denied } = (*against_log)?;
         Some(vec![
             algorithm.name(),
-            human::share(wrongly_admitted + wrongly_denied, tally.decisions.len() as u64),
+            human::share(wrongly_admitted + wrongly_denied, tally.decisions.bytes.len() as u64),
             human::count(wrongly_admitted),
             human::count(wrongly_denied),
         ])

@@ -44,6 +44,14 @@ fn usual_names(key: &str) -> Vec<String> {
     names
 }
 
+/// The place of one among all, to which it is added if it is new.
+fn place_of<T: PartialEq>(one: T, all: &mut Vec<T>) -> usize {
+    all.iter().position(|known| *known == one).unwrap_or_else(|| {
+        all.push(one);
+        all.len() - 1
+    })
+}
+
 /// Where an entry's value comes from, by number.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum ValueSource {
@@ -117,15 +125,10 @@ impl Mapping {
         if key.contains('*') {
             return None;
         }
-        let source = match value {
-            Some(value) if CONSTANT.contains(&key) => {
-                if value.contains('*') {
-                    return None;
-                }
-                self.text(value)
-            }
-            None if CONSTANT.contains(&key) => return None,
-            _ => ValueSource::Field(self.field(usual_names(key), true, is_address(key))),
+        let source = if CONSTANT.contains(&key) {
+            self.text(value.filter(|value| !value.contains('*'))?)
+        } else {
+            ValueSource::Field(self.field(usual_names(key), true, is_address(key)))
         };
         Some((key.to_owned(), source))
     }
@@ -136,19 +139,11 @@ impl Mapping {
     }
 
     fn field(&mut self, names: Vec<String>, guessed: bool, client: bool) -> usize {
-        let wanted = Wanted { names, guessed, client };
-        let known = self.wanted.iter().position(|known| *known == wanted);
-        known.unwrap_or_else(|| {
-            self.wanted.push(wanted);
-            self.wanted.len() - 1
-        })
+        place_of(Wanted { names, guessed, client }, &mut self.wanted)
     }
 
     fn text(&mut self, text: &str) -> ValueSource {
-        let at = self.texts.iter().position(|known| known == text).unwrap_or_else(|| {
-            self.texts.push(text.to_owned());
-            self.texts.len() - 1
-        });
+        let at = place_of(text.to_owned(), &mut self.texts);
         ValueSource::Text(u32::try_from(at).unwrap_or(u32::MAX))
     }
 
@@ -180,7 +175,7 @@ impl Mapping {
         let entries = entries.iter().map(|(key, source)| {
             let value = match *source {
                 ValueSource::Text(text) => EntryValue::Text(fields.text(text).to_owned()),
-                ValueSource::Field(at) => EntryValue::Field(fields.found(at).0.unwrap_or_else(|| {
+                ValueSource::Field(at) => EntryValue::Field(fields.found(at).unwrap_or_else(|| {
                     lacking.push(key.clone());
                     "?".to_owned()
                 })),

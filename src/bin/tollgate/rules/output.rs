@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use tollgate::rules::{Limit, Rule};
+use tollgate::rules::Rule;
 use tollgate::telemetry::MeterCounts;
 
-use super::check::says;
 use super::mapping::Mapping;
+use super::rule::{limit_texts, says};
 use super::tally::{ByRule, RuleDeniedKey, RulesTally};
 use crate::human::{self, nanos};
 use crate::input::Trace;
@@ -35,18 +35,16 @@ pub struct CountedRule {
     pub pressed: Option<(u64, u64)>,
 }
 
-/// All that there is to tell.
-pub struct RulesOutput<'a> {
+/// A log that went through rules.
+pub struct RulesReplay {
     /// What was replayed.
-    pub trace: &'a Trace,
+    pub trace: Trace,
     /// As what.
-    pub mapping: &'a Mapping,
+    pub mapping: Mapping,
     /// Through which rules.
-    pub rules: &'a [CountedRule],
+    pub rules: Vec<CountedRule>,
     /// What they said.
-    pub tally: &'a RulesTally,
-    /// How many of the most denied keys to list.
-    pub top: usize,
+    pub tally: RulesTally,
 }
 
 const ABOUT_REQUESTS: &str = "\
@@ -58,25 +56,25 @@ Matched: requests that the rule applied to. Shadow: would be denied if it did
 not merely report. Uncharged: refused by another rule, replaced by one, or of no
 cost. Near and Soft: units above four fifths of the limit, and above a soft one.";
 
-impl<'a> RulesOutput<'a> {
-    /// The whole JSON. Fields may be added; those here keep their names and meaning.
-    pub fn json(&self) -> Value {
-        let Self { tally, .. } = *self;
+impl RulesReplay {
+    /// The whole JSON, with so many of the most denied keys. Fields may be added; those here keep their names and meaning.
+    pub fn json(&self, most: usize) -> Value {
+        let tally = &self.tally;
         let rule_key = |key: &RuleDeniedKey| {
-            let CountedRule { domain, rule, .. } = self.rules.get(key.rule)?;
-            Some(merged([json!({ "domain": domain, "rule": rule.identity }), self.key_json(key)]))
+            let CountedRule { domain, rule, .. } = &self.rules[key.rule];
+            merged([json!({ "domain": domain, "rule": rule.identity }), self.key_json(key)])
         };
         let descriptor = |(descriptor, requests, matched): (String, u64, u64)| json!({ "descriptor": descriptor, "requests": requests, "matched": matched });
-        let each = self.rules.iter().zip(&tally.by_rule).zip(self.keys_by_rule());
+        let each = self.rules.iter().zip(&tally.by_rule).zip(self.keys_by_rule(most));
         let rules = each.map(|((counted, by_rule), keys)| self.rule_json(counted, by_rule, &keys));
-        let denials = &tally.denials;
-        let top = tally.denied_keys.iter().take(self.top).filter_map(rule_key);
+        let denials = &tally.decisions.denials;
+        let top = tally.denied_keys.iter().take(most).map(rule_key);
         json!({
-            "input": input_json(self.trace),
+            "input": input_json(&self.trace),
             "descriptors": self.descriptors().into_iter().map(descriptor).collect::<Vec<_>>(),
             "rules": rules.collect::<Vec<_>>(),
             "results": merged([
-                json!({ "admitted": tally.admitted(), "denied": denials.denied, "never": denials.never }),
+                json!({ "admitted": tally.decisions.admitted(), "denied": denials.denied, "never": denials.never }),
                 json!(tally.requests),
                 json!({ "longest_wait_ns": nanos(denials.longest_wait), "top_denied": top.collect::<Vec<_>>() }),
             ]),
@@ -84,11 +82,11 @@ impl<'a> RulesOutput<'a> {
     }
 
     /// Of each rule, the keys to be listed.
-    fn keys_by_rule(&self) -> Vec<Vec<&'a RuleDeniedKey>> {
+    fn keys_by_rule(&self, most: usize) -> Vec<Vec<&RuleDeniedKey>> {
         let mut each = vec![Vec::new(); self.rules.len()];
         for key in &self.tally.denied_keys {
-            if let Some(keys) = each.get_mut(key.rule).filter(|keys| keys.len() < self.top) {
-                keys.push(key);
+            if each[key.rule].len() < most {
+                each[key.rule].push(key);
             }
         }
         each
@@ -130,10 +128,10 @@ impl<'a> RulesOutput<'a> {
     }
 
     fn key(&self, key: &RuleDeniedKey) -> String {
-        let counted_by = self.rules.get(key.rule).map_or(0, |counted| counted.rule.counted_by);
+        let counted_by = self.rules[key.rule].rule.counted_by;
         let none = Fields::default();
         let fields = self.trace.fields.as_ref().unwrap_or(&none);
-        printable(key.text(counted_by, self.mapping, fields).as_bytes(), 1000)
+        printable(key.text(counted_by, &self.mapping, fields).as_bytes(), 1000)
     }
 
     /// Each descriptor, how many requests had all its fields, and for how many of them a rule applied to it.
@@ -144,16 +142,16 @@ impl<'a> RulesOutput<'a> {
         each.map(|(at, &(requests, matched))| (shown(at), requests, matched)).collect()
     }
 
-    /// As tables.
-    pub fn tables(&self) -> String {
-        let Self { trace, tally, .. } = *self;
+    /// As tables, with so many of the most denied keys.
+    pub fn tables(&self, most: usize) -> String {
+        let Self { trace, tally, .. } = self;
         let requests = trace.records.len() as u64;
         let row = vec![
             human::count(requests),
-            human::count(tally.admitted()),
-            human::count(tally.denials.denied),
-            human::share(tally.denials.denied, requests),
-            tally.denials.wait_text(),
+            human::count(tally.decisions.admitted()),
+            human::count(tally.decisions.denials.denied),
+            human::share(tally.decisions.denials.denied, requests),
+            tally.decisions.denials.wait_text(),
             human::count(tally.requests.shadow_denied),
             human::count(tally.requests.unmatched),
             human::count(tally.requests.unknown_domain),
@@ -166,9 +164,9 @@ impl<'a> RulesOutput<'a> {
         let descriptors = self.descriptors().into_iter().map(row);
         let descriptors = table("Descriptor|Requests|Matched by a rule", 1..3, descriptors, &[]);
         let _ = write!(text, "{descriptors}\n\n{}", self.rules_table());
-        let keys = &self.tally.denied_keys;
-        if !keys.is_empty() && self.top > 0 {
-            let rows = keys.iter().take(self.top).map(|key| self.key_row(key));
+        let keys = &tally.denied_keys;
+        if !keys.is_empty() && most > 0 {
+            let rows = keys.iter().take(most).map(|key| self.key_row(key));
             let table = table("Rule|Key|Denied|Shadow", 2..4, rows, &[]);
             let _ = write!(text, "\nMost denied keys, by the rule that denied them\n{table}\n");
         }
@@ -178,9 +176,10 @@ impl<'a> RulesOutput<'a> {
     fn rules_table(&self) -> String {
         let row = |(counted, by_rule): (&CountedRule, &ByRule)| {
             let CountedRule { rule, counts, .. } = counted;
+            let [limit, algorithm, _] = limit_texts(rule);
             vec![
                 printable(rule.identity.as_bytes(), 80),
-                limit(rule),
+                format!("{limit} {algorithm}").trim_end().to_owned(),
                 human::count(by_rule.matched),
                 human::count(counts.allowed + counts.unlimited),
                 human::count(counts.denied),
@@ -200,21 +199,12 @@ impl<'a> RulesOutput<'a> {
     }
 
     fn key_row(&self, key: &RuleDeniedKey) -> Vec<String> {
-        let rule = self.rules.get(key.rule).map_or("", |counted| &*counted.rule.identity);
+        let rule = &self.rules[key.rule].rule.identity;
         let shown = match &self.key(key)[..] {
             "" => "(all together)".to_owned(),
             shown => printable(shown.as_bytes(), 60),
         };
         let counts = [key.denied, key.shadow_denied].map(human::count);
         [printable(rule.as_bytes(), 80), shown].into_iter().chain(counts).collect()
-    }
-}
-
-fn limit(rule: &Rule) -> String {
-    match &rule.limit {
-        Limit::Unlimited => "none".to_owned(),
-        Limit::Blocked { .. } => "refuses all".to_owned(),
-        Limit::Quota { quota, algorithm, .. } => format!("{quota} {algorithm}"),
-        _ => "?".to_owned(),
     }
 }

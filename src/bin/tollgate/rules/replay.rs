@@ -13,14 +13,15 @@ use tollgate::telemetry::Reading;
 
 use super::files::RuleFiles;
 use super::mapping::Mapping;
-use super::output::{CountedRule, RulesOutput};
-use super::tally::{self, RulesTally};
+use super::output::{CountedRule, RulesReplay};
+use super::tally;
 use crate::args::ReplayArgs;
 use crate::args::rules::{MappingArgs, RulesArgs};
 use crate::error::Error;
-use crate::input::{Selection, Trace, load_fields, names, warning};
-use crate::output::{about, chart, finish, progress, say, writable, write_to};
-use crate::{human, load, synthetic};
+use crate::input::{Selection, Trace, names, warning};
+use crate::output::{about, progress, say, writable};
+use crate::replay::report;
+use crate::{human, load};
 
 /// The rules, and what is to be known of them.
 struct LoadedRules<'a> {
@@ -28,15 +29,6 @@ struct LoadedRules<'a> {
     domains: &'a [Domain],
     /// The file of each rule, by identity.
     files: HashMap<Box<str>, String>,
-}
-
-/// A log that went through rules.
-struct RulesReplay {
-    trace: Trace,
-    mapping: Mapping,
-    /// What was read, and how it was asked.
-    about: String,
-    tally: RulesTally,
 }
 
 /// Runs the replay.
@@ -56,11 +48,8 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     }
     let loaded = loaded(by, &files)?;
     writable(args.outputs())?;
-    let RulesReplay { trace, mapping, mut about, tally } =
-        replay(&loaded, by, &args.input, args.json.as_deref())?;
-
-    let counted = counted(&loaded);
-    for CountedRule { rule, pressed, .. } in &counted {
+    let (replay, mut about) = replay(&loaded, by, &args.input, args.json.as_deref())?;
+    for CountedRule { rule, pressed, .. } in &replay.rules {
         if let Some((_, denials @ 1..)) = pressed {
             about += &format!(
                 "Note     rule {}: its store was short of room, and denied {} for debts that may not have been theirs; give it \
@@ -70,18 +59,10 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
             );
         }
     }
-    // Files first: if standard output is closed early, they are complete. One that fails costs no other result.
-    let written = [
-        args.decisions.as_ref().map_or(Ok(()), |path| write_to(path, &tally.decisions)),
-        args.chart.as_deref().map_or(Ok(()), |path| {
-            let series = [(names(&by.rules), &tally.decisions[..])];
-            chart::draw(path, &trace, &human::counted(counted.len() as u64, "rule"), &series)
-        }),
-    ];
-    let output =
-        RulesOutput { trace: &trace, mapping: &mapping, rules: &counted, tally: &tally, top: args.top };
-    let json = args.json.as_ref().map(|path| (path, output.json()));
-    finish(written, json, &about, || output.tables())
+    let limits = human::counted(replay.rules.len() as u64, "rule");
+    let series = [(names(&by.rules), &replay.tally.decisions.bytes[..])];
+    let (json, tables) = (|| replay.json(args.top), || replay.tables(args.top));
+    report(args, &replay.trace, &limits, &series, &about, json, tables)
 }
 
 /// What is to be told of rules that apply to no request of a log. What was read, and how it was asked, is said.
@@ -90,9 +71,9 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
 /// If the command line or the input are wrong.
 pub fn unmatched(by: &RulesArgs, input: &Selection, files: &RuleFiles) -> Result<Vec<Problem>, Error> {
     let loaded = loaded(by, files)?;
-    let RulesReplay { trace, about, .. } = replay(&loaded, by, input, None)?;
+    let (replay, about) = replay(&loaded, by, input, None)?;
     say(&about);
-    let requests = human::counted(trace.records.len() as u64, "request");
+    let requests = human::counted(replay.trace.records.len() as u64, "request");
     let problem = |(_, rule): (Box<str>, Rule)| {
         let file = loaded.files.get(&rule.identity).map_or("", String::as_str);
         let message = format!("the rule {:?} applies to none of {requests} of the log", rule.identity);
@@ -102,13 +83,13 @@ pub fn unmatched(by: &RulesArgs, input: &Selection, files: &RuleFiles) -> Result
     Ok(loaded.rules.unmatched().into_iter().map(problem).collect())
 }
 
-/// Reads a log and asks rules about each of its requests.
+/// Reads a log and asks rules about each of its requests; says also what was read, and how it was asked.
 fn replay(
     loaded: &LoadedRules<'_>,
     by: &RulesArgs,
     input: &Selection,
     json: Option<&Path>,
-) -> Result<RulesReplay, Error> {
+) -> Result<(RulesReplay, String), Error> {
     let asked = &by.mapping;
     let domain = domain(asked, loaded.domains)?;
     let mut mapping = Mapping::new(&asked.descriptor, asked.tier.as_deref(), asked.domain_field.as_deref())?;
@@ -117,7 +98,7 @@ fn replay(
         let domains = domains.filter(|each| asked.domain_field.is_some() || each.name() == domain);
         mapping.derive(domains.flat_map(|domain| domain.rules()));
     }
-    let mut trace = read(input, json, &mapping)?;
+    let mut trace = load::requests(input, json, Some(mapping.fields()))?;
     trace.warnings = warnings(&trace, &mapping);
     let about = about_rules(&trace, &mapping, loaded, by, input)?;
 
@@ -126,7 +107,7 @@ fn replay(
     let tally = tally::replay(&trace, &loaded.rules, &sizes, &domain, &mapping, &progress);
     progress.finish_and_clear();
     say(&about::skipped_lines(&trace));
-    Ok(RulesReplay { trace, mapping, about, tally })
+    Ok((RulesReplay { trace, mapping, rules: counted(loaded), tally }, about))
 }
 
 /// The rules of files that were read, by the time of a trace, which is of one machine.
@@ -189,34 +170,15 @@ fn domain(args: &MappingArgs, domains: &[Domain]) -> Result<String, Error> {
     }
 }
 
-/// The requests with their fields; those of the made-up day have a client and nothing else.
-fn read(input: &Selection, json: Option<&Path>, mapping: &Mapping) -> Result<Trace, Error> {
-    let mut fields = mapping.fields();
-    if input.files.is_empty() {
-        let mut trace = synthetic::day();
-        let keys = (0_u32..).take(trace.keys.len()).map(|id| trace.keys.name(id));
-        let combinations = fields.of_keys("client", "the made-up day", keys)?;
-        for record in &mut trace.records {
-            record.key = combinations[record.key as usize];
-        }
-        trace.fields = Some(fields);
-        return Ok(trace);
-    }
-    load::with_bar(input, json, |progress| load_fields(input, fields, progress))
-}
-
 /// What is likely wrong with the addresses of clients.
 fn warnings(trace: &Trace, mapping: &Mapping) -> Vec<String> {
     let Some(fields) = trace.fields.as_ref().filter(|_| trace.clients.is_some()) else { return Vec::new() };
     let about = |field: usize| {
-        let mut requests: HashMap<u32, u64> = HashMap::new();
-        for record in &trace.records {
-            if let Some(text) = fields.value(record.key, field) {
-                *requests.entry(text).or_default() += 1;
-            }
+        let mut counts = vec![0; fields.texts()];
+        for text in trace.records.iter().filter_map(|record| fields.value(record.key, field)) {
+            counts[text as usize] += 1;
         }
-        let (texts, counts): (Vec<u32>, Vec<u64>) = requests.into_iter().unzip();
-        warning(&counts, |at| fields.text(texts[at]).to_owned(), "--descriptor")
+        warning(&counts, |text| fields.text(text).to_owned(), "--descriptor")
     };
     mapping.clients().filter_map(about).collect()
 }

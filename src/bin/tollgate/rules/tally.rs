@@ -13,7 +13,7 @@ use tollgate::{ManualClock, Timestamp};
 use super::mapping::{Mapping, ValueSource};
 use crate::input::wanted::Fields;
 use crate::input::{Record, Trace};
-use crate::replay::{Denials, STRIDE};
+use crate::replay::{Decisions, Denials, strides};
 
 /// What is known of one rule beside what it counts itself.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ pub struct RuleDeniedKey {
     /// The rule, by its place in all domains together.
     pub rule: usize,
     /// What it counts by: the keys' names, and a text for each value that counts.
-    names: u32,
+    names: usize,
     values: Values,
     /// Requests refused.
     pub denied: u64,
@@ -47,10 +47,8 @@ type Values = SmallVec<[u32; 4]>;
 /// The decisions, and what they add up to.
 #[derive(Debug, Default)]
 pub struct RulesTally {
-    /// A byte a record, in the order of replay: `1` admitted, `0` denied.
-    pub decisions: Vec<u8>,
-    /// All that were denied.
-    pub denials: Denials,
+    /// All of them.
+    pub decisions: Decisions,
     /// Requests by what else became of them.
     pub requests: RequestCounts,
     /// For each rule, the domains one after the other.
@@ -76,13 +74,6 @@ pub struct RequestCounts {
     pub unknown_domain: u64,
 }
 
-impl RulesTally {
-    /// Requests admitted.
-    pub fn admitted(&self) -> u64 {
-        self.decisions.len() as u64 - self.denials.denied
-    }
-}
-
 /// Replays a trace with fields through rules, of which each domain has so many.
 pub fn replay(
     trace: &Trace,
@@ -94,72 +85,77 @@ pub fn replay(
 ) -> RulesTally {
     let no_fields = Fields::default();
     let fields = trace.fields.as_ref().unwrap_or(&no_fields);
-    // Where each domain's rules begin among all.
-    let mut offsets = Vec::with_capacity(sizes.len());
-    let mut all = 0;
-    for size in sizes {
-        offsets.push(all);
-        all += size;
-    }
     let mut run = RulesRun {
         fields,
         mapping,
-        offsets,
+        offsets: (0..sizes.len()).map(|domain| sizes[..domain].iter().sum()).collect(),
         names: names(mapping),
         keys: HashMap::default(),
         tally: RulesTally {
-            decisions: Vec::with_capacity(trace.records.len()),
-            by_rule: vec![ByRule::default(); all],
+            decisions: Decisions::with_capacity(trace.records.len()),
+            by_rule: vec![ByRule::default(); sizes.iter().sum()],
             by_descriptor: vec![(0, 0); mapping.descriptors.len()],
             ..RulesTally::default()
         },
     };
     let (mut entries, mut present) = (Vec::new(), Vec::new());
-    for records in trace.records.chunks(STRIDE) {
-        for record in records {
-            run.describe(record, &mut entries, &mut present);
-            let tier = mapping.tier.and_then(|field| fields.value(record.key, field));
-            let descriptors: SmallVec<[Descriptor<'_>; 4]> = present
-                .iter()
-                .scan(0, |begin, &(_, end)| {
-                    let descriptor = Descriptor::new(&entries[*begin..end]);
-                    *begin = end;
-                    Some(tier.map_or(descriptor, |tier| descriptor.tier(fields.text(tier))))
-                })
-                .collect();
-            let domain = match mapping.domain {
-                Some(field) => fields.value(record.key, field).map_or("", |domain| fields.text(domain)),
-                None => domain,
-            };
-            let at = Timestamp::from_nanos(record.at);
-            rules.clock().set(at);
-            let answer = rules.check_at(domain, &descriptors, record.cost, at);
-            run.count(record, &answer, &present);
-        }
-        progress.inc(records.len() as u64);
+    for record in strides(trace, progress).flatten() {
+        run.describe(record, &mut entries, &mut present);
+        let tier = mapping.tier.and_then(|field| fields.value(record.key, field));
+        let descriptors: SmallVec<[Descriptor<'_>; 4]> = present
+            .iter()
+            .scan(0, |begin, &(_, end)| {
+                let descriptor = Descriptor::new(&entries[*begin..end]);
+                *begin = end;
+                Some(tier.map_or(descriptor, |tier| descriptor.tier(fields.text(tier))))
+            })
+            .collect();
+        let domain = match mapping.domain {
+            Some(field) => fields.value(record.key, field).map_or("", |domain| fields.text(domain)),
+            None => domain,
+        };
+        let at = Timestamp::from_nanos(record.at);
+        rules.clock().set(at);
+        let answer = rules.check_at(domain, &descriptors, record.cost, at);
+        run.count(record, &answer, &present);
     }
     let mut tally = run.tally;
+    for key in &tally.denied_keys {
+        let by_rule = &mut tally.by_rule[key.rule];
+        by_rule.keys_denied += u64::from(key.denied > 0);
+        by_rule.keys_shadow_denied += u64::from(key.shadow_denied > 0);
+    }
     tally.denied_keys.sort_by_key(|key| std::cmp::Reverse((key.denied, key.shadow_denied)));
     tally
 }
 
 /// A number for each descriptor's keys, the same for the same ones.
-fn names(mapping: &Mapping) -> Vec<u32> {
-    let keys = |descriptor: &[(String, ValueSource)]| {
-        descriptor.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>()
+fn names(mapping: &Mapping) -> Vec<usize> {
+    let all = &mapping.descriptors;
+    let alike = |one: &[(String, ValueSource)], other: &[(String, ValueSource)]| {
+        one.iter().map(|(key, _)| key).eq(other.iter().map(|(key, _)| key))
     };
-    let all: Vec<Vec<String>> = mapping.descriptors.iter().map(|descriptor| keys(descriptor)).collect();
-    let first = |keys| all.iter().position(|known| known == keys).and_then(|at| u32::try_from(at).ok());
-    all.iter().map(|keys| first(keys).unwrap_or(0)).collect()
+    all.iter().map(|keys| all.iter().position(|known| alike(known, keys)).unwrap_or(0)).collect()
+}
+
+/// The entries of a descriptor by whose values a rule counts: those whose bit is set.
+fn counted(
+    mapping: &Mapping,
+    descriptor: usize,
+    counted_by: u32,
+) -> impl Iterator<Item = &(String, ValueSource)> {
+    let entries = mapping.descriptors.get(descriptor).into_iter().flatten();
+    (0..u32::BITS).zip(entries).filter(move |(bit, _)| counted_by >> bit & 1 == 1).map(|(_, entry)| entry)
 }
 
 struct RulesRun<'t> {
     fields: &'t Fields,
     mapping: &'t Mapping,
+    /// Where each domain's rules begin among all.
     offsets: Vec<usize>,
-    names: Vec<u32>,
+    names: Vec<usize>,
     /// Places in the tally's denied keys.
-    keys: HashMap<(usize, u32, Values), usize, RandomState>,
+    keys: HashMap<(usize, usize, Values), usize, RandomState>,
     tally: RulesTally,
 }
 
@@ -194,27 +190,21 @@ impl<'t> RulesRun<'t> {
 
     fn count(&mut self, record: &Record, answer: &Answer, present: &[(usize, usize)]) {
         let is_denied = answer.is_denied();
-        self.tally.decisions.push(if is_denied { b'0' } else { b'1' });
-        if is_denied {
-            self.tally.denials.add(answer.retry_after());
-        }
+        self.tally.decisions.add(is_denied.then(|| answer.retry_after()));
         let Some(domain) = answer.domain_index() else {
             self.tally.requests.unknown_domain += 1;
             return;
         };
-        let offset = self.offsets.get(domain).copied().unwrap_or(usize::MAX);
-        let (mut matched, mut shadow, mut soft) = (false, false, false);
+        let (mut shadow, mut soft) = (false, false);
         let mut last_descriptor = None;
         for applied in answer.limits() {
-            let rule = offset.saturating_add(applied.index());
-            let descriptor = present.get(applied.descriptor()).map(|&(number, _)| number);
-            matched = true;
-            if let Some(number) = descriptor.filter(|_| last_descriptor != descriptor) {
-                self.tally.by_descriptor[number].1 += 1;
-                last_descriptor = descriptor;
+            let rule = self.offsets[domain] + applied.index();
+            let (descriptor, _) = present[applied.descriptor()];
+            if last_descriptor.replace(descriptor) != Some(descriptor) {
+                self.tally.by_descriptor[descriptor].1 += 1;
             }
             soft |= applied.verdict() == Verdict::SoftLimited;
-            let Some(by_rule) = self.tally.by_rule.get_mut(rule) else { continue };
+            let by_rule = &mut self.tally.by_rule[rule];
             by_rule.matched += 1;
             // One of several that refuse only together refuses nobody if they do not.
             let refuses = match applied.verdict() {
@@ -227,12 +217,12 @@ impl<'t> RulesRun<'t> {
             }
             shadow |= !refuses;
             // A look is nothing that a rule counts.
-            if let Some(number) = descriptor.filter(|_| record.cost > 0) {
-                self.count_key(record, rule, &applied, number, refuses);
+            if record.cost > 0 {
+                self.count_key(record, rule, &applied, descriptor, refuses);
             }
         }
         let requests = &mut self.tally.requests;
-        requests.unmatched += u64::from(!matched);
+        requests.unmatched += u64::from(last_descriptor.is_none());
         requests.undescribed += u64::from(present.is_empty());
         requests.shadow_denied += u64::from(shadow && !is_denied);
         requests.soft_limited += u64::from(soft && !is_denied);
@@ -246,32 +236,18 @@ impl<'t> RulesRun<'t> {
         descriptor: usize,
         refuses: bool,
     ) {
-        let counted_by = applied.rule().counted_by;
-        let entries = self.mapping.descriptors.get(descriptor).map_or(&[][..], Vec::as_slice);
-        let values: Values = (0..u32::BITS)
-            .zip(entries)
-            .filter(|(bit, _)| counted_by >> bit & 1 == 1)
-            .filter_map(|(_, &(_, source))| value(self.fields, record, source))
+        let values: Values = counted(self.mapping, descriptor, applied.rule().counted_by)
+            .filter_map(|&(_, source)| value(self.fields, record, source))
             .collect();
-        let names = self.names.get(descriptor).copied().unwrap_or(0);
-        let RulesTally { denied_keys, by_rule, .. } = &mut self.tally;
+        let names = self.names[descriptor];
+        let denied_keys = &mut self.tally.denied_keys;
         let place = *self.keys.entry((rule, names, values)).or_insert_with_key(|(_, _, values)| {
-            denied_keys.push(RuleDeniedKey {
-                rule,
-                names,
-                values: values.clone(),
-                denied: 0,
-                shadow_denied: 0,
-            });
+            let values = values.clone();
+            denied_keys.push(RuleDeniedKey { rule, names, values, denied: 0, shadow_denied: 0 });
             denied_keys.len() - 1
         });
         let key = &mut denied_keys[place];
-        let count = if refuses { &mut key.denied } else { &mut key.shadow_denied };
-        *count += 1;
-        if *count == 1 {
-            let by_rule = &mut by_rule[rule];
-            *(if refuses { &mut by_rule.keys_denied } else { &mut by_rule.keys_shadow_denied }) += 1;
-        }
+        *(if refuses { &mut key.denied } else { &mut key.shadow_denied }) += 1;
     }
 }
 
@@ -289,11 +265,9 @@ impl RuleDeniedKey {
         if let [value] = &self.values[..] {
             return text(value).to_owned();
         }
-        let entries = mapping.descriptors.get(self.names as usize).map_or(&[][..], Vec::as_slice);
-        let counted = (0..u32::BITS).zip(entries).filter(|(bit, _)| counted_by >> bit & 1 == 1);
-        let pairs: Vec<String> = counted
+        let pairs: Vec<String> = counted(mapping, self.names, counted_by)
             .zip(&self.values)
-            .map(|((_, (key, _)), value)| format!("{key}={}", text(value)))
+            .map(|((key, _), value)| format!("{key}={}", text(value)))
             .collect();
         pairs.join(",")
     }

@@ -45,7 +45,7 @@ pub fn run(args: &SuggestArgs) -> Result<(), Error> {
     let default = args.deny_requests.is_none() && args.deny_clients.is_none();
     let requests = args.deny_requests.or(default.then_some(Share { billionths: 1_000_000 }));
     files::writable(&args.json)?;
-    let trace = load::requests(&args.input, args.json.as_deref())?;
+    let trace = load::requests(&args.input, args.json.as_deref(), None)?;
     let progress = progress::bar_of_tries();
     let search = Search {
         trace: &trace,
@@ -63,8 +63,8 @@ pub fn run(args: &SuggestArgs) -> Result<(), Error> {
         about::input_lines(&trace, args.input.no_sort) + &search.lines(note) + &storage.line(periods.len());
     left_out.iter().for_each(|note| about += &format!("Note     {note}\n"));
     say(&about::skipped_lines(&trace));
-    let json = args.json.as_ref().map(|path| (path, output::json(&search, &found)));
-    finish([], json, &about, || output::tables(&search, &found))
+    let (json, tables) = (|| output::json(&search, &found), || output::tables(&search, &found));
+    finish(Ok(()), args.json.as_deref(), &about, json, tables)
 }
 
 /// What may be denied: limits meet each share that is given.
@@ -146,9 +146,8 @@ impl Search<'_> {
     /// # Errors
     /// If no limit that the algorithm can hold meets the goal.
     pub fn find(&self, algorithm: AlgorithmName) -> Result<Suggestion, Error> {
-        let mut order: Vec<usize> = (0..self.periods.len()).collect();
-        order.sort_by_key(|&named| Reverse(self.periods[named]));
-        let periods = order.iter().map(|&named| self.periods[named]).collect();
+        let mut periods = self.periods.to_vec();
+        periods.sort_by_key(|&period| Reverse(period));
         let mut trials = Trials { search: self, algorithm, periods, made: BTreeMap::new() };
         let limits = trials.smallest()?;
         let trial = trials.trial(&limits)?;
@@ -157,13 +156,12 @@ impl Search<'_> {
             StoreArg::Keyed => StoreFigures::default(),
             StoreArg::Compact | StoreArg::Sketch => trials.replay(&limits, true)?.figures,
         };
-        let mut found = Vec::new();
-        for (place, &named) in order.iter().enumerate() {
-            let quota = self.quota(limits[place], self.periods[named])?;
-            found.push((named, FoundLimit { quota, trials: trials.beside(&limits, place) }));
-        }
-        found.sort_by_key(|&(named, _)| named);
-        let limits = found.into_iter().map(|(_, found)| found).collect();
+        let found = |period: &Duration| {
+            let place = trials.periods.iter().position(|known| known == period).unwrap_or(0);
+            let quota = self.quota(limits[place], *period)?;
+            Ok(FoundLimit { quota, trials: trials.beside(&limits, place) })
+        };
+        let limits = self.periods.iter().map(found).collect::<Result<_, Error>>()?;
         Ok(Suggestion { algorithm, limits, trial, monotone: trials.monotone(), figures })
     }
 
@@ -334,7 +332,10 @@ impl Trials<'_> {
         let texts: Vec<String> = limits.iter().map(u64::to_string).collect();
         self.search.progress.set_message(format!("{} {}", self.algorithm.name(), texts.join(" and ")));
         let outcome = self.replay(limits, false)?;
-        let trial = Trial { denied: outcome.tally.denials.denied, keys_denied: outcome.tally.keys_denied() };
+        let trial = Trial {
+            denied: outcome.tally.decisions.denials.denied,
+            keys_denied: outcome.tally.keys_denied(),
+        };
         self.made.insert(limits.to_vec(), trial);
         Ok(trial)
     }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{Accuracy, Differences};
-use crate::algorithm::{AlgorithmName, name};
-use crate::human;
+use crate::algorithm::AlgorithmName;
+use crate::human::{self, name};
 use crate::output::{merged, table};
 use crate::replay::StoreFigures;
 use crate::store::{OverflowArg, Storage};

@@ -1,0 +1,88 @@
+//! What a rule says, for people and for programs.
+
+use serde_json::{Value, json};
+use tollgate::Quota;
+use tollgate::rules::{Limit, Rule, Shared, Store};
+
+use crate::human;
+use crate::output::merged;
+use crate::store::Memory;
+
+/// How a limit is shared between processes.
+fn shared_json(shared: &Shared) -> Value {
+    json!({
+        "mode": shared.mode.to_string(),
+        "on_failure": shared.on_failure.to_string(),
+        "processes": shared.processes,
+        "timeout_ms": u64::try_from(shared.timeout.as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
+/// What a rule says.
+pub fn says(rule: &Rule) -> Value {
+    let (quota, algorithm, store) = match &rule.limit {
+        Limit::Quota { quota, algorithm, store } => (Some(quota), Some(algorithm), store.as_ref()),
+        _ => (None, None, None),
+    };
+    let (units, period) = match &rule.limit {
+        Limit::Blocked { period } => (Some(0), Some(*period)),
+        _ => (quota.map(Quota::limit), quota.map(Quota::period)),
+    };
+    let (memory, max_keys, shared) = match store {
+        Some(Store::Compact(memory) | Store::Sketch(memory)) => (memory.bytes(), None, Value::Null),
+        Some(Store::Keyed { max_keys }) => (None, *max_keys, Value::Null),
+        Some(Store::Redis(shared)) => (None, None, json!({ "shared": shared_json(shared) })),
+        Some(_) | None => (None, None, Value::Null),
+    };
+    let limit = json!({
+        "unlimited": matches!(rule.limit, Limit::Unlimited),
+        "limit": units,
+        "period_ns": period.and_then(|period| u64::try_from(period.as_nanos()).ok()),
+        "burst": quota.map(Quota::burst_size),
+        "algorithm": algorithm.map(ToString::to_string),
+        "store": store.map(ToString::to_string),
+        "memory_bytes": memory,
+        "max_keys": max_keys,
+    });
+    let rest = json!({
+        "soft": Some(rule.soft).filter(|&soft| soft < u64::MAX),
+        "shadow": rule.shadow,
+        "quota_mode": rule.quota_mode,
+        "enforced_per_million": rule.enforced_per_million,
+        "replaces": rule.replaces,
+    });
+    merged([limit, shared, rest])
+}
+
+/// The limit, its algorithm and its store.
+pub fn limit_texts(rule: &Rule) -> [String; 3] {
+    let without_store = |text: &str| [text.to_owned(), String::new(), String::new()];
+    match &rule.limit {
+        Limit::Unlimited => without_store("none"),
+        Limit::Blocked { .. } => without_store("refuses all"),
+        Limit::Quota { quota, algorithm, store } => {
+            let store = store.as_ref().map_or("default".to_owned(), kept);
+            [quota.to_string(), algorithm.to_string(), store]
+        }
+        _ => without_store("?"),
+    }
+}
+
+fn kept(store: &Store) -> String {
+    match store {
+        Store::Compact(memory) | Store::Sketch(memory) => {
+            let size = memory.bytes().and_then(|bytes| bytes.to_string().parse::<Memory>().ok());
+            size.map_or_else(|| store.to_string(), |size| format!("{store} {size}"))
+        }
+        Store::Keyed { max_keys: Some(most) } => format!("keyed, {}", human::counted(*most as u64, "key")),
+        Store::Keyed { max_keys: None } => "keyed".to_owned(),
+        Store::Redis(shared) => {
+            let of = match shared.processes {
+                1 => "1 process".to_owned(),
+                several => format!("{} processes", human::count(several.into())),
+            };
+            format!("redis, {}, {of}", shared.mode)
+        }
+        _ => store.to_string(),
+    }
+}
