@@ -34,7 +34,7 @@ use crate::store::Compact;
 
 /// A rate limiter: decides, for each request, whether it may go now.
 ///
-/// Made of a store (where keys' states live: [`Compact`], [`Keyed`] or [`Direct`]), which holds an [`Algorithm`], and a
+/// Made of a store (where keys' states live: [`Compact`], [`Keyed`](crate::Keyed) or [`Direct`](crate::Direct)), which holds an [`Algorithm`], and a
 /// [`Clock`]. Without type arguments it is GCRA for keys of any type in fixed memory, and fits in a struct field.
 ///
 /// All calls take `&self`, never block and can be made from any number of threads. A denied request is not

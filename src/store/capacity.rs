@@ -59,14 +59,14 @@ impl From<usize> for Capacity {
 }
 
 impl Capacity {
-    /// So many slots, of eight bytes each; with [`Overflow::Spill`] seven ninths as much memory more for its sketch. For keyed
+    /// So many slots, of eight bytes each; with [`Overflow::Spill`](crate::Overflow::Spill) seven ninths as much memory more for its sketch. For keyed
     /// stores: so many keys, without growing.
     #[must_use]
     pub const fn slots(slots: usize) -> Self {
         Self(Size::Slots(slots))
     }
 
-    /// At most so many bytes in all (at least 272), seven sixteenths of them for the sketch with [`Overflow::Spill`].
+    /// At most so many bytes in all (at least 272), seven sixteenths of them for the sketch with [`Overflow::Spill`](crate::Overflow::Spill).
     #[must_use]
     pub const fn memory(bytes: usize) -> Self {
         Self(Size::Bytes(bytes))

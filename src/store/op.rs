@@ -210,7 +210,7 @@ pub trait Debts {
 
 /// How the debts of all keys are carried over into another store.
 #[derive(Copy, Clone)]
-#[expect(missing_debug_implementations, reason = "a function has none")]
+#[cfg_attr(feature = "std", expect(missing_debug_implementations, reason = "a function has none"))]
 pub struct CarryOver<'a> {
     /// The time of the call.
     pub when: CheckTime,
