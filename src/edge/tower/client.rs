@@ -205,33 +205,45 @@ impl ClientIp {
     }
 
     /// The client's address in full, IPv4 in IPv6 as IPv4; `None` if it is not known.
+    #[inline]
     #[must_use]
     pub fn address(&self, head: Head<'_>) -> Option<IpAddr> {
         match &self.source {
             AddressSource::Peer => self.peer_address(head),
-            AddressSource::Single { name, proxies: Proxies(trust) } => {
-                let is_proxy = match trust {
-                    Trust::Hops(count) => *count > 0,
-                    Trust::Networks(networks) => is_in(networks, self.peer_address(head)?),
-                };
-                if is_proxy {
-                    node(head.only(name)?.as_bytes().trim_ascii())
-                } else {
-                    self.peer_address(head)
-                }
-            }
-            AddressSource::List { name, syntax, proxies: Proxies(trust) } => {
-                let lines = head.headers().get_all(name).iter().map(HeaderValue::as_bytes);
-                let mut addresses = FromRight::new(*syntax, lines);
-                match trust {
-                    Trust::Hops(0) => self.peer_address(head),
-                    Trust::Hops(count) => addresses.nth(count - 1)?,
-                    Trust::Networks(networks) => outermost(networks, self.peer_address(head)?, addresses),
-                }
+            AddressSource::Single { name, proxies } => self.address_in_field(name, proxies, head),
+            AddressSource::List { name, syntax, proxies } => {
+                self.address_in_list(name, *syntax, proxies, head)
             }
         }
     }
 
+    #[inline(never)]
+    fn address_in_field(&self, name: &HeaderName, proxies: &Proxies, head: Head<'_>) -> Option<IpAddr> {
+        let is_proxy = match &proxies.0 {
+            Trust::Hops(count) => *count > 0,
+            Trust::Networks(networks) => is_in(networks, self.peer_address(head)?),
+        };
+        if is_proxy { node(head.only(name)?.as_bytes().trim_ascii()) } else { self.peer_address(head) }
+    }
+
+    #[inline(never)]
+    fn address_in_list(
+        &self,
+        name: &HeaderName,
+        syntax: Syntax,
+        proxies: &Proxies,
+        head: Head<'_>,
+    ) -> Option<IpAddr> {
+        let lines = head.headers().get_all(name).iter().map(HeaderValue::as_bytes);
+        let mut addresses = FromRight::new(syntax, lines);
+        match &proxies.0 {
+            Trust::Hops(0) => self.peer_address(head),
+            Trust::Hops(count) => addresses.nth(count - 1)?,
+            Trust::Networks(networks) => outermost(networks, self.peer_address(head)?, addresses),
+        }
+    }
+
+    #[inline]
     fn peer_address(&self, head: Head<'_>) -> Option<IpAddr> {
         let extensions = head.extensions();
         known(match &self.peer_of {
