@@ -191,6 +191,7 @@ fn every_algorithm_decides_as_its_oracle(name: &str) {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn honeynet_httpd_2004_is_decided_as_by_the_oracles() {
     every_algorithm_decides_as_its_oracle("honeynet_httpd_2004");
 }
@@ -202,6 +203,7 @@ fn aws_honeypot_2013_is_decided_as_by_the_oracles() {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn github_events_2015_is_decided_as_by_the_oracles() {
     every_algorithm_decides_as_its_oracle("github_events_2015");
 }
@@ -212,12 +214,14 @@ fn sec_edgar_2017_is_decided_as_by_the_oracles() {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn zeek_conn_2022_is_decided_as_by_the_oracles() {
     every_algorithm_decides_as_its_oracle("zeek_conn_2022");
 }
 
 /// The source forms, sorted, are the normalized records, so a replay of one is a replay of the other.
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn every_source_form_holds_the_normalized_records() {
     let Some(directory) = directory() else { return };
     for (name, extension) in TRACES {
@@ -231,6 +235,7 @@ fn every_source_form_holds_the_normalized_records() {
 
 /// In the order of their sources three traces step back in time, by up to weeks.
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn trace_in_source_order_decides_as_oracles() {
     let Some(directory) = directory() else { return };
     for (name, extension) in TRACES {

@@ -110,6 +110,7 @@ fn json_files() -> Vec<(&'static str, String)> {
 
 /// Whether it is read or refused: a text is not to take memory beyond that by which it is long.
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn reading_takes_at_most_twenty_times_the_file() {
     let (yaml, json): (Read, Read) = (Config::from_yaml, Config::from_json);
     let files = yaml_files().into_iter().map(|file| (yaml, file));
@@ -122,6 +123,7 @@ fn reading_takes_at_most_twenty_times_the_file() {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn ordinary_large_files_are_read() {
     for (name, text) in yaml_files().into_iter().chain(json_files()) {
         let is_ordinary =

@@ -381,16 +381,19 @@ fn run_compact(kind: Kind) {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn direct_decides_as_the_oracle() {
     ALL.into_iter().for_each(|kind| run(kind, true, 1, direct));
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn keyed_decides_as_the_oracle() {
     ALL.into_iter().for_each(|kind| run(kind, false, KEYS, keyed));
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn compact_decides_as_the_oracle() {
     COMPACT.into_iter().for_each(run_compact);
 }

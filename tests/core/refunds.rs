@@ -240,6 +240,7 @@ fn is_from_first_use(kind: Kind) -> bool {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn nothing_is_minted() {
     for kind in ALL.into_iter().filter(|kind| !is_from_first_use(*kind)) {
         each(kind, (short_spec(kind), from(), verbs(1, true)), |(spec, start, ops)| {
@@ -358,6 +359,7 @@ fn is_undone(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Operation)], pair: 
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn a_refund_at_once_leaves_all_as_it_was() {
     for kind in ALL.into_iter().filter(|kind| *kind != Kind::Log) {
         each(kind, (short_spec(kind), from(), verbs(1, false)), |(spec, start, ops)| {

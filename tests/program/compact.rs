@@ -210,6 +210,7 @@ fn oversized_quota_is_refused_in_program_terms() {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn suggestions_are_for_the_store_named() {
     let place = flood();
     let goal = "log --time-format s --deny-requests 1%";
@@ -236,6 +237,7 @@ fn suggestions_are_for_the_store_named() {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn the_default_memory_is_enough_for_the_made_up_day() {
     let run = Place::new().run("replay --store compact").ok();
     assert!(
@@ -293,6 +295,7 @@ fn real(name: &str, algorithms: &str, short: Option<&str>) {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn honeynet_httpd_2004() {
     real("honeynet_httpd_2004", "", None);
 }
@@ -310,6 +313,7 @@ fn github_events_2015() {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn sec_edgar_2017() {
     real("sec_edgar_2017", "", Some("2KiB"));
 }

@@ -120,6 +120,7 @@ fn without_a_file_it_replays_a_made_up_day() {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn charts_are_svg_and_png() {
     let place = small();
     for args in ["--algorithm gcra", ""] {
@@ -243,6 +244,7 @@ fn charts_hold_extreme_times() {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn a_closed_pipe_is_quiet() {
     let place = Place::new();
     for args in [&["replay"][..], &["replay", "--json", "--top", "100000"], &["replay", "--help"]] {

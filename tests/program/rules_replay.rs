@@ -359,6 +359,7 @@ fn replay_sorts_requests_by_time_by_default() {
 
 /// A store that is too small says so, instead of passing its denials off as the rule's.
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn a_store_that_is_short_of_room_is_told() {
     let place = Place::new();
     let requests: String =
@@ -391,6 +392,7 @@ fn a_store_that_is_short_of_room_is_told() {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn the_made_up_day_has_clients() {
     let place = place();
     let run = place.run("replay --rules edge.yaml --chart out.svg").ok();

@@ -38,6 +38,7 @@ fn compare(source: &str, name: &str, records: u64, keys: u64) {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn honeynet_httpd_2004() {
     compare("honeynet_httpd_2004.log.gz", "honeynet_httpd_2004", 38_487, 9_269);
 }
@@ -74,6 +75,7 @@ fn times_keep_their_microseconds() {
 
 /// Rules decide real requests in both forms of the log alike, and each rule's figures add up.
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn rules_on_honeynet_httpd_2004() {
     let Some(source) = trace("honeynet_httpd_2004.log.gz") else { return };
     let Some(normalized) = trace("normalized/honeynet_httpd_2004.tsv.gz") else { return };

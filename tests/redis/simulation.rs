@@ -47,6 +47,7 @@ fn say(setup: &Setup, outcome: &Outcome) {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn what_is_admitted_is_within_the_bound() {
     for limit in limits() {
         for nodes in [1, 4, 25] {
@@ -75,6 +76,7 @@ fn what_is_admitted_is_within_the_bound() {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn faults_cost_no_more_than_the_bound_says() {
     for limit in limits() {
         for pattern in Pattern::ALL {

@@ -234,6 +234,7 @@ fn full_sketch_admits_no_more_than_oracle() {
 /// A time that steps back is decided as of the newest window that is met, whoever was there. So a key's requests of the
 /// windows from `a` on, made before any time after `b` was seen, are counted in those windows.
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn so_many_windows_admit_so_many_limits_whatever_time_does() {
     for kind in WINDOWS {
         without_room(kind, true, |spec, bytes, requests| {
@@ -335,6 +336,7 @@ fn times_of_chunks(spec: Spec, requests: &[Request]) -> Vec<u64> {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn batches_are_the_single_checks() {
     for kind in WINDOWS {
         without_room(kind, false, |spec, bytes, requests| {

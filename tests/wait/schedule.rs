@@ -234,11 +234,13 @@ fn kinds() -> Vec<Kind> {
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn every_wait_ends_when_the_model_says_with_every_algorithm() {
     proptest!(config(500), |(schedule in schedule(&kinds(), &[Store::Direct, Store::Keyed]))| check(&schedule)?);
 }
 
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn every_wait_ends_when_the_model_says_with_reservations() {
     let kinds = [Kind::Gcra, Kind::Greedy, Kind::Queue];
     let stores = [Store::Direct, Store::Keyed, Store::Compact(10_000)];

@@ -78,6 +78,7 @@ impl Modes {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 async fn restarted_server_is_used_within_two_seconds() {
     let Some(mut server) = Server::start() else { return };
     let modes = Modes::new(&Client::open(&server.url()).unwrap());
@@ -90,6 +91,7 @@ async fn restarted_server_is_used_within_two_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 async fn resumed_server_is_used_within_two_seconds() {
     let Some(server) = Server::start() else { return };
     let modes = Modes::new(&Client::open(&server.url()).unwrap());

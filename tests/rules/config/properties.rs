@@ -109,6 +109,7 @@ proptest! {
     }
 
     #[test]
+    #[ignore = "several seconds unless optimised; .ci/run runs it"]
     fn identities_are_unique_and_free_of_numbers(
         texts in prop::collection::vec("[a-b|=#\\\\*_ ]{1,4}", 2..6),
         numbers in prop::collection::vec(1_u32..1_000_000, 4),
