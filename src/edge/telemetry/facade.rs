@@ -175,8 +175,7 @@ fn publish_readings(readings: &[Reading], labels: impl Fn() -> Vec<Label>) {
     }
 }
 
-/// Gives the recorder the units and descriptions of all of this crate's metrics. Call it once, after the recorder is installed.
-pub fn describe() {
+pub(super) fn describe() {
     describe_counters(&[
         (REQUESTS, "Requests under a rule, by what became of them"),
         (HITS, "Units that requests under a rule asked for"),
@@ -209,8 +208,6 @@ pub fn describe() {
         recorder.describe_gauge(LAST_SUCCESS.into(), Some(Unit::Seconds), text.into());
     });
     describe_duration(CHECK_DURATION, "How long checks take, of a sample");
-    #[cfg(feature = "redis")]
-    super::shared::describe();
 }
 
 pub(super) fn describe_counters(counters: &[(&'static str, &'static str)]) {

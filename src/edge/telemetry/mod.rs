@@ -65,7 +65,7 @@ pub use self::event::Event;
 #[cfg(all(feature = "metrics", feature = "tower"))]
 pub(crate) use self::facade::without_key;
 #[cfg(feature = "metrics")]
-pub use self::facade::{describe, publish};
+pub use self::facade::publish;
 #[cfg(all(feature = "metrics", feature = "rules"))]
 pub(crate) use self::facade::{publish_rule, publish_unmatched};
 #[cfg(feature = "rules")]
@@ -83,3 +83,11 @@ pub use self::shares::Shares;
 pub(crate) use self::stripes::Stripes;
 pub use self::timer::CheckTimer;
 pub use self::top::{DeniedKey, TopDenied};
+
+/// Gives the recorder the units and descriptions of all of this crate's metrics. Call it once, after the recorder is installed.
+#[cfg(feature = "metrics")]
+pub fn describe() {
+    facade::describe();
+    #[cfg(feature = "redis")]
+    shared::describe();
+}
