@@ -62,10 +62,10 @@ mod timer;
 mod top;
 
 pub use self::event::Event;
-#[cfg(all(feature = "metrics", feature = "tower"))]
-pub(crate) use self::facade::without_key;
 #[cfg(feature = "metrics")]
 pub use self::facade::publish;
+#[cfg(all(feature = "metrics", feature = "tower"))]
+pub(crate) use self::facade::without_key;
 #[cfg(all(feature = "metrics", feature = "rules"))]
 pub(crate) use self::facade::{publish_rule, publish_unmatched};
 #[cfg(feature = "rules")]
