@@ -1,9 +1,9 @@
 //! What does a check cost that spends from a lease, beside one that this process decides alone?
 //!
 //! 1,000 keys, text of 24 bytes, numbers and addresses; one and two threads; the default clock. *Keyed* limiters keep their keys in
-//! this process; *leases* hold units that were charged at a server, which is in this process too and is asked before the clock starts:
-//! leases live for an hour here, and hold more than a run spends, so that all checks are decided by what is held. Both draw the same
-//! keys, uniformly.
+//! this process; *leases* hold units that were charged at a server. That server is in this process too, and is asked before the clock
+//! starts. Leases live for an hour here and hold more units than a run spends, so no check asks the server. Both draw the same keys,
+//! uniformly.
 //! Known bias: real runs ask for a block now and then, in another task. How often depends on traffic;
 //! `src/edge/redis/mode/lease/tests.rs` counts it.
 

@@ -36,7 +36,7 @@ impl Identity {
 impl Spill {
     pub(super) fn new<N: CompactState>(word: &N, sizes: &Sizes) -> Result<Self, QuotaError> {
         let mut shift = Cells::shift_for(word.horizon());
-        // Coarser, if the cells would come round within a second.
+        // Coarser, if the cells would wrap around within a second.
         while word.span_ns(Cells::half_range(shift)) < MIN_HALF_RANGE_NS {
             if shift >= N::COARSEST {
                 return Err(Reason::SpillRange.into());
@@ -52,7 +52,7 @@ impl Spill {
         Some(Self { cells, newest: CachePadded::new(AtomicU64::new(0)) })
     }
 
-    /// With cells as fine as states: times in the models are small, and nobody is preempted for a second.
+    /// With cells as fine as states: times in the models are small, and no thread stops for a second.
     #[cfg(all(test, tollgate_loom))]
     pub(super) fn for_models<N: CompactState>(word: &N, sizes: &Sizes) -> Self {
         Self::with_shift(word, sizes, 0).unwrap()
@@ -65,8 +65,8 @@ impl Spill {
         left(self.newest.load(Acquire), reference) > 0
     }
 
-    /// At most how far a key is ahead of `reference` by what was spilled of it; never less than it is. `reference` is not
-    /// before any time as of which a debt was spilled.
+    /// An upper bound for how far a key's spilled debt is ahead of `reference`. `reference` must not be before the time of any
+    /// spilled debt.
     #[inline]
     pub(super) fn debt(&self, key: Identity, reference: u64, latest: &impl Fn() -> u64) -> u64 {
         self.cells.estimate(key.0, reference, latest)

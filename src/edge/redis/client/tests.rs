@@ -1,7 +1,7 @@
 //! Properties, on a server of the tests' own:
-//! - the script and the model give the same reply to every ask, whatever came before: all algorithms, several limits, quotas that change,
-//!   posts that come twice, late or out of order, times that step back, costs from 0 to 2^64 - 1;
-//! - a denial and a look write nothing; every key that is written expires.
+//! - The script and the model give the same reply to every call, after any sequence of calls. The sequences have all algorithms,
+//!   several limits, quotas that change and costs from 0 to 2^64 - 1. Posts arrive twice, late or out of order; times step back.
+//! - A denial and a peek write nothing. Every key that is written expires.
 
 use std::time::Duration;
 
@@ -69,11 +69,11 @@ struct Step {
 #[derive(Copy, Clone, Debug)]
 enum Asked {
     Plain(Question),
-    /// A refund of a charge made at most so many steps ago.
+    /// A refund of a charge. The second number is the greatest number of steps since the charge.
     Refund(u64, usize),
-    /// A check of so many sixteenths of the most, and so many units more.
+    /// A check. The first number is in sixteenths of the greatest cost; the second is added in units.
     Share(u64, u64),
-    /// A post to a window so many before the present one.
+    /// A post to an earlier window. The second number tells how many windows earlier.
     Post(u64, i64, u64),
 }
 

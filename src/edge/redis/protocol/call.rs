@@ -21,34 +21,34 @@ pub(crate) struct Call {
     pub(crate) plan: Arc<Plan>,
     /// The question.
     pub(crate) ask: Question,
-    /// The time as of which it is decided; `None` is the server's own.
+    /// The time of the decision. `None` means the server's time.
     pub(crate) now: Option<Timestamp>,
 }
 
 /// What is asked. Units are never 0 where something is charged.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Question {
-    /// Charges so many units to all limits if all have room, or nothing.
+    /// Charges the units to all limits if all have room. Otherwise charges nothing.
     Check {
         /// The units.
         cost: u64,
     },
     /// How things stand. Writes nothing.
     Peek,
-    /// Charges so many units, room or not.
+    /// Charges the units, even without room.
     Force {
         /// The units.
         cost: u64,
     },
-    /// Takes up to so many units back: those that have not been paid meanwhile.
+    /// Takes units back, as far as time has not paid them.
     Refund {
         /// The units.
         units: u64,
         /// When they were charged, by the server's clock in microseconds, so that a window that is over gives nothing back.
         at_us: u64,
     },
-    /// Charges a block: at most `wanted` units, and at most one of `share` equal parts of what is left, but at least `least`; or
-    /// nothing, if there are not so many.
+    /// Charges a block of units: at least `least`, at most `wanted`. Between these bounds it is at most the remaining units divided
+    /// by `share`. If fewer than `least` remain, charges nothing.
     Lease {
         /// The fewest that are of use.
         least: u64,
@@ -60,16 +60,16 @@ pub(crate) enum Question {
     /// Charges what one process has let through already, room or not: all that `total` exceeds what was posted before by this
     /// process in this epoch. So a call whose answer was lost can be sent again, and come late or twice.
     ///
-    /// Of each process the two highest epochs are remembered, for GCRA for an hour (and the time in which a full burst is refilled)
-    /// after the last post for the key: so a process begins a new epoch for a key that it posts to again after longer. A post of an
-    /// epoch before those two charges nothing. All limits are charged by the same epoch: where their windows differ, post to each by
+    /// The two highest epochs of each process are remembered. For GCRA they are kept for an hour after the key's last post, plus the
+    /// time that refills a full burst. A process that posts for a key after a longer time begins a new epoch. A post of an older epoch
+    /// than these two charges nothing. All limits are charged by the same epoch: where their windows differ, post to each by
     /// [`Plan::single`].
     Post {
         /// A number that no other process has.
         process: u64,
-        /// Totals begin anew with each; later ones are greater, and below 2^53. For windows, the window (the server's time over the
-        /// period): one that is over is not charged, but for the one before the present of a sliding window. For GCRA, whatever
-        /// the process counts by.
+        /// Each epoch has totals of its own. Later epochs are greater; all are below 2^53. For windows, the epoch is the window's index:
+        /// the server's time divided by the period. A window that is over is not charged, except the previous window of a sliding
+        /// limit. For GCRA, the process chooses its epochs.
         epoch: u64,
         /// All that this process let through in this epoch.
         total: u64,
@@ -82,7 +82,7 @@ pub(crate) struct Reply {
     /// The units that this call charged to each of the limits; 0 if it was refused. Of a refund, those that were taken back. Where
     /// limits differ (a post to a window that is over, a debt beyond 2^52) the most of them.
     pub(crate) granted: u64,
-    /// The time as of which it was decided, in microseconds since the Unix epoch.
+    /// The time of the decision, in microseconds since the Unix epoch.
     pub(crate) now_us: u64,
     /// How each limit stands afterwards.
     pub(crate) limits: SmallVec<[LimitState; 1]>,

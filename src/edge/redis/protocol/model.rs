@@ -1,15 +1,15 @@
 //! What the script on a server does, in Rust: the same integers, rounded alike. Tests hold the two together.
 //!
 //! *Time that steps back.* A theoretical arrival time stays where it is, and a window that begins later counts as if it had begun: so
-//! this denies more, by less than the step. A state that is further in the future than a burst is refilled in, or than a whole
-//! window, is brought back to now, with all that is owed: nobody is shut out until a clock that ran ahead is caught up with. That is
-//! written even if the request is refused.
+//! this denies more, by less than the step. A state may be further in the future than the time that refills a burst, or
+//! than a whole window. Then it is brought back to now and keeps its debt, so a clock that ran ahead shuts out no client for long.
+//! That is written even if the request is refused.
 //!
-//! *Quotas that change.* A state of GCRA holds the interval by which it was written. Under another one what is owed is carried over
-//! unit for unit, rounded up (but for 2^-25 of a unit), and is paid at the new rate. So limiters of different quotas that share a state, such
+//! *Quotas that change.* A state of GCRA holds the interval by which it was written. Under another interval the debt is carried
+//! over unit for unit, rounded up (except 2^-25 of a unit), and is paid at the new rate. So limiters of different quotas that share a state, such
 //! as two versions of a program side by side, together admit in any time at most the larger of their bursts and the higher of
 //! their rates times that time. Windows of one period are counted alike under any limit. Those of another period are other windows: the
-//! period is in the name of the state, so each period counts its own, and a changed one begins anew.
+//! period is in the name of the state, so each period has its own count, and a changed period begins with none.
 
 use super::call::{LimitState, Question, Reply};
 use super::plan::{Arithmetic, EXACT, LAST_US, MOST_OWED, Pace, Part, Plan, StateName, Windows};
@@ -267,7 +267,7 @@ impl View {
         }
     }
 
-    /// Charges so many, as far as they can be counted: to the window of the epoch, if there is one.
+    /// Charges the units, as far as they can be counted: to the window of the epoch, if there is one.
     fn charge(&mut self, units: u64, epoch: Option<u64>) -> u64 {
         match &mut self.now {
             Now::Pace { pace, ahead } => {
@@ -418,7 +418,7 @@ mod tests {
             key.under(day(100));
             assert_eq!(key.remaining(start + 130 * SEC), 20);
             assert!(!key.check(21, start + 130 * SEC) && key.check(20, start + 130 * SEC));
-            // A clock that steps back far brings back the state of a period that had begun anew too.
+            // A clock that steps far back also restores the state of a period that had just begun.
             key.under(kind(Quota::new(10, Duration::from_secs(30))));
             assert!(key.check(10, start - 86_400 * 30 * SEC) && !key.check(1, start - 86_400 * 30 * SEC));
             assert!(key.check(1, start - 86_400 * 30 * SEC + 60 * SEC));
@@ -445,7 +445,7 @@ mod tests {
         })
     }
 
-    /// Two versions of a program beside each other: in any time no more than the larger burst and the higher rate.
+    /// Two versions of a program side by side: in any time no more than the larger burst and the higher rate.
     #[test]
     fn two_quotas_of_one_state_together_admit_what_the_larger_of_them_would() {
         let wait = prop_oneof![3 => Just(0_u64), 2 => 1_u64..5_000, 3 => 1_u64..20_000_000];

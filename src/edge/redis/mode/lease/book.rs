@@ -1,4 +1,4 @@
-//! Keys and their leases, without a clock, a connection or a task: whoever drives it says what time it is and carries its questions.
+//! Keys and their leases, without a clock, a connection or a task. The caller says what time it is and carries the questions.
 //!
 //! ```text
 //! check ──▶ held: spent here                               due ──▶ questions ──▶ the shared state
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! *Nothing is spent that was not charged*, and nothing after its life, which is counted by the local clock from before the question
-//! was sent. A window's units live no longer than what was left of the window when they were charged: the reply says it, and the
+//! was sent. A window's units live no longer than the window had left when they were charged: the reply says it, and the
 //! question was sent earlier still. A reply that comes after that, or never, is of units that are charged and lost.
 
 use std::cell::Cell;
@@ -26,9 +26,9 @@ use crate::limiter::striped::{Lease, Terms};
 
 /// A round trip, before one was measured; and the least that a check is told to wait for units that are on their way.
 const TRIP_NS: u64 = 1_000_000;
-/// Keys that were not used for so many lives, and hold nothing, are forgotten.
+/// Keys that were not used for this many lives, and hold nothing, are forgotten.
 const IDLE_LIVES: u64 = 4;
-/// While so many keys are queued a process asks for larger blocks: questions are what it is short of.
+/// While this many keys are queued, a process asks for larger blocks, because it cannot ask more questions.
 const CROWD: usize = 128;
 
 /// What is set about leases.
@@ -39,7 +39,7 @@ pub(crate) struct LeaseSettings {
     pub(crate) life: std::time::Duration,
     pub(crate) max_block: u64,
     pub(crate) processes: u32,
-    /// `None`: one word for each key. Else so many stripes for each.
+    /// The number of stripes for each key. `None`: one word for each key.
     pub(crate) stripes: Option<usize>,
     pub(crate) max_keys: usize,
     /// Of delays, so that processes do not ask all at once.
@@ -165,8 +165,8 @@ impl LeaseBook {
         }
     }
 
-    /// The common case of [`check`](Self::check): what is spent is there, and nobody comes between. Says until when it was leased. Else
-    /// nothing is done. O(1); takes no lock, but for the call that finds that little is left.
+    /// The common case of [`check`](Self::check): what is spent is there, and nobody comes between. Returns when the lease ends.
+    /// In other cases it does nothing. O(1). Takes no lock, except in the call that finds few units left.
     #[inline(always)]
     pub(super) fn take<'k>(
         &self,
@@ -187,7 +187,7 @@ impl LeaseBook {
         Some((Decision::new(Outcome::Allowed, cost, self.settings.limit, now_ns, facts), until_ns))
     }
 
-    /// Spends what is held, if it suffices. O(1); takes no lock, but for the call that finds that little is left.
+    /// Spends held units, if they suffice. O(1). Takes no lock, except in the call that finds few units left.
     pub(crate) fn check<'k>(&self, key: impl Into<KeyRef<'k>>, cost: u64, now_ns: u64) -> LeaseCheck {
         let key = key.into();
         match self.take(key, cost, now_ns) {
@@ -270,7 +270,7 @@ impl LeaseBook {
         }
     }
 
-    /// How things stand here, without charging: at least so much can be had.
+    /// A decision by the held units, uncharged. The true limit has at least as much room.
     pub(crate) fn peek<'k>(&self, key: impl Into<KeyRef<'k>>, cost: u64, now_ns: u64) -> Decision {
         let peek = |holding: &Holding| {
             let pause = holding.pause(&self.terms, self.missing(holding, cost, now_ns), now_ns);
@@ -299,12 +299,12 @@ impl LeaseBook {
         }
     }
 
-    /// Whether a key can hold so many units at all. Of more none are asked for to be held: they could not be kept.
+    /// Whether a key can hold this many units at all. More are never asked for, because they could not be kept.
     pub(crate) const fn keeps(&self, cost: u64) -> bool {
         cost <= self.terms.most()
     }
 
-    /// Has more units asked for, after a check that found too little. Nothing, if a key can never hold so many.
+    /// Has more units asked for, after a check that found too little. Does nothing if a key can never hold them.
     pub(crate) fn want<'k>(
         &self,
         key: impl Into<KeyRef<'k>>,
@@ -318,7 +318,7 @@ impl LeaseBook {
         }
     }
 
-    /// Takes note that somebody waits for so much of a key that is asked for already, as long as what it returns is kept.
+    /// Takes note that a caller waits for units of a key that is asked for already, as long as the returned value is kept.
     pub(crate) fn wait<'h>(&self, holding: &'h Arc<Holding>, cost: u64, now_ns: u64) -> Waiting<'h> {
         let missing = self.missing(holding, cost, now_ns);
         holding.note(missing);
@@ -368,7 +368,7 @@ impl LeaseBook {
         })
     }
 
-    /// The questions of keys that ran out or will soon, of at most so many, oldest first. Each is to be [`answered`](Self::answered) or
+    /// The questions of keys that ran out or will soon: at most `most`, oldest first. Each is to be [`answered`](Self::answered) or
     /// [`failed`](Self::failed).
     pub(crate) fn due(&self, most: usize, now_ns: u64) -> Vec<BlockRequest> {
         let queued = self.queue.len();
@@ -522,7 +522,7 @@ pub(crate) struct Granted {
     pub(crate) window_ns: Option<u64>,
     /// What was left afterwards.
     pub(crate) left: u64,
-    /// Of a refusal: when what was refused could be had. Else, if nothing is left: when a unit could.
+    /// After a refusal: when the refused units are available. Otherwise, if nothing is left: when one unit is.
     pub(crate) retry_ns: u64,
     /// When all is paid.
     pub(crate) reset_ns: u64,

@@ -7,7 +7,7 @@
 //!    │                   a caller asks by itself                     │
 //!    ╰──────────────────── granted, refused, failed ─────────────────╯
 //! ```
-//! So there is one question about a key at a time, and whoever brought it to `ASKED` brings it back. All other words are hints: of
+//! So there is one question about a key at a time. The caller that changed the state to `ASKED` changes it back. All other words are hints: of
 //! when to ask, and for how much. A wrong one costs a question, or a denial that says when to come back. No unit hangs on them:
 //! those are in the words of `lease`, whose laws are modelled there.
 //!
@@ -22,7 +22,7 @@ const IDLE: u64 = 0;
 const QUEUED: u64 = 1;
 const ASKED: u64 = 2;
 
-/// In a crowd a block is at most so many times the one before. Two questions then suffice for a key that is used hundreds of times in a life.
+/// In a crowd a block is at most this many times the previous one. Two questions then suffice for a key that is used hundreds of times in a life.
 const CROWDED_GROWTH: u64 = 16;
 
 /// A pause of this kind is one after failures; other numbers are the fewest units that were refused.
@@ -79,7 +79,7 @@ impl LeaseSource for NoSource {
 pub(crate) struct Holding {
     units: HeldUnits,
     state: AtomicU64,
-    /// The fewest units of which one call was short since the last question, and the sum of all; `u64::MAX` and 0 if there was none.
+    /// Units that calls lacked since the last question: the fewest of one call, and the sum. `u64::MAX` and 0 without such a call.
     least: AtomicU64,
     unmet: AtomicU64,
     /// What callers wait for at this moment.
@@ -90,7 +90,7 @@ pub(crate) struct Holding {
     pause_for: AtomicU64,
     /// When less is held, more is asked for beforehand; 0 for keys that are used seldom.
     low: AtomicU64,
-    /// When the last question was answered, what was held then, and how much that was meant to be.
+    /// When the last question was answered, the units held then, and the units meant to be held.
     mark_ns: AtomicU64,
     mark_held: AtomicU64,
     block: AtomicU64,
@@ -111,7 +111,7 @@ pub(super) enum Turn {
 /// Why a key is not asked for now.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Pause {
-    /// The server has no so many units until this time.
+    /// The server lacks these units until this time.
     Refused { until_ns: u64 },
     /// It was asked in vain just now.
     Failing,
@@ -122,11 +122,11 @@ pub(super) enum Pause {
 pub(super) struct Wish {
     pub(super) least: u64,
     pub(super) wanted: u64,
-    /// One of so many equal parts of what is left.
+    /// Into how many equal parts the remaining units are divided, to take one.
     pub(super) share: u64,
     /// Whether the last block was used up in a 16th of a life.
     is_fast: bool,
-    /// What is to be held then.
+    /// The units to hold after the answer.
     target: u64,
     /// When less than that is held, the next question is due.
     low: u64,
@@ -207,7 +207,7 @@ impl Holding {
         self.low.load(Ordering::Relaxed)
     }
 
-    /// Whether nobody has asked, nor is about to.
+    /// Whether no question is under way or about to be sent.
     pub(super) fn is_idle(&self) -> bool {
         self.state.load(Ordering::Relaxed) == IDLE
     }
@@ -239,14 +239,14 @@ impl Holding {
         }
     }
 
-    /// Takes note of a call that was short of so many units.
+    /// Takes note of a call that lacked these units.
     pub(super) fn note(&self, missing: u64) {
         self.least.fetch_min(missing.max(1), Ordering::Relaxed);
         let add = |unmet: u64| Some(unmet.saturating_add(missing));
         let _ = self.unmet.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// Somebody waits for so many units, until [`waited`](Self::waited).
+    /// A caller waits for these units, until [`waited`](Self::waited).
     pub(super) fn wait(&self, missing: u64) {
         self.waiting.fetch_add(missing, Ordering::Relaxed);
     }
@@ -255,8 +255,8 @@ impl Holding {
         self.waiting.fetch_sub(missing, Ordering::Relaxed);
     }
 
-    /// Whether and why a call that is short of so many units need not ask now. A pause that lies ahead of the time by more than a
-    /// life is of a clock that has stepped back, and none.
+    /// Why a call that lacks these units need not ask now, if it need not. A pause more than a life ahead is left over from before
+    /// the clock stepped back, and does not count.
     pub(super) fn pause(&self, terms: &Terms, missing: u64, now_ns: u64) -> Option<Pause> {
         let until_ns = self.pause_until_ns.load(Ordering::Relaxed);
         let from_ns = self.pause_from_ns.load(Ordering::Relaxed);
@@ -270,7 +270,7 @@ impl Holding {
         }
     }
 
-    /// The server has not so many units until then.
+    /// The server lacks these units until then.
     pub(super) fn pause_refused(&self, least: u64, now_ns: u64, until_ns: u64) {
         self.pause_as(least.max(1), now_ns, until_ns);
     }
@@ -285,10 +285,10 @@ impl Holding {
         self.pause_until_ns.store(until_ns, Ordering::Relaxed);
     }
 
-    /// What to ask for now, by whoever may ask. `least`: what the asker itself is short of, or 0. `None` if there is enough.
+    /// What to ask for now. `least`: the units that the caller itself lacks, or 0. `None` if there is enough.
     ///
-    /// Blocks last for about a quarter of a life: by what was used and found missing since the last answer. They at most double, but
-    /// suffice for all who wait. In a crowd they last for a life, and grow faster: the next question is far away.
+    /// Blocks last for about a quarter of a life, by the units that were used or lacking since the last answer. They at most double,
+    /// but suffice for all callers that wait. In a crowd they last for a life, and grow faster: the next question is far away.
     pub(super) fn wish(&self, terms: &Terms, habit: Habit, least: u64, now_ns: u64) -> Option<Wish> {
         let noted = self.least.swap(u64::MAX, Ordering::Relaxed);
         let unmet = self.unmet.swap(0, Ordering::Relaxed).max(least);
@@ -323,15 +323,15 @@ impl Holding {
         }
         let least = needed.max(1);
         let wanted = target.saturating_sub(held).max(least);
-        // Where the limit is used up as fast as it is refilled, parts of what is left are few units, and each would cost a question.
-        // Whoever has just spent such parts is not going to strand a larger one.
+        // Where the limit is used up as fast as it is refilled, few units remain, and a part of them would cost a question each time.
+        // A process that has just spent such parts will not strand a larger one.
         let parts = u64::from(habit.processes.max(1)) * 2;
         let share = parts >> self.short.load(Ordering::Relaxed).min(32);
         let is_fast = since_ns < terms.life_ns() / 16;
         Some(Wish { least, wanted, share: share.max(1), is_fast, target: target.max(1), low })
     }
 
-    /// An answer brought so many units, which are deposited already.
+    /// An answer brought these units, which are deposited already.
     pub(super) fn mark(&self, terms: &Terms, wish: &Wish, granted: u64, now_ns: u64) {
         let held = self.held(terms, now_ns);
         let is_short = granted < wish.wanted;
@@ -346,7 +346,7 @@ impl Holding {
         self.mark_ns.store(now_ns, Ordering::Relaxed);
     }
 
-    /// Whether nothing is lost if it is forgotten: nothing is held, nobody asks, and it was not used for so long.
+    /// Whether nothing is lost if it is forgotten: it holds nothing, no question is under way, and it was not used for `idle_ns`.
     pub(super) fn is_forgettable(&self, terms: &Terms, now_ns: u64, idle_ns: u64) -> bool {
         let mark_ns = self.mark_ns.load(Ordering::Relaxed);
         // A mark that is yet to come is of a clock that has stepped back. What was refused is remembered for longer, as it is not
@@ -417,7 +417,7 @@ mod tests {
         let (terms, mut now_ns) = (terms(), 1 << 50);
         let crowded = Habit { is_crowded: true, ..HABIT };
         let holding = Holding::new(None, now_ns);
-        // 100 a second, of which one question in two seconds is asked.
+        // 100 units a second, for which one question in two seconds is asked.
         let mut wanted = Vec::new();
         for _ in 0..4 {
             for _ in 0..200 {
