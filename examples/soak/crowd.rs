@@ -60,9 +60,14 @@ fn running(round: &mut Round<'_>) -> Found {
         return Ok(());
     };
     let (gate, keys) = (&*built.gate, keys_of(store));
+    // No check of a thread has a time before this.
+    let start = gate::now_of(&time);
+    let begun: Vec<_> = (0..round.threads).map(|_| AtomicU64::new(start)).collect();
     let weight = |cost: u64| if kind == Kind::Spacing { 1 } else { cost };
     round.on_threads(|hand| {
         while hand.goes_on() {
+            // The checks below read the clock after this.
+            begun[hand.number].store(gate::now_of(&time), Ordering::SeqCst);
             for _ in 0..16 {
                 // Some keys are hot; others come and go.
                 let key = hand.random.below(keys).min(hand.random.below(keys));
@@ -80,7 +85,8 @@ fn running(round: &mut Round<'_>) -> Found {
                 manual.advance(Duration::from_nanos(hand.random.below(most)));
             }
             if hand.random.below(64) == 0 {
-                gate.tidy();
+                let begun = begun.iter().map(|begun| begun.load(Ordering::SeqCst));
+                gate.tidy(begun.fold(gate::now_of(&time), u64::min));
             }
         }
     });

@@ -98,6 +98,9 @@ pub(crate) fn play(round: &mut Round<'_>) -> Found {
     ensure!(gate.bytes() == bytes, "{kind:?} {store:?}: {:?} bytes, and {bytes:?} before", gate.bytes());
     if let Store::Keyed(Some((most, _))) = store {
         ensure!(gate.held() <= Some(most), "{kind:?} {spec:?} in {store:?}: {:?} keys are held", gate.held());
+        // A full cap forgets idle keys as of the latest time. A check that is late then may find a key forgotten, and starts it
+        // anew: no bound is promised for such checks.
+        round.notes.each.iter_mut().for_each(|seen| seen.retain(|seen| seen.before == seen.after));
     }
     // Whoever forgets debts promises no bound.
     if is_forgetting || matches!(store, Store::Keyed(Some((_, WhenFull::Forget | WhenFull::Admit)))) {

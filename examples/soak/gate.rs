@@ -40,8 +40,8 @@ pub(crate) trait Gate: Debug + Send + Sync {
     fn fingerprint(&self, _key: u32) -> u64 {
         0
     }
-    /// What is called now and then on a limiter in use.
-    fn tidy(&self) {}
+    /// What is called now and then on a limiter in use. No check that still runs began before `oldest`.
+    fn tidy(&self, _oldest: u64) {}
 }
 
 /// A kind of store and its size.
@@ -233,8 +233,8 @@ impl<A: Algorithm> Gate for RateLimiter<Keyed<u32, A, Seeded>, Time> {
         Some(self.len())
     }
 
-    fn tidy(&self) {
-        self.retain_active();
+    fn tidy(&self, oldest: u64) {
+        self.retain_active_at(at(oldest));
     }
 }
 
@@ -277,7 +277,7 @@ impl<A: CompactAlgorithm> Gate for RateLimiter<Compact<A, Seeded>, Time> {
         self.hash(&key) & 0xFF_FFFF
     }
 
-    fn tidy(&self) {
+    fn tidy(&self, _oldest: u64) {
         let _ = (self.load(), self.live_slots());
     }
 }
@@ -295,7 +295,7 @@ impl<A: WindowAlgorithm> Gate for RateLimiter<Sketch<A, Seeded>, Time> {
         Some(self.state_bytes())
     }
 
-    fn tidy(&self) {
+    fn tidy(&self, _oldest: u64) {
         let _ = self.saturation();
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn play(round: &mut Round<'_>) -> Found {
                 manual.advance(Duration::from_nanos(hand.random.below(most)));
             }
             if hand.random.below(256) == 0 {
-                gate.tidy();
+                gate.tidy(gate::now_of(&time));
             }
         }
     });
