@@ -28,7 +28,7 @@ pub(super) struct Candidate {
 }
 
 /// The first declared of the candidates that match, if it is before the best so far; they are in the order of declaration.
-pub(super) fn first_of(candidates: &[Candidate], text: &str, best: &mut u32) {
+fn first_of(candidates: &[Candidate], text: &str, best: &mut u32) {
     let mut earlier = candidates.iter().take_while(|candidate| candidate.node < *best);
     let matches = |pattern: &Pattern| pattern.matches(text);
     if let Some(candidate) = earlier.find(|candidate| candidate.pattern.as_ref().is_none_or(matches)) {

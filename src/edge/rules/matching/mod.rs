@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! at each level   the exact (key, value)              one look-up by hash
-//!                 else the wildcards, first declared  by their literal beginning or end
+//!                 else the wildcards, first declared  by their literal beginning or end, or one in between
 //!                 else the key without a value        one look-up by hash
 //! ```
 //! A level is a number. One table for all levels holds the exact entries, by the hash of level, key and value, so a request's texts
@@ -15,6 +15,7 @@ mod branch;
 mod counter_key;
 mod descriptor;
 mod descriptors;
+mod literals;
 mod pattern;
 mod tree;
 mod wild;

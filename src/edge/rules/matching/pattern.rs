@@ -30,6 +30,18 @@ impl Pattern {
         [(&self.first, is_alone(&self.last)), (&self.last, is_alone(&self.first))]
     }
 
+    /// The literals between two `*`, in their order.
+    pub(super) fn middle(&self) -> impl Iterator<Item = &[u8]> {
+        self.middle.iter().map(Finder::needle)
+    }
+
+    /// The literals, in their order; one that is empty is left out.
+    pub(super) fn literals(&self) -> impl Iterator<Item = &[u8]> {
+        let [(first, _), (last, _)] = self.affixes();
+        let all = std::iter::once(first.as_bytes()).chain(self.middle()).chain([last.as_bytes()]);
+        all.filter(|literal| !literal.is_empty())
+    }
+
     /// In time linear in both: each part is taken where it is found first, and never tried again, since what is left for
     /// the others could only be less.
     pub(crate) fn matches(&self, text: &str) -> bool {

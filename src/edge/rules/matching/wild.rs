@@ -1,19 +1,24 @@
 //! The wildcards of one level: which of those that match was declared first.
 //!
 //! Wildcards with a plain key are found by it; among them, by what they begin with, or by what they end in, whichever fewer others
-//! share. Those that have neither (`*x*`, `*`) are tried one after another, and so are those with a `*` in their key.
+//! share. If many share both, or there is neither (`*x*`), they are found by a literal in between. Wildcards with a `*` in their key are
+//! found by a literal of the key or of the value.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::affixes::{Affixes, Candidate, NONE, first_of};
+use super::affixes::{Affixes, Candidate, NONE};
+use super::literals::{LONGEST, Literals, Needing};
 use super::pattern::Pattern;
+
+/// Patterns that share an affix are tried one after another, up to so many: that takes less time than one search for literals.
+const FEW: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct Wildcards {
     /// By key.
     plain: Vec<(Box<str>, Group)>,
-    /// In the order of declaration.
-    any_key: Vec<WildKey>,
+    any_key: AnyKey,
 }
 
 /// Wildcards with the same key, without a `*` in it.
@@ -21,14 +26,26 @@ pub(crate) struct Wildcards {
 struct Group {
     prefixes: Affixes,
     suffixes: Affixes,
-    rest: Vec<Candidate>,
+    literals: Literals<Pattern>,
+    /// The first that matches every value.
+    any: u32,
+}
+
+/// Wildcards with a `*` in their key.
+#[derive(Debug)]
+struct AnyKey {
+    /// By a literal of the key.
+    by_key: Literals<WildKey>,
+    /// By a literal of the value.
+    by_value: Literals<WildKey>,
+    /// The first that matches every key and value.
+    any: u32,
 }
 
 #[derive(Debug)]
 struct WildKey {
     key: Pattern,
     value: WildValue,
-    node: u32,
 }
 
 #[derive(Debug)]
@@ -39,11 +56,13 @@ enum WildValue {
 }
 
 impl Wildcards {
-    /// Of keys, values and nodes in the order of declaration; in each a `*`, in the key or in the value.
+    /// Of keys, values and nodes in the order of declaration; in each a `*`, in the key or in the value. An empty value is none, as in
+    /// files.
     pub(crate) fn new<'t>(entries: impl IntoIterator<Item = (&'t str, Option<&'t str>, u32)>) -> Self {
         let mut by_key: HashMap<&str, Vec<(Pattern, u32)>> = HashMap::new();
         let mut any_key = Vec::new();
         for (key, value, node) in entries {
+            let value = value.filter(|value| !value.is_empty());
             let pattern = value.and_then(Pattern::new);
             let Some(wild_key) = Pattern::new(key) else {
                 // Without a pattern either it is no wildcard.
@@ -55,12 +74,12 @@ impl Wildcards {
                 (None, Some(exact)) => WildValue::Exact(exact.into()),
                 (None, None) => WildValue::Any,
             };
-            any_key.push(WildKey { key: wild_key, value, node });
+            any_key.push((WildKey { key: wild_key, value }, node));
         }
         let mut plain: Vec<(Box<str>, Group)> =
             by_key.into_iter().map(|(key, patterns)| (key.into(), Group::new(patterns))).collect();
         plain.sort_by(|(one, _), (other, _)| one.cmp(other));
-        Self { plain, any_key }
+        Self { plain, any_key: AnyKey::new(any_key) }
     }
 
     /// The node of the first declared wildcard that matches.
@@ -76,55 +95,261 @@ impl Wildcards {
         if let Some(group) = group {
             group.first(value, &mut best);
         }
-        for wild in self.any_key.iter().take_while(|wild| wild.node < best) {
-            let wanted = match &wild.value {
-                WildValue::Any => true,
-                WildValue::Exact(exact) => **exact == *value,
-                WildValue::Like(pattern) => pattern.matches(value),
-            };
-            if wanted && wild.key.matches(key) {
-                best = wild.node;
-                break;
-            }
-        }
+        self.any_key.first(key, value, &mut best);
         (best != NONE).then_some(best)
     }
 }
 
+/// How many patterns have a literal, at each of several places in a pattern.
+#[derive(Default)]
+struct Shared<'t>(HashMap<(usize, &'t [u8]), usize>);
+
+impl<'t> Shared<'t> {
+    fn add(&mut self, place: usize, literals: impl Iterator<Item = &'t [u8]>) {
+        literals.for_each(|literal| *self.0.entry((place, literal)).or_default() += 1);
+    }
+
+    /// How many have it; all there can be if it is empty.
+    fn count(&self, place: usize, literal: &[u8]) -> usize {
+        let found = self.0.get(&(place, literal)).copied();
+        found.filter(|_| !literal.is_empty()).unwrap_or(usize::MAX)
+    }
+
+    /// The literal that the fewest have; of several, the longest.
+    fn rarest(&self, place: usize, literals: impl Iterator<Item = &'t [u8]>) -> Option<(usize, &'t [u8])> {
+        let all = literals.map(|literal| (self.count(place, literal), literal));
+        all.min_by_key(|&(count, literal)| (count, Reverse(literal.len())))
+    }
+}
+
+/// The part of a literal that is searched for.
+fn cut(literal: &[u8]) -> &[u8] {
+    literal.get(..LONGEST).unwrap_or(literal)
+}
+
 impl Group {
     fn new(patterns: Vec<(Pattern, u32)>) -> Self {
-        // Of each affix, how many have it: prefixes are 0, and suffixes 1.
-        let mut shared: HashMap<(usize, Box<str>), usize> = HashMap::new();
-        for (pattern, _) in &patterns {
-            for (side, (affix, _)) in pattern.affixes().into_iter().enumerate() {
-                *shared.entry((side, affix.into())).or_default() += 1;
-            }
+        const PREFIX: usize = 0;
+        const SUFFIX: usize = 1;
+        const MIDDLE: usize = 2;
+        enum By {
+            Prefix,
+            Suffix,
+            Literal(Box<[u8]>),
+            Nothing,
         }
-        let ([mut prefixes, mut suffixes], mut rest) = ([Vec::new(), Vec::new()], Vec::new());
-        for (pattern, node) in patterns {
-            let affixes = pattern.affixes();
-            let sharing = [0, 1].map(|side: usize| {
-                let (affix, _) = affixes[side];
-                let found = shared.get(&(side, affix.into())).copied();
-                found.filter(|_| !affix.is_empty()).unwrap_or(usize::MAX)
-            });
-            let is_suffix = sharing[1] < sharing[0];
-            let (affix, certain) = affixes[usize::from(is_suffix)];
-            let affix = Box::<[u8]>::from(affix.as_bytes());
-            let candidate = Candidate { node, pattern: (!certain).then_some(pattern) };
-            match is_suffix {
-                true => suffixes.push((affix, candidate)),
-                false if affix.is_empty() => rest.push(candidate),
-                false => prefixes.push((affix, candidate)),
+        let mut shared = Shared::default();
+        for (pattern, _) in &patterns {
+            let [(prefix, _), (suffix, _)] = pattern.affixes();
+            shared.add(PREFIX, std::iter::once(prefix.as_bytes()));
+            shared.add(SUFFIX, std::iter::once(suffix.as_bytes()));
+            shared.add(MIDDLE, pattern.middle().map(cut));
+        }
+        let choices = patterns.iter().map(|(pattern, _)| {
+            let [(prefix, _), (suffix, _)] = pattern.affixes();
+            let prefix = shared.count(PREFIX, prefix.as_bytes());
+            let suffix = shared.count(SUFFIX, suffix.as_bytes());
+            match shared.rarest(MIDDLE, pattern.middle().map(cut)) {
+                Some((count, literal)) if count.max(FEW) < prefix.min(suffix) => By::Literal(literal.into()),
+                _ if prefix == usize::MAX && suffix == usize::MAX => By::Nothing,
+                _ if suffix < prefix => By::Suffix,
+                _ => By::Prefix,
             }
+        });
+        let choices: Vec<By> = choices.collect();
+        let (mut prefixes, mut suffixes, mut literals, mut any) = (Vec::new(), Vec::new(), Vec::new(), NONE);
+        for ((pattern, node), by) in patterns.into_iter().zip(choices) {
+            let [prefix, suffix] = pattern.affixes();
+            let ((affix, certain), affixes) = match by {
+                By::Prefix => (prefix, &mut prefixes),
+                By::Suffix => (suffix, &mut suffixes),
+                By::Literal(literal) => {
+                    // `*x*`, of which nothing was cut.
+                    let certain = pattern.literals().eq([&*literal]);
+                    literals.push(Needing { literal, certain, node, pattern });
+                    continue;
+                }
+                By::Nothing => {
+                    any = node.min(any);
+                    continue;
+                }
+            };
+            let affix = Box::<[u8]>::from(affix.as_bytes());
+            affixes.push((affix, Candidate { node, pattern: (!certain).then_some(pattern) }));
         }
         let (prefixes, suffixes) = (Affixes::new(prefixes, false), Affixes::new(suffixes, true));
-        Self { prefixes, suffixes, rest }
+        Self { prefixes, suffixes, literals: Literals::new(literals), any }
     }
 
     fn first(&self, value: &str, best: &mut u32) {
+        *best = self.any.min(*best);
         self.prefixes.first(value, best);
         self.suffixes.first(value, best);
-        first_of(&self.rest, value, best);
+        self.literals.first(value, best, |pattern| pattern.matches(value));
+    }
+}
+
+impl AnyKey {
+    fn new(wild: Vec<(WildKey, u32)>) -> Self {
+        const KEY: usize = 0;
+        const VALUE: usize = 1;
+        let mut shared = Shared::default();
+        for (one, _) in &wild {
+            shared.add(KEY, one.key.literals().map(cut));
+            shared.add(VALUE, one.value.literals().map(cut));
+        }
+        let choices = wild.iter().map(|(one, _)| {
+            let key = shared.rarest(KEY, one.key.literals().map(cut));
+            let value = shared.rarest(VALUE, one.value.literals().map(cut));
+            let count = |literal: Option<(usize, _)>| literal.map_or(usize::MAX, |(count, _)| count);
+            let place = if count(value) < count(key) { VALUE } else { KEY };
+            let (_, literal) = if place == VALUE { value? } else { key? };
+            Some((place, Box::<[u8]>::from(literal)))
+        });
+        let choices: Vec<_> = choices.collect();
+        let (mut by_key, mut by_value, mut any) = (Vec::new(), Vec::new(), NONE);
+        for ((pattern, node), choice) in wild.into_iter().zip(choices) {
+            let Some((place, literal)) = choice else {
+                any = node.min(any);
+                continue;
+            };
+            let needing = Needing { literal, certain: false, node, pattern };
+            if place == KEY { by_key.push(needing) } else { by_value.push(needing) }
+        }
+        Self { by_key: Literals::new(by_key), by_value: Literals::new(by_value), any }
+    }
+
+    fn first(&self, key: &str, value: &str, best: &mut u32) {
+        *best = self.any.min(*best);
+        self.by_key.first(key, best, |wild| wild.matches(key, value));
+        self.by_value.first(value, best, |wild| wild.matches(key, value));
+    }
+}
+
+impl WildValue {
+    /// See [`Pattern::literals`].
+    fn literals(&self) -> impl Iterator<Item = &[u8]> {
+        let (exact, like) = match self {
+            Self::Any => (None, None),
+            Self::Exact(exact) => (Some(exact.as_bytes()), None),
+            Self::Like(pattern) => (None, Some(pattern.literals())),
+        };
+        exact.into_iter().chain(like.into_iter().flatten())
+    }
+}
+
+impl WildKey {
+    fn matches(&self, key: &str, value: &str) -> bool {
+        let is_wanted = match &self.value {
+            WildValue::Any => true,
+            WildValue::Exact(exact) => **exact == *value,
+            WildValue::Like(pattern) => pattern.matches(value),
+        };
+        is_wanted && self.key.matches(key)
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::select;
+    use proptest::test_runner::{Config, RngSeed};
+
+    use super::*;
+
+    type Entry = (String, Option<String>);
+
+    fn wildcards(entries: &[Entry]) -> Wildcards {
+        let numbered = (0..).zip(entries);
+        Wildcards::new(numbered.map(|(node, (key, value))| (&**key, value.as_deref(), node)))
+    }
+
+    /// One after another.
+    fn first_of(entries: &[Entry], key: &str, value: &str) -> Option<u32> {
+        let is_like =
+            |like: &str, text: &str| Pattern::new(like).map_or(like == text, |pattern| pattern.matches(text));
+        let mut entries = (0..).zip(entries);
+        let found = entries.find(|(_, (wild_key, wild_value))| {
+            is_like(wild_key, key)
+                && wild_value.as_ref().is_none_or(|like| like.is_empty() || is_like(like, value))
+        });
+        found.map(|(node, _)| node)
+    }
+
+    fn values(patterns: impl IntoIterator<Item = String>) -> Vec<Entry> {
+        patterns.into_iter().map(|pattern| ("k".to_owned(), Some(pattern))).collect()
+    }
+
+    /// Texts of literals that contain each other, share their beginnings and ends, or are cut; with a `*` or without.
+    fn text(parts: usize, stars: u32) -> impl Strategy<Value = String> {
+        let long = |end: char| "/b".repeat(LONGEST) + end.encode_utf8(&mut [0; 4]);
+        let literals = ["a", "aa", "aaa", "ab", "ba", "/", "/a/", "/ab", "é", "éa", "\u{a9}", "日本"];
+        let literals =
+            literals.map(str::to_owned).into_iter().chain([long('x'), long('é')]).collect::<Vec<_>>();
+        let part = prop_oneof![5 => select(literals).boxed(), stars => Just("*".to_owned()).boxed()];
+        prop::collection::vec(part, 0..parts).prop_map(|parts| parts.concat())
+    }
+
+    /// Many patterns begin and end alike.
+    fn pattern() -> impl Strategy<Value = String> {
+        let ends = [("*", "*"), ("/a*", "*"), ("*", "*ab"), ("/*", "*a"), ("", "")];
+        (select(ends.to_vec()), text(5, 4))
+            .prop_map(|((first, last), middle)| format!("{first}{middle}{last}"))
+    }
+
+    fn entry() -> impl Strategy<Value = Entry> {
+        let key = prop_oneof![6 => Just("k".to_owned()), 2 => pattern(), 1 => Just("*".to_owned())];
+        (key, prop::option::weighted(0.9, pattern()))
+    }
+
+    proptest! {
+        #![proptest_config(Config {
+            cases: 128, rng_seed: RngSeed::Fixed(0x7011_6A7E), failure_persistence: None, ..Config::default()
+        })]
+
+        #[test]
+        fn automaton_agrees_with_one_by_one(
+            mut entries in prop::collection::vec(entry(), 0..60),
+            requests in prop::collection::vec((prop_oneof![Just("k".to_owned()), text(4, 1)], text(12, 1)), 40),
+        ) {
+            entries.retain(|(key, value)| key.contains('*') || value.as_ref().is_some_and(|value| value.contains('*')));
+            let wild = wildcards(&entries);
+            for (key, value) in &requests {
+                prop_assert_eq!(wild.first(key, value), first_of(&entries, key, value), "{} {} {:?}", key, value, entries);
+            }
+        }
+    }
+
+    #[test]
+    fn first_of_a_thousand_matches_is_found() {
+        let entries = values((0..1_000).map(|n| format!("*/{n:03}/*")));
+        let wild = wildcards(&entries);
+        let all: String = (0..1_000).rev().map(|n| format!("/{n:03}/")).collect();
+        assert_eq!(wild.first("k", &all), Some(0));
+        assert_eq!(wild.first("k", "/x/731/y/730/"), Some(730));
+        assert_eq!(wild.first("k", "/x/1000/"), None);
+        assert_eq!(wild.first("j", &all), None);
+    }
+
+    #[test]
+    fn frequent_literals_are_followed_by_a_search_one_by_one() {
+        // Each literal occurs in the text, most of them often, and only the last pattern matches.
+        let entries = values((1..=200).map(|n| format!("*{}*b*", "a".repeat(n))).chain(["*c*a*".to_owned()]));
+        let wild = wildcards(&entries);
+        let text = "ba".to_owned() + &"a".repeat(1_000);
+        assert_eq!(wild.first("k", &text), None);
+        assert_eq!(wild.first("k", &("c".to_owned() + &text)), Some(200));
+        assert_eq!(wild.first("k", &(text + "b")), Some(0));
+    }
+
+    #[test]
+    fn patterns_that_share_their_ends_are_found_by_a_literal_between() {
+        let entries = values((0..100).map(|n| format!("/*/{n:02}/*.png")));
+        let wild = wildcards(&entries);
+        assert_eq!(wild.plain[0].1.literals.len(), 100);
+        assert_eq!(wild.first("k", "/a/42/b.png"), Some(42));
+        assert_eq!(wild.first("k", "/a/42/b.jpg"), None);
+        let entries = values((0..FEW).map(|n| format!("/*/{n:02}/*.png")));
+        assert_eq!(wildcards(&entries).plain[0].1.literals.len(), 0);
     }
 }

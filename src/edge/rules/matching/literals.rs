@@ -1,0 +1,106 @@
+//! Which of many patterns matches first, found by a literal text that each of them needs.
+//!
+//! One Aho-Corasick automaton over all literals reads a text once and reports each literal that occurs in it. Only the patterns that
+//! need a reported literal are tried.
+//!
+//! A literal that occurs often is reported often, and its patterns are tried each time. The work is bounded: after as many tries as
+//! there are patterns, each pattern is tried once, one after another. So a search reads the text once, and at worst takes twice the
+//! time of a search without the automaton.
+
+use std::collections::HashMap;
+
+use aho_corasick::AhoCorasick;
+
+/// The longest literal in bytes; a longer one is cut. Each byte of the literals is a state of the automaton.
+pub(super) const LONGEST: usize = 64;
+
+/// A pattern that needs a literal.
+#[derive(Copy, Clone, Debug)]
+struct Needs {
+    /// Where the pattern is among all.
+    at: u32,
+    /// All texts with the literal match.
+    certain: bool,
+}
+
+/// A pattern, and the node that it leads to. Nodes are numbered as they are declared.
+#[derive(Debug)]
+pub(super) struct Needing<P> {
+    pub(super) literal: Box<[u8]>,
+    /// All texts with the literal match.
+    pub(super) certain: bool,
+    pub(super) node: u32,
+    pub(super) pattern: P,
+}
+
+#[derive(Debug)]
+pub(super) struct Literals<P> {
+    /// `None` if there are no patterns, or more than an automaton holds.
+    automaton: Option<AhoCorasick>,
+    /// For each literal, by its number in the automaton: the patterns that need it, in the order of declaration.
+    by_literal: Box<[Box<[Needs]>]>,
+    /// With their nodes, in the order of declaration.
+    patterns: Box<[(u32, P)]>,
+}
+
+impl<P> Literals<P> {
+    /// Of patterns in the order of declaration. A literal must not be empty.
+    pub(super) fn new(all: Vec<Needing<P>>) -> Self {
+        let mut literals: Vec<Box<[u8]>> = Vec::new();
+        let mut numbers: HashMap<Box<[u8]>, usize> = HashMap::new();
+        let mut by_literal: Vec<Vec<Needs>> = Vec::new();
+        let mut patterns = Vec::with_capacity(all.len());
+        for (at, Needing { literal, certain, node, pattern }) in (0..).zip(all) {
+            let number = *numbers.entry(literal).or_insert_with_key(|literal| {
+                literals.push(literal.clone());
+                by_literal.push(Vec::new());
+                by_literal.len() - 1
+            });
+            by_literal[number].push(Needs { at, certain });
+            patterns.push((node, pattern));
+        }
+        let automaton = if literals.is_empty() { None } else { AhoCorasick::new(literals).ok() };
+        let by_literal = by_literal.into_iter().map(Vec::into_boxed_slice).collect();
+        Self { automaton, by_literal, patterns: patterns.into() }
+    }
+
+    /// The first declared node that matches, if it is before the best so far. `matches` says whether a pattern does.
+    pub(super) fn first(&self, text: &str, best: &mut u32, matches: impl Fn(&P) -> bool) {
+        let Some(&(earliest, _)) = self.patterns.first() else { return };
+        let Some(automaton) = &self.automaton else { return self.first_of_all(best, matches) };
+        let mut left = self.patterns.len();
+        let mut reports = automaton.find_overlapping_iter(text);
+        while earliest < *best {
+            let Some(report) = reports.next() else { return };
+            let needing = self.by_literal.get(report.pattern().as_usize()).map_or(&[][..], |all| all);
+            for needs in needing {
+                if left == 0 {
+                    return self.first_of_all(best, matches);
+                }
+                left -= 1;
+                let Some((node, pattern)) = self.patterns.get(needs.at as usize) else { break };
+                if node >= best {
+                    break;
+                }
+                if needs.certain || matches(pattern) {
+                    *best = *node;
+                    break;
+                }
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.patterns.len()
+    }
+
+    /// The same, one after another.
+    #[cold]
+    fn first_of_all(&self, best: &mut u32, matches: impl Fn(&P) -> bool) {
+        let mut earlier = self.patterns.iter().take_while(|(node, _)| node < best);
+        if let Some(&(node, _)) = earlier.find(|(_, pattern)| matches(pattern)) {
+            *best = node;
+        }
+    }
+}
