@@ -2,7 +2,7 @@
 //! that counts by several; a file that is read at most twenty times its length.
 
 use crate::counting::{allocations, peak_bytes};
-use tollgate::rules::{Config, ConfigError, Descriptor, Rules};
+use tollgate::rules::{Config, ConfigError, Descriptor, Domain, Rules};
 
 const TEXT: &str = "
 domain: d
@@ -39,6 +39,34 @@ fn a_check_allocates_nothing() {
     assert_eq!(fewest(|| drop(rules.check("nope", &both))), 0, "no rules");
 }
 
+#[test]
+fn a_search_among_patterns_allocates_nothing() {
+    let patterns = |key: &str, value: fn(usize) -> String| {
+        lines(1_000, |at| format!("  - {{ key: '{key}', value: '{}', {LIMIT} }}\n", value(at)))
+    };
+    let text = patterns("path", |at| format!("*/{at}/*"))
+        + &patterns("host", |at| format!("*a*{at}-*b*"))
+        + &patterns("x-*", |at| format!("v{at}"));
+    let domain =
+        Domain::merge([Config::from_yaml("test.yaml", &yaml(&text)).unwrap()], false).unwrap().remove(0);
+    // Most of these texts are in a pattern each, and the last pattern of hosts needs what is not there.
+    let often: String = (0..1_000).map(|at| format!("{at}-")).collect();
+    for (key, value, found) in [
+        ("path", "/a/731/b", 1),
+        ("path", "/a/b", 0),
+        ("host", "a-731-b", 1),
+        ("host", &*often, 0),
+        ("x-y", "v731", 1),
+        ("x-y", "v", 0),
+    ] {
+        assert_eq!(domain.matching(&[(key, value)], None).len(), found, "{key} {value}");
+        let allocated = fewest(|| {
+            std::hint::black_box(domain.matching(&[(key, value)], None));
+        });
+        assert_eq!(allocated, 0, "{key} {value}");
+    }
+}
+
 type Read = fn(&str, &str) -> Result<Config, ConfigError>;
 
 const LIMIT: &str = "rate_limit: { unit: day, requests_per_unit: 1 }";
@@ -62,6 +90,12 @@ fn metadata(value: &str) -> String {
     yaml(&format!("  - {{ key: a, metadata: {{ x: {value} }} }}\n"))
 }
 
+/// Patterns of one key, each found by a text of this length that no other contains.
+fn patterns(count: usize, length: usize) -> String {
+    let digits = |at: usize| format!("{at:05}{:0length$}", at.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    lines(count, |at| format!("  - {{ key: k, value: '*{}*', {LIMIT} }}\n", &digits(at)[..length]))
+}
+
 fn yaml_files() -> Vec<(&'static str, String)> {
     let members = lines(150_000, |at| format!("        - m{at}\n"));
     let open = lines(40, |level| format!("{}&a{level} x:\n", " ".repeat(level + 4)));
@@ -79,6 +113,8 @@ fn yaml_files() -> Vec<(&'static str, String)> {
         ("many rules", yaml(&lines(20_000, |at| format!("  - {{ key: k, value: v{at}, {LIMIT} }}\n")))),
         ("many rules in lines", yaml(&lines(20_000, in_lines))),
         ("many keys", yaml(&lines(120_000, |at| format!("- key: k{at}\n")))),
+        ("many patterns", yaml(&patterns(20_000, 6))),
+        ("many long patterns", yaml(&patterns(8_000, 100))),
         (
             "many members",
             yaml(&format!("- key: a\n  tiers:\n    t:\n      {LIMIT}\n      members:\n{members}")),
@@ -126,8 +162,10 @@ fn reading_takes_at_most_twenty_times_the_file() {
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn ordinary_large_files_are_read() {
     for (name, text) in yaml_files().into_iter().chain(json_files()) {
-        let is_ordinary =
-            name.starts_with("many rules") || name.starts_with("many keys") || name == "many members";
+        let is_ordinary = name.starts_with("many rules")
+            || name.starts_with("many keys")
+            || name.ends_with("patterns")
+            || name == "many members";
         if is_ordinary && !name.ends_with("of a map") {
             assert!(Config::from_yaml("test", &text).is_ok(), "{name}");
         }

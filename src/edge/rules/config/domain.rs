@@ -154,8 +154,10 @@ impl Domain {
     ///
     /// # Complexity
     /// One look-up by hash a level for exact entries, two where none is exact; wildcards with a plain key by binary search of what
-    /// they begin with or end in. Wildcards without either (`*x*`) and those with a `*` in the key are tried one by one. A
-    /// pattern takes time linear in its length and the value's. Nothing is allocated.
+    /// they begin with or end in. Wildcards that many others share this with, that have neither (`*x*`), or with a `*` in the key
+    /// are found by a text that they contain: one automaton reads the key or the value once, in time linear in its length, and the
+    /// wildcards whose text occurs are tried. At worst each of these wildcards is tried twice. A try takes time linear in the
+    /// lengths of the pattern, the key and the value. Nothing is allocated.
     #[must_use]
     pub fn matching(&self, entries: &[(&str, &str)], tier: Option<&str>) -> &[Rule] {
         self.rules.get(self.find(entries, tier).rules()).unwrap_or_default()

@@ -9,7 +9,9 @@
 
 use std::collections::HashMap;
 
-use aho_corasick::AhoCorasick;
+use aho_corasick::Anchored::No;
+use aho_corasick::automaton::Automaton as _;
+use aho_corasick::nfa::contiguous::NFA;
 
 /// The longest literal in bytes; a longer one is cut. Each byte of the literals is a state of the automaton.
 pub(super) const LONGEST: usize = 64;
@@ -36,7 +38,7 @@ pub(super) struct Needing<P> {
 #[derive(Debug)]
 pub(super) struct Literals<P> {
     /// `None` if there are no patterns, or more than an automaton holds.
-    automaton: Option<AhoCorasick>,
+    automaton: Option<NFA>,
     /// For each literal, by its number in the automaton: the patterns that need it, in the order of declaration.
     by_literal: Box<[Box<[Needs]>]>,
     /// With their nodes, in the order of declaration.
@@ -59,33 +61,43 @@ impl<P> Literals<P> {
             by_literal[number].push(Needs { at, certain });
             patterns.push((node, pattern));
         }
-        let automaton = if literals.is_empty() { None } else { AhoCorasick::new(literals).ok() };
+        let automaton =
+            if literals.is_empty() { None } else { NFA::builder().prefilter(false).build(literals).ok() };
         let by_literal = by_literal.into_iter().map(Vec::into_boxed_slice).collect();
         Self { automaton, by_literal, patterns: patterns.into() }
     }
 
     /// The first declared node that matches, if it is before the best so far. `matches` says whether a pattern does.
     pub(super) fn first(&self, text: &str, best: &mut u32, matches: impl Fn(&P) -> bool) {
-        let Some(&(earliest, _)) = self.patterns.first() else { return };
-        let Some(automaton) = &self.automaton else { return self.first_of_all(best, matches) };
+        let Some(&(earliest, _)) = self.patterns.first().filter(|(node, _)| node < best) else { return };
+        let start =
+            self.automaton.as_ref().and_then(|automaton| Some((automaton, automaton.start_state(No).ok()?)));
+        let Some((automaton, mut state)) = start else { return self.first_of_all(best, matches) };
         let mut left = self.patterns.len();
-        let mut reports = automaton.find_overlapping_iter(text);
-        while earliest < *best {
-            let Some(report) = reports.next() else { return };
-            let needing = self.by_literal.get(report.pattern().as_usize()).map_or(&[][..], |all| all);
-            for needs in needing {
-                if left == 0 {
-                    return self.first_of_all(best, matches);
+        for &byte in text.as_bytes() {
+            state = automaton.next_state(No, state, byte);
+            if !automaton.is_match(state) {
+                continue;
+            }
+            for report in 0..automaton.match_len(state) {
+                let literal = automaton.match_pattern(state, report);
+                for needs in self.by_literal.get(literal.as_usize()).into_iter().flatten() {
+                    if left == 0 {
+                        return self.first_of_all(best, matches);
+                    }
+                    left -= 1;
+                    let Some((node, pattern)) = self.patterns.get(needs.at as usize) else { break };
+                    if node >= best {
+                        break;
+                    }
+                    if needs.certain || matches(pattern) {
+                        *best = *node;
+                        break;
+                    }
                 }
-                left -= 1;
-                let Some((node, pattern)) = self.patterns.get(needs.at as usize) else { break };
-                if node >= best {
-                    break;
-                }
-                if needs.certain || matches(pattern) {
-                    *best = *node;
-                    break;
-                }
+            }
+            if earliest >= *best {
+                return;
             }
         }
     }
