@@ -8,7 +8,8 @@
 //!                                                        shares of denials; with --quick in short rounds
 //! cargo bench --bench peers -- --large                   10 M and 100 M keys too (12 GB, many minutes)
 //! cargo bench --bench peers -- --scenario hot --subject keyed     only names that contain this, are what stands behind =,
-//!                                                        or do not contain what stands behind !
+//!                                                        or do not contain what stands behind !; several with commas
+//! cargo bench --profile server --bench peers             the build that servers should use: thin LTO, one codegen unit
 //! ```
 //! `TOLLGATE_BENCH_JSON=FILE` and `TOLLGATE_BENCH_LARGE=1` do the same as the flags.
 //!
@@ -53,6 +54,8 @@ mod plan;
 mod report;
 #[path = "peers/rivals.rs"]
 mod rivals;
+#[path = "peers/sketch.rs"]
+mod sketch;
 #[path = "peers/subject.rs"]
 mod subject;
 #[path = "peers/summary.rs"]
@@ -88,6 +91,7 @@ fn main() {
     if let Some(path) = support::option("--json").or_else(|| std::env::var("TOLLGATE_BENCH_JSON").ok()) {
         let Measured { tables, footprints, flood, left_out } = &measured;
         let report = json!({
+            "profile": report::profile(),
             "machine": machine,
             "versions": versions,
             "quick": quick,

@@ -12,6 +12,9 @@
 //!   took long is not counted as having waited.
 //! * Percentiles are of one turn, and the table shows their medians over the rounds. On a virtual machine with few
 //!   cores p99.99 is mostly the machine's.
+//! * Ratios are of pairs: a turn without the flood, and at once the one with it. So a neighbour that uses the machine for seconds slows
+//!   both turns of a pair, and one that comes in between spoils one pair of many. Their median is printed with its 95 %
+//!   confidence interval by order statistics.
 //! * "denied" is the share of honest checks that were denied, each of them wrongly: what a full store costs in place of
 //!   memory. Stores that forget instead admit too much, which is not shown.
 
@@ -21,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hdrhistogram::Histogram;
 
 use crate::subject::{Expect, Setup, Subject};
-use crate::summary::{Summary, float};
+use crate::summary::{Interval, Summary, float};
 use crate::support::{XorShift, key};
 use crate::turn::{Gate, delayed_ns, transfer_ns};
 
@@ -171,10 +174,10 @@ pub(crate) struct FloodRow {
 }
 
 impl FloodRow {
-    /// A percentile under the flood over the same without, round by round.
-    pub(crate) fn ratio(&self, percentile: usize) -> Summary {
+    /// A percentile under the flood over the same in the turn before, without.
+    pub(crate) fn ratio(&self, percentile: usize) -> Interval {
         let pairs = self.flooded.iter().zip(&self.calm);
-        Summary::of(
+        Interval::of(
             pairs.map(|(flooded, calm)| flooded.percentiles[percentile] / calm.percentiles[percentile]),
         )
     }

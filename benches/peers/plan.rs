@@ -10,14 +10,16 @@ use crate::memory::{self, Footprint};
 use crate::subject::{Expect, Recipe};
 use crate::support::option;
 use crate::targets::Measured;
-use crate::{compact, floor, ours, report, rivals};
+use crate::{compact, floor, ours, report, rivals, sketch};
 
-/// Whether a name contains the text, is the text behind a leading `=`, or does not contain that behind a `!`.
-fn matches(name: &str, text: &str) -> bool {
-    if let Some(other) = text.strip_prefix('!') {
-        return !name.contains(other);
-    }
-    text.strip_prefix('=').map_or_else(|| name.contains(text), |whole| name == whole)
+/// Whether a name contains the text, is the text behind a leading `=`, or does not contain that behind a `!`. Of several texts
+/// with commas between them, those with a `!` must all hold, and one of the others, if there are any.
+fn matches(name: &str, texts: &str) -> bool {
+    let (excluded, wanted): (Vec<&str>, Vec<&str>) = texts.split(',').partition(|text| text.starts_with('!'));
+    let is_wanted =
+        |text: &&str| text.strip_prefix('=').map_or_else(|| name.contains(*text), |whole| name == whole);
+    excluded.iter().all(|text| !name.contains(&text[1..]))
+        && (wanted.is_empty() || wanted.iter().any(is_wanted))
 }
 
 /// Whether `--scenario` names this one; all without it.
@@ -39,6 +41,12 @@ fn keyed() -> Vec<Recipe<u64>> {
 /// With the rows that only many keys are worth.
 pub(crate) fn many() -> Vec<Recipe<u64>> {
     chosen([floor::keyed(), compact::keyed(), compact::tight_rows(), ours::keyed(), rivals::keyed()])
+}
+
+/// With the rows that count windows.
+fn with_sketch(mut rows: Vec<Recipe<u64>>) -> Vec<Recipe<u64>> {
+    rows.extend(chosen([sketch::keyed()]));
+    rows
 }
 
 fn strings() -> Vec<Recipe<String>> {
@@ -82,7 +90,7 @@ pub(crate) struct Plan {
 }
 
 /// The scenarios that a target is taken from.
-const BOUNDED: [&str; 5] = ["hot", "hot-denied", "word", "strings-1m", "10m"];
+const BOUNDED: [&str; 6] = ["hot", "hot-denied", "word", "word-denied", "strings-1m", "10m"];
 
 /// A scenario on keyed limiters: both numbers of threads, ratios against the floor and governor with ahash.
 pub(crate) fn scenario(id: &'static str, title: &'static str, population: u64, expect: Expect) -> Scenario {
@@ -189,8 +197,9 @@ impl Plan {
             governor: rivals::GOVERNOR_DIRECT,
             ..hot(id, title, expect)
         };
-        self.scenario(tables, hot("hot", "Allowed, 1,000 keys", Allowed), &keyed());
-        self.scenario(tables, hot("hot-denied", "Denied, 1,000 keys", Denied), &keyed());
+        self.scenario(tables, hot("hot", "Allowed, 1,000 keys", Allowed), &with_sketch(keyed()));
+        let denied = hot("hot-denied", "Denied, 1,000 keys", Denied);
+        self.scenario(tables, denied, &with_sketch(keyed()));
         self.scenario(tables, word("word", "Allowed, one word hit by all threads", AllowedWord), &one_word());
         self.scenario(
             tables,
@@ -201,12 +210,13 @@ impl Plan {
         self.scenario(tables, strings_hot, &strings());
         let title = "Allowed, 1,000 IP addresses of both kinds";
         self.scenario(tables, hot("ip-hot", title, Allowed), &addresses());
-        self.scenario(tables, many_keys("1m", "Allowed, 1 M keys", Allowed), &many());
+        self.scenario(tables, many_keys("1m", "Allowed, 1 M keys", Allowed), &with_sketch(many()));
         let title = "Allowed, 1,000 keys, each idle again before it comes back";
         self.scenario(tables, hot("idle-hot", title, AllowedIdle), &keyed());
         let title = "Allowed, 1 M keys, each idle again before it comes back";
         self.scenario(tables, many_keys("idle-1m", title, AllowedIdle), &keyed());
-        self.scenario(tables, many_keys("1m-denied", "Denied, 1 M keys", Denied), &keyed());
+        let denied = many_keys("1m-denied", "Denied, 1 M keys", Denied);
+        self.scenario(tables, denied, &with_sketch(keyed()));
         let mut strings_many = many_keys("strings-1m", "Allowed, 1 M string keys of 24 bytes", Allowed);
         let mut rows = strings();
         if self.brief() {
@@ -256,11 +266,9 @@ impl Plan {
         victims.retain(|victim| wanted.as_deref().is_none_or(|text| matches(victim.name, text)));
         let length = match (self.smoke, self.quick) {
             (true, _) => flood::Length { rounds: 1, turn_ms: 10, unique_before: 10_000 },
-            (false, true) if self.brief() => {
-                flood::Length { rounds: 3, turn_ms: 250, unique_before: flood::FULL }
-            }
-            (false, true) => flood::Length { rounds: 5, turn_ms: 400, unique_before: flood::FULL },
-            (false, false) => flood::Length { rounds: 11, turn_ms: 1_500, unique_before: flood::FULL },
+            // Fifty checks of a turn of half a second are beyond its p99.9. Of 31 pairs the interval is from the tenth to the 22nd.
+            (false, true) => flood::Length { rounds: 6, turn_ms: 250, unique_before: flood::FULL },
+            (false, false) => flood::Length { rounds: 31, turn_ms: 500, unique_before: flood::FULL },
         };
         flood::measure(&victims, length)
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::flood::{Flood, FloodRow, PERCENTILES, Turn};
 use crate::harness::{Draw, Row, Table};
 use crate::memory::Footprint;
-use crate::summary::Summary;
+use crate::summary::{Interval, Summary};
 use crate::targets::Measured;
 
 /// Where and on what the figures were made.
@@ -28,6 +28,13 @@ pub(crate) fn machine() -> Value {
         "allocator": "the system's",
         "load_average": std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim(),
     })
+}
+
+/// The profile that this was built by: cargo names the directory after it.
+pub(crate) fn profile() -> String {
+    let program = std::env::current_exe().unwrap_or_default();
+    let directory = program.ancestors().nth(2).and_then(std::path::Path::file_name);
+    directory.map_or_else(|| "unknown".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// The operating system's own name for itself.
@@ -169,6 +176,11 @@ pub(crate) fn print_flood(flood: &Flood) {
                 median(&|turn| turn.delayed) * 100.0,
             );
         }
+        let [p50, p99, p999, p9999] = std::array::from_fn(|index| {
+            let Interval { low, median, high } = row.ratio(index);
+            format!("{median:.2} [{low:.2}..{high:.2}]")
+        });
+        println!("  ratio [95 % interval]: p50 {p50}, p99 {p99}, p99.9 {p999}, p99.99 {p9999}");
     }
 }
 
@@ -189,10 +201,16 @@ pub(crate) fn flood(flood: Option<&Flood>) -> Value {
         })
     };
     let row = |row: &FloodRow| {
+        let ratios: serde_json::Map<_, _> = PERCENTILES
+            .iter()
+            .enumerate()
+            .map(|(index, percent)| (format!("p{percent}"), interval(row.ratio(index))))
+            .collect();
         json!({
             "subject": row.name,
             "counts": row.counts,
             "rounds": row.calm.len(),
+            "ratio": ratios,
             "without": turns(&row.calm),
             "flooded": turns(&row.flooded),
         })
@@ -243,6 +261,10 @@ fn draw(draw: Draw) -> &'static str {
 
 pub(crate) fn summary(summary: Summary) -> Value {
     json!({"min": summary.min, "q1": summary.q1, "median": summary.median, "q3": summary.q3, "max": summary.max})
+}
+
+pub(crate) fn interval(interval: Interval) -> Value {
+    json!({"low": interval.low, "median": interval.median, "high": interval.high})
 }
 
 pub(crate) fn tables(tables: &[Table]) -> Value {

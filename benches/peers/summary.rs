@@ -34,3 +34,36 @@ impl Summary {
         Self { min: at(0), q1: at(1), median: at(2), q3: at(3), max: at(4) }
     }
 }
+
+/// The median of some values and its 95 % confidence interval by order statistics, which no outlier moves.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Interval {
+    pub(crate) low: f64,
+    pub(crate) median: f64,
+    pub(crate) high: f64,
+}
+
+impl Interval {
+    /// Of at least one value, none of them NaN. Of fewer than six it is their range, which is less certain.
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let n = sorted.len();
+        // Each value is below the median with probability 1/2: `below` is the probability that at most `rank` of them are.
+        let mut exactly = 0.5_f64.powi(i32::try_from(n).unwrap_or(i32::MAX));
+        let (mut below, mut rank) = (exactly, 0);
+        loop {
+            exactly *= float(count(n - rank)) / float(count(rank + 1));
+            if below + exactly > 0.025 || rank + 1 > n / 2 {
+                break;
+            }
+            below += exactly;
+            rank += 1;
+        }
+        Self {
+            low: sorted[rank],
+            median: Summary::of(sorted.iter().copied()).median,
+            high: sorted[n - 1 - rank],
+        }
+    }
+}
