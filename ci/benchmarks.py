@@ -20,6 +20,9 @@ import charts  # noqa: E402
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, CHARTS, PAGE = ROOT / "benches/results", ROOT / "benches/charts", ROOT / "BENCHMARKS.md"
 README, REASONS = ROOT / "README.md", ROOT / "benches/reasons.json"
+# The peers in the build that servers should use. Without this file the page has the default build alone.
+SERVER = "peers_server"
+PROFILES = {"peers": "release", SERVER: "server"}
 BENCHES = ("peers", "sketches", "policies", "rules", "layer", "redis", "accuracy", "sketch_accuracy")
 COMPACT, BATCHES, KEYED = "tollgate compact", "tollgate compact, batches of 16", "tollgate keyed"
 GOVERNOR = "governor + ahash"
@@ -70,14 +73,14 @@ def written(value, level=0):
 
 def take(directory):
     RESULTS.mkdir(exist_ok=True)
-    for name in (*BENCHES, "run"):
+    for name in (*BENCHES, SERVER, "run"):
         path = directory / f"{name}.json"
         if not path.exists():
             (RESULTS / path.name).unlink(missing_ok=True)
             continue
         report = json.loads(path.read_text())
-        if name == "peers":
-            for more in directory.glob("peers-*.json"):
+        if name in PROFILES:
+            for more in directory.glob(f"{name}-*.json"):
                 report["rows"] += json.loads(more.read_text())["rows"]
             report = slim_peers(report)
         (RESULTS / path.name).write_text(written(rounded(report)) + "\n")
@@ -87,7 +90,13 @@ def take(directory):
 
 def results():
     return {name: json.loads((RESULTS / f"{name}.json").read_text())
-            for name in (*BENCHES, "run") if (RESULTS / f"{name}.json").exists()}
+            for name in (*BENCHES, SERVER, "run") if (RESULTS / f"{name}.json").exists()}
+
+
+def wrong_profiles(data):
+    """What each file of peers that another profile built should have been built by. Older files do not name theirs."""
+    return [f"benches/results/{name}.json is of the profile {data[name]['profile']!r}, not {profile!r}"
+            for name, profile in PROFILES.items() if data.get(name, {}).get("profile", profile) != profile]
 
 
 def is_ours(subject):
@@ -222,34 +231,63 @@ def markdown(head, rows, numbers_from=1):
 
 
 def targets(data):
-    """(bench, target) in the order of the benches."""
-    return [(bench, target) for bench in BENCHES for target in data.get(bench, {}).get("targets", [])]
+    """(bench, target, the same target in the server's build or None) in the order of the benches."""
+    server = {target["target"]: target for target in data.get(SERVER, {}).get("targets", [])}
+    return [(bench, target, server.get(target["target"]) if bench == "peers" else None)
+            for bench in BENCHES for target in data.get(bench, {}).get("targets", [])]
+
+
+def figure_of(target):
+    """The figure with its spread: quartiles over the rounds, or the 95 % interval of pairs."""
+    if target is None:
+        return ""
+    value = target["value"]
+    if "low" in value:
+        return f"{figure(value['median'])} (95 %: {figure(value['low'])} to {figure(value['high'])})"
+    return figure(value["median"]) + (f" ({figure(value['q1'])} to {figure(value['q3'])})" if "q1" in value else "")
+
+
+def outcome_of(target, in_server):
+    if in_server is None or target["holds"] == in_server["holds"]:
+        return "met" if target["holds"] else "**missed**"
+    return f"**missed** ({'thin LTO' if target['holds'] else 'default'})"
 
 
 def targets_section(data, reasons):
-    rows, missed = [], {}
-    for _, target in targets(data):
-        value = target["value"]
-        spread = f" ({figure(value['q1'])} to {figure(value['q3'])})" if "q1" in value else ""
-        rows.append([target["target"], figure(value["median"]) + spread, figure(target["bound"]), "met" if target["holds"] else "**missed**"])
-        if not target["holds"]:
+    rows, missed, two = [], {}, SERVER in data
+    for _, target, in_server in targets(data):
+        outcome = outcome_of(target, in_server)
+        rows.append([target["target"], figure_of(target), *([figure_of(in_server)] if two else []), figure(target["bound"]), outcome])
+        if outcome != "met":
             why = reasons.get(target["target"], "The reason is not known. See the quartiles, and how busy the machine was.")
             missed.setdefault(why, []).append(target["target"])
     met = len(rows) - sum(map(len, missed.values()))
-    text = f"{met} of {len(rows)} are met. A figure is a ratio unless its row gives a unit. Lower is better in every row.\n\n"
-    text += markdown(["target", "figure (quartiles)", "at most", ""], rows)
+    text = f"{met} of {len(rows)} are met{' in both builds' if two else ''}. A figure is a ratio unless its row gives a unit. Lower is better in every row.\n\n"
+    text += markdown(["target", *(["default build", "thin LTO"] if two else ["figure (quartiles)"]), "at most", ""], rows)
     lines = [f"- {'; '.join(f'*{name}*' for name in names)}. {why}" for why, names in missed.items()]
     return text + ("\nThe missed targets, and why:\n\n" + "\n".join(lines) + "\n" if lines else "")
+
+
+def flood_section(data):
+    """Ratios under the flood to without; empty if the results have none."""
+    builds = [data[name]["flood"]["rows"] for name in PROFILES if (data.get(name, {}).get("flood") or {}).get("rows")]
+    if not builds or "ratio" not in builds[0][0]:
+        return ""
+    cells = lambda rows, subject: [figure_of({"value": row["ratio"][p]}) for row in rows if row["subject"] == subject for p in ("p99", "p99.9")]  # noqa: E731
+    rows = [[row["subject"], *(cell for build in builds for cell in cells(build, row["subject"]))] for row in builds[0]]
+    head = ["", "p99", "p99.9", "p99, thin LTO", "p99.9, thin LTO"][:1 + 2 * len(builds)]
+    return ("## Under a flood\n\nHonest keys' checks under a flood of new keys, to the same without. Turns alternate: quiet, flood, quiet, flood. Each figure is the median of "
+            f"the ratios of {builds[0][0]['rounds']} pairs of turns, with its 95 % confidence interval by order statistics.\n\n" + markdown(head, rows))
 
 
 def ours(subject):
     return subject.removeprefix("tollgate ")
 
 
-def losses(data):
-    """The words of each row of ours that is worse than the best peer's, with the worst ratio first."""
+def lost(data, build):
+    """(ratio, words) of each row of ours that is worse than the best peer's, in one build."""
     found = []
-    for (scenario, threads), rows in tables(data["peers"]).items():
+    for (scenario, threads), rows in tables(data[build]).items():
         best = best_peer(rows)
         if not best or scenario.startswith("pieces"):
             continue
@@ -258,8 +296,8 @@ def losses(data):
                 ratio = ns_of(row) / ns_of(best)
                 found.append((ratio, [ours(row["subject"]), title_of(scenario, threads), f"{figure(ns_of(row))} ns",
                                       f"{best['subject']}, {figure(ns_of(best))} ns", figure(ratio)]))
-    for row in (data["peers"].get("flood") or {}).get("rows", []):
-        others = [other for other in data["peers"]["flood"]["rows"] if is_peer(other["subject"]) and other["subject"] != "clock alone"]
+    for row in (data[build].get("flood") or {}).get("rows", []):
+        others = [other for other in data[build]["flood"]["rows"] if is_peer(other["subject"]) and other["subject"] != "clock alone"]
         for p, own in row["flooded"]["ns"].items() if is_ours(row["subject"]) and others else ():
             best = min(others, key=lambda other: other["flooded"]["ns"][p])
             if own > best["flooded"]["ns"][p]:
@@ -267,7 +305,7 @@ def losses(data):
                 found.append((ratio, [ours(row["subject"]), f"Honest keys under a flood, {p}", f"{figure(own)} ns",
                                       f"{best['subject']}, {figure(best['flooded']['ns'][p])} ns", figure(ratio)]))
     resident = {}
-    for row in data["peers"]["resident"]:
+    for row in data[build]["resident"]:
         resident.setdefault((row["kind"], row["keys"]), []).append(row)
     for (kind, keys), rows in resident.items():
         others = [row for row in rows if is_peer(row["subject"]) and not row["subject"].startswith("pingora")]
@@ -277,7 +315,7 @@ def losses(data):
                 ratio = row["bytes_per_key"] / best["bytes_per_key"]
                 found.append((ratio, [ours(row["subject"]), f"Memory, {keys:,} keys ({kind})", f"{figure(row['bytes_per_key'])} B a key",
                                       f"{best['subject']}, {figure(best['bytes_per_key'])} B", figure(ratio)]))
-    for bench, other in (("sketches", ("pingora", "fastbloom")), ("policies", ("throttle-net",))):
+    for bench, other in (("sketches", ("pingora", "fastbloom")), ("policies", ("throttle-net",))) if build == "peers" else ():
         scenes = {}
         for row in data.get(bench, {}).get("rows", []):
             scenes.setdefault((row["table"], row["threads"]), []).append(row)
@@ -289,11 +327,26 @@ def losses(data):
                     ratio = row["median_ns"] / best["median_ns"]
                     found.append((ratio, [row["subject"], f"{bench}: {table} ({threads})", f"{figure(row['median_ns'])} ns",
                                           f"{best['subject']}, {figure(best['median_ns'])} ns", figure(ratio)]))
-    return [words for _, words in sorted(found, key=lambda item: (-item[0], item[1]))]
+    return found
 
 
-def noise(data):
-    rows = data["peers"]["rows"]
+def losses(data):
+    """The words of each row of ours that is worse than the best peer's, with the worst ratio first: with two builds, the worse one's figures."""
+    if SERVER not in data:
+        return [words for _, words in sorted(lost(data, "peers"), key=lambda item: (-item[0], item[1]))]
+    builds = [{tuple(words[:2]): (ratio, words) for ratio, words in lost(data, build)} for build in PROFILES]
+    worst = []
+    for row in dict.fromkeys(row for build in builds for row in build):
+        ratio, words = max(build[row] for build in builds if row in build)
+        ratios = [build[row][1][-1] if row in build else "" for build in builds]
+        worst.append((ratio, [*words[:-1], *ratios]))
+    return [words for _, words in sorted(worst, key=lambda item: (-item[0], item[1]))]
+
+
+
+
+def noise(peers):
+    rows = peers["rows"]
     spreads = sorted((row["ns_per_check"][3] - row["ns_per_check"][1]) / ns_of(row) for row in rows)
     stolen = [row["stolen_share"] for row in rows]
     transfers = [row["line_transfer_ns"][2] for row in rows if row["line_transfer_ns"]]
@@ -321,15 +374,24 @@ def page(data, reasons, pictures):
              "One run on one machine measured all of these figures. The benches of this repository call each peer as its documentation recommends. Each ratio is "
              "taken within one round of the run, so trust the ratios before the nanoseconds. `benches/results` has every row as JSON; `counts` in `peers.json` "
              "says what each row measures.\n"]
+    two = SERVER in data
+    if two:
+        parts.append("The peers were measured in two builds: *default* is cargo's release profile, and *thin LTO* the profile `server` of `Cargo.toml`, with thin LTO and one "
+                     "codegen unit. Charts and all other benches are of the default build.\n")
     if run["quick"]:
         parts.append("**This was a quick run, with few and short rounds. It only tests the machinery.**\n")
     parts.append("## Targets\n\n" + targets_section(data, reasons))
     parts.append("## Charts\n\n" + "\n".join(f"![{ABOUT[name]}](benches/charts/{name})\n" for name in ABOUT if name in pictures))
-    lost = losses(data)
+    flood = flood_section(data)
+    if flood:
+        parts.append(flood)
+    losing = losses(data)
     parts.append("## Where we lose\n\nThis table has each of our rows that is slower or larger than the best peer of its scenario, with the worst row first. Some peers do less. "
-                 "pingora-limits counts in fixed memory and never denies. governor never forgets a key by itself. The figure in brackets is the number of threads.\n\n"
-                 + (markdown(["ours", "where", "ours takes", "the best peer", "ratio"], lost, 2) if lost else "No row lost in this run.\n"))
-    parts.append("## Noise\n\n" + noise(data))
+                 "pingora-limits counts in fixed memory and never denies. governor never forgets a key by itself. The figure in brackets is the number of threads."
+                 + (" Times are of the build with the worse ratio; a build without a ratio did not lose." if two else "") + "\n\n"
+                 + (markdown(["ours", "where", "ours takes", "the best peer", *(["ratio, default", "ratio, thin LTO"] if two else ["ratio"])], losing, 2)
+                    if losing else "No row lost in this run.\n"))
+    parts.append("## Noise\n\n" + noise(peers) + (f"\nThin LTO: {noise(data[SERVER])}" if two else ""))
     parts.append("""## Limits of these figures
 
 - The loops are tight, so the processor overlaps the end of one check with the clock reading of the next, in every row. Inside a server a check costs
@@ -361,11 +423,13 @@ def page(data, reasons, pictures):
 BEGIN, END = "<!-- Costs: written by ci/benchmarks.py -->\n", "<!-- End of costs -->\n"
 
 
-def costs(peers):
-    found, versions = tables(peers), peers["versions"]
+def costs(data):
+    builds = {name: tables(data[name]) for name in PROFILES if name in data}
+    peers, two = data["peers"], len(builds) == 2
+    versions = peers["versions"]
 
-    def cell(scenario, subject, threads):
-        ns = {row["subject"]: figure(ns_of(row)) for row in found.get((scenario, threads), [])}
+    def cell(build, scenario, subject, threads):
+        ns = {row["subject"]: figure(ns_of(row)) for row in builds[build].get((scenario, threads), [])}
         if subject == GOVERNOR or not {subject, GOVERNOR} <= ns.keys():
             return ns.get(subject, "")
         number = lambda name: float(ns[name].replace(",", ""))  # noqa: E731
@@ -374,19 +438,24 @@ def costs(peers):
     rows = [("compact, allowed", "hot", COMPACT), ("compact, in batches of 16, allowed", "hot", BATCHES), ("keyed, allowed", "hot", KEYED),
             (f"quota {versions['quota']}, allowed", "hot", "quota"), ("governor + ahash, allowed", "hot", GOVERNOR), ("compact, denied", "hot-denied", COMPACT),
             ("keyed, denied", "hot-denied", KEYED), ("governor + ahash, denied", "hot-denied", GOVERNOR)]
+    head = lambda *columns: ["", *columns, *([f"{column}, thin LTO" for column in columns] if two else [])]  # noqa: E731
     many = [("compact", COMPACT), ("compact, in batches of 16", BATCHES), ("keyed", KEYED), ("governor + ahash", GOVERNOR)]
     return (
         f"Nanoseconds a check, clock included, with 1,000 keys on {peers['machine']['cores']} cores of an {peers['machine']['cpu']}. Each figure is the median of its rounds. In brackets\n"
         f"is the quotient of this median and that of governor {versions['governor']} with ahash for the same outcome. (BENCHMARKS.md has the medians of the ratios within\n"
-        "rounds instead, which differ from these quotients on a noisy machine.)\n\n"
-        + markdown(["", "one thread", "two threads"], [[name, *(cell(scenario, subject, threads) for threads in (1, 2))] for name, scenario, subject in rows])
+        "rounds instead, which differ from these quotients on a noisy machine.)"
+        + (" The first two columns are of the default release\nbuild, the others of a build with thin LTO and one codegen unit, as the profile `server` of `Cargo.toml` makes it." if two else "")
+        + "\n\n"
+        + markdown(head("one thread", "two threads"),
+                   [[name, *(cell(build, scenario, subject, threads) for build in builds for threads in (1, 2))] for name, scenario, subject in rows])
         + "\nWith many keys, all checks allowed, one thread:\n\n"
-        + markdown(["", "1 M keys", "10 M keys"], [[name, *(cell(scenario, subject, 1) for scenario in ("1m", "10m"))] for name, subject in many]) + "\n")
+        + markdown(head("1 M keys", "10 M keys"),
+                   [[name, *(cell(build, scenario, subject, 1) for build in builds for scenario in ("1m", "10m"))] for name, subject in many]) + "\n")
 
 
-def readme(peers):
+def readme(data):
     before, rest = README.read_text().split(BEGIN)
-    return before + BEGIN + costs(peers) + END + rest.split(END)[1]
+    return before + BEGIN + costs(data) + END + rest.split(END)[1]
 
 
 def main():
@@ -394,13 +463,15 @@ def main():
     if arguments[:1] == ["take"]:
         take(Path(arguments[1]))
     data = results()
+    if wrong := wrong_profiles(data):
+        sys.exit("\n".join(wrong))
     reasons = json.loads(REASONS.read_text())
     pictures = chart_files(data)
-    files = {PAGE: page(data, reasons, pictures), README: readme(data["peers"])} | {CHARTS / name: text for name, text in pictures.items()}
+    files = {PAGE: page(data, reasons, pictures), README: readme(data)} | {CHARTS / name: text for name, text in pictures.items()}
     if "--check" in arguments:
         wrong = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
         wrong += [path for path in CHARTS.glob("*.svg") if path not in files]
-        unknown = set(reasons) - {target["target"] for _, target in targets(data)}
+        unknown = set(reasons) - {target["target"] for _, target, _ in targets(data)}
         for path in wrong:
             print(f"{path.relative_to(ROOT)} is not what benches/results gives: run ci/benchmarks.py", file=sys.stderr)
         for name in sorted(unknown):

@@ -20,6 +20,7 @@ fi
 echo 'building'
 cargo bench --quiet --no-run --all-features --bench peers --bench sketches --bench policies --bench rules --bench layer --bench redis \
     --bench sketch_accuracy
+cargo bench --quiet --no-run --all-features --profile server --bench peers
 cargo build --quiet --profile bench --all-features --example accuracy
 
 commands=()
@@ -33,13 +34,18 @@ bench() {
     # Cargo runs a bench in benches/, so the path is absolute.
     local name=$1 json=$2
     shift 2
-    run $front_now cargo bench --quiet --all-features --bench "$name" -- $quick "$@" --json "$out/$json.json"
+    run $front_now cargo bench --quiet --all-features $profile --bench "$name" -- $quick "$@" --json "$out/$json.json"
 }
+profile=''
 front_now=$front
 bench peers peers --charts --scenario '!threads'
 front_now=''
 bench peers peers-threads --charts --scenario threads
 front_now=$front
+# The build that servers should use. What only charts need is left out, but for the numbers of keys.
+profile='--profile server'
+bench peers peers_server --charts --scenario '!threads,!denials,!100m,!memory,!pieces'
+profile=''
 bench sketches sketches
 bench policies policies
 bench rules rules

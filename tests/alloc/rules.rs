@@ -114,6 +114,7 @@ fn yaml_files() -> Vec<(&'static str, String)> {
         ("many rules in lines", yaml(&lines(20_000, in_lines))),
         ("many keys", yaml(&lines(120_000, |at| format!("- key: k{at}\n")))),
         ("many patterns", yaml(&patterns(20_000, 6))),
+        ("patterns of twelve bytes", yaml(&patterns(20_000, 12))),
         ("many long patterns", yaml(&patterns(8_000, 100))),
         (
             "many members",

@@ -13,8 +13,9 @@ use aho_corasick::Anchored::No;
 use aho_corasick::automaton::Automaton as _;
 use aho_corasick::nfa::contiguous::NFA;
 
-/// The longest literal in bytes; a longer one is cut. Each byte of the literals is a state of the automaton.
-pub(super) const LONGEST: usize = 64;
+/// The longest literal in bytes. An automaton takes some fifty bytes for each byte of its literals while it is built, and reading a file
+/// may take twenty times its length.
+pub(super) const LONGEST: usize = 12;
 
 /// A pattern that needs a literal.
 #[derive(Copy, Clone, Debug)]

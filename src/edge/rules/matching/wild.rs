@@ -122,9 +122,10 @@ impl<'t> Shared<'t> {
     }
 }
 
-/// The part of a literal that is searched for.
-fn cut(literal: &[u8]) -> &[u8] {
-    literal.get(..LONGEST).unwrap_or(literal)
+/// The pieces of a literal that may be searched for: all of it, if it is short.
+fn pieces(literal: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let last = literal.len().saturating_sub(LONGEST);
+    (0..last).step_by(LONGEST).chain([last]).map(move |at| &literal[at..literal.len().min(at + LONGEST)])
 }
 
 impl Group {
@@ -143,13 +144,13 @@ impl Group {
             let [(prefix, _), (suffix, _)] = pattern.affixes();
             shared.add(PREFIX, std::iter::once(prefix.as_bytes()));
             shared.add(SUFFIX, std::iter::once(suffix.as_bytes()));
-            shared.add(MIDDLE, pattern.middle().map(cut));
+            shared.add(MIDDLE, pattern.middle().flat_map(pieces));
         }
         let choices = patterns.iter().map(|(pattern, _)| {
             let [(prefix, _), (suffix, _)] = pattern.affixes();
             let prefix = shared.count(PREFIX, prefix.as_bytes());
             let suffix = shared.count(SUFFIX, suffix.as_bytes());
-            match shared.rarest(MIDDLE, pattern.middle().map(cut)) {
+            match shared.rarest(MIDDLE, pattern.middle().flat_map(pieces)) {
                 Some((count, literal)) if count.max(FEW) < prefix.min(suffix) => By::Literal(literal.into()),
                 _ if prefix == usize::MAX && suffix == usize::MAX => By::Nothing,
                 _ if suffix < prefix => By::Suffix,
@@ -157,6 +158,7 @@ impl Group {
             }
         });
         let choices: Vec<By> = choices.collect();
+        drop(shared);
         let (mut prefixes, mut suffixes, mut literals, mut any) = (Vec::new(), Vec::new(), Vec::new(), NONE);
         for ((pattern, node), by) in patterns.into_iter().zip(choices) {
             let [prefix, suffix] = pattern.affixes();
@@ -195,18 +197,19 @@ impl AnyKey {
         const VALUE: usize = 1;
         let mut shared = Shared::default();
         for (one, _) in &wild {
-            shared.add(KEY, one.key.literals().map(cut));
-            shared.add(VALUE, one.value.literals().map(cut));
+            shared.add(KEY, one.key.literals().flat_map(pieces));
+            shared.add(VALUE, one.value.literals().flat_map(pieces));
         }
         let choices = wild.iter().map(|(one, _)| {
-            let key = shared.rarest(KEY, one.key.literals().map(cut));
-            let value = shared.rarest(VALUE, one.value.literals().map(cut));
+            let key = shared.rarest(KEY, one.key.literals().flat_map(pieces));
+            let value = shared.rarest(VALUE, one.value.literals().flat_map(pieces));
             let count = |literal: Option<(usize, _)>| literal.map_or(usize::MAX, |(count, _)| count);
             let place = if count(value) < count(key) { VALUE } else { KEY };
             let (_, literal) = if place == VALUE { value? } else { key? };
             Some((place, Box::<[u8]>::from(literal)))
         });
         let choices: Vec<_> = choices.collect();
+        drop(shared);
         let (mut by_key, mut by_value, mut any) = (Vec::new(), Vec::new(), NONE);
         for ((pattern, node), choice) in wild.into_iter().zip(choices) {
             let Some((place, literal)) = choice else {
