@@ -154,12 +154,12 @@ impl Measured {
             ),
             (
                 "striped against our own direct, one word, denied, 1 thread",
-                1.5,
+                2.0,
                 self.ratio("word-denied", 1, ours::STRIPED, ours::DIRECT),
             ),
             (
                 "striped against our own direct, one word, denied, 2 threads",
-                1.5,
+                2.0,
                 self.ratio("word-denied", 2, ours::STRIPED, ours::DIRECT),
             ),
             ("compact, resident bytes a key that owes, table and sketch", 12.5, resident),
