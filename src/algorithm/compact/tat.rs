@@ -154,12 +154,13 @@ impl CompactState for TatWord {
             return Verdict::Admit(ahead);
         }
         let units = if self.kind == TatVariant::Event { 1 } else { cost };
-        if units > self.burst {
+        // A burst is one unit at least, which the compiler cannot know.
+        if units > 1 && units > self.burst {
             return Verdict::Never;
         }
-        // At most the capacity, since the units are at most the burst.
-        let charge = units * self.interval;
-        if ahead > self.capacity - charge { Verdict::Deny } else { Verdict::Admit(ahead + charge) }
+        // At most 2³³ ticks beyond the state's, since the units are at most the burst.
+        let after = ahead + units * self.interval;
+        if after > self.capacity { Verdict::Deny } else { Verdict::Admit(after) }
     }
 
     #[inline(always)]

@@ -21,6 +21,8 @@
 //! first of them is charged from the next tick on, and the last one, in the same tick still, has no room for that. Forty
 //! bits do not tell that burst from one that began whole intervals ago.
 
+use crate::base::multiply_high;
+
 /// Bits of a state.
 pub(crate) const STATE_BITS: u32 = 40;
 /// The fewest ticks to an emission interval.
@@ -37,8 +39,16 @@ const NANOS_PER_SEC: u64 = 1_000_000_000;
 /// `⌊n × num / den⌋ = n × whole + ⌊n × M / 2¹²⁸⌋` with `M = ⌈rest × 2¹²⁸ / den⌉` and `rest = num mod den`, for every
 /// 64-bit n: M is too large by less than 1, so the product by less than 2⁻⁶⁴, and a fraction whose denominator is below
 /// 2⁶⁴ is at least that far below the next whole number unless it is one.
+///
+/// Most times need one multiplication, `⌊n × F / 2^(64 + s)⌋` with `F = ⌈2^(64 + s) × num / den⌉` of 64 bits. F is too large by
+/// `e / den` with `e = F × den − 2^(64 + s) × num`, so by the same argument that is exact as long as `n × e < 2^(64 + s)`. If `num` is 1,
+/// that is until 2262 at least; for others it may be never.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct TickRate {
+    /// Times up to this one need one multiplication, by `factor`.
+    short_to: u64,
+    factor: u64,
+    shift: u32,
     num: u64,
     den: u64,
     whole: u64,
@@ -55,12 +65,17 @@ impl TickRate {
         // At most rest × 2¹²⁸ / den + 1 <= 2¹²⁸ − 1, since rest < den.
         let magic = (upper << 64) + lower + (left > 0) as u128;
         #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
-        Self { num, den, whole: num / den, high: (magic >> 64) as u64, low: magic as u64 }
+        let (high, low) = ((magic >> 64) as u64, magic as u64);
+        let (short_to, factor, shift) = short(num, den, magic);
+        Self { short_to, factor, shift, num, den, whole: num / den, high, low }
     }
 
     /// The ticks that have passed at `ns`, rounded down, modulo 2⁶⁴.
     #[inline]
     pub(crate) const fn floor(&self, ns: u64) -> u64 {
+        if ns <= self.short_to {
+            return multiply_high(ns, self.factor) >> self.shift;
+        }
         let low = (ns as u128 * self.low as u128) >> 64;
         // At most (2⁶⁴ − 1)² + 2⁶⁴ − 1 < 2¹²⁸.
         let high = (ns as u128 * self.high as u128 + low) >> 64;
@@ -82,6 +97,23 @@ impl TickRate {
     pub(crate) const fn den(&self) -> u64 {
         self.den
     }
+}
+
+/// What converts by one multiplication, and up to which time; `magic` is `⌈num × 2¹²⁸ / den⌉`. None is converted so if a tick is no
+/// longer than a nanosecond.
+const fn short(num: u64, den: u64, magic: u128) -> (u64, u64, u32) {
+    if num >= den {
+        return (0, 0, 0);
+    }
+    // 2^shift < den / num, so the factor is below 2⁶⁴.
+    let shift = ((den - 1) / num).ilog2();
+    let factor = magic.div_ceil(1 << (64 - shift));
+    let excess = factor * den as u128 - ((num as u128) << (64 + shift));
+    let limit = if excess == 0 { u128::MAX } else { ((1 << (64 + shift)) - 1) / excess };
+    let limit = if limit > u64::MAX as u128 { u64::MAX as u128 } else { limit };
+    #[expect(clippy::cast_possible_truncation, reason = "both are below 2^64")]
+    let (limit, factor) = (limit as u64, factor as u64);
+    (limit, factor, shift)
 }
 
 /// `num / den` nanoseconds.
@@ -198,6 +230,48 @@ pub(crate) const fn gcd(mut a: u128, mut b: u128) -> u128 {
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
+
+    /// Of common limits, until 2043 at least.
+    #[test]
+    fn common_times_take_one_multiplication() {
+        const SECOND: u64 = 1_000_000_000;
+        for (ns, units, burst) in [
+            (60 * SECOND, 10, 10),
+            (3_600 * SECOND, 60, 60),
+            (SECOND, 100, 200),
+            (60 * SECOND, 7, 7),
+            (60 * SECOND, 60, 1_000_000),
+            (SECOND, 1_000, 1_000),
+            (86_400 * SECOND, 1, 1),
+        ] {
+            let own = UnitRate { interval: Interval { num: ns / units, den: 1 }, burst };
+            let own = if ns % units == 0 { own } else { UnitRate { interval: Interval { num: ns, den: units }, burst } };
+            let ticks = u128::from(choose(own, &[]).unwrap()) * u128::from(own.interval.den);
+            let common = gcd(ticks, own.interval.num.into());
+            let rate = TickRate::new(to_u64(ticks / common), own.interval.num / to_u64(common));
+            assert!(rate.short_to >= 73 * 365 * 86_400 * SECOND, "{units} in {ns}: {rate:?}");
+        }
+        assert!(TickRate::new(1, 60 * SECOND).short_to >= u64::MAX / 2, "windows");
+    }
+
+    /// Where one multiplication is not enough any more.
+    #[test]
+    fn conversion_is_exact_around_the_end_of_the_short_one() {
+        let mut seed = 1_u64;
+        for _ in 0..20_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let den = (seed >> 7 >> (seed & 31)).max(1);
+            let rate = TickRate::new((seed >> 40) % 10_000 + 1, den);
+            for near in [0, 1, 2, rate.den, rate.den.wrapping_mul(3)] {
+                for ns in [rate.short_to.wrapping_sub(near), rate.short_to.wrapping_add(near)] {
+                    let exact = u128::from(ns) * u128::from(rate.num) / u128::from(rate.den);
+                    #[expect(clippy::cast_possible_truncation, reason = "modulo 2^64 is the claim")]
+                    let exact = exact as u64;
+                    assert_eq!(rate.floor(ns), exact, "{ns} by {rate:?}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn conversion_is_exact_for_every_time() {

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::{Clock, Timestamp, saturating_nanos};
+use crate::base::multiply_high;
 use crate::base::sync::{AtomicU64, Ordering};
 
 /// Nanoseconds since the Unix epoch by the wall clock; zero if the wall clock stands before 1970.
@@ -40,8 +41,40 @@ fn process_clock() -> &'static StdClock {
 #[derive(Clone)]
 pub struct QuantaClock {
     clock: quanta::Clock,
+    /// Nanoseconds for 2⁶⁴ counts of the processor's counter. Zero if [`quanta`] does not read that one, or if a count is a
+    /// nanosecond or longer.
+    scale: u64,
     /// When the counter was zero, in nanoseconds since the origin, modulo 2⁶⁴.
     zero_ns: u64,
+}
+
+/// The processor's counter, read here rather than by [`quanta`]: that is a call which is not inlined, and a check would keep all
+/// that it knows in memory across it.
+#[inline(always)]
+fn counter() -> u64 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        let (low, high): (u64, u64);
+        // SAFETY: every x86-64 processor has the instruction; it writes these two registers and nothing else. A system that forbids
+        // it stops `quanta` first, which reads the same counter when it is calibrated.
+        unsafe {
+            core::arch::asm!("rdtsc", out("rax") low, out("rdx") high, options(nomem, nostack, preserves_flags));
+        }
+        high << 32 | low
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    {
+        0
+    }
+}
+
+/// [`QuantaClock::scale`] of a clock.
+fn scale_of(clock: &quanta::Clock) -> u64 {
+    // What is not scaled is not the counter. The scale is below 2⁶² if a count is shorter than a nanosecond.
+    let scaled = clock.delta_as_nanos(0, 1 << 62);
+    // Its reading lies between two of the counter, if that is what it reads.
+    let (before, raw, after) = (counter(), clock.raw(), counter());
+    if scaled < 1 << 62 && (before..=after).contains(&raw) { scaled << 2 } else { 0 }
 }
 
 impl QuantaClock {
@@ -51,10 +84,27 @@ impl QuantaClock {
         static CLOCK: OnceLock<QuantaClock> = OnceLock::new();
         let begin = || {
             let clock = quanta::Clock::new();
-            let (now_ns, raw) = (process_clock().now().as_nanos(), clock.raw());
-            Self { zero_ns: now_ns.wrapping_sub(clock.delta_as_nanos(0, raw)), clock }
+            let clock = Self { scale: scale_of(&clock), zero_ns: 0, clock };
+            let (now_ns, counted_ns) = (process_clock().now().as_nanos(), clock.counted_ns());
+            Self { zero_ns: now_ns.wrapping_sub(counted_ns), ..clock }
         };
         CLOCK.get_or_init(begin).clone()
+    }
+
+    /// Since the counter was zero, in nanoseconds.
+    #[inline(always)]
+    fn counted_ns(&self) -> u64 {
+        match self.scale {
+            0 => self.slowly_counted_ns(),
+            scale => multiply_high(counter(), scale),
+        }
+    }
+
+    /// By [`quanta`].
+    #[cold]
+    #[inline(never)]
+    fn slowly_counted_ns(&self) -> u64 {
+        self.clock.delta_as_nanos(0, self.clock.raw())
     }
 }
 
@@ -75,7 +125,7 @@ impl Clock for QuantaClock {
     fn now(&self) -> Timestamp {
         // It wraps after no less than 292 years: the process began in the first half of time. Before that the sum is right, even if
         // the counter's zero was before the origin.
-        Timestamp(self.zero_ns.wrapping_add(self.clock.delta_as_nanos(0, self.clock.raw())))
+        Timestamp(self.zero_ns.wrapping_add(self.counted_ns()))
     }
 }
 

@@ -214,7 +214,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             Verdict::Deny => return word.uncharged(Outcome::Denied, ahead, at, cost),
             Verdict::Never => return word.uncharged(Outcome::Never, ahead, at, cost),
             Verdict::Admit(after) => {
-                if after == ahead {
+                // Only a cost of zero leaves the state as it is.
+                if cost == 0 {
                     return word.uncharged(Outcome::Allowed, ahead, at, cost);
                 }
                 if !self.newest.is_near(now_ns) {
