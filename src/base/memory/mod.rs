@@ -69,6 +69,7 @@ mod raw {
     use core::ptr::NonNull;
 
     use super::{ALIGN, Zeroed};
+    use crate::base::multiply_high;
 
     /// A fixed array of words that began as zeros.
     pub(crate) struct Array<T: Zeroed> {
@@ -86,7 +87,8 @@ mod raw {
     impl<T: Zeroed> Array<T> {
         /// The bytes of memory that `len` words take, if so many can be.
         fn layout(len: usize) -> Option<Layout> {
-            let bytes = len.checked_mul(size_of::<T>())?.checked_add(ALIGN)?;
+            // One at least: see `scaled`.
+            let bytes = len.max(1).checked_mul(size_of::<T>())?.checked_add(ALIGN)?;
             Layout::from_size_align(bytes, 16).ok()
         }
 
@@ -100,6 +102,16 @@ mod raw {
             let words: NonNull<T> = unsafe { allocation.add(offset) }.cast();
             super::ask_for_huge_pages(words.cast(), len * size_of::<T>());
             Some(Self { words, len, allocation, layout })
+        }
+
+        /// The word at the index that the top bits of `hash` choose.
+        #[inline(always)]
+        pub(crate) fn scaled(&self, hash: u64) -> &T {
+            #[expect(clippy::cast_possible_truncation, reason = "below the length")]
+            let index = multiply_high(hash, self.len as u64) as usize;
+            // SAFETY: 1. the index is below the length, or zero, and there is memory for one word at least (`layout`); 2. zero bytes
+            // are valid words (`Zeroed`); 3. it lives as long as self.
+            unsafe { self.words.add(index).as_ref() }
         }
     }
 
@@ -166,6 +178,10 @@ pub(crate) struct Array<T>(Box<[T]>);
 impl<T: Zeroed> Array<T> {
     pub(crate) fn zeroed(len: usize) -> Option<Self> {
         Some(Self((0..len).map(|_| T::zero()).collect()))
+    }
+
+    pub(crate) fn scaled(&self, hash: u64) -> &T {
+        &self.0[crate::base::multiply_high(hash, self.0.len() as u64) as usize]
     }
 }
 

@@ -133,7 +133,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             let top = bucket.saturating_mul(width).saturating_add(bucket).saturating_add(width / 2);
             let hash = top & !(u64::MAX >> (STATE_BITS - WAYS.ilog2())) | low;
             let place = self.place(hash);
-            if place.bucket as u64 != bucket || place.fingerprint != SlotWord::unpack(seen).fingerprint {
+            if self.number_of(place) as u64 != bucket || place.state_of(seen).is_none() {
                 return false;
             }
             visit(hash, &self.peek(word, self.place(hash), time, 0));

@@ -84,12 +84,47 @@ pub(super) struct SlotTable<N, const WAYS: usize> {
     states: core::marker::PhantomData<N>,
 }
 
-/// Where a key belongs.
-#[derive(Copy, Clone, Debug, Default)]
+/// Where a key belongs: its bucket by the top bits of its hash, a fingerprint by the lowest, and a home by those next to them.
+///
+/// One word, of which each part is made anew where it is needed: that takes fewer instructions than keeping the parts.
+#[derive(Copy, Clone, Debug)]
 pub struct SlotAddress {
-    bucket: usize,
-    fingerprint: u64,
-    home: usize,
+    hash: u64,
+}
+
+impl SlotAddress {
+    /// The fingerprint in its place in a word.
+    #[inline(always)]
+    const fn tag(self) -> u64 {
+        match self.hash << STATE_BITS {
+            // Zero is for empty slots: 1 has two keys' share.
+            0 => 1 << STATE_BITS,
+            tag => tag,
+        }
+    }
+
+    #[inline(always)]
+    const fn fingerprint(self) -> u64 {
+        self.tag() >> STATE_BITS
+    }
+
+    #[inline(always)]
+    const fn home<const WAYS: usize>(self) -> usize {
+        (self.hash >> FINGERPRINT_BITS) as usize & (WAYS - 1)
+    }
+
+    /// The word of this key in a state, of which the low 40 bits are kept.
+    #[inline(always)]
+    const fn word(self, state: u64) -> u64 {
+        self.tag() | (state & (u64::MAX >> FINGERPRINT_BITS))
+    }
+
+    /// The state in a word, if it is this key's.
+    #[inline(always)]
+    const fn state_of(self, word: u64) -> Option<u64> {
+        let state = word ^ self.tag();
+        if state >> STATE_BITS == 0 { Some(state) } else { None }
+    }
 }
 
 /// A time in a check, in states.
@@ -152,17 +187,22 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 
     /// Where the key of a hash belongs.
     #[inline(always)]
-    pub(super) fn place(&self, hash: u64) -> SlotAddress {
-        let fingerprint = hash & (u64::MAX >> STATE_BITS);
-        SlotAddress {
-            bucket: scale(hash, self.buckets.len()),
-            // Zero is for empty slots: 1 has two keys' share.
-            fingerprint: if fingerprint == 0 { 1 } else { fingerprint },
-            home: (hash >> FINGERPRINT_BITS) as usize & (WAYS - 1),
-        }
+    #[expect(clippy::unused_self, reason = "it is this table's")]
+    pub(super) const fn place(&self, hash: u64) -> SlotAddress {
+        SlotAddress { hash }
     }
 
+    /// The slots of a key's bucket.
     #[inline(always)]
+    fn bucket_of(&self, place: SlotAddress) -> &[AtomicU64; WAYS] {
+        self.buckets.scaled(place.hash)
+    }
+
+    /// The number of a key's bucket.
+    fn number_of(&self, place: SlotAddress) -> usize {
+        scale(place.hash, self.buckets.len())
+    }
+
     fn bucket(&self, bucket: usize) -> &[AtomicU64; WAYS] {
         &self.buckets[bucket]
     }
@@ -179,7 +219,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// Asks for a key's line.
     #[inline(always)]
     pub(super) fn prefetch(&self, place: SlotAddress) {
-        prefetch(&raw const self.bucket(place.bucket)[place.home]);
+        prefetch(&raw const self.bucket_of(place)[place.home::<WAYS>()]);
     }
 
     /// Decides `cost` units at a time, in nanoseconds and its reference, and charges them if they are admitted.
@@ -195,41 +235,52 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         (now_ns, reference): (u64, u64),
         cost: u64,
     ) -> Decision {
-        // One by one, so that they stay in registers.
-        let SlotAddress { bucket, fingerprint, home } = place;
-        let slowly = || self.charge_slowly(word, bucket, fingerprint, home, now_ns, cost);
-        let slots = self.bucket(bucket);
-        let Some((slot, seen)) = Self::locate(slots, place) else {
-            return slowly();
-        };
+        let slot = &self.bucket_of(place)[place.home::<WAYS>()];
+        // Ordering: as in `locate`.
+        let seen = slot.load(Acquire);
+        if let Some(state) = place.state_of(seen)
+            && let Some(decision) =
+                self.check_slot(word, place, (slot, seen, state), (now_ns, reference), cost)
+        {
+            return decision;
+        }
+        self.check_elsewhere(word, place, now_ns, cost)
+    }
+
+    /// [`SlotTable::check`] of a key whose slot, word and state are known. `None` if it takes more than one exchange.
+    #[inline(always)]
+    fn check_slot(
+        &self,
+        word: &N,
+        place: SlotAddress,
+        (slot, seen, state): (&AtomicU64, u64, u64),
+        (now_ns, reference): (u64, u64),
+        cost: u64,
+    ) -> Option<Decision> {
         // What is charged is added to the state as it was loaded, rather than to what it is ahead of the reference: the same, by
         // a shorter way from the load to the exchange, which all checks on a processor queue up for.
-        let (ahead, from) = match standing::<STATE_BITS>(seen, reference, self.horizon) {
-            SlotStanding::Ahead(ahead) => (ahead, seen),
+        let (ahead, from) = match standing::<STATE_BITS>(state, reference, self.horizon) {
+            SlotStanding::Ahead(ahead) => (ahead, state),
             SlotStanding::Idle => (0, reference),
-            SlotStanding::Unsure(_) => return slowly(),
+            SlotStanding::Unsure(_) => return None,
         };
         let at = (now_ns, reference);
         match word.judge(ahead, now_ns, cost) {
-            Verdict::Deny => return word.uncharged(Outcome::Denied, ahead, at, cost),
-            Verdict::Never => return word.uncharged(Outcome::Never, ahead, at, cost),
+            Verdict::Deny => Some(word.uncharged(Outcome::Denied, ahead, at, cost)),
+            Verdict::Never => Some(word.uncharged(Outcome::Never, ahead, at, cost)),
+            // No other cost leaves the state as it is.
+            Verdict::Admit(_) if cost == 0 => Some(word.uncharged(Outcome::Allowed, ahead, at, cost)),
             Verdict::Admit(after) => {
-                // Only a cost of zero leaves the state as it is.
-                if cost == 0 {
-                    return word.uncharged(Outcome::Allowed, ahead, at, cost);
-                }
                 if !self.newest.is_near(now_ns) {
-                    return slowly();
+                    return None;
                 }
-                let next = SlotWord::pack(place.fingerprint, from.wrapping_add(after.wrapping_sub(ahead)));
+                let next = place.word(from.wrapping_add(after.wrapping_sub(ahead)));
                 // Ordering: AcqRel: the argument above about two slots rests on each location's order and on there
                 // being no cycle of loads that see later stores, which Relaxed would allow on paper.
-                if slot.compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
-                    return word.decision(Outcome::Allowed, after, at, cost);
-                }
+                slot.compare_exchange(seen, next, AcqRel, Relaxed).ok()?;
+                Some(word.decision(Outcome::Allowed, after, at, cost))
             }
         }
-        slowly()
     }
 
     /// The key's slot and word, the nearest to its home if there are two: mostly at home, at the first look.
@@ -237,28 +288,33 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     fn locate(slots: &[AtomicU64; WAYS], place: SlotAddress) -> Option<(&AtomicU64, u64)> {
         // Ordering: Acquire; the bounds of `newest` are read after the word, whose writer raised them before.
         for step in 0..WAYS {
-            let slot = &slots[(place.home + step) & (WAYS - 1)];
+            let slot = &slots[(place.home::<WAYS>() + step) & (WAYS - 1)];
             let seen = slot.load(Acquire);
-            if seen >> STATE_BITS == place.fingerprint {
+            if place.state_of(seen).is_some() {
                 return Some((slot, seen));
             }
         }
         None
     }
 
+    /// [`SlotTable::check`] of a key that is not at home, or takes more than one exchange. Of its own, so that the code at each call
+    /// is short.
+    #[inline(never)]
+    fn check_elsewhere(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Decision {
+        if let Some((slot, seen)) = Self::locate(self.bucket_of(place), place) {
+            let (found, at) =
+                ((slot, seen, SlotWord::unpack(seen).state), (now_ns, word.reference(now_ns)));
+            if let Some(decision) = self.check_slot(word, place, found, at, cost) {
+                return decision;
+            }
+        }
+        self.charge_slowly(word, place, now_ns, cost)
+    }
+
     /// A check that lost an exchange, did not find its key, found a state too far ahead, or is the first of its time.
     #[cold]
     #[inline(never)]
-    fn charge_slowly(
-        &self,
-        word: &N,
-        bucket: usize,
-        fingerprint: u64,
-        home: usize,
-        now_ns: u64,
-        cost: u64,
-    ) -> Decision {
-        let place = SlotAddress { bucket, fingerprint, home };
+    fn charge_slowly(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Decision {
         self.decide(word, place, now_ns, |ahead, (now_ns, _)| (word.judge(ahead, now_ns, cost), cost))
     }
 
@@ -329,7 +385,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                         && started > 0
                         && let (Verdict::Admit(_), _) = judge(0, when)
                     {
-                        count(&self.counters.stripe(place.bucket).denied_for_debt);
+                        count(&self.counters.stripe(self.number_of(place)).denied_for_debt);
                     }
                     Ok(refused(Outcome::Denied))
                 }
@@ -338,10 +394,10 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                 }
                 Verdict::Admit(after) => {
                     self.announce(word, at)?;
-                    let next = SlotWord::pack(place.fingerprint, at.reference.wrapping_add(after));
+                    let next = place.word(at.reference.wrapping_add(after));
                     match found {
                         FoundSlot::Here { .. } => {
-                            let slot = &self.bucket(place.bucket)[slot];
+                            let slot = &self.bucket_of(place)[slot];
                             // Ordering: as in `check`.
                             slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
                         }
@@ -414,15 +470,15 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 
     /// Looks for a key; if it is absent, for the slot that is least ahead.
     fn find(&self, word: &N, place: SlotAddress, at: &Moment) -> Result<FoundSlot, Again> {
-        let slots = self.bucket(place.bucket);
+        let slots = self.bucket_of(place);
         let mut least: Option<(i64, FoundSlot)> = None;
         for step in 0..WAYS {
-            let slot = (place.home + step) & (WAYS - 1);
+            let slot = (place.home::<WAYS>() + step) & (WAYS - 1);
             // Ordering: Acquire, as in `locate`; and of the exchange that replaced the key's word, if it was here: its debt was
             // written, and its slot's time raised, before.
             let seen = slots[slot].load(Acquire);
             let ahead = if seen == EMPTY { None } else { self.ahead(word, seen, at) };
-            if seen >> STATE_BITS == place.fingerprint {
+            if place.state_of(seen).is_some() {
                 // A word of an earlier round is idle.
                 let found = FoundSlot::Here { slot, word: seen, ahead: ahead.unwrap_or(0) };
                 return self.near(at).map(|()| found);
@@ -435,7 +491,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         }
         let Some((_, absent)) = least else { unreachable!("a bucket has slots") };
         self.near(at)?;
-        let stripe = self.counters.stripe(place.bucket);
+        let stripe = self.counters.stripe(self.number_of(place));
         // A key that was here, and was idle when its slot was taken, begins no earlier than when it had paid. (A time that is later
         // than all others is wrong.)
         let mut from_ns = match stripe.replaced_ns.load(Acquire) {
@@ -459,7 +515,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             Full::Spill(spill) => {
                 let later = self.later(word, at);
                 let latest = || at.reference.wrapping_add(self.later(word, at));
-                let key = Identity::new(place.bucket, place.fingerprint);
+                let key = Identity::new(self.number_of(place), place.fingerprint());
                 match spill.debt(key, at.reference.wrapping_add(later), &latest) {
                     0 => 0,
                     debt => debt.saturating_add(later),
@@ -477,11 +533,11 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         at: &Moment,
     ) -> Result<(), Again> {
         let PendingInsert { place, next, started } = newcomer;
-        let counters = self.counters.stripe(place.bucket);
+        let counters = self.counters.stripe(self.number_of(place));
         if let Full::Spill(spill) = &self.full
             && ahead > 0
         {
-            let evicted = Identity::new(place.bucket, SlotWord::unpack(seen).fingerprint);
+            let evicted = Identity::new(self.number_of(place), SlotWord::unpack(seen).fingerprint);
             let paid_ns = word.last_ns(at.now_ns.saturating_add(word.span_ns(ahead))).saturating_add(1);
             if counters.spilled_ns.load(Relaxed) < paid_ns {
                 // Ordering: AcqRel: before the exchange of the word that is replaced.
@@ -499,7 +555,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             let paid_ns = at.now_ns.saturating_sub(word.span_ns(order.unsigned_abs()));
             self.replaces(counters, word.last_ns(paid_ns).saturating_add(1).min(at.now_ns));
         }
-        let own = &self.bucket(place.bucket)[slot];
+        let own = &self.bucket_of(place)[slot];
         // Ordering: AcqRel: whoever finds the evicted key gone sees its debt recorded.
         own.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
         if ahead > 0 {
@@ -524,11 +580,11 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         let PendingInsert { place, started, .. } = newcomer;
         // Of two threads that put one key in, at least one sees the other's word.
         fence_after_rmw();
-        let slots = self.bucket(place.bucket);
+        let slots = self.bucket_of(place);
         for step in 1..WAYS {
             // Ordering: Acquire: if the other word is gone already, its debt is seen.
             let seen = slots[(own + step) & (WAYS - 1)].load(Acquire);
-            if seen >> STATE_BITS == place.fingerprint {
+            if place.state_of(seen).is_some() {
                 return false;
             }
         }
@@ -546,7 +602,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// Whether a key has a slot.
     pub(super) fn holds(&self, hash: u64) -> bool {
         let place = self.place(hash);
-        Self::locate(self.bucket(place.bucket), place).is_some()
+        Self::locate(self.bucket_of(place), place).is_some()
     }
 
     /// Puts a key in that has no slot, with `units` charged as of `then_ns`; unless they are paid by now, or it owes more.
@@ -570,7 +626,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             // The state is one of then.
             let raised_ns = self.covering_ns(word, at.now_ns, left).max(then_ns);
             self.newest.raise(raised_ns, |now_ns| word.last_ns(now_ns));
-            let newcomer = PendingInsert { place, next: SlotWord::pack(place.fingerprint, state), started };
+            let newcomer = PendingInsert { place, next: place.word(state), started };
             self.insert(word, newcomer, (slot, seen, ahead), at)
         });
     }
@@ -601,14 +657,14 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             let Some(Moved { ahead, units }) = word.refund(ahead, at.reference, &refund) else {
                 return Ok(0);
             };
-            let next = SlotWord::pack(place.fingerprint, at.reference.wrapping_add(ahead));
+            let next = place.word(at.reference.wrapping_add(ahead));
             // Else its newcomer may be about to retreat: see the module's text.
             if !self.is_sole_slot(word, PendingInsert { place, next, started: 0 }, slot, at) {
                 return Ok(0);
             }
             self.announce(word, at)?;
             // Ordering: as in `check`.
-            let slot = &self.bucket(place.bucket)[slot];
+            let slot = &self.bucket_of(place)[slot];
             slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
             Ok(units)
         })
@@ -619,11 +675,11 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         let place = self.place(hash);
         self.retry(word, time.ns(), |at| {
             // Idle to callers whose times lag, too.
-            let next = SlotWord::pack(place.fingerprint, at.reference.wrapping_sub(Self::MOST_AHEAD));
+            let next = place.word(at.reference.wrapping_sub(Self::MOST_AHEAD));
             match self.find(word, place, at)? {
                 FoundSlot::Here { slot, word: seen, ahead } => {
                     if seen != next {
-                        let slot = &self.bucket(place.bucket)[slot];
+                        let slot = &self.bucket_of(place)[slot];
                         // Ordering: as in `check`.
                         slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
                     }

@@ -47,7 +47,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     #[inline(always)]
     fn look(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Look<'_> {
         let reference = word.reference(now_ns);
-        let slots = self.bucket(place.bucket);
+        let slots = self.bucket_of(place);
         if let Some((slot, seen)) = Self::locate(slots, place) {
             let (ahead, from) = match standing::<STATE_BITS>(seen, reference, self.horizon) {
                 SlotStanding::Ahead(ahead) => (ahead, seen),
@@ -60,7 +60,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             }
             let verdict = word.judge(ahead, now_ns, cost);
             let found = Some((slot, seen));
-            return Look { verdict, found, fingerprint: place.fingerprint, ahead, reference, from };
+            return Look { verdict, found, fingerprint: place.fingerprint(), ahead, reference, from };
         }
         self.look_slowly(word, place, now_ns, cost)
     }
@@ -71,7 +71,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     fn look_slowly(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Look<'_> {
         self.retry(word, now_ns, |at| {
             let ahead = self.owed(word, place, at)?;
-            let (verdict, fingerprint) = (word.judge(ahead, at.now_ns, cost), place.fingerprint);
+            let (verdict, fingerprint) = (word.judge(ahead, at.now_ns, cost), place.fingerprint());
             let reference = at.reference;
             Ok(Look { verdict, found: None, fingerprint, ahead, reference, from: reference })
         })

@@ -109,7 +109,7 @@ fn control_in_a_crowd_an_eviction_that_records_no_debt_admits_again() {
                 FoundSlot::Absent { slot, word, .. } => (slot, word, 0),
             };
             let Verdict::Admit(after) = shared.word.judge(ahead, 100, 1) else { return false };
-            let next = SlotWord::pack(place.fingerprint, 100 + after);
+            let next = SlotWord::pack(place.fingerprint(), 100 + after);
             if slots[slot].compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
                 return true;
             }

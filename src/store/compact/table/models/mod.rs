@@ -270,7 +270,7 @@ fn control_without_the_newest_time_a_live_word_is_taken_for_an_ancient_one() {
                 Ok(FoundSlot::Here { slot, word, .. } | FoundSlot::Absent { slot, word, .. }) => (slot, word),
                 Err(_) => continue,
             };
-            let next = SlotWord::pack(place.fingerprint, LATER + T);
+            let next = SlotWord::pack(place.fingerprint(), LATER + T);
             if shared.table.bucket(0)[slot].compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
                 return true;
             }
@@ -333,7 +333,7 @@ fn careless(shared: &Shared) -> bool {
     loop {
         match shared.table.find(&shared.word, place, &at) {
             Ok(FoundSlot::Absent { slot, word, .. }) => {
-                let next = SlotWord::pack(place.fingerprint, 100 + 6 * T);
+                let next = SlotWord::pack(place.fingerprint(), 100 + 6 * T);
                 if slots[slot].compare_exchange(word, next, AcqRel, Relaxed).is_ok() {
                     return true;
                 }
