@@ -1,8 +1,9 @@
 //! The word of one slot, and where a state stands.
 //!
 //! ```text
-//! word = [ fingerprint : 24 | state : 40 ]        0 = empty
+//! word = [ state : 40 | fingerprint : 24 ]        0 = empty
 //! ```
+//! The state is on top, so that it wraps by itself, and one subtraction tells whether a word is a key's and how far it is ahead.
 
 use crate::algorithm::compact::STATE_BITS;
 
@@ -10,7 +11,7 @@ use crate::algorithm::compact::STATE_BITS;
 pub(crate) const FINGERPRINT_BITS: u32 = u64::BITS - STATE_BITS;
 /// A slot that was never used.
 pub(crate) const EMPTY: u64 = 0;
-const STATE_MASK: u64 = (1 << STATE_BITS) - 1;
+const FINGERPRINT_MASK: u64 = (1 << FINGERPRINT_BITS) - 1;
 
 /// A slot's word: whose it is, and its state. Never [`EMPTY`], since no fingerprint is zero.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -23,12 +24,12 @@ impl SlotWord {
     /// `fingerprint` has 24 bits; of the state the low 40 are kept.
     #[inline]
     pub(crate) const fn pack(fingerprint: u64, state: u64) -> u64 {
-        (fingerprint << STATE_BITS) | (state & STATE_MASK)
+        (state << FINGERPRINT_BITS) | fingerprint
     }
 
     #[inline]
     pub(crate) const fn unpack(word: u64) -> Self {
-        Self { fingerprint: word >> STATE_BITS, state: word & STATE_MASK }
+        Self { fingerprint: word & FINGERPRINT_MASK, state: word >> FINGERPRINT_BITS }
     }
 }
 
@@ -51,10 +52,24 @@ pub(crate) enum SlotStanding {
     Unsure(u64),
 }
 
+/// How far a word is ahead of another one, modulo 2^40, if both have the same fingerprint.
+#[inline(always)]
+pub(crate) const fn distance(word: u64, from: u64) -> Option<u64> {
+    // The difference of two fingerprints is zero only if they are equal, and then nothing is borrowed from the states.
+    let distance = word.wrapping_sub(from);
+    if distance & FINGERPRINT_MASK == 0 { Some(distance >> FINGERPRINT_BITS) } else { None }
+}
+
 /// The standing of `state` against `reference`, both modulo 2^`BITS`.
 #[inline(always)]
 pub(crate) const fn standing<const BITS: u32>(state: u64, reference: u64, horizon: u64) -> SlotStanding {
     let ahead = state.wrapping_sub(reference) & (u64::MAX >> (u64::BITS - BITS));
+    standing_at::<BITS>(ahead, horizon)
+}
+
+/// The standing of a state that is so far ahead of the reference, modulo 2^`BITS`.
+#[inline(always)]
+pub(crate) const fn standing_at<const BITS: u32>(ahead: u64, horizon: u64) -> SlotStanding {
     // One comparison for the common case: zero wraps to the far end.
     if ahead.wrapping_sub(1) < horizon {
         SlotStanding::Ahead(ahead)
@@ -80,11 +95,25 @@ mod tests {
     #[test]
     fn words_round_trip_and_are_never_empty() {
         for fingerprint in [1, 2, (1 << FINGERPRINT_BITS) - 1] {
-            for state in [0, 1, STATE_MASK] {
+            for state in [0, 1, u64::MAX >> FINGERPRINT_BITS] {
                 let word = SlotWord::pack(fingerprint, state);
                 assert_ne!(word, EMPTY);
                 assert_eq!(SlotWord::unpack(word), SlotWord { fingerprint, state });
                 assert_eq!(SlotWord::pack(fingerprint, state | (7 << STATE_BITS)), word);
+            }
+        }
+    }
+
+    #[test]
+    fn distances_are_those_of_states_that_wrap() {
+        let most = u64::MAX >> FINGERPRINT_BITS;
+        for (state, from, ahead) in [(5, 3, 2), (3, 5, most - 1), (0, most, 1), (most, 0, most), (7, 7, 0)] {
+            for fingerprint in [1, 2, (1 << FINGERPRINT_BITS) - 1] {
+                let from = |fingerprint| SlotWord::pack(fingerprint, from);
+                let word = SlotWord::pack(fingerprint, state);
+                assert_eq!(distance(word, from(fingerprint)), Some(ahead));
+                assert_eq!(distance(word, from(fingerprint ^ 1)), None);
+                assert_eq!(distance(EMPTY, from(fingerprint)), None);
             }
         }
     }

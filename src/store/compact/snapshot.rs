@@ -3,7 +3,7 @@
 //! ```text
 //! magic 8 | version u32 | sections … | checksum u64
 //!   header:  layout of states 6 × u64, hasher's probe u64, time ns u64, buckets, ways, cells, shift: u64 each
-//!   slots:   count u64, then for each slot that owes: index u64, fingerprint and ahead u64
+//!   slots:   count u64, then for each slot that owes: index u64, ahead in the low 40 bits of a u64 and fingerprint above
 //!   cells:   count u64, then for each cell that owes: index u64, ahead u16 (coarse)
 //! ```
 //! All numbers little-endian. States are written as how far they are *ahead* of the snapshot's time, so nothing has to be
@@ -17,7 +17,7 @@ use core::hash::BuildHasher;
 use super::table::Image;
 use super::{Compact, WAYS};
 use crate::algorithm::CompactAlgorithm;
-use crate::algorithm::compact::{CompactState, STATES};
+use crate::algorithm::compact::{CompactState, STATE_BITS, STATES};
 use crate::base::check_time::CheckTime;
 use crate::sketch::hash::mix;
 
@@ -171,7 +171,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         numbers.for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
         for &(slot, word) in &image.slots {
             bytes.extend_from_slice(&slot.to_le_bytes());
-            bytes.extend_from_slice(&word.to_le_bytes());
+            bytes.extend_from_slice(&word.rotate_left(STATE_BITS).to_le_bytes());
         }
         bytes.extend_from_slice(&(image.cells.len() as u64).to_le_bytes());
         for &(cell, ahead) in &image.cells {
@@ -208,7 +208,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         // Reads all of it, so that a cut is told apart from a change.
         let mut image = Image::default();
         for _ in 0..reader.count(16)? {
-            image.slots.push((reader.u64()?, reader.u64()?));
+            image.slots.push((reader.u64()?, reader.u64()?.rotate_right(STATE_BITS)));
         }
         for _ in 0..reader.count(10)? {
             image.cells.push((reader.u64()?, u16::from_le_bytes(reader.take()?)));

@@ -39,7 +39,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             let seen = slot.load(Acquire);
             // At most the horizon, if it was written since the image began.
             if seen != EMPTY
-                && let Some(ahead @ 1..) = self.ahead(word, seen, &at)
+                && let Some(ahead @ 1..) = self.ahead(word, SlotWord::unpack(seen).state, &at)
             {
                 let ahead = ahead.min(Self::MOST_AHEAD);
                 image.slots.push((index, SlotWord::pack(SlotWord::unpack(seen).fingerprint, ahead)));
@@ -133,7 +133,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             let top = bucket.saturating_mul(width).saturating_add(bucket).saturating_add(width / 2);
             let hash = top & !(u64::MAX >> (STATE_BITS - WAYS.ilog2())) | low;
             let place = self.place(hash);
-            if self.number_of(place) as u64 != bucket || place.state_of(seen).is_none() {
+            if self.number_of(place) as u64 != bucket || !place.owns(seen) {
                 return false;
             }
             visit(hash, &self.peek(word, self.place(hash), time, 0));
@@ -144,7 +144,10 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 
     fn is_live(&self, word: u64, reference: u64) -> bool {
         word != EMPTY
-            && matches!(standing::<STATE_BITS>(word, reference, self.horizon), SlotStanding::Ahead(_))
+            && matches!(
+                standing::<STATE_BITS>(SlotWord::unpack(word).state, reference, self.horizon),
+                SlotStanding::Ahead(_)
+            )
     }
 
     /// Slots whose keys owe.

@@ -52,7 +52,7 @@ use alloc::boxed::Box;
 
 use super::gauges::{GaugeCounters, Gauges, count};
 use super::spill::{Identity, Spill};
-use crate::algorithm::compact::slot::{EMPTY, FINGERPRINT_BITS, SlotStanding, SlotWord, order, standing};
+use crate::algorithm::compact::slot::{EMPTY, FINGERPRINT_BITS, SlotStanding, SlotWord, distance, order, standing, standing_at};
 use crate::algorithm::compact::{CompactState, Moved, STATE_BITS, Verdict};
 use crate::algorithm::step::Refund;
 use crate::base::check_time::{CheckTime, Newest};
@@ -93,19 +93,13 @@ pub struct SlotAddress {
 }
 
 impl SlotAddress {
-    /// The fingerprint in its place in a word.
-    #[inline(always)]
-    const fn tag(self) -> u64 {
-        match self.hash << STATE_BITS {
-            // Zero is for empty slots: 1 has two keys' share.
-            0 => 1 << STATE_BITS,
-            tag => tag,
-        }
-    }
-
     #[inline(always)]
     const fn fingerprint(self) -> u64 {
-        self.tag() >> STATE_BITS
+        match self.hash & (u64::MAX >> STATE_BITS) {
+            // Zero is for empty slots: 1 has two keys' share.
+            0 => 1,
+            fingerprint => fingerprint,
+        }
     }
 
     #[inline(always)]
@@ -116,14 +110,13 @@ impl SlotAddress {
     /// The word of this key in a state, of which the low 40 bits are kept.
     #[inline(always)]
     const fn word(self, state: u64) -> u64 {
-        self.tag() | (state & (u64::MAX >> FINGERPRINT_BITS))
+        SlotWord::pack(self.fingerprint(), state)
     }
 
-    /// The state in a word, if it is this key's.
+    /// Whether a word is this key's.
     #[inline(always)]
-    const fn state_of(self, word: u64) -> Option<u64> {
-        let state = word ^ self.tag();
-        if state >> STATE_BITS == 0 { Some(state) } else { None }
+    const fn owns(self, word: u64) -> bool {
+        distance(word, self.fingerprint()).is_some()
     }
 }
 
@@ -238,30 +231,28 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         let slot = &self.bucket_of(place)[place.home::<WAYS>()];
         // Ordering: as in `locate`.
         let seen = slot.load(Acquire);
-        if let Some(state) = place.state_of(seen)
-            && let Some(decision) =
-                self.check_slot(word, place, (slot, seen, state), (now_ns, reference), cost)
-        {
+        if let Some(decision) = self.check_slot(word, place, (slot, seen), (now_ns, reference), cost) {
             return decision;
         }
         self.check_elsewhere(word, place, now_ns, cost)
     }
 
-    /// [`SlotTable::check`] of a key whose slot, word and state are known. `None` if it takes more than one exchange.
+    /// [`SlotTable::check`] by a slot and its word. `None` if the word is another key's, or it takes more than one exchange.
     #[inline(always)]
     fn check_slot(
         &self,
         word: &N,
         place: SlotAddress,
-        (slot, seen, state): (&AtomicU64, u64, u64),
+        (slot, seen): (&AtomicU64, u64),
         (now_ns, reference): (u64, u64),
         cost: u64,
     ) -> Option<Decision> {
-        // What is charged is added to the state as it was loaded, rather than to what it is ahead of the reference: the same, by
+        // What is charged is added to the word as it was loaded, rather than to what it is ahead of the reference: the same, by
         // a shorter way from the load to the exchange, which all checks on a processor queue up for.
-        let (ahead, from) = match standing::<STATE_BITS>(state, reference, self.horizon) {
-            SlotStanding::Ahead(ahead) => (ahead, state),
-            SlotStanding::Idle => (0, reference),
+        let idle = place.word(reference);
+        let (ahead, from) = match standing_at::<STATE_BITS>(distance(seen, idle)?, self.horizon) {
+            SlotStanding::Ahead(ahead) => (ahead, seen),
+            SlotStanding::Idle => (0, idle),
             SlotStanding::Unsure(_) => return None,
         };
         let at = (now_ns, reference);
@@ -274,7 +265,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                 if !self.newest.is_near(now_ns) {
                     return None;
                 }
-                let next = place.word(from.wrapping_add(after.wrapping_sub(ahead)));
+                let next = from.wrapping_add(SlotWord::pack(0, after.wrapping_sub(ahead)));
                 // Ordering: AcqRel: the argument above about two slots rests on each location's order and on there
                 // being no cycle of loads that see later stores, which Relaxed would allow on paper.
                 slot.compare_exchange(seen, next, AcqRel, Relaxed).ok()?;
@@ -290,7 +281,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         for step in 0..WAYS {
             let slot = &slots[(place.home::<WAYS>() + step) & (WAYS - 1)];
             let seen = slot.load(Acquire);
-            if place.state_of(seen).is_some() {
+            if place.owns(seen) {
                 return Some((slot, seen));
             }
         }
@@ -302,9 +293,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     #[inline(never)]
     fn check_elsewhere(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Decision {
         if let Some((slot, seen)) = Self::locate(self.bucket_of(place), place) {
-            let (found, at) =
-                ((slot, seen, SlotWord::unpack(seen).state), (now_ns, word.reference(now_ns)));
-            if let Some(decision) = self.check_slot(word, place, found, at, cost) {
+            let at = (now_ns, word.reference(now_ns));
+            if let Some(decision) = self.check_slot(word, place, (slot, seen), at, cost) {
                 return decision;
             }
         }
@@ -477,14 +467,15 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             // Ordering: Acquire, as in `locate`; and of the exchange that replaced the key's word, if it was here: its debt was
             // written, and its slot's time raised, before.
             let seen = slots[slot].load(Acquire);
-            let ahead = if seen == EMPTY { None } else { self.ahead(word, seen, at) };
-            if place.state_of(seen).is_some() {
+            let state = SlotWord::unpack(seen).state;
+            let ahead = if seen == EMPTY { None } else { self.ahead(word, state, at) };
+            if place.owns(seen) {
                 // A word of an earlier round is idle.
                 let found = FoundSlot::Here { slot, word: seen, ahead: ahead.unwrap_or(0) };
                 return self.near(at).map(|()| found);
             }
             // Empty, or of an earlier round: before all others.
-            let order = if ahead.is_some() { order::<STATE_BITS>(seen, at.reference) } else { i64::MIN };
+            let order = if ahead.is_some() { order::<STATE_BITS>(state, at.reference) } else { i64::MIN };
             if least.as_ref().is_none_or(|(least, _)| order < *least) {
                 least = Some((order, FoundSlot::Absent { slot, word: seen, ahead: ahead.unwrap_or(0) }));
             }
@@ -550,7 +541,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                 spill.record(evicted, left, at.reference.wrapping_add(later), &latest);
             }
         }
-        let order = order::<STATE_BITS>(seen, at.reference);
+        let order = order::<STATE_BITS>(SlotWord::unpack(seen).state, at.reference);
         if seen != EMPTY && ahead == 0 && order <= 0 {
             let paid_ns = at.now_ns.saturating_sub(word.span_ns(order.unsigned_abs()));
             self.replaces(counters, word.last_ns(paid_ns).saturating_add(1).min(at.now_ns));
@@ -584,7 +575,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         for step in 1..WAYS {
             // Ordering: Acquire: if the other word is gone already, its debt is seen.
             let seen = slots[(own + step) & (WAYS - 1)].load(Acquire);
-            if place.state_of(seen).is_some() {
+            if place.owns(seen) {
                 return false;
             }
         }

@@ -142,7 +142,7 @@ fn first_idle(shared: &Shared, now: u64) -> bool {
     let slots = shared.table.bucket(0);
     loop {
         let words: [u64; WAYS] = std::array::from_fn(|slot| slots[slot].load(Relaxed));
-        if let Some(word) = words.iter().find(|&&word| word >> STATE_BITS == 1) {
+        if let Some(word) = words.iter().find(|&&word| SlotWord::unpack(word).fingerprint == 1) {
             return SlotWord::unpack(*word).state <= now;
         }
         let slot = words.iter().position(|&word| SlotWord::unpack(word).state <= now).unwrap();
