@@ -1,5 +1,6 @@
 //! What can be asked of a store for a key.
 
+use core::array::from_fn;
 use core::hash::Hash;
 
 use crate::base::check_time::CheckTime;
@@ -146,28 +147,24 @@ impl<T, E> From<Result<T, E>> for Exchange {
 /// Checks requests in order, the memory of [`BATCH`] of them asked for at once.
 #[inline(always)]
 pub(crate) fn in_batches<P: Copy>(
-    mut requests: impl Iterator<Item = (P, u64)>,
+    requests: impl Iterator<Item = (P, u64)>,
     prefetch: impl Fn(P),
     mut check: impl FnMut(P, u64),
 ) {
-    let Some(first) = requests.next() else { return };
-    prefetch(first.0);
-    let mut batch = [first; BATCH];
-    let mut len = 1;
-    loop {
-        while len < BATCH {
-            let Some(request) = requests.next() else { break };
-            prefetch(request.0);
-            batch[len] = request;
-            len += 1;
-        }
+    let mut requests = requests.fuse();
+    while let Some(first) = requests.next() {
+        let mut len = 0;
+        let batch: [(P, u64); BATCH] = from_fn(|index| {
+            let request = if index == 0 { Some(first) } else { requests.next() };
+            request.map_or(first, |request| {
+                prefetch(request.0);
+                len += 1;
+                request
+            })
+        });
         for &(key, cost) in &batch[..len] {
             check(key, cost);
         }
-        if len < BATCH {
-            return;
-        }
-        len = 0;
     }
 }
 

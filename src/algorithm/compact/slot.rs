@@ -60,20 +60,20 @@ pub(crate) const fn distance(word: u64, from: u64) -> Option<u64> {
     if distance & FINGERPRINT_MASK == 0 { Some(distance >> FINGERPRINT_BITS) } else { None }
 }
 
+/// Whether a distance modulo 2^`BITS` is that of a state which is behind: by up to half the range.
+#[inline(always)]
+pub(crate) const fn is_behind<const BITS: u32>(distance: u64) -> bool {
+    distance >> (BITS - 1) != 0
+}
+
 /// The standing of `state` against `reference`, both modulo 2^`BITS`.
 #[inline(always)]
 pub(crate) const fn standing<const BITS: u32>(state: u64, reference: u64, horizon: u64) -> SlotStanding {
     let ahead = state.wrapping_sub(reference) & (u64::MAX >> (u64::BITS - BITS));
-    standing_at::<BITS>(ahead, horizon)
-}
-
-/// The standing of a state that is so far ahead of the reference, modulo 2^`BITS`.
-#[inline(always)]
-pub(crate) const fn standing_at<const BITS: u32>(ahead: u64, horizon: u64) -> SlotStanding {
     // One comparison for the common case: zero wraps to the far end.
     if ahead.wrapping_sub(1) < horizon {
         SlotStanding::Ahead(ahead)
-    } else if ahead == 0 || ahead >> (BITS - 1) != 0 {
+    } else if ahead == 0 || is_behind::<BITS>(ahead) {
         SlotStanding::Idle
     } else {
         SlotStanding::Unsure(ahead)

@@ -245,7 +245,11 @@ mod tests {
             (86_400 * SECOND, 1, 1),
         ] {
             let own = UnitRate { interval: Interval { num: ns / units, den: 1 }, burst };
-            let own = if ns % units == 0 { own } else { UnitRate { interval: Interval { num: ns, den: units }, burst } };
+            let own = if ns % units == 0 {
+                own
+            } else {
+                UnitRate { interval: Interval { num: ns, den: units }, burst }
+            };
             let ticks = u128::from(choose(own, &[]).unwrap()) * u128::from(own.interval.den);
             let common = gcd(ticks, own.interval.num.into());
             let rate = TickRate::new(to_u64(ticks / common), own.interval.num / to_u64(common));

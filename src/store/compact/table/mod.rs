@@ -52,7 +52,9 @@ use alloc::boxed::Box;
 
 use super::gauges::{GaugeCounters, Gauges, count};
 use super::spill::{Identity, Spill};
-use crate::algorithm::compact::slot::{EMPTY, FINGERPRINT_BITS, SlotStanding, SlotWord, distance, order, standing, standing_at};
+use crate::algorithm::compact::slot::{
+    EMPTY, FINGERPRINT_BITS, SlotStanding, SlotWord, distance, is_behind, order, standing,
+};
 use crate::algorithm::compact::{CompactState, Moved, STATE_BITS, Verdict};
 use crate::algorithm::step::Refund;
 use crate::base::check_time::{CheckTime, Newest};
@@ -250,10 +252,14 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         // What is charged is added to the word as it was loaded, rather than to what it is ahead of the reference: the same, by
         // a shorter way from the load to the exchange, which all checks on a processor queue up for.
         let idle = place.word(reference);
-        let (ahead, from) = match standing_at::<STATE_BITS>(distance(seen, idle)?, self.horizon) {
-            SlotStanding::Ahead(ahead) => (ahead, seen),
-            SlotStanding::Idle => (0, idle),
-            SlotStanding::Unsure(_) => return None,
+        let distance = distance(seen, idle)?;
+        // One comparison for the common case, and for a word that is just idle.
+        let (ahead, from) = if distance <= self.horizon {
+            (distance, seen)
+        } else if is_behind::<STATE_BITS>(distance) {
+            (0, idle)
+        } else {
+            return None;
         };
         let at = (now_ns, reference);
         match word.judge(ahead, now_ns, cost) {
@@ -292,10 +298,17 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// is short.
     #[inline(never)]
     fn check_elsewhere(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Decision {
-        if let Some((slot, seen)) = Self::locate(self.bucket_of(place), place) {
-            let at = (now_ns, word.reference(now_ns));
+        let (slots, at) = (self.bucket_of(place), (now_ns, word.reference(now_ns)));
+        for step in 0..WAYS {
+            let slot = &slots[(place.home::<WAYS>() + step) & (WAYS - 1)];
+            // Ordering: as in `locate`.
+            let seen = slot.load(Acquire);
             if let Some(decision) = self.check_slot(word, place, (slot, seen), at, cost) {
                 return decision;
+            }
+            // Keys are put into the first empty slot, so it is hardly after one.
+            if seen == EMPTY || place.owns(seen) {
+                break;
             }
         }
         self.charge_slowly(word, place, now_ns, cost)
@@ -461,26 +474,32 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// Looks for a key; if it is absent, for the slot that is least ahead.
     fn find(&self, word: &N, place: SlotAddress, at: &Moment) -> Result<FoundSlot, Again> {
         let slots = self.bucket_of(place);
-        let mut least: Option<(i64, FoundSlot)> = None;
+        let (idle, horizon) = (place.word(at.reference), self.horizon.cast_signed());
+        // The slot that is least ahead, and its word.
+        let (mut least, mut slot, mut word_of_least) = (i64::MAX, 0, EMPTY);
         for step in 0..WAYS {
-            let slot = (place.home::<WAYS>() + step) & (WAYS - 1);
+            let other = (place.home::<WAYS>() + step) & (WAYS - 1);
             // Ordering: Acquire, as in `locate`; and of the exchange that replaced the key's word, if it was here: its debt was
             // written, and its slot's time raised, before.
-            let seen = slots[slot].load(Acquire);
+            let seen = slots[other].load(Acquire);
             let state = SlotWord::unpack(seen).state;
-            let ahead = if seen == EMPTY { None } else { self.ahead(word, state, at) };
-            if place.owns(seen) {
+            if distance(seen, idle).is_some() {
                 // A word of an earlier round is idle.
-                let found = FoundSlot::Here { slot, word: seen, ahead: ahead.unwrap_or(0) };
-                return self.near(at).map(|()| found);
+                let ahead = self.ahead(word, state, at).unwrap_or(0);
+                return self.near(at).map(|()| FoundSlot::Here { slot: other, word: seen, ahead });
             }
+            let mut order = order::<STATE_BITS>(state, at.reference);
             // Empty, or of an earlier round: before all others.
-            let order = if ahead.is_some() { order::<STATE_BITS>(state, at.reference) } else { i64::MIN };
-            if least.as_ref().is_none_or(|(least, _)| order < *least) {
-                least = Some((order, FoundSlot::Absent { slot, word: seen, ahead: ahead.unwrap_or(0) }));
+            if seen == EMPTY || (order > horizon && self.ahead(word, state, at).is_none()) {
+                order = i64::MIN;
+            }
+            if order < least {
+                (least, slot, word_of_least) = (order, other, seen);
             }
         }
-        let Some((_, absent)) = least else { unreachable!("a bucket has slots") };
+        // Of an earlier round, or behind: zero.
+        let absent =
+            FoundSlot::Absent { slot, word: word_of_least, ahead: u64::try_from(least).unwrap_or(0) };
         self.near(at)?;
         let stripe = self.counters.stripe(self.number_of(place));
         // A key that was here, and was idle when its slot was taken, begins no earlier than when it had paid. (A time that is later

@@ -1,7 +1,7 @@
 //! A check in two parts: a look, and the exchange that charges. For several limits on one request.
 
 use super::{SlotAddress, SlotTable};
-use crate::algorithm::compact::slot::{SlotStanding, SlotWord, distance, standing_at};
+use crate::algorithm::compact::slot::{SlotWord, distance, is_behind};
 use crate::algorithm::compact::{CompactState, STATE_BITS, Verdict};
 use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::AtomicU64;
@@ -52,22 +52,17 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// The key's slot, its word, and the word that an idle key would have; and how far ahead it is. `None` if the key is not at
     /// home, or has to raise the newest time before it is charged, or is too far behind the word.
     #[inline(always)]
-    fn look(
-        &self,
-        place: SlotAddress,
-        now_ns: u64,
-        reference: u64,
-    ) -> Option<((&AtomicU64, u64, u64), u64)> {
+    fn look(&self, place: SlotAddress, now_ns: u64, reference: u64) -> Option<((&AtomicU64, u64, u64), u64)> {
         let slots = self.bucket_of(place);
         let slot = &slots[place.home::<WAYS>()];
         // Ordering: as in `locate`.
         let (seen, idle) = (slot.load(Acquire), place.word(reference));
         let (slot, seen) = if place.owns(seen) { (slot, seen) } else { Self::locate(slots, place)? };
-        let ahead = match standing_at::<STATE_BITS>(distance(seen, idle)?, self.horizon) {
-            SlotStanding::Ahead(ahead) => ahead,
-            SlotStanding::Idle => 0,
-            SlotStanding::Unsure(_) => return None,
-        };
+        let distance = distance(seen, idle)?;
+        let ahead = if is_behind::<STATE_BITS>(distance) { 0 } else { distance };
+        if ahead > self.horizon {
+            return None;
+        }
         self.newest.is_near(now_ns).then_some(((slot, seen, idle), ahead))
     }
 
