@@ -42,10 +42,12 @@
 #[cfg(all(test, tollgate_loom))]
 mod models;
 
+mod address;
 mod image;
 mod ticket;
 mod times;
 
+pub(super) use self::address::SlotAddress;
 pub(super) use self::image::Image;
 pub(super) use self::ticket::SlotTicket;
 use alloc::boxed::Box;
@@ -84,42 +86,6 @@ pub(super) struct SlotTable<N, const WAYS: usize> {
     counters: GaugeCounters,
     newest: Newest,
     states: core::marker::PhantomData<N>,
-}
-
-/// Where a key belongs: its bucket by the top bits of its hash, a fingerprint by the lowest, and a home by those next to them.
-///
-/// One word, of which each part is made anew where it is needed: that takes fewer instructions than keeping the parts.
-#[derive(Copy, Clone, Debug)]
-pub struct SlotAddress {
-    hash: u64,
-}
-
-impl SlotAddress {
-    #[inline(always)]
-    const fn fingerprint(self) -> u64 {
-        match self.hash & (u64::MAX >> STATE_BITS) {
-            // Zero is for empty slots: 1 has two keys' share.
-            0 => 1,
-            fingerprint => fingerprint,
-        }
-    }
-
-    #[inline(always)]
-    const fn home<const WAYS: usize>(self) -> usize {
-        (self.hash >> FINGERPRINT_BITS) as usize & (WAYS - 1)
-    }
-
-    /// The word of this key in a state, of which the low 40 bits are kept.
-    #[inline(always)]
-    const fn word(self, state: u64) -> u64 {
-        SlotWord::pack(self.fingerprint(), state)
-    }
-
-    /// Whether a word is this key's.
-    #[inline(always)]
-    const fn owns(self, word: u64) -> bool {
-        distance(word, self.fingerprint()).is_some()
-    }
 }
 
 /// A time in a check, in states.
@@ -184,18 +150,18 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     #[inline(always)]
     #[expect(clippy::unused_self, reason = "it is this table's")]
     pub(super) const fn place(&self, hash: u64) -> SlotAddress {
-        SlotAddress { hash }
+        SlotAddress::new(hash)
     }
 
     /// The slots of a key's bucket.
     #[inline(always)]
     fn bucket_of(&self, place: SlotAddress) -> &[AtomicU64; WAYS] {
-        self.buckets.scaled(place.hash)
+        self.buckets.scaled(place.hash())
     }
 
     /// The number of a key's bucket.
     fn number_of(&self, place: SlotAddress) -> usize {
-        scale(place.hash, self.buckets.len())
+        scale(place.hash(), self.buckets.len())
     }
 
     fn bucket(&self, bucket: usize) -> &[AtomicU64; WAYS] {
@@ -280,8 +246,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         }
     }
 
-    /// The key's slot and word, the nearest to its home if there are two: mostly at home, at the first look.
-    #[inline(always)]
+    /// The key's slot and word, the nearest to its home if there are two.
+    #[inline(never)]
     fn locate(slots: &[AtomicU64; WAYS], place: SlotAddress) -> Option<(&AtomicU64, u64)> {
         // Ordering: Acquire; the bounds of `newest` are read after the word, whose writer raised them before.
         for step in 0..WAYS {
@@ -303,11 +269,14 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             let slot = &slots[(place.home::<WAYS>() + step) & (WAYS - 1)];
             // Ordering: as in `locate`.
             let seen = slot.load(Acquire);
-            if let Some(decision) = self.check_slot(word, place, (slot, seen), at, cost) {
-                return decision;
+            if place.owns(seen) {
+                if let Some(decision) = self.check_slot(word, place, (slot, seen), at, cost) {
+                    return decision;
+                }
+                break;
             }
             // Keys are put into the first empty slot, so it is hardly after one.
-            if seen == EMPTY || place.owns(seen) {
+            if seen == EMPTY {
                 break;
             }
         }

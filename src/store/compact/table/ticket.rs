@@ -57,8 +57,13 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         let slot = &slots[place.home::<WAYS>()];
         // Ordering: as in `locate`.
         let (seen, idle) = (slot.load(Acquire), place.word(reference));
-        let (slot, seen) = if place.owns(seen) { (slot, seen) } else { Self::locate(slots, place)? };
-        let distance = distance(seen, idle)?;
+        let (slot, seen, distance) = match distance(seen, idle) {
+            Some(distance) => (slot, seen, distance),
+            None => {
+                let (slot, seen) = Self::locate(slots, place)?;
+                (slot, seen, distance(seen, idle)?)
+            }
+        };
         let ahead = if is_behind::<STATE_BITS>(distance) { 0 } else { distance };
         if ahead > self.horizon {
             return None;
