@@ -69,10 +69,11 @@ fn counter() -> u64 {
 }
 
 /// [`QuantaClock::scale`] of a clock.
+///
+/// A clock is taken for one of the counter if it scales its readings, and one lies between two of the counter.
 fn scale_of(clock: &quanta::Clock) -> u64 {
-    // What is not scaled is not the counter. The scale is below 2⁶² if a count is shorter than a nanosecond.
+    // Exact but for the last two bits: in a year of four counts a nanosecond, a sixteenth of a nanosecond.
     let scaled = clock.delta_as_nanos(0, 1 << 62);
-    // Its reading lies between two of the counter, if that is what it reads.
     let (before, raw, after) = (counter(), clock.raw(), counter());
     if scaled < 1 << 62 && (before..=after).contains(&raw) { scaled << 2 } else { 0 }
 }
@@ -232,6 +233,24 @@ mod tests {
             let first = clock.now().as_nanos();
             assert!(first.abs_diff(wall) < 60_000_000_000, "{first} against {wall}");
             assert!(clock.now().as_nanos() >= first);
+        }
+    }
+
+    /// Within a nanosecond, now and in thirty years of three counts a nanosecond.
+    #[test]
+    fn counter_that_is_read_here_is_quantas() {
+        let clock = QuantaClock::new();
+        if clock.scale == 0 {
+            return;
+        }
+        for _ in 0..10_000 {
+            let before = clock.slowly_counted_ns();
+            let counted = clock.counted_ns();
+            assert!((before..=clock.slowly_counted_ns() + 1).contains(&(counted + 1)), "{counted}");
+        }
+        for count in (0..=61).map(|bits| 1_u64 << bits) {
+            let (ours, quantas) = (multiply_high(count, clock.scale), clock.clock.delta_as_nanos(0, count));
+            assert!(ours.abs_diff(quantas) <= 1, "{count} counts: {ours} ns, and by quanta {quantas}");
         }
     }
 

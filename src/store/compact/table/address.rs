@@ -5,7 +5,7 @@ use crate::algorithm::compact::slot::{FINGERPRINT_BITS, SlotWord, distance};
 
 /// Where a key belongs: its bucket by the top bits of its hash, a fingerprint by the lowest, and a home by those next to them.
 ///
-/// One word, of which each part is made anew where it is needed: that takes fewer instructions than keeping the parts.
+/// One word. Each part is computed where it is needed, which takes fewer instructions than keeping the parts.
 #[derive(Copy, Clone, Debug)]
 pub struct SlotAddress {
     hash: u64,
@@ -36,7 +36,7 @@ impl SlotAddress {
         (self.hash >> FINGERPRINT_BITS) as usize & (WAYS - 1)
     }
 
-    /// The word of this key in a state, of which the low 40 bits are kept.
+    /// The word of this key in a state, whose low 40 bits are kept.
     #[inline(always)]
     pub(super) const fn word(self, state: u64) -> u64 {
         SlotWord::pack(self.fingerprint(), state)
