@@ -54,9 +54,7 @@ use alloc::boxed::Box;
 
 use super::gauges::{GaugeCounters, Gauges, count};
 use super::spill::{Identity, Spill};
-use crate::algorithm::compact::slot::{
-    EMPTY, FINGERPRINT_BITS, SlotStanding, SlotWord, distance, is_behind, order, standing,
-};
+use crate::algorithm::compact::slot::{EMPTY, SlotStanding, SlotWord, distance, is_behind, order, standing};
 use crate::algorithm::compact::{CompactState, Moved, STATE_BITS, Verdict};
 use crate::algorithm::step::Refund;
 use crate::base::check_time::{CheckTime, Newest};

@@ -7,6 +7,7 @@ use crate::base::sync::Arc;
 use crate::base::sync::thread;
 
 use super::*;
+use crate::algorithm::compact::slot::FINGERPRINT_BITS;
 use crate::algorithm::compact::ticks::{Interval, UnitRate};
 use crate::algorithm::compact::{TatVariant, TatWord, newest_of};
 use crate::base::check_time::CheckTime;
