@@ -142,6 +142,11 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         !matches!(&self.full, Full::Spill(spill) if spill.is_used(word.reference(time.ns())))
     }
 
+    /// Whether no key was ever put in.
+    pub(in crate::store::compact) fn is_new(&self) -> bool {
+        self.slots().all(|slot| slot.load(Relaxed) == EMPTY)
+    }
+
     fn is_live(&self, word: u64, reference: u64) -> bool {
         word != EMPTY
             && matches!(

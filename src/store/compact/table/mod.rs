@@ -571,11 +571,6 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         }
     }
 
-    /// Whether no key was ever put in.
-    pub(super) fn is_new(&self) -> bool {
-        self.slots().all(|slot| slot.load(Relaxed) == EMPTY)
-    }
-
     /// Whether a key has a slot.
     pub(super) fn holds(&self, hash: u64) -> bool {
         let place = self.place(hash);
