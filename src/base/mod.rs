@@ -10,7 +10,5 @@ pub(crate) mod sync;
 /// The upper half of a product.
 #[inline(always)]
 pub(crate) const fn multiply_high(a: u64, b: u64) -> u64 {
-    #[expect(clippy::cast_possible_truncation, reason = "the upper half")]
-    let high = ((a as u128 * b as u128) >> 64) as u64;
-    high
+    ((a as u128 * b as u128) >> 64) as u64
 }

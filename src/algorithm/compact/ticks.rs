@@ -109,8 +109,10 @@ const fn short(num: u64, den: u64, magic: u128) -> (u64, u64, u32) {
     let shift = ((den - 1) / num).ilog2();
     let factor = magic.div_ceil(1 << (64 - shift));
     let excess = factor * den as u128 - ((num as u128) << (64 + shift));
-    let limit = if excess == 0 { u128::MAX } else { ((1 << (64 + shift)) - 1) / excess };
-    let limit = if limit > u64::MAX as u128 { u64::MAX as u128 } else { limit };
+    let limit = match ((1_u128 << (64 + shift)) - 1).checked_div(excess) {
+        Some(limit) if limit < u64::MAX as u128 => limit,
+        _ => u64::MAX as u128,
+    };
     #[expect(clippy::cast_possible_truncation, reason = "both are below 2^64")]
     let (limit, factor) = (limit as u64, factor as u64);
     (limit, factor, shift)
