@@ -181,7 +181,9 @@ impl<T: Zeroed> Array<T> {
     }
 
     pub(crate) fn scaled(&self, hash: u64) -> &T {
-        &self.0[crate::base::multiply_high(hash, self.0.len() as u64) as usize]
+        #[expect(clippy::cast_possible_truncation, reason = "below the length")]
+        let index = crate::base::multiply_high(hash, self.0.len() as u64) as usize;
+        &self.0[index]
     }
 }
 
