@@ -5,12 +5,13 @@ use std::future::{Ready, ready};
 use std::hint::black_box;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use ahash::RandomState;
 use http::{Request, Response, StatusCode};
 use tollgate::rules::{Config, Descriptor, Rules};
-use tollgate::tower::{ClientIp, PeerAddr, RateLimitLayer};
+use tollgate::tower::{ClientIp, KeyExtractor as _, PeerAddr, RateLimitLayer};
 use tollgate::{
     Capacity, Compact, Direct, FixedWindow, Gcra, Keyed, ManualClock, Quota, RateLimiter, Sketch, Timestamp,
     check_all_at,
@@ -140,7 +141,7 @@ paths! {
     };
     /// One rule, by its client's address.
     rules_one, true, {
-        let (rules, clients) = (rules(), texts());
+        let (rules, clients) = (rules(PER_ADDRESS), texts());
         move |number| {
             let entry = [("remote_address", clients[index(number)].as_str())];
             rules.check_at("bench", &[Descriptor::new(&entry)], 1, NOW).is_allowed()
@@ -149,6 +150,19 @@ paths! {
     /// The middleware around a service that answers at once, by the peer's address; requests are made beforehand.
     layer_by_peer, true, {
         let layer = RateLimitLayer::new(compact(PLENTY), ClientIp::peer()).policy("per-client", PLENTY);
+        let (mut service, mut requests) = (layer.layer(Inner), requests());
+        move |_| ask(&mut service, requests.pop().expect("one for each check")) == StatusCode::OK
+    };
+    /// The same by two rules of a file: the client's, and the client's at this path.
+    layer_two_rules, true, {
+        let client = ClientIp::peer();
+        let layer = RateLimitLayer::rules(Arc::new(two_rules()), "bench", move |head, descriptors| {
+            let address = client.key(head)?;
+            descriptors.begin().entry("remote_address", address);
+            descriptors.begin().entry("path", head.path()).entry("remote_address", address);
+            Some(())
+        });
+        let layer = layer.unwrap_or_else(|error| panic!("{error}"));
         let (mut service, mut requests) = (layer.layer(Inner), requests());
         move |_| ask(&mut service, requests.pop().expect("one for each check")) == StatusCode::OK
     };
@@ -190,12 +204,22 @@ fn sketch(quota: Quota) -> RateLimiter<Sketch> {
     builder.capacity(Capacity::memory(1 << 20)).sketch().expect("it fits")
 }
 
-fn rules() -> Rules<ManualClock> {
-    let text = "{ domain: bench, tollgate: {}, descriptors: [ { key: remote_address, \
-                rate_limit: { unit: minute, requests_per_unit: 1000000, algorithm: gcra } } ] }";
-    let config = Config::from_yaml("bench.yaml", text).unwrap_or_else(|error| panic!("{error}"));
+const PER_ADDRESS: &str =
+    "{ key: remote_address, rate_limit: { unit: minute, requests_per_unit: 1000000, algorithm: gcra } }";
+
+fn rules(descriptors: &str) -> Rules<ManualClock> {
+    let text = format!("{{ domain: bench, tollgate: {{}}, descriptors: [ {descriptors} ] }}");
+    let config = Config::from_yaml("bench.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
     let rules = Rules::builder().clock(ManualClock::new(NOW)).load([config]);
     rules.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A bucket by address, and a window by address at one path.
+fn two_rules() -> Rules<ManualClock> {
+    rules(&format!(
+        "{PER_ADDRESS}, {{ key: path, value: /, descriptors: [ \
+         {{ key: remote_address, rate_limit: {{ unit: minute, requests_per_unit: 100000000 }} }} ] }}"
+    ))
 }
 
 /// Answers at once.
@@ -216,8 +240,8 @@ impl Service<Request<()>> for Inner {
     }
 }
 
-fn ask<L: tollgate::tower::Limit<std::net::IpAddr>>(
-    service: &mut tollgate::tower::RateLimit<Inner, L, ClientIp>,
+fn ask<B>(
+    service: &mut impl Service<Request<()>, Response = Response<B>>,
     request: Request<()>,
 ) -> StatusCode {
     let mut context = Context::from_waker(Waker::noop());

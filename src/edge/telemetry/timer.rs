@@ -8,23 +8,27 @@ use std::fmt;
 use crate::base::clock::{Clock, QuantaClock};
 
 #[cfg(feature = "metrics")]
-// Of xorshift64; 0 before the thread's first.
+// 0 before the thread's first.
 thread_local!(static RANDOM: Cell<u64> = const { Cell::new(0) });
 
-/// The thread's next random number, good enough for a sample: xorshift64* (Vigna 2016).
+/// The thread's next 32 random bits, good enough for a sample: the upper half of a linear congruential generator, with the constants
+/// of MMIX (Knuth).
 #[cfg(feature = "metrics")]
+#[inline]
 fn random() -> u64 {
-    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut state = match RANDOM.get() {
-        // Another sequence for each thread; never 0, since the factor is odd.
-        0 => GOLDEN.wrapping_mul(2 * crate::base::sync::thread_number() as u64 + 1),
+    /// Another sequence for each thread: a point of the one sequence far from those of other threads.
+    #[cold]
+    fn first() -> u64 {
+        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+        GOLDEN.wrapping_mul(2 * crate::base::sync::thread_number() as u64 + 1)
+    }
+    let state = match RANDOM.get() {
+        0 => first(),
         state => state,
     };
-    state ^= state >> 12;
-    state ^= state << 25;
-    state ^= state >> 27;
+    let state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     RANDOM.set(state);
-    state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    state >> 32
 }
 
 /// Times one in so many checks, by chance, and feeds `tollgate_check_duration_seconds` with feature `metrics`. Without, it only
@@ -45,6 +49,9 @@ fn random() -> u64 {
 /// ```
 pub struct CheckTimer {
     every: u32,
+    /// Of 2³² random numbers, how many make it a check's turn.
+    #[cfg(feature = "metrics")]
+    turns: u64,
     #[cfg(feature = "metrics")]
     clock: QuantaClock,
     #[cfg(feature = "metrics")]
@@ -67,6 +74,8 @@ impl CheckTimer {
         Self {
             every,
             #[cfg(feature = "metrics")]
+            turns: if every == 0 { 0 } else { (1_u64 << 32).div_ceil(every.into()) },
+            #[cfg(feature = "metrics")]
             clock: QuantaClock::new(),
             #[cfg(feature = "metrics")]
             histogram: super::facade::check_duration(domain),
@@ -85,12 +94,13 @@ impl CheckTimer {
 
     /// Whether this call is one in so many.
     #[cfg(feature = "metrics")]
+    #[inline]
     fn is_turn(&self) -> bool {
-        // The upper half of a random number, as a fraction of `every`.
-        self.every > 0 && ((random() >> 32) * u64::from(self.every)) >> 32 == 0
+        random() < self.turns
     }
 
     #[cfg(feature = "metrics")]
+    #[cold]
     fn timed<T>(&self, check: impl FnOnce() -> T) -> T {
         let start = self.clock.now();
         let answer = check();

@@ -11,7 +11,7 @@ use super::rule_set::{ActiveDomain, ActiveRule, RuleSet};
 use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::Loaded;
 use crate::edge::rules::counting::DecidedWhere;
-use crate::edge::rules::rule::{Limit, Rule};
+use crate::edge::rules::rule::{Limit, MILLION, Rule};
 
 /// As Envoy's service answers.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -53,6 +53,20 @@ pub(super) enum Part {
 }
 
 impl Part {
+    /// How a rule takes part in every request; `None` if it refuses a share of its keys only.
+    pub(super) fn of_all(rule: &Rule) -> Option<Self> {
+        if rule.shadow {
+            Some(Self::Shadow)
+        } else {
+            (rule.enforced_per_million >= MILLION).then(|| Self::of_enforced(rule))
+        }
+    }
+
+    /// How it takes part for the keys that it refuses. What has no limit is no quota.
+    pub(super) fn of_enforced(rule: &Rule) -> Self {
+        if rule.quota_mode && rule.limit != Limit::Unlimited { Self::Quota } else { Self::Enforced }
+    }
+
     /// Whether it can refuse the request.
     pub(super) fn refuses(self) -> bool {
         matches!(self, Self::Enforced | Self::Quota)
@@ -103,6 +117,7 @@ pub struct Answer {
     /// `None` if there are no rules for it.
     pub(super) domain: Option<u32>,
     pub(super) summary: Summary,
+    /// Empty until the request is decided.
     pub(super) decided: Few<Decided>,
 }
 
@@ -119,6 +134,14 @@ pub(super) struct Summary {
 }
 
 impl Answer {
+    /// The answer to a request of a domain without rules, and of one that is not decided yet.
+    #[inline]
+    pub(super) fn undecided(rules: Loaded<RuleSet>, shadow: bool) -> Self {
+        let (outcome, other_retry_after) = (Outcome::Allowed, Duration::ZERO);
+        let summary = Summary { outcome, shadow, quotas_refuse: false, other_retry_after };
+        Self { rules, domain: None, summary, decided: Few::new() }
+    }
+
     /// Whether the request may go, and if not whether it ever can.
     #[must_use]
     pub fn outcome(&self) -> Outcome {

@@ -17,7 +17,7 @@ use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::fence_after_rmw;
 use crate::edge::rules::counting::{DecidedWhere, Hasher, SharedDecision};
 use crate::edge::rules::matching::{CounterKey, Descriptor};
-use crate::edge::rules::rule::{Charging, Limit, MILLION};
+use crate::edge::rules::rule::{Charging, Limit, MILLION, Unit};
 use crate::edge::telemetry::{Event, Refusal, RefusalLog, Shares, TopDenied};
 use crate::store::op::{Migrate, Store};
 
@@ -93,14 +93,25 @@ pub(super) struct RuleCheck<'r> {
     before: u64,
 }
 
-/// The rules that apply to a request, decided together: what each is asked, and what it says, in place, for it is large.
-#[derive(Debug, Default)]
+/// The rules that apply to a request, decided together: what each is asked, and what it says, in the place of the answer, for it is
+/// large.
+#[derive(Debug)]
 pub(super) struct RequestCheck<'r> {
     pub(super) rules: SmallVec<[RuleCheck<'r>; 2]>,
-    decided: Few<Decided>,
+    decided: &'r mut Few<Decided>,
+    /// Whether some have `quota_mode`.
+    has_quotas: bool,
+    /// Whether limits that requests bring along may count together with some.
+    has_units: bool,
 }
 
 impl<'r> RequestCheck<'r> {
+    /// None yet; `decided` is empty.
+    #[inline]
+    pub(super) fn new(decided: &'r mut Few<Decided>) -> Self {
+        Self { rules: SmallVec::new(), decided, has_quotas: false, has_units: false }
+    }
+
     /// Adds the rules that apply to any of the descriptors. In place: a check is large, and is not to be moved.
     #[inline]
     pub(super) fn find(
@@ -115,22 +126,17 @@ impl<'r> RequestCheck<'r> {
         let mut replaces = false;
         for (descriptor, place) in descriptors.iter().zip(0..) {
             let cost = descriptor.cost(cost);
-            if let Some((requests, unit)) = descriptor.limit {
-                let Some(active) = domain.override_of(unit, hasher) else { continue };
-                let mut of_unit = domain.find(descriptor).filter(|(_, rule)| rule.unit == Some(unit));
-                let twin = of_unit.find_map(|(_, rule)| Some((rule.counter.local()?, rule.key(descriptor))));
-                let counted = CountedBy::of(active, Some(requests), domain.charging);
-                let key = CounterKey::of_request(&domain.name, descriptor);
-                let (is_own, charged, before) = (true, false, 0);
-                self.rules.push(RuleCheck { active, counted, key, cost, is_own, twin, charged, before });
-                self.decided.push(Decided::not_yet(overrides::index(unit), place, Part::Enforced));
+            if let Some(own) = descriptor.limit {
+                self.add_own(domain, descriptor, place, cost, own, hasher);
                 continue;
             }
             for (index, active) in domain.find(descriptor) {
                 active.matched.set();
                 let key = active.key(descriptor);
-                let part = part(active, &key, index, now_ns, hasher);
+                let part = active.part.unwrap_or_else(|| part_of(active, &key, index, now_ns, hasher));
                 replaces |= !active.rule.replaces.is_empty();
+                self.has_quotas |= part == Part::Quota;
+                self.has_units |= active.unit.is_some();
                 let twin = active.unit.and_then(|unit| {
                     let counter = domain.override_in_use(unit)?.counter.local()?;
                     Some((counter, CounterKey::of_request(&domain.name, descriptor)))
@@ -146,12 +152,33 @@ impl<'r> RequestCheck<'r> {
         }
     }
 
+    /// Adds the limit that a descriptor brings along.
+    #[cold]
+    fn add_own(
+        &mut self,
+        domain: &'r ActiveDomain,
+        descriptor: &Descriptor<'r>,
+        place: u32,
+        cost: u64,
+        (requests, unit): (u32, Unit),
+        hasher: &Hasher,
+    ) {
+        let Some(active) = domain.override_of(unit, hasher) else { return };
+        let mut of_unit = domain.find(descriptor).filter(|(_, rule)| rule.unit == Some(unit));
+        let twin = of_unit.find_map(|(_, rule)| Some((rule.counter.local()?, rule.key(descriptor))));
+        let counted = CountedBy::of(active, Some(requests), domain.charging);
+        let key = CounterKey::of_request(&domain.name, descriptor);
+        let (is_own, charged, before) = (true, false, 0);
+        self.rules.push(RuleCheck { active, counted, key, cost, is_own, twin, charged, before });
+        self.decided.push(Decided::not_yet(overrides::index(unit), place, Part::Enforced));
+    }
+
     /// Switches rules off that others replace.
     #[cold]
     fn replace(&mut self) {
         // A rule that only reports switches none off that refuses.
         let parts: SmallVec<[Part; 8]> = self.decided.iter().map(|decided| decided.part).collect();
-        for (check, decided) in self.rules.iter().zip(&mut self.decided) {
+        for (check, decided) in self.rules.iter().zip(&mut *self.decided) {
             let rule = &check.active.rule;
             let by = |(other, part): (&RuleCheck<'_>, &Part)| {
                 other.active.rule.replaces.contains(&rule.name)
@@ -213,16 +240,21 @@ impl<'r> RequestCheck<'r> {
         &mut self,
         part: impl Fn(Part) -> bool,
     ) -> impl Iterator<Item = (&mut RuleCheck<'r>, &mut Decided)> {
-        self.rules.iter_mut().zip(&mut self.decided).filter(move |(_, decided)| part(decided.part))
+        self.rules.iter_mut().zip(&mut *self.decided).filter(move |(_, decided)| part(decided.part))
     }
 
     /// Whether there are rules with `quota_mode`, and none has room. One that only reports always has.
+    #[inline]
     fn all_quotas_refuse(&self) -> bool {
+        self.has_quotas && self.all_of_the_quotas_refuse()
+    }
+
+    fn all_of_the_quotas_refuse(&self) -> bool {
         let mut reports =
-            self.rules.iter().zip(&self.decided).filter(|(_, decided)| decided.part == Part::Shadow);
+            self.rules.iter().zip(&*self.decided).filter(|(_, decided)| decided.part == Part::Shadow);
         self.of(Part::Quota).count() > 0
             && self.of(Part::Quota).all(|decided| decided.outcome() != Outcome::Allowed)
-            && !reports.any(|(check, _)| is_quota(check.active))
+            && !reports.any(|(check, _)| Part::of_enforced(&check.active.rule) == Part::Quota)
     }
 
     /// Charges all that are enforced, and of those with `quota_mode` the ones that have room, at least one; or none.
@@ -297,7 +329,7 @@ impl<'r> RequestCheck<'r> {
         let must = |(check, decided): (&RuleCheck<'_>, &Decided)| {
             decided.part.refuses() && check.counted.is_shared() && check.cost > 0 && !check.counted.undoes()
         };
-        let all = self.rules.iter().zip(&self.decided).enumerate().filter(|(_, both)| must(*both));
+        let all = self.rules.iter().zip(&*self.decided).enumerate().filter(|(_, both)| must(*both));
         let cost = |place, cost: u64| cost.saturating_add(self.besides(place, Part::refuses));
         let all: Few<_> = all.map(|(place, (check, _))| (place, cost(place, check.cost))).collect();
         if all.len() > 1 { all } else { Few::new() }
@@ -306,7 +338,7 @@ impl<'r> RequestCheck<'r> {
     /// What others before it, which take part so, would charge to the same key.
     fn besides(&self, place: usize, part: impl Fn(Part) -> bool) -> u64 {
         let Some((check, before)) = self.rules.get(..=place).and_then(<[_]>::split_last) else { return 0 };
-        let same = before.iter().zip(&self.decided).filter(|(_, decided)| part(decided.part));
+        let same = before.iter().zip(&*self.decided).filter(|(_, decided)| part(decided.part));
         let same = same.filter(|(other, _)| {
             std::ptr::eq(other.active, check.active) && other.key.as_str() == check.key.as_str()
         });
@@ -340,6 +372,7 @@ impl<'r> RequestCheck<'r> {
     }
 
     /// Whether anything was charged.
+    #[inline]
     pub(super) fn charged(&self) -> bool {
         self.rules.iter().any(|check| check.charged)
     }
@@ -365,10 +398,11 @@ impl<'r> RequestCheck<'r> {
     }
 
     /// Whether a request has brought a limit along meanwhile, the first of its unit, that counts together with one of these rules.
+    #[inline]
     pub(super) fn missed_twin(&self, domain: &ActiveDomain) -> bool {
         let is_in_use = |unit| domain.override_in_use(unit).is_some();
         let mut alone = self.rules.iter().filter(|check| !check.is_own && check.twin.is_none());
-        alone.any(|check| check.active.unit.is_some_and(is_in_use))
+        self.has_units && alone.any(|check| check.active.unit.is_some_and(is_in_use))
     }
 
     /// Reports what came of each rule, and says what came of all.
@@ -392,11 +426,6 @@ impl<'r> RequestCheck<'r> {
             summary.other_retry_after = self.other_retry_after(when);
         }
         summary
-    }
-
-    /// What is kept of the check.
-    pub(super) fn into_decided(self) -> Few<Decided> {
-        self.decided
     }
 }
 
@@ -423,38 +452,22 @@ pub(super) fn give_back(counted: CountedBy<'_>, key: &str, decided: &Decided, wh
     }
 }
 
-/// How a rule takes part. If a rule refuses a share of its keys only, a hash of the key chooses them; if all requests share one counter,
+/// How a rule takes part that refuses a share of its keys only. A hash of the key chooses them; if all requests share one counter,
 /// a hash of the time.
-fn part(active: &ActiveRule, key: &CounterKey<'_>, index: u32, now_ns: u64, hasher: &Hasher) -> Part {
+#[cold]
+fn part_of(active: &ActiveRule, key: &CounterKey<'_>, index: u32, now_ns: u64, hasher: &Hasher) -> Part {
     let rule = &active.rule;
-    let reports_only = || {
-        rule.enforced_per_million < MILLION && {
-            let hash = match rule.has_one_counter() {
-                true => hasher.hash_one((index, now_ns)),
-                // The same keys in all processes that share it.
-                #[cfg(feature = "redis")]
-                false if rule.is_shared() => {
-                    crate::edge::rules::counting::key_hash(&rule.identity, key.as_str())
-                }
-                false => hasher.hash_one((&rule.identity, key.as_str())),
-            };
-            // The top of the hash as a part of a million.
-            let part = (u128::from(hash) * u128::from(MILLION)) >> u64::BITS;
-            part >= u128::from(rule.enforced_per_million)
-        }
+    let hash = match rule.has_one_counter() {
+        true => hasher.hash_one((index, now_ns)),
+        // The same keys in all processes that share it.
+        #[cfg(feature = "redis")]
+        false if rule.is_shared() => crate::edge::rules::counting::key_hash(&rule.identity, key.as_str()),
+        false => hasher.hash_one((&rule.identity, key.as_str())),
     };
-    if rule.shadow || reports_only() {
-        Part::Shadow
-    } else if is_quota(active) {
-        Part::Quota
-    } else {
-        Part::Enforced
-    }
-}
-
-/// Whether it refuses only together with all such rules. What has no limit is no quota.
-fn is_quota(active: &ActiveRule) -> bool {
-    active.rule.quota_mode && active.rule.limit != Limit::Unlimited
+    // The top of the hash as a part of a million.
+    let part = (u128::from(hash) * u128::from(MILLION)) >> u64::BITS;
+    let is_enforced = part < u128::from(rule.enforced_per_million);
+    if is_enforced { Part::of_enforced(rule) } else { Part::Shadow }
 }
 
 fn worse(one: Outcome, other: Outcome) -> Outcome {

@@ -77,9 +77,11 @@ impl<C: Clock> Rules<C> {
         loop {
             let rules = self.in_force.load();
             let Some(domain) = rules.domain(name) else {
-                return self.unknown_domain(rules);
+                self.reloads.unknown_domain();
+                return Answer::undecided(rules, self.options.shadow);
             };
-            let mut check = RequestCheck::default();
+            let mut decided = Few::new();
+            let mut check = RequestCheck::new(&mut decided);
             check.find(domain, descriptors, hits, self.clock.now().as_nanos(), &self.hasher);
             if !check.rules.iter().any(|check| check.counted.is_shared()) {
                 return self.check_n(name, descriptors, hits);
@@ -95,7 +97,8 @@ impl<C: Clock> Rules<C> {
             let when = CheckTime::read(&self.clock);
             let summary =
                 check.finish(domain, descriptors, (outcome, self.options.shadow), when, &self.observers);
-            let (domain, decided) = (Some(domain.index), check.into_decided());
+            drop(check);
+            let domain = Some(domain.index);
             return Answer { rules, domain, summary, decided };
         }
     }

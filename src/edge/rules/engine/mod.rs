@@ -32,10 +32,9 @@ mod rule_set;
 
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::Duration;
 
 pub use self::answer::{Answer, Applied, Code, Status, Verdict};
-use self::answer::{Few, Summary};
+use self::answer::Few;
 use self::builder::LoadOptions;
 pub use self::builder::RulesBuilder;
 use self::check::{CountedBy, Observers, RequestCheck, give_back};
@@ -159,23 +158,38 @@ impl<C: Clock> Rules<C> {
     }
 
     fn decide(&self, name: &str, descriptors: &[Descriptor<'_>], hits: u64, when: CheckTime) -> Answer {
-        loop {
-            let rules = self.in_force.load();
-            let Some(domain) = rules.domain(name) else {
-                return self.unknown_domain(rules);
-            };
-            let mut check = RequestCheck::default();
-            check.find(domain, descriptors, hits, when.ns(), &self.hasher);
-            let outcome = domain.timer.time(|| check.decide(domain.charging, when));
-            if self.is_outdated(&check, &rules, domain) {
-                check.undo(when, true);
-                continue;
-            }
-            let summary =
-                check.finish(domain, descriptors, (outcome, self.options.shadow), when, &self.observers);
-            let (domain, decided) = (Some(domain.index), check.into_decided());
-            return Answer { rules, domain, summary, decided };
+        // Decided in place, for it is large.
+        let mut answer = Answer::undecided(self.in_force.load(), self.options.shadow);
+        while let Progress::Outdated = self.decide_once(&mut answer, name, descriptors, hits, when) {
+            answer = Answer::undecided(self.in_force.load(), self.options.shadow);
         }
+        answer
+    }
+
+    #[inline]
+    fn decide_once(
+        &self,
+        answer: &mut Answer,
+        name: &str,
+        descriptors: &[Descriptor<'_>],
+        hits: u64,
+        when: CheckTime,
+    ) -> Progress {
+        let Answer { rules, domain: index, summary, decided } = answer;
+        let Some(domain) = rules.domain(name) else {
+            self.reloads.unknown_domain();
+            return Progress::Decided;
+        };
+        let mut check = RequestCheck::new(decided);
+        check.find(domain, descriptors, hits, when.ns(), &self.hasher);
+        let outcome = domain.timer.time(|| check.decide(domain.charging, when));
+        if self.is_outdated(&check, rules, domain) {
+            check.undo(when, true);
+            return Progress::Outdated;
+        }
+        *summary = check.finish(domain, descriptors, (outcome, self.options.shadow), when, &self.observers);
+        *index = Some(domain.index);
+        Progress::Decided
     }
 
     /// Whether a check has charged what does not count any more: the rules were replaced meanwhile, or a request was the first to
@@ -191,14 +205,6 @@ impl<C: Clock> Rules<C> {
                 let now = self.in_force.load();
                 !check.still_counts(now.domain(&domain.name))
             })
-    }
-
-    /// The answer to a request of a domain without rules.
-    fn unknown_domain(&self, rules: Loaded<RuleSet>) -> Answer {
-        self.reloads.unknown_domain();
-        let (outcome, shadow, other_retry_after) = (Outcome::Allowed, self.options.shadow, Duration::ZERO);
-        let summary = Summary { outcome, shadow, quotas_refuse: false, other_retry_after };
-        Answer { rules, domain: None, summary, decided: Few::new() }
     }
 
     /// Takes back what an answer has charged, as far as that is possible: as [`refund_all`](crate::refund_all). The descriptors are
@@ -295,6 +301,14 @@ impl<C: Clock> Rules<C> {
             }
         }
     }
+}
+
+/// How far the decision of a request came.
+#[must_use]
+enum Progress {
+    Decided,
+    /// The rules were replaced meanwhile. Nothing is charged.
+    Outdated,
 }
 
 /// A charge that can be taken back.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::answer::Part;
 use super::counter::{Counter, Prepared};
 use super::error::RulesError;
 use super::overrides;
@@ -62,8 +63,12 @@ pub(super) struct ActiveRule {
     pub(super) window: Duration,
     /// The unit whose requests' own limits count together with it.
     pub(super) unit: Option<Unit>,
+    /// How it takes part in every request; `None` if the request's key or time decides.
+    pub(super) part: Option<Part>,
     /// Whether requests with other keys count apart.
     keys_vary: bool,
+    /// The entry whose value is the key under which it counts; `None` if the key is made of more, or of nothing.
+    key_entry: Option<u32>,
     pub(super) meters: Arc<Meters>,
     /// Set by the first request since this load that it applied to.
     pub(super) matched: OnceFlag,
@@ -182,10 +187,16 @@ impl RuleSet {
         })
     }
 
+    #[inline]
     pub(super) fn domain(&self, name: &str) -> Option<&ActiveDomain> {
-        self.domain_at(*self.names.get(name)?)
+        match &self.domains[..] {
+            // To compare one name takes less than to hash it.
+            [only] => (*only.name == *name).then_some(only),
+            _ => self.domain_at(*self.names.get(name)?),
+        }
     }
 
+    #[inline]
     pub(super) fn domain_at(&self, index: u32) -> Option<&ActiveDomain> {
         self.domains.get(index as usize)
     }
@@ -217,7 +228,8 @@ impl ActiveDomain {
     pub(super) fn find(&self, descriptor: &Descriptor<'_>) -> impl Iterator<Item = (u32, &ActiveRule)> {
         let found = self.tree.find(descriptor.entries(), descriptor.tier).rules();
         // The number of rules fits.
-        found.filter_map(|index| Some((u32::try_from(index).ok()?, self.rules.get(index)?)))
+        let first = u32::try_from(found.start).unwrap_or(u32::MAX);
+        (first..).zip(self.rules.get(found).unwrap_or_default())
     }
 
     /// Notes that a request asks it.
@@ -269,11 +281,20 @@ impl ActiveRule {
             _ => false,
         };
         let unit = Unit::of(window).filter(|_| is_fixed && !rule.shares_counters());
-        Self { rule, counter, quota, window, unit, keys_vary, meters, matched: OnceFlag::default() }
+        let counted_by = rule.counted_by | rule.counted_by_key;
+        let key_entry = (counted_by.is_power_of_two() && !keys_vary).then(|| counted_by.trailing_zeros());
+        let (part, matched) = (Part::of_all(&rule), OnceFlag::default());
+        Self { rule, counter, quota, window, unit, part, keys_vary, key_entry, meters, matched }
     }
 
     /// The key under which it counts a request.
+    #[inline]
     pub(super) fn key<'r>(&self, descriptor: &Descriptor<'r>) -> CounterKey<'r> {
+        if let Some(entry) = self.key_entry
+            && let Some((_, value)) = descriptor.entries().get(entry as usize)
+        {
+            return CounterKey::Whole(value);
+        }
         let Rule { counted_by, counted_by_key, .. } = self.rule;
         CounterKey::new(descriptor.entries(), [counted_by, counted_by_key], self.keys_vary)
     }
