@@ -121,7 +121,7 @@ impl Meters {
     }
 
     /// Records units near and above the limit; see [`Shares::of`].
-    #[inline]
+    #[cold]
     pub fn record_shares(&self, shares: Shares) {
         if shares.near > 0 {
             self.record(Event::NearLimit, shares.near);
@@ -141,8 +141,11 @@ impl Meters {
         match decision.outcome() {
             Outcome::Allowed => {
                 self.record(Event::Allowed, cost);
-                let used = decision.limit().saturating_sub(decision.remaining());
-                self.record_shares(Shares::of(decision.limit(), used, cost));
+                let limit = decision.limit();
+                let used = limit.saturating_sub(decision.remaining());
+                if used > Shares::near_line(limit) {
+                    self.record_shares(Shares::of(limit, used, cost));
+                }
             }
             Outcome::Denied | Outcome::Never => {
                 self.record(if shadow { Event::ShadowDenied } else { Event::Denied }, cost);

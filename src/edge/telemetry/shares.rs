@@ -26,13 +26,13 @@ impl Shares {
     pub const fn of(limit: u64, used: u64, cost: u64) -> Self {
         let before = used.saturating_sub(cost);
         let over = above(limit, before, used);
-        Self { near: above(near(limit), before, used) - over, over }
+        Self { near: above(Self::near_line(limit), before, used) - over, over }
     }
-}
 
-/// ⌊0.8 × limit⌋.
-const fn near(limit: u64) -> u64 {
-    limit - limit.div_ceil(5)
+    /// ⌊0.8 × limit⌋.
+    pub(super) const fn near_line(limit: u64) -> u64 {
+        limit - limit.div_ceil(5)
+    }
 }
 
 /// How many of the units after `before` up to `used` are above a line.
@@ -48,9 +48,9 @@ mod tests {
     #[test]
     fn the_line_is_four_fifths_rounded_down() {
         for (limit, line) in [(0, 0), (1, 0), (2, 1), (4, 3), (5, 4), (6, 4), (10, 8), (15, 12), (20, 16)] {
-            assert_eq!(near(limit), line, "{limit}");
+            assert_eq!(Shares::near_line(limit), line, "{limit}");
         }
-        assert_eq!(u128::from(near(u64::MAX)), u128::from(u64::MAX) * 4 / 5);
+        assert_eq!(u128::from(Shares::near_line(u64::MAX)), u128::from(u64::MAX) * 4 / 5);
     }
 
     /// As the tests of Envoy's service: a cost that crosses a line is split there.
@@ -75,7 +75,7 @@ mod tests {
         for limit in 0..12_u64 {
             for used in 0..20 {
                 for cost in 0..=used {
-                    let one = |unit: u64| unit > near(limit) && unit <= limit;
+                    let one = |unit: u64| unit > Shares::near_line(limit) && unit <= limit;
                     let units = used - cost + 1..=used;
                     let near = units.clone().filter(|unit| one(*unit)).count() as u64;
                     let over = units.filter(|unit| *unit > limit).count() as u64;

@@ -66,7 +66,7 @@ impl<'r> CountedBy<'r> {
     /// Whether a charge can be taken back.
     pub(super) fn undoes(self) -> bool {
         match self {
-            Self::Local { counter, .. } => counter.generation.store().can_refund(),
+            Self::Local { counter, .. } => counter.undoes,
             Self::Shared(shared) => shared.limiter.undoes(),
             Self::Nothing | Self::Blocked(_) => false,
         }
@@ -87,7 +87,7 @@ pub(super) struct RuleCheck<'r> {
     /// Whether it counts a limit that the request brings along.
     is_own: bool,
     /// The other counter of the same requests: a limit that a request brings along and the file's rule of its unit count as one.
-    twin: Option<(&'r LocalCounter, CounterKey<'r>)>,
+    twin: Option<Box<(&'r LocalCounter, CounterKey<'r>)>>,
     pub(super) charged: bool,
     /// The units that were in use before, if requests are counted first.
     before: u64,
@@ -99,17 +99,17 @@ pub(super) struct RuleCheck<'r> {
 pub(super) struct RequestCheck<'r> {
     pub(super) rules: SmallVec<[RuleCheck<'r>; 2]>,
     decided: &'r mut Few<Decided>,
-    /// Whether some have `quota_mode`.
-    has_quotas: bool,
-    /// Whether limits that requests bring along may count together with some.
-    has_units: bool,
+    /// How they take part: a bit for each [`Part`].
+    parts: u8,
+    /// Whether some are shared by processes.
+    has_shared: bool,
 }
 
 impl<'r> RequestCheck<'r> {
     /// None yet; `decided` is empty.
     #[inline]
     pub(super) fn new(decided: &'r mut Few<Decided>) -> Self {
-        Self { rules: SmallVec::new(), decided, has_quotas: false, has_units: false }
+        Self { rules: SmallVec::new(), decided, parts: 0, has_shared: false }
     }
 
     /// Adds the rules that apply to any of the descriptors. In place: a check is large, and is not to be moved.
@@ -122,7 +122,6 @@ impl<'r> RequestCheck<'r> {
         now_ns: u64,
         hasher: &Hasher,
     ) {
-        domain.note_asked();
         let mut replaces = false;
         for (descriptor, place) in descriptors.iter().zip(0..) {
             let cost = descriptor.cost(cost);
@@ -131,25 +130,23 @@ impl<'r> RequestCheck<'r> {
                 continue;
             }
             for (index, active) in domain.find(descriptor) {
-                active.matched.set();
-                let key = active.key(descriptor);
-                let part = active.part.unwrap_or_else(|| part_of(active, &key, index, now_ns, hasher));
+                let check = RuleCheck::new(domain, active, descriptor, cost);
+                let part = active.part.unwrap_or_else(|| part_of(active, &check.key, index, now_ns, hasher));
                 replaces |= !active.rule.replaces.is_empty();
-                self.has_quotas |= part == Part::Quota;
-                self.has_units |= active.unit.is_some();
-                let twin = active.unit.and_then(|unit| {
-                    let counter = domain.override_in_use(unit)?.counter.local()?;
-                    Some((counter, CounterKey::of_request(&domain.name, descriptor)))
-                });
-                let counted = CountedBy::of(active, None, domain.charging);
-                let (is_own, charged, before) = (false, false, 0);
-                self.rules.push(RuleCheck { active, counted, key, cost, is_own, twin, charged, before });
-                self.decided.push(Decided::not_yet(index, place, part));
+                self.add(check, Decided::not_yet(index, place, part));
             }
         }
         if replaces {
             self.replace();
         }
+    }
+
+    #[inline]
+    fn add(&mut self, check: RuleCheck<'r>, decided: Decided) {
+        self.parts |= 1 << decided.part as u8;
+        self.has_shared |= check.counted.is_shared();
+        self.rules.push(check);
+        self.decided.push(decided);
     }
 
     /// Adds the limit that a descriptor brings along.
@@ -166,11 +163,12 @@ impl<'r> RequestCheck<'r> {
         let Some(active) = domain.override_of(unit, hasher) else { return };
         let mut of_unit = domain.find(descriptor).filter(|(_, rule)| rule.unit == Some(unit));
         let twin = of_unit.find_map(|(_, rule)| Some((rule.counter.local()?, rule.key(descriptor))));
+        let twin = twin.map(Box::new);
         let counted = CountedBy::of(active, Some(requests), domain.charging);
         let key = CounterKey::of_request(&domain.name, descriptor);
         let (is_own, charged, before) = (true, false, 0);
-        self.rules.push(RuleCheck { active, counted, key, cost, is_own, twin, charged, before });
-        self.decided.push(Decided::not_yet(overrides::index(unit), place, Part::Enforced));
+        let check = RuleCheck { active, counted, key, cost, is_own, twin, charged, before };
+        self.add(check, Decided::not_yet(overrides::index(unit), place, Part::Enforced));
     }
 
     /// Switches rules off that others replace.
@@ -195,14 +193,6 @@ impl<'r> RequestCheck<'r> {
     /// Decides, and charges what is admitted.
     #[inline]
     pub(super) fn decide(&mut self, charging: Charging, when: CheckTime) -> Outcome {
-        // The usual case.
-        if let ([check], [decided], Charging::AllOrNothing) =
-            (&mut self.rules[..], &mut self.decided[..], charging)
-            && decided.part == Part::Enforced
-        {
-            check.charge(decided, when);
-            return decided.outcome();
-        }
         match charging {
             Charging::AllOrNothing => self.all_or_nothing(when),
             Charging::CountFirst => self.count(when),
@@ -246,7 +236,13 @@ impl<'r> RequestCheck<'r> {
     /// Whether there are rules with `quota_mode`, and none has room. One that only reports always has.
     #[inline]
     fn all_quotas_refuse(&self) -> bool {
-        self.has_quotas && self.all_of_the_quotas_refuse()
+        self.has(Part::Quota) && self.all_of_the_quotas_refuse()
+    }
+
+    /// Whether rules took part so when they were found.
+    #[inline]
+    fn has(&self, part: Part) -> bool {
+        self.parts >> part as u8 & 1 == 1
     }
 
     fn all_of_the_quotas_refuse(&self) -> bool {
@@ -261,10 +257,7 @@ impl<'r> RequestCheck<'r> {
     fn all_or_nothing(&mut self, when: CheckTime) {
         // One limit alone is charged at once.
         let several = self.each(Part::refuses).count() > 1;
-        if several {
-            self.look_together(when);
-        }
-        let admits = !several || (self.outcome() == Outcome::Allowed && self.look_at_shared());
+        let admits = !several || (self.look_at_others(when) && (!self.has_shared || self.look_at_shared()));
         let admitted = admits && self.charge_all(when);
         if several && !admitted && self.charged() {
             self.undo(when, true);
@@ -290,6 +283,9 @@ impl<'r> RequestCheck<'r> {
 
     /// Decides those that only report: they are charged if the request is admitted.
     pub(super) fn report_only(&mut self, admitted: bool, when: CheckTime) {
+        if !self.has(Part::Shadow) {
+            return;
+        }
         for (check, decided) in self.each(|part| part == Part::Shadow) {
             if admitted {
                 check.charge(decided, when);
@@ -302,12 +298,37 @@ impl<'r> RequestCheck<'r> {
     /// Looks at all that can refuse, each for its own cost and what those before it would charge to the same key.
     pub(super) fn look_together(&mut self, when: CheckTime) {
         for place in 0..self.rules.len() {
-            let besides = self.besides(place, |_| true);
-            if let Some((check, decided)) = self.at(place)
-                && decided.part.refuses()
-            {
-                check.look(decided, besides, when);
-            }
+            self.look_at(place, when);
+        }
+    }
+
+    /// Looks at all that can refuse. Whether none of them does. The one that is charged first is looked at only if another one
+    /// refuses: its charge tells as much.
+    fn look_at_others(&mut self, when: CheckTime) -> bool {
+        let is_simple = |(check, decided): (&RuleCheck<'_>, &Decided)| {
+            decided.part == Part::Enforced && check.twin.is_none() && check.counted.undoes()
+        };
+        let first = match self.rules.iter().zip(&*self.decided).position(is_simple) {
+            Some(first) if !self.has_shared && !self.has(Part::Quota) => first,
+            _ => usize::MAX,
+        };
+        for place in (0..self.rules.len()).filter(|place| *place != first) {
+            self.look_at(place, when);
+        }
+        let admits = self.outcome() == Outcome::Allowed;
+        if !admits {
+            self.look_at(first, when);
+        }
+        admits
+    }
+
+    #[inline]
+    fn look_at(&mut self, place: usize, when: CheckTime) {
+        let besides = self.besides(place, |_| true);
+        if let Some((check, decided)) = self.at(place)
+            && decided.part.refuses()
+        {
+            check.look(decided, besides, when);
         }
     }
 
@@ -367,7 +388,9 @@ impl<'r> RequestCheck<'r> {
                 }
             }
         }
-        self.each(|part| part == Part::Quota).for_each(|(check, decided)| check.charge(decided, when));
+        if self.has(Part::Quota) {
+            self.each(|part| part == Part::Quota).for_each(|(check, decided)| check.charge(decided, when));
+        }
         !self.all_quotas_refuse()
     }
 
@@ -380,8 +403,8 @@ impl<'r> RequestCheck<'r> {
     /// Refunds the charges, as far as possible: to counters of this process, and with `and_shared` to shared ones.
     pub(super) fn undo(&mut self, when: CheckTime, and_shared: bool) {
         for (check, decided) in self.each(|_| true) {
-            if (and_shared || !check.counted.is_shared()) && std::mem::take(&mut check.charged) {
-                give_back(check.counted, check.key.as_str(), decided, when);
+            if and_shared || !check.counted.is_shared() {
+                check.undo(decided, when);
             }
         }
     }
@@ -400,9 +423,7 @@ impl<'r> RequestCheck<'r> {
     /// Whether a request has brought a limit along meanwhile, the first of its unit, that counts together with one of these rules.
     #[inline]
     pub(super) fn missed_twin(&self, domain: &ActiveDomain) -> bool {
-        let is_in_use = |unit| domain.override_in_use(unit).is_some();
-        let mut alone = self.rules.iter().filter(|check| !check.is_own && check.twin.is_none());
-        self.has_units && alone.any(|check| check.active.unit.is_some_and(is_in_use))
+        self.rules.iter().any(|check| check.missed_twin(domain))
     }
 
     /// Reports what came of each rule, and says what came of all.
@@ -418,9 +439,7 @@ impl<'r> RequestCheck<'r> {
         let (shadow, quotas_refuse) = (shadow || domain.shadow, self.all_quotas_refuse());
         let mut summary = Summary { outcome, shadow, quotas_refuse, other_retry_after: Duration::ZERO };
         for (check, decided) in self.each(|part| part != Part::Replaced) {
-            if let Some(reports_only) = check.report(decided, domain.charging, &summary) {
-                check.tell(decided, domain, descriptors, reports_only, to);
-            }
+            check.report(decided, domain, descriptors, &summary, to);
         }
         if (domain.charging, outcome) == (Charging::CountFirst, Outcome::Denied) {
             summary.other_retry_after = self.other_retry_after(when);
@@ -431,11 +450,12 @@ impl<'r> RequestCheck<'r> {
 
 impl Decided {
     #[inline]
-    fn not_yet(rule: u32, descriptor: u32, part: Part) -> Self {
+    pub(super) fn not_yet(rule: u32, descriptor: u32, part: Part) -> Self {
         Self { rule, descriptor, part, soft: false, decision: None, by: None }
     }
 
-    fn outcome(&self) -> Outcome {
+    #[inline]
+    pub(super) fn outcome(&self) -> Outcome {
         self.decision.as_ref().map_or(Outcome::Allowed, Decision::outcome)
     }
 }
@@ -478,12 +498,48 @@ fn worse(one: Outcome, other: Outcome) -> Outcome {
     }
 }
 
-impl RuleCheck<'_> {
+impl<'r> RuleCheck<'r> {
+    /// What a rule is asked about a descriptor.
+    #[inline]
+    pub(super) fn new(
+        domain: &'r ActiveDomain,
+        active: &'r ActiveRule,
+        descriptor: &Descriptor<'r>,
+        cost: u64,
+    ) -> Self {
+        active.matched.set();
+        let twin = active.unit.and_then(|unit| {
+            let counter = domain.override_in_use(unit)?.counter.local()?;
+            Some(Box::new((counter, CounterKey::of_request(&domain.name, descriptor))))
+        });
+        let (counted, key) = (CountedBy::of(active, None, domain.charging), active.key(descriptor));
+        Self { active, counted, key, cost, is_own: false, twin, charged: false, before: 0 }
+    }
+
+    /// Whether a request has brought a limit along meanwhile, the first of its unit, that counts together with this rule.
+    #[inline]
+    pub(super) fn missed_twin(&self, domain: &ActiveDomain) -> bool {
+        let is_in_use = |unit| domain.override_in_use(unit).is_some();
+        !self.is_own && self.twin.is_none() && self.active.unit.is_some_and(is_in_use)
+    }
+
+    /// Refunds its charge, as far as possible.
+    pub(super) fn undo(&mut self, decided: &Decided, when: CheckTime) {
+        if std::mem::take(&mut self.charged) {
+            give_back(self.counted, self.key.as_str(), decided, when);
+        }
+    }
+
     /// How many units of its cost are in use beyond the soft limit. None of a rule that only reports: that marks nobody.
+    #[inline]
     fn beyond_soft(&self, decided: &Decided, shadow: bool) -> u64 {
+        if self.active.rule.soft == u64::MAX { 0 } else { self.beyond_soft_limit(decided, shadow) }
+    }
+
+    fn beyond_soft_limit(&self, decided: &Decided, shadow: bool) -> u64 {
         let Some(decision) = &decided.decision else { return 0 };
         let soft = self.active.rule.soft;
-        if soft == u64::MAX || decision.is_denied() || shadow || !decided.part.refuses() {
+        if decision.is_denied() || shadow || !decided.part.refuses() {
             return 0;
         }
         let owed = match self.counted {
@@ -495,55 +551,86 @@ impl RuleCheck<'_> {
         owed.saturating_sub(soft).min(self.cost)
     }
 
-    /// Marks the rule if more is in use than its soft limit, and counts what came of it; for a refusal, says whether that only
-    /// reports. A look is not counted. For a request that another rule refused nothing was charged here, so nothing is counted either,
+    /// Marks the rule if more is in use than its soft limit, and counts what came of it; tells the observers of a refusal.
+    /// A look is not counted. For a request that another rule refused nothing was charged here, so nothing is counted either,
     /// unless refused requests are charged too.
-    fn report(&self, decided: &mut Decided, charging: Charging, summary: &Summary) -> Option<bool> {
-        let &Summary { outcome, shadow, quotas_refuse, .. } = summary;
-        let Self { active, cost, .. } = self;
-        let beyond_soft = self.beyond_soft(decided, shadow);
+    #[inline]
+    pub(super) fn report(
+        &self,
+        decided: &mut Decided,
+        domain: &ActiveDomain,
+        descriptors: &[Descriptor<'_>],
+        summary: &Summary,
+        to: &Observers,
+    ) {
+        let beyond_soft = self.beyond_soft(decided, summary.shadow);
         decided.soft = beyond_soft > 0;
-        if *cost == 0 {
-            return None;
+        if self.cost == 0 {
+            return;
         }
-        let Some(decision) = &decided.decision else {
-            if !self.counted.is_shared() {
-                active.meters.record(Event::Unlimited, *cost);
+        let (cost, meters) = (self.cost, &*self.active.meters);
+        match &decided.decision {
+            Some(decision) if decision.is_denied() => {
+                self.report_denial(decided, decision, domain, descriptors, summary, to);
             }
-            return None;
-        };
-        let counts_first = charging == Charging::CountFirst;
-        let is_charged = outcome == Outcome::Allowed || shadow || counts_first;
+            Some(decision) => {
+                let is_charged = summary.outcome == Outcome::Allowed
+                    || summary.shadow
+                    || domain.charging == Charging::CountFirst;
+                match decided.by {
+                    _ if !is_charged => {}
+                    None => meters.observe(decision, false),
+                    Some(by) => self.report_shared(decision, by),
+                }
+                if is_charged && beyond_soft > 0 && decided.by.and_then(DecidedWhere::event).is_none() {
+                    meters.record(Event::SoftLimited, beyond_soft);
+                }
+            }
+            None if self.counted.is_shared() => {}
+            None => meters.record(Event::Unlimited, cost),
+        }
+    }
+
+    /// Counts a request that a shared rule admitted.
+    #[cold]
+    fn report_shared(&self, decision: &Decision, by: DecidedWhere) {
+        let meters = &*self.active.meters;
+        match by.event() {
+            Some(event) => meters.record(event, self.cost),
+            // The distance to the limit is unknown.
+            None if !by.knows_remaining() => meters.record(Event::Allowed, self.cost),
+            None => meters.observe(decision, false),
+        }
+    }
+
+    /// Counts a refusal, and tells the observers.
+    #[cold]
+    fn report_denial(
+        &self,
+        decided: &Decided,
+        decision: &Decision,
+        domain: &ActiveDomain,
+        descriptors: &[Descriptor<'_>],
+        &Summary { shadow, quotas_refuse, .. }: &Summary,
+        to: &Observers,
+    ) {
+        let (cost, meters) = (self.cost, &*self.active.meters);
         let reports_only =
             shadow || decided.part == Part::Shadow || (decided.part == Part::Quota && !quotas_refuse);
-        let is_denied = decision.is_denied();
         match decided.by.and_then(DecidedWhere::event) {
-            Some(event) if is_denied || is_charged => active.meters.record(event, *cost),
-            None if is_denied && counts_first => {
+            Some(event) => meters.record(event, cost),
+            None if domain.charging == Charging::CountFirst => {
                 // Of a cost that crosses a line, a part is on either side.
-                let event = if reports_only { Event::ShadowDenied } else { Event::Denied };
-                active.meters.record(event, *cost);
-                let in_use = self.before.saturating_add(*cost);
-                active.meters.record_shares(Shares::of(decision.limit(), in_use, *cost));
+                meters.record(if reports_only { Event::ShadowDenied } else { Event::Denied }, cost);
+                let in_use = self.before.saturating_add(cost);
+                meters.record_shares(Shares::of(decision.limit(), in_use, cost));
             }
-            None if is_denied => active.meters.observe(decision, reports_only),
-            None if is_charged => {
-                match decided.by {
-                    // The distance to the limit is unknown.
-                    Some(by) if !by.knows_remaining() => active.meters.record(Event::Allowed, *cost),
-                    _ => active.meters.observe(decision, false),
-                }
-                if beyond_soft > 0 {
-                    active.meters.record(Event::SoftLimited, beyond_soft);
-                }
-            }
-            _ => {}
+            None => meters.observe(decision, reports_only),
         }
-        is_denied.then_some(reports_only)
+        self.tell(decided, domain, descriptors, reports_only, to);
     }
 
     /// Tells the observers of a refusal.
-    #[cold]
     fn tell(
         &self,
         decided: &Decided,
@@ -573,7 +660,7 @@ impl RuleCheck<'_> {
 
     /// The units that the other counter of these requests holds.
     fn elsewhere(&self, when: CheckTime) -> u64 {
-        let Some((counter, key)) = &self.twin else { return 0 };
+        let Some((counter, key)) = self.twin.as_deref() else { return 0 };
         // A charge comes before this look, on either side: of two that race, at least one sees the other.
         fence_after_rmw();
         counter.generation.peek(key.as_str(), when, 0).owed()
@@ -582,7 +669,8 @@ impl RuleCheck<'_> {
     /// The decision on a cost, uncharged; `None` unless this process counts the rule.
     fn looked(&self, cost: u64, when: CheckTime) -> Option<Decision> {
         let CountedBy::Local { counter, headroom } = self.counted else { return None };
-        Some(counter.look(self.key.as_str(), cost, headroom, when).beside(self.elsewhere(when)))
+        let looked = counter.look(self.key.as_str(), cost, headroom, when);
+        Some(if self.twin.is_some() { looked.beside(self.elsewhere(when)) } else { looked })
     }
 
     /// Charges it if both counters together have room. Two requests, one for each counter, that race for the last units may both
@@ -619,7 +707,7 @@ impl RuleCheck<'_> {
     }
 
     #[inline]
-    fn charge(&mut self, decided: &mut Decided, when: CheckTime) {
+    pub(super) fn charge(&mut self, decided: &mut Decided, when: CheckTime) {
         decided.decision = match self.counted {
             CountedBy::Local { counter, headroom } if self.twin.is_some() => {
                 Some(self.charge_with_twin(counter, headroom, when))

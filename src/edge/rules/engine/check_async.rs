@@ -80,6 +80,7 @@ impl<C: Clock> Rules<C> {
                 self.reloads.unknown_domain();
                 return Answer::undecided(rules, self.options.shadow);
             };
+            domain.note_asked();
             let mut decided = Few::new();
             let mut check = RequestCheck::new(&mut decided);
             check.find(domain, descriptors, hits, self.clock.now().as_nanos(), &self.hasher);

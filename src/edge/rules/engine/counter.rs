@@ -17,7 +17,7 @@ use crate::base::quota::{Quota, QuotaError};
 use crate::edge::rules::counting::{AnyStore, Hasher, NoCounter, Servers, SharedLimiter, StoreKind};
 use crate::edge::rules::rule::{self, Algorithm, Charging, Limit, MEMORY, Rule};
 use crate::store::migrate::{Carry, Generation};
-use crate::store::op::Operation;
+use crate::store::op::{Operation, Store};
 
 /// Keys of a keyed store that was taken because no compact one holds the limit.
 const MAX_KEYS: usize = 100_000;
@@ -50,6 +50,8 @@ pub(super) struct LocalCounter {
     /// The units that the store has room for beyond the most that may be in use. A rule that counts first needs one, to see that its limit
     /// is exceeded. The others hold what clients may owe from a load whose limit was higher.
     pub(super) headroom: u64,
+    /// Whether a charge can be taken back.
+    pub(super) undoes: bool,
     made_of: Parameters,
 }
 
@@ -83,8 +85,8 @@ impl Prepared {
         Ok(match self {
             Self::Done(counter) => counter,
             Self::After { last, store, headroom, made_of } => {
-                let generation = Arc::new(last.next(store, Carry::Used, when)?);
-                Counter::Local(LocalCounter { generation, headroom, made_of })
+                let generation = last.next(store, Carry::Used, when)?;
+                Counter::Local(LocalCounter::new(generation, headroom, made_of))
             }
         })
     }
@@ -146,8 +148,7 @@ impl Counter {
             return Ok(Prepared::Done(Self::Local(kept.clone())));
         }
         let first = |store: AnyStore, headroom: u64| {
-            let generation = Arc::new(Generation::first(store));
-            Prepared::Done(Self::Local(LocalCounter { generation, headroom, made_of }))
+            Prepared::Done(Self::Local(LocalCounter::new(Generation::first(store), headroom, made_of)))
         };
         let make = |headroom: u64| made_of.store(rule, headroom, hasher);
         // One unit, by which a rule that counts first tells that its limit is exceeded.
@@ -224,8 +225,22 @@ pub(super) fn blocked(period: Duration, cost: u64, now_ns: u64) -> Decision {
 }
 
 impl LocalCounter {
+    fn new(generation: Generation<AnyStore>, headroom: u64, made_of: Parameters) -> Self {
+        let undoes = generation.store().can_refund();
+        Self { generation: Arc::new(generation), headroom, undoes, made_of }
+    }
+
     /// Charges a request, if that leaves the headroom free.
+    #[inline]
     pub(super) fn charge(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
+        if cost > 0 && headroom == 0 && !self.generation.is_taking_over(when.ns()) {
+            return self.generation.store().apply(key, Operation::Check, when, cost);
+        }
+        self.charge_keeping(key, cost, headroom, when)
+    }
+
+    #[cold]
+    fn charge_keeping(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
         let generation = &self.generation;
         if cost == 0 {
             return self.look(key, 0, headroom, when);
@@ -238,7 +253,16 @@ impl LocalCounter {
     }
 
     /// The decision that a charge would be; charges nothing.
+    #[inline]
     pub(super) fn look(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
+        if headroom == 0 && !self.generation.is_taking_over(when.ns()) {
+            return self.generation.store().peek(key, when, cost).for_cost(cost);
+        }
+        self.look_keeping(key, cost, headroom, when)
+    }
+
+    #[cold]
+    fn look_keeping(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
         // A look for nothing is always allowed.
         let more = if cost == 0 { 0 } else { headroom };
         let decision = self.generation.peek(key, when, cost.saturating_add(more));

@@ -34,10 +34,10 @@ use std::path::Path;
 use std::sync::Mutex;
 
 pub use self::answer::{Answer, Applied, Code, Status, Verdict};
-use self::answer::Few;
+use self::answer::{Decided, Few, Part};
 use self::builder::LoadOptions;
 pub use self::builder::RulesBuilder;
-use self::check::{CountedBy, Observers, RequestCheck, give_back};
+use self::check::{CountedBy, Observers, RequestCheck, RuleCheck, give_back};
 use self::counter::Counter;
 pub use self::error::RulesError;
 pub use self::load_report::{Change, ChangeKind, Difference, LoadReport};
@@ -166,6 +166,7 @@ impl<C: Clock> Rules<C> {
         answer
     }
 
+    /// Decides by the rules that the answer holds.
     #[inline]
     fn decide_once(
         &self,
@@ -180,6 +181,28 @@ impl<C: Clock> Rules<C> {
             self.reloads.unknown_domain();
             return Progress::Decided;
         };
+        domain.note_asked();
+        if let [descriptor] = descriptors
+            && let Some((rule, active)) = domain.alone(descriptor)
+        {
+            // The usual case, without lists.
+            let mut check = RuleCheck::new(domain, active, descriptor, descriptor.cost(hits));
+            let mut one = Decided::not_yet(rule, 0, Part::Enforced);
+            domain.timer.time(|| check.charge(&mut one, when));
+            if check.charged && {
+                fence_after_rmw();
+                check.missed_twin(domain) || self.was_replaced(rules, domain, |now| active.still_counts(now))
+            } {
+                check.undo(&one, when);
+                return Progress::Outdated;
+            }
+            summary.outcome = one.outcome();
+            summary.shadow |= domain.shadow;
+            check.report(&mut one, domain, descriptors, summary, &self.observers);
+            *index = Some(domain.index);
+            decided.push(one);
+            return Progress::Decided;
+        }
         let mut check = RequestCheck::new(decided);
         check.find(domain, descriptors, hits, when.ns(), &self.hasher);
         let outcome = domain.timer.time(|| check.decide(domain.charging, when));
@@ -196,15 +219,21 @@ impl<C: Clock> Rules<C> {
     /// bring along a limit that counts together with them.
     #[inline]
     fn is_outdated(&self, check: &RequestCheck<'_>, rules: &Loaded<RuleSet>, domain: &ActiveDomain) -> bool {
-        if !check.charged() {
-            return false;
+        check.charged() && {
+            fence_after_rmw();
+            check.missed_twin(domain) || self.was_replaced(rules, domain, |now| check.still_counts(now))
         }
-        fence_after_rmw();
-        check.missed_twin(domain)
-            || (!self.in_force.is_present(rules) && {
-                let now = self.in_force.load();
-                !check.still_counts(now.domain(&domain.name))
-            })
+    }
+
+    /// Whether the rules were replaced meanwhile, and those in force now do not count as these did. To be asked after a fence.
+    #[inline]
+    fn was_replaced(
+        &self,
+        rules: &Loaded<RuleSet>,
+        domain: &ActiveDomain,
+        still_counts: impl FnOnce(Option<&ActiveDomain>) -> bool,
+    ) -> bool {
+        !self.in_force.is_present(rules) && !still_counts(self.in_force.load().domain(&domain.name))
     }
 
     /// Takes back what an answer has charged, as far as that is possible: as [`refund_all`](crate::refund_all). The descriptors are
@@ -315,7 +344,7 @@ enum Progress {
 struct Refund<'a> {
     counted: CountedBy<'a>,
     key: CounterKey<'a>,
-    decided: &'a answer::Decided,
+    decided: &'a Decided,
 }
 
 impl<C> std::fmt::Debug for Rules<C> {

@@ -232,6 +232,17 @@ impl ActiveDomain {
         (first..).zip(self.rules.get(found).unwrap_or_default())
     }
 
+    /// The rule that applies to a request, with its index, if no other one does, and it can refuse all by itself.
+    #[inline]
+    pub(super) fn alone(&self, descriptor: &Descriptor<'_>) -> Option<(u32, &ActiveRule)> {
+        if self.charging != Charging::AllOrNothing || descriptor.limit.is_some() {
+            return None;
+        }
+        let mut found = self.find(descriptor);
+        let alone = found.next().filter(|(_, active)| active.part == Some(Part::Enforced));
+        alone.filter(|_| found.next().is_none())
+    }
+
     /// Notes that a request asks it.
     #[inline]
     pub(super) fn note_asked(&self) {

@@ -44,7 +44,46 @@ struct TreeNode {
 struct TreeLevel {
     has_exact: bool,
     has_bare: bool,
+    /// Its keys as they are written, if they are few: to compare a request's key with these takes less than to hash it.
+    few_keys: Option<Vec<LevelKey>>,
     wild: Option<Box<Wildcards>>,
+}
+
+/// A key of a level.
+#[derive(Debug)]
+struct LevelKey {
+    key: Box<str>,
+    /// Whether it has nodes with a value.
+    has_exact: bool,
+    /// Its node without a value.
+    bare: Option<u32>,
+}
+
+/// The most keys that are compared one after another.
+const FEW: usize = 4;
+
+impl TreeLevel {
+    fn new(branches: &[(&Branch, usize)]) -> Self {
+        let mut keys: Vec<&str> = branches.iter().map(|(branch, _)| &*branch.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let of = |key: &str| LevelKey { key: key.into(), has_exact: false, bare: None };
+        let few_keys = (keys.len() <= FEW).then(|| keys.into_iter().map(of).collect());
+        Self { few_keys, ..Self::default() }
+    }
+
+    /// Takes notice of a node.
+    fn add(&mut self, number: u32, node: &TreeNode) {
+        let keys = self.few_keys.iter_mut().flatten();
+        let key = keys.into_iter().find(|one| one.key == node.key);
+        if node.value.is_some() {
+            self.has_exact = true;
+            key.into_iter().for_each(|key| key.has_exact = true);
+        } else {
+            self.has_bare = true;
+            key.into_iter().for_each(|key| key.bare = key.bare.or(Some(number)));
+        }
+    }
 }
 
 /// The rules that limit a request: some that follow each other in the domain's. None: nothing limits it.
@@ -73,17 +112,20 @@ impl Tree {
         let mut tree = Self {
             hasher: RandomState::new(),
             nodes: Vec::new(),
-            levels: vec![TreeLevel::default()],
+            levels: Vec::new(),
             by_entry: HashTable::new(),
             members: HashTable::new(),
         };
         let of_file =
             |(branches, offset): (&'b [Branch], usize)| branches.iter().map(move |branch| (branch, offset));
-        tree.fill(0, &files.into_iter().flat_map(of_file).collect::<Vec<_>>());
+        tree.fill(&files.into_iter().flat_map(of_file).collect::<Vec<_>>());
         tree
     }
 
-    fn fill(&mut self, level: u32, branches: &[(&Branch, usize)]) {
+    /// Adds a level of these branches: its number.
+    fn fill(&mut self, branches: &[(&Branch, usize)]) -> u32 {
+        let level = u32::try_from(self.levels.len()).unwrap_or(NONE);
+        self.levels.push(TreeLevel::new(branches));
         let mut wild = Vec::new();
         let mut nodes = Vec::with_capacity(branches.len());
         for &(branch, offset) in branches {
@@ -98,13 +140,11 @@ impl Tree {
         }
         for (&(branch, offset), node) in branches.iter().zip(nodes) {
             if !branch.children.is_empty() {
-                let below = u32::try_from(self.levels.len()).unwrap_or(NONE);
-                self.levels.push(TreeLevel::default());
-                self.nodes[node as usize].below = below;
                 let children: Vec<_> = branch.children.iter().map(|child| (child, offset)).collect();
-                self.fill(below, &children);
+                self.nodes[node as usize].below = self.fill(&children);
             }
         }
+        level
     }
 
     fn add(&mut self, level: u32, branch: &Branch, offset: usize) -> u32 {
@@ -132,7 +172,7 @@ impl Tree {
         let hash = |node: &TreeNode| hash_of(hasher, node.level, &node.key, node.value.as_deref());
         if let (Some(here), Some(node)) = (self.levels.get_mut(level as usize), nodes.last()) {
             // A wildcard is found as its own text too: the first look-up compares texts only.
-            *(if node.value.is_some() { &mut here.has_exact } else { &mut here.has_bare }) = true;
+            here.add(number, node);
             self.by_entry.insert_unique(hash(node), number, |&at| hash(&nodes[at as usize]));
         }
         number
@@ -168,9 +208,14 @@ impl Tree {
     #[inline]
     fn step(&self, level: u32, key: &str, value: &str) -> Option<(u32, &TreeNode)> {
         let here = self.levels.get(level as usize)?;
-        let exact = here.has_exact.then(|| self.declared(level, key, Some(value))).flatten();
+        let few = here.few_keys.as_ref().map(|keys| keys.iter().find(|one| *one.key == *key));
+        let has_exact = few.map_or(here.has_exact, |found| found.is_some_and(|one| one.has_exact));
+        let exact = has_exact.then(|| self.declared(level, key, Some(value))).flatten();
         let found = exact.or_else(|| here.wild.as_ref()?.first(key, value));
-        let at = found.or_else(|| here.has_bare.then(|| self.declared(level, key, None)).flatten())?;
+        let at = found.or_else(|| match few {
+            Some(found) => found?.bare,
+            None => here.has_bare.then(|| self.declared(level, key, None)).flatten(),
+        })?;
         Some((at, self.nodes.get(at as usize)?))
     }
 
