@@ -88,8 +88,8 @@ descriptors:
     let client = by_peer();
     let layer = RateLimitLayer::rules(std::sync::Arc::new(rules), "bench", move |head, descriptors| {
         let address = client.key(head)?;
-        descriptors.begin().entry("remote_address", address);
-        descriptors.begin().entry("path", head.path()).entry("remote_address", address);
+        descriptors.begin().address("remote_address", address);
+        descriptors.begin().entry("path", head.path()).address("remote_address", address);
         Some(())
     });
     hello().layer(layer.unwrap_or_else(|error| panic!("{error}")))

@@ -29,8 +29,8 @@ const LIMITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/limits.yaml"
 /// proxy it would be `ClientIp::x_forwarded_for(Proxies::hops(1))`.
 fn describe(by_client: &ClientIp, head: Head<'_>, descriptors: &mut Descriptors) -> Option<()> {
     let address = by_client.key(head)?;
-    descriptors.begin().entry("remote_address", address);
-    descriptors.begin().entry("path", head.path()).entry("remote_address", address);
+    descriptors.begin().address("remote_address", address);
+    descriptors.begin().entry("path", head.path()).address("remote_address", address);
     descriptors.begin().entry("path", head.path());
     // A real server would take this from what it knows of the account, and not from what the client says.
     if let Some(tier) = head.headers().get("tier").and_then(|tier| tier.to_str().ok()) {

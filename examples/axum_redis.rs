@@ -49,7 +49,7 @@ fn app(rules: Arc<Rules>) -> Fallible<Router> {
     let by_client =
         ClientIp::peer().peer_from(|extensions| Some(extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip()));
     let limits = RateLimitLayer::rules(rules, "shop", move |head, descriptors| {
-        descriptors.begin().entry("remote_address", by_client.key(head)?);
+        descriptors.begin().address("remote_address", by_client.key(head)?);
         Some(())
     })?;
     // The server is asked, and awaited.

@@ -158,8 +158,8 @@ paths! {
         let client = ClientIp::peer();
         let layer = RateLimitLayer::rules(Arc::new(two_rules()), "bench", move |head, descriptors| {
             let address = client.key(head)?;
-            descriptors.begin().entry("remote_address", address);
-            descriptors.begin().entry("path", head.path()).entry("remote_address", address);
+            descriptors.begin().address("remote_address", address);
+            descriptors.begin().entry("path", head.path()).address("remote_address", address);
             Some(())
         });
         let layer = layer.unwrap_or_else(|error| panic!("{error}"));

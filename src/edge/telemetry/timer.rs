@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::fmt;
 
+use crate::base::clock::Timestamp;
 #[cfg(feature = "metrics")]
 use crate::base::clock::{Clock, QuantaClock};
 
@@ -22,13 +23,15 @@ fn random() -> u64 {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
         GOLDEN.wrapping_mul(2 * crate::base::sync::thread_number() as u64 + 1)
     }
-    let state = match RANDOM.get() {
-        0 => first(),
-        state => state,
-    };
-    let state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    RANDOM.set(state);
-    state >> 32
+    RANDOM.with(|random| {
+        let state = match random.get() {
+            0 => first(),
+            state => state,
+        };
+        let state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random.set(state);
+        state >> 32
+    })
 }
 
 /// Times one in so many checks, by chance, and feeds `tollgate_check_duration_seconds` with feature `metrics`. Without, it only
@@ -85,26 +88,36 @@ impl CheckTimer {
     /// Does `check`, and times it if it is its turn.
     #[inline]
     pub fn time<T>(&self, check: impl FnOnce() -> T) -> T {
-        #[cfg(feature = "metrics")]
-        if self.is_turn() {
-            return self.timed(check);
-        }
-        check()
+        let start = self.start();
+        let answer = check();
+        self.stop(start);
+        answer
     }
 
-    /// Whether this call is one in so many.
-    #[cfg(feature = "metrics")]
+    /// When a check began, if it is its turn.
     #[inline]
-    fn is_turn(&self) -> bool {
-        random() < self.turns
+    pub(crate) fn start(&self) -> Option<Timestamp> {
+        #[cfg(feature = "metrics")]
+        if random() < self.turns {
+            return Some(self.clock.now());
+        }
+        None
+    }
+
+    /// Records how long a check took, if it was its turn.
+    #[inline]
+    pub(crate) fn stop(&self, start: Option<Timestamp>) {
+        #[cfg(feature = "metrics")]
+        if let Some(start) = start {
+            self.record_since(start);
+        }
+        #[cfg(not(feature = "metrics"))]
+        let _ = start;
     }
 
     #[cfg(feature = "metrics")]
     #[cold]
-    fn timed<T>(&self, check: impl FnOnce() -> T) -> T {
-        let start = self.clock.now();
-        let answer = check();
+    fn record_since(&self, start: Timestamp) {
         self.histogram.record(self.clock.now().duration_since(start));
-        answer
     }
 }

@@ -167,8 +167,8 @@ where
     /// let client = ClientIp::peer();
     /// let layer = RateLimitLayer::rules(Arc::clone(&rules), "edge", move |head, descriptors| {
     ///     let address = client.key(head)?;
-    ///     descriptors.begin().entry("remote_address", address);
-    ///     descriptors.begin().entry("path", head.path()).entry("remote_address", address);
+    ///     descriptors.begin().address("remote_address", address);
+    ///     descriptors.begin().entry("path", head.path()).address("remote_address", address);
     ///     Some(())
     /// })?;
     /// # drop(layer);

@@ -97,26 +97,28 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         // The request goes from here straight to the inner service: each function between would copy it.
         let settings = &self.settings;
-        let state = match settings.screen(Head::of(&request)) {
-            Screened::Uncounted => {
-                RequestState::HandedOn { response: self.inner.call(request), pending: None }
-            }
-            Screened::Refused(response) => RequestState::Refused { response: Some(response) },
-            Screened::Limited(client, cost) => match L::ask(&settings.limit, client.key(), cost) {
-                Ok(ruling) => match L::refusal(settings, &mut request, &ruling) {
-                    Some(response) => RequestState::Refused { response: Some(response) },
-                    None if settings.options.looks_at_responses() => {
-                        let pending = Some(Pending::new(settings, client, ruling));
-                        RequestState::HandedOn { response: self.inner.call(request), pending }
-                    }
-                    None => RequestState::HandedOn { response: self.inner.call(request), pending: None },
-                },
-                Err(later) => {
-                    RequestState::Deciding { decision: L::decide(later, self, client, cost, request) }
-                }
-            },
+        let (client, cost) = match settings.screen(Head::of(&request)) {
+            Screened::Limited(client, cost) => (client, cost),
+            Screened::Uncounted => return ResponseFuture::handed_on(self.inner.call(request), None),
+            Screened::Refused(response) => return ResponseFuture::refused(response),
         };
-        ResponseFuture { state }
+        let ruling = match L::ask(&settings.limit, client.key(), cost) {
+            Ok(ruling) => ruling,
+            Err(later) => {
+                let decision = L::decide(later, self, client, cost, request);
+                return ResponseFuture { state: RequestState::Deciding { decision } };
+            }
+        };
+        if let Some(response) = L::refusal(settings, &mut request, &ruling) {
+            return ResponseFuture::refused(response);
+        }
+        if settings.options.looks_at_responses() {
+            let pending = Pending::new(settings, client, ruling);
+            return ResponseFuture::handed_on(self.inner.call(request), Some(pending));
+        }
+        // Nothing is kept of them while the inner service works.
+        drop((client, ruling));
+        ResponseFuture::handed_on(self.inner.call(request), None)
     }
 }
 
@@ -308,6 +310,22 @@ pin_project! {
     {
         #[pin]
         state: RequestState<S, B, L, X, M>,
+    }
+}
+
+impl<S, B, L, X, M> ResponseFuture<S, B, L, X, M>
+where
+    S: Service<Request<B>>,
+    L: Decide<M, X, S, B>,
+    X: KeyExtractor,
+{
+    #[inline(always)]
+    const fn handed_on(response: S::Future, pending: Option<Pending<L, X, L::Ruling>>) -> Self {
+        Self { state: RequestState::HandedOn { response, pending } }
+    }
+
+    const fn refused(response: Box<Response<Bytes>>) -> Self {
+        Self { state: RequestState::Refused { response: Some(response) } }
     }
 }
 

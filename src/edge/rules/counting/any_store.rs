@@ -163,6 +163,11 @@ impl AnyStore {
         })
     }
 
+    /// [`Operation::Check`].
+    pub(crate) fn check(&self, key: &str, at: CheckTime, cost: u64) -> Decision {
+        each!(self, store => check(&**store, key, at, cost))
+    }
+
     /// A sketch that goes on with the counts of this one under another limit; `None` if this is no sketch, or its windows are others.
     pub(crate) fn with_limit_of(&self, algorithm: &WithQuota) -> Option<Self> {
         Some(match (self, algorithm) {
@@ -192,12 +197,20 @@ impl AnyStore {
     }
 }
 
+#[inline]
 fn apply(store: &impl Store<str>, key: &str, operation: Operation, at: CheckTime, cost: u64) -> Decision {
     let key = store.prepare(key);
     store.prefetch(key);
     store.apply(key, operation, at, cost)
 }
 
+/// A function for each kind: one for all would save the registers of the longest.
+#[inline(never)]
+fn check(store: &impl Store<str>, key: &str, at: CheckTime, cost: u64) -> Decision {
+    apply(store, key, Operation::Check, at, cost)
+}
+
+#[inline(never)]
 fn peek(store: &impl Store<str>, key: &str, at: CheckTime, cost: u64) -> Decision {
     store.peek(store.prepare(key), at, cost)
 }

@@ -117,7 +117,6 @@ pub struct Answer {
     /// `None` if there are no rules for it.
     pub(super) domain: Option<u32>,
     pub(super) summary: Summary,
-    /// Empty until the request is decided.
     pub(super) decided: Few<Decided>,
 }
 
@@ -133,15 +132,15 @@ pub(super) struct Summary {
     pub(super) other_retry_after: Duration,
 }
 
-impl Answer {
-    /// The answer to a request of a domain without rules, and of one that is not decided yet.
+impl Summary {
+    /// What a rule says that no other one is asked with.
     #[inline]
-    pub(super) fn undecided(rules: Loaded<RuleSet>, shadow: bool) -> Self {
-        let (outcome, other_retry_after) = (Outcome::Allowed, Duration::ZERO);
-        let summary = Summary { outcome, shadow, quotas_refuse: false, other_retry_after };
-        Self { rules, domain: None, summary, decided: Few::new() }
+    pub(super) const fn new(outcome: Outcome, shadow: bool) -> Self {
+        Self { outcome, shadow, quotas_refuse: false, other_retry_after: Duration::ZERO }
     }
+}
 
+impl Answer {
     /// Whether the request may go, and if not whether it ever can.
     #[must_use]
     pub fn outcome(&self) -> Outcome {

@@ -437,7 +437,7 @@ impl<'r> RequestCheck<'r> {
         to: &Observers,
     ) -> Summary {
         let (shadow, quotas_refuse) = (shadow || domain.shadow, self.all_quotas_refuse());
-        let mut summary = Summary { outcome, shadow, quotas_refuse, other_retry_after: Duration::ZERO };
+        let mut summary = Summary { quotas_refuse, ..Summary::new(outcome, shadow) };
         for (check, decided) in self.each(|part| part != Part::Replaced) {
             check.report(decided, domain, descriptors, &summary, to);
         }
@@ -500,7 +500,7 @@ fn worse(one: Outcome, other: Outcome) -> Outcome {
 
 impl<'r> RuleCheck<'r> {
     /// What a rule is asked about a descriptor.
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(
         domain: &'r ActiveDomain,
         active: &'r ActiveRule,

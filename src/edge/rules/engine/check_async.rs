@@ -77,8 +77,7 @@ impl<C: Clock> Rules<C> {
         loop {
             let rules = self.in_force.load();
             let Some(domain) = rules.domain(name) else {
-                self.reloads.unknown_domain();
-                return Answer::undecided(rules, self.options.shadow);
+                return self.unknown_domain(rules);
             };
             domain.note_asked();
             let mut decided = Few::new();

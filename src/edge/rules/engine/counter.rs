@@ -234,7 +234,7 @@ impl LocalCounter {
     #[inline]
     pub(super) fn charge(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
         if cost > 0 && headroom == 0 && !self.generation.is_taking_over(when.ns()) {
-            return self.generation.store().apply(key, Operation::Check, when, cost);
+            return self.generation.store().check(key, when, cost);
         }
         self.charge_keeping(key, cost, headroom, when)
     }

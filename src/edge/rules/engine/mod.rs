@@ -34,7 +34,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 pub use self::answer::{Answer, Applied, Code, Status, Verdict};
-use self::answer::{Decided, Few, Part};
+use self::answer::{Decided, Few, Part, Summary};
 use self::builder::LoadOptions;
 pub use self::builder::RulesBuilder;
 use self::check::{CountedBy, Observers, RequestCheck, RuleCheck, give_back};
@@ -158,61 +158,76 @@ impl<C: Clock> Rules<C> {
     }
 
     fn decide(&self, name: &str, descriptors: &[Descriptor<'_>], hits: u64, when: CheckTime) -> Answer {
-        // Decided in place, for it is large.
-        let mut answer = Answer::undecided(self.in_force.load(), self.options.shadow);
-        while let Progress::Outdated = self.decide_once(&mut answer, name, descriptors, hits, when) {
-            answer = Answer::undecided(self.in_force.load(), self.options.shadow);
+        let rules = self.in_force.load();
+        let Some(domain) = rules.domain(name) else { return self.unknown_domain(rules) };
+        domain.note_asked();
+        // The usual case, without a list of what is asked.
+        if let [descriptor] = descriptors
+            && let Some((rule, active)) = domain.alone(descriptor)
+        {
+            let mut check = RuleCheck::new(domain, active, descriptor, descriptor.cost(hits));
+            let mut decided = Few::new();
+            decided.push(Decided::not_yet(rule, 0, Part::Enforced));
+            if let Some(one) = decided.first_mut() {
+                let start = domain.timer.start();
+                check.charge(one, when);
+                domain.timer.stop(start);
+                if check.charged && {
+                    fence_after_rmw();
+                    check.missed_twin(domain)
+                        || self.was_replaced(&rules, domain, |now| active.still_counts(now))
+                } {
+                    check.undo(one, when);
+                    drop(check);
+                    return self.decide_together(rules, name, descriptors, hits, when);
+                }
+                let summary = Summary::new(one.outcome(), self.options.shadow || domain.shadow);
+                check.report(one, domain, descriptors, &summary, &self.observers);
+                let domain = Some(domain.index);
+                drop(check);
+                return Answer { rules, domain, summary, decided };
+            }
         }
-        answer
+        self.decide_together(rules, name, descriptors, hits, when)
     }
 
-    /// Decides by the rules that the answer holds.
-    #[inline]
-    fn decide_once(
+    /// Decides by all rules that apply, however many.
+    #[inline(never)]
+    fn decide_together(
         &self,
-        answer: &mut Answer,
+        mut rules: Loaded<RuleSet>,
         name: &str,
         descriptors: &[Descriptor<'_>],
         hits: u64,
         when: CheckTime,
-    ) -> Progress {
-        let Answer { rules, domain: index, summary, decided } = answer;
-        let Some(domain) = rules.domain(name) else {
-            self.reloads.unknown_domain();
-            return Progress::Decided;
-        };
-        domain.note_asked();
-        if let [descriptor] = descriptors
-            && let Some((rule, active)) = domain.alone(descriptor)
-        {
-            // The usual case, without lists.
-            let mut check = RuleCheck::new(domain, active, descriptor, descriptor.cost(hits));
-            let mut one = Decided::not_yet(rule, 0, Part::Enforced);
-            domain.timer.time(|| check.charge(&mut one, when));
-            if check.charged && {
-                fence_after_rmw();
-                check.missed_twin(domain) || self.was_replaced(rules, domain, |now| active.still_counts(now))
-            } {
-                check.undo(&one, when);
-                return Progress::Outdated;
+    ) -> Answer {
+        loop {
+            let Some(domain) = rules.domain(name) else { return self.unknown_domain(rules) };
+            let mut decided = Few::new();
+            let mut check = RequestCheck::new(&mut decided);
+            check.find(domain, descriptors, hits, when.ns(), &self.hasher);
+            let start = domain.timer.start();
+            let outcome = check.decide(domain.charging, when);
+            domain.timer.stop(start);
+            if !self.is_outdated(&check, &rules, domain) {
+                let outcome = (outcome, self.options.shadow);
+                let summary = check.finish(domain, descriptors, outcome, when, &self.observers);
+                drop(check);
+                let domain = Some(domain.index);
+                return Answer { rules, domain, summary, decided };
             }
-            summary.outcome = one.outcome();
-            summary.shadow |= domain.shadow;
-            check.report(&mut one, domain, descriptors, summary, &self.observers);
-            *index = Some(domain.index);
-            decided.push(one);
-            return Progress::Decided;
-        }
-        let mut check = RequestCheck::new(decided);
-        check.find(domain, descriptors, hits, when.ns(), &self.hasher);
-        let outcome = domain.timer.time(|| check.decide(domain.charging, when));
-        if self.is_outdated(&check, rules, domain) {
             check.undo(when, true);
-            return Progress::Outdated;
+            drop(check);
+            rules = self.in_force.load();
         }
-        *summary = check.finish(domain, descriptors, (outcome, self.options.shadow), when, &self.observers);
-        *index = Some(domain.index);
-        Progress::Decided
+    }
+
+    /// The answer to a request of a domain without rules.
+    #[cold]
+    fn unknown_domain(&self, rules: Loaded<RuleSet>) -> Answer {
+        self.reloads.unknown_domain();
+        let summary = Summary::new(Outcome::Allowed, self.options.shadow);
+        Answer { rules, domain: None, summary, decided: Few::new() }
     }
 
     /// Whether a check has charged what does not count any more: the rules were replaced meanwhile, or a request was the first to
@@ -330,14 +345,6 @@ impl<C: Clock> Rules<C> {
             }
         }
     }
-}
-
-/// How far the decision of a request came.
-#[must_use]
-enum Progress {
-    Decided,
-    /// The rules were replaced meanwhile. Nothing is charged.
-    Outdated,
 }
 
 /// A charge that can be taken back.

@@ -196,13 +196,15 @@ impl Tree {
         if let Some(&(_, rules)) = named {
             return rules;
         }
-        if node.has_members {
-            let hash = self.hasher.hash_one((at, last));
-            if let Some(member) = self.members.find(hash, |one| one.node == at && *one.value == *last) {
-                return member.rules;
-            }
-        }
-        node.own
+        let of_member = if node.has_members { self.of_member(at, last) } else { None };
+        of_member.unwrap_or(node.own)
+    }
+
+    /// The rules of the tier that a value is a member of.
+    #[inline(never)]
+    fn of_member(&self, node: u32, value: &str) -> Option<FoundRules> {
+        let same = |one: &Member| one.node == node && *one.value == *value;
+        self.members.find(self.hasher.hash_one((node, value)), same).map(|member| member.rules)
     }
 
     #[inline]
@@ -220,7 +222,7 @@ impl Tree {
     }
 
     /// The node that was declared with this key and value.
-    #[inline]
+    #[inline(never)]
     fn declared(&self, level: u32, key: &str, value: Option<&str>) -> Option<u32> {
         let same = |&at: &u32| {
             let node = &self.nodes[at as usize];
