@@ -96,29 +96,55 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         // The request goes from here straight to the inner service: each function between would copy it.
+        match self.ask(&mut request) {
+            Asked::Admitted => ResponseFuture::handed_on(self.inner.call(request), None),
+            Asked::Pending(pending) => ResponseFuture::handed_on(self.inner.call(request), Some(pending)),
+            Asked::Refused(response) => {
+                ResponseFuture { state: RequestState::Refused { response: Some(response) } }
+            }
+            Asked::Later(later, client, cost) => {
+                let decision = L::decide(later, self, client, cost, request);
+                ResponseFuture { state: RequestState::Deciding { decision } }
+            }
+        }
+    }
+}
+
+/// What a limit that is asked in `call` says of a request.
+enum Asked<S: Service<Request<B>>, B, L: Decide<M, X, S, B>, X: KeyExtractor, M> {
+    Admitted,
+    /// Admitted, and its response is looked at.
+    Pending(Pending<L, X, L::Ruling>),
+    Refused(Box<Response<Bytes>>),
+    /// It has to be awaited.
+    Later(L::Later, LimitedBy<X::Key>, u64),
+}
+
+impl<S, L, X: KeyExtractor, M> RateLimit<S, L, X, M> {
+    /// Asks the limit. The key and the ruling end here, before the inner service works, unless they are needed once there is a response.
+    #[inline(always)]
+    fn ask<B>(&self, request: &mut Request<B>) -> Asked<S, B, L, X, M>
+    where
+        S: Service<Request<B>>,
+        L: Decide<M, X, S, B>,
+    {
         let settings = &self.settings;
-        let (client, cost) = match settings.screen(Head::of(&request)) {
+        let (client, cost) = match settings.screen(Head::of(request)) {
             Screened::Limited(client, cost) => (client, cost),
-            Screened::Uncounted => return ResponseFuture::handed_on(self.inner.call(request), None),
-            Screened::Refused(response) => return ResponseFuture::refused(response),
+            Screened::Uncounted => return Asked::Admitted,
+            Screened::Refused(response) => return Asked::Refused(response),
         };
         let ruling = match L::ask(&settings.limit, client.key(), cost) {
             Ok(ruling) => ruling,
-            Err(later) => {
-                let decision = L::decide(later, self, client, cost, request);
-                return ResponseFuture { state: RequestState::Deciding { decision } };
-            }
+            Err(later) => return Asked::Later(later, client, cost),
         };
-        if let Some(response) = L::refusal(settings, &mut request, &ruling) {
-            return ResponseFuture::refused(response);
+        match L::refusal(settings, request, &ruling) {
+            Some(response) => Asked::Refused(response),
+            None if settings.options.looks_at_responses() => {
+                Asked::Pending(Pending::new(settings, client, ruling))
+            }
+            None => Asked::Admitted,
         }
-        if settings.options.looks_at_responses() {
-            let pending = Pending::new(settings, client, ruling);
-            return ResponseFuture::handed_on(self.inner.call(request), Some(pending));
-        }
-        // Nothing is kept of them while the inner service works.
-        drop((client, ruling));
-        ResponseFuture::handed_on(self.inner.call(request), None)
     }
 }
 
@@ -322,10 +348,6 @@ where
     #[inline(always)]
     const fn handed_on(response: S::Future, pending: Option<Pending<L, X, L::Ruling>>) -> Self {
         Self { state: RequestState::HandedOn { response, pending } }
-    }
-
-    const fn refused(response: Box<Response<Bytes>>) -> Self {
-        Self { state: RequestState::Refused { response: Some(response) } }
     }
 }
 

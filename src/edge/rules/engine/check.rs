@@ -449,13 +449,19 @@ impl<'r> RequestCheck<'r> {
 }
 
 impl Decided {
+    /// What a rule says of the first descriptor, which refuses and is counted by this process.
     #[inline]
-    pub(super) fn not_yet(rule: u32, descriptor: u32, part: Part) -> Self {
+    pub(super) const fn new(rule: u32, decision: Decision) -> Self {
+        Self { rule, descriptor: 0, part: Part::Enforced, soft: false, decision: Some(decision), by: None }
+    }
+
+    #[inline]
+    fn not_yet(rule: u32, descriptor: u32, part: Part) -> Self {
         Self { rule, descriptor, part, soft: false, decision: None, by: None }
     }
 
     #[inline]
-    pub(super) fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> Outcome {
         self.decision.as_ref().map_or(Outcome::Allowed, Decision::outcome)
     }
 }
@@ -518,13 +524,13 @@ impl<'r> RuleCheck<'r> {
 
     /// Whether a request has brought a limit along meanwhile, the first of its unit, that counts together with this rule.
     #[inline]
-    pub(super) fn missed_twin(&self, domain: &ActiveDomain) -> bool {
+    fn missed_twin(&self, domain: &ActiveDomain) -> bool {
         let is_in_use = |unit| domain.override_in_use(unit).is_some();
         !self.is_own && self.twin.is_none() && self.active.unit.is_some_and(is_in_use)
     }
 
     /// Refunds its charge, as far as possible.
-    pub(super) fn undo(&mut self, decided: &Decided, when: CheckTime) {
+    fn undo(&mut self, decided: &Decided, when: CheckTime) {
         if std::mem::take(&mut self.charged) {
             give_back(self.counted, self.key.as_str(), decided, when);
         }
@@ -707,7 +713,7 @@ impl<'r> RuleCheck<'r> {
     }
 
     #[inline]
-    pub(super) fn charge(&mut self, decided: &mut Decided, when: CheckTime) {
+    fn charge(&mut self, decided: &mut Decided, when: CheckTime) {
         decided.decision = match self.counted {
             CountedBy::Local { counter, headroom } if self.twin.is_some() => {
                 Some(self.charge_with_twin(counter, headroom, when))

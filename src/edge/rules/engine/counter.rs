@@ -52,6 +52,8 @@ pub(super) struct LocalCounter {
     pub(super) headroom: u64,
     /// Whether a charge can be taken back.
     pub(super) undoes: bool,
+    /// Whether it is the first, which takes nothing over.
+    is_first: bool,
     made_of: Parameters,
 }
 
@@ -86,7 +88,7 @@ impl Prepared {
             Self::Done(counter) => counter,
             Self::After { last, store, headroom, made_of } => {
                 let generation = last.next(store, Carry::Used, when)?;
-                Counter::Local(LocalCounter::new(generation, headroom, made_of))
+                Counter::Local(LocalCounter::new(generation, false, headroom, made_of))
             }
         })
     }
@@ -148,7 +150,8 @@ impl Counter {
             return Ok(Prepared::Done(Self::Local(kept.clone())));
         }
         let first = |store: AnyStore, headroom: u64| {
-            Prepared::Done(Self::Local(LocalCounter::new(Generation::first(store), headroom, made_of)))
+            let generation = Generation::first(store);
+            Prepared::Done(Self::Local(LocalCounter::new(generation, true, headroom, made_of)))
         };
         let make = |headroom: u64| made_of.store(rule, headroom, hasher);
         // One unit, by which a rule that counts first tells that its limit is exceeded.
@@ -225,15 +228,21 @@ pub(super) fn blocked(period: Duration, cost: u64, now_ns: u64) -> Decision {
 }
 
 impl LocalCounter {
-    fn new(generation: Generation<AnyStore>, headroom: u64, made_of: Parameters) -> Self {
+    fn new(generation: Generation<AnyStore>, is_first: bool, headroom: u64, made_of: Parameters) -> Self {
         let undoes = generation.store().can_refund();
-        Self { generation: Arc::new(generation), headroom, undoes, made_of }
+        Self { generation: Arc::new(generation), headroom, undoes, is_first, made_of }
+    }
+
+    /// Whether keys can still owe what was carried over.
+    #[inline]
+    pub(super) fn is_taking_over(&self, when: CheckTime) -> bool {
+        !self.is_first && self.generation.is_taking_over(when.ns())
     }
 
     /// Charges a request, if that leaves the headroom free.
     #[inline]
     pub(super) fn charge(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
-        if cost > 0 && headroom == 0 && !self.generation.is_taking_over(when.ns()) {
+        if cost > 0 && headroom == 0 && !self.is_taking_over(when) {
             return self.generation.store().check(key, when, cost);
         }
         self.charge_keeping(key, cost, headroom, when)
@@ -255,7 +264,7 @@ impl LocalCounter {
     /// The decision that a charge would be; charges nothing.
     #[inline]
     pub(super) fn look(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
-        if headroom == 0 && !self.generation.is_taking_over(when.ns()) {
+        if headroom == 0 && !self.is_taking_over(when) {
             return self.generation.store().peek(key, when, cost).for_cost(cost);
         }
         self.look_keeping(key, cost, headroom, when)

@@ -34,7 +34,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 pub use self::answer::{Answer, Applied, Code, Status, Verdict};
-use self::answer::{Decided, Few, Part, Summary};
+use self::answer::{Decided, Few, Summary};
 use self::builder::LoadOptions;
 pub use self::builder::RulesBuilder;
 use self::check::{CountedBy, Observers, RequestCheck, RuleCheck, give_back};
@@ -44,7 +44,7 @@ pub use self::load_report::{Change, ChangeKind, Difference, LoadReport};
 #[cfg(feature = "metrics")]
 pub use self::publish::publish_rules;
 use self::reload::Loading;
-use self::rule_set::{ActiveDomain, RuleSet};
+use self::rule_set::{ActiveDomain, ActiveRule, RuleSet};
 use super::config::Config;
 use super::counting::{Hasher, Servers};
 use super::matching::{CounterKey, Descriptor};
@@ -55,6 +55,7 @@ use crate::base::decision::Outcome;
 use crate::base::sync::{Loaded, fence_after_rmw};
 use crate::edge::telemetry::{DeniedKey, MeterCounts, Reading, Reloads};
 use crate::store::migrate::Published;
+use crate::store::op::Store as _;
 
 /// Rules, and what their clients have used.
 ///
@@ -164,31 +165,52 @@ impl<C: Clock> Rules<C> {
         // The usual case, without a list of what is asked.
         if let [descriptor] = descriptors
             && let Some((rule, active)) = domain.alone(descriptor)
+            && let Some((counter, key)) = active.plain(domain, descriptor)
+            && let cost @ 1.. = descriptor.cost(hits)
+            && !counter.is_taking_over(when)
         {
-            let mut check = RuleCheck::new(domain, active, descriptor, descriptor.cost(hits));
-            let mut decided = Few::new();
-            decided.push(Decided::not_yet(rule, 0, Part::Enforced));
-            if let Some(one) = decided.first_mut() {
-                let start = domain.timer.start();
-                check.charge(one, when);
-                domain.timer.stop(start);
-                if check.charged && {
-                    fence_after_rmw();
-                    check.missed_twin(domain)
-                        || self.was_replaced(&rules, domain, |now| active.still_counts(now))
-                } {
-                    check.undo(one, when);
-                    drop(check);
+            active.matched.set();
+            let start = domain.timer.start();
+            let decision = counter.generation.store().check(key, when, cost);
+            domain.timer.stop(start);
+            if decision.charged() > 0 {
+                fence_after_rmw();
+                if active.plain(domain, descriptor).is_none()
+                    || self.was_replaced(&rules, domain, |now| active.still_counts(now))
+                {
+                    counter.generation.store().refund(key, when, &decision, cost);
                     return self.decide_together(rules, name, descriptors, hits, when);
                 }
-                let summary = Summary::new(one.outcome(), self.options.shadow || domain.shadow);
-                check.report(one, domain, descriptors, &summary, &self.observers);
-                let domain = Some(domain.index);
-                drop(check);
-                return Answer { rules, domain, summary, decided };
             }
+            let summary = Summary::new(decision.outcome(), self.options.shadow || domain.shadow);
+            let one = Decided::new(rule, decision);
+            if decision.is_allowed() {
+                active.meters.observe(&decision, false);
+            } else {
+                self.report_alone(one, domain, active, descriptors, &summary);
+            }
+            let domain = Some(domain.index);
+            let mut decided = Few::new();
+            decided.push(one);
+            return Answer { rules, domain, summary, decided };
         }
         self.decide_together(rules, name, descriptors, hits, when)
+    }
+
+    /// Reports the refusal of a rule that decided alone.
+    #[cold]
+    fn report_alone(
+        &self,
+        mut decided: Decided,
+        domain: &ActiveDomain,
+        active: &ActiveRule,
+        descriptors: &[Descriptor<'_>],
+        summary: &Summary,
+    ) {
+        if let (Some(descriptor), Some(decision)) = (descriptors.first(), decided.decision) {
+            let check = RuleCheck::new(domain, active, descriptor, decision.cost());
+            check.report(&mut decided, domain, descriptors, summary, &self.observers);
+        }
     }
 
     /// Decides by all rules that apply, however many.
@@ -204,20 +226,24 @@ impl<C: Clock> Rules<C> {
         loop {
             let Some(domain) = rules.domain(name) else { return self.unknown_domain(rules) };
             let mut decided = Few::new();
-            let mut check = RequestCheck::new(&mut decided);
-            check.find(domain, descriptors, hits, when.ns(), &self.hasher);
-            let start = domain.timer.start();
-            let outcome = check.decide(domain.charging, when);
-            domain.timer.stop(start);
-            if !self.is_outdated(&check, &rules, domain) {
-                let outcome = (outcome, self.options.shadow);
-                let summary = check.finish(domain, descriptors, outcome, when, &self.observers);
-                drop(check);
+            let summary = {
+                let mut check = RequestCheck::new(&mut decided);
+                check.find(domain, descriptors, hits, when.ns(), &self.hasher);
+                let start = domain.timer.start();
+                let outcome = check.decide(domain.charging, when);
+                domain.timer.stop(start);
+                if self.is_outdated(&check, &rules, domain) {
+                    check.undo(when, true);
+                    None
+                } else {
+                    let outcome = (outcome, self.options.shadow);
+                    Some(check.finish(domain, descriptors, outcome, when, &self.observers))
+                }
+            };
+            if let Some(summary) = summary {
                 let domain = Some(domain.index);
                 return Answer { rules, domain, summary, decided };
             }
-            check.undo(when, true);
-            drop(check);
             rules = self.in_force.load();
         }
     }

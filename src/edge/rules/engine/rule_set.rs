@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::answer::Part;
-use super::counter::{Counter, Prepared};
+use super::counter::{Counter, LocalCounter, Prepared};
 use super::error::RulesError;
 use super::overrides;
 use crate::base::check_time::CheckTime;
@@ -65,6 +65,9 @@ pub(super) struct ActiveRule {
     pub(super) unit: Option<Unit>,
     /// How it takes part in every request; `None` if the request's key or time decides.
     pub(super) part: Option<Part>,
+    /// Whether it refuses every request for which it has no room, is counted by this process in a store without headroom, and marks
+    /// nobody.
+    is_plain: bool,
     /// Whether requests with other keys count apart.
     keys_vary: bool,
     /// The entry whose value is the key under which it counts; `None` if the key is made of more, or of nothing.
@@ -232,15 +235,14 @@ impl ActiveDomain {
         (first..).zip(self.rules.get(found).unwrap_or_default())
     }
 
-    /// The rule that applies to a request, with its index, if no other one does, and it can refuse all by itself.
+    /// The rule that applies to a request, with its index, if no other one does.
     #[inline]
     pub(super) fn alone(&self, descriptor: &Descriptor<'_>) -> Option<(u32, &ActiveRule)> {
         if self.charging != Charging::AllOrNothing || descriptor.limit.is_some() {
             return None;
         }
         let mut found = self.find(descriptor);
-        let alone = found.next().filter(|(_, active)| active.part == Some(Part::Enforced));
-        alone.filter(|_| found.next().is_none())
+        found.next().filter(|_| found.next().is_none())
     }
 
     /// Notes that a request asks it.
@@ -295,7 +297,24 @@ impl ActiveRule {
         let counted_by = rule.counted_by | rule.counted_by_key;
         let key_entry = (counted_by.is_power_of_two() && !keys_vary).then(|| counted_by.trailing_zeros());
         let (part, matched) = (Part::of_all(&rule), OnceFlag::default());
-        Self { rule, counter, quota, window, unit, part, keys_vary, key_entry, meters, matched }
+        let is_plain = part == Some(Part::Enforced)
+            && rule.soft == u64::MAX
+            && counter.local().is_some_and(|counter| counter.headroom == 0);
+        Self { rule, counter, quota, window, unit, part, is_plain, keys_vary, key_entry, meters, matched }
+    }
+
+    /// What counts a request by which key, if the answer of that counter is the rule's: no limit that requests bring along counts
+    /// together with it.
+    #[inline]
+    pub(super) fn plain<'r>(
+        &self,
+        domain: &ActiveDomain,
+        descriptor: &Descriptor<'r>,
+    ) -> Option<(&LocalCounter, &'r str)> {
+        let Counter::Local(counter) = &self.counter else { return None };
+        let (_, value) = descriptor.entries().get(self.key_entry? as usize)?;
+        let is_alone = self.unit.is_none_or(|unit| domain.override_in_use(unit).is_none());
+        (self.is_plain && is_alone).then_some((counter, value))
     }
 
     /// The key under which it counts a request.

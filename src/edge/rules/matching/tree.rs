@@ -210,15 +210,28 @@ impl Tree {
     #[inline]
     fn step(&self, level: u32, key: &str, value: &str) -> Option<(u32, &TreeNode)> {
         let here = self.levels.get(level as usize)?;
-        let few = here.few_keys.as_ref().map(|keys| keys.iter().find(|one| *one.key == *key));
-        let has_exact = few.map_or(here.has_exact, |found| found.is_some_and(|one| one.has_exact));
-        let exact = has_exact.then(|| self.declared(level, key, Some(value))).flatten();
-        let found = exact.or_else(|| here.wild.as_ref()?.first(key, value));
-        let at = found.or_else(|| match few {
-            Some(found) => found?.bare,
-            None => here.has_bare.then(|| self.declared(level, key, None)).flatten(),
-        })?;
+        let at = match &here.few_keys {
+            Some(keys) => {
+                let found = keys.iter().find(|one| *one.key == *key);
+                let bare = found.and_then(|one| one.bare);
+                if here.wild.is_none() && !found.is_some_and(|one| one.has_exact) {
+                    bare?
+                } else {
+                    self.valued(here, level, key, value).or(bare)?
+                }
+            }
+            None => self
+                .valued(here, level, key, value)
+                .or_else(|| here.has_bare.then(|| self.declared(level, key, None)).flatten())?,
+        };
         Some((at, self.nodes.get(at as usize)?))
+    }
+
+    /// The node that was declared with this key and value, or else the first wildcard that matches them.
+    #[inline(never)]
+    fn valued(&self, here: &TreeLevel, level: u32, key: &str, value: &str) -> Option<u32> {
+        let exact = here.has_exact.then(|| self.declared(level, key, Some(value))).flatten();
+        exact.or_else(|| here.wild.as_ref()?.first(key, value))
     }
 
     /// The node that was declared with this key and value.
