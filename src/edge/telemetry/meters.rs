@@ -137,20 +137,24 @@ impl Meters {
     /// A refused request is not charged, so all of its units are above the limit, and none near it.
     #[inline]
     pub fn observe(&self, decision: &Decision, shadow: bool) {
-        let cost = decision.cost();
         match decision.outcome() {
-            Outcome::Allowed => {
-                self.record(Event::Allowed, cost);
-                let limit = decision.limit();
-                let used = limit.saturating_sub(decision.remaining());
-                if used > Shares::near_line(limit) {
-                    self.record_shares(Shares::of(limit, used, cost));
-                }
-            }
+            Outcome::Allowed => self.observe_allowed(decision),
             Outcome::Denied | Outcome::Never => {
+                let cost = decision.cost();
                 self.record(if shadow { Event::ShadowDenied } else { Event::Denied }, cost);
                 self.record_shares(Shares { near: 0, over: cost });
             }
+        }
+    }
+
+    /// [`Meters::observe`] of a request that is admitted.
+    #[inline(always)]
+    pub(crate) fn observe_allowed(&self, decision: &Decision) {
+        let (cost, limit) = (decision.cost(), decision.limit());
+        self.record(Event::Allowed, cost);
+        let used = limit.saturating_sub(decision.remaining());
+        if used > Shares::near_line(limit) {
+            self.record_shares(Shares::of(limit, used, cost));
         }
     }
 

@@ -164,6 +164,7 @@ impl AnyStore {
     }
 
     /// [`Operation::Check`].
+    #[inline]
     pub(crate) fn check(&self, key: &str, at: CheckTime, cost: u64) -> Decision {
         each!(self, store => check(&**store, key, at, cost))
     }

@@ -194,7 +194,8 @@ impl<'r> RequestCheck<'r> {
     #[inline]
     pub(super) fn decide(&mut self, charging: Charging, when: CheckTime) -> Outcome {
         match charging {
-            Charging::AllOrNothing => self.all_or_nothing(when),
+            Charging::AllOrNothing if self.all_or_nothing(when) => return Outcome::Allowed,
+            Charging::AllOrNothing => {}
             Charging::CountFirst => self.count(when),
         }
         self.outcome()
@@ -253,8 +254,9 @@ impl<'r> RequestCheck<'r> {
             && !reports.any(|(check, _)| Part::of_enforced(&check.active.rule) == Part::Quota)
     }
 
-    /// Charges all that are enforced, and of those with `quota_mode` the ones that have room, at least one; or none.
-    fn all_or_nothing(&mut self, when: CheckTime) {
+    /// Charges all that are enforced, and of those with `quota_mode` the ones that have room, at least one; or none. Whether the
+    /// request may go.
+    fn all_or_nothing(&mut self, when: CheckTime) -> bool {
         // One limit alone is charged at once.
         let several = self.each(Part::refuses).count() > 1;
         let admits = !several || (self.look_at_others(when) && (!self.has_shared || self.look_at_shared()));
@@ -264,6 +266,7 @@ impl<'r> RequestCheck<'r> {
             self.look_again(when);
         }
         self.report_only(admitted, when);
+        admitted
     }
 
     /// Counts first, and judges afterwards.
@@ -525,8 +528,7 @@ impl<'r> RuleCheck<'r> {
     /// Whether a request has brought a limit along meanwhile, the first of its unit, that counts together with this rule.
     #[inline]
     fn missed_twin(&self, domain: &ActiveDomain) -> bool {
-        let is_in_use = |unit| domain.override_in_use(unit).is_some();
-        !self.is_own && self.twin.is_none() && self.active.unit.is_some_and(is_in_use)
+        !self.is_own && self.twin.is_none() && self.active.counts_with_override(domain)
     }
 
     /// Refunds its charge, as far as possible.

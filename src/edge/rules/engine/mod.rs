@@ -175,7 +175,7 @@ impl<C: Clock> Rules<C> {
             domain.timer.stop(start);
             if decision.charged() > 0 {
                 fence_after_rmw();
-                if active.plain(domain, descriptor).is_none()
+                if active.counts_with_override(domain)
                     || self.was_replaced(&rules, domain, |now| active.still_counts(now))
                 {
                     counter.generation.store().refund(key, when, &decision, cost);
@@ -185,7 +185,7 @@ impl<C: Clock> Rules<C> {
             let summary = Summary::new(decision.outcome(), self.options.shadow || domain.shadow);
             let one = Decided::new(rule, decision);
             if decision.is_allowed() {
-                active.meters.observe(&decision, false);
+                active.meters.observe_allowed(&decision);
             } else {
                 self.report_alone(one, domain, active, descriptors, &summary);
             }

@@ -313,8 +313,13 @@ impl ActiveRule {
     ) -> Option<(&LocalCounter, &'r str)> {
         let Counter::Local(counter) = &self.counter else { return None };
         let (_, value) = descriptor.entries().get(self.key_entry? as usize)?;
-        let is_alone = self.unit.is_none_or(|unit| domain.override_in_use(unit).is_none());
-        (self.is_plain && is_alone).then_some((counter, value))
+        (self.is_plain && !self.counts_with_override(domain)).then_some((counter, value))
+    }
+
+    /// Whether limits that requests bring along count together with it: one was brought along ever.
+    #[inline]
+    pub(super) fn counts_with_override(&self, domain: &ActiveDomain) -> bool {
+        self.unit.is_some_and(|unit| domain.override_in_use(unit).is_some())
     }
 
     /// The key under which it counts a request.

@@ -81,19 +81,12 @@ impl Added<'_> {
     pub fn address(self, key: &str, address: IpAddr) -> Self {
         self.entry_by(key, |texts| match address {
             IpAddr::V4(address) => {
-                let mut text = [b'.'; 15];
-                let mut len = 0;
-                for octet in address.octets() {
-                    let digits = [octet / 100, octet / 10 % 10, octet % 10];
-                    let leading = if octet >= 100 { 0 } else { 1 + usize::from(octet < 10) };
-                    for digit in &digits[leading..] {
-                        text[len] = b'0' + digit;
-                        len += 1;
-                    }
-                    // The point after it.
-                    len += 1;
+                let [first, rest @ ..] = address.octets();
+                push_number(texts, first);
+                for octet in rest {
+                    texts.push('.');
+                    push_number(texts, octet);
                 }
-                texts.push_str(str::from_utf8(&text[..len - 1]).unwrap_or_default());
             }
             IpAddr::V6(address) => _ = write!(texts, "{address}"),
         })
@@ -143,7 +136,7 @@ impl Descriptors {
     /// ```
     pub fn begin(&mut self) -> Added<'_> {
         if self.texts.capacity() == 0 {
-            self.texts.reserve(ROOM);
+            self.texts = String::with_capacity(ROOM);
         }
         self.each.push(DescriptorEnd { end: place(self.entries.len()), hits: None });
         Added(self)
@@ -214,6 +207,18 @@ impl Descriptors {
     fn slice(&self, begin: u32, end: u32) -> &str {
         self.texts.get(begin as usize..end as usize).unwrap_or_default()
     }
+}
+
+/// Appends a number in decimal.
+fn push_number(texts: &mut String, number: u8) {
+    let digit = |number: u8| char::from(b'0' + number % 10);
+    if number >= 100 {
+        texts.push(digit(number / 100));
+    }
+    if number >= 10 {
+        texts.push(digit(number / 10));
+    }
+    texts.push(digit(number));
 }
 
 /// Positions saturate at four gigabytes of text.

@@ -183,31 +183,37 @@ impl Tree {
     /// A tier that the request names comes first, if the entry has it; then one that counts the value among its members; then
     /// the entry's own limit.
     pub(crate) fn find(&self, entries: &[(&str, &str)], tier: Option<&str>) -> FoundRules {
-        let (mut level, mut found) = (0, None);
-        for &(key, value) in entries {
-            found = self.step(level, key, value);
-            let Some((_, node)) = found else { return FoundRules::default() };
+        let Some((&(key, value), before)) = entries.split_last() else { return FoundRules::default() };
+        let mut level = 0;
+        for &(key, value) in before {
+            let Some((_, node)) = self.step(level, key, value) else { return FoundRules::default() };
             level = node.below;
         }
-        let (Some((at, node)), Some(&(_, last))) = (found, entries.last()) else {
-            return FoundRules::default();
-        };
+        match self.step(level, key, value) {
+            Some((at, node)) if tier.is_some() || node.has_members => self.of_tier(at, node, value, tier),
+            Some((_, node)) => node.own,
+            None => FoundRules::default(),
+        }
+    }
+
+    #[inline(never)]
+    fn of_tier(&self, at: u32, node: &TreeNode, value: &str, tier: Option<&str>) -> FoundRules {
         let named = tier.and_then(|tier| node.tiers.iter().find(|(name, _)| **name == *tier));
         if let Some(&(_, rules)) = named {
             return rules;
         }
-        let of_member = if node.has_members { self.of_member(at, last) } else { None };
+        let of_member = if node.has_members { self.of_member(at, value) } else { None };
         of_member.unwrap_or(node.own)
     }
 
     /// The rules of the tier that a value is a member of.
-    #[inline(never)]
     fn of_member(&self, node: u32, value: &str) -> Option<FoundRules> {
         let same = |one: &Member| one.node == node && *one.value == *value;
         self.members.find(self.hasher.hash_one((node, value)), same).map(|member| member.rules)
     }
 
-    #[inline]
+    /// The node that an entry leads to. Never inlined, so that a search of one level saves no registers for the loop.
+    #[inline(never)]
     fn step(&self, level: u32, key: &str, value: &str) -> Option<(u32, &TreeNode)> {
         let here = self.levels.get(level as usize)?;
         let at = match &here.few_keys {
