@@ -44,14 +44,14 @@ pub use self::load_report::{Change, ChangeKind, Difference, LoadReport};
 #[cfg(feature = "metrics")]
 pub use self::publish::publish_rules;
 use self::reload::Loading;
-use self::rule_set::{ActiveDomain, ActiveRule, RuleSet};
+use self::rule_set::{ActiveDomain, RuleSet};
 use super::config::Config;
 use super::counting::{Hasher, Servers};
 use super::matching::{CounterKey, Descriptor};
 use super::rule::{Charging, Rule};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, QuantaClock, Timestamp};
-use crate::base::decision::Outcome;
+use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::{Loaded, fence_after_rmw};
 use crate::edge::telemetry::{DeniedKey, MeterCounts, Reading, Reloads};
 use crate::store::migrate::Published;
@@ -183,15 +183,14 @@ impl<C: Clock> Rules<C> {
                 }
             }
             let summary = Summary::new(decision.outcome(), self.options.shadow || domain.shadow);
-            let one = Decided::new(rule, decision);
             if decision.is_allowed() {
                 active.meters.observe_allowed(&decision);
             } else {
-                self.report_alone(one, domain, active, descriptors, &summary);
+                self.report_alone(&decision, rule, domain, descriptors, &summary);
             }
             let domain = Some(domain.index);
             let mut decided = Few::new();
-            decided.push(one);
+            decided.push(Decided::new(rule, decision));
             return Answer { rules, domain, summary, decided };
         }
         self.decide_together(rules, name, descriptors, hits, when)
@@ -201,15 +200,15 @@ impl<C: Clock> Rules<C> {
     #[cold]
     fn report_alone(
         &self,
-        mut decided: Decided,
+        decision: &Decision,
+        rule: u32,
         domain: &ActiveDomain,
-        active: &ActiveRule,
         descriptors: &[Descriptor<'_>],
         summary: &Summary,
     ) {
-        if let (Some(descriptor), Some(decision)) = (descriptors.first(), decided.decision) {
+        if let (Some(descriptor), Some(active)) = (descriptors.first(), domain.rule(rule)) {
             let check = RuleCheck::new(domain, active, descriptor, decision.cost());
-            check.report(&mut decided, domain, descriptors, summary, &self.observers);
+            check.report(&mut Decided::new(rule, *decision), domain, descriptors, summary, &self.observers);
         }
     }
 
@@ -267,14 +266,18 @@ impl<C: Clock> Rules<C> {
     }
 
     /// Whether the rules were replaced meanwhile, and those in force now do not count as these did. To be asked after a fence.
-    #[inline]
+    #[inline(always)]
     fn was_replaced(
         &self,
         rules: &Loaded<RuleSet>,
         domain: &ActiveDomain,
         still_counts: impl FnOnce(Option<&ActiveDomain>) -> bool,
     ) -> bool {
-        !self.in_force.is_present(rules) && !still_counts(self.in_force.load().domain(&domain.name))
+        #[cold]
+        fn present<C>(rules: &Rules<C>) -> Loaded<RuleSet> {
+            rules.in_force.load()
+        }
+        !self.in_force.is_present(rules) && !still_counts(present(self).domain(&domain.name))
     }
 
     /// Takes back what an answer has charged, as far as that is possible: as [`refund_all`](crate::refund_all). The descriptors are

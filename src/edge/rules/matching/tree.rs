@@ -184,16 +184,23 @@ impl Tree {
     /// the entry's own limit.
     pub(crate) fn find(&self, entries: &[(&str, &str)], tier: Option<&str>) -> FoundRules {
         let Some((&(key, value), before)) = entries.split_last() else { return FoundRules::default() };
-        let mut level = 0;
-        for &(key, value) in before {
-            let Some((_, node)) = self.step(level, key, value) else { return FoundRules::default() };
-            level = node.below;
-        }
+        let level = if before.is_empty() { Some(0) } else { self.level_below(before) };
+        let Some(level) = level else { return FoundRules::default() };
         match self.step(level, key, value) {
             Some((at, node)) if tier.is_some() || node.has_members => self.of_tier(at, node, value, tier),
             Some((_, node)) => node.own,
             None => FoundRules::default(),
         }
+    }
+
+    /// The level that entries lead to. A function of its own, so that a search of one entry saves no registers for the loop.
+    #[inline(never)]
+    fn level_below(&self, entries: &[(&str, &str)]) -> Option<u32> {
+        let mut level = 0;
+        for &(key, value) in entries {
+            level = self.step(level, key, value)?.1.below;
+        }
+        Some(level)
     }
 
     #[inline(never)]
@@ -212,8 +219,8 @@ impl Tree {
         self.members.find(self.hasher.hash_one((node, value)), same).map(|member| member.rules)
     }
 
-    /// The node that an entry leads to. Never inlined, so that a search of one level saves no registers for the loop.
-    #[inline(never)]
+    /// The node that an entry leads to.
+    #[inline(always)]
     fn step(&self, level: u32, key: &str, value: &str) -> Option<(u32, &TreeNode)> {
         let here = self.levels.get(level as usize)?;
         let at = match &here.few_keys {
