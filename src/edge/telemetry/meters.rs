@@ -153,7 +153,8 @@ impl Meters {
         let (cost, limit) = (decision.cost(), decision.limit());
         self.record(Event::Allowed, cost);
         let used = limit.saturating_sub(decision.remaining());
-        if used > Shares::near_line(limit) {
+        // No line is below the half, which takes less to work out.
+        if used > limit / 2 && used > Shares::near_line(limit) {
             self.record_shares(Shares::of(limit, used, cost));
         }
     }

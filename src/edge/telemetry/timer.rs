@@ -9,28 +9,19 @@ use crate::base::clock::Timestamp;
 use crate::base::clock::{Clock, QuantaClock};
 
 #[cfg(feature = "metrics")]
-// 0 before the thread's first.
+// The state of the thread's random numbers.
 thread_local!(static RANDOM: Cell<u64> = const { Cell::new(0) });
 
 /// The thread's next 32 random bits, good enough for a sample: the upper half of a linear congruential generator, with the constants
-/// of MMIX (Knuth).
+/// of MMIX (Knuth). Threads have the same sequence, each for its own checks.
 #[cfg(feature = "metrics")]
 #[inline]
 fn random() -> u64 {
-    /// Another sequence for each thread: a point of the one sequence far from those of other threads.
-    #[cold]
-    fn first() -> u64 {
-        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        GOLDEN.wrapping_mul(2 * crate::base::sync::thread_number() as u64 + 1)
-    }
     RANDOM.with(|random| {
-        let state = match random.get() {
-            0 => first(),
-            state => state,
-        };
-        let state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        random.set(state);
-        state >> 32
+        let next =
+            random.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random.set(next);
+        next >> 32
     })
 }
 

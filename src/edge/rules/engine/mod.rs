@@ -173,17 +173,17 @@ impl<C: Clock> Rules<C> {
             let start = domain.timer.start();
             let decision = counter.generation.store().check(key, when, cost);
             domain.timer.stop(start);
-            if decision.charged() > 0 {
-                fence_after_rmw();
-                if active.counts_with_override(domain)
-                    || self.was_replaced(&rules, domain, |now| active.still_counts(now))
-                {
-                    counter.generation.store().refund(key, when, &decision, cost);
-                    return self.decide_together(rules, name, descriptors, hits, when);
-                }
-            }
             let summary = Summary::new(decision.outcome(), self.options.shadow || domain.shadow);
             if decision.is_allowed() {
+                if decision.charged() > 0 {
+                    fence_after_rmw();
+                    if active.counts_with_override(domain)
+                        || self.was_replaced(&rules, domain, |now| active.still_counts(now))
+                    {
+                        counter.generation.store().refund(key, when, &decision, cost);
+                        return self.decide_together(rules, name, descriptors, hits, when);
+                    }
+                }
                 active.meters.observe_allowed(&decision);
             } else {
                 self.report_alone(&decision, rule, domain, descriptors, &summary);

@@ -241,8 +241,12 @@ impl ActiveDomain {
         if self.charging != Charging::AllOrNothing || descriptor.limit.is_some() {
             return None;
         }
-        let mut found = self.find(descriptor);
-        found.next().filter(|_| found.next().is_none())
+        let found = self.tree.find(descriptor.entries(), descriptor.tier).rules();
+        let first = u32::try_from(found.start).ok()?;
+        match self.rules.get(found) {
+            Some([active]) => Some((first, active)),
+            _ => None,
+        }
     }
 
     /// Notes that a request asks it.
