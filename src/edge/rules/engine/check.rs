@@ -3,7 +3,6 @@
 //! [`RequestCheck::new`] finds the rules, and resolves once for each of them what counts it, by which key and at what cost. The
 //! check then charges all of them or none, or counts first and judges afterwards, and reports what came of it.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -15,11 +14,11 @@ use super::rule_set::{ActiveDomain, ActiveRule};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::fence_after_rmw;
-use crate::edge::rules::counting::{DecidedWhere, Hasher, SharedDecision};
+use crate::edge::rules::counting::{Hasher, SharedDecision};
 use crate::edge::rules::matching::{CounterKey, Descriptor};
 use crate::edge::rules::rule::{Charging, Limit, MILLION, Unit};
-use crate::edge::telemetry::{Event, Refusal, RefusalLog, Shares, TopDenied};
-use crate::store::op::{Migrate, Store};
+use crate::edge::telemetry::{RefusalLog, TopDenied};
+use crate::store::op::Store;
 
 /// The observers of denials.
 #[derive(Debug, Default)]
@@ -90,7 +89,7 @@ pub(super) struct RuleCheck<'r> {
     twin: Option<Box<(&'r LocalCounter, CounterKey<'r>)>>,
     pub(super) charged: bool,
     /// The units that were in use before, if requests are counted first.
-    before: u64,
+    pub(super) before: u64,
 }
 
 /// The rules that apply to a request, decided together: what each is asked, and what it says, in the place of the answer, for it is
@@ -536,134 +535,6 @@ impl<'r> RuleCheck<'r> {
         if std::mem::take(&mut self.charged) {
             give_back(self.counted, self.key.as_str(), decided, when);
         }
-    }
-
-    /// How many units of its cost are in use beyond the soft limit. None of a rule that only reports: that marks nobody.
-    #[inline]
-    fn beyond_soft(&self, decided: &Decided, shadow: bool) -> u64 {
-        if self.active.rule.soft == u64::MAX { 0 } else { self.beyond_soft_limit(decided, shadow) }
-    }
-
-    fn beyond_soft_limit(&self, decided: &Decided, shadow: bool) -> u64 {
-        let Some(decision) = &decided.decision else { return 0 };
-        let soft = self.active.rule.soft;
-        if decision.is_denied() || shadow || !decided.part.refuses() {
-            return 0;
-        }
-        let owed = match self.counted {
-            CountedBy::Local { counter, .. } => counter.generation.store().debts().owed(decision),
-            // Where this process decides by a part, it is not known.
-            CountedBy::Shared(_) if decided.by.is_some_and(DecidedWhere::knows_remaining) => decision.owed(),
-            _ => return 0,
-        };
-        owed.saturating_sub(soft).min(self.cost)
-    }
-
-    /// Marks the rule if more is in use than its soft limit, and counts what came of it; tells the observers of a refusal.
-    /// A look is not counted. For a request that another rule refused nothing was charged here, so nothing is counted either,
-    /// unless refused requests are charged too.
-    #[inline]
-    pub(super) fn report(
-        &self,
-        decided: &mut Decided,
-        domain: &ActiveDomain,
-        descriptors: &[Descriptor<'_>],
-        summary: &Summary,
-        to: &Observers,
-    ) {
-        let beyond_soft = self.beyond_soft(decided, summary.shadow);
-        decided.soft = beyond_soft > 0;
-        if self.cost == 0 {
-            return;
-        }
-        let (cost, meters) = (self.cost, &*self.active.meters);
-        match &decided.decision {
-            Some(decision) if decision.is_denied() => {
-                self.report_denial(decided, decision, domain, descriptors, summary, to);
-            }
-            Some(decision) => {
-                let is_charged = summary.outcome == Outcome::Allowed
-                    || summary.shadow
-                    || domain.charging == Charging::CountFirst;
-                match decided.by {
-                    _ if !is_charged => {}
-                    None => meters.observe(decision, false),
-                    Some(by) => self.report_shared(decision, by),
-                }
-                if is_charged && beyond_soft > 0 && decided.by.and_then(DecidedWhere::event).is_none() {
-                    meters.record(Event::SoftLimited, beyond_soft);
-                }
-            }
-            None if self.counted.is_shared() => {}
-            None => meters.record(Event::Unlimited, cost),
-        }
-    }
-
-    /// Counts a request that a shared rule admitted.
-    #[cold]
-    fn report_shared(&self, decision: &Decision, by: DecidedWhere) {
-        let meters = &*self.active.meters;
-        match by.event() {
-            Some(event) => meters.record(event, self.cost),
-            // The distance to the limit is unknown.
-            None if !by.knows_remaining() => meters.record(Event::Allowed, self.cost),
-            None => meters.observe(decision, false),
-        }
-    }
-
-    /// Counts a refusal, and tells the observers.
-    #[cold]
-    fn report_denial(
-        &self,
-        decided: &Decided,
-        decision: &Decision,
-        domain: &ActiveDomain,
-        descriptors: &[Descriptor<'_>],
-        &Summary { shadow, quotas_refuse, .. }: &Summary,
-        to: &Observers,
-    ) {
-        let (cost, meters) = (self.cost, &*self.active.meters);
-        let reports_only =
-            shadow || decided.part == Part::Shadow || (decided.part == Part::Quota && !quotas_refuse);
-        match decided.by.and_then(DecidedWhere::event) {
-            Some(event) => meters.record(event, cost),
-            None if domain.charging == Charging::CountFirst => {
-                // Of a cost that crosses a line, a part is on either side.
-                meters.record(if reports_only { Event::ShadowDenied } else { Event::Denied }, cost);
-                let in_use = self.before.saturating_add(cost);
-                meters.record_shares(Shares::of(decision.limit(), in_use, cost));
-            }
-            None => meters.observe(decision, reports_only),
-        }
-        self.tell(decided, domain, descriptors, reports_only, to);
-    }
-
-    /// Tells the observers of a refusal.
-    fn tell(
-        &self,
-        decided: &Decided,
-        domain: &ActiveDomain,
-        descriptors: &[Descriptor<'_>],
-        shadow: bool,
-        to: &Observers,
-    ) {
-        let key = match &self.key {
-            _ if to.top.is_none() && !to.log.has_keys() => Cow::Borrowed(""),
-            CounterKey::Whole(value) => Cow::Borrowed(*value),
-            CounterKey::Joined(_) => {
-                let descriptor = descriptors.get(decided.descriptor as usize);
-                let entries = descriptor.map_or(&[][..], Descriptor::entries);
-                let pairs: Vec<String> =
-                    entries.iter().map(|(key, value)| format!("{key}={value}")).collect();
-                Cow::Owned(pairs.join(","))
-            }
-        };
-        let rule = &*self.active.rule.name;
-        if let (Some(top), false) = (&to.top, shadow) {
-            top.record(rule, &key);
-        }
-        let retry_after = decided.decision.and_then(|decision| decision.retry_after());
-        to.log.record(&Refusal { domain: &domain.name, rule, retry_after, shadow, key: &key });
     }
 
     /// The units that the other counter of these requests holds.

@@ -28,6 +28,7 @@ mod overrides;
 #[cfg(feature = "metrics")]
 mod publish;
 mod reload;
+mod report;
 mod rule_set;
 
 use std::path::Path;
