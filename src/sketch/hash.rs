@@ -29,6 +29,29 @@ pub(crate) const fn scale(hash: u64, len: usize) -> usize {
     index
 }
 
+/// A hash as a fraction of one, from which indices are drawn: each is the whole part of a multiple of the fraction, and what is
+/// left is the fraction for the next. So independent indices of any range take a multiplication each, as long as
+/// the product of the ranges is far below 2^64.
+///
+/// # Source
+/// Brackett-Rozinsky and Lemire 2024, "Batched ranged random integer generation".
+#[cfg(feature = "std")]
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Fraction(pub(crate) u64);
+
+#[cfg(feature = "std")]
+impl Fraction {
+    /// An index below `len` (not zero).
+    #[inline(always)]
+    pub(crate) fn draw(&mut self, len: usize) -> usize {
+        let product = u128::from(self.0) * len as u128;
+        #[expect(clippy::cast_possible_truncation, reason = "the lower half, and an index below `len`")]
+        let (rest, index) = (product as u64, (product >> 64) as usize);
+        self.0 = rest;
+        index
+    }
+}
+
 /// The places of a key's four counters, in two of `2 * lines` lines of `LINE` counters: one in each half, and two different
 /// counters in each. The second counter is chosen by the hash's bits from `SHIFT` on.
 #[inline]

@@ -23,7 +23,7 @@ use core::fmt::Debug;
 pub(crate) use self::tat::{TatVariant, TatWord};
 pub(crate) use self::ticks::STATE_BITS;
 pub use self::window::WindowAlgorithm;
-pub(crate) use self::window::{FixedWord, SlidingWord, WindowState};
+pub(crate) use self::window::{FixedWord, SlidingWord, WindowCounts, WindowState};
 use crate::algorithm::step::{Algorithm, Refund};
 use crate::base::check_time::Newest;
 use crate::base::decision::{Decision, Outcome};

@@ -30,13 +30,21 @@ pub trait WindowState: CompactState {
     /// How many units a window has room for.
     fn limit(&self) -> u64;
 
-    /// The same with room for counts that `other` has room for, of windows as long.
-    #[must_use]
-    fn with_room_of(self, other: &Self) -> Self;
+    /// Decides `cost` units after these counts.
+    fn judge_counts(&self, counts: &WindowCounts, cost: u64) -> Outcome;
 
-    /// How far ahead a state is in which the window that counts is `later` windows after now's, with these counts of the
-    /// window before it and of it. Of more than the word has room for, which is more than the limit, it is as much as that.
-    fn ahead(&self, later: u64, last: u64, used: u64) -> u64;
+    /// The answer at `now_ns`, with these counts after it.
+    fn answer(&self, outcome: Outcome, counts: &WindowCounts, now_ns: u64, cost: u64) -> Decision;
+}
+
+/// What is counted in a window.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct WindowCounts {
+    /// In the window before it, if that matters.
+    pub previous: u64,
+    pub current: u64,
+    /// From the time of the decision to the window's end.
+    pub to_end_ns: u64,
 }
 
 /// A window's index, and one count or two.
@@ -160,6 +168,31 @@ impl<const COUNTS: u32> WindowWord<COUNTS> {
         CountsView { ahead, later: (ahead >> (2 * bits)) - 1, previous, current: ahead & mask }
     }
 
+    /// Decides `cost` units after these counts; asks when the window ends if that matters.
+    #[inline(always)]
+    fn outcome(&self, previous: u64, current: u64, to_end_ns: impl FnOnce() -> u64, cost: u64) -> Outcome {
+        if cost == 0 {
+            return Outcome::Allowed;
+        }
+        if cost > self.limit {
+            return Outcome::Never;
+        }
+        // Under a quota by call, more may be used than this limit.
+        let is_allowed = match self.limit.saturating_sub(current).checked_sub(cost) {
+            None => false,
+            Some(_) if COUNTS == 1 || previous == 0 => true,
+            Some(room) => {
+                // As in the wide form: floor(p·left/W) <= room, or ceil.
+                let window = u128::from(self.window_ns);
+                let left_ns = to_end_ns().min(self.window_ns);
+                let (room, weighted) =
+                    (u128::from(room) * window, u128::from(previous) * u128::from(left_ns));
+                if self.strict { weighted <= room } else { weighted < room + window }
+            }
+        };
+        if is_allowed { Outcome::Allowed } else { Outcome::Denied }
+    }
+
     /// From `now_ns` to the end of the window that is `later` windows after its own.
     #[inline]
     fn ends_in_ns(&self, later: u64, now_ns: u64) -> u64 {
@@ -191,43 +224,19 @@ impl<const COUNTS: u32> CompactState for WindowWord<COUNTS> {
 
     #[inline(always)]
     fn judge(&self, ahead: u64, now_ns: u64, cost: u64) -> Verdict {
-        if cost == 0 {
-            return Verdict::Admit(ahead);
+        let CountsView { ahead: of_view, later, previous, current } = self.view(ahead);
+        match self.outcome(previous, current, || self.ends_in_ns(later, now_ns), cost) {
+            Outcome::Allowed => Verdict::Admit(if cost == 0 { ahead } else { of_view + cost }),
+            Outcome::Denied => Verdict::Deny,
+            Outcome::Never => Verdict::Never,
         }
-        if cost > self.limit {
-            return Verdict::Never;
-        }
-        let CountsView { ahead, later, previous, current } = self.view(ahead);
-        // Under a quota by call, more may be used than this limit.
-        let admitted = match self.limit.saturating_sub(current).checked_sub(cost) {
-            None => false,
-            Some(_) if COUNTS == 1 || previous == 0 => true,
-            Some(room) => {
-                // As in the wide form: floor(p·left/W) <= room, or ceil.
-                let window = u128::from(self.window_ns);
-                let left_ns = self.ends_in_ns(later, now_ns).min(self.window_ns);
-                let (room, weighted) =
-                    (u128::from(room) * window, u128::from(previous) * u128::from(left_ns));
-                if self.strict { weighted <= room } else { weighted < room + window }
-            }
-        };
-        if admitted { Verdict::Admit(ahead + cost) } else { Verdict::Deny }
     }
 
     #[inline]
     fn decision(&self, outcome: Outcome, ahead: u64, (now_ns, _): (u64, u64), cost: u64) -> Decision {
-        // A time before the window that counts is taken as its beginning.
         let CountsView { later, previous, current, .. } = self.view(ahead);
         let to_end_ns = self.ends_in_ns(later, now_ns);
-        let Self { window_ns, limit, strict: ceil, .. } = *self;
-        let facts = if COUNTS == 1 {
-            let (batch, to_boundary_ns, period_ns) = (u64::MAX, to_end_ns, window_ns);
-            Facts::Batch { used: current, raised: 0, batch, to_boundary_ns, period_ns }
-        } else {
-            let left_ns = to_end_ns.min(window_ns);
-            Facts::Blend { previous, current, left_ns, to_end_ns, window_ns, ceil }
-        };
-        Decision::new(outcome, cost, limit, now_ns, facts)
+        self.answer(outcome, &WindowCounts { previous, current, to_end_ns }, now_ns, cost)
     }
 
     fn force(&self, ahead: u64, _now_ns: u64, cost: u64) -> Moved {
@@ -295,13 +304,23 @@ impl<const COUNTS: u32> WindowState for WindowWord<COUNTS> {
         self.limit
     }
 
-    fn with_room_of(self, other: &Self) -> Self {
-        Self { count_bits: self.count_bits.max(other.count_bits), ..self }
+    #[inline(always)]
+    fn judge_counts(&self, counts: &WindowCounts, cost: u64) -> Outcome {
+        self.outcome(counts.previous, counts.current, || counts.to_end_ns, cost)
     }
 
-    #[inline]
-    fn ahead(&self, later: u64, last: u64, used: u64) -> u64 {
-        let last = if Self::LAST { last.min(self.mask()) << self.count_bits } else { 0 };
-        ((later + u64::from(COUNTS - 1)) << self.index_shift()) | last | used.min(self.mask())
+    #[inline(always)]
+    fn answer(&self, outcome: Outcome, counts: &WindowCounts, now_ns: u64, cost: u64) -> Decision {
+        let &WindowCounts { previous, current, to_end_ns } = counts;
+        let Self { window_ns, limit, strict: ceil, .. } = *self;
+        let facts = if COUNTS == 1 {
+            let (batch, to_boundary_ns, period_ns) = (u64::MAX, to_end_ns, window_ns);
+            Facts::Batch { used: current, raised: 0, batch, to_boundary_ns, period_ns }
+        } else {
+            // A time before the window that counts is taken as its beginning.
+            let left_ns = to_end_ns.min(window_ns);
+            Facts::Blend { previous, current, left_ns, to_end_ns, window_ns, ceil }
+        };
+        Decision::new(outcome, cost, limit, now_ns, facts)
     }
 }

@@ -4,35 +4,46 @@
 //! four or more, so that one exchange raises both; else in two words. Its *estimate* is the least of its counters, each of
 //! which is at least what was counted for it.
 //!
-//! *Raise, then commit*, as in [`super::super::tat`]: all other words are raised to the new count first, and then the least is
-//! exchanged, from the count that the estimate was. If its word changed, all begins again.
+//! *Charging.* All words that hold less than the new count are exchanged, each from exactly what was read. If one of them changed,
+//! all begins again. Why no two charges of a key start from the same estimate: take two charges A and B that both come to the
+//! count `c`. Each exchanges its least word, from below `c`, so that no word does this twice. So B's least word was at `c` or
+//! above when A read it: B had exchanged it, and had read all words before. Likewise A had exchanged its own least word
+//! before B read that one, and so had read all words before B's exchange. That is a circle. A charge that begins again leaves
+//! what it exchanged raised, as if another key had counted there.
 //!
-//! Where a key's words are and how many is known to the compiler ([`Rows`]), so that they are in registers.
+//! How many words a key has is known to the compiler ([`Rows`]), so that they are in registers.
 
 use super::{Late, Windows, WordAge, parity};
 use crate::base::memory::prefetch::{PrefetchToWrite, prefetch};
 use crate::base::memory::{Array, Zeroed};
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire};
-use crate::sketch::hash::{mix, scale};
+use crate::sketch::hash::{Fraction, MULTIPLIER};
 
 /// Words of a cache line; in the models, as few as keep a key's words apart.
 const LINE: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
 /// Counters in a word, from which on a key has two in one.
-const TOGETHER: u32 = 4;
+const TOGETHER: usize = 4;
 
 /// See the module's text.
 #[derive(Debug)]
 pub(crate) struct WindowCounters {
     words: Array<AtomicU64>,
-    /// Lines in each half.
-    lines: usize,
-    /// Words for one place: two if even and odd windows have their own.
-    parities: usize,
+    /// Words in each half: whole lines.
+    half: usize,
+    /// 1 if even and odd windows have words of their own, else 0.
+    odd: usize,
     count_bits: u32,
+    /// The most that a counter holds.
+    most: u64,
     /// Counters in a word.
-    counters: u32,
+    counters: usize,
 }
+
+/// Where a key's lines are: its first word in each, of even windows if odd ones have their own; and what is left of the
+/// hash to choose counters by.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Lines([(usize, Fraction); 2]);
 
 /// Where a key's counters are: `PER` in each of `N` words, two in two or one in four.
 #[derive(Copy, Clone, Debug)]
@@ -51,30 +62,23 @@ pub(crate) struct Read<'a, const N: usize, const PER: usize> {
     words: [&'a AtomicU64; N],
     shifts: [[u32; PER]; N],
     seen: [u64; N],
+    /// The words as they count in the window: empty if they are older.
+    current: [u64; N],
     counts: [[u64; PER]; N],
+    /// Whether some word is of an older window, or may never have been written.
+    is_older: bool,
     /// Its estimate: at least what was counted for it.
     pub(crate) least: u64,
-    /// The word that says so.
-    at: usize,
 }
 
-/// How a commit ended.
+/// How a charge ended.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub(crate) enum Commit {
     /// The key has the new count.
     Done,
-    /// Another thread changed the word first.
+    /// Another thread changed a word first.
     Lost,
-}
-
-/// Sixteen bits of a hash, scaled; the top bits choose the line.
-#[inline(always)]
-fn part(hash: u64, shift: u32, len: u32) -> u32 {
-    #[expect(clippy::cast_possible_truncation, reason = "sixteen bits of an integer")]
-    let part = (hash >> shift) as u16;
-    // There are at most 64 places or counters.
-    (u32::from(part) * len) >> 16
 }
 
 impl WindowCounters {
@@ -82,13 +86,14 @@ impl WindowCounters {
     /// is asked for too. `None` if there is no such memory, or no room for such a counter.
     pub(crate) fn new(bytes: usize, largest: u64, last: bool, windows: &Windows) -> Option<Self> {
         let count_bits = (u64::BITS - largest.leading_zeros()).max(1);
-        let counters = windows.payload_bits() / count_bits;
+        let counters = (windows.payload_bits() / count_bits) as usize;
         if counters == 0 {
             return None;
         }
-        let lines = (bytes / Self::LEAST_BYTES).max(1);
-        let words = Array::zeroed(lines.checked_mul(2 * LINE)?)?;
-        Some(Self { words, lines, parities: 1 + usize::from(last), count_bits, counters })
+        let half = (bytes / Self::LEAST_BYTES).max(1).checked_mul(LINE)?;
+        let words = Array::zeroed(half.checked_mul(2)?)?;
+        let most = u64::MAX >> (u64::BITS - count_bits);
+        Some(Self { words, half, odd: usize::from(last), count_bits, most, counters })
     }
 
     /// A line in each half.
@@ -101,7 +106,7 @@ impl WindowCounters {
     /// The most that a counter holds.
     #[inline(always)]
     pub(crate) fn most(&self) -> u64 {
-        u64::MAX >> (u64::BITS - self.count_bits)
+        self.most
     }
 
     /// Whether a key has two words, with two counters in each, or four with one.
@@ -110,80 +115,75 @@ impl WindowCounters {
         self.counters >= TOGETHER
     }
 
+    /// Where a key's lines are.
+    #[inline(always)]
+    pub(crate) fn lines(&self, hash: u64) -> Lines {
+        let line = |first: usize, hash: u64| {
+            let mut rest = Fraction(hash);
+            (first + (rest.draw(self.half) & !self.odd), rest)
+        };
+        Lines([line(0, hash), line(self.half, hash.wrapping_mul(MULTIPLIER))])
+    }
+
     /// Where a key's counters are; two in two words if [`WindowCounters::is_together`], else one in four.
     #[inline(always)]
-    pub(crate) fn rows<const N: usize, const PER: usize>(&self, hash: u64) -> Rows<N, PER> {
+    pub(crate) fn rows<const N: usize, const PER: usize>(&self, lines: &Lines) -> Rows<N, PER> {
         const { assert!((N == 2 && PER == 2) || (N == 4 && PER == 1), "four counters on two lines") };
-        let hashes = [hash, mix(hash)];
-        Rows(std::array::from_fn(|row| {
-            let half = row * 2 / N;
-            let hash = hashes[half];
-            let mut shifts = [0; PER];
-            let place = if PER == 2 {
-                let first = self.counter(hash);
-                let second = first + 1 + part(hash, 32, self.counters - 1);
-                let second = if second < self.counters { second } else { second - self.counters };
-                (shifts[0], shifts[PER - 1]) = (first * self.count_bits, second * self.count_bits);
-                part(hash, 0, self.places())
-            } else if row % 2 == 0 {
-                shifts[0] = self.counter(hash) * self.count_bits;
-                part(hash, 0, self.places())
+        let mut spots = [Spot { index: 0, shifts: [0; PER] }; N];
+        for (spots, &(index, mut rest)) in spots.chunks_exact_mut(N / 2).zip(&lines.0) {
+            let first = self.shift(rest.draw(self.counters));
+            spots[0] = Spot { index, shifts: [first; PER] };
+            if PER == 2 {
+                // Another one, as far behind it as is drawn, or from the word's beginning on.
+                let second = first + self.shift(1 + rest.draw(self.counters - 1));
+                let end = self.shift(self.counters);
+                spots[0].shifts[PER - 1] = if second < end { second } else { second - end };
             } else {
-                shifts[0] = self.counter(hash.rotate_left(8)) * self.count_bits;
-                part(hash, 0, self.places()) + 1 + part(hash, 32, self.places().max(2) - 1)
-            };
-            let line = half * self.lines + scale(hash, self.lines);
-            Spot { index: line * LINE + (place & (self.places() - 1)) as usize * self.parities, shifts }
-        }))
+                let second = self.shift(rest.draw(self.counters));
+                // Another place of the line, each of which is a word or a pair.
+                let places = LINE >> self.odd;
+                let apart = (1 + rest.draw((places - 1).max(1))) & (places - 1);
+                spots[N / 2 - 1] = Spot { index: index ^ (apart << self.odd), shifts: [second; PER] };
+            }
+        }
+        Rows(spots)
     }
 
-    /// A line's places, each of one word or of a pair: a power of two.
+    /// The bits below a counter of a word.
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "eight at most")]
-    fn places(&self) -> u32 {
-        if self.parities == 2 { LINE as u32 / 2 } else { LINE as u32 }
-    }
-
-    /// A hash's counter in a word.
-    #[inline(always)]
-    fn counter(&self, hash: u64) -> u32 {
-        part(hash, 16, self.counters)
+    #[expect(clippy::cast_possible_truncation, reason = "a word has 64 bits")]
+    fn shift(&self, counter: usize) -> u32 {
+        counter as u32 * self.count_bits
     }
 
     /// Asks for a key's lines.
     #[inline(always)]
-    pub(crate) fn approach<const N: usize, const PER: usize>(&self, rows: &Rows<N, PER>) {
-        prefetch(&raw const self.words[rows.0[0].index]);
-        prefetch(&raw const self.words[rows.0[N / 2].index]);
+    pub(crate) fn approach(&self, lines: &Lines) {
+        lines.0.iter().for_each(|&(index, _)| prefetch(self.words.as_ptr().wrapping_add(index)));
     }
 
     /// Asks for a key's lines, to write them.
     #[inline(always)]
-    pub(crate) fn approach_to_write<const N: usize, const PER: usize>(
-        &self,
-        hint: PrefetchToWrite,
-        rows: &Rows<N, PER>,
-    ) {
-        hint.prefetch(&raw const self.words[rows.0[0].index]);
-        hint.prefetch(&raw const self.words[rows.0[N / 2].index]);
+    pub(crate) fn approach_to_write(&self, hint: PrefetchToWrite, lines: &Lines) {
+        lines.0.iter().for_each(|&(index, _)| hint.prefetch(self.words.as_ptr().wrapping_add(index)));
     }
 
     #[inline(always)]
-    fn word<const PER: usize>(&self, spot: &Spot<PER>, window: u64) -> &AtomicU64 {
-        &self.words[spot.index + parity(window, self.parities)]
+    fn word(&self, index: usize, window: u64) -> &AtomicU64 {
+        &self.words[index | parity(window, self.odd)]
     }
 
     /// The lesser of a key's counters in a word.
     #[inline(always)]
     fn least(&self, word: u64, shifts: &[u32]) -> u64 {
-        shifts.iter().fold(u64::MAX, |least, shift| least.min((word >> shift) & self.most()))
+        shifts.iter().fold(u64::MAX, |least, shift| least.min((word >> shift) & self.most))
     }
 
     /// A word with a key's counters at `count` at least.
     #[inline(always)]
     fn raised(&self, mut word: u64, shifts: &[u32], count: u64) -> u64 {
         for shift in shifts {
-            let counted = (word >> shift) & self.most();
+            let counted = (word >> shift) & self.most;
             word += count.saturating_sub(counted) << shift;
         }
         word
@@ -199,6 +199,22 @@ impl WindowCounters {
     }
 
     /// A key's estimate in this window; never below what was counted for it.
+    pub(crate) fn estimate<const N: usize, const PER: usize>(
+        &self,
+        windows: &Windows,
+        rows: &Rows<N, PER>,
+        window: u64,
+    ) -> Result<u64, Late> {
+        let mut estimate = u64::MAX;
+        for spot in &rows.0 {
+            // Ordering: Acquire; pairs with the Release of raises and commits.
+            let word = self.word(spot.index, window).load(Acquire);
+            estimate = estimate.min(self.least(Self::current(windows, word, window)?, &spot.shifts));
+        }
+        Ok(estimate)
+    }
+
+    /// Reads a key's words in this window, to charge it.
     #[inline(always)]
     pub(crate) fn read<const N: usize, const PER: usize>(
         &self,
@@ -206,25 +222,32 @@ impl WindowCounters {
         rows: &Rows<N, PER>,
         window: u64,
     ) -> Result<Read<'_, N, PER>, Late> {
-        let words: [&AtomicU64; N] = std::array::from_fn(|row| self.word(&rows.0[row], window));
-        let shifts = std::array::from_fn(|row| rows.0[row].shifts);
-        let (mut seen, mut counts) = ([0; N], [[0; PER]; N]);
-        let (mut least, mut at) = (u64::MAX, 0);
-        for row in 0..N {
-            // Ordering: Acquire; pairs with the Release of raises and commits.
-            seen[row] = words[row].load(Acquire);
-            let current = Self::current(windows, seen[row], window)?;
-            let mut count = u64::MAX;
-            for (counted, shift) in counts[row].iter_mut().zip(rows.0[row].shifts) {
-                *counted = (current >> shift) & self.most();
-                count = count.min(*counted);
-            }
-            // No branch: which of two shared words is the lesser is not to be predicted.
-            let less = count < least;
-            least = std::hint::select_unpredictable(less, count, least);
-            at = std::hint::select_unpredictable(less, row, at);
+        let words = rows.0.map(|spot| self.word(spot.index, window));
+        let shifts = rows.0.map(|spot| spot.shifts);
+        // Ordering: as in `estimate`.
+        let seen = words.map(|word| word.load(Acquire));
+        let (empty, payload) = (windows.empty(window), windows.payload_mask());
+        // All tags at once. Where the window's is zero, a word may have it that was never written.
+        let is_older = seen.iter().fold(0, |tags, word| tags | (word ^ empty)) > payload || empty == 0;
+        if is_older {
+            Self::are_older(windows, seen, window)?;
         }
-        Ok(Read { words, shifts, seen, counts, least, at })
+        let current = seen.map(|word| if word ^ empty <= payload { word } else { empty });
+        let (mut counts, mut least) = ([[0; PER]; N], u64::MAX);
+        for row in 0..N {
+            for (counted, shift) in counts[row].iter_mut().zip(shifts[row]) {
+                *counted = (current[row] >> shift) & self.most;
+                least = least.min(*counted);
+            }
+        }
+        Ok(Read { words, shifts, seen, current, counts, is_older, least })
+    }
+
+    /// Of words that are not all of this window, says whether one is of a later one.
+    #[cold]
+    #[inline(never)]
+    fn are_older<const N: usize>(windows: &Windows, words: [u64; N], window: u64) -> Result<(), Late> {
+        words.iter().try_for_each(|&word| windows.age(word, window).map(drop))
     }
 
     /// A key's estimate in the window before this one.
@@ -238,7 +261,7 @@ impl WindowCounters {
         let mut estimate = u64::MAX;
         for spot in &rows.0 {
             // Ordering: Acquire, as in `read`.
-            let word = self.word(spot, window.wrapping_sub(1)).load(Acquire);
+            let word = self.word(spot.index, window.wrapping_sub(1)).load(Acquire);
             let least = match windows.age(word, window)? {
                 WordAge::Last => self.least(word, &spot.shifts),
                 WordAge::Now | WordAge::Past => 0,
@@ -249,6 +272,7 @@ impl WindowCounters {
     }
 
     /// Raises a key's counters to `count` at least, without a commit: nothing is admitted by it.
+    #[inline(never)]
     pub(crate) fn raise<const N: usize, const PER: usize>(
         &self,
         windows: &Windows,
@@ -256,86 +280,43 @@ impl WindowCounters {
         (window, count): (u64, u64),
     ) -> Result<(), Late> {
         rows.0.iter().try_for_each(|spot| {
-            self.raise_word(windows, self.word(spot, window), &spot.shifts, (window, count))
+            self.raise_word(windows, self.word(spot.index, window), &spot.shifts, (window, count))
         })
     }
 
-    /// Puts a key whose counters were read at `count`, which is more than its estimate: raise, then commit.
+    /// Puts a key whose counters were read at `count`, which is more than its estimate: see the module's text.
     #[inline(always)]
     pub(crate) fn charge<const N: usize, const PER: usize>(
         &self,
         windows: &Windows,
         read: &Read<'_, N, PER>,
         (window, count): (u64, u64),
-    ) -> Result<Commit, Late> {
-        let next = self.next(windows, read, (window, count));
-        self.raise_others(windows, read, &next, (window, count))?;
-        Ok(Self::commit(read, &next))
-    }
-
-    /// The words as they are to be, all of them first, so that the exchanges follow each other.
-    #[inline(always)]
-    pub(super) fn next<const N: usize, const PER: usize>(
-        &self,
-        windows: &Windows,
-        read: &Read<'_, N, PER>,
-        (window, count): (u64, u64),
-    ) -> [u64; N] {
-        // They were of this window or older ones when they were read.
-        let mut is_first = false;
-        let mut all = [0; N];
-        for (row, next) in all.iter_mut().enumerate() {
-            let is_now = windows.is_of(read.seen[row], window);
-            // A word that was never written has the window's tag by chance.
-            is_first |= !is_now || read.seen[row] == 0;
-            *next = if is_now { read.seen[row] } else { windows.empty(window) };
-            for (counted, shift) in read.counts[row].into_iter().zip(read.shifts[row]) {
-                *next += count.saturating_sub(counted) << shift;
-            }
-        }
-        if is_first {
+    ) -> Commit {
+        if read.is_older {
             windows.begin(window);
         }
-        all
+        let exchange = |row| self.exchange(read, row, count);
+        // Written out, so that the arrays are registers.
+        let is_done = exchange(0) && exchange(1) && (N == 2 || (exchange(2 % N) && exchange(3 % N)));
+        if is_done { Commit::Done } else { Commit::Lost }
     }
 
-    /// Raises all words but the one that the estimate is from.
+    /// Exchanges one word for one with the key's counters at `count`, if they are below it; whether it was as it was read.
     #[inline(always)]
-    pub(super) fn raise_others<const N: usize, const PER: usize>(
+    pub(super) fn exchange<const N: usize, const PER: usize>(
         &self,
-        windows: &Windows,
         read: &Read<'_, N, PER>,
-        next: &[u64; N],
-        at: (u64, u64),
-    ) -> Result<(), Late> {
-        for other in 1..N {
-            let row = (read.at + other) % N;
-            let word = read.words[row];
-            // Ordering: as in `raise_word`.
-            if word.compare_exchange(read.seen[row], next[row], AcqRel, Acquire).is_err() {
-                self.raise_word(windows, word, &read.shifts[row], at)?;
-            }
-        }
-        Ok(())
+        row: usize,
+        count: u64,
+    ) -> bool {
+        let deltas = read.counts[row].iter().zip(read.shifts[row]);
+        let delta: u64 = deltas.map(|(counted, shift)| count.saturating_sub(*counted) << shift).sum();
+        let next = read.current[row] + delta;
+        // Ordering: AcqRel: Release for what was read and exchanged before, Acquire for what the word brought along.
+        delta == 0 || read.words[row].compare_exchange(read.seen[row], next, AcqRel, Acquire).is_ok()
     }
 
-    /// Exchanges the word that the estimate is from, if it is as it was read.
-    #[inline(always)]
-    pub(super) fn commit<const N: usize, const PER: usize>(
-        read: &Read<'_, N, PER>,
-        next: &[u64; N],
-    ) -> Commit {
-        let row = read.at % N;
-        // Ordering: AcqRel: the raises come before it for whoever sees it.
-        match read.words[row].compare_exchange(read.seen[row], next[row], AcqRel, Acquire) {
-            Ok(_) => Commit::Done,
-            Err(_) => Commit::Lost,
-        }
-    }
-
-    /// Raises a key's counters in one word. Out of line: on the way of a charge only if another thread was first.
-    #[cold]
-    #[inline(never)]
+    /// Raises a key's counters in one word.
     fn raise_word(
         &self,
         windows: &Windows,
@@ -353,8 +334,7 @@ impl WindowCounters {
             if current != seen || seen == 0 {
                 windows.begin(window);
             }
-            // Ordering: Release: who sees this count, and then the commit that it was raised for, is in order; AcqRel for
-            // what the word replaced brought along.
+            // Ordering: as in `charge`.
             match word.compare_exchange(seen, next, AcqRel, Acquire) {
                 Ok(_) => return Ok(()),
                 Err(other) => seen = other,
@@ -364,14 +344,14 @@ impl WindowCounters {
 
     /// The chance that all counters of some key hold `count` or more in this window, by up to `most` words.
     pub(crate) fn reached(&self, windows: &Windows, window: u64, count: u64, most: usize) -> f64 {
-        let places = self.words.len() / self.parities;
+        let places = self.words.len() >> self.odd;
         let (mut reached, mut looked_at) = (0.0_f64, 0.0);
         for index in (0..places).step_by(places.div_ceil(most.max(1)).max(1)) {
-            let word = self.word(&Spot { index: index * self.parities, shifts: [] }, window).load(Acquire);
+            let word = self.word(index << self.odd, window).load(Acquire);
             let word = Self::current(windows, word, window).unwrap_or(0);
             for counter in 0..self.counters {
                 let next = if self.is_together() { (counter + 1) % self.counters } else { counter };
-                let shifts = [counter * self.count_bits, next * self.count_bits];
+                let shifts = [counter, next].map(|counter| self.shift(counter));
                 reached += f64::from(u8::from(self.least(word, &shifts) >= count));
                 looked_at += 1.0;
             }
@@ -395,12 +375,21 @@ impl<const N: usize, const PER: usize> Rows<N, PER> {
     }
 }
 
+#[cfg(all(test, tollgate_loom))]
+impl<const N: usize, const PER: usize> Read<'_, N, PER> {
+    /// The word that the estimate is from, for the models.
+    pub(super) fn least_row(&self) -> usize {
+        self.counts.iter().position(|counts| counts.contains(&self.least)).unwrap()
+    }
+}
+
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use std::collections::HashMap;
 
     use super::super::tag_bits;
     use super::*;
+    use crate::sketch::hash::mix;
 
     const WINDOW_NS: u64 = 1_000_000_000;
     const NOW: u64 = 1_700_000_000;
@@ -409,10 +398,10 @@ mod tests {
     macro_rules! with_rows {
         ($counters:expr, $hash:expr, $rows:ident => $body:expr) => {
             if $counters.is_together() {
-                let $rows = $counters.rows::<2, 2>($hash);
+                let $rows = $counters.rows::<2, 2>(&$counters.lines($hash));
                 $body
             } else {
-                let $rows = $counters.rows::<4, 1>($hash);
+                let $rows = $counters.rows::<4, 1>(&$counters.lines($hash));
                 $body
             }
         };
@@ -447,7 +436,7 @@ mod tests {
             with_rows!(counters, hash, rows => {
                 let read = counters.read(windows, &rows, window)?;
                 let at = (window, read.least + cost);
-                assert_eq!(counters.charge(windows, &read, at), Ok(Commit::Done));
+                assert_eq!(counters.charge(windows, &read, at), Commit::Done);
                 Ok(at.1)
             })
         }
@@ -481,7 +470,7 @@ mod tests {
                 let words = held.words(hash);
                 let lines = words.iter().map(|(index, _)| index / LINE);
                 assert!(lines.clone().take(words.len() / 2).all(|line| line == words[0].0 / LINE));
-                assert_eq!(lines.filter(|line| *line < counters.lines).count(), words.len() / 2);
+                assert_eq!(lines.filter(|line| *line < counters.half / LINE).count(), words.len() / 2);
                 let mut all: Vec<(usize, u32)> = Vec::new();
                 for (index, shifts) in &words {
                     assert!(*index < counters.words.len() && (!last || index % 2 == 0), "a pair of words");
@@ -605,13 +594,13 @@ mod tests {
             with_rows!(counters, mix(5), rows => {
                 let read = || counters.read(windows, &rows, NOW).unwrap();
                 let (one, other) = (read(), read());
-                assert_eq!(counters.charge(windows, &one, (NOW, 3)), Ok(Commit::Done));
-                assert_eq!(counters.charge(windows, &other, (NOW, 2)), Ok(Commit::Lost));
+                assert_eq!(counters.charge(windows, &one, (NOW, 3)), Commit::Done);
+                assert_eq!(counters.charge(windows, &other, (NOW, 2)), Commit::Lost);
                 // The next window has begun meanwhile.
                 let third = read();
                 assert_eq!(held.charge(mix(5), (NOW + 1, 1)), Ok(1));
-                let late = Err(Late { window: NOW + 1 });
-                assert_eq!(counters.charge(windows, &third, (NOW, 4)), late);
+                assert_eq!(counters.charge(windows, &third, (NOW, 4)), Commit::Lost);
+                assert_eq!(counters.read(windows, &rows, NOW).err(), Some(Late { window: NOW + 1 }));
             });
         }
     }

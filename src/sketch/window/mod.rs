@@ -28,8 +28,8 @@ mod counters;
 mod models;
 mod windowed_bloom;
 
-pub(crate) use self::counters::{Commit, Read, Rows, WindowCounters};
-pub(crate) use self::windowed_bloom::{Insert, Probe, WindowedBloom};
+pub(crate) use self::counters::{Commit, Lines, Rows, WindowCounters};
+pub(crate) use self::windowed_bloom::{Insert, Known, Probe, WindowedBloom};
 use crate::algorithm::compact::ticks::TickRate;
 use crate::base::check_time::Newest;
 
@@ -49,7 +49,10 @@ pub(crate) fn tag_bits(window_ns: u64) -> u32 {
 pub(crate) struct Windows {
     rate: TickRate,
     window_ns: u64,
-    tag_bits: u32,
+    /// The bits that a tag leaves.
+    payload_bits: u32,
+    /// All of them set.
+    payload_mask: u64,
     /// The newest window that any word was written for: read by all, written once a window.
     newest: Newest,
 }
@@ -65,15 +68,15 @@ pub(crate) struct Late {
 pub(crate) struct Moment {
     pub(crate) now_ns: u64,
     pub(crate) window: u64,
-    /// How many windows that is after the time's.
-    pub(crate) later: u64,
+    /// From the time to the window's end.
+    pub(crate) to_end_ns: u64,
 }
 
-/// Which word of a place is a window's: of one, or of two for even windows and for odd.
+/// Which word of a place is a window's: the only one, or of a pair (`odd` is 1) that of even windows or of odd ones.
 #[inline(always)]
-fn parity(window: u64, parities: usize) -> usize {
+fn parity(window: u64, odd: usize) -> usize {
     #[expect(clippy::cast_possible_truncation, reason = "one bit, or none")]
-    let parity = window as usize & (parities - 1);
+    let parity = window as usize & odd;
     parity
 }
 
@@ -94,31 +97,36 @@ impl Windows {
     /// A caller whose window is behind the newest by more than `lag`, or by more than a quarter of the tags, is decided as of that.
     pub(crate) fn new(window_ns: u64, tag_bits: u32, lag: u64) -> Self {
         let newest = Newest::new(0, lag.min(1 << (tag_bits - 2)), 1_000_000_000_u64.div_ceil(window_ns));
-        Self { rate: TickRate::new(1, window_ns), window_ns, tag_bits, newest }
+        let payload_bits = u64::BITS - tag_bits;
+        let payload_mask = u64::MAX >> tag_bits;
+        Self { rate: TickRate::new(1, window_ns), window_ns, payload_bits, payload_mask, newest }
     }
 
-    /// The window that a time lies in: mostly the newest one, which takes no division.
-    #[inline(always)]
-    pub(crate) fn present(&self, now_ns: u64) -> u64 {
-        // A guess, which the time confirms.
-        let newest = self.newest.newest();
-        let passed_ns = newest.checked_mul(self.window_ns).and_then(|start_ns| now_ns.checked_sub(start_ns));
-        let is_in = passed_ns.is_some_and(|passed_ns| passed_ns < self.window_ns);
-        if is_in { newest } else { self.index(now_ns) }
-    }
-
-    /// A time in its own window.
+    /// A time in its own window: mostly the newest one, which takes no division.
     #[inline(always)]
     pub(crate) fn moment(&self, now_ns: u64) -> Moment {
-        Moment { now_ns, window: self.present(now_ns), later: 0 }
+        // A guess, which the time confirms.
+        let window = self.newest.newest();
+        let passed_ns = window.checked_mul(self.window_ns).and_then(|start_ns| now_ns.checked_sub(start_ns));
+        match passed_ns {
+            Some(passed_ns) if passed_ns < self.window_ns => {
+                Moment { now_ns, window, to_end_ns: self.window_ns - passed_ns }
+            }
+            _ => self.moment_in(self.index(now_ns), now_ns),
+        }
     }
 
     /// A moment once others are in a later window: as of that window.
     #[cold]
     pub(crate) fn catch_up(&self, moment: Moment, late: Late) -> Moment {
-        let own = self.index(moment.now_ns);
-        let window = late.window.max(own);
-        Moment { window, later: window - own, ..moment }
+        self.moment_in(late.window.max(self.index(moment.now_ns)), moment.now_ns)
+    }
+
+    /// A time in its own window or a later one.
+    fn moment_in(&self, window: u64, now_ns: u64) -> Moment {
+        let end_ns = (u128::from(window) + 1) * u128::from(self.window_ns);
+        let to_end_ns = u64::try_from(end_ns - u128::from(now_ns)).unwrap_or(u64::MAX);
+        Moment { now_ns, window, to_end_ns }
     }
 
     /// An empty word of a window, to take the place of an older one.
@@ -139,11 +147,10 @@ impl Windows {
         self.rate.floor(now_ns)
     }
 
-    /// Whether a time is in the last eighth of its window.
+    /// Whether a moment is in the last eighth of its window.
     #[inline(always)]
-    pub(crate) fn is_ending(&self, now_ns: u64, window: u64) -> bool {
-        // Only a hint, should `window` not be the time's own.
-        now_ns.wrapping_sub(window.wrapping_mul(self.window_ns)) >= self.window_ns - self.window_ns / 8
+    pub(crate) fn is_ending(&self, moment: &Moment) -> bool {
+        moment.to_end_ns <= self.window_ns / 8
     }
 
     /// The newest window that any word was written for.
@@ -162,33 +169,36 @@ impl Windows {
     }
 
     /// The bits that a tag leaves.
+    #[inline(always)]
     pub(crate) fn payload_bits(&self) -> u32 {
-        u64::BITS - self.tag_bits
+        self.payload_bits
+    }
+
+    /// All of them set.
+    #[inline(always)]
+    pub(crate) fn payload_mask(&self) -> u64 {
+        self.payload_mask
     }
 
     /// How long windows must be at least, if half the tags take less than a second: a thread may be held up for as long.
     pub(crate) fn too_short(&self) -> Option<u64> {
-        let half = 1 << (self.tag_bits - 1);
+        let half = 1 << (u64::BITS - self.payload_bits - 1);
         let min_ns = 1_000_000_000_u64.div_ceil(half);
         (self.window_ns < min_ns).then_some(min_ns)
     }
 
     /// An empty word of a window.
-    #[inline]
-    fn empty(&self, window: u64) -> u64 {
-        window << self.payload_bits()
-    }
-
-    /// Whether a word is of a window. (One that was never written may be, and holds nothing: its first writer begins the window.)
     #[inline(always)]
-    fn is_of(&self, word: u64, window: u64) -> bool {
-        word ^ self.empty(window) <= u64::MAX >> self.tag_bits
+    fn empty(&self, window: u64) -> u64 {
+        window << self.payload_bits
     }
 
-    /// How a word, loaded with Acquire, stands to a window, which is the caller's.
+    /// How a word, loaded with Acquire, stands to a window, which is the caller's. (One that was never written may be of it by
+    /// chance, and holds nothing: its first writer begins the window.)
     #[inline(always)]
     fn age(&self, word: u64, window: u64) -> Result<WordAge, Late> {
-        if self.is_of(word, window) { Ok(WordAge::Now) } else { self.apart(word, window) }
+        let is_of = word ^ self.empty(window) <= self.payload_mask;
+        if is_of { Ok(WordAge::Now) } else { self.apart(word, window) }
     }
 
     /// How a word stands to a window that it is not of: once for each word and window.
@@ -205,8 +215,8 @@ impl Windows {
         if word == 0 {
             return Ok(WordAge::Past);
         }
-        let tags = (1_u64 << self.tag_bits) - 1;
-        let ahead = (word >> self.payload_bits()).wrapping_sub(window) & tags;
+        let tags = u64::MAX >> self.payload_bits;
+        let ahead = (word >> self.payload_bits).wrapping_sub(window) & tags;
         if ahead == tags {
             return Ok(WordAge::Last);
         }
@@ -297,7 +307,14 @@ mod tests {
                     around.saturating_add(1),
                     u64::MAX,
                 ] {
-                    assert_eq!(windows.present(now), windows.index(now), "{window_ns} {newest} {now}");
+                    let moment = windows.moment(now);
+                    let end = (u128::from(moment.window) + 1) * u128::from(window_ns);
+                    assert_eq!(
+                        end - u128::from(now),
+                        u128::from(moment.to_end_ns),
+                        "{window_ns} {newest} {now}"
+                    );
+                    assert_eq!(moment.window, windows.index(now), "{window_ns} {newest} {now}");
                 }
             }
         }

@@ -8,17 +8,18 @@ use crate::base::memory::prefetch::prefetch;
 use crate::base::memory::{Array, Zeroed};
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire};
-use crate::sketch::hash::scale;
+use crate::sketch::hash::{Fraction, MULTIPLIER};
 
-/// An odd constant (of the golden ratio), so that the words of a key have nothing to do with its counters' lines.
-const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+/// The square of the multiplier by which a key's second line of counters is chosen, so that its word here has nothing to do with
+/// either.
+const SPREAD: u64 = MULTIPLIER.wrapping_mul(MULTIPLIER);
 
 /// See the module's text.
 #[derive(Debug)]
 pub(crate) struct WindowedBloom {
     words: Array<AtomicU64>,
-    /// Words for one place: two if even and odd windows have their own.
-    parities: usize,
+    /// 1 if even and odd windows have words of their own, else 0.
+    odd: usize,
 }
 
 /// A key's word, and its bits there.
@@ -26,6 +27,15 @@ pub(crate) struct WindowedBloom {
 pub(crate) struct Probe {
     index: usize,
     bits: u64,
+}
+
+/// A key's word as it was read in a window.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Known<'a> {
+    word: &'a AtomicU64,
+    bits: u64,
+    seen: u64,
+    is_in: bool,
 }
 
 /// What a key that was put in is told.
@@ -45,7 +55,7 @@ impl WindowedBloom {
     /// At most `bytes` bytes, 16 at least; with words for even and odd windows if the `last` one is asked for too.
     pub(crate) fn new(bytes: usize, last: bool) -> Option<Self> {
         let words = (bytes / Self::LEAST_BYTES).max(1).checked_mul(2)?;
-        Some(Self { words: Array::zeroed(words)?, parities: 1 + usize::from(last) })
+        Some(Self { words: Array::zeroed(words)?, odd: usize::from(last) })
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -53,86 +63,54 @@ impl WindowedBloom {
     }
 
     /// A key's word, and its three bits (or fewer, if they coincide).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn probe(&self, windows: &Windows, hash: u64) -> Probe {
-        let hash = hash.wrapping_mul(SPREAD);
-        let hash = hash ^ (hash >> 32);
-        let len = u64::from(windows.payload_bits());
-        // Ten bits of the hash each, scaled; the top ones choose the word.
-        let bit = |shift: u32| 1 << ((((hash >> shift) & 0x3FF) * len) >> 10);
-        let index = scale(hash, self.words.len() / self.parities) * self.parities;
-        Probe { index, bits: bit(0) | bit(10) | bit(20) }
+        let mut hash = Fraction(hash.wrapping_mul(SPREAD));
+        let index = hash.draw(self.words.len()) & !self.odd;
+        let len = windows.payload_bits() as usize;
+        let bits = (1 << hash.draw(len)) | (1 << hash.draw(len)) | (1 << hash.draw(len));
+        Probe { index, bits }
     }
 
     /// Asks for a key's word.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn approach(&self, probe: &Probe) {
-        prefetch(&raw const self.words[probe.index]);
+        prefetch(self.words.as_ptr().wrapping_add(probe.index));
     }
 
     #[inline]
     fn word(&self, probe: &Probe, window: u64) -> &AtomicU64 {
-        &self.words[probe.index + parity(window, self.parities)]
+        &self.words[probe.index | parity(window, self.odd)]
     }
 
-    /// Whether a key seems to have been put in in this window.
-    #[inline]
-    pub(crate) fn contains(&self, windows: &Windows, probe: &Probe, window: u64) -> Result<bool, Late> {
-        Self::has(windows, probe, (self.word(probe, window), WordAge::Now), window)
+    /// Reads a key's word: says whether it seems to have been put in in this window.
+    #[inline(always)]
+    pub(crate) fn look(&self, windows: &Windows, probe: &Probe, window: u64) -> Result<Known<'_>, Late> {
+        let word = self.word(probe, window);
+        // Ordering: Acquire; pairs with `insert`: what was counted before it is seen by whoever sees its bits.
+        let seen = word.load(Acquire);
+        let is_in = windows.age(seen, window)? == WordAge::Now && seen & probe.bits == probe.bits;
+        Ok(Known { word, bits: probe.bits, seen, is_in })
     }
 
     /// Whether a key seems to have been put in in the window before this one.
     #[inline]
     pub(crate) fn contained(&self, windows: &Windows, probe: &Probe, window: u64) -> Result<bool, Late> {
-        let word = self.word(probe, window.wrapping_sub(1));
-        Self::has(windows, probe, (word, WordAge::Last), window)
-    }
-
-    /// Whether a key's bits are in a word that stands so to the caller's window.
-    #[inline(always)]
-    fn has(
-        windows: &Windows,
-        probe: &Probe,
-        (word, wanted): (&AtomicU64, WordAge),
-        window: u64,
-    ) -> Result<bool, Late> {
-        // Ordering: Acquire; pairs with `insert`: what was counted before it is seen by whoever sees its bits.
-        let word = word.load(Acquire);
-        let age = windows.age(word, window)?;
-        Ok(age == wanted && word & probe.bits == probe.bits)
-    }
-
-    /// Puts a key in.
-    #[inline]
-    pub(crate) fn insert(&self, windows: &Windows, probe: &Probe, window: u64) -> Result<Insert, Late> {
-        let word = self.word(probe, window);
-        let mut seen = word.load(Acquire);
-        loop {
-            let current = match windows.age(seen, window)? {
-                WordAge::Now if seen & probe.bits == probe.bits => return Ok(Insert::Again),
-                // Never written: its zero tag is the window's by chance, and the window may not be announced yet.
-                WordAge::Now if seen == 0 => windows.renewed(window),
-                WordAge::Now => seen,
-                WordAge::Last | WordAge::Past => windows.renewed(window),
-            };
-            // Ordering: AcqRel: Release for what was counted before, Acquire for what the word brought along.
-            match word.compare_exchange(seen, current | probe.bits, AcqRel, Acquire) {
-                Ok(_) => return Ok(Insert::First),
-                Err(other) => seen = other,
-            }
-        }
+        // Ordering: Acquire, as in `look`.
+        let word = self.word(probe, window.wrapping_sub(1)).load(Acquire);
+        Ok(windows.age(word, window)? == WordAge::Last && word & probe.bits == probe.bits)
     }
 
     /// The chance that a stranger seems to be known in this window, by up to `most` words.
     pub(crate) fn false_positives(&self, windows: &Windows, window: u64, most: usize) -> f64 {
-        let places = self.words.len() / self.parities;
+        let places = self.words.len() >> self.odd;
         let step = places.div_ceil(most.max(1)).max(1);
         let (mut sum, mut looked_at) = (0.0, 0.0);
         for index in (0..places).step_by(step) {
-            let probe = Probe { index: index * self.parities, bits: 0 };
+            let probe = Probe { index: index << self.odd, bits: 0 };
             let word = self.word(&probe, window).load(Acquire);
             if let Ok(WordAge::Now) = windows.age(word, window) {
-                let set = (word & (u64::MAX >> (u64::BITS - windows.payload_bits()))).count_ones();
+                let set = (word & windows.payload_mask()).count_ones();
                 sum += (f64::from(set) / f64::from(windows.payload_bits())).powi(3);
             }
             looked_at += 1.0;
@@ -143,6 +121,34 @@ impl WindowedBloom {
     /// Forgets everything.
     pub(crate) fn clear(&self) {
         self.words.iter().for_each(Zeroed::clear);
+    }
+}
+
+impl Known<'_> {
+    /// Whether the key seems to have been put in.
+    #[inline(always)]
+    pub(crate) fn is_in(&self) -> bool {
+        self.is_in
+    }
+
+    /// Puts the key in.
+    #[inline]
+    pub(crate) fn insert(&self, windows: &Windows, window: u64) -> Result<Insert, Late> {
+        let &Self { word, bits, mut seen, .. } = self;
+        loop {
+            let current = match windows.age(seen, window)? {
+                WordAge::Now if seen & bits == bits => return Ok(Insert::Again),
+                // Never written: its zero tag is the window's by chance, and the window may not be announced yet.
+                WordAge::Now if seen == 0 => windows.renewed(window),
+                WordAge::Now => seen,
+                WordAge::Last | WordAge::Past => windows.renewed(window),
+            };
+            // Ordering: AcqRel: Release for what was counted before, Acquire for what the word brought along.
+            match word.compare_exchange(seen, current | bits, AcqRel, Acquire) {
+                Ok(_) => return Ok(Insert::First),
+                Err(other) => seen = other,
+            }
+        }
     }
 }
 
@@ -172,11 +178,11 @@ mod tests {
         }
 
         fn insert(&self, key: u64, window: u64) -> Result<Insert, Late> {
-            self.seen.insert(&self.windows, &self.probe(key), window)
+            self.seen.look(&self.windows, &self.probe(key), window)?.insert(&self.windows, window)
         }
 
         fn contains(&self, key: u64, window: u64) -> Result<bool, Late> {
-            self.seen.contains(&self.windows, &self.probe(key), window)
+            Ok(self.seen.look(&self.windows, &self.probe(key), window)?.is_in())
         }
 
         fn contained(&self, key: u64, window: u64) -> Result<bool, Late> {
@@ -212,7 +218,7 @@ mod tests {
                     let probe = seen.probe(&windows, hash);
                     assert!((1..=3).contains(&probe.bits.count_ones()));
                     assert!(probe.bits >> windows.payload_bits() == 0, "the tag is none of them");
-                    assert!(probe.index < seen.words.len() && probe.index.is_multiple_of(seen.parities));
+                    assert!(probe.index < seen.words.len() && probe.index.is_multiple_of(1 << seen.odd));
                     all |= probe.bits;
                 }
                 assert_eq!(all.count_ones(), windows.payload_bits(), "all bits are used");
@@ -253,7 +259,7 @@ mod tests {
         for last in [false, true] {
             let held = TestBloom::new(1 << 14, last).unwrap();
             let TestBloom { windows, seen } = &held;
-            let keys = (seen.words.len() / seen.parities) as u64 * 41 / 6;
+            let keys = (seen.words.len() >> seen.odd) as u64 * 41 / 6;
             let mut firsts = 0;
             for key in 0..keys {
                 firsts += u64::from(held.insert(key, NOW) == Ok(Insert::First));

@@ -37,16 +37,16 @@ use std::sync::Arc;
 
 pub use self::saturation::Saturation;
 use crate::algorithm::FixedWindow;
-use crate::algorithm::compact::{Verdict, WindowAlgorithm, WindowState};
+use crate::algorithm::compact::{WindowAlgorithm, WindowCounts, WindowState};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{QuotaError, Reason};
 use crate::base::sync::fence_after_rmw;
 use crate::sketch::window::{
-    Commit, Insert, Late, Moment, Probe, Read, Rows, WindowCounters, WindowedBloom, Windows, tag_bits,
+    Commit, Insert, Known, Late, Lines, Moment, Probe, Rows, WindowCounters, WindowedBloom, Windows, tag_bits,
 };
 use crate::store::capacity::Capacity;
-use crate::store::op::{Debts, Exchange, HashedStore, ManyKeys, Operation, Store};
+use crate::store::op::{Debts, HashedStore, ManyKeys, Operation, Store};
 
 /// Counts of windows in a sketch: constant memory, whatever the number of keys.
 ///
@@ -95,30 +95,19 @@ struct Tables {
     counters: WindowCounters,
 }
 
-/// Where a key's counts are.
+/// A key's place in the tables.
 #[derive(Copy, Clone, Debug)]
-pub struct CounterKey<const N: usize, const PER: usize> {
+pub struct SketchKey {
+    hash: u64,
     probe: Probe,
-    rows: Rows<N, PER>,
+    lines: Lines,
 }
 
-/// A key's place in the tables, in either layout of the counters.
+/// What is asked of a key.
 #[derive(Copy, Clone, Debug)]
-pub enum SketchKey {
-    /// Two rows a line.
-    Together(CounterKey<2, 2>),
-    /// Each row has a line.
-    Apart(CounterKey<4, 1>),
-}
-
-/// Calls with the key of either layout.
-macro_rules! with_key {
-    ($key:expr, $of:ident => $call:expr) => {
-        match $key {
-            SketchKey::Together($of) => $call,
-            SketchKey::Apart($of) => $call,
-        }
-    };
+struct Request {
+    operation: Operation,
+    cost: u64,
 }
 
 /// What came of one attempt.
@@ -127,68 +116,105 @@ enum Attempt {
     Decided(Decision),
     /// Another thread was first: all begins again.
     Lost,
+    /// Others are in a later window: all begins again there.
+    Late(Late),
 }
 
-/// What a key has used, by estimate.
-#[derive(Copy, Clone, Debug)]
-struct Used<'a, const N: usize, const PER: usize> {
-    last: u64,
-    current: u64,
-    /// Its words as they were read, if the doorkeeper knows the key.
-    read: Option<Read<'a, N, PER>>,
+/// What a request comes to, given a key's counts.
+#[must_use]
+enum Plan {
+    /// Nothing is charged. The units are those that the answer is about.
+    Answer(Outcome, u64),
+    /// So many units, one or more.
+    Charge(u64),
+}
+
+impl Request {
+    /// The units that there must be room for besides those that are charged.
+    #[inline(always)]
+    fn headroom(&self) -> u64 {
+        match self.operation {
+            Operation::CheckKeeping { headroom } | Operation::TakeKeeping { headroom } => headroom,
+            _ => 0,
+        }
+    }
+
+    /// Decides `cost` units with the headroom; about how many units.
+    #[inline(always)]
+    fn judge<A: WindowState>(&self, word: &A, counts: &WindowCounts, cost: u64) -> (Outcome, u64) {
+        let headroom = self.headroom();
+        let all = cost.saturating_add(headroom);
+        match word.judge_counts(counts, all) {
+            Outcome::Allowed if headroom > 0 => (word.judge_counts(counts, cost), cost),
+            outcome => (outcome, all),
+        }
+    }
+
+    #[inline(always)]
+    fn plan<A: WindowState>(&self, word: &A, counts: &WindowCounts) -> Plan {
+        let &Self { operation, cost } = self;
+        let remaining = || word.answer(Outcome::Denied, counts, 0, cost).remaining();
+        let cost = match operation {
+            Operation::Check | Operation::CheckKeeping { .. } | Operation::Reserve { .. } => cost,
+            // More than the limit no counter holds.
+            Operation::Force => cost.min(word.limit().saturating_sub(counts.current)),
+            Operation::TakeKeeping { headroom } => cost.min(remaining().saturating_sub(headroom).max(1)),
+            Operation::Take if word.judge_counts(counts, cost) == Outcome::Allowed => cost,
+            Operation::Take => remaining().max(1).min(cost),
+        };
+        let (outcome, units) = match operation {
+            Operation::Force => (Outcome::Allowed, cost),
+            _ => self.judge(word, counts, cost),
+        };
+        if outcome == Outcome::Allowed && cost > 0 {
+            Plan::Charge(cost)
+        } else {
+            Plan::Answer(outcome, units)
+        }
+    }
 }
 
 impl Tables {
     #[inline(always)]
-    fn key<const N: usize, const PER: usize>(&self, hash: u64) -> CounterKey<N, PER> {
-        CounterKey { probe: self.seen.probe(&self.windows, hash), rows: self.counters.rows(hash) }
-    }
-
-    #[inline(always)]
-    fn prefetch<const N: usize, const PER: usize>(&self, key: &CounterKey<N, PER>) {
-        self.seen.approach(&key.probe);
-        self.counters.approach(&key.rows);
+    fn key(&self, hash: u64) -> SketchKey {
+        let Self { windows, seen, counters } = self;
+        SketchKey { hash, probe: seen.probe(windows, hash), lines: counters.lines(hash) }
     }
 
     /// A key's estimate in the window before this one, if that matters.
     #[inline(always)]
     fn last<A: WindowState, const N: usize, const PER: usize>(
         &self,
-        key: &CounterKey<N, PER>,
+        key: &SketchKey,
         window: u64,
     ) -> Result<u64, Late> {
-        if !A::LAST || !self.seen.contained(&self.windows, &key.probe, window)? {
+        let Self { windows, seen, counters } = self;
+        if !A::LAST || !seen.contained(windows, &key.probe, window)? {
             return Ok(0);
         }
-        Ok(self.counters.last(&self.windows, &key.rows, window)? + 1)
-    }
-
-    #[inline(always)]
-    fn used<A: WindowState, const N: usize, const PER: usize>(
-        &self,
-        key: &CounterKey<N, PER>,
-        window: u64,
-    ) -> Result<Used<'_, N, PER>, Late> {
-        let last = self.last::<A, N, PER>(key, window)?;
-        if !self.seen.contains(&self.windows, &key.probe, window)? {
-            return Ok(Used { last, current: 0, read: None });
-        }
-        let read = self.counters.read(&self.windows, &key.rows, window)?;
-        Ok(Used { last, current: read.least + 1, read: Some(read) })
+        let rows: Rows<N, PER> = counters.rows(&key.lines);
+        Ok(counters.last(windows, &rows, window)? + 1)
     }
 
     /// Decides without charging.
     fn look<A: WindowState, const N: usize, const PER: usize>(
         &self,
         word: &A,
-        key: &CounterKey<N, PER>,
-        moment: Moment,
+        key: &SketchKey,
+        moment: &Moment,
         cost: u64,
     ) -> Result<Decision, Late> {
-        let used = self.used::<A, N, PER>(key, moment.window)?;
-        let ahead = word.ahead(moment.later, used.last, used.current);
-        let outcome = word.judge(ahead, moment.now_ns, cost).outcome();
-        Ok(word.uncharged(outcome, ahead, (moment.now_ns, word.reference(moment.now_ns)), cost))
+        let Self { windows, seen, counters } = self;
+        let &Moment { now_ns, window, to_end_ns } = moment;
+        let previous = self.last::<A, N, PER>(key, window)?;
+        let current = if seen.look(windows, &key.probe, window)?.is_in() {
+            let rows: Rows<N, PER> = counters.rows(&key.lines);
+            counters.estimate(windows, &rows, window)? + 1
+        } else {
+            0
+        };
+        let counts = WindowCounts { previous, current, to_end_ns };
+        Ok(word.answer(word.judge_counts(&counts, cost), &counts, now_ns, cost).uncharged())
     }
 
     /// Decides one request and charges it.
@@ -196,93 +222,94 @@ impl Tables {
     fn attempt<A: WindowState, const N: usize, const PER: usize>(
         &self,
         word: &A,
-        key: &CounterKey<N, PER>,
-        moment: Moment,
-        (operation, cost): (Operation, u64),
+        key: &SketchKey,
+        moment: &Moment,
+        request: Request,
     ) -> Result<Attempt, Late> {
-        let Moment { now_ns, window, .. } = moment;
-        let at = (now_ns, word.reference(now_ns));
-        let used = self.used::<A, N, PER>(key, window)?;
-        let ahead = word.ahead(moment.later, used.last, used.current);
-        let cost = match operation {
-            Operation::Check | Operation::CheckKeeping { .. } | Operation::Reserve { .. } => cost,
-            // More than the limit no counter holds.
-            Operation::Force => cost.min(word.limit().saturating_sub(used.current)),
-            Operation::TakeKeeping { headroom } => {
-                let remaining = word.uncharged(Outcome::Denied, ahead, at, cost).remaining();
-                cost.min(remaining.saturating_sub(headroom).max(1))
+        let Self { windows, seen, counters } = self;
+        let &Moment { now_ns, window, to_end_ns } = moment;
+        let previous = self.last::<A, N, PER>(key, window)?;
+        let known = seen.look(windows, &key.probe, window)?;
+        if !known.is_in() {
+            return self.attempt_first::<A, N, PER>(word, key, moment, request, previous, &known);
+        }
+        if !A::LAST && word.limit() == 1 {
+            // The doorkeeper's unit was all: nothing is counted.
+            let counts = WindowCounts { previous, current: 1, to_end_ns };
+            if let Plan::Answer(outcome, units) = request.plan(word, &counts) {
+                return Ok(Attempt::Decided(word.answer(outcome, &counts, now_ns, units).uncharged()));
             }
-            Operation::Take if matches!(word.judge(ahead, now_ns, cost), Verdict::Admit(_)) => cost,
-            Operation::Take => word.uncharged(Outcome::Denied, ahead, at, cost).remaining().max(1).min(cost),
-        };
-        let headroom = match operation {
-            Operation::CheckKeeping { headroom } | Operation::TakeKeeping { headroom } => headroom,
-            _ => 0,
-        };
-        let room_for = |ahead: u64| match word.judge(ahead, now_ns, cost.saturating_add(headroom)) {
-            Verdict::Admit(_) if headroom > 0 => (word.judge(ahead, now_ns, cost), cost),
-            verdict => (verdict, cost.saturating_add(headroom)),
-        };
-        let (verdict, asked) = match operation {
-            Operation::Force => {
-                (Verdict::Admit(word.ahead(moment.later, used.last, used.current + cost)), cost)
-            }
-            _ => room_for(ahead),
-        };
-        let after = match verdict {
-            Verdict::Admit(after) if cost > 0 => after,
-            uncharged => {
-                return Ok(Attempt::Decided(word.uncharged(uncharged.outcome(), ahead, at, asked)));
+        }
+        let rows: Rows<N, PER> = counters.rows(&key.lines);
+        let read = counters.read(windows, &rows, window)?;
+        let counts = WindowCounts { previous, current: read.least + 1, to_end_ns };
+        let cost = match request.plan(word, &counts) {
+            Plan::Charge(cost) => cost,
+            Plan::Answer(outcome, units) => {
+                return Ok(Attempt::Decided(word.answer(outcome, &counts, now_ns, units).uncharged()));
             }
         };
-        if self.charge(key, window, used.read.as_ref(), cost)? == Exchange::Lost {
+        if counters.charge(windows, &read, (window, read.least + cost)) == Commit::Lost {
             return Ok(Attempt::Lost);
         }
+        self.charged::<A, N, PER>(word, key, moment, request, &counts, cost)
+    }
+
+    /// [`Tables::attempt`] for a key that has used nothing in this window.
+    #[inline(always)]
+    fn attempt_first<A: WindowState, const N: usize, const PER: usize>(
+        &self,
+        word: &A,
+        key: &SketchKey,
+        moment: &Moment,
+        request: Request,
+        previous: u64,
+        known: &Known<'_>,
+    ) -> Result<Attempt, Late> {
+        let Self { windows, seen: _, counters } = self;
+        let &Moment { now_ns, window, to_end_ns } = moment;
+        let counts = WindowCounts { previous, current: 0, to_end_ns };
+        let cost = match request.plan(word, &counts) {
+            Plan::Charge(cost) => cost,
+            Plan::Answer(outcome, units) => {
+                return Ok(Attempt::Decided(word.answer(outcome, &counts, now_ns, units).uncharged()));
+            }
+        };
+        // All but the first unit, which the doorkeeper keeps.
+        if cost > 1 {
+            counters.raise(windows, &counters.rows::<N, PER>(&key.lines), (window, cost - 1))?;
+        }
+        if known.insert(windows, window)? == Insert::Again {
+            return Ok(Attempt::Lost);
+        }
+        self.charged::<A, N, PER>(word, key, moment, request, &counts, cost)
+    }
+
+    /// The answer to a request of a key that had these counts, and was charged `cost` units.
+    #[inline(always)]
+    fn charged<A: WindowState, const N: usize, const PER: usize>(
+        &self,
+        word: &A,
+        key: &SketchKey,
+        moment: &Moment,
+        request: Request,
+        counts: &WindowCounts,
+        cost: u64,
+    ) -> Result<Attempt, Late> {
+        let &Moment { now_ns, window, .. } = moment;
+        let after = WindowCounts { current: counts.current + cost, ..*counts };
         if A::LAST {
             fence_after_rmw();
             // The doorkeeper's word of the last window is that of the next one, if it has begun: then this is late.
-            let last = self.last::<A, N, PER>(key, window)?;
-            if last > used.last && operation != Operation::Force {
-                let (again, asked) = room_for(word.ahead(moment.later, last, used.current));
-                let ahead = word.ahead(moment.later, last, used.current + cost);
-                return Ok(Attempt::Decided(match again {
-                    Verdict::Admit(_) => word.decision(Outcome::Allowed, ahead, at, asked),
-                    refused => word.uncharged(refused.outcome(), ahead, at, asked),
-                }));
+            let previous = self.last::<A, N, PER>(key, window)?;
+            if previous > counts.previous && request.operation != Operation::Force {
+                let (outcome, units) = request.judge(word, &WindowCounts { previous, ..*counts }, cost);
+                let answer = word.answer(outcome, &WindowCounts { previous, ..after }, now_ns, units);
+                let is_allowed = outcome == Outcome::Allowed;
+                return Ok(Attempt::Decided(if is_allowed { answer } else { answer.uncharged() }));
             }
         }
-        Ok(Attempt::Decided(word.decision(Outcome::Allowed, after, at, cost)))
-    }
-
-    /// Charges what was decided on, unless another thread was first.
-    #[inline(always)]
-    fn charge<const N: usize, const PER: usize>(
-        &self,
-        key: &CounterKey<N, PER>,
-        window: u64,
-        read: Option<&Read<'_, N, PER>>,
-        cost: u64,
-    ) -> Result<Exchange, Late> {
-        let Self { windows, seen, counters } = self;
-        match read {
-            None => {
-                // All but the first unit, which the doorkeeper keeps.
-                if cost > 1 {
-                    counters.raise(windows, &key.rows, (window, cost - 1))?;
-                }
-                Ok(match seen.insert(windows, &key.probe, window)? {
-                    Insert::First => Exchange::Done,
-                    _ => Exchange::Lost,
-                })
-            }
-            Some(read) => {
-                let at = (window, read.least + cost);
-                Ok(match counters.charge(windows, read, at)? {
-                    Commit::Done => Exchange::Done,
-                    _ => Exchange::Lost,
-                })
-            }
-        }
+        Ok(Attempt::Decided(word.answer(Outcome::Allowed, &after, now_ns, cost)))
     }
 
     fn bytes(&self) -> usize {
@@ -316,8 +343,6 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
         let word = algorithm.compact(&[], 0).ok()?;
         let fits =
             word.window_ns() == self.word.window_ns() && word.limit() - 1 <= self.tables.counters.most();
-        // What was counted for a higher limit is read by this one too.
-        let word = word.with_room_of(&self.word);
         let (algorithm, hasher, tables) = (algorithm.clone(), self.hasher.clone(), Arc::clone(&self.tables));
         fits.then_some(Self { algorithm, word, hasher, tables })
     }
@@ -332,33 +357,30 @@ impl<A: WindowAlgorithm, H: BuildHasher> Sketch<A, H> {
     }
 
     #[inline(always)]
-    fn charge_key<const N: usize, const PER: usize>(
-        &self,
-        key: &CounterKey<N, PER>,
-        now_ns: u64,
-        ask: (Operation, u64),
-    ) -> Decision {
-        let mut moment = self.tables.windows.moment(now_ns);
-        loop {
-            match self.tables.attempt(&self.word, key, moment, ask) {
-                Ok(Attempt::Decided(decision)) => return decision,
-                Ok(Attempt::Lost) => {}
-                Err(late) => moment = self.tables.windows.catch_up(moment, late),
-            }
-        }
+    fn attempt(&self, key: &SketchKey, moment: &Moment, request: Request) -> Attempt {
+        let (tables, word) = (&*self.tables, &self.word);
+        let attempt = if tables.counters.is_together() {
+            tables.attempt::<_, 2, 2>(word, key, moment, request)
+        } else {
+            tables.attempt::<_, 4, 1>(word, key, moment, request)
+        };
+        attempt.unwrap_or_else(Attempt::Late)
     }
 
-    fn peek_key<const N: usize, const PER: usize>(
-        &self,
-        key: &CounterKey<N, PER>,
-        time: CheckTime,
-        cost: u64,
-    ) -> Decision {
-        let mut moment = self.tables.windows.moment(time.ns());
+    /// Charges a key once an attempt came to nothing. Out of line, and with the hash alone, so that an attempt keeps nothing for it.
+    #[cold]
+    #[inline(never)]
+    fn charge_again(&self, hash: u64, now_ns: u64, request: Request, mut late: Option<Late>) -> Decision {
+        let Tables { windows, .. } = &*self.tables;
+        let (key, mut moment) = (self.tables.key(hash), windows.moment(now_ns));
         loop {
-            match self.tables.look(&self.word, key, moment, cost) {
-                Ok(decision) => return decision,
-                Err(late) => moment = self.tables.windows.catch_up(moment, late),
+            if let Some(late) = late.take() {
+                moment = windows.catch_up(moment, late);
+            }
+            match self.attempt(&key, &moment, request) {
+                Attempt::Decided(decision) => return decision,
+                Attempt::Lost => {}
+                Attempt::Late(now_late) => late = Some(now_late),
             }
         }
     }
@@ -404,16 +426,34 @@ impl<A: WindowAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Sketch<A
 
     #[inline(always)]
     fn prefetch(&self, key: SketchKey) {
-        with_key!(key, key => self.tables.prefetch(&key));
+        self.tables.seen.approach(&key.probe);
+        self.tables.counters.approach(&key.lines);
     }
 
     #[inline(always)]
     fn apply(&self, key: SketchKey, operation: Operation, at: CheckTime, cost: u64) -> Decision {
-        with_key!(key, key => self.charge_key(&key, at.ns(), (operation, cost)))
+        let (now_ns, request) = (at.ns(), Request { operation, cost });
+        match self.attempt(&key, &self.tables.windows.moment(now_ns), request) {
+            Attempt::Decided(decision) => decision,
+            Attempt::Lost => self.charge_again(key.hash, now_ns, request, None),
+            Attempt::Late(late) => self.charge_again(key.hash, now_ns, request, Some(late)),
+        }
     }
 
     fn peek(&self, key: SketchKey, at: CheckTime, cost: u64) -> Decision {
-        with_key!(key, key => self.peek_key(&key, at, cost))
+        let (tables, word) = (&*self.tables, &self.word);
+        let mut moment = tables.windows.moment(at.ns());
+        loop {
+            let decided = if tables.counters.is_together() {
+                tables.look::<_, 2, 2>(word, &key, &moment, cost)
+            } else {
+                tables.look::<_, 4, 1>(word, &key, &moment, cost)
+            };
+            match decided {
+                Ok(decision) => return decision,
+                Err(late) => moment = tables.windows.catch_up(moment, late),
+            }
+        }
     }
 
     fn decide(&self, key: SketchKey, at: CheckTime, cost: u64) -> Decision {
@@ -438,12 +478,7 @@ impl<A: WindowAlgorithm, H: BuildHasher> HashedStore for Sketch<A, H> {
 
     #[inline(always)]
     fn prepare_hash(&self, hash: u64) -> SketchKey {
-        let tables = &*self.tables;
-        if tables.counters.is_together() {
-            SketchKey::Together(tables.key(hash))
-        } else {
-            SketchKey::Apart(tables.key(hash))
-        }
+        self.tables.key(hash)
     }
 
     fn clear(&self) {

@@ -26,7 +26,7 @@
 use super::super::error::{SketchError, SketchReason};
 use crate::base::check_time::CheckTime;
 use crate::base::memory::prefetch::PrefetchToWrite;
-use crate::sketch::window::{Commit, Rows, WindowCounters, Windows};
+use crate::sketch::window::{Commit, Lines, Rows, WindowCounters, Windows};
 
 /// How long it takes at least until a tag comes round, and twice how long a thread may be held up: a minute.
 const ROUND_NS: u64 = 60 * 1_000_000_000;
@@ -99,40 +99,42 @@ impl RateCounters {
     #[inline]
     pub(super) fn observe(&self, hash: u64, time: impl FnOnce() -> CheckTime, events: u64) -> Observed {
         let counters = &self.counters[0];
+        let lines = counters.lines(hash);
+        if let Some(hint) = self.prefetch {
+            self.of(self.windows.newest()).approach_to_write(hint, &lines);
+        }
         if counters.is_together() {
-            self.observe_in::<2, 2>(&counters.rows(hash), time, events)
+            self.observe_in::<2, 2>(&lines, time, events)
         } else {
-            self.observe_in::<4, 1>(&counters.rows(hash), time, events)
+            self.observe_in::<4, 1>(&lines, time, events)
         }
     }
 
     #[inline(always)]
     fn observe_in<const N: usize, const PER: usize>(
         &self,
-        rows: &Rows<N, PER>,
+        lines: &Lines,
         time: impl FnOnce() -> CheckTime,
         events: u64,
     ) -> Observed {
-        if let Some(hint) = self.prefetch {
-            self.of(self.windows.newest()).approach_to_write(hint, rows);
-        }
+        let rows: Rows<N, PER> = self.counters[0].rows(lines);
         let now_ns = time().ns();
         let mut moment = self.windows.moment(now_ns);
         if let Some(hint) = self.prefetch
-            && self.windows.is_ending(now_ns, moment.window)
+            && self.windows.is_ending(&moment)
         {
-            self.of(moment.window.wrapping_add(1)).approach_to_write(hint, rows);
+            self.of(moment.window.wrapping_add(1)).approach_to_write(hint, lines);
         }
         loop {
             let window = moment.window;
             let counters = self.of(window);
             let attempt = || {
-                let read = counters.read(&self.windows, rows, window)?;
+                let read = counters.read(&self.windows, &rows, window)?;
                 let count = read.least.saturating_add(events).min(counters.most());
                 if count == read.least {
                     return Ok(Some(count));
                 }
-                let commit = counters.charge(&self.windows, &read, (window, count))?;
+                let commit = counters.charge(&self.windows, &read, (window, count));
                 Ok((commit == Commit::Done).then_some(count))
             };
             match attempt() {
@@ -145,10 +147,12 @@ impl RateCounters {
 
     /// A key's counts in the last window and the present one.
     pub(super) fn look(&self, hash: u64, time: CheckTime) -> LastTwoWindows {
-        if self.counters[0].is_together() {
-            self.look_in::<2, 2>(&self.counters[0].rows(hash), time)
+        let counters = &self.counters[0];
+        let lines = counters.lines(hash);
+        if counters.is_together() {
+            self.look_in::<2, 2>(&counters.rows(&lines), time)
         } else {
-            self.look_in::<4, 1>(&self.counters[0].rows(hash), time)
+            self.look_in::<4, 1>(&counters.rows(&lines), time)
         }
     }
 
@@ -164,7 +168,7 @@ impl RateCounters {
                 // The word of a later window in place of the last one's says that it is late.
                 let last = |window| self.of(window).last(windows, rows, moment.window);
                 let previous = moment.window.checked_sub(1).map_or(Ok(0), last)?;
-                let current = self.of(moment.window).read(windows, rows, moment.window)?.least;
+                let current = self.of(moment.window).estimate(windows, rows, moment.window)?;
                 let passed_ns = moment.now_ns.saturating_sub(windows.start_ns(moment.window));
                 Ok(LastTwoWindows { previous, current, passed_ns })
             };

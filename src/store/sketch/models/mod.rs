@@ -302,27 +302,35 @@ fn a_sliding_window_admits_no_more_at_its_turn() {
 
 /// Charges, and does not look again.
 fn without_a_second_look(sketch: &Sketch<SlidingWindow>, now: u64, cost: u64) -> bool {
-    let key = sketch.tables.key::<2, 2>(X);
-    let mut moment = sketch.tables.windows.moment(now);
+    let Tables { windows, seen, counters } = &*sketch.tables;
+    let key = sketch.prepare_hash(X);
+    let rows: Rows<2, 2> = counters.rows(&key.lines);
+    let mut moment = windows.moment(now);
     loop {
-        let charged = sketch.tables.used::<SlidingWord, 2, 2>(&key, moment.window);
-        let charged = charged.and_then(|used| {
-            let ahead = sketch.word.ahead(moment.later, used.last, used.current);
-            match sketch.word.judge(ahead, now, cost) {
-                Verdict::Admit(_) => {
-                    sketch.tables.charge(&key, moment.window, used.read.as_ref(), cost).map(Some)
+        let Moment { window, to_end_ns, .. } = moment;
+        let attempt = || {
+            let previous = sketch.tables.last::<SlidingWord, 2, 2>(&key, window)?;
+            let known = seen.look(windows, &key.probe, window)?;
+            let read = if known.is_in() { Some(counters.read(windows, &rows, window)?) } else { None };
+            let current = read.map_or(0, |read| read.least + 1);
+            let counts = WindowCounts { previous, current, to_end_ns };
+            if sketch.word.judge_counts(&counts, cost) != Outcome::Allowed {
+                return Ok(Some(false));
+            }
+            let is_charged = if let Some(read) = read {
+                counters.charge(windows, &read, (window, read.least + cost)) == Commit::Done
+            } else {
+                if cost > 1 {
+                    counters.raise(windows, &rows, (window, cost - 1))?;
                 }
-                Verdict::Deny | Verdict::Never => Ok(None),
-            }
-        });
-        match charged {
-            Ok(Some(Exchange::Done)) => return true,
-            Ok(Some(Exchange::Lost)) => {}
-            Ok(None) => return false,
-            Err(late) => {
-                moment.later += late.window - moment.window;
-                moment.window = late.window;
-            }
+                known.insert(windows, window)? == Insert::First
+            };
+            Ok(is_charged.then_some(true))
+        };
+        match attempt() {
+            Ok(Some(is_admitted)) => return is_admitted,
+            Ok(None) => {}
+            Err(late) => moment = windows.catch_up(moment, late),
         }
     }
 }
