@@ -74,10 +74,28 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
     /// would have expired; 0 if nothing was spent.
     #[inline(always)]
     pub(crate) fn charge_on(&self, thread: usize, now_ns: u64, cost: u64) -> (Decision, u64) {
-        match self.terms.take(self.words, thread, now_ns, cost) {
-            Some((left, expiry)) => (self.spent(now_ns, cost, left), expiry),
-            None => self.gather(self.words.home(thread), now_ns, cost),
+        if let Some((left, expiry)) = self.terms.take(self.words, thread, now_ns, cost) {
+            return (self.spent(now_ns, cost, left), expiry);
         }
+        // One comparison for `1 <= cost <= limit`. The words are looked at after the refusal.
+        if cost.wrapping_sub(1) < self.terms.limit
+            && let Some(refused) = self.source.refuse(cost, Timestamp::from_nanos(now_ns))
+            && self.is_empty(now_ns)
+        {
+            return (refused, 0);
+        }
+        self.gather(self.words.home(thread), now_ns, cost)
+    }
+
+    /// Whether no word holds units.
+    #[inline(always)]
+    fn is_empty(&self, now_ns: u64) -> bool {
+        let layout = &self.terms.layout;
+        let is_empty = |stripe: &AtomicU64| {
+            let word = stripe.load(Ordering::Relaxed);
+            !layout.has_units(word) || !layout.is_alive(word, now_ns)
+        };
+        self.words.deposits().slots(now_ns).is_empty() && self.words.stripes().all(is_empty)
     }
 
     fn spent(&self, now_ns: u64, cost: u64, left: u64) -> Decision {

@@ -37,6 +37,7 @@ impl<const SLOTS: usize> Deposits<[AtomicU64; SLOTS]> {
 
 impl Deposits {
     /// The slots, if anything in them may be alive.
+    #[inline(always)]
     pub(super) fn slots(&self, now_ns: u64) -> &[AtomicU64] {
         // Ordering: Relaxed, here and below; see the text of `striped`.
         let until_ns = self.until_ns.load(Ordering::Relaxed);

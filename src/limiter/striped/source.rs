@@ -97,6 +97,16 @@ pub trait LeaseSource {
     /// been charged.
     fn lease(&self, request: &LeaseRequest) -> Result<Lease, Decision>;
 
+    /// Denies `cost` units (at most the limit) at `now` without a lease, if the source knows at once that it has not so many.
+    ///
+    /// Asked before [`lease`](Self::lease), so that a denial is quick while there are no units anywhere. `None` says nothing.
+    ///
+    /// Default: `None`, so that `lease` takes note of each check that finds too few units.
+    fn refuse(&self, cost: u64, now: Timestamp) -> Option<Decision> {
+        let _ = (cost, now);
+        None
+    }
+
     /// How things stand for `cost` units at `now`, without charging and without what was leased already.
     ///
     /// It says how long a denial has to wait where stripes hold a part of its cost, if that is longer than
@@ -224,6 +234,12 @@ impl<A: LeaseAlgorithm> LeaseSource for Direct<A> {
         }
         let decision = self.check_with(self.algorithm(), now_ns, least);
         if decision.is_allowed() { Ok(Lease::charged(decision)) } else { Err(decision) }
+    }
+
+    #[inline(always)]
+    fn refuse(&self, cost: u64, now: Timestamp) -> Option<Decision> {
+        let decision = self.peek(now.as_nanos(), cost);
+        decision.is_denied().then_some(decision)
     }
 
     fn peek(&self, cost: u64, now: Timestamp) -> Decision {

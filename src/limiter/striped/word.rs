@@ -105,6 +105,12 @@ impl StripeLayout {
         if self.is_alive(word, now_ns) { word & self.units } else { 0 }
     }
 
+    /// Whether there are units in a word, alive or not.
+    #[inline(always)]
+    pub(super) const fn has_units(&self, word: u64) -> bool {
+        word & self.units > 0
+    }
+
     /// Whether the stripe's lease is alive, or was within the last life.
     pub(super) const fn is_recent(&self, word: u64, now_ns: u64) -> bool {
         let expiry = self.expiry_of(word);

@@ -33,6 +33,10 @@ pub(crate) struct WindowCounters {
     half: usize,
     /// 1 if even and odd windows have words of their own, else 0.
     odd: usize,
+    /// Its complement.
+    even: usize,
+    /// A line's places, each of a word or of a pair, but one.
+    other_places: usize,
     count_bits: u32,
     /// The most that a counter holds.
     most: u64,
@@ -93,7 +97,9 @@ impl WindowCounters {
         let half = (bytes / Self::LEAST_BYTES).max(1).checked_mul(LINE)?;
         let words = Array::zeroed(half.checked_mul(2)?)?;
         let most = u64::MAX >> (u64::BITS - count_bits);
-        Some(Self { words, half, odd: usize::from(last), count_bits, most, counters })
+        let odd = usize::from(last);
+        let other_places = (LINE >> odd) - 1;
+        Some(Self { words, half, odd, even: !odd, other_places, count_bits, most, counters })
     }
 
     /// A line in each half.
@@ -120,7 +126,7 @@ impl WindowCounters {
     pub(crate) fn lines(&self, hash: u64) -> Lines {
         let line = |first: usize, hash: u64| {
             let mut rest = Fraction(hash);
-            (first + (rest.draw(self.half) & !self.odd), rest)
+            (first + (rest.draw(self.half) & self.even), rest)
         };
         Lines([line(0, hash), line(self.half, hash.wrapping_mul(MULTIPLIER))])
     }
@@ -140,9 +146,8 @@ impl WindowCounters {
                 spots[0].shifts[PER - 1] = if second < end { second } else { second - end };
             } else {
                 let second = self.shift(rest.draw(self.counters));
-                // Another place of the line, each of which is a word or a pair.
-                let places = LINE >> self.odd;
-                let apart = (1 + rest.draw((places - 1).max(1))) & (places - 1);
+                // Another place of the line. (In the models it may have one only.)
+                let apart = (1 + rest.draw(self.other_places)) & self.other_places;
                 spots[N / 2 - 1] = Spot { index: index ^ (apart << self.odd), shifts: [second; PER] };
             }
         }
@@ -173,18 +178,23 @@ impl WindowCounters {
         &self.words[index | parity(window, self.odd)]
     }
 
+    /// A counter of a word. A rotation moves it down as a shift does, and the processor needs no proof that it is less than a word.
+    #[inline(always)]
+    fn count(&self, word: u64, shift: u32) -> u64 {
+        word.rotate_right(shift) & self.most
+    }
+
     /// The lesser of a key's counters in a word.
     #[inline(always)]
     fn least(&self, word: u64, shifts: &[u32]) -> u64 {
-        shifts.iter().fold(u64::MAX, |least, shift| least.min((word >> shift) & self.most))
+        shifts.iter().fold(u64::MAX, |least, shift| least.min(self.count(word, *shift)))
     }
 
     /// A word with a key's counters at `count` at least.
     #[inline(always)]
     fn raised(&self, mut word: u64, shifts: &[u32], count: u64) -> u64 {
         for shift in shifts {
-            let counted = (word >> shift) & self.most;
-            word += count.saturating_sub(counted) << shift;
+            word += count.saturating_sub(self.count(word, *shift)) << shift;
         }
         word
     }
@@ -230,24 +240,17 @@ impl WindowCounters {
         // All tags at once. Where the window's is zero, a word may have it that was never written.
         let is_older = seen.iter().fold(0, |tags, word| tags | (word ^ empty)) > payload || empty == 0;
         if is_older {
-            Self::are_older(windows, seen, window)?;
+            windows.are_older(seen, window)?;
         }
         let current = seen.map(|word| if word ^ empty <= payload { word } else { empty });
         let (mut counts, mut least) = ([[0; PER]; N], u64::MAX);
         for row in 0..N {
             for (counted, shift) in counts[row].iter_mut().zip(shifts[row]) {
-                *counted = (current[row] >> shift) & self.most;
+                *counted = self.count(current[row], shift);
                 least = least.min(*counted);
             }
         }
         Ok(Read { words, shifts, seen, current, counts, is_older, least })
-    }
-
-    /// Of words that are not all of this window, says whether one is of a later one.
-    #[cold]
-    #[inline(never)]
-    fn are_older<const N: usize>(windows: &Windows, words: [u64; N], window: u64) -> Result<(), Late> {
-        words.iter().try_for_each(|&word| windows.age(word, window).map(drop))
     }
 
     /// A key's estimate in the window before this one.
@@ -309,8 +312,12 @@ impl WindowCounters {
         row: usize,
         count: u64,
     ) -> bool {
+        if PER == 1 && read.counts[row][0] >= count {
+            return true;
+        }
         let deltas = read.counts[row].iter().zip(read.shifts[row]);
-        let delta: u64 = deltas.map(|(counted, shift)| count.saturating_sub(*counted) << shift).sum();
+        let delta: u64 =
+            deltas.map(|(counted, shift)| count.saturating_sub(*counted).rotate_left(shift)).sum();
         let next = read.current[row] + delta;
         // Ordering: AcqRel: Release for what was read and exchanged before, Acquire for what the word brought along.
         delta == 0 || read.words[row].compare_exchange(read.seen[row], next, AcqRel, Acquire).is_ok()

@@ -107,8 +107,8 @@ impl Windows {
     pub(crate) fn moment(&self, now_ns: u64) -> Moment {
         // A guess, which the time confirms.
         let window = self.newest.newest();
-        let passed_ns = window.checked_mul(self.window_ns).and_then(|start_ns| now_ns.checked_sub(start_ns));
-        match passed_ns {
+        // It began before time ends.
+        match now_ns.checked_sub(window.wrapping_mul(self.window_ns)) {
             Some(passed_ns) if passed_ns < self.window_ns => {
                 Moment { now_ns, window, to_end_ns: self.window_ns - passed_ns }
             }
@@ -204,13 +204,37 @@ impl Windows {
     /// How a word stands to a window that it is not of: once for each word and window.
     #[inline(never)]
     fn apart(&self, word: u64, window: u64) -> Result<WordAge, Late> {
-        // Too far behind.
+        self.keeps_up(window)?;
+        self.stand(word, window)
+    }
+
+    /// Of words that are not all of a window, which is the caller's, says whether one is of a later one.
+    #[cold]
+    #[inline(never)]
+    fn are_older<const N: usize>(&self, words: [u64; N], window: u64) -> Result<(), Late> {
+        self.keeps_up(window)?;
+        for word in words {
+            if word ^ self.empty(window) > self.payload_mask {
+                self.stand(word, window)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a window is not too far behind the newest. To be asked after the word was loaded.
+    #[inline(always)]
+    fn keeps_up(&self, window: u64) -> Result<(), Late> {
         if window < self.newest.low() {
             let as_of = self.newest.as_of(window);
             if as_of > window {
                 return Err(Late { window: as_of });
             }
         }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn stand(&self, word: u64, window: u64) -> Result<WordAge, Late> {
         // Never written: its tag says nothing.
         if word == 0 {
             return Ok(WordAge::Past);

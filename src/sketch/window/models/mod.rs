@@ -4,6 +4,7 @@
 use crate::base::sync::Arc;
 use crate::base::sync::thread;
 
+use super::counters::Read;
 use super::*;
 use crate::base::sync::explore;
 use crate::sketch::hash::mix;
