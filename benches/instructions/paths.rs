@@ -13,8 +13,8 @@ use http::{Request, Response, StatusCode};
 use tollgate::rules::{Config, Descriptor, Rules};
 use tollgate::tower::{ClientIp, KeyExtractor as _, PeerAddr, RateLimitLayer};
 use tollgate::{
-    Capacity, Compact, Direct, FixedWindow, Gcra, Keyed, ManualClock, Quota, RateLimiter, Sketch, Timestamp,
-    check_all_at,
+    Capacity, Compact, Direct, FixedWindow, Gcra, Keyed, ManualClock, Quota, RateLimiter, Sketch, Striped,
+    Timestamp, check_all_at,
 };
 use tower::{Layer, Service};
 
@@ -132,6 +132,26 @@ paths! {
         let limiter = sketch(ONE);
         move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
     };
+    /// A limit whose counters are two in each of two words.
+    sketch_hundred_allowed, true, {
+        let limiter = sketch(Quota::per_minute(100));
+        move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
+    };
+    /// A limit that counters have used up.
+    sketch_hundred_denied, false, {
+        let limiter = sketch(Quota::per_minute(100));
+        (0..KEYS).for_each(|number| assert!(limiter.check_at(&known(number), 100, NOW).is_allowed()));
+        move |number| limiter.check_at(&known(number), 1, NOW).is_allowed()
+    };
+    striped_allowed, true, {
+        let limiter = striped(PLENTY);
+        move |_| limiter.check_at(1, NOW).is_allowed()
+    };
+    striped_denied, false, {
+        let limiter = striped(ONE);
+        let _ = limiter.check_at(1, NOW);
+        move |_| limiter.check_at(1, NOW).is_allowed()
+    };
     check_all_of_two, true, {
         let (first, second) = (compact(PLENTY), compact(PLENTY));
         move |number| {
@@ -193,6 +213,11 @@ fn compact(quota: Quota) -> RateLimiter<Compact, ManualClock> {
 
 fn direct(quota: Quota) -> RateLimiter<Direct> {
     RateLimiter::direct(Gcra::new(quota))
+}
+
+/// Of two stripes, on whatever machine.
+fn striped(quota: Quota) -> RateLimiter<Striped> {
+    RateLimiter::builder(Gcra::new(quota)).stripes(2).striped()
 }
 
 fn keyed(quota: Quota) -> RateLimiter<Keyed<u64>> {

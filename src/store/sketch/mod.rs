@@ -16,8 +16,8 @@
 //! unit is raised into the counters first, and then the key is put in: of those who race, one is told that it was the first,
 //! and is admitted; the others see its count, and decide anew.
 //!
-//! *A key that it knows* is charged by raise-then-commit ([`WindowCounters`]), from exactly the estimate that was decided
-//! on. Denials write nothing, but for those below.
+//! *A key that it knows* is charged by exact exchanges ([`WindowCounters`]), from exactly the estimate that was decided
+//! on. Under a fixed limit of one it has used all, so its counters are not read. Denials write nothing, but for those below.
 //!
 //! # Sliding windows
 //! The last window's estimate weighs too, so a charge of a thread that lags in the last window must not come after it was

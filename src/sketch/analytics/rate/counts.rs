@@ -1,8 +1,7 @@
 //! Counting in the window that the time lies in.
 //!
-//! Even windows have counters of their own, and odd ones. *Raise, then commit* ([`WindowCounters`]): an event is in
-//! its window's counts as soon as its commit is made, and no other commit can be made from a count that lacks
-//! it. At a window's turn nothing is cleared and nobody waits: the first event of a key replaces what its
+//! Even windows have counters of their own, and odd ones. Their words are exchanged from exactly what was read
+//! ([`WindowCounters`]): no two events of a key are counted from the same count. At a window's turn nothing is cleared and nobody waits: the first event of a key replaces what its
 //! words held two windows before.
 //!
 //! # Threads that lag
