@@ -217,7 +217,7 @@ impl WindowCounters {
     ) -> Result<u64, Late> {
         let mut estimate = u64::MAX;
         for spot in &rows.0 {
-            // Ordering: Acquire; pairs with the Release of raises and commits.
+            // Ordering: Acquire; pairs with the Release of the exchanges.
             let word = self.word(spot.index, window).load(Acquire);
             estimate = estimate.min(self.least(Self::current(windows, word, window)?, &spot.shifts));
         }
@@ -274,7 +274,7 @@ impl WindowCounters {
         Ok(estimate)
     }
 
-    /// Raises a key's counters to `count` at least, without a commit: nothing is admitted by it.
+    /// Raises a key's counters to `count` at least, each by a maximum: nothing is admitted by it.
     #[inline(never)]
     pub(crate) fn raise<const N: usize, const PER: usize>(
         &self,
@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_is_lost_to_another() {
+    fn a_charge_is_lost_to_another() {
         for largest in [100, 1 << 40] {
             let held = TestCounters::new(0, largest, false).unwrap();
             let TestCounters { windows, counters, .. } = &held;

@@ -107,8 +107,8 @@ impl Windows {
     pub(crate) fn moment(&self, now_ns: u64) -> Moment {
         // A guess, which the time confirms.
         let window = self.newest.newest();
-        // It began before time ends.
-        match now_ns.checked_sub(window.wrapping_mul(self.window_ns)) {
+        let passed_ns = window.checked_mul(self.window_ns).and_then(|start_ns| now_ns.checked_sub(start_ns));
+        match passed_ns {
             Some(passed_ns) if passed_ns < self.window_ns => {
                 Moment { now_ns, window, to_end_ns: self.window_ns - passed_ns }
             }

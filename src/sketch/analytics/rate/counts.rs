@@ -1,8 +1,8 @@
 //! Counting in the window that the time lies in.
 //!
 //! Even windows have counters of their own, and odd ones. Their words are exchanged from exactly what was read
-//! ([`WindowCounters`]): no two events of a key are counted from the same count. At a window's turn nothing is cleared and nobody waits: the first event of a key replaces what its
-//! words held two windows before.
+//! ([`WindowCounters`]): no two events of a key are counted from the same count. At a window's turn
+//! nothing is cleared and nobody waits: the first event of a key replaces what its words held two windows before.
 //!
 //! # Threads that lag
 //! A thread that lags by a window counts in the one that it read on its clock, which is the last one then.
