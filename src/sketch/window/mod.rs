@@ -212,9 +212,9 @@ impl Windows {
     #[cold]
     #[inline(never)]
     fn are_older<const N: usize>(&self, words: [u64; N], window: u64) -> Result<(), Late> {
-        self.keeps_up(window)?;
         for word in words {
             if word ^ self.empty(window) > self.payload_mask {
+                self.keeps_up(window)?;
                 self.stand(word, window)?;
             }
         }
