@@ -167,33 +167,42 @@ pub(crate) mod epoch {
     }
 
     impl Guard {
-        /// Calls `free` with `ptr` once no thread pinned now can hold it.
+        /// Calls `free` with `ptr` and `part` once no thread pinned now can hold that part of it.
         ///
         /// # Safety
-        /// `free` may be called with `ptr`, once, on any thread and at any later time, if no thread that pins from now
-        /// on can reach it.
-        pub(crate) unsafe fn retire<T: 'static>(&self, ptr: *mut T, free: unsafe fn(*mut T)) {
+        /// `free` may be called so, once, on any thread and at any later time, if no thread that pins from now on can reach it.
+        pub(crate) unsafe fn retire<T>(&self, ptr: *mut T, part: usize, free: unsafe fn(*mut T, usize)) {
             // SAFETY: the caller's duty is this function's contract, word for word.
             unsafe {
-                self.0.defer_unchecked(move || free(ptr));
+                self.0.defer_unchecked(move || free(ptr, part));
             }
         }
     }
 }
 
-/// In the models nothing that is retired is freed (a use after free would show as a lost charge anyway, and
-/// crossbeam-epoch's own state space would drown ours). It is remembered, so that a second retire of one node fails
-/// the model.
+/// In the models what is retired is freed as soon as no thread is pinned (crossbeam-epoch's own state space would drown ours). It is
+/// remembered until then, so that a second retire of one thing fails the model.
 #[cfg(tollgate_loom)]
 pub(crate) mod epoch {
     use std::cell::RefCell;
-    use std::collections::BTreeSet;
 
-    type Retired = BTreeSet<usize>;
+    struct Retired {
+        ptr: *mut (),
+        part: usize,
+        free: unsafe fn(*mut (), usize),
+    }
+
+    #[derive(Default)]
+    struct Epoch {
+        pinned: usize,
+        retired: Vec<Retired>,
+        /// How many were retired since the last `take_retired`.
+        count: usize,
+    }
 
     thread_local! {
         // A loom execution runs all its threads on one OS thread, so this is shared by the model's threads.
-        static RETIRED: RefCell<Retired> = const { RefCell::new(Retired::new()) };
+        static EPOCH: RefCell<Epoch> = RefCell::default();
     }
 
     /// A pinned thread.
@@ -201,6 +210,7 @@ pub(crate) mod epoch {
 
     /// Pins the calling thread.
     pub(crate) fn pin() -> Guard {
+        EPOCH.with_borrow_mut(|epoch| epoch.pinned += 1);
         Guard(())
     }
 
@@ -209,16 +219,38 @@ pub(crate) mod epoch {
         ///
         /// # Safety
         /// As for the other form.
-        pub(crate) unsafe fn retire<T: 'static>(&self, ptr: *mut T, _free: unsafe fn(*mut T)) {
-            let first = RETIRED.with_borrow_mut(|set| set.insert(ptr.addr()));
-            assert!(first, "a node is retired at most once");
+        pub(crate) unsafe fn retire<T>(&self, ptr: *mut T, part: usize, free: unsafe fn(*mut T, usize)) {
+            // SAFETY: pointers are alike, whatever they point to, and `free` is only called with this one.
+            let free = unsafe { std::mem::transmute::<unsafe fn(*mut T, usize), unsafe fn(*mut (), usize)>(free) };
+            EPOCH.with_borrow_mut(|epoch| {
+                let is_this = |other: &Retired| other.ptr == ptr.cast() && other.part == part;
+                assert!(!epoch.retired.iter().any(is_this), "a node is retired at most once");
+                epoch.retired.push(Retired { ptr: ptr.cast(), part, free });
+                epoch.count += 1;
+            });
         }
     }
 
-    /// How many nodes were retired since the last call; forgets them.
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            let unpinned = |epoch: &mut Epoch| {
+                epoch.pinned -= 1;
+                if epoch.pinned == 0 { std::mem::take(&mut epoch.retired) } else { Vec::new() }
+            };
+            // A thread that panics ends the model, and with it all that was retired.
+            for Retired { ptr, part, free } in EPOCH.with_borrow_mut(unpinned) {
+                if !std::thread::panicking() {
+                    // SAFETY: the contract of `retire`: no thread is pinned.
+                    unsafe { free(ptr, part) };
+                }
+            }
+        }
+    }
+
+    /// How many things were retired since the last call. Begins a new model.
     #[cfg(test)]
     pub(crate) fn take_retired() -> usize {
-        RETIRED.with_borrow_mut(std::mem::take).len()
+        EPOCH.with_borrow_mut(|epoch| std::mem::take(&mut epoch.count))
     }
 }
 

@@ -68,7 +68,7 @@ where
     /// assert!((64..1_000).contains(&limiter.state_bytes()));
     /// ```
     pub fn state_bytes(&self) -> usize {
-        self.store.len() * self.store.bytes_per_key()
+        self.store.state_bytes()
     }
 
     /// How many keys are held, idle ones that were not removed yet included. An estimate while other threads are at

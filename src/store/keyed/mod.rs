@@ -2,39 +2,36 @@
 //!
 //! | part | holds |
 //! |---|---|
-//! | `list` | nodes, tagged links, the walk that unlinks dead nodes |
-//! | `blocks`, `links` | memory for nodes and for buckets |
-//! | `table` | buckets, growth, the sweeping hand |
+//! | `nodes` | memory for nodes: a key and its state each |
+//! | `table` | shards, their indices, growth, the sweeping hand |
 //! | here | hashing, first sight of a key, the cap |
 //!
-//! A check of a known key is one hash, one bucket, one node, one exchange; no lock, and nothing shared is written
-//! but the key's word. First sight makes a node whose state holds the charge already and links it in by one
+//! A check of a known key is one hash, one line of an index, one node, one exchange; no lock, and nothing shared is written
+//! but the key's word. First sight makes a node whose state holds the charge already and publishes it by one
 //! exchange: a rival's charge can then only come after it.
 
 #[cfg(not(target_pointer_width = "64"))]
-compile_error!(
-    "the keyed store keeps tags in the low bits of 64-bit pointers, and counts in the width of one"
-);
+compile_error!("the keyed store's words are as wide as pointers of 64 bits");
 
-mod blocks;
 mod carry;
-mod links;
-mod list;
 #[cfg(all(test, tollgate_loom))]
 mod models;
+mod nodes;
 mod table;
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests;
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
+use std::ops::ControlFlow;
 use std::ptr::NonNull;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use self::blocks::Unlinked;
-use self::list::KeyNode;
-use self::table::{GRACE_NS, NodeTable};
+use self::nodes::{KeyNode, NewNode};
+use self::table::{Filling, GRACE_NS, Held, NodeTable};
 use super::state::{Action, Admission, Dead, KeyState, Kill, Request};
 use crate::algorithm::step::Refund;
 use crate::algorithm::step::Step;
@@ -45,15 +42,16 @@ use crate::base::sync::epoch::{self, Guard};
 use crate::base::sync::{AtomicUsize, Ordering, processors};
 use crate::store::op::{BATCH, Exchange, ManyKeys, Operation, Store, Ticket};
 
-/// Keys that are looked at for an idle one when the store is full, if it holds many.
-const SEARCHED: usize = 32;
+/// Keys that are looked at for an idle one when the store is full, if it holds many. Each is a line from memory: so few that a
+/// newcomer costs about a microsecond.
+const SEARCHED: usize = 12;
 /// A store with a cap up to this is searched whole.
 const SEARCHED_WHOLE: usize = 256;
 
 /// What a full keyed store does with a key that it does not hold, when it finds no idle key to forget.
 ///
-/// The search for one looks at about 32 keys, others each time, or at all of them under a cap of 256 or less. So a
-/// newcomer at the cap costs more than a check, some 2 to 13 µs, and writes counts that threads share. A key that
+/// The search for one looks at 12 keys, others each time, or at all of them under a cap of 256 or less. So a
+/// newcomer at the cap costs more than a check, and writes counts that threads share. A key that
 /// another thread is keeping at that very moment may be taken for one that is not held.
 ///
 /// # Examples
@@ -140,15 +138,11 @@ where
     H: BuildHasher,
 {
     pub(crate) fn new(algorithm: A, hasher: H, layout: KeyedLayout) -> Self {
-        // Four stripes for each thread that can insert at once, as few inserts share a line that way.
-        let threads = processors().unwrap_or(4);
-        let (stripes, buckets) = if cfg!(tollgate_loom) { (1, 1) } else { ((4 * threads).min(64), 256) };
-        let wanted = layout.cap.map_or(layout.capacity, |(max, _)| layout.capacity.min(max));
-        let buckets = wanted.clamp(buckets, 1 << 32).next_power_of_two();
+        let keys = layout.cap.map_or(layout.capacity, |(max, _)| layout.capacity.min(max));
         Self {
             algorithm,
             hasher,
-            table: NodeTable::new(buckets.ilog2(), stripes),
+            table: NodeTable::new(keys, processors().unwrap_or(4).min(64)),
             cap: layout.cap.map(|(max, when_full)| Cap {
                 max,
                 when_full,
@@ -161,13 +155,12 @@ where
         &self.algorithm
     }
 
-    /// What is kept for one key: a node of whole cache lines, words that its algorithm keeps elsewhere, and its part of the table.
-    pub(crate) fn bytes_per_key(&self) -> usize {
-        let node = size_of::<(usize, u64, u64, A::Tail, K, usize)>().next_multiple_of(64);
+    /// What is kept for the keys: their nodes, words that the algorithm keeps elsewhere, and their part of the table.
+    pub(crate) fn state_bytes(&self) -> usize {
         // Only a tail that is allocated has something to drop.
         let is_boxed = std::mem::needs_drop::<A::Tail>();
         let elsewhere = if is_boxed { self.algorithm.tail_len() * size_of::<u64>() } else { 0 };
-        node + elsewhere + 4 * size_of::<usize>()
+        self.table.bytes() + self.len() * elsewhere
     }
 
     /// The live node of a key.
@@ -177,7 +170,15 @@ where
         Q: Lookup<K> + ?Sized,
     {
         let node = self.table.get(hash, guard, |held| key.is(held))?;
-        if node.state.is_dead() { self.table.find(hash, guard, |held| key.is(held)).ok() } else { Some(node) }
+        if node.state.is_dead() { self.held(key, hash, guard).map(|held| held.node) } else { Some(node) }
+    }
+
+    /// The same with its word in the table.
+    fn held<'g, Q>(&'g self, key: &Q, hash: u64, guard: &'g Guard) -> Option<Held<'g, K, A::Tail>>
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        self.table.find(hash, guard, |held| key.is(held)).ok()
     }
 
     /// Checks under an algorithm that reads this one's states.
@@ -269,10 +270,10 @@ where
                 None => decision,
             };
         }
-        let Some(room) = self.make_room(hash, now_ns, guard) else {
-            return self.beyond_cap(now_ns, ask, key, hash, decision, guard);
-        };
-        self.insert(ask, key, hash, decision, guard, room)
+        match self.make_room(hash, now_ns, guard) {
+            Ok(room) => self.insert(ask, key, hash, decision, guard, room),
+            Err(soonest) => self.beyond_cap(now_ns, ask, key, hash, decision, guard, soonest),
+        }
     }
 
     /// Keeps a key that has room under the cap, with its first charge.
@@ -288,37 +289,36 @@ where
     where
         Q: Lookup<K> + ?Sized,
     {
-        let mut node: Option<Unlinked<KeyNode<K, A::Tail>>> = None;
+        let mut node: Option<NewNode<'_, K, A::Tail>> = None;
         loop {
             let place = match self.table.find(hash, guard, |held| key.is(held)) {
-                Ok(other) => match other.state.apply(ask) {
+                Ok(other) => match other.node.state.apply(ask) {
                     // Another thread was first. Our node, if made, was seen by nobody.
                     Ok(decision) => return decision,
                     Err(Dead) => continue,
                 },
                 Err(place) => place,
             };
-            let mut new = node.take().unwrap_or_else(|| {
+            let new = node.take().unwrap_or_else(|| {
                 let state = KeyState::fresh(self.algorithm.tail_len());
                 // Charged while no other thread can see it: decides as `fresh` did.
                 let _ = state.apply(ask);
-                self.table.place(KeyNode { next: list::unlinked(), hash, state, key: key.to_key() }, guard)
+                self.table.place(KeyNode { state, key: key.to_key() }, guard)
             });
-            list::set_next(new.get_mut(), &place);
-            let new = new.into_raw();
-            // SAFETY: made by `into_raw` just above, with the link that `set_next` set to what follows at `place`.
-            if unsafe { place.insert(new) } {
-                room.taken();
-                if self.table.inserted(hash) {
-                    let while_ago = ask.now_ns.saturating_sub(GRACE_NS);
-                    self.table.sweep(hash, guard, |node| {
-                        node.state.kill_if_idle(&self.algorithm, while_ago) == Kill::Done && self.release()
-                    });
+            match place.fill(new) {
+                Ok(filling) => {
+                    room.taken();
+                    if filling == Filling::Yes {
+                        let while_ago = ask.now_ns.saturating_sub(GRACE_NS);
+                        self.table.sweep(hash, guard, |node| {
+                            node.state.kill_if_idle(&self.algorithm, while_ago) == Kill::Done
+                                && self.release()
+                        });
+                    }
+                    return decision;
                 }
-                return decision;
+                Err(new) => node = Some(new),
             }
-            // SAFETY: made by `into_raw` just above, and not published, since the exchange failed.
-            node = Some(unsafe { Unlinked::from_raw(new) });
         }
     }
 
@@ -330,34 +330,58 @@ where
         }
     }
 
-    /// Room for one key under the cap, if there is any or an idle key gives way.
-    fn make_room(&self, hash: u64, now_ns: u64, guard: &Guard) -> Option<Room<'_>> {
+    /// Room for one key under the cap, if there is any or an idle key gives way; else the key that will soonest be idle, of those
+    /// that a search finds.
+    fn make_room<'s>(
+        &'s self,
+        hash: u64,
+        now_ns: u64,
+        guard: &'s Guard,
+    ) -> Result<Room<'s>, Option<Victim<'s, K, A::Tail>>> {
         let Some(cap) = &self.cap else {
-            return Some(Room(None));
+            return Ok(Room(None));
         };
-        let take = || {
-            // Ordering: Relaxed, here and where room is given back. A count; each unit is owned by one node or call.
-            let more = |held| if held < cap.max { Some(held + 1) } else { None };
-            cap.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Room(Some(cap)))
-        };
-        take().or_else(|| {
-            // Hands go round, so a flood of newcomers searches the whole table, a part each.
-            self.table.search(hash, self.searched(), guard, |node| {
-                node.state.kill_if_idle(&self.algorithm, now_ns) == Kill::Done && self.release()
-            });
-            take()
-        })
+        // Ordering: Relaxed, here and where room is given back. A count; each unit is owned by one node or call.
+        let more = |held| if held < cap.max { Some(held + 1) } else { None };
+        let take = || cap.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Room(Some(cap)));
+        if let Some(room) = take() {
+            return Ok(room);
+        }
+        let enough = if cap.max <= SEARCHED_WHOLE { cap.max } else { SEARCHED };
+        let (mut seen, mut room, mut soonest) = (0, None, None::<Victim<'_, K, A::Tail>>);
+        // Hands go round, so a flood of newcomers searches the whole table, a part each.
+        self.table.search(hash, guard, |held| {
+            if held.node.state.kill_if_idle(&self.algorithm, now_ns) == Kill::Done {
+                self.table.unlink(&held, guard);
+                // Its room passes from that node to this call, uncounted.
+                room = Some(Room(Some(cap)));
+                return ControlFlow::Break(());
+            }
+            if cap.when_full != WhenFull::Admit
+                && let Ok(decision) = held.node.state.peek(&self.algorithm, now_ns, 0)
+            {
+                let reset = decision.reset_after();
+                if soonest.as_ref().is_none_or(|(best, _)| reset < *best) {
+                    soonest = Some((reset, held));
+                }
+            }
+            seen += 1;
+            if seen < enough { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        room.or_else(take).ok_or(soonest)
     }
 
     /// The answer for a key that there is no room for.
-    fn beyond_cap<Q>(
-        &self,
+    #[expect(clippy::too_many_arguments, reason = "what first sight knows")]
+    fn beyond_cap<'s, Q>(
+        &'s self,
         now_ns: u64,
         ask: &Request<'_, A>,
         key: &Q,
         hash: u64,
         fresh: Decision,
-        guard: &Guard,
+        guard: &'s Guard,
+        mut soonest: Option<Victim<'s, K, A::Tail>>,
     ) -> Decision
     where
         Q: Lookup<K> + ?Sized,
@@ -368,22 +392,25 @@ where
         {
             return decision;
         }
-        match self.cap.as_ref().map(|cap| cap.when_full) {
-            Some(WhenFull::Deny) => self.full(hash, fresh, now_ns, guard),
-            Some(WhenFull::Forget) => match self.forget_one(hash, now_ns, guard) {
-                Some(room) => self.insert(ask, key, hash, fresh, guard, room),
-                None => self.full(hash, fresh, now_ns, guard),
-            },
-            Some(WhenFull::Admit) | None => fresh.uncharged(),
+        let Some(Cap { when_full: WhenFull::Deny | WhenFull::Forget, .. }) = self.cap else {
+            return fresh.uncharged();
+        };
+        while let (Some((_, victim)), Some(Cap { when_full: WhenFull::Forget, .. })) = (&soonest, &self.cap) {
+            // Its room passes from that node to this call, uncounted.
+            if victim.node.state.kill() == Kill::Done {
+                self.table.unlink(victim, guard);
+                return self.insert(ask, key, hash, fresh, guard, Room(self.cap.as_ref()));
+            }
+            soonest = match self.make_room(hash, now_ns, guard) {
+                Ok(room) => return self.insert(ask, key, hash, fresh, guard, room),
+                Err(soonest) => soonest,
+            };
         }
-    }
-
-    /// How many keys a search looks at.
-    fn searched(&self) -> usize {
-        match &self.cap {
-            Some(cap) if cap.max <= SEARCHED_WHOLE => cap.max,
-            _ => SEARCHED,
-        }
+        // The denial of a newcomer, with the time until a held key falls idle.
+        let soonest = soonest.map_or(Duration::ZERO, |(reset, _)| reset);
+        let retry_ns = crate::base::clock::saturating_nanos(soonest).max(1);
+        let facts = Facts::Plain { remaining: 0, retry_ns, reset_ns: retry_ns, delay_ns: 0 };
+        Decision::new(Outcome::Denied, fresh.cost(), fresh.limit(), now_ns, facts)
     }
 
     /// Gives back one key's room. Always true, for use in conditions.
@@ -392,44 +419,6 @@ where
             cap.held.fetch_sub(1, Ordering::Relaxed);
         }
         true
-    }
-
-    /// The denial of a newcomer, with the time until a held key falls idle, of those that a search finds.
-    fn full(&self, hash: u64, fresh: Decision, now_ns: u64, guard: &Guard) -> Decision {
-        let soonest = self.soonest_idle(hash, now_ns, guard).map_or(Duration::ZERO, |(reset, _)| reset);
-        let retry_ns = crate::base::clock::saturating_nanos(soonest).max(1);
-        let facts = Facts::Plain { remaining: 0, retry_ns, reset_ns: retry_ns, delay_ns: 0 };
-        Decision::new(Outcome::Denied, fresh.cost(), fresh.limit(), now_ns, facts)
-    }
-
-    /// Forgets the key that would soonest be idle, of those that a search finds, and takes its room.
-    fn forget_one(&self, hash: u64, now_ns: u64, guard: &Guard) -> Option<Room<'_>> {
-        loop {
-            let (_, node) = self.soonest_idle(hash, now_ns, guard)?;
-            // SAFETY: found under the guard, which is still held.
-            let node = unsafe { &*node };
-            // Its room passes from that node to this call, uncounted.
-            if node.state.kill() == Kill::Done {
-                self.table.removed(node.hash);
-                let _ = self.table.find(node.hash, guard, |_| false);
-                return Some(Room(self.cap.as_ref()));
-            }
-        }
-    }
-
-    /// Of the first keys that a search finds, the one that will soonest be idle.
-    fn soonest_idle(&self, hash: u64, now_ns: u64, guard: &Guard) -> Option<Victim<K, A::Tail>> {
-        let mut best: Option<Victim<K, A::Tail>> = None;
-        self.table.search(hash, self.searched(), guard, |node| {
-            if let Ok(decision) = node.state.peek(&self.algorithm, now_ns, 0) {
-                let reset = decision.reset_after();
-                if best.as_ref().is_none_or(|(soonest, _)| reset < *soonest) {
-                    best = Some((reset, std::ptr::from_ref(node)));
-                }
-            }
-            false
-        });
-        best
     }
 
     /// What a key that was never seen would be answered, uncharged.
@@ -454,16 +443,14 @@ where
     {
         let hash = self.hasher.hash_one(key);
         let guard = epoch::pin();
-        let Some(node) = self.live(key, hash, &guard) else {
+        let Some(held) = self.held(key, hash, &guard) else {
             return false;
         };
-        let removed = node.state.kill() == Kill::Done;
+        let removed = held.node.state.kill() == Kill::Done;
         if removed {
-            self.table.removed(hash);
+            self.table.unlink(&held, &guard);
             self.release();
         }
-        // Unlinks it, or finds that another thread has.
-        let _ = self.table.find(hash, &guard, |held| key.is(held));
         removed
     }
 
@@ -521,7 +508,7 @@ where
     #[inline(always)]
     fn prefetch(&self, (_, hash): (&Q, u64)) {
         // The clock and the pin take about as long as a line takes to come from the other core.
-        self.table.prefetch_node(hash);
+        self.table.prefetch_line(hash);
     }
 
     #[inline(always)]
@@ -545,11 +532,11 @@ where
         while requests.peek().is_some() {
             let mut batch = [None; BATCH];
             for (place, request) in batch.iter_mut().zip(requests.by_ref()) {
-                self.table.prefetch_bucket(request.0.1);
+                self.table.prefetch_line(request.0.1);
                 *place = Some(request);
             }
             for ((_, hash), _) in batch.iter().flatten() {
-                self.table.prefetch_node(*hash);
+                self.table.prefetch_node(*hash, &guard);
             }
             for ((key, hash), cost) in batch.into_iter().flatten() {
                 decided(self.charge_hashed(&self.algorithm, key, hash, at.ns(), cost, &guard));
@@ -601,6 +588,14 @@ pub struct KeyedTicket<'s, K, A: Algorithm> {
     _guard: Guard,
 }
 
+impl<K, A: Algorithm> KeyedTicket<'_, K, A> {
+    #[inline(always)]
+    fn state(&self) -> Option<&KeyState<A::Tail>> {
+        // SAFETY: found under the ticket's guard, which is still held; so the node is not freed.
+        self.node.map(|node| unsafe { &node.as_ref().state })
+    }
+}
+
 impl<K, A: Algorithm> Ticket for KeyedTicket<'_, K, A> {
     #[inline(always)]
     fn outcome(&self) -> Outcome {
@@ -609,11 +604,7 @@ impl<K, A: Algorithm> Ticket for KeyedTicket<'_, K, A> {
 
     #[inline(always)]
     fn exchange(&self) -> Exchange {
-        let Some(node) = self.node else {
-            return Exchange::Lost;
-        };
-        // SAFETY: found under the ticket's guard, which is still held; so the node is not freed.
-        unsafe { node.as_ref() }.state.exchange(self.algorithm, &self.admission)
+        self.state().map_or(Exchange::Lost, |state| state.exchange(self.algorithm, &self.admission))
     }
 
     #[inline(always)]
@@ -623,11 +614,9 @@ impl<K, A: Algorithm> Ticket for KeyedTicket<'_, K, A> {
 
     #[inline(always)]
     fn uncharged(&self) -> Decision {
-        let Some(node) = self.node else {
-            return self.admission.decision;
-        };
-        // SAFETY: found under the ticket's guard, which is still held; so the node is not freed.
-        unsafe { node.as_ref() }.state.uncharged(self.algorithm, &self.admission, self.now_ns)
+        let uncharged =
+            |state: &KeyState<A::Tail>| state.uncharged(self.algorithm, &self.admission, self.now_ns);
+        self.state().map_or(self.admission.decision, uncharged)
     }
 }
 
@@ -655,7 +644,7 @@ impl Drop for Room<'_> {
     }
 }
 
-type Victim<K, T> = (Duration, *const KeyNode<K, T>);
+type Victim<'g, K, T> = (Duration, Held<'g, K, T>);
 
 /// A form in which a key of type `K` can be asked for: `&str` for `String`, `&[u8]` for `Vec<u8>`, and `&K` itself.
 ///

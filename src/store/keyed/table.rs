@@ -1,499 +1,537 @@
-//! The table: one list in the order of hashes, and generations of buckets that point into it.
+//! The table: where the node of a key is found.
 //!
-//! A *generation* is a flat array of 2ⁿ buckets. A hash belongs to the bucket that its top n bits number, and the
-//! bucket's link stands in the list just before the hashes of its own. When the table is full, a generation twice as
-//! large is published, empty: its buckets enter the list one by one, each when it is first asked for, behind
-//! the bucket that it halves. No node moves, no bucket of an older generation leaves the list, and all arrays
-//! together are less than twice the newest.
+//! The top bits of a hash choose a *shard*. A shard is one word: the address of its *index*, with the index's size in the low bits
+//! of that address. An index is an array of words in lines of eight, filled to at most three quarters:
 //!
-//! A check loads the index (the newest generation's address and its n, in one word), a bucket, and a node.
+//! ```text
+//! empty       0
+//! tombstone   a node that was removed
+//! filled      28 bits of the hash (the tag) | 1 | the node's number | frozen
+//! ```
+//! The first bits of a tag number a key's line, and its last three the slot in that line where a search begins. A search goes round
+//! that line, then round the next, and ends at an empty slot. So it reads one line and one node in almost all cases.
 //!
-//! Only the thread that claimed a bucket puts it in; all others use the nearest bucket of an older generation that is
-//! in already, so that nobody waits. Starting a walk too early in the list is never wrong.
+//! *Insertion* exchanges the first empty slot of a key's search for the node's word. Slots are never empty again. So two threads
+//! that insert one key exchange the same slot. One fails, looks at the slot again, and finds the node of the other.
 //!
-//! *Stale indices.* The quick look-up stops at the first bucket it meets, without asking which. Buckets of older
-//! generations lie at the beginnings of ranges, before newer ones of the same beginning, so none is within
-//! a newer bucket's range. One of a newer generation may be; but to have met it means to have acquired a
-//! link made after that generation was published, and then the index is seen to have changed. So a key that was
-//! not found, under an index that is still the same, is absent.
+//! *Removal* exchanges the node's state for dead, which one thread wins. No charge can land on the node any more, and searches for its key
+//! pass it. The winner exchanges the word in the present index for a tombstone, and retires the node.
 //!
-//! *Sweeping.* Once the table is three quarters full, each insert looks at a few buckets by a hand that goes round,
-//! and removes nodes that have been idle for a while. Three nodes looked at for each insert keep dead weight in
-//! proportion to the live keys and to what came in that while, however long keys that are never seen again keep
-//! coming; no thread is needed, and only inserts pay. The while ([`GRACE_NS`]) is there because a key that comes back
-//! is dearer to make than to keep: without it, keys that are idle at each of their visits would push each other
-//! out all the time.
+//! *Growth* replaces an index by a copy of another size: to make room, or to be rid of tombstones.
 //!
-//! Counts and hands are striped by hash, so that inserting threads seldom share a line.
+//! 1. Each word gets its *frozen* bit, empty ones too. It never changes again, as every exchange expects a word without that bit.
+//! 2. A new index is made of the filled words. A word tells its own home there, so no node is read.
+//! 3. One exchange of the shard's word publishes it, and the old one is retired.
+//!
+//! A thread that has to change a frozen word does all of this itself, and then begins again in the present index. One of them
+//! succeeds, so nobody waits for a thread that was held up. Charges and look-ups go on meanwhile: they read frozen words as any others.
+//!
+//! *Why no thread is misled:*
+//! - All copies of an index are equal, so it does not matter whose is published.
+//! - A word stays in every index that follows until the thread that killed its node has exchanged it in the present one. If that one is frozen,
+//!   the thread looks in the next. Once the exchange succeeded, no later index has the word, because a copy is made of frozen words. So no thread
+//!   that pins afterwards finds the node.
+//! - A copy of an index that is not present any more is not published: the old address cannot come back while the copying thread is pinned.
+//! - A look-up may search an index that was replaced meanwhile, and miss a key that was inserted after it began. Only an
+//!   insertion has to know, and it searches the present index: in an older one it finds no empty slot that is not frozen.
+//!
+//! *Sweeping.* Each insert into a shard that is more than half full looks at a few words by a hand that goes round, and removes nodes that have been
+//! idle for a while ([`GRACE_NS`]). So each word is looked at about once before the shard is rebuilt, and dead weight stays in proportion to the keys
+//! in use, however long new keys keep coming. No thread is needed, and only inserts pay. The while is there because a key that comes
+//! back is dearer to make than to keep.
 
-use std::cell::Cell;
-use std::marker::PhantomData;
-use std::ops::Range;
+use std::ops::ControlFlow;
 
-use crossbeam_utils::CachePadded;
-
-use super::blocks::{NodeAllocator, Unlinked, free};
-use super::links;
-use super::list::{
-    KeyNode, Link, ListPosition, Target, Turn, claim, element, end, entered, is_entered, prepare, target,
-    to_bucket, walk,
-};
+use super::nodes::{KeyNode, NUMBER_BITS, NewNode, Nodes};
 use crate::algorithm::step::Tail;
 use crate::base::memory::prefetch::prefetch;
-use crate::base::sync::epoch::Guard;
-use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
+use crate::base::sync::epoch::{self, Guard};
+use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Generations that can be: the largest has 2^40 buckets.
-const GENERATIONS: u32 = 41;
-
-/// Buckets swept at each insert into a table that is filling up: some 3 nodes.
-const SWEPT: usize = 8;
-
-/// How long a key must have been idle to be swept. To make it again costs the better part of a
-/// microsecond, so at most once a second.
+/// How long a key must have been idle to be swept. To make it again costs more than a check, so at most once a second.
 pub(super) const GRACE_NS: u64 = 1_000_000_000;
 
-/// A bucket array's alignment leaves this many bits of its address for n.
-const BITS_MASK: usize = links::ALIGN - 1;
+/// So many that a rebuild at ten million keys takes well below a millisecond.
+const SHARD_BITS: u32 = if cfg!(tollgate_loom) { 1 } else { 9 };
+const SHARDS: usize = 1 << SHARD_BITS;
+/// Words of a line: as many as a cache line has.
+const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
+/// Words that an insert sweeps.
+const SWEPT: usize = SLOTS / 2;
+
+const FROZEN: u64 = 1;
+const FILLED: u64 = 1 << (NUMBER_BITS + 1);
+/// The bits of a hash that a word has.
+const TAG_BITS: u32 = 62 - NUMBER_BITS;
+const EMPTY: u64 = 0;
+/// A number without [`FILLED`].
+const TOMBSTONE: u64 = 2;
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Line([AtomicU64; SLOTS]);
+
+/// A line's alignment leaves these bits of an index's address for its shift.
+const SHIFT_MASK: usize = align_of::<Line>() - 1;
+
+/// A key's tag with the bit that filled words have, as it is in the top of a word.
+#[inline(always)]
+fn wanted(hash: u64) -> u64 {
+    hash << SHARD_BITS >> (63 - TAG_BITS) | 1
+}
+
+#[inline(always)]
+fn tag(word: u64) -> u64 {
+    word >> (64 - TAG_BITS)
+}
+
+#[inline(always)]
+fn is_wanted(word: u64, wanted: u64) -> bool {
+    word >> (63 - TAG_BITS) == wanted
+}
+
+#[inline(always)]
+fn number(word: u64) -> u64 {
+    word >> 1 & ((1 << NUMBER_BITS) - 1)
+}
+
+fn is_filled(word: u64) -> bool {
+    word & FILLED != 0
+}
+
+/// An index as its shard's word tells it: the address of its lines, and in the low bits how far to shift a tag for a line's number.
+#[derive(Copy, Clone, PartialEq, Eq)]
+struct Index(*mut Line);
+
+impl Index {
+    /// Of lines that have no owner any more.
+    fn of(lines: Box<[Line]>) -> Self {
+        let shift = TAG_BITS - lines.len().ilog2();
+        Self(Box::into_raw(lines).cast::<Line>().map_addr(|address| address | shift as usize))
+    }
+
+    /// The one of all shards that never had a key: a line of frozen words, that is told apart by its shift.
+    fn vacant() -> Self {
+        let index = Self::of(new_lines(1, EMPTY | FROZEN));
+        Self(index.0.map_addr(|address| address + 1))
+    }
+
+    fn is_vacant(self) -> bool {
+        self.shift() > TAG_BITS
+    }
+
+    #[inline(always)]
+    fn shift(self) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "six bits")]
+        let shift = (self.0.addr() & SHIFT_MASK) as u32;
+        shift
+    }
+
+    fn len(self) -> usize {
+        (1 << TAG_BITS >> self.shift()).max(1)
+    }
+
+    /// Where a tag's line is. In bounds, as tags have TAG_BITS bits.
+    #[inline(always)]
+    fn home(self, tag: u64) -> *mut Line {
+        self.0.map_addr(|address| address & !SHIFT_MASK).wrapping_add((tag >> self.shift()) as usize)
+    }
+
+    fn base(self) -> *mut Line {
+        self.home(0)
+    }
+}
+
+/// # Safety
+/// `base` is an index's of so many lines, which nobody uses any more.
+unsafe fn free(base: *mut Line, len: usize) {
+    // SAFETY: made of such a box by `Index::of`, by the caller's word.
+    drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(base, len)) });
+}
+
+fn new_lines(len: usize, word: u64) -> Box<[Line]> {
+    (0..len).map(|_| Line(std::array::from_fn(|_| AtomicU64::new(word)))).collect()
+}
+
+/// The slots of a tag's search, in its order.
+fn search(lines: &[Line], tag: u64) -> impl Iterator<Item = &AtomicU64> {
+    #[expect(clippy::cast_possible_truncation, reason = "28 bits")]
+    let tag = tag as usize;
+    let home = tag >> (TAG_BITS - lines.len().ilog2());
+    (0..lines.len()).flat_map(move |line| {
+        let line = &lines[(home + line) % lines.len()];
+        (0..SLOTS).map(move |slot| &line.0[(tag + slot) % SLOTS])
+    })
+}
 
 pub(super) struct NodeTable<K, T> {
-    /// The newest generation: its address, and n in the low bits. Read by every check, written when the table
-    /// doubles, and so on a line with nothing else that changes.
-    index: CachePadded<AtomicPtr<Link<K, T>>>,
-    /// Every generation, at its n.
-    generations: Box<[AtomicPtr<Link<K, T>>]>,
-    stripes: Box<[CachePadded<TableStripe<K, T>>]>,
-    first_bits: u32,
-    nodes: PhantomData<Box<KeyNode<K, T>>>,
+    /// Read by every check, and written when an index is replaced.
+    shards: Box<[AtomicPtr<Line>; SHARDS]>,
+    counts: Box<[ShardCounts; SHARDS]>,
+    /// What every shard has at first.
+    vacant: AtomicPtr<Line>,
+    /// Lines of the smallest index.
+    least: usize,
+    nodes: Nodes<K, T>,
 }
 
 /// What inserts and removals write.
-struct TableStripe<K, T> {
-    /// Signed: a node is linked before it is counted, and may be removed in between.
-    len: AtomicUsize,
+struct ShardCounts {
+    /// Signed, as a node is published before it is counted, and may be removed in between.
+    live: AtomicU32,
+    /// Filled words and tombstones of the index. Signed likewise.
+    used: AtomicU32,
     hand: AtomicUsize,
-    nodes: NodeAllocator<KeyNode<K, T>>,
 }
 
-/// A generation as the index tells it.
-struct Generation<K, T> {
-    base: *mut Link<K, T>,
-    bits: u32,
+/// A live node, with its word in the index.
+pub(super) struct Held<'g, K, T> {
+    pub(super) node: &'g KeyNode<K, T>,
+    shard: usize,
+    word: u64,
 }
 
-impl<K, T> Clone for Generation<K, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
+/// Where a key belongs that is not there.
+pub(super) struct Vacant<'g, K, T> {
+    table: &'g NodeTable<K, T>,
+    guard: &'g Guard,
+    hash: u64,
+    index: (Index, &'g [Line]),
+    /// `None` if the index is full.
+    slot: Option<&'g AtomicU64>,
 }
 
-impl<K, T> Copy for Generation<K, T> {}
-
-impl<K, T> Generation<K, T> {
-    #[inline]
-    fn of(index: *mut Link<K, T>) -> Self {
-        #[expect(clippy::cast_possible_truncation, reason = "masked to six bits or so")]
-        let bits = (index.addr() & BITS_MASK) as u32;
-        Self { base: index.map_addr(|address| address & !BITS_MASK), bits }
-    }
-
-    fn index(self) -> *mut Link<K, T> {
-        self.base.map_addr(|address| address | self.bits as usize)
-    }
-
-    /// The number of the bucket that a hash belongs to.
-    #[inline]
-    fn number(self, hash: u64) -> usize {
-        (hash >> 1 >> (63 - self.bits)) as usize
-    }
-
-    /// The first hash of a bucket.
-    fn first_hash(self, number: usize) -> u64 {
-        (number as u64) << 1 << (63 - self.bits)
-    }
+/// Whether a look-up's insertion left the shard filling up, so that a sweep is due.
+#[must_use]
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Filling {
+    Yes,
+    No,
 }
 
-impl<K, T> NodeTable<K, T>
-where
-    K: Send + 'static,
-    T: Tail,
-{
-    /// An empty table of 2^`bits` buckets, with counts in `stripes` (a power of two) parts.
-    pub(super) fn new(bits: u32, stripes: usize) -> Self {
-        // Allocated first: a table that exists has its first generation.
-        let first_bits = bits.min(GENERATIONS - 1);
-        let first = Generation { base: links::alloc(1 << first_bits), bits: first_bits };
-        let table = Self {
-            index: CachePadded::new(AtomicPtr::new(std::ptr::null_mut())),
-            generations: (0..GENERATIONS).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect(),
-            stripes: (0..stripes.next_power_of_two())
-                .map(|_| {
-                    let (len, hand) = (AtomicUsize::new(0), AtomicUsize::new(0));
-                    CachePadded::new(TableStripe { len, hand, nodes: NodeAllocator::empty() })
-                })
-                .collect(),
-            first_bits,
-            nodes: PhantomData,
-        };
-        // Ordering: Relaxed. No other thread knows the table yet.
-        table.generations[first.bits as usize].store(first.base, Ordering::Relaxed);
-        table.index.store(first.index(), Ordering::Relaxed);
-        table.beginning().store(end(), Ordering::Relaxed);
-        table
+impl<K, T: Tail> NodeTable<K, T> {
+    /// An empty table that need not grow for so many keys, for threads that insert at once.
+    pub(super) fn new(keys: usize, threads: usize) -> Self {
+        // At most half full, as hashes do not divide evenly.
+        let slots = (keys.min(1 << 40) / SHARDS * 2).max(SLOTS).next_power_of_two();
+        let vacant = Index::vacant();
+        Self {
+            shards: Box::new(std::array::from_fn(|_| AtomicPtr::new(vacant.0))),
+            counts: Box::new(std::array::from_fn(|_| ShardCounts {
+                live: AtomicU32::new(0),
+                used: AtomicU32::new(0),
+                hand: AtomicUsize::new(0),
+            })),
+            vacant: AtomicPtr::new(vacant.0),
+            least: (slots / SLOTS).min(1 << TAG_BITS),
+            nodes: Nodes::new(threads),
+        }
     }
 
     /// Keys held, idle ones included.
     pub(super) fn len(&self) -> usize {
-        let sum: isize =
-            self.stripes.iter().map(|stripe| stripe.len.load(Ordering::Relaxed).cast_signed()).sum();
-        sum.max(0).cast_unsigned()
+        // Ordering: Relaxed, as all counts here: for growth and for people.
+        let live = |counts: &ShardCounts| counts.live.load(Ordering::Relaxed).cast_signed() as isize;
+        self.counts.iter().map(live).sum::<isize>().max(0).cast_unsigned()
     }
 
-    #[inline]
-    fn newest(&self) -> Generation<K, T> {
-        // Ordering: Acquire pairs with `grow`: the buckets are null, and all older generations are there.
-        Generation::of(self.index.load(Ordering::Acquire))
+    /// The bytes of the nodes and of the words that find them.
+    pub(super) fn bytes(&self) -> usize {
+        // A word for each slot, between three eighths and three quarters full.
+        Nodes::<K, T>::bytes(self.len()) + self.len() * 2 * size_of::<u64>()
     }
 
-    /// A bucket of a generation.
-    ///
-    /// # Safety
-    /// This table has the generation, and `number` is below its 2^`bits`.
-    #[inline]
-    #[expect(clippy::unused_self, reason = "the bucket lives as long as the table")]
-    unsafe fn bucket(&self, generation: Generation<K, T>, number: usize) -> &Link<K, T> {
-        // SAFETY: within the generation's array, by the caller's word. Arrays live as long as the table and never move.
-        unsafe { &*generation.base.add(number) }
+    #[inline(always)]
+    fn shard(hash: u64) -> usize {
+        (hash >> (64 - SHARD_BITS)) as usize
     }
 
-    /// The bucket of a hash in the newest generation, and that generation's bits.
-    #[inline]
-    fn newest_bucket(&self, hash: u64) -> (&Link<K, T>, u32) {
-        let newest = self.newest();
-        // SAFETY: the index names generations that the table has, and `Generation::number` keeps below 2^bits.
-        (unsafe { self.bucket(newest, newest.number(hash)) }, newest.bits)
+    #[inline(always)]
+    fn index(&self, shard: usize) -> Index {
+        // Ordering: Acquire pairs with `rebuild`: the words are there.
+        Index(self.shards[shard].load(Ordering::Acquire))
     }
 
-    /// The first node with this hash and key, if the table holds one; it may be dead.
-    #[inline]
+    /// The present index of a shard, and its lines.
+    fn lines<'g>(&self, shard: usize, _guard: &'g Guard) -> (Index, &'g [Line]) {
+        let index = self.index(shard);
+        // SAFETY: of this length. The shard's index under the guard, so it is not freed; changed by atomics only.
+        (index, unsafe { std::slice::from_raw_parts(index.base(), index.len()) })
+    }
+
+    /// The words that a search for a tag begins with, in its order.
+    #[inline(always)]
+    fn home<'g>(&self, hash: u64, _guard: &'g Guard) -> impl Iterator<Item = u64> + use<'g, K, T> {
+        let tag = wanted(hash) >> 1;
+        let index = self.index(Self::shard(hash));
+        // SAFETY: as in `lines`; and a tag's home is in bounds, as tags have TAG_BITS bits.
+        let Line(line) = unsafe { &*index.home(tag) };
+        #[expect(clippy::cast_possible_truncation, reason = "28 bits")]
+        let first = tag as usize;
+        // Ordering: Acquire pairs with `Vacant::fill`: the node is written.
+        (0..SLOTS).map(move |step| line[(first + step) % SLOTS].load(Ordering::Acquire))
+    }
+
+    /// The first node of this key, if there is one. It may be dead, and then [`NodeTable::find`] knows of others.
+    #[inline(always)]
     pub(super) fn get<'g>(
         &'g self,
         hash: u64,
         guard: &'g Guard,
         mut is_key: impl FnMut(&K) -> bool,
     ) -> Option<&'g KeyNode<K, T>> {
-        let (bucket, bits) = self.newest_bucket(hash);
-        let mut next = bucket.load(Ordering::Acquire);
-        if is_entered(next) {
-            // SAFETY: loaded under the guard, from an entered bucket or from a node. So are those that follow.
-            while let Target::KeyNode(node) = unsafe { target(next) } {
-                if node.hash == hash && is_key(&node.key) {
+        let wanted = wanted(hash);
+        for word in self.home(hash, guard) {
+            if is_wanted(word, wanted) {
+                let node = self.node(word, guard);
+                if is_key(&node.key) {
                     return Some(node);
                 }
-                next = node.next.load(Ordering::Acquire);
-            }
-            // Ordering: Acquire, and behind the loads above, which are Acquire; see the text on stale indices.
-            if self.newest().bits == bits {
+            } else if word & !FROZEN == EMPTY {
                 return None;
             }
         }
-        self.find(hash, guard, is_key).ok()
+        self.find(hash, guard, is_key).ok().map(|held| held.node)
     }
 
     /// The live node of a key, or else the place where it belongs.
     #[cold]
+    #[inline(never)]
     pub(super) fn find<'g>(
         &'g self,
         hash: u64,
         guard: &'g Guard,
         mut is_key: impl FnMut(&K) -> bool,
-    ) -> Result<&'g KeyNode<K, T>, ListPosition<'g, K, T>> {
-        let newest = self.newest();
-        let start = self.entrance(newest, newest.number(hash), guard);
-        let mut found = None;
-        let place = walk(start, guard, |here| {
-            found = None;
-            match here {
-                Target::KeyNode(node) if node.hash == hash && is_key(&node.key) => {
-                    found = Some(*node);
-                    Turn::Stop
+    ) -> Result<Held<'g, K, T>, Vacant<'g, K, T>> {
+        let (shard, wanted) = (Self::shard(hash), wanted(hash));
+        let (index, lines) = self.lines(shard, guard);
+        let vacant = |slot| Vacant { table: self, guard, hash, index: (index, lines), slot };
+        for slot in search(lines, wanted >> 1) {
+            let word = slot.load(Ordering::Acquire);
+            if is_wanted(word, wanted) {
+                let node = self.node(word, guard);
+                if is_key(&node.key) && !node.state.is_dead() {
+                    return Ok(Held { node, shard, word });
                 }
-                Target::KeyNode(node) if node.hash > hash => Turn::Stop,
-                Target::Bucket(bucket) if self.begins(bucket).0 > hash => Turn::Stop,
-                _ => Turn::On,
+            } else if word & !FROZEN == EMPTY {
+                return Err(vacant(Some(slot)));
             }
-        });
-        found.ok_or(place)
-    }
-
-    /// Visits the nodes of the next few buckets; those that `kill` says it killed are unlinked.
-    pub(super) fn sweep(&self, hash: u64, guard: &Guard, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
-        let (newest, part, first) = self.hand(hash, SWEPT);
-        for step in 0..SWEPT.min(part.len()) {
-            let number = part.start + (first + step) % part.len();
-            walk(self.entrance(newest, number, guard), guard, |here| match here {
-                Target::KeyNode(node) if kill(node) => {
-                    self.removed(node.hash);
-                    Turn::Again
-                }
-                Target::KeyNode(_) => Turn::On,
-                _ => Turn::Stop,
-            });
         }
+        Err(vacant(None))
     }
 
-    /// Visits about the next `nodes` nodes, or all that there are (but gives up in a table that is all but empty); those
-    /// that `kill` says it killed are unlinked.
-    pub(super) fn search(
-        &self,
-        hash: u64,
-        nodes: usize,
-        guard: &Guard,
-        mut kill: impl FnMut(&KeyNode<K, T>) -> bool,
-    ) {
-        // Two buckets for each node, or more.
-        let (newest, part, first) = self.hand(hash, 2 * nodes);
-        let passed = Cell::new(0);
-        let seen = Cell::new(0);
-        let mut visit = |here: &Target<'_, K, T>| match here {
-            _ if seen.get() >= nodes || passed.get() > 16 * nodes + 4_096 => Turn::Stop,
-            Target::KeyNode(node) => {
-                seen.set(seen.get() + 1);
-                if kill(node) {
-                    self.removed(node.hash);
-                    Turn::Again
-                } else {
-                    Turn::On
-                }
-            }
-            _ => {
-                passed.set(passed.get() + 1);
-                Turn::On
-            }
-        };
-        walk(self.entrance(newest, part.start + first, guard), guard, &mut visit);
-        if seen.get() < nodes {
-            walk(self.beginning(), guard, &mut visit);
-        }
+    /// The node of a filled word. Callers have read it under this guard, from the index that was the shard's.
+    #[inline(always)]
+    fn node<'g>(&'g self, word: u64, guard: &'g Guard) -> &'g KeyNode<K, T> {
+        debug_assert!(is_filled(word));
+        // SAFETY: all callers in this file have read the word so.
+        unsafe { self.nodes.get(number(word), guard) }
     }
 
-    /// Where the hand of a hash's stripe stands: the newest generation, the stripe's part of its buckets, and the place
-    /// within that. Moves it on.
-    fn hand(&self, hash: u64, by: usize) -> (Generation<K, T>, Range<usize>, usize) {
-        let newest = self.newest();
-        let stripe = self.stripe(hash);
-        let buckets = 1usize << newest.bits;
-        let len = (buckets / self.stripes.len()).max(1);
-        let start = (stripe * len) & (buckets - 1);
-        // Ordering: Relaxed. Two threads at one place would only share the work.
-        let first = self.stripes[stripe].hand.fetch_add(by, Ordering::Relaxed) % len;
-        (newest, start..start + len, first)
+    /// The live node of a word, if it has one.
+    fn held<'g>(&'g self, shard: usize, slot: &AtomicU64, guard: &'g Guard) -> Option<Held<'g, K, T>> {
+        let word = slot.load(Ordering::Acquire);
+        let node = is_filled(word).then(|| self.node(word, guard))?;
+        (!node.state.is_dead()).then_some(Held { node, shard, word })
     }
 
-    /// Visits every live node; those that `kill` says it killed are unlinked.
-    pub(super) fn for_each(&self, guard: &Guard, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
-        // A walk that begins anew sees nodes again: remember how far it came, and which nodes it saw there.
-        let mut hash = 0;
-        let mut there: Vec<*const KeyNode<K, T>> = Vec::new();
-        walk(self.beginning(), guard, |element| {
-            let Target::KeyNode(node) = element else {
-                return Turn::On;
+    /// Replaces an index by a copy, of the size that its filled words need. Whoever is first does.
+    #[cold]
+    fn rebuild(&self, shard: usize, (old, lines): (Index, &[Line]), guard: &Guard) {
+        let slots = || lines.iter().flat_map(|line| &line.0);
+        let (mut filled, mut used) = (0, 0);
+        for slot in slots() {
+            // Ordering: Acquire, and Release below, hand the nodes on.
+            let word = match slot.load(Ordering::Acquire) {
+                frozen if frozen & FROZEN != 0 => frozen,
+                _ => slot.fetch_or(FROZEN, Ordering::AcqRel),
             };
-            let this = std::ptr::from_ref(*node);
-            match node.hash.cmp(&hash) {
-                std::cmp::Ordering::Less => return Turn::On,
-                std::cmp::Ordering::Equal if there.contains(&this) => return Turn::On,
-                std::cmp::Ordering::Equal => {}
-                std::cmp::Ordering::Greater => {
-                    hash = node.hash;
-                    there.clear();
+            filled += usize::from(is_filled(word));
+            used += usize::from(word & !FROZEN != EMPTY);
+        }
+        // Between a quarter and half full, so that it pays for itself before it is rebuilt.
+        let len = (2 * filled).div_ceil(SLOTS).next_power_of_two().clamp(self.least, 1 << TAG_BITS);
+        let copy = new_lines(len, EMPTY);
+        for slot in slots() {
+            // Ordering: Relaxed, here and in the copy: read above, and published below.
+            let word = slot.load(Ordering::Relaxed) & !FROZEN;
+            if is_filled(word) {
+                let mut places = search(&copy, tag(word));
+                if let Some(place) = places.find(|place| place.load(Ordering::Relaxed) == EMPTY) {
+                    place.store(word, Ordering::Relaxed);
                 }
             }
-            there.push(this);
-            if !kill(node) {
-                return Turn::On;
+        }
+        let new = Index::of(copy);
+        // Ordering: Release publishes the words, and the nodes that were acquired above.
+        let published =
+            self.shards[shard].compare_exchange(old.0, new.0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let unused = if published { old } else { new };
+        if published {
+            // By what was dropped, so that it is right in the end, whatever is counted meanwhile.
+            let dropped = u32::try_from(used - filled).unwrap_or(0);
+            self.counts[shard].used.fetch_sub(dropped, Ordering::Relaxed);
+        }
+        if !unused.is_vacant() {
+            // SAFETY: the old one is the shard's no more, and by one exchange only; or the new one never was.
+            unsafe { guard.retire(unused.base(), unused.len(), free) };
+        }
+    }
+
+    /// Unpublishes and retires a node whose state the caller killed.
+    pub(super) fn unlink(&self, held: &Held<'_, K, T>, guard: &Guard) {
+        let (shard, word) = (held.shard, held.word & !FROZEN);
+        self.counts[shard].live.fetch_sub(1, Ordering::Relaxed);
+        loop {
+            let (index, lines) = self.lines(shard, guard);
+            let slot = search(lines, tag(word)).find(|slot| slot.load(Ordering::Relaxed) & !FROZEN == word);
+            let Some(slot) = slot else {
+                debug_assert!(false, "a word stays until its node's killer replaces it");
+                return;
+            };
+            // Ordering: Relaxed. The node died before, by an exchange of its own.
+            if slot.compare_exchange(word, TOMBSTONE, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                break;
             }
-            self.removed(node.hash);
-            Turn::Again
-        });
+            self.rebuild(shard, (index, lines), guard);
+        }
+        // SAFETY: found under the guard. No index has the number any more, and no later one can; one thread killed the node.
+        unsafe { self.nodes.retire(number(word), guard) };
     }
 
-    /// Asks the processor for the bucket that a check of this hash will read.
-    #[inline]
-    pub(super) fn prefetch_bucket(&self, hash: u64) {
-        prefetch(self.newest_bucket(hash).0);
+    /// Visits the nodes of the next few words of a hash's shard, and unlinks those that `kill` says it killed.
+    pub(super) fn sweep(&self, hash: u64, guard: &Guard, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
+        let shard = Self::shard(hash);
+        let (_, lines) = self.lines(shard, guard);
+        // Two threads at one place would only share the work.
+        let hand = self.counts[shard].hand.fetch_add(SWEPT, Ordering::Relaxed);
+        for place in (0..SWEPT).map(|step| hand.wrapping_add(step)) {
+            let slot = &lines[place / SLOTS % lines.len()].0[place % SLOTS];
+            if let Some(held) = self.held(shard, slot, guard)
+                && kill(held.node)
+            {
+                self.unlink(&held, guard);
+            }
+        }
     }
 
-    /// Asks for the bucket's first node. Reads the bucket, and not the node, which may be freed already.
-    #[inline]
-    pub(super) fn prefetch_node(&self, hash: u64) {
-        // Ordering: Relaxed. Nothing is read through it.
-        prefetch(element(self.newest_bucket(hash).0.load(Ordering::Relaxed)));
+    /// Visits live nodes, other ones each time, until `visit` has enough. It may give up in a table that is all but empty.
+    pub(super) fn search<'g>(
+        &'g self,
+        hash: u64,
+        guard: &'g Guard,
+        mut visit: impl FnMut(Held<'g, K, T>) -> ControlFlow<()>,
+    ) {
+        let mut passed = 0;
+        for step in 0..SHARDS {
+            let shard = (Self::shard(hash) + step) % SHARDS;
+            let (_, lines) = self.lines(shard, guard);
+            let hand = self.counts[shard].hand.fetch_add(2 * SLOTS, Ordering::Relaxed) / SLOTS;
+            for line in 0..lines.len() {
+                for slot in &lines[(hand + line) % lines.len()].0 {
+                    if let Some(held) = self.held(shard, slot, guard)
+                        && visit(held).is_break()
+                    {
+                        return;
+                    }
+                }
+                passed += 1;
+                if passed > 4 * SHARDS {
+                    return;
+                }
+            }
+        }
     }
 
+    /// Visits every live node, and unlinks those that `kill` says it killed.
+    pub(super) fn for_each(&self, guard: &Guard, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
+        for shard in 0..SHARDS {
+            let mut killed = false;
+            for slot in self.lines(shard, guard).1.iter().flat_map(|line| &line.0) {
+                if let Some(held) = self.held(shard, slot, guard)
+                    && kill(held.node)
+                {
+                    self.unlink(&held, guard);
+                    killed = true;
+                }
+            }
+            let (index, lines) = self.lines(shard, guard);
+            let live = self.counts[shard].live.load(Ordering::Relaxed).cast_signed().max(0);
+            // Gives memory back.
+            if killed && lines.len() > self.least && live.cast_unsigned() as usize * 8 < lines.len() * SLOTS {
+                self.rebuild(shard, (index, lines), guard);
+            }
+        }
+    }
+
+    /// Asks the processor for the line that a check of this hash will read.
+    #[inline(always)]
+    pub(super) fn prefetch_line(&self, hash: u64) {
+        prefetch(self.index(Self::shard(hash)).home(wanted(hash) >> 1));
+    }
+
+    /// Asks for the node of this hash that is likely the key's.
     #[inline]
-    fn stripe(&self, hash: u64) -> usize {
-        // Low bits: the top ones number buckets, so neighbours in the list are spread.
-        #[expect(clippy::cast_possible_truncation, reason = "masked to the number of stripes")]
-        let stripe = hash as usize & (self.stripes.len() - 1);
-        stripe
+    pub(super) fn prefetch_node(&self, hash: u64, guard: &Guard) {
+        let word = self.home(hash, guard).find(|word| is_wanted(*word, wanted(hash)) || word & !FROZEN == EMPTY);
+        if let Some(word) = word.filter(|word| is_filled(*word)) {
+            prefetch(self.node(word, guard));
+        }
     }
 
     /// Puts a node into memory.
-    pub(super) fn place(&self, node: KeyNode<K, T>, guard: &Guard) -> Unlinked<KeyNode<K, T>> {
-        self.stripes[self.stripe(node.hash)].nodes.place(node, guard)
+    pub(super) fn place<'g>(&'g self, node: KeyNode<K, T>, guard: &'g Guard) -> NewNode<'g, K, T> {
+        self.nodes.place(node, guard)
     }
+}
 
-    /// Counts a node that was linked in, and doubles the table if it is full. Says whether it is filling up, so that
-    /// a sweep is due.
-    pub(super) fn inserted(&self, hash: u64) -> bool {
-        // Ordering: Relaxed. A count, for growth and for people.
-        let len = self.stripes[self.stripe(hash)].len.fetch_add(1, Ordering::Relaxed).cast_signed() + 1;
-        let newest = self.newest();
-        // By this stripe's share of the buckets. Full with one node for two: a look-up that passes another key's
-        // node waits for its line, if the other core wrote it.
-        let full = ((1usize << newest.bits) / self.stripes.len() / 2).cast_signed();
-        if len > full {
-            self.grow(newest.bits);
-        }
-        len > full * 3 / 4
-    }
-
-    /// Counts a node whose state this thread killed.
-    pub(super) fn removed(&self, hash: u64) {
-        self.stripes[self.stripe(hash)].len.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    #[cold]
-    fn grow(&self, bits: u32) {
-        let Some(place) = self.generations.get(bits as usize + 1) else {
-            return;
-        };
-        let mut base = place.load(Ordering::Acquire);
-        if base.is_null() {
-            let new = links::alloc(2 << bits);
-            // Ordering: AcqRel. Release publishes the nulls; Acquire for another thread's. Who loses the race frees
-            // its own.
-            base = match place.compare_exchange(base, new, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => new,
-                Err(other) => {
-                    // SAFETY: made by `alloc` above, of this length, and published to nobody.
-                    unsafe { links::free(new, 2 << bits) };
-                    other
-                }
-            };
-        }
-        let old = self.index.load(Ordering::Relaxed);
-        if Generation::of(old).bits == bits {
-            let new = Generation { base, bits: bits + 1 }.index();
-            // Ordering: AcqRel. The index is published after its generation: by this Release, whoever made it, since
-            // its publication was acquired above; and after all older ones, which the old index had published.
-            let _ = self.index.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed);
-        }
-    }
-
-    /// The link that the list begins with.
-    fn beginning(&self) -> &Link<K, T> {
-        // SAFETY: `new` made the first generation, and each has a bucket 0.
-        unsafe { self.bucket(self.generation(self.first_bits), 0) }
-    }
-
-    /// A generation that an index has told of.
-    fn generation(&self, bits: u32) -> Generation<K, T> {
-        // Ordering: Acquire would not be needed, as the index was acquired; it costs nothing here.
-        Generation { base: self.generations[bits as usize].load(Ordering::Acquire), bits }
-    }
-
-    /// The bucket of this number if it is in the list, or can be put there now; else the nearest one that it
-    /// descends from.
-    fn entrance(&self, mut generation: Generation<K, T>, mut number: usize, guard: &Guard) -> &Link<K, T> {
-        loop {
-            // SAFETY: both came from the newest generation and `Generation::number`, or from those by `parent`, which keeps
-            // to older generations and halves the number with their length.
-            let bucket = unsafe { self.bucket(generation, number) };
-            let link = bucket.load(Ordering::Acquire);
-            if is_entered(link)
-                || (link.is_null() && claim(bucket) && self.enter(generation, number, bucket, guard))
-            {
-                return bucket;
-            }
-            (generation, number) = self.parent(generation, number);
-        }
-    }
-
-    /// The bucket that this one halves; or its neighbour before, in the first generation. The very first is
-    /// in the list from the beginning.
-    fn parent(&self, generation: Generation<K, T>, number: usize) -> (Generation<K, T>, usize) {
-        if generation.bits == self.first_bits {
-            (generation, number & number.wrapping_sub(1))
-        } else {
-            (self.generation(generation.bits - 1), number / 2)
-        }
-    }
-
-    /// Puts a claimed bucket into the list.
-    #[cold]
-    fn enter(&self, generation: Generation<K, T>, number: usize, bucket: &Link<K, T>, guard: &Guard) -> bool {
-        let (older, parent) = self.parent(generation, number);
-        let start = self.entrance(older, parent, guard);
-        let begins = (generation.first_hash(number), generation.bits);
-        loop {
-            let place = walk(start, guard, |element| match element {
-                Target::KeyNode(node) if node.hash >= begins.0 => Turn::Stop,
-                Target::Bucket(other) if self.begins(other) > begins => Turn::Stop,
-                _ => Turn::On,
-            });
-            prepare(bucket, &place);
-            // SAFETY: a bucket of this table; this thread alone claimed it, and `prepare` set its link.
-            if unsafe { place.insert(to_bucket(bucket)) } {
-                entered(bucket);
-                return true;
+impl<'g, K, T: Tail> Vacant<'g, K, T> {
+    /// Publishes a node here, if the place still is one.
+    pub(super) fn fill(self, node: NewNode<'g, K, T>) -> Result<Filling, NewNode<'g, K, T>> {
+        let Self { table, guard, hash, index, slot } = self;
+        let shard = NodeTable::<K, T>::shard(hash);
+        let word = wanted(hash) << (63 - TAG_BITS) | node.number() << 1;
+        // Ordering: Release publishes the node.
+        let exchange =
+            |slot: &AtomicU64| slot.compare_exchange(EMPTY, word, Ordering::Release, Ordering::Relaxed);
+        match slot.map(exchange) {
+            Some(Ok(_)) => {}
+            // Another thread filled it.
+            Some(Err(other)) if other & FROZEN == 0 => return Err(node),
+            _ => {
+                table.rebuild(shard, index, guard);
+                return Err(node);
             }
         }
-    }
-
-    /// A bucket's order in the list: the first hash of its range, and then its generation.
-    fn begins(&self, bucket: &Link<K, T>) -> (u64, u32) {
-        let address = std::ptr::from_ref(bucket).addr();
-        for bits in (self.first_bits..GENERATIONS).rev() {
-            let generation = self.generation(bits);
-            if !generation.base.is_null() {
-                let number = address.wrapping_sub(generation.base.addr()) / size_of::<Link<K, T>>();
-                if number < 1 << bits {
-                    return (generation.first_hash(number), bits);
-                }
-            }
+        node.published();
+        let counts = &table.counts[shard];
+        counts.live.fetch_add(1, Ordering::Relaxed);
+        let used = counts.used.fetch_add(1, Ordering::Relaxed).cast_signed() as isize + 1;
+        let index = table.lines(shard, guard);
+        let slots = (index.1.len() * SLOTS).cast_signed();
+        if 4 * used > 3 * slots {
+            table.rebuild(shard, index, guard);
         }
-        unreachable!("a bucket in the list is one of its table's")
+        Ok(if 2 * used > slots { Filling::Yes } else { Filling::No })
     }
 }
 
 impl<K, T> Drop for NodeTable<K, T> {
     fn drop(&mut self) {
-        // Nodes that were unlinked belong to the epochs; all others are in the list still, dead ones too.
-        let first = self.generations[self.first_bits as usize].load(Ordering::Relaxed);
-        // SAFETY: the first generation was made with the table.
-        let mut next = unsafe { &*first }.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: nothing else uses the table any more, which protects as a guard does.
-            next = match unsafe { target(next) } {
-                Target::End => break,
-                Target::Bucket(bucket) => bucket.load(Ordering::Relaxed),
-                Target::KeyNode(node) => {
-                    let after = node.next.load(Ordering::Relaxed);
-                    // By the link's own pointer: one made of the reference could not be freed by.
-                    let node = element(next);
-                    // SAFETY: made by `Unlinked::into_raw`, linked in once, and not retired, since it is in the list.
-                    unsafe { free(node) };
-                    after
+        let guard = epoch::pin();
+        let index = |place: &AtomicPtr<Line>| Index(place.load(Ordering::Relaxed));
+        let indices = self.shards.iter().map(index).filter(|index| !index.is_vacant());
+        for index in indices.chain([index(&self.vacant)]) {
+            // SAFETY: made by `Index::of`, and used here for the last time, as no other thread uses the table any more. The
+            // same holds for the nodes that its words have; those that were unlinked have none.
+            unsafe {
+                let lines = Box::from_raw(std::ptr::slice_from_raw_parts_mut(index.base(), index.len()));
+                for slot in lines.iter().flat_map(|line| &line.0) {
+                    let word = slot.load(Ordering::Relaxed);
+                    if is_filled(word) {
+                        drop(self.nodes.own(number(word), &guard));
+                    }
                 }
-            };
-        }
-        for (bits, generation) in self.generations.iter().enumerate() {
-            let base = generation.load(Ordering::Relaxed);
-            if !base.is_null() {
-                // SAFETY: made by `alloc`, of this length, and freed here only.
-                unsafe { links::free(base, 1 << bits) };
             }
         }
     }
