@@ -18,8 +18,6 @@ mod carry;
 mod models;
 mod nodes;
 mod table;
-#[cfg(all(test, not(tollgate_loom)))]
-mod tests;
 
 use std::borrow::Borrow;
 use std::fmt;

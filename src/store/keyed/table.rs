@@ -74,20 +74,26 @@ struct Line([AtomicU64; SLOTS]);
 /// A line's alignment leaves these bits of an index's address for its shift.
 const SHIFT_MASK: usize = align_of::<Line>() - 1;
 
-/// A key's tag with the bit that filled words have, as it is in the top of a word.
+/// The tag of a key.
 #[inline(always)]
-fn wanted(hash: u64) -> u64 {
-    hash << SHARD_BITS >> (63 - TAG_BITS) | 1
+fn tag_of(hash: u64) -> u64 {
+    hash << SHARD_BITS >> (64 - TAG_BITS)
 }
 
+/// The tag of a filled word.
 #[inline(always)]
 fn tag(word: u64) -> u64 {
     word >> (64 - TAG_BITS)
 }
 
 #[inline(always)]
-fn is_wanted(word: u64, wanted: u64) -> bool {
-    word >> (63 - TAG_BITS) == wanted
+fn has_tag(word: u64, tag: u64) -> bool {
+    word >> (63 - TAG_BITS) == tag << 1 | 1
+}
+
+/// The word of a key's node.
+fn word_of(hash: u64, number: u64) -> u64 {
+    tag_of(hash) << (64 - TAG_BITS) | FILLED | number << 1
 }
 
 #[inline(always)]
@@ -151,6 +157,37 @@ unsafe fn free(base: *mut Line, len: usize) {
 
 fn new_lines(len: usize, word: u64) -> Box<[Line]> {
     (0..len).map(|_| Line(std::array::from_fn(|_| AtomicU64::new(word)))).collect()
+}
+
+/// Freezes all words of an index: how many are filled, and how many are not empty.
+fn freeze(lines: &[Line]) -> (usize, usize) {
+    let (mut filled, mut used) = (0, 0);
+    for slot in lines.iter().flat_map(|line| &line.0) {
+        // Ordering: Acquire, so that the copy hands the nodes on. Release as the word stays what another thread published.
+        let word = match slot.load(Ordering::Acquire) {
+            frozen if frozen & FROZEN != 0 => frozen,
+            _ => slot.fetch_or(FROZEN, Ordering::AcqRel),
+        };
+        filled += usize::from(is_filled(word));
+        used += usize::from(word & !FROZEN != EMPTY);
+    }
+    (filled, used)
+}
+
+/// A copy of the filled words of a frozen index, in so many lines.
+fn copy(lines: &[Line], len: usize) -> Box<[Line]> {
+    let copy = new_lines(len, EMPTY);
+    for slot in lines.iter().flat_map(|line| &line.0) {
+        // Ordering: Relaxed, here and in the copy: `freeze` has acquired them, and an exchange will publish them.
+        let word = slot.load(Ordering::Relaxed) & !FROZEN;
+        if is_filled(word) {
+            let mut places = search(&copy, tag(word));
+            if let Some(place) = places.find(|place| place.load(Ordering::Relaxed) == EMPTY) {
+                place.store(word, Ordering::Relaxed);
+            }
+        }
+    }
+    copy
 }
 
 /// The slots of a tag's search, in its order.
@@ -262,7 +299,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     /// The words that a search for a tag begins with, in its order.
     #[inline(always)]
     fn home<'g>(&self, hash: u64, _guard: &'g Guard) -> impl Iterator<Item = u64> + use<'g, K, T> {
-        let tag = wanted(hash) >> 1;
+        let tag = tag_of(hash);
         let index = self.index(Self::shard(hash));
         // SAFETY: as in `lines`; and a tag's home is in bounds, as tags have TAG_BITS bits.
         let Line(line) = unsafe { &*index.home(tag) };
@@ -280,9 +317,9 @@ impl<K, T: Tail> NodeTable<K, T> {
         guard: &'g Guard,
         mut is_key: impl FnMut(&K) -> bool,
     ) -> Option<&'g KeyNode<K, T>> {
-        let wanted = wanted(hash);
+        let tag = tag_of(hash);
         for word in self.home(hash, guard) {
-            if is_wanted(word, wanted) {
+            if has_tag(word, tag) {
                 let node = self.node(word, guard);
                 if is_key(&node.key) {
                     return Some(node);
@@ -303,12 +340,12 @@ impl<K, T: Tail> NodeTable<K, T> {
         guard: &'g Guard,
         mut is_key: impl FnMut(&K) -> bool,
     ) -> Result<Held<'g, K, T>, Vacant<'g, K, T>> {
-        let (shard, wanted) = (Self::shard(hash), wanted(hash));
+        let (shard, tag) = (Self::shard(hash), tag_of(hash));
         let (index, lines) = self.lines(shard, guard);
         let vacant = |slot| Vacant { table: self, guard, hash, index: (index, lines), slot };
-        for slot in search(lines, wanted >> 1) {
+        for slot in search(lines, tag) {
             let word = slot.load(Ordering::Acquire);
-            if is_wanted(word, wanted) {
+            if has_tag(word, tag) {
                 let node = self.node(word, guard);
                 if is_key(&node.key) && !node.state.is_dead() {
                     return Ok(Held { node, shard, word });
@@ -338,40 +375,23 @@ impl<K, T: Tail> NodeTable<K, T> {
     /// Replaces an index by a copy, of the size that its filled words need. Whoever is first does.
     #[cold]
     fn rebuild(&self, shard: usize, (old, lines): (Index, &[Line]), guard: &Guard) {
-        let slots = || lines.iter().flat_map(|line| &line.0);
-        let (mut filled, mut used) = (0, 0);
-        for slot in slots() {
-            // Ordering: Acquire, and Release below, hand the nodes on.
-            let word = match slot.load(Ordering::Acquire) {
-                frozen if frozen & FROZEN != 0 => frozen,
-                _ => slot.fetch_or(FROZEN, Ordering::AcqRel),
-            };
-            filled += usize::from(is_filled(word));
-            used += usize::from(word & !FROZEN != EMPTY);
-        }
+        let (filled, used) = freeze(lines);
         // Between a quarter and half full, so that it pays for itself before it is rebuilt.
         let len = (2 * filled).div_ceil(SLOTS).next_power_of_two().clamp(self.least, 1 << TAG_BITS);
-        let copy = new_lines(len, EMPTY);
-        for slot in slots() {
-            // Ordering: Relaxed, here and in the copy: read above, and published below.
-            let word = slot.load(Ordering::Relaxed) & !FROZEN;
-            if is_filled(word) {
-                let mut places = search(&copy, tag(word));
-                if let Some(place) = places.find(|place| place.load(Ordering::Relaxed) == EMPTY) {
-                    place.store(word, Ordering::Relaxed);
-                }
-            }
-        }
-        let new = Index::of(copy);
-        // Ordering: Release publishes the words, and the nodes that were acquired above.
+        self.publish(shard, old, Index::of(copy(lines, len)), used - filled, guard);
+    }
+
+    /// Exchanges a shard's index, if it is still the old one, and frees the other. `dropped` words are not in the new one.
+    fn publish(&self, shard: usize, old: Index, new: Index, dropped: usize, guard: &Guard) {
+        // Ordering: Release publishes the words, and the nodes that `freeze` has acquired.
         let published =
             self.shards[shard].compare_exchange(old.0, new.0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        let unused = if published { old } else { new };
         if published {
             // By what was dropped, so that it is right in the end, whatever is counted meanwhile.
-            let dropped = u32::try_from(used - filled).unwrap_or(0);
+            let dropped = u32::try_from(dropped).unwrap_or(0);
             self.counts[shard].used.fetch_sub(dropped, Ordering::Relaxed);
         }
+        let unused = if published { old } else { new };
         if !unused.is_vacant() {
             // SAFETY: the old one is the shard's no more, and by one exchange only; or the new one never was.
             unsafe { guard.retire(unused.base(), unused.len(), free) };
@@ -467,13 +487,13 @@ impl<K, T: Tail> NodeTable<K, T> {
     /// Asks the processor for the line that a check of this hash will read.
     #[inline(always)]
     pub(super) fn prefetch_line(&self, hash: u64) {
-        prefetch(self.index(Self::shard(hash)).home(wanted(hash) >> 1));
+        prefetch(self.index(Self::shard(hash)).home(tag_of(hash)));
     }
 
     /// Asks for the node of this hash that is likely the key's.
     #[inline]
     pub(super) fn prefetch_node(&self, hash: u64, guard: &Guard) {
-        let word = self.home(hash, guard).find(|word| is_wanted(*word, wanted(hash)) || word & !FROZEN == EMPTY);
+        let word = self.home(hash, guard).find(|word| has_tag(*word, tag_of(hash)) || word & !FROZEN == EMPTY);
         if let Some(word) = word.filter(|word| is_filled(*word)) {
             prefetch(self.node(word, guard));
         }
@@ -490,7 +510,7 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
     pub(super) fn fill(self, node: NewNode<'g, K, T>) -> Result<Filling, NewNode<'g, K, T>> {
         let Self { table, guard, hash, index, slot } = self;
         let shard = NodeTable::<K, T>::shard(hash);
-        let word = wanted(hash) << (63 - TAG_BITS) | node.number() << 1;
+        let word = word_of(hash, node.number());
         // Ordering: Release publishes the node.
         let exchange =
             |slot: &AtomicU64| slot.compare_exchange(EMPTY, word, Ordering::Release, Ordering::Relaxed);
@@ -516,6 +536,59 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
     }
 }
 
+/// What the models' controls do otherwise.
+#[cfg(all(test, tollgate_loom))]
+pub(super) mod broken {
+    use super::*;
+
+    impl<K, T: Tail> NodeTable<K, T> {
+        /// Filled words of all present indices.
+        pub(in super::super) fn filled(&self, guard: &Guard) -> usize {
+            let filled = |slot: &&AtomicU64| is_filled(slot.load(Ordering::Acquire));
+            let words = |shard| self.lines(shard, guard).1.iter().flat_map(|line| &line.0).filter(filled).count();
+            (0..SHARDS).map(words).sum()
+        }
+
+        /// A copy of an index whose words may change meanwhile.
+        pub(in super::super) fn rebuild_unfrozen(&self, hash: u64, guard: &Guard) {
+            let shard = Self::shard(hash);
+            let (old, lines) = self.lines(shard, guard);
+            self.publish(shard, old, Index::of(copy(lines, 2 * lines.len())), 0, guard);
+        }
+
+        /// The whole of a rebuild.
+        pub(in super::super) fn rebuild_now(&self, hash: u64, guard: &Guard) {
+            let shard = Self::shard(hash);
+            self.rebuild(shard, self.lines(shard, guard), guard);
+        }
+
+        /// Exchanges the word in one index, frozen or not.
+        pub(in super::super) fn unlink_once(&self, held: &Held<'_, K, T>, guard: &Guard) {
+            self.counts[held.shard].live.fetch_sub(1, Ordering::Relaxed);
+            let mut slots = search(self.lines(held.shard, guard).1, tag(held.word));
+            let slot = slots.find(|slot| slot.load(Ordering::Relaxed) & !FROZEN == held.word & !FROZEN);
+            slot.unwrap().store(TOMBSTONE, Ordering::Relaxed);
+        }
+
+        /// Gives the node back while others may look at it.
+        pub(in super::super) fn free_at_once(&self, held: &Held<'_, K, T>, guard: &Guard) {
+            self.unlink_once(held, guard);
+            // SAFETY: none: that is what the control is for.
+            drop(unsafe { self.nodes.own(number(held.word), guard) });
+        }
+    }
+
+    impl<'g, K, T: Tail> Vacant<'g, K, T> {
+        /// Stores the node's word where another thread may have stored its own.
+        pub(in super::super) fn store(self, node: NewNode<'g, K, T>) {
+            let word = word_of(self.hash, node.number());
+            self.slot.unwrap().store(word, Ordering::Release);
+            node.published();
+            self.table.counts[NodeTable::<K, T>::shard(self.hash)].live.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 impl<K, T> Drop for NodeTable<K, T> {
     fn drop(&mut self) {
         let guard = epoch::pin();
@@ -534,5 +607,79 @@ impl<K, T> Drop for NodeTable<K, T> {
                 }
             }
         }
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+    use crate::store::state::{Kill, KeyState};
+
+    #[test]
+    fn words_tell_tag_and_number() {
+        for hash in [0, 1, u64::MAX, u64::MAX >> SHARD_BITS, 0x0123_4567_89AB_CDEF] {
+            for place in [0, 1, 62, 63, 64, (1 << NUMBER_BITS) - 1] {
+                let word = word_of(hash, place);
+                for word in [word, word | FROZEN] {
+                    assert!(is_filled(word) && has_tag(word, tag_of(hash)));
+                    assert_eq!((tag(word), number(word)), (tag_of(hash), place));
+                }
+            }
+            for other in [EMPTY, TOMBSTONE, EMPTY | FROZEN, TOMBSTONE | FROZEN] {
+                assert!(!is_filled(other) && !has_tag(other, tag_of(hash)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_search_meets_each_slot_once() {
+        for len in [1, 2, 64] {
+            let lines = new_lines(len, EMPTY);
+            for tag in [0, 5, (1 << TAG_BITS) - 1] {
+                let mut slots: Vec<_> = search(&lines, tag).map(std::ptr::from_ref).collect();
+                let base = lines.as_ptr().cast::<AtomicU64>();
+                let home = (tag as usize >> (TAG_BITS - len.ilog2())) * SLOTS;
+                assert_eq!(slots[0], base.wrapping_add(home + tag as usize % SLOTS));
+                slots.sort_unstable();
+                slots.dedup();
+                assert_eq!(slots.len(), len * SLOTS);
+            }
+        }
+    }
+
+    fn lines(table: &NodeTable<u64, ()>) -> usize {
+        (0..SHARDS).map(|shard| table.index(shard)).filter(|index| !index.is_vacant()).map(Index::len).sum()
+    }
+
+    #[test]
+    fn indices_grow_and_shrink_with_the_keys() {
+        let guard = epoch::pin();
+        let table = NodeTable::<u64, ()>::new(0, 1);
+        let hash = |key: u64| key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let insert = |key: u64| {
+            let mut new = table.place(KeyNode { state: KeyState::fresh(0), key }, &guard);
+            loop {
+                let Err(place) = table.find(hash(key), &guard, |held| *held == key) else { panic!("{key} is new") };
+                match place.fill(new) {
+                    Ok(_) => return,
+                    Err(again) => new = again,
+                }
+            }
+        };
+        (0..100_000).for_each(insert);
+        assert_eq!(table.len(), 100_000);
+        let slots = lines(&table) * SLOTS;
+        assert!((133_000..400_000).contains(&slots), "{slots} slots for 100,000 keys");
+        assert!((0..100_000).all(|key| table.get(hash(key), &guard, |held| *held == key).is_some()));
+        table.for_each(&guard, |node| node.state.kill() == Kill::Done);
+        assert_eq!((table.len(), lines(&table)), (0, SHARDS));
+        // Tombstones do not make it grow.
+        for key in 0..200_000 {
+            insert(key);
+            let Ok(held) = table.find(hash(key), &guard, |held| *held == key) else { panic!("{key} is there") };
+            assert!(held.node.state.kill() == Kill::Done);
+            table.unlink(&held, &guard);
+        }
+        assert_eq!((table.len(), lines(&table)), (0, SHARDS));
     }
 }
