@@ -112,7 +112,7 @@
 //!   a unit's time, and says what it does when it is short of room ([`Overflow`]). A striped one ([`Striped`]) may be ahead by what the
 //!   algorithm admits in the life of one lease (10 ms), and around the end of a window by half a limit.
 //! - A denied request is not charged, and a denial writes no memory that threads share (but for a count of those that only
-//!   want of room denied, in a sketch's races, and once for each bucket of a keyed table that grew).
+//!   want of room denied, and in a sketch's races).
 //! - Every call is lock-free, but for those that wait and those that change a quota. No check is denied because of contention (but for a sketch's, rarely: see [`Sketch`]).
 //! - A compact or direct limiter never allocates on a check; a keyed one at the first sight of a key only (and once for each
 //!   thread).

@@ -186,6 +186,26 @@ pub(crate) mod epoch {
 pub(crate) mod epoch {
     use std::cell::RefCell;
 
+    use super::{AtomicUsize, Ordering, modelled};
+
+    /// Orders what was done before something was freed before what threads do that pin afterwards, as crossbeam-epoch does.
+    struct Order {
+        /// Of std: whether anything was retired. Until then nothing is freed, and nothing is ordered.
+        needed: std::sync::atomic::AtomicBool,
+        unpins: AtomicUsize,
+    }
+
+    modelled::lazy_static! {
+        static ref ORDER: Order = Order { needed: false.into(), unpins: AtomicUsize::new(0) };
+    }
+
+    fn order() {
+        if ORDER.needed.load(Ordering::Relaxed) {
+            // Ordering: AcqRel. An unpin releases what its thread has done, and all later pins acquire it.
+            ORDER.unpins.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
     struct Retired {
         ptr: *mut (),
         part: usize,
@@ -211,6 +231,7 @@ pub(crate) mod epoch {
     /// Pins the calling thread.
     pub(crate) fn pin() -> Guard {
         EPOCH.with_borrow_mut(|epoch| epoch.pinned += 1);
+        order();
         Guard(())
     }
 
@@ -228,21 +249,24 @@ pub(crate) mod epoch {
                 epoch.retired.push(Retired { ptr: ptr.cast(), part, free });
                 epoch.count += 1;
             });
+            ORDER.needed.store(true, Ordering::Relaxed);
         }
     }
 
     impl Drop for Guard {
         fn drop(&mut self) {
+            // A thread that panics ends the model, and with it all that was retired.
+            if std::thread::panicking() {
+                return;
+            }
+            order();
             let unpinned = |epoch: &mut Epoch| {
                 epoch.pinned -= 1;
                 if epoch.pinned == 0 { std::mem::take(&mut epoch.retired) } else { Vec::new() }
             };
-            // A thread that panics ends the model, and with it all that was retired.
             for Retired { ptr, part, free } in EPOCH.with_borrow_mut(unpinned) {
-                if !std::thread::panicking() {
-                    // SAFETY: the contract of `retire`: no thread is pinned.
-                    unsafe { free(ptr, part) };
-                }
+                // SAFETY: the contract of `retire`: no thread was pinned when these were taken.
+                unsafe { free(ptr, part) };
             }
         }
     }

@@ -55,8 +55,8 @@ where
         self.store.algorithm()
     }
 
-    /// The bytes that the states of the keys take: for each key a node, the algorithm's words elsewhere, and its part of the table. An
-    /// estimate, as [`RateLimiter::len`] is.
+    /// The bytes that the states of the keys take: for each key a node, the algorithm's words elsewhere, and its part of the table. The first few
+    /// thousand keys take a cache line each, so that threads do not slow each other down. An estimate, as [`RateLimiter::len`] is.
     ///
     /// # Examples
     /// ```
@@ -108,10 +108,11 @@ where
     /// A key that is checked at a time before this one later begins with a full burst at that time. So if the times of some keys
     /// lag, give [`RateLimiter::retain_active_at`] the oldest time that a check may still have.
     ///
-    /// Frees the keys; the table that finds them stays as large as it was at its peak, 16 bytes for each key then.
+    /// Frees the keys, and shrinks the table that finds them. Memory of keys is freed in groups of 63: a group is freed once none of its
+    /// keys is held, and until then used for new ones.
     ///
     /// # Complexity
-    /// O(keys at the peak), on this thread, under one epoch: what other threads free meanwhile is freed after it.
+    /// O(keys), on this thread, under one epoch: what other threads free meanwhile is freed after it.
     pub fn retain_active(&self) {
         self.store.retain_active(self.now_ns());
     }
