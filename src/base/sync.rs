@@ -242,7 +242,8 @@ pub(crate) mod epoch {
         /// As for the other form.
         pub(crate) unsafe fn retire<T>(&self, ptr: *mut T, part: usize, free: unsafe fn(*mut T, usize)) {
             // SAFETY: pointers are alike, whatever they point to, and `free` is only called with this one.
-            let free = unsafe { std::mem::transmute::<unsafe fn(*mut T, usize), unsafe fn(*mut (), usize)>(free) };
+            let free =
+                unsafe { std::mem::transmute::<unsafe fn(*mut T, usize), unsafe fn(*mut (), usize)>(free) };
             EPOCH.with_borrow_mut(|epoch| {
                 let is_this = |other: &Retired| other.ptr == ptr.cast() && other.part == part;
                 assert!(!epoch.retired.iter().any(is_this), "a node is retired at most once");

@@ -341,7 +341,9 @@ where
         };
         // Ordering: Relaxed, here and where room is given back. A count; each unit is owned by one node or call.
         let more = |held| if held < cap.max { Some(held + 1) } else { None };
-        let take = || cap.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Room(Some(cap)));
+        let take = || {
+            cap.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Room(Some(cap)))
+        };
         if let Some(room) = take() {
             return Ok(room);
         }

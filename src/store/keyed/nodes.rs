@@ -142,7 +142,10 @@ impl<K, T> Directory<K, T> {
             let base = Box::into_raw(new).cast::<Level<K, T>>();
             let biased = base.wrapping_sub(first as usize);
             let null = std::ptr::null_mut();
-            if self.levels[number].compare_exchange(null, biased, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            if self.levels[number]
+                .compare_exchange(null, biased, Ordering::AcqRel, Ordering::Acquire)
+                .is_err()
+            {
                 let level = std::ptr::slice_from_raw_parts_mut(base, level_len(number));
                 // SAFETY: made above, of this length, and published to nobody.
                 drop(unsafe { Box::from_raw(level) });
@@ -171,8 +174,7 @@ impl<K, T> Drop for Directory<K, T> {
             if !biased.is_null() {
                 // As many segments as the level has come before it, unless it is the first.
                 let first = if number == 0 { 0 } else { level_len(number) };
-                let level =
-                    std::ptr::slice_from_raw_parts_mut(biased.wrapping_add(first), level_len(number));
+                let level = std::ptr::slice_from_raw_parts_mut(biased.wrapping_add(first), level_len(number));
                 // SAFETY: made by `make_entry`, of this length. No thread uses the directory any more.
                 drop(unsafe { Box::from_raw(level) });
             }
@@ -206,12 +208,8 @@ impl<K, T> Segment<K, T> {
                 return None;
             }
             // Ordering: Acquire pairs with `release`: the key that was here before is dropped.
-            match self.taken.compare_exchange(
-                taken,
-                taken | 1 << place,
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            ) {
+            match self.taken.compare_exchange(taken, taken | 1 << place, Ordering::Acquire, Ordering::Relaxed)
+            {
                 Ok(_) => return Some(place as usize),
                 Err(newer) => taken = newer,
             }
@@ -344,7 +342,8 @@ impl<K, T> Nodes<K, T> {
             let entry = self.directory.make_entry(id);
             let new = Box::into_raw(Segment::new(id, Arc::clone(&self.directory)));
             // Ordering: Release publishes the segment.
-            if entry.compare_exchange(std::ptr::null_mut(), new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            if entry.compare_exchange(std::ptr::null_mut(), new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            {
                 return id;
             }
             // SAFETY: made just above, and published to nobody.

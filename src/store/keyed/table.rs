@@ -493,7 +493,8 @@ impl<K, T: Tail> NodeTable<K, T> {
     /// Asks for the node of this hash that is likely the key's.
     #[inline]
     pub(super) fn prefetch_node(&self, hash: u64, guard: &Guard) {
-        let word = self.home(hash, guard).find(|word| has_tag(*word, tag_of(hash)) || word & !FROZEN == EMPTY);
+        let word =
+            self.home(hash, guard).find(|word| has_tag(*word, tag_of(hash)) || word & !FROZEN == EMPTY);
         if let Some(word) = word.filter(|word| is_filled(*word)) {
             prefetch(self.node(word, guard));
         }
@@ -545,7 +546,8 @@ pub(super) mod broken {
         /// Filled words of all present indices.
         pub(in super::super) fn filled(&self, guard: &Guard) -> usize {
             let filled = |slot: &&AtomicU64| is_filled(slot.load(Ordering::Acquire));
-            let words = |shard| self.lines(shard, guard).1.iter().flat_map(|line| &line.0).filter(filled).count();
+            let words =
+                |shard| self.lines(shard, guard).1.iter().flat_map(|line| &line.0).filter(filled).count();
             (0..SHARDS).map(words).sum()
         }
 
@@ -613,7 +615,7 @@ impl<K, T> Drop for NodeTable<K, T> {
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
-    use crate::store::state::{Kill, KeyState};
+    use crate::store::state::{KeyState, Kill};
 
     #[test]
     fn words_tell_tag_and_number() {
@@ -659,7 +661,9 @@ mod tests {
         let insert = |key: u64| {
             let mut new = table.place(KeyNode { state: KeyState::fresh(0), key }, &guard);
             loop {
-                let Err(place) = table.find(hash(key), &guard, |held| *held == key) else { panic!("{key} is new") };
+                let Err(place) = table.find(hash(key), &guard, |held| *held == key) else {
+                    panic!("{key} is new")
+                };
                 match place.fill(new) {
                     Ok(_) => return,
                     Err(again) => new = again,
@@ -676,7 +680,9 @@ mod tests {
         // Tombstones do not make it grow.
         for key in 0..200_000 {
             insert(key);
-            let Ok(held) = table.find(hash(key), &guard, |held| *held == key) else { panic!("{key} is there") };
+            let Ok(held) = table.find(hash(key), &guard, |held| *held == key) else {
+                panic!("{key} is there")
+            };
             assert!(held.node.state.kill() == Kill::Done);
             table.unlink(&held, &guard);
         }

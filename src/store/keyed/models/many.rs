@@ -68,9 +68,7 @@ fn eight_threads_grow_a_table_and_miss_no_key() {
         let threads: [_; 8] = std::array::from_fn(|number| {
             let store = store.clone();
             let number = number as u64;
-            thread::spawn(move || {
-                [number, (number + 1) % 8].map(|key| u64::from(check(&store, key, 100)))
-            })
+            thread::spawn(move || [number, (number + 1) % 8].map(|key| u64::from(check(&store, key, 100))))
         });
         let admitted: u64 = threads.into_iter().flat_map(|thread| thread.join().unwrap()).sum();
         assert_eq!(admitted, 8, "of two first sights of each of eight keys one is admitted");
