@@ -41,7 +41,7 @@
 //! | store | made by | keeps | take it |
 //! |---|---|---|---|
 //! | [`Compact`] | [`RateLimiter::new`], [`Builder::compact`] | eight bytes for each key that owes, in memory that is fixed when it is made; keys of any type | unless you need one of the others |
-//! | [`Keyed`] | [`RateLimiter::keyed`], [`Builder::keyed`] | the keys themselves, 125 to 155 bytes for each that is active | to list keys; where no two may ever share a limit; for [`SlidingLog`], [`SubWindow`] and buckets that are refilled in batches |
+//! | [`Keyed`] | [`RateLimiter::keyed`], [`Builder::keyed`] | the keys themselves, about 35 bytes for each active one of 8 bytes | to list keys; where no two may ever share a limit; for [`SlidingLog`], [`SubWindow`] and buckets that are refilled in batches |
 //! | [`Sketch`] | [`Builder::sketch`] | counts that keys share: constant memory, and a few are denied early | for "10,000 a day" over more busy keys than there is memory for; [`guide::sketches`] |
 //! | [`Direct`] | [`RateLimiter::direct`] | one state | for one limit on everything |
 //! | [`Striped`] | [`Builder::striped`] | one state that all cores can hit at once, each from a block that was charged beforehand | for one limit on everything, on many cores ([`Leases`]) |
