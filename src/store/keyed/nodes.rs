@@ -204,7 +204,7 @@ impl<K, T> Segment<K, T> {
         let mut taken = self.taken.load(Ordering::Relaxed);
         loop {
             let place = (taken | HELD).trailing_ones();
-            if place >= HELD.ilog2() + 1 {
+            if place > HELD.ilog2() {
                 return None;
             }
             // Ordering: Acquire pairs with `release`: the key that was here before is dropped.

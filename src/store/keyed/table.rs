@@ -140,7 +140,10 @@ impl Index {
     /// Where a tag's line is. In bounds, as tags have TAG_BITS bits.
     #[inline(always)]
     fn home(self, tag: u64) -> *mut Line {
-        self.0.map_addr(|address| address & !SHIFT_MASK).wrapping_add((tag >> self.shift()) as usize)
+        let base = self.0.map_addr(|address| address & !SHIFT_MASK);
+        #[expect(clippy::cast_possible_truncation, reason = "28 bits")]
+        let line = (tag >> self.shift()) as usize;
+        base.wrapping_add(line)
     }
 
     fn base(self) -> *mut Line {
