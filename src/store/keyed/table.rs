@@ -640,11 +640,11 @@ mod tests {
     fn a_search_meets_each_slot_once() {
         for len in [1, 2, 64] {
             let lines = new_lines(len, EMPTY);
-            for tag in [0, 5, (1 << TAG_BITS) - 1] {
-                let mut slots: Vec<_> = search(&lines, tag).map(std::ptr::from_ref).collect();
+            for tag in [0_usize, 5, (1 << TAG_BITS) - 1] {
+                let mut slots: Vec<_> = search(&lines, tag as u64).map(std::ptr::from_ref).collect();
                 let base = lines.as_ptr().cast::<AtomicU64>();
-                let home = (tag as usize >> (TAG_BITS - len.ilog2())) * SLOTS;
-                assert_eq!(slots[0], base.wrapping_add(home + tag as usize % SLOTS));
+                let home = (tag >> (TAG_BITS - len.ilog2())) * SLOTS;
+                assert_eq!(slots[0], base.wrapping_add(home + tag % SLOTS));
                 slots.sort_unstable();
                 slots.dedup();
                 assert_eq!(slots.len(), len * SLOTS);
