@@ -55,7 +55,7 @@ fn eight_threads_insert_charge_sweep_and_remove() {
 }
 
 #[test]
-#[should_panic(expected = "a charge is on a node that look-ups find")]
+#[should_panic(expected = "one unit")]
 fn control_of_eight_a_sweep_that_kills_what_was_charged_loses_charges() {
     sample(SCHEDULES, || eight(kill_whatever_was_charged));
 }
