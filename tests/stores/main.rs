@@ -12,6 +12,7 @@ mod compact_snapshot;
 mod compact_store;
 mod compact_tiers;
 mod differing_clocks;
+mod keyed_garbage;
 mod keyed_store;
 mod late_times;
 mod stale_clocks;

@@ -1,0 +1,103 @@
+//! What a keyed store has removed is freed while it is used, whichever way it is used.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tollgate::{Gcra, Keyed, Lookup, ManualClock, Quota, RateLimiter, Timestamp};
+
+/// A key that counts itself as long as it is in memory.
+struct Counted(u64, Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl PartialEq for Counted {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Counted {}
+
+impl Hash for Counted {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+/// What such a key is asked for by.
+struct Number(u64, Arc<AtomicUsize>);
+
+impl Hash for Number {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Lookup<Counted> for Number {
+    fn is(&self, held: &Counted) -> bool {
+        self.0 == held.0
+    }
+
+    fn to_key(&self) -> Counted {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        Counted(self.0, Arc::clone(&self.1))
+    }
+}
+
+/// New keys come by so many at once, and are idle soon: the most in memory that were not held.
+fn garbage_of_batches(size: u64) -> usize {
+    let in_memory = Arc::new(AtomicUsize::new(0));
+    let clock = ManualClock::new(Timestamp::from_secs(1_000_000));
+    let limiter: RateLimiter<Keyed<Counted, Gcra>, _> =
+        RateLimiter::builder(Gcra::new(Quota::per_second(100))).clock(clock.clone()).keyed();
+    let (mut most, mut decisions) = (0, Vec::new());
+    for batch in 0..200_000 / size {
+        let keys: Vec<_> =
+            (batch * size..(batch + 1) * size).map(|key| Number(key, Arc::clone(&in_memory))).collect();
+        decisions.clear();
+        limiter.check_many(&keys, &mut decisions);
+        // Five thousand keys are new in a second.
+        clock.advance(Duration::from_micros(200 * size));
+        most = most.max(in_memory.load(Ordering::Relaxed).saturating_sub(limiter.len()));
+    }
+    most
+}
+
+/// Other tests of this program may keep garbage for a while, so the least of a few trials counts.
+fn least(trial: impl FnMut() -> usize) -> usize {
+    std::iter::repeat_with(trial).take(5).min().unwrap_or(0)
+}
+
+#[test]
+fn single_checks_of_new_keys_leave_no_garbage() {
+    let garbage = least(|| garbage_of_batches(1));
+    assert!(garbage < 20_000, "{garbage} of 200,000 keys were removed and still in memory");
+}
+
+/// Garbage is freed once in 128 pins, 512 pieces at most, and a batch of any size was one pin.
+#[test]
+fn batches_of_new_keys_leave_no_garbage() {
+    let garbage = least(|| garbage_of_batches(256));
+    assert!(garbage < 20_000, "{garbage} of 200,000 keys were removed and still in memory");
+}
+
+/// All keys waited for one epoch, so each took 32 bytes more until 512 of them were freed in each 128 later checks.
+#[test]
+fn clearing_frees_keys_as_it_goes() {
+    let garbage = least(|| {
+        let in_memory = Arc::new(AtomicUsize::new(0));
+        let limiter: RateLimiter<Keyed<Counted, Gcra>> = RateLimiter::keyed(Gcra::new(Quota::per_hour(1)));
+        for key in 0..200_000 {
+            assert!(limiter.check(&Number(key, Arc::clone(&in_memory))).is_allowed());
+        }
+        limiter.clear();
+        in_memory.load(Ordering::Relaxed)
+    });
+    assert!(garbage < 20_000, "{garbage} of 200,000 keys were removed and still in memory");
+}
