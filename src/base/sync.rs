@@ -157,6 +157,15 @@ impl<T> Swap<T> {
 /// A guard promises that nothing retired after it was taken is freed before it is dropped.
 #[cfg(all(feature = "std", not(tollgate_loom)))]
 pub(crate) mod epoch {
+    use std::cell::Cell;
+
+    /// After so many things retired, a thread asks for what can be freed. A collection frees eight times as many, or more.
+    const COLLECTED: u32 = 64;
+
+    thread_local! {
+        static RETIRED: Cell<u32> = const { Cell::new(0) };
+    }
+
     /// A pinned thread.
     pub(crate) struct Guard(crossbeam_epoch::Guard);
 
@@ -176,6 +185,16 @@ pub(crate) mod epoch {
             unsafe {
                 self.0.defer_unchecked(move || free(ptr, part));
             }
+            // Of itself, crossbeam-epoch collects once in 128 pins only, whatever one pin retires. A thread that ends does without.
+            let retired = RETIRED.try_with(|retired| retired.replace(retired.get().wrapping_add(1)));
+            if retired.is_ok_and(|retired| retired % COLLECTED == COLLECTED - 1) {
+                self.0.flush();
+            }
+        }
+
+        /// Pins anew, so that what was retired meanwhile can be freed. Nothing that was found before may be used any more.
+        pub(crate) fn repin(&mut self) {
+            self.0.repin();
         }
     }
 }
@@ -251,6 +270,11 @@ pub(crate) mod epoch {
                 epoch.count += 1;
             });
             ORDER.needed.store(true, Ordering::Relaxed);
+        }
+
+        /// As the other form.
+        pub(crate) fn repin(&mut self) {
+            *self = pin();
         }
     }
 

@@ -459,7 +459,7 @@ where
     }
 
     pub(crate) fn for_each(&self, now_ns: u64, mut visit: impl FnMut(&K, Decision)) {
-        self.table.for_each(&epoch::pin(), |node| {
+        self.table.for_each(|node| {
             if let Ok(decision) = node.state.peek(&self.algorithm, now_ns, 0) {
                 visit(&node.key, decision);
             }
@@ -476,7 +476,7 @@ where
     }
 
     fn remove_if(&self, mut kill: impl FnMut(&KeyNode<K, A::Tail>) -> bool) {
-        self.table.for_each(&epoch::pin(), |node| kill(node) && self.release());
+        self.table.for_each(|node| kill(node) && self.release());
     }
 }
 
@@ -527,7 +527,7 @@ where
     ) where
         Q: 'k,
     {
-        let guard = epoch::pin();
+        let mut guard = epoch::pin();
         let mut requests = requests.peekable();
         while requests.peek().is_some() {
             let mut batch = [None; BATCH];
@@ -541,6 +541,7 @@ where
             for ((key, hash), cost) in batch.into_iter().flatten() {
                 decided(self.charge_hashed(&self.algorithm, key, hash, at.ns(), cost, &guard));
             }
+            guard.repin();
         }
     }
 

@@ -56,6 +56,8 @@ const SHARD_BITS: u32 = if cfg!(tollgate_loom) { 1 } else { 9 };
 const SHARDS: usize = 1 << SHARD_BITS;
 /// Words of a line: as many as a cache line has.
 const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
+/// The most lines that an index begins with, so that the insert that makes it takes no longer than one that rebuilds it.
+const MOST_AT_FIRST: usize = 1 << 12;
 /// Words that an insert sweeps.
 const SWEPT: usize = SLOTS / 2;
 
@@ -263,7 +265,7 @@ impl<K, T: Tail> NodeTable<K, T> {
                 hand: AtomicUsize::new(0),
             })),
             vacant: AtomicPtr::new(vacant.0),
-            least: (slots / SLOTS).min(1 << TAG_BITS),
+            least: (slots / SLOTS).min(MOST_AT_FIRST),
             nodes: Nodes::new(threads),
         }
     }
@@ -448,7 +450,10 @@ impl<K, T: Tail> NodeTable<K, T> {
         let mut passed = 0;
         for step in 0..SHARDS {
             let shard = (Self::shard(hash) + step) % SHARDS;
-            let (_, lines) = self.lines(shard, guard);
+            let (index, lines) = self.lines(shard, guard);
+            if index.is_vacant() {
+                continue;
+            }
             let hand = self.counts[shard].hand.fetch_add(2 * SLOTS, Ordering::Relaxed) / SLOTS;
             for line in 0..lines.len() {
                 for slot in &lines[(hand + line) % lines.len()].0 {
@@ -466,22 +471,21 @@ impl<K, T: Tail> NodeTable<K, T> {
         }
     }
 
-    /// Visits every live node, and unlinks those that `kill` says it killed.
-    pub(super) fn for_each(&self, guard: &Guard, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
+    /// Visits every live node, and unlinks those that `kill` says it killed. Pins for each shard anew, so that they are freed as it goes.
+    pub(super) fn for_each(&self, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
         for shard in 0..SHARDS {
-            let mut killed = false;
+            let guard = &epoch::pin();
             for slot in self.lines(shard, guard).1.iter().flat_map(|line| &line.0) {
                 if let Some(held) = self.held(shard, slot, guard)
                     && kill(held.node)
                 {
                     self.unlink(&held, guard);
-                    killed = true;
                 }
             }
             let (index, lines) = self.lines(shard, guard);
             let live = self.counts[shard].live.load(Ordering::Relaxed).cast_signed().max(0);
             // Gives memory back.
-            if killed && lines.len() > self.least && live.cast_unsigned() as usize * 8 < lines.len() * SLOTS {
+            if lines.len() > self.least && live.cast_unsigned() as usize * 8 < lines.len() * SLOTS {
                 self.rebuild(shard, (index, lines), guard);
             }
         }
@@ -678,7 +682,7 @@ mod tests {
         let slots = lines(&table) * SLOTS;
         assert!((133_000..400_000).contains(&slots), "{slots} slots for 100,000 keys");
         assert!((0..100_000).all(|key| table.get(hash(key), &guard, |held| *held == key).is_some()));
-        table.for_each(&guard, |node| node.state.kill() == Kill::Done);
+        table.for_each(|node| node.state.kill() == Kill::Done);
         assert_eq!((table.len(), lines(&table)), (0, SHARDS));
         // Tombstones do not make it grow.
         for key in 0..200_000 {

@@ -64,7 +64,8 @@ fn check_carelessly(rules: &Shared) -> bool {
     let entries = [("a", "x")];
     let descriptors = [Descriptor::new(&entries)];
     let when = CheckTime::read(&rules.clock);
-    let mut checks = RequestCheck::default();
+    let mut decided = Few::new();
+    let mut checks = RequestCheck::new(&mut decided);
     checks.find(domain, &descriptors, 1, when.ns(), &rules.hasher);
     checks.decide(domain.charging, when) == Outcome::Allowed
 }
@@ -113,7 +114,8 @@ fn check_without_a_second_look(rules: &Shared, descriptor: &Descriptor<'_>) -> b
     let in_force = rules.in_force.load();
     let domain = in_force.domain("d").expect("there are rules");
     let when = CheckTime::read(&rules.clock);
-    let mut checks = RequestCheck::default();
+    let mut decided = Few::new();
+    let mut checks = RequestCheck::new(&mut decided);
     checks.find(domain, std::slice::from_ref(descriptor), 1, when.ns(), &rules.hasher);
     checks.look_together(when);
     checks.outcome() == Outcome::Allowed
