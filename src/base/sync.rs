@@ -185,7 +185,22 @@ pub(crate) mod epoch {
             unsafe {
                 self.0.defer_unchecked(move || free(ptr, part));
             }
-            // Of itself, crossbeam-epoch collects once in 128 pins only, whatever one pin retires. A thread that ends does without.
+        }
+
+        /// As `retire`, and collects now and then: of itself, crossbeam-epoch collects once in 128 pins, whatever they retire. Not for what is
+        /// retired while something is freed, as a collection may allocate.
+        ///
+        /// # Safety
+        /// As for `retire`.
+        pub(crate) unsafe fn retire_and_collect<T>(
+            &self,
+            ptr: *mut T,
+            part: usize,
+            free: unsafe fn(*mut T, usize),
+        ) {
+            // SAFETY: the caller's duty is that function's, word for word.
+            unsafe { self.retire(ptr, part, free) };
+            // A thread that ends does without.
             let retired = RETIRED.try_with(|retired| retired.replace(retired.get().wrapping_add(1)));
             if retired.is_ok_and(|retired| retired % COLLECTED == COLLECTED - 1) {
                 self.0.flush();
@@ -270,6 +285,20 @@ pub(crate) mod epoch {
                 epoch.count += 1;
             });
             ORDER.needed.store(true, Ordering::Relaxed);
+        }
+
+        /// As `retire`.
+        ///
+        /// # Safety
+        /// As for `retire`.
+        pub(crate) unsafe fn retire_and_collect<T>(
+            &self,
+            ptr: *mut T,
+            part: usize,
+            free: unsafe fn(*mut T, usize),
+        ) {
+            // SAFETY: the caller's duty is that function's, word for word.
+            unsafe { self.retire(ptr, part, free) };
         }
 
         /// As the other form.

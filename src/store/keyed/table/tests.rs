@@ -1,0 +1,91 @@
+use super::*;
+use crate::store::state::{KeyState, Kill};
+
+#[test]
+fn words_tell_tag_and_number() {
+    for hash in [0, 1, u64::MAX, u64::MAX >> SHARD_BITS, 0x0123_4567_89AB_CDEF] {
+        for place in [0, 1, 62, 63, 64, (1 << NUMBER_BITS) - 1] {
+            let word = word_of(hash, place);
+            for word in [word, word | FROZEN] {
+                assert!(is_filled(word) && has_tag(word, tag_of(hash)));
+                assert_eq!((tag(word), number(word)), (tag_of(hash), place));
+            }
+        }
+        for other in [EMPTY, TOMBSTONE, EMPTY | FROZEN, TOMBSTONE | FROZEN] {
+            assert!(!is_filled(other) && !has_tag(other, tag_of(hash)));
+        }
+    }
+}
+
+#[test]
+fn a_search_meets_each_slot_once() {
+    for len in [1, 2, 64] {
+        let lines = new_lines(len, EMPTY);
+        for tag in [0_usize, 5, (1 << TAG_BITS) - 1] {
+            let mut slots: Vec<_> = search(&lines, tag as u64).map(std::ptr::from_ref).collect();
+            let base = lines.as_ptr().cast::<AtomicU64>();
+            let home = (tag >> (TAG_BITS - len.ilog2())) * SLOTS;
+            assert_eq!(slots[0], base.wrapping_add(home + tag % SLOTS));
+            slots.sort_unstable();
+            slots.dedup();
+            assert_eq!(slots.len(), len * SLOTS);
+        }
+    }
+}
+
+fn lines(table: &NodeTable<u64, ()>) -> usize {
+    (0..SHARDS).map(|shard| table.index(shard)).filter(|index| !index.is_vacant()).map(Index::len).sum()
+}
+
+fn hash(key: u64) -> u64 {
+    key.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+fn insert(table: &NodeTable<u64, ()>, key: u64, guard: &Guard) {
+    let mut new = table.place(KeyNode { state: KeyState::fresh(0), key }, guard);
+    loop {
+        let Err(place) = table.find(hash(key), guard, |held| *held == key) else { panic!("{key} is new") };
+        match place.fill(new) {
+            Ok(_) => return,
+            Err(again) => new = again,
+        }
+    }
+}
+
+#[test]
+fn indices_grow_and_shrink_with_the_keys() {
+    let guard = epoch::pin();
+    let table = NodeTable::<u64, ()>::new(0, 1);
+    let insert = |key| insert(&table, key, &guard);
+    (0..100_000).for_each(insert);
+    assert_eq!(table.len(), 100_000);
+    let slots = lines(&table) * SLOTS;
+    assert!((133_000..400_000).contains(&slots), "{slots} slots for 100,000 keys");
+    assert!((0..100_000).all(|key| table.get(hash(key), &guard, |held| *held == key).is_some()));
+    table.for_each(|node| node.state.kill() == Kill::Done);
+    assert_eq!((table.len(), lines(&table)), (0, SHARDS));
+    // Tombstones do not make it grow.
+    for key in 0..200_000 {
+        insert(key);
+        let Ok(held) = table.find(hash(key), &guard, |held| *held == key) else { panic!("{key} is there") };
+        assert!(held.node.state.kill() == Kill::Done);
+        table.unlink(&held, &guard);
+    }
+    assert_eq!((table.len(), lines(&table)), (0, SHARDS));
+}
+
+#[test]
+fn indices_of_keys_that_went_one_by_one_shrink_at_a_visit() {
+    let guard = epoch::pin();
+    let table = NodeTable::<u64, ()>::new(0, 1);
+    let insert = |key| insert(&table, key, &guard);
+    (0..100_000).for_each(insert);
+    for key in 0..100_000 {
+        let Ok(held) = table.find(hash(key), &guard, |held| *held == key) else { panic!("{key} is there") };
+        assert!(held.node.state.kill() == Kill::Done);
+        table.unlink(&held, &guard);
+    }
+    assert!(lines(&table) > SHARDS, "nothing was inserted or visited since");
+    table.for_each(|_| panic!("no key is left"));
+    assert_eq!(lines(&table), SHARDS);
+}
