@@ -169,11 +169,11 @@ fn commit_first(counts: &Counts, key: u64) -> u64 {
     loop {
         let seen = counts.read(places);
         let count = least(&seen);
-        let row = seen.iter().position(|&other| other == count).unwrap();
+        let row = rows_where(&seen, |other| other == count).trailing_zeros() as usize;
         let counter = &counts.counters[places[row]];
         if counter.compare_exchange(count, count + 1, AcqRel, Acquire).is_ok() {
             for place in places {
-                counts.counters[place].fetch_max(count + 1, AcqRel);
+                counts.raise(place, 0, count + 1);
             }
             return u64::from(count) + 1;
         }
