@@ -147,7 +147,7 @@ impl<K, T> Directory<K, T> {
                 .is_err()
             {
                 let level = std::ptr::slice_from_raw_parts_mut(base, level_len(number));
-                // SAFETY: made above, of this length, and published to nobody.
+                // SAFETY: made above, of this length, and seen by no other thread.
                 drop(unsafe { Box::from_raw(level) });
             }
         }
@@ -248,7 +248,7 @@ impl<K, T> Nodes<K, T> {
         Self { directory: Arc::new(Directory::new()), stripes: (0..stripes).map(stripe).collect() }
     }
 
-    /// The bytes that so many nodes take.
+    /// The bytes that this number of nodes takes.
     pub(super) fn bytes(nodes: usize) -> usize {
         let size = size_of::<KeyNode<K, T>>();
         let spread = nodes.min(SPREAD as usize * NODES.div_ceil(step::<K, T>()));
@@ -346,7 +346,7 @@ impl<K, T> Nodes<K, T> {
             {
                 return id;
             }
-            // SAFETY: made just above, and published to nobody.
+            // SAFETY: made just above, and seen by no other thread.
             drop(unsafe { Box::from_raw(new) });
         }
     }

@@ -121,7 +121,7 @@ impl Index {
         Self(Box::into_raw(lines).cast::<Line>().map_addr(|address| address | shift as usize))
     }
 
-    /// The one of all shards that never had a key: a line of frozen words, that is told apart by its shift.
+    /// The one of all shards that never had a key: a line of frozen words. Its shift differs from all others.
     fn vacant() -> Self {
         let index = Self::of(new_lines(1, EMPTY | FROZEN));
         Self(index.0.map_addr(|address| address + 1))
@@ -157,7 +157,7 @@ impl Index {
 }
 
 /// # Safety
-/// `base` is an index's of so many lines, which nobody uses any more.
+/// `base` is the address of an index of `len` lines, which no thread uses any more.
 unsafe fn free(base: *mut Line, len: usize) {
     // SAFETY: made of such a box by `Index::of`, by the caller's word.
     drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(base, len)) });
@@ -182,7 +182,7 @@ fn freeze(lines: &[Line]) -> (usize, usize) {
     (filled, used)
 }
 
-/// A copy of the filled words of a frozen index, in so many lines.
+/// A copy of the filled words of a frozen index, in `len` lines.
 fn copy(lines: &[Line], len: usize) -> Box<[Line]> {
     let copy = new_lines(len, EMPTY);
     for slot in lines.iter().flat_map(|line| &line.0) {
@@ -255,7 +255,7 @@ pub(super) enum Filling {
 }
 
 impl<K, T: Tail> NodeTable<K, T> {
-    /// An empty table that need not grow for so many keys, for threads that insert at once.
+    /// An empty table that need not grow for `keys` keys, for `threads` threads that insert at once.
     pub(super) fn new(keys: usize, threads: usize) -> Self {
         // At most half full, as hashes do not divide evenly.
         let slots = (keys.min(1 << 40) / SHARDS * 2).max(SLOTS).next_power_of_two();
@@ -474,7 +474,7 @@ impl<K, T: Tail> NodeTable<K, T> {
         }
     }
 
-    /// Visits every live node, and unlinks those that `kill` says it killed. Pins for each shard anew, so that they are freed as it goes.
+    /// Visits every live node, and unlinks those that `kill` says it killed. Pins once for each shard, so that nodes are freed during a long visit.
     pub(super) fn for_each(&self, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
         for shard in 0..SHARDS {
             let guard = &epoch::pin();
