@@ -291,7 +291,7 @@ where
         loop {
             let place = match self.table.find(hash, guard, |held| key.is(held)) {
                 Ok(other) => match other.node.state.apply(ask) {
-                    // Another thread was first. Our node, if made, was seen by nobody.
+                    // Another thread was first. No thread has seen our node, if we made one.
                     Ok(decision) => return decision,
                     Err(Dead) => continue,
                 },
