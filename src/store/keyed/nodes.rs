@@ -463,13 +463,17 @@ mod tests {
     #[test]
     fn empty_segments_are_freed() {
         let (witness, allocator) = (Arc::new(()), Witnesses::new(1));
-        {
-            let guard = pin();
-            let nodes: Vec<_> = (0..50_000).map(|_| allocator.place(node(&witness), &guard)).collect();
-            assert!(Arc::strong_count(&allocator.directory) > 800);
-            drop(nodes);
-        }
-        // What is retired is freed by later pins, once no thread is pinned that was.
+        // A thread keeps the last few things that it retired, until it retires more or ends.
+        std::thread::scope(|scope| {
+            let work = || {
+                let guard = pin();
+                let nodes: Vec<_> = (0..50_000).map(|_| allocator.place(node(&witness), &guard)).collect();
+                assert!(Arc::strong_count(&allocator.directory) > 800);
+                drop(nodes);
+            };
+            scope.spawn(work).join().expect("it does not panic");
+        });
+        // They are freed by later pins, once no thread is pinned that was.
         for _ in 0..10_000_000 {
             if Arc::strong_count(&allocator.directory) == 2 {
                 return;
