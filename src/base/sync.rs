@@ -159,7 +159,7 @@ impl<T> Swap<T> {
 pub(crate) mod epoch {
     use std::cell::Cell;
 
-    /// After so many things retired, a thread asks for what can be freed. A collection frees eight times as many, or more.
+    /// A thread collects once in this number of calls. A collection frees eight times as many things, or more.
     const COLLECTED: u32 = 64;
 
     thread_local! {
@@ -187,20 +187,10 @@ pub(crate) mod epoch {
             }
         }
 
-        /// As `retire`, and collects now and then: of itself, crossbeam-epoch collects once in 128 pins, whatever they retire. Not for what is
-        /// retired while something is freed, as a collection may allocate.
-        ///
-        /// # Safety
-        /// As for `retire`.
-        pub(crate) unsafe fn retire_and_collect<T>(
-            &self,
-            ptr: *mut T,
-            part: usize,
-            free: unsafe fn(*mut T, usize),
-        ) {
-            // SAFETY: the caller's duty is that function's, word for word.
-            unsafe { self.retire(ptr, part, free) };
-            // A thread that ends does without.
+        /// Frees what can be freed, in one of 64 calls of a thread. To be called where much is retired: by itself, crossbeam-epoch collects
+        /// once in 128 pins, whatever they retire. Not to be called while something is freed, because a collection may allocate.
+        pub(crate) fn collect_sometimes(&self) {
+            // A thread that ends does not collect.
             let retired = RETIRED.try_with(|retired| retired.replace(retired.get().wrapping_add(1)));
             if retired.is_ok_and(|retired| retired % COLLECTED == COLLECTED - 1) {
                 self.0.flush();
@@ -287,19 +277,9 @@ pub(crate) mod epoch {
             ORDER.needed.store(true, Ordering::Relaxed);
         }
 
-        /// As `retire`.
-        ///
-        /// # Safety
-        /// As for `retire`.
-        pub(crate) unsafe fn retire_and_collect<T>(
-            &self,
-            ptr: *mut T,
-            part: usize,
-            free: unsafe fn(*mut T, usize),
-        ) {
-            // SAFETY: the caller's duty is that function's, word for word.
-            unsafe { self.retire(ptr, part, free) };
-        }
+        /// Nothing: the models free at each last unpin.
+        #[expect(clippy::unused_self, reason = "as the other form")]
+        pub(crate) fn collect_sometimes(&self) {}
 
         /// As the other form.
         pub(crate) fn repin(&mut self) {

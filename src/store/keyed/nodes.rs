@@ -289,7 +289,8 @@ impl<K, T> Nodes<K, T> {
         let (id, place) = split(number);
         if let Some(segment) = self.directory.segment(id, guard) {
             // SAFETY: a segment is not closed while it has a node, and the rest by the caller's word.
-            unsafe { guard.retire_and_collect(std::ptr::from_ref(segment).cast_mut(), place, free) };
+            unsafe { guard.retire(std::ptr::from_ref(segment).cast_mut(), place, free) };
+            guard.collect_sometimes();
         }
     }
 
