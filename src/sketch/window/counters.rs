@@ -215,11 +215,24 @@ impl WindowCounters {
         rows: &Rows<N, PER>,
         window: u64,
     ) -> Result<u64, Late> {
+        self.estimate_of(windows, rows, (window, WordAge::Now), window)
+    }
+
+    /// A key's estimate in the window `of`, whose words have that age in `window`.
+    #[inline(always)]
+    fn estimate_of<const N: usize, const PER: usize>(
+        &self,
+        windows: &Windows,
+        rows: &Rows<N, PER>,
+        (of, age): (u64, WordAge),
+        window: u64,
+    ) -> Result<u64, Late> {
         let mut estimate = u64::MAX;
         for spot in &rows.0 {
             // Ordering: Acquire; pairs with the Release of the exchanges.
-            let word = self.word(spot.index, window).load(Acquire);
-            estimate = estimate.min(self.least(Self::current(windows, word, window)?, &spot.shifts));
+            let word = self.word(spot.index, of).load(Acquire);
+            let counts = windows.age(word, window)? == age;
+            estimate = estimate.min(if counts { self.least(word, &spot.shifts) } else { 0 });
         }
         Ok(estimate)
     }
@@ -234,7 +247,7 @@ impl WindowCounters {
     ) -> Result<Read<'_, N, PER>, Late> {
         let words = rows.0.map(|spot| self.word(spot.index, window));
         let shifts = rows.0.map(|spot| spot.shifts);
-        // Ordering: as in `estimate`.
+        // Ordering: as in `estimate_of`.
         let seen = words.map(|word| word.load(Acquire));
         let (empty, payload) = (windows.empty(window), windows.payload_mask());
         // All tags at once. Where the window's is zero, a word may have it that was never written.
@@ -261,17 +274,7 @@ impl WindowCounters {
         rows: &Rows<N, PER>,
         window: u64,
     ) -> Result<u64, Late> {
-        let mut estimate = u64::MAX;
-        for spot in &rows.0 {
-            // Ordering: Acquire, as in `read`.
-            let word = self.word(spot.index, window.wrapping_sub(1)).load(Acquire);
-            let least = match windows.age(word, window)? {
-                WordAge::Last => self.least(word, &spot.shifts),
-                WordAge::Now | WordAge::Past => 0,
-            };
-            estimate = estimate.min(least);
-        }
-        Ok(estimate)
+        self.estimate_of(windows, rows, (window.wrapping_sub(1), WordAge::Last), window)
     }
 
     /// Raises a key's counters to `count` at least, each by a maximum: nothing is admitted by it.
