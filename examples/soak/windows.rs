@@ -1,5 +1,5 @@
-//! Windows of a sketch that turn while threads count in them: no window of any key is given more than its limit, nor are so many
-//! together given more than so many limits.
+//! Windows of a sketch that turn while threads count in them. No window of any key is given more than its limit, and `n` windows
+//! together are not given more than `n` limits.
 
 use super::draw;
 use super::gate::{self, Store, Time};

@@ -1,4 +1,4 @@
-//! A denial, a look and whatever else says so write nothing: the memory of a whole limiter is made read-only meanwhile.
+//! Denials, looks and other calls that promise it write nothing. The memory of a whole limiter is read-only meanwhile.
 
 use super::alone;
 use super::arena::{pages_of, writes};
@@ -98,7 +98,7 @@ fn a_denial_writes_nothing_in_any_store() {
     }
 }
 
-/// Leases, tiers, quotas that have changed, keys that were evicted, and several limits of which the last refuses.
+/// Leases, tiers, quotas that have changed, keys that were evicted, and several limits whose last one refuses.
 #[test]
 fn a_denial_writes_nothing_whatever_came_before() {
     let (_alone, clock) = (alone(), clock());
@@ -135,7 +135,7 @@ fn a_denial_writes_nothing_whatever_came_before() {
             Box::new(move |cost| limiter.check_n(&held, cost).outcome())
         });
     }
-    writes_nothing("several limits, of which the last refuses", &clock, || {
+    writes_nothing("several limits, and the last refuses", &clock, || {
         let (keyed, windows) =
             (build().keyed::<u64>(), RateLimiter::builder(FixedWindow::new(Quota::per_hour(90))));
         let windows = windows.clock(clock.clone()).compact().unwrap();

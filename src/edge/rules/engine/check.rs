@@ -1,6 +1,6 @@
 //! How the rules that apply to one request decide together.
 //!
-//! [`RequestCheck::new`] finds the rules, and resolves once for each of them what counts it, by which key and at what cost. The
+//! [`RequestCheck::find`] finds the rules, and resolves once for each of them what counts it, by which key and at what cost. The
 //! check then charges all of them or none, or counts first and judges afterwards, and reports what came of it.
 
 use std::time::Duration;

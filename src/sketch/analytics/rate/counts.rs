@@ -6,31 +6,32 @@
 //!
 //! # Threads that lag
 //! A thread that lags by a window counts in the one that it read on its clock, which is the last one then.
-//! One that lags by more finds words of a later window, or words of its own that nobody has replaced yet, of
-//! a window that is over. If it finds later ones it is *late*: it begins again as of that window, and its event
+//! One that lags by more finds words of a later window. Or it finds words of its own window, which is over,
+//! that no thread has replaced yet. If it finds later ones it is *late*: it begins again as of that window, and its event
 //! is counted there. What it raised by then in the old window stays, against the key, as another key's events would.
 //!
 //! # The present window is guessed
-//! Where a key's words are depends on the window, and so on the clock, which takes longer to read than all
-//! the rest but the exchanges. So the newest window is only compared with the time: the processor predicts
-//! that it still is, and loads the words meanwhile. (Measured: 40 to 34 ns an event of 1,000 keys.) The lines
-//! are asked for by the same guess, to be written: a line that is loaded before it is exchanged comes from
+//! Where a key's words are depends on the window, and so on the clock. Reading the clock takes longer than all
+//! the rest except the exchanges. So the newest window is only compared with the time. The processor predicts
+//! that they agree, and loads the words meanwhile. (Measured: 40 to 34 ns an event of 1,000 keys.) The same guess
+//! requests the lines for writing. A line that is loaded before it is exchanged comes from
 //! another core twice (164 to 126 ns on two threads far from each other, 58 to 49 on near ones).
 //!
 //! # Before a turn
-//! A key's first event of a window would find lines that nobody touched for a window. So whoever counts in the
-//! last eighth of a window asks for the next one's lines too: of the events right after a turn one in a hundred
-//! took 340 ns and more, now 70 (one in ten thousand 750, now 480; away from it 290), for about 1 ns an event.
+//! A key's first event of a window would find lines that no thread touched for a window. So each event in the
+//! last eighth of a window requests the next window's lines too, which costs about 1 ns an event. Of the events right after a
+//! turn, one in a hundred took 340 ns and more before, and takes 70 now. One in ten thousand took 750, and takes 480 now
+//! (290 at other times).
 
 use super::super::error::{SketchError, SketchReason};
 use crate::base::check_time::CheckTime;
 use crate::base::memory::prefetch::PrefetchToWrite;
 use crate::sketch::window::{Commit, Lines, Rows, WindowCounters, Windows};
 
-/// How long it takes at least until a tag comes round, and twice how long a thread may be held up: a minute.
+/// The shortest time until a tag is used again, and twice as long as a thread may be held up: a minute.
 const ROUND_NS: u64 = 60 * 1_000_000_000;
-/// The fewest bits of a tag: with windows of a second they come round in 18 hours, and two counters of 24
-/// bits are left room.
+/// The fewest bits of a tag. With windows of a second, a tag is used again after 18 hours, and there is room for two counters of
+/// 24 bits.
 const LEAST_TAG_BITS: u32 = 16;
 
 /// The counts of a [`Rate`](super::Rate).
@@ -59,7 +60,7 @@ pub(super) struct LastTwoWindows {
     pub(super) passed_ns: u64,
 }
 
-/// The bits of a tag beside counters of so many bits: enough for [`ROUND_NS`], and what the counters leave.
+/// The bits of a tag beside counters up to `largest`: enough for [`ROUND_NS`], and what the counters leave.
 fn tag_bits(window_ns: u64, largest: u64) -> Result<u32, SketchError> {
     let windows = ROUND_NS / window_ns;
     // 36 at most, for windows of a nanosecond.

@@ -220,7 +220,7 @@ fn control_raising_all_words_tells_one_count_twice() {
     });
 }
 
-/// The control: a thread does not know the newest window, and takes every word that is ahead for one whose tag came round.
+/// The control: a thread does not know the newest window, and takes every word that is ahead for an old one with the same tag.
 #[test]
 #[should_panic(expected = "the counts of the later window are kept")]
 fn control_without_the_newest_window_a_later_one_is_lost() {

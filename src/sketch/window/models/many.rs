@@ -13,7 +13,7 @@ fn two_keys(charge: Charge) {
     let of = |keys: &[usize]| keys.iter().map(|&thread| u64::from(answers[thread])).sum::<u64>();
     for (key, admitted) in [(X, of(&[0, 2, 4, 5, 7])), (y, of(&[1, 3, 6]))] {
         assert!(admitted <= 3, "three units, three admissions: {admitted}");
-        assert!(counts.read(key).least >= admitted, "a count is never below what was charged");
+        assert!(counts.read(key).least >= admitted, "a count is never below the charges");
     }
     assert!(admitted(&answers) > 0, "somebody is admitted");
 }

@@ -72,7 +72,7 @@ impl Counts {
         self.counters.charge(&self.windows, read, (NOW, read.least + 1))
     }
 
-    /// The first key of which so many counters in either word are also X's.
+    /// The first key that shares these numbers of counters with X in its two words.
     fn sharing(&self, shared: [usize; 2]) -> u64 {
         let of_x: Vec<_> = self.rows(X).words().collect();
         let common = |(word, shifts): &(usize, [u32; 2])| {
@@ -88,7 +88,7 @@ fn both(one: [u32; 2], other: [u32; 2]) -> usize {
 
 const X: u64 = mix(7);
 
-/// Checks beside each other: who was admitted.
+/// Runs checks in parallel. Returns which were admitted.
 fn beside<const N: usize>(counts: &Arc<Counts>, charge: Charge, keys: [u64; N]) -> [bool; N] {
     let threads = keys.map(|hash| {
         let counts = counts.clone();
@@ -144,7 +144,7 @@ fn a_key_that_shares_all_counters_of_a_word_lets_none_in() {
         assert!(admitted(&[one, two]) <= 1, "one unit, one admission");
         // Each may have been denied for what the other raised in vain.
         assert!(other || admitted(&[one, two]) == 1, "somebody is admitted");
-        assert_eq!(counts.read(X).least, 1, "what is charged or raised stays");
+        assert_eq!(counts.read(X).least, 1, "charges and raised counts stay");
     });
 }
 

@@ -11,7 +11,7 @@ fn eight_checks_of_three_units_admit_no_more() {
         let sketch = fixed(3);
         let answers = beside(&sketch, [(check, NOW, 1); 8]);
         assert!((1..=3).contains(&admitted(&answers)), "three units, {} admitted", admitted(&answers));
-        assert!(!check(&sketch, NOW, 4 - admitted(&answers) as u64), "what was charged is remembered");
+        assert!(!check(&sketch, NOW, 4 - admitted(&answers) as u64), "the charge is remembered");
     });
 }
 
@@ -44,7 +44,7 @@ fn eight_threads_at_a_sliding_turn_share_its_units() {
         let answers = beside(&sketch, times.map(|now| (check as Check<SlidingWindow>, now, 1)));
         let admitted = admitted(&answers);
         assert!(admitted <= 2, "there is room for two of them: {admitted}");
-        assert!(!check(&sketch, NOW, 3 - admitted as u64), "what was charged on either side is remembered");
+        assert!(!check(&sketch, NOW, 3 - admitted as u64), "charges on either side are remembered");
     });
 }
 

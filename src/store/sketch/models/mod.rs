@@ -88,7 +88,7 @@ fn check_at<A: WindowAlgorithm>(sketch: &Sketch<A>, now: u64, cost: u64) -> bool
 
 type Check<A> = fn(&Sketch<A>, u64, u64) -> bool;
 
-/// Checks beside each other, each at its time and of its cost: who was admitted.
+/// Runs checks in parallel, each with its time and cost. Returns which were admitted.
 fn beside<A: WindowAlgorithm, const N: usize>(
     sketch: &Arc<Sketch<A>>,
     checks: [(Check<A>, u64, u64); N],
@@ -110,7 +110,7 @@ fn of_two_first_checks_of_two_units_of_three_one_is_admitted() {
         let sketch = fixed(3);
         let answers = beside(&sketch, [(check, NOW, 2), (check, NOW, 2)]);
         assert_eq!(admitted(&answers), 1, "two and two are more than three");
-        assert!(!check(&sketch, NOW, 2), "what was charged is remembered");
+        assert!(!check(&sketch, NOW, 2), "the charge is remembered");
     });
 }
 
@@ -121,14 +121,14 @@ fn first_checks_of_one_unit_and_of_two() {
         let answers = beside(&sketch, [(check, NOW, 1), (check, NOW, 2)]);
         assert_eq!(admitted(&answers), 1, "one and two are more than two");
         let left = u64::from(answers[0]);
-        assert!(!check(&sketch, NOW, left + 1), "what was charged is remembered");
+        assert!(!check(&sketch, NOW, left + 1), "the charge is remembered");
     });
     model(|| {
         let sketch = fixed(3);
         let answers = beside(&sketch, [(check, NOW, 1), (check, NOW, 2)]);
         // The one of two units may be denied for those that it raised itself before the other was first.
         assert!(answers[0], "there is room for one");
-        assert!(!check(&sketch, NOW, if answers[1] { 1 } else { 3 }), "what was charged is remembered");
+        assert!(!check(&sketch, NOW, if answers[1] { 1 } else { 3 }), "the charge is remembered");
     });
 }
 
@@ -139,7 +139,7 @@ fn three_checks_of_two_units_admit_two() {
         let sketch = fixed(2);
         let answers = beside(&sketch, [(check, NOW, 1), (check, NOW, 1), (check, NOW, 1)]);
         assert_eq!(admitted(&answers), 2, "two units, two admissions");
-        assert!(!check(&sketch, NOW, 1), "what was charged is remembered");
+        assert!(!check(&sketch, NOW, 1), "the charge is remembered");
     });
 }
 
@@ -159,7 +159,7 @@ fn on_both_sides(check: Check<FixedWindow>, cost: u64, apart: u64) {
     let sketch = fixed(cost);
     let next = NOW + apart * SEC;
     let answers = beside(&sketch, [(check, next - 1, cost), (check, next, cost)]);
-    // Who was late is counted in the new window, and may have been its only one.
+    // A late check is counted in the new window, and may be the only one there.
     assert!(answers[1] || answers[0], "somebody is admitted in the new window");
     assert!(!check(&sketch, next, 1), "what was admitted in the new window is remembered");
     assert!(check(&sketch, next + SEC, cost), "and forgotten in the one after it");
@@ -198,7 +198,7 @@ fn a_key_that_is_known_at_a_turn_is_new_behind_it() {
     });
 }
 
-/// A thread that reads its clock before it is held up, for whole windows: `late`, once the clock says so much.
+/// A thread that reads its clock before it is held up for whole windows. `late` makes the check, once the clock shows the later time.
 fn held_up<A: WindowAlgorithm>(sketch: Arc<Sketch<A>>, windows: u64, late: fn(&Sketch<A>, &Running) -> bool) {
     let clock = Arc::new(Running(AtomicU64::new(NOW)));
     let then = NOW + windows * SEC;
@@ -279,8 +279,8 @@ fn control_without_the_newest_window_a_later_one_is_taken_for_the_past() {
     });
 }
 
-/// One on each side of a turn, with so much used before it that there is room for one of the two: at the very beginning of
-/// a window all of the last one weighs.
+/// One check on each side of a turn. The units used before leave room for one of the two, because the whole of the last
+/// window counts at the beginning of a window.
 fn sliding_turn(limit: u64, cost: u64, checks: [Check<SlidingWindow>; 2]) {
     let sketch = sliding(limit);
     for _ in cost..limit {
@@ -289,7 +289,7 @@ fn sliding_turn(limit: u64, cost: u64, checks: [Check<SlidingWindow>; 2]) {
     let answers = beside(&sketch, [(checks[0], NOW - 1, cost), (checks[1], NOW, cost)]);
     // Both are denied if each saw the other.
     assert!(admitted(&answers) <= 1, "there is room for one of them");
-    assert!(!check(&sketch, NOW, cost), "what was charged on either side is remembered");
+    assert!(!check(&sketch, NOW, cost), "charges on either side are remembered");
 }
 
 #[test]
@@ -355,6 +355,6 @@ fn three_threads_in_three_sliding_windows() {
         let answers = beside(&sketch, [(check_at, NOW - 1, 1), (check_at, NOW, 1), (check_at, NOW + SEC, 1)]);
         assert!(!(answers[0] && answers[1]), "there is room for one of the first two");
         assert!(!(answers[1] && answers[2]), "there is room for one of the last two");
-        assert!(!check_at(&sketch, NOW + SEC, 1), "what was charged is remembered");
+        assert!(!check_at(&sketch, NOW + SEC, 1), "the charge is remembered");
     });
 }
