@@ -1,28 +1,31 @@
-//! Memory for nodes: segments of 63 nodes each, in a directory that finds them by number.
+//! Memory for nodes: segments of 63 nodes each, in blocks of up to 64 segments, in a directory that finds them by number.
 //!
-//! A node never moves, so a charge needs no index once it has its node. A *number* names a node: the segment's place in the
-//! directory, and the node's place in the segment. The directory grows by levels, each twice as large as the one before, and no
-//! level moves.
+//! A node never moves, so a charge needs no index once it has its node. A *number* names a node: its segment, and its place in
+//! that segment. The directory has one entry for each block, so that it stays in the first cache. It grows by levels, each twice as large as the one
+//! before, and no level moves. A block of the first level is one segment, so that small stores stay small.
 //!
 //! One word of a segment says which of its nodes are taken. Its 64th bit says that a stripe *holds* the segment, that is, gives
 //! nodes out of it. Each change of that word is one exchange:
 //!
 //! - A node is given out by setting its bit, and given back by clearing it after the key is dropped.
-//! - A stripe whose segment is full takes another one that no stripe holds and that has room, or makes one.
-//! - Whoever leaves a word without nodes and without a holder *closes* it, by setting all bits. No node is given out of a closed
-//!   segment, so it leaves the directory and is freed.
+//! - A stripe whose segment is full takes another one that no stripe holds and that has room, or opens one.
+//! - Whoever leaves a word without nodes and without a holder *closes* the segment, by setting all bits. No node is given out of
+//!   a closed segment.
 //!
-//! A node is given back, and a segment freed, when all threads that could have seen it have unpinned. A node's memory is used
-//! again for another key. So a large peak of keys is the most memory that a store ever takes, and a segment that
+//! One word of a block says which of its segments are open, by the same rules: a segment is opened by setting its bit, and its bit is cleared after it
+//! was closed. Whoever leaves that word empty closes the block. So it leaves the directory, and is freed.
+//!
+//! A node is given back, and a block freed, when all threads that could have seen it have unpinned. A node's memory is used
+//! again for another key. So a large peak of keys is the most memory that a store ever takes, and a block that
 //! is empty is memory that it gives back.
 //!
-//! Threads write nodes at each charge. Nodes of the first segments lie so far apart that no two share a cache line, which would
+//! Threads write nodes at each charge. Nodes of the first level lie so far apart that no two share a cache line, which would
 //! make threads that charge two hot keys wait for each other. A store of many keys does not need this, as its keys are seldom
 //! charged at the same moment, and there nodes lie close.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
-use std::mem::{MaybeUninit, forget};
+use std::mem::{ManuallyDrop, MaybeUninit, forget};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -44,28 +47,32 @@ pub(super) const NUMBER_BITS: u32 = 34;
 const NODES: usize = 63;
 /// Low bits of a number, that say the node's place in its segment.
 const PLACE_BITS: u32 = 6;
-/// Segments of the first level.
-const FIRST_LEVEL: u32 = if cfg!(tollgate_loom) { 4 } else { 256 };
-const LEVELS: usize = if cfg!(tollgate_loom) { 2 } else { 21 };
-/// Segments that can be.
+/// Blocks of the first level. Each has one segment, whose nodes have cache lines of their own: some 3,300 nodes for small keys.
+const FIRST_LEVEL: u32 = if cfg!(tollgate_loom) { 2 } else { 256 };
+const LEVELS: usize = if cfg!(tollgate_loom) { 3 } else { 21 };
+/// Segments that can be, if each is a block.
 const SEGMENTS: u32 = FIRST_LEVEL << (LEVELS - 1);
-/// Segments whose nodes have cache lines of their own: some 3,300 nodes for small keys.
-const SPREAD: u32 = 256;
+/// The bytes of a block are at most so many, if it has more than one segment.
+const BLOCK_BYTES: usize = 1 << 16;
 /// A stripe holds the segment, or it is closed.
 const HELD: u64 = 1 << NODES;
+/// No node of the segment, or no segment of the block, is given out any more.
 const CLOSED: u64 = u64::MAX;
+/// What is retired is a block, and not a node.
+const WHOLE: usize = 1 << 63;
 /// Segments that a stripe looks at for room before it makes one.
 const LOOKED_AT: u32 = 4;
 /// A stripe that has no segment yet.
 const NONE: u32 = u32::MAX;
 
-type Level<K, T> = AtomicPtr<Segment<K, T>>;
+/// A block's first segment. Odd once the block is closed.
+type Entry<K, T> = AtomicPtr<Segment<K, T>>;
 
-/// The segments of a store. Each of them keeps it.
+/// The blocks of a store. Each of them keeps it.
 struct Directory<K, T> {
-    /// Each level's address, less the segments of the levels before it: so that a segment's own number leads to its entry.
-    levels: [AtomicPtr<Level<K, T>>; LEVELS],
-    /// Entries that were ever taken.
+    /// Each level's address, less the blocks of the levels before it: so that a block's own number leads to its entry.
+    levels: [AtomicPtr<Entry<K, T>>; LEVELS],
+    /// Segments that were ever opened.
     len: AtomicU32,
     nodes: PhantomData<Box<KeyNode<K, T>>>,
 }
@@ -74,10 +81,8 @@ struct Directory<K, T> {
 #[repr(C)]
 struct Segment<K, T> {
     taken: AtomicU64,
-    /// Bits of nodes that are never given out, so that the others lie apart. A segment with no others set is empty.
-    never: u64,
-    directory: Arc<Directory<K, T>>,
-    id: u32,
+    /// The open segments of the block, if this is its first.
+    open: AtomicU64,
     nodes: [UnsafeCell<MaybeUninit<KeyNode<K, T>>>; NODES],
 }
 
@@ -95,20 +100,14 @@ struct Stripe {
     hand: AtomicU32,
 }
 
-/// The level of a segment, and the first segment of that level.
+/// The level of a block, and the first block of that level.
 #[inline]
-fn level(id: u32) -> (usize, u32) {
-    let level = (id | (FIRST_LEVEL - 1)).ilog2() - (FIRST_LEVEL.ilog2() - 1);
+fn level(block: u32) -> (usize, u32) {
+    let level = (block | (FIRST_LEVEL - 1)).ilog2() - (FIRST_LEVEL.ilog2() - 1);
     (level as usize, if level == 0 { 0 } else { FIRST_LEVEL << (level - 1) })
 }
 
-/// Every which node is used where nodes have lines of their own. Nodes of whichever alignment share no line if 63 bytes or more
-/// lie between them.
-fn step<K, T>() -> usize {
-    (1 + 63_usize.div_ceil(size_of::<KeyNode<K, T>>())).min(NODES)
-}
-
-/// Segments of a level.
+/// Blocks of a level.
 fn level_len(level: usize) -> usize {
     (FIRST_LEVEL as usize) << level.saturating_sub(1)
 }
@@ -119,27 +118,27 @@ impl<K, T> Directory<K, T> {
         Self { levels, len: AtomicU32::new(0), nodes: PhantomData }
     }
 
-    /// The entry of a segment.
+    /// The entry of a block.
     ///
     /// # Safety
-    /// The level of `id` was seen to exist, by this thread or by one that handed `id` on.
+    /// The level of `block` was seen to exist, by this thread or by one that handed `block` on.
     #[inline(always)]
-    unsafe fn entry(&self, id: u32) -> &Level<K, T> {
-        // Ordering: Relaxed. That the level exists was handed on with `id`, and it never changes again.
-        let level = self.levels[level(id).0].load(Ordering::Relaxed);
+    unsafe fn entry(&self, block: u32) -> &Entry<K, T> {
+        // Ordering: Relaxed. That the level exists was handed on with `block`, and it never changes again.
+        let level = self.levels[level(block).0].load(Ordering::Relaxed);
         // SAFETY: by the caller's word; levels have their length from their number, and live as long as the directory.
-        unsafe { &*level.wrapping_add(id as usize) }
+        unsafe { &*level.wrapping_add(block as usize) }
     }
 
-    /// The entry of a segment, in a level that is made if it has to be.
-    fn make_entry(&self, id: u32) -> &Level<K, T> {
-        assert!(id < SEGMENTS, "a keyed store has at most 2^34 nodes");
-        let (number, first) = level(id);
+    /// The entry of a block, in a level that is made if it has to be.
+    fn make_entry(&self, block: u32) -> &Entry<K, T> {
+        assert!(block < SEGMENTS, "a keyed store has at most 2^34 nodes");
+        let (number, first) = level(block);
         // Ordering: Acquire, and Release on success: the level's entries are null.
         if self.levels[number].load(Ordering::Acquire).is_null() {
-            let new: Box<[Level<K, T>]> =
+            let new: Box<[Entry<K, T>]> =
                 (0..level_len(number)).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
-            let base = Box::into_raw(new).cast::<Level<K, T>>();
+            let base = Box::into_raw(new).cast::<Entry<K, T>>();
             let biased = base.wrapping_sub(first as usize);
             let null = std::ptr::null_mut();
             if self.levels[number]
@@ -152,18 +151,91 @@ impl<K, T> Directory<K, T> {
             }
         }
         // SAFETY: the level exists, as was just seen.
-        unsafe { self.entry(id) }
+        unsafe { self.entry(block) }
     }
 
-    /// The segment of this number, if there is one.
-    fn segment<'g>(&self, id: u32, _guard: &'g Guard) -> Option<&'g Segment<K, T>> {
+    /// The segments of a block, if it is there.
+    fn segments<'g>(&self, block: u32, _guard: &'g Guard) -> Option<&'g [Segment<K, T>]> {
+        // Ordering: Acquire pairs with the exchange that put it there: its words are written.
+        let first = self.make_entry(block).load(Ordering::Acquire);
+        if first.is_null() || first.addr() % 2 == 1 {
+            return None;
+        }
+        // SAFETY: of this length. It is freed by epoch after it was closed, and it was not closed under the guard.
+        Some(unsafe { std::slice::from_raw_parts(first, Segment::<K, T>::of_block(block)) })
+    }
+
+    /// The segment of this number, if its block is there. It may be closed.
+    fn segment<'g>(&self, id: u32, guard: &'g Guard) -> Option<&'g Segment<K, T>> {
         if id >= self.len.load(Ordering::Acquire) {
             return None;
         }
-        // Ordering: Acquire pairs with the exchange that put it there: all of it is written.
-        let segment = self.make_entry(id).load(Ordering::Acquire);
-        // SAFETY: freed by epoch after it left its entry, where it was under the guard.
-        unsafe { segment.as_ref() }
+        let (block, place) = Segment::<K, T>::block(id);
+        Some(&self.segments(block, guard)?[place])
+    }
+
+    /// Opens a segment that is closed, and holds it.
+    #[must_use]
+    fn open(self: &Arc<Self>, id: u32, guard: &Guard) -> bool {
+        let (block, place) = Segment::<K, T>::block(id);
+        let held = Segment::<K, T>::never(id) | HELD;
+        if let Some(segments) = self.segments(block, guard) {
+            let unless_open = |open| if open >> place & 1 == 0 { Some(open | 1 << place) } else { None };
+            // Ordering: Acquire pairs with `close`: nobody uses the segment's nodes any more.
+            let opened =
+                segments[0].open.fetch_update(Ordering::Acquire, Ordering::Relaxed, unless_open).is_ok();
+            if opened {
+                // Ordering: Release hands on what was acquired to those that take nodes.
+                segments[place].taken.store(held, Ordering::Release);
+            }
+            return opened;
+        }
+        let (entry, null) = (self.make_entry(block), std::ptr::null_mut());
+        // A block that was closed is there until it is freed.
+        if !entry.load(Ordering::Relaxed).is_null() {
+            return false;
+        }
+        let new = Segment::new_block(block, place, held);
+        // Ordering: Release publishes the block.
+        if entry.compare_exchange(null, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            // SAFETY: made just above, and seen by no other thread.
+            unsafe { Segment::free_block(new, block) };
+            return false;
+        }
+        // The block's own share in the directory.
+        forget(Arc::clone(self));
+        true
+    }
+
+    /// Clears a bit of a segment that was the caller's. Closes the segment if it was the last, and then the block likewise.
+    fn release(self: &Arc<Self>, id: u32, bit: u64, guard: &Guard) {
+        let (block, place) = Segment::<K, T>::block(id);
+        let Some(segments) = self.segments(block, guard) else {
+            debug_assert!(false, "a block with an open segment is there");
+            return;
+        };
+        let closes = |word: &AtomicU64, bit: u64, empty: u64| {
+            // Ordering: AcqRel. All uses of what the bit is for come before; and all of all of them, before the memory is used again.
+            word.fetch_and(!bit, Ordering::AcqRel) & !bit == empty
+                // Ordering: Relaxed: what was acquired just above is still all that was ever released.
+                && word.compare_exchange(empty, CLOSED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        if closes(&segments[place].taken, bit, Segment::<K, T>::never(id))
+            && closes(&segments[0].open, 1 << place, 0)
+        {
+            self.leave(block, guard);
+        }
+    }
+
+    /// Takes a block out that was just closed, and frees it by and by.
+    fn leave(self: &Arc<Self>, block: u32, guard: &Guard) {
+        let entry = self.make_entry(block);
+        // Ordering: Relaxed. Only the thread that closed the block changes the entry, and nothing else is handed on by it.
+        let first = entry.load(Ordering::Relaxed);
+        entry.store(first.map_addr(|address| address | 1), Ordering::Relaxed);
+        let directory = Arc::as_ptr(self).cast_mut();
+        // SAFETY: no thread that pins from now on reaches the block. Only one exchange closes it.
+        unsafe { guard.retire(directory, WHOLE | block as usize, free_block) };
     }
 }
 
@@ -172,7 +244,7 @@ impl<K, T> Drop for Directory<K, T> {
         for (number, level) in self.levels.iter().enumerate() {
             let biased = level.load(Ordering::Relaxed);
             if !biased.is_null() {
-                // As many segments as the level has come before it, unless it is the first.
+                // As many blocks as the level has come before it, unless it is the first.
                 let first = if number == 0 { 0 } else { level_len(number) };
                 let level = std::ptr::slice_from_raw_parts_mut(biased.wrapping_add(first), level_len(number));
                 // SAFETY: made by `make_entry`, of this length. No thread uses the directory any more.
@@ -183,20 +255,71 @@ impl<K, T> Drop for Directory<K, T> {
 }
 
 impl<K, T> Segment<K, T> {
-    /// An empty segment, held by its maker.
-    fn new(id: u32, directory: Arc<Directory<K, T>>) -> Box<Self> {
-        let step = if id < SPREAD { step::<K, T>() } else { 1 };
-        let never = (0..NODES).filter(|place| place % step != 0).fold(0, |bits, place| bits | 1 << place);
-        let mut segment = Box::<Self>::new_uninit();
-        let raw = segment.as_mut_ptr();
-        // SAFETY: each write is within the box. The nodes need none, as they are uninitialised until they are given out.
-        unsafe {
-            (&raw mut (*raw).taken).write(AtomicU64::new(never | HELD));
-            (&raw mut (*raw).never).write(never);
-            (&raw mut (*raw).directory).write(directory);
-            (&raw mut (*raw).id).write(id);
-            segment.assume_init()
+    /// Segments of a block that is not of the first level: a power of two.
+    const MANY: usize = match BLOCK_BYTES / size_of::<Self>() {
+        _ if cfg!(tollgate_loom) => 2,
+        0 => 1,
+        fit if fit > 64 => 64,
+        fit => 1 << fit.ilog2(),
+    };
+    /// Every which node is used where nodes have lines of their own. Nodes of whichever alignment share no line if 63 bytes or more
+    /// lie between them.
+    const STEP: usize = match 1 + 63_usize.div_ceil(size_of::<KeyNode<K, T>>()) {
+        step if step > NODES => NODES,
+        step => step,
+    };
+    /// Bits of nodes that are never given out in a segment of the first level.
+    const BETWEEN: u64 = {
+        let (mut bits, mut place) = (!HELD, 0);
+        while place < NODES {
+            bits &= !(1 << place);
+            place += Self::STEP;
         }
+        bits
+    };
+
+    /// The block of a segment, and its place there.
+    #[inline(always)]
+    fn block(id: u32) -> (u32, usize) {
+        #[expect(clippy::cast_possible_truncation, reason = "at most 64")]
+        let many = Self::MANY as u32;
+        match id.checked_sub(FIRST_LEVEL) {
+            None => (id, 0),
+            Some(after) => (FIRST_LEVEL + after / many, (after % many) as usize),
+        }
+    }
+
+    /// Segments of this block.
+    fn of_block(block: u32) -> usize {
+        if block < FIRST_LEVEL { 1 } else { Self::MANY }
+    }
+
+    /// Bits of nodes that are never given out of this segment. A segment with no others set is empty.
+    fn never(id: u32) -> u64 {
+        if id < FIRST_LEVEL { Self::BETWEEN } else { 0 }
+    }
+
+    /// A block of closed segments but for one, that its maker holds: its first segment.
+    fn new_block(block: u32, open: usize, held: u64) -> *mut Self {
+        let segments = Box::<[Self]>::new_uninit_slice(Self::of_block(block));
+        let first = Box::into_raw(segments).cast::<Self>();
+        for place in 0..Self::of_block(block) {
+            let taken = if place == open { held } else { CLOSED };
+            // SAFETY: within the box. Nodes need no write, as they are uninitialised until they are given out.
+            unsafe {
+                (&raw mut (*first.add(place)).taken).write(AtomicU64::new(taken));
+                (&raw mut (*first.add(place)).open).write(AtomicU64::new(1 << open));
+            }
+        }
+        first
+    }
+
+    /// # Safety
+    /// `first` is a block of this number from [`Segment::new_block`], which no thread uses any more.
+    unsafe fn free_block(first: *mut Self, block: u32) {
+        let segments = std::ptr::slice_from_raw_parts_mut(first, Self::of_block(block));
+        // SAFETY: by the caller's word. Nodes are dropped one by one when they are given back, and not here.
+        drop(unsafe { Box::from_raw(segments) });
     }
 
     /// Takes a node, if one is free: its place.
@@ -217,27 +340,26 @@ impl<K, T> Segment<K, T> {
     }
 
     /// Takes hold of it, if no other stripe does, and if at least a quarter of its nodes are free.
-    fn hold(&self) -> bool {
+    fn hold(&self, id: u32) -> bool {
         let taken = self.taken.load(Ordering::Relaxed);
-        let has_room = 4 * taken.count_zeros() > (!self.never & !HELD).count_ones();
+        let has_room = 4 * taken.count_zeros() > (!Self::never(id) & !HELD).count_ones();
         taken & HELD == 0
             && has_room
             // Ordering: Relaxed. Nodes are taken by exchanges of their own.
             && self.taken.compare_exchange(taken, taken | HELD, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Clears a bit that was the caller's. Closes the segment if it was the last.
-    fn release(&self, bit: u64, guard: &Guard) {
-        // Ordering: AcqRel. All uses of the node come before; and all of all nodes, before the segment is freed.
-        let taken = self.taken.fetch_and(!bit, Ordering::AcqRel) & !bit;
-        if taken == self.never
-            // Ordering: Relaxed: what was acquired just above is still all that was ever released.
-            && self.taken.compare_exchange(taken, CLOSED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        {
-            // Ordering: AcqRel, as nothing may be put there before.
-            let segment = self.directory.make_entry(self.id).swap(std::ptr::null_mut(), Ordering::AcqRel);
-            // SAFETY: out of the directory now, so no thread that pins from now on reaches it. Only one exchange closes it.
-            unsafe { guard.retire(segment, 0, |segment, _| drop(Box::from_raw(segment))) };
+    /// The memory of a node.
+    ///
+    /// # Safety
+    /// `first` is the first segment of a block that is not freed, and `segment` and `place` are in bounds.
+    #[inline(always)]
+    unsafe fn node(first: *mut Self, segment: usize, place: usize) -> *mut MaybeUninit<KeyNode<K, T>> {
+        // SAFETY: by the caller's word.
+        unsafe {
+            let nodes =
+                (&raw const (*first.add(segment)).nodes).cast::<UnsafeCell<MaybeUninit<KeyNode<K, T>>>>();
+            UnsafeCell::raw_get(nodes.add(place))
         }
     }
 }
@@ -251,8 +373,9 @@ impl<K, T> Nodes<K, T> {
     /// The bytes that this number of nodes takes.
     pub(super) fn bytes(nodes: usize) -> usize {
         let size = size_of::<KeyNode<K, T>>();
-        let spread = nodes.min(SPREAD as usize * NODES.div_ceil(step::<K, T>()));
-        spread * size * step::<K, T>() + (nodes - spread) * size
+        let step = Segment::<K, T>::STEP;
+        let spread = nodes.min(FIRST_LEVEL as usize * NODES.div_ceil(step));
+        spread * size * step + (nodes - spread) * size
     }
 
     /// The node of this number.
@@ -262,13 +385,13 @@ impl<K, T> Nodes<K, T> {
     #[inline(always)]
     pub(super) unsafe fn get<'g>(&'g self, number: u64, _guard: &'g Guard) -> &'g KeyNode<K, T> {
         let (id, place) = split(number);
-        // SAFETY: the node was written before its number was published, and its level, its segment and its entry were made before.
-        // It is given back, and its segment freed, by epoch after the number left the index, where it was under the guard.
+        let (block, segment) = Segment::<K, T>::block(id);
+        // SAFETY: the node was written before its number was published, and its level, its block and its entry were made before.
+        // It is given back, and its block freed, by epoch after the number left the index, where it was under the guard.
         // Places are below NODES. Ordering: Relaxed, as the number was acquired.
         unsafe {
-            let segment = self.directory.entry(id).load(Ordering::Relaxed);
-            let nodes = (&raw const (*segment).nodes).cast::<UnsafeCell<MaybeUninit<KeyNode<K, T>>>>();
-            (*UnsafeCell::raw_get(nodes.add(place))).assume_init_ref()
+            let first = self.directory.entry(block).load(Ordering::Relaxed);
+            (*Segment::node(first, segment, place)).assume_init_ref()
         }
     }
 
@@ -276,9 +399,8 @@ impl<K, T> Nodes<K, T> {
     ///
     /// # Safety
     /// Nobody else uses the node, nor finds it in an index.
-    pub(super) unsafe fn own<'g>(&self, number: u64, guard: &'g Guard) -> Option<NewNode<'g, K, T>> {
-        let (id, place) = split(number);
-        Some(NewNode { segment: self.directory.segment(id, guard)?, place })
+    pub(super) unsafe fn own(&self, number: u64) -> NewNode<'_, K, T> {
+        NewNode { directory: &self.directory, number }
     }
 
     /// Gives the node of this number back.
@@ -286,25 +408,25 @@ impl<K, T> Nodes<K, T> {
     /// # Safety
     /// As for [`Nodes::get`]; no thread that pins from now on can find the number in an index; and this is called once for it.
     pub(super) unsafe fn retire(&self, number: u64, guard: &Guard) {
-        let (id, place) = split(number);
-        if let Some(segment) = self.directory.segment(id, guard) {
-            // SAFETY: a segment is not closed while it has a node, and the rest by the caller's word.
-            unsafe { guard.retire(std::ptr::from_ref(segment).cast_mut(), place, free) };
-            guard.collect_sometimes();
-        }
+        #[expect(clippy::cast_possible_truncation, reason = "pointers have 64 bits")]
+        let part = number as usize;
+        // SAFETY: a block is not closed while it has a node, and keeps the directory. The rest by the caller's word.
+        unsafe { guard.retire(Arc::as_ptr(&self.directory).cast_mut(), part, free) };
+        guard.collect_sometimes();
     }
 
     /// Puts a node into memory.
-    pub(super) fn place<'g>(&'g self, node: KeyNode<K, T>, guard: &'g Guard) -> NewNode<'g, K, T> {
+    pub(super) fn place(&self, node: KeyNode<K, T>, guard: &Guard) -> NewNode<'_, K, T> {
         let stripe = &self.stripes[thread_number() % self.stripes.len()];
         loop {
-            // Ordering: Acquire, as for the entry that this is the number of.
+            // Ordering: Acquire, as for the entry of the block that this is in.
             let current = stripe.current.load(Ordering::Acquire);
             let segment = self.directory.segment(current, guard);
             if let Some((segment, place)) = segment.and_then(|segment| Some((segment, segment.take()?))) {
                 // SAFETY: the place was given to this call alone, and is below NODES.
                 unsafe { (*segment.nodes[place].get()).write(node) };
-                return NewNode { segment, place };
+                let number = u64::from(current) << PLACE_BITS | place as u64;
+                return NewNode { directory: &self.directory, number };
             }
             let next = self.hold_another(stripe, guard);
             let release = match stripe.current.compare_exchange(
@@ -317,39 +439,28 @@ impl<K, T> Nodes<K, T> {
                 Ok(old) => old,
                 Err(_) => next,
             };
-            // What is held is not closed, so it is there still.
-            if let Some(segment) = self.directory.segment(release, guard) {
-                segment.release(HELD, guard);
+            // What is held is not closed.
+            if release != NONE {
+                self.directory.release(release, HELD, guard);
             }
         }
     }
 
-    /// Takes hold of a segment that has room, or of a new one.
+    /// Takes hold of a segment that has room, or opens one.
     fn hold_another(&self, stripe: &Stripe, guard: &Guard) -> u32 {
-        // Ordering: AcqRel here and below: who knows that a segment was made knows its level.
+        // Ordering: AcqRel here and below: who knows that a segment was opened knows its level.
         let len = self.directory.len.load(Ordering::Acquire);
         let hand = stripe.hand.fetch_add(LOOKED_AT, Ordering::Relaxed);
-        let mut vacant = None;
-        for step in 0..LOOKED_AT.min(len) {
-            let id = hand.wrapping_add(step) % len;
-            match self.directory.segment(id, guard) {
-                Some(segment) if segment.hold() => return id,
-                Some(_) => {}
-                None => vacant = Some(id),
-            }
-        }
-        loop {
-            let id = vacant.take().unwrap_or_else(|| self.directory.len.fetch_add(1, Ordering::AcqRel));
-            let entry = self.directory.make_entry(id);
-            let new = Box::into_raw(Segment::new(id, Arc::clone(&self.directory)));
-            // Ordering: Release publishes the segment.
-            if entry.compare_exchange(std::ptr::null_mut(), new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-            {
-                return id;
-            }
-            // SAFETY: made just above, and seen by no other thread.
-            drop(unsafe { Box::from_raw(new) });
-        }
+        let mut near = (0..LOOKED_AT.min(len)).map(|step| hand.wrapping_add(step) % len);
+        let holds = |id: &u32| self.directory.segment(*id, guard).is_some_and(|segment| segment.hold(*id));
+        near.clone().find(holds).or_else(|| near.find(|id| self.directory.open(*id, guard))).unwrap_or_else(
+            || loop {
+                let id = self.directory.len.fetch_add(1, Ordering::AcqRel);
+                if self.directory.open(id, guard) {
+                    return id;
+                }
+            },
+        )
     }
 }
 
@@ -357,8 +468,9 @@ impl<K, T> Drop for Nodes<K, T> {
     fn drop(&mut self) {
         let guard = epoch::pin();
         for stripe in &self.stripes {
-            if let Some(segment) = self.directory.segment(stripe.current.load(Ordering::Relaxed), &guard) {
-                segment.release(HELD, &guard);
+            let current = stripe.current.load(Ordering::Relaxed);
+            if current != NONE {
+                self.directory.release(current, HELD, &guard);
             }
         }
     }
@@ -378,29 +490,49 @@ fn split(number: u64) -> (u32, usize) {
 /// whose thread frees this node, and leak the nodes that are freed after it.
 ///
 /// # Safety
-/// The place was given out, its node was written, and nothing uses it any more.
-unsafe fn free<K, T>(segment: *mut Segment<K, T>, place: usize) {
-    // Pinned, as another thread may close the segment once the bit is cleared.
+/// The node's place was given out, it was written, and nothing uses it any more. `directory` is from an [`Arc`] that a block keeps.
+unsafe fn free<K, T>(directory: *mut Directory<K, T>, number: usize) {
+    // Pinned, as another thread may close the block once the bit is cleared.
     let guard = epoch::pin();
-    // SAFETY: the segment is not closed while the place is given out. The node was written then, and nobody uses it now.
-    unsafe {
-        let segment = &*segment;
-        let dropped = catch_unwind(AssertUnwindSafe(|| (*segment.nodes[place].get()).assume_init_drop()));
-        segment.release(1 << place, &guard);
-        // Not dropped: a payload may panic as well.
-        dropped.unwrap_or_else(forget);
-    }
+    // SAFETY: by the caller's word. Not dropped, as the block keeps its own.
+    let directory = ManuallyDrop::new(unsafe { Arc::from_raw(directory.cast_const()) });
+    let (id, place) = split(number as u64);
+    let Some(segment) = directory.segment(id, &guard) else {
+        debug_assert!(false, "a block is there while it has a node");
+        return;
+    };
+    // SAFETY: the node was written when its place was given out, and nobody uses it now.
+    let drop_node = || unsafe { (*segment.nodes[place].get()).assume_init_drop() };
+    let dropped = catch_unwind(AssertUnwindSafe(drop_node));
+    directory.release(id, 1 << place, &guard);
+    // Not dropped: a payload may panic as well.
+    dropped.unwrap_or_else(forget);
+}
+
+/// Frees a block that was closed, and its share in the directory.
+///
+/// # Safety
+/// The block was closed, nothing uses it any more, and this is called once for it.
+unsafe fn free_block<K, T>(directory: *mut Directory<K, T>, block: usize) {
+    #[expect(clippy::cast_possible_truncation, reason = "without the bit that says that it is a block")]
+    let block = block as u32;
+    // SAFETY: the block's own share, which `open` made.
+    let directory = unsafe { Arc::from_raw(directory.cast_const()) };
+    // Ordering: Relaxed, as what is null refers to nothing.
+    let first = directory.make_entry(block).swap(std::ptr::null_mut(), Ordering::Relaxed);
+    // SAFETY: of this number. Nobody uses it, by the caller's word.
+    unsafe { Segment::free_block(first.map_addr(|address| address & !1), block) };
 }
 
 /// A node that no index has, and that one thread knows.
-pub(super) struct NewNode<'g, K, T> {
-    segment: &'g Segment<K, T>,
-    place: usize,
+pub(super) struct NewNode<'s, K, T> {
+    directory: &'s Arc<Directory<K, T>>,
+    number: u64,
 }
 
 impl<K, T> NewNode<'_, K, T> {
     pub(super) fn number(&self) -> u64 {
-        u64::from(self.segment.id) << PLACE_BITS | self.place as u64
+        self.number
     }
 
     /// An index has the number now.
@@ -411,8 +543,63 @@ impl<K, T> NewNode<'_, K, T> {
 
 impl<K, T> Drop for NewNode<'_, K, T> {
     fn drop(&mut self) {
+        #[expect(clippy::cast_possible_truncation, reason = "pointers have 64 bits")]
+        let number = self.number as usize;
         // SAFETY: written when it was placed, and nobody else knows it.
-        unsafe { free(std::ptr::from_ref(self.segment).cast_mut(), self.place) };
+        unsafe { free(Arc::as_ptr(self.directory).cast_mut(), number) };
+    }
+}
+
+#[cfg(all(test, tollgate_loom))]
+mod models {
+    use super::*;
+    use crate::base::sync::explore;
+    use crate::base::sync::thread;
+
+    type Blocks = Directory<u64, ()>;
+
+    /// Two segments of one block.
+    const ONE: u32 = FIRST_LEVEL;
+    const OTHER: u32 = FIRST_LEVEL + 1;
+
+    /// One thread closes the only open segment of a block while another opens the other one.
+    fn opening_beside_closing(close: fn(&Arc<Blocks>, &Guard)) {
+        explore(3, move || {
+            let directory = Arc::new(Blocks::new());
+            directory.len.store(OTHER + 1, Ordering::Relaxed);
+            assert!(directory.open(ONE, &epoch::pin()));
+            let other = Arc::clone(&directory);
+            let closing = thread::spawn(move || close(&other, &epoch::pin()));
+            let opened = directory.open(OTHER, &epoch::pin());
+            closing.join().unwrap();
+            let opened = opened || directory.open(OTHER, &epoch::pin());
+            assert!(opened, "a segment can be opened again when nobody uses it");
+            let guard = epoch::pin();
+            let segment = directory.segment(OTHER, &guard).expect("an open segment is in the directory");
+            assert_eq!(segment.take(), Some(0));
+            directory.release(OTHER, 1, &guard);
+            directory.release(OTHER, HELD, &guard);
+            drop(guard);
+            assert_eq!(Arc::strong_count(&directory), 1, "a block without open segments is freed");
+        });
+    }
+
+    #[test]
+    fn a_segment_opened_beside_the_closing_of_its_block_is_there() {
+        opening_beside_closing(|directory, guard| directory.release(ONE, HELD, guard));
+    }
+
+    #[test]
+    #[should_panic(expected = "an open segment is in the directory")]
+    fn control_closing_a_block_without_a_second_look_loses_a_segment() {
+        opening_beside_closing(|directory, guard| {
+            let segments = directory.segments(FIRST_LEVEL, guard).expect("it has an open segment");
+            segments[0].taken.store(CLOSED, Ordering::Relaxed);
+            if segments[0].open.fetch_and(!1, Ordering::AcqRel) == 1 {
+                segments[0].open.store(CLOSED, Ordering::Relaxed);
+                directory.leave(FIRST_LEVEL, guard);
+            }
+        });
     }
 }
 
@@ -427,13 +614,22 @@ mod tests {
         KeyNode { state: KeyState::fresh(0), key: Arc::clone(witness) }
     }
 
+    fn at<'g>(
+        nodes: &'g Witnesses,
+        node: &NewNode<'_, Arc<()>, ()>,
+        guard: &'g Guard,
+    ) -> &'g KeyNode<Arc<()>, ()> {
+        // SAFETY: the node is written, and dropped after this guard.
+        unsafe { nodes.get(node.number(), guard) }
+    }
+
     #[test]
     fn every_node_is_on_a_line_of_its_own_and_is_dropped_once() {
         let (witness, guard) = (Arc::new(()), pin());
         let allocator = Witnesses::new(1);
         let nodes: Vec<_> = (0..100).map(|_| allocator.place(node(&witness), &guard)).collect();
         let mut lines: Vec<usize> =
-            nodes.iter().map(|node| node.segment.nodes[node.place].get().addr() / 64).collect();
+            nodes.iter().map(|node| std::ptr::from_ref(at(&allocator, node, &guard)).addr() / 64).collect();
         lines.sort_unstable();
         lines.dedup();
         assert_eq!(lines.len(), 100);
@@ -454,7 +650,7 @@ mod tests {
         let place = || -> Vec<_> { (0..MANY).map(|_| allocator.place(node(&witness), &guard)).collect() };
         let nodes = place();
         let segments = allocator.directory.len.load(Ordering::Relaxed) as usize;
-        assert!(segments < SPREAD as usize + MANY / NODES, "{segments} segments for {MANY} nodes");
+        assert!(segments < FIRST_LEVEL as usize + MANY / NODES, "{segments} segments for {MANY} nodes");
         let kept: Vec<_> = nodes.into_iter().enumerate().filter(|(index, _)| index % 10 == 0).collect();
         drop((place(), kept));
         let more = allocator.directory.len.load(Ordering::Relaxed) as usize;
@@ -462,14 +658,14 @@ mod tests {
     }
 
     #[test]
-    fn empty_segments_are_freed() {
+    fn empty_blocks_are_freed() {
         let (witness, allocator) = (Arc::new(()), Witnesses::new(1));
         // A thread keeps the last few things that it retired, until it retires more or ends.
         std::thread::scope(|scope| {
             let work = || {
                 let guard = pin();
                 let nodes: Vec<_> = (0..50_000).map(|_| allocator.place(node(&witness), &guard)).collect();
-                assert!(Arc::strong_count(&allocator.directory) > 800);
+                assert!(Arc::strong_count(&allocator.directory) > 256);
                 drop(nodes);
             };
             scope.spawn(work).join().expect("it does not panic");
@@ -481,7 +677,7 @@ mod tests {
             }
             drop(pin());
         }
-        panic!("{} segments are left", Arc::strong_count(&allocator.directory) - 1);
+        panic!("{} blocks are left", Arc::strong_count(&allocator.directory) - 1);
     }
 
     #[test]

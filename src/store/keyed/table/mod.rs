@@ -586,7 +586,7 @@ pub(super) mod broken {
         pub(in super::super) fn free_at_once(&self, held: &Held<'_, K, T>, guard: &Guard) {
             self.unlink_once(held, guard);
             // SAFETY: none: that is what the control is for.
-            drop(unsafe { self.nodes.own(number(held.word), guard) });
+            drop(unsafe { self.nodes.own(number(held.word)) });
         }
     }
 
@@ -603,7 +603,6 @@ pub(super) mod broken {
 
 impl<K, T> Drop for NodeTable<K, T> {
     fn drop(&mut self) {
-        let guard = epoch::pin();
         let index = |place: &AtomicPtr<Line>| Index(place.load(Ordering::Relaxed));
         let indices = self.shards.iter().map(index).filter(|index| !index.is_vacant());
         for index in indices.chain([index(&self.vacant)]) {
@@ -614,7 +613,7 @@ impl<K, T> Drop for NodeTable<K, T> {
                 for slot in lines.iter().flat_map(|line| &line.0) {
                     let word = slot.load(Ordering::Relaxed);
                     if is_filled(word) {
-                        drop(self.nodes.own(number(word), &guard));
+                        drop(self.nodes.own(number(word)));
                     }
                 }
             }
