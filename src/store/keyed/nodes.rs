@@ -19,9 +19,9 @@
 //! again for another key. So a large peak of keys is the most memory that a store ever takes, and a block that
 //! is empty is memory that it gives back.
 //!
-//! Threads write nodes at each charge. Nodes of the first level lie so far apart that no two share a cache line, which would
+//! Threads write nodes at each charge. The first 200 nodes or so lie so far apart that no two share a cache line, which would
 //! make threads that charge two hot keys wait for each other. A store of many keys does not need this, as its keys are seldom
-//! charged at the same moment, and there nodes lie close.
+//! charged at the same moment. There nodes lie close, and more of them fit into a cache.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -47,11 +47,13 @@ pub(super) const NUMBER_BITS: u32 = 34;
 const NODES: usize = 63;
 /// Low bits of a number, that say the node's place in its segment.
 const PLACE_BITS: u32 = 6;
-/// Blocks of the first level. Each has one segment, whose nodes have cache lines of their own: some 3,300 nodes for small keys.
+/// Blocks of the first level. Each has one segment.
 const FIRST_LEVEL: u32 = if cfg!(tollgate_loom) { 2 } else { 256 };
 const LEVELS: usize = if cfg!(tollgate_loom) { 3 } else { 21 };
 /// Segments that can be, if each is a block.
 const SEGMENTS: u32 = FIRST_LEVEL << (LEVELS - 1);
+/// Segments whose nodes have cache lines of their own: some 200 nodes for small keys.
+const SPREAD: u32 = 16;
 /// The bytes of a block are at most so many, if it has more than one segment.
 const BLOCK_BYTES: usize = 1 << 16;
 /// A stripe holds the segment, or it is closed.
@@ -268,7 +270,7 @@ impl<K, T> Segment<K, T> {
         step if step > NODES => NODES,
         step => step,
     };
-    /// Bits of nodes that are never given out in a segment of the first level.
+    /// Bits of nodes that are never given out in a segment whose nodes have lines of their own.
     const BETWEEN: u64 = {
         let (mut bits, mut place) = (!HELD, 0);
         while place < NODES {
@@ -296,7 +298,7 @@ impl<K, T> Segment<K, T> {
 
     /// Bits of nodes that are never given out of this segment. A segment with no others set is empty.
     fn never(id: u32) -> u64 {
-        if id < FIRST_LEVEL { Self::BETWEEN } else { 0 }
+        if id < SPREAD { Self::BETWEEN } else { 0 }
     }
 
     /// A block of closed segments but for one, that its maker holds: its first segment.
@@ -374,7 +376,7 @@ impl<K, T> Nodes<K, T> {
     pub(super) fn bytes(nodes: usize) -> usize {
         let size = size_of::<KeyNode<K, T>>();
         let step = Segment::<K, T>::STEP;
-        let spread = nodes.min(FIRST_LEVEL as usize * NODES.div_ceil(step));
+        let spread = nodes.min(SPREAD as usize * NODES.div_ceil(step));
         spread * size * step + (nodes - spread) * size
     }
 
@@ -385,13 +387,20 @@ impl<K, T> Nodes<K, T> {
     #[inline(always)]
     pub(super) unsafe fn get<'g>(&'g self, number: u64, _guard: &'g Guard) -> &'g KeyNode<K, T> {
         let (id, place) = split(number);
-        let (block, segment) = Segment::<K, T>::block(id);
         // SAFETY: the node was written before its number was published, and its level, its block and its entry were made before.
         // It is given back, and its block freed, by epoch after the number left the index, where it was under the guard.
         // Places are below NODES. Ordering: Relaxed, as the number was acquired.
         unsafe {
-            let first = self.directory.entry(block).load(Ordering::Relaxed);
-            (*Segment::node(first, segment, place)).assume_init_ref()
+            let node = if id < FIRST_LEVEL {
+                // One read less where a check is shortest.
+                let level = self.directory.levels[0].load(Ordering::Relaxed);
+                let first = (*level.wrapping_add(id as usize)).load(Ordering::Relaxed);
+                Segment::node(first, 0, place)
+            } else {
+                let (block, segment) = Segment::<K, T>::block(id);
+                Segment::node(self.directory.entry(block).load(Ordering::Relaxed), segment, place)
+            };
+            (*node).assume_init_ref()
         }
     }
 
